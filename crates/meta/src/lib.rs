@@ -1,0 +1,5 @@
+#![no_std]
+//! Rules of a metadata shard. Work in progress: see `store`.
+extern crate alloc;
+
+pub mod store;

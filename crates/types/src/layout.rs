@@ -1,0 +1,271 @@
+//! Where the bytes of a file are: extents, stripes, chunks, pieces.
+//!
+//! A layout is a list of extents that follow one another and cover the file from 0. Within an
+//! extent RAID0 places chunk `k` on stripe `k % targets`, at local offset `k / targets * chunk`.
+//! A stripe's chunk file is cut into pieces of at most 1 TiB on the target.
+
+use crate::limits::{CHUNK_MAX, CHUNK_MIN, EXTENTS_MAX, PIECE_SIZE, TARGETS_MAX};
+use crate::{Generation, Ino, TargetId};
+use crate::{byte_enum, record};
+use alloc::vec::Vec;
+
+byte_enum! {
+    /// How an extent's bytes are spread over its targets.
+    pub enum Code {
+        /// Striped, one copy.
+        Raid0 = 1,
+    }
+}
+
+record! {
+    /// A range of a file and the targets that hold it.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Extent {
+        /// First byte of the file that it covers.
+        pub start: u64,
+        /// First byte after it; `u64::MAX` for the last extent of a complete layout.
+        pub end: u64,
+        /// Inode whose chunk files these are (a later clone shares another inode's).
+        pub origin: Ino,
+        /// Generation in the names of the chunk files.
+        pub generation: Generation,
+        /// Spread.
+        pub code: Code,
+        /// Bytes of one chunk: a power of two from 64 KiB on.
+        pub chunk_size: u32,
+        /// Targets in stripe order.
+        pub targets: Vec<TargetId>,
+    }
+}
+
+record! {
+    /// All extents of a file.
+    #[derive(Debug, Clone, Default, PartialEq, Eq)]
+    pub struct Layout {
+        /// Generation of the layout as a whole. 0 = inline, no extents.
+        pub generation: Generation,
+        /// In order of `start`, without gaps.
+        pub extents: Vec<Extent>,
+    }
+}
+
+record! {
+    /// What an administrator asks for new files of a directory, or for one file.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+    pub struct Policy {
+        /// Bytes of a chunk. 0 = the cluster's default.
+        pub chunk_size: u32,
+        /// Targets of a file. 0 = progressive (1, then 4, then all).
+        pub targets: u32,
+        /// Bytes kept in the metadata. `None` = the cluster's default, 0 = none.
+        pub inline_limit: Option<u32>,
+    }
+}
+
+record! {
+    /// Names one stripe's chunk file of one extent on a target.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+    pub struct ChunkId {
+        /// Inode that the chunk file was made for.
+        pub ino: Ino,
+        /// Generation it was made in.
+        pub generation: Generation,
+        /// Extent number in the layout.
+        pub extent: u16,
+        /// Stripe number in the extent.
+        pub stripe: u16,
+    }
+}
+
+/// A contiguous run of a file within one chunk file: one request to one target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Piece {
+    /// Offset in the file.
+    pub file_offset: u64,
+    /// Bytes.
+    pub len: u64,
+    /// Which chunk file.
+    pub chunk: ChunkId,
+    /// On which target.
+    pub target: TargetId,
+    /// Offset in the chunk file.
+    pub local_offset: u64,
+}
+
+impl Extent {
+    /// Is it well formed by itself?
+    pub fn is_valid(&self) -> bool {
+        self.start < self.end
+            && self.chunk_size.is_power_of_two()
+            && (CHUNK_MIN..=CHUNK_MAX).contains(&self.chunk_size)
+            && (1..=TARGETS_MAX).contains(&self.targets.len())
+    }
+
+    /// Name of the chunk file of `stripe`, this being extent number `extent`.
+    pub fn chunk(&self, extent: usize, stripe: usize) -> ChunkId {
+        ChunkId {
+            ino: self.origin,
+            generation: self.generation,
+            extent: extent as u16,
+            stripe: stripe as u16,
+        }
+    }
+
+    /// (stripe, local offset, bytes to the end of the chunk) of a file offset inside the extent.
+    pub fn locate(&self, offset: u64) -> (usize, u64, u64) {
+        let chunk = u64::from(self.chunk_size);
+        let within = offset - self.start;
+        let (index, inside) = (within / chunk, within % chunk);
+        let width = self.targets.len() as u64;
+        ((index % width) as usize, index / width * chunk + inside, chunk - inside)
+    }
+
+    /// How long `stripe`'s chunk file is when the file ends at `size`, without holes.
+    pub fn local_size(&self, stripe: usize, size: u64) -> u64 {
+        let size = size.min(self.end);
+        if size <= self.start {
+            return 0;
+        }
+        let chunk = u64::from(self.chunk_size);
+        let (width, stripe) = (self.targets.len() as u64, stripe as u64);
+        let within = size - self.start;
+        let (full, rest) = (within / chunk, within % chunk);
+        let rounds = full / width * chunk;
+        match (full % width).cmp(&stripe) {
+            core::cmp::Ordering::Greater => rounds + chunk,
+            core::cmp::Ordering::Equal => rounds + rest,
+            core::cmp::Ordering::Less => rounds,
+        }
+    }
+
+    /// Where the file ends at least, when `stripe`'s chunk file is `local` bytes long.
+    pub fn file_size(&self, stripe: usize, local: u64) -> u64 {
+        if local == 0 {
+            return 0;
+        }
+        let chunk = u64::from(self.chunk_size);
+        let last = local - 1;
+        let index = last / chunk * self.targets.len() as u64 + stripe as u64;
+        self.start.saturating_add(index.saturating_mul(chunk)).saturating_add(last % chunk + 1)
+    }
+}
+
+impl Layout {
+    /// Data is in the metadata.
+    pub fn is_inline(&self) -> bool {
+        self.extents.is_empty()
+    }
+
+    /// First byte that no extent covers yet.
+    pub fn covered(&self) -> u64 {
+        self.extents.last().map_or(0, |extent| extent.end)
+    }
+
+    /// Extents follow one another from 0 and each is well formed.
+    pub fn is_valid(&self) -> bool {
+        let mut at = 0;
+        self.extents.len() <= EXTENTS_MAX
+            && self.extents.iter().all(|extent| {
+                let follows = extent.start == at && extent.is_valid();
+                at = extent.end;
+                follows
+            })
+    }
+
+    /// Cuts a range of the file into runs, each within one chunk of one target. The part that no
+    /// extent covers is left out.
+    pub fn pieces(&self, offset: u64, len: u64) -> Vec<Piece> {
+        let mut pieces: Vec<Piece> = Vec::new();
+        let end = offset.saturating_add(len);
+        for (number, extent) in self.extents.iter().enumerate() {
+            let mut at = offset.max(extent.start);
+            let stop = end.min(extent.end);
+            while at < stop {
+                let (stripe, local_offset, room) = extent.locate(at);
+                let len = room.min(stop - at);
+                let (chunk, target) = (extent.chunk(number, stripe), extent.targets[stripe]);
+                match pieces.last_mut() {
+                    // One target: neighbouring chunks are neighbours in the chunk file too.
+                    Some(last) if last.chunk == chunk && last.local_offset + last.len == local_offset => {
+                        last.len += len
+                    }
+                    _ => pieces.push(Piece { file_offset: at, len, chunk, target, local_offset }),
+                }
+                at += len;
+            }
+        }
+        pieces
+    }
+
+    /// Every chunk file of the layout with its target.
+    pub fn chunks(&self) -> impl Iterator<Item = (ChunkId, TargetId)> + '_ {
+        self.extents.iter().enumerate().flat_map(|(number, extent)| {
+            extent
+                .targets
+                .iter()
+                .enumerate()
+                .map(move |(stripe, target)| (extent.chunk(number, stripe), *target))
+        })
+    }
+}
+
+/// (piece number, offset in the piece) of an offset in a chunk file.
+pub fn piece_of(local_offset: u64) -> (u32, u64) {
+    ((local_offset / PIECE_SIZE) as u32, local_offset % PIECE_SIZE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    fn layout() -> Layout {
+        let extent = |start, end, targets: Vec<u32>| Extent {
+            start,
+            end,
+            origin: Ino(9),
+            generation: Generation(1),
+            code: Code::Raid0,
+            chunk_size: CHUNK_MIN,
+            targets: targets.into_iter().map(TargetId).collect(),
+        };
+        let chunk = u64::from(CHUNK_MIN);
+        Layout {
+            generation: Generation(1),
+            extents: vec![extent(0, 4 * chunk, vec![7]), extent(4 * chunk, u64::MAX, vec![3, 4, 5])],
+        }
+    }
+
+    /// Goal: pieces cover every byte of a range once, in order, also across extents.
+    #[test]
+    fn pieces_cover_the_range() {
+        let layout = layout();
+        assert!(layout.is_valid());
+        let chunk = u64::from(CHUNK_MIN);
+        for (offset, len) in [(0, 1), (10, 9 * chunk), (4 * chunk - 1, 2), (u64::MAX - 5, 5), (3, 0)] {
+            let mut at = offset;
+            for piece in layout.pieces(offset, len) {
+                assert_eq!(piece.file_offset, at);
+                at += piece.len;
+            }
+            assert_eq!(at, offset + len);
+        }
+        assert_eq!(layout.pieces(0, 4 * chunk).len(), 1, "one target: one request");
+    }
+
+    /// Goal: local_size and file_size agree: the longest chunk file gives the size back.
+    #[test]
+    fn sizes_of_chunk_files_give_the_size_of_the_file() {
+        let layout = layout();
+        let chunk = u64::from(CHUNK_MIN);
+        for size in [1, chunk, chunk + 1, 4 * chunk, 4 * chunk + 1, 7 * chunk, 11 * chunk + 5, 1 << 62] {
+            let mut found = 0;
+            for extent in &layout.extents {
+                for stripe in 0..extent.targets.len() {
+                    found = found.max(extent.file_size(stripe, extent.local_size(stripe, size)));
+                }
+            }
+            assert_eq!(found, size);
+        }
+    }
+}

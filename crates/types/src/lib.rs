@@ -1,0 +1,29 @@
+//! Vocabulary of Skep: the nouns that every other crate speaks in, and the codec that turns
+//! them into bytes for the wire, the command log and the row store.
+//!
+//! Nothing here decides anything. No clock, no file, no socket (`no_std`).
+#![no_std]
+extern crate alloc;
+
+pub mod codec;
+
+mod attr;
+mod errno;
+mod id;
+mod layout;
+pub mod limits;
+mod name;
+mod state;
+mod time;
+
+pub use attr::{Attr, Kind, Mode, SetAttr, SetTime};
+pub use codec::{Decode, DecodeError, Encode, Reader};
+pub use errno::Errno;
+pub use id::{
+    ClientId, ClusterId, FenceEpoch, Generation, Incarnation, Ino, LogIndex, MapVersion, NodeId, ProjectId,
+    Seq, ShardId, Slot, TargetId, Term, Uuid,
+};
+pub use layout::{ChunkId, Code, Extent, Layout, Piece, Policy, piece_of};
+pub use name::{Name, NameError};
+pub use state::{Capacity, Consistency, Reachability, Role, ServiceKind};
+pub use time::{Millis, Timestamp};

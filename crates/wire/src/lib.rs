@@ -1,0 +1,19 @@
+//! Vocabulary: what goes over a connection. A frame is `header | body | payload`; the header says
+//! which message the body is. One file per message, grouped by the service that answers it.
+//! Nothing here decides anything; see `docs/design/wire.md` for the bytes.
+#![no_std]
+extern crate alloc;
+
+mod header;
+mod hello;
+mod message;
+mod refusal;
+
+pub mod meta;
+pub mod mgmt;
+pub mod storage;
+
+pub use header::{Flags, HEADER_LEN, Header, HeaderError, MAGIC, VERSION_MAX, VERSION_MIN};
+pub use hello::{Hello, Protection, SessionToken, Welcome};
+pub use message::{Empty, Message};
+pub use refusal::{Refusal, Status};

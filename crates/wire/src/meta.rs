@@ -1,0 +1,75 @@
+//! Requests that a metadata shard answers. The body is `ShardCall | request`, the answer `ShardStamp | reply`.
+
+mod change_attr;
+mod close;
+mod commit;
+mod create;
+mod get_attr;
+mod get_xattr;
+mod grow;
+mod inspect;
+mod link;
+mod list;
+mod list_xattr;
+mod lookup;
+mod make_dir_on;
+mod make_node;
+mod make_symlink;
+mod open;
+mod read_inline;
+mod read_link;
+mod reclaim;
+mod remote_dir;
+mod remove_dir;
+mod remove_xattr;
+mod rename;
+mod reply;
+mod set_policy;
+mod set_xattr;
+mod shape;
+mod shard_stats;
+mod switch;
+mod sync;
+mod unlink;
+mod write_inline;
+
+pub use change_attr::ChangeAttr;
+pub use close::Close;
+pub use commit::Commit;
+pub use create::Create;
+pub use get_attr::GetAttr;
+pub use get_xattr::GetXattr;
+pub use grow::Grow;
+pub use inspect::Inspect;
+pub use link::Link;
+pub use list::List;
+pub use list_xattr::ListXattr;
+pub use lookup::Lookup;
+pub use make_dir_on::MakeDirOn;
+pub use make_node::MakeNode;
+pub use make_symlink::MakeSymlink;
+pub use open::Open;
+pub use read_inline::ReadInline;
+pub use read_link::ReadLink;
+pub use reclaim::Reclaim;
+pub use remote_dir::RemoteDir;
+pub use remove_dir::RemoveDir;
+pub use remove_xattr::RemoveXattr;
+pub use rename::Rename;
+pub use reply::{AttrReply, DataReply, DirEntry, EntryReply, LayoutReply, ListReply, OpenReply};
+pub use set_policy::SetPolicy;
+pub use set_xattr::SetXattr;
+pub use shape::{
+    Closed, Counter, GrowReply, InlineCopy, InspectReply, OpenMode, OpenSession, Reclaimed, RemoteDirReply,
+    RemoteStep, ShardCall, ShardStamp, StatsReply,
+};
+pub use shard_stats::ShardStats;
+pub use switch::Switch;
+pub use sync::Sync;
+pub use unlink::Unlink;
+pub use write_inline::WriteInline;
+
+crate::family! {
+    /// Everything a client, an administrator or another shard asks a metadata shard.
+    MetaRequest { Lookup, GetAttr, ChangeAttr, Create, MakeNode, MakeSymlink, ReadLink, Link, Unlink, RemoveDir, Rename, List, Open, Close, Commit, ReadInline, WriteInline, Grow, Switch, GetXattr, SetXattr, ListXattr, RemoveXattr, Sync, Reclaim, SetPolicy, Inspect, MakeDirOn, ShardStats, RemoteDir }
+}

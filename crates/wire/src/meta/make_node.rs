@@ -1,0 +1,24 @@
+//! `MakeNode`: makes a directory or a special file.
+
+use super::EntryReply;
+use skep_types::{Ino, Kind, Mode, Name};
+
+crate::message! {
+    /// Makes a directory or a special file.
+    MakeNode = 0x0205 -> EntryReply {
+        /// The directory.
+        pub parent: Ino,
+        /// The name.
+        pub name: Name,
+        /// Directory, fifo, socket or device.
+        pub kind: Kind,
+        /// Permission bits, umask applied.
+        pub mode: Mode,
+        /// Owner.
+        pub uid: u32,
+        /// Group, unless the directory is setgid.
+        pub gid: u32,
+        /// Device number.
+        pub rdev: u32,
+    }
+}

@@ -1,0 +1,14 @@
+//! `Reclaim`: tells a restarted shard what is open.
+
+use super::Reclaimed;
+use crate::Empty;
+
+crate::message! {
+    /// Tells a restarted shard what is open.
+    Reclaim = 0x0219 -> Empty {
+        /// What the mount holds open on this shard.
+        pub opens: alloc::vec::Vec<Reclaimed>,
+        /// That was all: this session has reported.
+        pub last: bool,
+    }
+}

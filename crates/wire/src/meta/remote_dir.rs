@@ -1,0 +1,26 @@
+//! `RemoteDir`: shard to shard: makes, retires or forgets a directory whose entry is on the asking shard.
+
+use super::{RemoteDirReply, RemoteStep};
+use skep_types::{Ino, Mode, ShardId};
+
+crate::message! {
+    /// Shard to shard: makes, retires or forgets a directory whose entry is on the asking shard.
+    RemoteDir = 0x021e -> RemoteDirReply {
+        /// Number of the intent on the asking shard: repeated requests are one.
+        pub txid: u64,
+        /// The asking shard.
+        pub from: ShardId,
+        /// What to do.
+        pub step: RemoteStep,
+        /// The directory; 0 for a creation.
+        pub ino: Ino,
+        /// Its parent.
+        pub parent: Ino,
+        /// Permission bits.
+        pub mode: Mode,
+        /// Owner.
+        pub uid: u32,
+        /// Group.
+        pub gid: u32,
+    }
+}

@@ -1,0 +1,183 @@
+//! Small records that requests are made of.
+
+use skep_types::codec::Bytes;
+use skep_types::{
+    Attr, ClientId, Ino, Layout, LogIndex, Policy, Seq, ShardId, Slot, Term, byte_enum, record,
+};
+
+skep_types::record! {
+    /// Stands before the body of every request to a shard.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+    pub struct ShardCall {
+        /// Which shard.
+        pub shard: ShardId,
+        /// The sender's lane.
+        pub slot: Slot,
+        /// Position in the lane; 0 for requests that change nothing.
+        pub seq: Seq,
+    }
+}
+
+skep_types::record! {
+    /// Stands before the body of every answer of a shard, refusals included.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+    pub struct ShardStamp {
+        /// Term of the log.
+        pub term: Term,
+        /// Log index whose effects the answer shows.
+        pub index: LogIndex,
+        /// Log index that is on stable storage.
+        pub durable: LogIndex,
+    }
+}
+
+byte_enum! {
+    /// What a file is opened for.
+    pub enum OpenMode {
+        /// Reading.
+        Read = 1,
+        /// Writing.
+        Write = 2,
+        /// Both.
+        ReadWrite = 3,
+    }
+}
+
+impl OpenMode {
+    /// May it write?
+    pub fn writes(self) -> bool {
+        self != Self::Read
+    }
+
+    /// Both wishes together.
+    pub fn union(self, other: Self) -> Self {
+        if self == other { self } else { Self::ReadWrite }
+    }
+}
+
+record! {
+    /// One inode of a `Close`.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Closed {
+        /// The inode.
+        pub ino: Ino,
+        /// The number of this close among the mount's opens and closes.
+        pub open_seq: u64,
+    }
+}
+
+record! {
+    /// One inode of a `Reclaim`.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Reclaimed {
+        /// The inode.
+        pub ino: Ino,
+        /// What it is open for.
+        pub mode: OpenMode,
+        /// The number of its last open.
+        pub open_seq: u64,
+    }
+}
+
+record! {
+    /// What `Grow` allotted.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct GrowReply {
+        /// The attributes.
+        pub attr: Attr,
+        /// The layout to write to.
+        pub layout: Layout,
+        /// Present: copy this inline content to the chunks, then `Switch`. Absent: already switched.
+        pub copy: Option<InlineCopy>,
+    }
+}
+
+record! {
+    /// Inline content to be copied to chunks.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct InlineCopy {
+        /// The content.
+        pub data: Bytes,
+        /// Its version.
+        pub version: u64,
+    }
+}
+
+record! {
+    /// An open session of an inode.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct OpenSession {
+        /// The client.
+        pub client: ClientId,
+        /// What for.
+        pub mode: OpenMode,
+    }
+}
+
+record! {
+    /// Everything about an inode.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct InspectReply {
+        /// The attributes.
+        pub attr: Attr,
+        /// Parent (directories) or first directory that names it.
+        pub parent: Ino,
+        /// The layout.
+        pub layout: Layout,
+        /// Wish set on it (directories and empty files), after inheritance.
+        pub policy: Policy,
+        /// The wish was set on this very inode.
+        pub policy_is_own: bool,
+        /// Bytes of content in the metadata.
+        pub inline_len: Option<u64>,
+        /// Who has it open.
+        pub sessions: alloc::vec::Vec<OpenSession>,
+        /// Entries (directories).
+        pub entries: u64,
+    }
+}
+
+record! {
+    /// One counter.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Counter {
+        /// Its name.
+        pub name: alloc::string::String,
+        /// Its value.
+        pub value: u64,
+    }
+}
+
+record! {
+    /// Counters since the start of the daemon.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct StatsReply {
+        /// In name order.
+        pub counters: alloc::vec::Vec<Counter>,
+    }
+}
+
+byte_enum! {
+    /// A step of an operation over two shards.
+    pub enum RemoteStep {
+        /// Make the directory.
+        Make = 1,
+        /// Mark the directory dead if it is empty.
+        Retire = 2,
+        /// The asking shard has finished: forget the transaction.
+        Forget = 3,
+    }
+}
+
+record! {
+    /// Outcome of a `RemoteDir`.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct RemoteDirReply {
+        /// The directory.
+        pub ino: Ino,
+        /// 0 = done, otherwise the error that the program gets.
+        pub errno: u32,
+        /// Attributes of a directory that was made.
+        pub attr: Option<Attr>,
+    }
+}

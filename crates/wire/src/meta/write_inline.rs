@@ -1,0 +1,19 @@
+//! `WriteInline`: writes content that stays inline; refused with MUST_GROW or STALE_GENERATION.
+
+use super::AttrReply;
+use skep_types::Ino;
+use skep_types::codec::Bytes;
+
+crate::message! {
+    /// Writes content that stays inline; refused with MUST_GROW or STALE_GENERATION.
+    WriteInline = 0x0211 -> AttrReply {
+        /// The file.
+        pub ino: Ino,
+        /// Where.
+        pub offset: u64,
+        /// What.
+        pub data: Bytes,
+        /// An ordinary user wrote: clear suid and sgid.
+        pub kill_suidgid: bool,
+    }
+}

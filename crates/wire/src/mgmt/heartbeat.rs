@@ -1,0 +1,21 @@
+//! `Heartbeat`: a daemon is alive (servers only).
+
+use super::{HeartbeatReply, TargetReport};
+use alloc::vec::Vec;
+use skep_types::{Capacity, Incarnation, NodeId};
+
+crate::message! {
+    /// A daemon is alive (servers only).
+    Heartbeat = 0x0103 -> HeartbeatReply {
+        /// The daemon.
+        pub node: NodeId,
+        /// Its life.
+        pub incarnation: Incarnation,
+        /// State of its targets.
+        pub targets: Vec<TargetReport>,
+        /// Space of its state directory.
+        pub capacity: Capacity,
+        /// It signs off.
+        pub leaving: bool,
+    }
+}

@@ -1,0 +1,21 @@
+//! `RegisterTarget`: a storage daemon announces a target (servers only).
+
+use super::RegisterTargetReply;
+use alloc::string::String;
+use skep_types::{Capacity, NodeId, TargetId, Uuid};
+
+crate::message! {
+    /// A storage daemon announces a target (servers only).
+    RegisterTarget = 0x0102 -> RegisterTargetReply {
+        /// The storage daemon.
+        pub node: NodeId,
+        /// From the identity file; all zero = a new, empty directory.
+        pub uuid: Uuid,
+        /// From the identity file; 0 = none yet.
+        pub target: TargetId,
+        /// Wished alias; empty = one is made up.
+        pub alias: String,
+        /// Space.
+        pub capacity: Capacity,
+    }
+}

@@ -1,0 +1,240 @@
+//! Small records of the management messages.
+
+use crate::SessionToken;
+use alloc::string::String;
+use alloc::vec::Vec;
+use skep_types::{
+    Capacity, ClientId, ClusterId, Consistency, FenceEpoch, Incarnation, MapVersion, NodeId, Reachability,
+    ServiceKind, ShardId, TargetId, Uuid, record,
+};
+
+record! {
+    /// Where a service can be reached.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Address {
+        /// `unix:/path`, `host:port` or `[v6]:port`.
+        pub text: String,
+        /// Network interface, for people and for choosing; may be empty.
+        pub nic: String,
+        /// Lower is better.
+        pub preference: u16,
+    }
+}
+
+record! {
+    /// A node's place in the cluster.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct RegisterNodeReply {
+        /// Its id, for ever.
+        pub node: NodeId,
+        /// Its alias.
+        pub alias: String,
+        /// The cluster.
+        pub cluster: ClusterId,
+        /// Fence epoch to start from.
+        pub epoch: FenceEpoch,
+    }
+}
+
+record! {
+    /// A target's place in the cluster, to be written into its identity file.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct RegisterTargetReply {
+        /// Its id, for ever.
+        pub target: TargetId,
+        /// Its alias.
+        pub alias: String,
+        /// Its uuid.
+        pub uuid: Uuid,
+        /// What mgmtd holds of it.
+        pub consistency: Consistency,
+    }
+}
+
+record! {
+    /// What a storage daemon reports of a target.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct TargetReport {
+        /// The target.
+        pub target: TargetId,
+        /// Its state as seen by the daemon (`Bad` after disk errors).
+        pub consistency: Consistency,
+        /// Space.
+        pub capacity: Capacity,
+    }
+}
+
+record! {
+    /// What everybody alive is told.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct HeartbeatReply {
+        /// Fetch the map when it is newer than yours.
+        pub map: MapVersion,
+        /// Fetch the fences when it is higher than yours.
+        pub epoch: FenceEpoch,
+    }
+}
+
+record! {
+    /// A node in the map.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct NodeEntry {
+        /// Id.
+        pub node: NodeId,
+        /// What it is.
+        pub service: ServiceKind,
+        /// Alias.
+        pub alias: String,
+        /// Where it listens.
+        pub addresses: Vec<Address>,
+        /// Its machine.
+        pub machine: Uuid,
+        /// Is it heard?
+        pub reachability: Reachability,
+        /// Its life.
+        pub incarnation: Incarnation,
+    }
+}
+
+record! {
+    /// A target in the map.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct TargetEntry {
+        /// Id.
+        pub target: TargetId,
+        /// Alias.
+        pub alias: String,
+        /// Its daemon.
+        pub node: NodeId,
+        /// State.
+        pub consistency: Consistency,
+        /// Space when last reported (coarse in the map, exact in the status).
+        pub capacity: Capacity,
+    }
+}
+
+record! {
+    /// A shard in the map.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct ShardEntry {
+        /// The shard.
+        pub shard: ShardId,
+        /// Metadata servers that hold it; the first leads.
+        pub replicas: Vec<NodeId>,
+        /// Raised with every change of the list.
+        pub epoch: u64,
+    }
+}
+
+record! {
+    /// The cluster map.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct MapReply {
+        /// Its version.
+        pub version: MapVersion,
+        /// The cluster.
+        pub cluster: ClusterId,
+        /// All nodes; empty when the asker's version is current.
+        pub nodes: Vec<NodeEntry>,
+        /// All targets.
+        pub targets: Vec<TargetEntry>,
+        /// All shards.
+        pub shards: Vec<ShardEntry>,
+        /// Semantic version of commands that metadata servers may use.
+        pub command_level: u16,
+    }
+}
+
+record! {
+    /// A new session.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct OpenSessionReply {
+        /// Its id, never reused.
+        pub client: ClientId,
+        /// Its life.
+        pub incarnation: Incarnation,
+        /// To be shown to every server.
+        pub token: SessionToken,
+        /// The cluster.
+        pub cluster: ClusterId,
+        /// Fence epoch at its birth.
+        pub epoch: FenceEpoch,
+        /// Silent for this long (milliseconds), it is evicted.
+        pub timeout_ms: u64,
+    }
+}
+
+record! {
+    /// An evicted session.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct Fence {
+        /// The client.
+        pub client: ClientId,
+        /// The epoch that its eviction made.
+        pub epoch: FenceEpoch,
+    }
+}
+
+record! {
+    /// Who is out, who is in.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct FencesReply {
+        /// Epoch of the list.
+        pub epoch: FenceEpoch,
+        /// Evicted sessions, oldest first.
+        pub fences: Vec<Fence>,
+        /// Living sessions.
+        pub sessions: Vec<ClientId>,
+        /// Sessions that ended in good order since (their opens are gone too); newest 1,024.
+        pub closed: Vec<ClientId>,
+    }
+}
+
+record! {
+    /// A node with its state.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct NodeStatus {
+        /// The node.
+        pub node: NodeEntry,
+        /// Milliseconds since it was heard; absent = not since mgmtd started.
+        pub silent_ms: Option<u64>,
+        /// Space of its state directory.
+        pub capacity: Capacity,
+    }
+}
+
+record! {
+    /// A session with its state.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct SessionStatus {
+        /// The client.
+        pub client: ClientId,
+        /// Host name.
+        pub host: String,
+        /// Mount point.
+        pub mount: String,
+        /// Milliseconds since it was heard; absent = not since mgmtd started.
+        pub silent_ms: Option<u64>,
+    }
+}
+
+record! {
+    /// The whole cluster.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct StatusReply {
+        /// The cluster.
+        pub cluster: ClusterId,
+        /// Map version.
+        pub map: MapVersion,
+        /// Fence epoch.
+        pub epoch: FenceEpoch,
+        /// All nodes.
+        pub nodes: Vec<NodeStatus>,
+        /// All targets.
+        pub targets: Vec<TargetEntry>,
+        /// All shards.
+        pub shards: Vec<ShardEntry>,
+        /// All sessions.
+        pub sessions: Vec<SessionStatus>,
+    }
+}

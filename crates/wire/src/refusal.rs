@@ -1,0 +1,136 @@
+//! Why a request was not done.
+
+use alloc::string::String;
+use core::fmt;
+use skep_types::codec::{Buffer, Decode, DecodeError, Encode, Reader};
+use skep_types::{Errno, record};
+
+/// The `status` of a refused request: a Linux error for the program, or (from 4096 on) an
+/// answer that only the client itself acts upon.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Status(pub u32);
+
+impl Status {
+    /// The map that the sender used is old: fetch the map, send again.
+    pub const STALE_MAP: Self = Self(4096);
+    /// The layout generation is old: ask the shard for the layout, send again.
+    pub const STALE_GENERATION: Self = Self(4097);
+    /// The sender was evicted: its session and everything it held is gone.
+    pub const FENCED: Self = Self(4098);
+    /// The receiver must first learn of a newer fence epoch, or is starting: send again shortly.
+    pub const NOT_READY: Self = Self(4099);
+    /// The shard is in its grace period and cannot answer this yet: send again shortly.
+    pub const GRACE: Self = Self(4100);
+    /// The slot is behind this request: an older duplicate, dropped without effect.
+    pub const OLD_SEQUENCE: Self = Self(4101);
+    /// A limit is reached for the moment: send again after a pause.
+    pub const BUSY: Self = Self(4102);
+    /// Acknowledged changes were lost by a power cut: the next fsync must fail.
+    pub const LOST_HISTORY: Self = Self(4103);
+    /// The file must leave the metadata first: see `Grow`.
+    pub const MUST_GROW: Self = Self(4104);
+    /// The role of the connection does not allow this message.
+    pub const ROLE: Self = Self(4105);
+    /// The message cannot be understood.
+    pub const MALFORMED: Self = Self(4106);
+    /// The target lost unsynced writes since the sender's write.
+    pub const LOST_WRITES: Self = Self(4107);
+
+    /// A Linux error as status.
+    pub fn errno(errno: Errno) -> Self {
+        Self(u32::from(errno.0))
+    }
+
+    /// The Linux error, when it is one.
+    pub fn as_errno(self) -> Option<Errno> {
+        (1..4096).contains(&self.0).then_some(Errno(self.0 as u16))
+    }
+
+    /// Worth sending again after a pause, unchanged.
+    pub fn is_transient(self) -> bool {
+        matches!(self, Self::NOT_READY | Self::GRACE | Self::BUSY)
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = match *self {
+            Self::STALE_MAP => "the cluster map used is old",
+            Self::STALE_GENERATION => "the layout used is old",
+            Self::FENCED => "this client was evicted",
+            Self::NOT_READY => "the service is not ready",
+            Self::GRACE => "the shard is in its grace period",
+            Self::OLD_SEQUENCE => "an older duplicate",
+            Self::BUSY => "a limit is reached",
+            Self::LOST_HISTORY => "acknowledged changes were lost by a power cut",
+            Self::MUST_GROW => "the file does not fit into the metadata",
+            Self::ROLE => "this role may not send that",
+            Self::MALFORMED => "the message cannot be understood",
+            Self::LOST_WRITES => "the target lost unsynced writes",
+            _ => match self.as_errno() {
+                Some(errno) => return fmt::Display::fmt(&errno, f),
+                None => return write!(f, "status {}", self.0),
+            },
+        };
+        f.write_str(text)
+    }
+}
+
+impl Encode for Status {
+    fn encode(&self, out: &mut Buffer) {
+        self.0.encode(out);
+    }
+}
+
+impl Decode for Status {
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(Self(u32::decode(r)?))
+    }
+}
+
+record! {
+    /// The body of a refused request's answer.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Refusal {
+        /// Why.
+        pub status: Status,
+        /// What, where and what to do, for people; may be empty.
+        pub detail: String,
+    }
+}
+
+impl Refusal {
+    /// Without text.
+    pub fn new(status: Status) -> Self {
+        Self { status, detail: String::new() }
+    }
+
+    /// With text for people.
+    pub fn with(status: Status, detail: impl Into<String>) -> Self {
+        Self { status, detail: detail.into() }
+    }
+}
+
+impl From<Errno> for Refusal {
+    fn from(errno: Errno) -> Self {
+        Self::new(Status::errno(errno))
+    }
+}
+
+impl From<Status> for Refusal {
+    fn from(status: Status) -> Self {
+        Self::new(status)
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.detail.is_empty() {
+            write!(f, "{}", self.status)
+        } else {
+            write!(f, "{} ({})", self.detail, self.status)
+        }
+    }
+}
+
+impl core::error::Error for Refusal {}

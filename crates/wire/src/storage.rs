@@ -1,0 +1,33 @@
+//! Requests that a storage target answers.
+
+mod delete_chunks;
+mod list_chunks;
+mod punch_chunk;
+mod read_chunk;
+mod reserve_chunk;
+mod shape;
+mod stat_chunks;
+mod sync_chunks;
+mod target_stats;
+mod trim_chunk;
+mod write_chunk;
+
+pub use delete_chunks::DeleteChunks;
+pub use list_chunks::ListChunks;
+pub use punch_chunk::PunchChunk;
+pub use read_chunk::ReadChunk;
+pub use reserve_chunk::ReserveChunk;
+pub use shape::{
+    ChunkReply, ChunkStat, ListChunksReply, Owner, ReadChunkReply, StatChunksReply, TargetStat,
+    TargetStatsReply, WriteChunkReply,
+};
+pub use stat_chunks::StatChunks;
+pub use sync_chunks::SyncChunks;
+pub use target_stats::TargetStats;
+pub use trim_chunk::TrimChunk;
+pub use write_chunk::WriteChunk;
+
+crate::family! {
+    /// Everything a client, an administrator or a metadata server asks a storage daemon.
+    StorageRequest { ReadChunk, WriteChunk, TrimChunk, PunchChunk, ReserveChunk, SyncChunks, StatChunks, DeleteChunks, TargetStats, ListChunks }
+}

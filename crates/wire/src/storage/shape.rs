@@ -1,0 +1,120 @@
+//! Small records of the storage messages.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use skep_types::{Capacity, ChunkId, Consistency, ProjectId, TargetId, record};
+
+record! {
+    /// To whom space is accounted.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+    pub struct Owner {
+        /// User.
+        pub uid: u32,
+        /// Group.
+        pub gid: u32,
+        /// Project.
+        pub project: ProjectId,
+    }
+}
+
+record! {
+    /// Answer to a read.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct ReadChunkReply {
+        /// Length of the chunk file at the time of the read.
+        pub size: u64,
+    }
+}
+
+record! {
+    /// Answer to a write.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct WriteChunkReply {
+        /// Length of the chunk file after the write.
+        pub size: u64,
+        /// 512-byte blocks of the chunk file.
+        pub blocks: u64,
+        /// Life of the target: changes whenever unsynced writes may have been lost.
+        pub life: u64,
+    }
+}
+
+record! {
+    /// Answer to trim, punch and reserve.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct ChunkReply {
+        /// Length of the chunk file afterwards.
+        pub size: u64,
+        /// 512-byte blocks of the chunk file.
+        pub blocks: u64,
+    }
+}
+
+record! {
+    /// Answer for one chunk file, in the order asked; missing ones are 0 long.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+    pub struct ChunkStat {
+        /// Length.
+        pub size: u64,
+        /// 512-byte blocks.
+        pub blocks: u64,
+        /// Last change, nanoseconds since 1970.
+        pub mtime_ns: i64,
+    }
+}
+
+record! {
+    /// Lengths of chunk files.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct StatChunksReply {
+        /// One for each asked.
+        pub chunks: Vec<ChunkStat>,
+    }
+}
+
+record! {
+    /// One target of a storage daemon.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct TargetStat {
+        /// Its id.
+        pub target: TargetId,
+        /// Its directory on the server.
+        pub path: String,
+        /// State.
+        pub consistency: Consistency,
+        /// Space.
+        pub capacity: Capacity,
+        /// Read requests.
+        pub reads: u64,
+        /// Bytes read.
+        pub read_bytes: u64,
+        /// Write requests.
+        pub writes: u64,
+        /// Bytes written.
+        pub written_bytes: u64,
+        /// Requests that failed on the disk.
+        pub errors: u64,
+        /// Requests in work.
+        pub in_flight: u64,
+    }
+}
+
+record! {
+    /// All targets of a storage daemon.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct TargetStatsReply {
+        /// In id order.
+        pub targets: Vec<TargetStat>,
+    }
+}
+
+record! {
+    /// A part of the list of chunk files.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct ListChunksReply {
+        /// In ascending order.
+        pub chunks: Vec<ChunkId>,
+        /// Nothing follows.
+        pub end: bool,
+    }
+}

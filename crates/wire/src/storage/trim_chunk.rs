@@ -1,0 +1,16 @@
+//! `TrimChunk`: cuts a chunk file (truncate). Answered when durable.
+
+use super::ChunkReply;
+use skep_types::{ChunkId, TargetId};
+
+crate::message! {
+    /// Cuts a chunk file (truncate). Answered when durable.
+    TrimChunk = 0x0303 -> ChunkReply {
+        /// The target.
+        pub target: TargetId,
+        /// The chunk file.
+        pub chunk: ChunkId,
+        /// New length of the chunk file; longer ones are cut, shorter ones stay.
+        pub size: u64,
+    }
+}
