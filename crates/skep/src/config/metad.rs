@@ -1,0 +1,193 @@
+//! Configuration of `skep metad`.
+
+use core::fmt;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+use serde::de::{self, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use skep_types::limits;
+
+use super::access::{Membership, Process};
+use super::address::{METAD_PORT, maybe_path};
+use super::service::{Service, Wrong};
+use crate::units::{Period, Size};
+
+/// Longest `sync_interval`: what a power loss may take is bounded by it.
+pub const SYNC_INTERVAL_MAX: Period = Period::secs(60);
+/// Smallest `cache_size` the row store works with.
+pub const CACHE_MIN: Size = Size::mib(1);
+/// Smallest `checkpoint_log`: shorter ones would checkpoint without pause.
+pub const CHECKPOINT_LOG_MIN: Size = Size::mib(1);
+/// Longest `grace`: nobody gets a new open or lock while it lasts.
+pub const GRACE_MAX: Period = Period::secs(600);
+/// Highest `max_connections` of one daemon.
+pub const CONNECTIONS_MAX: u32 = 1 << 16;
+/// Highest `max_opens_per_client`.
+pub const OPENS_MAX: u32 = 1 << 24;
+
+/// When the command log is synced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Sync {
+    /// On `fsync`, and at least every `sync_interval`.
+    Interval,
+    /// Before any change is acknowledged.
+    Always,
+}
+
+/// How the targets of a new file are chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Chooser {
+    /// Weighted by free space and failure domain.
+    Balanced,
+    /// Any, each equally likely.
+    Randomized,
+}
+
+/// Over how many targets a new file is striped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StripeTargets {
+    /// More as the file grows: 1, then 4, then all.
+    Progressive,
+    /// As many from the first byte.
+    Fixed(u32),
+}
+
+impl Serialize for StripeTargets {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Progressive => serializer.serialize_str("progressive"),
+            Self::Fixed(count) => serializer.serialize_u32(*count),
+        }
+    }
+}
+
+struct StripeTargetsVisitor;
+
+impl Visitor<'_> for StripeTargetsVisitor {
+    type Value = StripeTargets;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"progressive\" or a number of targets from 1 to {}", limits::TARGETS_MAX)
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<StripeTargets, E> {
+        match text.parse::<i64>() {
+            Ok(count) => self.visit_i64(count),
+            Err(_) if text == "progressive" => Ok(StripeTargets::Progressive),
+            Err(_) => Err(E::invalid_value(de::Unexpected::Str(text), &self)),
+        }
+    }
+
+    fn visit_i64<E: de::Error>(self, count: i64) -> Result<StripeTargets, E> {
+        match u32::try_from(count) {
+            Ok(small @ 1..) if small as usize <= limits::TARGETS_MAX => Ok(StripeTargets::Fixed(small)),
+            _ => Err(E::invalid_value(de::Unexpected::Signed(count), &self)),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for StripeTargets {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(StripeTargetsVisitor)
+    }
+}
+
+/// Every key of `metad.toml`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MetadConfig {
+    /// Keys that every service has.
+    #[serde(flatten)]
+    pub process: Process,
+    /// How it reaches the cluster.
+    #[serde(flatten)]
+    pub membership: Membership,
+    /// Name of this node; empty: the host name.
+    pub alias: String,
+    /// TCP addresses to listen on.
+    pub listen: Vec<SocketAddr>,
+    /// Unix socket to listen on as well.
+    #[serde(with = "maybe_path")]
+    pub unix_socket: Option<PathBuf>,
+    /// Where the command log and the rows are kept.
+    pub state_dir: PathBuf,
+    /// When the command log is synced.
+    pub sync: Sync,
+    /// Longest time an acknowledged change waits for its sync.
+    pub sync_interval: Period,
+    /// Memory for rows.
+    pub cache_size: Size,
+    /// Length of log after which a checkpoint is taken.
+    pub checkpoint_log: Size,
+    /// Time that clients have to reclaim opens and locks after a restart.
+    pub grace: Period,
+    /// Largest file kept in the metadata.
+    pub inline_limit: Size,
+    /// Chunk size of new files where no directory says otherwise.
+    pub chunk_size: Size,
+    /// Striping of new files where no directory says otherwise.
+    pub stripe_targets: StripeTargets,
+    /// How targets are chosen.
+    pub chooser: Chooser,
+    /// Most open files of one client on this daemon.
+    pub max_opens_per_client: u32,
+    /// Most connections at once.
+    pub max_connections: u32,
+}
+
+impl Default for MetadConfig {
+    fn default() -> Self {
+        Self {
+            process: Process::default(),
+            membership: Membership::default(),
+            alias: String::new(),
+            listen: vec![SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), METAD_PORT)],
+            unix_socket: None,
+            state_dir: PathBuf::from("/var/lib/skep/metad"),
+            sync: Sync::Interval,
+            sync_interval: Period::millis(50),
+            cache_size: Size::mib(256),
+            checkpoint_log: Size::mib(64),
+            grace: Period::secs(30),
+            inline_limit: Size(limits::INLINE_DEFAULT as u64),
+            chunk_size: Size(limits::CHUNK_DEFAULT as u64),
+            stripe_targets: StripeTargets::Progressive,
+            chooser: Chooser::Balanced,
+            max_opens_per_client: 1_048_576,
+            max_connections: 4_096,
+        }
+    }
+}
+
+impl Service for MetadConfig {
+    const NAME: &'static str = "metad";
+    const SHIPPED: &'static str = include_str!("../../config/metad.toml");
+
+    fn check(&self, wrong: &mut Wrong) {
+        self.process.check(wrong);
+        self.membership.check(wrong);
+        wrong.alias(&self.alias);
+        wrong.listening(&self.listen, self.unix_socket.as_ref());
+        wrong.directory("state_dir", &self.state_dir);
+        if self.sync_interval.is_zero() {
+            wrong.key("sync_interval", "is 0", "for a sync before every answer set sync = \"always\"");
+        }
+        if self.sync_interval > SYNC_INTERVAL_MAX {
+            wrong.key("sync_interval", "is too long", &format!("set at most \"{SYNC_INTERVAL_MAX}\""));
+        }
+        if self.grace > GRACE_MAX {
+            wrong.key("grace", "is too long", &format!("set at most \"{GRACE_MAX}\""));
+        }
+        wrong.size("cache_size", self.cache_size, CACHE_MIN..=Size(u64::MAX));
+        wrong.size("checkpoint_log", self.checkpoint_log, CHECKPOINT_LOG_MIN..=Size(u64::MAX));
+        wrong.size("inline_limit", self.inline_limit, Size(0)..=Size(u64::from(limits::INLINE_MAX)));
+        let chunks = Size(u64::from(limits::CHUNK_MIN))..=Size(u64::from(limits::CHUNK_MAX));
+        wrong.size("chunk_size", self.chunk_size, chunks);
+        wrong.power_of_two("chunk_size", self.chunk_size.bytes(), |size| format!("\"{}\"", Size(size)));
+        wrong.number("max_opens_per_client", self.max_opens_per_client, 1..=OPENS_MAX);
+        wrong.number("max_connections", self.max_connections, 1..=CONNECTIONS_MAX);
+    }
+}

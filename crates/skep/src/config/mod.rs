@@ -1,0 +1,115 @@
+//! Typed configuration of each daemon.
+//!
+//! Precedence: defaults < file < environment (`SKEP_METAD_SYNC_INTERVAL=1s`) < `--set key=value`.
+//! A key that does not exist is an error that names the file, the line and the key that was meant.
+
+pub mod access;
+pub mod address;
+pub mod error;
+mod layers;
+pub mod metad;
+pub mod mgmtd;
+pub mod mount;
+mod nearest;
+pub mod service;
+pub mod storaged;
+
+use std::path::{Path, PathBuf};
+
+pub use error::{ConfigError, Origin, Problem};
+pub use layers::Loaded;
+pub use metad::MetadConfig;
+pub use mgmtd::MgmtdConfig;
+pub use mount::MountConfig;
+pub use service::Service;
+pub use storaged::StoragedConfig;
+
+/// Directory of the files that an administrator installs.
+pub const CONFIG_DIR: &str = "/etc/skep";
+/// Largest configuration file that is read.
+pub const CONFIG_FILE_MAX: u64 = 1 << 20;
+
+/// Which file is read.
+#[derive(Clone, Copy, Debug)]
+pub enum Source<'a> {
+    /// None.
+    Nothing,
+    /// The installed one, of the instance if one is named; it may be missing.
+    Installed(Option<&'a str>),
+    /// This one, named by the user; it must be there.
+    Given(&'a Path),
+}
+
+/// Where the installed file of a service, or of one instance of it, is.
+pub fn installed_path(service: &str, instance: Option<&str>) -> PathBuf {
+    match instance {
+        None => Path::new(CONFIG_DIR).join(format!("{service}.toml")),
+        Some(instance) => Path::new(CONFIG_DIR).join(service).join(format!("{instance}.toml")),
+    }
+}
+
+/// The environment of this process, as [`load`] wants it.
+pub fn environment() -> Vec<(String, String)> {
+    let text = |os: std::ffi::OsString| os.into_string().ok();
+    std::env::vars_os().filter_map(|(name, value)| Some((text(name)?, text(value)?))).collect()
+}
+
+/// Loads and checks the configuration of a service. `sets` are the `key=value` of the command line,
+/// later ones win. Every problem is reported at once.
+pub fn load<S: Service>(
+    source: Source<'_>,
+    environment: &[(String, String)],
+    sets: &[String],
+) -> Result<Loaded<S>, ConfigError> {
+    let path = match source {
+        Source::Nothing => return layers::assemble(None, environment, sets),
+        Source::Installed(instance) => installed_path(S::NAME, instance),
+        Source::Given(path) => path.to_owned(),
+    };
+    match read(&path) {
+        Ok(text) => layers::assemble(Some((&path, &text)), environment, sets),
+        Err(error)
+            if error.kind() == std::io::ErrorKind::NotFound && matches!(source, Source::Installed(None)) =>
+        {
+            layers::assemble(None, environment, sets)
+        }
+        Err(error) => Err(ConfigError::from(Problem {
+            origin: Origin::File { path, line: 0 },
+            what: format!("cannot read the configuration: {error}"),
+            remedy: "give a file that can be read".to_owned(),
+        })),
+    }
+}
+
+fn read(path: &Path) -> std::io::Result<String> {
+    use std::io::Read;
+    let mut text = String::new();
+    std::fs::File::open(path)?.take(CONFIG_FILE_MAX + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > CONFIG_FILE_MAX {
+        return Err(std::io::Error::other(format!("it is longer than {CONFIG_FILE_MAX} bytes")));
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: a file named by the user, or by its instance, must exist; the installed one need not.
+    #[test]
+    fn only_the_installed_file_may_be_missing() {
+        let missing = Path::new("/nonexistent/skep/mgmtd.toml");
+        let error = load::<MgmtdConfig>(Source::Given(missing), &[], &[]).expect_err("missing");
+        assert!(error.to_string().starts_with("/nonexistent/skep/mgmtd.toml: cannot read"), "{error}");
+        let absent = Some("no-such-instance");
+        assert!(load::<MgmtdConfig>(Source::Installed(absent), &[], &[]).is_err());
+        assert!(load::<MgmtdConfig>(Source::Nothing, &[], &[]).is_ok());
+    }
+
+    /// Goal: services and instances have the paths that the manual names.
+    #[test]
+    fn installed_paths() {
+        assert_eq!(installed_path("metad", None), Path::new("/etc/skep/metad.toml"));
+        assert_eq!(installed_path("metad", Some("m2")), Path::new("/etc/skep/metad/m2.toml"));
+    }
+}

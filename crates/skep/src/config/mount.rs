@@ -1,0 +1,90 @@
+//! Configuration of `skep mount`.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use skep_types::limits;
+
+use super::access::{Membership, Process};
+use super::service::{Service, Wrong};
+use crate::units::{Period, Size};
+
+/// Highest `threads` and `max_threads`.
+pub const THREADS_MAX: u32 = 1_024;
+/// Smallest `request_size`: one page.
+pub const REQUEST_MIN: Size = Size::kib(4);
+
+/// How file contents pass through the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Io {
+    /// Chosen at each open.
+    Auto,
+    /// Past the page cache, mmap still possible.
+    Direct,
+    /// Through the page cache.
+    Cached,
+}
+
+/// Every key of `mount.toml`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MountConfig {
+    /// Keys that every service has.
+    #[serde(flatten)]
+    pub process: Process,
+    /// How it reaches the cluster.
+    #[serde(flatten)]
+    pub membership: Membership,
+    /// Where the file system appears.
+    pub mount_point: PathBuf,
+    /// How long an operation is retried before its program gets EIO; 0: for ever.
+    pub retry: Period,
+    /// Threads that serve the kernel; 0: one per core.
+    pub threads: u32,
+    /// Most threads, however many cores there are.
+    pub max_threads: u32,
+    /// How file contents pass through the kernel.
+    pub io: Io,
+    /// Let users other than the one who mounted in.
+    pub allow_other: bool,
+    /// Largest read or write taken from the kernel at once.
+    pub request_size: Size,
+}
+
+impl Default for MountConfig {
+    fn default() -> Self {
+        Self {
+            process: Process::default(),
+            membership: Membership::default(),
+            mount_point: PathBuf::new(),
+            retry: Period::secs(600),
+            threads: 0,
+            max_threads: 64,
+            io: Io::Auto,
+            allow_other: true,
+            request_size: Size(limits::TRANSFER_MAX as u64),
+        }
+    }
+}
+
+impl Service for MountConfig {
+    const NAME: &'static str = "mount";
+    const SHIPPED: &'static str = include_str!("../../config/mount.toml");
+
+    fn check(&self, wrong: &mut Wrong) {
+        self.process.check(wrong);
+        self.membership.check(wrong);
+        if self.mount_point.as_os_str().is_empty() {
+            let remedy = "name the directory where the file system shall appear";
+            wrong.key("mount_point", "is not set", remedy);
+        }
+        wrong.number("threads", self.threads, 0..=self.max_threads);
+        wrong.number("max_threads", self.max_threads, 1..=THREADS_MAX);
+        wrong.size("request_size", self.request_size, REQUEST_MIN..=Size(limits::TRANSFER_MAX as u64));
+        if !self.request_size.bytes().is_multiple_of(REQUEST_MIN.bytes()) {
+            let what = format!("{} is no multiple of a page", self.request_size);
+            wrong.key("request_size", &what, &format!("set a multiple of \"{REQUEST_MIN}\""));
+        }
+    }
+}
