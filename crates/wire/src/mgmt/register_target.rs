@@ -9,7 +9,7 @@ crate::message! {
     RegisterTarget = 0x0102 -> RegisterTargetReply {
         /// The storage daemon.
         pub node: NodeId,
-        /// From the identity file; all zero = a new, empty directory.
+        /// From the identity file; chosen at random by the daemon that formats the directory.
         pub uuid: Uuid,
         /// From the identity file; 0 = none yet.
         pub target: TargetId,

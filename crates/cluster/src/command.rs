@@ -1,0 +1,155 @@
+//! What is written to the log of the management service.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use skep_types::{
+    Capacity, ClientId, Consistency, FenceEpoch, Incarnation, NodeId, ServiceKind, TargetId, Uuid, byte_enum,
+    record, union,
+};
+use skep_wire::mgmt::Address;
+
+record! {
+    /// A registered daemon.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Node {
+        /// Its id, for ever.
+        pub id: NodeId,
+        /// From its state directory.
+        pub uuid: Uuid,
+        /// What it is.
+        pub service: ServiceKind,
+        /// Unique name.
+        pub alias: String,
+        /// Where it listens.
+        pub addresses: Vec<Address>,
+        /// Its machine.
+        pub machine: Uuid,
+        /// Its life.
+        pub incarnation: Incarnation,
+    }
+}
+
+record! {
+    /// A registered target.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Target {
+        /// Its id, for ever.
+        pub id: TargetId,
+        /// From its identity file.
+        pub uuid: Uuid,
+        /// Its daemon.
+        pub node: NodeId,
+        /// Unique name.
+        pub alias: String,
+        /// State; `Bad` stays until an administrator changes it.
+        pub consistency: Consistency,
+        /// Space when registered (what is reported later is not logged).
+        pub capacity: Capacity,
+    }
+}
+
+record! {
+    /// A mount's session.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Session {
+        /// Its id, never reused.
+        pub client: ClientId,
+        /// Chosen by the mount.
+        pub uuid: Uuid,
+        /// Host name.
+        pub host: String,
+        /// Mount point.
+        pub mount: String,
+        /// Its machine.
+        pub machine: Uuid,
+    }
+}
+
+byte_enum! {
+    /// How a session ended.
+    pub enum SessionEnd {
+        /// The mount said so.
+        Closed = 1,
+        /// Silent for too long, or by an administrator: fenced.
+        Evicted = 2,
+    }
+}
+
+record! {
+    /// Puts a node: a new one, or one with new addresses.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct SetNode {
+        /// The node.
+        pub node: Node,
+    }
+}
+
+record! {
+    /// Puts a target.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct SetTarget {
+        /// The target.
+        pub target: Target,
+    }
+}
+
+record! {
+    /// Opens a session.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct SetSession {
+        /// The session.
+        pub session: Session,
+    }
+}
+
+record! {
+    /// Ends a session.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct EndSession {
+        /// The client.
+        pub client: ClientId,
+        /// How.
+        pub end: SessionEnd,
+        /// Epoch after an eviction.
+        pub epoch: FenceEpoch,
+    }
+}
+
+record! {
+    /// Changes the state of a target.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct SetConsistency {
+        /// The target.
+        pub target: TargetId,
+        /// Its state.
+        pub consistency: Consistency,
+    }
+}
+
+record! {
+    /// Gives all shards that have no owner to a metadata server.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct RegisterShards {
+        /// The server.
+        pub node: NodeId,
+    }
+}
+
+union! {
+    /// One change of the registry.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub enum Command {
+        /// See [`SetNode`].
+        SetNode(SetNode) = 1,
+        /// See [`SetTarget`].
+        SetTarget(SetTarget) = 2,
+        /// See [`SetSession`].
+        SetSession(SetSession) = 3,
+        /// See [`EndSession`].
+        EndSession(EndSession) = 4,
+        /// See [`SetConsistency`].
+        SetConsistency(SetConsistency) = 5,
+        /// See [`RegisterShards`].
+        RegisterShards(RegisterShards) = 6,
+    }
+}

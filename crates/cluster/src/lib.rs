@@ -1,0 +1,22 @@
+//! Rules of the management service: which nodes, targets, shards and sessions there are, who is
+//! alive, who is fenced. Never in the I/O path.
+//!
+//! [`State`] is what survives: it changes only by [`Command`]s, which the hands write to a synced
+//! log before any answer leaves. [`Registry`] adds what may be forgotten (when somebody was last
+//! heard) and turns requests and time into commands and answers. See `docs/design/cluster.md`.
+#![no_std]
+extern crate alloc;
+
+mod command;
+pub mod limits;
+mod registry;
+mod session;
+mod state;
+mod view;
+
+pub use command::{
+    Command, EndSession, Node, RegisterShards, Session, SessionEnd, SetConsistency, SetNode, SetSession,
+    SetTarget, Target,
+};
+pub use registry::{Answer, Config, Input, Output, Peer, Registry};
+pub use state::State;

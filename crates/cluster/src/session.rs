@@ -1,0 +1,144 @@
+//! Sessions of mounts: opened, renewed, closed, evicted.
+
+use crate::command::{EndSession, Session, SessionEnd, SetSession};
+use crate::limits::{SESSIONS_MAX, TEXT_MAX};
+use crate::registry::{Answer, Output, Peer, Registry, SessionPulse};
+use alloc::format;
+use alloc::vec::Vec;
+use skep_types::{ClientId, Encode, Errno, FenceEpoch, Incarnation, Millis, Uuid};
+use skep_wire::mgmt::{CloseSession, Evict, FencesReply, OpenSession, OpenSessionReply, RenewSession};
+use skep_wire::{Empty, Refusal, Status};
+
+impl Registry {
+    pub(crate) fn open_session(
+        &mut self,
+        now: Millis,
+        to: u64,
+        m: OpenSession,
+        out: &mut Output,
+    ) -> Result<(), Refusal> {
+        if m.uuid == Uuid::default() || m.host.len() > TEXT_MAX || m.mount.len() > TEXT_MAX {
+            return Err(Refusal::with(
+                Status::errno(Errno::EINVAL),
+                "a session needs a uuid and short texts",
+            ));
+        }
+        // A repeated request (its answer was lost) gets the session that it already has.
+        let known =
+            self.state.sessions.values().find(|session| session.uuid == m.uuid).map(|session| session.client);
+        let client = match known {
+            Some(client) => client,
+            None if self.state.sessions.len() >= SESSIONS_MAX => {
+                let text = format!("{SESSIONS_MAX} mounts are connected, the limit of this cluster");
+                return Err(Refusal::with(Status::errno(Errno::ENOSPC), text));
+            }
+            None => {
+                let client = ClientId(self.state.last_client.0 + 1);
+                out.notes.push(format!("client {client}: {} on {}", m.mount, m.host));
+                let session =
+                    Session { client, uuid: m.uuid, host: m.host, mount: m.mount, machine: m.machine };
+                self.commit(SetSession { session }, out);
+                client
+            }
+        };
+        self.sessions.insert(client, SessionPulse { heard: now, seen: true });
+        let reply = OpenSessionReply {
+            client,
+            // A client id is never reused, so one life is all it has.
+            incarnation: Incarnation(1),
+            token: [0; 32],
+            cluster: self.state.cluster,
+            epoch: self.state.epoch,
+            timeout_ms: self.config.session_timeout_ms,
+        };
+        out.answers.push((to, Ok(Answer::Session(reply))));
+        Ok(())
+    }
+
+    pub(crate) fn renew_session(
+        &mut self,
+        now: Millis,
+        to: u64,
+        peer: Peer,
+        m: RenewSession,
+        out: &mut Output,
+    ) -> Result<(), Refusal> {
+        own(peer, m.client)?;
+        match self.sessions.get_mut(&m.client) {
+            Some(pulse) => {
+                *pulse = SessionPulse { heard: now, seen: true };
+                out.answers.push((to, Ok(Answer::Body(self.pulse().to_bytes()))));
+                Ok(())
+            }
+            None => {
+                let text = format!("the session of client {} has ended: mount again", m.client);
+                Err(Refusal::with(Status::FENCED, text))
+            }
+        }
+    }
+
+    pub(crate) fn close_session(
+        &mut self,
+        to: u64,
+        peer: Peer,
+        m: CloseSession,
+        out: &mut Output,
+    ) -> Result<(), Refusal> {
+        own(peer, m.client)?;
+        // Closing twice is fine: the first answer may have been lost.
+        if self.sessions.remove(&m.client).is_some() {
+            out.notes.push(format!("client {} closed its session", m.client));
+            self.commit(EndSession { client: m.client, end: SessionEnd::Closed, epoch: FenceEpoch(0) }, out);
+        }
+        out.answers.push((to, Ok(Answer::Body(Empty {}.to_bytes()))));
+        Ok(())
+    }
+
+    pub(crate) fn evict(&mut self, to: u64, m: Evict, out: &mut Output) -> Result<(), Refusal> {
+        if !self.sessions.contains_key(&m.client) {
+            let text = format!("there is no client {}; see `skep session list`", m.client);
+            return Err(Refusal::with(Status::errno(Errno::ENOENT), text));
+        }
+        self.fence(m.client, out);
+        out.answers.push((to, Ok(Answer::Body(Empty {}.to_bytes()))));
+        Ok(())
+    }
+
+    /// Ends the sessions that were silent for too long.
+    pub(crate) fn watch_sessions(&mut self, now: Millis, out: &mut Output) {
+        let limit = self.config.session_timeout_ms;
+        let silent: Vec<_> = self
+            .sessions
+            .iter()
+            .filter(|(_, pulse)| now.since(pulse.heard) >= limit)
+            .map(|(id, _)| *id)
+            .collect();
+        for client in silent {
+            self.fence(client, out);
+        }
+    }
+
+    fn fence(&mut self, client: ClientId, out: &mut Output) {
+        self.sessions.remove(&client);
+        let epoch = FenceEpoch(self.state.epoch.0 + 1);
+        out.notes.push(format!("client {client} is evicted (fence epoch {epoch})"));
+        self.commit(EndSession { client, end: SessionEnd::Evicted, epoch }, out);
+    }
+
+    pub(crate) fn fences(&self) -> FencesReply {
+        FencesReply {
+            epoch: self.state.epoch,
+            fences: self.state.fences.clone(),
+            sessions: self.state.sessions.keys().copied().collect(),
+            closed: self.state.closed.clone(),
+        }
+    }
+}
+
+/// A client speaks for itself only (servers and administrators have no client id).
+fn own(peer: Peer, client: ClientId) -> Result<(), Refusal> {
+    if peer.client.0 == 0 || peer.client == client {
+        return Ok(());
+    }
+    Err(Refusal::with(Status::ROLE, format!("client {} speaks for client {client}", peer.client)))
+}

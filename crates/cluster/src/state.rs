@@ -1,0 +1,182 @@
+//! What survives a restart of the management service.
+
+use crate::command::{Command, Node, Session, SessionEnd, Target};
+use crate::limits::{CLOSED_MAX, FENCES_MAX};
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use skep_types::codec::{Buffer, Decode, DecodeError, Encode, Reader};
+use skep_types::{ClientId, ClusterId, FenceEpoch, NodeId, ShardId, TargetId, record};
+use skep_wire::mgmt::{Fence, ShardEntry};
+
+/// The registry as of a log index. Changed by [`State::apply`] only, so that every replica and
+/// every restart holds the same.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct State {
+    /// The cluster.
+    pub cluster: ClusterId,
+    /// Highest node id ever given.
+    pub last_node: NodeId,
+    /// Highest target id ever given.
+    pub last_target: TargetId,
+    /// Highest client id ever given.
+    pub last_client: ClientId,
+    /// Counts evictions.
+    pub epoch: FenceEpoch,
+    /// Semantic version of commands that metadata servers may use.
+    pub command_level: u16,
+    /// Registered daemons.
+    pub nodes: BTreeMap<NodeId, Node>,
+    /// Registered targets.
+    pub targets: BTreeMap<TargetId, Target>,
+    /// Shards, in order of their id.
+    pub shards: Vec<ShardEntry>,
+    /// Living sessions.
+    pub sessions: BTreeMap<ClientId, Session>,
+    /// Evictions, oldest first.
+    pub fences: Vec<Fence>,
+    /// Orderly ends, oldest first.
+    pub closed: Vec<ClientId>,
+}
+
+record! {
+    /// The snapshot file's content.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Snapshot {
+        /// See [`State`].
+        pub cluster: ClusterId,
+        /// See [`State`].
+        pub last_node: NodeId,
+        /// See [`State`].
+        pub last_target: TargetId,
+        /// See [`State`].
+        pub last_client: ClientId,
+        /// See [`State`].
+        pub epoch: FenceEpoch,
+        /// See [`State`].
+        pub command_level: u16,
+        /// See [`State`].
+        pub nodes: Vec<Node>,
+        /// See [`State`].
+        pub targets: Vec<Target>,
+        /// See [`State`].
+        pub shards: Vec<ShardEntry>,
+        /// See [`State`].
+        pub sessions: Vec<Session>,
+        /// See [`State`].
+        pub fences: Vec<Fence>,
+        /// See [`State`].
+        pub closed: Vec<ClientId>,
+    }
+}
+
+impl State {
+    /// An empty cluster of `shards` shards that nobody owns yet.
+    pub fn format(cluster: ClusterId, shards: u16) -> Self {
+        let shard = |id| ShardEntry { shard: ShardId(id), replicas: Vec::new(), epoch: 0 };
+        Self {
+            cluster,
+            last_node: NodeId(0),
+            last_target: TargetId(0),
+            last_client: ClientId(0),
+            epoch: FenceEpoch(1),
+            command_level: 1,
+            nodes: BTreeMap::new(),
+            targets: BTreeMap::new(),
+            shards: (0..shards).map(shard).collect(),
+            sessions: BTreeMap::new(),
+            fences: Vec::new(),
+            closed: Vec::new(),
+        }
+    }
+
+    /// Makes one change.
+    pub fn apply(&mut self, command: &Command) {
+        match command {
+            Command::SetNode(set) => {
+                self.last_node = self.last_node.max(set.node.id);
+                self.nodes.insert(set.node.id, set.node.clone());
+            }
+            Command::SetTarget(set) => {
+                self.last_target = self.last_target.max(set.target.id);
+                self.targets.insert(set.target.id, set.target.clone());
+            }
+            Command::SetSession(set) => {
+                self.last_client = self.last_client.max(set.session.client);
+                self.sessions.insert(set.session.client, set.session.clone());
+            }
+            Command::EndSession(end) => {
+                self.sessions.remove(&end.client);
+                match end.end {
+                    SessionEnd::Closed => push_bounded(&mut self.closed, end.client, CLOSED_MAX),
+                    SessionEnd::Evicted => {
+                        self.epoch = self.epoch.max(end.epoch);
+                        push_bounded(
+                            &mut self.fences,
+                            Fence { client: end.client, epoch: end.epoch },
+                            FENCES_MAX,
+                        );
+                    }
+                }
+            }
+            Command::SetConsistency(set) => {
+                if let Some(target) = self.targets.get_mut(&set.target) {
+                    target.consistency = set.consistency;
+                }
+            }
+            Command::RegisterShards(give) => {
+                for shard in self.shards.iter_mut().filter(|shard| shard.replicas.is_empty()) {
+                    shard.replicas.push(give.node);
+                    shard.epoch += 1;
+                }
+            }
+        }
+    }
+}
+
+/// Keeps the newest `max` elements.
+fn push_bounded<T>(list: &mut Vec<T>, item: T, max: usize) {
+    if list.len() == max {
+        list.remove(0);
+    }
+    list.push(item);
+}
+
+impl Encode for State {
+    fn encode(&self, out: &mut Buffer) {
+        Snapshot {
+            cluster: self.cluster,
+            last_node: self.last_node,
+            last_target: self.last_target,
+            last_client: self.last_client,
+            epoch: self.epoch,
+            command_level: self.command_level,
+            nodes: self.nodes.values().cloned().collect(),
+            targets: self.targets.values().cloned().collect(),
+            shards: self.shards.clone(),
+            sessions: self.sessions.values().cloned().collect(),
+            fences: self.fences.clone(),
+            closed: self.closed.clone(),
+        }
+        .encode(out);
+    }
+}
+
+impl Decode for State {
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let s = Snapshot::decode(r)?;
+        Ok(Self {
+            cluster: s.cluster,
+            last_node: s.last_node,
+            last_target: s.last_target,
+            last_client: s.last_client,
+            epoch: s.epoch,
+            command_level: s.command_level,
+            nodes: s.nodes.into_iter().map(|node| (node.id, node)).collect(),
+            targets: s.targets.into_iter().map(|target| (target.id, target)).collect(),
+            shards: s.shards,
+            sessions: s.sessions.into_iter().map(|session| (session.client, session)).collect(),
+            fences: s.fences,
+            closed: s.closed,
+        })
+    }
+}

@@ -1,0 +1,261 @@
+//! The registry through its only door: `step`.
+
+use skep_cluster::{Answer, Command, Config, Input, Output, Peer, Registry, State};
+use skep_types::{
+    Capacity, ClientId, Consistency, Decode, Encode, FenceEpoch, Incarnation, MapVersion, Millis, NodeId,
+    Reachability, ServiceKind, TargetId, Term, Uuid,
+};
+use skep_wire::mgmt::*;
+use skep_wire::{Message, Refusal, Status};
+
+const CONFIG: Config = Config { probably_offline_ms: 5_000, offline_ms: 15_000, session_timeout_ms: 60_000 };
+
+struct Cluster {
+    registry: Registry,
+    now: Millis,
+    log: Vec<Command>,
+}
+
+impl Cluster {
+    fn new() -> Self {
+        let state = State::format(Uuid([9; 16]), 4);
+        Self { registry: Registry::new(CONFIG, state, Term(1), Millis(0)), now: Millis(0), log: vec![] }
+    }
+
+    fn step(&mut self, input: Input) -> Output {
+        let mut out = Output::default();
+        self.registry.step(self.now, input, &mut out);
+        self.log.extend(out.commands.iter().cloned());
+        out
+    }
+
+    fn ask<M: Message>(&mut self, client: u64, m: M) -> Result<M::Reply, Refusal>
+    where
+        MgmtRequest: From<M>,
+    {
+        let peer = Peer { client: ClientId(client) };
+        let mut out = self.step(Input::Request { reply_to: 7, peer, request: m.into() });
+        assert_eq!(out.answers.len(), 1);
+        let (to, answer) = out.answers.pop().unwrap();
+        assert_eq!(to, 7);
+        Ok(match answer? {
+            Answer::Body(body) => M::Reply::from_bytes(&body).unwrap(),
+            Answer::Session(session) => M::Reply::from_bytes(&session.to_bytes()).unwrap(),
+        })
+    }
+
+    fn pass(&mut self, ms: u64) {
+        self.now = self.now.plus(ms);
+        self.step(Input::Tick);
+    }
+
+    fn node(&mut self, uuid: u8, service: ServiceKind, alias: &str) -> Result<RegisterNodeReply, Refusal> {
+        let address = Address { text: "127.0.0.1:1".into(), nic: String::new(), preference: 0 };
+        self.ask(
+            0,
+            RegisterNode {
+                uuid: Uuid([uuid; 16]),
+                service,
+                alias: alias.into(),
+                addresses: vec![address],
+                machine: Uuid([1; 16]),
+                incarnation: Incarnation(1),
+            },
+        )
+    }
+
+    fn target(&mut self, node: u32, uuid: u8, target: u32) -> Result<RegisterTargetReply, Refusal> {
+        let capacity = Capacity { bytes: 1_000, bytes_free: 1_000, inodes: 10, inodes_free: 10 };
+        let (node, target) = (NodeId(node), TargetId(target));
+        self.ask(0, RegisterTarget { node, uuid: Uuid([uuid; 16]), target, alias: String::new(), capacity })
+    }
+
+    fn session(&mut self, uuid: u8) -> OpenSessionReply {
+        let uuid = Uuid([uuid; 16]);
+        self.ask(0, OpenSession { uuid, host: "h".into(), mount: "/m".into(), machine: Uuid([1; 16]) })
+            .unwrap()
+    }
+
+    fn beat(&mut self, node: u32, targets: Vec<TargetReport>) -> HeartbeatReply {
+        let (node, incarnation) = (NodeId(node), Incarnation(1));
+        self.ask(0, Heartbeat { node, incarnation, targets, capacity: Capacity::default(), leaving: false })
+            .unwrap()
+    }
+
+    fn map(&mut self) -> MapReply {
+        self.ask(0, GetMap { known: MapVersion(0) }).unwrap()
+    }
+}
+
+/// Goal: the same daemon keeps its id and alias, another gets its own; a wrong kind is refused.
+#[test]
+fn nodes_are_recognised_by_their_uuid() {
+    let mut c = Cluster::new();
+    assert_eq!(c.node(1, ServiceKind::Metad, "").unwrap().alias, "metad-1");
+    assert_eq!(c.node(2, ServiceKind::Storaged, "disk-a").unwrap().node, NodeId(2));
+    assert_eq!(c.node(1, ServiceKind::Metad, "").unwrap().node, NodeId(1));
+    assert!(c.node(1, ServiceKind::Storaged, "").unwrap_err().detail.contains("metad-1"));
+    assert!(c.node(3, ServiceKind::Storaged, "disk-a").unwrap_err().detail.contains("taken"));
+    assert!(c.node(3, ServiceKind::Storaged, "a b").is_err());
+    assert!(c.node(3, ServiceKind::Storaged, "12").is_err());
+}
+
+/// Goal: all shards go to the first metadata server and stay there.
+#[test]
+fn the_first_metad_gets_all_shards() {
+    let mut c = Cluster::new();
+    c.node(1, ServiceKind::Storaged, "").unwrap();
+    assert!(c.map().shards.iter().all(|shard| shard.replicas.is_empty()));
+    c.node(2, ServiceKind::Metad, "").unwrap();
+    c.node(3, ServiceKind::Metad, "").unwrap();
+    let map = c.map();
+    assert_eq!(map.shards.len(), 4);
+    assert!(map.shards.iter().all(|shard| shard.replicas == [NodeId(2)] && shard.epoch == 1));
+}
+
+/// Goal: foreign, copied and edited identity files are refused; a retry gets the same id.
+#[test]
+fn targets_are_recognised_by_uuid_and_id() {
+    let mut c = Cluster::new();
+    c.node(1, ServiceKind::Storaged, "").unwrap();
+    assert_eq!(c.target(1, 50, 0).unwrap().target, TargetId(101));
+    assert_eq!(c.target(1, 50, 0).unwrap().target, TargetId(101), "the answer was lost, asked again");
+    assert_eq!(c.target(1, 51, 0).unwrap().target, TargetId(102));
+    assert!(c.target(1, 50, 102).is_err(), "id of another target");
+    assert!(c.target(1, 77, 101).is_err(), "unknown uuid with an id");
+    assert!(c.target(9, 50, 101).is_err(), "unknown node");
+}
+
+/// Goal: silence moves a node to probably offline and offline at the configured times, a
+/// heartbeat brings it back, and the map version moves with each.
+#[test]
+fn silence_is_noticed() {
+    let mut c = Cluster::new();
+    c.node(1, ServiceKind::Storaged, "").unwrap();
+    let mut version = c.map().version;
+    for (wait, expected) in [
+        (4_999, Reachability::Online),
+        (1, Reachability::ProbablyOffline),
+        (9_999, Reachability::ProbablyOffline),
+        (1, Reachability::Offline),
+    ] {
+        c.pass(wait);
+        let map = c.map();
+        let was = c.registry.map(MapVersion(0)).nodes[0].reachability;
+        assert_eq!(was, expected);
+        assert_eq!(map.version > version, expected != Reachability::Online && wait != 9_999);
+        version = map.version;
+    }
+    assert!(c.beat(1, vec![]).map > version);
+    assert_eq!(c.map().nodes[0].reachability, Reachability::Online);
+}
+
+/// Goal: a heartbeat of an earlier life does not keep a node alive.
+#[test]
+fn an_earlier_life_is_refused() {
+    let mut c = Cluster::new();
+    c.node(1, ServiceKind::Storaged, "").unwrap();
+    let old = Heartbeat {
+        node: NodeId(1),
+        incarnation: Incarnation(0),
+        targets: vec![],
+        capacity: Capacity::default(),
+        leaving: false,
+    };
+    assert!(c.ask(0, old).is_err());
+}
+
+/// Goal: a bad target stays bad whatever its daemon says, until an administrator decides.
+#[test]
+fn bad_sticks() {
+    let mut c = Cluster::new();
+    c.node(1, ServiceKind::Storaged, "").unwrap();
+    c.target(1, 50, 0).unwrap();
+    let report =
+        |consistency| TargetReport { target: TargetId(101), consistency, capacity: Capacity::default() };
+    c.beat(1, vec![report(Consistency::Bad)]);
+    c.beat(1, vec![report(Consistency::Good)]);
+    assert_eq!(c.map().targets[0].consistency, Consistency::Bad);
+    c.ask(0, SetTargetState { target: TargetId(101), consistency: Consistency::Good }).unwrap();
+    assert_eq!(c.map().targets[0].consistency, Consistency::Good);
+}
+
+/// Goal: a silent session is evicted by one decision with a higher epoch; its client is told when
+/// it speaks again; an id is never given twice.
+#[test]
+fn silent_sessions_are_fenced() {
+    let mut c = Cluster::new();
+    let a = c.session(1);
+    assert_eq!(c.session(1).client, a.client, "asked again: the same session");
+    let b = c.session(2);
+    assert_ne!(a.client, b.client);
+    c.pass(59_000);
+    c.ask(b.client.0, RenewSession { client: b.client }).unwrap();
+    c.pass(1_000);
+    let fences = c.ask(0, GetFences {}).unwrap();
+    assert_eq!(fences.fences, [Fence { client: a.client, epoch: FenceEpoch(2) }]);
+    assert_eq!(fences.sessions, [b.client]);
+    assert_eq!(c.ask(a.client.0, RenewSession { client: a.client }).unwrap_err().status, Status::FENCED);
+    c.ask(b.client.0, CloseSession { client: b.client }).unwrap();
+    c.ask(b.client.0, CloseSession { client: b.client }).unwrap();
+    let fences = c.ask(0, GetFences {}).unwrap();
+    assert_eq!((fences.epoch, fences.closed), (FenceEpoch(2), vec![b.client]));
+    assert!(c.session(3).client > b.client);
+}
+
+/// Goal: a client cannot renew or close the session of another one.
+#[test]
+fn a_client_speaks_for_itself() {
+    let mut c = Cluster::new();
+    let (a, b) = (c.session(1), c.session(2));
+    assert_eq!(c.ask(a.client.0, CloseSession { client: b.client }).unwrap_err().status, Status::ROLE);
+    assert_eq!(c.ask(a.client.0, RenewSession { client: b.client }).unwrap_err().status, Status::ROLE);
+}
+
+/// Goal: log and snapshot give back the same state; a restart gives everybody a fresh time-out
+/// and a higher map version.
+#[test]
+fn restart_gives_back_the_same_state() {
+    let mut c = Cluster::new();
+    c.node(1, ServiceKind::Metad, "").unwrap();
+    c.node(2, ServiceKind::Storaged, "").unwrap();
+    c.target(2, 50, 0).unwrap();
+    let session = c.session(1);
+    c.session(2);
+    c.ask(session.client.0, CloseSession { client: session.client }).unwrap();
+    let mut replayed = State::format(Uuid([9; 16]), 4);
+    for command in &c.log {
+        replayed.apply(&Command::from_bytes(&command.to_bytes()).unwrap());
+    }
+    assert_eq!(&replayed, c.registry.state());
+    assert_eq!(State::from_bytes(&replayed.to_bytes()).unwrap(), replayed);
+
+    let before = c.map().version;
+    c.registry = Registry::new(CONFIG, replayed, Term(2), c.now);
+    assert!(c.map().version > before);
+    c.pass(59_999);
+    assert_eq!(c.ask(0, GetFences {}).unwrap().sessions.len(), 1);
+    c.pass(1);
+    assert_eq!(c.ask(0, GetFences {}).unwrap().sessions.len(), 0);
+}
+
+/// Goal: the map moves at once when a target fills, and only now and then when little changes.
+#[test]
+fn capacities_move_the_map_coarsely() {
+    let mut c = Cluster::new();
+    c.node(1, ServiceKind::Storaged, "").unwrap();
+    c.target(1, 50, 0).unwrap();
+    c.pass(10_000);
+    let report = |free| TargetReport {
+        target: TargetId(101),
+        consistency: Consistency::Good,
+        capacity: Capacity { bytes: 1_000, bytes_free: free, inodes: 10, inodes_free: 10 },
+    };
+    c.beat(1, vec![report(1_000)]);
+    let version = c.beat(1, vec![report(1_000)]).map;
+    assert!(c.beat(1, vec![report(900)]).map > version, "a tenth is much");
+    let version = c.beat(1, vec![report(899)]).map;
+    assert_eq!(c.beat(1, vec![report(898)]).map, version, "little");
+    c.now = c.now.plus(10_000);
+    assert!(c.beat(1, vec![report(898)]).map > version, "later");
+}

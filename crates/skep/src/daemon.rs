@@ -1,0 +1,147 @@
+//! What every daemon shares: telling that it is ready, being told to stop, dying loudly.
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use std::io::{Error, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Names the Unix socket on which `skep up` waits for one line from each daemon it starts.
+pub const READY_SOCKET_ENV: &str = "SKEP_READY_SOCKET";
+
+/// Tells whoever started the daemon that it serves (`skep up` by a socket, systemd by
+/// `NOTIFY_SOCKET`). Dropped before [`Readiness::ready`], it tells nothing: the starter sees the
+/// process end instead.
+pub struct Readiness {
+    service: String,
+}
+
+impl Readiness {
+    /// For the service of this name.
+    pub fn new(service: &str) -> Self {
+        Self { service: service.to_owned() }
+    }
+
+    /// The daemon serves from now on; `detail` goes to the log.
+    pub fn ready(self, detail: &str) {
+        info!("ready: {detail}");
+        if let Some(path) = std::env::var_os(READY_SOCKET_ENV) {
+            let told = UnixStream::connect(&path)
+                .and_then(|mut s| writeln!(s, "{} {}", self.service, std::process::id()));
+            if let Err(e) = told {
+                error!("cannot tell {} that the service is ready: {e}", path.to_string_lossy());
+            }
+        }
+        if let Some(path) = std::env::var_os("NOTIFY_SOCKET") {
+            if let Ok(socket) = UnixDatagram::unbound() {
+                let _ = socket.send_to(b"READY=1", path);
+            }
+        }
+    }
+}
+
+/// Set by SIGTERM or SIGINT, or by the program itself. Clones are one and the same.
+#[derive(Clone)]
+pub struct Stop {
+    inner: Arc<StopInner>,
+}
+
+struct StopInner {
+    set: AtomicBool,
+    event: OwnedFd,
+}
+
+impl Stop {
+    /// Not bound to any signal (tests, helper threads).
+    pub fn new() -> std::io::Result<Self> {
+        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Self { inner: Arc::new(StopInner { set: AtomicBool::new(false), event }) })
+    }
+
+    /// SIGTERM and SIGINT set it. The second signal ends the process at once: an impatient
+    /// administrator wins, and everything acknowledged survives that too.
+    pub fn on_signals() -> std::io::Result<Self> {
+        let stop = Self::new()?;
+        let (mut reader, writer) = UnixStream::pair()?;
+        for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
+            signal_hook::low_level::pipe::register(signal, writer.try_clone()?)?;
+        }
+        let told = stop.clone();
+        std::thread::Builder::new().name("signals".into()).spawn(move || {
+            let mut byte = [0];
+            while std::io::Read::read_exact(&mut reader, &mut byte).is_ok() {
+                if told.is_set() {
+                    std::process::exit(130);
+                }
+                told.set();
+            }
+        })?;
+        Ok(stop)
+    }
+
+    /// From now on [`Stop::is_set`] is true and [`Stop::as_fd`] readable for ever.
+    pub fn set(&self) {
+        self.inner.set.store(true, Ordering::SeqCst);
+        // The counter cannot overflow by single steps, and a failed write leaves it readable.
+        let _ = rustix::io::write(&self.inner.event, &1u64.to_ne_bytes());
+    }
+
+    /// Was it set?
+    pub fn is_set(&self) -> bool {
+        self.inner.set.load(Ordering::SeqCst)
+    }
+
+    /// Waits for at most `limit`; true when it is set.
+    pub fn wait(&self, limit: Duration) -> bool {
+        if self.is_set() {
+            return true;
+        }
+        let limit = limit.try_into().ok();
+        let mut fds = [PollFd::new(&self.inner.event, PollFlags::IN)];
+        // An interrupted wait is a short wait: the caller loops anyway.
+        let _ = poll(&mut fds, limit.as_ref());
+        self.is_set()
+    }
+}
+
+impl AsFd for Stop {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.inner.event.as_fd()
+    }
+}
+
+/// A panic in any thread ends the process: half a daemon would answer wrongly, a restarted one
+/// replays its log.
+pub fn die_on_panic() {
+    std::panic::set_hook(Box::new(|panic| {
+        error!("internal error, the process ends (please report this line): {panic}");
+        std::process::abort();
+    }));
+}
+
+/// The open-file limit is raised to what the system allows.
+pub fn raise_open_files() -> Result<u64, Error> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })?;
+    Ok(maximum.unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: a waiter wakes when it is told to stop, and later waits return at once.
+    #[test]
+    fn stop_wakes_the_waiter() {
+        let stop = Stop::new().unwrap();
+        assert!(!stop.wait(Duration::from_millis(1)));
+        let other = stop.clone();
+        let waiter = std::thread::spawn(move || other.wait(Duration::from_secs(60)));
+        stop.set();
+        assert!(waiter.join().unwrap());
+        assert!(stop.wait(Duration::from_secs(60)));
+    }
+}

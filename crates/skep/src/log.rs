@@ -1,0 +1,136 @@
+//! Log lines: `2026-11-21T12:00:00.123Z INFO  metad: text`, on standard error.
+//!
+//! One place, no framework: a daemon under systemd gets its lines into the journal, `skep up`
+//! sends them to `<dir>/log/<service>.log`.
+
+use std::io::Write;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// How important a line is; lower is more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Level {
+    /// The service cannot do what it should.
+    Error = 1,
+    /// Somebody should look at it.
+    Warn = 2,
+    /// Start, stop, changes of state.
+    Info = 3,
+    /// For developers.
+    Debug = 4,
+}
+
+static LEVEL: AtomicU8 = AtomicU8::new(Level::Info as u8);
+static SERVICE: OnceLock<String> = OnceLock::new();
+
+/// Names the service and sets what is written. The first call names it; later ones set the level.
+pub fn init(service: &str, level: Level) {
+    LEVEL.store(level as u8, Ordering::Relaxed);
+    SERVICE.get_or_init(|| service.to_owned());
+}
+
+/// Reads a level from the configuration.
+pub fn parse_level(text: &str) -> Result<Level, String> {
+    match text {
+        "error" => Ok(Level::Error),
+        "warn" => Ok(Level::Warn),
+        "info" => Ok(Level::Info),
+        "debug" => Ok(Level::Debug),
+        _ => Err(format!("log level \"{text}\": use error, warn, info or debug")),
+    }
+}
+
+/// Is a line of this level written?
+pub fn enabled(level: Level) -> bool {
+    level as u8 <= LEVEL.load(Ordering::Relaxed)
+}
+
+/// Writes one line. Line breaks in the text become spaces: one event is one line.
+pub fn write(level: Level, text: std::fmt::Arguments<'_>) {
+    if !enabled(level) {
+        return;
+    }
+    let name = match level {
+        Level::Error => "ERROR",
+        Level::Warn => "WARN ",
+        Level::Info => "INFO ",
+        Level::Debug => "DEBUG",
+    };
+    let service = SERVICE.get().map_or("skep", String::as_str);
+    let text = text.to_string().replace('\n', " ");
+    let line = format!("{} {name} {service}: {text}\n", format_time(SystemTime::now()));
+    // Nothing sensible can be done when standard error is gone.
+    let _ = std::io::stderr().write_all(line.as_bytes());
+}
+
+/// RFC 3339 in UTC with milliseconds.
+pub fn format_time(time: SystemTime) -> String {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let (days, secs) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
+    let (year, month, day) = civil_from_days(days);
+    format!(
+        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}.{:03}Z",
+        secs / 3_600,
+        secs / 60 % 60,
+        secs % 60,
+        since.subsec_millis()
+    )
+}
+
+/// Year, month and day of a day counted from 1970-01-01: years are counted from March, so that
+/// the leap day is the last one.
+fn civil_from_days(days: u64) -> (u64, u64, u64) {
+    let shifted = days + 719_468;
+    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    (year_of_era + era * 400 + u64::from(month <= 2), month, day)
+}
+
+/// Writes an error line.
+#[macro_export]
+macro_rules! error {
+    ($($arg:tt)*) => { $crate::log::write($crate::log::Level::Error, format_args!($($arg)*)) };
+}
+
+/// Writes a warning line.
+#[macro_export]
+macro_rules! warning {
+    ($($arg:tt)*) => { $crate::log::write($crate::log::Level::Warn, format_args!($($arg)*)) };
+}
+
+/// Writes an information line.
+#[macro_export]
+macro_rules! info {
+    ($($arg:tt)*) => { $crate::log::write($crate::log::Level::Info, format_args!($($arg)*)) };
+}
+
+/// Writes a developer's line.
+#[macro_export]
+macro_rules! debug {
+    ($($arg:tt)*) => { $crate::log::write($crate::log::Level::Debug, format_args!($($arg)*)) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    /// Goal: known days come out right, leap days and year ends among them.
+    #[test]
+    fn dates_are_right() {
+        for (secs, text) in [
+            (0, "1970-01-01T00:00:00.000Z"),
+            (951_782_400, "2000-02-29T00:00:00.000Z"),
+            (1_735_689_599, "2024-12-31T23:59:59.000Z"),
+            (1_795_262_400, "2026-11-21T12:00:00.000Z"),
+        ] {
+            assert_eq!(format_time(UNIX_EPOCH + Duration::from_secs(secs)), text);
+        }
+    }
+}
