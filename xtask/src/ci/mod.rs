@@ -1,0 +1,194 @@
+//! `cargo xtask ci`: the steps of `make test`, in order, each with its title, time and count.
+//!
+//! A step is a command. Lines such as `test result: ok. 3 passed; 0 failed` or `3 passed, 0 failed`
+//! in its output are counted; a step that prints none counts as one case. All steps run even after
+//! one failed, so that one run shows everything.
+
+mod count;
+mod step;
+
+use std::path::Path;
+use std::time::Duration;
+
+use comfy_table::Table;
+use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
+
+use count::Count;
+use step::Outcome;
+
+/// One step: a name for the command line, a title, a command and its longest time.
+struct Step {
+    name: &'static str,
+    title: &'static str,
+    command: &'static [&'static str],
+    limit: Duration,
+    /// Run when no step is named.
+    always: bool,
+}
+
+/// Longest time of a step that only reads the sources.
+const READING: Duration = Duration::from_secs(300);
+/// Longest time of a step that compiles the tree.
+const COMPILING: Duration = Duration::from_secs(1_200);
+
+const STEPS: &[Step] = &[
+    Step {
+        name: "fmt",
+        title: "the sources are formatted",
+        command: &["cargo", "fmt", "--all", "--check"],
+        limit: READING,
+        always: true,
+    },
+    Step {
+        name: "clippy",
+        title: "no warning of compiler or clippy",
+        command: &[
+            "cargo",
+            "clippy",
+            "--quiet",
+            "--workspace",
+            "--all-targets",
+            "--locked",
+            "--",
+            "-D",
+            "warnings",
+        ],
+        limit: COMPILING,
+        always: true,
+    },
+    Step {
+        name: "tidy",
+        title: "the rules of the house",
+        command: &["cargo", "xtask", "tidy"],
+        limit: READING,
+        always: true,
+    },
+    Step {
+        name: "deny",
+        title: "licences, bans and sources of dependencies",
+        command: &[
+            "cargo",
+            "deny",
+            "--offline",
+            "check",
+            "--hide-inclusion-graph",
+            "licenses",
+            "bans",
+            "sources",
+        ],
+        limit: READING,
+        always: false,
+    },
+    Step {
+        name: "test",
+        title: "unit tests and fuzz smoke of every crate",
+        command: &["cargo", "test", "--workspace", "--no-fail-fast", "--locked"],
+        limit: COMPILING,
+        always: true,
+    },
+];
+
+/// Which steps to run.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Steps by name; none: all of `make test`.
+    steps: Vec<String>,
+    /// Print the steps and stop.
+    #[arg(long)]
+    list: bool,
+}
+
+/// Runs the steps; true when all passed.
+pub fn run(root: &Path, arguments: &Arguments) -> Result<bool, String> {
+    if arguments.list {
+        for step in STEPS {
+            println!("{:8} {}{}", step.name, step.title, if step.always { "" } else { " (only when named)" });
+        }
+        return Ok(true);
+    }
+    let steps = chosen(&arguments.steps)?;
+    let mut results = Vec::new();
+    for (i, step) in steps.iter().enumerate() {
+        println!("==> {}/{} {}: {}", i + 1, steps.len(), step.name, step.title);
+        let outcome = step::run(root, step.command, step.limit)?;
+        println!("==> {} {} after {:.1} s", step.name, word(&outcome), outcome.took.as_secs_f64());
+        results.push((*step, outcome));
+    }
+    Ok(summary(&results))
+}
+
+fn chosen(names: &[String]) -> Result<Vec<&'static Step>, String> {
+    if names.is_empty() {
+        return Ok(STEPS.iter().filter(|step| step.always).collect());
+    }
+    let find = |name: &String| {
+        STEPS.iter().find(|step| step.name == name).ok_or_else(|| {
+            let known: Vec<&str> = STEPS.iter().map(|step| step.name).collect();
+            format!("there is no step {name:?}; the steps are {}", known.join(", "))
+        })
+    };
+    names.iter().map(find).collect()
+}
+
+fn word(outcome: &Outcome) -> &'static str {
+    match (outcome.passed, outcome.expired) {
+        (_, true) => "ran out of time",
+        (true, _) => "passed",
+        (false, _) => "FAILED",
+    }
+}
+
+/// Prints the table and, as the last line, the sum; true when nothing failed.
+fn summary(results: &[(&Step, Outcome)]) -> bool {
+    let mut table = Table::new();
+    table.load_style(UTF8_HORIZONTAL_ONLY);
+    table.set_header(["step", "seconds", "passed", "failed", "result"]);
+    let mut sum = Count::default();
+    for (step, outcome) in results {
+        let count = outcome.cases();
+        sum.passed += count.passed;
+        sum.failed += count.failed;
+        table.add_row([
+            step.name.to_owned(),
+            format!("{:.1}", outcome.took.as_secs_f64()),
+            count.passed.to_string(),
+            count.failed.to_string(),
+            word(outcome).to_owned(),
+        ]);
+    }
+    println!("{table}");
+    println!("{} passed, {} failed", sum.passed, sum.failed);
+    sum.failed == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(steps: &[&Step]) -> Vec<&'static str> {
+        steps.iter().map(|step| step.name).collect()
+    }
+
+    /// Goal: without names the steps of `make test` run in their order; a wrong name is refused.
+    #[test]
+    fn steps_are_chosen_by_name() {
+        assert_eq!(names(&chosen(&[]).expect("all")), ["fmt", "clippy", "tidy", "test"]);
+        assert_eq!(names(&chosen(&["deny".into(), "fmt".into()]).expect("two")), ["deny", "fmt"]);
+        let error = chosen(&["fmtt".into()]).err().expect("unknown");
+        assert!(error.contains("the steps are fmt, "), "{error}");
+    }
+
+    /// Goal: one failed step makes the whole run fail, whatever the others count.
+    #[test]
+    fn one_failure_fails_the_run() {
+        let outcome = |passed, failed| Outcome {
+            passed,
+            expired: false,
+            took: Duration::ZERO,
+            count: Count { passed: 5, failed },
+        };
+        assert!(summary(&[(&STEPS[0], outcome(true, 0)), (&STEPS[1], outcome(true, 0))]));
+        assert!(!summary(&[(&STEPS[0], outcome(true, 0)), (&STEPS[1], outcome(false, 0))]));
+        assert!(!summary(&[(&STEPS[0], outcome(true, 1))]));
+    }
+}

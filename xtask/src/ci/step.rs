@@ -1,0 +1,195 @@
+//! Runs one step: passes its output on, counts, and ends it when its time is over.
+
+use std::io::{BufRead, BufReader, IsTerminal, Write};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use super::count::Count;
+
+/// How a step ended.
+#[derive(Debug)]
+pub struct Outcome {
+    /// Whether its command succeeded.
+    pub passed: bool,
+    /// Whether its time ran out.
+    pub expired: bool,
+    /// How long it took.
+    pub took: Duration,
+    /// What its output counted.
+    pub count: Count,
+}
+
+impl Outcome {
+    /// Cases to add to the sum: a step that counts none is one itself, and one that failed without
+    /// a failed case (it did not compile, it crashed) has one.
+    pub fn cases(&self) -> Count {
+        let mut count = self.count;
+        if self.passed && count == Count::default() {
+            count.passed = 1;
+        }
+        if !self.passed && count.failed == 0 {
+            count.failed = 1;
+        }
+        count
+    }
+}
+
+/// Runs `command` in `root`. With nobody at a terminal it gets a process group of its own, which is
+/// ended whole when `limit` is over; a person at one has Ctrl-C instead.
+pub fn run(root: &Path, command: &[&str], limit: Duration) -> Result<Outcome, String> {
+    let limit = (!std::io::stdin().is_terminal()).then_some(limit);
+    execute(root, command, limit, &mut std::io::stdout())
+}
+
+fn execute(
+    root: &Path,
+    command: &[&str],
+    limit: Option<Duration>,
+    sink: &mut dyn Write,
+) -> Result<Outcome, String> {
+    let (program, arguments) = command.split_first().ok_or("a step has no command")?;
+    let mut child = Command::new(program);
+    child.args(arguments).current_dir(root).stdout(Stdio::piped());
+    if limit.is_some() {
+        child.stdin(Stdio::null()).process_group(0);
+    }
+    let begun = Instant::now();
+    let mut child =
+        child.spawn().map_err(|error| format!("cannot run {program}: {error}; is it installed?"))?;
+    let deadline = limit.map(|limit| begun + limit);
+    let (count, in_time) = follow(&mut child, deadline, sink)?;
+    let status = match in_time {
+        true => wait(&mut child, deadline)?,
+        false => None,
+    };
+    if status.is_none() {
+        end(&mut child);
+        let limit = limit.unwrap_or_default().as_secs();
+        eprintln!("{} took longer than {limit} s and was ended", command.join(" "));
+    }
+    Ok(Outcome {
+        passed: status.is_some_and(|status| status.success()),
+        expired: status.is_none(),
+        took: begun.elapsed(),
+        count,
+    })
+}
+
+/// Copies the child's output until its end or the deadline; false when the deadline came first.
+fn follow(
+    child: &mut Child,
+    deadline: Option<Instant>,
+    sink: &mut dyn Write,
+) -> Result<(Count, bool), String> {
+    let output = child.stdout.take().ok_or("a step has no output")?;
+    let (send, lines) = mpsc::sync_channel::<Vec<u8>>(1_024);
+    std::thread::spawn(move || {
+        let mut output = BufReader::new(output);
+        let mut line = Vec::new();
+        while matches!(output.read_until(b'\n', &mut line), Ok(1..)) {
+            if send.send(core::mem::take(&mut line)).is_err() {
+                return;
+            }
+        }
+    });
+    let mut count = Count::default();
+    loop {
+        let next = match deadline {
+            None => lines.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            Some(deadline) => lines.recv_timeout(deadline.saturating_duration_since(Instant::now())),
+        };
+        match next {
+            Ok(line) => {
+                count.line(&String::from_utf8_lossy(&line));
+                // Who reads our output may have gone; the step still counts.
+                let _ = sink.write_all(&line);
+            }
+            Err(RecvTimeoutError::Disconnected) => return Ok((count, true)),
+            Err(RecvTimeoutError::Timeout) => return Ok((count, false)),
+        }
+    }
+}
+
+/// Waits for the exit of a child that has closed its output; `None` when the deadline comes first.
+fn wait(child: &mut Child, deadline: Option<Instant>) -> Result<Option<ExitStatus>, String> {
+    /// A child that closed its output is about to exit; this is how often we look.
+    const LOOK: Duration = Duration::from_millis(5);
+    let failed = |error: std::io::Error| format!("cannot wait for a step: {error}");
+    let Some(deadline) = deadline else { return child.wait().map(Some).map_err(failed) };
+    loop {
+        if let Some(status) = child.try_wait().map_err(failed)? {
+            return Ok(Some(status));
+        }
+        if Instant::now() >= deadline {
+            return Ok(None);
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// Kills the child's process group (it leads one of its own) and reaps the child.
+fn end(child: &mut Child) {
+    use rustix::process::{Pid, Signal, kill_process_group};
+    if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
+        // An error means that nobody is left to kill.
+        let _ = kill_process_group(group, Signal::KILL);
+    }
+    let _ = child.wait();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    fn sh(script: &str, limit: Duration) -> Outcome {
+        // Not to our own output, where its counts would be taken for those of the tests.
+        execute(Path::new("/"), &["sh", "-c", script], Some(limit), &mut std::io::sink()).expect("sh runs")
+    }
+
+    /// Goal: the exit status decides, the output is counted, and a step that counts nothing is one case.
+    #[test]
+    fn steps_are_judged_and_counted() {
+        let good = sh("echo '3 passed, 0 failed'", LONG);
+        assert!(good.passed && !good.expired);
+        assert_eq!(good.cases(), Count { passed: 3, failed: 0 });
+        assert_eq!(sh("true", LONG).cases(), Count { passed: 1, failed: 0 });
+        let bad = sh("echo '3 passed, 0 failed'; exit 1", LONG);
+        assert!(!bad.passed);
+        assert_eq!(bad.cases(), Count { passed: 3, failed: 1 });
+        assert_eq!(sh("exit 2", LONG).cases(), Count { passed: 0, failed: 1 });
+        assert!(run(Path::new("/"), &["skep-no-such-program"], LONG).is_err());
+    }
+
+    /// Goal: a step whose time is over is ended with everything it started, and counts as failed.
+    #[test]
+    fn expired_steps_are_ended_whole() {
+        let file = std::env::temp_dir().join(format!("skep-xtask-step-{}", std::process::id()));
+        let script = format!("sleep 1000 & echo $! > {}; echo '2 passed, 0 failed'; wait", file.display());
+        let outcome = sh(&script, Duration::from_secs(2));
+        let sleeper = std::fs::read_to_string(&file).expect("the script wrote its child's id");
+        std::fs::remove_file(&file).expect("removed");
+        assert!(outcome.expired && !outcome.passed && outcome.took < LONG);
+        assert_eq!(outcome.cases(), Count { passed: 2, failed: 1 });
+        let state = || {
+            let stat = std::fs::read_to_string(format!("/proc/{}/stat", sleeper.trim())).ok()?;
+            stat.rsplit(") ").next()?.chars().next()
+        };
+        let begun = Instant::now();
+        while !matches!(state(), None | Some('Z' | 'X')) {
+            assert!(begun.elapsed() < LONG, "the step's child {sleeper} lives on");
+            std::thread::yield_now();
+        }
+    }
+
+    /// Goal: a step that closes its output and lives on is ended too.
+    #[test]
+    fn silent_steps_expire() {
+        let outcome = sh("exec >&-; exec sleep 1000", Duration::from_secs(1));
+        assert!(outcome.expired && outcome.took < LONG);
+    }
+}
