@@ -1,0 +1,188 @@
+//! Which requests a target serves.
+
+use alloc::collections::{BTreeSet, VecDeque};
+use alloc::format;
+use skep_types::{ClientId, Consistency, Errno, FenceEpoch, Generation, Ino, Role, TargetId};
+use skep_wire::mgmt::FencesReply;
+use skep_wire::storage::StorageRequest;
+use skep_wire::{Refusal, Status};
+
+/// Deleted (inode, generation) pairs that a target remembers, so that a late write cannot bring a
+/// deleted chunk file back. In memory only: after a restart of the daemon every connection is
+/// new, and a client sends again only what belongs to files it still has open.
+pub const TOMBSTONES_MAX: usize = 65_536;
+
+/// Fenced clients that a target remembers at most (the limit of mgmtd's list).
+pub const FENCED_MAX: usize = 65_536;
+
+/// Who sent a request, as the handshake proved it, and the epoch in its header.
+#[derive(Debug, Clone, Copy)]
+pub struct Sender {
+    /// Proven role.
+    pub role: Role,
+    /// A client's session (0 for servers and administrators).
+    pub client: ClientId,
+    /// Highest fence epoch that the sender knew.
+    pub epoch: FenceEpoch,
+}
+
+/// The state that admission is decided on. One per storage daemon for the fences, with the
+/// states of its targets; readers share it, the hands guard changes.
+#[derive(Debug)]
+pub struct Admission {
+    /// `None` until the fences were fetched once: a restarted target must not serve before.
+    epoch: Option<FenceEpoch>,
+    fenced: BTreeSet<ClientId>,
+    tombstones: BTreeSet<(Ino, Generation)>,
+    tombstone_order: VecDeque<(Ino, Generation)>,
+}
+
+impl Default for Admission {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Admission {
+    /// Before anything is known.
+    pub fn new() -> Self {
+        Self {
+            epoch: None,
+            fenced: BTreeSet::new(),
+            tombstones: BTreeSet::new(),
+            tombstone_order: VecDeque::new(),
+        }
+    }
+
+    /// The fence epoch that replies carry.
+    pub fn epoch(&self) -> FenceEpoch {
+        self.epoch.unwrap_or(FenceEpoch(0))
+    }
+
+    /// Takes a fence list; an older one than known is ignored.
+    pub fn set_fences(&mut self, fences: &FencesReply) {
+        if self.epoch.is_none_or(|epoch| fences.epoch >= epoch) {
+            self.epoch = Some(fences.epoch);
+            self.fenced.extend(fences.fences.iter().map(|fence| fence.client));
+            while self.fenced.len() > FENCED_MAX {
+                self.fenced.pop_first();
+            }
+        }
+    }
+
+    /// Does the sender know of evictions that this daemon has not heard of (or has it heard of
+    /// none so far)? Then it fetches the fences, and answers NOT_READY meanwhile.
+    pub fn must_fetch_fences(&self, sender: &Sender) -> bool {
+        self.epoch.is_none_or(|epoch| epoch < sender.epoch)
+    }
+
+    /// May this sender be served now?
+    pub fn admit(&self, sender: &Sender) -> Result<(), Refusal> {
+        if self.must_fetch_fences(sender) {
+            return Err(Refusal::with(Status::NOT_READY, "the storage daemon is fetching the fence list"));
+        }
+        if sender.role == Role::Client && (sender.client.0 == 0 || self.fenced.contains(&sender.client)) {
+            return Err(Refusal::with(
+                Status::FENCED,
+                format!("client {} was evicted: mount again", sender.client),
+            ));
+        }
+        Ok(())
+    }
+
+    /// May this request touch the target in its state?
+    pub fn check(&self, target: TargetId, is: Consistency, request: &StorageRequest) -> Result<(), Refusal> {
+        if is == Consistency::Bad {
+            let text = format!("target {target} is bad (its disk failed); see `skep health`");
+            return Err(Refusal::with(Status::errno(Errno::EIO), text));
+        }
+        let dead = |ino, generation| self.tombstones.contains(&(ino, generation));
+        let stale = match request {
+            StorageRequest::WriteChunk(m) => dead(m.chunk.ino, m.chunk.generation),
+            StorageRequest::ReserveChunk(m) => dead(m.chunk.ino, m.chunk.generation),
+            _ => false,
+        };
+        if stale {
+            Err(Refusal::with(Status::STALE_GENERATION, "the chunk file was deleted"))
+        } else {
+            Ok(())
+        }
+    }
+
+    /// From now on nobody writes to this generation of the file.
+    pub fn bury(&mut self, ino: Ino, generation: Generation) {
+        if self.tombstones.insert((ino, generation)) {
+            self.tombstone_order.push_back((ino, generation));
+            let surplus = self.tombstone_order.len() > TOMBSTONES_MAX;
+            if let Some(oldest) = surplus.then(|| self.tombstone_order.pop_front()).flatten() {
+                self.tombstones.remove(&oldest);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+    use skep_types::ChunkId;
+    use skep_wire::mgmt::Fence;
+    use skep_wire::storage::{Owner, WriteChunk};
+
+    fn fences(epoch: u64, clients: &[u64]) -> FencesReply {
+        let fence = |client: &u64| Fence { client: ClientId(*client), epoch: FenceEpoch(epoch) };
+        let fences = clients.iter().map(fence).collect();
+        FencesReply { epoch: FenceEpoch(epoch), fences, sessions: vec![], closed: vec![] }
+    }
+
+    fn sender(client: u64, epoch: u64) -> Sender {
+        Sender { role: Role::Client, client: ClientId(client), epoch: FenceEpoch(epoch) }
+    }
+
+    /// Goal: nothing is served before the fences are known, a higher epoch makes the daemon ask,
+    /// and a fenced client is refused whatever epoch it claims.
+    #[test]
+    fn fenced_clients_are_refused() {
+        let mut admission = Admission::new();
+        assert_eq!(admission.admit(&sender(1, 0)).unwrap_err().status, Status::NOT_READY);
+        admission.set_fences(&fences(3, &[1]));
+        assert_eq!(admission.admit(&sender(1, 0)).unwrap_err().status, Status::FENCED);
+        assert!(admission.admit(&sender(2, 3)).is_ok());
+        assert!(admission.must_fetch_fences(&sender(2, 4)));
+        assert_eq!(admission.admit(&sender(2, 4)).unwrap_err().status, Status::NOT_READY);
+        admission.set_fences(&fences(4, &[]));
+        assert_eq!(
+            admission.admit(&sender(1, 4)).unwrap_err().status,
+            Status::FENCED,
+            "a fence is never lifted"
+        );
+        admission.set_fences(&fences(2, &[2]));
+        assert_eq!(admission.epoch(), FenceEpoch(4), "an older list changes nothing");
+        assert!(admission.admit(&sender(2, 4)).is_ok());
+        assert_eq!(
+            admission.admit(&sender(0, 4)).unwrap_err().status,
+            Status::FENCED,
+            "a client without a session"
+        );
+    }
+
+    /// Goal: a deleted generation stays deleted; the next one is writable; memory is bounded.
+    #[test]
+    fn late_writes_to_deleted_generations_are_refused() {
+        let mut admission = Admission::new();
+        let write = |ino, generation| {
+            let chunk = ChunkId { ino: Ino(ino), generation: Generation(generation), extent: 0, stripe: 0 };
+            let (target, owner) = (TargetId(101), Owner::default());
+            StorageRequest::WriteChunk(WriteChunk { target, chunk, offset: 0, owner, sync: false })
+        };
+        let check = |a: &Admission, r| a.check(TargetId(101), Consistency::Good, &r).map_err(|e| e.status);
+        admission.bury(Ino(5), Generation(1));
+        assert_eq!(check(&admission, write(5, 1)), Err(Status::STALE_GENERATION));
+        assert_eq!(check(&admission, write(5, 2)), Ok(()));
+        for ino in 0..TOMBSTONES_MAX as u64 + 10 {
+            admission.bury(Ino(ino), Generation(9));
+        }
+        assert_eq!(admission.tombstones.len(), TOMBSTONES_MAX);
+        assert!(admission.check(TargetId(101), Consistency::Bad, &write(5, 2)).is_err());
+    }
+}

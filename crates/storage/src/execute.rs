@@ -1,0 +1,392 @@
+//! Carries out an admitted request on a [`ChunkStore`].
+
+use crate::name::PieceName;
+use crate::store::{ChunkStore, DiskError, PieceStat};
+use alloc::vec::Vec;
+use skep_types::limits::{FILE_SIZE_MAX, PAYLOAD_MAX, PIECE_SIZE};
+use skep_types::{ChunkId, Encode, Errno, piece_of};
+use skep_wire::storage::{
+    ChunkReply, ChunkStat, ListChunksReply, ReadChunk, ReadChunkReply, StatChunksReply, StorageRequest,
+    WriteChunk, WriteChunkReply,
+};
+use skep_wire::{Empty, Refusal, Status};
+
+/// Bounds of one request.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Chunk files that one sync, stat or delete may name.
+    pub chunks_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { chunks_max: 4_096 }
+    }
+}
+
+/// What came of a request: either a refusal for the sender or a disk's failure, which the hands
+/// must act upon as well.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Done {
+    /// The reply's body.
+    Body(Vec<u8>),
+    /// Refused; the target stays as it is.
+    Refused(Refusal),
+    /// The disk failed: the target is bad.
+    DiskFailed(DiskError),
+}
+
+impl From<DiskError> for Done {
+    fn from(e: DiskError) -> Self {
+        match e {
+            DiskError::NoSpace => Self::Refused(Errno::ENOSPC.into()),
+            DiskError::TooLarge => Self::Refused(Errno::EFBIG.into()),
+            DiskError::Failed(_) => Self::DiskFailed(e),
+        }
+    }
+}
+
+/// Runs every request but reads and writes, whose payloads the hands hold: see [`read_chunk`] and
+/// [`write_chunk`].
+pub fn execute(store: &impl ChunkStore, limits: Limits, request: &StorageRequest) -> Done {
+    run(store, limits, request).unwrap_or_else(|done| done)
+}
+
+fn run(store: &impl ChunkStore, limits: Limits, request: &StorageRequest) -> Result<Done, Done> {
+    let bounded = |chunks: &[ChunkId]| {
+        let text = "too many chunk files in one request";
+        if chunks.len() > limits.chunks_max { Err(refused(Errno::E2BIG, text)) } else { Ok(()) }
+    };
+    let body = match request {
+        StorageRequest::TrimChunk(m) => trim(store, m.chunk, m.size)?.to_bytes(),
+        StorageRequest::PunchChunk(m) => {
+            check_range(m.offset, m.len)?;
+            for (piece, offset, len) in pieces(m.chunk, m.offset, m.len) {
+                store.punch(&piece, offset, len)?;
+            }
+            chunk_reply(store, m.chunk)?.to_bytes()
+        }
+        StorageRequest::ReserveChunk(m) => {
+            check_range(m.offset, m.len)?;
+            for (piece, offset, len) in pieces(m.chunk, m.offset, m.len) {
+                store.reserve(&piece, offset, len)?;
+            }
+            chunk_reply(store, m.chunk)?.to_bytes()
+        }
+        StorageRequest::SyncChunks(m) => {
+            bounded(&m.chunks)?;
+            if m.life != store.life() {
+                let text =
+                    "the target was restarted by a power cut or its disk failed: unsynced writes may be lost";
+                return Err(Done::Refused(Refusal::with(Status::LOST_WRITES, text)));
+            }
+            store.sync(&all_pieces(store, &m.chunks)?)?;
+            Empty {}.to_bytes()
+        }
+        StorageRequest::StatChunks(m) => {
+            bounded(&m.chunks)?;
+            let chunks: Result<Vec<_>, DiskError> =
+                m.chunks.iter().map(|chunk| stat(store, *chunk)).collect();
+            StatChunksReply { chunks: chunks? }.to_bytes()
+        }
+        StorageRequest::DeleteChunks(m) => {
+            bounded(&m.chunks)?;
+            let all = all_pieces(store, &m.chunks)?;
+            // Last piece first: a crash in between leaves a chunk file that is found again.
+            for piece in all.iter().rev() {
+                store.remove(piece)?;
+            }
+            store.sync(&all)?;
+            Empty {}.to_bytes()
+        }
+        StorageRequest::ListChunks(m) => {
+            let max = (m.max as usize).clamp(1, limits.chunks_max);
+            let chunks = store.list(m.after, max)?;
+            ListChunksReply { end: chunks.len() < max, chunks }.to_bytes()
+        }
+        StorageRequest::ReadChunk(_) | StorageRequest::WriteChunk(_) | StorageRequest::TargetStats(_) => {
+            return Err(refused(Errno::EINVAL, "not a request of this kind"));
+        }
+    };
+    Ok(Done::Body(body))
+}
+
+/// Reads into `payload` (at least `m.len` long): the reply and how many bytes of it to send.
+/// Holes read as zeros; the answer is shorter than asked only at the end of the chunk file.
+pub fn read_chunk(
+    store: &impl ChunkStore,
+    m: &ReadChunk,
+    payload: &mut [u8],
+) -> Result<(ReadChunkReply, usize), Done> {
+    let len = u64::from(m.len);
+    if m.len as usize > PAYLOAD_MAX.min(payload.len()) {
+        return Err(refused(Errno::EINVAL, "read is longer than the limit"));
+    }
+    check_range(m.offset, len)?;
+    let mut done = 0usize;
+    let mut size = None;
+    for (piece, offset, want) in pieces(m.chunk, m.offset, len) {
+        let part = &mut payload[done..done + want as usize];
+        let got = store.read(&piece, offset, part)?;
+        if got < part.len() {
+            // The end, or a hole between pieces: the size of the whole decides.
+            let size = *size.get_or_insert(stat(store, m.chunk)?.size);
+            let at = m.offset + (done + got) as u64;
+            let zeros = size.saturating_sub(at).min((part.len() - got) as u64) as usize;
+            part[got..got + zeros].fill(0);
+            done += got + zeros;
+            if got + zeros < part.len() {
+                break;
+            }
+        } else {
+            done += got;
+        }
+    }
+    let size = match size {
+        Some(size) => size,
+        None => stat(store, m.chunk)?.size,
+    };
+    Ok((ReadChunkReply { size }, done))
+}
+
+/// Writes `payload`.
+pub fn write_chunk(store: &impl ChunkStore, m: &WriteChunk, payload: &[u8]) -> Result<WriteChunkReply, Done> {
+    if payload.len() > PAYLOAD_MAX {
+        return Err(refused(Errno::EINVAL, "write is longer than the limit"));
+    }
+    check_range(m.offset, payload.len() as u64)?;
+    // Taken first: a disk that fails during the write must not hide behind its next life.
+    let life = store.life();
+    let mut rest = payload;
+    let mut written = Vec::new();
+    for (piece, offset, len) in pieces(m.chunk, m.offset, payload.len() as u64) {
+        let (part, after) = rest.split_at(len as usize);
+        store.write(&piece, offset, part)?;
+        rest = after;
+        written.push(piece);
+    }
+    if m.sync {
+        store.sync(&written)?;
+    }
+    let ChunkStat { size, blocks, .. } = stat(store, m.chunk)?;
+    Ok(WriteChunkReply { size, blocks, life })
+}
+
+fn trim(store: &impl ChunkStore, chunk: ChunkId, size: u64) -> Result<ChunkReply, DiskError> {
+    let (last, inside) = piece_of(size);
+    let mut touched = Vec::new();
+    // From the end: a crash in between leaves a shorter file, never one with a gap of old data.
+    for number in store.further_pieces(&chunk)?.into_iter().rev() {
+        let piece = PieceName { chunk, piece: number };
+        if number > last {
+            store.remove(&piece)?;
+            touched.push(piece);
+        } else if number == last {
+            cut(store, &piece, inside, &mut touched)?;
+        }
+    }
+    if last == 0 {
+        cut(store, &PieceName::first(chunk), inside, &mut touched)?;
+    }
+    store.sync(&touched)?;
+    chunk_reply(store, chunk)
+}
+
+/// Shortens a piece that is longer.
+fn cut(
+    store: &impl ChunkStore,
+    piece: &PieceName,
+    size: u64,
+    touched: &mut Vec<PieceName>,
+) -> Result<(), DiskError> {
+    if store.stat(piece)?.is_some_and(|stat| stat.size > size) {
+        store.truncate(piece, size)?;
+        touched.push(*piece);
+    }
+    Ok(())
+}
+
+fn stat(store: &impl ChunkStore, chunk: ChunkId) -> Result<ChunkStat, DiskError> {
+    let mut total = ChunkStat::default();
+    let mut add = |number: u32, PieceStat { size, blocks, mtime_ns }: PieceStat| {
+        total.size = total.size.max(u64::from(number) * PIECE_SIZE + size);
+        total.blocks += blocks;
+        total.mtime_ns = total.mtime_ns.max(mtime_ns);
+    };
+    if let Some(first) = store.stat(&PieceName::first(chunk))? {
+        add(0, first);
+    }
+    for number in store.further_pieces(&chunk)? {
+        if let Some(stat) = store.stat(&PieceName { chunk, piece: number })? {
+            add(number, stat);
+        }
+    }
+    Ok(total)
+}
+
+fn chunk_reply(store: &impl ChunkStore, chunk: ChunkId) -> Result<ChunkReply, DiskError> {
+    let ChunkStat { size, blocks, .. } = stat(store, chunk)?;
+    Ok(ChunkReply { size, blocks })
+}
+
+/// Every piece of the chunk files, first pieces first.
+fn all_pieces(store: &impl ChunkStore, chunks: &[ChunkId]) -> Result<Vec<PieceName>, DiskError> {
+    let mut all = Vec::new();
+    for chunk in chunks {
+        all.push(PieceName::first(*chunk));
+        all.extend(store.further_pieces(chunk)?.into_iter().map(|piece| PieceName { chunk: *chunk, piece }));
+    }
+    Ok(all)
+}
+
+/// (piece, offset in it, bytes) of a range of a chunk file.
+fn pieces(chunk: ChunkId, offset: u64, len: u64) -> impl Iterator<Item = (PieceName, u64, u64)> {
+    let end = offset + len;
+    let mut at = offset;
+    core::iter::from_fn(move || {
+        let (piece, inside) = piece_of(at);
+        let run = (PIECE_SIZE - inside).min(end - at);
+        at += run;
+        (run > 0).then_some((PieceName { chunk, piece }, inside, run))
+    })
+}
+
+fn check_range(offset: u64, len: u64) -> Result<(), Done> {
+    match offset.checked_add(len) {
+        Some(end) if end <= FILE_SIZE_MAX => Ok(()),
+        _ => Err(refused(Errno::EFBIG, "beyond the highest offset of a file")),
+    }
+}
+
+fn refused(errno: Errno, text: &str) -> Done {
+    Done::Refused(Refusal::with(Status::errno(errno), text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::MemoryChunks;
+    use alloc::vec;
+    use skep_types::{Decode, Generation, Ino, TargetId};
+    use skep_wire::storage::*;
+
+    const TARGET: TargetId = TargetId(101);
+
+    fn chunk() -> ChunkId {
+        ChunkId { ino: Ino(7), generation: Generation(1), extent: 0, stripe: 0 }
+    }
+
+    fn write(store: &MemoryChunks, offset: u64, data: &[u8]) -> Result<WriteChunkReply, Done> {
+        let owner = Owner::default();
+        write_chunk(store, &WriteChunk { target: TARGET, chunk: chunk(), offset, owner, sync: false }, data)
+    }
+
+    fn read(store: &MemoryChunks, offset: u64, len: u32) -> Vec<u8> {
+        let mut into = vec![0xee; len as usize];
+        let (_, n) =
+            read_chunk(store, &ReadChunk { target: TARGET, chunk: chunk(), offset, len }, &mut into).unwrap();
+        into.truncate(n);
+        into
+    }
+
+    fn run<R: Decode>(store: &MemoryChunks, request: impl Into<StorageRequest>) -> Result<R, Done> {
+        match execute(store, Limits::default(), &request.into()) {
+            Done::Body(body) => Ok(R::from_bytes(&body).unwrap()),
+            other => Err(other),
+        }
+    }
+
+    /// Goal: bytes come back, holes are zeros, the end is the end.
+    #[test]
+    fn reads_give_back_writes() {
+        let store = MemoryChunks::default();
+        assert_eq!(read(&store, 0, 10), b"");
+        assert_eq!(write(&store, 5, b"hello").unwrap().size, 10);
+        assert_eq!(read(&store, 0, 100), b"\0\0\0\0\0hello");
+        assert_eq!(read(&store, 9, 1), b"o");
+        assert_eq!(read(&store, 10, 1), b"");
+    }
+
+    /// Goal: a range over the border of two pieces is one range, and a gap of whole pieces reads
+    /// as zeros.
+    #[test]
+    fn pieces_are_one_chunk_file() {
+        let store = MemoryChunks::default();
+        write(&store, PIECE_SIZE - 2, b"abcd").unwrap();
+        assert_eq!(read(&store, PIECE_SIZE - 3, 9), b"\0abcd");
+        assert_eq!(write(&store, 3 * PIECE_SIZE + 1, b"z").unwrap().size, 3 * PIECE_SIZE + 2);
+        assert_eq!(read(&store, 2 * PIECE_SIZE - 1, 3), b"\0\0\0");
+        assert_eq!(read(&store, PIECE_SIZE + 1, 4), b"d\0\0\0");
+        let stat: StatChunksReply =
+            run(&store, StatChunks { target: TARGET, chunks: vec![chunk()] }).unwrap();
+        assert_eq!(stat.chunks[0].size, 3 * PIECE_SIZE + 2);
+    }
+
+    /// Goal: what was trimmed is gone for ever, also when the file grows again.
+    #[test]
+    fn trimmed_bytes_do_not_come_back() {
+        let store = MemoryChunks::default();
+        write(&store, 0, b"0123456789").unwrap();
+        write(&store, 2 * PIECE_SIZE, b"far").unwrap();
+        let trim = |size| TrimChunk { target: TARGET, chunk: chunk(), size };
+        let reply: ChunkReply = run(&store, trim(4)).unwrap();
+        assert_eq!(reply.size, 4);
+        write(&store, 8, b"x").unwrap();
+        assert_eq!(read(&store, 0, 100), b"0123\0\0\0\0x");
+        let reply: ChunkReply = run(&store, trim(1 << 50)).unwrap();
+        assert_eq!(reply.size, 9, "trimming never grows");
+    }
+
+    /// Goal: delete takes every piece; missing chunk files are fine.
+    #[test]
+    fn delete_takes_all_pieces() {
+        let store = MemoryChunks::default();
+        write(&store, 0, b"a").unwrap();
+        write(&store, 5 * PIECE_SIZE, b"b").unwrap();
+        let delete = DeleteChunks { target: TARGET, chunks: vec![chunk()] };
+        let _: Empty = run(&store, delete.clone()).unwrap();
+        let _: Empty = run(&store, delete).unwrap();
+        assert_eq!(store.list(None, 10).unwrap(), vec![]);
+    }
+
+    /// Goal: fsync tells the truth after unsynced writes were lost.
+    #[test]
+    fn sync_notices_a_new_life() {
+        let mut store = MemoryChunks::default();
+        let life = write(&store, 0, b"a").unwrap().life;
+        let sync = |life| SyncChunks { target: TARGET, chunks: vec![chunk()], life };
+        let _: Empty = run(&store, sync(life)).unwrap();
+        write(&store, 1, b"b").unwrap();
+        store.crash(1);
+        assert!(
+            matches!(run::<Empty>(&store, sync(life)), Err(Done::Refused(r)) if r.status == Status::LOST_WRITES)
+        );
+        assert_eq!(read(&store, 0, 1), b"a", "what was synced is there");
+    }
+
+    /// Goal: a full disk answers ENOSPC, loses nothing, and serves again when there is room.
+    #[test]
+    fn a_full_disk_is_no_failure() {
+        let store = MemoryChunks::default();
+        write(&store, 0, b"abc").unwrap();
+        store.set_room(Some(0));
+        assert_eq!(write(&store, 3, b"d"), Err(Done::Refused(Errno::ENOSPC.into())));
+        assert_eq!(read(&store, 0, 10), b"abc");
+        store.set_room(None);
+        write(&store, 3, b"d").unwrap();
+        assert_eq!(read(&store, 0, 10), b"abcd");
+    }
+
+    /// Goal: offsets at the end of what a file can address work; beyond is EFBIG, never a panic.
+    #[test]
+    fn extreme_offsets() {
+        let store = MemoryChunks::default();
+        write(&store, FILE_SIZE_MAX - 1, b"x").unwrap();
+        assert_eq!(read(&store, FILE_SIZE_MAX - 2, 2), b"\0x");
+        for offset in [FILE_SIZE_MAX, u64::MAX] {
+            assert!(matches!(write(&store, offset, b"x"), Err(Done::Refused(_))));
+        }
+        let punch = PunchChunk { target: TARGET, chunk: chunk(), offset: u64::MAX, len: u64::MAX };
+        assert!(matches!(run::<ChunkReply>(&store, punch), Err(Done::Refused(_))));
+    }
+}

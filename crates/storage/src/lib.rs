@@ -1,0 +1,20 @@
+//! Rules of a storage target: which requests it serves, how a chunk file is laid out in pieces,
+//! and what a disk's answer means.
+//!
+//! A chunk file is a stripe of one extent of a file. It is kept as ordinary files of at most
+//! 1 TiB each (*pieces*). All I/O goes through the small [`ChunkStore`] trait: the daemon puts a
+//! directory under it, the simulator [`MemoryChunks`]. See `docs/design/storage.md`.
+#![no_std]
+extern crate alloc;
+
+mod admission;
+mod execute;
+mod memory;
+mod name;
+mod store;
+
+pub use admission::{Admission, FENCED_MAX, Sender, TOMBSTONES_MAX};
+pub use execute::{Done, Limits, execute, read_chunk, write_chunk};
+pub use memory::MemoryChunks;
+pub use name::{ChunkName, PieceName};
+pub use store::{ChunkStore, DiskError, PieceStat};

@@ -1,0 +1,79 @@
+//! What the rules need of a disk.
+
+use crate::name::PieceName;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+use skep_types::ChunkId;
+
+/// The disk refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DiskError {
+    /// Full: the writer gets ENOSPC (or EDQUOT's local equal); the target stays good.
+    NoSpace,
+    /// The local file system cannot hold a file that large.
+    TooLarge,
+    /// The disk failed: the target is bad from now on. The text says what and where.
+    Failed(String),
+}
+
+impl fmt::Display for DiskError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoSpace => f.write_str("no space left on the target"),
+            Self::TooLarge => f.write_str("the target's file system cannot hold a file that large"),
+            Self::Failed(text) => f.write_str(text),
+        }
+    }
+}
+
+impl core::error::Error for DiskError {}
+
+/// What is known of one piece.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PieceStat {
+    /// Length.
+    pub size: u64,
+    /// 512-byte blocks in use.
+    pub blocks: u64,
+    /// Last change, nanoseconds since 1970.
+    pub mtime_ns: i64,
+}
+
+/// Files of one target. Calls for different pieces may run at the same time; two writes to one
+/// piece are ordered by the store (each is seen wholly before or wholly after the other).
+pub trait ChunkStore {
+    /// Reads; shorter than `into` only at the end of the piece. A missing piece reads as empty.
+    fn read(&self, piece: &PieceName, offset: u64, into: &mut [u8]) -> Result<usize, DiskError>;
+
+    /// Writes all of `data`, making the piece if it is missing.
+    fn write(&self, piece: &PieceName, offset: u64, data: &[u8]) -> Result<(), DiskError>;
+
+    /// Sets the length of a piece that exists; a missing one stays missing.
+    fn truncate(&self, piece: &PieceName, size: u64) -> Result<(), DiskError>;
+
+    /// Makes a hole; the length stays. A missing piece stays missing.
+    fn punch(&self, piece: &PieceName, offset: u64, len: u64) -> Result<(), DiskError>;
+
+    /// Reserves space; the length stays. Makes the piece if it is missing.
+    fn reserve(&self, piece: &PieceName, offset: u64, len: u64) -> Result<(), DiskError>;
+
+    /// What is known of a piece; `None` when it is missing.
+    fn stat(&self, piece: &PieceName) -> Result<Option<PieceStat>, DiskError>;
+
+    /// Removes a piece; a missing one is fine.
+    fn remove(&self, piece: &PieceName) -> Result<(), DiskError>;
+
+    /// Makes pieces durable: content, length, and that they exist (or no longer exist).
+    fn sync(&self, pieces: &[PieceName]) -> Result<(), DiskError>;
+
+    /// Numbers of the pieces of a chunk file from 1 on, in order. Piece 0 is not asked for: a
+    /// chunk file below 1 TiB must not cost a listing.
+    fn further_pieces(&self, chunk: &ChunkId) -> Result<Vec<u32>, DiskError>;
+
+    /// Chunk files after `after`, in order, at most `max`.
+    fn list(&self, after: Option<ChunkId>, max: usize) -> Result<Vec<ChunkId>, DiskError>;
+
+    /// Changes whenever unsynced writes may have been lost.
+    fn life(&self) -> u64;
+}
