@@ -11,7 +11,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use comfy_table::Table;
-use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
+use comfy_table::presets::NOTHING;
 
 use count::Count;
 use step::Outcome;
@@ -141,7 +141,7 @@ fn word(outcome: &Outcome) -> &'static str {
 /// Prints the table and, as the last line, the sum; true when nothing failed.
 fn summary(results: &[(&Step, Outcome)]) -> bool {
     let mut table = Table::new();
-    table.load_style(UTF8_HORIZONTAL_ONLY);
+    table.load_style(NOTHING);
     table.set_header(["step", "seconds", "passed", "failed", "result"]);
     let mut sum = Count::default();
     for (step, outcome) in results {
