@@ -1,0 +1,237 @@
+//! Runs cases: each on a thread of its own, in a directory of its own, under a deadline.
+
+use crate::capability;
+use crate::report::{Failure, Report};
+use crate::scene::{Mismatch, Scene};
+use crate::table::{Body, Case};
+use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::time::Duration;
+
+/// What to run and where.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Any directory of the file system under test.
+    pub dir: PathBuf,
+    /// Only cases whose id contains this (or is exactly this).
+    pub filter: Option<String>,
+    /// Cases to leave out: full ids, or leading parts of ids up to a `/`.
+    pub unsupported: Vec<String>,
+    /// A lacking capability fails the cases that need it.
+    pub require_all: bool,
+    /// Cases at a time.
+    pub jobs: usize,
+    /// How long one case may take.
+    pub deadline: Duration,
+}
+
+impl Options {
+    /// Everything, one case at a time.
+    pub fn new(dir: PathBuf) -> Options {
+        Options { dir, filter: None, unsupported: vec![], require_all: false, jobs: 1, deadline: DEADLINE }
+    }
+}
+
+/// Default of [`Options::deadline`].
+pub const DEADLINE: Duration = Duration::from_secs(120);
+
+/// Most cases at a time.
+pub const MAX_JOBS: usize = 64;
+
+/// The cases that match a filter: the one of exactly that id, else all that contain it.
+pub fn select(cases: Vec<Case>, filter: Option<&str>) -> Vec<Case> {
+    match filter {
+        None => cases,
+        Some(text) if cases.iter().any(|c| c.id == text) => {
+            cases.into_iter().filter(|c| c.id == text).collect()
+        }
+        Some(text) => cases.into_iter().filter(|c| c.id.contains(text)).collect(),
+    }
+}
+
+/// Runs `cases` as `options` say.
+pub fn run(cases: Vec<Case>, options: &Options) -> Result<Report, String> {
+    if !rustix::process::geteuid().is_root() {
+        return Err("the suite acts as several users: run it as root".to_owned());
+    }
+    let cases = select(cases, options.filter.as_deref());
+    if cases.is_empty() {
+        return Err(format!("no case matches {:?}: see --list", options.filter.as_deref().unwrap_or("")));
+    }
+    let (cases, left_out) = leave_out(cases, &options.unsupported)?;
+    let work = workplace(&options.dir)?;
+    let lacking = capability::lacking(&work)?;
+    let mut report = Report { left_out, ..Report::default() };
+    let mut missing: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut runnable = Vec::new();
+    for case in cases {
+        match lacking.iter().find(|l| case.needs.iter().any(|n| n == *l)) {
+            None => runnable.push(case),
+            Some(need) => {
+                *missing.entry(need).or_default() += 1;
+                if options.require_all {
+                    let what = Mismatch {
+                        step: format!("probe {need}"),
+                        user: "root".to_owned(),
+                        expected: format!("the file system to support {need}, as --require-all says"),
+                        happened: "it does not".to_owned(),
+                    };
+                    report.failures.push(Failure::new(&case.id, &options.dir.to_string_lossy(), what));
+                }
+            }
+        }
+    }
+    report.lacking = missing.into_iter().map(|(n, c)| (n.to_owned(), c)).collect();
+    run_all(runnable, &work, options, &mut report);
+    if let Err(e) = std::fs::remove_dir_all(&work) {
+        let what = Mismatch {
+            step: format!("remove {}", work.display()),
+            user: "root".to_owned(),
+            expected: "the whole tree to go".to_owned(),
+            happened: e.to_string(),
+        };
+        report.failures.push(Failure::new("cleanup", &options.dir.to_string_lossy(), what));
+    }
+    report.failures.sort_by(|a, b| a.case.cmp(&b.case));
+    Ok(report)
+}
+
+/// Splits off what the caller does not want; an entry that fits nothing is an error, for it hides a mistake.
+fn leave_out(cases: Vec<Case>, unsupported: &[String]) -> Result<(Vec<Case>, Vec<String>), String> {
+    let fits = |id: &str, entry: &str| {
+        id.strip_prefix(entry).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    if let Some(entry) = unsupported.iter().find(|e| !cases.iter().any(|c| fits(&c.id, e))) {
+        return Err(format!("--unsupported {entry:?} fits no selected case: see --list, remove the entry"));
+    }
+    let (out, stay): (Vec<Case>, Vec<Case>) =
+        cases.into_iter().partition(|c| unsupported.iter().any(|e| fits(&c.id, e)));
+    Ok((stay, out.into_iter().map(|c| c.id).collect()))
+}
+
+/// A fresh directory of this run below `dir`, open to all users.
+fn workplace(dir: &Path) -> Result<PathBuf, String> {
+    const TRIES: u32 = 1000;
+    let pid = std::process::id();
+    for n in 0..TRIES {
+        let work = dir.join(format!("conform-{pid}-{n}"));
+        match std::fs::create_dir(&work) {
+            Ok(()) => {
+                open_to_all(&work).map_err(|e| format!("cannot chmod {}: {e}", work.display()))?;
+                return std::path::absolute(&work).map_err(|e| format!("{}: {e}", work.display()));
+            }
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
+            Err(e) => return Err(format!("cannot create {}: {e}; give a writable --dir", work.display())),
+        }
+    }
+    Err(format!("{} holds {TRIES} directories of earlier runs: remove conform-*", dir.display()))
+}
+
+fn open_to_all(dir: &Path) -> std::io::Result<()> {
+    std::fs::set_permissions(dir, std::fs::Permissions::from_mode(0o777))
+}
+
+fn run_all(cases: Vec<Case>, work: &Path, options: &Options, report: &mut Report) {
+    let cases = Arc::new(cases);
+    let next = AtomicUsize::new(0);
+    let outcome = Mutex::new(report);
+    std::thread::scope(|scope| {
+        for _ in 0..options.jobs.clamp(1, MAX_JOBS) {
+            scope.spawn(|| {
+                loop {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(case) = cases.get(at) else { return };
+                    let done = with_deadline(&cases, at, &work.join(format!("c{at}")), options.deadline);
+                    let mut report = outcome.lock().unwrap_or_else(PoisonError::into_inner);
+                    match done {
+                        Ok(()) => report.passed += 1,
+                        Err(what) => {
+                            let dir = options.dir.to_string_lossy();
+                            report.failures.push(Failure::new(&case.id, &dir, what));
+                        }
+                    }
+                }
+            });
+        }
+    });
+}
+
+fn mismatch(step: &str, expected: &str, happened: String) -> Mismatch {
+    Mismatch { step: step.to_owned(), user: "root".to_owned(), expected: expected.to_owned(), happened }
+}
+
+/// Runs one case on its own thread; a case that never comes back is a failure and its thread is given up.
+fn with_deadline(
+    cases: &Arc<Vec<Case>>,
+    at: usize,
+    place: &Path,
+    deadline: Duration,
+) -> Result<(), Mismatch> {
+    let (send, receive) = mpsc::channel();
+    let (cases, dir) = (Arc::clone(cases), place.to_owned());
+    let thread = std::thread::Builder::new().name(format!("case-{at}")).spawn(move || {
+        // the receiver is gone only when the deadline has passed
+        let _ = send.send(in_place(&cases[at], &dir));
+    });
+    if let Err(e) = thread {
+        return Err(mismatch("start a thread", "a thread", e.to_string()));
+    }
+    match receive.recv_timeout(deadline) {
+        Ok(done) => done,
+        Err(mpsc::RecvTimeoutError::Timeout) => {
+            Err(mismatch("the whole case", "an answer", format!("none within {} s", deadline.as_secs())))
+        }
+        Err(mpsc::RecvTimeoutError::Disconnected) => Err(mismatch(
+            "the whole case",
+            "an answer",
+            "the case panicked: a defect of the suite".to_owned(),
+        )),
+    }
+}
+
+fn in_place(case: &Case, dir: &Path) -> Result<(), Mismatch> {
+    let stage = |what: &str, e: String| mismatch(what, "to work", e);
+    detach().map_err(|e| stage("give the thread its own working directory and umask", e))?;
+    std::fs::create_dir(dir).map_err(|e| stage("make the directory of the case", e.to_string()))?;
+    open_to_all(dir).map_err(|e| stage("open the directory of the case to all users", e.to_string()))?;
+    rustix::process::chdir(dir).map_err(|e| stage("enter the directory of the case", e.to_string()))?;
+    let done = play(case);
+    let _ = rustix::process::chdir("/");
+    let removed = std::fs::remove_dir_all(dir)
+        .map_err(|e| stage("remove the directory of the case afterwards", e.to_string()));
+    done.and(removed)
+}
+
+/// Working directory and umask are shared between threads unless asked otherwise.
+fn detach() -> Result<(), String> {
+    use rustix::thread::{UnshareFlags, unshare_unsafe};
+    #[allow(unsafe_code)]
+    // SAFETY: CLONE_FS only separates working directory, root and umask of this thread; no memory or
+    // descriptor is affected.
+    unsafe { unshare_unsafe(UnshareFlags::FS) }.map_err(|e| e.to_string())?;
+    rustix::process::umask(rustix::fs::Mode::empty());
+    Ok(())
+}
+
+fn play(case: &Case) -> Result<(), Mismatch> {
+    match &case.body {
+        Body::Script(script) => (script.run)().map_err(|happened| Mismatch {
+            step: format!("script {}", script.id),
+            user: "root".to_owned(),
+            expected: script.goal.to_owned(),
+            happened,
+        }),
+        Body::Steps { setup, call, checks } => {
+            let mut scene = Scene::default();
+            for step in setup {
+                scene.run(step)?;
+            }
+            scene.mark(checks)?;
+            scene.run(call)?;
+            checks.iter().try_for_each(|step| scene.run(step))
+        }
+    }
+}
