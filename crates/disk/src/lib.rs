@@ -1,0 +1,6 @@
+//! Hands: everything that touches a disk. The command log and the row store of the metadata and
+//! management servers, the chunk files of the storage targets, and the [`disk::Disk`] boundary
+//! below them that tests put a failing disk under.
+
+pub mod disk;
+pub mod log;
