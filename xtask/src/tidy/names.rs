@@ -4,7 +4,7 @@ use super::rust::{line_of, words};
 use super::{Report, Tree};
 
 /// Names that say nothing of what is inside.
-const DRAWERS: [&str; 9] = ["utils", "util", "common", "shared", "misc", "helpers", "helper", "stuff", "etc"];
+const DRAWERS: [&str; 7] = ["utils", "util", "common", "shared", "misc", "helpers", "helper"];
 
 const FIX: &str = "name it after what it holds, or put its parts where they are used";
 
