@@ -4,7 +4,7 @@ use crate::capability;
 use crate::report::{Failure, Report};
 use crate::scene::{Mismatch, Scene};
 use crate::table::{Body, Case};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -65,26 +65,7 @@ pub fn run(cases: Vec<Case>, options: &Options) -> Result<Report, String> {
     let work = workplace(&options.dir)?;
     let lacking = capability::lacking(&work)?;
     let mut report = Report { left_out, ..Report::default() };
-    let mut missing: BTreeMap<&str, usize> = BTreeMap::new();
-    let mut runnable = Vec::new();
-    for case in cases {
-        match lacking.iter().find(|l| case.needs.iter().any(|n| n == *l)) {
-            None => runnable.push(case),
-            Some(need) => {
-                *missing.entry(need).or_default() += 1;
-                if options.require_all {
-                    let what = Mismatch {
-                        step: format!("probe {need}"),
-                        user: "root".to_owned(),
-                        expected: format!("the file system to support {need}, as --require-all says"),
-                        happened: "it does not".to_owned(),
-                    };
-                    report.failures.push(Failure::new(&case.id, &options.dir.to_string_lossy(), what));
-                }
-            }
-        }
-    }
-    report.lacking = missing.into_iter().map(|(n, c)| (n.to_owned(), c)).collect();
+    let runnable = divide(cases, &lacking, options, &mut report);
     run_all(runnable, &work, options, &mut report);
     if let Err(e) = std::fs::remove_dir_all(&work) {
         let what = Mismatch {
@@ -97,6 +78,34 @@ pub fn run(cases: Vec<Case>, options: &Options) -> Result<Report, String> {
     }
     report.failures.sort_by(|a, b| a.case.cmp(&b.case));
     Ok(report)
+}
+
+/// The cases that can run on a file system that lacks `lacking`; the others go into the report.
+fn divide(
+    cases: Vec<Case>,
+    lacking: &BTreeSet<&'static str>,
+    options: &Options,
+    report: &mut Report,
+) -> Vec<Case> {
+    let mut missing: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut runnable = Vec::new();
+    for case in cases {
+        let Some(need) = lacking.iter().find(|l| case.needs.iter().any(|n| n == *l)) else {
+            runnable.push(case);
+            continue;
+        };
+        *missing.entry(need).or_default() += 1;
+        if options.require_all {
+            let what = mismatch(
+                &format!("probe {need}"),
+                &format!("the file system to support {need}, as --require-all says"),
+                "it does not".to_owned(),
+            );
+            report.failures.push(Failure::new(&case.id, &options.dir.to_string_lossy(), what));
+        }
+    }
+    report.lacking = missing.into_iter().map(|(n, c)| (n.to_owned(), c)).collect();
+    runnable
 }
 
 /// Splits off what the caller does not want; an entry that fits nothing is an error, for it hides a mistake.
@@ -233,5 +242,49 @@ fn play(case: &Case) -> Result<(), Mismatch> {
             scene.run(call)?;
             checks.iter().try_for_each(|step| scene.run(step))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cases() -> Vec<Case> {
+        let text = "call = 'x'\n[[case]]\nname = 'a'\ncall = 'pass'\nneeds = ['{cap}']\n\
+                    each = { cap = 'exec xattr xattr-64k' }\n[[case]]\nname = 'b'\ncall = 'pass'\n";
+        crate::table::from_text(text).expect("loads")
+    }
+
+    /// Goal: a lacking capability is reported with its cases, and fails them when everything is required.
+    #[test]
+    fn lacking_capabilities_are_never_silent() {
+        let lacking = BTreeSet::from(["exec", "xattr"]);
+        let mut options = Options::new(PathBuf::from("/mnt"));
+        for (require_all, failures) in [(false, 0), (true, 2)] {
+            options.require_all = require_all;
+            let mut report = Report::default();
+            assert_eq!(divide(cases(), &lacking, &options, &mut report).len(), 2);
+            assert_eq!(report.lacking, [("exec".to_owned(), 1), ("xattr".to_owned(), 1)]);
+            assert_eq!(report.failures.len(), failures);
+        }
+    }
+
+    /// Goal: an id in full selects only itself, other text all that contain it.
+    #[test]
+    fn filters_select() {
+        let ids = |filter| select(cases(), Some(filter)).into_iter().map(|c| c.id).collect::<Vec<_>>();
+        assert_eq!(ids("x/a/cap=xattr"), ["x/a/cap=xattr"]);
+        assert_eq!(ids("cap=xattr-"), ["x/a/cap=xattr-64k"]);
+        assert_eq!(ids("x/a").len(), 3);
+        assert!(ids("nothing").is_empty());
+    }
+
+    /// Goal: leaving out goes by whole parts of an id, and an entry that fits nothing is refused.
+    #[test]
+    fn leaving_out_is_exact() {
+        let (stay, out) = leave_out(cases(), &["x/a/cap=xattr".to_owned()]).expect("fits");
+        assert_eq!((stay.len(), out), (3, vec!["x/a/cap=xattr".to_owned()]));
+        assert_eq!(leave_out(cases(), &["x/a".to_owned()]).expect("fits").0.len(), 1);
+        assert!(leave_out(cases(), &["x/a/cap".to_owned()]).is_err());
     }
 }

@@ -55,6 +55,8 @@ struct Form {
     setup: Vec<String>,
     /// The step that makes the object at `{P}`, for the shared rows that want one there.
     target: Option<String>,
+    #[serde(default)]
+    needs: Vec<String>,
     tags: String,
 }
 
@@ -189,6 +191,7 @@ fn load(text: &str, shared: &[Row], cases: &mut Vec<Case>) -> Result<(), String>
                 row.setup.extend(form.target.iter().cloned());
             }
             row.setup.append(&mut row.settle);
+            row.needs.extend(form.needs.iter().cloned());
             row.setup = row.setup.iter().map(put).collect();
             row.checks = row.checks.iter().map(put).collect();
             row.call = Some(put(&form.step));
@@ -233,16 +236,23 @@ fn bindings(row: &Row) -> Result<Vec<Vec<(String, String)>>, String> {
 
 fn multiply(call: &str, row: &Row, cases: &mut Vec<Case>) -> Result<(), String> {
     if row.tag.is_some() || row.path.is_some() || row.target || !row.settle.is_empty() {
-        return Err(format!("case {:?}: 'for', 'path', 'target' and 'settle' belong into cases/shared", row.name));
+        return Err(format!(
+            "case {:?}: 'for', 'path', 'target' and 'settle' belong into cases/shared",
+            row.name
+        ));
     }
     for binding in bindings(row)? {
         let mut id = format!("{call}/{}", row.name);
         for (name, value) in &binding {
             id.push_str(&format!("/{name}={value}"));
         }
-        let put = |text: &str| {
-            binding.iter().fold(text.to_owned(), |t, (name, value)| t.replace(&format!("{{{name}}}"), &value.replace('~', " ")))
+        let once = |text: String| {
+            binding
+                .iter()
+                .fold(text, |t, (name, value)| t.replace(&format!("{{{name}}}"), &value.replace('~', " ")))
         };
+        // twice: a value may itself hold a variable
+        let put = |text: &str| once(once(text.to_owned()));
         cases.push(single(&id, row, &put).map_err(|e| format!("case {id:?}: {e}"))?);
     }
     Ok(())
