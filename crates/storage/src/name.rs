@@ -10,7 +10,7 @@ use skep_types::{ChunkId, Generation, Ino};
 pub struct ChunkName(pub ChunkId);
 
 /// One file of the target.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PieceName {
     /// The chunk file.
     pub chunk: ChunkId,

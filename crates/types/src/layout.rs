@@ -64,7 +64,7 @@ record! {
 
 record! {
     /// Names one stripe's chunk file of one extent on a target.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
     pub struct ChunkId {
         /// Inode that the chunk file was made for.
         pub ino: Ino,

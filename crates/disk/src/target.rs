@@ -1,0 +1,17 @@
+//! A storage target: one directory on one local file system.
+//!
+//! ```text
+//! skep-target.toml      identity; written last when a target is formatted
+//! lock                  held (flock) by the daemon that serves the target
+//! chunks/<aa>/<bb>/     pieces of chunk files, `<ino>.<generation>.<extent>.<stripe>.<piece>`
+//! ```
+//! The directory is held open: a disk that is unmounted underneath keeps failing, instead of the
+//! empty mount point being served.
+
+mod chunks;
+mod files;
+mod identity;
+
+pub use chunks::TargetDir;
+pub use files::OPEN_FILES_MAX;
+pub use identity::{FORMAT_VERSION, IDENTITY_FILE, Identity, TargetError};

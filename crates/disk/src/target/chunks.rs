@@ -1,0 +1,357 @@
+//! The chunk files of a target as a [`ChunkStore`].
+
+use super::files::Files;
+use super::identity::{Identity, Opened, TargetError};
+use rustix::fs::{
+    AtFlags, Dir, FallocateFlags, Mode, OFlags, fallocate, fdatasync, fstat, fsync, ftruncate, openat, statat,
+};
+use rustix::fs::{statvfs, syncfs, unlinkat};
+use rustix::io::{Errno, pread, pwrite};
+use skep_storage::{ChunkName, ChunkStore, DiskError, PieceName, PieceStat};
+use skep_types::{Capacity, ChunkId, ClusterId, TargetId, Uuid};
+use std::collections::BTreeSet;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Above this many directories one `syncfs` is cheaper than syncing each.
+const DIRECTORIES_SYNCED_SINGLY: usize = 8;
+
+/// One target, open and locked.
+pub struct TargetDir {
+    opened: Mutex<Opened>,
+    path: PathBuf,
+    root: OwnedFd,
+    identity: Mutex<Identity>,
+    files: Files,
+    /// Directories in which files were made or removed since they were last synced. Held while
+    /// they are synced: whoever comes second must not return before the first has finished.
+    unsynced_directories: Mutex<BTreeSet<(u8, u8)>>,
+    /// Boot id and mount, hashed; plus one for every failure that may have lost writes.
+    first_life: u64,
+    failures: AtomicU64,
+    /// Bytes kept free for the local file system.
+    reserve: u64,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl TargetDir {
+    /// Opens the target at `path`. An empty directory is formatted when a uuid for it is given.
+    pub fn open(
+        path: &Path,
+        cluster: ClusterId,
+        format: Option<Uuid>,
+        reserve: u64,
+    ) -> Result<Self, TargetError> {
+        let mut opened = Opened::open(path)?;
+        opened.require_writable()?;
+        let identity = opened.check(cluster, format)?;
+        let failed = |what: &str, e: Errno| TargetError(format!("target {}: {what}: {e}", path.display()));
+        let root =
+            rustix::io::fcntl_dupfd_cloexec(&opened.directory, 0).map_err(|e| failed("descriptor", e))?;
+        let stat = fstat(&root).map_err(|e| failed("stat", e))?;
+        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        let mut life = 0xcbf2_9ce4_8422_2325u64 ^ stat.st_dev;
+        for byte in boot.bytes() {
+            life = (life ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+        Ok(Self {
+            opened: Mutex::new(opened),
+            path: path.to_owned(),
+            root,
+            identity: Mutex::new(identity),
+            files: Files::new(),
+            unsynced_directories: Mutex::default(),
+            // Room above, so that failures count upward without meeting another boot's number.
+            first_life: life >> 8 << 8,
+            failures: AtomicU64::new(0),
+            reserve,
+        })
+    }
+
+    /// Who it is.
+    pub fn identity(&self) -> Identity {
+        *lock(&self.identity)
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Writes the id that mgmtd gave. An id once written is never changed.
+    pub fn set_id(&self, target: TargetId) -> Result<(), TargetError> {
+        let mut identity = lock(&self.identity);
+        if identity.target == target {
+            return Ok(());
+        }
+        if identity.target.0 != 0 {
+            let text = format!(
+                "target {}: is target {}, mgmtd calls it {target}",
+                self.path.display(),
+                identity.target
+            );
+            return Err(TargetError(text));
+        }
+        let numbered = Identity { target, ..*identity };
+        lock(&self.opened).write(numbered)?;
+        *identity = numbered;
+        Ok(())
+    }
+
+    /// Space of the file system below, the reserve taken off.
+    pub fn capacity(&self) -> Result<Capacity, DiskError> {
+        let info = rustix::fs::fstatvfs(&self.root).or_else(|_| statvfs(&self.path));
+        let info = info.map_err(|e| self.failed("statvfs", None, e))?;
+        Ok(Capacity {
+            bytes: info.f_blocks * info.f_frsize,
+            bytes_free: (info.f_bavail * info.f_frsize).saturating_sub(self.reserve),
+            inodes: info.f_files,
+            inodes_free: info.f_favail,
+        })
+    }
+
+    /// Sorts a failed system call: full, too large, or broken.
+    fn failed(&self, what: &str, piece: Option<&PieceName>, e: Errno) -> DiskError {
+        match e {
+            Errno::NOSPC | Errno::DQUOT => DiskError::NoSpace,
+            Errno::FBIG => DiskError::TooLarge,
+            _ => {
+                // From here on fsync must not claim that earlier writes are safe.
+                self.failures.fetch_add(1, Ordering::SeqCst);
+                let place = self.path.join(piece.map(PieceName::path).unwrap_or_default());
+                DiskError::Failed(format!(
+                    "{what} of {} failed: {e}; check the disk (dmesg, smartctl)",
+                    place.display()
+                ))
+            }
+        }
+    }
+
+    fn open_piece(&self, piece: &PieceName, make: bool) -> Result<Option<Arc<OwnedFd>>, DiskError> {
+        if make && piece.piece > 0 {
+            self.mark(piece)?;
+        }
+        let found =
+            self.files.open(&self.root, piece, make).map_err(|e| self.failed("open", Some(piece), e))?;
+        Ok(found.map(|(file, made)| {
+            if made {
+                lock(&self.unsynced_directories).insert(ChunkName(piece.chunk).directory());
+            }
+            file
+        }))
+    }
+
+    /// Makes sure that the marker of further pieces exists, durably, before such a piece does: a
+    /// piece without marker would never be found again.
+    fn mark(&self, piece: &PieceName) -> Result<(), DiskError> {
+        if self.is_marked(&piece.chunk)? {
+            return Ok(());
+        }
+        // The first piece's open makes the directories.
+        self.files
+            .open(&self.root, &PieceName::first(piece.chunk), true)
+            .map_err(|e| self.failed("open", Some(piece), e))?;
+        let name = ChunkName(piece.chunk);
+        let path = format!("{}/{}", name.directory_path(), name.marker());
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC;
+        let made = openat(&self.root, path.as_str(), flags, Mode::from_raw_mode(0o600));
+        made.map_err(|e| self.failed("marker", Some(piece), e))?;
+        lock(&self.unsynced_directories).insert(name.directory());
+        self.sync_directories([name.directory()].into())
+    }
+
+    fn is_marked(&self, chunk: &ChunkId) -> Result<bool, DiskError> {
+        let name = ChunkName(*chunk);
+        let path = format!("{}/{}", name.directory_path(), name.marker());
+        match statat(&self.root, path.as_str(), AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(_) => Ok(true),
+            Err(Errno::NOENT) => Ok(false),
+            Err(e) => Err(self.failed("stat", Some(&PieceName::first(*chunk)), e)),
+        }
+    }
+
+    /// Syncs those of `wanted` that hold unsynced changes, and the levels above them.
+    fn sync_directories(&self, wanted: BTreeSet<(u8, u8)>) -> Result<(), DiskError> {
+        let mut unsynced = lock(&self.unsynced_directories);
+        let due: Vec<_> = wanted.iter().filter(|directory| unsynced.contains(directory)).copied().collect();
+        if due.is_empty() {
+            return Ok(());
+        }
+        if due.len() > DIRECTORIES_SYNCED_SINGLY {
+            syncfs(&self.root).map_err(|e| self.failed("syncfs", None, e))?;
+        } else {
+            let mut paths = BTreeSet::from([".".to_owned(), "chunks".to_owned()]);
+            for (a, b) in &due {
+                paths.extend([format!("chunks/{a:02x}"), format!("chunks/{a:02x}/{b:02x}")]);
+            }
+            for path in paths {
+                self.sync_directory(&path).map_err(|e| self.failed("fsync of a directory", None, e))?;
+            }
+        }
+        for directory in due {
+            unsynced.remove(&directory);
+        }
+        Ok(())
+    }
+
+    fn sync_directory(&self, path: &str) -> rustix::io::Result<()> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        match openat(&self.root, path, flags, Mode::empty()) {
+            Ok(directory) => fsync(directory),
+            // Nothing was ever made in it.
+            Err(Errno::NOENT) => Ok(()),
+            Err(e) => Err(e),
+        }
+    }
+
+    fn list_directory(&self, path: &str) -> Result<Vec<String>, DiskError> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory = match openat(&self.root, path, flags, Mode::empty()) {
+            Ok(directory) => directory,
+            Err(Errno::NOENT) => return Ok(Vec::new()),
+            Err(e) => return Err(self.failed("open of a directory", None, e)),
+        };
+        let mut names = Vec::new();
+        for entry in Dir::read_from(directory).map_err(|e| self.failed("listing", None, e))? {
+            let entry = entry.map_err(|e| self.failed("listing", None, e))?;
+            names.push(entry.file_name().to_string_lossy().into_owned());
+        }
+        Ok(names)
+    }
+}
+
+impl ChunkStore for TargetDir {
+    fn read(&self, piece: &PieceName, offset: u64, into: &mut [u8]) -> Result<usize, DiskError> {
+        let Some(file) = self.open_piece(piece, false)? else { return Ok(0) };
+        let mut done = 0;
+        while done < into.len() {
+            match pread(&file, &mut into[done..], offset + done as u64) {
+                Ok(0) => break,
+                Ok(n) => done += n,
+                Err(Errno::INTR) => {}
+                Err(e) => return Err(self.failed("read", Some(piece), e)),
+            }
+        }
+        Ok(done)
+    }
+
+    fn write(&self, piece: &PieceName, offset: u64, data: &[u8]) -> Result<(), DiskError> {
+        let file =
+            self.open_piece(piece, true)?.ok_or_else(|| self.failed("open", Some(piece), Errno::NOENT))?;
+        let mut done = 0;
+        while done < data.len() {
+            match pwrite(&file, &data[done..], offset + done as u64) {
+                Ok(0) => return Err(self.failed("write", Some(piece), Errno::IO)),
+                Ok(n) => done += n,
+                Err(Errno::INTR) => {}
+                Err(e) => return Err(self.failed("write", Some(piece), e)),
+            }
+        }
+        Ok(())
+    }
+
+    fn truncate(&self, piece: &PieceName, size: u64) -> Result<(), DiskError> {
+        let Some(file) = self.open_piece(piece, false)? else { return Ok(()) };
+        ftruncate(&file, size).map_err(|e| self.failed("truncate", Some(piece), e))
+    }
+
+    fn punch(&self, piece: &PieceName, offset: u64, len: u64) -> Result<(), DiskError> {
+        let Some(file) = self.open_piece(piece, false)? else { return Ok(()) };
+        if len == 0 {
+            return Ok(());
+        }
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        fallocate(&file, flags, offset, len).map_err(|e| self.failed("punch", Some(piece), e))
+    }
+
+    fn reserve(&self, piece: &PieceName, offset: u64, len: u64) -> Result<(), DiskError> {
+        let file =
+            self.open_piece(piece, true)?.ok_or_else(|| self.failed("open", Some(piece), Errno::NOENT))?;
+        if len == 0 {
+            return Ok(());
+        }
+        fallocate(&file, FallocateFlags::KEEP_SIZE, offset, len)
+            .map_err(|e| self.failed("fallocate", Some(piece), e))
+    }
+
+    fn stat(&self, piece: &PieceName) -> Result<Option<PieceStat>, DiskError> {
+        let Some(file) = self.open_piece(piece, false)? else { return Ok(None) };
+        let stat = fstat(&file).map_err(|e| self.failed("stat", Some(piece), e))?;
+        Ok(Some(PieceStat {
+            size: stat.st_size as u64,
+            blocks: stat.st_blocks as u64,
+            mtime_ns: stat.st_mtime.saturating_mul(1_000_000_000).saturating_add(stat.st_mtime_nsec as i64),
+        }))
+    }
+
+    fn remove(&self, piece: &PieceName) -> Result<(), DiskError> {
+        self.files.forget(piece);
+        let remove = |path: &str| match unlinkat(&self.root, path, AtFlags::empty()) {
+            Ok(()) => {
+                lock(&self.unsynced_directories).insert(ChunkName(piece.chunk).directory());
+                Ok(())
+            }
+            Err(Errno::NOENT) => Ok(()),
+            Err(e) => Err(self.failed("remove", Some(piece), e)),
+        };
+        remove(&piece.path())?;
+        // Pieces are removed from the last to the first, so the marker goes with the first.
+        if piece.piece == 0 {
+            let name = ChunkName(piece.chunk);
+            remove(&format!("{}/{}", name.directory_path(), name.marker()))?;
+        }
+        Ok(())
+    }
+
+    fn sync(&self, pieces: &[PieceName]) -> Result<(), DiskError> {
+        for piece in pieces {
+            if let Some(file) = self.open_piece(piece, false)? {
+                fdatasync(&file).map_err(|e| self.failed("fdatasync", Some(piece), e))?;
+            }
+        }
+        self.sync_directories(pieces.iter().map(|piece| ChunkName(piece.chunk).directory()).collect())
+    }
+
+    fn further_pieces(&self, chunk: &ChunkId) -> Result<Vec<u32>, DiskError> {
+        if !self.is_marked(chunk)? {
+            return Ok(Vec::new());
+        }
+        let names = self.list_directory(&ChunkName(*chunk).directory_path())?;
+        let ours =
+            names.iter().filter_map(|name| PieceName::parse(name)).filter(|piece| piece.chunk == *chunk);
+        let mut pieces: Vec<u32> = ours.map(|piece| piece.piece).filter(|piece| *piece > 0).collect();
+        pieces.sort_unstable();
+        Ok(pieces)
+    }
+
+    fn list(&self, after: Option<ChunkId>, max: usize) -> Result<Vec<ChunkId>, DiskError> {
+        // In order over all directories: keep the `max` lowest. Only repair tools ask for this.
+        let mut lowest = BTreeSet::new();
+        for a in self.list_directory("chunks")? {
+            for b in self.list_directory(&format!("chunks/{a}"))? {
+                if b == "." || b == ".." || a == "." || a == ".." {
+                    continue;
+                }
+                for name in self.list_directory(&format!("chunks/{a}/{b}"))? {
+                    let Some(piece) = PieceName::parse(&name) else { continue };
+                    if after.is_none_or(|after| piece.chunk > after) {
+                        lowest.insert(piece.chunk);
+                        if lowest.len() > max {
+                            lowest.pop_last();
+                        }
+                    }
+                }
+            }
+        }
+        Ok(lowest.into_iter().collect())
+    }
+
+    fn life(&self) -> u64 {
+        self.first_life + self.failures.load(Ordering::SeqCst)
+    }
+}

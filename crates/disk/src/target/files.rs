@@ -1,0 +1,138 @@
+//! Open chunk files, kept open between requests.
+
+use rustix::fs::{Mode, OFlags, mkdirat, openat};
+use rustix::io::Errno;
+use skep_storage::{ChunkName, PieceName};
+use std::collections::{HashMap, VecDeque};
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Chunk files that one target keeps open at most. Each costs a descriptor and a few hundred
+/// bytes of kernel memory.
+pub const OPEN_FILES_MAX: usize = 4_096;
+/// Locks that the open files are spread over; none is held during I/O.
+const SHARDS: usize = 32;
+
+#[derive(Default)]
+struct Shard {
+    files: HashMap<PieceName, Slot>,
+    /// Second chance: the oldest goes unless it was used since it was last looked at.
+    order: VecDeque<PieceName>,
+}
+
+struct Slot {
+    file: Arc<OwnedFd>,
+    used: bool,
+}
+
+/// The open files of one target.
+pub(super) struct Files {
+    shards: Vec<Mutex<Shard>>,
+}
+
+/// A thread that panicked ends the process, so a poisoned lock holds sound data.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Files {
+    pub fn new() -> Self {
+        Self { shards: (0..SHARDS).map(|_| Mutex::default()).collect() }
+    }
+
+    fn shard(&self, piece: &PieceName) -> &Mutex<Shard> {
+        let mixed = (piece.chunk.ino.0 ^ u64::from(piece.chunk.stripe)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        &self.shards[(mixed >> 59) as usize % SHARDS]
+    }
+
+    /// The open file of a piece; opens it when needed. Without `make`, a missing one is `None`.
+    /// The flag says whether the file may have been made just now.
+    pub fn open(
+        &self,
+        root: &OwnedFd,
+        piece: &PieceName,
+        make: bool,
+    ) -> rustix::io::Result<Option<(Arc<OwnedFd>, bool)>> {
+        if let Some(slot) = lock(self.shard(piece)).files.get_mut(piece) {
+            slot.used = true;
+            return Ok(Some((slot.file.clone(), false)));
+        }
+        let (file, made) = match open_at(root, piece, false)? {
+            Some(file) => (file, false),
+            None if !make => return Ok(None),
+            None => match open_at(root, piece, true)? {
+                Some(file) => (file, true),
+                None => return Err(Errno::NOENT),
+            },
+        };
+        let mut shard = lock(self.shard(piece));
+        // Somebody else may have opened it meanwhile: both descriptors are of the same file.
+        if let Some(slot) = shard.files.get(piece) {
+            return Ok(Some((slot.file.clone(), made)));
+        }
+        let file = Arc::new(file);
+        shard.files.insert(*piece, Slot { file: file.clone(), used: false });
+        shard.order.push_back(*piece);
+        shard.evict();
+        Ok(Some((file, made)))
+    }
+
+    /// Forgets a piece that is being removed.
+    pub fn forget(&self, piece: &PieceName) {
+        let mut shard = lock(self.shard(piece));
+        if shard.files.remove(piece).is_some() {
+            shard.order.retain(|other| other != piece);
+        }
+    }
+
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.shards.iter().map(|shard| lock(shard).files.len()).sum()
+    }
+}
+
+impl Shard {
+    fn evict(&mut self) {
+        while self.files.len() > OPEN_FILES_MAX / SHARDS {
+            let Some(oldest) = self.order.pop_front() else { return };
+            match self.files.get_mut(&oldest) {
+                Some(slot) if slot.used => {
+                    slot.used = false;
+                    self.order.push_back(oldest);
+                }
+                // Requests that use it at the moment hold their own reference.
+                _ => {
+                    self.files.remove(&oldest);
+                }
+            }
+        }
+    }
+}
+
+fn open_at(root: &OwnedFd, piece: &PieceName, make: bool) -> rustix::io::Result<Option<OwnedFd>> {
+    let path = piece.path();
+    let mut flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    if make {
+        flags |= OFlags::CREATE;
+    }
+    match openat(root, path.as_str(), flags, Mode::from_raw_mode(0o600)) {
+        Ok(fd) => Ok(Some(fd)),
+        Err(Errno::NOENT) if make => {
+            make_directories(root, piece)?;
+            openat(root, path.as_str(), flags, Mode::from_raw_mode(0o600)).map(Some)
+        }
+        Err(Errno::NOENT) => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+fn make_directories(root: &OwnedFd, piece: &PieceName) -> rustix::io::Result<()> {
+    let (a, b) = ChunkName(piece.chunk).directory();
+    for path in ["chunks".to_owned(), format!("chunks/{a:02x}"), format!("chunks/{a:02x}/{b:02x}")] {
+        match mkdirat(root, path.as_str(), Mode::from_raw_mode(0o700)) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
+}

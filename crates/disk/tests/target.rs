@@ -1,0 +1,229 @@
+//! Targets on real directories: identity, full disks, many pieces, concurrency.
+
+use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+use skep_disk::target::{IDENTITY_FILE, OPEN_FILES_MAX, TargetDir};
+use skep_storage::{ChunkStore, DiskError, Done, Limits, PieceName, execute, read_chunk, write_chunk};
+use skep_types::limits::PIECE_SIZE;
+use skep_types::{ChunkId, Decode, Generation, Ino, TargetId, Uuid};
+use skep_wire::storage::*;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+const CLUSTER: Uuid = Uuid([1; 16]);
+
+/// A fresh directory, removed (and unmounted) at the end, also when the test fails.
+struct Scratch {
+    path: PathBuf,
+    mounted: bool,
+}
+
+impl Scratch {
+    fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("skep-target-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::SeqCst));
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir(&path).unwrap();
+        Self { path, mounted: false }
+    }
+
+    /// A small file system of its own.
+    fn tmpfs(size: &str) -> Self {
+        let mut scratch = Self::new();
+        let options = std::ffi::CString::new(format!("size={size}")).unwrap();
+        mount("skep-test", &scratch.path, "tmpfs", MountFlags::empty(), options.as_c_str()).unwrap();
+        scratch.mounted = true;
+        scratch
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if self.mounted {
+            let _ = unmount(&self.path, UnmountFlags::DETACH);
+        }
+        let _ = std::fs::remove_dir_all(&self.path);
+    }
+}
+
+fn open(path: &Path) -> TargetDir {
+    TargetDir::open(path, CLUSTER, Some(Uuid([2; 16])), 0).unwrap()
+}
+
+fn refusal(path: &Path, cluster: Uuid, format: Option<Uuid>) -> String {
+    TargetDir::open(path, cluster, format, 0).err().expect("the directory was served").0
+}
+
+fn chunk(ino: u64) -> ChunkId {
+    ChunkId { ino: Ino(ino), generation: Generation(1), extent: 0, stripe: 0 }
+}
+
+fn write(target: &TargetDir, ino: u64, offset: u64, data: &[u8]) -> Result<WriteChunkReply, Done> {
+    let m =
+        WriteChunk { target: TargetId(101), chunk: chunk(ino), offset, owner: Owner::default(), sync: false };
+    write_chunk(target, &m, data)
+}
+
+fn read(target: &TargetDir, ino: u64, offset: u64, len: u32) -> Vec<u8> {
+    let mut into = vec![0xee; len as usize];
+    let m = ReadChunk { target: TargetId(101), chunk: chunk(ino), offset, len };
+    let (_, n) = read_chunk(target, &m, &mut into).unwrap();
+    into.truncate(n);
+    into
+}
+
+fn run(target: &TargetDir, request: impl Into<StorageRequest>) -> Vec<u8> {
+    match execute(target, Limits::default(), &request.into()) {
+        Done::Body(body) => body,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Goal: only the right disk is served; every refusal says what to do.
+#[test]
+fn wrong_disks_are_refused() {
+    let dir = Scratch::new();
+    assert!(refusal(&dir.path.join("missing"), CLUSTER, None).contains("is the disk mounted"));
+    assert!(refusal(&dir.path, CLUSTER, None).contains("--init"));
+    drop(open(&dir.path));
+    let target = TargetDir::open(&dir.path, CLUSTER, None, 0).unwrap();
+    assert!(refusal(&dir.path, CLUSTER, None).contains("another process serves it"));
+    target.set_id(TargetId(101)).unwrap();
+    target.set_id(TargetId(101)).unwrap();
+    assert!(target.set_id(TargetId(102)).is_err());
+    drop(target);
+    assert!(refusal(&dir.path, Uuid([8; 16]), Some(Uuid([3; 16]))).contains("belongs to cluster"));
+    assert_eq!(TargetDir::open(&dir.path, CLUSTER, None, 0).unwrap().identity().target, TargetId(101));
+    std::fs::write(dir.path.join(IDENTITY_FILE), "format = 7").unwrap();
+    assert!(refusal(&dir.path, CLUSTER, Some(Uuid([3; 16]))).contains("damaged"));
+
+    let strange = Scratch::new();
+    std::fs::write(strange.path.join("thesis.tex"), "a PhD's worth").unwrap();
+    assert!(refusal(&strange.path, CLUSTER, Some(Uuid([3; 16]))).contains("thesis.tex"));
+}
+
+/// Goal: what was written is there after the daemon ended and started again.
+#[test]
+fn content_survives_a_restart() {
+    let dir = Scratch::new();
+    let target = open(&dir.path);
+    let life = write(&target, 7, 3, b"hello").unwrap().life;
+    run(&target, SyncChunks { target: TargetId(101), chunks: vec![chunk(7)], life });
+    drop(target);
+    let target = TargetDir::open(&dir.path, CLUSTER, None, 0).unwrap();
+    assert_eq!(read(&target, 7, 0, 100), b"\0\0\0hello");
+    assert_eq!(target.life(), life, "a restart of the daemon loses nothing");
+    assert_eq!(target.list(None, 10).unwrap(), [chunk(7)]);
+    let path = dir.path.join(PieceName::first(chunk(7)).path());
+    assert_eq!(std::fs::read(path).unwrap(), b"\0\0\0hello", "ordinary tools can read it");
+}
+
+/// Goal: a full disk gives ENOSPC to the writer, keeps what is there, and serves on; it does not
+/// count as a failure of the disk.
+#[test]
+fn a_full_disk_loses_nothing() {
+    let dir = Scratch::tmpfs("1m");
+    let target = open(&dir.path);
+    let block = vec![7u8; 128 * 1024];
+    let mut written = 0;
+    let refused = loop {
+        match write(&target, 1, written, &block) {
+            Ok(_) => written += block.len() as u64,
+            Err(done) => break done,
+        }
+    };
+    assert!(matches!(refused, Done::Refused(r) if r.status.as_errno() == Some(skep_types::Errno::ENOSPC)));
+    assert!(written >= 256 * 1024);
+    for at in (0..written).step_by(block.len()) {
+        assert!(read(&target, 1, at, block.len() as u32) == block, "block at {at} was damaged");
+    }
+    let life = target.life();
+    run(&target, DeleteChunks { target: TargetId(101), chunks: vec![chunk(1)] });
+    write(&target, 2, 0, &block).unwrap();
+    assert_eq!(target.life(), life);
+}
+
+/// Goal: chunk files beyond 1 TiB, holes of terabytes, trim and delete over all pieces.
+#[test]
+fn pieces_on_a_real_file_system() {
+    let dir = Scratch::tmpfs("16m");
+    let target = open(&dir.path);
+    write(&target, 5, 0, b"start").unwrap();
+    write(&target, 5, PIECE_SIZE - 2, b"abcd").unwrap();
+    write(&target, 5, 1 << 62, b"far").unwrap();
+    assert_eq!(read(&target, 5, PIECE_SIZE - 3, 6), b"\0abcd\0");
+    assert_eq!(read(&target, 5, (1 << 62) - 1, 10), b"\0far");
+    let reply = run(&target, TrimChunk { target: TargetId(101), chunk: chunk(5), size: PIECE_SIZE + 1 });
+    assert_eq!(ChunkReply::from_bytes(&reply).unwrap().size, PIECE_SIZE + 1);
+    assert_eq!(target.further_pieces(&chunk(5)).unwrap(), [1]);
+    write(&target, 5, PIECE_SIZE + 3, b"x").unwrap();
+    assert_eq!(read(&target, 5, PIECE_SIZE, 10), b"c\0\0x");
+    run(&target, DeleteChunks { target: TargetId(101), chunks: vec![chunk(5)] });
+    assert_eq!(target.list(None, 10).unwrap(), []);
+    assert_eq!(read(&target, 5, 0, 10), b"");
+    assert!(target.further_pieces(&chunk(5)).unwrap().is_empty(), "the marker is gone too");
+}
+
+/// Goal: punched holes read as zeros and give space back; reserving keeps the length.
+#[test]
+fn punch_and_reserve() {
+    let dir = Scratch::tmpfs("16m");
+    let target = open(&dir.path);
+    write(&target, 5, 0, &[9u8; 3 * 4096]).unwrap();
+    let punch = PunchChunk { target: TargetId(101), chunk: chunk(5), offset: 4096, len: 4096 };
+    let reply = ChunkReply::from_bytes(&run(&target, punch)).unwrap();
+    assert_eq!((reply.size, reply.blocks), (3 * 4096, 16));
+    assert_eq!(read(&target, 5, 4095, 4098), [&[9u8][..], &[0; 4096], &[9]].concat());
+    let owner = Owner::default();
+    let reserve = ReserveChunk { target: TargetId(101), chunk: chunk(6), offset: 0, len: 1 << 20, owner };
+    let reply = ChunkReply::from_bytes(&run(&target, reserve)).unwrap();
+    assert_eq!(reply.size, 0);
+    assert!(reply.blocks >= 2048);
+}
+
+/// Goal: more files than may be open at once, from many threads: every byte is right.
+#[test]
+fn many_files_and_threads() {
+    let dir = Scratch::tmpfs("256m");
+    let target = open(&dir.path);
+    let files = OPEN_FILES_MAX as u64 + 500;
+    std::thread::scope(|scope| {
+        for thread in 0..8u64 {
+            let target = &target;
+            scope.spawn(move || {
+                for ino in (thread..files).step_by(8) {
+                    write(target, ino, ino % 100, &ino.to_le_bytes()).unwrap();
+                }
+                for ino in (thread..files).step_by(8) {
+                    assert_eq!(read(target, ino, ino % 100, 8), ino.to_le_bytes());
+                }
+            });
+        }
+    });
+}
+
+/// Goal: a disk that is taken away underneath is an error, and the next life of the target says
+/// that writes may be lost; the empty mount point is never written to.
+#[test]
+fn a_vanished_disk_is_not_replaced_by_its_mount_point() {
+    let dir = Scratch::tmpfs("1m");
+    let target = open(&dir.path);
+    write(&target, 1, 0, b"x").unwrap();
+    unmount(&dir.path, UnmountFlags::DETACH).unwrap();
+    assert!(std::fs::read_dir(&dir.path).unwrap().next().is_none());
+    // The old file system stays reachable through the open directory until the daemon ends.
+    let _: Result<_, Done> = write(&target, 2, 0, b"y");
+    assert!(std::fs::read_dir(&dir.path).unwrap().next().is_none(), "nothing was written to the mount point");
+}
+
+/// Goal: a file too large for the local file system is EFBIG for the writer, not a broken disk.
+#[test]
+fn too_large_is_not_broken() {
+    let dir = Scratch::new();
+    let target = open(&dir.path);
+    let life = target.life();
+    let piece = PieceName::first(chunk(1));
+    match target.write(&piece, i64::MAX as u64 - 1, b"x") {
+        Ok(()) | Err(DiskError::TooLarge) => assert_eq!(target.life(), life),
+        Err(other) => panic!("{other:?}"),
+    }
+}
