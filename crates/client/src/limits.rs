@@ -1,0 +1,51 @@
+//! Named limits of a mount. Reaching one is an error that says what to change, or a wait.
+
+/// How long an operation is tried before it fails with EIO, unless configured otherwise.
+pub const RETRY_LIMIT_MS: u64 = 600_000;
+/// First pause between two tries.
+pub const BACKOFF_MIN_MS: u64 = 10;
+/// Longest pause between two tries.
+pub const BACKOFF_MAX_MS: u64 = 1_000;
+/// Hands report a signal to the core when the operation has lasted this long.
+pub const INTERRUPT_AFTER_MS: u64 = 1_000;
+/// Housekeeping is due this soon after [`crate::Port::work_waits`].
+pub const HOUSEKEEPING_SOON_MS: u64 = 100;
+/// Housekeeping is due this often when nothing waits (sessions are renewed four times per time-out).
+pub const HOUSEKEEPING_MAX_MS: u64 = 15_000;
+/// Most open handles of a mount; one more is ENFILE.
+pub const HANDLES_MAX: usize = 1 << 20;
+/// Closed inodes that are remembered for their page cache and their unsynced chunks.
+pub const IDLE_INODES_MAX: usize = 1 << 16;
+/// Most bytes of inline content kept for open files; beyond it a read asks the shard.
+pub const INLINE_CACHE_MAX: usize = 32 << 20;
+/// Closes waiting for housekeeping; the release that reaches it sends them itself.
+pub const CLOSES_MAX: usize = 4_096;
+/// Inodes of one `Close` or `Reclaim` request.
+pub const OPENS_PER_REQUEST: usize = 8_192;
+/// Terms of one shard with changes not known to be durable; the oldest beyond it count as lost.
+pub const TERMS_MAX: usize = 16;
+/// Bytes read or written by one round of parallel requests.
+pub const ROUND_MAX: usize = 4 << 20;
+/// Rounds after which a file whose layout keeps changing under an operation gives EIO.
+pub const STALE_ROUNDS_MAX: u32 = 200;
+/// Entries asked for by one listing without attributes.
+pub const LIST_NAMES: u32 = 1_024;
+/// Entries asked for by one listing with attributes.
+pub const LIST_ATTRS: u32 = 256;
+/// Attributes of a listing are handed out for this long, and only while the mount changes nothing.
+pub const LIST_FRESH_MS: u64 = 1_000;
+/// Idle inodes whose chunks one round of housekeeping makes durable, when too many wait.
+pub const SYNC_IDLE_BATCH: usize = 256;
+
+/// What a mount may be told otherwise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// An operation fails with EIO after this long without success; 0 = never.
+    pub retry_ms: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { retry_ms: RETRY_LIMIT_MS }
+    }
+}

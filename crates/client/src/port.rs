@@ -1,0 +1,128 @@
+//! What the core needs from the world: a way to ask, a way to wait, two clocks and a log.
+//!
+//! The methods that wait are `async`, so one body of rules serves every kind of hands. A blocking
+//! port (a FUSE worker) never pends: its futures are ready when polled first. A port of the
+//! simulator, or of an io_uring loop, pends and is polled again when its answers are there.
+
+use alloc::rc::Rc;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::cell::RefCell;
+use core::fmt;
+use skep_types::{FenceEpoch, Incarnation, Millis, NodeId, Timestamp, Uuid};
+use skep_wire::Status;
+
+/// Stands for "the management service, whichever member answers": it must be reachable before
+/// there is a map, by the addresses that the program was given.
+pub const MGMTD: NodeId = NodeId(0);
+
+/// One request on its way to one node, and the place for its outcome.
+#[derive(Debug)]
+pub struct Call<'a> {
+    /// To whom ([`MGMTD`], or a node of the cluster map).
+    pub node: NodeId,
+    /// Number of the message, for the header.
+    pub kind: u16,
+    /// Fence epoch, for the header.
+    pub epoch: FenceEpoch,
+    /// Body of the frame.
+    pub body: &'a [u8],
+    /// Payload of the frame; only passed along.
+    pub payload: &'a [u8],
+    /// Where the payload of the answer goes. A longer one is a protocol error (`Lost`).
+    pub into: &'a mut [u8],
+    /// Set by the port.
+    pub outcome: Outcome,
+}
+
+/// What became of a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// An answer came.
+    Answer(Answer),
+    /// It may have been executed: the connection broke, or the wait was given up (see
+    /// [`Port::cancelled`]). The port must not use that connection again, and number the next one
+    /// of its group higher, so that the server drops what it has not read of the old one.
+    Lost,
+    /// It was certainly not executed: no connection could be made.
+    Unreachable,
+}
+
+/// An answer, accepted or refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// 0, or why it was refused.
+    pub status: Status,
+    /// Body of the frame.
+    pub body: Vec<u8>,
+    /// Bytes written to [`Call::into`].
+    pub payload_len: usize,
+    /// Life of the node that answered (from its `Welcome`).
+    pub incarnation: Incarnation,
+    /// Fence epoch of the header.
+    pub epoch: FenceEpoch,
+}
+
+/// The hands of one lane. Each lane has a port of its own; its connection group is its slot.
+#[allow(async_fn_in_trait)] // static dispatch only; one thread drives a lane, so no Send bound
+pub trait Port {
+    /// Sends all calls, then waits until each has its outcome. Calls to one node go out in order
+    /// on one connection. The map with the addresses is in the [`crate::Shared`] state, and so is
+    /// the session that the port shows in its `Hello`.
+    async fn call(&self, calls: &mut [Call<'_>]);
+
+    /// Waits; returns early when [`Port::cancelled`] turns true.
+    async fn pause(&self, ms: u64);
+
+    /// Monotonic time.
+    fn now(&self) -> Millis;
+
+    /// Time for files.
+    fn wall(&self) -> Timestamp;
+
+    /// The program that waits wants to give up now. Hands of an interactive mount say so some time
+    /// after the signal only ([`crate::INTERRUPT_AFTER_MS`]): many programs take signals all the time and
+    /// do not expect EINTR from a file system that is about to answer.
+    fn cancelled(&self) -> bool {
+        false
+    }
+
+    /// Sixteen random bytes, for the identity of a session.
+    fn uuid(&self) -> Uuid;
+
+    /// A line for the administrator.
+    fn log(&self, line: fmt::Arguments<'_>);
+
+    /// Something waits for [`crate::Lane::housekeeping`]: call it within [`crate::HOUSEKEEPING_SOON_MS`].
+    fn work_waits(&self) {}
+}
+
+/// State that several lanes share, behind whatever lock the hands have.
+pub trait Cell<T> {
+    /// Runs `f` on the state. Never called from inside `f`, never held while waiting.
+    fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R;
+}
+
+impl<T> Cell<T> for RefCell<T> {
+    fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
+        f(&mut self.borrow_mut())
+    }
+}
+
+impl<T, C: Cell<T>> Cell<T> for Rc<C> {
+    fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
+        (**self).with(f)
+    }
+}
+
+impl<T, C: Cell<T>> Cell<T> for Arc<C> {
+    fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
+        (**self).with(f)
+    }
+}
+
+impl<T, C: Cell<T>> Cell<T> for &C {
+    fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
+        (**self).with(f)
+    }
+}

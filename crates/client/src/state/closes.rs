@@ -1,0 +1,99 @@
+//! Closes that shards have not been told of yet. They are sent in batches by housekeeping.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use skep_types::{Ino, ShardId};
+use skep_wire::meta::Closed;
+
+/// Closes waiting, by shard.
+#[derive(Debug, Default)]
+pub struct Closes {
+    waiting: BTreeMap<ShardId, BTreeMap<Ino, u64>>,
+    count: usize,
+}
+
+impl Closes {
+    /// `ino` is no longer open in this mount.
+    pub fn add(&mut self, ino: Ino, open_seq: u64) {
+        if self.waiting.entry(ino.shard()).or_default().insert(ino, open_seq).is_none() {
+            self.count += 1;
+        }
+    }
+
+    /// `ino` is being opened again: its close need not be told (the open has a higher number, so one
+    /// that is told all the same is ignored).
+    pub fn cancel(&mut self, ino: Ino) {
+        if let Some(shard) = self.waiting.get_mut(&ino.shard())
+            && shard.remove(&ino).is_some()
+        {
+            self.count -= 1;
+        }
+    }
+
+    /// Takes up to `max` closes of the first shard that has any.
+    pub fn take(&mut self, max: usize) -> Option<(ShardId, Vec<Closed>)> {
+        loop {
+            let mut first = self.waiting.first_entry()?;
+            let (shard, waiting) = (*first.key(), first.get_mut());
+            let mut batch = Vec::new();
+            while batch.len() < max
+                && let Some((ino, open_seq)) = waiting.pop_first()
+            {
+                batch.push(Closed { ino, open_seq });
+            }
+            if waiting.is_empty() {
+                first.remove();
+            }
+            self.count -= batch.len();
+            if !batch.is_empty() {
+                return Some((shard, batch));
+            }
+        }
+    }
+
+    /// They could not be told: wait again, unless a newer close of the inode waits by now.
+    pub fn put_back(&mut self, batch: Vec<Closed>) {
+        for closed in batch {
+            let waiting = self.waiting.entry(closed.ino.shard()).or_default();
+            if let alloc::collections::btree_map::Entry::Vacant(place) = waiting.entry(closed.ino) {
+                place.insert(closed.open_seq);
+                self.count += 1;
+            }
+        }
+    }
+
+    /// How many wait.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: closes are batched by shard, cancelled by a new open, and kept when they could not be told.
+    #[test]
+    fn closes_are_batched_cancelled_and_kept() {
+        let (a, b, c) = (Ino::new(ShardId(0), 5), Ino::new(ShardId(0), 6), Ino::new(ShardId(2), 7));
+        let mut closes = Closes::default();
+        closes.add(a, 1);
+        closes.add(b, 2);
+        closes.add(c, 3);
+        closes.cancel(a);
+        assert_eq!(closes.len(), 2);
+        let (shard, batch) = closes.take(10).unwrap();
+        assert_eq!((shard, batch.len(), closes.len()), (ShardId(0), 1, 1));
+        closes.add(b, 9);
+        closes.put_back(batch);
+        let (_, batch) = closes.take(10).unwrap();
+        assert_eq!(batch, [Closed { ino: b, open_seq: 9 }]);
+        assert_eq!(closes.take(10).unwrap().0, ShardId(2));
+        assert!(closes.take(10).is_none() && closes.is_empty());
+    }
+}

@@ -1,0 +1,366 @@
+//! What a mount knows of files that are open, or were: bounded to 1 KiB for each (inline content,
+//! which has its own limit, apart).
+
+use crate::limits::{IDLE_INODES_MAX, INLINE_CACHE_MAX};
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use skep_types::{Attr, ChunkId, Generation, Ino, Layout, LogIndex, ShardId, TargetId, Term, Timestamp};
+use skep_wire::meta::OpenMode;
+
+/// Writes to chunks that the shard has not been told of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mark {
+    /// End of the furthest write.
+    pub size: u64,
+    /// Time of the last one.
+    pub mtime: Timestamp,
+    /// Generation written to.
+    pub generation: Generation,
+    /// An ordinary user wrote: suid and sgid are to be cleared.
+    pub kill_suidgid: bool,
+    /// Moves with every write.
+    pub serial: u64,
+}
+
+/// Writes to one target that may be lost by a power cut.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unsynced {
+    /// The target.
+    pub target: TargetId,
+    /// Its life at the first of them.
+    pub life: u64,
+    /// The chunk files.
+    pub chunks: Vec<ChunkId>,
+    /// Moves with every write.
+    pub serial: u64,
+}
+
+/// Content of a small file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Inline {
+    /// The bytes; the file may be longer (zeros).
+    pub data: Vec<u8>,
+    /// Change counter that they belong to.
+    pub change: u64,
+}
+
+/// One inode.
+#[derive(Debug, Default)]
+pub struct Inode {
+    /// Handles that only read.
+    pub readers: u32,
+    /// Handles that may write.
+    pub writers: u32,
+    /// Opens in flight.
+    pub opening: u32,
+    /// What the shard was last told that it is open for.
+    pub mode: Option<OpenMode>,
+    /// Number of the last open or close of it.
+    pub open_seq: u64,
+    /// Newest attributes from the shard (without what [`Inode::mark`] holds).
+    pub attr: Option<Attr>,
+    /// Where its chunks are; `None` = to be asked for.
+    pub layout: Option<Arc<Layout>>,
+    /// Its content, when inline and known.
+    pub inline: Option<Inline>,
+    /// Uncommitted writes.
+    pub mark: Option<Mark>,
+    /// Unsynced writes, one for each target.
+    pub unsynced: Vec<Unsynced>,
+    /// 512-byte blocks of the chunk files written.
+    pub blocks: BTreeMap<ChunkId, u64>,
+    /// Counts writes.
+    pub serial: u64,
+    /// Truncates of this mount in flight.
+    pub truncating: u32,
+    /// Truncates of this mount that have ended: a write that overlapped one is done again.
+    pub truncations: u32,
+    /// Change counter that the kernel's pages belong to.
+    pub seen_change: u64,
+    /// Other mounts had it open for writing when last asked.
+    pub live: bool,
+    /// Position of its newest change that may not be durable.
+    pub touched: Option<(Term, LogIndex)>,
+    /// Counts losses: a handle that remembers another number fails its next fsync.
+    pub losses: u32,
+}
+
+/// All inodes that a mount keeps.
+#[derive(Debug, Default)]
+pub struct Inodes {
+    table: BTreeMap<Ino, Inode>,
+    idle: VecDeque<Ino>,
+    inline_bytes: usize,
+}
+
+impl Inode {
+    /// Handles and opens in flight.
+    pub fn uses(&self) -> u32 {
+        self.readers + self.writers + self.opening
+    }
+
+    /// Nothing uncommitted, nothing unsynced.
+    pub fn is_clean(&self) -> bool {
+        self.mark.is_none() && self.unsynced.is_empty()
+    }
+
+    /// Size as this mount knows it.
+    pub fn size(&self) -> u64 {
+        let committed = self.attr.as_ref().map_or(0, |attr| attr.size);
+        self.mark.map_or(committed, |mark| committed.max(mark.size))
+    }
+
+    /// `attr` with this mount's own uncommitted writes.
+    pub fn with_mark(&self, mut attr: Attr) -> Attr {
+        if let Some(mark) = &self.mark {
+            attr.size = attr.size.max(mark.size);
+            if mark.mtime > attr.mtime {
+                attr.mtime = mark.mtime;
+            }
+            if mark.mtime > attr.ctime {
+                attr.ctime = mark.mtime;
+            }
+            attr.blocks = attr.blocks.max(self.blocks.values().sum());
+        }
+        attr
+    }
+
+    /// A write to `chunk` on `target` was answered.
+    pub fn wrote_chunk(&mut self, target: TargetId, chunk: ChunkId, life: u64, blocks: u64, synced: bool) {
+        self.serial += 1;
+        self.blocks.insert(chunk, blocks);
+        if synced {
+            return;
+        }
+        let serial = self.serial;
+        match self.unsynced.iter_mut().find(|unsynced| unsynced.target == target) {
+            Some(unsynced) => {
+                unsynced.serial = serial;
+                if unsynced.life != life {
+                    // The target lost what was written before; said at once, whoever syncs next.
+                    unsynced.life = life;
+                    self.losses += 1;
+                }
+                if !unsynced.chunks.contains(&chunk) {
+                    unsynced.chunks.push(chunk);
+                }
+            }
+            None => self.unsynced.push(Unsynced { target, life, chunks: alloc::vec![chunk], serial }),
+        }
+    }
+
+    /// A write that ends at `end` is to be committed.
+    pub fn wrote_to(&mut self, end: u64, mtime: Timestamp, generation: Generation, kill_suidgid: bool) {
+        self.serial += 1;
+        let serial = self.serial;
+        let mark = self.mark.get_or_insert(Mark { size: 0, mtime, generation, kill_suidgid, serial });
+        if mark.generation != generation {
+            // What was written to an older generation is gone with it.
+            mark.size = 0;
+            mark.generation = generation;
+        }
+        mark.size = mark.size.max(end);
+        mark.mtime = mark.mtime.max(mtime);
+        mark.kill_suidgid |= kill_suidgid;
+        mark.serial = serial;
+    }
+
+    /// A truncate of this mount was answered: what was marked before it has no meaning any more.
+    pub fn truncated(&mut self) {
+        self.mark = None;
+        self.truncations += 1;
+    }
+}
+
+impl Inodes {
+    /// An inode, if it is known.
+    pub fn get(&self, ino: Ino) -> Option<&Inode> {
+        self.table.get(&ino)
+    }
+
+    /// An inode to be changed, if it is known.
+    pub fn get_mut(&mut self, ino: Ino) -> Option<&mut Inode> {
+        self.table.get_mut(&ino)
+    }
+
+    /// An inode, known from now on.
+    pub fn entry(&mut self, ino: Ino) -> &mut Inode {
+        self.table.entry(ino).or_default()
+    }
+
+    /// All known inodes.
+    pub fn iter(&self) -> impl Iterator<Item = (Ino, &Inode)> {
+        self.table.iter().map(|(ino, inode)| (*ino, inode))
+    }
+
+    /// All known inodes of a shard, to be changed.
+    pub fn of_shard_mut(&mut self, shard: ShardId) -> impl Iterator<Item = (Ino, &mut Inode)> {
+        let range = Ino::new(shard, 0)..=Ino::new(shard, Ino::SERIAL_MAX);
+        self.table.range_mut(range).map(|(ino, inode)| (*ino, inode))
+    }
+
+    /// Nothing uncommitted or unsynced anywhere.
+    pub fn is_clean(&self) -> bool {
+        self.table.values().all(Inode::is_clean)
+    }
+
+    /// Takes over attributes from the shard unless newer ones are known, and gives them as the
+    /// programs of this mount shall see them.
+    pub fn merge(&mut self, attr: Attr) -> Attr {
+        let Some(inode) = self.table.get_mut(&attr.ino) else { return attr };
+        match &mut inode.attr {
+            Some(known) if known.change > attr.change => {}
+            known => *known = Some(attr.clone()),
+        }
+        let newest = inode.attr.clone().unwrap_or(attr);
+        inode.with_mark(newest)
+    }
+
+    /// As [`Inodes::merge`] for the answer to a change of this mount: pages of the kernel stay good
+    /// when nobody else changed the file in between.
+    pub fn merge_own(&mut self, attr: Attr) -> Attr {
+        if let Some(inode) = self.table.get_mut(&attr.ino)
+            && inode.seen_change + 1 == attr.change
+        {
+            inode.seen_change = attr.change;
+        }
+        self.merge(attr)
+    }
+
+    /// Takes over a layout that came with attributes of change counter `change` (before they are
+    /// merged), unless a newer one is known.
+    pub fn set_layout(&mut self, ino: Ino, change: u64, layout: Layout) {
+        let inode = self.table.entry(ino).or_default();
+        let known_change = inode.attr.as_ref().map_or(0, |attr| attr.change);
+        if known_change > change {
+            return;
+        }
+        if known_change == change
+            && let Some(known) = &inode.layout
+            && (known.generation, known.extents.len()) > (layout.generation, layout.extents.len())
+        {
+            return;
+        }
+        if !layout.is_inline() {
+            self.inline_bytes -= inode.inline.take().map_or(0, |inline| inline.data.len());
+        }
+        inode.layout = Some(Arc::new(layout));
+    }
+
+    /// Keeps inline content, if the limit allows.
+    pub fn set_inline(&mut self, ino: Ino, inline: Option<Inline>) {
+        let inode = self.table.entry(ino).or_default();
+        if let (Some(old), Some(new)) = (&inode.inline, &inline)
+            && old.change > new.change
+        {
+            return;
+        }
+        self.inline_bytes -= inode.inline.take().map_or(0, |old| old.data.len());
+        if let Some(new) = inline
+            && self.inline_bytes + new.data.len() <= INLINE_CACHE_MAX
+        {
+            self.inline_bytes += new.data.len();
+            inode.inline = Some(new);
+        }
+    }
+
+    /// The last use of `ino` has ended: keep what a later open or fsync needs, within the limit.
+    pub fn park(&mut self, ino: Ino) {
+        self.set_inline(ino, None);
+        let Some(inode) = self.table.get_mut(&ino) else { return };
+        inode.layout = None;
+        inode.mode = None;
+        inode.live = false;
+        if inode.is_clean() {
+            inode.blocks.clear();
+        }
+        self.idle.push_back(ino);
+        while self.idle.len() > IDLE_INODES_MAX {
+            let Some(oldest) = self.idle.pop_front() else { break };
+            match self.table.get(&oldest) {
+                Some(inode) if inode.uses() == 0 && inode.is_clean() => {
+                    self.table.remove(&oldest);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// The kernel forgot `ino`.
+    pub fn forget(&mut self, ino: Ino) {
+        if self.table.get(&ino).is_some_and(|inode| inode.uses() == 0 && inode.is_clean()) {
+            self.set_inline(ino, None);
+            self.table.remove(&ino);
+        }
+    }
+
+    /// Closed inodes whose chunks are not synced, when more than the limit of idle ones is kept.
+    pub fn overdue(&self, max: usize) -> Vec<Ino> {
+        if self.table.len() <= IDLE_INODES_MAX {
+            return Vec::new();
+        }
+        let waiting = self.table.iter().filter(|(_, inode)| inode.uses() == 0 && !inode.is_clean());
+        waiting.map(|(ino, _)| *ino).take(max).collect()
+    }
+
+    /// How many are kept.
+    pub fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// None is kept.
+    pub fn is_empty(&self) -> bool {
+        self.table.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::attr;
+
+    /// Goal: an older answer never replaces a newer one, and own uncommitted writes are always seen.
+    #[test]
+    fn newest_attributes_win() {
+        let (mut inodes, ino) = (Inodes::default(), Ino(9));
+        inodes.entry(ino);
+        assert_eq!(inodes.merge(attr(9, 5, 100)).size, 100);
+        assert_eq!(inodes.merge(attr(9, 4, 7)).size, 100, "change counter 4 is older than 5");
+        inodes.entry(ino).wrote_to(150, Timestamp { secs: 9, nanos: 0 }, Generation(1), false);
+        let seen = inodes.merge(attr(9, 6, 120));
+        assert_eq!((seen.size, seen.mtime.secs), (150, 9));
+        inodes.entry(ino).truncated();
+        assert_eq!(inodes.merge(attr(9, 7, 3)).size, 3);
+    }
+
+    /// Goal: a target that began a new life between two writes is noticed without any fsync.
+    #[test]
+    fn a_new_life_between_writes_is_a_loss() {
+        let mut inode = Inode::default();
+        let chunk = ChunkId { ino: Ino(9), generation: Generation(1), extent: 0, stripe: 0 };
+        inode.wrote_chunk(TargetId(1), chunk, 7, 8, false);
+        inode.wrote_chunk(TargetId(1), chunk, 7, 16, false);
+        assert_eq!((inode.losses, inode.unsynced.len(), inode.unsynced[0].chunks.len()), (0, 1, 1));
+        inode.wrote_chunk(TargetId(1), chunk, 8, 16, false);
+        assert_eq!(inode.losses, 1);
+    }
+
+    /// Goal: memory is bounded: idle rows by their limit, inline content by bytes, none leaks a count.
+    #[test]
+    fn memory_is_bounded() {
+        let mut inodes = Inodes::default();
+        for number in 0..IDLE_INODES_MAX as u64 + 10 {
+            inodes.entry(Ino(number));
+            inodes.set_inline(Ino(number), Some(Inline { data: alloc::vec![1; 100], change: 1 }));
+            inodes.park(Ino(number));
+        }
+        assert!(inodes.len() <= IDLE_INODES_MAX);
+        assert_eq!(inodes.inline_bytes, 0);
+        let size = core::mem::size_of::<Inode>() + core::mem::size_of::<Attr>();
+        assert!(size < 700, "an inode takes {size} bytes before its layout");
+        let big = Inline { data: alloc::vec![1; INLINE_CACHE_MAX + 1], change: 1 };
+        inodes.set_inline(Ino(1), Some(big));
+        assert!(inodes.get(Ino(1)).unwrap().inline.is_none());
+    }
+}

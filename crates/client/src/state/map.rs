@@ -1,0 +1,96 @@
+//! The cluster map as a mount uses it: where is a shard, where is a target, how do I reach a node.
+
+use alloc::collections::BTreeMap;
+use skep_types::{
+    Capacity, ClusterId, Consistency, Incarnation, MapVersion, NodeId, ServiceKind, ShardId, TargetId,
+};
+use skep_wire::mgmt::{MapReply, NodeEntry, TargetEntry};
+
+/// The newest map that a mount knows.
+#[derive(Debug, Default)]
+pub struct ClusterMap {
+    version: MapVersion,
+    cluster: ClusterId,
+    nodes: BTreeMap<NodeId, NodeEntry>,
+    targets: BTreeMap<TargetId, TargetEntry>,
+    shards: BTreeMap<ShardId, NodeId>,
+}
+
+impl ClusterMap {
+    /// Takes over a newer map; an equal or older one (or one without content) changes nothing.
+    pub fn update(&mut self, reply: MapReply) -> bool {
+        if reply.version <= self.version || reply.nodes.is_empty() {
+            return false;
+        }
+        self.version = reply.version;
+        self.cluster = reply.cluster;
+        self.nodes = reply.nodes.into_iter().map(|node| (node.node, node)).collect();
+        self.targets = reply.targets.into_iter().map(|target| (target.target, target)).collect();
+        self.shards = reply
+            .shards
+            .into_iter()
+            .filter_map(|shard| Some((shard.shard, *shard.replicas.first()?)))
+            .collect();
+        true
+    }
+
+    /// Its version; 0 = none yet.
+    pub fn version(&self) -> MapVersion {
+        self.version
+    }
+
+    /// The cluster it describes.
+    pub fn cluster(&self) -> ClusterId {
+        self.cluster
+    }
+
+    /// A node's entry, with its addresses.
+    pub fn node(&self, node: NodeId) -> Option<&NodeEntry> {
+        self.nodes.get(&node)
+    }
+
+    /// All nodes.
+    pub fn nodes(&self) -> impl Iterator<Item = &NodeEntry> {
+        self.nodes.values()
+    }
+
+    /// A target's entry.
+    pub fn target(&self, target: TargetId) -> Option<&TargetEntry> {
+        self.targets.get(&target)
+    }
+
+    /// All targets.
+    pub fn targets(&self) -> impl Iterator<Item = &TargetEntry> {
+        self.targets.values()
+    }
+
+    /// The metadata server that leads `shard`.
+    pub fn leader(&self, shard: ShardId) -> Option<NodeId> {
+        self.shards.get(&shard).copied()
+    }
+
+    /// The shards that `node` leads.
+    pub fn shards_of(&self, node: NodeId) -> impl Iterator<Item = ShardId> + '_ {
+        self.shards.iter().filter(move |(_, leader)| **leader == node).map(|(shard, _)| *shard)
+    }
+
+    /// Lives of the metadata servers, as mgmtd knows them.
+    pub fn metad_lives(&self) -> impl Iterator<Item = (NodeId, Incarnation)> + '_ {
+        self.nodes
+            .values()
+            .filter(|node| node.service == ServiceKind::Metad)
+            .map(|node| (node.node, node.incarnation))
+    }
+
+    /// Space of all targets that are not broken.
+    pub fn capacity(&self) -> Capacity {
+        let mut sum = Capacity::default();
+        for target in self.targets.values().filter(|target| target.consistency != Consistency::Bad) {
+            sum.bytes = sum.bytes.saturating_add(target.capacity.bytes);
+            sum.bytes_free = sum.bytes_free.saturating_add(target.capacity.bytes_free);
+            sum.inodes = sum.inodes.saturating_add(target.capacity.inodes);
+            sum.inodes_free = sum.inodes_free.saturating_add(target.capacity.inodes_free);
+        }
+        sum
+    }
+}

@@ -1,0 +1,69 @@
+//! What all lanes of a mount share. One owner, no lock inside; the hands wrap it in a [`crate::Cell`].
+
+mod closes;
+mod handle;
+mod inode;
+mod map;
+mod node;
+mod session;
+mod slot;
+mod stamps;
+
+pub use closes::Closes;
+pub use handle::{DirHandle, FileHandle, Handle, Handles};
+pub use inode::{Inline, Inode, Inodes, Mark, Unsynced};
+pub use map::ClusterMap;
+pub use node::Nodes;
+pub use session::{Session, SessionState};
+pub use slot::{Debt, SlotState, Slots};
+pub use stamps::Stamps;
+
+use crate::limits::Limits;
+use skep_types::FenceEpoch;
+
+/// The state of a mount.
+#[derive(Debug, Default)]
+pub struct Shared {
+    /// Configured limits.
+    pub limits: Limits,
+    /// Who we are to the cluster.
+    pub session: SessionState,
+    /// Highest fence epoch seen; goes into every header.
+    pub epoch: FenceEpoch,
+    /// Where everything is.
+    pub map: ClusterMap,
+    /// Lives of the metadata servers.
+    pub nodes: Nodes,
+    /// Lanes' positions.
+    pub slots: Slots,
+    /// Files that are open, or were.
+    pub inodes: Inodes,
+    /// Open handles.
+    pub handles: Handles,
+    /// Closes to be told to shards.
+    pub closes: Closes,
+    /// Changes that are acknowledged but not known to be durable.
+    pub stamps: Stamps,
+    /// Counts opens and closes of the mount, so that shards can order them.
+    pub open_seq: u64,
+    /// Counts changes made by this mount; a listing's attributes are stale when it moved.
+    pub changes: u64,
+}
+
+impl Shared {
+    /// A mount that knows nothing yet.
+    pub fn new(limits: Limits) -> Self {
+        Self { limits, ..Self::default() }
+    }
+
+    /// The number of the next open or close.
+    pub fn next_open_seq(&mut self) -> u64 {
+        self.open_seq += 1;
+        self.open_seq
+    }
+
+    /// Nothing written through this mount is uncommitted or unsynced.
+    pub fn is_clean(&self) -> bool {
+        self.inodes.is_clean()
+    }
+}

@@ -1,0 +1,98 @@
+//! Lives of metadata servers: a new life has forgotten what is open and must be told again.
+
+use alloc::collections::BTreeMap;
+use skep_types::{Incarnation, NodeId};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reclaim {
+    /// It knows what we hold open.
+    Done,
+    /// It must be told.
+    Needed,
+    /// A lane is telling it.
+    Running,
+}
+
+/// What a mount knows of the lives of its metadata servers.
+#[derive(Debug, Default)]
+pub struct Nodes {
+    lives: BTreeMap<NodeId, (Incarnation, Reclaim)>,
+}
+
+impl Nodes {
+    /// `node` was heard in life `incarnation`. Says whether that is a new life of a known node.
+    pub fn heard(&mut self, node: NodeId, incarnation: Incarnation) -> bool {
+        match self.lives.get_mut(&node) {
+            None => {
+                self.lives.insert(node, (incarnation, Reclaim::Done));
+                false
+            }
+            Some(life) if life.0 < incarnation => {
+                *life = (incarnation, Reclaim::Needed);
+                true
+            }
+            Some(_) => false,
+        }
+    }
+
+    /// An open was answered by `node` in life `incarnation`. When a newer life is known already, its
+    /// list of opens was sent without this one and must be sent again.
+    pub fn opened(&mut self, node: NodeId, incarnation: Incarnation) {
+        if let Some(life) = self.lives.get_mut(&node)
+            && life.0 > incarnation
+        {
+            life.1 = Reclaim::Needed;
+        }
+    }
+
+    /// Must `node` be told what is open? The caller that gets `true` does it and reports by
+    /// [`Nodes::reclaimed`]; the others go on, which is safe: in its grace period a shard treats every
+    /// file as open elsewhere.
+    pub fn begin_reclaim(&mut self, node: NodeId) -> bool {
+        match self.lives.get_mut(&node) {
+            Some(life) if life.1 == Reclaim::Needed => {
+                life.1 = Reclaim::Running;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// The reclaim that was begun has ended.
+    pub fn reclaimed(&mut self, node: NodeId, ok: bool) {
+        if let Some(life) = self.lives.get_mut(&node)
+            && life.1 == Reclaim::Running
+        {
+            life.1 = if ok { Reclaim::Done } else { Reclaim::Needed };
+        }
+    }
+
+    /// Nodes that must be told.
+    pub fn needing(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.lives.iter().filter(|(_, life)| life.1 == Reclaim::Needed).map(|(node, _)| *node)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: a new life is reclaimed once; an open answered by the old life late asks for it again.
+    #[test]
+    fn a_new_life_is_told_once() {
+        let (node, mut nodes) = (NodeId(3), Nodes::default());
+        assert!(!nodes.heard(node, Incarnation(1)));
+        assert!(!nodes.begin_reclaim(node));
+        assert!(nodes.heard(node, Incarnation(2)));
+        assert!(!nodes.heard(node, Incarnation(1)), "a late answer of the old life");
+        assert!(nodes.begin_reclaim(node));
+        assert!(!nodes.begin_reclaim(node), "one lane does it");
+        nodes.reclaimed(node, false);
+        assert!(nodes.begin_reclaim(node), "it failed: again");
+        nodes.opened(node, Incarnation(1));
+        nodes.reclaimed(node, true);
+        assert!(nodes.begin_reclaim(node), "an open was missing in the list");
+        nodes.reclaimed(node, true);
+        assert_eq!(nodes.needing().count(), 0);
+    }
+}

@@ -1,0 +1,52 @@
+//! Who the mount is to the cluster.
+
+use alloc::string::String;
+use skep_types::{ClientId, ClusterId, Incarnation, Millis};
+use skep_wire::SessionToken;
+
+/// A session that mgmtd opened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Session {
+    /// Its id.
+    pub client: ClientId,
+    /// Its life.
+    pub incarnation: Incarnation,
+    /// Shown to every server in the `Hello`.
+    pub token: SessionToken,
+    /// The cluster.
+    pub cluster: ClusterId,
+    /// Silent for this long, it is evicted.
+    pub timeout_ms: u64,
+    /// Last time mgmtd confirmed it.
+    pub renewed: Millis,
+}
+
+/// Is there a session?
+#[derive(Debug, Default)]
+pub enum SessionState {
+    /// Not yet.
+    #[default]
+    None,
+    /// Yes.
+    Open(Session),
+    /// It was, and the cluster ended it: every operation fails until a new one may be opened.
+    Dead {
+        /// What the administrator was told.
+        reason: String,
+    },
+}
+
+impl SessionState {
+    /// The open session.
+    pub fn open(&self) -> Option<&Session> {
+        match self {
+            Self::Open(session) => Some(session),
+            _ => None,
+        }
+    }
+
+    /// Was it ended by the cluster?
+    pub fn is_dead(&self) -> bool {
+        matches!(self, Self::Dead { .. })
+    }
+}
