@@ -1,0 +1,56 @@
+//! Mounts the empty file system, the baseline of the benchmarks: `empty_mount DIR [--ttl SECONDS] [--direct-io]
+//! [--threads N] [--idle N]`. It serves until it is unmounted.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use skep_fuse::empty::{EmptyConfig, EmptyMount};
+use skep_fuse::{DevFuse, DevOptions, MountOptions, OpenFlags, Transport, replace_stale};
+
+const USAGE: &str = "usage: empty_mount DIR [--ttl SECONDS] [--direct-io] [--threads N] [--idle N]";
+
+fn value<T: std::str::FromStr>(name: &str, text: Option<String>) -> Result<T, String> {
+    let text = text.ok_or_else(|| format!("{name} needs a value; {USAGE}"))?;
+    text.parse().map_err(|_| format!("{name}: \"{text}\" is not a number; {USAGE}"))
+}
+
+fn run() -> Result<(), String> {
+    let mut target = None;
+    let mut config = EmptyConfig::default();
+    let mut options = DevOptions::default();
+    let mut arguments = std::env::args().skip(1);
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            "--ttl" => {
+                let seconds: f64 = value("--ttl", arguments.next())?;
+                config.valid =
+                    Duration::try_from_secs_f64(seconds).map_err(|error| format!("--ttl: {error}"))?;
+            }
+            "--direct-io" => config.open_flags = OpenFlags::DIRECT_IO | OpenFlags::PARALLEL_DIRECT_WRITES,
+            "--threads" => options.workers = value("--threads", arguments.next())?,
+            "--idle" => options.idle_workers = value("--idle", arguments.next())?,
+            flag if flag.starts_with('-') => return Err(format!("unknown flag {flag}; {USAGE}")),
+            directory => target = Some(PathBuf::from(directory)),
+        }
+    }
+    let target = target.ok_or_else(|| USAGE.to_string())?;
+    replace_stale(&target).map_err(|error| error.to_string())?;
+    let mut mount = MountOptions::new(target);
+    mount.source = "empty".into();
+    mount.subtype = "skep-empty".into();
+    let device = DevFuse::mount(&mount, options).map_err(|error| error.to_string())?;
+    let ending = device.run(&EmptyMount::new(config)).map_err(|error| error.to_string())?;
+    eprintln!("empty_mount: {ending:?}");
+    Ok(())
+}
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("empty_mount: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Filling the reply of READDIR and READDIRPLUS.
+
+use zerocopy::IntoBytes;
+
+use crate::abi::namespace::{DIRENT_ALIGN, Dirent};
+use crate::abi::node::EntryOut;
+use crate::{Entry, FileKind};
+
+/// The reply has no room for this record: stop listing; the kernel continues from the last cookie added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full;
+
+/// Takes directory records until the reply is full.
+pub struct DirSink<'a> {
+    out: &'a mut [u8],
+    used: usize,
+    plus: bool,
+}
+
+impl<'a> DirSink<'a> {
+    pub(crate) fn new(out: &'a mut [u8], plus: bool) -> Self {
+        DirSink { out, used: 0, plus }
+    }
+
+    /// Bytes used so far.
+    #[must_use]
+    pub fn used(&self) -> usize {
+        self.used
+    }
+
+    /// Adds a name. `next` is the offset from which a listing continues behind it (a cookie below 2^63, never 0).
+    /// In a READDIRPLUS listing it adds the name without attributes: right for "." and "..".
+    ///
+    /// # Errors
+    /// [`Full`]: nothing was added.
+    pub fn add(&mut self, ino: u64, next: u64, kind: FileKind, name: &[u8]) -> Result<(), Full> {
+        let bare = EntryOut::default();
+        self.record(self.plus.then_some(&bare), ino, next, kind, name)
+    }
+
+    /// Adds a name with its attributes; it counts as a lookup of `entry.ino`. In a READDIR listing only the
+    /// name is added, and nothing is counted.
+    ///
+    /// # Errors
+    /// [`Full`]: nothing was added, nothing is counted.
+    pub fn add_plus(&mut self, entry: &Entry, next: u64, name: &[u8]) -> Result<(), Full> {
+        let kind = FileKind::from_mode(entry.attr.mode).unwrap_or(FileKind::Regular);
+        let wire = entry.to_wire();
+        self.record(self.plus.then_some(&wire), entry.attr.ino, next, kind, name)
+    }
+
+    fn record(
+        &mut self,
+        entry: Option<&EntryOut>,
+        ino: u64,
+        next: u64,
+        kind: FileKind,
+        name: &[u8],
+    ) -> Result<(), Full> {
+        let entry = entry.map_or(&[][..], IntoBytes::as_bytes);
+        let length = entry.len() + size_of::<Dirent>() + name.len();
+        let padded = length.next_multiple_of(DIRENT_ALIGN);
+        let Some(out) = self.out.get_mut(self.used..self.used + padded) else { return Err(Full) };
+        let namelen = u32::try_from(name.len()).map_err(|_| Full)?;
+        let dirent = Dirent { ino, off: next, namelen, kind: kind as u32 };
+        let (front, rest) = out.split_at_mut(entry.len());
+        front.copy_from_slice(entry);
+        let (head, rest) = rest.split_at_mut(size_of::<Dirent>());
+        head.copy_from_slice(dirent.as_bytes());
+        let (text, padding) = rest.split_at_mut(name.len());
+        text.copy_from_slice(name);
+        padding.fill(0);
+        self.used += padded;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{DirSink, Full};
+    use crate::{Attr, Entry, FileKind};
+
+    /// Goal: records are padded to 8 bytes and one that does not fit leaves no trace.
+    #[test]
+    fn plain_records() {
+        let mut memory = [0xffu8; 64];
+        let mut sink = DirSink::new(&mut memory, false);
+        assert_eq!(sink.add(5, 1, FileKind::Regular, b"abc"), Ok(()));
+        assert_eq!(sink.used(), 32);
+        assert_eq!(sink.add(6, 2, FileKind::Directory, b"123456789"), Err(Full));
+        assert_eq!(sink.add(6, 2, FileKind::Directory, b"12345678"), Ok(()));
+        assert_eq!(sink.used(), 64);
+        assert_eq!(memory[..8], 5u64.to_ne_bytes());
+        assert_eq!(memory[16..20], 3u32.to_ne_bytes());
+        assert_eq!(&memory[24..32], b"abc\0\0\0\0\0");
+    }
+
+    /// Goal: a READDIRPLUS record carries the entry, a bare one carries node id 0 so that nothing is counted.
+    #[test]
+    fn plus_records() {
+        let mut memory = [0xffu8; 320];
+        let mut sink = DirSink::new(&mut memory, true);
+        let entry =
+            Entry { ino: 9, attr: Attr { ino: 9, mode: 0o100_644, ..Attr::default() }, ..Entry::default() };
+        assert_eq!(sink.add(1, 1, FileKind::Directory, b"."), Ok(()));
+        assert_eq!(sink.add_plus(&entry, 2, b"f"), Ok(()));
+        assert_eq!(sink.add_plus(&entry, 3, b"g"), Err(Full));
+        assert_eq!(sink.used(), 320);
+        assert_eq!(memory[..8], 0u64.to_ne_bytes());
+        assert_eq!(memory[160..168], 9u64.to_ne_bytes());
+        assert_eq!(memory[160 + 128 + 20..160 + 128 + 24], 8u32.to_ne_bytes());
+    }
+}

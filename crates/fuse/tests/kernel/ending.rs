@@ -1,0 +1,102 @@
+//! How mounts end, and what becomes of those whose daemon died.
+
+use std::fs;
+use std::process::{Command, Stdio};
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::{Duration, Instant};
+
+use skep_fuse::empty::{EmptyConfig, EmptyMount};
+use skep_fuse::{DevFuse, DevOptions, Ending, MountError, MountOptions, Transport, replace_stale, unmount};
+
+use crate::served::{Directory, Served, mounts_on};
+use crate::watched::Watched;
+
+/// Tells a child of this test program which directory to mount on.
+const CHILD: &str = "SKEP_FUSE_TEST_MOUNT";
+const DEADLINE: Duration = Duration::from_secs(20);
+
+/// Goal: a lazily unmounted file system serves its open files to the end, then `run` returns.
+#[test]
+fn lazy_unmount() {
+    let (watched, seen, _entered) = Watched::new(Duration::ZERO);
+    let served = Served::new(watched, DevOptions::default());
+    let file = fs::File::open(served.path().join("pattern")).unwrap();
+    assert!(unmount(served.path(), false, false).is_err(), "busy");
+    unmount(served.path(), true, false).unwrap();
+    assert_eq!(mounts_on(served.path()), 0);
+    assert!(file.metadata().unwrap().is_file(), "still served");
+    assert_eq!(seen.destroyed.load(SeqCst), 0);
+    drop(file);
+    assert_eq!(served.ended().0, Ending::Unmounted);
+    assert_eq!(seen.destroyed.load(SeqCst), 1);
+}
+
+/// Goal: a busy mount that was aborted, but stayed in the mount table, is removed by its own daemon.
+#[test]
+fn abort_of_a_busy_mount() {
+    let (watched, _seen, _entered) = Watched::new(Duration::ZERO);
+    let served = Served::new(watched, DevOptions::default());
+    let file = fs::File::open(served.path().join("pattern")).unwrap();
+    let _ = unmount(served.path(), false, true);
+    let (_, directory) = served.ended();
+    assert_eq!(mounts_on(directory.path()), 0);
+    assert!(file.metadata().is_err());
+}
+
+/// Goal: a device that is dropped before it is served leaves no mount behind.
+#[test]
+fn dropped_before_run() {
+    let directory = Directory::new();
+    let device = DevFuse::mount(&MountOptions::new(directory.path()), DevOptions::default()).unwrap();
+    assert_eq!(mounts_on(directory.path()), 1);
+    drop(device);
+    assert_eq!(mounts_on(directory.path()), 0);
+}
+
+/// Goal: mounting on something that is no directory says where and what to do.
+#[test]
+fn no_such_directory() {
+    let options = MountOptions::new("/nonexistent/skep");
+    let Err(error) = DevFuse::mount(&options, DevOptions::default()) else { panic!("mounted") };
+    assert!(matches!(error, MountError::Mount(..)));
+    let text = error.to_string();
+    assert!(text.contains("/nonexistent/skep") && text.contains("directory"), "{text}");
+}
+
+fn wait_until(what: &str, condition: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < DEADLINE, "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Goal: the mount that a killed daemon left is found dead and replaced; a living one is left alone.
+/// (Run with the variable set, by itself, this test is that daemon.)
+#[test]
+fn stale_mount_is_replaced() {
+    if let Some(target) = std::env::var_os(CHILD) {
+        let device = DevFuse::mount(&MountOptions::new(target), DevOptions::default()).unwrap();
+        let config = EmptyConfig { valid: Duration::from_secs(3600), ..EmptyConfig::default() };
+        device.run(&EmptyMount::new(config)).unwrap();
+        return;
+    }
+    let directory = Directory::new();
+    assert!(!replace_stale(directory.path()).unwrap(), "nothing mounted");
+    let mut daemon = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "ending::stale_mount_is_replaced"])
+        .env(CHILD, directory.path())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    wait_until("the child mounts", || mounts_on(directory.path()) == 1);
+    fs::write(directory.path().join("file"), b"1").unwrap();
+    assert!(!replace_stale(directory.path()).unwrap(), "its daemon lives");
+    daemon.kill().unwrap();
+    daemon.wait().unwrap();
+    assert_eq!(fs::write(directory.path().join("other"), b"1").unwrap_err().raw_os_error(), Some(107));
+    assert!(replace_stale(directory.path()).unwrap());
+    assert_eq!(mounts_on(directory.path()), 0);
+    let served = Served::on(directory, EmptyMount::new(EmptyConfig::default()), DevOptions::default());
+    fs::write(served.path().join("file"), b"2").unwrap();
+}
