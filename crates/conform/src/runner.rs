@@ -101,7 +101,9 @@ fn divide(
                 &format!("the file system to support {need}, as --require-all says"),
                 "it does not".to_owned(),
             );
-            report.failures.push(Failure::new(&case.id, &options.dir.to_string_lossy(), what));
+            let mut failure = Failure::new(&case.id, &options.dir.to_string_lossy(), what);
+            failure.run.push_str(" --require-all");
+            report.failures.push(failure);
         }
     }
     report.lacking = missing.into_iter().map(|(n, c)| (n.to_owned(), c)).collect();
