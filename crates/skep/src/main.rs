@@ -1,10 +1,21 @@
-//! The `skep` program.
+//! The `skep` program: every service and every command of the cluster in one binary.
+//!
+//! `skep <service>` runs a daemon, `skep <noun> <verb>` administers a cluster, `skep up` starts a
+//! whole one on this machine. Called as `mount.skep` it mounts, as mount(8) wants it.
 #[macro_use]
 mod log;
-mod daemon;
-#[allow(dead_code, unused_imports, reason = "the daemons read these; drop this line with the first that does")]
+mod cli;
 mod config;
-#[allow(dead_code, reason = "used by config; drop this line with the first daemon that reads one")]
+mod daemon;
 mod units;
 
-fn main() {}
+use clap::Parser;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let arguments = cli::arguments(std::env::args_os());
+    match cli::Cli::try_parse_from(arguments) {
+        Ok(cli) => cli::run(cli),
+        Err(error) => cli::refuse(&error),
+    }
+}

@@ -1,0 +1,92 @@
+//! The command line: what there is, and which module does it.
+//!
+//! Exit codes of every command: 0 done, 1 failed (the line on standard error says what, where and
+//! what to do), 2 wrong usage. `skep health` has its own meaning: 0 healthy, 1 degraded, 2 broken.
+
+mod daemon_args;
+
+pub use daemon_args::{DaemonArgs, MountArgs, StoragedArgs};
+
+use clap::{Parser, Subcommand};
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Exit code of wrong usage.
+pub const EXIT_USAGE: u8 = 2;
+
+/// Skep: a parallel cluster file system in one binary.
+#[derive(Debug, Parser)]
+#[command(name = "skep", version, propagate_version = true, arg_required_else_help = true)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What there is to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run the management service: registry of nodes, targets, shards and sessions
+    Mgmtd(DaemonArgs),
+    /// Run a metadata server: the namespace
+    Metad(DaemonArgs),
+    /// Run a storage server: file contents on targets
+    Storaged(StoragedArgs),
+    /// Mount a cluster (mount.skep is the same, with the arguments of mount(8))
+    Mount(MountArgs),
+}
+
+/// Called as `mount.skep`, the program is `skep mount`.
+pub fn arguments(given: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut given: Vec<OsString> = given.collect();
+    let called = given.first().and_then(|first| Path::new(first).file_name());
+    if called.is_some_and(|name| name == "mount.skep") {
+        given.insert(1, "mount".into());
+    }
+    given
+}
+
+/// Does what was asked.
+pub fn run(cli: Cli) -> ExitCode {
+    match cli.command {
+        // One line per service: its module, its `run`.
+        Command::Mgmtd(args) => absent("mgmtd", &args),
+        Command::Metad(args) => absent("metad", &args),
+        Command::Storaged(args) => absent("storaged", &args),
+        Command::Mount(args) => absent("mount", &args),
+    }
+}
+
+fn absent(service: &str, args: &impl std::fmt::Debug) -> ExitCode {
+    eprintln!("skep: {service} is not part of this build ({args:?})");
+    ExitCode::from(1)
+}
+
+/// Prints what clap says: help and version on standard output, mistakes on standard error.
+pub fn refuse(error: &clap::Error) -> ExitCode {
+    // Nothing sensible can be done when the terminal is gone.
+    let _ = error.print();
+    if error.use_stderr() { ExitCode::from(EXIT_USAGE) } else { ExitCode::SUCCESS }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    /// Goal: clap finds no contradiction in any sub-command.
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    /// Goal: mount(8) calls `mount.skep SPEC DIR -o OPTIONS`; every other name is taken as it is.
+    #[test]
+    fn called_as_mount_helper() {
+        let call = |words: &[&str]| arguments(words.iter().map(OsString::from));
+        assert_eq!(call(&["/sbin/mount.skep", "m:/", "/mnt"]), ["/sbin/mount.skep", "mount", "m:/", "/mnt"]);
+        assert_eq!(call(&["skep", "df"]), ["skep", "df"]);
+        assert!(call(&[]).is_empty());
+    }
+}
