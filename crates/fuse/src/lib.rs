@@ -31,8 +31,8 @@ pub use attributes::{Attr, AttrReply, Entry, FileKind, OpenFlags, Opened, StatFs
 pub use buffer::{ReplyBuffer, RequestBuffer};
 pub use decode::NAME_MAX;
 pub use dev::{
-    DEFAULT_IDLE_WORKERS, DEFAULT_WORKERS, DevFuse, DevOptions, MountError, MountFlags, MountOptions,
-    Notifier, replace_stale, unmount,
+    DEFAULT_IDLE_WORKERS, DEFAULT_QUIET, DEFAULT_WORKERS, DevFuse, DevOptions, MountError, MountFlags,
+    MountOptions, Notifier, replace_stale, unmount,
 };
 pub use dir_sink::{DirSink, Full};
 pub use dispatch::{Answer, dispatch};

@@ -5,9 +5,10 @@ use crate::{Mount, MountError, Notifier};
 /// Why a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// It was unmounted.
+    /// It was unmounted, be it by force.
     Unmounted,
-    /// It was aborted (`umount -f`, or through the control file system).
+    /// It was aborted: through the control file system, or while every worker was busy, when the two ways to end
+    /// look the same.
     Aborted,
 }
 

@@ -19,9 +19,6 @@ use crate::buffer::{ReplyBuffer, RequestBuffer};
 use crate::dispatch::{refuse, unique_of};
 use crate::{Answer, Ending, Errno, InterruptTable, Interrupted, Mount, dispatch};
 
-/// Surplus idle workers end only after this long without a shortage: making a worker is not free for the
-/// implementor (connections), and loads come in bursts.
-const QUIET: Duration = Duration::from_secs(10);
 /// With every allowed worker busy nobody reads the device, so nobody learns that the mount was aborted; the thread
 /// that called `run` then looks this often.
 const SATURATED_CHECK: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
@@ -155,7 +152,7 @@ impl<M: Mount> Crew<'_, M> {
             return false;
         }
         let quiet = self.age().saturating_sub(self.last_shortage.load(SeqCst));
-        u128::from(quiet) > QUIET.as_millis()
+        u128::from(quiet) >= self.options.quiet.as_millis()
             && self.idle.fetch_update(SeqCst, SeqCst, |idle| (idle > keep).then(|| idle - 1)).is_ok()
     }
 

@@ -8,6 +8,7 @@ mod notify;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 use std::{fmt, io};
 
 use rustix::fs::{Mode, OFlags};
@@ -28,6 +29,9 @@ pub const DEFAULT_WORKERS: usize = 64;
 /// Idle worker threads kept unless configured.
 pub const DEFAULT_IDLE_WORKERS: usize = 4;
 
+/// Time without a shortage after which surplus idle workers end, unless configured.
+pub const DEFAULT_QUIET: Duration = Duration::from_secs(10);
+
 const DEVICE: &str = "/dev/fuse";
 
 /// How the device is served.
@@ -35,10 +39,14 @@ const DEVICE: &str = "/dev/fuse";
 pub struct DevOptions {
     /// Features and limits to ask for.
     pub init: InitConfig,
-    /// Limit of worker threads, at least 1. They start when a request finds none idle.
+    /// Limit of worker threads, at least 1. They start when a request finds none idle. While all of them wait,
+    /// interrupts are not read either, so what a file system waits for needs a deadline.
     pub workers: usize,
-    /// Idle threads kept; more of them end after ten quiet seconds.
+    /// Idle threads kept, at least 1.
     pub idle_workers: usize,
+    /// More idle threads than that end after so long without a shortage: making a worker is not free for the file
+    /// system (connections), and loads come in bursts.
+    pub quiet: Duration,
 }
 
 impl Default for DevOptions {
@@ -47,6 +55,7 @@ impl Default for DevOptions {
             init: InitConfig::default(),
             workers: DEFAULT_WORKERS,
             idle_workers: DEFAULT_IDLE_WORKERS,
+            quiet: DEFAULT_QUIET,
         }
     }
 }

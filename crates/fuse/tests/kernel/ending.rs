@@ -43,6 +43,16 @@ fn abort_of_a_busy_mount() {
     assert!(file.metadata().is_err());
 }
 
+/// Goal: a worker that panics ends the mount, instead of leaving its caller waiting for ever.
+#[test]
+fn panic_of_a_worker() {
+    let (watched, _seen, _entered) = Watched::new(Duration::ZERO);
+    let served = Served::new(watched, DevOptions::default());
+    assert!(fs::read(served.path().join("broken")).is_err());
+    let directory = served.panicked();
+    assert_eq!(mounts_on(directory.path()), 0);
+}
+
 /// Goal: a device that is dropped before it is served leaves no mount behind.
 #[test]
 fn dropped_before_run() {

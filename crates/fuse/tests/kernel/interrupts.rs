@@ -5,7 +5,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::Ordering::SeqCst;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use skep_fuse::{DevOptions, unmount};
 
@@ -52,6 +52,33 @@ fn waiting_requests_do_not_starve_others() {
         child.kill().unwrap();
         child.wait().unwrap();
     }
+}
+
+/// Goal: workers that a burst needed end when it is over, down to the number kept.
+#[test]
+fn surplus_workers_end() {
+    let (watched, seen, entered) = Watched::new(Duration::ZERO);
+    let quiet = Duration::from_millis(50);
+    let served = Served::new(watched, DevOptions { idle_workers: 2, quiet, ..DevOptions::default() });
+    let mut children: Vec<Child> = (0..6).map(|_| reader(served.path())).collect();
+    for _ in &children {
+        entered.recv_timeout(DEADLINE).expect("all reads wait at once");
+    }
+    for child in &mut children {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    assert!(seen.workers.load(SeqCst) >= 7);
+    let start = Instant::now();
+    let alive = || seen.workers.load(SeqCst) - seen.workers_gone.load(SeqCst);
+    while alive() > 3 {
+        assert!(start.elapsed() < DEADLINE, "{} workers are left", alive());
+        fs::metadata(served.path()).unwrap();
+    }
+    for _ in 0..100 {
+        fs::metadata(served.path().join("pattern")).unwrap();
+    }
+    assert!(alive() >= 1);
 }
 
 fn forced_end(workers: usize) {

@@ -56,6 +56,12 @@ impl Served {
         self.directory.path()
     }
 
+    /// Waits for `run` to end in a panic.
+    pub fn panicked(mut self) -> Directory {
+        assert!(self.thread.take().expect("ended once").join().is_err());
+        std::mem::replace(&mut self.directory, Directory::new())
+    }
+
     /// Waits for the end of `run`.
     pub fn ended(mut self) -> (Ending, Directory) {
         let ending = self.thread.take().expect("ended once").join().expect("no panic").expect("no error");

@@ -18,6 +18,9 @@ pub const BLOCKED: (u64, &[u8]) = (2, b"blocked");
 pub const PATTERN: (u64, &[u8]) = (3, b"pattern");
 pub const PATTERN_SIZE: u64 = 64 << 20;
 
+/// A file whose reads make the worker panic.
+pub const BROKEN: (u64, &[u8]) = (4, b"broken");
+
 /// The byte of the pattern at an offset.
 pub fn pattern(offset: u64) -> u8 {
     (offset ^ (offset >> 8) ^ (offset >> 17)) as u8
@@ -30,6 +33,7 @@ pub struct Seen {
     pub lookups: AtomicUsize,
     pub getattrs: AtomicUsize,
     pub workers: AtomicUsize,
+    pub workers_gone: AtomicUsize,
     pub largest_read: AtomicUsize,
     pub largest_write: AtomicUsize,
     pub size: AtomicU64,
@@ -76,6 +80,12 @@ pub struct WatchedWorker {
     entered: Sender<()>,
 }
 
+impl Drop for WatchedWorker {
+    fn drop(&mut self) {
+        self.seen.workers_gone.fetch_add(1, SeqCst);
+    }
+}
+
 impl WatchedWorker {
     fn attr(&self, ino: u64) -> Attr {
         let (kind, mode, size) = match ino {
@@ -90,7 +100,7 @@ impl WatchedWorker {
 impl Filesystem for WatchedWorker {
     async fn lookup(&self, _cx: &Context<'_>, _parent: u64, name: &[u8]) -> Result<Entry, Errno> {
         self.seen.lookups.fetch_add(1, SeqCst);
-        let known = [BLOCKED, PATTERN];
+        let known = [BLOCKED, PATTERN, BROKEN];
         let (ino, _) = known.iter().find(|(_, known)| *known == name).ok_or(Errno::ENOENT)?;
         Ok(Entry {
             ino: *ino,
@@ -126,6 +136,7 @@ impl Filesystem for WatchedWorker {
             }
             return Err(Errno::EINTR);
         }
+        assert_ne!(ino, BROKEN.0, "this panic is what the test wants");
         self.seen.largest_read.fetch_max(out.len(), SeqCst);
         for (byte, offset) in out.iter_mut().zip(request.offset..) {
             *byte = pattern(offset);
