@@ -17,3 +17,9 @@ pub const TEXT_MAX: usize = 1_024;
 pub const CAPACITY_STEP: u64 = 20;
 /// ... or when this many milliseconds passed since the map was last told.
 pub const CAPACITY_EVERY_MS: u64 = 10_000;
+/// A node silent for this many milliseconds is probably offline ...
+pub const PROBABLY_OFFLINE_MS: u64 = 5_000;
+/// ... and for this many, offline.
+pub const OFFLINE_MS: u64 = 15_000;
+/// A session silent for this many milliseconds is evicted.
+pub const SESSION_TIMEOUT_MS: u64 = 60_000;

@@ -1,7 +1,10 @@
 //! Turns requests and the passing of time into commands and answers.
 
 use crate::command::{Command, Node, RegisterShards, SetConsistency, SetNode, SetTarget, Target};
-use crate::limits::{CAPACITY_EVERY_MS, CAPACITY_STEP, NODES_MAX, TARGETS_MAX};
+use crate::limits::{
+    CAPACITY_EVERY_MS, CAPACITY_STEP, NODES_MAX, OFFLINE_MS, PROBABLY_OFFLINE_MS, SESSIONS_MAX,
+    SESSION_TIMEOUT_MS, TARGETS_MAX,
+};
 use crate::state::State;
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -18,7 +21,7 @@ use skep_wire::mgmt::{
 };
 use skep_wire::{Empty, Refusal, Status};
 
-/// Times after which silence means something.
+/// Times after which silence means something, and limits.
 #[derive(Debug, Clone, Copy)]
 pub struct Config {
     /// A node silent for this long is probably offline.
@@ -27,6 +30,25 @@ pub struct Config {
     pub offline_ms: u64,
     /// A session silent for this long is evicted.
     pub session_timeout_ms: u64,
+    /// Most registered daemons.
+    pub max_nodes: usize,
+    /// Most registered targets.
+    pub max_targets: usize,
+    /// Most sessions at a time.
+    pub max_sessions: usize,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            probably_offline_ms: PROBABLY_OFFLINE_MS,
+            offline_ms: OFFLINE_MS,
+            session_timeout_ms: SESSION_TIMEOUT_MS,
+            max_nodes: NODES_MAX,
+            max_targets: TARGETS_MAX,
+            max_sessions: SESSIONS_MAX,
+        }
+    }
 }
 
 /// Who sent a request, as the handshake proved it.
@@ -142,6 +164,27 @@ impl Registry {
         &self.state
     }
 
+    /// Takes back the commands of a step that could not be logged: `state` is what the log holds.
+    /// Whoever is a member again that the step had removed gets a fresh time-out.
+    pub fn roll_back(&mut self, now: Millis, state: State) {
+        self.state = state;
+        let fresh = Self::new(self.config, self.state.clone(), self.term, now);
+        self.nodes.retain(|id, _| fresh.nodes.contains_key(id));
+        self.sessions.retain(|id, _| fresh.sessions.contains_key(id));
+        self.capacities.retain(|id, _| fresh.capacities.contains_key(id));
+        for (id, pulse) in fresh.nodes {
+            self.nodes.entry(id).or_insert(pulse);
+        }
+        for (id, pulse) in fresh.sessions {
+            self.sessions.entry(id).or_insert(pulse);
+        }
+        for (id, capacity) in fresh.capacities {
+            self.capacities.entry(id).or_insert(capacity);
+        }
+        self.told = self.capacities.clone();
+        self.map_changed();
+    }
+
     /// Version of the map: rises with every change of what the map says.
     pub fn map_version(&self) -> MapVersion {
         MapVersion(self.term.0 << 32 | u64::from(self.changes))
@@ -231,8 +274,9 @@ impl Registry {
                 return Err(Refusal::with(Status::errno(Errno::EINVAL), text));
             }
             Some(node) => node.id,
-            None if self.state.nodes.len() >= NODES_MAX => {
-                let text = format!("{NODES_MAX} nodes are registered, the limit; remove nodes that are gone");
+            None if self.state.nodes.len() >= self.config.max_nodes => {
+                let max = self.config.max_nodes;
+                let text = format!("{max} nodes are registered, the limit; raise max_nodes of mgmtd");
                 return Err(Refusal::with(Status::errno(Errno::ENOSPC), text));
             }
             None => NodeId(self.state.last_node.0 + 1),
@@ -289,8 +333,9 @@ impl Registry {
                     m.target
                 ));
             }
-            None if self.state.targets.len() >= TARGETS_MAX => {
-                let text = format!("{TARGETS_MAX} targets are registered, the limit");
+            None if self.state.targets.len() >= self.config.max_targets => {
+                let max = self.config.max_targets;
+                let text = format!("{max} targets are registered, the limit; raise max_targets of mgmtd");
                 return Err(Refusal::with(Status::errno(Errno::ENOSPC), text));
             }
             None => {

@@ -1,7 +1,7 @@
 //! Sessions of mounts: opened, renewed, closed, evicted.
 
 use crate::command::{EndSession, Session, SessionEnd, SetSession};
-use crate::limits::{SESSIONS_MAX, TEXT_MAX};
+use crate::limits::TEXT_MAX;
 use crate::registry::{Answer, Output, Peer, Registry, SessionPulse};
 use alloc::format;
 use alloc::vec::Vec;
@@ -28,8 +28,9 @@ impl Registry {
             self.state.sessions.values().find(|session| session.uuid == m.uuid).map(|session| session.client);
         let client = match known {
             Some(client) => client,
-            None if self.state.sessions.len() >= SESSIONS_MAX => {
-                let text = format!("{SESSIONS_MAX} mounts are connected, the limit of this cluster");
+            None if self.state.sessions.len() >= self.config.max_sessions => {
+                let max = self.config.max_sessions;
+                let text = format!("{max} mounts are connected, the limit; raise max_sessions of mgmtd");
                 return Err(Refusal::with(Status::errno(Errno::ENOSPC), text));
             }
             None => {

@@ -8,7 +8,15 @@ use skep_types::{
 use skep_wire::mgmt::*;
 use skep_wire::{Message, Refusal, Status};
 
-const CONFIG: Config = Config { probably_offline_ms: 5_000, offline_ms: 15_000, session_timeout_ms: 60_000 };
+/// The defaults, except for limits that a test can reach.
+const CONFIG: Config = Config {
+    probably_offline_ms: 5_000,
+    offline_ms: 15_000,
+    session_timeout_ms: 60_000,
+    max_nodes: 4,
+    max_targets: 4,
+    max_sessions: 4,
+};
 
 struct Cluster {
     registry: Registry,
@@ -258,4 +266,43 @@ fn capacities_move_the_map_coarsely() {
     assert_eq!(c.beat(1, vec![report(898)]).map, version, "little");
     c.now = c.now.plus(10_000);
     assert!(c.beat(1, vec![report(898)]).map > version, "later");
+}
+
+/// Goal: a change that could not be logged leaves no trace: not in the state, not in the map, and
+/// the evicted client whose eviction was taken back is evicted by a later tick.
+#[test]
+fn a_change_that_was_not_logged_is_taken_back() {
+    let mut c = Cluster::new();
+    c.node(1, ServiceKind::Metad, "").unwrap();
+    let session = c.session(1);
+    let logged = c.registry.state().clone();
+    let version = c.map().version;
+    c.node(2, ServiceKind::Storaged, "").unwrap();
+    c.target(2, 50, 0).unwrap();
+    c.pass(60_000);
+    c.registry.roll_back(c.now, logged.clone());
+    assert_eq!(c.registry.state(), &logged);
+    let map = c.map();
+    assert!(map.version > version && map.nodes.len() == 1 && map.targets.is_empty());
+    assert_eq!(c.ask(0, GetFences {}).unwrap().sessions, [session.client]);
+    c.pass(60_000);
+    assert_eq!(c.ask(0, GetFences {}).unwrap().fences.len(), 1);
+}
+
+/// Goal: every limit refuses the next newcomer with a text that names the key, and no old member.
+#[test]
+fn limits_refuse_newcomers() {
+    let mut c = Cluster::new();
+    for n in 1..=4 {
+        c.node(n, ServiceKind::Storaged, "").unwrap();
+        c.target(1, 100 + n, 0).unwrap();
+        c.session(n);
+    }
+    assert!(c.node(5, ServiceKind::Storaged, "").unwrap_err().detail.contains("max_nodes"));
+    assert!(c.target(1, 105, 0).unwrap_err().detail.contains("max_targets"));
+    let uuid = Uuid([5; 16]);
+    let one_more = OpenSession { uuid, host: "h".into(), mount: "/m".into(), machine: uuid };
+    assert!(c.ask(0, one_more).unwrap_err().detail.contains("max_sessions"));
+    assert_eq!(c.node(1, ServiceKind::Storaged, "").unwrap().node, NodeId(1));
+    assert_eq!(c.target(1, 101, 0).unwrap().target, TargetId(101));
 }
