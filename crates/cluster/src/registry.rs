@@ -2,8 +2,8 @@
 
 use crate::command::{Command, Node, RegisterShards, SetConsistency, SetNode, SetTarget, Target};
 use crate::limits::{
-    CAPACITY_EVERY_MS, CAPACITY_STEP, NODES_MAX, OFFLINE_MS, PROBABLY_OFFLINE_MS, SESSIONS_MAX,
-    SESSION_TIMEOUT_MS, TARGETS_MAX,
+    CAPACITY_EVERY_MS, CAPACITY_STEP, NODES_MAX, OFFLINE_MS, PROBABLY_OFFLINE_MS, SESSION_TIMEOUT_MS,
+    SESSIONS_MAX, TARGETS_MAX,
 };
 use crate::state::State;
 use alloc::collections::BTreeMap;
