@@ -1,5 +1,6 @@
 //! Development tasks: `cargo xtask <task>`.
 
+mod bench;
 mod ci;
 mod tidy;
 
@@ -22,6 +23,11 @@ enum Task {
     Tidy,
     /// Run the steps of `make test`, or only those named, and count what passed.
     Ci(ci::Arguments),
+    /// Measure Skep beside tmpfs and an empty FUSE file system.
+    Bench(bench::Arguments),
+    /// One load process of `bench`.
+    #[command(hide = true)]
+    BenchWorker(bench::WorkerArguments),
 }
 
 fn main() -> ExitCode {
@@ -30,6 +36,8 @@ fn main() -> ExitCode {
     let done = match arguments.task {
         Task::Tidy => tidy::run(&root),
         Task::Ci(arguments) => ci::run(&root, &arguments),
+        Task::Bench(arguments) => bench::run(&root, &arguments),
+        Task::BenchWorker(arguments) => bench::work(&arguments),
     };
     match done {
         Ok(true) => ExitCode::SUCCESS,
