@@ -250,7 +250,9 @@ impl Registry {
     }
 
     pub(crate) fn pulse(&self) -> HeartbeatReply {
-        HeartbeatReply { map: self.map_version(), epoch: self.state.epoch }
+        // Ids are given one by one, so what no longer lives has ended.
+        let ended = self.state.last_client.0 - self.state.sessions.len() as u64;
+        HeartbeatReply { map: self.map_version(), epoch: self.state.epoch, ended }
     }
 
     fn register_node(

@@ -72,6 +72,8 @@ record! {
         pub map: MapVersion,
         /// Fetch the fences when it is higher than yours.
         pub epoch: FenceEpoch,
+        /// Sessions that ended so far, in whatever way: fetch the fences when it moved.
+        pub ended: u64,
     }
 }
 

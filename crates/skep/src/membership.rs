@@ -1,0 +1,216 @@
+//! A daemon's place in the cluster: joining, heartbeats, the newest map and fences.
+//!
+//! One thread talks to mgmtd. It never gives up: a management service that is away must not stop
+//! a daemon that serves files.
+
+use crate::caller::{CallError, Caller};
+use crate::daemon::Stop;
+use crate::{info, warning};
+use skep_net::{Endpoint, Keyring, machine_id};
+use skep_types::{Capacity, FenceEpoch, Incarnation, MapVersion, NodeId, Role, ServiceKind, Uuid};
+use skep_wire::mgmt::{
+    Address, FencesReply, GetFences, GetMap, Heartbeat, MapReply, RegisterNode, RegisterNodeReply, TargetReport,
+};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Longest time that one question to mgmtd may take.
+const ANSWER_LIMIT: Duration = Duration::from_secs(5);
+/// Pause between attempts while mgmtd cannot be reached.
+const RETRY_PAUSE: Duration = Duration::from_millis(200);
+/// A daemon that cannot reach mgmtd says so this often.
+const COMPLAIN_EVERY: Duration = Duration::from_secs(30);
+
+/// What a daemon tells mgmtd, and what it does with the answers.
+pub trait Member: Send + Sync + 'static {
+    /// State of its targets and space of its state directory.
+    fn report(&self) -> (Vec<TargetReport>, Capacity);
+    /// A newer map.
+    fn map(&self, map: MapReply);
+    /// A newer fence list.
+    fn fences(&self, fences: FencesReply);
+}
+
+/// What a daemon is, as mgmtd wants to know it.
+pub struct Introduction {
+    /// From the state directory.
+    pub uuid: Uuid,
+    /// Which service.
+    pub service: ServiceKind,
+    /// Wished alias.
+    pub alias: String,
+    /// Where it listens.
+    pub addresses: Vec<Address>,
+}
+
+/// A joined daemon's connection to mgmtd.
+pub struct Membership {
+    caller: Caller,
+    introduction: Introduction,
+    /// What mgmtd said.
+    pub place: RegisterNodeReply,
+    incarnation: Incarnation,
+}
+
+/// Wakes the heartbeat thread: fences or map are wanted now.
+#[derive(Clone, Default)]
+pub struct Nudge(Arc<(Mutex<bool>, Condvar)>);
+
+impl Nudge {
+    /// Cheap; many nudges are one.
+    pub fn nudge(&self) {
+        *self.0.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.0.1.notify_one();
+    }
+
+    /// Waits for a nudge, at most `limit`; true when there was one.
+    fn wait(&self, limit: Duration) -> bool {
+        let nudged = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.0.1.wait_timeout_while(nudged, limit, |nudged| !*nudged);
+        std::mem::take(&mut *waited.unwrap_or_else(PoisonError::into_inner).0)
+    }
+}
+
+/// A number that is higher at every start, also when the clock was set back a little less than
+/// the daemon ran.
+pub fn new_incarnation() -> Incarnation {
+    Incarnation(SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |d| d.as_nanos() as u64))
+}
+
+impl Membership {
+    /// Registers the daemon; waits for mgmtd as long as it takes, unless told to stop.
+    pub fn join(
+        keyring: Arc<Keyring>,
+        mgmtd: Vec<Endpoint>,
+        introduction: Introduction,
+        incarnation: Incarnation,
+        stop: &Stop,
+    ) -> Result<Self, String> {
+        let hello = skep_wire::Hello { incarnation, ..crate::caller::hello(Role::Server) };
+        let caller = Caller::new(keyring, mgmtd, hello);
+        let place = RegisterNodeReply {
+            node: NodeId(0),
+            alias: String::new(),
+            cluster: Uuid::default(),
+            epoch: FenceEpoch(0),
+        };
+        let mut membership = Self { caller, introduction, place, incarnation };
+        membership.patiently(stop, Self::register)?;
+        Ok(membership)
+    }
+
+    fn register(&mut self) -> Result<(), CallError> {
+        let introduction = &self.introduction;
+        let message = RegisterNode {
+            uuid: introduction.uuid,
+            service: introduction.service,
+            alias: introduction.alias.clone(),
+            addresses: introduction.addresses.clone(),
+            machine: machine_id(),
+            incarnation: self.incarnation,
+        };
+        self.place = self.caller.call(&message, Instant::now() + ANSWER_LIMIT)?;
+        self.caller.hello.node = self.place.node;
+        Ok(())
+    }
+
+    /// Repeats a question until it is answered. A refusal is an answer, and final.
+    pub fn patiently<T>(
+        &mut self,
+        stop: &Stop,
+        mut ask: impl FnMut(&mut Self) -> Result<T, CallError>,
+    ) -> Result<T, String> {
+        let mut complained: Option<Instant> = None;
+        loop {
+            match ask(self) {
+                Ok(answer) => return Ok(answer),
+                Err(CallError::Refused(refusal)) if !refusal.status.is_transient() => {
+                    return Err(format!("mgmtd refuses this daemon: {refusal}"));
+                }
+                Err(CallError::Net(e)) if e.is_permanent() => return Err(format!("mgmtd: {e}")),
+                Err(e) => {
+                    if complained.is_none_or(|at| at.elapsed() > COMPLAIN_EVERY) {
+                        warning!("mgmtd does not answer, trying on: {e}");
+                        complained = Some(Instant::now());
+                    }
+                }
+            }
+            if stop.wait(RETRY_PAUSE) {
+                return Err("stopped before mgmtd answered".to_owned());
+            }
+        }
+    }
+
+    /// Asks mgmtd one question with the usual deadline.
+    pub fn ask<M: skep_wire::Message>(&mut self, message: &M) -> Result<M::Reply, CallError> {
+        self.caller.call(message, Instant::now() + ANSWER_LIMIT)
+    }
+
+    /// Starts the heartbeats. Map and fences come to `member` once at the start and whenever they
+    /// change; `nudge` makes it ask at once. When told to stop, the daemon signs off.
+    pub fn keep(
+        mut self,
+        member: Arc<impl Member>,
+        every: Duration,
+        nudge: Nudge,
+        stop: Stop,
+    ) -> std::io::Result<JoinHandle<()>> {
+        std::thread::Builder::new().name("heartbeat".into()).spawn(move || {
+            let mut known = Known::default();
+            let mut silent = false;
+            while !stop.is_set() {
+                match self.beat(&*member, &mut known) {
+                    Ok(()) if silent => {
+                        info!("mgmtd answers again");
+                        silent = false;
+                    }
+                    Ok(()) => {}
+                    Err(e) => {
+                        if !silent {
+                            warning!("heartbeat to mgmtd failed, going on without: {e}");
+                            silent = true;
+                        }
+                    }
+                }
+                nudge.wait(if silent { every.min(RETRY_PAUSE) } else { every });
+            }
+            let (targets, capacity) = member.report();
+            let _ = self.ask(&self.heartbeat(targets, capacity, true));
+        })
+    }
+
+    fn heartbeat(&self, targets: Vec<TargetReport>, capacity: Capacity, leaving: bool) -> Heartbeat {
+        Heartbeat { node: self.place.node, incarnation: self.incarnation, targets, capacity, leaving }
+    }
+
+    fn beat(&mut self, member: &impl Member, known: &mut Known) -> Result<(), CallError> {
+        let (targets, capacity) = member.report();
+        let reply = match self.ask(&self.heartbeat(targets, capacity, false)) {
+            // mgmtd was set up anew from an older state, or missed our registration.
+            Err(CallError::Refused(refusal)) => {
+                warning!("mgmtd does not know this daemon any more ({refusal}): registering again");
+                return self.register();
+            }
+            other => other?,
+        };
+        if known.fences != Some((reply.epoch, reply.ended)) {
+            let fences = self.ask(&GetFences {})?;
+            known.fences = Some((reply.epoch, reply.ended));
+            self.caller.hello.epoch = fences.epoch;
+            member.fences(fences);
+        }
+        if known.map != Some(reply.map) {
+            let map = self.ask(&GetMap { known: MapVersion(0) })?;
+            known.map = Some(map.version);
+            member.map(map);
+        }
+        Ok(())
+    }
+}
+
+#[derive(Default)]
+struct Known {
+    fences: Option<(FenceEpoch, u64)>,
+    map: Option<MapVersion>,
+}
