@@ -1,0 +1,167 @@
+//! Frames coming in on a blocking socket: small ones with one read, payloads straight to where they belong.
+
+use crate::error::Cause;
+use crate::frame::Announced;
+use crate::seal::{MAC_LEN, Seal};
+use rustix::fd::BorrowedFd;
+use rustix::io::{Errno, readv};
+use skep_wire::HEADER_LEN;
+use std::io::IoSliceMut;
+use std::ops::Range;
+
+/// Bytes asked for with one read while no payload is due.
+const READ_AHEAD: usize = 16 << 10;
+/// A buffer that grew beyond this for a long body is given back.
+const KEEP_MAX: usize = 4 * READ_AHEAD;
+
+/// Asked whenever nothing came for one time slice; `true` = in the middle of a frame. Its error
+/// ends the attempt.
+pub(crate) type Wait<'a> = dyn FnMut(bool) -> Result<(), Cause> + 'a;
+
+/// The receiving half of a connection.
+pub(crate) struct Inbound {
+    buf: Vec<u8>,
+    start: usize,
+    end: usize,
+    /// Bytes of the frame that was handed out last; they go when the next one is asked for.
+    held: usize,
+    seal: Option<Seal>,
+    /// A payload was begun and not finished: the place in the stream is lost.
+    broken: bool,
+}
+
+impl Inbound {
+    pub(crate) fn new(seal: Option<Seal>) -> Self {
+        Self { buf: vec![0; READ_AHEAD], start: 0, end: 0, held: 0, seal, broken: false }
+    }
+
+    /// Bytes that were read before this half took over; at most a handshake message's worth.
+    pub(crate) fn preload(&mut self, bytes: &[u8]) {
+        self.make_room(bytes.len());
+        self.buf[..bytes.len()].copy_from_slice(bytes);
+        self.end = bytes.len();
+    }
+
+    pub(crate) fn is_broken(&self) -> bool {
+        self.broken
+    }
+
+    /// The frame begun will not be finished: nothing more can be read.
+    pub(crate) fn give_up(&mut self) {
+        self.broken = true;
+    }
+
+    /// Waits for the next header and body. May be called again after an error of `wait`.
+    pub(crate) fn head(&mut self, fd: BorrowedFd<'_>, wait: &mut Wait<'_>) -> Result<Announced, Cause> {
+        if self.broken {
+            return Err(Cause::Broken);
+        }
+        self.start += std::mem::take(&mut self.held);
+        if self.start == self.end {
+            (self.start, self.end) = (0, 0);
+            if self.buf.len() > KEEP_MAX {
+                self.buf = vec![0; READ_AHEAD];
+            }
+        }
+        self.fill(fd, HEADER_LEN, wait)?;
+        let announced =
+            Announced::read(&self.buf[self.start..self.end]).inspect_err(|_| self.broken = true)?;
+        let tail = if announced.payload_len() == 0 { self.mac_len() } else { 0 };
+        self.fill(fd, announced.head_len() + tail, wait)?;
+        Ok(announced)
+    }
+
+    /// Receives the payload of the frame whose head was just read into `into` (which must be exactly
+    /// as long), and checks the whole frame. Gives the place of the body for [`Inbound::body`].
+    pub(crate) fn payload(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        announced: &Announced,
+        into: &mut [u8],
+        wait: &mut Wait<'_>,
+    ) -> Result<Range<usize>, Cause> {
+        self.broken = true; // until the end of the frame is reached
+        let tail = self.copy_payload(fd, announced.head_len(), into, wait)?;
+        self.fill(fd, tail + self.mac_len(), wait)?;
+        let head = self.start..self.start + announced.head_len();
+        let mac = self.start + tail..self.start + tail + self.mac_len();
+        announced.check(&self.buf[head.clone()], into, &self.buf[mac], self.seal.as_mut())?;
+        self.held = tail + self.mac_len();
+        self.broken = false;
+        Ok(head.start + HEADER_LEN..head.end)
+    }
+
+    /// The bytes of a body; valid until the next head is asked for.
+    pub(crate) fn body(&self, range: Range<usize>) -> &[u8] {
+        &self.buf[range]
+    }
+
+    fn mac_len(&self) -> usize {
+        if self.seal.is_some() { MAC_LEN } else { 0 }
+    }
+
+    /// Fills `into`, first from what was read ahead; what follows the payload is read with it.
+    /// Gives the place (from the start of the frame) where what follows lies in the buffer.
+    fn copy_payload(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        head_len: usize,
+        into: &mut [u8],
+        wait: &mut Wait<'_>,
+    ) -> Result<usize, Cause> {
+        let ahead = self.start + head_len..self.end;
+        if ahead.len() >= into.len() {
+            into.copy_from_slice(&self.buf[ahead.start..ahead.start + into.len()]);
+            return Ok(head_len + into.len());
+        }
+        let mut done = ahead.len();
+        into[..done].copy_from_slice(&self.buf[ahead]);
+        self.end = self.start + head_len;
+        self.make_room(head_len + READ_AHEAD / 2);
+        while done < into.len() {
+            let mut slices = [IoSliceMut::new(&mut into[done..]), IoSliceMut::new(&mut self.buf[self.end..])];
+            match readv(fd, &mut slices) {
+                Ok(0) => return Err(Cause::Closed),
+                Ok(n) => {
+                    let direct = n.min(into.len() - done);
+                    done += direct;
+                    self.end += n - direct;
+                }
+                Err(Errno::AGAIN) => wait(true)?,
+                Err(Errno::INTR) => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+        Ok(head_len)
+    }
+
+    /// Reads until at least `n` bytes of the frame are in the buffer.
+    fn fill(&mut self, fd: BorrowedFd<'_>, n: usize, wait: &mut Wait<'_>) -> Result<(), Cause> {
+        if self.end - self.start >= n {
+            return Ok(());
+        }
+        self.make_room(n);
+        while self.end - self.start < n {
+            match rustix::io::read(fd, &mut self.buf[self.end..]) {
+                Ok(0) => return Err(Cause::Closed),
+                Ok(got) => self.end += got,
+                Err(Errno::AGAIN) => wait(self.end > self.start)?,
+                Err(Errno::INTR) => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the buffer hold `n` bytes from the start of the frame on.
+    fn make_room(&mut self, n: usize) {
+        if self.start + n <= self.buf.len() {
+            return;
+        }
+        self.buf.copy_within(self.start..self.end, 0);
+        (self.start, self.end) = (0, self.end - self.start);
+        if n > self.buf.len() {
+            self.buf.resize(n, 0);
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! The blocking side that asks: mounts, couriers, commands.
+
+use crate::error::Cause;
+use crate::handshake::{CLOSED_KEYS_HINT, Initiator};
+use crate::inbound::Inbound;
+use crate::outbound::Outbound;
+use crate::{Endpoint, Keyring, NetError, PeerInfo, socket};
+use rustix::event::PollFlags;
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::io::Errno;
+use skep_wire::{Header, Hello, Welcome};
+use std::time::{Duration, Instant};
+
+/// A peer that takes nothing of a frame for this long is given up.
+pub const SEND_DEADLINE: Duration = Duration::from_secs(30);
+/// How often a waiting [`Link::recv`] asks whether it should give up.
+const SLICE: Duration = Duration::from_millis(100);
+/// Waiting one-way frames are sent once they take this many bytes.
+const POSTED_MAX: usize = 64 << 10;
+
+/// An answer.
+#[derive(Debug)]
+pub struct Frame<'a> {
+    /// Its header; `payload_len` tells how much of `into` was filled.
+    pub header: Header,
+    /// Its body.
+    pub body: &'a [u8],
+}
+
+/// One connection to a service.
+pub struct Link {
+    fd: OwnedFd,
+    info: PeerInfo,
+    welcome: Welcome,
+    group: u32,
+    inbound: Inbound,
+    outbound: Outbound,
+}
+
+impl std::fmt::Debug for Link {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Link({})", self.info.address)
+    }
+}
+
+impl Link {
+    /// Connects to the first of `endpoints` that answers (see [`crate::choose`]) and shakes hands.
+    /// The time until `deadline` is shared among them. The error is that of the endpoint that came furthest.
+    pub fn connect(
+        endpoints: &[Endpoint],
+        keyring: &Keyring,
+        hello: &Hello,
+        deadline: Instant,
+    ) -> Result<Self, NetError> {
+        let mut told: Option<NetError> = None;
+        for (at, endpoint) in endpoints.iter().enumerate() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let until = Instant::now() + left / (endpoints.len() - at) as u32;
+            match Self::connect_one(endpoint, keyring, hello, until) {
+                Ok(link) => return Ok(link),
+                Err(e) if told.is_none() || !matches!(e.cause, Cause::Unreachable(_)) => told = Some(e),
+                Err(_) => {}
+            }
+        }
+        Err(told.unwrap_or_else(|| {
+            let none = std::io::Error::other("no address that can be used from this machine is known");
+            NetError::new("the service", Cause::Unreachable(none))
+        }))
+    }
+
+    fn connect_one(
+        endpoint: &Endpoint,
+        keyring: &Keyring,
+        hello: &Hello,
+        until: Instant,
+    ) -> Result<Self, NetError> {
+        let (fd, info) = socket::connect(endpoint, until)?;
+        let fail = |cause| NetError::new(info.address.clone(), cause);
+        let (initiator, first) = Initiator::begin(keyring, hello, info.protection).map_err(fail)?;
+        let mut outbound = Outbound::new(None);
+        outbound.raw(&first);
+        outbound.flush(fd.as_fd(), &mut || Err(Cause::TimedOut)).map_err(fail)?;
+        let mut length = [0; 2];
+        read_exact(&fd, &mut length, until).map_err(fail)?;
+        let mut answer = vec![0; Initiator::follow(length).map_err(fail)?];
+        read_exact(&fd, &mut answer, until).map_err(fail)?;
+        let (welcome, seals, confirmation) = initiator.finish(&answer).map_err(fail)?;
+        // At once, not with the first request: the other side counts the connection as half open until then.
+        outbound.raw(&confirmation);
+        outbound.flush(fd.as_fd(), &mut || Err(Cause::TimedOut)).map_err(fail)?;
+        socket::set_slices(fd.as_fd(), SLICE).map_err(|e| fail(Cause::Io(e)))?;
+        let (inbound, outbound) = (Inbound::new(seals.receive), Outbound::new(seals.send));
+        Ok(Self { fd, info, welcome, group: hello.group, inbound, outbound })
+    }
+
+    /// What the service said of itself.
+    pub fn welcome(&self) -> &Welcome {
+        &self.welcome
+    }
+
+    /// The address that was connected to.
+    pub fn peer(&self) -> &PeerInfo {
+        &self.info
+    }
+
+    /// May the link still be used? Not after a failure in the middle of a frame.
+    pub fn is_usable(&self) -> bool {
+        !self.inbound.is_broken()
+    }
+
+    /// Sends a request (and the posted frames before it). Header fields that describe the connection
+    /// or the payload (group, lengths, checksums) are filled in here.
+    pub fn send(&mut self, header: &Header, body: &[u8], payload: &[u8]) -> Result<(), NetError> {
+        let header = Header { group: self.group, ..*header };
+        let mut wait = patience();
+        self.outbound
+            .send(self.fd.as_fd(), &header, body, payload, &mut wait)
+            .map_err(|cause| self.fail(cause))
+    }
+
+    /// Queues a one-way frame; it goes out with the next request, or by [`Link::flush`].
+    pub fn post(&mut self, header: &Header, body: &[u8]) -> Result<(), NetError> {
+        let header = Header { group: self.group, flags: skep_wire::Flags::ONE_WAY, ..*header };
+        self.outbound.queue(&header, body, &[]).map_err(|cause| self.fail(cause))?;
+        if self.outbound.bytes().len() > POSTED_MAX { self.flush() } else { Ok(()) }
+    }
+
+    /// Sends the posted frames.
+    pub fn flush(&mut self) -> Result<(), NetError> {
+        self.outbound.flush(self.fd.as_fd(), &mut patience()).map_err(|cause| self.fail(cause))
+    }
+
+    /// Waits for the next answer; its payload lands in `into`. `cancelled` is asked every 100 ms.
+    ///
+    /// After a timeout or a cancellation the link can be used further as long as [`Link::is_usable`];
+    /// the late answer will come with the number of its request.
+    pub fn recv(
+        &mut self,
+        into: &mut [u8],
+        deadline: Instant,
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<Frame<'_>, NetError> {
+        let mut wait = |_| {
+            if cancelled() {
+                return Err(Cause::Cancelled);
+            }
+            if Instant::now() >= deadline { Err(Cause::TimedOut) } else { Ok(()) }
+        };
+        match receive(&self.fd, &mut self.inbound, into, &mut wait) {
+            Ok((header, body)) => Ok(Frame { header, body: self.inbound.body(body) }),
+            Err(cause) => Err(self.fail(cause)),
+        }
+    }
+
+    fn fail(&self, cause: Cause) -> NetError {
+        NetError::new(self.info.address.clone(), cause)
+    }
+}
+
+fn receive(
+    fd: &OwnedFd,
+    inbound: &mut Inbound,
+    into: &mut [u8],
+    wait: &mut crate::inbound::Wait<'_>,
+) -> Result<(Header, std::ops::Range<usize>), Cause> {
+    let announced = inbound.head(fd.as_fd(), wait)?;
+    let (got, room) = (announced.payload_len(), into.len());
+    let Some(into) = into.get_mut(..got) else {
+        inbound.give_up();
+        return Err(Cause::PayloadTooLong { got, room });
+    };
+    let body = inbound.payload(fd.as_fd(), &announced, into, wait)?;
+    Ok((announced.header, body))
+}
+
+/// Allows [`SEND_DEADLINE`] from now.
+fn patience() -> impl FnMut() -> Result<(), Cause> {
+    let since = Instant::now();
+    move || if since.elapsed() >= SEND_DEADLINE { Err(Cause::TimedOut) } else { Ok(()) }
+}
+
+fn read_exact(fd: &OwnedFd, into: &mut [u8], until: Instant) -> Result<(), Cause> {
+    let mut done = 0;
+    while done < into.len() {
+        if !socket::wait_until(fd.as_fd(), PollFlags::IN, until).map_err(Cause::Io)? {
+            return Err(Cause::TimedOut);
+        }
+        match rustix::io::read(fd, &mut into[done..]) {
+            Ok(0) | Err(Errno::CONNRESET) => return Err(Cause::Handshake(CLOSED_KEYS_HINT.into())),
+            Ok(n) => done += n,
+            Err(Errno::INTR | Errno::AGAIN) => {}
+            Err(e) => return Err(e.into()),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,139 @@
+//! Frames on their way out: heads are gathered in a buffer, a payload goes from where it is.
+
+use crate::error::Cause;
+use crate::seal::{MAC_LEN, Seal};
+use rustix::fd::BorrowedFd;
+use rustix::io::Errno;
+use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
+use skep_types::limits::{BODY_MAX, PAYLOAD_MAX};
+use skep_wire::Header;
+use std::io::IoSlice;
+
+/// A send buffer larger than this is given back when it is empty.
+const KEEP_MAX: usize = 64 << 10;
+
+/// The sending half of a connection.
+pub(crate) struct Outbound {
+    buf: Vec<u8>,
+    /// Bytes of `buf` that were sent.
+    sent: usize,
+    seal: Option<Seal>,
+    broken: bool,
+}
+
+impl Outbound {
+    pub(crate) fn new(seal: Option<Seal>) -> Self {
+        Self { buf: Vec::new(), sent: 0, seal, broken: false }
+    }
+
+    /// From here on frames are sealed.
+    pub(crate) fn seal(&mut self, seal: Option<Seal>) {
+        self.seal = seal;
+    }
+
+    /// Bytes that wait to be sent.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.buf[self.sent..]
+    }
+
+    /// Appends bytes that are no frame (the handshake).
+    pub(crate) fn raw(&mut self, bytes: &[u8]) {
+        self.buf.extend_from_slice(bytes);
+    }
+
+    /// Takes `n` sent bytes off.
+    pub(crate) fn advance(&mut self, n: usize) {
+        self.sent += n;
+        if self.sent == self.buf.len() {
+            self.sent = 0;
+            self.buf.clear();
+            if self.buf.capacity() > KEEP_MAX {
+                self.buf = Vec::new();
+            }
+        }
+    }
+
+    /// Appends header and body; gives the MAC that must follow the payload.
+    fn head(&mut self, header: &Header, body: &[u8], payload: &[u8]) -> Result<Option<[u8; MAC_LEN]>, Cause> {
+        if body.len() > BODY_MAX || payload.len() > PAYLOAD_MAX {
+            return Err(Cause::TooLong);
+        }
+        let at = self.buf.len();
+        let checksum = if payload.is_empty() { 0 } else { crc32c::crc32c(payload) };
+        Header { payload_len: payload.len() as u32, payload_checksum: checksum, ..*header }
+            .encode_with(body, &mut self.buf);
+        Ok(self.seal.as_mut().map(|seal| seal.next(&self.buf[at..], payload)))
+    }
+
+    /// Appends a whole frame to what waits to be sent.
+    pub(crate) fn queue(&mut self, header: &Header, body: &[u8], payload: &[u8]) -> Result<(), Cause> {
+        let mac = self.head(header, body, payload)?;
+        self.buf.extend_from_slice(payload);
+        self.buf.extend_from_slice(mac.as_ref().map_or(&[], |mac| &mac[..]));
+        Ok(())
+    }
+
+    /// Sends what waits and then this frame, the payload without a copy. `wait` is asked whenever
+    /// the socket takes nothing for one time slice; its error ends the attempt and breaks the connection.
+    pub(crate) fn send(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        header: &Header,
+        body: &[u8],
+        payload: &[u8],
+        wait: &mut dyn FnMut() -> Result<(), Cause>,
+    ) -> Result<(), Cause> {
+        if self.broken {
+            return Err(Cause::Broken);
+        }
+        let mac = self.head(header, body, payload)?;
+        let mac = mac.as_ref().map_or(&[][..], |mac| &mac[..]);
+        if payload.is_empty() {
+            self.buf.extend_from_slice(mac);
+            return self.flush(fd, wait);
+        }
+        let mut slices = [IoSlice::new(&self.buf[self.sent..]), IoSlice::new(payload), IoSlice::new(mac)];
+        let result = send_all(fd, &mut slices, wait);
+        self.broken = result.is_err();
+        let n = self.buf.len() - self.sent;
+        self.advance(n);
+        result
+    }
+
+    /// Sends what waits.
+    pub(crate) fn flush(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        wait: &mut dyn FnMut() -> Result<(), Cause>,
+    ) -> Result<(), Cause> {
+        if self.broken {
+            return Err(Cause::Broken);
+        }
+        if self.bytes().is_empty() {
+            return Ok(());
+        }
+        let result = send_all(fd, &mut [IoSlice::new(&self.buf[self.sent..])], wait);
+        self.broken = result.is_err();
+        let n = self.buf.len() - self.sent;
+        self.advance(n);
+        result
+    }
+}
+
+fn send_all(
+    fd: BorrowedFd<'_>,
+    mut slices: &mut [IoSlice<'_>],
+    wait: &mut dyn FnMut() -> Result<(), Cause>,
+) -> Result<(), Cause> {
+    IoSlice::advance_slices(&mut slices, 0); // drops empty ones
+    while !slices.is_empty() {
+        let mut nothing = SendAncillaryBuffer::default();
+        match sendmsg(fd, slices, &mut nothing, SendFlags::NOSIGNAL) {
+            Ok(n) => IoSlice::advance_slices(&mut slices, n),
+            Err(Errno::AGAIN) => wait()?,
+            Err(Errno::INTR) => {}
+            Err(e) => return Err(e.into()),
+        }
+    }
+    Ok(())
+}

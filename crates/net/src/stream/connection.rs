@@ -1,0 +1,219 @@
+//! The thread of one connection.
+
+use super::roster::{Number, Roster, Seat};
+use super::{Answer, Handler};
+use crate::error::Cause;
+use crate::event::full_house;
+use crate::handshake::{HANDSHAKE_DEADLINE, HANDSHAKE_MESSAGE_MAX, PREAMBLE_LEN, Progress, Responder};
+use crate::inbound::Inbound;
+use crate::outbound::Outbound;
+use crate::seal::Seals;
+use crate::{Keyring, Payload, Peer, PeerInfo, SEND_DEADLINE, socket};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fd::AsFd;
+use rustix::io::Errno;
+use skep_wire::{Flags, Header, Refusal, Status};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// An idle connection gives its payload memory back after this time; then it sleeps until something comes.
+const IDLE_AFTER: Duration = Duration::from_secs(10);
+/// A request that has begun to arrive must be there within this time.
+const REQUEST_DEADLINE: Duration = Duration::from_secs(30);
+
+/// A connection that was accepted.
+pub(super) struct Serving {
+    pub(super) number: Number,
+    pub(super) seat: Arc<Seat>,
+    pub(super) info: PeerInfo,
+}
+
+/// How a connection ended: with a line for the log, or quietly.
+type Ended = Option<String>;
+
+impl Serving {
+    pub(super) fn id(&self) -> Number {
+        self.number
+    }
+
+    /// From the handshake to the end.
+    pub(super) fn run<H: Handler>(self, handler: &H, keyring: &Keyring, roster: &Roster) {
+        if let Err(Some(why)) = self.serve(handler, keyring, roster) {
+            roster.log.line(&self.info.host, format_args!("connection {} closed: {why}", self.info.address));
+        }
+        roster.leave(self.number);
+    }
+
+    fn serve<H: Handler>(&self, handler: &H, keyring: &Keyring, roster: &Roster) -> Result<(), Ended> {
+        let (peer, seals, ahead) = self.shake(handler, keyring, roster)?;
+        if !roster.admit(self.number, peer.lane(), peer.rank()) {
+            return Err(Some("a newer connection of the same client and group is already open".into()));
+        }
+        let mut inbound = Inbound::new(seals.receive);
+        inbound.preload(&ahead);
+        let mut outbound = Outbound::new(seals.send);
+        let mut payload = Payload::counted(roster.budget.clone())
+            .map_err(|e| Some(format!("no memory for its payloads: {e}")))?;
+        socket::set_slices(self.seat.fd.as_fd(), IDLE_AFTER).map_err(|e| Some(e.to_string()))?;
+        let result = loop {
+            match self.one(handler, &peer, &mut inbound, &mut outbound, &mut payload) {
+                Ok(()) => {}
+                Err(Cause::Closed | Cause::Cancelled) => break Ok(()),
+                Err(cause) => break Err(Some(cause.to_string())),
+            }
+        };
+        handler.closed(&peer);
+        result
+    }
+
+    /// Serves one request.
+    fn one<H: Handler>(
+        &self,
+        handler: &H,
+        peer: &Peer,
+        inbound: &mut Inbound,
+        outbound: &mut Outbound,
+        payload: &mut Payload,
+    ) -> Result<(), Cause> {
+        let fd = self.seat.fd.as_fd();
+        let mut begun: Option<Instant> = None;
+        let announced = inbound.head(fd, &mut |within| self.wait_for_request(within, &mut begun, payload))?;
+        let into = payload.room(announced.payload_len());
+        let since = Instant::now();
+        let body = inbound.payload(fd, &announced, into, &mut |_| self.patience(since, REQUEST_DEADLINE))?;
+        if self.seat.is_ended() {
+            return Err(Cause::Cancelled);
+        }
+        let header = announced.header;
+        let answer = handler.handle(peer, &header, inbound.body(body), payload);
+        let result = match header.flags.has(Flags::ONE_WAY) {
+            true => Ok(()),
+            false => self.reply(handler, &header, &answer, outbound, payload),
+        };
+        payload.finish();
+        result
+    }
+
+    fn reply<H: Handler>(
+        &self,
+        handler: &H,
+        request: &Header,
+        answer: &Answer,
+        outbound: &mut Outbound,
+        payload: &Payload,
+    ) -> Result<(), Cause> {
+        let header = Header { status: answer.status, epoch: handler.epoch(), ..request.reply() };
+        let bytes = payload.bytes().get(..answer.payload).ok_or(Cause::TooLong)?;
+        let since = Instant::now();
+        outbound.send(self.seat.fd.as_fd(), &header, &answer.body, bytes, &mut || {
+            self.patience(since, SEND_DEADLINE)
+        })
+    }
+
+    /// Nothing came for a while.
+    fn wait_for_request(
+        &self,
+        within: bool,
+        begun: &mut Option<Instant>,
+        payload: &mut Payload,
+    ) -> Result<(), Cause> {
+        if within {
+            // The first slice of the wait is over already.
+            let since = *begun.get_or_insert_with(|| Instant::now() - IDLE_AFTER);
+            return self.patience(since, REQUEST_DEADLINE);
+        }
+        if self.seat.is_ended() {
+            return Err(Cause::Cancelled);
+        }
+        payload.give_back();
+        match poll(&mut [PollFd::new(&self.seat.fd, PollFlags::IN)], None) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    fn patience(&self, since: Instant, limit: Duration) -> Result<(), Cause> {
+        match () {
+            () if self.seat.is_ended() => Err(Cause::Cancelled),
+            () if since.elapsed() >= limit => Err(Cause::TimedOut),
+            () => Ok(()),
+        }
+    }
+
+    /// The handshake, within its deadline. Gives what was read beyond it, too.
+    fn shake<H: Handler>(
+        &self,
+        handler: &H,
+        keyring: &Keyring,
+        roster: &Roster,
+    ) -> Result<(Peer, Seals, Vec<u8>), Ended> {
+        let until = Instant::now() + HANDSHAKE_DEADLINE;
+        let mut responder = Responder::new(self.info.protection);
+        let mut hello = None;
+        let mut buf = Vec::with_capacity(PREAMBLE_LEN + HANDSHAKE_MESSAGE_MAX);
+        loop {
+            let (used, progress) = responder.advance(&buf, keyring).map_err(|failure| {
+                let _ = self.say(&failure.farewell());
+                Some(failure.text)
+            })?;
+            buf.drain(..used);
+            match progress {
+                Progress::More => self.read_some(&mut buf, until)?,
+                Progress::Hello(said) => {
+                    let peer = Peer { hello: *said, info: self.info.clone() };
+                    let verdict = match self.refusal(&peer, roster) {
+                        Some(refusal) => Err(refusal),
+                        None => handler.hello(&peer.hello, &self.info),
+                    };
+                    let answer = responder.answer(&verdict).map_err(|failure| Some(failure.text))?;
+                    self.say(&answer)?;
+                    if let Err(refusal) = verdict {
+                        return Err(Some(format!("refused: {refusal}")));
+                    }
+                    hello = Some(peer);
+                }
+                Progress::Open(seals) => {
+                    let peer = hello.ok_or_else(|| Some("handshake out of order".to_owned()))?;
+                    return Ok((peer, seals, buf));
+                }
+            }
+        }
+    }
+
+    fn refusal(&self, peer: &Peer, roster: &Roster) -> Option<Refusal> {
+        if roster.is_full() {
+            return Some(full_house(roster.limits.connections));
+        }
+        let text = "a newer connection of the same client and group is already open";
+        roster.is_late(peer.lane(), peer.rank()).then(|| Refusal::with(Status::OLD_SEQUENCE, text))
+    }
+
+    /// Handshake messages are far shorter than any socket buffer, so this does not wait.
+    fn say(&self, bytes: &[u8]) -> Result<(), Ended> {
+        let mut outbound = Outbound::new(None);
+        outbound.raw(bytes);
+        outbound
+            .flush(self.seat.fd.as_fd(), &mut || Err(Cause::TimedOut))
+            .map_err(|cause| Some(cause.to_string()))
+    }
+
+    fn read_some(&self, buf: &mut Vec<u8>, until: Instant) -> Result<(), Ended> {
+        let fd = self.seat.fd.as_fd();
+        if !socket::wait_until(fd, PollFlags::IN, until).map_err(|e| Some(e.to_string()))? {
+            return Err(Some("handshake not finished in time".into()));
+        }
+        let mut piece = [0; HANDSHAKE_MESSAGE_MAX];
+        match rustix::io::read(fd, &mut piece) {
+            Ok(0) if self.seat.is_ended() => {
+                Err(Some("too many connections are within the handshake".into()))
+            }
+            Ok(0) | Err(Errno::CONNRESET) => Err(Some("it left within the handshake".into())),
+            Ok(n) => {
+                buf.extend_from_slice(&piece[..n]);
+                Ok(())
+            }
+            Err(Errno::INTR | Errno::AGAIN) => Ok(()),
+            Err(e) => Err(Some(e.to_string())),
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Who is connected to a stream server, and which connection serves which lane.
+
+use super::StreamLimits;
+use super::connection::Serving;
+use crate::payload::Budget;
+use crate::peer::{Lane, Rank};
+use crate::{Log, PeerInfo};
+use rustix::fd::OwnedFd;
+use rustix::net::{Shutdown, shutdown};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+/// Number of a connection, in the order of arrival.
+pub(super) type Number = u64;
+
+/// What the thread of a connection and the others share.
+pub(super) struct Seat {
+    pub(super) fd: OwnedFd,
+    /// It must not begin another request.
+    ended: AtomicBool,
+}
+
+impl Seat {
+    /// Makes the connection end: the thread's waiting read or write returns, and what was received
+    /// but not begun is dropped (the socket may still hold it, so the thread asks before each request).
+    fn end(&self) {
+        self.ended.store(true, Ordering::Release);
+        let _ = shutdown(&self.fd, Shutdown::Both);
+    }
+
+    pub(super) fn is_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
+    }
+}
+
+#[derive(Default)]
+struct Tables {
+    next: Number,
+    seats: BTreeMap<Number, Arc<Seat>>,
+    half_open: BTreeMap<Number, Arc<Seat>>,
+    lanes: BTreeMap<Lane, (Rank, Number)>,
+    closing: bool,
+}
+
+/// See the module.
+pub(super) struct Roster {
+    tables: Mutex<Tables>,
+    left: Condvar,
+    pub(super) limits: StreamLimits,
+    pub(super) log: Log,
+    pub(super) budget: Arc<Budget>,
+}
+
+impl Roster {
+    pub(super) fn new(limits: StreamLimits, log: Log) -> Self {
+        let budget = Budget::new(limits.bytes_in_flight);
+        Self { tables: Mutex::default(), left: Condvar::new(), limits, log, budget }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Tables> {
+        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes in a connection that begins its handshake; the oldest such one ends when there are too many.
+    pub(super) fn enter(&self, fd: OwnedFd, info: PeerInfo) -> Serving {
+        let mut tables = self.lock();
+        if tables.half_open.len() >= self.limits.half_open
+            && let Some((_, oldest)) = tables.half_open.pop_first()
+        {
+            oldest.end();
+        }
+        let seat = Arc::new(Seat { fd, ended: AtomicBool::new(false) });
+        let number = tables.next;
+        tables.next += 1;
+        tables.seats.insert(number, seat.clone());
+        tables.half_open.insert(number, seat.clone());
+        Serving { number, seat, info }
+    }
+
+    /// Is there room for one more proven connection?
+    pub(super) fn is_full(&self) -> bool {
+        let tables = self.lock();
+        tables.seats.len() - tables.half_open.len() >= self.limits.connections
+    }
+
+    /// Is an equal or newer connection of this lane open?
+    pub(super) fn is_late(&self, lane: Option<Lane>, rank: Rank) -> bool {
+        let tables = self.lock();
+        lane.and_then(|lane| tables.lanes.get(&lane)).is_some_and(|(present, _)| *present >= rank)
+    }
+
+    /// A proven peer takes its place: an older connection of its lane is ended, and waited for until the
+    /// request it has in work is done. `false`: a newer one is there already.
+    pub(super) fn admit(&self, number: Number, lane: Option<Lane>, rank: Rank) -> bool {
+        let mut tables = self.lock();
+        tables.half_open.remove(&number);
+        if tables.closing {
+            return false;
+        }
+        let Some(lane) = lane else { return true };
+        let older = tables.lanes.get(&lane).copied();
+        if older.is_some_and(|(present, _)| present >= rank) {
+            return false;
+        }
+        tables.lanes.insert(lane, (rank, number));
+        let Some((_, older)) = older else { return true };
+        if let Some(seat) = tables.seats.get(&older) {
+            seat.end();
+        }
+        let still_there = |tables: &mut Tables| tables.seats.contains_key(&older);
+        drop(self.left.wait_while(tables, still_there).unwrap_or_else(PoisonError::into_inner));
+        true
+    }
+
+    /// The connection is over.
+    pub(super) fn leave(&self, number: Number) {
+        let mut tables = self.lock();
+        tables.seats.remove(&number);
+        tables.half_open.remove(&number);
+        tables.lanes.retain(|_, (_, holder)| *holder != number);
+        drop(tables);
+        self.left.notify_all();
+    }
+
+    /// Ends every connection; their threads finish what is in work.
+    pub(super) fn end_all(&self) {
+        let mut tables = self.lock();
+        tables.closing = true;
+        tables.seats.values().for_each(|seat| seat.end());
+    }
+}
