@@ -22,24 +22,30 @@ pub enum Level {
     Debug = 4,
 }
 
+impl From<crate::config::access::LogLevel> for Level {
+    fn from(level: crate::config::access::LogLevel) -> Self {
+        use crate::config::access::LogLevel;
+        match level {
+            LogLevel::Error => Self::Error,
+            LogLevel::Warn => Self::Warn,
+            LogLevel::Info => Self::Info,
+            LogLevel::Debug => Self::Debug,
+        }
+    }
+}
+
 static LEVEL: AtomicU8 = AtomicU8::new(Level::Info as u8);
 static SERVICE: OnceLock<String> = OnceLock::new();
 
-/// Names the service and sets what is written. The first call names it; later ones set the level.
+/// Names the service; the first call counts.
 pub fn init(service: &str, level: Level) {
-    LEVEL.store(level as u8, Ordering::Relaxed);
+    set_level(level);
     SERVICE.get_or_init(|| service.to_owned());
 }
 
-/// Reads a level from the configuration.
-pub fn parse_level(text: &str) -> Result<Level, String> {
-    match text {
-        "error" => Ok(Level::Error),
-        "warn" => Ok(Level::Warn),
-        "info" => Ok(Level::Info),
-        "debug" => Ok(Level::Debug),
-        _ => Err(format!("log level \"{text}\": use error, warn, info or debug")),
-    }
+/// Sets what is written.
+pub fn set_level(level: Level) {
+    LEVEL.store(level as u8, Ordering::Relaxed);
 }
 
 /// Is a line of this level written?

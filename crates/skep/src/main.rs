@@ -7,6 +7,12 @@ mod log;
 mod cli;
 mod config;
 mod daemon;
+mod mgmtd;
+mod caller;
+mod identity;
+mod listen;
+mod membership;
+mod storaged;
 mod units;
 
 use clap::Parser;

@@ -7,6 +7,7 @@ mod daemon_args;
 
 pub use daemon_args::{DaemonArgs, MountArgs, StoragedArgs};
 
+use crate::{mgmtd, storaged};
 use clap::{Parser, Subcommand};
 use std::ffi::OsString;
 use std::path::Path;
@@ -51,9 +52,9 @@ pub fn arguments(given: impl Iterator<Item = OsString>) -> Vec<OsString> {
 pub fn run(cli: Cli) -> ExitCode {
     match cli.command {
         // One line per service: its module, its `run`.
-        Command::Mgmtd(args) => absent("mgmtd", &args),
+        Command::Mgmtd(args) => mgmtd::run(&args),
         Command::Metad(args) => absent("metad", &args),
-        Command::Storaged(args) => absent("storaged", &args),
+        Command::Storaged(args) => storaged::run(&args),
         Command::Mount(args) => absent("mount", &args),
     }
 }

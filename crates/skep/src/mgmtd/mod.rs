@@ -1,0 +1,175 @@
+//! The management service: the registry's rules (`skep-cluster`) with a log, a snapshot and sockets.
+
+mod identity;
+mod journal;
+mod service;
+mod snapshot;
+
+use crate::cli::DaemonArgs;
+use crate::config::{self, MgmtdConfig};
+use crate::daemon::{Readiness, Stop, die_on_panic, raise_open_files};
+use crate::log;
+use journal::Journal;
+use service::{Introduction, Mgmtd};
+use skep_cluster::Registry;
+use skep_disk::disk::RealDisk;
+use skep_net::{Endpoint, EventLimits, EventServer, Keyring, Listener, Log, machine_id, now};
+use skep_types::{Capacity, Incarnation, Role, Uuid};
+use skep_wire::mgmt::Address;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+/// Largest payload that a request to mgmtd may carry: none has any.
+const PAYLOAD_MAX: usize = 0;
+
+/// `skep mgmtd`.
+pub fn run(args: &DaemonArgs) -> ExitCode {
+    log::init("mgmtd", log::Level::Info);
+    die_on_panic();
+    let loaded = match config::load::<MgmtdConfig>(args.source(), &config::environment(), &args.sets()) {
+        Ok(loaded) => loaded,
+        Err(e) => {
+            error!("{e}");
+            return ExitCode::from(crate::cli::EXIT_USAGE);
+        }
+    };
+    log::init("mgmtd", loaded.config.process.log.into());
+    loaded.warnings.iter().for_each(|text| warning!("{text}"));
+    match serve(&loaded.config) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(text) => {
+            error!("{text}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn serve(config: &MgmtdConfig) -> Result<(), String> {
+    let stop = Stop::on_signals().map_err(|e| format!("cannot watch for signals: {e}"))?;
+    if let Err(e) = raise_open_files() {
+        warning!("the limit of open files stays as it is: {e}");
+    }
+    let keyring = keyring(config)?;
+    let fresh = (random_uuid()?, random_uuid()?);
+    let shards =
+        u16::try_from(config.shards).map_err(|_| format!("{} shards are too many", config.shards))?;
+    let (journal, state) =
+        Journal::open(Arc::new(RealDisk), &config.state_dir, shards, fresh).map_err(|e| e.to_string())?;
+    if journal.identity().shards != shards {
+        let formatted = journal.identity().shards;
+        warning!("shards = {shards} has no effect: this cluster was formatted with {formatted}");
+    }
+    let listeners = listen(config)?;
+    let addresses = listeners.iter().map(|listener| address(listener.endpoint())).collect();
+    let limits =
+        EventLimits { payload: PAYLOAD_MAX, connections: connections(config), ..EventLimits::default() };
+    let log = Log::new(|line| warning!("{line}"));
+    let server = EventServer::new(listeners, keyring.clone(), limits, log)
+        .map_err(|e| format!("the server cannot start: {e}"))?;
+    let rules = rules(config);
+    let shortest = rules.probably_offline_ms.min(rules.session_timeout_ms);
+    let cluster = journal.identity().cluster;
+    let registry = Registry::new(rules, state, journal.term(), now());
+    let state_dir = config.state_dir.clone();
+    let introduction = Introduction {
+        incarnation: Incarnation(journal.term().0),
+        addresses,
+        machine: machine_id(),
+        capacity: Box::new(move || capacity(&state_dir)),
+    };
+    let handle = server.stop_handle();
+    let mut mgmtd = Mgmtd::new(registry, journal, keyring, introduction, handle.clone(), shortest)?;
+    stop_server_when_told(stop, handle)?;
+    Readiness::new("mgmtd").ready(&format!("cluster {cluster}, state in {}", config.state_dir.display()));
+    server.run(&mut mgmtd).map_err(|e| format!("the server failed: {e}"))?;
+    match mgmtd.fatal() {
+        Some(why) => Err(format!("ended because its disk failed: {why}")),
+        None => {
+            info!("stopped");
+            Ok(())
+        }
+    }
+}
+
+fn keyring(config: &MgmtdConfig) -> Result<Keyring, String> {
+    if config.process.insecure {
+        warning!("insecure: whoever reaches this service is trusted");
+        return Ok(Keyring::insecure());
+    }
+    let keyring = Keyring::from_file(&config.process.key_file).map_err(|e| e.to_string())?;
+    if !keyring.has(Role::Server) {
+        return Err(format!(
+            "{} is a client key; mgmtd needs the cluster key (skep key generate makes one)",
+            config.process.key_file.display()
+        ));
+    }
+    Ok(keyring)
+}
+
+fn listen(config: &MgmtdConfig) -> Result<Vec<Listener>, String> {
+    let unix = config.unix_socket.iter().map(|path| Endpoint::Unix(path.clone()));
+    let tcp = config.listen.iter().map(|addr| Endpoint::Tcp(addr.ip().to_string(), addr.port()));
+    let mut listeners = Vec::new();
+    for endpoint in unix.chain(tcp) {
+        listeners.push(Listener::bind(&endpoint).map_err(|e| format!("{e}; is another mgmtd running?"))?);
+    }
+    Ok(listeners)
+}
+
+/// What others are told: an address of "everywhere" is of no use to them, the host's name is.
+fn address(endpoint: &Endpoint) -> Address {
+    let told = match endpoint {
+        Endpoint::Tcp(host, port) if host == "0.0.0.0" || host == "::" => {
+            let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+            Endpoint::Tcp(name, *port)
+        }
+        other => other.clone(),
+    };
+    Address { text: told.to_string(), nic: String::new(), preference: u16::from(!told.is_unix()) }
+}
+
+/// Every node and session has one connection for itself, some have two for a moment.
+fn connections(config: &MgmtdConfig) -> usize {
+    2 * (config.max_nodes as usize + config.max_sessions as usize)
+}
+
+fn rules(config: &MgmtdConfig) -> skep_cluster::Config {
+    let ms = |period: crate::units::Period| u64::try_from(period.duration().as_millis()).unwrap_or(u64::MAX);
+    skep_cluster::Config {
+        probably_offline_ms: ms(config.node_probably_offline),
+        offline_ms: ms(config.node_offline),
+        session_timeout_ms: ms(config.session_timeout),
+        max_nodes: config.max_nodes as usize,
+        max_targets: config.max_targets as usize,
+        max_sessions: config.max_sessions as usize,
+    }
+}
+
+fn random_uuid() -> Result<Uuid, String> {
+    let mut raw = [0; 16];
+    getrandom::fill(&mut raw).map_err(|e| format!("the kernel gives no random bytes: {e}"))?;
+    Ok(Uuid(raw))
+}
+
+/// Space of the file system that holds `dir`; zeros when it cannot be asked.
+fn capacity(dir: &Path) -> Capacity {
+    rustix::fs::statvfs(dir).map_or_else(
+        |_| Capacity::default(),
+        |fs| Capacity {
+            bytes: fs.f_blocks * fs.f_frsize,
+            bytes_free: fs.f_bavail * fs.f_frsize,
+            inodes: fs.f_files,
+            inodes_free: fs.f_favail,
+        },
+    )
+}
+
+fn stop_server_when_told(stop: Stop, handle: skep_net::StopHandle) -> Result<(), String> {
+    let wait = move || {
+        while !stop.wait(std::time::Duration::MAX) {}
+        handle.stop();
+    };
+    let spawned = std::thread::Builder::new().name("stop".to_owned()).spawn(wait);
+    spawned.map(|_| ()).map_err(|e| format!("cannot start a thread: {e}"))
+}
