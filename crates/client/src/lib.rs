@@ -6,12 +6,21 @@
 #![no_std]
 extern crate alloc;
 
+mod housekeeping;
+mod job;
+mod lane;
 pub mod limits;
+mod op;
 mod port;
+mod reclaim;
+mod retry;
+mod session;
 pub mod state;
 #[cfg(test)]
 mod testing;
 
+pub use lane::Lane;
 pub use limits::{HOUSEKEEPING_SOON_MS, INTERRUPT_AFTER_MS, Limits};
+pub use op::{Allocate, CreateHow, Listed, NewNode, OpenHow, Opened, RenameHow, Sink, WriteHow};
 pub use port::{Answer, Call, Cell, MGMTD, Outcome, Port};
 pub use state::Shared;

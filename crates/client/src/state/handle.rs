@@ -2,7 +2,7 @@
 
 use crate::limits::HANDLES_MAX;
 use alloc::collections::{BTreeMap, VecDeque};
-use skep_types::{ClientId, Errno, Ino, Millis};
+use skep_types::{Errno, Ino, Millis};
 use skep_wire::meta::{DirEntry, OpenMode};
 
 /// A number that stands for an open file or directory.
@@ -19,8 +19,6 @@ pub struct FileHandle {
     pub sync: bool,
     /// Losses of the inode that this handle has reported, or that were before it.
     pub losses: u32,
-    /// Session that opened it; a later one knows nothing of it.
-    pub client: ClientId,
 }
 
 /// An open directory, with the part of its listing that was fetched but not handed out.

@@ -80,6 +80,8 @@ pub struct Inode {
     pub seen_change: u64,
     /// Other mounts had it open for writing when last asked.
     pub live: bool,
+    /// Size that their chunk files gave then.
+    pub live_size: u64,
     /// Position of its newest change that may not be durable.
     pub touched: Option<(Term, LogIndex)>,
     /// Counts losses: a handle that remembers another number fails its next fsync.
@@ -107,7 +109,7 @@ impl Inode {
 
     /// Size as this mount knows it.
     pub fn size(&self) -> u64 {
-        let committed = self.attr.as_ref().map_or(0, |attr| attr.size);
+        let committed = self.attr.as_ref().map_or(0, |attr| attr.size).max(self.live_size);
         self.mark.map_or(committed, |mark| committed.max(mark.size))
     }
 
@@ -169,6 +171,7 @@ impl Inode {
     /// A truncate of this mount was answered: what was marked before it has no meaning any more.
     pub fn truncated(&mut self) {
         self.mark = None;
+        self.live_size = 0;
         self.truncations += 1;
     }
 }
@@ -206,26 +209,49 @@ impl Inodes {
     }
 
     /// Takes over attributes from the shard unless newer ones are known, and gives them as the
-    /// programs of this mount shall see them.
+    /// programs of this mount shall see them. A layout or content that they contradict is dropped.
     pub fn merge(&mut self, attr: Attr) -> Attr {
         let Some(inode) = self.table.get_mut(&attr.ino) else { return attr };
-        match &mut inode.attr {
-            Some(known) if known.change > attr.change => {}
-            known => *known = Some(attr.clone()),
+        if inode.attr.as_ref().is_none_or(|known| known.change <= attr.change) {
+            if inode.layout.as_ref().is_some_and(|layout| layout.generation != attr.generation) {
+                inode.layout = None;
+            }
+            if let Some(stale) = inode.inline.take_if(|inline| inline.change != attr.change) {
+                self.inline_bytes -= stale.data.len();
+            }
+            inode.attr = Some(attr.clone());
         }
-        let newest = inode.attr.clone().unwrap_or(attr);
-        inode.with_mark(newest)
+        inode.with_mark(inode.attr.clone().unwrap_or(attr))
     }
 
-    /// As [`Inodes::merge`] for the answer to a change of this mount: pages of the kernel stay good
-    /// when nobody else changed the file in between.
+    /// As [`Inodes::merge`] for the answer to a change of this mount: what is known stays good when
+    /// nobody else changed the file in between.
     pub fn merge_own(&mut self, attr: Attr) -> Attr {
-        if let Some(inode) = self.table.get_mut(&attr.ino)
-            && inode.seen_change + 1 == attr.change
-        {
-            inode.seen_change = attr.change;
+        if let Some(inode) = self.table.get_mut(&attr.ino) {
+            if inode.seen_change + 1 == attr.change {
+                inode.seen_change = attr.change;
+            }
+            if let Some(inline) = &mut inode.inline
+                && inline.change + 1 == attr.change
+            {
+                inline.change = attr.change;
+            }
         }
         self.merge(attr)
+    }
+
+    /// This mount wrote `data` at `offset` into inline content, which made change counter `change`.
+    pub fn patch_inline(&mut self, ino: Ino, change: u64, offset: u64, data: &[u8]) {
+        let Some(inline) = self.table.get_mut(&ino).and_then(|inode| inode.inline.as_mut()) else { return };
+        let (start, end) = (offset as usize, offset as usize + data.len());
+        if inline.change + 1 != change {
+            return;
+        }
+        if end > inline.data.len() {
+            self.inline_bytes += end - inline.data.len();
+            inline.data.resize(end, 0);
+        }
+        inline.data[start..end].copy_from_slice(data);
     }
 
     /// Takes over a layout that came with attributes of change counter `change` (before they are
@@ -244,6 +270,15 @@ impl Inodes {
         }
         if !layout.is_inline() {
             self.inline_bytes -= inode.inline.take().map_or(0, |inline| inline.data.len());
+        }
+        let generation = inode.layout.as_ref().map(|known| known.generation);
+        if generation.is_some_and(|generation| generation != layout.generation) {
+            // Chunk files of an older generation are deleted whole: neither blocks nor a sync of them matter.
+            inode.blocks.retain(|chunk, _| chunk.generation == layout.generation);
+            for unsynced in &mut inode.unsynced {
+                unsynced.chunks.retain(|chunk| chunk.generation == layout.generation);
+            }
+            inode.unsynced.retain(|unsynced| !unsynced.chunks.is_empty());
         }
         inode.layout = Some(Arc::new(layout));
     }

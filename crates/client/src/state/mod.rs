@@ -14,12 +14,12 @@ pub use handle::{DirHandle, FileHandle, Handle, Handles};
 pub use inode::{Inline, Inode, Inodes, Mark, Unsynced};
 pub use map::ClusterMap;
 pub use node::Nodes;
-pub use session::{Session, SessionState};
-pub use slot::{Debt, SlotState, Slots};
+pub use session::{Mounting, Session, SessionState};
+pub use slot::{SlotState, Slots};
 pub use stamps::Stamps;
 
 use crate::limits::Limits;
-use skep_types::FenceEpoch;
+use skep_types::{FenceEpoch, ShardId, Term};
 
 /// The state of a mount.
 #[derive(Debug, Default)]
@@ -28,6 +28,8 @@ pub struct Shared {
     pub limits: Limits,
     /// Who we are to the cluster.
     pub session: SessionState,
+    /// Who we say we are when a session is opened.
+    pub mounting: Mounting,
     /// Highest fence epoch seen; goes into every header.
     pub epoch: FenceEpoch,
     /// Where everything is.
@@ -60,6 +62,20 @@ impl Shared {
     pub fn next_open_seq(&mut self) -> u64 {
         self.open_seq += 1;
         self.open_seq
+    }
+
+    /// `shard` lost its changes of `term`: every inode that this mount changed in it since the last
+    /// durable position fails its handles' next fsync.
+    pub fn lost_history(&mut self, shard: ShardId, term: Term) {
+        let safe = self.stamps.lost(shard, term);
+        for (_, inode) in self.inodes.of_shard_mut(shard) {
+            if let Some((_, _)) = inode.touched.take_if(|touched| touched.0 == term && touched.1 > safe) {
+                inode.losses += 1;
+            }
+            if let Some(attr) = &mut inode.attr {
+                attr.change = 0;
+            }
+        }
     }
 
     /// Nothing written through this mount is uncommitted or unsynced.

@@ -1,6 +1,6 @@
 //! Lives of metadata servers: a new life has forgotten what is open and must be told again.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use skep_types::{Incarnation, NodeId};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,6 +17,7 @@ enum Reclaim {
 #[derive(Debug, Default)]
 pub struct Nodes {
     lives: BTreeMap<NodeId, (Incarnation, Reclaim)>,
+    silent: BTreeSet<NodeId>,
 }
 
 impl Nodes {
@@ -65,6 +66,16 @@ impl Nodes {
         {
             life.1 = if ok { Reclaim::Done } else { Reclaim::Needed };
         }
+    }
+
+    /// `node` has not answered for a while. Says whether that is news.
+    pub fn silent(&mut self, node: NodeId) -> bool {
+        self.silent.insert(node)
+    }
+
+    /// `node` answered. Says whether it had been silent.
+    pub fn answers(&mut self, node: NodeId) -> bool {
+        !self.silent.is_empty() && self.silent.remove(&node)
     }
 
     /// Nodes that must be told.

@@ -1,8 +1,19 @@
 //! Who the mount is to the cluster.
 
 use alloc::string::String;
-use skep_types::{ClientId, ClusterId, Incarnation, Millis};
+use skep_types::{ClientId, ClusterId, Incarnation, Millis, Uuid};
 use skep_wire::SessionToken;
+
+/// What a mount tells of itself when it opens a session; for people, and to recognise a repetition.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Mounting {
+    /// Host name.
+    pub host: String,
+    /// Mount point.
+    pub mount: String,
+    /// Identifies the machine.
+    pub machine: Uuid,
+}
 
 /// A session that mgmtd opened.
 #[derive(Debug, Clone, PartialEq, Eq)]

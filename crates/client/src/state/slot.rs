@@ -2,26 +2,13 @@
 //! used again by a new lane must go on where the last one ended.
 
 use alloc::collections::{BTreeMap, BTreeSet};
-use alloc::vec::Vec;
 use skep_types::limits::SLOTS_MAX;
 use skep_types::{Seq, ShardId, Slot};
-
-/// A request that was sent, whose program gave up. A create may have opened a file that nobody will
-/// close, so the lane asks for the stored answer before its next change on that shard.
-#[derive(Debug, Clone)]
-pub struct Debt {
-    /// Number of the message.
-    pub kind: u16,
-    /// Its body, sequence number included.
-    pub body: Vec<u8>,
-}
 
 /// Position of a slot on every shard.
 #[derive(Debug, Default)]
 pub struct SlotState {
     seqs: BTreeMap<ShardId, Seq>,
-    /// Answers still to be asked for.
-    pub debts: BTreeMap<ShardId, Debt>,
 }
 
 impl SlotState {

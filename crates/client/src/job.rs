@@ -1,0 +1,102 @@
+//! One request of an operation, on its way to its answer.
+
+use alloc::vec::Vec;
+use skep_types::{Decode, DecodeError, Errno, Incarnation, NodeId, Reader, ShardId, TargetId};
+use skep_wire::Refusal;
+use skep_wire::meta::ShardStamp;
+
+/// To whom a request goes. Which node that is, the map says at every try.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum To {
+    /// The management service.
+    Mgmt,
+    /// The metadata server that leads a shard.
+    Shard(ShardId),
+    /// The storage daemon of a target.
+    Target(TargetId),
+}
+
+/// A request with its outcome.
+#[derive(Debug)]
+pub(crate) struct Job<'a> {
+    pub to: To,
+    pub kind: u16,
+    pub body: Vec<u8>,
+    pub payload: &'a [u8],
+    pub into: &'a mut [u8],
+    /// It has a sequence number: it changes something.
+    pub changing: bool,
+    /// It may have been executed by an earlier try.
+    pub unsure: bool,
+    /// Where it goes in this try; `None` = the map does not say.
+    pub node: Option<NodeId>,
+    /// Why the last try did not settle it.
+    pub trouble: Option<Refusal>,
+    pub settled: Option<Result<Reply, Refusal>>,
+}
+
+/// An accepted answer.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    /// Body without the stamp.
+    pub body: Vec<u8>,
+    pub stamp: ShardStamp,
+    pub payload_len: usize,
+    pub node: NodeId,
+    pub incarnation: Incarnation,
+}
+
+impl Reply {
+    /// Reads the body. A body that cannot be read is a fault of the server: EIO.
+    pub fn read<T: Decode>(&self) -> Result<T, Refusal> {
+        T::from_bytes(&self.body).map_err(garbled)
+    }
+}
+
+/// The refusal for an answer that cannot be understood.
+pub(crate) fn garbled(error: DecodeError) -> Refusal {
+    Refusal::with(Errno::EIO.into_status(), alloc::format!("an answer cannot be understood: {error}"))
+}
+
+/// Splits the body of a shard's answer.
+pub(crate) fn split_stamp(body: &[u8]) -> Result<(ShardStamp, &[u8]), DecodeError> {
+    let mut r = Reader::new(body);
+    let stamp = ShardStamp::decode(&mut r)?;
+    let rest = r.remaining();
+    Ok((stamp, &body[body.len() - rest..]))
+}
+
+/// Shorthand for refusals made by the client itself.
+pub(crate) trait IntoStatus {
+    /// As the status of a refusal.
+    fn into_status(self) -> skep_wire::Status;
+}
+
+impl IntoStatus for Errno {
+    fn into_status(self) -> skep_wire::Status {
+        skep_wire::Status::errno(self)
+    }
+}
+
+impl Job<'_> {
+    /// A request without payload.
+    pub fn new(to: To, kind: u16, body: Vec<u8>, changing: bool) -> Self {
+        Self {
+            to,
+            kind,
+            body,
+            payload: &[],
+            into: &mut [],
+            changing,
+            unsure: false,
+            node: None,
+            trouble: None,
+            settled: None,
+        }
+    }
+
+    /// Takes the outcome; only after [`crate::Lane`] has run the job.
+    pub fn take(&mut self) -> Result<Reply, Refusal> {
+        self.settled.take().unwrap_or_else(|| Err(Errno::EIO.into()))
+    }
+}

@@ -1,0 +1,124 @@
+//! A lane: one worker's way to the cluster. It does one operation at a time and has one slot, so at
+//! most one changing request of it is in flight on any shard.
+
+use crate::job::{IntoStatus, Job, Reply, To};
+use crate::port::{Cell, Port};
+use crate::state::{Shared, SlotState};
+use alloc::vec::Vec;
+use core::cell::RefCell;
+use skep_types::{Encode, Errno, Ino, Seq, ShardId, Slot};
+use skep_wire::meta::{ShardCall, ShardStamp};
+use skep_wire::{Message, Refusal, Status};
+
+/// A worker's lane. Operations are its `async` methods; the caller polls one at a time.
+pub struct Lane<P: Port, C: Cell<Shared>> {
+    pub(crate) port: P,
+    pub(crate) shared: C,
+    slot: Slot,
+    position: RefCell<SlotState>,
+}
+
+impl<P: Port, C: Cell<Shared>> Lane<P, C> {
+    /// A lane with a slot of its own; `port` makes its hands, given the slot (the connection group).
+    /// EMFILE when all slots are taken.
+    pub fn new(shared: C, port: impl FnOnce(Slot) -> P) -> Result<Self, Errno> {
+        let (slot, position) = shared.with(|s| s.slots.take()).ok_or(Errno::EMFILE)?;
+        Ok(Self { port: port(slot), shared, slot, position: RefCell::new(position) })
+    }
+
+    /// Its slot.
+    pub fn slot(&self) -> Slot {
+        self.slot
+    }
+
+    /// Its hands.
+    pub fn port(&self) -> &P {
+        &self.port
+    }
+
+    /// The state it shares with the other lanes of the mount.
+    pub fn shared(&self) -> &C {
+        &self.shared
+    }
+
+    /// The body of a request to a shard.
+    pub(crate) fn shard_body<M: Message>(&self, shard: ShardId, message: &M, changing: bool) -> Vec<u8> {
+        let seq = if changing { self.position.borrow_mut().next_seq(shard) } else { Seq(0) };
+        let mut body = Vec::with_capacity(128);
+        ShardCall { shard, slot: self.slot, seq }.encode(&mut body);
+        message.encode(&mut body);
+        body
+    }
+
+    /// A job that asks a shard.
+    pub(crate) fn asking<M: Message>(&self, shard: ShardId, message: &M) -> Job<'static> {
+        Job::new(To::Shard(shard), M::KIND, self.shard_body(shard, message, false), false)
+    }
+
+    /// A job that changes something on a shard. At most one of a shard may be in flight.
+    pub(crate) fn changing<M: Message>(&self, shard: ShardId, message: &M) -> Job<'static> {
+        Job::new(To::Shard(shard), M::KIND, self.shard_body(shard, message, true), true)
+    }
+
+    /// Runs one job.
+    pub(crate) async fn settle(&self, job: Job<'_>) -> Result<Reply, Refusal> {
+        let mut jobs = [job];
+        self.run(&mut jobs).await;
+        let [mut job] = jobs;
+        job.take()
+    }
+
+    /// Asks a shard.
+    pub(crate) async fn ask<M: Message>(&self, shard: ShardId, message: &M) -> Result<M::Reply, Refusal> {
+        self.settle(self.asking(shard, message)).await?.read()
+    }
+
+    /// Changes something on a shard.
+    pub(crate) async fn change<M: Message>(&self, shard: ShardId, message: &M) -> Result<M::Reply, Refusal> {
+        self.settle(self.changing(shard, message)).await?.read()
+    }
+
+    /// Changes something of `ino` on its shard, and remembers where in the log that is.
+    pub(crate) async fn change_ino<M: Message>(&self, ino: Ino, message: &M) -> Result<M::Reply, Refusal> {
+        let reply = self.settle(self.changing(ino.shard(), message)).await?;
+        self.touched(ino, &reply.stamp);
+        reply.read()
+    }
+
+    /// The newest change of `ino` is at `stamp`.
+    pub(crate) fn touched(&self, ino: Ino, stamp: &ShardStamp) {
+        self.shared.with(|s| {
+            if let Some(inode) = s.inodes.get_mut(ino) {
+                inode.touched = inode.touched.max(Some((stamp.term, stamp.index)));
+            }
+        });
+    }
+
+    /// What a program gets for a refusal. What is no Linux error, or has a text, goes to the log.
+    pub(crate) fn errno<T>(&self, result: Result<T, Refusal>) -> Result<T, Errno> {
+        result.map_err(|refusal| {
+            let (errno, tell) = match (refusal.status.as_errno(), refusal.status) {
+                (Some(errno), _) => (errno, !refusal.detail.is_empty()),
+                (None, Status::ROLE) => (Errno::EPERM, true),
+                (None, Status::FENCED) => (Errno::ENOTCONN, false),
+                (None, _) => (Errno::EIO, true),
+            };
+            if tell {
+                self.port.log(format_args!("{refusal}"));
+            }
+            errno
+        })
+    }
+}
+
+impl<P: Port, C: Cell<Shared>> Drop for Lane<P, C> {
+    fn drop(&mut self) {
+        let position = core::mem::take(&mut *self.position.borrow_mut());
+        self.shared.with(|s| s.slots.give_back(self.slot, position));
+    }
+}
+
+/// A refusal of the client's own, with a text for the log.
+pub(crate) fn refuse(errno: Errno, text: alloc::string::String) -> Refusal {
+    Refusal::with(errno.into_status(), text)
+}

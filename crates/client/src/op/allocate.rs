@@ -1,0 +1,187 @@
+//! fallocate: reserve (with or without keeping the size) and punch.
+
+use crate::job::{Job, To};
+use crate::lane::Lane;
+use crate::limits::STALE_ROUNDS_MAX;
+use crate::port::{Cell, Port};
+use crate::state::{Handle, Shared};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use skep_types::codec::Bytes;
+use skep_types::limits::{FILE_SIZE_MAX, INLINE_DEFAULT};
+use skep_types::{ChunkId, Encode, Errno, Ino, Layout, SetAttr, TargetId};
+use skep_wire::meta::WriteInline;
+use skep_wire::storage::{ChunkReply, Owner, PunchChunk, ReserveChunk};
+use skep_wire::{Message, Refusal, Status};
+
+/// What fallocate shall do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Allocate {
+    /// Reserve space; the file grows to the end of the range (mode 0).
+    Extend,
+    /// Reserve space; the size stays (`FALLOC_FL_KEEP_SIZE`).
+    KeepSize,
+    /// Make a hole; the size stays (`FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE`).
+    Punch,
+}
+
+/// The part of a range that one chunk file holds: one stretch of it, whatever the chunk size.
+struct Stretch {
+    target: TargetId,
+    chunk: ChunkId,
+    offset: u64,
+    len: u64,
+}
+
+struct Facts {
+    layout: Option<Arc<Layout>>,
+    size: u64,
+    owner: Owner,
+}
+
+impl<P: Port, C: Cell<Shared>> Lane<P, C> {
+    /// Reserves or punches `len` bytes from `offset` on.
+    pub async fn fallocate(
+        &self,
+        handle: Handle,
+        what: Allocate,
+        offset: u64,
+        len: u64,
+    ) -> Result<(), Errno> {
+        let file = self.shared.with(|s| s.handles.file(handle).copied())?;
+        if !file.mode.writes() {
+            return Err(Errno::EBADF);
+        }
+        if len == 0 {
+            return Err(Errno::EINVAL);
+        }
+        let end = offset.checked_add(len).filter(|end| *end <= FILE_SIZE_MAX).ok_or(Errno::EFBIG)?;
+        let result = async {
+            self.allocate(file.ino, what, offset, end).await?;
+            if what == Allocate::Extend && self.shared.with(|s| s.facts(file.ino).size) < end {
+                let set = SetAttr { size: Some(end), ..SetAttr::default() };
+                self.change_attr(file.ino, set).await?;
+            }
+            if file.sync {
+                self.sync_chunks(file.ino).await?;
+                self.commit(file.ino).await?;
+                self.sync_shard(file.ino.shard()).await?;
+            }
+            Ok(())
+        };
+        self.errno(result.await)
+    }
+
+    async fn allocate(&self, ino: Ino, what: Allocate, offset: u64, end: u64) -> Result<(), Refusal> {
+        for _ in 0..STALE_ROUNDS_MAX {
+            let facts = self.shared.with(|s| s.facts(ino));
+            let Some(layout) = facts.layout.clone() else {
+                self.fetch_layout(ino).await?;
+                continue;
+            };
+            let result = match (what, layout.is_inline()) {
+                (Allocate::Punch, true) => self.punch_inline(ino, offset, end.min(facts.size)).await,
+                // Inline content has its space in the metadata.
+                (_, true) if end <= u64::from(INLINE_DEFAULT) => return Ok(()),
+                (Allocate::Punch, false) => {
+                    self.on_stretches(ino, what, &layout, (offset, end), &facts).await
+                }
+                _ if layout.covered() < end => {
+                    self.grow(ino, end).await?;
+                    continue;
+                }
+                _ => self.on_stretches(ino, what, &layout, (offset, end), &facts).await,
+            };
+            match result {
+                Err(refusal) if matches!(refusal.status, Status::STALE_GENERATION | Status::MUST_GROW) => {
+                    self.fetch_layout(ino).await?;
+                }
+                result => return result,
+            }
+        }
+        Err(super::unsettled(ino))
+    }
+
+    async fn punch_inline(&self, ino: Ino, offset: u64, end: u64) -> Result<(), Refusal> {
+        // Beyond the inline limit an inline file has nothing but zeros.
+        let end = end.min(u64::from(skep_types::limits::INLINE_MAX));
+        if end <= offset {
+            return Ok(());
+        }
+        let zeros = alloc::vec![0; (end - offset) as usize];
+        let message = WriteInline { ino, offset, data: Bytes(zeros), kill_suidgid: false };
+        let reply = self.change_ino(ino, &message).await?;
+        self.shared.with(|s| {
+            s.inodes.patch_inline(ino, reply.attr.change, offset, &message.data.0);
+            s.inodes.merge_own(reply.attr);
+        });
+        Ok(())
+    }
+
+    async fn on_stretches(
+        &self,
+        ino: Ino,
+        what: Allocate,
+        layout: &Layout,
+        range: (u64, u64),
+        facts: &Facts,
+    ) -> Result<(), Refusal> {
+        let stretches = stretches(layout, range.0, range.1);
+        let mut jobs: Vec<Job<'_>> = stretches
+            .iter()
+            .map(|stretch| {
+                let Stretch { target, chunk, offset, len } = *stretch;
+                let to = To::Target(target);
+                match what {
+                    Allocate::Punch => {
+                        let message = PunchChunk { target, chunk, offset, len };
+                        Job::new(to, PunchChunk::KIND, message.to_bytes(), false)
+                    }
+                    _ => {
+                        let message = ReserveChunk { target, chunk, offset, len, owner: facts.owner };
+                        Job::new(to, ReserveChunk::KIND, message.to_bytes(), false)
+                    }
+                }
+            })
+            .collect();
+        self.run(&mut jobs).await;
+        for (stretch, job) in stretches.iter().zip(&mut jobs) {
+            let reply: ChunkReply = job.take()?.read()?;
+            self.shared.with(|s| s.inodes.entry(ino).blocks.insert(stretch.chunk, reply.blocks));
+        }
+        let now = self.port.wall();
+        // The size stays; time and blocks have moved.
+        self.shared.with(|s| s.inodes.entry(ino).wrote_to(0, now, layout.generation, false));
+        Ok(())
+    }
+}
+
+fn stretches(layout: &Layout, offset: u64, end: u64) -> Vec<Stretch> {
+    let mut stretches = Vec::new();
+    for (number, extent) in layout.extents.iter().enumerate() {
+        for (stripe, target) in extent.targets.iter().enumerate() {
+            let (from, to) = (extent.local_size(stripe, offset), extent.local_size(stripe, end));
+            if from < to {
+                let chunk = extent.chunk(number, stripe);
+                stretches.push(Stretch { target: *target, chunk, offset: from, len: to - from });
+            }
+        }
+    }
+    stretches
+}
+
+impl Shared {
+    fn facts(&self, ino: Ino) -> Facts {
+        let Some(inode) = self.inodes.get(ino) else {
+            return Facts { layout: None, size: 0, owner: Owner::default() };
+        };
+        let attr = inode.attr.as_ref();
+        Facts {
+            layout: inode.layout.clone(),
+            size: inode.size(),
+            owner: attr
+                .map(|attr| Owner { uid: attr.uid, gid: attr.gid, project: attr.project })
+                .unwrap_or_default(),
+        }
+    }
+}

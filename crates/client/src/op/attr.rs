@@ -1,0 +1,153 @@
+//! getattr and setattr (chmod, chown, truncate, utimensat).
+
+use crate::job::{Job, To};
+use crate::lane::Lane;
+use crate::port::{Cell, Port};
+use crate::state::Shared;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use skep_types::limits::FILE_SIZE_MAX;
+use skep_types::{Attr, ChunkId, Encode, Errno, Ino, Layout, SetAttr, TargetId};
+use skep_wire::meta::{AttrReply, ChangeAttr, GetAttr};
+use skep_wire::storage::{ChunkStat, StatChunks, StatChunksReply};
+use skep_wire::{Message, Refusal, Status};
+
+impl<P: Port, C: Cell<Shared>> Lane<P, C> {
+    /// Attributes of an inode.
+    pub async fn getattr(&self, ino: Ino) -> Result<Attr, Errno> {
+        self.errno(self.fresh_attr(ino).await)
+    }
+
+    pub(crate) async fn fresh_attr(&self, ino: Ino) -> Result<Attr, Refusal> {
+        let AttrReply { attr, live } = self.ask(ino.shard(), &GetAttr { ino }).await?;
+        self.shown(attr, live).await
+    }
+
+    /// Attributes as this mount's programs shall see them: with its own uncommitted writes, and with
+    /// the size that the chunk files give when other mounts are writing.
+    pub(crate) async fn shown(&self, attr: Attr, live: Option<Layout>) -> Result<Attr, Refusal> {
+        let ino = attr.ino;
+        let live_size = match &live {
+            Some(layout) => self.live_size(layout).await?,
+            None => 0,
+        };
+        Ok(self.shared.with(|s| {
+            if let Some(inode) = s.inodes.get_mut(ino) {
+                inode.live = live.is_some();
+                inode.live_size = live_size;
+            }
+            let mut attr = s.inodes.merge(attr);
+            attr.size = attr.size.max(live_size);
+            attr
+        }))
+    }
+
+    /// Where the file ends at least, by its chunk files.
+    async fn live_size(&self, layout: &Layout) -> Result<u64, Refusal> {
+        let chunks: Vec<(ChunkId, TargetId)> = layout.chunks().collect();
+        let stats = self.stat_chunks(&chunks).await?;
+        let ends = stats.iter().map(|(chunk, stat)| {
+            let extent = layout.extents.get(usize::from(chunk.extent));
+            extent.map_or(0, |extent| extent.file_size(usize::from(chunk.stripe), stat.size))
+        });
+        Ok(ends.max().unwrap_or(0).min(FILE_SIZE_MAX))
+    }
+
+    /// Lengths of chunk files, one request to each target, all together.
+    pub(crate) async fn stat_chunks(
+        &self,
+        chunks: &[(ChunkId, TargetId)],
+    ) -> Result<Vec<(ChunkId, ChunkStat)>, Refusal> {
+        let mut by_target: BTreeMap<TargetId, Vec<ChunkId>> = BTreeMap::new();
+        for (chunk, target) in chunks {
+            by_target.entry(*target).or_default().push(*chunk);
+        }
+        let messages: Vec<StatChunks> =
+            by_target.into_iter().map(|(target, chunks)| StatChunks { target, chunks }).collect();
+        let mut jobs: Vec<Job<'_>> = messages
+            .iter()
+            .map(|m| Job::new(To::Target(m.target), StatChunks::KIND, m.to_bytes(), false))
+            .collect();
+        self.run(&mut jobs).await;
+        let mut stats = Vec::new();
+        for (message, job) in messages.iter().zip(&mut jobs) {
+            match job.take().and_then(|reply| reply.read::<StatChunksReply>()) {
+                Ok(reply) => stats.extend(message.chunks.iter().copied().zip(reply.chunks)),
+                // Truncated or deleted meanwhile: that generation ends nowhere.
+                Err(refusal) if refusal.status == Status::STALE_GENERATION => {}
+                Err(refusal) => return Err(refusal),
+            }
+        }
+        Ok(stats)
+    }
+
+    /// Changes attributes.
+    pub async fn setattr(&self, ino: Ino, set: SetAttr) -> Result<Attr, Errno> {
+        self.errno(self.change_attr(ino, set).await)
+    }
+
+    pub(crate) async fn change_attr(&self, ino: Ino, set: SetAttr) -> Result<Attr, Refusal> {
+        if set.size.is_some_and(|size| size > FILE_SIZE_MAX) {
+            return Err(Errno::EFBIG.into());
+        }
+        if set.size.is_some() || set.mtime.is_some() {
+            // The shard must know how long the file is to cut it, and an own later commit must not
+            // replace a time that is set now.
+            self.commit(ino).await?;
+        }
+        if set.size.is_none() {
+            return self.change_attr_once(ino, &set).await;
+        }
+        self.shared.with(|s| s.truncation_begins(ino));
+        let result = self.resize(ino, &set).await;
+        self.shared.with(|s| s.truncation_ends(ino, result.is_ok()));
+        result
+    }
+
+    async fn resize(&self, ino: Ino, set: &SetAttr) -> Result<Attr, Refusal> {
+        match self.change_attr_once(ino, set).await {
+            Err(refusal) if refusal.status == Status::MUST_GROW => {
+                self.grow(ino, set.size.unwrap_or(0)).await?;
+                self.change_attr_once(ino, set).await
+            }
+            result => result,
+        }
+    }
+
+    async fn change_attr_once(&self, ino: Ino, set: &SetAttr) -> Result<Attr, Refusal> {
+        let message = ChangeAttr { ino, set: set.clone() };
+        let AttrReply { attr, live } = self.change_ino(ino, &message).await?;
+        Ok(self.shared.with(|s| {
+            if set.size.is_some() {
+                s.inodes.set_inline(ino, None);
+                if let Some(inode) = s.inodes.get_mut(ino) {
+                    inode.truncated();
+                }
+            }
+            if let Some(inode) = s.inodes.get_mut(ino) {
+                inode.live = live.is_some();
+            }
+            s.inodes.merge_own(attr)
+        }))
+    }
+}
+
+impl Shared {
+    /// A truncate of this mount is sent.
+    pub(crate) fn truncation_begins(&mut self, ino: Ino) {
+        if let Some(inode) = self.inodes.get_mut(ino) {
+            inode.truncating += 1;
+        }
+    }
+
+    /// It was answered. After a failure its effect is unknown, so writes that overlapped it are done
+    /// again all the same.
+    pub(crate) fn truncation_ends(&mut self, ino: Ino, done: bool) {
+        if let Some(inode) = self.inodes.get_mut(ino) {
+            inode.truncating = inode.truncating.saturating_sub(1);
+            if !done {
+                inode.truncations += 1;
+            }
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! lookup, mkdir, mknod, symlink, link, readlink.
+
+use crate::lane::Lane;
+use crate::port::{Cell, Port};
+use crate::state::Shared;
+use skep_types::codec::Bytes;
+use skep_types::limits::SYMLINK_MAX;
+use skep_types::{Attr, Errno, Ino, Kind, Mode, Name};
+use skep_wire::Refusal;
+use skep_wire::meta::{
+    AttrReply, Create, EntryReply, GetAttr, Link, List, Lookup, MakeNode, MakeSymlink, OpenReply, ReadLink,
+};
+
+/// A directory or special file to be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NewNode {
+    /// What it is.
+    pub kind: Kind,
+    /// Permission bits, umask applied.
+    pub mode: Mode,
+    /// Owner.
+    pub uid: u32,
+    /// Group, unless the directory is setgid.
+    pub gid: u32,
+    /// Device number.
+    pub rdev: u32,
+}
+
+pub(crate) fn name(bytes: &[u8]) -> Result<Name, Refusal> {
+    Name::new(bytes).map_err(|error| Errno::from(error).into())
+}
+
+impl<P: Port, C: Cell<Shared>> Lane<P, C> {
+    /// Finds a name. `.` and `..` are asked for by an NFS export.
+    pub async fn lookup(&self, parent: Ino, bytes: &[u8]) -> Result<Attr, Errno> {
+        self.errno(self.find(parent, bytes).await)
+    }
+
+    async fn find(&self, parent: Ino, bytes: &[u8]) -> Result<Attr, Refusal> {
+        match bytes {
+            b"." => self.fresh_attr(parent).await,
+            b".." => {
+                let list = List { dir: parent, after: 0, max: 1, with_attr: false };
+                let reply = self.ask(parent.shard(), &list).await?;
+                self.fresh_attr(reply.parent).await
+            }
+            _ => {
+                let reply = self.ask(parent.shard(), &Lookup { parent, name: name(bytes)? }).await?;
+                self.entry(reply).await
+            }
+        }
+    }
+
+    /// The attributes of an entry, from its inode's shard when that is another one.
+    async fn entry(&self, reply: EntryReply) -> Result<Attr, Refusal> {
+        match reply.attr {
+            Some(attr) => self.shown(attr, reply.live).await,
+            None => {
+                let AttrReply { attr, live } =
+                    self.ask(reply.ino.shard(), &GetAttr { ino: reply.ino }).await?;
+                self.shown(attr, live).await
+            }
+        }
+    }
+
+    /// Makes a directory, special file or (without opening it) regular file.
+    pub async fn make_node(&self, parent: Ino, bytes: &[u8], new: NewNode) -> Result<Attr, Errno> {
+        self.errno(self.node(parent, bytes, new).await)
+    }
+
+    async fn node(&self, parent: Ino, bytes: &[u8], new: NewNode) -> Result<Attr, Refusal> {
+        let NewNode { kind, mode, uid, gid, rdev } = new;
+        let name = name(bytes)?;
+        match kind {
+            Kind::File => {
+                let message = Create {
+                    parent,
+                    name,
+                    mode,
+                    uid,
+                    gid,
+                    exclusive: true,
+                    truncate: false,
+                    open: None,
+                    open_seq: 0,
+                    policy: None,
+                };
+                let reply: OpenReply = self.change(parent.shard(), &message).await?;
+                Ok(reply.attr)
+            }
+            Kind::Symlink => Err(Errno::EINVAL.into()),
+            _ => {
+                let message = MakeNode { parent, name, kind, mode, uid, gid, rdev };
+                let reply = self.change(parent.shard(), &message).await?;
+                self.entry(reply).await
+            }
+        }
+    }
+
+    /// Makes a symbolic link.
+    pub async fn symlink(
+        &self,
+        parent: Ino,
+        bytes: &[u8],
+        target: &[u8],
+        uid: u32,
+        gid: u32,
+    ) -> Result<Attr, Errno> {
+        let result = async {
+            if target.is_empty() {
+                return Err(Errno::ENOENT.into());
+            }
+            if target.len() > SYMLINK_MAX {
+                return Err(Errno::ENAMETOOLONG.into());
+            }
+            let message =
+                MakeSymlink { parent, name: name(bytes)?, target: Bytes(target.to_vec()), uid, gid };
+            self.entry(self.change(parent.shard(), &message).await?).await
+        };
+        self.errno(result.await)
+    }
+
+    /// Target of a symbolic link.
+    pub async fn readlink(&self, ino: Ino) -> Result<alloc::vec::Vec<u8>, Errno> {
+        self.errno(self.ask(ino.shard(), &ReadLink { ino }).await).map(|reply| reply.data.0)
+    }
+
+    /// Makes a hard link.
+    pub async fn link(&self, ino: Ino, parent: Ino, bytes: &[u8]) -> Result<Attr, Errno> {
+        let result = async {
+            if ino.shard() != parent.shard() {
+                return Err(Errno::EXDEV.into());
+            }
+            let message = Link { ino, parent, name: name(bytes)? };
+            let reply: EntryReply = self.change_ino(ino, &message).await?;
+            match reply.attr {
+                Some(attr) => {
+                    self.shared.with(|s| s.inodes.merge_own(attr.clone()));
+                    self.shown(attr, reply.live).await
+                }
+                None => self.fresh_attr(ino).await,
+            }
+        };
+        self.errno(result.await)
+    }
+}

@@ -1,0 +1,54 @@
+//! Growing out of the metadata, and growing the layout.
+
+use super::write::StripeWrite;
+use crate::lane::Lane;
+use crate::port::{Cell, Port};
+use crate::state::Shared;
+use skep_types::{Ino, Layout};
+use skep_wire::meta::{Grow, GrowReply, LayoutReply, Switch};
+use skep_wire::storage::Owner;
+use skep_wire::{Refusal, Status};
+
+impl<P: Port, C: Cell<Shared>> Lane<P, C> {
+    /// Makes the layout of `ino` reach `end`. The caller looks at the layout again: it may have to
+    /// grow once more when other writers were in between.
+    ///
+    /// Inline content may have been made durable by its log, so its copy is made durable before the
+    /// chunks take over.
+    pub(crate) async fn grow(&self, ino: Ino, end: u64) -> Result<(), Refusal> {
+        let GrowReply { attr, layout, copy } = self.change_ino(ino, &Grow { ino, end }).await?;
+        let Some(copy) = copy else {
+            self.grown(attr, layout);
+            return Ok(());
+        };
+        let owner = Owner { uid: attr.uid, gid: attr.gid, project: attr.project };
+        if !copy.data.0.is_empty() {
+            let write = StripeWrite { layout: &layout, offset: 0, data: &copy.data.0, owner, sync: true };
+            match self.write_stripes(ino, &write).await {
+                Ok(written) if written == copy.data.0.len() => {}
+                Ok(_) => return Err(skep_types::Errno::EIO.into()),
+                // The intent was given up meanwhile.
+                Err(refusal) if refusal.status == Status::STALE_GENERATION => return Ok(()),
+                Err(refusal) => return Err(refusal),
+            }
+        }
+        let switch = Switch { ino, generation: layout.generation, inline_version: copy.version };
+        match self.change_ino(ino, &switch).await {
+            Ok(LayoutReply { attr, layout }) => self.grown(attr, layout),
+            // Somebody wrote inline after the copy was taken, or was faster.
+            Err(refusal) if refusal.status == Status::STALE_GENERATION => {
+                self.fetch_layout(ino).await?;
+            }
+            Err(refusal) => return Err(refusal),
+        }
+        Ok(())
+    }
+
+    fn grown(&self, attr: skep_types::Attr, layout: Layout) {
+        let (ino, change) = (attr.ino, attr.change);
+        self.shared.with(|s| {
+            s.inodes.merge_own(attr);
+            s.inodes.set_layout(ino, change, layout);
+        });
+    }
+}

@@ -1,0 +1,174 @@
+//! opendir, readdir, readdirplus, releasedir.
+//!
+//! Offsets: 1 follows `.`, 2 follows `..`, an entry's cookie follows the entry. A cookie stays with
+//! its name, so a listing that goes on after changes neither skips nor repeats untouched names.
+
+use crate::lane::Lane;
+use crate::limits::{LIST_ATTRS, LIST_FRESH_MS, LIST_NAMES};
+use crate::port::{Cell, Port};
+use crate::state::{DirHandle, Handle, Shared};
+use skep_types::{Attr, Errno, Ino, Kind};
+use skep_wire::Refusal;
+use skep_wire::meta::{DirEntry, List, ListReply};
+
+/// Offset after `.`.
+const AFTER_DOT: u64 = 1;
+/// Offset after `..`; entries start here.
+const AFTER_DOTDOT: u64 = 2;
+
+/// One line of a listing.
+#[derive(Debug, Clone, Copy)]
+pub struct Listed<'a> {
+    /// Name, `.` and `..` among them.
+    pub name: &'a [u8],
+    /// Inode.
+    pub ino: Ino,
+    /// What it is.
+    pub kind: Kind,
+    /// Offset to go on after it.
+    pub next: u64,
+    /// Attributes, when they were asked for; never of `.` and `..`.
+    pub attr: Option<&'a Attr>,
+}
+
+/// Takes the lines of a listing.
+pub trait Sink {
+    /// Takes one; `false` when there is no room for it.
+    fn take(&mut self, line: Listed<'_>) -> bool;
+}
+
+impl<F: FnMut(Listed<'_>) -> bool> Sink for F {
+    fn take(&mut self, line: Listed<'_>) -> bool {
+        self(line)
+    }
+}
+
+impl<P: Port, C: Cell<Shared>> Lane<P, C> {
+    /// Opens a directory. No shard is told: a listing needs no state there.
+    pub fn opendir(&self, ino: Ino) -> Result<Handle, Errno> {
+        self.shared.with(|s| {
+            let losses = s.stamps.losses(ino.shard());
+            s.handles.add_dir(DirHandle { ino, losses, ..DirHandle::default() })
+        })
+    }
+
+    /// Closes a directory.
+    pub fn releasedir(&self, handle: Handle) {
+        self.shared.with(|s| s.handles.remove_dir(handle));
+    }
+
+    /// Lists from `offset` on until the sink is full. `with_attr`: attributes too.
+    pub async fn readdir(
+        &self,
+        handle: Handle,
+        offset: u64,
+        with_attr: bool,
+        sink: &mut impl Sink,
+    ) -> Result<(), Errno> {
+        // Taken out, so that entries need not be copied; two readers of one handle at once find it
+        // empty and fetch for themselves.
+        let mut dir = self.shared.with(|s| {
+            let dir = s.handles.dir(handle)?;
+            let empty = DirHandle { ino: dir.ino, losses: dir.losses, ..DirHandle::default() };
+            Ok::<_, Errno>(core::mem::replace(dir, empty))
+        })?;
+        let result = self.list_from(&mut dir, offset, with_attr, sink).await;
+        self.shared.with(|s| {
+            if let Ok(place) = s.handles.dir(handle) {
+                *place = dir;
+            }
+        });
+        self.errno(result)
+    }
+
+    async fn list_from(
+        &self,
+        dir: &mut DirHandle,
+        offset: u64,
+        with_attr: bool,
+        sink: &mut impl Sink,
+    ) -> Result<(), Refusal> {
+        let after = if offset <= AFTER_DOTDOT { 0 } else { offset };
+        self.position(dir, after, with_attr);
+        if dir.parent.is_none() && !self.fetch(dir, after, with_attr).await? {
+            return Ok(());
+        }
+        let dots: [(&[u8], Ino, u64); 2] =
+            [(b".", dir.ino, AFTER_DOT), (b"..", dir.parent.unwrap_or(dir.ino), AFTER_DOTDOT)];
+        for (name, ino, next) in dots {
+            if offset < next && !sink.take(Listed { name, ino, kind: Kind::Dir, next, attr: None }) {
+                return Ok(());
+            }
+        }
+        loop {
+            while let Some(entry) = dir.ahead.front() {
+                if !self.hand_out(entry, with_attr, sink).await? {
+                    return Ok(());
+                }
+                dir.position = entry.cookie;
+                dir.ahead.pop_front();
+            }
+            if dir.end {
+                return Ok(());
+            }
+            let after = dir.position;
+            if !self.fetch(dir, after, with_attr).await? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Keeps what was fetched ahead if it fits the question, and its attributes are still good.
+    fn position(&self, dir: &mut DirHandle, after: u64, with_attr: bool) {
+        let changes = self.shared.with(|s| s.changes);
+        let fresh = dir.fetched.1 == changes && self.port.now().since(dir.fetched.0) <= LIST_FRESH_MS;
+        let fits = dir.position == after && (!with_attr || (dir.with_attr && fresh));
+        // From the start everything is read anew: a rewind shows what changed.
+        if !fits || after == 0 {
+            dir.ahead.clear();
+            dir.end = false;
+            dir.position = after;
+            dir.parent = None;
+        }
+    }
+
+    /// `false`: the directory is gone; a listing of it ends.
+    async fn fetch(&self, dir: &mut DirHandle, after: u64, with_attr: bool) -> Result<bool, Refusal> {
+        let fetched = (self.port.now(), self.shared.with(|s| s.changes));
+        let max = if with_attr { LIST_ATTRS } else { LIST_NAMES };
+        let ListReply { entries, end, parent } =
+            match self.ask(dir.ino.shard(), &List { dir: dir.ino, after, max, with_attr }).await {
+                Ok(reply) => reply,
+                Err(refusal) if refusal.status.as_errno() == Some(Errno::ENOENT) => return Ok(false),
+                Err(refusal) => return Err(refusal),
+            };
+        dir.end = end || entries.is_empty();
+        dir.parent = Some(parent);
+        dir.position = after;
+        dir.with_attr = with_attr;
+        dir.fetched = fetched;
+        dir.ahead = entries.into();
+        Ok(true)
+    }
+
+    async fn hand_out(
+        &self,
+        entry: &DirEntry,
+        with_attr: bool,
+        sink: &mut impl Sink,
+    ) -> Result<bool, Refusal> {
+        let attr = match &entry.attr {
+            Some(attr) if with_attr => Some(self.shown(attr.clone(), entry.live.clone()).await?),
+            // On another shard: the kernel asks when it needs them.
+            _ => None,
+        };
+        let line = Listed {
+            name: entry.name.as_bytes(),
+            ino: entry.ino,
+            kind: entry.kind,
+            next: entry.cookie,
+            attr: attr.as_ref(),
+        };
+        Ok(sink.take(line))
+    }
+}

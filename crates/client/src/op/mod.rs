@@ -1,0 +1,37 @@
+//! One file per operation of a program. Each public method takes and gives what a kernel request
+//! does; errors are those that the program sees.
+
+mod allocate;
+mod attr;
+mod commit;
+mod entry;
+mod grow;
+mod inspect;
+mod list;
+mod open;
+mod read;
+mod release;
+mod remove;
+mod rename;
+mod statfs;
+mod sync;
+mod write;
+mod xattr;
+
+pub use allocate::Allocate;
+pub use entry::NewNode;
+pub use list::{Listed, Sink};
+pub use open::{CreateHow, OpenHow, Opened};
+pub use rename::RenameHow;
+pub use write::WriteHow;
+
+use skep_types::{Errno, Ino};
+use skep_wire::Refusal;
+
+/// The layout of a file changed in every round of an operation.
+pub(crate) fn unsettled(ino: Ino) -> Refusal {
+    crate::lane::refuse(
+        Errno::EIO,
+        alloc::format!("inode {ino}: its layout changed again and again during one operation"),
+    )
+}

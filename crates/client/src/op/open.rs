@@ -1,0 +1,240 @@
+//! open and create.
+
+use super::entry::name;
+use crate::job::Reply;
+use crate::lane::Lane;
+use crate::port::{Cell, Port};
+use crate::state::{FileHandle, Handle, Inline, Shared};
+use skep_types::{Attr, Errno, Ino, Kind, Mode, Policy};
+use skep_wire::Refusal;
+use skep_wire::meta::{Create, Open, OpenMode, OpenReply, ReadInline};
+
+/// How a file is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OpenHow {
+    /// What for.
+    pub mode: OpenMode,
+    /// Cut to 0 (O_TRUNC).
+    pub truncate: bool,
+    /// Every write is durable when it is answered (O_SYNC, O_DSYNC).
+    pub sync: bool,
+    /// A truncating ordinary user: suid and sgid are cleared.
+    pub kill_suidgid: bool,
+}
+
+/// How a file is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CreateHow {
+    /// Permission bits, umask applied.
+    pub mode: Mode,
+    /// Owner.
+    pub uid: u32,
+    /// Group, unless the directory is setgid.
+    pub gid: u32,
+    /// An existing file is EEXIST (O_EXCL).
+    pub exclusive: bool,
+    /// Layout wish; `None` = the directory's.
+    pub policy: Option<Policy>,
+}
+
+/// An opened file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Opened {
+    /// To be given to read, write, flush, fsync and release.
+    pub handle: Handle,
+    /// Its attributes.
+    pub attr: Attr,
+    /// Its content is in the metadata.
+    pub inline: bool,
+    /// The kernel's pages of an earlier open are still good.
+    pub keep_cache: bool,
+    /// `create` made it.
+    pub created: bool,
+}
+
+impl<P: Port, C: Cell<Shared>> Lane<P, C> {
+    /// Opens a file.
+    pub async fn open(&self, ino: Ino, how: OpenHow) -> Result<Opened, Errno> {
+        self.errno(self.open_file(ino, how).await)
+    }
+
+    async fn open_file(&self, ino: Ino, how: OpenHow) -> Result<Opened, Refusal> {
+        self.shared.with(|s| s.handles.has_room())?;
+        let message = self.shared.with(|s| s.open_begins(ino, how));
+        let job = match how.truncate {
+            true => self.changing(ino.shard(), &message),
+            false => self.asking(ino.shard(), &message),
+        };
+        let answer = self.settle(job).await.and_then(|reply| Ok((reply.read::<OpenReply>()?, reply)));
+        if how.truncate {
+            self.shared.with(|s| s.truncation_ends(ino, answer.is_ok()));
+        }
+        match answer {
+            Ok((open, reply)) => self.opened(open, &reply, how),
+            Err(refusal) => {
+                self.open_failed(ino);
+                Err(refusal)
+            }
+        }
+    }
+
+    /// Makes a file and opens it, or opens the one that is there.
+    pub async fn create(
+        &self,
+        parent: Ino,
+        bytes: &[u8],
+        create: CreateHow,
+        how: OpenHow,
+    ) -> Result<Opened, Errno> {
+        self.errno(self.create_file(parent, bytes, create, how).await)
+    }
+
+    async fn create_file(
+        &self,
+        parent: Ino,
+        bytes: &[u8],
+        create: CreateHow,
+        how: OpenHow,
+    ) -> Result<Opened, Refusal> {
+        self.shared.with(|s| s.handles.has_room())?;
+        let CreateHow { mode, uid, gid, exclusive, policy } = create;
+        let open_seq = self.shared.with(Shared::next_open_seq);
+        let message = Create {
+            parent,
+            name: name(bytes)?,
+            mode,
+            uid,
+            gid,
+            exclusive,
+            truncate: how.truncate,
+            open: Some(how.mode),
+            open_seq,
+            policy,
+        };
+        let reply = self.settle(self.changing(parent.shard(), &message)).await?;
+        let open: OpenReply = reply.read()?;
+        let ino = open.attr.ino;
+        self.touched(ino, &reply.stamp);
+        let overtaken = self.shared.with(|s| {
+            let inode = s.inodes.entry(ino);
+            inode.opening += 1;
+            inode.mode = Some(inode.mode.map_or(how.mode, |mode| mode.union(how.mode)));
+            let overtaken = inode.open_seq > open_seq;
+            inode.open_seq = inode.open_seq.max(open_seq);
+            if !overtaken {
+                s.closes.cancel(ino);
+            }
+            overtaken
+        });
+        if overtaken && !open.created {
+            // It was there, and this mount opened or closed it meanwhile: what the shard holds now
+            // may be that close. Tell it again, with the newest number.
+            let plain = OpenHow { truncate: false, ..how };
+            let again = self.open_file(ino, plain).await;
+            self.open_failed(ino);
+            return again;
+        }
+        if open.attr.kind != Kind::File {
+            self.open_failed(ino);
+            return Err(if open.attr.kind == Kind::Dir { Errno::EISDIR } else { Errno::ENXIO }.into());
+        }
+        self.opened(open, &reply, how)
+    }
+
+    /// Records an answered open.
+    fn opened(&self, open: OpenReply, reply: &Reply, how: OpenHow) -> Result<Opened, Refusal> {
+        let ino = open.attr.ino;
+        if how.truncate {
+            self.touched(ino, &reply.stamp);
+        }
+        let result = self.shared.with(|s| {
+            s.nodes.opened(reply.node, reply.incarnation);
+            let (created, inline, live) = (open.created, open.inline.is_some(), open.live);
+            let change = open.attr.change;
+            let attr = s.took(open, how.truncate);
+            let inode = s.inodes.entry(ino);
+            let losses = inode.losses;
+            let handle = s.handles.add_file(FileHandle { ino, mode: how.mode, sync: how.sync, losses })?;
+            inode.opening -= 1;
+            match how.mode.writes() {
+                true => inode.writers += 1,
+                false => inode.readers += 1,
+            }
+            let keep_cache = inline && !live && inode.seen_change == change && change != 0;
+            inode.seen_change = change;
+            Ok(Opened { handle, attr, inline, keep_cache, created })
+        });
+        if result.is_err() {
+            self.open_failed(ino);
+        }
+        result.map_err(|errno: Errno| errno.into())
+    }
+
+    /// An open came to nothing (or nobody knows): the shard is told of a close when it was the only one.
+    pub(crate) fn open_failed(&self, ino: Ino) {
+        let first = self.shared.with(|s| {
+            let inode = s.inodes.entry(ino);
+            inode.opening = inode.opening.saturating_sub(1);
+            s.unused(ino)
+        });
+        if first {
+            self.port.work_waits();
+        }
+    }
+
+    /// Asks the shard where the content of `ino` is now.
+    pub(crate) async fn fetch_layout(&self, ino: Ino) -> Result<OpenReply, Refusal> {
+        let reply: OpenReply = self.ask(ino.shard(), &ReadInline { ino }).await?;
+        self.shared.with(|s| s.took(reply.clone(), false));
+        Ok(reply)
+    }
+}
+
+impl Shared {
+    fn open_begins(&mut self, ino: Ino, how: OpenHow) -> Open {
+        let open_seq = self.next_open_seq();
+        self.closes.cancel(ino);
+        let inode = self.inodes.entry(ino);
+        inode.opening += 1;
+        inode.open_seq = open_seq;
+        let mode = inode.mode.map_or(how.mode, |mode| mode.union(how.mode));
+        inode.mode = Some(mode);
+        if how.truncate {
+            inode.truncating += 1;
+        }
+        Open { ino, mode, truncate: how.truncate, kill_suidgid: how.kill_suidgid, open_seq }
+    }
+
+    /// Takes over what an answer says of a file. `truncated`: by this very request.
+    fn took(&mut self, open: OpenReply, truncated: bool) -> Attr {
+        let OpenReply { attr, layout, inline, live, created: _ } = open;
+        let (ino, change) = (attr.ino, attr.change);
+        let inode = self.inodes.entry(ino);
+        if truncated {
+            inode.truncated();
+        }
+        inode.live = live;
+        if !live {
+            inode.live_size = 0;
+        }
+        let attr = self.inodes.merge(attr);
+        self.inodes.set_layout(ino, change, layout);
+        if let Some(data) = inline {
+            self.inodes.set_inline(ino, Some(Inline { data: data.0, change }));
+        }
+        attr
+    }
+
+    /// When nothing uses `ino` any more: its close is queued. `true`: housekeeping has new work.
+    pub(crate) fn unused(&mut self, ino: Ino) -> bool {
+        if self.inodes.get(ino).is_none_or(|inode| inode.uses() > 0) {
+            return false;
+        }
+        let first = self.closes.is_empty();
+        let open_seq = self.next_open_seq();
+        self.inodes.entry(ino).open_seq = open_seq;
+        self.closes.add(ino, open_seq);
+        self.inodes.park(ino);
+        first
+    }
+}

@@ -1,0 +1,168 @@
+//! read: from the content kept at open, or from all chunks at once into the caller's buffer.
+
+use super::write::transfers;
+use crate::job::{Job, To};
+use crate::lane::Lane;
+use crate::limits::{ROUND_MAX, STALE_ROUNDS_MAX};
+use crate::port::{Cell, Port};
+use crate::state::{Handle, Shared};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use skep_types::{Encode, Errno, Ino, Layout, Piece};
+use skep_wire::meta::{OpenMode, OpenReply};
+use skep_wire::storage::ReadChunk;
+use skep_wire::{Message, Refusal, Status};
+
+/// What a read knows of its file.
+enum View {
+    /// Done: so many bytes came from the content kept.
+    Kept(usize),
+    /// The shard must be asked.
+    Unknown,
+    /// The content is in the metadata, and not kept.
+    Inline,
+    Chunks {
+        layout: Arc<Layout>,
+        size: u64,
+        live: bool,
+    },
+}
+
+impl<P: Port, C: Cell<Shared>> Lane<P, C> {
+    /// Reads at `offset` into `out`; fewer bytes only at the end of the file.
+    pub async fn read(&self, handle: Handle, offset: u64, out: &mut [u8]) -> Result<usize, Errno> {
+        let file = self.shared.with(|s| s.handles.file(handle).copied())?;
+        if file.mode == OpenMode::Write {
+            return Err(Errno::EBADF);
+        }
+        let mut done = 0;
+        for part in out.chunks_mut(ROUND_MAX) {
+            let wanted = part.len();
+            match self.read_part(file.ino, offset + done as u64, part).await {
+                Ok(n) => done += n,
+                Err(refusal) if done == 0 => return self.errno(Err(refusal)),
+                Err(_) => break,
+            }
+            if done % ROUND_MAX != 0 || wanted < ROUND_MAX {
+                break;
+            }
+        }
+        Ok(done)
+    }
+
+    async fn read_part(&self, ino: Ino, offset: u64, out: &mut [u8]) -> Result<usize, Refusal> {
+        let mut looked = false;
+        for _ in 0..STALE_ROUNDS_MAX {
+            match self.shared.with(|s| s.read_view(ino, offset, out)) {
+                View::Kept(n) => return Ok(n),
+                View::Unknown => {
+                    self.fetch_layout(ino).await?;
+                }
+                View::Inline => {
+                    let reply = self.fetch_layout(ino).await?;
+                    if let Some(n) = inline_part(&reply, offset, out) {
+                        return Ok(n);
+                    }
+                }
+                View::Chunks { layout, size, live } => {
+                    let end = offset.saturating_add(out.len() as u64);
+                    if live && end > size && !looked {
+                        looked = true;
+                        self.fresh_attr(ino).await?;
+                        continue;
+                    }
+                    if end.min(size) > layout.covered() && !looked {
+                        looked = true;
+                        self.fetch_layout(ino).await?;
+                        continue;
+                    }
+                    let len = size.saturating_sub(offset).min(out.len() as u64) as usize;
+                    match self.read_stripes(&layout, offset, &mut out[..len]).await {
+                        Ok(()) => return Ok(len),
+                        Err(refusal) if refusal.status == Status::STALE_GENERATION => {
+                            self.fetch_layout(ino).await?;
+                        }
+                        Err(refusal) => return Err(refusal),
+                    }
+                }
+            }
+            if self.port.cancelled() {
+                return Err(Errno::EINTR.into());
+            }
+        }
+        Err(super::unsettled(ino))
+    }
+
+    /// Fills `out` from all chunks that the range touches, at once. Holes are zeros.
+    async fn read_stripes(&self, layout: &Layout, offset: u64, out: &mut [u8]) -> Result<(), Refusal> {
+        let pieces = transfers(layout, offset, out.len());
+        let mut lens = Vec::with_capacity(pieces.len());
+        let mut failed = None;
+        {
+            let mut rest = &mut *out;
+            let mut jobs: Vec<Job<'_>> = Vec::with_capacity(pieces.len());
+            for piece in &pieces {
+                let (part, later) = rest.split_at_mut(piece.len as usize);
+                rest = later;
+                jobs.push(reading(piece, part));
+            }
+            self.run(&mut jobs).await;
+            for job in &mut jobs {
+                match job.take() {
+                    Ok(reply) => lens.push(reply.payload_len),
+                    Err(refusal) => failed = failed.or(Some(refusal)),
+                }
+            }
+        }
+        if let Some(refusal) = failed {
+            return Err(refusal);
+        }
+        let mut at = 0;
+        for (piece, len) in pieces.iter().zip(lens) {
+            let end = at + piece.len as usize;
+            out[(at + len).min(end)..end].fill(0);
+            at = end;
+        }
+        // What no extent covers was never written.
+        out[at..].fill(0);
+        Ok(())
+    }
+}
+
+fn reading<'a>(piece: &Piece, into: &'a mut [u8]) -> Job<'a> {
+    let Piece { target, chunk, local_offset: offset, len, .. } = *piece;
+    let message = ReadChunk { target, chunk, offset, len: len as u32 };
+    let mut job = Job::new(To::Target(target), ReadChunk::KIND, message.to_bytes(), false);
+    job.into = into;
+    job
+}
+
+/// A part of inline content; what is missing up to `size` is zeros.
+fn copy_inline(data: &[u8], size: u64, offset: u64, out: &mut [u8]) -> usize {
+    let len = size.saturating_sub(offset).min(out.len() as u64) as usize;
+    let out = &mut out[..len];
+    let start = usize::try_from(offset).unwrap_or(usize::MAX).min(data.len());
+    let known = (data.len() - start).min(len);
+    out[..known].copy_from_slice(&data[start..start + known]);
+    out[known..].fill(0);
+    len
+}
+
+fn inline_part(reply: &OpenReply, offset: u64, out: &mut [u8]) -> Option<usize> {
+    let data = reply.inline.as_ref()?;
+    Some(copy_inline(&data.0, reply.attr.size, offset, out))
+}
+
+impl Shared {
+    fn read_view(&self, ino: Ino, offset: u64, out: &mut [u8]) -> View {
+        let Some(inode) = self.inodes.get(ino) else { return View::Unknown };
+        if let (Some(inline), Some(attr)) = (&inode.inline, &inode.attr) {
+            return View::Kept(copy_inline(&inline.data, attr.size, offset, out));
+        }
+        match &inode.layout {
+            None => View::Unknown,
+            Some(layout) if layout.is_inline() => View::Inline,
+            Some(layout) => View::Chunks { layout: layout.clone(), size: inode.size(), live: inode.live },
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! flush (every close of a descriptor) and release (the last one of a handle).
+
+use crate::lane::Lane;
+use crate::limits::CLOSES_MAX;
+use crate::port::{Cell, Port};
+use crate::state::{Handle, Shared};
+use skep_types::{Errno, Ino};
+
+impl<P: Port, C: Cell<Shared>> Lane<P, C> {
+    /// A program closes a descriptor: size and time are committed, so that the next open, on whatever
+    /// mount, sees them.
+    pub async fn flush(&self, handle: Handle) -> Result<(), Errno> {
+        let ino = self.shared.with(|s| s.handles.file(handle).map(|file| file.ino))?;
+        self.errno(self.commit(ino).await)
+    }
+
+    /// The kernel is done with a handle.
+    pub async fn release(&self, handle: Handle) {
+        let Some(file) = self.shared.with(|s| s.handles.remove_file(handle)) else { return };
+        let (ino, last) = self.shared.with(|s| {
+            let inode = s.inodes.entry(file.ino);
+            (file.ino, inode.uses() == 1 && inode.mark.is_some())
+        });
+        // Pages of a mapping may have been written after the last flush.
+        if last && let Err(refusal) = self.commit(ino).await {
+            self.port.log(format_args!("size of inode {ino} not committed at its close: {refusal}"));
+        }
+        let (first, full) = self.shared.with(|s| {
+            let inode = s.inodes.entry(ino);
+            match file.mode.writes() {
+                true => inode.writers = inode.writers.saturating_sub(1),
+                false => inode.readers = inode.readers.saturating_sub(1),
+            }
+            (s.unused(ino), s.closes.len() >= CLOSES_MAX)
+        });
+        if full {
+            self.send_closes().await;
+        } else if first {
+            self.port.work_waits();
+        }
+    }
+
+    /// The kernel has forgotten an inode.
+    pub fn forget(&self, ino: Ino) {
+        self.shared.with(|s| s.inodes.forget(ino));
+    }
+}

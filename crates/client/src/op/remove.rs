@@ -1,0 +1,28 @@
+//! unlink and rmdir.
+
+use super::entry::name;
+use crate::lane::Lane;
+use crate::port::{Cell, Port};
+use crate::state::Shared;
+use skep_types::{Errno, Ino};
+use skep_wire::meta::{RemoveDir, Unlink};
+
+impl<P: Port, C: Cell<Shared>> Lane<P, C> {
+    /// Removes the name of something that is no directory. An open file lives until its last close.
+    pub async fn unlink(&self, parent: Ino, bytes: &[u8]) -> Result<(), Errno> {
+        let result = async {
+            let message = Unlink { parent, name: name(bytes)? };
+            self.change(parent.shard(), &message).await
+        };
+        self.errno(result.await).map(|_| ())
+    }
+
+    /// Removes an empty directory.
+    pub async fn rmdir(&self, parent: Ino, bytes: &[u8]) -> Result<(), Errno> {
+        let result = async {
+            let message = RemoveDir { parent, name: name(bytes)? };
+            self.change(parent.shard(), &message).await
+        };
+        self.errno(result.await).map(|_| ())
+    }
+}

@@ -1,0 +1,89 @@
+//! Reclaim: a metadata server that began a new life has forgotten what is open; it is told again.
+
+use crate::lane::Lane;
+use crate::limits::OPENS_PER_REQUEST;
+use crate::port::{Call, Cell, Outcome, Port};
+use crate::state::Shared;
+use alloc::vec::Vec;
+use skep_types::{NodeId, ShardId};
+use skep_wire::meta::{OpenMode, Reclaim, Reclaimed};
+use skep_wire::{Message, Status};
+
+impl<P: Port, C: Cell<Shared>> Lane<P, C> {
+    /// Tells `node` what this mount holds open on its shards, and that this is all. Begun by
+    /// [`crate::state::Nodes::begin_reclaim`]. `true`: every shard confirmed.
+    pub(crate) async fn reclaim(&self, node: NodeId) -> bool {
+        let shards: Vec<(ShardId, Vec<Reclaimed>)> = self.shared.with(|s| {
+            let shards: Vec<ShardId> = s.map.shards_of(node).collect();
+            shards.into_iter().map(|shard| (shard, s.opens_of(shard))).collect()
+        });
+        let mut bodies = Vec::new();
+        for (shard, opens) in &shards {
+            let mut rest = &opens[..];
+            loop {
+                let (batch, later) = rest.split_at(rest.len().min(OPENS_PER_REQUEST));
+                rest = later;
+                let message = Reclaim { opens: batch.to_vec(), last: rest.is_empty() };
+                bodies.push(self.shard_body(*shard, &message, false));
+                if rest.is_empty() {
+                    break;
+                }
+            }
+        }
+        let epoch = self.shared.with(|s| s.epoch);
+        let mut intos: Vec<[u8; 0]> = alloc::vec![[]; bodies.len()];
+        let mut calls: Vec<Call<'_>> = bodies
+            .iter()
+            .zip(&mut intos)
+            .map(|(body, into)| Call {
+                node,
+                kind: Reclaim::KIND,
+                epoch,
+                body,
+                payload: &[],
+                into,
+                outcome: Outcome::Unreachable,
+            })
+            .collect();
+        self.port.call(&mut calls).await;
+        let mut told = true;
+        for call in &calls {
+            let Outcome::Answer(answer) = &call.outcome else {
+                told = false;
+                continue;
+            };
+            self.shared.with(|s| s.nodes.heard(node, answer.incarnation));
+            if answer.status.is_transient() || answer.status == Status::FENCED {
+                told = false;
+            } else if answer.status != Status(0) {
+                // Saying it again would not help, and must not keep the mount from going on.
+                let name = self.name_of(node);
+                self.port.log(format_args!("{name} does not take back what was open: {}", answer.status));
+            }
+        }
+        self.shared.with(|s| s.nodes.reclaimed(node, told));
+        if told {
+            self.port.log(format_args!("{} restarted; told it what is open", self.name_of(node)));
+        }
+        told
+    }
+}
+
+impl Shared {
+    /// What is open on `shard`. Its change counters may have gone back with a power cut, so the next
+    /// answers are believed whatever their counter.
+    fn opens_of(&mut self, shard: ShardId) -> Vec<Reclaimed> {
+        let mut opens = Vec::new();
+        for (ino, inode) in self.inodes.of_shard_mut(shard) {
+            if let Some(attr) = &mut inode.attr {
+                attr.change = 0;
+            }
+            inode.seen_change = 0;
+            if inode.uses() > 0 {
+                let mode = inode.mode.unwrap_or(OpenMode::Read);
+                opens.push(Reclaimed { ino, mode, open_seq: inode.open_seq });
+            }
+        }
+        opens
+    }
+}

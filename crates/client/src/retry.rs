@@ -1,0 +1,274 @@
+//! The retry engine: sends an operation's requests until each is settled, the program gives up, the
+//! limit is reached or the session is dead.
+//!
+//! A request is sent again unchanged, sequence number included, so a shard executes it once however
+//! often it arrives. An operation that is given up while its request may be executed returns EINTR
+//! (or EIO at the limit): the next change of the lane has a higher number and goes over a newer
+//! connection, whose first request makes the server drop what it has not read of the older one, so
+//! the abandoned request takes effect before the lane's next one or never.
+
+use crate::job::{Job, Reply, To, garbled, split_stamp};
+use crate::lane::{Lane, refuse};
+use crate::limits::{BACKOFF_MAX_MS, BACKOFF_MIN_MS};
+use crate::port::{Answer, Call, Cell, MGMTD, Outcome, Port};
+use crate::state::{SessionState, Shared};
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use skep_types::{Decode, Encode, Errno, NodeId, Term};
+use skep_wire::meta::ShardStamp;
+use skep_wire::mgmt::GetMap;
+use skep_wire::{Message, Refusal, Status};
+
+impl<P: Port, C: Cell<Shared>> Lane<P, C> {
+    /// Runs jobs, all together, until every one is settled.
+    pub(crate) async fn run(&self, jobs: &mut [Job<'_>]) {
+        let started = self.port.now();
+        let mut backoff = BACKOFF_MIN_MS;
+        loop {
+            if let Some(refusal) = self.dead() {
+                return stop(jobs, &refusal);
+            }
+            if self.prepare(jobs).await {
+                self.round(jobs).await;
+            }
+            if jobs.iter().all(|job| job.settled.is_some()) {
+                return;
+            }
+            let (limit, waited) = (self.shared.with(|s| s.limits.retry_ms), self.port.now().since(started));
+            if self.port.cancelled() {
+                return stop(jobs, &Errno::EINTR.into());
+            }
+            if limit != 0 && waited >= limit {
+                return stop(jobs, &self.gave_up(jobs, waited));
+            }
+            if backoff == BACKOFF_MAX_MS {
+                self.complain(jobs);
+            }
+            self.port.pause(backoff).await;
+            backoff = (backoff * 2).min(BACKOFF_MAX_MS);
+            // A daemon that does not answer may have moved; the map knows.
+            self.refresh_map().await;
+        }
+    }
+
+    /// Routes the jobs, and tells servers that began a new life what is open. `false`: not this time.
+    async fn prepare(&self, jobs: &mut [Job<'_>]) -> bool {
+        let mut reclaim = Vec::new();
+        self.shared.with(|s| {
+            for job in jobs.iter_mut().filter(|job| job.settled.is_none()) {
+                job.node = match job.to {
+                    To::Mgmt => Some(MGMTD),
+                    To::Shard(shard) => s.map.leader(shard),
+                    To::Target(target) => s.map.target(target).map(|target| target.node),
+                };
+                match (job.to, job.node) {
+                    (To::Shard(_), Some(node)) if s.nodes.begin_reclaim(node) => reclaim.push(node),
+                    (_, None) => {
+                        job.trouble = Some(refuse(
+                            Errno::EIO,
+                            alloc::format!("the cluster map does not name {:?}", job.to),
+                        ));
+                    }
+                    _ => {}
+                }
+            }
+        });
+        let mut told = true;
+        for node in reclaim {
+            told &= self.reclaim(node).await;
+        }
+        told
+    }
+
+    /// Sends what is not settled, once.
+    async fn round(&self, jobs: &mut [Job<'_>]) {
+        let epoch = self.shared.with(|s| s.epoch);
+        let ready = |job: &Job<'_>| job.settled.is_none() && job.node.is_some();
+        let mut calls: Vec<Call<'_>> = Vec::with_capacity(jobs.len());
+        for job in jobs.iter_mut().filter(|job| ready(job)) {
+            calls.push(Call {
+                node: job.node.unwrap_or(MGMTD),
+                kind: job.kind,
+                epoch,
+                body: &job.body,
+                payload: job.payload,
+                into: &mut *job.into,
+                outcome: Outcome::Unreachable,
+            });
+        }
+        if calls.is_empty() {
+            return;
+        }
+        self.port.call(&mut calls).await;
+        let outcomes: Vec<Outcome> = calls.into_iter().map(|call| call.outcome).collect();
+        for (job, outcome) in jobs.iter_mut().filter(|job| ready(job)).zip(outcomes) {
+            self.outcome(job, outcome);
+        }
+    }
+
+    fn outcome(&self, job: &mut Job<'_>, outcome: Outcome) {
+        match outcome {
+            Outcome::Lost => {
+                job.unsure = true;
+                job.trouble =
+                    Some(refuse(Errno::EIO, String::from("the connection broke before the answer")));
+            }
+            Outcome::Unreachable => {
+                job.trouble = Some(refuse(Errno::EIO, String::from("no connection can be made")));
+            }
+            Outcome::Answer(answer) => match self.answer(job, answer) {
+                Ok(reply) => job.settled = Some(Ok(reply)),
+                Err(refusal) if refusal.status.is_transient() || refusal.status == Status::STALE_MAP => {
+                    job.trouble = Some(refusal);
+                }
+                Err(refusal) if refusal.status == Status::FENCED => {
+                    self.fenced(&refusal);
+                    job.settled = Some(Err(refusal));
+                }
+                Err(refusal) => job.settled = Some(Err(refusal)),
+            },
+        }
+    }
+
+    /// Reads an answer and learns from it.
+    fn answer(&self, job: &Job<'_>, answer: Answer) -> Result<Reply, Refusal> {
+        let node = job.node.unwrap_or(MGMTD);
+        let (stamp, body) = match job.to {
+            To::Shard(_) if !answer.body.is_empty() => split_stamp(&answer.body).map_err(garbled)?,
+            _ => (ShardStamp::default(), &answer.body[..]),
+        };
+        let accepted = answer.status == Status(0);
+        let again = self.shared.with(|s| {
+            s.epoch = s.epoch.max(answer.epoch);
+            if let To::Shard(shard) = job.to {
+                s.nodes.heard(node, answer.incarnation);
+                if accepted && job.changing {
+                    s.changes += 1;
+                    if let Some(term) = s.stamps.acknowledged(shard, &stamp) {
+                        s.lost_history(shard, term);
+                    }
+                } else if stamp.term != Term(0) {
+                    s.stamps.seen(shard, &stamp);
+                }
+            }
+            s.nodes.answers(node)
+        });
+        if again {
+            self.port.log(format_args!("{} answers again", self.name_of(node)));
+        }
+        if !accepted {
+            let refusal = Refusal::from_bytes(body).unwrap_or_else(|_| Refusal::new(answer.status));
+            return Err(Refusal { status: answer.status, ..refusal });
+        }
+        Ok(Reply {
+            stamp,
+            body: if matches!(job.to, To::Shard(_)) { body.to_vec() } else { answer.body },
+            payload_len: answer.payload_len,
+            node,
+            incarnation: answer.incarnation,
+        })
+    }
+
+    /// One request to one node, sent once: for what housekeeping does at its own pace.
+    pub(crate) async fn once(&self, mut job: Job<'_>) -> Result<Reply, Refusal> {
+        self.shared.with(|s| {
+            job.node = match job.to {
+                To::Mgmt => Some(MGMTD),
+                To::Shard(shard) => s.map.leader(shard),
+                To::Target(target) => s.map.target(target).map(|target| target.node),
+            };
+        });
+        let mut jobs = [job];
+        self.round(&mut jobs).await;
+        let [mut job] = jobs;
+        let silent = || refuse(Errno::EIO, String::from("no answer"));
+        match job.settled.take() {
+            Some(result) => result,
+            None => Err(job.trouble.take().unwrap_or_else(silent)),
+        }
+    }
+
+    /// Asks mgmtd for a newer map, once. `true`: it answered.
+    pub(crate) async fn refresh_map(&self) -> bool {
+        let known = self.shared.with(|s| s.map.version());
+        let job = Job::new(To::Mgmt, GetMap::KIND, GetMap { known }.to_bytes(), false);
+        let Ok(reply) = self.once(job).await else { return false };
+        let Ok(map) = reply.read::<<GetMap as Message>::Reply>() else { return false };
+        self.shared.with(|s| {
+            if s.map.update(map) {
+                let lives: Vec<_> = s.map.metad_lives().collect();
+                for (node, incarnation) in lives {
+                    s.nodes.heard(node, incarnation);
+                }
+            }
+        });
+        true
+    }
+
+    /// The refusal of every operation when the cluster has ended the session.
+    fn dead(&self) -> Option<Refusal> {
+        self.shared.with(|s| s.session.is_dead()).then(|| Status::FENCED.into())
+    }
+
+    /// The cluster ended the session: said once.
+    fn fenced(&self, refusal: &Refusal) {
+        let first = self.shared.with(|s| {
+            let first = !s.session.is_dead();
+            if first {
+                s.session = SessionState::Dead { reason: refusal.to_string() };
+            }
+            first
+        });
+        if first {
+            self.port.log(format_args!(
+                "this mount was evicted from the cluster ({refusal}): operations fail with ENOTCONN; \
+                 what was written but not fsynced may be lost. Unmount and mount again"
+            ));
+        }
+    }
+
+    fn gave_up(&self, jobs: &[Job<'_>], waited: u64) -> Refusal {
+        let open = jobs.iter().find(|job| job.settled.is_none());
+        let (to, why) = match open {
+            Some(job) => (
+                job.node.map(|node| self.name_of(node)).unwrap_or_default(),
+                job.trouble.as_ref().map(|trouble| trouble.detail.clone()).unwrap_or_default(),
+            ),
+            None => Default::default(),
+        };
+        refuse(
+            Errno::EIO,
+            alloc::format!(
+                "gave up after {} s: {to}: {why}; check that the daemon runs (skep health)",
+                waited / 1000
+            ),
+        )
+    }
+
+    fn complain(&self, jobs: &[Job<'_>]) {
+        for job in jobs.iter().filter(|job| job.settled.is_none()) {
+            let Some(node) = job.node else { continue };
+            if !self.shared.with(|s| s.nodes.silent(node)) {
+                continue;
+            }
+            let why = job.trouble.as_ref().map(|trouble| trouble.to_string()).unwrap_or_default();
+            self.port.log(format_args!("waiting for {}: {why}", self.name_of(node)));
+        }
+    }
+
+    pub(crate) fn name_of(&self, node: NodeId) -> String {
+        if node == MGMTD {
+            return String::from("mgmtd");
+        }
+        self.shared.with(|s| match s.map.node(node) {
+            Some(entry) => entry.alias.clone(),
+            None => alloc::format!("node {node}"),
+        })
+    }
+}
+
+fn stop(jobs: &mut [Job<'_>], refusal: &Refusal) {
+    for job in jobs.iter_mut().filter(|job| job.settled.is_none()) {
+        job.settled = Some(Err(refusal.clone()));
+    }
+}
