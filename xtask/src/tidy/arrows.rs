@@ -21,7 +21,7 @@ pub enum Layer {
 }
 
 /// Every crate: its name, its layer and the crates of the workspace it may depend on.
-const CRATES: [(&str, Layer, &[&str]); 14] = [
+const CRATES: [(&str, Layer, &[&str]); 15] = [
     ("skep-types", Layer::Vocabulary, &[]),
     ("skep-wire", Layer::Vocabulary, &["skep-types"]),
     ("skep-cluster", Layer::Rules, VOCABULARY),
@@ -35,6 +35,7 @@ const CRATES: [(&str, Layer, &[&str]); 14] = [
     ("skep", Layer::Program, HANDS_AND_BELOW),
     ("skep-sim", Layer::Proof, RULES_AND_ORACLE),
     ("skep-conform", Layer::Proof, &[]),
+    ("skep-rig", Layer::Proof, &["skep-types", "skep-model"]),
     ("xtask", Layer::Proof, EVERYTHING),
 ];
 
@@ -67,12 +68,13 @@ const EVERYTHING: &[&str] = &[
     "skep-fuse",
     "skep-sim",
     "skep-conform",
+    "skep-rig",
 ];
 
 /// What tests of any crate may use besides what its program may.
 const IN_TESTS: &[&str] = &["skep-model"];
 /// What tests of the programs may use besides.
-const IN_TESTS_OF_PROGRAMS: &[&str] = &["skep-model", "skep-sim", "skep-conform"];
+const IN_TESTS_OF_PROGRAMS: &[&str] = &["skep-model", "skep-sim", "skep-conform", "skep-rig"];
 
 /// Crates of others that bring clocks, sockets, files or randomness: for hands and programs only.
 const OF_THE_HANDS: [&str; 12] = [

@@ -1,0 +1,265 @@
+//! One cluster: `skep up` in a directory of its own.
+
+use crate::daemon::Daemon;
+use crate::mounts::{is_mounted, unmount_lazily};
+use crate::scratch::Scratch;
+use crate::wait::PATIENCE;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// Lines of each log that are shown after a failure.
+const LINES_SHOWN: usize = 40;
+
+/// What to start.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// The program.
+    pub skep: PathBuf,
+    /// Storage targets.
+    pub targets: u32,
+    /// Metadata shards.
+    pub shards: u32,
+    /// Storage servers.
+    pub servers: u32,
+    /// Where its directory is made; absent: where temporary files go.
+    pub base: Option<PathBuf>,
+    /// Configuration by environment, such as (`SKEP_METAD_GRACE`, `2s`).
+    pub environment: Vec<(String, String)>,
+}
+
+impl Plan {
+    /// The small cluster that most tests want: two storage servers with two targets each, four shards.
+    pub fn new(skep: impl Into<PathBuf>) -> Self {
+        Self { skep: skep.into(), targets: 4, shards: 4, servers: 2, base: None, environment: Vec::new() }
+    }
+
+    /// With one more key of a service's configuration.
+    pub fn with(mut self, variable: &str, value: &str) -> Self {
+        self.environment.push((variable.to_owned(), value.to_owned()));
+        self
+    }
+}
+
+/// A running cluster with its first mount. Dropped, nothing of it is left.
+#[derive(Debug)]
+pub struct Cluster {
+    plan: Plan,
+    scratch: Scratch,
+    mount: PathBuf,
+}
+
+impl Cluster {
+    /// Starts it and waits until it is mounted.
+    pub fn start(plan: Plan) -> Result<Self, String> {
+        let scratch = Scratch::new(plan.base.as_deref())?;
+        let mount = scratch.path().join("mnt");
+        let cluster = Self { plan, scratch, mount };
+        cluster.up()?;
+        if !is_mounted(&cluster.mount) {
+            return Err(format!("skep up succeeded, but nothing is mounted at {}", cluster.mount.display()));
+        }
+        Ok(cluster)
+    }
+
+    /// The directory of `skep up`.
+    pub fn dir(&self) -> PathBuf {
+        self.scratch.path().join("cluster")
+    }
+
+    /// A path beside the cluster's own directory, for files of the test; it goes away with the cluster.
+    pub fn beside(&self, name: &str) -> PathBuf {
+        self.scratch.path().join(name)
+    }
+
+    /// The first mount.
+    pub fn mount(&self) -> &Path {
+        &self.mount
+    }
+
+    /// `skep up`: starts whatever does not run.
+    pub fn up(&self) -> Result<(), String> {
+        let number = |n: u32| OsString::from(n.to_string());
+        let words: [OsString; 11] = [
+            "up".into(),
+            "--dir".into(),
+            self.dir().into(),
+            "--mount".into(),
+            self.mount.clone().into(),
+            "--targets".into(),
+            number(self.plan.targets),
+            "--shards".into(),
+            number(self.plan.shards),
+            "--servers".into(),
+            number(self.plan.servers),
+        ];
+        self.must(words).map(drop)
+    }
+
+    /// `skep down`.
+    pub fn down(&self) -> Result<(), String> {
+        self.must([OsStr::new("down"), OsStr::new("--dir"), self.dir().as_os_str()]).map(drop)
+    }
+
+    /// `skep` with these words and the plan's environment.
+    pub fn command<W: AsRef<OsStr>>(&self, words: impl IntoIterator<Item = W>) -> Command {
+        let mut command = Command::new(&self.plan.skep);
+        command.args(words).stdin(Stdio::null());
+        command.envs(self.plan.environment.iter().map(|(name, value)| (name, value)));
+        command
+    }
+
+    /// Runs `skep` to its end. What it prints goes through files, so that a daemon which inherits them
+    /// keeps nobody waiting.
+    pub fn run<W: AsRef<OsStr>>(&self, words: impl IntoIterator<Item = W>) -> Result<Output, String> {
+        capture(self.command(words), self.scratch.path())
+    }
+
+    /// [`Cluster::run`] that must succeed; gives what was printed on standard output.
+    pub fn must<W: AsRef<OsStr>>(&self, words: impl IntoIterator<Item = W>) -> Result<String, String> {
+        let words: Vec<OsString> = words.into_iter().map(|word| word.as_ref().to_owned()).collect();
+        let output = self.run(&words)?;
+        let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        if output.status.success() {
+            Ok(out.into_owned())
+        } else {
+            Err(format!("skep {}: {}\n{out}{err}", words.join(OsStr::new(" ")).display(), output.status))
+        }
+    }
+
+    /// An administrative command against this cluster, such as `["node", "list"]`.
+    pub fn admin<W: AsRef<OsStr>>(&self, words: impl IntoIterator<Item = W>) -> Result<String, String> {
+        self.must(self.admin_words(words))
+    }
+
+    /// The words of [`Cluster::admin`].
+    pub fn admin_words<W: AsRef<OsStr>>(&self, words: impl IntoIterator<Item = W>) -> Vec<OsString> {
+        let words = words.into_iter().map(|word| word.as_ref().to_owned());
+        words.chain([OsString::from("--cluster"), self.dir().join("cluster.toml").into()]).collect()
+    }
+
+    /// Every process of it that runs, the mounts among them.
+    pub fn daemons(&self) -> Vec<Daemon> {
+        Daemon::all(self.scratch.path())
+    }
+
+    /// The running processes of one service.
+    pub fn of(&self, service: &str) -> Vec<Daemon> {
+        self.daemons().into_iter().filter(|daemon| daemon.service == service).collect()
+    }
+
+    /// The only (or first) process of a service.
+    pub fn one(&self, service: &str) -> Result<Daemon, String> {
+        let all = self.daemons();
+        let found = all.iter().find(|daemon| daemon.service == service).cloned();
+        found.ok_or_else(|| format!("no {service} runs; these do: {all:?}"))
+    }
+
+    /// The process behind the mount at `point`.
+    pub fn mount_daemon(&self, point: &Path) -> Result<Daemon, String> {
+        let all = self.of("mount");
+        let named = |daemon: &&Daemon| {
+            let set = OsString::from(format!("mount_point={}", point.display()));
+            daemon.words.iter().any(|word| word == point.as_os_str() || *word == set)
+        };
+        let found = all.iter().find(named).cloned();
+        found.ok_or_else(|| format!("no process serves {}; these mount: {all:?}", point.display()))
+    }
+
+    /// Mounts the cluster once more, at a new directory of this name; `options` go to `-o`.
+    pub fn second_mount(&self, name: &str, options: &[&str]) -> Result<PathBuf, String> {
+        let point = self.beside(name);
+        std::fs::create_dir_all(&point).map_err(|e| format!("{}: {e}", point.display()))?;
+        let words = self.mount_words(&point, options);
+        self.must(words)?;
+        if is_mounted(&point) {
+            Ok(point)
+        } else {
+            Err(format!("skep mount succeeded, but nothing is mounted at {}", point.display()))
+        }
+    }
+
+    /// The words that mount this cluster at `point`.
+    pub fn mount_words(&self, point: &Path, options: &[&str]) -> Vec<OsString> {
+        let mut words: Vec<OsString> =
+            vec!["mount".into(), "--config".into(), self.dir().join("mount.toml").into()];
+        for option in options {
+            words.extend(["--set".into(), OsString::from(option)]);
+        }
+        words.extend(["--set".into(), format!("mount_point={}", point.display()).into()]);
+        words
+    }
+
+    /// What every log of the cluster says, by file name.
+    pub fn logs(&self) -> Vec<(String, String)> {
+        let Ok(files) = std::fs::read_dir(self.dir().join("log")) else { return Vec::new() };
+        let mut logs: Vec<(String, String)> = files
+            .flatten()
+            .map(|file| {
+                let text = std::fs::read(file.path()).unwrap_or_default();
+                (file.file_name().display().to_string(), String::from_utf8_lossy(&text).into_owned())
+            })
+            .collect();
+        logs.sort();
+        logs
+    }
+
+    /// Prints the last lines of every log.
+    pub fn show_logs(&self) {
+        for (name, text) in self.logs() {
+            let lines: Vec<&str> = text.lines().collect();
+            eprintln!("--- {name}, the last lines of {}", lines.len());
+            for line in &lines[lines.len().saturating_sub(LINES_SHOWN)..] {
+                eprintln!("{line}");
+            }
+        }
+    }
+
+    fn end(&self) {
+        unmount_lazily(self.scratch.path());
+        // Servers first: a mount that lost its directory ends by itself, and needs nobody for it.
+        for daemon in self.daemons() {
+            if let Err(e) = daemon.kill()
+                && daemon.is_alive()
+            {
+                eprintln!("{e}");
+            }
+        }
+        unmount_lazily(self.scratch.path());
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.show_logs();
+        }
+        self.end();
+    }
+}
+
+fn capture(mut command: Command, dir: &Path) -> Result<Output, String> {
+    static NEXT: core::sync::atomic::AtomicU32 = core::sync::atomic::AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, core::sync::atomic::Ordering::Relaxed);
+    let failed = |path: &Path, e: std::io::Error| format!("{}: {e}", path.display());
+    let [out, err] = ["out", "err"].map(|kind| dir.join(format!("command-{number}.{kind}")));
+    command.stdout(std::fs::File::create(&out).map_err(|e| failed(&out, e))?);
+    command.stderr(std::fs::File::create(&err).map_err(|e| failed(&err, e))?);
+    let program = command.get_program().display().to_string();
+    let mut child = command.spawn().map_err(|e| format!("{program}: {e}"))?;
+    let status = crate::wait::until(&program, 4 * PATIENCE, || {
+        child.try_wait().map_err(|e| e.to_string())?.ok_or_else(|| "it still runs".to_owned())
+    });
+    if status.is_err() {
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+    let read = |path: &Path| std::fs::read(path).map_err(|e| failed(path, e));
+    let (stdout, stderr) = (read(&out)?, read(&err)?);
+    let _ = std::fs::remove_file(&out);
+    let _ = std::fs::remove_file(&err);
+    let status = status.map_err(|e| {
+        format!("{e}\n{}{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr))
+    })?;
+    Ok(Output { status, stdout, stderr })
+}

@@ -1,0 +1,106 @@
+//! Processes of a cluster, found by what the kernel knows of them.
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use std::ffi::OsString;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
+use std::time::Duration;
+
+/// Longest time that a killed process takes to be gone.
+const DYING: Duration = Duration::from_secs(20);
+
+/// The services, as the first word of their command line.
+const SERVICES: [&str; 4] = ["mgmtd", "metad", "storaged", "mount"];
+
+/// A running process of the cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Daemon {
+    /// Its service: `mgmtd`, `metad`, `storaged`, `mount`.
+    pub service: String,
+    /// Process id.
+    pub pid: u32,
+    /// Its command line.
+    pub words: Vec<OsString>,
+}
+
+impl Daemon {
+    /// Every process of a cluster that lives below `dir`: its program is a service, and a word of its
+    /// command line names that directory.
+    pub fn all(dir: &Path) -> Vec<Self> {
+        let Ok(processes) = std::fs::read_dir("/proc") else { return Vec::new() };
+        let pids = processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        let mut found: Vec<Self> = pids.filter_map(|pid| Self::of(pid, dir)).collect();
+        found.sort_by(|a, b| (&a.service, &a.words).cmp(&(&b.service, &b.words)));
+        found
+    }
+
+    fn of(pid: u32, dir: &Path) -> Option<Self> {
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+        let words: Vec<OsString> =
+            line.split(|byte| *byte == 0).map(|word| OsString::from_vec(word.to_vec())).collect();
+        let service = SERVICES.iter().find(|service| words.get(1).is_some_and(|word| word == **service))?;
+        let needle = dir.as_os_str().as_bytes();
+        line.windows(needle.len()).any(|window| window == needle).then(|| Self {
+            service: (*service).to_owned(),
+            pid,
+            words,
+        })
+    }
+
+    /// Sends a signal; an error when the process is gone.
+    pub fn signal(&self, signal: Signal) -> Result<(), String> {
+        let fd = self.handle()?;
+        pidfd_send_signal(&fd, signal).map_err(|e| format!("{} {}: {e}", self.service, self.pid))
+    }
+
+    /// kill -9, and waits until the process is gone: its sockets closed, its locks free.
+    pub fn kill(&self) -> Result<(), String> {
+        let fd = self.handle()?;
+        pidfd_send_signal(&fd, Signal::KILL).map_err(|e| format!("{} {}: {e}", self.service, self.pid))?;
+        wait_gone(&fd, DYING).map_err(|e| format!("{} {}: {e}", self.service, self.pid))
+    }
+
+    /// Waits until the process has ended by itself.
+    pub fn wait_gone(&self, limit: Duration) -> Result<(), String> {
+        match self.handle() {
+            Ok(fd) => wait_gone(&fd, limit).map_err(|e| format!("{} {}: {e}", self.service, self.pid)),
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// Open descriptors.
+    pub fn descriptors(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.pid)).map_or(0, Iterator::count)
+    }
+
+    /// Resident memory in KiB.
+    pub fn resident_kib(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        line.and_then(|line| line.trim().trim_end_matches(" kB").trim().parse().ok()).unwrap_or(0)
+    }
+
+    /// Does it run, and not as a zombie?
+    pub fn is_alive(&self) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid)).unwrap_or_default();
+        stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
+    }
+
+    fn handle(&self) -> Result<OwnedFd, String> {
+        let gone = || format!("{} {} is not running", self.service, self.pid);
+        let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw).ok_or_else(gone)?;
+        pidfd_open(pid, PidfdFlags::empty()).map_err(|_| gone())
+    }
+}
+
+fn wait_gone(fd: &OwnedFd, limit: Duration) -> Result<(), String> {
+    let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: i64::from(limit.subsec_nanos()) };
+    let mut fds = [PollFd::new(fd, PollFlags::IN)];
+    match poll(&mut fds, Some(&limit)) {
+        Ok(1) => Ok(()),
+        Ok(_) => Err(format!("still there after {} s", limit.tv_sec)),
+        Err(e) => Err(e.to_string()),
+    }
+}
