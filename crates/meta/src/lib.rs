@@ -1,5 +1,35 @@
+//! Rules of a metadata shard: namespace, command log entries, sessions, opens.
+//!
+//! [`Server`] owns all shards of one metadata thread. It has no clock, thread, socket or file:
+//! the hands give it inputs and carry out its [`Output`]. See `docs/design/shard.md`.
 #![no_std]
-//! Rules of a metadata shard. Work in progress: see `store`.
 extern crate alloc;
 
-pub mod store;
+pub mod check;
+mod choose;
+mod command;
+mod config;
+mod ctx;
+mod fail;
+mod key;
+pub mod limit;
+mod op;
+mod row;
+mod server;
+pub mod spread;
+/// Rows as the shard sees them (they live in a crate of their own, which the hands share).
+pub mod store {
+    pub use skep_rows::{Batch, Key, MemoryStore, Store, StoreError, Txn, Visit};
+}
+mod tree;
+
+pub use command::{COMMAND_LEVEL_MAX, Caller, Choices, Command};
+pub use config::{Config, HashFn, siphash};
+pub use row::{
+    Inode, LinkRef,
+    header::{Header, Terms},
+};
+pub use server::{
+    EntryType, Input, Job, JobFailure, JobReply, Output, PeerIdentity, Record, Reply, Request, Server, Task,
+};
+pub use spread::Chooser;

@@ -1,0 +1,323 @@
+//! Commands: what the log holds. A command carries everything that its effect depends on beside
+//! the rows: the time, and whatever the server chose. Applying it again gives the same rows.
+
+use crate::fail::corrupt;
+use crate::row::remote::RemotePhase;
+use crate::store::StoreError;
+use alloc::format;
+use alloc::vec::Vec;
+use skep_types::codec::Buffer;
+use skep_types::{
+    Attr, ClientId, Decode, DecodeError, Encode, Extent, Generation, Incarnation, Ino, LogIndex, Reader, Seq,
+    ShardId, Slot, Term, Timestamp, record, union,
+};
+use skep_wire::meta::MetaRequest;
+
+/// Newest semantic version of commands that this release knows.
+pub const COMMAND_LEVEL_MAX: u16 = 1;
+
+record! {
+    /// The lane that a changing request came in.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct Caller {
+        /// The client.
+        pub client: ClientId,
+        /// Its life.
+        pub incarnation: Incarnation,
+        /// The lane.
+        pub slot: Slot,
+        /// Position in the lane.
+        pub seq: Seq,
+    }
+}
+
+record! {
+    /// What the server chose when it ran the request.
+    #[derive(Debug, Clone, Default, PartialEq, Eq)]
+    pub struct Choices {
+    } tags {
+        /// Number of the new inode.
+        1 => pub ino: Option<Ino>,
+        /// The inode that lost its last name may be open.
+        2 => pub held: Option<bool>,
+        /// Nobody else has the truncated file open.
+        3 => pub fresh: Option<bool>,
+        /// Chunks allotted.
+        4 => pub extents: Option<Vec<Extent>>,
+        /// Other clients have the file open for writing.
+        5 => pub live: Option<bool>,
+        /// The answer shows a layout that is not durable yet.
+        6 => pub settling: Option<bool>,
+    }
+}
+
+record! {
+    /// Makes a shard.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Format {
+        /// Key of the cookie hash.
+        pub hash_key: [u8; 16],
+        /// Epoch in the map.
+        pub epoch: u64,
+        /// Command level in force.
+        pub level: u16,
+    }
+}
+
+record! {
+    /// Reserves inode serials.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Serials {
+        /// First serial that is not reserved.
+        pub end: u64,
+    }
+}
+
+record! {
+    /// The map changed something about the shard.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Place {
+        /// Epoch in the map.
+        pub epoch: u64,
+        /// Command level in force.
+        pub level: u16,
+    }
+}
+
+record! {
+    /// All targets confirmed these rows of the deletion queue.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Deleted {
+        /// Their numbers.
+        pub ids: Vec<u64>,
+    }
+}
+
+record! {
+    /// All targets confirmed a truncate.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Trimmed {
+        /// The file.
+        pub ino: Ino,
+        /// Number of the trim.
+        pub id: u64,
+        /// 512-byte blocks left.
+        pub blocks: u64,
+    }
+}
+
+record! {
+    /// Nobody holds these nameless inodes any more.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Purge {
+        /// The inodes.
+        pub inos: Vec<Ino>,
+    }
+}
+
+record! {
+    /// Growth intents are given up.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct CancelGrowth {
+        /// Their files.
+        pub inos: Vec<Ino>,
+    }
+}
+
+record! {
+    /// A session ended: its lanes are forgotten.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct SessionGone {
+        /// The client.
+        pub client: ClientId,
+    }
+}
+
+record! {
+    /// The size of a file whose writer was evicted, as its chunk files tell.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Recovered {
+        /// The file.
+        pub ino: Ino,
+        /// Generation that was asked for.
+        pub generation: Generation,
+        /// Where the furthest chunk file ends.
+        pub size: u64,
+        /// 512-byte blocks in all chunk files.
+        pub blocks: u64,
+    }
+}
+
+record! {
+    /// The other shard answered.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct RemoteAnswer {
+        /// The transaction.
+        pub txid: u64,
+        /// The directory.
+        pub ino: Ino,
+        /// 0 = done.
+        pub errno: u32,
+        /// Attributes of a new directory.
+        pub attr: Option<Attr>,
+        /// What is finished with this.
+        pub phase: RemotePhase,
+    }
+}
+
+record! {
+    /// A term of the log begins.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct NewTerm {
+        /// The term.
+        pub term: Term,
+    }
+}
+
+union! {
+    /// What the server itself decides.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub enum Internal {
+        /// See [`Format`].
+        Format(Format) = 1,
+        /// See [`Serials`].
+        Serials(Serials) = 2,
+        /// See [`Place`].
+        Place(Place) = 3,
+        /// See [`Deleted`].
+        Deleted(Deleted) = 4,
+        /// See [`Trimmed`].
+        Trimmed(Trimmed) = 5,
+        /// See [`Purge`].
+        Purge(Purge) = 6,
+        /// See [`CancelGrowth`].
+        CancelGrowth(CancelGrowth) = 7,
+        /// See [`SessionGone`].
+        SessionGone(SessionGone) = 8,
+        /// See [`Recovered`].
+        Recovered(Recovered) = 9,
+        /// See [`RemoteAnswer`].
+        RemoteAnswer(RemoteAnswer) = 10,
+        /// See [`NewTerm`].
+        NewTerm(NewTerm) = 11,
+    }
+}
+
+/// What a command does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    /// Somebody asked for it.
+    Request(MetaRequest),
+    /// The server decided.
+    Internal(Internal),
+}
+
+/// Number that stands where a request's number would, before an internal action.
+const INTERNAL: u16 = 0;
+
+/// One entry of the log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Command {
+    /// Semantic version.
+    pub level: u16,
+    /// The time of the change.
+    pub at: Timestamp,
+    /// The lane, when a client asked.
+    pub caller: Option<Caller>,
+    /// What was chosen.
+    pub choices: Choices,
+    /// What it does.
+    pub action: Action,
+}
+
+/// Writes the bytes of a command without taking the request apart from its owner.
+pub fn encode_request(
+    at: Timestamp,
+    caller: Option<Caller>,
+    choices: &Choices,
+    request: &MetaRequest,
+) -> Vec<u8> {
+    let mut out = Vec::with_capacity(192);
+    encode_head(&mut out, at, caller, choices);
+    request.kind().encode(&mut out);
+    request.encode_body(&mut out);
+    out
+}
+
+/// Writes the bytes of an internal command.
+pub fn encode_internal(at: Timestamp, internal: &Internal) -> Vec<u8> {
+    let mut out = Vec::with_capacity(96);
+    encode_head(&mut out, at, None, &Choices::default());
+    INTERNAL.encode(&mut out);
+    internal.encode(&mut out);
+    out
+}
+
+fn encode_head(out: &mut Buffer, at: Timestamp, caller: Option<Caller>, choices: &Choices) {
+    COMMAND_LEVEL_MAX.encode(out);
+    at.encode(out);
+    caller.encode(out);
+    choices.encode(out);
+}
+
+impl Command {
+    /// Reads a command back. One of a newer level than this release knows is refused.
+    pub fn decode(bytes: &[u8], shard: ShardId, index: LogIndex) -> Result<Self, StoreError> {
+        let mut r = Reader::new(bytes);
+        let level =
+            u16::decode(&mut r).map_err(|e| corrupt(&format!("log record {index} of shard {shard}"), e))?;
+        if level > COMMAND_LEVEL_MAX {
+            return Err(StoreError::Corrupt(format!(
+                "log record {index} of shard {shard} has command level {level}, this release knows up to \
+                 {COMMAND_LEVEL_MAX}; start the newer release of skep that wrote it"
+            )));
+        }
+        Self::body(level, &mut r).map_err(|e| corrupt(&format!("log record {index} of shard {shard}"), e))
+    }
+
+    fn body(level: u16, r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let at = Timestamp::decode(r)?;
+        let caller = Option::decode(r)?;
+        let choices = Choices::decode(r)?;
+        let kind = u16::decode(r)?;
+        let action = if kind == INTERNAL {
+            Action::Internal(Internal::decode(r)?)
+        } else {
+            Action::Request(MetaRequest::decode(kind, r)?.ok_or(DecodeError::Invalid("command"))?)
+        };
+        r.finish("command")?;
+        Ok(Self { level, at, caller, choices, action })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use skep_types::Name;
+    use skep_wire::meta::Unlink;
+
+    /// Goal: a command reads back what was written; truncations and newer levels are errors.
+    #[test]
+    fn commands_read_back() {
+        let request = MetaRequest::Unlink(Unlink { parent: Ino(1), name: Name::new(b"a").unwrap() });
+        let choices = Choices { held: Some(true), ..Choices::default() };
+        let at = Timestamp { secs: 5, nanos: 6 };
+        let caller = Caller { client: ClientId(1), incarnation: Incarnation(2), slot: Slot(3), seq: Seq(4) };
+        let bytes = encode_request(at, Some(caller), &choices, &request);
+        let back = Command::decode(&bytes, ShardId(0), LogIndex(1)).unwrap();
+        assert_eq!(back.action, Action::Request(request));
+        assert_eq!((back.caller, back.choices, back.at), (Some(caller), choices, at));
+        for n in 0..bytes.len() {
+            assert!(Command::decode(&bytes[..n], ShardId(0), LogIndex(1)).is_err());
+        }
+        let mut newer = bytes;
+        newer[0] = 0xff;
+        let Err(StoreError::Corrupt(text)) = Command::decode(&newer, ShardId(0), LogIndex(1)) else {
+            panic!("a newer level was accepted")
+        };
+        assert!(text.contains("newer release"));
+        let internal = Internal::Purge(Purge { inos: alloc::vec![Ino(9)] });
+        let back = Command::decode(&encode_internal(at, &internal), ShardId(0), LogIndex(1)).unwrap();
+        assert_eq!(back.action, Action::Internal(internal));
+    }
+}

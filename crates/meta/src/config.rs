@@ -1,0 +1,74 @@
+//! What a metadata server is told at its start.
+
+use crate::spread::Chooser;
+use core::hash::Hasher;
+use skep_types::{ShardId, limits};
+
+/// Makes the hash that cookies are made of. Another one than [`siphash`] is for tests only.
+pub type HashFn = fn(key: &[u8; 16], name: &[u8]) -> u64;
+
+/// The keyed hash of names.
+pub fn siphash(key: &[u8; 16], name: &[u8]) -> u64 {
+    let mut hasher = siphasher::sip::SipHasher13::new_with_key(key);
+    hasher.write(name);
+    hasher.finish()
+}
+
+/// Settings of a metadata server.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Random: keys of new shards and the choice of targets come from it.
+    pub seed: [u8; 16],
+    /// Largest file kept in the metadata where no policy says otherwise.
+    pub inline_limit: u32,
+    /// Chunk size where no policy says otherwise.
+    pub chunk_size: u32,
+    /// Targets of a new file where no policy says otherwise; 0 = progressive.
+    pub stripe_targets: u32,
+    /// How targets are chosen.
+    pub chooser: Chooser,
+    /// A target with less free space than this gets no new chunks.
+    pub target_reserve: u64,
+    /// Time that clients have to reclaim opens after a restart.
+    pub grace_ms: u64,
+    /// Most open files of one client.
+    pub opens_per_client: usize,
+    /// Every change is durable before it is answered.
+    pub sync_always: bool,
+    /// Hash of names.
+    pub hash: HashFn,
+    /// Canary for the simulator: repeated requests are run again. Never set otherwise.
+    pub canary_runs_retries: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            seed: [0; 16],
+            inline_limit: limits::INLINE_DEFAULT,
+            chunk_size: limits::CHUNK_DEFAULT,
+            stripe_targets: 0,
+            chooser: Chooser::Balanced,
+            target_reserve: 0,
+            grace_ms: 30_000,
+            opens_per_client: 1 << 20,
+            sync_always: false,
+            hash: siphash,
+            canary_runs_retries: false,
+        }
+    }
+}
+
+impl Config {
+    /// The hash key of a new shard.
+    pub fn hash_key(&self, shard: ShardId) -> [u8; 16] {
+        let mut key = [0; 16];
+        for (half, chunk) in key.chunks_mut(8).enumerate() {
+            let mut hasher = siphasher::sip::SipHasher13::new_with_key(&self.seed);
+            hasher.write_u16(shard.0);
+            hasher.write_usize(half);
+            chunk.copy_from_slice(&hasher.finish().to_le_bytes());
+        }
+        key
+    }
+}

@@ -1,0 +1,332 @@
+//! The context in which an operation runs: rows through a transaction, time, choices.
+
+use crate::choose::Choose;
+use crate::command::Caller;
+use crate::config::HashFn;
+use crate::fail::{Fail, corrupt};
+use crate::key::{self, Table};
+use crate::row::deletion::Deletion;
+use crate::row::growth::Growth;
+use crate::row::header::Header;
+use crate::row::remote::{RemoteIntent, RemoteMemory};
+use crate::row::slot::Gate;
+use crate::row::trim::Trim;
+use crate::row::{Inode, LinkRef};
+use crate::store::{Key, Store, StoreError, Txn};
+use alloc::format;
+use alloc::vec::Vec;
+use skep_types::{
+    ChunkId, Decode, Encode, Errno, Ino, Kind, Layout, LogIndex, ShardId, TargetId, Term, Timestamp,
+};
+use skep_wire::{Refusal, Status};
+
+/// What the server must know of a change once it is in the log. Rows hold all of it too: after a
+/// restart the server finds it there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Effect {
+    /// A row of the deletion queue.
+    Deletion(u64, Vec<(TargetId, ChunkId)>),
+    /// A truncate that targets must be told of.
+    Trim(Ino),
+    /// No longer, or done.
+    TrimGone(Ino, u64),
+    /// An operation over two shards has something to ask.
+    Remote(u64),
+    /// It needs its name no longer.
+    RemoteFreed(u64),
+    /// A layout is new: nobody may see it before it is durable.
+    Settling(Ino),
+    /// A growth intent.
+    Growth(Ino),
+    /// No longer.
+    GrowthGone(Ino),
+    /// An inode without names that may be open.
+    Orphan(Ino),
+    /// The inode is gone.
+    Gone(Ino),
+}
+
+/// How an operation ended.
+pub struct Done {
+    /// Body of the answer.
+    pub body: Vec<u8>,
+    /// What the answer waits for.
+    pub gate: Gate,
+    /// The answer is not final: see the slot row's `Pending`.
+    pub pending: bool,
+    /// The inode that the caller has open now.
+    pub opened: Option<Ino>,
+}
+
+impl Done {
+    /// With an answer.
+    pub fn reply(reply: &impl Encode) -> Self {
+        Self { body: reply.to_bytes(), gate: Gate::Open, pending: false, opened: None }
+    }
+
+    /// With an answer that waits.
+    pub fn gated(reply: &impl Encode, gate: Gate) -> Self {
+        Self { gate, ..Self::reply(reply) }
+    }
+}
+
+/// Everything that is fixed while one command runs.
+pub struct Scene {
+    /// The shard.
+    pub shard: ShardId,
+    /// Key of its cookie hash.
+    pub hash_key: [u8; 16],
+    /// The hash.
+    pub hash: HashFn,
+    /// The time.
+    pub at: Timestamp,
+    /// Term of the log.
+    pub term: Term,
+    /// Index that the command gets if it writes.
+    pub index: LogIndex,
+    /// The lane that asked.
+    pub caller: Option<Caller>,
+    /// Largest inline content where no policy says otherwise.
+    pub inline_limit: u32,
+    /// Is this a replay? Then checks that read other shards are skipped: they were made.
+    pub replay: bool,
+}
+
+/// See the module.
+pub struct Ctx<'a> {
+    /// Rows.
+    pub txn: Txn<'a, dyn Store + 'a>,
+    /// What is fixed.
+    pub scene: Scene,
+    /// Choices.
+    pub choose: &'a mut dyn Choose,
+    /// What the server must know.
+    pub effects: Vec<Effect>,
+    /// The answer shows something that is not durable yet.
+    pub shows_undurable: bool,
+}
+
+impl<'a> Ctx<'a> {
+    /// Starts without writes.
+    pub fn new(store: &'a (dyn Store + 'a), scene: Scene, choose: &'a mut dyn Choose) -> Self {
+        Self { txn: Txn::new(store), scene, choose, effects: Vec::new(), shows_undurable: false }
+    }
+
+    /// The row at `key`.
+    pub fn row<T: Decode>(&self, key: &[u8], what: &str) -> Result<Option<T>, StoreError> {
+        match self.txn.get(key)? {
+            None => Ok(None),
+            Some(bytes) => {
+                T::from_bytes(&bytes).map(Some).map_err(|e| corrupt(&format!("{what} row {key:02x?}"), e))
+            }
+        }
+    }
+
+    /// Writes a row.
+    pub fn put(&mut self, key: Key, row: &impl Encode) {
+        self.txn.put(key, row.to_bytes());
+    }
+
+    /// Is the inode's home this shard?
+    pub fn is_home(&self, ino: Ino) -> bool {
+        ino.shard() == self.scene.shard
+    }
+
+    /// The inode row, if there is one.
+    pub fn find_inode(&self, ino: Ino) -> Result<Option<Inode>, StoreError> {
+        self.row(&key::inode(ino), "inode")
+    }
+
+    /// The inode, or ESTALE.
+    pub fn inode(&self, ino: Ino) -> Result<Inode, Fail> {
+        if !self.is_home(ino) {
+            return Err(astray(ino, self.scene.shard));
+        }
+        self.find_inode(ino)?.ok_or_else(|| Errno::ESTALE.into())
+    }
+
+    /// A directory in which a name is looked for, or ENOENT (it was removed), ENOTDIR.
+    pub fn dir(&self, ino: Ino) -> Result<Inode, Fail> {
+        if !self.is_home(ino) {
+            return Err(astray(ino, self.scene.shard));
+        }
+        let inode = self.find_inode(ino)?.ok_or(Errno::ENOENT)?;
+        if !inode.is_dir() {
+            return Err(Errno::ENOTDIR.into());
+        }
+        if inode.nlink == 0 {
+            return Err(Errno::ENOENT.into());
+        }
+        Ok(inode)
+    }
+
+    /// A regular file; EISDIR or EINVAL otherwise.
+    pub fn file(&self, ino: Ino) -> Result<Inode, Fail> {
+        let inode = self.inode(ino)?;
+        match inode.kind {
+            Kind::File => Ok(inode),
+            Kind::Dir => Err(Errno::EISDIR.into()),
+            _ => Err(Errno::EINVAL.into()),
+        }
+    }
+
+    /// Writes the inode row.
+    pub fn put_inode(&mut self, ino: Ino, inode: &Inode) {
+        self.put(key::inode(ino), inode);
+    }
+
+    /// The shard's header.
+    pub fn header(&self) -> Result<Header, Fail> {
+        let shard = self.scene.shard;
+        self.row(&key::header(shard), "header")?.ok_or_else(|| {
+            Fail::Store(StoreError::Corrupt(format!("shard {shard} has no header; restore it from a backup")))
+        })
+    }
+
+    /// A number for a deletion or trim.
+    pub fn next_id(&mut self) -> Result<u64, Fail> {
+        let mut header = self.header()?;
+        let id = header.next_id;
+        header.next_id += 1;
+        self.put(key::header(self.scene.shard), &header);
+        Ok(id)
+    }
+
+    /// Queues chunk files for deletion.
+    pub fn queue_deletion(&mut self, layouts: &[&Layout]) -> Result<(), Fail> {
+        let chunks: Vec<(TargetId, ChunkId)> = layouts
+            .iter()
+            .flat_map(|layout| layout.chunks())
+            .map(|(chunk, target)| (target, chunk))
+            .collect();
+        if chunks.is_empty() {
+            return Ok(());
+        }
+        let id = self.next_id()?;
+        let row = Deletion { index: self.scene.index, chunks };
+        self.put(key::numbered(self.scene.shard, Table::Deletion, id), &row);
+        self.effects.push(Effect::Deletion(id, row.chunks));
+        Ok(())
+    }
+
+    /// The pending truncate of a file.
+    pub fn trim(&self, ino: Ino) -> Result<Option<Trim>, StoreError> {
+        self.row(&key::of_ino(Table::Trim, ino), "trim")
+    }
+
+    /// The growth intent of a file.
+    pub fn growth(&self, ino: Ino) -> Result<Option<Growth>, StoreError> {
+        self.row(&key::of_ino(Table::Growth, ino), "growth")
+    }
+
+    /// Gives up the pending truncate of a file: its chunks go.
+    pub fn drop_trim(&mut self, ino: Ino) -> Result<(), Fail> {
+        if let Some(trim) = self.trim(ino)? {
+            self.txn.delete(key::of_ino(Table::Trim, ino));
+            self.effects.push(Effect::TrimGone(ino, trim.id));
+        }
+        Ok(())
+    }
+
+    /// Gives up a growth: its chunks go, its generation is never used again.
+    pub fn cancel_growth(&mut self, ino: Ino) -> Result<(), Fail> {
+        if let Some(growth) = self.growth(ino)? {
+            self.txn.delete(key::of_ino(Table::Growth, ino));
+            self.effects.push(Effect::GrowthGone(ino));
+            self.queue_deletion(&[&growth.layout])?;
+        }
+        Ok(())
+    }
+
+    /// The last name of `ino` is gone: it stays as an orphan while it may be open.
+    pub fn bury(&mut self, ino: Ino, inode: &mut Inode) -> Result<(), Fail> {
+        inode.nlink = 0;
+        inode.links.clear();
+        if self.choose.held(ino) {
+            inode.touch(self.scene.at);
+            self.put_inode(ino, inode);
+            self.txn.put(key::of_ino(Table::Orphan, ino), Vec::new());
+            self.effects.push(Effect::Orphan(ino));
+            return Ok(());
+        }
+        self.erase(ino, inode)
+    }
+
+    /// Deletes everything of an inode; its chunks go to the deletion queue.
+    pub fn erase(&mut self, ino: Ino, inode: &Inode) -> Result<(), Fail> {
+        self.txn.delete(key::inode(ino));
+        if inode.inline_len > 0 {
+            self.txn.delete(key::of_ino(Table::Inline, ino));
+        }
+        if inode.xattr_bytes > 0 {
+            let (from, until) = key::range_of_ino(Table::Xattr, ino);
+            let mut keys = Vec::new();
+            self.txn.scan(&from, &until, &mut |key, _| {
+                keys.push(key.to_vec());
+                true
+            })?;
+            for key in keys {
+                self.txn.delete(key);
+            }
+        }
+        if inode.kind == Kind::File {
+            if inode.layout.is_inline() {
+                self.cancel_growth(ino)?;
+            } else {
+                self.drop_trim(ino)?;
+                self.queue_deletion(&[&inode.layout])?;
+            }
+        }
+        self.effects.push(Effect::Gone(ino));
+        Ok(())
+    }
+
+    /// An operation over two shards.
+    pub fn remote_intent(&self, txid: u64) -> Result<Option<RemoteIntent>, StoreError> {
+        self.row(&key::numbered(self.scene.shard, Table::RemoteIntent, txid), "remote intent")
+    }
+
+    /// What was answered to another shard.
+    pub fn remote_memory(&self, from: ShardId, txid: u64) -> Result<Option<RemoteMemory>, StoreError> {
+        self.row(&key::memory(self.scene.shard, from, txid), "remote memory")
+    }
+
+    /// The layout to be shown for a file that others write to; marks the answer when that layout
+    /// is not durable yet.
+    pub fn live(&mut self, ino: Ino, inode: &Inode) -> Option<Layout> {
+        if inode.layout.is_inline() || !self.choose.live(ino) {
+            return None;
+        }
+        self.show(ino, inode);
+        Some(inode.layout.clone())
+    }
+
+    /// The answer holds the layout of `inode`.
+    pub fn show(&mut self, ino: Ino, inode: &Inode) {
+        if !inode.layout.is_inline() && self.choose.settling(ino) {
+            self.shows_undurable = true;
+        }
+    }
+
+    /// Largest content of `inode` that stays in the metadata.
+    pub fn inline_limit(&self, inode: &Inode) -> u32 {
+        inode.policy.and_then(|policy| policy.inline_limit).unwrap_or(self.scene.inline_limit)
+    }
+
+    /// The name of `ino` at `old` is now at `new`.
+    pub fn relink(inode: &mut Inode, old: LinkRef, new: LinkRef) {
+        match inode.links.iter_mut().find(|link| **link == old) {
+            Some(link) => *link = new,
+            None => inode.links.push(new),
+        }
+    }
+}
+
+/// The request names an inode of another shard.
+fn astray(ino: Ino, shard: ShardId) -> Fail {
+    Refusal::with(
+        Status::MALFORMED,
+        format!("inode {ino} belongs to shard {}, the request went to shard {shard}", ino.shard()),
+    )
+    .into()
+}

@@ -1,0 +1,56 @@
+//! Why an operation did not happen.
+
+use crate::row::slot::Gate;
+use crate::store::StoreError;
+use alloc::format;
+use skep_types::{DecodeError, Errno, LogIndex};
+use skep_wire::{Refusal, Status};
+
+/// What an operation needs before it can run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Need {
+    /// Something that is under way on the shard.
+    Gate(Gate),
+    /// A log record on stable storage.
+    Durable(LogIndex),
+}
+
+/// Why an operation did not happen. It had no effect.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fail {
+    /// The requester is told.
+    Refused(Refusal),
+    /// It is to be run again later.
+    Wait(Need),
+    /// The server stops.
+    Store(StoreError),
+}
+
+impl From<Refusal> for Fail {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+impl From<Errno> for Fail {
+    fn from(errno: Errno) -> Self {
+        Self::Refused(errno.into())
+    }
+}
+
+impl From<Status> for Fail {
+    fn from(status: Status) -> Self {
+        Self::Refused(status.into())
+    }
+}
+
+impl From<StoreError> for Fail {
+    fn from(e: StoreError) -> Self {
+        Self::Store(e)
+    }
+}
+
+/// A row that cannot be read back.
+pub fn corrupt(what: &str, e: DecodeError) -> StoreError {
+    StoreError::Corrupt(format!("{what}: {e}; restore the metadata server from a replica or a backup"))
+}

@@ -1,0 +1,161 @@
+//! Keys of rows: `shard u16 | table u8 | ...`, big-endian, so that a shard is one range and a
+//! table is one range within it.
+
+use crate::store::Key;
+use alloc::vec::Vec;
+use skep_types::{ClientId, Ino, ShardId, Slot};
+
+/// What a row is. The numbers are part of the disk format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Table {
+    /// One row: see `row::header`.
+    Header = 1,
+    /// ino -> inode.
+    Inode = 2,
+    /// directory, cookie -> entry.
+    Entry = 3,
+    /// ino, name -> value.
+    Xattr = 4,
+    /// ino -> content.
+    Inline = 5,
+    /// client, slot -> last changing request and its answer.
+    Slot = 6,
+    /// ino -> nothing: no name is left, but it may be open.
+    Orphan = 7,
+    /// id -> chunk files to delete.
+    Deletion = 8,
+    /// ino -> chunks allotted, inline content not yet copied.
+    Growth = 9,
+    /// ino -> truncate that the targets must be told of.
+    Trim = 10,
+    /// txid -> operation over two shards that this shard drives.
+    RemoteIntent = 11,
+    /// asking shard, txid -> what this shard answered.
+    RemoteMemory = 12,
+}
+
+/// Rows of the whole server stand under this number, which no shard can have.
+pub const SERVER: ShardId = ShardId(u16::MAX);
+
+/// Longest key of fixed size.
+const KEY_LEN: usize = 3 + 8 + 8;
+
+fn start(shard: ShardId, table: Table) -> Key {
+    let mut key = Vec::with_capacity(KEY_LEN);
+    key.extend_from_slice(&shard.0.to_be_bytes());
+    key.push(table as u8);
+    key
+}
+
+/// The shard's header (for [`SERVER`]: the list of terms).
+pub fn header(shard: ShardId) -> Key {
+    start(shard, Table::Header)
+}
+
+/// A row of `table` that belongs to an inode alone.
+pub fn of_ino(table: Table, ino: Ino) -> Key {
+    let mut key = start(ino.shard(), table);
+    key.extend_from_slice(&ino.0.to_be_bytes());
+    key
+}
+
+/// The inode row.
+pub fn inode(ino: Ino) -> Key {
+    of_ino(Table::Inode, ino)
+}
+
+/// An entry.
+pub fn entry(dir: Ino, cookie: u64) -> Key {
+    let mut key = of_ino(Table::Entry, dir);
+    key.extend_from_slice(&cookie.to_be_bytes());
+    key
+}
+
+/// An extended attribute.
+pub fn xattr(ino: Ino, name: &[u8]) -> Key {
+    let mut key = of_ino(Table::Xattr, ino);
+    key.extend_from_slice(name);
+    key
+}
+
+/// All rows of `table` that belong to `ino`: from, until.
+pub fn range_of_ino(table: Table, ino: Ino) -> (Key, Key) {
+    (of_ino(table, ino), of_ino(table, Ino(ino.0 + 1)))
+}
+
+/// A slot of a client.
+pub fn slot(shard: ShardId, client: ClientId, slot: Slot) -> Key {
+    let mut key = start(shard, Table::Slot);
+    key.extend_from_slice(&client.0.to_be_bytes());
+    key.extend_from_slice(&slot.0.to_be_bytes());
+    key
+}
+
+/// All slots of a client.
+pub fn slots_of(shard: ShardId, client: ClientId) -> (Key, Key) {
+    let at = |client: u64| {
+        let mut key = start(shard, Table::Slot);
+        key.extend_from_slice(&client.to_be_bytes());
+        key
+    };
+    (at(client.0), at(client.0.saturating_add(1)))
+}
+
+/// A row of `table` with a number of its own.
+pub fn numbered(shard: ShardId, table: Table, number: u64) -> Key {
+    let mut key = start(shard, table);
+    key.extend_from_slice(&number.to_be_bytes());
+    key
+}
+
+/// What `shard` answered to transaction `txid` of shard `from`.
+pub fn memory(shard: ShardId, from: ShardId, txid: u64) -> Key {
+    let mut key = start(shard, Table::RemoteMemory);
+    key.extend_from_slice(&from.0.to_be_bytes());
+    key.extend_from_slice(&txid.to_be_bytes());
+    key
+}
+
+/// A whole table of a shard.
+pub fn table(shard: ShardId, table: Table) -> (Key, Key) {
+    let mut until = start(shard, table);
+    until[2] += 1;
+    (start(shard, table), until)
+}
+
+/// The number at the end of a key.
+pub fn last_u64(key: &[u8]) -> u64 {
+    let mut raw = [0; 8];
+    let tail = key.len().saturating_sub(8);
+    raw[..key.len() - tail].copy_from_slice(&key[tail..]);
+    u64::from_be_bytes(raw)
+}
+
+/// Client and slot of a slot row's key.
+pub fn slot_of(key: &[u8]) -> Option<(ClientId, Slot)> {
+    let client = key.get(3..11)?.try_into().ok()?;
+    let slot = key.get(11..15)?.try_into().ok()?;
+    Some((ClientId(u64::from_be_bytes(client)), Slot(u32::from_be_bytes(slot))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: key order is (shard, table, ino, cookie), and ranges hold exactly their rows.
+    #[test]
+    fn keys_sort_by_shard_table_and_number() {
+        let a = entry(Ino::new(ShardId(1), 5), 700);
+        assert!(a < entry(Ino::new(ShardId(1), 5), 701));
+        assert!(a < entry(Ino::new(ShardId(1), 6), 3));
+        assert!(a < inode(Ino::new(ShardId(2), 1)));
+        let (from, until) = range_of_ino(Table::Entry, Ino::new(ShardId(1), 5));
+        assert!(from <= a && a < until);
+        assert!(until <= entry(Ino::new(ShardId(1), 6), 0));
+        let (from, until) = table(ShardId(1), Table::Entry);
+        assert!(from <= a && a < until && until <= xattr(Ino::new(ShardId(1), 0), b""));
+        assert_eq!(last_u64(&a), 700);
+        assert_eq!(slot_of(&slot(ShardId(3), ClientId(9), Slot(4))), Some((ClientId(9), Slot(4))));
+    }
+}

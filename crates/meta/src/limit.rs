@@ -1,0 +1,55 @@
+//! Named limits of a metadata server. Reaching one is an error that says so, or back-pressure.
+
+/// Inode serials reserved by one command, before any of them is used.
+pub const SERIAL_BLOCK: u64 = 4_096;
+/// With fewer serials than this left, the next block is reserved.
+pub const SERIAL_LOW: u64 = 2_048;
+/// Entries of one directory whose names may have the same hash.
+pub const COLLISIONS_MAX: u32 = 256;
+/// Requests that wait for something (a sync, a trim, another shard) at once; more are BUSY.
+pub const WAITS_MAX: usize = 16_384;
+/// Longest time a request waits; then it is BUSY and the client asks again.
+pub const WAIT_DEADLINE_MS: u64 = 20_000;
+/// Sessions that one server knows at once.
+pub const SESSIONS_MAX: usize = 65_536;
+/// Outcomes of requests without effect that are remembered in memory.
+pub const REMEMBERED_MAX: usize = 65_536;
+/// Closes that are remembered so that a late open cannot undo them.
+pub const CLOSES_REMEMBERED_MAX: usize = 8_192;
+/// Deletion-queue rows held in memory; the others are read again later.
+pub const DELETIONS_LOADED_MAX: usize = 4_096;
+/// Chunk files in one deletion request to a target.
+pub const DELETE_BATCH: usize = 256;
+/// Deletion-queue rows that one command takes off the queue.
+pub const DELETED_BATCH: usize = 512;
+/// Orphans that one command purges.
+pub const PURGE_BATCH: usize = 64;
+/// Files of evicted clients whose size is being recovered at once; more wait in line.
+pub const RECOVERIES_MAX: usize = 65_536;
+/// A growth intent older than this is cancelled.
+pub const GROWTH_AGE_MAX_MS: u64 = 600_000;
+/// A growth intent of another lane younger than this is left alone: its owner is copying.
+pub const GROWTH_AGE_MIN_MS: u64 = 2_000;
+/// How often growth intents are looked over.
+pub const GROWTH_SWEEP_MS: u64 = 60_000;
+/// First pause before a failed errand to another server is repeated; doubles with every failure.
+pub const RETRY_FIRST_MS: u64 = 100;
+/// Longest such pause.
+pub const RETRY_LAST_MS: u64 = 10_000;
+/// Deletion-queue rows that were left out of memory are looked for again after this.
+pub const RESCAN_MS: u64 = 15_000;
+/// Finished transactions of one asking shard that are remembered, so that a late repetition of
+/// one is recognised.
+pub const TXID_WINDOW: u64 = 1_024;
+/// Deepest directory that is moved safely: its ancestors are walked.
+pub const DEPTH_MAX: usize = 65_536;
+/// Terms whose first log index is remembered, for `Sync`.
+pub const TERMS_MAX: usize = 1_024;
+/// Bytes of one listing reply (the frame's body limit with room to spare).
+pub const LIST_BYTES_MAX: usize = 768 * 1024;
+/// Inodes in one `Close` or `Reclaim`.
+pub const OPENS_PER_MESSAGE_MAX: usize = 4_096;
+/// Most targets that a progressive layout uses for its last extent.
+pub const PROGRESSIVE_TARGETS_MAX: usize = 64;
+/// Lines for the log of the daemon that one step may produce.
+pub const NOTES_MAX: usize = 64;

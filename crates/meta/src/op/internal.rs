@@ -1,0 +1,137 @@
+//! What the server itself decides, as commands.
+
+use super::make_dir_on;
+use crate::command::{
+    Deleted, Format, Internal, NewTerm, Place, Purge, Recovered, Serials, SessionGone, Trimmed,
+};
+use crate::ctx::Ctx;
+use crate::fail::Fail;
+use crate::key::{self, Table};
+use crate::row::Inode;
+use crate::row::header::{FORMAT, Header, Terms};
+use alloc::vec::Vec;
+use skep_types::{Ino, Kind, ShardId};
+
+/// Runs it.
+pub fn run(ctx: &mut Ctx<'_>, internal: &Internal) -> Result<(), Fail> {
+    match internal {
+        Internal::Format(m) => format(ctx, m),
+        Internal::Serials(m) => serials(ctx, m),
+        Internal::Place(m) => place(ctx, m),
+        Internal::Deleted(m) => deleted(ctx, m),
+        Internal::Trimmed(m) => trimmed(ctx, m),
+        Internal::Purge(m) => purge(ctx, m),
+        Internal::CancelGrowth(m) => m.inos.iter().try_for_each(|ino| ctx.cancel_growth(*ino)),
+        Internal::SessionGone(m) => session_gone(ctx, m),
+        Internal::Recovered(m) => recovered(ctx, m),
+        Internal::RemoteAnswer(m) => make_dir_on::answered(ctx, m),
+        Internal::NewTerm(m) => new_term(ctx, m),
+    }
+}
+
+fn format(ctx: &mut Ctx<'_>, m: &Format) -> Result<(), Fail> {
+    let shard = ctx.scene.shard;
+    let header = Header {
+        format: FORMAT,
+        shard,
+        hash_key: m.hash_key,
+        // Serial 0 names nothing, serial 1 of shard 0 is the root.
+        serials_end: 2,
+        next_id: 1,
+        next_txid: 1,
+        epoch: m.epoch,
+        level: m.level,
+    };
+    ctx.put(key::header(shard), &header);
+    if shard == ShardId(0) {
+        let mut root = Inode::new(Kind::Dir, 0o755, 0, 0, ctx.scene.at);
+        root.links.push(crate::row::LinkRef { parent: Ino::ROOT, cookie: 0 });
+        ctx.put_inode(Ino::ROOT, &root);
+    }
+    Ok(())
+}
+
+fn serials(ctx: &mut Ctx<'_>, m: &Serials) -> Result<(), Fail> {
+    let mut header = ctx.header()?;
+    header.serials_end = header.serials_end.max(m.end);
+    ctx.put(key::header(ctx.scene.shard), &header);
+    Ok(())
+}
+
+fn place(ctx: &mut Ctx<'_>, m: &Place) -> Result<(), Fail> {
+    let mut header = ctx.header()?;
+    (header.epoch, header.level) = (m.epoch, m.level);
+    ctx.put(key::header(ctx.scene.shard), &header);
+    Ok(())
+}
+
+fn deleted(ctx: &mut Ctx<'_>, m: &Deleted) -> Result<(), Fail> {
+    for id in &m.ids {
+        ctx.txn.delete(key::numbered(ctx.scene.shard, Table::Deletion, *id));
+    }
+    Ok(())
+}
+
+fn trimmed(ctx: &mut Ctx<'_>, m: &Trimmed) -> Result<(), Fail> {
+    if ctx.trim(m.ino)?.is_none_or(|trim| trim.id != m.id) {
+        return Ok(());
+    }
+    ctx.drop_trim(m.ino)?;
+    let mut inode = ctx.inode(m.ino)?;
+    if inode.blocks != m.blocks {
+        inode.blocks = m.blocks;
+        ctx.put_inode(m.ino, &inode);
+    }
+    Ok(())
+}
+
+fn purge(ctx: &mut Ctx<'_>, m: &Purge) -> Result<(), Fail> {
+    for ino in &m.inos {
+        let row = key::of_ino(Table::Orphan, *ino);
+        if ctx.txn.get(&row)?.is_none() {
+            continue;
+        }
+        ctx.txn.delete(row);
+        if let Some(inode) = ctx.find_inode(*ino)? {
+            ctx.erase(*ino, &inode)?;
+        }
+    }
+    Ok(())
+}
+
+fn session_gone(ctx: &mut Ctx<'_>, m: &SessionGone) -> Result<(), Fail> {
+    let (from, until) = key::slots_of(ctx.scene.shard, m.client);
+    let mut keys = Vec::new();
+    ctx.txn.scan(&from, &until, &mut |key, _| {
+        keys.push(key.to_vec());
+        true
+    })?;
+    for key in keys {
+        ctx.txn.delete(key);
+    }
+    Ok(())
+}
+
+fn recovered(ctx: &mut Ctx<'_>, m: &Recovered) -> Result<(), Fail> {
+    let Some(mut inode) = ctx.find_inode(m.ino)? else { return Ok(()) };
+    if inode.layout.generation != m.generation || inode.layout.is_inline() || ctx.trim(m.ino)?.is_some() {
+        return Ok(());
+    }
+    if m.size <= inode.size && m.blocks == inode.blocks {
+        return Ok(());
+    }
+    if m.size > inode.size {
+        inode.size = m.size;
+        inode.touch_content(ctx.scene.at);
+    }
+    inode.blocks = m.blocks;
+    ctx.put_inode(m.ino, &inode);
+    Ok(())
+}
+
+fn new_term(ctx: &mut Ctx<'_>, m: &NewTerm) -> Result<(), Fail> {
+    let mut terms: Terms = ctx.row(&key::header(key::SERVER), "terms")?.unwrap_or_default();
+    terms.push(m.term, ctx.scene.index);
+    ctx.put(key::header(key::SERVER), &terms);
+    Ok(())
+}

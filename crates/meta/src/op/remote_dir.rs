@@ -1,0 +1,85 @@
+//! `RemoteDir`: shard to shard, the asked side. Repeated requests of one transaction are one:
+//! the answer is remembered in the same command that has the effect, refusals too.
+
+use crate::ctx::{Ctx, Done};
+use crate::fail::Fail;
+use crate::key;
+use crate::limit::TXID_WINDOW;
+use crate::row::remote::RemoteMemory;
+use crate::row::slot::Gate;
+use crate::row::{Inode, LinkRef};
+use skep_types::{Errno, Ino, Kind};
+use skep_wire::Status;
+use skep_wire::meta::{RemoteDir, RemoteDirReply, RemoteStep};
+
+/// Runs it.
+pub fn run(ctx: &mut Ctx<'_>, m: &RemoteDir) -> Result<Done, Fail> {
+    let memory = ctx.remote_memory(m.from, m.txid)?;
+    if m.step == RemoteStep::Forget {
+        return forget(ctx, m, memory);
+    }
+    if let Some(memory) = memory {
+        // The first answer may still wait for its log record: so must this one.
+        return Ok(Done::gated(&answer(&memory), Gate::Durable));
+    }
+    let done = match m.step {
+        RemoteStep::Make => make(ctx, m),
+        _ => retire(ctx, m),
+    };
+    let memory = match done {
+        Ok(memory) => memory,
+        Err(Fail::Refused(refusal)) if refusal.status.as_errno().is_some() => {
+            RemoteMemory { ino: m.ino, errno: refusal.status.0, attr: None, forgotten: false }
+        }
+        Err(fail) => return Err(fail),
+    };
+    ctx.put(key::memory(ctx.scene.shard, m.from, m.txid), &memory);
+    Ok(Done::gated(&answer(&memory), Gate::Durable))
+}
+
+fn answer(memory: &RemoteMemory) -> RemoteDirReply {
+    // What was forgotten can only be asked for again by a message that strayed.
+    let errno = if memory.forgotten { Status::errno(Errno::ESTALE).0 } else { memory.errno };
+    RemoteDirReply { ino: memory.ino, errno, attr: memory.attr.clone() }
+}
+
+fn make(ctx: &mut Ctx<'_>, m: &RemoteDir) -> Result<RemoteMemory, Fail> {
+    let ino = ctx.choose.ino()?;
+    let mut inode = Inode::new(Kind::Dir, m.mode, m.uid, m.gid, ctx.scene.at);
+    inode.links.push(LinkRef { parent: m.parent, cookie: 0 });
+    ctx.put_inode(ino, &inode);
+    Ok(RemoteMemory { ino, errno: 0, attr: Some(inode.attr(ino)), forgotten: false })
+}
+
+fn retire(ctx: &mut Ctx<'_>, m: &RemoteDir) -> Result<RemoteMemory, Fail> {
+    let mut inode = ctx.dir(m.ino)?;
+    if inode.parent() != m.parent {
+        return Err(Errno::ESTALE.into());
+    }
+    if inode.entries > 0 {
+        return Err(Errno::ENOTEMPTY.into());
+    }
+    ctx.bury(m.ino, &mut inode)?;
+    Ok(RemoteMemory { ino: m.ino, errno: 0, attr: None, forgotten: false })
+}
+
+fn forget(ctx: &mut Ctx<'_>, m: &RemoteDir, memory: Option<RemoteMemory>) -> Result<Done, Fail> {
+    let reply = RemoteDirReply { ino: Ino(0), errno: 0, attr: None };
+    let shard = ctx.scene.shard;
+    if let Some(memory) = memory.filter(|memory| !memory.forgotten) {
+        let memory = RemoteMemory { forgotten: true, attr: None, ..memory };
+        ctx.put(key::memory(shard, m.from, m.txid), &memory);
+        let mut old = alloc::vec::Vec::new();
+        let until = key::memory(shard, m.from, m.txid.saturating_sub(TXID_WINDOW));
+        ctx.txn.scan(&key::memory(shard, m.from, 0), &until, &mut |key, _| {
+            old.push(key::last_u64(key));
+            true
+        })?;
+        for txid in old {
+            if ctx.remote_memory(m.from, txid)?.is_some_and(|memory| memory.forgotten) {
+                ctx.txn.delete(key::memory(shard, m.from, txid));
+            }
+        }
+    }
+    Ok(Done::reply(&reply))
+}

@@ -1,0 +1,56 @@
+//! `SetPolicy`: sets the layout wish of a directory (inherited) or an empty file.
+
+use crate::ctx::{Ctx, Done};
+use crate::fail::Fail;
+use crate::row::inode::POLICY_IS_OWN;
+use alloc::format;
+use skep_types::limits::{CHUNK_MAX, CHUNK_MIN, INLINE_MAX, TARGETS_MAX};
+use skep_types::{Errno, Kind, Policy};
+use skep_wire::meta::SetPolicy;
+use skep_wire::{Empty, Refusal, Status};
+
+/// Runs it.
+pub fn run(ctx: &mut Ctx<'_>, m: &SetPolicy) -> Result<Done, Fail> {
+    check(&m.policy)?;
+    let mut inode = ctx.inode(m.ino)?;
+    match inode.kind {
+        Kind::Dir => {}
+        Kind::File if inode.layout.is_inline() => {}
+        Kind::File => {
+            return Err(
+                invalid("the file has chunks already; copy it to a new one to change its layout").into()
+            );
+        }
+        _ => return Err(invalid("only directories and regular files have a layout").into()),
+    }
+    inode.policy = Some(m.policy).filter(|policy| *policy != Policy::default());
+    if inode.policy.is_some() {
+        inode.flags |= POLICY_IS_OWN;
+    } else {
+        inode.flags &= !POLICY_IS_OWN;
+    }
+    inode.touch(ctx.scene.at);
+    ctx.put_inode(m.ino, &inode);
+    Ok(Done::reply(&Empty {}))
+}
+
+fn invalid(text: &str) -> Refusal {
+    Refusal::with(Status::errno(Errno::EINVAL), text)
+}
+
+/// Can the wish be met at all?
+pub fn check(policy: &Policy) -> Result<(), Refusal> {
+    let chunk = policy.chunk_size;
+    if chunk != 0 && !(chunk.is_power_of_two() && (CHUNK_MIN..=CHUNK_MAX).contains(&chunk)) {
+        return Err(invalid(&format!(
+            "chunk size {chunk} is no power of two from {CHUNK_MIN} to {CHUNK_MAX}"
+        )));
+    }
+    if policy.targets as usize > TARGETS_MAX {
+        return Err(invalid(&format!("{} targets; a file has at most {TARGETS_MAX}", policy.targets)));
+    }
+    if policy.inline_limit.is_some_and(|limit| limit > INLINE_MAX) {
+        return Err(invalid(&format!("at most {INLINE_MAX} bytes of a file are kept in the metadata")));
+    }
+    Ok(())
+}

@@ -1,0 +1,74 @@
+//! Changes of a file's size, shared by everything that truncates.
+
+use crate::ctx::{Ctx, Effect};
+use crate::fail::{Fail, Need};
+use crate::key::{self, Table};
+use crate::row::Inode;
+use crate::row::slot::{Gate, TrimGate};
+use crate::row::trim::Trim;
+use alloc::vec::Vec;
+use skep_types::limits::FILE_SIZE_MAX;
+use skep_types::{Errno, Ino, Layout};
+
+/// Sets the size of a regular file; the inode row is written by the caller. Content that is cut
+/// off is gone for ever: a file that grows again reads as zeros there.
+pub fn set(ctx: &mut Ctx<'_>, ino: Ino, inode: &mut Inode, size: u64) -> Result<Gate, Fail> {
+    if size > FILE_SIZE_MAX {
+        return Err(Errno::EFBIG.into());
+    }
+    if inode.layout.is_inline() {
+        cut_inline(ctx, ino, inode, size)?;
+        inode.size = size;
+        return Ok(Gate::Open);
+    }
+    if size == 0 && ctx.choose.fresh(ino) {
+        ctx.drop_trim(ino)?;
+        let old = core::mem::take(&mut inode.layout);
+        ctx.queue_deletion(&[&old])?;
+        inode.layout = Layout::default();
+        (inode.size, inode.blocks, inode.inline_len) = (0, 0, 0);
+        inode.inline_version += 1;
+        return Ok(Gate::Open);
+    }
+    wait_for_trim(ctx, ino)?;
+    // Also when the file grows: chunk files may hold more than was ever committed.
+    let id = ctx.next_id()?;
+    inode.size = size;
+    ctx.put(key::of_ino(Table::Trim, ino), &Trim { id, size, generation: inode.layout.generation });
+    ctx.effects.push(Effect::Trim(ino));
+    Ok(Gate::Trim(TrimGate { ino, id }))
+}
+
+/// A size must not grow while targets have not been told of a truncate: cut bytes would return.
+pub fn wait_for_trim(ctx: &Ctx<'_>, ino: Ino) -> Result<(), Fail> {
+    match ctx.trim(ino)? {
+        Some(trim) => Err(Fail::Wait(Need::Gate(Gate::Trim(TrimGate { ino, id: trim.id })))),
+        None => Ok(()),
+    }
+}
+
+fn cut_inline(ctx: &mut Ctx<'_>, ino: Ino, inode: &mut Inode, size: u64) -> Result<(), Fail> {
+    // A copy to chunks that is under way must not win over this.
+    inode.inline_version += 1;
+    if u64::from(inode.inline_len) <= size {
+        return Ok(());
+    }
+    let row = key::of_ino(Table::Inline, ino);
+    if size == 0 {
+        ctx.txn.delete(row);
+    } else {
+        let mut data = content(ctx, ino, inode)?;
+        data.truncate(size as usize);
+        ctx.txn.put(row, data);
+    }
+    inode.inline_len = size as u32;
+    Ok(())
+}
+
+/// The inline content (shorter than the file where that ends in zeros).
+pub fn content(ctx: &Ctx<'_>, ino: Ino, inode: &Inode) -> Result<Vec<u8>, Fail> {
+    if inode.inline_len == 0 {
+        return Ok(Vec::new());
+    }
+    Ok(ctx.txn.get(&key::of_ino(Table::Inline, ino))?.unwrap_or_default())
+}

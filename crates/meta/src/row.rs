@@ -1,0 +1,12 @@
+//! Rows: what a shard keeps. Every row is a record, so later versions add tagged fields.
+
+pub mod deletion;
+pub mod entry;
+pub mod growth;
+pub mod header;
+pub mod inode;
+pub mod remote;
+pub mod slot;
+pub mod trim;
+
+pub use inode::{Inode, LinkRef};

@@ -1,0 +1,30 @@
+//! The entry row: a name in a directory.
+
+use skep_types::{Ino, Kind, Name, record};
+
+record! {
+    /// A living name.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Target {
+        /// The name.
+        pub name: Name,
+        /// Its inode; 0 while another shard is still making it.
+        pub ino: Ino,
+        /// What it is.
+        pub kind: Kind,
+    } tags {
+        /// Transaction over two shards that this name takes part in; nobody else may use it.
+        1 => pub pending: Option<u64>,
+    }
+}
+
+record! {
+    /// A place in the chain of names with the same hash.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Entry {
+        /// The chain goes on at the next collision index.
+        pub more: bool,
+        /// `None`: nothing here any more, kept because the chain goes on.
+        pub target: Option<Target>,
+    }
+}

@@ -1,0 +1,69 @@
+//! The header of a shard, and the terms of the server's log.
+
+use skep_types::{LogIndex, ShardId, Term, record};
+
+/// Version of the row format that this release writes and reads.
+pub const FORMAT: u16 = 1;
+
+record! {
+    /// One per shard.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Header {
+        /// Version of the row format.
+        pub format: u16,
+        /// The shard.
+        pub shard: ShardId,
+        /// Key of the hash that makes cookies.
+        pub hash_key: [u8; 16],
+        /// Serials below this are reserved; those from here on were never given out.
+        pub serials_end: u64,
+        /// Number of the next deletion or trim.
+        pub next_id: u64,
+        /// Number of the next transaction that this shard drives.
+        pub next_txid: u64,
+        /// Epoch of the shard's place in the map.
+        pub epoch: u64,
+        /// Semantic version of commands that may be logged.
+        pub level: u16,
+    }
+}
+
+record! {
+    /// A term of the log.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct TermStart {
+        /// The term.
+        pub term: Term,
+        /// Its first record.
+        pub index: LogIndex,
+    }
+}
+
+record! {
+    /// The newest terms of the log, oldest first.
+    #[derive(Debug, Clone, Default, PartialEq, Eq)]
+    pub struct Terms {
+        /// In order.
+        pub starts: alloc::vec::Vec<TermStart>,
+    }
+}
+
+impl Terms {
+    /// Term of the record at `index`; `None` when it is older than the list.
+    pub fn at(&self, index: LogIndex) -> Option<Term> {
+        self.starts.iter().rev().find(|start| start.index <= index).map(|start| start.term)
+    }
+
+    /// The newest term.
+    pub fn last(&self) -> Term {
+        self.starts.last().map_or(Term(0), |start| start.term)
+    }
+
+    /// A new term begins.
+    pub fn push(&mut self, term: Term, index: LogIndex) {
+        if self.starts.len() >= crate::limit::TERMS_MAX {
+            self.starts.remove(0);
+        }
+        self.starts.push(TermStart { term, index });
+    }
+}

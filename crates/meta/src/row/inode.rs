@@ -1,0 +1,170 @@
+//! The inode row.
+
+use skep_types::codec::Bytes;
+use skep_types::{Attr, Generation, Ino, Kind, Layout, Mode, Policy, ProjectId, Timestamp, record};
+
+/// The layout wish was set on this very inode, not inherited.
+pub const POLICY_IS_OWN: u32 = 1;
+
+record! {
+    /// A name that leads to an inode: of a directory its parent, of anything else one of many.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+    pub struct LinkRef {
+        /// The directory.
+        pub parent: Ino,
+        /// The entry in it (0: the entry is on another shard).
+        pub cookie: u64,
+    }
+}
+
+record! {
+    /// Everything about an inode but its names' text, its content and its extended attributes.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Inode {
+        /// What it is.
+        pub kind: Kind,
+        /// Permission bits.
+        pub mode: Mode,
+        /// Owner.
+        pub uid: u32,
+        /// Group.
+        pub gid: u32,
+        /// Device number.
+        pub rdev: u32,
+        /// Names (a directory: 2 + sub-directories). 0 = removed, kept while open.
+        pub nlink: u32,
+        /// Size.
+        pub size: u64,
+        /// 512-byte blocks in chunk files, as last committed.
+        pub blocks: u64,
+        /// Last access.
+        pub atime: Timestamp,
+        /// Last change of content.
+        pub mtime: Timestamp,
+        /// Last change.
+        pub ctime: Timestamp,
+        /// Birth.
+        pub btime: Timestamp,
+        /// Moves with every change.
+        pub change: u64,
+        /// Moves with every change of inline content.
+        pub inline_version: u64,
+        /// Bytes of the inline row (the rest up to `size` is zeros).
+        pub inline_len: u32,
+        /// Bytes of all extended attributes, names included.
+        pub xattr_bytes: u32,
+        /// Feature flags.
+        pub flags: u32,
+        /// Project.
+        pub project: ProjectId,
+        /// Where its chunks are.
+        pub layout: Layout,
+        /// The generation that the next growth gets; never one twice.
+        pub next_generation: Generation,
+        /// Layout wish.
+        pub policy: Option<Policy>,
+        /// Entries of a directory, pending ones included.
+        pub entries: u64,
+        /// Names that lead here.
+        pub links: alloc::vec::Vec<LinkRef>,
+        /// What a symbolic link points to.
+        pub target: Bytes,
+    }
+}
+
+impl Inode {
+    /// A new one with the given owner, no name yet, born at `at`.
+    pub fn new(kind: Kind, mode: Mode, uid: u32, gid: u32, at: Timestamp) -> Self {
+        Self {
+            kind,
+            mode: mode & 0o7777,
+            uid,
+            gid,
+            rdev: 0,
+            nlink: if kind == Kind::Dir { 2 } else { 1 },
+            size: 0,
+            blocks: 0,
+            atime: at,
+            mtime: at,
+            ctime: at,
+            btime: at,
+            change: 1,
+            inline_version: 0,
+            inline_len: 0,
+            xattr_bytes: 0,
+            flags: 0,
+            project: ProjectId(0),
+            layout: Layout::default(),
+            next_generation: Generation(1),
+            policy: None,
+            entries: 0,
+            links: alloc::vec::Vec::new(),
+            target: Bytes::default(),
+        }
+    }
+
+    /// Is it a directory?
+    pub fn is_dir(&self) -> bool {
+        self.kind == Kind::Dir
+    }
+
+    /// The directory that holds it (or one of its names).
+    pub fn parent(&self) -> Ino {
+        self.links.first().map_or(Ino(0), |link| link.parent)
+    }
+
+    /// A sub-directory more.
+    pub fn enter(&mut self) {
+        self.nlink = self.nlink.saturating_add(1);
+    }
+
+    /// A sub-directory less.
+    pub fn leave(&mut self) {
+        self.nlink = self.nlink.saturating_sub(1);
+    }
+
+    /// The inode changed, its content did not.
+    pub fn touch(&mut self, at: Timestamp) {
+        self.ctime = at;
+        self.change += 1;
+    }
+
+    /// Content (of a directory: its entries) changed.
+    pub fn touch_content(&mut self, at: Timestamp) {
+        self.mtime = at;
+        self.touch(at);
+    }
+
+    /// What Linux does to suid and sgid when an ordinary user writes.
+    pub fn kill_suidgid(&mut self) -> bool {
+        let before = self.mode;
+        self.mode &= !0o4000;
+        if self.mode & 0o010 != 0 {
+            self.mode &= !0o2000;
+        }
+        before != self.mode
+    }
+
+    /// As programs see it.
+    pub fn attr(&self, ino: Ino) -> Attr {
+        let inline = self.layout.is_inline();
+        Attr {
+            ino,
+            kind: self.kind,
+            mode: self.mode,
+            nlink: self.nlink,
+            uid: self.uid,
+            gid: self.gid,
+            project: self.project,
+            rdev: self.rdev,
+            size: self.size,
+            blocks: if inline { u64::from(self.inline_len).div_ceil(512) } else { self.blocks },
+            atime: self.atime,
+            mtime: self.mtime,
+            ctime: self.ctime,
+            btime: self.btime,
+            change: self.change,
+            generation: self.layout.generation,
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! The slot row: the last changing request of a client's lane, and its answer.
+
+use skep_types::codec::{Buffer, Bytes};
+use skep_types::{Decode, DecodeError, Encode, Incarnation, Ino, LogIndex, Reader, Seq, Term, record, union};
+use skep_wire::{Empty, Refusal};
+
+record! {
+    /// A truncate that targets are told of.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+    pub struct TrimGate {
+        /// The file.
+        pub ino: Ino,
+        /// Number of the trim.
+        pub id: u64,
+    }
+}
+
+record! {
+    /// An operation over two shards.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+    pub struct RemoteGate {
+        /// Number of the transaction.
+        pub txid: u64,
+    }
+}
+
+/// What must have happened before an answer may leave (or a request may run).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Gate {
+    /// Nothing.
+    Open,
+    /// The log record is durable.
+    Durable,
+    /// All targets confirmed a truncate.
+    Trim(TrimGate),
+    /// The other shard answered.
+    Remote(RemoteGate),
+}
+
+impl Encode for Gate {
+    fn encode(&self, out: &mut Buffer) {
+        match self {
+            Self::Open => out.push(0),
+            Self::Durable => out.push(1),
+            Self::Trim(trim) => {
+                out.push(2);
+                trim.encode(out);
+            }
+            Self::Remote(remote) => {
+                out.push(3);
+                remote.encode(out);
+            }
+        }
+    }
+}
+
+impl Decode for Gate {
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(match u8::decode(r)? {
+            0 => Self::Open,
+            1 => Self::Durable,
+            2 => Self::Trim(TrimGate::decode(r)?),
+            3 => Self::Remote(RemoteGate::decode(r)?),
+            _ => return Err(DecodeError::Invalid("gate")),
+        })
+    }
+}
+
+union! {
+    /// How it ended.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub enum Outcome {
+        /// Done; the body of the answer.
+        Done(Bytes) = 1,
+        /// Refused after all (an operation over two shards).
+        Refused(Refusal) = 2,
+        /// The other shard has not answered.
+        Pending(Empty) = 3,
+    }
+}
+
+record! {
+    /// The last changing request of a lane on this shard.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct SlotRow {
+        /// Life of the client.
+        pub incarnation: Incarnation,
+        /// Its number.
+        pub seq: Seq,
+        /// Term of its log record.
+        pub term: Term,
+        /// Index of its log record.
+        pub index: LogIndex,
+        /// What the answer waits for.
+        pub gate: Gate,
+        /// The answer.
+        pub outcome: Outcome,
+    }
+}

@@ -1,0 +1,231 @@
+//! The server: owns all shards of one metadata thread, and everything about them that is not in
+//! rows. Inputs in, outputs out; the hands append `records` in one write before they send
+//! `replies`, and hand `tasks` to the courier.
+
+mod absorb;
+mod admit;
+mod deletions;
+mod errands;
+mod grace;
+mod live;
+mod map;
+mod message;
+mod opens;
+mod recovery;
+mod remote;
+mod request;
+mod serials;
+mod sessions;
+mod start;
+mod stats;
+mod timers;
+mod trims;
+mod waits;
+
+pub use message::{
+    EntryType, Input, Job, JobFailure, JobReply, Output, PeerIdentity, Record, Reply, Request, Task,
+};
+
+use crate::config::Config;
+use crate::row::header::Terms;
+use crate::spread::Spread;
+use crate::store::{Store, StoreError};
+use absorb::Later;
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::vec::Vec;
+use deletions::Deletions;
+use errands::Errands;
+use grace::Grace;
+use opens::Opens;
+use recovery::Recoveries;
+use request::Remembered;
+use serials::Serials;
+use sessions::Sessions;
+use skep_types::{
+    ClientId, FenceEpoch, Ino, LogIndex, MapVersion, Millis, NodeId, ShardId, Slot, Term, Timestamp,
+};
+use skep_wire::Refusal;
+use skep_wire::meta::{RemoteDir, ShardStamp};
+use stats::Counters;
+use trims::Trims;
+use waits::Waits;
+
+/// Answers to requests that the server sent to itself have this bit in their address.
+const LOOPBACK: u64 = 1 << 63;
+
+/// What the server knows of a shard beside its rows.
+struct Shard {
+    hash_key: [u8; 16],
+    epoch: u64,
+    level: u16,
+    /// The map says that this server answers for it.
+    leads: bool,
+    serials: Serials,
+    /// Index of its newest log record (at least the start of this term).
+    last: LogIndex,
+}
+
+/// See the module.
+pub struct Server<S: Store> {
+    store: S,
+    config: Config,
+    terms: Terms,
+    last: LogIndex,
+    durable: LogIndex,
+    /// First index of this term, once it began.
+    started: Option<LogIndex>,
+    own: NodeId,
+    map: Option<MapVersion>,
+    low_space: bool,
+    shards: BTreeMap<ShardId, Shard>,
+    spread: Spread,
+    opens: Opens,
+    sessions: Sessions,
+    grace: Grace,
+    remembered: BTreeMap<(ShardId, ClientId, Slot), Remembered>,
+    waits: Waits,
+    again: VecDeque<Request>,
+    later: BTreeMap<LogIndex, Vec<Later>>,
+    settling: BTreeMap<Ino, LogIndex>,
+    orphans: BTreeSet<Ino>,
+    growths: BTreeSet<Ino>,
+    next_sweep: Option<Millis>,
+    errands: Errands,
+    deletions: Deletions,
+    trims: Trims,
+    recoveries: Recoveries,
+    loop_calls: VecDeque<(u64, ShardId, RemoteDir)>,
+    loop_answers: VecDeque<(u64, Result<Vec<u8>, Refusal>)>,
+    counters: Counters,
+    /// The row store failed: nothing is answered any more.
+    failed: Option<StoreError>,
+}
+
+impl<S: Store> Server<S> {
+    /// Carries out one input. After an error the server answers nothing more: the hands end the
+    /// process, and a restart replays the log.
+    pub fn step(
+        &mut self,
+        now: Millis,
+        wall: Timestamp,
+        input: Input,
+        out: &mut Output,
+    ) -> Result<(), StoreError> {
+        if let Some(e) = &self.failed {
+            return Err(e.clone());
+        }
+        let done = self.input(now, wall, input, out).and_then(|()| self.drain(now, wall, out));
+        if let Err(e) = &done {
+            self.failed = Some(e.clone());
+        }
+        done
+    }
+
+    fn input(
+        &mut self,
+        now: Millis,
+        wall: Timestamp,
+        input: Input,
+        out: &mut Output,
+    ) -> Result<(), StoreError> {
+        match input {
+            Input::Request(request) => {
+                self.counters.asked(&request.message);
+                self.request(now, wall, request, out)
+            }
+            Input::Durable(index) => self.durable(now, wall, index, out),
+            Input::Courier { task, result } => self.courier(now, wall, task, result, out),
+            Input::Map { own, map } => self.take_map(now, wall, own, &map, out),
+            Input::Fences(fences) => self.take_fences(now, wall, &fences, out),
+            Input::LowSpace(low) => {
+                self.low_space = low;
+                Ok(())
+            }
+            Input::Tick => self.tick(now, wall, out),
+        }
+    }
+
+    /// What became possible, and what the server asked itself.
+    fn drain(&mut self, now: Millis, wall: Timestamp, out: &mut Output) -> Result<(), StoreError> {
+        loop {
+            if let Some(request) = self.again.pop_front() {
+                self.request(now, wall, request, out)?;
+            } else if let Some((errand, result)) = self.loop_answers.pop_front() {
+                self.loop_answered(now, wall, errand, result, out)?;
+            } else if let Some((errand, shard, message)) = self.loop_calls.pop_front() {
+                self.request(
+                    now,
+                    wall,
+                    Request::loopback(errand, shard, self.own, message, self.epoch()),
+                    out,
+                )?;
+            } else {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The rows.
+    pub fn store(&self) -> &S {
+        &self.store
+    }
+
+    /// The rows, for checkpoints by the hands.
+    pub fn store_mut(&mut self) -> &mut S {
+        &mut self.store
+    }
+
+    /// Gives the rows back.
+    pub fn into_store(self) -> S {
+        self.store
+    }
+
+    /// Term of the log.
+    pub fn term(&self) -> Term {
+        self.terms.last()
+    }
+
+    /// Index of the newest log record.
+    pub fn last_index(&self) -> LogIndex {
+        self.last
+    }
+
+    /// Highest fence epoch whose list it holds.
+    pub fn epoch(&self) -> FenceEpoch {
+        self.sessions.epoch()
+    }
+
+    /// Version of the map it holds.
+    pub fn map_version(&self) -> MapVersion {
+        self.map.unwrap_or_default()
+    }
+
+    /// Does it answer requests (term durable, map and fences known)?
+    pub fn is_ready(&self) -> bool {
+        self.started.is_some_and(|index| self.durable >= index) && self.map.is_some() && self.sessions.known()
+    }
+
+    /// Shards that it holds rows of.
+    pub fn shards(&self) -> impl Iterator<Item = ShardId> + '_ {
+        self.shards.keys().copied()
+    }
+
+    /// Sends an answer, or keeps it when the server itself asked.
+    fn answer(&mut self, to: u64, stamp: ShardStamp, result: Result<Vec<u8>, Refusal>, out: &mut Output) {
+        if to & LOOPBACK != 0 {
+            self.loop_answers.push_back((to & !LOOPBACK, result));
+            return;
+        }
+        self.counters.answered(result.is_ok());
+        out.replies.push(Reply { to, stamp: ShardStamp { durable: self.durable, ..stamp }, result });
+    }
+
+    /// The stamp of an answer that shows the shard as it is now.
+    fn stamp(&self, shard: ShardId) -> ShardStamp {
+        let index = self.shards.get(&shard).map_or(LogIndex(0), |shard| shard.last);
+        ShardStamp { term: self.terms.last(), index, durable: self.durable }
+    }
+}
+
+#[cfg(test)]
+mod tests;

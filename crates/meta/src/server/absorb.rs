@@ -1,0 +1,105 @@
+//! What follows from a log record: noted at once, begun when the record is durable. Nothing that
+//! a record caused leaves the server towards a target or another shard before that.
+
+use super::Server;
+use super::message::Output;
+use super::waits::For;
+use crate::ctx::Effect;
+use crate::store::{Store, StoreError};
+use skep_types::{Ino, LogIndex, Millis, ShardId, Timestamp};
+
+/// To be begun when a record is durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Later {
+    /// Tell the targets of a truncate.
+    Trim(Ino),
+    /// Ask (or tell) the other shard.
+    Remote(ShardId, u64),
+    /// The layout may be shown.
+    Settled(Ino),
+}
+
+impl<S: Store> Server<S> {
+    /// Notes what a record changed.
+    pub(super) fn absorb(
+        &mut self,
+        index: LogIndex,
+        shard: ShardId,
+        effects: impl IntoIterator<Item = Effect>,
+        out: &mut Output,
+    ) {
+        for effect in effects {
+            let mut later = |what| self.later.entry(index).or_default().push(what);
+            match effect {
+                Effect::Deletion(id, chunks) => self.deletions.queued(shard, id, index, chunks),
+                Effect::Trim(ino) => later(Later::Trim(ino)),
+                Effect::Remote(txid) => later(Later::Remote(shard, txid)),
+                Effect::Settling(ino) => {
+                    later(Later::Settled(ino));
+                    self.settling.insert(ino, index);
+                }
+                Effect::TrimGone(ino, id) => {
+                    self.trims.forget(ino, id, &mut self.errands);
+                    for parked in self.waits.over(For::Trim(ino, id)) {
+                        self.resume(parked, out);
+                    }
+                }
+                // The answer is known to whoever applied the other shard's: see `remote`.
+                Effect::RemoteFreed(_) => {}
+                Effect::Growth(ino) => {
+                    self.growths.insert(ino);
+                }
+                Effect::GrowthGone(ino) => {
+                    self.growths.remove(&ino);
+                }
+                Effect::Orphan(ino) => {
+                    self.orphans.insert(ino);
+                }
+                Effect::Gone(ino) => {
+                    self.orphans.remove(&ino);
+                    self.settling.remove(&ino);
+                    self.recoveries.forget(ino, &mut self.errands);
+                }
+            }
+        }
+    }
+
+    /// The log is durable up to `index`.
+    pub(super) fn durable(
+        &mut self,
+        now: Millis,
+        wall: Timestamp,
+        index: LogIndex,
+        out: &mut Output,
+    ) -> Result<(), StoreError> {
+        if index <= self.durable {
+            return Ok(());
+        }
+        let was_ready = self.is_ready();
+        self.durable = index.min(self.last);
+        if !was_ready && self.is_ready() {
+            self.begin_service(now, wall, out)?;
+        }
+        while let Some(entry) = self.later.first_entry() {
+            if *entry.key() > self.durable {
+                break;
+            }
+            let index = *entry.key();
+            for later in entry.remove() {
+                match later {
+                    Later::Trim(ino) => self.start_trim(now, wall, ino, out)?,
+                    Later::Remote(shard, txid) => self.start_remote(now, shard, txid, out)?,
+                    Later::Settled(ino) => {
+                        if self.settling.get(&ino) == Some(&index) {
+                            self.settling.remove(&ino);
+                        }
+                    }
+                }
+            }
+        }
+        for parked in self.waits.durable(self.durable) {
+            self.resume(parked, out);
+        }
+        self.work_off_deletions(now, wall, out)
+    }
+}

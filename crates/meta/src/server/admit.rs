@@ -1,0 +1,46 @@
+//! Admission: is the sender allowed, is the server ready, is the shard here?
+
+use super::Server;
+use super::message::{Output, Request};
+use crate::store::Store;
+use alloc::format;
+use skep_types::Role;
+use skep_wire::meta::MetaRequest;
+use skep_wire::{Refusal, Status};
+
+impl<S: Store> Server<S> {
+    /// Refuses what must not be looked at further.
+    pub(super) fn admit(&mut self, request: &Request, out: &mut Output) -> Result<(), Refusal> {
+        if request.epoch > self.sessions.epoch() {
+            out.fetch_fences = true;
+            return Err(Refusal::with(Status::NOT_READY, "a newer fence list is being fetched"));
+        }
+        if !self.is_ready() {
+            return Err(Refusal::with(
+                Status::NOT_READY,
+                "the metadata server is starting: it waits for its log, the map and the fence list",
+            ));
+        }
+        let shard = request.call.shard;
+        if !self.shards.get(&shard).is_some_and(|shard| shard.leads) {
+            return Err(Refusal::with(
+                Status::STALE_MAP,
+                format!("shard {shard} is not served by node {}; fetch the map", self.own),
+            ));
+        }
+        let role = request.peer.role;
+        let allowed = match request.message {
+            MetaRequest::RemoteDir(_) => role == Role::Server,
+            MetaRequest::MakeDirOn(_) => role == Role::Admin,
+            MetaRequest::ShardStats(_) => true,
+            _ => role != Role::Server,
+        };
+        if !allowed {
+            return Err(Refusal::with(
+                Status::ROLE,
+                format!("{} is not for this role", request.message.name()),
+            ));
+        }
+        if role == Role::Client { self.sessions.admit(request.peer.client) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,239 @@
+//! The deletion queue is worked off: one request per target at a time, many chunk files in each.
+//! Rows stay in the store until every target has confirmed; memory holds a bounded part of them,
+//! and a target that is away keeps nobody else's chunks waiting.
+
+use super::Server;
+use super::errands::{Errands, Owner};
+use super::message::{Job, Output};
+use crate::command::{Deleted, Internal};
+use crate::fail::corrupt;
+use crate::key::{self, Table};
+use crate::limit::{DELETE_BATCH, DELETED_BATCH, DELETIONS_LOADED_MAX, RESCAN_MS};
+use crate::row::deletion::Deletion;
+use crate::store::{Store, StoreError};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::vec::Vec;
+use skep_types::{ChunkId, Decode, LogIndex, Millis, ShardId, TargetId, Timestamp};
+
+type RowId = (ShardId, u64);
+
+#[derive(Debug, Default)]
+struct Lane {
+    queue: VecDeque<(RowId, ChunkId)>,
+    /// The request that is out, and the rows it is for.
+    out: Option<(u64, Vec<RowId>)>,
+    /// It has not answered for a while.
+    away: bool,
+}
+
+/// Rows in memory, by target.
+#[derive(Debug, Default)]
+pub struct Deletions {
+    /// Queued, their record perhaps not durable.
+    fresh: VecDeque<(LogIndex, RowId, Vec<(TargetId, ChunkId)>)>,
+    /// Chunk files left of each row.
+    left: BTreeMap<RowId, usize>,
+    lanes: BTreeMap<TargetId, Lane>,
+    /// Confirmed by all; to be taken off the queue.
+    done: BTreeMap<ShardId, Vec<u64>>,
+    /// Rows were left out: look for them at this time.
+    rescan_at: Option<Millis>,
+    rescan: bool,
+}
+
+impl Deletions {
+    /// A row was queued by record `index`.
+    pub fn queued(&mut self, shard: ShardId, id: u64, index: LogIndex, chunks: Vec<(TargetId, ChunkId)>) {
+        if self.left.len() + self.fresh.len() >= DELETIONS_LOADED_MAX {
+            self.rescan = true;
+        } else {
+            self.fresh.push_back((index, (shard, id), chunks));
+        }
+    }
+
+    /// Rows may be in the store that are not in memory.
+    pub fn look_again(&mut self) {
+        self.rescan = true;
+    }
+
+    /// When to do something.
+    pub fn deadline(&self) -> Option<Millis> {
+        self.rescan_at
+    }
+
+    /// Rows in memory.
+    pub fn len(&self) -> usize {
+        self.left.len() + self.fresh.len()
+    }
+
+    fn load(&mut self, row: RowId, chunks: Vec<(TargetId, ChunkId)>) {
+        if chunks.is_empty() {
+            self.done.entry(row.0).or_default().push(row.1);
+            return;
+        }
+        self.left.insert(row, chunks.len());
+        for (target, chunk) in chunks {
+            self.lanes.entry(target).or_default().queue.push_back((row, chunk));
+        }
+    }
+
+    /// Would loading the row only wait for targets that are away?
+    fn is_stuck(&self, chunks: &[(TargetId, ChunkId)]) -> bool {
+        chunks.iter().any(|(target, _)| self.lanes.get(target).is_some_and(|lane| lane.away))
+    }
+
+    /// The target does not answer: its rows make room for others, all but the request that is
+    /// being repeated (which tells when it is back).
+    fn away(&mut self, target: TargetId) {
+        let Some(lane) = self.lanes.get_mut(&target) else { return };
+        lane.away = true;
+        let kept: BTreeSet<RowId> = lane.out.iter().flat_map(|(_, rows)| rows.iter().copied()).collect();
+        let evicted: BTreeSet<RowId> =
+            lane.queue.iter().map(|(row, _)| *row).filter(|row| !kept.contains(row)).collect();
+        if evicted.is_empty() {
+            return;
+        }
+        for lane in self.lanes.values_mut() {
+            lane.queue.retain(|(row, _)| !evicted.contains(row));
+        }
+        // Requests that are out for such a row find nothing to count down.
+        for row in &evicted {
+            self.left.remove(row);
+        }
+        self.rescan = true;
+    }
+
+    fn dispatch(&mut self, errands: &mut Errands, out: &mut Output) {
+        for (target, lane) in &mut self.lanes {
+            if lane.out.is_some() || lane.queue.is_empty() {
+                continue;
+            }
+            let count = lane.queue.len().min(DELETE_BATCH);
+            let (rows, chunks): (Vec<_>, Vec<_>) = lane.queue.drain(..count).unzip();
+            let job = Job::Delete { target: *target, chunks };
+            let id = errands.send(Owner::Deletion(*target), job, out);
+            lane.out = Some((id, rows));
+        }
+    }
+}
+
+impl<S: Store> Server<S> {
+    /// Sends out what is durable; takes confirmed rows off the queue.
+    pub(super) fn work_off_deletions(
+        &mut self,
+        now: Millis,
+        wall: Timestamp,
+        out: &mut Output,
+    ) -> Result<(), StoreError> {
+        while self.deletions.fresh.front().is_some_and(|(index, _, _)| *index <= self.durable) {
+            if let Some((_, row, chunks)) = self.deletions.fresh.pop_front() {
+                self.deletions.load(row, chunks);
+            }
+        }
+        self.take_off(wall, out)?;
+        if self.deletions.rescan && self.deletions.rescan_at.is_none() {
+            self.deletions.rescan_at = Some(now.plus(if self.deletions.len() == 0 { 0 } else { RESCAN_MS }));
+        }
+        self.deletions.dispatch(&mut self.errands, out);
+        Ok(())
+    }
+
+    fn take_off(&mut self, wall: Timestamp, out: &mut Output) -> Result<(), StoreError> {
+        for (shard, ids) in core::mem::take(&mut self.deletions.done) {
+            for ids in ids.chunks(DELETED_BATCH) {
+                self.decide(wall, shard, &Internal::Deleted(Deleted { ids: ids.to_vec() }), out)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A target confirmed a batch.
+    pub(super) fn deleted(
+        &mut self,
+        now: Millis,
+        wall: Timestamp,
+        target: TargetId,
+        out: &mut Output,
+    ) -> Result<(), StoreError> {
+        let Some(lane) = self.deletions.lanes.get_mut(&target) else { return Ok(()) };
+        if core::mem::take(&mut lane.away) {
+            self.deletions.rescan_at = Some(now);
+        }
+        for row in lane.out.take().map(|(_, rows)| rows).unwrap_or_default() {
+            let Some(left) = self.deletions.left.get_mut(&row) else { continue };
+            *left = left.saturating_sub(1);
+            if *left == 0 {
+                self.deletions.left.remove(&row);
+                self.deletions.done.entry(row.0).or_default().push(row.1);
+            }
+        }
+        if self.deletions.lanes.get(&target).is_some_and(|lane| lane.queue.is_empty()) {
+            self.deletions.lanes.remove(&target);
+        }
+        self.work_off_deletions(now, wall, out)
+    }
+
+    /// A target did not confirm; the request is repeated.
+    pub(super) fn deletion_failed(&mut self, target: TargetId, failures: u32) {
+        if failures >= 2 {
+            self.deletions.away(target);
+        }
+    }
+
+    /// Looks in the store for rows that are not in memory.
+    pub(super) fn rescan_deletions(
+        &mut self,
+        now: Millis,
+        wall: Timestamp,
+        out: &mut Output,
+    ) -> Result<(), StoreError> {
+        if self.deletions.rescan_at.is_none_or(|at| now < at) {
+            return Ok(());
+        }
+        (self.deletions.rescan_at, self.deletions.rescan) = (None, false);
+        for shard in self.shards.keys().copied().collect::<Vec<_>>() {
+            self.load_deletions(shard)?;
+        }
+        self.work_off_deletions(now, wall, out)
+    }
+
+    fn load_deletions(&mut self, shard: ShardId) -> Result<(), StoreError> {
+        let (from, until) = key::table(shard, Table::Deletion);
+        let fresh: BTreeSet<RowId> = self.deletions.fresh.iter().map(|(_, row, _)| *row).collect();
+        let out: BTreeSet<RowId> = self
+            .deletions
+            .lanes
+            .values()
+            .flat_map(|lane| lane.out.iter())
+            .flat_map(|(_, rows)| rows)
+            .copied()
+            .collect();
+        let mut failed = None;
+        let (store, deletions, durable) = (&self.store, &mut self.deletions, self.durable);
+        store.scan(&from, &until, &mut |key, bytes| {
+            let row = (shard, key::last_u64(key));
+            if deletions.left.contains_key(&row) || fresh.contains(&row) {
+                return true;
+            }
+            let Deletion { index, chunks } = match Deletion::from_bytes(bytes) {
+                Ok(deletion) => deletion,
+                Err(e) => {
+                    failed = Some(corrupt("deletion row", e));
+                    return false;
+                }
+            };
+            // A row with a request still out is counted when that returns; later then.
+            if index > durable || deletions.is_stuck(&chunks) || out.contains(&row) {
+                deletions.rescan = true;
+                return true;
+            }
+            if deletions.len() >= DELETIONS_LOADED_MAX {
+                deletions.rescan = true;
+                return false;
+            }
+            deletions.load(row, chunks);
+            true
+        })?;
+        failed.map_or(Ok(()), Err)
+    }
+}

@@ -1,0 +1,147 @@
+//! Errands: jobs for other servers, repeated until they succeed, with growing pauses.
+
+use super::message::{Job, Output, Task};
+use crate::limit::{RETRY_FIRST_MS, RETRY_LAST_MS};
+use alloc::collections::{BTreeMap, BTreeSet};
+use skep_types::{Ino, Millis, ShardId, TargetId};
+
+/// What a job is part of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Owner {
+    /// A batch of the deletion queue.
+    Deletion(TargetId),
+    /// A truncate.
+    Trim(Ino),
+    /// The recovery of a size.
+    Recovery(Ino),
+    /// A step over two shards.
+    Remote(ShardId, u64),
+}
+
+#[derive(Debug)]
+struct Errand {
+    owner: Owner,
+    job: Job,
+    failures: u32,
+    retry_at: Option<Millis>,
+}
+
+/// All errands of a server.
+#[derive(Debug, Default)]
+pub struct Errands {
+    next: u64,
+    all: BTreeMap<u64, Errand>,
+    due: BTreeSet<(Millis, u64)>,
+}
+
+impl Errands {
+    /// Sends a job out.
+    pub fn send(&mut self, owner: Owner, job: Job, out: &mut Output) -> u64 {
+        self.next += 1;
+        let id = self.next;
+        out.tasks.push(Task { id, job: job.clone() });
+        self.all.insert(id, Errand { owner, job, failures: 0, retry_at: None });
+        id
+    }
+
+    /// A job that this server carries out itself; see `Server::loop_calls`.
+    pub fn keep(&mut self, owner: Owner, job: Job) -> u64 {
+        self.next += 1;
+        self.all.insert(self.next, Errand { owner, job, failures: 0, retry_at: None });
+        self.next
+    }
+
+    /// It succeeded: what it was part of, and what it was.
+    pub fn done(&mut self, id: u64) -> Option<(Owner, Job)> {
+        let errand = self.all.remove(&id)?;
+        if let Some(at) = errand.retry_at {
+            self.due.remove(&(at, id));
+        }
+        Some((errand.owner, errand.job))
+    }
+
+    /// Nobody wants its result any more.
+    pub fn drop(&mut self, id: u64) {
+        self.done(id);
+    }
+
+    /// It failed: it will be repeated. What it is part of, and how often it has failed.
+    pub fn failed(&mut self, now: Millis, id: u64) -> Option<(Owner, u32)> {
+        let errand = self.all.get_mut(&id)?;
+        if errand.retry_at.is_some() {
+            return None;
+        }
+        let pause = RETRY_FIRST_MS.saturating_shl(errand.failures).min(RETRY_LAST_MS);
+        errand.failures += 1;
+        let at = now.plus(pause);
+        errand.retry_at = Some(at);
+        self.due.insert((at, id));
+        Some((errand.owner, errand.failures))
+    }
+
+    /// Errands whose pause is over.
+    pub fn due(&mut self, now: Millis) -> alloc::vec::Vec<(u64, Job)> {
+        let mut ready = alloc::vec::Vec::new();
+        while let Some((at, id)) = self.due.first().copied() {
+            if at > now {
+                break;
+            }
+            self.due.pop_first();
+            if let Some(errand) = self.all.get_mut(&id) {
+                errand.retry_at = None;
+                ready.push((id, errand.job.clone()));
+            }
+        }
+        ready
+    }
+
+    /// When the next pause ends.
+    pub fn deadline(&self) -> Option<Millis> {
+        self.due.first().map(|(at, _)| *at)
+    }
+
+    /// How many are out or waiting.
+    pub fn len(&self) -> usize {
+        self.all.len()
+    }
+}
+
+trait SaturatingShl {
+    fn saturating_shl(self, by: u32) -> Self;
+}
+
+impl SaturatingShl for u64 {
+    fn saturating_shl(self, by: u32) -> Self {
+        if by >= self.leading_zeros() { Self::MAX } else { self << by }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: a failing errand comes back again and again, with pauses that grow to the limit.
+    #[test]
+    fn pauses_grow_and_end_at_the_limit() {
+        let mut errands = Errands::default();
+        let mut out = Output::default();
+        let id = errands.send(
+            Owner::Trim(Ino(1)),
+            Job::Stat { target: TargetId(1), chunks: alloc::vec![] },
+            &mut out,
+        );
+        let mut now = Millis(0);
+        let mut last = 0;
+        for round in 1..100 {
+            assert_eq!(errands.failed(now, id), Some((Owner::Trim(Ino(1)), round)));
+            assert_eq!(errands.failed(now, id), None, "one failure counts once");
+            let at = errands.deadline().unwrap();
+            assert!(errands.due(Millis(at.0 - 1)).is_empty());
+            assert_eq!(errands.due(at).len(), 1);
+            assert!(at.since(now) >= last && at.since(now) <= RETRY_LAST_MS);
+            (last, now) = (at.since(now), at);
+        }
+        assert_eq!(last, RETRY_LAST_MS);
+        assert!(errands.done(id).is_some() && errands.len() == 0);
+    }
+}

@@ -1,0 +1,85 @@
+//! Choices made live, and remembered for the log.
+
+use super::opens::Opens;
+use super::serials::Serials;
+use crate::choose::Choose;
+use crate::command::Choices;
+use crate::fail::Fail;
+use crate::row::Inode;
+use crate::spread::{Continue, Spread};
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use skep_types::{ClientId, Extent, Generation, Ino, LogIndex, ShardId};
+
+/// What choices are made from.
+pub struct Live<'a> {
+    /// The shard.
+    pub shard: ShardId,
+    /// Who asks.
+    pub client: ClientId,
+    /// Nobody knows yet what is open.
+    pub grace: bool,
+    /// What is durable.
+    pub durable: LogIndex,
+    /// Opens.
+    pub opens: &'a Opens,
+    /// Files whose size is being recovered: as if their writer still lived.
+    pub recovering: &'a dyn Fn(Ino) -> bool,
+    /// Layouts that are not durable.
+    pub unsettled: &'a BTreeMap<Ino, LogIndex>,
+    /// Targets.
+    pub spread: &'a mut Spread,
+    /// Inode numbers.
+    pub serials: &'a mut Serials,
+    /// What was chosen.
+    pub choices: Choices,
+}
+
+fn note(choice: &mut Option<bool>, value: bool) -> bool {
+    // Absent means no: most commands carry no choice at all.
+    if value {
+        *choice = Some(true);
+    }
+    value
+}
+
+impl Choose for Live<'_> {
+    fn ino(&mut self) -> Result<Ino, Fail> {
+        let ino = self.serials.take(self.shard, self.durable)?;
+        self.choices.ino = Some(ino);
+        Ok(ino)
+    }
+
+    fn held(&mut self, ino: Ino) -> bool {
+        let held = self.grace || self.opens.is_open(ino);
+        note(&mut self.choices.held, held)
+    }
+
+    fn fresh(&mut self, ino: Ino) -> bool {
+        let fresh = !self.grace && !self.opens.others(ino, self.client) && !(self.recovering)(ino);
+        note(&mut self.choices.fresh, fresh)
+    }
+
+    fn extents(
+        &mut self,
+        ino: Ino,
+        inode: &Inode,
+        generation: Generation,
+        end: u64,
+    ) -> Result<Vec<Extent>, Fail> {
+        let at = Continue { ino, generation, from: inode.layout.covered(), to: end };
+        let extents = self.spread.extents(inode.policy, at)?;
+        self.choices.extents = Some(extents.clone());
+        Ok(extents)
+    }
+
+    fn live(&mut self, ino: Ino) -> bool {
+        let live = self.opens.other_writers(ino, self.client) || (self.recovering)(ino);
+        note(&mut self.choices.live, live)
+    }
+
+    fn settling(&mut self, ino: Ino) -> bool {
+        let settling = self.unsettled.contains_key(&ino);
+        note(&mut self.choices.settling, settling)
+    }
+}

@@ -1,0 +1,265 @@
+//! The map and the fence list arrive; sessions end.
+
+use super::message::Output;
+use super::serials::Serials;
+use super::{Server, Shard};
+use crate::command::{COMMAND_LEVEL_MAX, CancelGrowth, Format, Internal, Place, Purge, SessionGone};
+use crate::fail::corrupt;
+use crate::key::{self, Table};
+use crate::limit::PURGE_BATCH;
+use crate::row::growth::Growth;
+use crate::row::header::Header;
+use crate::store::{Store, StoreError};
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::format;
+use alloc::vec::Vec;
+use skep_types::{ClientId, Decode, Ino, Millis, NodeId, ShardId, Timestamp};
+use skep_wire::mgmt::{FencesReply, MapReply, ShardEntry};
+
+impl<S: Store> Server<S> {
+    pub(super) fn take_map(
+        &mut self,
+        now: Millis,
+        wall: Timestamp,
+        own: NodeId,
+        map: &MapReply,
+        out: &mut Output,
+    ) -> Result<(), StoreError> {
+        if self.started.is_none() || self.map.is_some_and(|known| map.version < known) {
+            return Ok(());
+        }
+        // Asked for with the version that is held: nothing new.
+        if map.nodes.is_empty() {
+            return Ok(());
+        }
+        let was_ready = self.is_ready();
+        (self.own, self.map) = (own, Some(map.version));
+        self.spread.update(map);
+        let level = map.command_level.min(COMMAND_LEVEL_MAX);
+        let mut led = BTreeSet::new();
+        for entry in &map.shards {
+            if entry.replicas.first() == Some(&own) {
+                led.insert(entry.shard);
+                self.lead(wall, entry, level, out)?;
+            }
+        }
+        for (shard, place) in &mut self.shards {
+            place.leads = led.contains(shard);
+        }
+        if !was_ready && self.is_ready() {
+            self.begin_service(now, wall, out)?;
+        }
+        Ok(())
+    }
+
+    /// The map gives this server a shard: it is made when there are no rows of it.
+    fn lead(
+        &mut self,
+        wall: Timestamp,
+        entry: &ShardEntry,
+        level: u16,
+        out: &mut Output,
+    ) -> Result<(), StoreError> {
+        let (shard, epoch) = (entry.shard, entry.epoch);
+        match self.shards.get_mut(&shard) {
+            Some(place) if (place.epoch, place.level) == (epoch, level) => Ok(()),
+            Some(place) => {
+                (place.epoch, place.level) = (epoch, level);
+                self.decide(wall, shard, &Internal::Place(Place { epoch, level }), out)
+            }
+            None => {
+                let hash_key = self.config.hash_key(shard);
+                self.decide(wall, shard, &Internal::Format(Format { hash_key, epoch, level }), out)?;
+                out.note(format!("shard {shard} is new: formatted"));
+                self.open_shard(shard)
+            }
+        }
+    }
+
+    /// Reads a shard's header.
+    pub(super) fn open_shard(&mut self, shard: ShardId) -> Result<(), StoreError> {
+        let Some(bytes) = self.store.get(&key::header(shard))? else { return Ok(()) };
+        let header = Header::from_bytes(&bytes).map_err(|e| corrupt("shard header", e))?;
+        if header.format > crate::row::header::FORMAT {
+            return Err(StoreError::Corrupt(format!(
+                "shard {shard} has row format {}, this release knows {}; start the newer release of skep that wrote it",
+                header.format,
+                crate::row::header::FORMAT
+            )));
+        }
+        let place = Shard {
+            hash_key: header.hash_key,
+            epoch: header.epoch,
+            level: header.level,
+            leads: false,
+            serials: Serials::new(header.serials_end),
+            last: self.last,
+        };
+        self.shards.insert(shard, place);
+        Ok(())
+    }
+
+    pub(super) fn take_fences(
+        &mut self,
+        now: Millis,
+        wall: Timestamp,
+        fences: &FencesReply,
+        out: &mut Output,
+    ) -> Result<(), StoreError> {
+        let (was_ready, was_known) = (self.is_ready(), self.sessions.known());
+        let gone = self.sessions.update(fences);
+        if !was_known {
+            // Sessions that ended while this server was away have left their lanes behind.
+            for client in self.clients_in_rows()? {
+                if self.sessions.admit(client).is_err() {
+                    self.end_session(now, wall, client, out)?;
+                }
+            }
+        }
+        for client in gone {
+            self.end_session(now, wall, client, out)?;
+        }
+        if !was_ready && self.is_ready() {
+            self.begin_service(now, wall, out)?;
+        }
+        Ok(())
+    }
+
+    fn clients_in_rows(&self) -> Result<BTreeSet<ClientId>, StoreError> {
+        let mut clients = BTreeSet::new();
+        for shard in self.shards.keys() {
+            let (from, until) = key::table(*shard, Table::Slot);
+            self.store.scan(&from, &until, &mut |key, _| {
+                clients.extend(key::slot_of(key).map(|(client, _)| client));
+                true
+            })?;
+            let (from, until) = key::table(*shard, Table::Growth);
+            self.store.scan(&from, &until, &mut |_, bytes| {
+                clients.extend(Growth::from_bytes(bytes).ok().map(|growth| growth.client));
+                true
+            })?;
+        }
+        clients.remove(&ClientId(0));
+        Ok(clients)
+    }
+
+    /// A session is over: opens, lanes, intents.
+    fn end_session(
+        &mut self,
+        now: Millis,
+        wall: Timestamp,
+        client: ClientId,
+        out: &mut Output,
+    ) -> Result<(), StoreError> {
+        let shards: Vec<ShardId> = self.shards.keys().copied().collect();
+        for shard in &shards {
+            self.decide(wall, *shard, &Internal::SessionGone(SessionGone { client }), out)?;
+        }
+        let growths = self.growths_of(|growth| growth.client == client)?;
+        self.cancel_growths(wall, growths, out)?;
+        for lane in super::request::lanes_of(&self.remembered, client) {
+            self.remembered.remove(&lane);
+        }
+        let opens = self.opens.end(client);
+        for (ino, wrote) in &opens {
+            if *wrote {
+                self.recover(*ino, out)?;
+            }
+        }
+        let idle = opens.into_iter().map(|(ino, _)| ino).filter(|ino| !self.opens.is_open(*ino)).collect();
+        let over = self.grace.gone(client);
+        self.grace_over(now, wall, &over, out)?;
+        self.purge(wall, idle, out)
+    }
+
+    /// Files with a growth intent that `wanted` says yes to.
+    pub(super) fn growths_of(&self, wanted: impl Fn(&Growth) -> bool) -> Result<Vec<Ino>, StoreError> {
+        let mut found = Vec::new();
+        for ino in &self.growths {
+            if let Some(bytes) = self.store.get(&key::of_ino(Table::Growth, *ino))? {
+                let growth = Growth::from_bytes(&bytes).map_err(|e| corrupt("growth row", e))?;
+                if wanted(&growth) {
+                    found.push(*ino);
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    pub(super) fn cancel_growths(
+        &mut self,
+        wall: Timestamp,
+        inos: Vec<Ino>,
+        out: &mut Output,
+    ) -> Result<(), StoreError> {
+        for (shard, inos) in by_shard(inos) {
+            for inos in inos.chunks(PURGE_BATCH) {
+                let command = Internal::CancelGrowth(CancelGrowth { inos: inos.to_vec() });
+                self.decide(wall, shard, &command, out)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Purges those of `inos` that are orphans which nobody has open.
+    pub(super) fn purge(
+        &mut self,
+        wall: Timestamp,
+        inos: Vec<Ino>,
+        out: &mut Output,
+    ) -> Result<(), StoreError> {
+        let idle = |ino: &Ino| {
+            self.orphans.contains(ino) && !self.opens.is_open(*ino) && !self.grace.holds(ino.shard())
+        };
+        let inos: Vec<Ino> = inos.into_iter().filter(idle).collect();
+        for (shard, inos) in by_shard(inos) {
+            for inos in inos.chunks(PURGE_BATCH) {
+                self.decide(wall, shard, &Internal::Purge(Purge { inos: inos.to_vec() }), out)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The grace period of `shards` is over.
+    pub(super) fn grace_over(
+        &mut self,
+        _now: Millis,
+        wall: Timestamp,
+        shards: &[ShardId],
+        out: &mut Output,
+    ) -> Result<(), StoreError> {
+        if shards.is_empty() {
+            return Ok(());
+        }
+        let orphans = self.orphans.iter().filter(|ino| shards.contains(&ino.shard())).copied().collect();
+        self.purge(wall, orphans, out)
+    }
+
+    /// Everything is known and durable: service begins.
+    pub(super) fn begin_service(
+        &mut self,
+        now: Millis,
+        wall: Timestamp,
+        out: &mut Output,
+    ) -> Result<(), StoreError> {
+        let living: BTreeSet<ClientId> = self.sessions.living().collect();
+        let shards: Vec<ShardId> = self.shards.keys().copied().collect();
+        self.grace.begin(shards.clone(), &living, now.plus(self.config.grace_ms));
+        if !living.is_empty() {
+            out.note(format!("grace period: {} sessions may reclaim what they have open", living.len()));
+        } else {
+            self.grace_over(now, wall, &shards, out)?;
+        }
+        self.deletions.look_again();
+        self.work_off_deletions(now, wall, out)?;
+        self.rescan_deletions(now, wall, out)
+    }
+}
+
+fn by_shard(inos: Vec<Ino>) -> BTreeMap<ShardId, Vec<Ino>> {
+    let mut map: BTreeMap<ShardId, Vec<Ino>> = BTreeMap::new();
+    for ino in inos {
+        map.entry(ino.shard()).or_default().push(ino);
+    }
+    map
+}

@@ -1,0 +1,129 @@
+//! Who has what open. Volatile: clients reclaim it after a restart.
+
+use crate::limit::CLOSES_REMEMBERED_MAX;
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::vec::Vec;
+use skep_types::{ClientId, Ino};
+use skep_wire::meta::{OpenMode, OpenSession};
+
+#[derive(Debug, Clone, Copy)]
+struct Open {
+    mode: OpenMode,
+    seq: u64,
+}
+
+/// All opens of a server.
+#[derive(Debug, Default)]
+pub struct Opens {
+    by_ino: BTreeMap<(Ino, ClientId), Open>,
+    by_client: BTreeMap<ClientId, BTreeSet<Ino>>,
+    closed: BTreeMap<(ClientId, Ino), u64>,
+    closed_order: VecDeque<(ClientId, Ino)>,
+}
+
+impl Opens {
+    /// `client` has `ino` open. An open that its own close has overtaken is none.
+    pub fn open(&mut self, client: ClientId, ino: Ino, mode: OpenMode, seq: u64) {
+        if self.closed.get(&(client, ino)).is_some_and(|closed| *closed > seq) {
+            return;
+        }
+        let open = self.by_ino.entry((ino, client)).or_insert(Open { mode, seq });
+        open.mode = open.mode.union(mode);
+        open.seq = open.seq.max(seq);
+        self.by_client.entry(client).or_default().insert(ino);
+    }
+
+    /// How many inodes `client` has open.
+    pub fn count(&self, client: ClientId) -> usize {
+        self.by_client.get(&client).map_or(0, BTreeSet::len)
+    }
+
+    /// All opens.
+    pub fn len(&self) -> usize {
+        self.by_ino.len()
+    }
+
+    /// `client` closed `ino`; true when nobody has it open now.
+    pub fn close(&mut self, client: ClientId, ino: Ino, seq: u64) -> bool {
+        if self.by_ino.get(&(ino, client)).is_some_and(|open| open.seq > seq) {
+            return false;
+        }
+        self.remember_close(client, ino, seq);
+        self.by_ino.remove(&(ino, client));
+        if let Some(inos) = self.by_client.get_mut(&client) {
+            inos.remove(&ino);
+            if inos.is_empty() {
+                self.by_client.remove(&client);
+            }
+        }
+        !self.is_open(ino)
+    }
+
+    fn remember_close(&mut self, client: ClientId, ino: Ino, seq: u64) {
+        if self.closed.insert((client, ino), seq).is_none() {
+            self.closed_order.push_back((client, ino));
+            if self.closed_order.len() > CLOSES_REMEMBERED_MAX {
+                if let Some(oldest) = self.closed_order.pop_front() {
+                    self.closed.remove(&oldest);
+                }
+            }
+        }
+    }
+
+    fn of(&self, ino: Ino) -> impl Iterator<Item = (ClientId, Open)> + '_ {
+        self.by_ino
+            .range((ino, ClientId(0))..=(ino, ClientId(u64::MAX)))
+            .map(|((_, client), open)| (*client, *open))
+    }
+
+    /// Does anybody have it open?
+    pub fn is_open(&self, ino: Ino) -> bool {
+        self.of(ino).next().is_some()
+    }
+
+    /// Does anybody but `client` have it open?
+    pub fn others(&self, ino: Ino, client: ClientId) -> bool {
+        self.of(ino).any(|(other, _)| other != client)
+    }
+
+    /// Does anybody but `client` have it open for writing?
+    pub fn other_writers(&self, ino: Ino, client: ClientId) -> bool {
+        self.of(ino).any(|(other, open)| other != client && open.mode.writes())
+    }
+
+    /// Who has it open.
+    pub fn sessions(&self, ino: Ino) -> Vec<OpenSession> {
+        self.of(ino).map(|(client, open)| OpenSession { client, mode: open.mode }).collect()
+    }
+
+    /// A session ended: what it had open, and whether for writing.
+    pub fn end(&mut self, client: ClientId) -> Vec<(Ino, bool)> {
+        let inos = self.by_client.remove(&client).unwrap_or_default();
+        inos.into_iter()
+            .filter_map(|ino| self.by_ino.remove(&(ino, client)).map(|open| (ino, open.mode.writes())))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: a close that is older than the last open changes nothing; an open that its own close
+    /// has overtaken leaves nothing behind.
+    #[test]
+    fn late_closes_and_late_opens() {
+        let (client, ino) = (ClientId(1), Ino(5));
+        let mut opens = Opens::default();
+        opens.open(client, ino, OpenMode::Read, 10);
+        assert!(!opens.close(client, ino, 9));
+        assert!(opens.is_open(ino));
+        assert!(opens.close(client, ino, 11));
+        opens.open(client, ino, OpenMode::Write, 10);
+        assert!(!opens.is_open(ino));
+        opens.open(client, ino, OpenMode::Write, 12);
+        assert!(opens.other_writers(ino, ClientId(2)) && !opens.other_writers(ino, client));
+        assert_eq!(opens.end(client), [(ino, true)]);
+        assert_eq!(opens.len(), 0);
+    }
+}

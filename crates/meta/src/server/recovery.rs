@@ -1,0 +1,103 @@
+//! A writer was evicted: the size of its files is what their chunk files say.
+
+use super::Server;
+use super::errands::{Errands, Owner};
+use super::message::{Job, Output};
+use crate::command::{Internal, Recovered};
+use crate::limit::RECOVERIES_MAX;
+use crate::store::{Store, StoreError};
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::format;
+use alloc::vec::Vec;
+use skep_types::{ChunkId, Generation, Ino, Layout, TargetId, Timestamp};
+use skep_wire::storage::ChunkStat;
+
+#[derive(Debug)]
+struct Recovery {
+    generation: Generation,
+    layout: Layout,
+    left: BTreeSet<u64>,
+    size: u64,
+    blocks: u64,
+}
+
+/// Recoveries under way.
+#[derive(Debug, Default)]
+pub struct Recoveries {
+    runs: BTreeMap<Ino, Recovery>,
+}
+
+impl Recoveries {
+    /// Is the size of `ino` being recovered?
+    pub fn holds(&self, ino: Ino) -> bool {
+        self.runs.contains_key(&ino)
+    }
+
+    /// The file is gone.
+    pub fn forget(&mut self, ino: Ino, errands: &mut Errands) {
+        for errand in self.runs.remove(&ino).map(|run| run.left).unwrap_or_default() {
+            errands.drop(errand);
+        }
+    }
+
+    /// The recovery waits for this errand too.
+    pub fn also(&mut self, ino: Ino, errand: u64) {
+        if let Some(run) = self.runs.get_mut(&ino) {
+            run.left.insert(errand);
+        }
+    }
+
+    /// How many are under way.
+    pub fn len(&self) -> usize {
+        self.runs.len()
+    }
+}
+
+impl<S: Store> Server<S> {
+    /// Asks the targets of a file for the lengths of its chunk files.
+    pub(super) fn recover(&mut self, ino: Ino, out: &mut Output) -> Result<(), StoreError> {
+        let Some(inode) = self.inode(ino)? else { return Ok(()) };
+        if inode.layout.is_inline() || self.recoveries.holds(ino) {
+            return Ok(());
+        }
+        if self.recoveries.len() >= RECOVERIES_MAX {
+            out.note(format!("file {ino}: its writer was evicted and {RECOVERIES_MAX} sizes are being recovered already; its size stays as last committed"));
+            return Ok(());
+        }
+        let mut by_target: BTreeMap<TargetId, Vec<ChunkId>> = BTreeMap::new();
+        for (chunk, target) in inode.layout.chunks() {
+            by_target.entry(target).or_default().push(chunk);
+        }
+        let jobs = by_target.into_iter().map(|(target, chunks)| Job::Stat { target, chunks });
+        let left = jobs.map(|job| self.errands.send(Owner::Recovery(ino), job, out)).collect();
+        let (generation, layout) = (inode.layout.generation, inode.layout);
+        self.recoveries.runs.insert(ino, Recovery { generation, layout, left, size: 0, blocks: 0 });
+        Ok(())
+    }
+
+    /// A target answered.
+    pub(super) fn recovered(
+        &mut self,
+        wall: Timestamp,
+        ino: Ino,
+        errand: u64,
+        asked: &[ChunkId],
+        stats: &[ChunkStat],
+        out: &mut Output,
+    ) -> Result<(), StoreError> {
+        let Some(run) = self.recoveries.runs.get_mut(&ino) else { return Ok(()) };
+        run.left.remove(&errand);
+        for (chunk, stat) in asked.iter().zip(stats) {
+            if let Some(extent) = run.layout.extents.get(usize::from(chunk.extent)) {
+                run.size = run.size.max(extent.file_size(usize::from(chunk.stripe), stat.size));
+                run.blocks = run.blocks.saturating_add(stat.blocks);
+            }
+        }
+        if !run.left.is_empty() {
+            return Ok(());
+        }
+        let done = Recovered { ino, generation: run.generation, size: run.size, blocks: run.blocks };
+        self.recoveries.runs.remove(&ino);
+        self.decide(wall, ino.shard(), &Internal::Recovered(done), out)
+    }
+}

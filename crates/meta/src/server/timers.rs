@@ -1,0 +1,117 @@
+//! Time: deadlines of waits, pauses of errands, the end of grace, forgotten growths; and what the
+//! courier brings back.
+
+use super::Server;
+use super::errands::Owner;
+use super::message::{Job, JobFailure, JobReply, Output, Task};
+use crate::limit::{GROWTH_AGE_MAX_MS, GROWTH_SWEEP_MS, WAIT_DEADLINE_MS};
+use crate::op::grow_age_ms;
+use crate::store::{Store, StoreError};
+use alloc::format;
+use skep_types::{Millis, Timestamp};
+
+/// After so many failures in a row a line goes to the log.
+const NOTED_FAILURES: u32 = 5;
+
+impl<S: Store> Server<S> {
+    /// When [`super::Input::Tick`] is due; `None` = only after some other input.
+    pub fn next_deadline(&self) -> Option<Millis> {
+        let growth = if self.growths.is_empty() { None } else { self.next_sweep.or(Some(Millis(0))) };
+        [
+            self.waits.deadline(),
+            self.errands.deadline(),
+            self.grace.deadline(),
+            self.deletions.deadline(),
+            growth,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+
+    pub(super) fn tick(&mut self, now: Millis, wall: Timestamp, out: &mut Output) -> Result<(), StoreError> {
+        for parked in self.waits.expired(now) {
+            self.give_up(parked, &format!("still waiting after {} s", WAIT_DEADLINE_MS / 1_000), out);
+        }
+        for (id, job) in self.errands.due(now) {
+            match job {
+                Job::Remote { shard, message } if self.shards.get(&shard).is_some_and(|s| s.leads) => {
+                    self.loop_calls.push_back((id, shard, message));
+                }
+                job => out.tasks.push(Task { id, job }),
+            }
+        }
+        let over = self.grace.expire(now);
+        if !over.is_empty() {
+            out.note(format!("grace period over; {} files are open", self.opens.len()));
+        }
+        self.grace_over(now, wall, &over, out)?;
+        self.rescan_deletions(now, wall, out)?;
+        self.sweep_growths(now, wall, out)
+    }
+
+    fn sweep_growths(&mut self, now: Millis, wall: Timestamp, out: &mut Output) -> Result<(), StoreError> {
+        if self.growths.is_empty() || self.next_sweep.is_some_and(|at| now < at) {
+            return Ok(());
+        }
+        self.next_sweep = Some(now.plus(GROWTH_SWEEP_MS));
+        let old = self.growths_of(|growth| grow_age_ms(growth.since, wall) >= GROWTH_AGE_MAX_MS)?;
+        self.cancel_growths(wall, old, out)
+    }
+
+    pub(super) fn courier(
+        &mut self,
+        now: Millis,
+        wall: Timestamp,
+        task: u64,
+        result: Result<JobReply, JobFailure>,
+        out: &mut Output,
+    ) -> Result<(), StoreError> {
+        let reply = match result {
+            Ok(reply) => reply,
+            Err(failure) => {
+                self.errand_failed(now, task, &failure, out);
+                return Ok(());
+            }
+        };
+        let Some((owner, job)) = self.errands.done(task) else { return Ok(()) };
+        match (owner, job, reply) {
+            (Owner::Deletion(target), _, JobReply::Done) => self.deleted(now, wall, target, out),
+            (Owner::Trim(ino), _, JobReply::Trimmed(blocks)) => {
+                self.trimmed(now, wall, ino, task, blocks, out)
+            }
+            (Owner::Recovery(ino), Job::Stat { chunks, .. }, JobReply::Stats(stats)) => {
+                self.recovered(wall, ino, task, &chunks, &stats, out)
+            }
+            (Owner::Remote(shard, txid), Job::Remote { message, .. }, JobReply::Remote(reply)) => {
+                self.remote_answered(wall, shard, txid, message.step, &reply, out)
+            }
+            (owner, job, reply) => {
+                out.note(format!("{owner:?}: {job:?} was answered with {reply:?}; it is repeated"));
+                self.repeat(now, owner, job);
+                Ok(())
+            }
+        }
+    }
+
+    /// An answer of the wrong shape counts as none: everything that waits for it must not hang.
+    fn repeat(&mut self, now: Millis, owner: Owner, job: Job) {
+        let id = self.errands.keep(owner, job);
+        self.errands.failed(now, id);
+        match owner {
+            Owner::Trim(ino) => self.trims.also(ino, id),
+            Owner::Recovery(ino) => self.recoveries.also(ino, id),
+            Owner::Deletion(_) | Owner::Remote(..) => {}
+        }
+    }
+
+    fn errand_failed(&mut self, now: Millis, task: u64, failure: &JobFailure, out: &mut Output) {
+        let Some((owner, failures)) = self.errands.failed(now, task) else { return };
+        if failures == NOTED_FAILURES {
+            out.note(format!("{owner:?} does not succeed: {}; it is repeated until it does", failure.0));
+        }
+        if let Owner::Deletion(target) = owner {
+            self.deletion_failed(target, failures);
+        }
+    }
+}

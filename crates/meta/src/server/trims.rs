@@ -1,0 +1,105 @@
+//! Truncates: every chunk file of the layout is told its new length.
+
+use super::Server;
+use super::errands::{Errands, Owner};
+use super::message::{Job, Output};
+use crate::command::{Internal, Trimmed};
+use crate::fail::corrupt;
+use crate::key::{self, Table};
+use crate::row::Inode;
+use crate::row::trim::Trim;
+use crate::store::{Store, StoreError};
+use alloc::collections::{BTreeMap, BTreeSet};
+use skep_types::{Decode, Ino, Millis, Timestamp};
+
+#[derive(Debug)]
+struct Run {
+    id: u64,
+    left: BTreeSet<u64>,
+    blocks: u64,
+}
+
+/// Truncates under way.
+#[derive(Debug, Default)]
+pub struct Trims {
+    runs: BTreeMap<Ino, Run>,
+}
+
+impl Trims {
+    /// Nobody waits for it any more.
+    pub fn forget(&mut self, ino: Ino, id: u64, errands: &mut Errands) {
+        if self.runs.get(&ino).is_some_and(|run| run.id == id) {
+            for errand in self.runs.remove(&ino).map(|run| run.left).unwrap_or_default() {
+                errands.drop(errand);
+            }
+        }
+    }
+
+    /// The truncate waits for this errand too.
+    pub fn also(&mut self, ino: Ino, errand: u64) {
+        if let Some(run) = self.runs.get_mut(&ino) {
+            run.left.insert(errand);
+        }
+    }
+
+    /// How many are under way.
+    pub fn len(&self) -> usize {
+        self.runs.len()
+    }
+}
+
+impl<S: Store> Server<S> {
+    /// An inode row, outside of any operation.
+    pub(super) fn inode(&self, ino: Ino) -> Result<Option<Inode>, StoreError> {
+        let row = self.store.get(&key::inode(ino))?;
+        row.map(|bytes| Inode::from_bytes(&bytes).map_err(|e| corrupt("inode row", e))).transpose()
+    }
+
+    /// The intent is durable: the targets are told.
+    pub(super) fn start_trim(
+        &mut self,
+        now: Millis,
+        wall: Timestamp,
+        ino: Ino,
+        out: &mut Output,
+    ) -> Result<(), StoreError> {
+        let Some(bytes) = self.store.get(&key::of_ino(Table::Trim, ino))? else { return Ok(()) };
+        let trim = Trim::from_bytes(&bytes).map_err(|e| corrupt("trim row", e))?;
+        let Some(inode) = self.inode(ino)? else { return Ok(()) };
+        if self.trims.runs.contains_key(&ino) {
+            return Ok(());
+        }
+        let mut run = Run { id: trim.id, left: BTreeSet::new(), blocks: 0 };
+        for (number, extent) in inode.layout.extents.iter().enumerate() {
+            for (stripe, target) in extent.targets.iter().enumerate() {
+                let (chunk, size) = (extent.chunk(number, stripe), extent.local_size(stripe, trim.size));
+                let job = Job::Trim { target: *target, chunk, size };
+                run.left.insert(self.errands.send(Owner::Trim(ino), job, out));
+            }
+        }
+        let empty = run.left.is_empty();
+        self.trims.runs.insert(ino, run);
+        if empty { self.trimmed(now, wall, ino, 0, 0, out) } else { Ok(()) }
+    }
+
+    /// A target confirmed.
+    pub(super) fn trimmed(
+        &mut self,
+        _now: Millis,
+        wall: Timestamp,
+        ino: Ino,
+        errand: u64,
+        blocks: u64,
+        out: &mut Output,
+    ) -> Result<(), StoreError> {
+        let Some(run) = self.trims.runs.get_mut(&ino) else { return Ok(()) };
+        run.left.remove(&errand);
+        run.blocks = run.blocks.saturating_add(blocks);
+        if !run.left.is_empty() {
+            return Ok(());
+        }
+        let done = Trimmed { ino, id: run.id, blocks: run.blocks };
+        self.trims.runs.remove(&ino);
+        self.decide(wall, ino.shard(), &Internal::Trimmed(done), out)
+    }
+}

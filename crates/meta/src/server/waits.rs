@@ -1,0 +1,121 @@
+//! Requests and answers that wait for something. Bounded in number and time.
+
+use super::message::Request;
+use crate::limit::{WAIT_DEADLINE_MS, WAITS_MAX};
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+use skep_types::{Ino, LogIndex, Millis, ShardId};
+use skep_wire::Refusal;
+use skep_wire::meta::ShardStamp;
+
+/// What is waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum For {
+    /// A log record on stable storage.
+    Durable(LogIndex),
+    /// A truncate that all targets confirmed.
+    Trim(Ino, u64),
+    /// An operation over two shards.
+    Remote(ShardId, u64),
+}
+
+/// What waits.
+#[derive(Debug)]
+pub enum Parked {
+    /// A finished answer.
+    Answer {
+        /// Where it goes.
+        to: u64,
+        /// Its stamp.
+        stamp: ShardStamp,
+        /// The answer.
+        result: Result<Vec<u8>, Refusal>,
+    },
+    /// A request that is run (or looked up in its lane) when the wait is over.
+    Again(Request),
+    /// The answer is the outcome of the operation over two shards.
+    Outcome {
+        /// Where it goes.
+        to: u64,
+        /// The shard.
+        shard: ShardId,
+    },
+}
+
+#[derive(Debug)]
+struct Wait {
+    what: For,
+    deadline: Millis,
+    parked: Parked,
+}
+
+/// All waits of a server.
+#[derive(Debug, Default)]
+pub struct Waits {
+    next: u64,
+    all: BTreeMap<u64, Wait>,
+    by_what: BTreeSet<(For, u64)>,
+    by_deadline: BTreeSet<(Millis, u64)>,
+}
+
+impl Waits {
+    /// Is there room for one more?
+    pub fn is_full(&self) -> bool {
+        self.all.len() >= WAITS_MAX
+    }
+
+    /// How many wait.
+    pub fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Parks; gives the parked thing back when there is no room.
+    pub fn park(&mut self, now: Millis, what: For, parked: Parked) -> Result<(), Parked> {
+        if self.is_full() {
+            return Err(parked);
+        }
+        let id = self.next;
+        self.next += 1;
+        let deadline = now.plus(WAIT_DEADLINE_MS);
+        self.by_what.insert((what, id));
+        self.by_deadline.insert((deadline, id));
+        self.all.insert(id, Wait { what, deadline, parked });
+        Ok(())
+    }
+
+    fn take(&mut self, ids: Vec<u64>) -> Vec<Parked> {
+        let mut taken = Vec::with_capacity(ids.len());
+        for id in ids {
+            if let Some(wait) = self.all.remove(&id) {
+                self.by_what.remove(&(wait.what, id));
+                self.by_deadline.remove(&(wait.deadline, id));
+                taken.push(wait.parked);
+            }
+        }
+        taken
+    }
+
+    /// Everything that waits for log records up to `durable`.
+    pub fn durable(&mut self, durable: LogIndex) -> Vec<Parked> {
+        let range = (For::Durable(LogIndex(0)), 0)..=(For::Durable(durable), u64::MAX);
+        let ids = self.by_what.range(range).map(|(_, id)| *id).collect();
+        self.take(ids)
+    }
+
+    /// Everything that waits for exactly this.
+    pub fn over(&mut self, what: For) -> Vec<Parked> {
+        let ids = self.by_what.range((what, 0)..=(what, u64::MAX)).map(|(_, id)| *id).collect();
+        self.take(ids)
+    }
+
+    /// Everything that has waited too long.
+    pub fn expired(&mut self, now: Millis) -> Vec<Parked> {
+        let ids = self.by_deadline.range(..=(now, u64::MAX)).map(|(_, id)| *id).collect();
+        self.take(ids)
+    }
+
+    /// The next deadline.
+    pub fn deadline(&self) -> Option<Millis> {
+        self.by_deadline.first().map(|(at, _)| *at)
+    }
+}
