@@ -1,7 +1,9 @@
 //! Typed calls to one service, connecting and connecting again as needed.
 
 use skep_net::{Endpoint, Keyring, Link, NetError};
-use skep_types::{ClientId, ClusterId, Decode, DecodeError, Encode, FenceEpoch, Incarnation, NodeId, Reader, Role};
+use skep_types::{
+    ClientId, ClusterId, Decode, DecodeError, Encode, FenceEpoch, Incarnation, NodeId, Reader, Role,
+};
 use skep_wire::meta::{ShardCall, ShardStamp};
 use skep_wire::{Header, Hello, Message, Refusal, VERSION_MAX, VERSION_MIN};
 use std::fmt;
@@ -24,7 +26,9 @@ impl fmt::Display for CallError {
         match self {
             Self::Net(e) => fmt::Display::fmt(e, f),
             Self::Refused(refusal) => fmt::Display::fmt(refusal, f),
-            Self::Decode(e) => write!(f, "the answer cannot be understood ({e}); do both sides run the same release?"),
+            Self::Decode(e) => {
+                write!(f, "the answer cannot be understood ({e}); do both sides run the same release?")
+            }
         }
     }
 }
@@ -132,7 +136,8 @@ impl Caller {
             Some(link) => link,
             None => {
                 self.hello.connection += 1;
-                Link::connect(&self.endpoints, &self.keyring, &self.hello, deadline).map_err(CallError::Net)?
+                Link::connect(&self.endpoints, &self.keyring, &self.hello, deadline)
+                    .map_err(CallError::Net)?
             }
         };
         self.request += 1;

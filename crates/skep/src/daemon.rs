@@ -1,6 +1,8 @@
 //! What every daemon shares: telling that it is ready, being told to stop, dying loudly.
 
+use crate::config::access::{Membership, Process};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use skep_net::{Endpoint, Keyring};
 use std::io::{Error, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixDatagram, UnixStream};
@@ -119,6 +121,29 @@ pub fn die_on_panic() {
         error!("internal error, the process ends (please report this line): {panic}");
         std::process::abort();
     }));
+}
+
+/// The keys of this process; none only when the configuration says `insecure`.
+pub fn keyring(process: &Process) -> Result<Keyring, String> {
+    if process.insecure {
+        crate::warning!("running without a key: whoever reaches this service is trusted");
+        return Ok(Keyring::insecure());
+    }
+    Keyring::from_file(&process.key_file).map_err(|e| e.to_string())
+}
+
+/// Where servers write what they have to say about peers.
+pub fn net_log() -> skep_net::Log {
+    skep_net::Log::new(|line| crate::warning!("{line}"))
+}
+
+/// Where mgmtd is, as the configuration says.
+pub fn mgmtd_endpoints(membership: &Membership) -> Result<Vec<Endpoint>, String> {
+    membership
+        .mgmtd
+        .iter()
+        .map(|address| address.to_string().parse().map_err(|e| format!("mgmtd: {e}")))
+        .collect()
 }
 
 /// The open-file limit is raised to what the system allows.

@@ -27,14 +27,18 @@ impl StateDir {
     /// Opens the directory, making it when it is missing. Refuses a directory of another service,
     /// of a newer format, or in use.
     pub fn open(path: &Path, service: &'static str) -> Result<Self, String> {
-        let place = |what: &str, e: &dyn std::fmt::Display| format!("state directory {}: {what}: {e}", path.display());
+        let place = |what: &str, e: &dyn std::fmt::Display| {
+            format!("state directory {}: {what}: {e}", path.display())
+        };
         fs::create_dir_all(path).map_err(|e| place("cannot be made", &e))?;
         let lock = OpenOptions::new().create(true).truncate(false).write(true).open(path.join("lock"));
         let lock = lock.map_err(|e| place("its lock file cannot be made", &e))?;
-        flock(&lock, FlockOperation::NonBlockingLockExclusive)
-            .map_err(|_| format!("state directory {}: another {service} is using it; stop that one first", path.display()))?;
+        flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
+            format!("state directory {}: another {service} is using it; stop that one first", path.display())
+        })?;
         let file = path.join(FILE);
-        let mut state = Self { path: path.to_owned(), uuid: Uuid::default(), cluster: None, service, _lock: lock };
+        let mut state =
+            Self { path: path.to_owned(), uuid: Uuid::default(), cluster: None, service, _lock: lock };
         match fs::read_to_string(&file) {
             Ok(text) => {
                 let (of, uuid, cluster) = parse(&text).map_err(|e| {
@@ -104,7 +108,9 @@ fn parse(text: &str) -> Result<(String, Uuid, Option<ClusterId>), String> {
     let text = |key: &str| table.get(key).and_then(toml::Value::as_str);
     match table.get("format").and_then(toml::Value::as_integer) {
         Some(FORMAT_VERSION) => {}
-        Some(other) => return Err(format!("format {other}, this release knows {FORMAT_VERSION}: use a newer release")),
+        Some(other) => {
+            return Err(format!("format {other}, this release knows {FORMAT_VERSION}: use a newer release"));
+        }
         None => return Err("no format".to_owned()),
     }
     let uuid = text("uuid").and_then(Uuid::parse).ok_or("no uuid")?;

@@ -5,11 +5,11 @@
 
 use crate::caller::{CallError, Caller};
 use crate::daemon::Stop;
-use crate::{info, warning};
 use skep_net::{Endpoint, Keyring, machine_id};
 use skep_types::{Capacity, FenceEpoch, Incarnation, MapVersion, NodeId, Role, ServiceKind, Uuid};
 use skep_wire::mgmt::{
-    Address, FencesReply, GetFences, GetMap, Heartbeat, MapReply, RegisterNode, RegisterNodeReply, TargetReport,
+    Address, FencesReply, GetFences, GetMap, Heartbeat, MapReply, RegisterNode, RegisterNodeReply,
+    TargetReport,
 };
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;

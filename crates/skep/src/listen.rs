@@ -1,0 +1,85 @@
+//! Where a daemon listens, and what it tells others about it.
+
+use skep_net::{Endpoint, Listener};
+use skep_wire::mgmt::Address;
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+
+/// The Unix socket is the shortest way, so it comes first; peers on other machines pass it over.
+const UNIX_PREFERENCE: u16 = 0;
+/// Preference of the first network interface; the others follow in the system's order.
+const TCP_PREFERENCE: u16 = 10;
+
+/// Opens every configured socket; the addresses are what mgmtd and its clients are told.
+pub fn open(listen: &[SocketAddr], unix: Option<&Path>) -> Result<(Vec<Listener>, Vec<Address>), String> {
+    let mut listeners = Vec::new();
+    let mut addresses = Vec::new();
+    if let Some(path) = unix {
+        if let Some(directory) = path.parent() {
+            std::fs::create_dir_all(directory).map_err(|e| format!("{}: {e}", directory.display()))?;
+        }
+        let endpoint = Endpoint::Unix(path.to_owned());
+        listeners.push(Listener::bind(&endpoint).map_err(|e| e.to_string())?);
+        addresses.push(Address {
+            text: endpoint.to_string(),
+            nic: String::new(),
+            preference: UNIX_PREFERENCE,
+        });
+    }
+    for socket in listen {
+        let listener = Listener::bind(&Endpoint::Tcp(socket.ip().to_string(), socket.port()));
+        let listener = listener.map_err(|e| e.to_string())?;
+        if let Endpoint::Tcp(_, port) = listener.endpoint() {
+            reachable(socket.ip(), *port, &mut addresses);
+        }
+        listeners.push(listener);
+    }
+    Ok((listeners, addresses))
+}
+
+/// A wildcard is reachable at every address of every interface, loopback last and only when there
+/// is nothing else.
+fn reachable(ip: IpAddr, port: u16, addresses: &mut Vec<Address>) {
+    let mut interfaces: Vec<_> = if_addrs::get_if_addrs().unwrap_or_default();
+    interfaces.retain(|interface| {
+        let theirs = interface.ip();
+        // Link-local addresses need a scope that means nothing on another machine.
+        let local = matches!(theirs, IpAddr::V6(v6) if v6.is_unicast_link_local());
+        if ip.is_unspecified() { theirs.is_ipv4() == ip.is_ipv4() && !local } else { theirs == ip }
+    });
+    if interfaces.iter().any(|interface| !interface.is_loopback()) {
+        interfaces.retain(|interface| !interface.is_loopback());
+    }
+    if interfaces.is_empty() && !ip.is_unspecified() {
+        addresses.push(tcp(ip, port, String::new(), addresses.len()));
+    }
+    for interface in interfaces {
+        addresses.push(tcp(interface.ip(), port, interface.name.clone(), addresses.len()));
+    }
+}
+
+fn tcp(ip: IpAddr, port: u16, nic: String, before: usize) -> Address {
+    let text = Endpoint::Tcp(ip.to_string(), port).to_string();
+    Address { text, nic, preference: TCP_PREFERENCE + before as u16 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: a free port is told as it is, a wildcard as addresses that can be connected to.
+    #[test]
+    fn addresses_can_be_connected_to() {
+        let (_listeners, addresses) =
+            open(&["127.0.0.1:0".parse().unwrap(), "0.0.0.0:0".parse().unwrap()], None).unwrap();
+        assert!(addresses.len() >= 2);
+        for address in addresses {
+            assert!(
+                !address.text.starts_with("0.0.0.0") && !address.text.ends_with(":0"),
+                "{}",
+                address.text
+            );
+            std::net::TcpStream::connect(&address.text).unwrap();
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! `skep storaged`: serves the chunk files of its targets.
+
+mod serve;
+mod target;
+
+use crate::cli::StoragedArgs;
+use crate::config::{self, StoragedConfig};
+use crate::daemon::{Readiness, Stop, die_on_panic, raise_open_files};
+use crate::identity::{StateDir, random_uuid};
+use crate::membership::{Introduction, Membership, Nudge, new_incarnation};
+use crate::listen;
+use serve::Storaged;
+use skep_disk::target::TargetDir;
+use skep_net::{StreamLimits, StreamServer};
+use skep_types::ServiceKind;
+use skep_wire::mgmt::RegisterTarget;
+use std::process::ExitCode;
+use std::sync::Arc;
+use target::Target;
+
+/// Runs the daemon until it is told to stop.
+pub fn run(args: &StoragedArgs) -> ExitCode {
+    crate::log::init("storaged", crate::log::Level::Info);
+    let loaded = match config::load::<StoragedConfig>(
+        args.daemon.source(),
+        &config::environment(),
+        &args.daemon.sets(),
+    ) {
+        Ok(loaded) => loaded,
+        Err(e) => {
+            eprintln!("{e}");
+            return ExitCode::FAILURE;
+        }
+    };
+    for text in &loaded.warnings {
+        warning!("{text}");
+    }
+    match serve(&loaded.config, args.init) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            error!("{e}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn serve(config: &StoragedConfig, init: bool) -> Result<(), String> {
+    crate::log::set_level(config.process.log.into());
+    die_on_panic();
+    let stop = Stop::on_signals().map_err(|e| format!("signals: {e}"))?;
+    raise_open_files().map_err(|e| format!("open-file limit: {e}"))?;
+    let keyring = Arc::new(crate::daemon::keyring(&config.process)?);
+    let mut state = StateDir::open(&config.state_dir, "storaged")?;
+    let (listeners, addresses) = listen::open(&config.listen, config.unix_socket.as_deref())?;
+    let incarnation = new_incarnation();
+    let introduction = Introduction {
+        uuid: state.uuid,
+        service: ServiceKind::Storaged,
+        alias: config.alias.clone(),
+        addresses,
+    };
+    let mgmtd = crate::daemon::mgmtd_endpoints(&config.membership)?;
+    let mut membership = Membership::join(keyring.clone(), mgmtd, introduction, incarnation, &stop)?;
+    state.bind(membership.place.cluster)?;
+    let targets = open_targets(config, init, &mut membership, &stop)?;
+    let count = targets.len();
+    let place = membership.place.clone();
+    let nudge = Nudge::default();
+    let storaged = Arc::new(Storaged::new(
+        place.clone(),
+        incarnation,
+        targets,
+        keyring.clone(),
+        nudge.clone(),
+        config.sync_on_write,
+    ));
+    let heartbeat = membership
+        .keep(storaged.clone(), config.membership.heartbeat.duration(), nudge.clone(), stop.clone())
+        .map_err(|e| format!("heartbeat thread: {e}"))?;
+    let limits = StreamLimits { connections: config.max_connections as usize, ..StreamLimits::default() };
+    let server = StreamServer::new(listeners, (*keyring).clone(), limits, crate::daemon::net_log());
+    let server = server.map_err(|e| format!("server: {e}"))?;
+    Readiness::new("storaged").ready(&format!("{} serves {count} targets", place.alias));
+    let handle = server.stop_handle();
+    let waiter = stop.clone();
+    let watch = std::thread::spawn(move || {
+        while !waiter.wait(std::time::Duration::from_secs(3_600)) {}
+        handle.stop();
+    });
+    let ended = server.run(&*storaged).map_err(|e| format!("server: {e}"));
+    stop.set();
+    nudge.nudge();
+    for thread in [watch, heartbeat] {
+        if thread.join().is_err() {
+            return Err("a thread ended badly".to_owned());
+        }
+    }
+    info!("stopped");
+    ended
+}
+
+/// Opens, checks and registers every configured directory. One that is refused stops the daemon:
+/// serving the others would hide it.
+fn open_targets(
+    config: &StoragedConfig,
+    init: bool,
+    membership: &mut Membership,
+    stop: &Stop,
+) -> Result<Vec<Target>, String> {
+    let mut targets = Vec::new();
+    for path in &config.targets {
+        let format = if init { Some(random_uuid()?) } else { None };
+        let directory = TargetDir::open(path, membership.place.cluster, format, config.reserve.bytes());
+        let directory = directory.map_err(|e| e.to_string())?;
+        let capacity = directory.capacity().map_err(|e| e.to_string())?;
+        let identity = directory.identity();
+        let message = RegisterTarget {
+            node: membership.place.node,
+            uuid: identity.uuid,
+            target: identity.target,
+            alias: String::new(),
+            capacity,
+        };
+        let reply = membership
+            .patiently(stop, |membership| membership.ask(&message))
+            .map_err(|e| format!("target {}: {e}", path.display()))?;
+        directory.set_id(reply.target).map_err(|e| e.to_string())?;
+        info!("{} is target {} ({})", path.display(), reply.target, reply.alias);
+        targets.push(Target::new(reply.target, directory, reply.consistency));
+    }
+    Ok(targets)
+}

@@ -1,0 +1,172 @@
+//! Requests to the storage daemon.
+
+use super::target::Target;
+use crate::membership::{Member, Nudge};
+use skep_net::{Answer, Handler, Keyring, Payload, Peer, PeerInfo, may_call};
+use skep_storage::{Admission, Sender};
+use skep_types::{Capacity, Errno, FenceEpoch, Incarnation, Reader, Role, ServiceKind, TargetId};
+use skep_wire::mgmt::{FencesReply, MapReply, RegisterNodeReply, TargetReport};
+use skep_wire::storage::{DeleteChunks, StorageRequest, TargetStatsReply, WriteChunk};
+use skep_wire::{Header, Hello, Refusal, Status, VERSION_MAX, Welcome};
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// The daemon as its connections see it.
+pub struct Storaged {
+    place: RegisterNodeReply,
+    incarnation: Incarnation,
+    targets: BTreeMap<TargetId, Target>,
+    admission: RwLock<Admission>,
+    keyring: Arc<Keyring>,
+    nudge: Nudge,
+    sync_on_write: bool,
+}
+
+impl Storaged {
+    /// Serves these targets.
+    pub fn new(
+        place: RegisterNodeReply,
+        incarnation: Incarnation,
+        targets: Vec<Target>,
+        keyring: Arc<Keyring>,
+        nudge: Nudge,
+        sync_on_write: bool,
+    ) -> Self {
+        let targets = targets.into_iter().map(|target| (target.id, target)).collect();
+        let admission = RwLock::new(Admission::new());
+        Self { place, incarnation, targets, admission, keyring, nudge, sync_on_write }
+    }
+
+    /// A sender that knows of newer evictions waits until the fences are here.
+    fn admit(&self, sender: &Sender) -> Result<(), Refusal> {
+        let admission = self.admission.read().unwrap_or_else(PoisonError::into_inner);
+        if admission.must_fetch_fences(sender) {
+            self.nudge.nudge();
+        }
+        admission.admit(sender)
+    }
+
+    fn target(&self, id: TargetId, request: &StorageRequest) -> Result<&Target, Refusal> {
+        let Some(target) = self.targets.get(&id) else {
+            let text = format!("target {id} is not served by {}: fetch the map", self.place.alias);
+            return Err(Refusal::with(Status::STALE_MAP, text));
+        };
+        let admission = self.admission.read().unwrap_or_else(PoisonError::into_inner);
+        admission.check(id, target.consistency(), request)?;
+        Ok(target)
+    }
+
+    fn serve(&self, request: StorageRequest, payload: &mut Payload) -> Result<Answer, Refusal> {
+        let id = match &request {
+            StorageRequest::ReadChunk(m) => m.target,
+            StorageRequest::WriteChunk(m) => m.target,
+            StorageRequest::TrimChunk(m) => m.target,
+            StorageRequest::PunchChunk(m) => m.target,
+            StorageRequest::ReserveChunk(m) => m.target,
+            StorageRequest::SyncChunks(m) => m.target,
+            StorageRequest::StatChunks(m) => m.target,
+            StorageRequest::DeleteChunks(m) => m.target,
+            StorageRequest::ListChunks(m) => m.target,
+            StorageRequest::TargetStats(_) => {
+                let targets = self.targets.values().map(Target::stat).collect();
+                return Ok(Answer::done(&TargetStatsReply { targets }));
+            }
+        };
+        let target = self.target(id, &request)?;
+        match &request {
+            StorageRequest::ReadChunk(m) => {
+                let (body, len) = target.read(m, payload.room(m.len as usize))?;
+                Ok(answer(body).with_payload(len))
+            }
+            StorageRequest::WriteChunk(m) => {
+                let m = WriteChunk { sync: m.sync || self.sync_on_write, ..m.clone() };
+                target.write(&m, payload.bytes()).map(answer)
+            }
+            StorageRequest::DeleteChunks(m) => {
+                self.bury(m);
+                target.run(&request).map(answer)
+            }
+            _ => target.run(&request).map(answer),
+        }
+    }
+
+    /// Late writes are refused from here on, also while the files are being deleted.
+    fn bury(&self, m: &DeleteChunks) {
+        let mut admission = self.admission.write().unwrap_or_else(PoisonError::into_inner);
+        for chunk in &m.chunks {
+            admission.bury(chunk.ino, chunk.generation);
+        }
+    }
+}
+
+fn answer(body: Vec<u8>) -> Answer {
+    Answer { body, ..Answer::default() }
+}
+
+impl Handler for Storaged {
+    fn hello(&self, hello: &Hello, _info: &PeerInfo) -> Result<Welcome, Refusal> {
+        if hello.cluster != Default::default() && hello.cluster != self.place.cluster {
+            return Err(Refusal::with(
+                Status::errno(Errno::EINVAL),
+                format!("this is cluster {}", self.place.cluster),
+            ));
+        }
+        let proven = self.keyring.is_insecure()
+            || hello.role != Role::Client
+            || self.keyring.verify_token(hello.client, hello.incarnation, &hello.token);
+        if !proven {
+            return Err(Refusal::with(Status::FENCED, "no session of this cluster: mount again"));
+        }
+        Ok(Welcome {
+            version: VERSION_MAX.min(hello.version_max),
+            features: 0,
+            service: ServiceKind::Storaged,
+            node: self.place.node,
+            incarnation: self.incarnation,
+            cluster: self.place.cluster,
+            epoch: self.epoch(),
+        })
+    }
+
+    fn epoch(&self) -> FenceEpoch {
+        self.admission.read().unwrap_or_else(PoisonError::into_inner).epoch()
+    }
+
+    fn handle(&self, peer: &Peer, header: &Header, body: &[u8], payload: &mut Payload) -> Answer {
+        let sender = Sender { role: peer.hello.role, client: peer.hello.client, epoch: header.epoch };
+        let request = || -> Result<StorageRequest, Refusal> {
+            may_call(header, sender.role)?;
+            self.admit(&sender)?;
+            let mut r = Reader::new(body);
+            match StorageRequest::decode(header.kind, &mut r) {
+                Ok(Some(request)) => Ok(request),
+                Ok(None) => Err(Refusal::with(Status::MALFORMED, "not a message for a storage daemon")),
+                Err(e) => Err(Refusal::with(Status::MALFORMED, e.to_string())),
+            }
+        };
+        match request().and_then(|request| self.serve(request, payload)) {
+            Ok(answer) => answer,
+            Err(refusal) => refusal.into(),
+        }
+    }
+}
+
+impl Member for Storaged {
+    fn report(&self) -> (Vec<TargetReport>, Capacity) {
+        (self.targets.values().map(Target::report).collect(), Capacity::default())
+    }
+
+    fn map(&self, map: MapReply) {
+        for entry in map.targets.iter().filter(|entry| entry.node == self.place.node) {
+            let Some(target) = self.targets.get(&entry.target) else { continue };
+            if target.consistency() != entry.consistency {
+                info!("target {} is {} by decision of mgmtd", entry.target, entry.consistency.as_str());
+                target.set_consistency(entry.consistency);
+            }
+        }
+    }
+
+    fn fences(&self, fences: FencesReply) {
+        self.admission.write().unwrap_or_else(PoisonError::into_inner).set_fences(&fences);
+    }
+}

@@ -1,0 +1,171 @@
+//! One target as the daemon serves it: directory, state, counters.
+
+use skep_disk::target::TargetDir;
+use skep_storage::{ChunkStore, DiskError, Done, Limits, execute, read_chunk, write_chunk};
+use skep_types::{Capacity, Consistency, Encode, Errno, TargetId};
+use skep_wire::mgmt::TargetReport;
+use skep_wire::storage::{ReadChunk, StatChunks, StorageRequest, TargetStat, WriteChunk};
+use skep_wire::{Refusal, Status};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+/// Counters since the start.
+#[derive(Default)]
+struct Counters {
+    reads: AtomicU64,
+    read_bytes: AtomicU64,
+    writes: AtomicU64,
+    written_bytes: AtomicU64,
+    errors: AtomicU64,
+    in_flight: AtomicU64,
+}
+
+/// A target that is served.
+pub struct Target {
+    /// Its id.
+    pub id: TargetId,
+    directory: TargetDir,
+    bad: AtomicBool,
+    /// The reserve is reached: only what is there may be written over.
+    full: AtomicBool,
+    counters: Counters,
+}
+
+/// Counts a request while it is in work.
+struct InFlight<'a>(&'a AtomicU64);
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+}
+
+impl Target {
+    /// A registered target; `consistency` is what mgmtd holds of it.
+    pub fn new(id: TargetId, directory: TargetDir, consistency: Consistency) -> Self {
+        let bad = AtomicBool::new(consistency == Consistency::Bad);
+        Self { id, directory, bad, full: AtomicBool::new(false), counters: Counters::default() }
+    }
+
+    /// Good or bad, as far as this daemon can tell.
+    pub fn consistency(&self) -> Consistency {
+        if self.bad.load(Relaxed) { Consistency::Bad } else { Consistency::Good }
+    }
+
+    /// An administrator decided.
+    pub fn set_consistency(&self, consistency: Consistency) {
+        self.bad.store(consistency == Consistency::Bad, Relaxed);
+    }
+
+    /// For the heartbeat; also looks whether the reserve is reached.
+    pub fn report(&self) -> TargetReport {
+        TargetReport { target: self.id, capacity: self.capacity(), consistency: self.consistency() }
+    }
+
+    fn capacity(&self) -> Capacity {
+        match self.directory.capacity() {
+            Ok(capacity) => {
+                self.full.store(capacity.bytes_free == 0, Relaxed);
+                capacity
+            }
+            Err(e) => {
+                self.fail(&e);
+                Capacity::default()
+            }
+        }
+    }
+
+    /// For administrators.
+    pub fn stat(&self) -> TargetStat {
+        let counters = &self.counters;
+        TargetStat {
+            target: self.id,
+            path: self.directory.path().display().to_string(),
+            consistency: self.consistency(),
+            capacity: self.capacity(),
+            reads: counters.reads.load(Relaxed),
+            read_bytes: counters.read_bytes.load(Relaxed),
+            writes: counters.writes.load(Relaxed),
+            written_bytes: counters.written_bytes.load(Relaxed),
+            errors: counters.errors.load(Relaxed),
+            in_flight: counters.in_flight.load(Relaxed),
+        }
+    }
+
+    /// The disk failed: nothing it holds is trusted until an administrator says so.
+    fn fail(&self, e: &DiskError) {
+        self.counters.errors.fetch_add(1, Relaxed);
+        if !self.bad.swap(true, Relaxed) {
+            error!("target {} is bad from now on: {e}", self.id);
+        }
+    }
+
+    fn refusal(&self, done: Done) -> Refusal {
+        match done {
+            Done::Refused(refusal) => refusal,
+            Done::DiskFailed(e) => {
+                self.fail(&e);
+                Refusal::with(Status::errno(Errno::EIO), format!("target {}: {e}", self.id))
+            }
+            // Only reads and writes come here, and they answer with values of their own.
+            Done::Body(_) => Status::MALFORMED.into(),
+        }
+    }
+
+    fn enter(&self) -> InFlight<'_> {
+        self.counters.in_flight.fetch_add(1, Relaxed);
+        InFlight(&self.counters.in_flight)
+    }
+
+    /// Reads into `room`; the reply's body and the bytes of `room` that go with it.
+    pub fn read(&self, m: &ReadChunk, room: &mut [u8]) -> Result<(Vec<u8>, usize), Refusal> {
+        let _work = self.enter();
+        let (reply, len) = read_chunk(&self.directory, m, room).map_err(|done| self.refusal(done))?;
+        self.counters.reads.fetch_add(1, Relaxed);
+        self.counters.read_bytes.fetch_add(len as u64, Relaxed);
+        Ok((reply.to_bytes(), len))
+    }
+
+    /// Writes.
+    pub fn write(&self, m: &WriteChunk, payload: &[u8]) -> Result<Vec<u8>, Refusal> {
+        let _work = self.enter();
+        if self.full.load(Relaxed) && !self.overwrites(m, payload.len()) {
+            let text = format!("target {} has reached its reserve", self.id);
+            return Err(Refusal::with(Status::errno(Errno::ENOSPC), text));
+        }
+        let reply = write_chunk(&self.directory, m, payload).map_err(|done| self.refusal(done))?;
+        self.counters.writes.fetch_add(1, Relaxed);
+        self.counters.written_bytes.fetch_add(payload.len() as u64, Relaxed);
+        Ok(reply.to_bytes())
+    }
+
+    /// Is it wholly within what the chunk file has already? A program may go on changing its files
+    /// when no new ones fit.
+    fn overwrites(&self, m: &WriteChunk, len: usize) -> bool {
+        let stat = StatChunks { target: m.target, chunks: vec![m.chunk] };
+        match self.run(&stat.into()) {
+            Ok(body) => {
+                use skep_types::Decode;
+                use skep_wire::storage::StatChunksReply;
+                let size = StatChunksReply::from_bytes(&body)
+                    .ok()
+                    .and_then(|reply| reply.chunks.first().map(|c| c.size));
+                m.offset.checked_add(len as u64).zip(size).is_some_and(|(end, size)| end <= size)
+            }
+            Err(_) => false,
+        }
+    }
+
+    /// Everything but reads and writes.
+    pub fn run(&self, request: &StorageRequest) -> Result<Vec<u8>, Refusal> {
+        let _work = self.enter();
+        match execute(&self.directory, Limits::default(), request) {
+            Done::Body(body) => Ok(body),
+            done => Err(self.refusal(done)),
+        }
+    }
+
+    /// See [`ChunkStore::life`].
+    pub fn life(&self) -> u64 {
+        self.directory.life()
+    }
+}
