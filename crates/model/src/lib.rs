@@ -1,0 +1,41 @@
+#![no_std]
+//! The oracle: a plain in-memory POSIX file system, and a seeded generator of histories for it.
+//!
+//! [`Fs`] answers every operation as Linux does once the path is resolved: inode + name in, result
+//! or [`Errno`](skep_types::Errno) out. It decides no permissions (the kernel's work) except what a
+//! server must decide itself. It is written to be obviously correct, not fast, and is itself held to
+//! account by a differential test against the file system of the machine (`tests/host.rs`).
+//!
+//! Three layers, from the bottom:
+//! - inode operations ([`Fs::create`], [`Fs::rename`], [`Fs::write`]...): for a simulated client, which
+//!   works with inode numbers. Every creating operation takes the number to use, so that the model can
+//!   carry the numbers that a real server chose.
+//! - [`Op`] and [`Fs::apply`]: an operation with paths and handles as small indices, and its
+//!   [`Outcome`], which can be compared with what any other implementation answered.
+//! - [`Generator`]: random `Op`s of a seed, biased to the interesting cases.
+//!
+//! Time is logical: each operation is told what time it is.
+extern crate alloc;
+
+mod apply;
+mod check;
+mod content;
+mod diff;
+mod file;
+mod fs;
+mod generator;
+mod namespace;
+mod op;
+mod rename;
+mod rng;
+mod setattr;
+mod xattr;
+
+pub use content::{Content, PAGE};
+pub use diff::{Compare, diff};
+pub use fs::{Access, Call, Fs, Handle, Stat};
+pub use generator::{Generator, Profile};
+pub use op::{At, DEPTH_MAX, Fill, NAMES, Op, OpenHow, Outcome, Path, XATTR_NAMES, path_name, xattr_name};
+pub use rename::RenameHow;
+pub use rng::Rng;
+pub use xattr::XattrHow;
