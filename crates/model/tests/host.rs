@@ -161,11 +161,6 @@ fn next_tick(scratch: &HostPath) {
     while stamp() <= first {}
 }
 
-/// What the comparison of times leaves out: `fallocate`, on which Linux file systems disagree.
-fn times_unlike(op: &Op) -> bool {
-    matches!(op, Op::Punch { .. } | Op::Allocate { .. })
-}
-
 /// Goal: after every operation, exactly those mtimes and ctimes moved that move in the model; a time
 /// that was given is kept to the nanosecond.
 #[test]
@@ -184,10 +179,7 @@ fn times_move_as_on_linux() {
             next_tick(&scratch);
             let (expected, found) = (fs.apply(&op, call(number)), host.run(&op));
             assert_eq!(expected, found, "seed {seed}, {number}: {op:?}");
-            if times_unlike(&op) {
-                continue;
-            }
-            compared += 1;
+            compared += u64::from(!matches!(expected, Outcome::Failed(_)));
             let given = match op {
                 Op::Utimens { mtime: Some(SetTime::At(at)), .. } => Some(at),
                 _ => None,
@@ -213,7 +205,7 @@ fn times_move_as_on_linux() {
         }
     }
     std::fs::remove_file(&scratch).unwrap();
-    assert!(compared > 2_000, "only {compared} operations compared");
+    assert!(compared > 600, "only {compared} operations succeeded");
 }
 
 /// Goal: the highest offset that Linux addresses works on the host as in the model, by hand.
