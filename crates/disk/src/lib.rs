@@ -4,3 +4,5 @@
 
 pub mod disk;
 pub mod log;
+pub mod rows;
+pub mod target;

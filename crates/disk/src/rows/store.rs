@@ -1,0 +1,276 @@
+//! The owner's side of the row store.
+
+use super::cache::Cache;
+use super::checkpoint::{CheckpointNotify, Checkpointer, Frozen, LogBarrier};
+use super::engine::Engine;
+use super::key_hash::KeyHash;
+use super::overlay::Overlay;
+use super::{KEY_MAX, RESERVED, RowOptions, VALUE_MAX};
+use skep_rows::{Batch, Store, StoreError, Visit};
+use skep_types::LogIndex;
+use std::cell::RefCell;
+use std::ops::Bound;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long [`Store::apply`] waits for a checkpoint before it gives up.
+const APPLY_WAIT: Duration = Duration::from_secs(120);
+/// Rows that each apply moves from a finished checkpoint into the cache.
+const SETTLE_ROWS: usize = 16;
+
+/// The rows of one metadata thread. Belongs to that thread.
+pub struct RowStore {
+    engine: Engine,
+    options: RowOptions,
+    hash: KeyHash,
+    /// Applied and in no checkpoint.
+    overlay: Overlay,
+    /// Being written to fjall.
+    frozen: Option<Arc<Frozen>>,
+    /// Written to fjall, on the way into the cache. Until a row has arrived there, the cache may
+    /// hold its older state, so this comes first.
+    settling: Overlay,
+    cache: RefCell<Cache>,
+    applied: LogIndex,
+    checkpointed: LogIndex,
+    checkpointer: Checkpointer,
+    failed: Option<StoreError>,
+}
+
+impl RowStore {
+    /// Opens the store in `dir`, or makes it. `barrier` is the command log it is applied from.
+    pub fn open(
+        dir: &Path,
+        options: RowOptions,
+        barrier: Arc<dyn LogBarrier>,
+        notify: CheckpointNotify,
+    ) -> Result<Self, StoreError> {
+        let (engine, applied) = Engine::open(dir, options.block_cache_bytes)?;
+        let checkpointer = Checkpointer::start(engine.clone(), barrier, notify).map_err(|e| {
+            StoreError::Io(format!(
+                "cannot start the checkpoint thread: {e}; check the limit of threads (ulimit -u)"
+            ))
+        })?;
+        Ok(Self {
+            engine,
+            hash: KeyHash::new(),
+            overlay: Overlay::new(),
+            frozen: None,
+            settling: Overlay::new(),
+            cache: RefCell::new(Cache::new(options.cache_bytes)),
+            applied,
+            checkpointed: applied,
+            checkpointer,
+            options,
+            failed: None,
+        })
+    }
+
+    /// Can the state be brought up to date from a log that holds `first..=last`? To be asked once,
+    /// before the replay.
+    pub fn check_log(&self, first: LogIndex, last: LogIndex) -> Result<(), StoreError> {
+        let (dir, applied) = (self.engine.dir().display(), self.applied);
+        if applied > last {
+            return Err(StoreError::Corrupt(format!(
+                "{dir} holds rows up to entry {applied}, but its command log ends at {last}: the log lost durable \
+                 entries or is not this store's; restore both together"
+            )));
+        }
+        if applied.0 + 1 < first.0 {
+            return Err(StoreError::Corrupt(format!(
+                "{dir} holds rows up to entry {applied}, but its command log starts at {first}: entries between are \
+                 missing; restore both together"
+            )));
+        }
+        Ok(())
+    }
+
+    /// Every entry up to this one is in fjall, durably: the log may release it.
+    pub fn checkpointed(&self) -> LogIndex {
+        self.checkpointed
+    }
+
+    /// Bytes in memory that are in no finished checkpoint.
+    pub fn dirty_bytes(&self) -> usize {
+        self.overlay.bytes + self.frozen.as_ref().map_or(0, |f| f.overlay.bytes)
+    }
+
+    /// Why the store should take no further changes for now (its disk is full), before apply has
+    /// to wait. To be asked before a command is logged; reads go on.
+    pub fn trouble(&self) -> Option<StoreError> {
+        if self.overlay.bytes < self.options.overlay_bytes { None } else { self.checkpointer.trouble() }
+    }
+
+    /// Takes note of a finished checkpoint; says up to which entry, if there is news.
+    pub fn poll(&mut self) -> Result<Option<LogIndex>, StoreError> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        if self.frozen.is_none() {
+            return Ok(None);
+        }
+        match self.checkpointer.collect() {
+            None => Ok(None),
+            Some(Err(e)) => {
+                // The rows stay readable in memory. Whether fjall switched to the new run is
+                // unknown, so no other one may follow: a restart finds out.
+                self.failed = Some(e.clone());
+                Err(e)
+            }
+            Some(Ok(index)) => {
+                self.checkpointed = index;
+                self.settle(usize::MAX);
+                if let Some(frozen) = self.frozen.take().and_then(Arc::into_inner) {
+                    self.settling = frozen.overlay;
+                }
+                Ok(Some(index))
+            }
+        }
+    }
+
+    /// Starts a checkpoint of all that is applied, unless one runs or nothing is to be done.
+    pub fn checkpoint(&mut self) -> Result<bool, StoreError> {
+        self.poll()?;
+        if self.frozen.is_some() || self.checkpointed == self.applied {
+            return Ok(false);
+        }
+        let overlay = std::mem::replace(&mut self.overlay, Overlay::new());
+        let frozen = Arc::new(Frozen { overlay, applied: self.applied });
+        self.checkpointer.give(frozen.clone());
+        self.frozen = Some(frozen);
+        Ok(true)
+    }
+
+    /// Brings all that is applied into fjall (for a clean stop).
+    pub fn flush(&mut self, limit: Duration) -> Result<(), StoreError> {
+        while self.checkpointed < self.applied {
+            self.checkpoint()?;
+            self.wait(limit)?;
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self, limit: Duration) -> Result<(), StoreError> {
+        if self.frozen.is_some() && !self.checkpointer.wait(limit) {
+            return Err(self.checkpointer.trouble().unwrap_or_else(|| {
+                let dir = self.engine.dir().display();
+                StoreError::Io(format!(
+                    "{dir}: no checkpoint within {limit:?}; the disk is too slow or hangs (see dmesg, iostat)"
+                ))
+            }));
+        }
+        self.poll().map(|_| ())
+    }
+
+    /// Moves rows of a finished checkpoint into the cache.
+    fn settle(&mut self, rows: usize) {
+        for _ in 0..rows {
+            let Some((key, value)) = self.settling.rows.pop_first() else { return };
+            self.cache.get_mut().put(self.hash.of(&key), key, value);
+        }
+    }
+
+    fn newest(&self, hash: u64, key: &[u8]) -> Option<&Option<Vec<u8>>> {
+        let frozen = || self.frozen.as_ref().and_then(|f| f.overlay.get(hash, key));
+        self.overlay.get(hash, key).or_else(frozen).or_else(|| self.settling.get(hash, key))
+    }
+}
+
+fn validate(batch: &Batch) -> Result<(), StoreError> {
+    for (key, value) in batch {
+        let length = value.as_ref().map_or(0, Vec::len);
+        if key.is_empty() || key.len() > KEY_MAX || key.starts_with(&RESERVED) || length > VALUE_MAX {
+            return Err(StoreError::Io(format!(
+                "a row with a key of {} bytes and a value of {length} cannot be stored: keys have 1 to {KEY_MAX} \
+                 bytes and do not start with ff ff, values have at most {VALUE_MAX} (a bug: please report it)",
+                key.len()
+            )));
+        }
+    }
+    Ok(())
+}
+
+impl Store for RowStore {
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        let hash = self.hash.of(key);
+        if let Some(value) = self.newest(hash, key) {
+            return Ok(value.clone());
+        }
+        if let Some(value) = self.cache.borrow_mut().get(hash, key) {
+            return Ok(value);
+        }
+        if key.is_empty() || key.len() > KEY_MAX || key.starts_with(&RESERVED) {
+            return Ok(None);
+        }
+        let value = self.engine.get(key)?;
+        self.cache.borrow_mut().put(hash, key.to_vec(), value.clone());
+        Ok(value)
+    }
+
+    fn scan(&self, from: &[u8], until: &[u8], visit: Visit<'_>) -> Result<(), StoreError> {
+        if from >= until {
+            return Ok(());
+        }
+        let range = || (Bound::Included(from), Bound::Excluded(until));
+        let mut newest = self.overlay.rows.range::<[u8], _>(range()).peekable();
+        let frozen = self.frozen.iter().flat_map(|f| f.overlay.rows.range::<[u8], _>(range()));
+        let mut frozen = frozen.peekable();
+        let mut stored = self.engine.range(from, until);
+        let mut row = stored.next().transpose()?;
+        loop {
+            let heads = [newest.peek(), frozen.peek()].map(|head| head.map(|(key, _)| key.as_slice()));
+            let stored_key = row.as_ref().map(|(key, _)| &**key);
+            let Some(key) = heads.into_iter().chain([stored_key]).flatten().min() else { return Ok(()) };
+            let is_stored = stored_key == Some(key);
+            let [in_newest, in_frozen] = heads.map(|head| head == Some(key));
+            let first = if in_newest { newest.peek() } else { frozen.peek() };
+            let go = match (first, &row) {
+                (Some((key, value)), _) if in_newest || in_frozen => {
+                    value.as_ref().is_none_or(|value| visit(key, value))
+                }
+                (_, Some((key, value))) => visit(key, value),
+                _ => true,
+            };
+            if !go {
+                return Ok(());
+            }
+            if in_newest {
+                newest.next();
+            }
+            if in_frozen {
+                frozen.next();
+            }
+            if is_stored {
+                row = stored.next().transpose()?;
+            }
+        }
+    }
+
+    fn apply(&mut self, index: LogIndex, batch: Batch) -> Result<(), StoreError> {
+        self.poll()?;
+        if index <= self.applied {
+            return Err(StoreError::Io(format!(
+                "entry {index} is applied behind entry {} (a bug: please report it)",
+                self.applied
+            )));
+        }
+        validate(&batch)?;
+        for (key, value) in batch {
+            self.overlay.put(self.hash.of(&key), key, value);
+        }
+        self.applied = index;
+        self.settle(SETTLE_ROWS);
+        if self.overlay.bytes >= self.options.overlay_bytes {
+            if self.overlay.bytes >= 2 * self.options.overlay_bytes {
+                self.wait(APPLY_WAIT)?;
+            }
+            self.checkpoint()?;
+        }
+        Ok(())
+    }
+
+    fn applied(&self) -> LogIndex {
+        self.applied
+    }
+}
