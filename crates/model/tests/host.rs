@@ -167,7 +167,8 @@ fn next_tick(scratch: &HostPath) {
 fn times_move_as_on_linux() {
     // The model's clock stands at the number of the operation, so "moved" means "equals it".
     let base = HostPath::new("/dev/shm");
-    let scratch = base.join(format!("skep-model-{}-clock", std::process::id()));
+    let clock = Host::new(base, "clock");
+    let scratch = clock.root.join("tick");
     let profile = Profile { xattr_value_max: 100, privileged: is_privileged(), ..Profile::default() };
     let mut compared = 0;
     for seed in 1_000..1_004 {
@@ -204,7 +205,6 @@ fn times_move_as_on_linux() {
             }
         }
     }
-    std::fs::remove_file(&scratch).unwrap();
     assert!(compared > 600, "only {compared} operations succeeded");
 }
 
