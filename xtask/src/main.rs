@@ -2,6 +2,7 @@
 
 mod bench;
 mod ci;
+mod crash;
 mod tidy;
 
 use std::path::{Path, PathBuf};
@@ -25,6 +26,11 @@ enum Task {
     Ci(ci::Arguments),
     /// Measure Skep beside tmpfs and an empty FUSE file system.
     Bench(bench::Arguments),
+    /// Kill daemons at random under load, and check that nothing is lost.
+    Crash(crash::Arguments),
+    /// One load process of `crash`.
+    #[command(hide = true)]
+    CrashWorker(crash::WorkerArguments),
     /// One load process of `bench`.
     #[command(hide = true)]
     BenchWorker(bench::WorkerArguments),
@@ -37,6 +43,8 @@ fn main() -> ExitCode {
         Task::Tidy => tidy::run(&root),
         Task::Ci(arguments) => ci::run(&root, &arguments),
         Task::Bench(arguments) => bench::run(&root, &arguments),
+        Task::Crash(arguments) => crash::run(&root, &arguments),
+        Task::CrashWorker(arguments) => crash::work(&arguments),
         Task::BenchWorker(arguments) => bench::work(&arguments),
     };
     match done {

@@ -170,12 +170,19 @@ impl Cluster {
     pub fn second_mount(&self, name: &str, options: &[&str]) -> Result<PathBuf, String> {
         let point = self.beside(name);
         std::fs::create_dir_all(&point).map_err(|e| format!("{}: {e}", point.display()))?;
-        let words = self.mount_words(&point, options);
-        self.must(words)?;
-        if is_mounted(&point) {
-            Ok(point)
-        } else {
-            Err(format!("skep mount succeeded, but nothing is mounted at {}", point.display()))
+        self.mount_at(&point, options).map(|()| point)
+    }
+
+    /// Mounts at a point of [`Cluster::second_mount`] again, after its process was killed.
+    pub fn mount_again(&self, point: &Path) -> Result<(), String> {
+        self.mount_at(point, &[])
+    }
+
+    fn mount_at(&self, point: &Path, options: &[&str]) -> Result<(), String> {
+        self.must(self.mount_words(point, options))?;
+        match is_mounted(point) {
+            true => Ok(()),
+            false => Err(format!("skep mount succeeded, but nothing is mounted at {}", point.display())),
         }
     }
 

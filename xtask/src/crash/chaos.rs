@@ -1,0 +1,72 @@
+//! Kills server daemons at random, and brings them back.
+
+use super::team::Team;
+use skep_model::Rng;
+use skep_rig::Cluster;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+/// Longest time between a daemon's return and the next kill.
+const QUIET_MAX: u64 = 700;
+/// Longest time that a daemon stays away, in milliseconds.
+const AWAY_MAX: u64 = 2_000;
+/// Of a hundred kills, so many take a second daemon with them.
+const DOUBLE: u64 = 20;
+/// Services that are killed. Mounts have a phase of their own.
+const SERVERS: [&str; 3] = ["mgmtd", "metad", "storaged"];
+
+/// Counts what was killed.
+#[derive(Default)]
+pub struct Chaos {
+    /// Daemons killed so far.
+    pub kills: u32,
+    by_service: BTreeMap<String, u32>,
+}
+
+impl Chaos {
+    /// Kills `count` daemons, one after the other or two at once, and starts each again after a random
+    /// time. Ends early with the first process that reports a failure.
+    pub fn round(
+        &mut self,
+        cluster: &Cluster,
+        team: &mut Team,
+        rng: &mut Rng,
+        count: u32,
+    ) -> Result<(), String> {
+        let goal = self.kills + count;
+        while self.kills < goal {
+            team.watch(Duration::from_millis(rng.below(QUIET_MAX)))?;
+            self.kill_one(cluster, rng)?;
+            if self.kills < goal && rng.percent(DOUBLE) {
+                team.watch(Duration::from_millis(rng.below(100)))?;
+                self.kill_one(cluster, rng)?;
+            }
+            team.watch(Duration::from_millis(rng.below(AWAY_MAX)))?;
+            cluster.up()?;
+        }
+        Ok(())
+    }
+
+    fn kill_one(&mut self, cluster: &Cluster, rng: &mut Rng) -> Result<(), String> {
+        // Services take turns by chance, so that the two storage servers do not get half of all kills.
+        let service = rng.pick(&SERVERS);
+        let running = cluster.of(service);
+        let Some(victim) = running.get(rng.below(running.len() as u64) as usize) else {
+            // Its only process was killed a moment ago.
+            return Ok(());
+        };
+        victim.kill()?;
+        self.kills += 1;
+        *self.by_service.entry(victim.service.clone()).or_default() += 1;
+        Ok(())
+    }
+}
+
+impl fmt::Display for Chaos {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let each: Vec<String> =
+            self.by_service.iter().map(|(service, count)| format!("{count} {service}")).collect();
+        f.write_str(&each.join(", "))
+    }
+}

@@ -1,0 +1,175 @@
+//! What one load process does: histories in its own directory, large files, a shared directory.
+
+use super::brave::Brave;
+use super::bulk::Bulk;
+use super::shared::Shared;
+use skep_model::{Call, Fs, Generator, Op, Outcome, Profile, Rng};
+use skep_rig::{Driver, compare_tree};
+use skep_types::{Ino, Timestamp};
+use std::collections::VecDeque;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+/// The oracle's "now" begins here: no history sets a time this late.
+const CLOCK: i64 = 1 << 40;
+/// Operations that a complaint shows.
+const PAST: usize = 30;
+/// Of a hundred steps, so many work on large files, and so many in the shared directory.
+const BULK: u64 = 8;
+const SHARED: u64 = 12;
+/// Mode of the own directory.
+const BASE_MODE: u32 = 0o755;
+
+/// One process's files and what they must be.
+pub struct Load {
+    own: String,
+    mounts: Vec<PathBuf>,
+    driver: Driver,
+    oracle: Fs,
+    generator: Generator,
+    bulk: Bulk,
+    shared: Shared,
+    brave: Brave,
+    rng: Rng,
+    number: u64,
+    past: VecDeque<String>,
+    longest: Duration,
+}
+
+impl Load {
+    /// Makes the directories, on the first mount.
+    pub fn new(index: usize, seed: u64, mounts: &[PathBuf]) -> Result<Self, String> {
+        let own = format!("own-{index}");
+        let base = mounts.first().ok_or("no mount")?.join(&own);
+        let driver = Driver::new(&base).map_err(|e| format!("umask, groups: {e}"))?;
+        std::fs::create_dir(&base)
+            .and_then(|()| std::fs::set_permissions(&base, PermissionsExt::from_mode(BASE_MODE)))
+            .map_err(|e| format!("{}: {e}", base.display()))?;
+        let oracle = Fs::new(BASE_MODE, 0, 0, Timestamp { secs: CLOCK, nanos: 0 });
+        Ok(Self {
+            own,
+            driver,
+            oracle,
+            generator: Generator::new(seed, Profile::default()),
+            bulk: Bulk::new(seed),
+            shared: Shared::new(index, seed, mounts)?,
+            brave: Brave::new(index, seed, mounts)?,
+            mounts: mounts.to_vec(),
+            rng: Rng::new(seed ^ 0x5eed),
+            number: 0,
+            past: VecDeque::new(),
+            longest: Duration::ZERO,
+        })
+    }
+
+    /// Operations so far.
+    pub fn operations(&self) -> u64 {
+        self.number
+    }
+
+    /// The longest operation since this was asked last.
+    pub fn take_longest(&mut self) -> Duration {
+        core::mem::take(&mut self.longest)
+    }
+
+    /// One operation, and what the oracle says to its outcome.
+    pub fn step(&mut self) -> Result<(), String> {
+        let draw = self.rng.below(100);
+        let begun = Instant::now();
+        let result = if draw < SHARED {
+            self.number += 1;
+            self.shared.step()
+        } else if draw < SHARED + BULK {
+            let op = self.bulk.next_op();
+            self.both(&op)
+        } else {
+            let op = self.generator.next_op();
+            self.both(&op)
+        };
+        self.longest = self.longest.max(begun.elapsed());
+        result
+    }
+
+    /// Carries an operation out in the file system and in the oracle.
+    fn both(&mut self, op: &Op) -> Result<(), String> {
+        self.number += 1;
+        let number = self.number;
+        let begun = Instant::now();
+        let found = self.driver.apply(op);
+        let took = begun.elapsed();
+        let now = Timestamp { secs: CLOCK + number as i64, nanos: 0 };
+        let expected = self.oracle.apply(op, Call { now, ino: Ino(number + 1), uid: 0, gid: 0 });
+        if self.past.len() == PAST {
+            self.past.pop_front();
+        }
+        self.past.push_back(format!("{number}: {op:?} -> {expected:?} ({} ms)", took.as_millis()));
+        if found == expected {
+            return Ok(());
+        }
+        let past: Vec<&str> = self.past.iter().map(String::as_str).collect();
+        Err(format!(
+            "{}: found {found:?}, the oracle says {expected:?}{}, after\n{}",
+            self.driver.base().display(),
+            first_difference(&found, &expected),
+            past.join("\n")
+        ))
+    }
+
+    /// Closes everything and compares all there is through every mount.
+    pub fn verify(&mut self) -> Result<(), String> {
+        for handle in self.driver.open_handles() {
+            self.both(&Op::Close { handle })?;
+        }
+        self.bulk.closed();
+        self.oracle.check().map_err(|e| format!("the oracle itself is wrong: {e}"))?;
+        let mounts = self.mounts.clone();
+        for mount in &mounts {
+            if let Err(difference) = compare_tree(&mount.join(&self.own), &self.oracle, CLOCK) {
+                let past: Vec<&str> = self.past.iter().map(String::as_str).collect();
+                return Err(format!(
+                    "found | oracle: {difference}, after {} operations, the last\n{}",
+                    self.number,
+                    past.join("\n")
+                ));
+            }
+            self.shared.verify(mount)?;
+            self.brave.verify(mount)?;
+        }
+        Ok(())
+    }
+
+    /// Writes and fsyncs until the mount is gone.
+    pub fn brave(&mut self, gone: &AtomicBool) -> Result<usize, String> {
+        self.brave.run(gone)
+    }
+
+    /// Takes everything away.
+    pub fn remove(&mut self) -> Result<(), String> {
+        self.shared.remove()?;
+        self.brave.remove()?;
+        remove_tree(self.driver.base())
+    }
+}
+
+/// Removes a directory with all that is below it.
+pub fn remove_tree(path: &Path) -> Result<(), String> {
+    std::fs::remove_dir_all(path).map_err(|e| format!("rm -r {}: {e}", path.display()))
+}
+
+/// Where two contents part.
+fn first_difference(found: &Outcome, expected: &Outcome) -> String {
+    let (Outcome::Bytes(found), Outcome::Bytes(expected)) = (found, expected) else { return String::new() };
+    let at = found.iter().zip(expected).position(|(a, b)| a != b).unwrap_or(found.len().min(expected.len()));
+    let wrong = found.iter().zip(expected).filter(|(a, b)| a != b).count();
+    let part =
+        |bytes: &[u8]| bytes[at.min(bytes.len())..(at + 8).min(bytes.len())].escape_ascii().to_string();
+    format!(
+        " (first difference at byte {at} of {} and {}: {} | {}; {wrong} bytes differ)",
+        found.len(),
+        expected.len(),
+        part(found),
+        part(expected)
+    )
+}

@@ -1,0 +1,193 @@
+//! `cargo xtask crash`: random operations from several processes on several mounts, random kill -9 of
+//! server daemons meanwhile, and checkers that know what was acknowledged.
+//!
+//! Every process has a directory of its own and the oracle of it in memory: each operation must have
+//! exactly the oracle's outcome, whatever is killed (the mounts wait and go on by themselves). After
+//! every few kills, all stop and every tree is compared with its oracle through every mount. Then
+//! mounts are killed: what was fsynced must be there through the mount that replaces each. At the end
+//! everything is removed, and nothing may be left on any target.
+
+mod brave;
+mod bulk;
+mod chaos;
+mod leaks;
+mod load;
+mod shared;
+mod team;
+mod worker;
+
+use chaos::Chaos;
+use skep_model::Rng;
+use skep_rig::{Cluster, Plan};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use team::Team;
+
+pub use worker::WorkerArguments;
+
+/// Kills between two comparisons of everything.
+const KILLS_PER_ROUND: u32 = 10;
+
+/// What to do, and how much of it.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// How often a random server daemon is killed.
+    #[arg(long, default_value_t = 50)]
+    kills: u32,
+    /// How often a mount is killed, afterwards.
+    #[arg(long, default_value_t = 3)]
+    mount_kills: u32,
+    /// Go on for at least so long, with more kills when those are done.
+    #[arg(long, default_value_t = 0)]
+    seconds: u64,
+    /// Seed of histories and kills; absent: the clock's.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Load processes.
+    #[arg(long, default_value_t = 4)]
+    processes: u32,
+    /// Mounts that they are spread over.
+    #[arg(long, default_value_t = 2)]
+    mounts: u32,
+    /// Build and use the release program: faster, without overflow checks.
+    #[arg(long)]
+    release: bool,
+    /// Where the cluster's directory is made.
+    #[arg(long)]
+    backing: Option<PathBuf>,
+}
+
+/// What happened so far.
+#[derive(Default)]
+struct Verdict {
+    passed: u64,
+    failures: Vec<String>,
+}
+
+impl Verdict {
+    fn add(&mut self, what: &str, result: Result<(), String>) {
+        match result {
+            Ok(()) => self.passed += 1,
+            Err(e) => {
+                eprintln!("FAILED {what}: {e}");
+                self.failures.push(format!("{what}: {e}"));
+            }
+        }
+    }
+
+    fn is_good(&self) -> bool {
+        self.failures.is_empty()
+    }
+}
+
+/// Runs the test; true when nothing failed.
+pub fn run(root: &Path, arguments: &Arguments) -> Result<bool, String> {
+    if arguments.processes == 0 || arguments.mounts == 0 {
+        return Err("--processes and --mounts must be at least 1".to_owned());
+    }
+    let seed = arguments.seed.unwrap_or_else(seed_of_the_clock);
+    println!(
+        "crash: {} kills, {} processes on {} mounts, --seed {seed}",
+        arguments.kills, arguments.processes, arguments.mounts
+    );
+    let cluster = Cluster::start(plan(root, arguments)?)?;
+    let mut verdict = Verdict::default();
+    let done = test(&cluster, arguments, seed, &mut verdict);
+    verdict.add("the test itself", done);
+    if !verdict.is_good() {
+        cluster.show_logs();
+        keep_logs(&cluster, seed);
+    }
+    for failure in &verdict.failures {
+        println!("FAILED {failure}");
+    }
+    if !verdict.is_good() {
+        println!("again with: cargo xtask crash --kills {} --seed {seed}", arguments.kills);
+    }
+    println!("{} passed, {} failed", verdict.passed, verdict.failures.len());
+    Ok(verdict.is_good())
+}
+
+/// The hidden sub-command that a load process runs.
+pub fn work(arguments: &WorkerArguments) -> Result<bool, String> {
+    worker::run(arguments)
+}
+
+fn test(cluster: &Cluster, arguments: &Arguments, seed: u64, verdict: &mut Verdict) -> Result<(), String> {
+    let mut points = vec![cluster.mount().to_owned()];
+    for number in 1..arguments.mounts {
+        points.push(cluster.second_mount(&format!("mnt{number}"), &[])?);
+    }
+    let mut team = Team::start(&points, arguments.processes, seed)?;
+    let mut rng = Rng::new(seed);
+    let mut chaos = Chaos::default();
+    let begun = Instant::now();
+    let long_enough = || begun.elapsed() >= Duration::from_secs(arguments.seconds);
+    while verdict.is_good() && (chaos.kills < arguments.kills || !long_enough()) {
+        let round = match arguments.kills.saturating_sub(chaos.kills) {
+            0 => KILLS_PER_ROUND,
+            left => left.min(KILLS_PER_ROUND),
+        };
+        team.all("go")?;
+        verdict.add("kills", chaos.round(cluster, &mut team, &mut rng, round));
+        if !verdict.is_good() {
+            break;
+        }
+        let stopped = team.ask_all("stop", verdict);
+        println!(
+            "{:6.1} s: {} kills, {} operations, longest stall {:.1} s",
+            begun.elapsed().as_secs_f32(),
+            chaos.kills,
+            stopped.operations,
+            stopped.longest.as_secs_f32()
+        );
+        team.ask_all("verify", verdict);
+    }
+    for number in 0..arguments.mount_kills {
+        if verdict.is_good() {
+            let point = &points[number as usize % points.len()];
+            verdict.add("killed mount", brave::kill_mount(cluster, point, &mut team, &mut rng));
+            team.ask_all("verify", verdict);
+        }
+    }
+    if verdict.is_good() {
+        team.ask_all("remove", verdict);
+        verdict.add("leaks", leaks::check(cluster, &points));
+    }
+    println!("killed: {chaos}");
+    Ok(())
+}
+
+fn plan(root: &Path, arguments: &Arguments) -> Result<Plan, String> {
+    let mut command = std::process::Command::new("cargo");
+    command.args(["build", "--quiet", "--package", "skep"]).current_dir(root);
+    if arguments.release {
+        command.arg("--release");
+    }
+    let status = command.status().map_err(|e| format!("cargo build: {e}"))?;
+    if !status.success() {
+        return Err(format!("cargo build --package skep: {status}"));
+    }
+    let directory = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    let program = directory.join(if arguments.release { "release" } else { "debug" }).join("skep");
+    let plan = Plan { base: arguments.backing.clone(), ..Plan::new(program) };
+    // A killed mount's session ends within the time that the leak check waits.
+    Ok(plan.with("SKEP_MGMTD_SESSION_TIMEOUT", "20s"))
+}
+
+fn seed_of_the_clock() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_millis() as u64)
+}
+
+/// The logs outlive the cluster's directory when something failed.
+fn keep_logs(cluster: &Cluster, seed: u64) {
+    let kept = std::env::temp_dir().join(format!("skep-crash-{seed}"));
+    let copied = std::fs::create_dir_all(&kept).and_then(|()| {
+        cluster.logs().iter().try_for_each(|(name, text)| std::fs::write(kept.join(name), text))
+    });
+    match copied {
+        Ok(()) => println!("the daemons' logs are kept in {}", kept.display()),
+        Err(e) => eprintln!("{}: {e}", kept.display()),
+    }
+}
