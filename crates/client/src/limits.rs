@@ -21,7 +21,7 @@ pub const INLINE_CACHE_MAX: usize = 32 << 20;
 /// Closes waiting for housekeeping; the release that reaches it sends them itself.
 pub const CLOSES_MAX: usize = 4_096;
 /// Inodes of one `Close` or `Reclaim` request.
-pub const OPENS_PER_REQUEST: usize = 8_192;
+pub const OPENS_PER_REQUEST: usize = 4_096;
 /// Terms of one shard with changes not known to be durable; the oldest beyond it count as lost.
 pub const TERMS_MAX: usize = 16;
 /// Bytes read or written by one round of parallel requests.

@@ -80,7 +80,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 continue;
             };
             let result = match (what, layout.is_inline()) {
-                (Allocate::Punch, true) => self.punch_inline(ino, offset, end.min(facts.size)).await,
+                (Allocate::Punch, true) => self.punch_inline(ino, offset, end).await,
                 // Inline content has its space in the metadata.
                 (_, true) if end <= u64::from(INLINE_DEFAULT) => return Ok(()),
                 (Allocate::Punch, false) => {
@@ -103,8 +103,11 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     }
 
     async fn punch_inline(&self, ino: Ino, offset: u64, end: u64) -> Result<(), Refusal> {
-        // Beyond the inline limit an inline file has nothing but zeros.
-        let end = end.min(u64::from(skep_types::limits::INLINE_MAX));
+        // Behind the bytes kept in the metadata there are zeros only.
+        let Some(content) = self.fetch_layout(ino).await?.inline else {
+            return Err(Status::STALE_GENERATION.into());
+        };
+        let end = end.min(content.0.len() as u64);
         if end <= offset {
             return Ok(());
         }

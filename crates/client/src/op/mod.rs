@@ -15,6 +15,10 @@ mod remove;
 mod rename;
 mod statfs;
 mod sync;
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod tests_random;
 mod write;
 mod xattr;
 

@@ -1,0 +1,269 @@
+//! The fake cluster and the port to it.
+
+use super::shard::Shard;
+use super::target::Targets;
+use crate::port::{Answer, Call, MGMTD, Outcome, Port};
+use crate::state::{Mounting, Shared};
+use crate::{Lane, Limits};
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::format;
+use alloc::rc::Rc;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::cell::RefCell;
+use core::fmt;
+use core::future::{Future, poll_fn};
+use core::pin::pin;
+use core::task::{Context, Poll, Waker};
+use skep_types::{
+    Capacity, ClientId, Consistency, Decode, Encode, FenceEpoch, Incarnation, MapVersion, Millis, NodeId,
+    Reachability, Reader, ServiceKind, ShardId, TargetId, Timestamp, Uuid,
+};
+use skep_wire::meta::{MetaRequest, ShardCall};
+use skep_wire::mgmt::{
+    HeartbeatReply, MapReply, MgmtRequest, NodeEntry, OpenSessionReply, ShardEntry, TargetEntry,
+};
+use skep_wire::storage::StorageRequest;
+use skep_wire::{Empty, Refusal, Status};
+
+/// The metadata server.
+pub const METAD: NodeId = NodeId(1);
+/// The storage daemon of all targets.
+pub const STORAGED: NodeId = NodeId(2);
+
+/// What goes wrong with the next call of a kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// Executed, but the answer is lost.
+    LoseAnswer,
+    /// Lost before it was executed.
+    LoseRequest,
+    /// No connection.
+    Unreachable,
+    /// Refused.
+    Refuse(Status),
+}
+
+/// Everything behind the port.
+pub struct Cluster {
+    pub shard: Shard,
+    pub targets: Targets,
+    pub now: u64,
+    pub incarnation: u64,
+    pub faults: BTreeMap<u16, VecDeque<Fault>>,
+    pub counts: BTreeMap<u16, usize>,
+    pub cancelled: bool,
+    pub lines: Vec<String>,
+    pub sessions: u64,
+}
+
+impl Default for Cluster {
+    fn default() -> Self {
+        Self {
+            shard: Shard::default(),
+            targets: Targets::default(),
+            now: 0,
+            incarnation: 1,
+            faults: BTreeMap::new(),
+            counts: BTreeMap::new(),
+            cancelled: false,
+            lines: Vec::new(),
+            sessions: 0,
+        }
+    }
+}
+
+impl Cluster {
+    /// The next calls of message number `kind` go wrong.
+    pub fn fail(&mut self, kind: u16, faults: &[Fault]) {
+        self.faults.entry(kind).or_default().extend(faults);
+    }
+
+    /// How often message number `kind` was sent.
+    pub fn count(&self, kind: u16) -> usize {
+        self.counts.get(&kind).copied().unwrap_or(0)
+    }
+
+    /// All requests so far.
+    pub fn total(&self) -> usize {
+        self.counts.values().sum()
+    }
+
+    fn handle(&mut self, mount: u64, call: &mut Call<'_>) -> Outcome {
+        *self.counts.entry(call.kind).or_default() += 1;
+        let fault = self.faults.get_mut(&call.kind).and_then(VecDeque::pop_front);
+        let (status, body, payload) = match fault {
+            Some(Fault::Unreachable) => return Outcome::Unreachable,
+            Some(Fault::LoseRequest) => return Outcome::Lost,
+            Some(Fault::Refuse(status)) => {
+                let body = match call.node {
+                    METAD => self.shard.stamped(&Refusal::new(status)),
+                    _ => Refusal::new(status).to_bytes(),
+                };
+                (status, body, 0)
+            }
+            None | Some(Fault::LoseAnswer) => self.execute(mount, call),
+        };
+        if fault == Some(Fault::LoseAnswer) {
+            return Outcome::Lost;
+        }
+        Outcome::Answer(Answer {
+            status,
+            body,
+            payload_len: payload,
+            incarnation: Incarnation(self.incarnation),
+            epoch: FenceEpoch(0),
+        })
+    }
+
+    fn execute(&mut self, mount: u64, call: &mut Call<'_>) -> (Status, Vec<u8>, usize) {
+        let mut r = Reader::new(call.body);
+        match call.node {
+            MGMTD => {
+                let request = MgmtRequest::decode(call.kind, &mut r).unwrap().unwrap();
+                (Status(0), self.manage(&request), 0)
+            }
+            METAD => {
+                let shard_call = ShardCall::decode(&mut r).unwrap();
+                let request = MetaRequest::decode(call.kind, &mut r).unwrap().unwrap();
+                let result = self.shard.request((mount, shard_call), &request, &mut self.targets);
+                match result {
+                    Ok(body) => (Status(0), body, 0),
+                    Err(refusal) => (refusal.status, self.shard.stamped(&refusal), 0),
+                }
+            }
+            _ => {
+                let request = StorageRequest::decode(call.kind, &mut r).unwrap().unwrap();
+                match self.targets.request(&request, call.payload, call.into) {
+                    Ok((body, payload)) => (Status(0), body, payload),
+                    Err(refusal) => (refusal.status, refusal.to_bytes(), 0),
+                }
+            }
+        }
+    }
+
+    fn manage(&mut self, request: &MgmtRequest) -> Vec<u8> {
+        match request {
+            MgmtRequest::GetMap(_) => map().to_bytes(),
+            MgmtRequest::OpenSession(_) => {
+                self.sessions += 1;
+                OpenSessionReply {
+                    client: ClientId(self.sessions),
+                    incarnation: Incarnation(1),
+                    token: [0; 32],
+                    cluster: Uuid([1; 16]),
+                    epoch: FenceEpoch(0),
+                    timeout_ms: 60_000,
+                }
+                .to_bytes()
+            }
+            MgmtRequest::RenewSession(_) => {
+                HeartbeatReply { map: MapVersion(1), epoch: FenceEpoch(0), ended: 0 }.to_bytes()
+            }
+            _ => Empty {}.to_bytes(),
+        }
+    }
+}
+
+fn map() -> MapReply {
+    let node = |node, service| NodeEntry {
+        node,
+        service,
+        alias: format!("node-{node}"),
+        addresses: Vec::new(),
+        machine: Uuid([0; 16]),
+        reachability: Reachability::Online,
+        incarnation: Incarnation(1),
+    };
+    let target = |target| TargetEntry {
+        target: TargetId(target),
+        alias: format!("target-{target}"),
+        node: STORAGED,
+        consistency: Consistency::Good,
+        capacity: Capacity { bytes: 100, bytes_free: 40, inodes: 10, inodes_free: 5 },
+    };
+    MapReply {
+        version: MapVersion(1),
+        cluster: Uuid([1; 16]),
+        nodes: Vec::from([node(METAD, ServiceKind::Metad), node(STORAGED, ServiceKind::Storaged)]),
+        targets: (1..=3).map(target).collect(),
+        shards: Vec::from([ShardEntry { shard: ShardId(0), replicas: Vec::from([METAD]), epoch: 1 }]),
+        command_level: 1,
+    }
+}
+
+/// A port to the fake cluster. Every call pends once, as a port over real waits does.
+#[derive(Clone)]
+pub struct FakePort {
+    cluster: Rc<RefCell<Cluster>>,
+    mount: u64,
+}
+
+impl Port for FakePort {
+    async fn call(&self, calls: &mut [Call<'_>]) {
+        let mut pended = false;
+        poll_fn(|_| match core::mem::replace(&mut pended, true) {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        })
+        .await;
+        let mut cluster = self.cluster.borrow_mut();
+        for call in calls {
+            call.outcome = cluster.handle(self.mount, call);
+        }
+    }
+
+    async fn pause(&self, ms: u64) {
+        self.cluster.borrow_mut().now += ms;
+    }
+
+    fn now(&self) -> Millis {
+        Millis(self.cluster.borrow().now)
+    }
+
+    fn wall(&self) -> Timestamp {
+        Timestamp { secs: 1_000 + self.cluster.borrow().now as i64, nanos: 0 }
+    }
+
+    fn cancelled(&self) -> bool {
+        self.cluster.borrow().cancelled
+    }
+
+    fn uuid(&self) -> Uuid {
+        Uuid([9; 16])
+    }
+
+    fn log(&self, line: fmt::Arguments<'_>) {
+        self.cluster.borrow_mut().lines.push(format!("{line}"));
+    }
+}
+
+/// A mount's lane on the fake cluster.
+pub type FakeLane = Lane<FakePort, Rc<RefCell<Shared>>>;
+
+/// A cluster with a mount on it.
+pub fn mounted() -> (Rc<RefCell<Cluster>>, FakeLane) {
+    let cluster = Rc::new(RefCell::new(Cluster::default()));
+    let lane = mount(&cluster);
+    (cluster, lane)
+}
+
+/// One more mount of the cluster.
+pub fn mount(cluster: &Rc<RefCell<Cluster>>) -> FakeLane {
+    let shared = Rc::new(RefCell::new(Shared::new(Limits::default())));
+    let port = FakePort { cluster: cluster.clone(), mount: cluster.borrow().sessions + 1 };
+    let lane = Lane::new(shared, |_| port).unwrap();
+    block_on(lane.attach(Mounting::default(), 1_000)).unwrap();
+    lane
+}
+
+/// Polls until ready: the whole executor that the core needs.
+pub fn block_on<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    let mut context = Context::from_waker(Waker::noop());
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+            return output;
+        }
+    }
+}

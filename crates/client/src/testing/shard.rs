@@ -1,0 +1,321 @@
+//! A fake shard: a flat directory of files, with the protocol of growth, truncates and lanes.
+
+use super::attr;
+use super::target::Targets;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use skep_types::codec::Bytes;
+use skep_types::limits::INLINE_DEFAULT;
+use skep_types::{
+    Attr, Code, Encode, Errno, Extent, Generation, Ino, Kind, Layout, LogIndex, Name, Seq, SetTime, Slot,
+    TargetId, Term, Timestamp,
+};
+use skep_wire::meta::{
+    AttrReply, Create, DirEntry, EntryReply, Grow, GrowReply, InlineCopy, LayoutReply, ListReply,
+    MetaRequest, OpenReply, ShardCall, ShardStamp,
+};
+use skep_wire::{Empty, Refusal, Status};
+
+/// Chunks and extents are tiny, so that a small file uses all of them.
+const CHUNK: u32 = 4096;
+const ENDS: [(u64, u64, u32); 3] = [(0, 16 << 10, 1), (16 << 10, 64 << 10, 2), (64 << 10, u64::MAX, 3)];
+
+#[derive(Debug, Clone)]
+pub struct File {
+    pub attr: Attr,
+    pub inline: Vec<u8>,
+    pub version: u64,
+    pub layout: Layout,
+    pub next: u32,
+    pub intent: Option<Layout>,
+}
+
+/// The body of an answer.
+type Reply = Result<Vec<u8>, Refusal>;
+
+#[derive(Default)]
+pub struct Shard {
+    pub files: BTreeMap<Ino, File>,
+    pub names: BTreeMap<Name, Ino>,
+    pub lanes: BTreeMap<(u64, Slot), (Seq, Reply)>,
+    pub index: u64,
+    pub durable: u64,
+    pub term: u64,
+    pub opens: BTreeMap<Ino, u64>,
+    pub reclaims: usize,
+    /// Answers say that others are writing.
+    pub live: bool,
+    pub executed: usize,
+    /// A sync finds that the term's tail is gone.
+    pub lost_term: Option<Term>,
+    serial: u64,
+}
+
+impl Shard {
+    /// An answer with the stamp before it.
+    pub fn stamped<T: Encode>(&self, reply: &T) -> Vec<u8> {
+        let mut body = Vec::new();
+        ShardStamp { term: Term(self.term), index: LogIndex(self.index), durable: LogIndex(self.durable) }
+            .encode(&mut body);
+        reply.encode(&mut body);
+        body
+    }
+
+    pub fn request(
+        &mut self,
+        (mount, call): (u64, ShardCall),
+        request: &MetaRequest,
+        targets: &mut Targets,
+    ) -> Reply {
+        if call.seq == Seq(0) {
+            return self.execute(request, targets);
+        }
+        match self.lanes.get(&(mount, call.slot)) {
+            Some((seq, reply)) if *seq == call.seq => return reply.clone(),
+            Some((seq, _)) if *seq > call.seq => return Err(Status::OLD_SEQUENCE.into()),
+            _ => {}
+        }
+        self.index += 1;
+        self.executed += 1;
+        let reply = self.execute(request, targets);
+        self.lanes.insert((mount, call.slot), (call.seq, reply.clone()));
+        reply
+    }
+
+    fn file(&mut self, ino: Ino) -> Result<&mut File, Refusal> {
+        self.files.get_mut(&ino).ok_or_else(|| Errno::ENOENT.into())
+    }
+
+    fn open_reply(&self, ino: Ino, created: bool) -> Result<OpenReply, Refusal> {
+        let file = self.files.get(&ino).ok_or(Refusal::from(Errno::ENOENT))?;
+        let inline = file.layout.is_inline().then(|| Bytes(file.inline.clone()));
+        Ok(OpenReply {
+            attr: file.attr.clone(),
+            layout: file.layout.clone(),
+            inline,
+            live: self.live && !file.layout.is_inline(),
+            created,
+        })
+    }
+
+    fn attr_reply(&self, ino: Ino) -> Reply {
+        let file = self.files.get(&ino).ok_or(Refusal::from(Errno::ENOENT))?;
+        let live = (self.live && !file.layout.is_inline()).then(|| file.layout.clone());
+        Ok(self.stamped(&AttrReply { attr: file.attr.clone(), live }))
+    }
+
+    fn execute(&mut self, request: &MetaRequest, targets: &mut Targets) -> Reply {
+        match request {
+            MetaRequest::Create(m) => self.create(m, targets),
+            MetaRequest::Open(m) => {
+                if m.truncate {
+                    self.truncate(m.ino, 0, targets)?;
+                }
+                self.opens.insert(m.ino, m.open_seq);
+                Ok(self.stamped(&self.open_reply(m.ino, false)?))
+            }
+            MetaRequest::Close(m) => {
+                for closed in &m.opens {
+                    if self.opens.get(&closed.ino).is_some_and(|seq| *seq < closed.open_seq) {
+                        self.opens.remove(&closed.ino);
+                    }
+                }
+                Ok(self.stamped(&Empty {}))
+            }
+            MetaRequest::Reclaim(m) => {
+                self.opens.extend(m.opens.iter().map(|open| (open.ino, open.open_seq)));
+                self.reclaims += usize::from(m.last);
+                Ok(self.stamped(&Empty {}))
+            }
+            MetaRequest::ReadInline(m) => Ok(self.stamped(&self.open_reply(m.ino, false)?)),
+            MetaRequest::GetAttr(m) => self.attr_reply(m.ino),
+            MetaRequest::Lookup(m) => {
+                let ino = *self.names.get(&m.name).ok_or(Refusal::from(Errno::ENOENT))?;
+                let attr = self.files.get(&ino).map(|file| file.attr.clone());
+                Ok(self.stamped(&EntryReply { ino, kind: Kind::File, attr, live: None }))
+            }
+            MetaRequest::Unlink(m) => match self.names.remove(&m.name) {
+                Some(_) => Ok(self.stamped(&Empty {})),
+                None => Err(Errno::ENOENT.into()),
+            },
+            MetaRequest::List(m) => Ok(self.stamped(&self.list(m.after, m.max as usize, m.with_attr))),
+            _ => self.change_content(request, targets),
+        }
+    }
+
+    fn change_content(&mut self, request: &MetaRequest, targets: &mut Targets) -> Reply {
+        match request {
+            MetaRequest::ChangeAttr(m) => {
+                if let Some(size) = m.set.size {
+                    self.truncate(m.ino, size, targets)?;
+                }
+                let file = self.file(m.ino)?;
+                file.attr.mode = m.set.mode.unwrap_or(file.attr.mode);
+                if m.set.kill_suidgid {
+                    file.attr.mode &= 0o1777;
+                }
+                if let Some(SetTime::At(time)) = m.set.mtime {
+                    file.attr.mtime = time;
+                }
+                file.attr.change += 1;
+                self.attr_reply(m.ino)
+            }
+            MetaRequest::Commit(m) => self.commit(m),
+            MetaRequest::WriteInline(m) => {
+                let file = self.file(m.ino)?;
+                if !file.layout.is_inline() {
+                    return Err(Status::STALE_GENERATION.into());
+                }
+                let end = m.offset as usize + m.data.0.len();
+                if end > INLINE_DEFAULT as usize {
+                    return Err(Status::MUST_GROW.into());
+                }
+                file.inline.resize(file.inline.len().max(end), 0);
+                file.inline[m.offset as usize..end].copy_from_slice(&m.data.0);
+                file.version += 1;
+                file.attr.size = file.attr.size.max(end as u64);
+                file.attr.change += 1;
+                self.attr_reply(m.ino)
+            }
+            MetaRequest::Grow(m) => self.grow(m),
+            MetaRequest::Switch(m) => {
+                let file = self.file(m.ino)?;
+                let intent = file.intent.take().filter(|intent| intent.generation == m.generation);
+                let Some(layout) = intent.filter(|_| file.version == m.inline_version) else {
+                    return Err(Status::STALE_GENERATION.into());
+                };
+                file.layout = layout.clone();
+                file.attr.generation = layout.generation;
+                file.inline.clear();
+                let reply = LayoutReply { attr: file.attr.clone(), layout };
+                Ok(self.stamped(&reply))
+            }
+            MetaRequest::Sync(m) => {
+                if self.lost_term == Some(m.term) {
+                    return Err(Status::LOST_HISTORY.into());
+                }
+                self.durable = self.durable.max(m.index.0);
+                Ok(self.stamped(&Empty {}))
+            }
+            _ => Err(Errno::ENOSYS.into()),
+        }
+    }
+
+    fn create(&mut self, m: &Create, targets: &mut Targets) -> Reply {
+        let known = self.names.get(&m.name).copied();
+        let ino = match known {
+            Some(_) if m.exclusive => return Err(Errno::EEXIST.into()),
+            Some(ino) => {
+                if m.truncate {
+                    self.truncate(ino, 0, targets)?;
+                }
+                ino
+            }
+            None => {
+                self.serial += 1;
+                let ino = Ino(100 + self.serial);
+                self.names.insert(m.name.clone(), ino);
+                let mut attr = attr(ino.0, 1, 0);
+                attr.mode = m.mode;
+                let (inline, layout) = (Vec::new(), Layout::default());
+                self.files.insert(ino, File { attr, inline, version: 1, layout, next: 1, intent: None });
+                ino
+            }
+        };
+        if m.open.is_some() {
+            self.opens.insert(ino, m.open_seq);
+        }
+        Ok(self.stamped(&self.open_reply(ino, known.is_none())?))
+    }
+
+    fn commit(&mut self, m: &skep_wire::meta::Commit) -> Reply {
+        let file = self.file(m.ino)?;
+        if file.layout.is_inline() || file.layout.generation != m.generation {
+            return Err(Status::STALE_GENERATION.into());
+        }
+        file.attr.size = file.attr.size.max(m.size);
+        file.attr.mtime = m.mtime;
+        file.attr.blocks = m.blocks.unwrap_or(file.attr.blocks);
+        file.attr.change += 1;
+        self.attr_reply(m.ino)
+    }
+
+    fn truncate(&mut self, ino: Ino, size: u64, targets: &mut Targets) -> Result<(), Refusal> {
+        let file = self.file(ino)?;
+        file.attr.change += 1;
+        file.attr.mtime = Timestamp { secs: 1, nanos: 0 };
+        if file.layout.is_inline() {
+            file.inline.truncate(size as usize);
+            file.version += 1;
+        } else if size == 0 {
+            for (chunk, _) in file.layout.chunks() {
+                targets.delete(chunk);
+            }
+            file.layout = Layout::default();
+            file.attr.generation = Generation(0);
+            file.version += 1;
+        } else {
+            for (number, extent) in file.layout.extents.iter().enumerate() {
+                for (stripe, target) in extent.targets.iter().enumerate() {
+                    targets.trim(*target, extent.chunk(number, stripe), extent.local_size(stripe, size));
+                }
+            }
+        }
+        file.attr.size = size;
+        Ok(())
+    }
+
+    fn grow(&mut self, m: &Grow) -> Reply {
+        let file = self.file(m.ino)?;
+        let inline = file.layout.is_inline();
+        let mut layout = file.layout.clone();
+        if inline {
+            layout.generation = Generation(file.next);
+            file.next += 1;
+        }
+        while layout.covered() < m.end {
+            let (start, end, width) = ENDS[layout.extents.len()];
+            let first = layout.extents.len() as u32;
+            layout.extents.push(Extent {
+                start,
+                end,
+                origin: m.ino,
+                generation: layout.generation,
+                code: Code::Raid0,
+                chunk_size: CHUNK,
+                targets: (0..width).map(|n| TargetId(1 + (first + n) % 3)).collect(),
+            });
+        }
+        let copy = (inline && !file.inline.is_empty())
+            .then(|| InlineCopy { data: Bytes(file.inline.clone()), version: file.version });
+        match copy {
+            Some(_) => file.intent = Some(layout.clone()),
+            None => {
+                file.layout = layout.clone();
+                file.attr.generation = layout.generation;
+            }
+        }
+        let reply = GrowReply { attr: file.attr.clone(), layout, copy };
+        Ok(self.stamped(&reply))
+    }
+
+    fn list(&self, after: u64, max: usize, with_attr: bool) -> ListReply {
+        let mut entries: Vec<DirEntry> = self
+            .names
+            .iter()
+            .map(|(name, ino)| DirEntry {
+                cookie: ino.0 << 8,
+                name: name.clone(),
+                ino: *ino,
+                kind: Kind::File,
+                attr: self.files.get(ino).filter(|_| with_attr).map(|file| file.attr.clone()),
+                live: None,
+            })
+            .filter(|entry| entry.cookie > after)
+            .collect();
+        entries.sort_by_key(|entry| entry.cookie);
+        let end = entries.len() <= max;
+        entries.truncate(max);
+        ListReply { entries, end, parent: Ino(77) }
+    }
+}
