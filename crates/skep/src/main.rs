@@ -12,6 +12,7 @@ mod caller;
 mod identity;
 mod listen;
 mod membership;
+mod metad;
 mod storaged;
 mod units;
 

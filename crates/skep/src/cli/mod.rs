@@ -7,7 +7,7 @@ mod daemon_args;
 
 pub use daemon_args::{DaemonArgs, MountArgs, StoragedArgs};
 
-use crate::{mgmtd, storaged};
+use crate::{metad, mgmtd, storaged};
 use clap::{Parser, Subcommand};
 use std::ffi::OsString;
 use std::path::Path;
@@ -53,7 +53,7 @@ pub fn run(cli: Cli) -> ExitCode {
     match cli.command {
         // One line per service: its module, its `run`.
         Command::Mgmtd(args) => mgmtd::run(&args),
-        Command::Metad(args) => absent("metad", &args),
+        Command::Metad(args) => metad::run(&args),
         Command::Storaged(args) => storaged::run(&args),
         Command::Mount(args) => absent("mount", &args),
     }

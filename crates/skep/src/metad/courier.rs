@@ -1,0 +1,132 @@
+//! Carries tasks of the shards to storage daemons and other metadata servers.
+//!
+//! A thread per destination, so that one that is away does not hold up the others. Results,
+//! failures among them, go into the mailbox; the rules decide when to try again.
+
+use super::mailbox::Mailbox;
+use crate::caller::{CallError, Caller, hello};
+use skep_meta::{Job, JobFailure, JobReply, Task};
+use skep_net::{Keyring, choose, machine_id};
+use skep_types::{FenceEpoch, Incarnation, NodeId, Role, Seq, ShardId, Slot, TargetId};
+use skep_wire::meta::ShardCall;
+use skep_wire::mgmt::MapReply;
+use skep_wire::storage::{DeleteChunks, StatChunks, TrimChunk};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::time::{Duration, Instant};
+
+/// Tasks that wait for one destination; more are handed back as failed, to be tried later.
+const QUEUE_MAX: usize = 1_024;
+/// Longest time that one task may take.
+const TASK_LIMIT: Duration = Duration::from_secs(10);
+
+/// The owner's side.
+pub struct Courier {
+    keyring: Arc<Keyring>,
+    node: NodeId,
+    incarnation: Incarnation,
+    mailbox: Arc<Mailbox>,
+    map: Option<MapReply>,
+    queues: BTreeMap<NodeId, Queue>,
+}
+
+struct Queue {
+    /// The destination's life and addresses that the thread was started for.
+    incarnation: Incarnation,
+    sender: SyncSender<(Task, FenceEpoch)>,
+}
+
+impl Courier {
+    /// Knows nobody before the first map.
+    pub fn new(keyring: Arc<Keyring>, node: NodeId, incarnation: Incarnation, mailbox: Arc<Mailbox>) -> Self {
+        Self { keyring, node, incarnation, mailbox, map: None, queues: BTreeMap::new() }
+    }
+
+    /// Takes a newer map; destinations with new addresses get new threads at the next task.
+    pub fn set_map(&mut self, map: MapReply) {
+        let life =
+            |node: NodeId| map.nodes.iter().find(|entry| entry.node == node).map(|entry| entry.incarnation);
+        self.queues.retain(|node, queue| life(*node) == Some(queue.incarnation));
+        self.map = Some(map);
+    }
+
+    /// Hands a task to its destination's thread.
+    pub fn send(&mut self, task: Task, epoch: FenceEpoch) {
+        let id = task.id;
+        if let Err(why) = self.try_send(task, epoch) {
+            self.mailbox.result(id, Err(JobFailure(why)));
+        }
+    }
+
+    fn try_send(&mut self, task: Task, epoch: FenceEpoch) -> Result<(), String> {
+        let node = match &task.job {
+            Job::Delete { target, .. } | Job::Trim { target, .. } | Job::Stat { target, .. } => {
+                self.node_of(*target)
+            }
+            Job::Remote { shard, .. } => self.leader_of(*shard),
+        };
+        let node = node.ok_or("the map names no server for it")?;
+        if !self.queues.contains_key(&node) {
+            let queue = self.start(node)?;
+            self.queues.insert(node, queue);
+        }
+        let queue = self.queues.get(&node).ok_or("no queue")?;
+        queue.sender.try_send((task, epoch)).map_err(|e| match e {
+            TrySendError::Full(_) => format!("{QUEUE_MAX} tasks wait for node {node} already"),
+            TrySendError::Disconnected(_) => format!("the thread for node {node} has ended"),
+        })
+    }
+
+    fn node_of(&self, target: TargetId) -> Option<NodeId> {
+        self.map.as_ref()?.targets.iter().find(|entry| entry.target == target).map(|entry| entry.node)
+    }
+
+    fn leader_of(&self, shard: ShardId) -> Option<NodeId> {
+        self.map.as_ref()?.shards.iter().find(|entry| entry.shard == shard)?.replicas.first().copied()
+    }
+
+    fn start(&self, node: NodeId) -> Result<Queue, String> {
+        let map = self.map.as_ref().ok_or("there is no map yet")?;
+        let entry =
+            map.nodes.iter().find(|entry| entry.node == node).ok_or("the map does not know the node")?;
+        let endpoints = choose(&entry.addresses, entry.machine, machine_id());
+        let mut introduction = hello(Role::Server);
+        (introduction.node, introduction.incarnation) = (self.node, self.incarnation);
+        let mut caller = Caller::new(self.keyring.clone(), endpoints, introduction);
+        let (sender, tasks) = sync_channel::<(Task, FenceEpoch)>(QUEUE_MAX);
+        let mailbox = self.mailbox.clone();
+        let spawned = std::thread::Builder::new().name(format!("courier-{node}")).spawn(move || {
+            // Ends when the owner drops its side.
+            while let Ok((task, epoch)) = tasks.recv() {
+                caller.hello.epoch = caller.hello.epoch.max(epoch);
+                let result = carry(&mut caller, &task.job).map_err(|e| JobFailure(e.to_string()));
+                mailbox.result(task.id, result);
+            }
+        });
+        spawned.map_err(|e| format!("no thread for node {node}: {e}"))?;
+        Ok(Queue { incarnation: entry.incarnation, sender })
+    }
+}
+
+fn carry(caller: &mut Caller, job: &Job) -> Result<JobReply, CallError> {
+    let deadline = Instant::now() + TASK_LIMIT;
+    Ok(match job {
+        Job::Delete { target, chunks } => {
+            caller.call(&DeleteChunks { target: *target, chunks: chunks.clone() }, deadline)?;
+            JobReply::Done
+        }
+        Job::Trim { target, chunk, size } => {
+            let message = TrimChunk { target: *target, chunk: *chunk, size: *size };
+            JobReply::Trimmed(caller.call(&message, deadline)?.blocks)
+        }
+        Job::Stat { target, chunks } => {
+            let message = StatChunks { target: *target, chunks: chunks.clone() };
+            JobReply::Stats(caller.call(&message, deadline)?.chunks)
+        }
+        Job::Remote { shard, message } => {
+            let call = ShardCall { shard: *shard, slot: Slot(0), seq: Seq(0) };
+            JobReply::Remote(caller.call_shard(call, message, deadline)?.1)
+        }
+    })
+}

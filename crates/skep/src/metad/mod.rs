@@ -1,0 +1,200 @@
+//! `skep metad`: the namespace. The rules of `skep-meta` over a command log, a row store and sockets.
+//!
+//! One thread owns everything and runs the server's loop; one makes the log durable; one writes
+//! checkpoints; the couriers talk to storage daemons and other shards; one sends heartbeats.
+
+mod courier;
+mod mailbox;
+mod service;
+
+use crate::cli::DaemonArgs;
+use crate::config::metad::{Chooser, StripeTargets, Sync};
+use crate::config::{self, MetadConfig};
+use crate::daemon::{Readiness, Stop, die_on_panic, raise_open_files};
+use crate::identity::StateDir;
+use crate::membership::{Introduction, Membership, Nudge, new_incarnation};
+use crate::{listen, log};
+use courier::Courier;
+use mailbox::Mailbox;
+use service::Metad;
+use skep_disk::disk::RealDisk;
+use skep_disk::log::{CommandLog, LogOptions, SyncPolicy, SyncThread};
+use skep_disk::rows::{RowOptions, RowStore};
+use skep_meta::Server;
+use skep_net::{EventLimits, EventServer};
+use skep_types::{LogIndex, Role, ServiceKind};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Bytes of the log that are read at once during the replay.
+const REPLAY_BYTES: usize = 8 << 20;
+/// Largest payload of a request: none has any, inline data travels in bodies.
+const PAYLOAD_MAX: usize = 0;
+/// Longest time that the last checkpoint may take when the daemon stops in good order.
+const FLUSH_LIMIT: Duration = Duration::from_secs(30);
+
+/// `skep metad`.
+pub fn run(args: &DaemonArgs) -> ExitCode {
+    log::init("metad", log::Level::Info);
+    die_on_panic();
+    let loaded = match config::load::<MetadConfig>(args.source(), &config::environment(), &args.sets()) {
+        Ok(loaded) => loaded,
+        Err(e) => {
+            error!("{e}");
+            return ExitCode::from(crate::cli::EXIT_USAGE);
+        }
+    };
+    log::set_level(loaded.config.process.log.into());
+    loaded.warnings.iter().for_each(|text| warning!("{text}"));
+    match serve(&loaded.config) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(text) => {
+            error!("{text}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn serve(config: &MetadConfig) -> Result<(), String> {
+    let stop = Stop::on_signals().map_err(|e| format!("cannot watch for signals: {e}"))?;
+    if let Err(e) = raise_open_files() {
+        warning!("the limit of open files stays as it is: {e}");
+    }
+    let keyring = crate::daemon::keyring(&config.process)?;
+    if !keyring.has(Role::Server) {
+        let path = config.process.key_file.display();
+        return Err(format!("{path} is the key of a client; metad needs the cluster key"));
+    }
+    let mut state = StateDir::open(&config.state_dir, "metad")?;
+    let (listeners, addresses) = listen::open(&config.listen, config.unix_socket.as_deref())?;
+    let limits = EventLimits {
+        payload: PAYLOAD_MAX,
+        connections: config.max_connections as usize,
+        ..EventLimits::default()
+    };
+    let server = EventServer::new(listeners, keyring.clone(), limits, crate::daemon::net_log())
+        .map_err(|e| format!("the server cannot start: {e}"))?;
+    let incarnation = new_incarnation();
+    let introduction = Introduction {
+        uuid: state.uuid,
+        service: ServiceKind::Metad,
+        alias: config.alias.clone(),
+        addresses,
+    };
+    let mgmtd = crate::daemon::mgmtd_endpoints(&config.membership)?;
+    let membership = Membership::join(Arc::new(keyring.clone()), mgmtd, introduction, incarnation, &stop)?;
+    state.bind(membership.place.cluster)?;
+    let place = membership.place.clone();
+
+    let mailbox = Arc::new(Mailbox::new(server.waker(), state.path.clone()));
+    let (rules, command_log, sync) = recover(config, &state, &mailbox)?;
+    let nudge = Nudge::default();
+    let courier = Courier::new(Arc::new(keyring.clone()), place.node, incarnation, mailbox.clone());
+    let heartbeat = membership
+        .keep(mailbox.clone(), config.membership.heartbeat.duration(), nudge.clone(), stop.clone())
+        .map_err(|e| format!("cannot start a thread: {e}"))?;
+    let handle = server.stop_handle();
+    let watch = {
+        let (stop, handle) = (stop.clone(), handle.clone());
+        std::thread::spawn(move || {
+            while !stop.wait(Duration::MAX) {}
+            handle.stop();
+        })
+    };
+    let who = service::Who { place: place.clone(), incarnation, keyring };
+    let readiness = Readiness::new("metad");
+    let mut metad =
+        Metad::new(who, rules, command_log, sync, courier, mailbox, nudge.clone(), handle, readiness)?;
+    let ended = server.run(&mut metad).map_err(|e| format!("the server failed: {e}"));
+    let fatal = metad.end(FLUSH_LIMIT);
+    stop.set();
+    nudge.nudge();
+    for thread in [heartbeat, watch] {
+        if thread.join().is_err() {
+            return Err("a thread ended badly".to_owned());
+        }
+    }
+    ended.and(fatal)?;
+    info!("stopped");
+    Ok(())
+}
+
+/// Log and rows as the disk has them, and the rules brought up to date.
+fn recover(
+    config: &MetadConfig,
+    state: &StateDir,
+    mailbox: &Arc<Mailbox>,
+) -> Result<(Server<RowStore>, CommandLog, SyncThread), String> {
+    let cluster = state.cluster.unwrap_or_default();
+    let (command_log, found) =
+        CommandLog::open(Arc::new(RealDisk), &state.path.join("log"), LogOptions::new(cluster))
+            .map_err(|e| e.to_string())?;
+    if found.dropped_tail_bytes > 0 {
+        warning!("the log's unsynced end was torn by a crash: {} bytes cut", found.dropped_tail_bytes);
+    }
+    let policy = match config.sync {
+        Sync::Interval => SyncPolicy::Every(config.sync_interval.duration()),
+        Sync::Always => SyncPolicy::Always,
+    };
+    let told = mailbox.clone();
+    let sync =
+        SyncThread::start(command_log.syncer(), policy, Box::new(move |durable| told.durable(durable)))
+            .map_err(|e| format!("cannot start a thread: {e}"))?;
+    let options = RowOptions {
+        cache_bytes: config.cache_size.bytes() as usize,
+        overlay_bytes: config.checkpoint_log.bytes() as usize,
+        ..RowOptions::default()
+    };
+    let told = mailbox.clone();
+    let rows = RowStore::open(
+        &state.path.join("rows"),
+        options,
+        Arc::new(sync.handle()),
+        Box::new(move || told.checkpointed()),
+    )
+    .map_err(|e| e.to_string())?;
+    rows.check_log(found.first, found.last).map_err(|e| e.to_string())?;
+    let mut rules = Server::new(rules_config(config)?, rows).map_err(|e| e.to_string())?;
+    replay(&mut rules, &command_log, found.last)?;
+    Ok((rules, command_log, sync))
+}
+
+fn replay(rules: &mut Server<RowStore>, command_log: &CommandLog, last: LogIndex) -> Result<(), String> {
+    let from = rules.last_index();
+    while rules.last_index() < last {
+        let records =
+            command_log.read(LogIndex(rules.last_index().0 + 1), REPLAY_BYTES).map_err(|e| e.to_string())?;
+        if records.is_empty() {
+            return Err(format!("the log ends at {} where {last} was found", rules.last_index()));
+        }
+        for record in &records {
+            rules.replay(&service::from_log(record)).map_err(|e| e.to_string())?;
+        }
+        rules.store_mut().poll().map_err(|e| e.to_string())?;
+    }
+    if from < last {
+        info!("replayed log records {} to {last}", from.0 + 1);
+    }
+    Ok(())
+}
+
+fn rules_config(config: &MetadConfig) -> Result<skep_meta::Config, String> {
+    Ok(skep_meta::Config {
+        seed: crate::identity::random_uuid()?.0,
+        inline_limit: config.inline_limit.bytes() as u32,
+        chunk_size: config.chunk_size.bytes() as u32,
+        stripe_targets: match config.stripe_targets {
+            StripeTargets::Progressive => 0,
+            StripeTargets::Fixed(count) => count,
+        },
+        chooser: match config.chooser {
+            Chooser::Balanced => skep_meta::Chooser::Balanced,
+            Chooser::Randomized => skep_meta::Chooser::Randomized,
+        },
+        grace_ms: config.grace.duration().as_millis() as u64,
+        opens_per_client: config.max_opens_per_client as usize,
+        sync_always: config.sync == Sync::Always,
+        ..skep_meta::Config::default()
+    })
+}

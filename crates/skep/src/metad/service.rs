@@ -1,0 +1,313 @@
+//! The shards behind an event server: requests in, one log append per round, answers out.
+
+use super::courier::Courier;
+use super::mailbox::Mailbox;
+use crate::daemon::Readiness;
+use crate::membership::Nudge;
+use skep_disk::log::{CommandLog, EntryKind, LogError, SyncHandle, SyncThread};
+use skep_disk::rows::RowStore;
+use skep_meta::{EntryType, Input, Output, PeerIdentity, Record, Request, Server};
+use skep_net::{ConnId, Keyring, Peer, PeerInfo, Replies, Service, StopHandle, may_call, now};
+use skep_types::{
+    ClientId, Decode, Encode, Errno, FenceEpoch, Incarnation, LogIndex, Millis, Reader, Role, ServiceKind,
+    Timestamp, Uuid,
+};
+use skep_wire::meta::{MetaRequest, ShardCall, ShardStamp};
+use skep_wire::mgmt::RegisterNodeReply;
+use skep_wire::{Flags, Header, Hello, Refusal, Status, VERSION_MAX, Welcome};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// What the daemon knows of itself.
+pub struct Who {
+    /// From mgmtd.
+    pub place: RegisterNodeReply,
+    /// Its life.
+    pub incarnation: Incarnation,
+    /// For session tokens.
+    pub keyring: Keyring,
+}
+
+/// The daemon as its loop sees it.
+pub struct Metad {
+    who: Who,
+    rules: Server<RowStore>,
+    command_log: CommandLog,
+    sync: Option<SyncThread>,
+    sync_handle: SyncHandle,
+    courier: Courier,
+    mailbox: Arc<Mailbox>,
+    nudge: Nudge,
+    stop: StopHandle,
+    /// Told once the shards are served.
+    readiness: Option<Readiness>,
+    /// Requests not answered yet.
+    asked: HashMap<u64, (ConnId, Header)>,
+    next: u64,
+    out: Output,
+    fatal: Option<String>,
+}
+
+impl Metad {
+    /// Begins a new term.
+    #[allow(clippy::too_many_arguments)] // The parts of a daemon; they meet here and nowhere else.
+    pub fn new(
+        who: Who,
+        rules: Server<RowStore>,
+        command_log: CommandLog,
+        sync: SyncThread,
+        courier: Courier,
+        mailbox: Arc<Mailbox>,
+        nudge: Nudge,
+        stop: StopHandle,
+        readiness: Readiness,
+    ) -> Result<Self, String> {
+        let mut metad = Self {
+            who,
+            rules,
+            command_log,
+            sync_handle: sync.handle(),
+            sync: Some(sync),
+            courier,
+            mailbox,
+            nudge,
+            stop,
+            readiness: Some(readiness),
+            asked: HashMap::new(),
+            next: 1,
+            out: Output::default(),
+            fatal: None,
+        };
+        metad.rules.start(wall(), &mut metad.out).map_err(|e| e.to_string())?;
+        metad.append().map_err(|e| e.to_string())?;
+        Ok(metad)
+    }
+
+    /// After the loop: everything durable and into the rows. An error tells why the loop ended.
+    pub fn end(mut self, limit: Duration) -> Result<(), String> {
+        if let Some(why) = self.fatal {
+            return Err(format!("ended: {why}"));
+        }
+        self.sync_handle.wait_all(limit).map_err(|e| e.to_string())?;
+        self.rules.store_mut().flush(limit).map_err(|e| e.to_string())?;
+        drop(self.sync.take());
+        Ok(())
+    }
+
+    fn step(&mut self, input: Input) {
+        if self.fatal.is_none() {
+            if let Err(e) = self.rules.step(now(), wall(), input, &mut self.out) {
+                self.die(e.to_string());
+            }
+        }
+    }
+
+    /// Half a server would answer wrongly: the process ends, a restart replays the log.
+    fn die(&mut self, why: String) {
+        error!("{why}");
+        self.fatal.get_or_insert(why);
+        self.stop.stop();
+    }
+
+    fn append(&mut self) -> Result<(), LogError> {
+        if self.out.records.is_empty() {
+            return Ok(());
+        }
+        let records: Vec<_> = self.out.records.drain(..).map(to_log).collect();
+        self.command_log.append(&records)
+    }
+
+    fn read_letters(&mut self) {
+        let letters = self.mailbox.take();
+        match letters.durable {
+            Some(Ok(index)) => self.step(Input::Durable(index)),
+            Some(Err(e)) => self.die(e.to_string()),
+            None => {}
+        }
+        for (task, result) in letters.results {
+            self.step(Input::Courier { task, result });
+        }
+        if let Some(fences) = letters.fences {
+            self.step(Input::Fences(fences));
+        }
+        if let Some(map) = letters.map {
+            self.courier.set_map(map.clone());
+            self.step(Input::Map { own: self.who.place.node, map });
+        }
+        if let Some(low) = letters.low_space {
+            self.step(Input::LowSpace(low || self.rules.store().trouble().is_some()));
+        }
+        if letters.checkpointed {
+            self.release();
+        }
+    }
+
+    /// A checkpoint ended: the log before it is no longer needed.
+    fn release(&mut self) {
+        match self.rules.store_mut().poll() {
+            Ok(Some(index)) => {
+                if let Err(e) = self.command_log.release_before(LogIndex(index.0 + 1)) {
+                    self.die(e.to_string());
+                }
+            }
+            Ok(None) => {}
+            Err(e) => self.die(e.to_string()),
+        }
+    }
+
+    fn send(&mut self, replies: &mut Replies<'_>) {
+        replies.set_epoch(self.rules.epoch());
+        for reply in self.out.replies.drain(..) {
+            let Some((conn, header)) = self.asked.remove(&reply.to) else { continue };
+            if header.flags.has(Flags::ONE_WAY) {
+                continue;
+            }
+            let mut body = reply.stamp.to_bytes();
+            let mut answer = header.reply();
+            match reply.result {
+                Ok(bytes) => body.extend_from_slice(&bytes),
+                Err(refusal) => {
+                    answer.status = refusal.status.0;
+                    refusal.encode(&mut body);
+                }
+            }
+            replies.push(conn, &answer, &body, &[]);
+        }
+    }
+
+    fn tell_ready(&mut self) {
+        if self.readiness.is_some() && self.rules.is_ready() {
+            let detail = format!("{} serves {} shards", self.who.place.alias, self.rules.shards().count());
+            if let Some(readiness) = self.readiness.take() {
+                readiness.ready(&detail);
+            }
+        }
+    }
+}
+
+fn decode(peer: &Peer, header: &Header, body: &[u8]) -> Result<(ShardCall, MetaRequest), Refusal> {
+    may_call(header, peer.hello.role)?;
+    let malformed = |what: String| Refusal::with(Status::MALFORMED, what);
+    let mut r = Reader::new(body);
+    let call = ShardCall::decode(&mut r).map_err(|e| malformed(e.to_string()))?;
+    let request = MetaRequest::decode(header.kind, &mut r).map_err(|e| malformed(e.to_string()))?;
+    let request = request.ok_or_else(|| malformed("not a message for a metadata server".to_owned()))?;
+    r.finish("request").map_err(|e| malformed(e.to_string()))?;
+    Ok((call, request))
+}
+
+impl Service for Metad {
+    fn hello(&mut self, hello: &Hello, _peer: &PeerInfo) -> Result<Welcome, Refusal> {
+        let cluster = self.who.place.cluster;
+        if hello.cluster != Uuid::default() && hello.cluster != cluster {
+            let text = format!("this is a metadata server of cluster {cluster}; check the address of mgmtd");
+            return Err(Refusal::with(Status::errno(Errno::EREMOTEIO), text));
+        }
+        let proven = hello.role != Role::Client
+            || self.who.keyring.is_insecure()
+            || self.who.keyring.verify_token(hello.client, hello.incarnation, &hello.token);
+        if !proven {
+            return Err(Refusal::with(Status::FENCED, "no session of this cluster: mount again"));
+        }
+        Ok(Welcome {
+            version: VERSION_MAX.min(hello.version_max),
+            features: 0,
+            service: ServiceKind::Metad,
+            node: self.who.place.node,
+            incarnation: self.who.incarnation,
+            cluster,
+            epoch: self.rules.epoch(),
+        })
+    }
+
+    fn request(&mut self, conn: ConnId, peer: &Peer, header: &Header, body: &[u8], _payload: &[u8]) {
+        let number = self.next;
+        self.next += 1;
+        self.asked.insert(number, (conn, *header));
+        let identity = PeerIdentity {
+            role: peer.hello.role,
+            client: if peer.hello.role == Role::Client { peer.hello.client } else { ClientId(0) },
+            incarnation: peer.hello.incarnation,
+            node: peer.hello.node,
+        };
+        match decode(peer, header, body) {
+            Ok((call, message)) => self.step(Input::Request(Request {
+                reply_to: number,
+                peer: identity,
+                epoch: header.epoch,
+                call,
+                message,
+            })),
+            Err(refusal) => {
+                let reply =
+                    skep_meta::Reply { to: number, stamp: ShardStamp::default(), result: Err(refusal) };
+                self.out.replies.push(reply);
+            }
+        }
+    }
+
+    fn wake(&mut self) {
+        self.read_letters();
+    }
+
+    fn round_end(&mut self, replies: &mut Replies<'_>) {
+        if self.rules.next_deadline().is_some_and(|deadline| deadline <= now()) {
+            self.step(Input::Tick);
+        }
+        if self.fatal.is_some() {
+            return;
+        }
+        let wrote = !self.out.records.is_empty();
+        if let Err(e) = self.append() {
+            // The rows are ahead of the log now, in memory: only a restart brings them together.
+            return self.die(e.to_string());
+        }
+        self.send(replies);
+        for task in self.out.tasks.drain(..) {
+            self.courier.send(task, self.rules.epoch());
+        }
+        if wrote && std::mem::take(&mut self.out.sync_now) {
+            self.sync_handle.request_all();
+        } else if std::mem::take(&mut self.out.sync_now) {
+            self.sync_handle.request(self.command_log.last_index());
+        }
+        if std::mem::take(&mut self.out.fetch_fences) {
+            self.nudge.nudge();
+        }
+        for note in self.out.notes.drain(..) {
+            info!("{note}");
+        }
+        self.tell_ready();
+    }
+
+    fn next_deadline(&self) -> Option<Millis> {
+        self.rules.next_deadline()
+    }
+
+    fn epoch(&self) -> FenceEpoch {
+        self.rules.epoch()
+    }
+}
+
+/// A record as the log keeps it.
+fn to_log(record: Record) -> skep_disk::log::Record {
+    let kind = match record.entry {
+        EntryType::Command => EntryKind::Command,
+        EntryType::TermStart => EntryKind::TermStart,
+    };
+    let Record { term, index, shard, bytes, .. } = record;
+    skep_disk::log::Record { term, index, kind, flags: 0, shard, bytes }
+}
+
+/// A record as the rules want it.
+pub fn from_log(record: &skep_disk::log::Record) -> Record {
+    let entry = if record.kind == EntryKind::TermStart { EntryType::TermStart } else { EntryType::Command };
+    Record { term: record.term, index: record.index, entry, shard: record.shard, bytes: record.bytes.clone() }
+}
+
+/// The time that files carry.
+fn wall() -> Timestamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Timestamp { secs: since.as_secs() as i64, nanos: since.subsec_nanos() }
+}
