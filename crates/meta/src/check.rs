@@ -1,1 +1,277 @@
-//! stub
+//! Invariants of the rows, checked over a whole store: by tests, by the simulator, later by fsck.
+
+use crate::config::HashFn;
+use crate::key::{self, Table};
+use crate::limit::DEPTH_MAX;
+use crate::row::deletion::Deletion;
+use crate::row::entry::{Entry, Target};
+use crate::row::growth::Growth;
+use crate::row::header::Header;
+use crate::row::remote::{RemoteIntent, RemoteKind, RemoteMemory};
+use crate::row::trim::Trim;
+use crate::row::{Inode, LinkRef};
+use crate::store::{Store, StoreError};
+use crate::tree::cookie;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use skep_types::{ChunkId, Decode, Ino, Kind, ShardId};
+
+/// Problems beyond this number are not listed.
+pub const PROBLEMS_MAX: usize = 100;
+
+#[derive(Default)]
+struct Rows {
+    headers: BTreeMap<ShardId, Header>,
+    inodes: BTreeMap<Ino, Inode>,
+    entries: BTreeMap<LinkRef, Entry>,
+    xattr_bytes: BTreeMap<Ino, u64>,
+    inline: BTreeMap<Ino, u64>,
+    orphans: BTreeSet<Ino>,
+    deletions: Vec<(ShardId, u64, Deletion)>,
+    growths: BTreeMap<Ino, Growth>,
+    trims: BTreeMap<Ino, Trim>,
+    intents: BTreeMap<(ShardId, u64), RemoteIntent>,
+    memories: Vec<RemoteMemory>,
+    problems: Vec<String>,
+}
+
+/// Everything that is wrong with the rows of `store`; empty when nothing is. Shards that live in
+/// other stores are not followed.
+pub fn check_invariants(store: &dyn Store, hash: HashFn) -> Result<Vec<String>, StoreError> {
+    let mut rows = Rows::default();
+    store.scan(&[], &key::header(key::SERVER), &mut |key, value| {
+        rows.read(key, value);
+        true
+    })?;
+    rows.check_entries(hash);
+    rows.check_inodes();
+    rows.check_content();
+    rows.check_reachable();
+    rows.check_deletions();
+    Ok(rows.problems)
+}
+
+impl Rows {
+    fn wrong(&mut self, text: String) {
+        if self.problems.len() < PROBLEMS_MAX {
+            self.problems.push(text);
+        }
+    }
+
+    fn read(&mut self, key: &[u8], value: &[u8]) {
+        if self.try_read(key, value).is_none() {
+            self.wrong(format!("row {key:02x?} cannot be read"));
+        }
+    }
+
+    fn try_read(&mut self, key: &[u8], value: &[u8]) -> Option<()> {
+        let shard = ShardId(u16::from_be_bytes(*key.first_chunk()?));
+        let table = *key.get(2)?;
+        let number = key.get(3..11).and_then(|raw| raw.try_into().ok()).map_or(0, u64::from_be_bytes);
+        let ino = Ino(number);
+        let is = |wanted: Table| table == wanted as u8;
+        if is(Table::Header) {
+            self.headers.insert(shard, Header::from_bytes(value).ok()?);
+        } else if is(Table::Inode) {
+            self.inodes.insert(ino, Inode::from_bytes(value).ok()?);
+        } else if is(Table::Entry) {
+            let link = LinkRef { parent: ino, cookie: key::last_u64(key) };
+            self.entries.insert(link, Entry::from_bytes(value).ok()?);
+        } else if is(Table::Xattr) {
+            *self.xattr_bytes.entry(ino).or_default() += (key.len() - 11 + value.len()) as u64;
+        } else if is(Table::Inline) {
+            self.inline.insert(ino, value.len() as u64);
+        } else if is(Table::Orphan) {
+            self.orphans.insert(ino);
+        } else if is(Table::Deletion) {
+            self.deletions.push((shard, number, Deletion::from_bytes(value).ok()?));
+        } else if is(Table::Growth) {
+            self.growths.insert(ino, Growth::from_bytes(value).ok()?);
+        } else if is(Table::Trim) {
+            self.trims.insert(ino, Trim::from_bytes(value).ok()?);
+        } else if is(Table::RemoteIntent) {
+            self.intents.insert((shard, number), RemoteIntent::from_bytes(value).ok()?);
+        } else if is(Table::RemoteMemory) {
+            self.memories.push(RemoteMemory::from_bytes(value).ok()?);
+        } else if is(Table::Slot) {
+            crate::row::slot::SlotRow::from_bytes(value).ok()?;
+        } else {
+            return None;
+        }
+        Some(())
+    }
+
+    fn check_entries(&mut self, hash: HashFn) {
+        let entries: Vec<(LinkRef, Entry)> = self.entries.iter().map(|(l, e)| (*l, e.clone())).collect();
+        for (link, entry) in entries {
+            let at = format!("entry {:x} of directory {}", link.cookie, link.parent);
+            let index = link.cookie & 0xff;
+            let before = LinkRef { cookie: link.cookie.wrapping_sub(1), ..link };
+            if index > 0 && !self.entries.get(&before).is_some_and(|entry| entry.more) {
+                self.wrong(format!("{at}: the chain of its hash does not lead to it"));
+            }
+            let next = LinkRef { cookie: link.cookie + 1, ..link };
+            let has_next = index < 0xff && self.entries.contains_key(&next);
+            if entry.more != has_next {
+                self.wrong(format!("{at}: says more = {}, the next place exists: {has_next}", entry.more));
+            }
+            if !self.inodes.get(&link.parent).is_some_and(|dir| dir.is_dir() && dir.nlink > 0) {
+                self.wrong(format!("{at}: the directory does not exist"));
+            }
+            let Some(target) = entry.target else {
+                if !entry.more {
+                    self.wrong(format!("{at}: a dead place at the end of its chain"));
+                }
+                continue;
+            };
+            if let Some(header) = self.headers.get(&link.parent.shard()) {
+                let expected = cookie(hash(&header.hash_key, target.name.as_bytes()), index as u32);
+                if expected != link.cookie {
+                    self.wrong(format!("{at}: the cookie of {:?} is {expected:x}", target.name));
+                }
+            }
+            self.check_target(&at, link, &target);
+        }
+    }
+
+    fn check_target(&mut self, at: &str, link: LinkRef, target: &Target) {
+        if let Some(txid) = target.pending {
+            let intent = self.intents.get(&(link.parent.shard(), txid));
+            if !intent.is_some_and(|intent| (intent.parent, intent.cookie) == (link.parent, link.cookie)) {
+                self.wrong(format!("{at}: transaction {txid} does not exist"));
+            }
+            return;
+        }
+        let here = target.ino.shard() == link.parent.shard();
+        if !here && !self.headers.contains_key(&target.ino.shard()) {
+            return;
+        }
+        let Some(inode) = self.inodes.get(&target.ino) else {
+            return self.wrong(format!("{at}: names inode {}, which does not exist", target.ino));
+        };
+        let links = inode.links.iter().filter(|other| **other == link).count();
+        let knows = if here { links == 1 } else { inode.parent() == link.parent };
+        if inode.kind != target.kind || inode.nlink == 0 || !knows {
+            let text = format!("{at}: inode {} does not agree: {:?}", target.ino, inode.links);
+            self.wrong(text);
+        }
+    }
+
+    fn check_inodes(&mut self) {
+        let mut counts: BTreeMap<Ino, (u64, u32)> = BTreeMap::new();
+        for (link, entry) in &self.entries {
+            if let Some(target) = &entry.target {
+                let count = counts.entry(link.parent).or_default();
+                count.0 += 1;
+                count.1 += u32::from(target.kind == Kind::Dir && target.ino != Ino(0));
+            }
+        }
+        let mut found = Vec::new();
+        for (ino, inode) in &self.inodes {
+            let (entries, dirs) = counts.get(ino).copied().unwrap_or_default();
+            if (inode.nlink == 0) != self.orphans.contains(ino) {
+                found.push(format!("inode {ino}: nlink {} and the orphan row disagree", inode.nlink));
+            }
+            if inode.entries != entries {
+                found.push(format!("inode {ino}: counts {} entries, has {entries}", inode.entries));
+            }
+            let expected = if inode.is_dir() { 2 + dirs } else { inode.links.len() as u32 };
+            if inode.nlink != expected && inode.nlink != 0 {
+                found.push(format!("inode {ino}: nlink {}, expected {expected}", inode.nlink));
+            }
+            if inode.nlink == 0 && (entries > 0 || !inode.links.is_empty()) {
+                found.push(format!("inode {ino}: an orphan with names or entries"));
+            }
+            if !inode.layout.is_valid() || inode.layout.generation >= inode.next_generation {
+                found.push(format!("inode {ino}: layout {:?} is not valid", inode.layout));
+            }
+            let reserved = self.headers.get(&ino.shard()).map_or(0, |header| header.serials_end);
+            if ino.serial() >= reserved {
+                found.push(format!("inode {ino}: its serial was never reserved"));
+            }
+        }
+        found.extend(
+            self.orphans.iter().filter(|ino| !self.inodes.contains_key(ino)).map(|ino| format!("orphan {ino}: no inode")),
+        );
+        found.into_iter().for_each(|text| self.wrong(text));
+    }
+
+    fn check_content(&mut self) {
+        let mut found = Vec::new();
+        for (ino, inode) in &self.inodes {
+            let inline = self.inline.remove(ino).unwrap_or(0);
+            if u64::from(inode.inline_len) != inline || (inline > 0 && !inode.layout.is_inline()) || inline > inode.size {
+                found.push(format!("inode {ino}: inline length {}, row of {inline}", inode.inline_len));
+            }
+            let xattrs = self.xattr_bytes.remove(ino).unwrap_or(0);
+            if u64::from(inode.xattr_bytes) != xattrs {
+                found.push(format!("inode {ino}: xattr bytes {}, rows of {xattrs}", inode.xattr_bytes));
+            }
+            if let Some(growth) = self.growths.remove(ino) {
+                if !inode.layout.is_inline() || growth.layout.generation >= inode.next_generation {
+                    found.push(format!("inode {ino}: its growth does not fit it"));
+                }
+            }
+            if let Some(trim) = self.trims.remove(ino) {
+                if inode.layout.is_inline() || trim.generation != inode.layout.generation {
+                    found.push(format!("inode {ino}: its trim does not fit it"));
+                }
+            }
+        }
+        let strays = self.inline.keys().chain(self.xattr_bytes.keys()).chain(self.growths.keys());
+        found.extend(strays.chain(self.trims.keys()).map(|ino| format!("inode {ino}: rows without inode")));
+        found.into_iter().for_each(|text| self.wrong(text));
+    }
+
+    /// Every inode has a way up to the root (or to a shard that is elsewhere), and its names exist.
+    fn check_reachable(&mut self) {
+        let being_made: BTreeSet<Ino> =
+            self.memories.iter().filter(|memory| !memory.forgotten && memory.errno == 0).map(|m| m.ino).collect();
+        let retired: BTreeSet<Ino> = self
+            .intents
+            .values()
+            .filter(|intent| intent.kind == RemoteKind::Retire)
+            .map(|intent| intent.ino)
+            .collect();
+        let mut named: BTreeMap<Ino, u32> = BTreeMap::new();
+        for target in self.entries.values().filter_map(|entry| entry.target.as_ref()) {
+            *named.entry(target.ino).or_default() += 1;
+        }
+        let mut found = Vec::new();
+        for (ino, inode) in &self.inodes {
+            if *ino == Ino::ROOT || inode.nlink == 0 {
+                continue;
+            }
+            let names = named.get(ino).copied().unwrap_or(0);
+            let expected = if inode.is_dir() { 1 } else { inode.nlink };
+            let elsewhere = !self.headers.contains_key(&inode.parent().shard());
+            if names != expected && !elsewhere && !being_made.contains(ino) && !retired.contains(ino) {
+                found.push(format!("inode {ino}: {names} names lead to it, expected {expected}"));
+            }
+            let mut at = *ino;
+            let mut steps = 0;
+            while at != Ino::ROOT && steps <= DEPTH_MAX {
+                let Some(above) = self.inodes.get(&at) else { break };
+                at = above.parent();
+                steps += 1;
+            }
+            if steps > DEPTH_MAX {
+                found.push(format!("inode {ino}: its ancestors form a circle"));
+            }
+        }
+        found.into_iter().for_each(|text| self.wrong(text));
+    }
+
+    fn check_deletions(&mut self) {
+        let live: BTreeSet<ChunkId> =
+            self.inodes.values().flat_map(|inode| inode.layout.chunks()).map(|(chunk, _)| chunk).collect();
+        let doomed = self.deletions.iter().flat_map(|(shard, id, row)| row.chunks.iter().map(move |(_, c)| (shard, id, c)));
+        let found: Vec<String> = doomed
+            .filter(|(_, _, chunk)| live.contains(chunk))
+            .map(|(shard, id, chunk)| format!("deletion {id} of shard {shard}: {chunk:?} is in use"))
+            .collect();
+        found.into_iter().for_each(|text| self.wrong(text));
+    }
+}

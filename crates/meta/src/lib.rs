@@ -33,3 +33,6 @@ pub use server::{
     EntryType, Input, Job, JobFailure, JobReply, Output, PeerIdentity, Record, Reply, Request, Server, Task,
 };
 pub use spread::Chooser;
+
+#[cfg(test)]
+mod testing;

@@ -246,7 +246,7 @@ mod tests {
     #[test]
     fn extents_follow_the_plan() {
         use Consistency::Good;
-        let targets: Vec<_> = (1..=6).map(|n| (n, n.div_ceil(2), 1 << 30, Good)).collect();
+        let targets: Vec<_> = (1..=6u32).map(|n| (n, n.div_ceil(2), 1 << 30, Good)).collect();
         let mut spread = spread(&map(&targets, &[]));
         let at = Continue { ino: Ino(9), generation: Generation(3), from: 0, to: 1 };
         let first = spread.extents(None, at).unwrap();
