@@ -3,7 +3,7 @@
 use crate::job::{Job, To};
 use crate::lane::Lane;
 use crate::port::{Cell, Port};
-use crate::state::Shared;
+use crate::state::{Handle, Shared};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use skep_types::limits::FILE_SIZE_MAX;
@@ -16,6 +16,21 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// Attributes of an inode.
     pub async fn getattr(&self, ino: Ino) -> Result<Attr, Errno> {
         self.errno(self.fresh_attr(ino).await)
+    }
+
+    /// Attributes of an open file as of its open, with every change of this mount since: what the
+    /// kernel needs of a size while it reads or seeks. Asks the shard while other mounts write.
+    pub async fn getattr_open(&self, handle: Handle) -> Result<Attr, Errno> {
+        let (ino, known) = self.shared.with(|s| {
+            let ino = s.handles.file(handle)?.ino;
+            let inode = s.inodes.get(ino).filter(|inode| !inode.live);
+            let known = inode.and_then(|inode| Some(inode.with_mark(inode.attr.clone()?)));
+            Ok::<_, Errno>((ino, known))
+        })?;
+        match known {
+            Some(attr) => Ok(attr),
+            None => self.getattr(ino).await,
+        }
     }
 
     pub(crate) async fn fresh_attr(&self, ino: Ino) -> Result<Attr, Refusal> {

@@ -182,6 +182,12 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         }
     }
 
+    /// Shall handles of `ino` go through the kernel's page cache? The first open handle decides and
+    /// the others follow: mixed, a page read while a direct write is under way would stay old.
+    pub fn choose_cached(&self, ino: Ino, wish: bool) -> bool {
+        self.shared.with(|s| *s.inodes.entry(ino).cached.get_or_insert(wish))
+    }
+
     /// Asks the shard where the content of `ino` is now.
     pub(crate) async fn fetch_layout(&self, ino: Ino) -> Result<OpenReply, Refusal> {
         let reply: OpenReply = self.ask(ino.shard(), &ReadInline { ino }).await?;

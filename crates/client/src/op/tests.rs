@@ -410,6 +410,21 @@ fn inline_content_that_is_not_kept_is_asked_for() {
     assert_eq!(cluster.borrow().count(ReadInline::KIND), 1);
 }
 
+/// Goal: the size of an open file costs no request; all handles of a file take the same way.
+#[test]
+fn open_files_know_their_size() {
+    let (cluster, lane) = mounted();
+    let file = create(&lane, b"a");
+    write(&lane, &file, 0, &[1; 30_000]);
+    let before = cluster.borrow().total();
+    assert_eq!(block_on(lane.getattr_open(file.handle)).unwrap().size, 30_000);
+    assert_eq!(cluster.borrow().total(), before);
+    assert!(!lane.choose_cached(file.attr.ino, false) && !lane.choose_cached(file.attr.ino, true));
+    block_on(lane.release(file.handle));
+    assert!(lane.choose_cached(file.attr.ino, true));
+    assert_eq!(block_on(lane.getattr_open(file.handle)), Err(Errno::EBADF));
+}
+
 /// Goal: a slot is given back with its lane, and a mount has no more lanes than slots.
 #[test]
 fn lanes_are_bounded() {

@@ -78,6 +78,8 @@ pub struct Inode {
     pub truncations: u32,
     /// Change counter that the kernel's pages belong to.
     pub seen_change: u64,
+    /// The open handles go through the kernel's page cache, or past it: all the same way.
+    pub cached: Option<bool>,
     /// Other mounts had it open for writing when last asked.
     pub live: bool,
     /// Size that their chunk files gave then.
@@ -306,6 +308,7 @@ impl Inodes {
         let Some(inode) = self.table.get_mut(&ino) else { return };
         inode.layout = None;
         inode.mode = None;
+        inode.cached = None;
         inode.live = false;
         if inode.is_clean() {
             inode.blocks.clear();
