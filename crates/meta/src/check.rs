@@ -193,7 +193,10 @@ impl Rows {
             }
         }
         found.extend(
-            self.orphans.iter().filter(|ino| !self.inodes.contains_key(ino)).map(|ino| format!("orphan {ino}: no inode")),
+            self.orphans
+                .iter()
+                .filter(|ino| !self.inodes.contains_key(ino))
+                .map(|ino| format!("orphan {ino}: no inode")),
         );
         found.into_iter().for_each(|text| self.wrong(text));
     }
@@ -202,7 +205,10 @@ impl Rows {
         let mut found = Vec::new();
         for (ino, inode) in &self.inodes {
             let inline = self.inline.remove(ino).unwrap_or(0);
-            if u64::from(inode.inline_len) != inline || (inline > 0 && !inode.layout.is_inline()) || inline > inode.size {
+            if u64::from(inode.inline_len) != inline
+                || (inline > 0 && !inode.layout.is_inline())
+                || inline > inode.size
+            {
                 found.push(format!("inode {ino}: inline length {}, row of {inline}", inode.inline_len));
             }
             let xattrs = self.xattr_bytes.remove(ino).unwrap_or(0);
@@ -227,8 +233,12 @@ impl Rows {
 
     /// Every inode has a way up to the root (or to a shard that is elsewhere), and its names exist.
     fn check_reachable(&mut self) {
-        let being_made: BTreeSet<Ino> =
-            self.memories.iter().filter(|memory| !memory.forgotten && memory.errno == 0).map(|m| m.ino).collect();
+        let being_made: BTreeSet<Ino> = self
+            .memories
+            .iter()
+            .filter(|memory| !memory.forgotten && memory.errno == 0)
+            .map(|m| m.ino)
+            .collect();
         let retired: BTreeSet<Ino> = self
             .intents
             .values()
@@ -267,7 +277,10 @@ impl Rows {
     fn check_deletions(&mut self) {
         let live: BTreeSet<ChunkId> =
             self.inodes.values().flat_map(|inode| inode.layout.chunks()).map(|(chunk, _)| chunk).collect();
-        let doomed = self.deletions.iter().flat_map(|(shard, id, row)| row.chunks.iter().map(move |(_, c)| (shard, id, c)));
+        let doomed = self
+            .deletions
+            .iter()
+            .flat_map(|(shard, id, row)| row.chunks.iter().map(move |(_, c)| (shard, id, c)));
         let found: Vec<String> = doomed
             .filter(|(_, _, chunk)| live.contains(chunk))
             .map(|(shard, id, chunk)| format!("deletion {id} of shard {shard}: {chunk:?} is in use"))

@@ -36,7 +36,7 @@ pub enum Table {
 }
 
 /// Rows of the whole server stand under this number, which no shard can have.
-pub const SERVER: ShardId = ShardId(u16::MAX);
+pub const SERVER: ShardId = ShardId(u16::MAX - 1);
 
 /// Longest key of fixed size.
 const KEY_LEN: usize = 3 + 8 + 8;

@@ -9,7 +9,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use skep_types::*;
 use skep_wire::meta::*;
-use skep_wire::mgmt::{FencesReply, Fence, MapReply, NodeEntry, ShardEntry, TargetEntry};
+use skep_wire::mgmt::{Fence, FencesReply, MapReply, NodeEntry, ShardEntry, TargetEntry};
 use skep_wire::storage::ChunkStat;
 use skep_wire::{Refusal, Status};
 
@@ -71,7 +71,11 @@ pub fn map(shards: u16, targets: u32) -> MapReply {
     MapReply {
         version: MapVersion(1),
         cluster: ClusterId::default(),
-        nodes: vec![node(1, ServiceKind::Metad), node(2, ServiceKind::Storaged), node(3, ServiceKind::Storaged)],
+        nodes: vec![
+            node(1, ServiceKind::Metad),
+            node(2, ServiceKind::Storaged),
+            node(3, ServiceKind::Storaged),
+        ],
         targets: (1..=targets)
             .map(|id| TargetEntry {
                 target: TargetId(id),
@@ -81,7 +85,9 @@ pub fn map(shards: u16, targets: u32) -> MapReply {
                 capacity,
             })
             .collect(),
-        shards: (0..shards).map(|id| ShardEntry { shard: ShardId(id), replicas: vec![OWN], epoch: 1 }).collect(),
+        shards: (0..shards)
+            .map(|id| ShardEntry { shard: ShardId(id), replicas: vec![OWN], epoch: 1 })
+            .collect(),
         command_level: 1,
     }
 }
@@ -134,7 +140,11 @@ impl Bed {
     pub fn fences(&self, living: &[u64]) -> FencesReply {
         FencesReply {
             epoch: FenceEpoch(self.fenced.len() as u64),
-            fences: self.fenced.iter().map(|id| Fence { client: ClientId(*id), epoch: FenceEpoch(*id) }).collect(),
+            fences: self
+                .fenced
+                .iter()
+                .map(|id| Fence { client: ClientId(*id), epoch: FenceEpoch(*id) })
+                .collect(),
             sessions: living.iter().map(|id| ClientId(*id)).collect(),
             closed: vec![],
         }
@@ -162,7 +172,10 @@ impl Bed {
     }
 
     pub fn wall(&self) -> Timestamp {
-        Timestamp { secs: 1_000_000 + (self.now.0 / 1_000) as i64, nanos: (self.now.0 % 1_000) as u32 * 1_000_000 }
+        Timestamp {
+            secs: 1_000_000 + (self.now.0 / 1_000) as i64,
+            nanos: (self.now.0 % 1_000) as u32 * 1_000_000,
+        }
     }
 
     pub fn step(&mut self, input: Input) {
@@ -235,7 +248,11 @@ impl Bed {
             }
             Job::Stat { target, chunks } => {
                 away(target, &self.down)?;
-                let stat = |chunk| ChunkStat { size: self.sizes.get(chunk).copied().unwrap_or(0), blocks: 1, mtime_ns: 0 };
+                let stat = |chunk| ChunkStat {
+                    size: self.sizes.get(chunk).copied().unwrap_or(0),
+                    blocks: 1,
+                    mtime_ns: 0,
+                };
                 Ok(JobReply::Stats(chunks.iter().map(stat).collect()))
             }
             Job::Remote { .. } => Err(JobFailure("no other server".into())),
@@ -293,13 +310,20 @@ impl Bed {
     }
 
     /// Asks and takes the answer.
-    pub fn call<M: skep_wire::Message + Into<MetaRequest>>(&mut self, who: Who, message: M) -> Result<M::Reply, Status> {
+    pub fn call<M: skep_wire::Message + Into<MetaRequest>>(
+        &mut self,
+        who: Who,
+        message: M,
+    ) -> Result<M::Reply, Status> {
         let to = self.send(who, message);
         self.reply(to).expect("no answer")
     }
 
     /// As an administrator.
-    pub fn admin<M: skep_wire::Message + Into<MetaRequest>>(&mut self, message: M) -> Result<M::Reply, Status> {
+    pub fn admin<M: skep_wire::Message + Into<MetaRequest>>(
+        &mut self,
+        message: M,
+    ) -> Result<M::Reply, Status> {
         let message = message.into();
         let shard = home(&message);
         let to = self.send_role(Role::Admin, ME, shard, 0, message);
@@ -368,8 +392,14 @@ impl Bed {
         let grown = self.call(ME, Grow { ino, end: size }).unwrap();
         assert!(grown.copy.is_none());
         let mtime = self.wall();
-        let commit =
-            Commit { ino, generation: grown.layout.generation, size, mtime, blocks: None, kill_suidgid: false };
+        let commit = Commit {
+            ino,
+            generation: grown.layout.generation,
+            size,
+            mtime,
+            blocks: None,
+            kill_suidgid: false,
+        };
         self.call(ME, commit).unwrap();
         (ino, grown.layout)
     }

@@ -193,3 +193,89 @@ impl Ctx<'_> {
 pub fn target(name: &Name, ino: Ino, kind: Kind) -> Target {
     Target { name: name.clone(), ino, kind, pending: None }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::*;
+    use crate::{Config, siphash};
+    use alloc::collections::BTreeMap;
+    use skep_wire::meta::List;
+
+    fn constant(_: &[u8; 16], _: &[u8]) -> u64 {
+        1
+    }
+
+    fn few(key: &[u8; 16], name: &[u8]) -> u64 {
+        siphash(key, name) % 3
+    }
+
+    /// Goal: 256 names of one hash fit, the next is refused with advice, and a removed one makes
+    /// room again; cookies never change.
+    #[test]
+    fn a_full_collision_index() {
+        let mut bed = Bed::with(Config { hash: constant, ..Config::default() }, 1);
+        for n in 0..COLLISIONS_MAX {
+            bed.create(ME, Ino::ROOT, &format!("{n}"));
+        }
+        let to = bed.send(ME, create(Ino::ROOT, "one more"));
+        let refusal = bed.replies[&to].1.clone().unwrap_err();
+        assert_eq!(refusal.status, errno(Errno::ENOSPC));
+        assert!(refusal.detail.contains("use another name"));
+        bed.check();
+        bed.unlink(ME, Ino::ROOT, "77").unwrap();
+        bed.create(ME, Ino::ROOT, "one more");
+        let list = bed.call(ME, List { dir: Ino::ROOT, after: 0, max: 1_000, with_attr: false }).unwrap();
+        assert_eq!(list.entries[77].name, name("one more"));
+        bed.check();
+        for n in (0..COLLISIONS_MAX).filter(|n| *n != 77) {
+            bed.unlink(ME, Ino::ROOT, &format!("{n}")).unwrap();
+            bed.check();
+        }
+        bed.unlink(ME, Ino::ROOT, "one more").unwrap();
+        let list = bed.call(ME, List { dir: Ino::ROOT, after: 0, max: 1_000, with_attr: false }).unwrap();
+        assert!(list.entries.is_empty());
+        bed.check();
+    }
+
+    /// Goal: with three hashes for all names, random creates, unlinks and renames keep every other
+    /// name findable under its first cookie.
+    #[test]
+    fn chains_survive_everything() {
+        let mut bed = Bed::with(Config { hash: few, ..Config::default() }, 1);
+        let mut cookies: BTreeMap<alloc::string::String, u64> = BTreeMap::new();
+        let mut state = 42u64;
+        for _ in 0..1_500 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let (text, other) = (format!("{}", (state >> 40) % 60), format!("{}", (state >> 50) % 60));
+            match (state >> 33) % 4 {
+                0 | 1 => drop(bed.try_create(ME, Ino::ROOT, &text)),
+                2 => {
+                    if bed.unlink(ME, Ino::ROOT, &text).is_ok() {
+                        cookies.remove(&text);
+                    }
+                }
+                _ => {
+                    if text != other && bed.call(ME, rename(Ino::ROOT, &text, Ino::ROOT, &other)).is_ok() {
+                        cookies.remove(&text);
+                    }
+                }
+            }
+            bed.check();
+            let list = bed.call(ME, List { dir: Ino::ROOT, after: 0, max: 1_000, with_attr: false }).unwrap();
+            for entry in list.entries {
+                let before = *cookies.entry(entry.name.display()).or_insert(entry.cookie);
+                assert_eq!(before, entry.cookie);
+                assert_eq!(bed.lookup(Ino::ROOT, &entry.name.display()), Ok(entry.ino));
+            }
+        }
+    }
+
+    /// Goal: cookies are positive, and above the offsets that mean something else.
+    #[test]
+    fn cookies_avoid_small_offsets() {
+        for hash in [0, 1, 2, 3, u64::MAX] {
+            assert!(cookie(hash, 0) > 2 && cookie(hash, 255) < 1 << 63);
+        }
+    }
+}

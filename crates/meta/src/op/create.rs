@@ -62,3 +62,74 @@ pub fn born_in(parent: &Inode, kind: Kind, mode: u32, uid: u32, gid: u32, ctx: &
     }
     inode
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::*;
+    use skep_types::{Errno, Ino, Kind, Policy, SetAttr};
+    use skep_wire::meta::{ChangeAttr, Create, Inspect, OpenMode, SetPolicy};
+
+    /// Goal: a new file has the wished attributes, moves the directory's times, and is open if
+    /// wished; the same name again is EEXIST, or opens the file.
+    #[test]
+    fn creates_or_opens() {
+        let mut bed = Bed::new();
+        let before = bed.attr(Ino::ROOT).unwrap();
+        let wish = Create { open: Some(OpenMode::Write), open_seq: 1, ..create(Ino::ROOT, "f") };
+        let made = bed.call(ME, wish.clone()).unwrap();
+        assert!(made.created && made.inline.is_some());
+        assert_eq!((made.attr.mode, made.attr.uid, made.attr.gid, made.attr.nlink), (0o644, 7, 8, 1));
+        let after = bed.attr(Ino::ROOT).unwrap();
+        assert!(after.mtime > before.mtime && after.ctime > before.ctime && after.change > before.change);
+        assert_eq!(bed.try_create(ME, Ino::ROOT, "f").err(), Some(errno(Errno::EEXIST)), "mknod");
+        let exclusive = Create { exclusive: true, ..wish.clone() };
+        assert_eq!(bed.call(ME, exclusive).err(), Some(errno(Errno::EEXIST)));
+        bed.write(made.attr.ino, 0, b"data").unwrap();
+        let opened = bed.call(OTHER, wish.clone()).unwrap();
+        assert!(!opened.created && opened.live, "opened; the first client writes");
+        assert_eq!(opened.inline.unwrap().0, b"data");
+        let cut = bed.call(OTHER, Create { truncate: true, ..wish }).unwrap();
+        assert_eq!(cut.attr.size, 0);
+        let sessions = bed.call(ME, Inspect { ino: made.attr.ino }).unwrap().sessions;
+        assert_eq!(sessions.len(), 2);
+        bed.check();
+    }
+
+    /// Goal: what cannot be made or opened says why.
+    #[test]
+    fn refusals() {
+        let mut bed = Bed::new();
+        let dir = bed.mkdir(Ino::ROOT, "d");
+        let file = bed.create(ME, Ino::ROOT, "f");
+        bed.call(ME, node(Ino::ROOT, "p", Kind::Fifo)).unwrap();
+        let open = |parent, name| Create { open: Some(OpenMode::Read), ..create(parent, name) };
+        assert_eq!(bed.call(ME, open(Ino::ROOT, "d")).err(), Some(errno(Errno::EISDIR)));
+        assert_eq!(bed.call(ME, open(Ino::ROOT, "p")).err(), Some(errno(Errno::ESTALE)));
+        assert_eq!(bed.call(ME, open(file, "x")).err(), Some(errno(Errno::ENOTDIR)));
+        assert_eq!(bed.call(ME, open(Ino(999), "x")).err(), Some(errno(Errno::ENOENT)));
+        let bad = Policy { chunk_size: 3, ..Policy::default() };
+        let wish = Create { policy: Some(bad), ..create(dir, "x") };
+        assert_eq!(bed.call(ME, wish).err(), Some(errno(Errno::EINVAL)));
+        bed.check();
+    }
+
+    /// Goal: below a setgid directory the group is the directory's, and directories stay setgid;
+    /// the layout wish is inherited by files and directories and said to be inherited.
+    #[test]
+    fn inheritance() {
+        let mut bed = Bed::new();
+        let dir = bed.mkdir(Ino::ROOT, "d");
+        let set = SetAttr { mode: Some(0o2775), gid: Some(99), ..SetAttr::default() };
+        bed.call(ME, ChangeAttr { ino: dir, set }).unwrap();
+        let policy = Policy { chunk_size: 1 << 17, targets: 2, inline_limit: Some(0) };
+        bed.call(ME, SetPolicy { ino: dir, policy }).unwrap();
+        let file = bed.create(ME, dir, "f");
+        let sub = bed.mkdir(dir, "s");
+        assert_eq!((bed.attr(file).unwrap().gid, bed.attr(file).unwrap().mode), (99, 0o644));
+        assert_eq!((bed.attr(sub).unwrap().gid, bed.attr(sub).unwrap().mode), (99, 0o2755));
+        for (ino, own) in [(dir, true), (file, false), (sub, false)] {
+            let found = bed.call(ME, Inspect { ino }).unwrap();
+            assert_eq!((found.policy, found.policy_is_own), (policy, own));
+        }
+    }
+}

@@ -94,3 +94,126 @@ pub fn age_ms(since: Timestamp, at: Timestamp) -> u64 {
     let ms = |t: Timestamp| t.secs.saturating_mul(1_000).saturating_add(i64::from(t.nanos / 1_000_000));
     u64::try_from(ms(at).saturating_sub(ms(since))).unwrap_or(GROWTH_AGE_MAX_MS)
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::*;
+    use skep_types::{Errno, Ino, Policy};
+    use skep_wire::Status;
+    use skep_wire::meta::{Grow, GrowReply, OpenMode, ReadInline, SetPolicy, Switch};
+
+    /// Goal: content goes to chunks by intent, copy and switch; inline stays authoritative until
+    /// then; the answer comes when the intent is durable.
+    #[test]
+    fn content_moves_to_chunks() {
+        let mut bed = Bed::new();
+        let ino = bed.create(ME, Ino::ROOT, "f");
+        bed.write(ino, 0, b"data").unwrap();
+        bed.auto_sync = false;
+        let to = bed.send(ME, Grow { ino, end: 20 << 20 });
+        assert!(!bed.replies.contains_key(&to), "not durable, not answered");
+        bed.sync();
+        let grown = bed.reply::<GrowReply>(to).unwrap().unwrap();
+        bed.auto_sync = true;
+        let copy = grown.copy.unwrap();
+        assert_eq!((copy.data.0.as_slice(), grown.layout.extents.len()), (&b"data"[..], 2));
+        assert!(bed.call(ME, ReadInline { ino }).unwrap().layout.is_inline());
+        bed.check();
+        let wish = Switch { ino, generation: grown.layout.generation, inline_version: copy.version };
+        let switched = bed.call(ME, wish.clone()).unwrap();
+        assert_eq!((switched.layout.clone(), switched.attr.size), (grown.layout, 4));
+        assert_eq!(bed.call(ME, wish).err(), Some(Status::STALE_GENERATION));
+        bed.check();
+        let more = bed.call(ME, Grow { ino, end: 2 << 30 }).unwrap();
+        assert_eq!((more.layout.extents.len(), more.layout.generation), (3, switched.layout.generation));
+        let same = bed.call(ME, Grow { ino, end: 1 }).unwrap();
+        assert_eq!(same.layout, more.layout);
+        bed.check();
+    }
+
+    /// Goal: a write or truncate between copy and switch makes the switch fail; the next growth
+    /// has a new generation and the abandoned chunks go.
+    #[test]
+    fn late_writers_win_over_the_copy() {
+        let mut bed = Bed::new();
+        let ino = bed.create(ME, Ino::ROOT, "f");
+        bed.write(ino, 0, b"data").unwrap();
+        let first = bed.call(ME, Grow { ino, end: 1 }).unwrap();
+        bed.write(ino, 0, b"DATA").unwrap();
+        let version = first.copy.unwrap().version;
+        let wish = Switch { ino, generation: first.layout.generation, inline_version: version };
+        assert_eq!(bed.call(ME, wish).err(), Some(Status::STALE_GENERATION));
+        let second = bed.call(ME, Grow { ino, end: 1 }).unwrap();
+        assert!(second.layout.generation > first.layout.generation);
+        assert_eq!(bed.deleted.len(), first.layout.chunks().count());
+        bed.truncate(OTHER, ino, 0).unwrap();
+        let wish = Switch {
+            ino,
+            generation: second.layout.generation,
+            inline_version: second.copy.unwrap().version,
+        };
+        assert_eq!(bed.call(ME, wish).err(), Some(Status::STALE_GENERATION));
+        bed.check();
+    }
+
+    /// Goal: a second writer waits for the first, but takes over when that is slow; an abandoned
+    /// intent is cancelled after a while; one of a session that ended at once.
+    #[test]
+    fn abandoned_intents_are_cancelled() {
+        let mut bed = Bed::new();
+        let ino = bed.create(ME, Ino::ROOT, "f");
+        bed.write(ino, 0, b"data").unwrap();
+        let first = bed.call(ME, Grow { ino, end: 1 }).unwrap();
+        assert_eq!(bed.call(OTHER, Grow { ino, end: 1 }).err(), Some(Status::BUSY));
+        bed.tick(crate::limit::GROWTH_AGE_MIN_MS);
+        let second = bed.call(OTHER, Grow { ino, end: 1 }).unwrap();
+        assert_eq!(bed.deleted.len(), first.layout.chunks().count());
+        bed.tick(crate::limit::GROWTH_AGE_MAX_MS + 1_000);
+        bed.tick(crate::limit::GROWTH_SWEEP_MS);
+        assert_eq!(bed.deleted.len(), first.layout.chunks().count() + second.layout.chunks().count());
+        bed.call(OTHER, Grow { ino, end: 1 }).unwrap();
+        let before = bed.deleted.len();
+        bed.fenced.push(2);
+        let fences = bed.fences(&[1]);
+        bed.step(crate::Input::Fences(fences));
+        assert!(bed.deleted.len() > before);
+        bed.check();
+    }
+
+    /// Goal: a layout is shown to nobody before it is durable.
+    #[test]
+    fn layouts_are_shown_when_durable() {
+        let mut bed = Bed::new();
+        let ino = bed.create(ME, Ino::ROOT, "f");
+        bed.auto_sync = false;
+        let grow = bed.send(ME, Grow { ino, end: 1 });
+        let wish = skep_wire::meta::Open {
+            ino,
+            mode: OpenMode::Read,
+            truncate: false,
+            kill_suidgid: false,
+            open_seq: 1,
+        };
+        let open = bed.send(OTHER, wish);
+        let again = bed.send(OTHER, Grow { ino, end: 1 });
+        assert!([grow, open, again].iter().all(|to| !bed.replies.contains_key(to)));
+        bed.sync();
+        assert!([grow, open, again].iter().all(|to| bed.replies.contains_key(to)));
+    }
+
+    /// Goal: a wish for a width and for no inline data is followed; a directory cannot grow.
+    #[test]
+    fn wishes_and_refusals() {
+        let mut bed = Bed::new();
+        let ino = bed.create(ME, Ino::ROOT, "f");
+        let policy = Policy { chunk_size: 1 << 16, targets: 3, inline_limit: Some(0) };
+        bed.call(ME, SetPolicy { ino, policy }).unwrap();
+        assert_eq!(bed.write(ino, 0, b"x").err(), Some(Status::MUST_GROW));
+        let grown = bed.call(ME, Grow { ino, end: 1 }).unwrap();
+        assert_eq!((grown.layout.extents.len(), grown.layout.extents[0].targets.len()), (1, 3));
+        assert_eq!(grown.layout.extents[0].chunk_size, 1 << 16);
+        assert_eq!(bed.call(ME, Grow { ino: Ino::ROOT, end: 1 }).err(), Some(errno(Errno::EISDIR)));
+        assert_eq!(bed.call(ME, Grow { ino, end: 1 << 63 }).err(), Some(errno(Errno::EFBIG)));
+        bed.check();
+    }
+}

@@ -72,3 +72,66 @@ fn read(ctx: &Ctx<'_>, dir: Ino, after: u64, max: usize) -> Result<(Vec<(u64, Ta
         None => Ok((found, end)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::*;
+    use alloc::collections::BTreeSet;
+    use alloc::format;
+    use alloc::string::String;
+    use skep_types::{Errno, Ino};
+    use skep_wire::meta::List;
+
+    fn all(
+        bed: &mut Bed,
+        dir: Ino,
+        max: u32,
+        mut between: impl FnMut(&mut Bed, usize),
+    ) -> alloc::vec::Vec<String> {
+        let (mut after, mut names, mut round) = (0, alloc::vec![], 0);
+        loop {
+            let part = bed.call(ME, List { dir, after, max, with_attr: true }).unwrap();
+            names.extend(part.entries.iter().map(|entry| entry.name.display()));
+            if part.end {
+                return names;
+            }
+            after = part.entries.last().unwrap().cookie;
+            between(bed, round);
+            round += 1;
+        }
+    }
+
+    /// Goal: names that nobody touches are listed exactly once while others come and go.
+    #[test]
+    fn a_changing_directory_neither_skips_nor_repeats() {
+        let mut bed = Bed::new();
+        let dir = bed.mkdir(Ino::ROOT, "d");
+        for n in 0..200 {
+            bed.create(ME, dir, &format!("stays{n}"));
+            bed.create(ME, dir, &format!("goes{n}"));
+        }
+        let names = all(&mut bed, dir, 7, |bed, round| {
+            let _ = bed.unlink(ME, dir, &format!("goes{round}"));
+            bed.create(ME, dir, &format!("comes{round}"));
+        });
+        let stays: alloc::vec::Vec<_> = names.iter().filter(|name| name.starts_with("stays")).collect();
+        assert_eq!(stays.len(), 200);
+        assert_eq!(stays.into_iter().collect::<BTreeSet<_>>().len(), 200);
+        bed.check();
+    }
+
+    /// Goal: offsets stay clear of 0 (start), 1 and 2 (. and ..); attributes and the parent come
+    /// along; only directories are listed.
+    #[test]
+    fn offsets_attributes_parent() {
+        let mut bed = Bed::new();
+        let dir = bed.mkdir(Ino::ROOT, "d");
+        let file = bed.create(ME, dir, "f");
+        let part = bed.call(ME, List { dir, after: 2, max: 1, with_attr: true }).unwrap();
+        assert_eq!((part.parent, part.end), (Ino::ROOT, true));
+        assert!(part.entries[0].cookie > 2 && part.entries[0].cookie < 1 << 63);
+        assert_eq!(part.entries[0].attr.as_ref().unwrap().ino, file);
+        let wrong = List { dir: file, after: 0, max: 1, with_attr: false };
+        assert_eq!(bed.call(ME, wrong).err(), Some(errno(Errno::ENOTDIR)));
+    }
+}

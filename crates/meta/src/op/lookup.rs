@@ -24,3 +24,24 @@ pub fn entry_reply(ctx: &mut Ctx<'_>, ino: Ino, kind: Kind) -> Result<EntryReply
     let live = ctx.live(ino, &inode);
     Ok(EntryReply { ino, kind, attr: Some(inode.attr(ino)), live })
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::*;
+    use skep_types::{Errno, Ino, Kind};
+    use skep_wire::meta::Lookup;
+
+    /// Goal: a name is found with its attributes; what is missing, no directory or gone says so.
+    #[test]
+    fn finds_or_says_why_not() {
+        let mut bed = Bed::new();
+        let dir = bed.mkdir(Ino::ROOT, "d");
+        let file = bed.create(ME, dir, "f");
+        let found = bed.call(ME, Lookup { parent: dir, name: name("f") }).unwrap();
+        assert_eq!((found.ino, found.kind), (file, Kind::File));
+        assert_eq!(found.attr.unwrap().uid, 7);
+        assert_eq!(bed.lookup(dir, "x"), Err(errno(Errno::ENOENT)));
+        assert_eq!(bed.lookup(file, "x"), Err(errno(Errno::ENOTDIR)));
+        assert_eq!(bed.lookup(Ino(999), "x"), Err(errno(Errno::ENOENT)));
+    }
+}

@@ -29,3 +29,43 @@ pub fn run(ctx: &mut Ctx<'_>, m: &MakeNode) -> Result<Done, Fail> {
     ctx.put_inode(ino, &inode);
     Ok(Done::reply(&EntryReply { ino, kind: m.kind, attr: Some(inode.attr(ino)), live: None }))
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::*;
+    use skep_types::{Errno, Ino, Kind};
+
+    /// Goal: every kind of node is made; a directory counts in its parent's links; device numbers
+    /// are kept for devices only.
+    #[test]
+    fn makes_nodes() {
+        let mut bed = Bed::new();
+        for (text, kind) in
+            [("b", Kind::BlockDev), ("c", Kind::CharDev), ("p", Kind::Fifo), ("s", Kind::Socket)]
+        {
+            let attr = bed.call(ME, node(Ino::ROOT, text, kind)).unwrap().attr.unwrap();
+            let device = matches!(kind, Kind::BlockDev | Kind::CharDev);
+            assert_eq!((attr.kind, attr.rdev, attr.nlink), (kind, if device { 5 } else { 0 }, 1));
+        }
+        let made = bed.call(ME, node(Ino::ROOT, "d", Kind::Dir)).unwrap();
+        assert_eq!(made.attr.unwrap().nlink, 2);
+        assert_eq!(bed.attr(Ino::ROOT).unwrap().nlink, 3);
+        bed.check();
+    }
+
+    /// Goal: an existing name, a missing directory and kinds that have messages of their own are
+    /// refused.
+    #[test]
+    fn refusals() {
+        let mut bed = Bed::new();
+        bed.mkdir(Ino::ROOT, "d");
+        for (parent, text, kind, expected) in [
+            (Ino::ROOT, "d", Kind::Dir, Errno::EEXIST),
+            (Ino(99), "x", Kind::Dir, Errno::ENOENT),
+            (Ino::ROOT, "x", Kind::File, Errno::EINVAL),
+        ] {
+            assert_eq!(bed.call(ME, node(parent, text, kind)).err(), Some(errno(expected)));
+        }
+        bed.check();
+    }
+}

@@ -29,3 +29,33 @@ pub fn run(ctx: &mut Ctx<'_>, m: &MakeSymlink) -> Result<Done, Fail> {
     ctx.put_inode(ino, &inode);
     Ok(Done::reply(&EntryReply { ino, kind: Kind::Symlink, attr: Some(inode.attr(ino)), live: None }))
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::*;
+    use skep_types::codec::Bytes;
+    use skep_types::{Errno, Ino, limits};
+    use skep_wire::meta::{MakeSymlink, ReadLink};
+
+    /// Goal: a symbolic link reads back; lengths at the limit work, beyond it and empty ones fail.
+    #[test]
+    fn links_read_back() {
+        let mut bed = Bed::new();
+        let wish = |text: &str, len: usize| MakeSymlink {
+            parent: Ino::ROOT,
+            name: name(text),
+            target: Bytes(alloc::vec![b'x'; len]),
+            uid: 1,
+            gid: 2,
+        };
+        let made = bed.call(ME, wish("l", limits::SYMLINK_MAX)).unwrap();
+        let attr = made.attr.unwrap();
+        assert_eq!((attr.mode, attr.size), (0o777, limits::SYMLINK_MAX as u64));
+        assert_eq!(bed.call(ME, ReadLink { ino: made.ino }).unwrap().data.0.len(), limits::SYMLINK_MAX);
+        assert_eq!(bed.call(ME, wish("m", limits::SYMLINK_MAX + 1)).err(), Some(errno(Errno::ENAMETOOLONG)));
+        assert_eq!(bed.call(ME, wish("m", 0)).err(), Some(errno(Errno::ENOENT)));
+        assert_eq!(bed.call(ME, wish("l", 1)).err(), Some(errno(Errno::EEXIST)));
+        assert_eq!(bed.call(ME, ReadLink { ino: Ino::ROOT }).err(), Some(errno(Errno::EINVAL)));
+        bed.check();
+    }
+}

@@ -45,3 +45,43 @@ pub fn open_reply(ctx: &mut Ctx<'_>, ino: Ino, inode: &Inode) -> Result<OpenRepl
     let live = ctx.choose.live(ino);
     Ok(OpenReply { attr: inode.attr(ino), layout: inode.layout.clone(), inline, live, created: false })
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::*;
+    use skep_types::{Errno, Ino, SetAttr};
+    use skep_wire::meta::{ChangeAttr, Open, OpenMode};
+
+    /// Goal: open gives content and layout; O_TRUNC cuts and clears suid for ordinary users; a
+    /// directory opens for reading only.
+    #[test]
+    fn opens_and_truncates() {
+        let mut bed = Bed::new();
+        let file = bed.create(ME, Ino::ROOT, "f");
+        bed.write(file, 0, b"data").unwrap();
+        bed.call(ME, ChangeAttr { ino: file, set: SetAttr { mode: Some(0o4755), ..SetAttr::default() } })
+            .unwrap();
+        assert_eq!(bed.open(ME, file, OpenMode::Read, 1).unwrap().inline.unwrap().0, b"data");
+        let wish = Open { ino: file, mode: OpenMode::Write, truncate: true, kill_suidgid: true, open_seq: 2 };
+        let cut = bed.call(ME, wish.clone()).unwrap();
+        assert_eq!((cut.attr.size, cut.attr.mode, cut.inline.unwrap().0.len()), (0, 0o755, 0));
+        assert!(bed.open(ME, Ino::ROOT, OpenMode::Read, 3).is_ok());
+        assert_eq!(bed.open(ME, Ino::ROOT, OpenMode::Write, 4).err(), Some(errno(Errno::EISDIR)));
+        assert_eq!(bed.call(ME, Open { ino: Ino(99), ..wish }).err(), Some(errno(Errno::ESTALE)));
+    }
+
+    /// Goal: the limit of open files per client is an error that names the setting.
+    #[test]
+    fn opens_are_limited() {
+        let mut bed = Bed::with(crate::Config { opens_per_client: 1, ..crate::Config::default() }, 1);
+        let (a, b) = (bed.create(ME, Ino::ROOT, "a"), bed.create(ME, Ino::ROOT, "b"));
+        bed.open(ME, a, OpenMode::Read, 1).unwrap();
+        let wish = Open { ino: b, mode: OpenMode::Read, truncate: false, kill_suidgid: false, open_seq: 2 };
+        let to = bed.send(ME, wish);
+        let refusal = bed.replies[&to].1.clone().unwrap_err();
+        assert_eq!(refusal.status, errno(Errno::ENFILE));
+        assert!(refusal.detail.contains("max_opens_per_client"));
+        bed.close(ME, a, 3);
+        bed.open(ME, b, OpenMode::Read, 4).unwrap();
+    }
+}

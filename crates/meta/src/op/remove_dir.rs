@@ -28,3 +28,47 @@ pub fn run(ctx: &mut Ctx<'_>, m: &RemoveDir) -> Result<Done, Fail> {
     ctx.bury(ino, &mut inode)?;
     Ok(Done::reply(&Empty {}))
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::*;
+    use skep_types::{Errno, Ino};
+    use skep_wire::meta::{List, OpenMode, RemoveDir};
+
+    fn rmdir(bed: &mut Bed, text: &str) -> Result<(), skep_wire::Status> {
+        bed.call(ME, RemoveDir { parent: Ino::ROOT, name: name(text) }).map(|_| ())
+    }
+
+    /// Goal: an empty directory goes and its parent loses a link; others are refused.
+    #[test]
+    fn only_empty_directories_go() {
+        let mut bed = Bed::new();
+        let dir = bed.mkdir(Ino::ROOT, "d");
+        bed.create(ME, dir, "f");
+        bed.create(ME, Ino::ROOT, "f");
+        assert_eq!(rmdir(&mut bed, "d"), Err(errno(Errno::ENOTEMPTY)));
+        assert_eq!(rmdir(&mut bed, "f"), Err(errno(Errno::ENOTDIR)));
+        assert_eq!(rmdir(&mut bed, "x"), Err(errno(Errno::ENOENT)));
+        bed.unlink(ME, dir, "f").unwrap();
+        rmdir(&mut bed, "d").unwrap();
+        assert_eq!(bed.attr(Ino::ROOT).unwrap().nlink, 2);
+        bed.check();
+    }
+
+    /// Goal: a removed directory that is still open lists as empty and takes no new names.
+    #[test]
+    fn open_directories_outlive_their_name() {
+        let mut bed = Bed::new();
+        let dir = bed.mkdir(Ino::ROOT, "d");
+        bed.open(ME, dir, OpenMode::Read, 1).unwrap();
+        rmdir(&mut bed, "d").unwrap();
+        let list = bed.call(ME, List { dir, after: 0, max: 9, with_attr: false }).unwrap();
+        assert!(list.entries.is_empty() && list.end);
+        assert_eq!(bed.try_create(ME, dir, "x").err(), Some(errno(Errno::ENOENT)));
+        assert_eq!(bed.lookup(dir, "x"), Err(errno(Errno::ENOENT)));
+        bed.check();
+        bed.close(ME, dir, 2);
+        assert_eq!(bed.attr(dir).err(), Some(errno(Errno::ESTALE)));
+        bed.check();
+    }
+}

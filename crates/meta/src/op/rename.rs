@@ -194,3 +194,98 @@ fn is_above(ctx: &Ctx<'_>, ino: Ino, below: Ino) -> Result<bool, Fail> {
     )
     .into())
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::*;
+    use skep_types::{Errno, Ino};
+    use skep_wire::Status;
+    use skep_wire::meta::{Link, OpenMode, Rename};
+
+    fn mv(bed: &mut Bed, m: Rename) -> Result<(), Status> {
+        let done = bed.call(ME, m).map(|_| ());
+        bed.check();
+        done
+    }
+
+    const ROOT: Ino = Ino::ROOT;
+
+    /// Goal: a file moves within and between directories; directories' times move, the inode's
+    /// ctime does, its mtime does not.
+    #[test]
+    fn files_move() {
+        let mut bed = Bed::new();
+        let (a, b) = (bed.mkdir(ROOT, "a"), bed.mkdir(ROOT, "b"));
+        let file = bed.create(ME, a, "f");
+        let before = (bed.attr(a).unwrap(), bed.attr(b).unwrap(), bed.attr(file).unwrap());
+        mv(&mut bed, rename(a, "f", b, "g")).unwrap();
+        let after = (bed.attr(a).unwrap(), bed.attr(b).unwrap(), bed.attr(file).unwrap());
+        assert!(after.0.mtime > before.0.mtime && after.1.mtime > before.1.mtime);
+        assert!(after.2.ctime > before.2.ctime && after.2.mtime == before.2.mtime);
+        assert_eq!((bed.lookup(a, "f"), bed.lookup(b, "g")), (Err(errno(Errno::ENOENT)), Ok(file)));
+        mv(&mut bed, rename(b, "g", b, "h")).unwrap();
+        assert_eq!(bed.lookup(b, "h"), Ok(file));
+        assert_eq!(mv(&mut bed, rename(b, "x", b, "y")), Err(errno(Errno::ENOENT)));
+        assert_eq!(mv(&mut bed, rename(b, "h", b, "h")), Ok(()), "onto itself: nothing");
+    }
+
+    /// Goal: directories move with their links counted, never below themselves, and replace only
+    /// empty directories.
+    #[test]
+    fn directories_move() {
+        let mut bed = Bed::new();
+        let (a, b) = (bed.mkdir(ROOT, "a"), bed.mkdir(ROOT, "b"));
+        let (sub, deep) = (bed.mkdir(a, "s"), bed.mkdir(b, "t"));
+        let below = bed.mkdir(sub, "u");
+        assert_eq!(mv(&mut bed, rename(ROOT, "a", below, "x")), Err(errno(Errno::EINVAL)));
+        assert_eq!(mv(&mut bed, rename(ROOT, "a", a, "x")), Err(errno(Errno::EINVAL)));
+        assert_eq!(mv(&mut bed, rename(sub, "u", ROOT, "a")), Err(errno(Errno::ENOTEMPTY)));
+        mv(&mut bed, rename(a, "s", b, "s")).unwrap();
+        assert_eq!((bed.attr(a).unwrap().nlink, bed.attr(b).unwrap().nlink), (2, 4));
+        assert_eq!(mv(&mut bed, rename(b, "t", b, "s")), Err(errno(Errno::ENOTEMPTY)));
+        mv(&mut bed, rename(sub, "u", b, "t")).unwrap();
+        assert_eq!(bed.attr(deep).err(), Some(errno(Errno::ESTALE)));
+        assert_eq!((bed.attr(sub).unwrap().nlink, bed.attr(b).unwrap().nlink), (2, 4));
+        let file = bed.create(ME, ROOT, "f");
+        assert_eq!(mv(&mut bed, rename(ROOT, "f", ROOT, "a")), Err(errno(Errno::EISDIR)));
+        assert_eq!(mv(&mut bed, rename(ROOT, "a", ROOT, "f")), Err(errno(Errno::ENOTDIR)));
+        assert_eq!(bed.lookup(ROOT, "f"), Ok(file));
+    }
+
+    /// Goal: a replaced file goes, or lives on while open; two names of one inode are no rename.
+    #[test]
+    fn victims() {
+        let mut bed = Bed::new();
+        let (a, b) = (bed.create(ME, ROOT, "a"), bed.create(ME, ROOT, "b"));
+        bed.open(OTHER, b, OpenMode::Read, 1).unwrap();
+        mv(&mut bed, rename(ROOT, "a", ROOT, "b")).unwrap();
+        assert_eq!((bed.lookup(ROOT, "b"), bed.attr(b).unwrap().nlink), (Ok(a), 0));
+        bed.call(ME, Link { ino: a, parent: ROOT, name: name("c") }).unwrap();
+        mv(&mut bed, rename(ROOT, "b", ROOT, "c")).unwrap();
+        assert_eq!((bed.lookup(ROOT, "b"), bed.lookup(ROOT, "c")), (Ok(a), Ok(a)));
+        bed.create(ME, ROOT, "d");
+        mv(&mut bed, rename(ROOT, "d", ROOT, "c")).unwrap();
+        assert_eq!(bed.attr(a).unwrap().nlink, 1, "a name less");
+    }
+
+    /// Goal: NOREPLACE and EXCHANGE do what Linux says, of files, directories and one of each.
+    #[test]
+    fn flags() {
+        let mut bed = Bed::new();
+        let (a, b) = (bed.mkdir(ROOT, "a"), bed.mkdir(ROOT, "b"));
+        let (dir, file) = (bed.mkdir(a, "x"), bed.create(ME, b, "y"));
+        let swap = |m: Rename| Rename { exchange: true, ..m };
+        let only_new = |m: Rename| Rename { no_replace: true, ..m };
+        assert_eq!(mv(&mut bed, only_new(rename(a, "x", b, "y"))), Err(errno(Errno::EEXIST)));
+        assert_eq!(mv(&mut bed, only_new(swap(rename(a, "x", b, "y")))), Err(errno(Errno::EINVAL)));
+        assert_eq!(mv(&mut bed, swap(rename(a, "x", b, "z"))), Err(errno(Errno::ENOENT)));
+        mv(&mut bed, swap(rename(a, "x", b, "y"))).unwrap();
+        assert_eq!((bed.lookup(a, "x"), bed.lookup(b, "y")), (Ok(file), Ok(dir)));
+        assert_eq!((bed.attr(a).unwrap().nlink, bed.attr(b).unwrap().nlink), (2, 3));
+        assert_eq!(mv(&mut bed, swap(rename(ROOT, "b", b, "y"))), Err(errno(Errno::EINVAL)));
+        assert_eq!(mv(&mut bed, swap(rename(b, "y", ROOT, "b"))), Err(errno(Errno::EINVAL)));
+        mv(&mut bed, swap(rename(ROOT, "a", ROOT, "b"))).unwrap();
+        assert_eq!((bed.lookup(ROOT, "a"), bed.lookup(ROOT, "b")), (Ok(b), Ok(a)));
+        mv(&mut bed, only_new(rename(a, "x", b, "n"))).unwrap();
+    }
+}

@@ -54,3 +54,33 @@ pub fn check(policy: &Policy) -> Result<(), Refusal> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::*;
+    use skep_types::{Errno, Ino, Policy};
+    use skep_wire::meta::{Inspect, SetPolicy};
+
+    /// Goal: wishes that cannot be met, and wishes for what has chunks, are refused; the default
+    /// wish takes an own one back.
+    #[test]
+    fn wishes_are_checked() {
+        let mut bed = Bed::new();
+        let dir = bed.mkdir(Ino::ROOT, "d");
+        let base = Policy { chunk_size: 1 << 20, targets: 4, inline_limit: Some(0) };
+        bed.call(ME, SetPolicy { ino: dir, policy: base }).unwrap();
+        assert!(bed.call(ME, Inspect { ino: dir }).unwrap().policy_is_own);
+        bed.call(ME, SetPolicy { ino: dir, policy: Policy::default() }).unwrap();
+        assert!(!bed.call(ME, Inspect { ino: dir }).unwrap().policy_is_own);
+        for policy in [
+            Policy { chunk_size: 1 << 15, ..base },
+            Policy { chunk_size: 100_000, ..base },
+            Policy { targets: 257, ..base },
+            Policy { inline_limit: Some(1 << 20), ..base },
+        ] {
+            assert_eq!(bed.call(ME, SetPolicy { ino: dir, policy }).err(), Some(errno(Errno::EINVAL)));
+        }
+        let (grown, _) = bed.grown("g", 1);
+        assert_eq!(bed.call(ME, SetPolicy { ino: grown, policy: base }).err(), Some(errno(Errno::EINVAL)));
+    }
+}

@@ -33,3 +33,40 @@ pub fn drop_name(ctx: &mut Ctx<'_>, ino: Ino, link: LinkRef) -> Result<(), Fail>
     ctx.put_inode(ino, &inode);
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::*;
+    use skep_types::{Errno, Ino, SetAttr};
+    use skep_wire::meta::{ChangeAttr, OpenMode, ReadInline};
+
+    /// Goal: a file without names lives on while it is open, wholly usable, and goes with its last
+    /// close, its chunks too.
+    #[test]
+    fn open_files_outlive_their_name() {
+        let mut bed = Bed::new();
+        let (ino, layout) = bed.grown("f", 99);
+        bed.open(ME, ino, OpenMode::Write, 1).unwrap();
+        bed.open(OTHER, ino, OpenMode::Read, 1).unwrap();
+        bed.unlink(ME, Ino::ROOT, "f").unwrap();
+        assert_eq!(bed.attr(ino).unwrap().nlink, 0);
+        bed.call(ME, ChangeAttr { ino, set: SetAttr { mode: Some(0o600), ..SetAttr::default() } }).unwrap();
+        assert_eq!(bed.call(ME, ReadInline { ino }).unwrap().layout, layout);
+        bed.check();
+        bed.close(ME, ino, 2);
+        assert!(bed.attr(ino).is_ok() && bed.deleted.is_empty());
+        bed.close(OTHER, ino, 2);
+        assert_eq!(bed.attr(ino).err(), Some(errno(Errno::ESTALE)));
+        assert_eq!(bed.deleted.len(), layout.chunks().count());
+        bed.check();
+    }
+
+    /// Goal: directories and missing names are refused.
+    #[test]
+    fn refusals() {
+        let mut bed = Bed::new();
+        bed.mkdir(Ino::ROOT, "d");
+        assert_eq!(bed.unlink(ME, Ino::ROOT, "d"), Err(errno(Errno::EISDIR)));
+        assert_eq!(bed.unlink(ME, Ino::ROOT, "x"), Err(errno(Errno::ENOENT)));
+    }
+}

@@ -99,3 +99,76 @@ pub fn remove(ctx: &mut Ctx<'_>, m: &RemoveXattr) -> Result<Done, Fail> {
     ctx.put_inode(m.ino, &inode);
     Ok(Done::reply(&Empty {}))
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::*;
+    use alloc::format;
+    use skep_types::codec::Bytes;
+    use skep_types::{Errno, Ino, Kind, limits};
+    use skep_wire::Status;
+    use skep_wire::meta::{GetXattr, ListXattr, RemoveXattr, SetXattr};
+
+    fn wish(ino: Ino, text: &str, len: usize) -> SetXattr {
+        let (name, value) = (Bytes(text.as_bytes().to_vec()), Bytes(alloc::vec![7; len]));
+        SetXattr { ino, name, value, create: false, replace: false }
+    }
+
+    fn set(bed: &mut Bed, m: SetXattr) -> Result<(), Status> {
+        bed.call(ME, m).map(|_| ())
+    }
+
+    /// Goal: attributes are set, read, listed, replaced and removed; only ctime moves; they go
+    /// with their inode.
+    #[test]
+    fn lives_of_attributes() {
+        let mut bed = Bed::new();
+        let ino = bed.create(ME, Ino::ROOT, "f");
+        let before = bed.attr(ino).unwrap();
+        set(&mut bed, wish(ino, "user.a", 3)).unwrap();
+        set(&mut bed, wish(ino, "user.b", limits::XATTR_VALUE_MAX)).unwrap();
+        set(&mut bed, wish(ino, "user.a", 0)).unwrap();
+        let after = bed.attr(ino).unwrap();
+        assert!(after.ctime > before.ctime && after.mtime == before.mtime);
+        bed.check();
+        let get = |text: &str| GetXattr { ino, name: Bytes(text.as_bytes().to_vec()) };
+        assert_eq!(bed.call(ME, get("user.a")).unwrap().data.0.len(), 0);
+        assert_eq!(bed.call(ME, get("user.c")).err(), Some(errno(Errno::ENODATA)));
+        assert_eq!(bed.call(ME, ListXattr { ino }).unwrap().data.0, b"user.a\0user.b\0");
+        let remove = RemoveXattr { ino, name: Bytes(b"user.a".to_vec()) };
+        bed.call(ME, remove.clone()).unwrap();
+        assert_eq!(bed.call(ME, remove).err(), Some(errno(Errno::ENODATA)));
+        bed.check();
+        bed.unlink(ME, Ino::ROOT, "f").unwrap();
+        bed.check();
+    }
+
+    /// Goal: flags, namespaces, kinds and limits are kept to.
+    #[test]
+    fn refusals() {
+        let mut bed = Bed::new();
+        let ino = bed.create(ME, Ino::ROOT, "f");
+        let fifo = bed.call(ME, node(Ino::ROOT, "p", Kind::Fifo)).unwrap().ino;
+        let long = format!("user.{}", "x".repeat(limits::XATTR_NAME_MAX));
+        let create = |m: SetXattr| SetXattr { create: true, ..m };
+        let replace = |m: SetXattr| SetXattr { replace: true, ..m };
+        set(&mut bed, create(wish(ino, "user.a", 1))).unwrap();
+        for (m, expected) in [
+            (create(wish(ino, "user.a", 1)), Errno::EEXIST),
+            (replace(wish(ino, "user.b", 1)), Errno::ENODATA),
+            (wish(ino, "trusted.a", 1), Errno::EOPNOTSUPP),
+            (wish(ino, "user.", 1), Errno::EINVAL),
+            (wish(ino, &long, 1), Errno::ERANGE),
+            (wish(ino, "user.b", limits::XATTR_VALUE_MAX + 1), Errno::E2BIG),
+            (wish(fifo, "user.a", 1), Errno::EPERM),
+        ] {
+            assert_eq!(set(&mut bed, m.clone()), Err(errno(expected)), "{:?}", m.name);
+        }
+        for n in 0..15 {
+            set(&mut bed, wish(ino, &format!("user.big{n}"), limits::XATTR_VALUE_MAX)).unwrap();
+        }
+        let last = wish(ino, "user.last", limits::XATTR_VALUE_MAX);
+        assert_eq!(set(&mut bed, last), Err(errno(Errno::ENOSPC)));
+        bed.check();
+    }
+}

@@ -106,7 +106,7 @@ pub struct Record {
     pub index: LogIndex,
     /// Kind.
     pub entry: EntryType,
-    /// Shard (u16::MAX: the server as a whole).
+    /// Shard (u16::MAX - 1: the server as a whole; a row store may keep the last prefix to itself).
     pub shard: ShardId,
     /// The command.
     pub bytes: Vec<u8>,
