@@ -2,7 +2,9 @@
 
 mod bench;
 mod ci;
+mod conform;
 mod crash;
+mod program;
 mod tidy;
 
 use std::path::{Path, PathBuf};
@@ -26,6 +28,8 @@ enum Task {
     Ci(ci::Arguments),
     /// Measure Skep beside tmpfs and an empty FUSE file system.
     Bench(bench::Arguments),
+    /// Run the POSIX conformance suite over a mount.
+    Conform(conform::Arguments),
     /// Kill daemons at random under load, and check that nothing is lost.
     Crash(crash::Arguments),
     /// One load process of `crash`.
@@ -43,6 +47,7 @@ fn main() -> ExitCode {
         Task::Tidy => tidy::run(&root),
         Task::Ci(arguments) => ci::run(&root, &arguments),
         Task::Bench(arguments) => bench::run(&root, &arguments),
+        Task::Conform(arguments) => conform::run(&root, &arguments),
         Task::Crash(arguments) => crash::run(&root, &arguments),
         Task::CrashWorker(arguments) => crash::work(&arguments),
         Task::BenchWorker(arguments) => bench::work(&arguments),

@@ -14,6 +14,7 @@ mod driver;
 mod extended;
 mod mounts;
 mod scratch;
+mod sockets;
 mod tree;
 mod wait;
 
@@ -23,4 +24,4 @@ pub use driver::Driver;
 pub use mounts::{is_mounted, mounted_below, unmount_lazily};
 pub use scratch::Scratch;
 pub use tree::compare_tree;
-pub use wait::{patiently, until};
+pub use wait::{PATIENCE, patiently, until};

@@ -164,7 +164,7 @@ impl Worker {
                 let mut byte = [0; 1];
                 File::open(path)?.read(&mut byte).map(drop)
             }),
-            Work::Remove => self.each(|path| fs::remove_file(path)),
+            Work::Remove => self.each(fs::remove_file),
             Work::Write | Work::Read => self.stream(work),
             Work::RandomWrite | Work::RandomRead => self.random(work),
         }

@@ -31,6 +31,9 @@ const READING: Duration = Duration::from_secs(300);
 /// Longest time of a step that compiles the tree.
 const COMPILING: Duration = Duration::from_secs(1_200);
 
+/// Longest time of a step that works on mounted clusters.
+const MOUNTED: Duration = Duration::from_secs(600);
+
 const STEPS: &[Step] = &[
     Step {
         name: "fmt",
@@ -84,6 +87,27 @@ const STEPS: &[Step] = &[
         title: "unit tests and fuzz smoke of every crate",
         command: &["cargo", "test", "--workspace", "--no-fail-fast", "--locked"],
         limit: COMPILING,
+        always: true,
+    },
+    Step {
+        name: "process",
+        title: "real daemons, sockets and mounts",
+        command: &["cargo", "test", "--package", "skep", "--test", "process", "--no-fail-fast", "--locked"],
+        limit: MOUNTED,
+        always: true,
+    },
+    Step {
+        name: "conform",
+        title: "the POSIX table over a mount",
+        command: &["cargo", "xtask", "conform"],
+        limit: MOUNTED,
+        always: true,
+    },
+    Step {
+        name: "crash",
+        title: "random kill -9 under load: nothing lost, nothing leaked",
+        command: &["cargo", "xtask", "crash", "--kills", "8", "--mount-kills", "1"],
+        limit: MOUNTED,
         always: true,
     },
 ];
@@ -172,7 +196,10 @@ mod tests {
     /// Goal: without names the steps of `make test` run in their order; a wrong name is refused.
     #[test]
     fn steps_are_chosen_by_name() {
-        assert_eq!(names(&chosen(&[]).expect("all")), ["fmt", "clippy", "tidy", "test"]);
+        assert_eq!(
+            names(&chosen(&[]).expect("all")),
+            ["fmt", "clippy", "tidy", "test", "process", "conform", "crash"]
+        );
         assert_eq!(names(&chosen(&["deny".into(), "fmt".into()]).expect("two")), ["deny", "fmt"]);
         let error = chosen(&["fmtt".into()]).err().expect("unknown");
         assert!(error.contains("the steps are fmt, "), "{error}");

@@ -16,6 +16,7 @@ mod shared;
 mod team;
 mod worker;
 
+use crate::program::built;
 use chaos::Chaos;
 use skep_model::Rng;
 use skep_rig::{Cluster, Plan};
@@ -159,17 +160,7 @@ fn test(cluster: &Cluster, arguments: &Arguments, seed: u64, verdict: &mut Verdi
 }
 
 fn plan(root: &Path, arguments: &Arguments) -> Result<Plan, String> {
-    let mut command = std::process::Command::new("cargo");
-    command.args(["build", "--quiet", "--package", "skep"]).current_dir(root);
-    if arguments.release {
-        command.arg("--release");
-    }
-    let status = command.status().map_err(|e| format!("cargo build: {e}"))?;
-    if !status.success() {
-        return Err(format!("cargo build --package skep: {status}"));
-    }
-    let directory = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-    let program = directory.join(if arguments.release { "release" } else { "debug" }).join("skep");
+    let program = built(root, "skep", arguments.release)?;
     let plan = Plan { base: arguments.backing.clone(), ..Plan::new(program) };
     // A killed mount's session ends within the time that the leak check waits.
     Ok(plan.with("SKEP_MGMTD_SESSION_TIMEOUT", "20s"))

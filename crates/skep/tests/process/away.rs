@@ -1,0 +1,113 @@
+//! A daemon that stays away: bounded waits, and a mount that can be taken away.
+
+use super::{bytes, plan, start};
+use rustix::io::Errno;
+use rustix::mount::{UnmountFlags, unmount};
+use skep_rig::{PATIENCE, is_mounted};
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// What the mounts of these tests are told to wait.
+const RETRY: Duration = Duration::from_secs(3);
+/// What may come on top: back-off, and several calls of one operation.
+const SLACK: Duration = Duration::from_secs(9);
+
+/// The error of `call`, which must come within the bound.
+fn gives_up<T>(what: &str, call: impl FnOnce() -> io::Result<T>) {
+    let begun = Instant::now();
+    let Err(error) = call() else { panic!("{what} succeeded without its daemon") };
+    assert_eq!(Errno::from_io_error(&error), Some(Errno::IO), "{what}: {error}");
+    assert!(begun.elapsed() < RETRY + SLACK, "{what} took {:?}", begun.elapsed());
+    assert!(begun.elapsed() > RETRY / 2, "{what} gave up after {:?}", begun.elapsed());
+}
+
+/// Goal: without storage servers data fails with EIO after the retry time, names go on; when they are
+/// back, everything works again.
+#[test]
+fn storage_that_stays_away() {
+    let cluster = start(plan().with("SKEP_MOUNT_RETRY", "3s"));
+    let mount = cluster.mount();
+    fs::write(mount.join("large"), bytes(1, 4 << 20)).unwrap();
+    let file = fs::OpenOptions::new().read(true).write(true).open(mount.join("large")).unwrap();
+    for storaged in cluster.of("storaged") {
+        storaged.kill().unwrap();
+    }
+    gives_up("read", || file.read_at(&mut [0; 10], 1 << 20));
+    gives_up("write", || file.write_at(b"x", 2 << 20));
+    fs::write(mount.join("small"), b"inline").unwrap();
+    assert_eq!(fs::read(mount.join("small")).unwrap(), b"inline");
+    drop(file);
+    cluster.up().unwrap();
+    assert!(fs::read(mount.join("large")).unwrap() == bytes(1, 4 << 20));
+    fs::write(mount.join("large"), bytes(2, 4 << 20)).unwrap();
+    assert!(fs::read(mount.join("large")).unwrap() == bytes(2, 4 << 20));
+}
+
+/// Goal: without the metadata server names fail with EIO after the retry time, and umount works.
+#[test]
+fn metadata_that_stays_away() {
+    let cluster = start(plan().with("SKEP_MOUNT_RETRY", "3s"));
+    let second = cluster.second_mount("mnt1", &[]).unwrap();
+    fs::write(cluster.mount().join("f"), b"1").unwrap();
+    cluster.one("metad").unwrap().kill().unwrap();
+    gives_up("stat", || fs::metadata(cluster.mount().join("f")));
+    gives_up("create", || File::create(cluster.mount().join("g")));
+    let begun = Instant::now();
+    let daemon = cluster.mount_daemon(&second).unwrap();
+    unmount(&second, UnmountFlags::empty()).unwrap();
+    daemon.wait_gone(RETRY + SLACK).unwrap();
+    assert!(begun.elapsed() < RETRY + SLACK, "umount took {:?}", begun.elapsed());
+    cluster.up().unwrap();
+    assert_eq!(fs::read(cluster.mount().join("f")).unwrap(), b"1");
+    // A create that got EIO happened wholly or not at all.
+    assert!(matches!(fs::read(cluster.mount().join("g")).as_deref(), Ok([]) | Err(_)));
+}
+
+/// Runs `umount` with these words on a mount in which a program waits without end.
+fn unmount_under_a_waiter(words: &[&str], lazily: bool) {
+    let cluster = start(plan());
+    let mount = cluster.mount().to_owned();
+    fs::write(mount.join("f"), b"1").unwrap();
+    let daemon = cluster.mount_daemon(&mount).unwrap();
+    cluster.one("metad").unwrap().kill().unwrap();
+    let path = mount.join("f");
+    let waiter = std::thread::spawn(move || fs::metadata(path));
+    skep_rig::patiently("the program waits", || waiting_in_fuse(&waiter)).unwrap();
+    let begun = Instant::now();
+    let status = std::process::Command::new("umount").args(words).arg(&mount).status().unwrap();
+    assert!(status.success() || !lazily, "umount {words:?}: {status}");
+    assert!(begun.elapsed() < PATIENCE);
+    if !lazily {
+        // The force aborted what waited; nobody is in the way of a plain umount any more.
+        assert!(waiter.join().unwrap().is_err(), "the waiting program gets an error");
+        if is_mounted(&mount) {
+            unmount(&mount, UnmountFlags::empty()).unwrap();
+        }
+    }
+    assert!(!is_mounted(Path::new(&mount)));
+    daemon.kill().or_else(|e| if daemon.is_alive() { Err(e) } else { Ok(()) }).unwrap();
+}
+
+/// Does the kernel say that some thread of this process waits for an answer of FUSE?
+fn waiting_in_fuse<T>(waiter: &std::thread::JoinHandle<T>) -> bool {
+    let tasks = fs::read_dir("/proc/self/task").unwrap();
+    let stacks = tasks.flatten().filter_map(|task| fs::read_to_string(task.path().join("wchan")).ok());
+    !waiter.is_finished()
+        && stacks.into_iter().any(|wchan| wchan.contains("fuse") || wchan.contains("request_wait"))
+}
+
+/// Goal: `umount -f` aborts what waits for a daemon that stays away (10 minutes by default), and the
+/// mount goes.
+#[test]
+fn umount_by_force_ends_the_wait() {
+    unmount_under_a_waiter(&["-f", "-i"], false);
+}
+
+/// Goal: `umount -l` takes the mount away at once, whoever waits in it.
+#[test]
+fn umount_lazily_works_at_once() {
+    unmount_under_a_waiter(&["-l", "-i"], true);
+}

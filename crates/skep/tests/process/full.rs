@@ -1,0 +1,94 @@
+//! Full targets.
+
+use super::{bytes, plan, start};
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+use skep_rig::{Cluster, Plan, Scratch, until};
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// A small file system in memory for a whole cluster.
+struct Small {
+    scratch: Scratch,
+}
+
+impl Small {
+    fn new(megabytes: u32) -> Self {
+        let scratch = Scratch::new(None).unwrap();
+        let data = std::ffi::CString::new(format!("size={megabytes}m")).unwrap();
+        mount("skep-test", scratch.path(), "tmpfs", MountFlags::empty(), Some(data.as_c_str())).unwrap();
+        Self { scratch }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.scratch.path().to_owned()
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        if let Err(e) = unmount(self.scratch.path(), UnmountFlags::DETACH) {
+            eprintln!("{}: {e}", self.scratch.path().display());
+        }
+    }
+}
+
+/// Writes until there is an error; gives it and how much was written.
+fn fill(file: &File, part: &[u8]) -> (io::Error, u64) {
+    for number in 0..1_000u64 {
+        if let Err(error) = file.write_all_at(part, number * part.len() as u64) {
+            return (error, number * part.len() as u64);
+        }
+    }
+    panic!("the target never became full");
+}
+
+/// What `skep df` says is free on all targets.
+fn free_on_targets(cluster: &Cluster) -> u64 {
+    let rows: serde_json::Value =
+        serde_json::from_str(&cluster.admin(["df", "--output", "json"]).unwrap()).unwrap();
+    let total = rows.as_array().unwrap().iter().find(|row| row["kind"] == "total").unwrap();
+    total["bytes_free"].as_u64().unwrap()
+}
+
+/// Goal: a writer on full targets gets ENOSPC, at the write; what was written before is intact, small
+/// files still work, and after space was freed so do large ones.
+#[test]
+fn full_targets_give_enospc_and_lose_nothing() {
+    let small = Small::new(512);
+    // Targets keep 384 MiB free of the 512, so that the daemons' own state always has room.
+    let plan = Plan { base: Some(small.path()), ..plan() }.with("SKEP_STORAGED_RESERVE", "384MiB");
+    let cluster = start(plan);
+    let before = bytes(1, 20 << 20);
+    let mut file = File::create(cluster.mount().join("before")).unwrap();
+    file.write_all(&before).unwrap();
+    file.sync_all().unwrap();
+    let part = bytes(2, 1 << 20);
+    let filler = File::create(cluster.mount().join("filler")).unwrap();
+    let (error, written) = fill(&filler, &part);
+    assert_eq!(Errno::from_io_error(&error), Some(Errno::NOSPC), "{error}");
+    assert!((20 << 20..200 << 20).contains(&written), "{written} bytes were written");
+    filler.sync_all().unwrap();
+    let mut found = vec![0; part.len()];
+    for number in 0..written / part.len() as u64 {
+        filler.read_exact_at(&mut found, number * part.len() as u64).unwrap();
+        assert!(found == part, "MiB {number} of the filler");
+    }
+    assert!(fs::read(cluster.mount().join("before")).unwrap() == before);
+    fs::write(cluster.mount().join("inline"), b"fits into the metadata").unwrap();
+    assert_eq!(fs::read(cluster.mount().join("inline")).unwrap(), b"fits into the metadata");
+    drop(filler);
+    fs::remove_file(cluster.mount().join("filler")).unwrap();
+    until("space is free again", Duration::from_secs(30), || match free_on_targets(&cluster) {
+        free if free > 40 << 20 => Ok(()),
+        free => Err(format!("{free} bytes are free")),
+    })
+    .unwrap();
+    fs::write(cluster.mount().join("after"), bytes(3, 10 << 20)).unwrap();
+    assert!(fs::read(cluster.mount().join("after")).unwrap() == bytes(3, 10 << 20));
+    drop(cluster);
+    drop(small);
+}

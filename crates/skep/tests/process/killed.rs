@@ -1,0 +1,136 @@
+//! kill -9 of everything, one after the other, under a program that just goes on.
+
+use super::{Running, bytes, plan, start};
+use rustix::io::Errno;
+use skep_rig::until;
+use std::fs::{self, File};
+use std::io::{ErrorKind, Write};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+/// Rounds that a program must do after a daemon came back.
+const ROUNDS: u32 = 3;
+/// Longest time for them.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// One round of a program: every call must succeed.
+fn work(directory: &Path, round: u32) {
+    let (small, large) = (bytes(round, 300), bytes(round, 2_500_000));
+    let path = |name: &str| directory.join(format!("{name}-{}", round % 7));
+    fs::write(path("small"), &small).unwrap();
+    fs::write(path("large"), &large).unwrap();
+    fs::rename(path("small"), path("renamed")).unwrap();
+    let file = File::open(path("large")).unwrap();
+    file.sync_all().unwrap();
+    assert_eq!(fs::read(path("renamed")).unwrap(), small);
+    assert!(fs::read(path("large")).unwrap() == large, "round {round}");
+    fs::create_dir(path("dir")).unwrap();
+    assert!(fs::read_dir(directory).unwrap().count() >= 3);
+    fs::remove_dir(path("dir")).unwrap();
+    fs::remove_file(path("large")).unwrap();
+}
+
+/// Kills a process of `service` under a working program and brings it back.
+fn goes_on(service: &str) {
+    let cluster = start(plan());
+    let (rounds, done) = (AtomicU32::new(0), AtomicBool::new(false));
+    let at_least = |goal: u32| {
+        until("the program goes on", LIMIT, || {
+            let now = rounds.load(Ordering::SeqCst);
+            if now >= goal { Ok(()) } else { Err(format!("round {now} of {goal}")) }
+        })
+    };
+    std::thread::scope(|scope| {
+        let program = scope.spawn(|| {
+            while !done.load(Ordering::SeqCst) {
+                work(cluster.mount(), rounds.load(Ordering::SeqCst));
+                rounds.fetch_add(1, Ordering::SeqCst);
+            }
+        });
+        let test = || -> Result<(), String> {
+            at_least(1)?;
+            for victim in cluster.of(service) {
+                victim.kill()?;
+                cluster.up()?;
+                at_least(rounds.load(Ordering::SeqCst) + ROUNDS)?;
+            }
+            Ok(())
+        };
+        let result = test();
+        done.store(true, Ordering::SeqCst);
+        let program = program.join();
+        assert!(program.is_ok(), "the program met an error");
+        result.unwrap();
+    });
+    work(cluster.mount(), u32::MAX - 1);
+}
+
+/// Goal: a program does not notice that the management service is killed and comes back.
+#[test]
+fn a_killed_mgmtd_is_not_noticed() {
+    goes_on("mgmtd");
+}
+
+/// Goal: a program waits while the metadata server is away, and goes on.
+#[test]
+fn a_killed_metad_is_waited_for() {
+    goes_on("metad");
+}
+
+/// Goal: a program waits while each storage server is away, and goes on.
+#[test]
+fn a_killed_storaged_is_waited_for() {
+    goes_on("storaged");
+}
+
+/// Goal: everything is killed at once; what was acknowledged is there when all came back.
+#[test]
+fn all_servers_killed_at_once() {
+    let cluster = start(plan());
+    let contents: Vec<Vec<u8>> = (0..20).map(|number| bytes(number, 1 << (number % 20))).collect();
+    for (number, content) in contents.iter().enumerate() {
+        fs::write(cluster.mount().join(format!("f{number}")), content).unwrap();
+    }
+    for daemon in cluster.daemons().into_iter().filter(|daemon| daemon.service != "mount") {
+        daemon.kill().unwrap();
+    }
+    cluster.up().unwrap();
+    for (number, content) in contents.iter().enumerate() {
+        assert!(fs::read(cluster.mount().join(format!("f{number}"))).unwrap() == *content, "f{number}");
+    }
+}
+
+fn fsynced(cluster: &Running, mount: &Path) -> Vec<u8> {
+    let content = bytes(9, 5_000_000);
+    let mut file = File::create(mount.join("fsynced")).unwrap();
+    file.write_all(&content).unwrap();
+    file.sync_all().unwrap();
+    // Never closed: its process goes away first.
+    let daemon = cluster.mount_daemon(mount).unwrap();
+    daemon.kill().unwrap();
+    let error = file.write(b"more").unwrap_err();
+    assert_eq!(Errno::from_io_error(&error), Some(Errno::NOTCONN), "{error}");
+    let error = fs::metadata(mount).unwrap_err();
+    assert_eq!(Errno::from_io_error(&error), Some(Errno::NOTCONN), "{error}");
+    content
+}
+
+/// Goal: a killed mount: programs get ENOTCONN, another mount does not notice, `skep up` replaces it,
+/// what was fsynced is there.
+#[test]
+fn a_killed_mount_is_replaced() {
+    let cluster = start(plan());
+    let second = cluster.second_mount("mnt1", &[]).unwrap();
+    let content = fsynced(&cluster, cluster.mount());
+    assert!(fs::read(second.join("fsynced")).unwrap() == content);
+    cluster.up().unwrap();
+    assert!(fs::read(cluster.mount().join("fsynced")).unwrap() == content);
+    // And the other way, by `skep mount` over the dead mount.
+    fs::remove_file(second.join("fsynced")).unwrap();
+    let content = fsynced(&cluster, &second);
+    cluster.mount_again(&second).unwrap();
+    assert!(fs::read(second.join("fsynced")).unwrap() == content);
+    let missing = fs::metadata(cluster.mount().join("absent")).unwrap_err();
+    assert_eq!(missing.kind(), ErrorKind::NotFound);
+}

@@ -1,0 +1,67 @@
+//! Real daemons, real sockets, real mounts. Every test has a cluster of its own, in a directory of its
+//! own; they run one after the other, for the machine is small and the clusters are not. Where FUSE is
+//! missing they fail: a proof that was skipped is none.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod administration;
+mod away;
+mod coherence;
+mod deletion;
+mod full;
+mod intruders;
+mod killed;
+mod refusals;
+mod semantics;
+mod shards;
+mod start;
+
+use skep_rig::{Cluster, Plan};
+use std::ops::Deref;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+static TURN: Mutex<()> = Mutex::new(());
+
+/// A cluster, and the turn of the test that has it.
+struct Running {
+    // Dropped in this order: the next test begins when nothing of this one is left.
+    cluster: Cluster,
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl Deref for Running {
+    type Target = Cluster;
+
+    fn deref(&self) -> &Cluster {
+        &self.cluster
+    }
+}
+
+/// The plan that most tests change little of.
+fn plan() -> Plan {
+    Plan::new(env!("CARGO_BIN_EXE_skep"))
+}
+
+/// Starts a cluster when it is this test's turn.
+fn start(plan: Plan) -> Running {
+    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    assert!(Path::new("/dev/fuse").exists(), "/dev/fuse is missing: run modprobe fuse (see make up)");
+    let cluster = Cluster::start(plan).unwrap_or_else(|e| panic!("{e}"));
+    Running { cluster, _turn: turn }
+}
+
+/// Bytes that differ from place to place and from `tag` to `tag`.
+fn bytes(tag: u32, len: usize) -> Vec<u8> {
+    skep_model::Fill { tag: tag + 1, len: len as u32 }.bytes()
+}
+
+/// What a failed command said, which must not be its success.
+fn refusal(cluster: &Cluster, words: &[&str]) -> String {
+    let output = cluster.run(words).unwrap();
+    assert!(
+        !output.status.success(),
+        "skep {words:?} succeeded: {}",
+        String::from_utf8_lossy(&output.stdout)
+    );
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}

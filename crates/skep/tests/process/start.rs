@@ -1,0 +1,71 @@
+//! `skep up`, `status`, `down`.
+
+use super::{bytes, plan, start};
+use skep_rig::{Daemon, is_mounted};
+use std::fs;
+
+fn pids(daemons: &[Daemon]) -> Vec<u32> {
+    daemons.iter().map(|daemon| daemon.pid).collect()
+}
+
+/// Goal: up starts every service and mounts, a second up changes nothing, down leaves no process and no
+/// mount; all of it a second time, with the files of the first.
+#[test]
+fn up_status_down_twice() {
+    let cluster = start(plan());
+    let services: Vec<String> = cluster.daemons().into_iter().map(|daemon| daemon.service).collect();
+    assert_eq!(services, ["metad", "mgmtd", "mount", "storaged", "storaged"]);
+    let content = bytes(1, 3_000_000);
+    fs::write(cluster.mount().join("kept"), &content).unwrap();
+    for round in 0..2 {
+        let before = pids(&cluster.daemons());
+        cluster.up().unwrap();
+        assert_eq!(pids(&cluster.daemons()), before, "a second up must not start anything");
+        let status = cluster.must(["status", "--dir", cluster.dir().to_str().unwrap()]).unwrap();
+        for service in ["mgmtd", "metad", "storaged"] {
+            assert!(status.contains(service), "round {round}: {status}");
+        }
+        assert_eq!(fs::read(cluster.mount().join("kept")).unwrap(), content);
+        cluster.down().unwrap();
+        assert_eq!(cluster.daemons(), [], "down leaves nobody running");
+        assert!(!is_mounted(cluster.mount()));
+        // Of something that is down already.
+        cluster.down().unwrap();
+        cluster.up().unwrap();
+    }
+    assert_eq!(fs::read(cluster.mount().join("kept")).unwrap(), content);
+}
+
+/// Goal: down ends everything although a program has a file open on the mount, and says so.
+#[test]
+fn down_while_a_program_works() {
+    let cluster = start(plan());
+    let file = fs::File::create(cluster.mount().join("open")).unwrap();
+    cluster.down().unwrap();
+    assert_eq!(cluster.daemons(), []);
+    assert!(!is_mounted(cluster.mount()));
+    drop(file);
+}
+
+/// Goal: down never ends a process that only has the number of a daemon that died.
+#[test]
+fn a_foreign_process_is_left_alone() {
+    let cluster = start(plan());
+    let victim = cluster.of("storaged").remove(0);
+    victim.kill().unwrap();
+    let mut foreign = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+    let mut lied = 0;
+    for entry in fs::read_dir(cluster.dir().join("run")).unwrap().flatten() {
+        let Ok(text) = fs::read_to_string(entry.path()) else { continue };
+        let first = text.split_whitespace().next().unwrap_or_default();
+        if first == victim.pid.to_string() {
+            fs::write(entry.path(), text.replacen(first, &foreign.id().to_string(), 1)).unwrap();
+            lied += 1;
+        }
+    }
+    assert_eq!(lied, 1, "one pid file names the daemon");
+    cluster.down().unwrap();
+    assert_eq!(foreign.try_wait().unwrap(), None, "the foreign process still runs");
+    foreign.kill().unwrap();
+    foreign.wait().unwrap();
+}

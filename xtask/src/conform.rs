@@ -1,0 +1,37 @@
+//! `cargo xtask conform`: the POSIX conformance suite over a mount of a cluster of its own.
+
+use crate::program::built;
+use skep_rig::{Cluster, Plan};
+use std::path::Path;
+use std::process::Command;
+
+/// Metadata shards of the cluster.
+const SHARDS: u32 = 4;
+
+/// What to run.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Only cases whose id contains this.
+    #[arg(long)]
+    filter: Option<String>,
+    /// Build and use the release program.
+    #[arg(long)]
+    release: bool,
+}
+
+/// Runs the suite; true when every case passed. A capability that the mount lacks is a failure.
+pub fn run(root: &Path, arguments: &Arguments) -> Result<bool, String> {
+    let suite = built(root, "skep-conform", arguments.release)?;
+    let plan = Plan { shards: SHARDS, ..Plan::new(built(root, "skep", arguments.release)?) };
+    let cluster = Cluster::start(plan)?;
+    let mut command = Command::new(&suite);
+    command.arg("--require-all").arg("--dir").arg(cluster.mount());
+    if let Some(filter) = &arguments.filter {
+        command.args(["--filter", filter]);
+    }
+    let status = command.status().map_err(|e| format!("{}: {e}", suite.display()))?;
+    if !status.success() {
+        cluster.show_logs();
+    }
+    Ok(status.success())
+}
