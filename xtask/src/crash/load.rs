@@ -2,7 +2,7 @@
 
 use super::brave::Brave;
 use super::bulk::Bulk;
-use super::shared::Shared;
+use super::crowd::Crowd;
 use skep_model::{Call, Fs, Generator, Op, Outcome, Profile, Rng};
 use skep_rig::{Driver, compare_tree};
 use skep_types::{Ino, Timestamp};
@@ -18,7 +18,7 @@ const CLOCK: i64 = 1 << 40;
 const PAST: usize = 30;
 /// Of a hundred steps, so many work on large files, and so many in the shared directory.
 const BULK: u64 = 8;
-const SHARED: u64 = 12;
+const CROWD: u64 = 12;
 /// Mode of the own directory.
 const BASE_MODE: u32 = 0o755;
 
@@ -30,7 +30,7 @@ pub struct Load {
     oracle: Fs,
     generator: Generator,
     bulk: Bulk,
-    shared: Shared,
+    crowd: Crowd,
     brave: Brave,
     rng: Rng,
     number: u64,
@@ -54,7 +54,7 @@ impl Load {
             oracle,
             generator: Generator::new(seed, Profile::default()),
             bulk: Bulk::new(seed),
-            shared: Shared::new(index, seed, mounts)?,
+            crowd: Crowd::new(index, seed, mounts)?,
             brave: Brave::new(index, seed, mounts)?,
             mounts: mounts.to_vec(),
             rng: Rng::new(seed ^ 0x5eed),
@@ -78,10 +78,10 @@ impl Load {
     pub fn step(&mut self) -> Result<(), String> {
         let draw = self.rng.below(100);
         let begun = Instant::now();
-        let result = if draw < SHARED {
+        let result = if draw < CROWD {
             self.number += 1;
-            self.shared.step()
-        } else if draw < SHARED + BULK {
+            self.crowd.step()
+        } else if draw < CROWD + BULK {
             let op = self.bulk.next_op();
             self.both(&op)
         } else {
@@ -134,7 +134,7 @@ impl Load {
                     past.join("\n")
                 ));
             }
-            self.shared.verify(mount)?;
+            self.crowd.verify(mount)?;
             self.brave.verify(mount)?;
         }
         Ok(())
@@ -147,7 +147,7 @@ impl Load {
 
     /// Takes everything away.
     pub fn remove(&mut self) -> Result<(), String> {
-        self.shared.remove()?;
+        self.crowd.remove()?;
         self.brave.remove()?;
         remove_tree(self.driver.base())
     }

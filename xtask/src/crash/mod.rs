@@ -10,9 +10,9 @@
 mod brave;
 mod bulk;
 mod chaos;
+mod crowd;
 mod leaks;
 mod load;
-mod shared;
 mod team;
 mod worker;
 

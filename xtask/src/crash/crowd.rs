@@ -14,7 +14,7 @@ const NAMES: u64 = 16;
 const LENGTH_MAX: u64 = 20_000;
 
 /// One process's names and their contents.
-pub struct Shared {
+pub struct Crowd {
     prefix: String,
     directory: PathBuf,
     files: BTreeMap<String, Vec<u8>>,
@@ -22,7 +22,7 @@ pub struct Shared {
     made: u64,
 }
 
-impl Shared {
+impl Crowd {
     /// Makes the directory, unless another process did.
     pub fn new(index: usize, seed: u64, mounts: &[PathBuf]) -> Result<Self, String> {
         let directory = mounts.first().ok_or("no mount")?.join(DIRECTORY);
