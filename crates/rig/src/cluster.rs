@@ -158,9 +158,10 @@ impl Cluster {
     /// The process behind the mount at `point`.
     pub fn mount_daemon(&self, point: &Path) -> Result<Daemon, String> {
         let all = self.of("mount");
+        let set = OsString::from(format!("mount_point={}", point.display()));
         let named = |daemon: &&Daemon| {
-            let set = OsString::from(format!("mount_point={}", point.display()));
             daemon.words.iter().any(|word| word == point.as_os_str() || *word == set)
+                || point == self.mount && daemon.words.iter().all(|word| !self.is_mount_point(word))
         };
         let found = all.iter().find(named).cloned();
         found.ok_or_else(|| format!("no process serves {}; these mount: {all:?}", point.display()))
@@ -189,7 +190,7 @@ impl Cluster {
     /// The words that mount this cluster at `point`.
     pub fn mount_words(&self, point: &Path, options: &[&str]) -> Vec<OsString> {
         let mut words: Vec<OsString> =
-            vec!["mount".into(), "--config".into(), self.dir().join("mount.toml").into()];
+            vec!["mount".into(), "--config".into(), self.dir().join("etc/mount.toml").into()];
         for option in options {
             words.extend(["--set".into(), OsString::from(option)]);
         }
@@ -220,6 +221,14 @@ impl Cluster {
                 eprintln!("{line}");
             }
         }
+    }
+
+    /// Does a word of a mount's command line say where it mounts? (`skep up` says it in a file.) Nothing
+    /// is looked at: the mount may hang.
+    fn is_mount_point(&self, word: &OsStr) -> bool {
+        let toml = Path::new(word).extension().is_some_and(|extension| extension == "toml");
+        let below = Path::new(word).starts_with(self.scratch.path());
+        word.as_encoded_bytes().starts_with(b"mount_point=") || (below && !toml)
     }
 
     fn end(&self) {
