@@ -1,0 +1,298 @@
+//! What a lane did, and what the cluster owes it: the oracle of its directory, every step with the
+//! state before it, and the versions of content that a power cut may bring back.
+
+use crate::drive::Open;
+use crate::hub::LaneId;
+use crate::verify::Adoption;
+use skep_model::{At, Call, Content, Fs, Generator, Handle, Op, Outcome, Path, Profile};
+use skep_types::{Ino, SetAttr, Timestamp};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A step, by lane and number.
+pub type StepId = (LaneId, u64);
+
+/// A step that has ended.
+#[derive(Debug, Clone)]
+pub struct Step {
+    /// Which.
+    pub id: StepId,
+    /// The oracle before it.
+    pub before: Fs,
+    /// Inodes of the oracle that it changed.
+    pub touches: Vec<Ino>,
+}
+
+/// The step under way.
+#[derive(Debug, Clone)]
+pub struct InFlight {
+    /// Which, and the oracle before it.
+    pub step: Step,
+    /// What it does.
+    pub op: Op,
+    call: Call,
+    /// The oracle after it.
+    pub after: Fs,
+    /// What must come of it.
+    pub expected: Outcome,
+    /// What came of it.
+    pub outcome: Option<Outcome>,
+}
+
+/// What may have happened, and what must be said about it.
+#[derive(Debug, Default)]
+pub struct Suspicion {
+    /// States that the directory may be in, the likelier first.
+    pub candidates: Vec<Fs>,
+    /// Inodes with acknowledged changes that are lost: an fsync must fail.
+    pub lost: BTreeSet<Ino>,
+    /// Inodes of the step under way: their content may be anything between.
+    pub unsure: BTreeSet<Ino>,
+    /// Steps up to here are in force.
+    kept: usize,
+    /// The step under way may have had a record that is lost.
+    pub in_flight_lost: bool,
+}
+
+/// See the module.
+pub struct Book {
+    /// Name of the lane's directory below the root.
+    pub name: String,
+    /// Its inode.
+    pub root: Option<Ino>,
+    /// The oracle.
+    pub fs: Fs,
+    /// What is open.
+    pub opens: BTreeMap<Handle, Open>,
+    /// Cuts that there were when a handle was opened.
+    pub cuts_at_open: BTreeMap<Handle, usize>,
+    /// The step under way.
+    pub now: Option<InFlight>,
+    /// Versions of content since it was last made durable, oldest first.
+    pub versions: BTreeMap<Ino, Vec<Content>>,
+    /// Files with unsynced content of an earlier client: nobody can make that durable.
+    pub foreign: BTreeSet<Ino>,
+    /// Cuts that are dealt with.
+    pub seen_cuts: usize,
+    /// Steps begun.
+    pub number: u64,
+    /// The final comparison was good.
+    pub verified: bool,
+    steps: Vec<Step>,
+    generator: Generator,
+}
+
+impl Book {
+    /// An empty directory.
+    pub fn new(name: String, seed: u64) -> Self {
+        let profile = Profile { transfer_max: 160 * 1024, handles: 4, ..Profile::default() };
+        Self {
+            name,
+            root: None,
+            fs: Fs::new(0o755, 0, 0, Timestamp::default()),
+            opens: BTreeMap::new(),
+            cuts_at_open: BTreeMap::new(),
+            now: None,
+            versions: BTreeMap::new(),
+            foreign: BTreeSet::new(),
+            seen_cuts: 0,
+            number: 0,
+            verified: false,
+            steps: Vec::new(),
+            generator: Generator::new(seed, profile),
+        }
+    }
+
+    /// The next operation of the history.
+    pub fn next_op(&mut self) -> Op {
+        self.generator.next_op()
+    }
+
+    /// A step begins.
+    pub fn begin(&mut self, lane: LaneId, op: Op) -> u64 {
+        self.number += 1;
+        let call = Call {
+            now: Timestamp { secs: self.number as i64, nanos: 0 },
+            ino: Ino(self.number + 1),
+            uid: 0,
+            gid: 0,
+        };
+        let before = self.fs.clone();
+        let mut after = before.clone();
+        let expected = after.apply(&op, call);
+        let touches = match expected {
+            Outcome::Failed(_) => Vec::new(),
+            _ => touches(&op, &before, &after),
+        };
+        let step = Step { id: (lane, self.number), before, touches };
+        self.now = Some(InFlight { step, op, call, after, expected, outcome: None });
+        self.number
+    }
+
+    /// The step under way ended as it must.
+    pub fn ended(&mut self) {
+        let Some(InFlight { step, after, .. }) = self.now.take() else { return };
+        for ino in step.touches.iter().copied() {
+            let content = |fs: &Fs| fs.content(ino).ok().cloned();
+            let (old, new) = (content(&step.before), content(&after));
+            self.note_version(ino, old, new);
+        }
+        self.fs = after;
+        self.steps.push(step);
+    }
+
+    fn note_version(&mut self, ino: Ino, old: Option<Content>, new: Option<Content>) {
+        if let Some(new) = new
+            && old.as_ref() != Some(&new)
+        {
+            let versions = self.versions.entry(ino).or_insert_with(|| vec![old.unwrap_or_default()]);
+            versions.push(new);
+        }
+    }
+
+    /// The content of `ino` is on stable storage.
+    pub fn synced(&mut self, ino: Ino) {
+        if self.foreign.contains(&ino) {
+            return;
+        }
+        if let (Ok(content), Some(versions)) = (self.fs.content(ino), self.versions.get_mut(&ino)) {
+            *versions = vec![content.clone()];
+        }
+    }
+
+    /// Steps that changed `ino`.
+    pub fn steps_of(&self, ino: Ino) -> impl Iterator<Item = StepId> + '_ {
+        self.steps.iter().filter(move |step| step.touches.contains(&ino)).map(|step| step.id)
+    }
+
+    /// Did a step that has ended lose a record?
+    pub fn has_lost(&self, lost: &BTreeSet<StepId>) -> bool {
+        self.steps.iter().any(|step| lost.contains(&step.id))
+    }
+
+    /// Files with content that is not known to be durable.
+    pub fn unsynced(&self) -> impl Iterator<Item = Ino> + '_ {
+        self.versions.iter().filter(|(_, versions)| versions.len() > 1).map(|(ino, _)| *ino)
+    }
+
+    /// The inode of the oracle behind a handle.
+    pub fn ino_of(&self, handle: Handle) -> Option<Ino> {
+        let now = self.now.as_ref();
+        let of = |fs: &Fs| fs.handle(handle).ok().map(|(ino, _)| ino);
+        now.and_then(|now| of(&now.after).or_else(|| of(&now.step.before))).or_else(|| of(&self.fs))
+    }
+
+    /// What may have happened when these steps lost a record. `sure`: but for that, the step under way
+    /// ended as it must.
+    pub fn suspect(&self, lost: &BTreeSet<StepId>, sure: bool) -> Suspicion {
+        let mut found = Suspicion { kept: self.steps.len(), ..Suspicion::default() };
+        let first = self.steps.iter().position(|step| lost.contains(&step.id));
+        if let Some(first) = first {
+            found.kept = first;
+            let gone = self.steps[first..].iter().filter(|step| lost.contains(&step.id));
+            found.lost = gone.flat_map(|step| step.touches.iter().copied()).collect();
+        }
+        let base = first.map_or(&self.fs, |first| &self.steps[first].before);
+        let Some(now) = &self.now else {
+            found.candidates = vec![base.clone()];
+            return found;
+        };
+        found.in_flight_lost = lost.contains(&now.step.id);
+        let mut after = base.clone();
+        after.apply(&now.op, now.call);
+        let settled = sure && first.is_none() && !found.in_flight_lost;
+        found.candidates = if settled { vec![after] } else { vec![after, base.clone()] };
+        if !settled {
+            found.unsure = now.step.touches.iter().copied().collect();
+        }
+        found
+    }
+
+    /// The directory is in the state `found.candidates[chosen]`, but for `adoptions`.
+    pub fn settle(&mut self, mut found: Suspicion, chosen: usize, adoptions: Vec<Adoption>) {
+        self.steps.truncate(found.kept);
+        let mut state = found.candidates.swap_remove(chosen);
+        state.close_all(|_| true);
+        if let Some(now) = self.now.take() {
+            let mut step = now.step;
+            for ino in step.touches.iter().copied() {
+                let content = |fs: &Fs| fs.content(ino).ok().cloned();
+                let (old, new) = (content(&step.before), content(&now.after));
+                self.note_version(ino, old, new);
+            }
+            step.before.close_all(|_| true);
+            self.steps.push(step);
+        }
+        self.fs = state;
+        for adoption in adoptions {
+            self.adopt(adoption);
+        }
+    }
+
+    /// Takes over content as it was found.
+    fn adopt(&mut self, Adoption { ino, size, mode, ranges }: Adoption) {
+        let now = Timestamp { secs: self.number as i64, nanos: 0 };
+        let none = SetAttr::default();
+        let resized = self.fs.setattr(ino, &SetAttr { size: Some(0), ..none.clone() }, now);
+        for (offset, bytes) in ranges {
+            let _ = self.fs.write(ino, offset, &bytes, false, now);
+        }
+        let set = SetAttr { size: Some(size), mode: Some(mode), ..none };
+        if resized.and_then(|()| self.fs.setattr(ino, &set, now)).is_ok()
+            && let Ok(content) = self.fs.content(ino)
+        {
+            let content = content.clone();
+            self.versions.entry(ino).or_default().push(content);
+        }
+    }
+
+    /// A new client goes on: what the old one had not synced stays unsynced.
+    pub fn taken_over(&mut self) {
+        self.opens.clear();
+        self.cuts_at_open.clear();
+        let unsynced: Vec<Ino> = self.unsynced().collect();
+        self.foreign.extend(unsynced);
+    }
+}
+
+/// Inodes of the oracle that a successful operation changes, so that an fsync of them covers it.
+fn touches(op: &Op, before: &Fs, after: &Fs) -> Vec<Ino> {
+    let parent = |path: Path| -> Option<Ino> {
+        let names: Vec<_> = path.names().collect();
+        let mut dir = Ino::ROOT;
+        for name in &names[..names.len().checked_sub(1)?] {
+            dir = before.lookup(dir, &skep_types::Name::new(name).ok()?).ok()?;
+        }
+        Some(dir)
+    };
+    let handle = |handle: Handle| before.handle(handle).ok().map(|(ino, _)| ino);
+    let at = |at: At| match at {
+        At::Path(path) => before.resolve(path).ok(),
+        At::Handle(h) => handle(h),
+    };
+    let found = match *op {
+        Op::Open { path, how, .. } => {
+            let new = before.resolve(path).is_err();
+            let file = after.resolve(path).ok().filter(|_| new || how.truncate);
+            vec![file, parent(path).filter(|_| new)]
+        }
+        Op::Mkdir { path, .. } | Op::Mknod { path, .. } | Op::Symlink { path, .. } => {
+            vec![parent(path), after.resolve(path).ok()]
+        }
+        Op::Link { from, to } => vec![before.resolve(from).ok(), parent(to)],
+        Op::Unlink { path } | Op::Rmdir { path } => vec![parent(path)],
+        Op::Rename { from, to, .. } => vec![parent(from), parent(to)],
+        Op::Chmod { at: it, .. }
+        | Op::Chown { at: it, .. }
+        | Op::Utimens { at: it, .. }
+        | Op::Truncate { at: it, .. }
+        | Op::Setxattr { at: it, .. }
+        | Op::Removexattr { at: it, .. } => vec![at(it)],
+        Op::Write { handle: h, .. }
+        | Op::Punch { handle: h, .. }
+        | Op::Allocate { handle: h, .. }
+        | Op::Fsync { handle: h }
+        | Op::Close { handle: h } => vec![handle(h)],
+        _ => vec![],
+    };
+    found.into_iter().flatten().collect()
+}

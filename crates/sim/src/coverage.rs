@@ -1,0 +1,90 @@
+//! "Sometimes" markers: situations that a run must reach now and then, or it proves little.
+
+use std::collections::BTreeMap;
+
+/// Situations that 200 seeds must reach at least once.
+pub const MARKERS: &[&str] = &[
+    "a request was lost",
+    "a reply was lost",
+    "a request arrived after its client gave it up",
+    "a late request was dropped by a newer connection",
+    "a partition",
+    "a clock jump",
+    "mgmtd was killed",
+    "metad was killed",
+    "metad was killed between append and reply",
+    "storaged was killed",
+    "a power cut took acknowledged records",
+    "a power cut took nothing",
+    "a power cut of storaged",
+    "a power cut of storaged took content",
+    "rows fell back to a checkpoint",
+    "a client was killed",
+    "a client was evicted",
+    "a new mount took over",
+    "an operation was interrupted",
+    "a retry was executed before",
+    "LOST_HISTORY",
+    "LOST_WRITES",
+    "STALE_GENERATION",
+    "MUST_GROW",
+    "NOT_READY",
+    "GRACE",
+    "FENCED",
+    "a file grew out of the metadata",
+    "a growth was given up",
+    "opens were reclaimed",
+    "an orphan was purged",
+    "chunk files were deleted",
+    "a truncate was told to targets",
+    "the size of a file was recovered",
+    "a directory on another shard",
+    "an fsync failed after a loss",
+    "an fsync held over a power cut",
+    "two clients wanted one name",
+];
+
+/// Counts of markers.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Coverage(BTreeMap<&'static str, u64>);
+
+impl Coverage {
+    /// The situation came up.
+    pub fn hit(&mut self, marker: &'static str) {
+        debug_assert!(MARKERS.contains(&marker), "{marker} is not in the list");
+        *self.0.entry(marker).or_default() += 1;
+    }
+
+    /// How often it came up.
+    pub fn count(&self, marker: &str) -> u64 {
+        self.0.get(marker).copied().unwrap_or(0)
+    }
+
+    /// Adds another run's counts.
+    pub fn add(&mut self, other: &Self) {
+        for (marker, count) in &other.0 {
+            *self.0.entry(marker).or_default() += count;
+        }
+    }
+
+    /// Markers that never came up.
+    pub fn missing(&self) -> Vec<&'static str> {
+        MARKERS.iter().copied().filter(|marker| self.count(marker) == 0).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: what never came up is named, and counts of runs add up.
+    #[test]
+    fn missing_markers_are_named() {
+        let (mut sum, mut one) = (Coverage::default(), Coverage::default());
+        one.hit(MARKERS[0]);
+        sum.add(&one);
+        sum.add(&one);
+        assert_eq!(sum.count(MARKERS[0]), 2);
+        assert_eq!(sum.missing(), MARKERS[1..]);
+    }
+}

@@ -1,0 +1,188 @@
+//! What the futures of the clients and the engine both see: the clock, the seed's random numbers,
+//! calls on their way out, answers on their way in.
+
+use crate::coverage::Coverage;
+use crate::trace::Trace;
+use skep_client::Outcome;
+use skep_model::Rng;
+use skep_types::{ClientId, FenceEpoch, Incarnation, Millis, NodeId, ShardId, Timestamp};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::rc::Rc;
+
+/// Seconds since 1970 at the start of every run.
+const EPOCH_SECS: i64 = 1_700_000_000;
+
+/// The hub, shared by everybody in a run.
+pub type HubRef = Rc<RefCell<Hub>>;
+
+/// One lane of one life of a client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LaneId {
+    /// Which life of which client: never used twice.
+    pub life: u32,
+    /// Which lane of it.
+    pub lane: u32,
+}
+
+impl fmt::Display for LaneId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "c{}.{}", self.life, self.lane)
+    }
+}
+
+/// Number of a call.
+pub type CallId = u64;
+
+/// A request that a port has made.
+#[derive(Debug)]
+pub struct Outgoing {
+    pub id: CallId,
+    pub from: LaneId,
+    pub node: NodeId,
+    pub kind: u16,
+    pub epoch: FenceEpoch,
+    pub client: ClientId,
+    pub incarnation: Incarnation,
+    pub body: Vec<u8>,
+    pub payload: Vec<u8>,
+    /// Bytes that the answer's payload may have.
+    pub room: usize,
+}
+
+/// What came of a call.
+#[derive(Debug)]
+pub struct Landed {
+    pub outcome: Outcome,
+    pub payload: Vec<u8>,
+}
+
+/// Something that takes content away from under the clients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cut {
+    /// The log of metad ends at this index now.
+    Metad(u64),
+    /// Unsynced chunk files of a storage daemon may be old.
+    Storaged,
+}
+
+/// Who sent a changing request: client, slot, shard, sequence number.
+pub type Ticket = (ClientId, u32, ShardId, u64);
+
+/// See the module.
+pub struct Hub {
+    /// Milliseconds since the start of the run.
+    pub now: u64,
+    /// How far the wall clock is from the monotonic one, in milliseconds.
+    pub wall_shift: i64,
+    /// The only source of chance.
+    pub rng: Rng,
+    pub trace: Trace,
+    pub coverage: Coverage,
+    /// Calls to be sent.
+    pub calls: Vec<Outgoing>,
+    /// Calls whose port has given them up.
+    pub abandoned: Vec<CallId>,
+    /// Outcomes that a port has not taken.
+    pub landed: BTreeMap<CallId, Landed>,
+    /// Lanes to be woken, and when.
+    pub timers: Vec<(u64, LaneId)>,
+    /// Clients whose housekeeping has work.
+    pub work: BTreeSet<u32>,
+    /// Clients whose housekeeping was asked for.
+    pub nudged: BTreeSet<u32>,
+    /// The program of a lane has lost its patience since then.
+    pub cancelled: BTreeMap<LaneId, u64>,
+    /// What was cut, and when; nobody forgets.
+    pub cuts: Vec<Cut>,
+    /// Step that a lane is at.
+    pub at_step: BTreeMap<LaneId, u64>,
+    /// Which step sent a request.
+    pub tickets: BTreeMap<Ticket, (LaneId, u64)>,
+    /// Highest log index of a step's records.
+    pub indices: BTreeMap<(LaneId, u64), u64>,
+    /// Steps with a record that a power cut took.
+    pub lost: BTreeSet<(LaneId, u64)>,
+    /// The log must never end before this: something below it was promised to be durable.
+    pub promised: (u64, String),
+    /// Chaos is over.
+    pub calm: bool,
+    /// The first violation.
+    pub failure: Option<String>,
+    last_call: CallId,
+}
+
+impl Hub {
+    /// At time 0.
+    pub fn new(seed: u64, whole_trace: bool) -> Self {
+        Self {
+            now: 0,
+            wall_shift: 0,
+            rng: Rng::new(Rng::new(seed ^ 0x5345_4544).next_u64()),
+            trace: Trace::new(whole_trace),
+            coverage: Coverage::default(),
+            calls: Vec::new(),
+            abandoned: Vec::new(),
+            landed: BTreeMap::new(),
+            timers: Vec::new(),
+            work: BTreeSet::new(),
+            nudged: BTreeSet::new(),
+            cancelled: BTreeMap::new(),
+            cuts: Vec::new(),
+            at_step: BTreeMap::new(),
+            tickets: BTreeMap::new(),
+            indices: BTreeMap::new(),
+            lost: BTreeSet::new(),
+            promised: (0, String::new()),
+            calm: false,
+            failure: None,
+            last_call: 0,
+        }
+    }
+
+    /// A number for a call.
+    pub fn next_call(&mut self) -> CallId {
+        self.last_call += 1;
+        self.last_call
+    }
+
+    /// Monotonic time.
+    pub fn millis(&self) -> Millis {
+        Millis(self.now)
+    }
+
+    /// Time for files.
+    pub fn wall(&self) -> Timestamp {
+        let ms = self.now as i64 + self.wall_shift;
+        let nanos = ms.rem_euclid(1000) as u32 * 1_000_000;
+        Timestamp { secs: EPOCH_SECS + ms.div_euclid(1000), nanos }
+    }
+
+    /// Adds a line to the trace.
+    pub fn say(&mut self, what: fmt::Arguments<'_>) {
+        self.trace.line(self.now, what);
+    }
+
+    /// The run has failed; the first reason counts.
+    pub fn fail(&mut self, what: String) {
+        self.say(format_args!("FAILED: {what}"));
+        self.failure.get_or_insert(what);
+    }
+
+    /// A power cut took the records after `last`.
+    pub fn cut_log(&mut self, last: u64) {
+        let gone: Vec<_> = self.indices.iter().filter(|(_, index)| **index > last).map(|(s, _)| *s).collect();
+        for step in gone {
+            self.indices.remove(&step);
+            self.lost.insert(step);
+            self.coverage.hit("a power cut took acknowledged records");
+        }
+        self.cuts.push(Cut::Metad(last));
+    }
+
+    /// True `n` times in a thousand.
+    pub fn permille(&mut self, n: u64) -> bool {
+        self.rng.below(1000) < n
+    }
+}

@@ -1,0 +1,158 @@
+//! `skep-sim`: runs seeds of the simulator. Called by `cargo xtask sim`.
+
+use clap::Parser;
+use skep_sim::{Canary, Coverage, MARKERS, Options, Report, STEPS, run};
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Fewer seeds than this need not reach every situation.
+const SEEDS_FOR_COVERAGE: u64 = 200;
+
+/// Runs seeds of the simulated cluster.
+#[derive(Parser)]
+struct Arguments {
+    /// How many seeds, from 1 on.
+    #[arg(long, default_value_t = 200)]
+    seeds: u64,
+    /// Only this seed.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Operations of each lane.
+    #[arg(long, default_value_t = STEPS)]
+    steps: u64,
+    /// Run with this bug, which must be found: no-sync, answers-first, runs-retries or all.
+    #[arg(long)]
+    canary: Option<String>,
+    /// Print the whole trace (with --seed).
+    #[arg(long)]
+    trace: bool,
+    /// Threads.
+    #[arg(long, default_value_t = 2)]
+    threads: usize,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let outcome = match &arguments.canary {
+        Some(name) => canaries(&arguments, name),
+        None => Ok(seeds(&arguments)),
+    };
+    match outcome {
+        Ok((passed, failed)) => {
+            println!("{passed} passed, {failed} failed");
+            if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        }
+        Err(error) => {
+            eprintln!("skep-sim: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Runs the seeds on all threads, in order of their number; `false` from `each` ends it.
+fn all(arguments: &Arguments, options: Options, each: impl Fn(u64, Report) -> bool + Sync) {
+    let (first, last) = match arguments.seed {
+        Some(seed) => (seed, seed),
+        None => (1, arguments.seeds),
+    };
+    let next = AtomicU64::new(first);
+    std::thread::scope(|scope| {
+        for _ in 0..arguments.threads.max(1) {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed > last {
+                        return;
+                    }
+                    if !each(seed, run(seed, options)) {
+                        next.store(u64::MAX / 2, Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+    });
+}
+
+fn seeds(arguments: &Arguments) -> (u64, u64) {
+    let options = Options { steps: arguments.steps, canary: None, whole_trace: arguments.trace };
+    let sum = Mutex::new((Coverage::default(), 0u64, 0u64, 0u64));
+    all(arguments, options, |seed, report| {
+        let mut sum = sum.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        sum.0.add(&report.coverage);
+        sum.1 += report.events;
+        match &report.failure {
+            None => sum.2 += 1,
+            Some(_) => sum.3 += 1,
+        }
+        if report.failure.is_some() || arguments.seed.is_some() {
+            print_run(seed, arguments, &report);
+        }
+        true
+    });
+    let (coverage, events, passed, mut failed) = sum.into_inner().unwrap_or_else(|e| e.into_inner());
+    println!("situations in {} runs, {events} events:", passed + failed);
+    for marker in MARKERS {
+        println!("{:8} {marker}", coverage.count(marker));
+    }
+    if passed + failed >= SEEDS_FOR_COVERAGE {
+        for marker in coverage.missing() {
+            println!("FAILED: in no run: {marker}");
+            failed += 1;
+        }
+    }
+    (passed, failed)
+}
+
+fn print_run(seed: u64, arguments: &Arguments, report: &Report) {
+    match &report.failure {
+        Some(failure) => println!("seed {seed} FAILED: {failure}"),
+        None => println!("seed {seed} passed"),
+    }
+    println!(
+        "  {} events, {} s of virtual time, trace hash {:016x}",
+        report.events,
+        report.virtual_ms / 1000,
+        report.hash
+    );
+    if arguments.trace || arguments.seed.is_some() {
+        for line in &report.trace {
+            println!("  {line}");
+        }
+    } else {
+        println!("  repeat: cargo xtask sim --seed {seed} --steps {} --trace", arguments.steps);
+    }
+}
+
+fn canaries(arguments: &Arguments, name: &str) -> Result<(u64, u64), String> {
+    let wanted: Vec<Canary> = Canary::ALL.into_iter().filter(|c| name == "all" || c.name() == name).collect();
+    if wanted.is_empty() {
+        let known: Vec<&str> = Canary::ALL.iter().map(|canary| canary.name()).collect();
+        return Err(format!("there is no canary {name:?}; there are {} and all", known.join(", ")));
+    }
+    let (mut found, mut missed) = (0, 0);
+    for canary in wanted {
+        let options = Options { steps: arguments.steps, canary: Some(canary), whole_trace: arguments.trace };
+        let first = Mutex::new(None::<(u64, String)>);
+        all(arguments, options, |seed, report| {
+            let mut first = first.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            if let Some(failure) = report.failure
+                && first.as_ref().is_none_or(|(known, _)| seed < *known)
+            {
+                *first = Some((seed, failure));
+            }
+            first.is_none()
+        });
+        match first.into_inner().unwrap_or_else(|e| e.into_inner()) {
+            Some((seed, failure)) => {
+                println!("canary {} found by seed {seed}: {failure}", canary.name());
+                found += 1;
+            }
+            None => {
+                println!("FAILED: canary {} was not found in {} seeds", canary.name(), arguments.seeds);
+                missed += 1;
+            }
+        }
+    }
+    Ok((found, missed))
+}

@@ -1,0 +1,234 @@
+//! The hands of the metadata server: a log of which a part is on stable storage, rows with
+//! checkpoints, and what a kill or a power cut leaves of them.
+
+use crate::hub::{CallId, Hub};
+use skep_meta::store::{MemoryStore, Store};
+use skep_meta::{Command, Config, Input, Output, Record, Server};
+use skep_types::{LogIndex, NodeId};
+use std::collections::BTreeMap;
+
+/// Milliseconds that clients have to reclaim what they have open.
+pub const GRACE_MS: u64 = 3_000;
+
+/// What the rules shall get wrong.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Faulty {
+    /// A sync of the log does nothing.
+    pub no_sync: bool,
+    /// Answers leave before their records are in the log.
+    pub answers_first: bool,
+    /// The memory of lanes is ignored.
+    pub runs_retries: bool,
+}
+
+/// See the module.
+pub struct Metad {
+    /// Its node.
+    pub node: NodeId,
+    server: Option<Server<MemoryStore>>,
+    config: Config,
+    faulty: Faulty,
+    log: Vec<Record>,
+    /// Up to there the log is on stable storage.
+    durable: u64,
+    /// Up to there the server believes so.
+    told: u64,
+    /// Rows as of a durable index.
+    checkpoint: MemoryStore,
+    /// Rows that become the checkpoint when their index is durable.
+    candidate: Option<MemoryStore>,
+    /// Rows that survived a kill in the page cache.
+    survived: Option<MemoryStore>,
+    /// Records that are not in the log although they were answered.
+    late: Vec<Record>,
+    /// A sync is under way.
+    pub syncing: bool,
+    /// Somebody asked for a sync meanwhile.
+    pub sync_again: bool,
+    /// Calls to other servers, with the number of the task.
+    pub tasks: BTreeMap<CallId, u64>,
+    /// A tick is planned for then.
+    pub tick_at: Option<u64>,
+}
+
+/// What a power cut left.
+#[derive(Debug, Clone, Copy)]
+pub struct Left {
+    /// The log ended there.
+    pub had: u64,
+    /// And ends there now.
+    pub has: u64,
+}
+
+impl Metad {
+    /// Without rows and log.
+    pub fn new(node: NodeId, seed: u64, faulty: Faulty) -> Self {
+        let mut key = [0; 16];
+        key[..8].copy_from_slice(&seed.to_le_bytes());
+        let config = Config {
+            seed: key,
+            chunk_size: skep_types::limits::CHUNK_MIN,
+            grace_ms: GRACE_MS,
+            canary_runs_retries: faulty.runs_retries,
+            ..Config::default()
+        };
+        Self {
+            node,
+            server: None,
+            config,
+            faulty,
+            log: Vec::new(),
+            durable: 0,
+            told: 0,
+            checkpoint: MemoryStore::default(),
+            candidate: None,
+            survived: None,
+            late: Vec::new(),
+            syncing: false,
+            sync_again: false,
+            tasks: BTreeMap::new(),
+            tick_at: None,
+        }
+    }
+
+    /// The rules, when the daemon is up.
+    pub fn server(&self) -> Option<&Server<MemoryStore>> {
+        self.server.as_ref()
+    }
+
+    /// Index of the newest record in the log.
+    pub fn last(&self) -> u64 {
+        self.log.last().map_or(0, |record| record.index.0)
+    }
+
+    /// The daemon starts: rows, replay, a new term.
+    pub fn start(&mut self, hub: &mut Hub) -> Option<Output> {
+        let rows = self.survived.take().unwrap_or_else(|| self.checkpoint.clone());
+        if rows.applied().0 < self.last() {
+            hub.coverage.hit("rows fell back to a checkpoint");
+        }
+        let result = Server::new(self.config.clone(), rows).and_then(|mut server| {
+            for record in &self.log {
+                server.replay(record)?;
+            }
+            let mut out = Output::default();
+            server.start(hub.wall(), &mut out)?;
+            Ok((server, out))
+        });
+        match result {
+            Ok((server, out)) => {
+                self.server = Some(server);
+                Some(out)
+            }
+            Err(e) => {
+                hub.fail(format!("metad does not start: {e}"));
+                None
+            }
+        }
+    }
+
+    /// One input.
+    pub fn step(&mut self, input: Input, hub: &mut Hub) -> Option<Output> {
+        let (now, wall) = (hub.millis(), hub.wall());
+        let server = self.server.as_mut()?;
+        let mut out = Output::default();
+        if let Err(e) = server.step(now, wall, input, &mut out) {
+            hub.fail(format!("metad stops: {e}"));
+            return None;
+        }
+        Some(out)
+    }
+
+    /// Appends the records of a step. `true`: some of them are to be appended late.
+    pub fn append(&mut self, records: Vec<Record>, hub: &mut Hub) -> bool {
+        for record in &records {
+            attribute(record, hub);
+        }
+        if self.faulty.answers_first && !records.is_empty() {
+            self.late.extend(records);
+            return true;
+        }
+        self.log.extend(records);
+        false
+    }
+
+    /// Appends what was answered already.
+    pub fn append_late(&mut self) {
+        self.log.append(&mut self.late);
+    }
+
+    /// A sync begins: up to which record it will make the log durable. `None` = nothing to do.
+    pub fn sync_begins(&mut self) -> Option<LogIndex> {
+        let last = self.last();
+        if self.syncing || self.server.is_none() || last <= self.told {
+            return None;
+        }
+        self.syncing = true;
+        Some(LogIndex(last))
+    }
+
+    /// It has ended.
+    pub fn sync_ended(&mut self, index: LogIndex) {
+        self.syncing = false;
+        self.told = self.told.max(index.0);
+        if self.faulty.no_sync {
+            return;
+        }
+        self.durable = self.durable.max(index.0);
+        if let Some(rows) = self.candidate.take_if(|rows| rows.applied() <= index) {
+            self.checkpoint = rows;
+        }
+    }
+
+    /// Takes the rows as they are; once durable they are the checkpoint.
+    pub fn begin_checkpoint(&mut self) {
+        if self.candidate.is_none() && self.late.is_empty() {
+            self.candidate = self.server.as_ref().map(|server| server.store().clone());
+        }
+    }
+
+    /// The process is gone; the operating system is not. Rows may have reached the disk or not.
+    pub fn kill(&mut self, hub: &mut Hub) {
+        let rows = self.server.take().map(Server::into_store);
+        let in_log = rows.filter(|rows| rows.applied().0 <= self.last());
+        self.survived = in_log.filter(|_| hub.rng.percent(50));
+        self.forget_process();
+    }
+
+    fn forget_process(&mut self) {
+        self.late.clear();
+        self.tasks.clear();
+        (self.syncing, self.sync_again) = (false, false);
+        self.tick_at = None;
+        self.told = 0;
+    }
+
+    /// The power goes: the log keeps what was synced, and some of the rest.
+    pub fn lose_power(&mut self, hub: &mut Hub) -> Left {
+        self.server = None;
+        (self.candidate, self.survived) = (None, None);
+        self.forget_process();
+        let had = self.last();
+        let kept = self.durable.min(had) + hub.rng.below(had.saturating_sub(self.durable) + 1);
+        let has = if hub.rng.percent(60) { self.durable.min(had) } else { kept };
+        self.log.retain(|record| record.index.0 <= has);
+        // After a restart the log is read back from the disk: it is all there for good.
+        self.durable = self.last();
+        Left { had, has }
+    }
+}
+
+/// Notes which step of which lane a record belongs to.
+fn attribute(record: &Record, hub: &mut Hub) {
+    let command = match Command::decode(&record.bytes, record.shard, record.index) {
+        Ok(command) => command,
+        Err(e) => return hub.fail(format!("record {} cannot be read back: {e}", record.index)),
+    };
+    let Some(caller) = command.caller else { return };
+    let ticket = (caller.client, caller.slot.0, record.shard, caller.seq.0);
+    let Some(step) = hub.tickets.get(&ticket).copied() else {
+        return hub.fail(format!("record {} is of a request that nobody sent: {caller:?}", record.index));
+    };
+    let index = hub.indices.entry(step).or_default();
+    *index = (*index).max(record.index.0);
+}

@@ -1,0 +1,94 @@
+//! The management service: its rules, and the state that its synced log would give back.
+
+use crate::hub::Hub;
+use skep_cluster::{Answer, Config, Input, Output, Peer, Registry, State};
+use skep_types::{ClientId, ClusterId, Encode, Reader, Term, Uuid};
+use skep_wire::mgmt::MgmtRequest;
+use skep_wire::{Refusal, Status};
+
+/// A silent session ends after this, in milliseconds.
+pub const SESSION_TIMEOUT_MS: u64 = 6_000;
+
+/// See the module.
+pub struct Mgmtd {
+    registry: Registry,
+    durable: State,
+    term: u64,
+}
+
+fn config() -> Config {
+    Config { session_timeout_ms: SESSION_TIMEOUT_MS, ..Config::default() }
+}
+
+impl Mgmtd {
+    /// A new cluster.
+    pub fn format(cluster: ClusterId, shards: u16, hub: &Hub) -> Self {
+        let durable = State::format(cluster, shards);
+        Self { registry: Registry::new(config(), durable.clone(), Term(1), hub.millis()), durable, term: 1 }
+    }
+
+    /// It was killed and is started again.
+    pub fn restart(&mut self, hub: &Hub) {
+        self.term += 1;
+        self.registry = Registry::new(config(), self.durable.clone(), Term(self.term), hub.millis());
+    }
+
+    /// The registry as it is now.
+    pub fn state(&self) -> &State {
+        self.registry.state()
+    }
+
+    /// Answers a request.
+    pub fn answer(&mut self, client: ClientId, kind: u16, body: &[u8], hub: &mut Hub) -> Result<Vec<u8>, Refusal> {
+        let request = MgmtRequest::decode(kind, &mut Reader::new(body))
+            .map_err(|e| Refusal::with(Status::MALFORMED, e.to_string()))?
+            .ok_or_else(|| Refusal::new(Status::MALFORMED))?;
+        let mut out = Output::default();
+        let input = Input::Request { reply_to: 0, peer: Peer { client }, request };
+        self.registry.step(hub.millis(), input, &mut out);
+        self.finish(&out, hub);
+        match out.answers.pop() {
+            Some((_, Ok(Answer::Body(body)))) => Ok(body),
+            Some((_, Ok(Answer::Session(mut session)))) => {
+                session.token = token(session.client);
+                Ok(session.to_bytes())
+            }
+            Some((_, Err(refusal))) => Err(refusal),
+            None => Err(Refusal::with(Status::MALFORMED, "mgmtd gave no answer")),
+        }
+    }
+
+    /// Time passes.
+    pub fn tick(&mut self, hub: &mut Hub) {
+        let mut out = Output::default();
+        self.registry.step(hub.millis(), Input::Tick, &mut out);
+        self.finish(&out, hub);
+    }
+
+    /// Logged and synced before any answer leaves.
+    fn finish(&mut self, out: &Output, hub: &mut Hub) {
+        for note in &out.notes {
+            hub.say(format_args!("mgmtd: {note}"));
+            if note.contains("is evicted") {
+                hub.coverage.hit("a client was evicted");
+            }
+        }
+        for command in &out.commands {
+            self.durable.apply(command);
+        }
+        if self.durable != *self.registry.state() {
+            hub.fail("mgmtd: the commands given out do not lead to the registry's state".into());
+        }
+    }
+}
+
+fn token(client: ClientId) -> [u8; 32] {
+    let mut token = [7; 32];
+    token[..8].copy_from_slice(&client.0.to_le_bytes());
+    token
+}
+
+/// A number as a uuid.
+pub fn uuid(number: u64) -> Uuid {
+    Uuid(u128::from(number).to_le_bytes())
+}

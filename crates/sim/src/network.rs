@@ -1,0 +1,393 @@
+//! Connections and what befalls them. Within a connection requests keep their order; between
+//! connections nothing does. A connection ends by a lost message, a partition, the death of the
+//! daemon, or because a port gives a call up; what was sent on it may still arrive, until a newer
+//! connection of the same lane is heard by the daemon.
+
+use crate::hub::{CallId, Hub, LaneId, Landed, Outgoing};
+use crate::queue::{Event, Queue};
+use skep_client::{Answer, Outcome};
+use skep_types::{ClientId, FenceEpoch, Incarnation, NodeId};
+use skep_wire::{Flags, Header, Status};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Longest ordinary way of a message, in milliseconds.
+const DELAY_MAX: u64 = 3;
+/// Longest way of a message that is held up.
+const HELD_UP_MAX: u64 = 400;
+/// A call that was never answered counts as lost after this.
+const PATIENCE_MAX: u64 = 1_500;
+
+/// Who sends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum From {
+    /// A client's lane.
+    Lane(LaneId),
+    /// A daemon, in one of its lives.
+    Node(NodeId, u64),
+}
+
+/// A request on its way or at work.
+#[derive(Debug)]
+pub struct Flight {
+    pub from: From,
+    pub node: NodeId,
+    pub kind: u16,
+    pub client: ClientId,
+    pub incarnation: Incarnation,
+    pub epoch: FenceEpoch,
+    pub body: Vec<u8>,
+    pub payload: Vec<u8>,
+    pub room: usize,
+    /// Number of the connection it was sent on.
+    connection: u64,
+    /// Life of the daemon that the connection leads to; `None` = the connection is made by this.
+    life: Option<u64>,
+    arrived: bool,
+    /// The sender has its outcome.
+    settled: bool,
+}
+
+#[derive(Debug, Default)]
+struct Connection {
+    number: u64,
+    /// Life of the daemon at the other end.
+    life: Option<u64>,
+    broken: bool,
+    last_arrival: u64,
+}
+
+/// How the network misbehaves, each in a thousand messages.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Weather {
+    /// Requests that never arrive.
+    pub lose_request: u64,
+    /// Replies that never arrive.
+    pub lose_reply: u64,
+    /// Requests whose sender gives up before they arrive.
+    pub late: u64,
+    /// Messages that are held up.
+    pub hold_up: u64,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Network {
+    flights: BTreeMap<CallId, Flight>,
+    connections: BTreeMap<(From, NodeId), Connection>,
+    /// Newest connection of a lane that a daemon has heard.
+    heard: BTreeMap<(NodeId, LaneId), u64>,
+    /// Lives of daemons that are up.
+    up: BTreeMap<NodeId, u64>,
+    /// Pairs (client life or node, node) that cannot reach each other, and until when.
+    partitions: BTreeMap<(u32, NodeId), u64>,
+    /// Clients that are no more: nothing lands there.
+    gone: BTreeSet<u32>,
+    /// How it is at the moment.
+    pub weather: Weather,
+}
+
+/// Stands for a daemon in [`Network::partition`].
+pub fn side_of(from: From) -> u32 {
+    match from {
+        From::Lane(lane) => lane.life,
+        From::Node(node, _) => 1_000_000 + node.0,
+    }
+}
+
+impl Network {
+    /// A daemon is up, in that life.
+    pub fn set_up(&mut self, node: NodeId, life: u64) {
+        self.up.insert(node, life);
+        self.heard.retain(|(at, _), _| *at != node);
+    }
+
+    /// Its life, when it is up.
+    pub fn life(&self, node: NodeId) -> Option<u64> {
+        self.up.get(&node).copied()
+    }
+
+    /// The two sides do not reach each other until then.
+    pub fn partition(&mut self, side: u32, node: NodeId, until: u64) {
+        self.partitions.insert((side, node), until);
+    }
+
+    /// Ends all partitions.
+    pub fn heal(&mut self) {
+        self.partitions.clear();
+        self.weather = Weather::default();
+    }
+
+    /// A client is no more.
+    pub fn remove_client(&mut self, life: u32) {
+        self.gone.insert(life);
+    }
+
+    /// Is a request of the client on its way still?
+    pub fn has_flights_of(&self, life: u32) -> bool {
+        self.flights.values().any(|flight| matches!(flight.from, From::Lane(lane) if lane.life == life))
+    }
+
+    fn is_cut(&self, from: From, node: NodeId, now: u64) -> bool {
+        self.partitions.get(&(side_of(from), node)).is_some_and(|until| now < *until)
+    }
+
+    fn delay(&self, hub: &mut Hub) -> u64 {
+        if hub.permille(self.weather.hold_up) {
+            hub.rng.below(HELD_UP_MAX)
+        } else {
+            hub.rng.below(DELAY_MAX + 1)
+        }
+    }
+
+    /// Sends what a port asks for.
+    pub fn send(&mut self, call: Outgoing, hub: &mut Hub, queue: &mut Queue) {
+        let Outgoing { id, from, node, kind, epoch, client, incarnation, body, payload, room } = call;
+        let flight = Flight {
+            from: From::Lane(from),
+            node,
+            kind,
+            client,
+            incarnation,
+            epoch,
+            body,
+            payload,
+            room,
+            connection: 0,
+            life: None,
+            arrived: false,
+            settled: false,
+        };
+        self.launch(id, flight, hub, queue);
+    }
+
+    /// A daemon asks another one.
+    pub fn send_from_node(
+        &mut self,
+        (from, life): (NodeId, u64),
+        node: NodeId,
+        (kind, epoch, body): (u16, FenceEpoch, Vec<u8>),
+        hub: &mut Hub,
+        queue: &mut Queue,
+    ) -> CallId {
+        let id = hub.next_call();
+        let flight = Flight {
+            from: From::Node(from, life),
+            node,
+            kind,
+            client: ClientId(0),
+            incarnation: Incarnation(life),
+            epoch,
+            body,
+            payload: Vec::new(),
+            room: 0,
+            connection: 0,
+            life: None,
+            arrived: false,
+            settled: false,
+        };
+        self.launch(id, flight, hub, queue);
+        id
+    }
+
+    fn launch(&mut self, id: CallId, mut flight: Flight, hub: &mut Hub, queue: &mut Queue) {
+        let (from, node) = (flight.from, flight.node);
+        let cut = self.is_cut(from, node, hub.now);
+        let delay = self.delay(hub);
+        let connection = self.connections.entry((from, node)).or_default();
+        if connection.broken || connection.number == 0 {
+            let number = connection.number + 1;
+            *connection = Connection { number, ..Connection::default() };
+        }
+        flight.connection = connection.number;
+        flight.life = connection.life;
+        let fresh = connection.life.is_none();
+        if cut {
+            // Nobody answers a new connection; an old one just falls silent.
+            let due = hub.now + 20 + hub.rng.below(PATIENCE_MAX);
+            let outcome = if fresh { Outcome::Unreachable } else { Outcome::Lost };
+            connection.broken = true;
+            self.flights.insert(id, flight);
+            self.settle(id, due, Landed { outcome, payload: Vec::new() }, hub, queue);
+            self.flights.remove(&id);
+            return;
+        }
+        let arrival = connection.last_arrival.max(hub.now + delay);
+        connection.last_arrival = arrival;
+        self.flights.insert(id, flight);
+        if hub.permille(self.weather.lose_request) {
+            hub.coverage.hit("a request was lost");
+            hub.say(format_args!("call {id} is lost on its way"));
+            let due = hub.now + hub.rng.below(PATIENCE_MAX);
+            self.break_off(id, due, hub, queue);
+            self.flights.remove(&id);
+        } else if hub.permille(self.weather.late) {
+            // The sender gives up first. Whether the request is still read decides the daemon.
+            self.break_off(id, hub.now + hub.rng.below(20), hub, queue);
+            queue.at(arrival + hub.rng.below(HELD_UP_MAX), &mut hub.rng, Event::Arrive(id));
+        } else {
+            queue.at(arrival, &mut hub.rng, Event::Arrive(id));
+        }
+    }
+
+    /// Ends the connection of a call: it and everything else in flight on it is lost for the sender.
+    fn break_off(&mut self, id: CallId, due: u64, hub: &mut Hub, queue: &mut Queue) {
+        let Some(flight) = self.flights.get(&id) else { return };
+        let key = (flight.from, flight.node);
+        let number = flight.connection;
+        if let Some(connection) = self.connections.get_mut(&key)
+            && connection.number == number
+        {
+            connection.broken = true;
+        }
+        let same = |flight: &Flight| (flight.from, flight.node) == key && flight.connection == number;
+        let all: Vec<CallId> =
+            self.flights.iter().filter(|(_, f)| same(f) && !f.settled).map(|(id, _)| *id).collect();
+        for id in all {
+            self.settle(id, due, Landed { outcome: Outcome::Lost, payload: Vec::new() }, hub, queue);
+        }
+    }
+
+    /// A port gave a call up.
+    pub fn abandon(&mut self, id: CallId, hub: &mut Hub, queue: &mut Queue) {
+        self.break_off(id, hub.now, hub, queue);
+    }
+
+    /// Tells the sender, once.
+    fn settle(&mut self, id: CallId, due: u64, landed: Landed, hub: &mut Hub, queue: &mut Queue) {
+        let Some(flight) = self.flights.get_mut(&id) else { return };
+        if flight.settled {
+            return;
+        }
+        flight.settled = true;
+        match flight.from {
+            From::Lane(lane) => queue.at(due, &mut hub.rng, Event::Land(id, lane, landed)),
+            From::Node(..) => {
+                let result = match landed.outcome {
+                    Outcome::Answer(answer) if answer.status == Status(0) => Ok(answer.body),
+                    Outcome::Answer(answer) => Err(format!("{}", answer.status)),
+                    other => Err(format!("{other:?}")),
+                };
+                queue.at(due, &mut hub.rng, Event::LandAtNode(id, result));
+            }
+        }
+    }
+
+    /// A request arrives. `Some` = the daemon is to answer it.
+    pub fn arrive(&mut self, id: CallId, hub: &mut Hub, queue: &mut Queue) -> Option<&Flight> {
+        let flight = self.flights.get_mut(&id)?;
+        let (from, node, number) = (flight.from, flight.node, flight.connection);
+        let (life, gone) = (self.up.get(&node).copied(), flight.settled);
+        let same_life = flight.life.is_none_or(|known| Some(known) == life);
+        if life.is_none() || !same_life {
+            let fresh = flight.life.is_none();
+            let outcome = if fresh && !gone { Outcome::Unreachable } else { Outcome::Lost };
+            self.settle(id, hub.now + 1, Landed { outcome, payload: Vec::new() }, hub, queue);
+            self.break_off(id, hub.now + 1, hub, queue);
+            self.flights.remove(&id);
+            return None;
+        }
+        if let From::Lane(lane) = from {
+            let newest = self.heard.entry((node, lane)).or_default();
+            if number < *newest {
+                hub.coverage.hit("a late request was dropped by a newer connection");
+                self.flights.remove(&id);
+                return None;
+            }
+            *newest = number;
+        }
+        if gone {
+            hub.coverage.hit("a request arrived after its client gave it up");
+            hub.say(format_args!("call {id} arrives late"));
+        }
+        if let Some(connection) = self.connections.get_mut(&(from, node))
+            && connection.number == number
+        {
+            connection.life = life;
+        }
+        let flight = self.flights.get_mut(&id)?;
+        flight.arrived = true;
+        (flight.life, flight.body) = (life, reframed(id, flight));
+        Some(flight)
+    }
+
+    /// The flight of a request that is at work.
+    pub fn flight(&self, id: CallId) -> Option<&Flight> {
+        self.flights.get(&id)
+    }
+
+    /// The daemon answers. It is in the life in which the request arrived: a death ends its flights.
+    pub fn reply(
+        &mut self,
+        id: CallId,
+        (status, body, payload): (Status, Vec<u8>, Vec<u8>),
+        epoch: FenceEpoch,
+        hub: &mut Hub,
+        queue: &mut Queue,
+    ) {
+        let Some(flight) = self.flights.get(&id) else { return };
+        if flight.payload_too_long(&payload) {
+            hub.fail(format!("call {id}: the answer's payload is longer than asked for"));
+        }
+        let (from, node) = (flight.from, flight.node);
+        let incarnation = Incarnation(flight.life.unwrap_or(0));
+        let lost = hub.permille(self.weather.lose_reply) || self.is_cut(from, node, hub.now);
+        if lost && !flight.settled {
+            hub.coverage.hit("a reply was lost");
+            hub.say(format_args!("the answer to call {id} is lost"));
+            let due = hub.now + hub.rng.below(PATIENCE_MAX);
+            self.break_off(id, due, hub, queue);
+        } else {
+            let due = hub.now + self.delay(hub);
+            let payload_len = payload.len();
+            let answer = Answer { status, body, payload_len, incarnation, epoch };
+            self.settle(id, due, Landed { outcome: Outcome::Answer(answer), payload }, hub, queue);
+        }
+        self.flights.remove(&id);
+    }
+
+    /// A daemon dies: its connections break, nothing that it was doing is answered.
+    pub fn set_down(&mut self, node: NodeId, hub: &mut Hub, queue: &mut Queue) {
+        self.up.remove(&node);
+        let at_work: Vec<CallId> =
+            self.flights.iter().filter(|(_, f)| f.node == node && f.arrived).map(|(id, _)| *id).collect();
+        for id in at_work {
+            let due = hub.now + 1 + hub.rng.below(5);
+            self.break_off(id, due, hub, queue);
+            self.flights.remove(&id);
+        }
+        for ((_, to), connection) in &mut self.connections {
+            connection.broken |= *to == node;
+        }
+    }
+
+    /// Does the client of this life still exist?
+    pub fn lives(&self, life: u32) -> bool {
+        !self.gone.contains(&life)
+    }
+}
+
+impl Flight {
+    fn payload_too_long(&self, payload: &[u8]) -> bool {
+        payload.len() > self.room
+    }
+}
+
+/// The body as it comes out of a real frame.
+fn reframed(id: CallId, flight: &Flight) -> Vec<u8> {
+    let header = Header {
+        flags: Flags::default(),
+        epoch: flight.epoch,
+        payload_len: flight.payload.len() as u32,
+        ..Header::request(flight.kind, id)
+    };
+    let mut frame = Vec::new();
+    header.encode_with(&flight.body, &mut frame);
+    match Header::decode(&frame) {
+        Ok((back, _)) if back.kind == flight.kind && back.epoch == flight.epoch => {
+            frame.split_off(skep_wire::HEADER_LEN)
+        }
+        // Cannot be read: the daemon would close the connection. Shown as an empty body, which no
+        // request is.
+        _ => Vec::new(),
+    }
+}

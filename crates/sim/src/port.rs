@@ -1,0 +1,128 @@
+//! The hands of a simulated lane.
+
+use crate::hub::{CallId, HubRef, LaneId, Landed, Outgoing};
+use skep_client::{Call, Outcome, Port, Shared};
+use skep_types::{ClientId, Decode, Incarnation, Millis, Reader, Timestamp, Uuid};
+use skep_wire::meta::ShardCall;
+use std::cell::RefCell;
+use std::fmt;
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::Poll;
+
+/// State that the lanes of a client share.
+pub type SharedRef = Rc<RefCell<Shared>>;
+
+/// Message numbers of metadata shards.
+const META_KINDS: std::ops::Range<u16> = 0x0200..0x0300;
+
+/// See the module.
+pub struct SimPort {
+    /// The run.
+    pub hub: HubRef,
+    /// Whose hands.
+    pub lane: LaneId,
+    /// For the session.
+    pub shared: SharedRef,
+}
+
+impl SimPort {
+    fn send(&self, call: &Call<'_>) -> CallId {
+        let (client, incarnation) = match self.shared.borrow().session.open() {
+            Some(session) => (session.client, session.incarnation),
+            None => (ClientId(0), Incarnation(0)),
+        };
+        let mut hub = self.hub.borrow_mut();
+        let id = hub.next_call();
+        if META_KINDS.contains(&call.kind)
+            && let Ok(shard_call) = ShardCall::decode(&mut Reader::new(call.body))
+            && shard_call.seq.0 > 0
+        {
+            let step = hub.at_step.get(&self.lane).copied().unwrap_or(0);
+            let ticket = (client, shard_call.slot.0, shard_call.shard, shard_call.seq.0);
+            hub.tickets.insert(ticket, (self.lane, step));
+        }
+        hub.calls.push(Outgoing {
+            id,
+            from: self.lane,
+            node: call.node,
+            kind: call.kind,
+            epoch: call.epoch,
+            client,
+            incarnation,
+            body: call.body.to_vec(),
+            payload: call.payload.to_vec(),
+            room: call.into.len(),
+        });
+        id
+    }
+
+    fn patience_is_over(&self) -> bool {
+        let hub = self.hub.borrow();
+        hub.cancelled.get(&self.lane).is_some_and(|at| *at <= hub.now)
+    }
+}
+
+impl Port for SimPort {
+    async fn call(&self, calls: &mut [Call<'_>]) {
+        let ids: Vec<CallId> = calls.iter().map(|call| self.send(call)).collect();
+        poll_fn(|_| {
+            let landed = ids.iter().all(|id| self.hub.borrow().landed.contains_key(id));
+            if landed || self.patience_is_over() { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+        let mut hub = self.hub.borrow_mut();
+        for (id, call) in ids.iter().zip(calls) {
+            call.outcome = match hub.landed.remove(id) {
+                Some(Landed { outcome, payload }) => {
+                    call.into[..payload.len()].copy_from_slice(&payload);
+                    outcome
+                }
+                None => {
+                    hub.abandoned.push(*id);
+                    Outcome::Lost
+                }
+            };
+        }
+    }
+
+    async fn pause(&self, ms: u64) {
+        let due = {
+            let mut hub = self.hub.borrow_mut();
+            let due = hub.now + ms.max(1);
+            hub.timers.push((due, self.lane));
+            due
+        };
+        poll_fn(|_| {
+            let over = self.hub.borrow().now >= due || self.patience_is_over();
+            if over { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+    }
+
+    fn now(&self) -> Millis {
+        self.hub.borrow().millis()
+    }
+
+    fn wall(&self) -> Timestamp {
+        self.hub.borrow().wall()
+    }
+
+    fn cancelled(&self) -> bool {
+        self.patience_is_over()
+    }
+
+    fn uuid(&self) -> Uuid {
+        let mut hub = self.hub.borrow_mut();
+        let (high, low) = (hub.rng.next_u64(), hub.rng.next_u64());
+        Uuid((u128::from(high) << 64 | u128::from(low)).to_le_bytes())
+    }
+
+    fn log(&self, line: fmt::Arguments<'_>) {
+        self.hub.borrow_mut().say(format_args!("{} log: {line}", self.lane));
+    }
+
+    fn work_waits(&self) {
+        self.hub.borrow_mut().work.insert(self.lane.life);
+    }
+}

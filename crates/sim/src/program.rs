@@ -1,0 +1,458 @@
+//! What runs in a lane: a history of operations, each compared with the oracle; after every mishap
+//! that took something, the honest reckoning of what is left.
+
+use crate::book::{Book, StepId, Suspicion};
+use crate::drive::{Driver, SimLane};
+use crate::hub::{Cut, HubRef, LaneId};
+use crate::port::SharedRef;
+use crate::verify::{Adoption, Loose, verify};
+use skep_client::Port;
+use skep_client::state::{Mounting, SessionState};
+use skep_model::{Handle, Op, Outcome};
+use skep_types::{ClientId, Errno, Ino, ShardId};
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+/// Operations after the end of chaos.
+const CALM_STEPS: u64 = 8;
+/// Programs interrupted, of a thousand operations.
+const INTERRUPTED: u64 = 15;
+/// How long an attach may take, in milliseconds.
+const PATIENCE_MS: u64 = 300_000;
+
+/// A lane's book, shared with the engine.
+pub type BookRef = Rc<RefCell<Book>>;
+
+/// The run ends here: the failure is in the hub.
+pub struct Failed;
+
+/// See the module.
+pub struct Actor {
+    /// The run.
+    pub hub: HubRef,
+    /// Its way to the cluster.
+    pub lane: Rc<SimLane>,
+    /// State of its client.
+    pub shared: SharedRef,
+    /// Which lane.
+    pub id: LaneId,
+    /// What it did and does.
+    pub book: BookRef,
+    /// Operations to do at least.
+    pub steps: u64,
+    /// Longest pause between two, in milliseconds.
+    pub pause_max: u64,
+    /// Shard of its directory.
+    pub shard: ShardId,
+    /// It goes on where a client that is gone ended.
+    pub takes_over: bool,
+}
+
+/// Why a reckoning is due.
+#[derive(Debug, Clone, Copy, Default)]
+struct Cause {
+    interrupted: bool,
+    renewed: bool,
+}
+
+/// Opens the session of a client.
+pub async fn attach(hub: &HubRef, lane: &SimLane, id: LaneId) {
+    let mounting = Mounting { host: format!("host{}", id.life), mount: "/mnt".into(), ..Mounting::default() };
+    if let Err(refusal) = lane.attach(mounting, PATIENCE_MS).await {
+        hub.borrow_mut().fail(format!("{id}: no session after {PATIENCE_MS} ms: {refusal}"));
+    }
+}
+
+/// Housekeeping, for ever.
+pub async fn keep_house(hub: HubRef, lane: Rc<SimLane>, shared: SharedRef, id: LaneId) {
+    loop {
+        let ms = match session_of(&shared) {
+            Some(_) => lane.housekeeping().await,
+            None if shared.borrow().session.is_dead() => lane.housekeeping().await,
+            None => 20,
+        };
+        let due = hub.borrow().now + ms.clamp(1, 1_000);
+        hub.borrow_mut().timers.push((due, id));
+        std::future::poll_fn(|_| {
+            let hub = &mut *hub.borrow_mut();
+            let now = hub.now >= due || hub.nudged.remove(&id.life);
+            if now { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+        })
+        .await;
+    }
+}
+
+fn session_of(shared: &SharedRef) -> Option<ClientId> {
+    match &shared.borrow().session {
+        SessionState::Open(session) => Some(session.client),
+        _ => None,
+    }
+}
+
+impl Actor {
+    /// The whole program.
+    pub async fn run(self) {
+        // A failure is recorded in the hub, which ends the run.
+        let _ = self.story().await;
+    }
+
+    async fn story(&self) -> Result<(), Failed> {
+        while session_of(&self.shared).is_none() {
+            self.lane.port().pause(10).await;
+        }
+        if self.takes_over {
+            self.reckon(Cause { renewed: true, ..Cause::default() }).await?;
+            self.hub.borrow_mut().coverage.hit("a new mount took over");
+        } else {
+            self.make_root().await?;
+        }
+        let mut calm_steps = 0;
+        while self.book.borrow().number < self.steps || calm_steps < CALM_STEPS {
+            let (pause, calm) = {
+                let mut hub = self.hub.borrow_mut();
+                let calm = hub.calm;
+                calm_steps += u64::from(calm);
+                (hub.rng.below(self.pause_max), calm)
+            };
+            self.lane.port().pause(if calm { pause / 8 } else { pause }).await;
+            let op = self.book.borrow_mut().next_op();
+            self.step(op).await?;
+        }
+        self.close_all().await?;
+        self.compare_at_the_end().await
+    }
+
+    /// The lane's directory, on its shard.
+    async fn make_root(&self) -> Result<(), Failed> {
+        let name = self.book.borrow().name.clone();
+        loop {
+            let made = match self.shard {
+                ShardId(0) => {
+                    let new = skep_client::NewNode {
+                        kind: skep_types::Kind::Dir,
+                        mode: 0o755,
+                        uid: 0,
+                        gid: 0,
+                        rdev: 0,
+                    };
+                    self.lane.make_node(Ino::ROOT, name.as_bytes(), new).await.map(|attr| attr.ino)
+                }
+                shard => {
+                    self.hub.borrow_mut().coverage.hit("a directory on another shard");
+                    let made = self.lane.make_dir_on(Ino::ROOT, name.as_bytes(), 0o755, (0, 0), shard).await;
+                    made.map(|entry| entry.ino)
+                }
+            };
+            // An administrator's command has no lane: a repetition after a lost answer finds it there.
+            let made = match made {
+                Err(Errno::EEXIST) => self.lane.lookup(Ino::ROOT, name.as_bytes()).await.map(|attr| attr.ino),
+                made => made,
+            };
+            match made {
+                Ok(ino) => {
+                    // Durable from here on, so that no power cut takes the ground away.
+                    let dir = self.lane.opendir(Ino::ROOT);
+                    let synced = match dir {
+                        Ok(handle) => {
+                            let synced = self.lane.fsyncdir(handle).await;
+                            self.lane.releasedir(handle);
+                            synced
+                        }
+                        Err(errno) => Err(errno),
+                    };
+                    let there = self.lane.lookup(Ino::ROOT, name.as_bytes()).await;
+                    if synced.is_ok() && there.is_ok_and(|attr| attr.ino == ino) {
+                        let mut book = self.book.borrow_mut();
+                        book.root = Some(ino);
+                        book.seen_cuts = self.hub.borrow().cuts.len();
+                        return Ok(());
+                    }
+                }
+                Err(Errno::EIO | Errno::ENOTCONN | Errno::ENOENT) => {}
+                Err(errno) => return self.fail(format!("its directory cannot be made: {errno}")),
+            }
+            self.wait_while_dead().await;
+            self.lane.port().pause(50).await;
+        }
+    }
+
+    fn fail<T>(&self, what: String) -> Result<T, Failed> {
+        let (name, number) = (self.book.borrow().name.clone(), self.book.borrow().number);
+        self.hub.borrow_mut().fail(format!("{} in {name}, step {number}: {what}", self.id));
+        Err(Failed)
+    }
+
+    async fn wait_while_dead(&self) {
+        while session_of(&self.shared).is_none() {
+            self.lane.port().pause(100).await;
+        }
+    }
+
+    fn lost(&self) -> BTreeSet<StepId> {
+        self.hub.borrow().lost.clone()
+    }
+
+    async fn carry_out(&self, op: &Op) -> Outcome {
+        let root = self.book.borrow().root.unwrap_or(Ino::ROOT);
+        let mut opens = std::mem::take(&mut self.book.borrow_mut().opens);
+        let outcome = Driver { lane: &self.lane, root, opens: &mut opens }.carry_out(op).await;
+        self.book.borrow_mut().opens = opens;
+        outcome
+    }
+
+    /// One operation, and whatever must follow from it.
+    async fn step(&self, op: Op) -> Result<(), Failed> {
+        let session = session_of(&self.shared);
+        let number = self.book.borrow_mut().begin(self.id, op);
+        {
+            let mut hub = self.hub.borrow_mut();
+            hub.at_step.insert(self.id, number);
+            hub.say(format_args!("{} step {number}: {op:?}", self.id));
+            if !hub.calm && hub.permille(INTERRUPTED) {
+                let at = hub.now + hub.rng.below(25);
+                hub.cancelled.insert(self.id, at);
+                hub.timers.push((at, self.id));
+            }
+        }
+        let outcome = self.carry_out(&op).await;
+        let interrupted = {
+            let mut hub = self.hub.borrow_mut();
+            hub.say(format_args!("{} step {number}: {outcome:?}", self.id));
+            hub.cancelled.remove(&self.id).is_some() && outcome == Outcome::Failed(Errno::EINTR)
+        };
+        if let Some(now) = &mut self.book.borrow_mut().now {
+            now.outcome = Some(outcome.clone());
+        }
+        if interrupted {
+            self.hub.borrow_mut().coverage.hit("an operation was interrupted");
+        }
+        let renewed = session_of(&self.shared) != session;
+        let cause = Cause { interrupted, renewed };
+        if interrupted || renewed || self.something_was_cut(&op) {
+            return self.reckon(cause).await;
+        }
+        self.judge(&op, &outcome)
+    }
+
+    /// Did a power cut take anything of this lane, or may it have?
+    fn something_was_cut(&self, op: &Op) -> bool {
+        let (book, hub) = (self.book.borrow(), self.hub.borrow());
+        let now_lost = book.now.as_ref().is_some_and(|now| hub.lost.contains(&now.step.id));
+        let storaged = hub.cuts[book.seen_cuts..].contains(&Cut::Storaged);
+        now_lost || book.has_lost(&hub.lost) || (storaged && (is_data(op) || book.unsynced().next().is_some()))
+    }
+
+    /// Nothing is in doubt: the outcome must be the oracle's.
+    fn judge(&self, op: &Op, outcome: &Outcome) -> Result<(), Failed> {
+        let expected = match &self.book.borrow().now {
+            Some(now) => now.expected.clone(),
+            None => return Ok(()),
+        };
+        let hub_cuts = self.hub.borrow().cuts.len();
+        self.book.borrow_mut().seen_cuts = hub_cuts;
+        if *outcome != expected {
+            // A loss elsewhere may count for this handle too: an error too many is no lie.
+            let excusable = match op {
+                Op::Fsync { handle } => self.may_have_lost(*handle),
+                _ => false,
+            };
+            if !excusable || *outcome != Outcome::Failed(Errno::EIO) {
+                return self.fail(format!("{op:?} gives {outcome:?}, should give {expected:?}"));
+            }
+            self.book.borrow_mut().ended();
+            return Ok(());
+        }
+        self.book.borrow_mut().ended();
+        match op {
+            Op::Fsync { handle } if expected == Outcome::Done => self.promised(*handle),
+            Op::Open { handle, .. } if expected == Outcome::Done => {
+                self.book.borrow_mut().cuts_at_open.insert(*handle, hub_cuts);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn may_have_lost(&self, handle: Handle) -> bool {
+        let opened = self.book.borrow().cuts_at_open.get(&handle).copied().unwrap_or(0);
+        self.hub.borrow().cuts.len() > opened
+    }
+
+    /// An fsync was answered: from now on no power cut may take what it covered.
+    fn promised(&self, handle: Handle) {
+        let mut book = self.book.borrow_mut();
+        let Some(ino) = book.ino_of(handle) else { return };
+        book.synced(ino);
+        let mut hub = self.hub.borrow_mut();
+        let index = book.steps_of(ino).filter_map(|step| hub.indices.get(&step).copied()).max().unwrap_or(0);
+        if index > hub.promised.0 {
+            hub.promised = (index, format!("{}: fsync of step {}", book.name, book.number));
+        }
+    }
+
+    /// Finds out what is left, and whether that is right.
+    async fn reckon(&self, cause: Cause) -> Result<(), Failed> {
+        self.hub.borrow_mut().say(format_args!("{} reckons: {cause:?}", self.id));
+        loop {
+            self.wait_while_dead().await;
+            let session = session_of(&self.shared);
+            let seen = self.hub.borrow().cuts.len();
+            let mut found = self.suspicion(cause)?;
+            self.sync_and_close(&mut found, cause).await?;
+            match self.find_state(&found, cause).await {
+                Ok((chosen, adoptions)) if self.hub.borrow().cuts.len() == seen => {
+                    let mut book = self.book.borrow_mut();
+                    book.settle(found, chosen, adoptions);
+                    book.seen_cuts = seen;
+                    return Ok(());
+                }
+                // The ground moved under the comparison: once more.
+                _ if self.hub.borrow().cuts.len() != seen || session_of(&self.shared) != session => {}
+                Ok(_) => {}
+                Err(what) => return self.fail(what),
+            }
+        }
+    }
+
+    fn suspicion(&self, cause: Cause) -> Result<Suspicion, Failed> {
+        let lost = self.lost();
+        let (found, wrong) = {
+            let book = self.book.borrow();
+            let storaged = self.hub.borrow().cuts[book.seen_cuts..].contains(&Cut::Storaged);
+            let now = book.now.as_ref();
+            let as_expected = now.is_none_or(|now| now.outcome.as_ref() == Some(&now.expected));
+            let excused = now.is_some_and(|now| storaged && is_data(&now.op));
+            let found = book.suspect(&lost, as_expected && !cause.interrupted && !cause.renewed);
+            let doubtful = found.in_flight_lost || !found.lost.is_empty() || cause.interrupted || cause.renewed;
+            let wrong = now.filter(|_| !as_expected && !excused && !doubtful);
+            let wrong = wrong.map(|now| {
+                let outcome = &now.outcome;
+                format!("{:?} gives {outcome:?}, should give {:?}", now.op, now.expected)
+            });
+            (found, wrong)
+        };
+        match wrong {
+            Some(what) => self.fail(what),
+            None => Ok(found),
+        }
+    }
+
+    /// fsync of everything that is open tells the truth; then all is closed.
+    async fn sync_and_close(&self, found: &mut Suspicion, cause: Cause) -> Result<(), Failed> {
+        let handles: Vec<Handle> = self.book.borrow().opens.keys().copied().collect();
+        for handle in handles {
+            let (root, mut opens) = {
+                let mut book = self.book.borrow_mut();
+                (book.root.unwrap_or(Ino::ROOT), std::mem::take(&mut book.opens))
+            };
+            let cuts = self.hub.borrow().cuts.len();
+            let mut driver = Driver { lane: &self.lane, root, opens: &mut opens };
+            let result = driver.fsync(handle).await;
+            let _ = driver.close(handle).await;
+            self.book.borrow_mut().opens = opens;
+            self.hub.borrow_mut().say(format_args!("{} fsync of {handle:?}: {result:?}", self.id));
+            let Some(ino) = self.book.borrow().ino_of(handle) else { continue };
+            match result {
+                Ok(()) if found.lost.contains(&ino) => {
+                    return self.fail(format!("fsync of {handle:?} succeeds, but an acknowledged change is lost"));
+                }
+                Ok(()) => {
+                    let steady = !found.unsure.contains(&ino) && self.hub.borrow().cuts.len() == cuts;
+                    if steady && !found.candidates.is_empty() {
+                        self.hub.borrow_mut().coverage.hit("an fsync held over a power cut");
+                        let mut book = self.book.borrow_mut();
+                        if !book.foreign.contains(&ino)
+                            && let Ok(content) = found.candidates[0].content(ino).cloned()
+                            && let Some(versions) = book.versions.get_mut(&ino)
+                        {
+                            *versions = vec![content];
+                        }
+                    }
+                }
+                Err(errno) => {
+                    if !self.may_have_lost(handle) && !cause.renewed {
+                        return self.fail(format!("fsync of {handle:?} gives {errno}, but nothing was lost"));
+                    }
+                    self.hub.borrow_mut().coverage.hit("an fsync failed after a loss");
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn find_state(&self, found: &Suspicion, cause: Cause) -> Result<(usize, Vec<Adoption>), String> {
+        let loose = self.loose(found, cause);
+        let root = self.book.borrow().root.unwrap_or(Ino::ROOT);
+        let mut told = Vec::new();
+        for (number, candidate) in found.candidates.iter().enumerate() {
+            let mut candidate = candidate.clone();
+            candidate.close_all(|_| true);
+            match verify(&self.lane, root, &candidate, &loose).await {
+                Ok(adoptions) => return Ok((number, adoptions)),
+                Err(what) => told.push(what),
+            }
+        }
+        Err(format!("after {cause:?} the directory is in no state that it may be in: {}", told.join("; or ")))
+    }
+
+    /// Files whose content may be any mixture of their versions.
+    fn loose(&self, found: &Suspicion, cause: Cause) -> Loose {
+        let (book, hub) = (self.book.borrow(), self.hub.borrow());
+        let cut = hub.cuts.len() > book.seen_cuts || !found.lost.is_empty() || found.in_flight_lost;
+        let mut loose = Loose::default();
+        if cut || cause.renewed {
+            for ino in book.unsynced() {
+                loose.files.insert(ino, book.versions[&ino].clone());
+            }
+        }
+        for ino in &found.unsure {
+            let states = [&book.fs].into_iter().chain(&found.candidates);
+            let contents = states.filter_map(|fs| fs.content(*ino).ok().cloned());
+            let versions = loose.files.entry(*ino).or_default();
+            versions.extend(contents);
+            if versions.is_empty() {
+                loose.files.remove(ino);
+            }
+        }
+        loose
+    }
+
+    async fn close_all(&self) -> Result<(), Failed> {
+        loop {
+            let next = self.book.borrow().opens.keys().next().copied();
+            match next {
+                Some(handle) => self.step(Op::Close { handle }).await?,
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// All is calm: the directory is exactly what the oracle says.
+    async fn compare_at_the_end(&self) -> Result<(), Failed> {
+        let (root, fs) = {
+            let book = self.book.borrow();
+            (book.root.unwrap_or(Ino::ROOT), book.fs.clone())
+        };
+        if let Err(what) = verify(&self.lane, root, &fs, &Loose::default()).await {
+            return self.fail(format!("at the end: {what}"));
+        }
+        self.book.borrow_mut().verified = true;
+        Ok(())
+    }
+}
+
+/// Does the outcome, or the effect, depend on chunk files?
+fn is_data(op: &Op) -> bool {
+    match op {
+        Op::Open { how, .. } => how.truncate,
+        Op::Read { .. }
+        | Op::Write { .. }
+        | Op::Punch { .. }
+        | Op::Allocate { .. }
+        | Op::Truncate { .. }
+        | Op::Fsync { .. }
+        | Op::Close { .. } => true,
+        _ => false,
+    }
+}

@@ -1,0 +1,141 @@
+//! A storage daemon with its targets in memory.
+
+use crate::hub::Hub;
+use skep_storage::{Admission, ChunkStore, Done, Limits, MemoryChunks, Sender, execute, read_chunk, write_chunk};
+use skep_types::{ChunkId, Consistency, Encode, NodeId, Reader, TargetId};
+use skep_wire::mgmt::FencesReply;
+use skep_wire::storage::StorageRequest;
+use skep_wire::{Refusal, Status};
+use std::collections::BTreeMap;
+
+/// Body and payload of an answer.
+pub type Answered = (Vec<u8>, Vec<u8>);
+
+/// See the module.
+pub struct Storaged {
+    /// Its node.
+    pub node: NodeId,
+    /// What decides who is served.
+    pub admission: Admission,
+    targets: BTreeMap<TargetId, MemoryChunks>,
+}
+
+impl Storaged {
+    /// With empty targets.
+    pub fn new(node: NodeId, targets: &[TargetId], sync_does_nothing: bool) -> Self {
+        let empty = |target: &TargetId| {
+            let chunks = MemoryChunks::default();
+            chunks.set_sync_does_nothing(sync_does_nothing);
+            (*target, chunks)
+        };
+        Self { node, admission: Admission::new(), targets: targets.iter().map(empty).collect() }
+    }
+
+    /// Its targets.
+    pub fn targets(&self) -> impl Iterator<Item = TargetId> + '_ {
+        self.targets.keys().copied()
+    }
+
+    /// The process is new; the page cache is not.
+    pub fn restart(&mut self) {
+        self.admission = Admission::new();
+    }
+
+    /// The machine lost its power: what was not synced is lost, or not.
+    pub fn lose_power(&mut self, hub: &mut Hub) {
+        for chunks in self.targets.values_mut() {
+            let before: Vec<Vec<u8>> = contents(chunks);
+            chunks.crash(hub.rng.next_u64());
+            if contents(chunks) != before {
+                hub.coverage.hit("a power cut of storaged took content");
+            }
+        }
+        self.restart();
+    }
+
+    /// Takes the fence list.
+    pub fn set_fences(&mut self, fences: &FencesReply) {
+        self.admission.set_fences(fences);
+    }
+
+    /// Every chunk file of every target.
+    pub fn chunks(&self) -> Vec<(TargetId, ChunkId)> {
+        let list = |(target, chunks): (&TargetId, &MemoryChunks)| {
+            let all = chunks.list(None, usize::MAX).unwrap_or_default();
+            all.into_iter().map(|chunk| (*target, chunk)).collect::<Vec<_>>()
+        };
+        self.targets.iter().flat_map(list).collect()
+    }
+
+    /// Answers a request.
+    pub fn answer(
+        &mut self,
+        sender: &Sender,
+        kind: u16,
+        (body, payload, room): (&[u8], &[u8], usize),
+        hub: &mut Hub,
+    ) -> Result<Answered, Refusal> {
+        let request = StorageRequest::decode(kind, &mut Reader::new(body))
+            .map_err(|e| Refusal::with(Status::MALFORMED, e.to_string()))?
+            .ok_or_else(|| Refusal::new(Status::MALFORMED))?;
+        self.admission.admit(sender)?;
+        let Some(target) = target_of(&request) else { return Err(Refusal::new(Status::MALFORMED)) };
+        let chunks = self.targets.get(&target).ok_or_else(|| Refusal::new(Status::STALE_MAP))?;
+        self.admission.check(target, Consistency::Good, &request)?;
+        let failed = |done| match done {
+            Done::Refused(refusal) => refusal,
+            other => Refusal::with(Status::MALFORMED, format!("{other:?}")),
+        };
+        match &request {
+            StorageRequest::ReadChunk(m) => {
+                let mut out = vec![0; (m.len as usize).min(room)];
+                let (reply, len) = read_chunk(chunks, m, &mut out).map_err(failed)?;
+                out.truncate(len);
+                Ok((reply.to_bytes(), out))
+            }
+            StorageRequest::WriteChunk(m) => {
+                let reply = write_chunk(chunks, m, payload).map_err(failed)?;
+                Ok((reply.to_bytes(), Vec::new()))
+            }
+            _ => {
+                if let StorageRequest::DeleteChunks(m) = &request {
+                    for chunk in &m.chunks {
+                        self.admission.bury(chunk.ino, chunk.generation);
+                    }
+                    hub.coverage.hit("chunk files were deleted");
+                }
+                match execute(chunks, Limits::default(), &request) {
+                    Done::Body(body) => Ok((body, Vec::new())),
+                    other => Err(failed(other)),
+                }
+            }
+        }
+    }
+}
+
+fn contents(chunks: &MemoryChunks) -> Vec<Vec<u8>> {
+    use skep_storage::PieceName;
+    let list = chunks.list(None, usize::MAX).unwrap_or_default();
+    let head = |chunk: ChunkId| {
+        let mut bytes = vec![0; 4_096];
+        let len = chunks.read(&PieceName::first(chunk), 0, &mut bytes).unwrap_or(0);
+        bytes.truncate(len);
+        bytes
+    };
+    list.into_iter().map(head).collect()
+}
+
+fn target_of(request: &StorageRequest) -> Option<TargetId> {
+    Some(match request {
+        StorageRequest::ReadChunk(m) => m.target,
+        StorageRequest::WriteChunk(m) => m.target,
+        StorageRequest::TrimChunk(m) => m.target,
+        StorageRequest::PunchChunk(m) => m.target,
+        StorageRequest::ReserveChunk(m) => m.target,
+        StorageRequest::SyncChunks(m) => m.target,
+        StorageRequest::StatChunks(m) => m.target,
+        StorageRequest::DeleteChunks(m) => m.target,
+        StorageRequest::ListChunks(m) => m.target,
+        StorageRequest::TargetStats(_) => return None,
+    })
+}

@@ -1,0 +1,311 @@
+//! The whole cluster in one thread: 1 mgmtd, 1 metad with 4 shards, 2 storage daemons with 2 targets
+//! each, 3 clients with 2 lanes for programs and 1 for housekeeping. One seed decides everything.
+
+mod daemons;
+mod end;
+mod mishaps;
+mod seats;
+mod upkeep;
+
+use crate::hub::{CallId, Hub, HubRef, LaneId};
+use crate::metad::{Faulty, Metad};
+use crate::mgmtd::{Mgmtd, uuid};
+use crate::network::Network;
+use crate::queue::{Event, Queue};
+use crate::storaged::Storaged;
+use crate::task::Task;
+use crate::{Options, Report};
+use mishaps::Mood;
+use seats::Seat;
+use skep_client::MGMTD;
+use skep_types::{Capacity, Encode, Incarnation, NodeId, ServiceKind, TargetId};
+use skep_wire::Message;
+use skep_wire::mgmt::{Address, RegisterNode, RegisterTarget};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use upkeep::{Purpose, Upkeep};
+
+/// Shards of the metadata server.
+pub const SHARDS: u16 = 4;
+/// Clients.
+const CLIENTS: usize = 3;
+/// Lanes of each client that run programs.
+pub const LANES: usize = 2;
+/// Storage daemons.
+const STORAGEDS: usize = 2;
+/// Targets of each.
+const TARGETS: usize = 2;
+/// Events after which a run counts as hanging.
+const EVENTS_MAX: u64 = 3_000_000;
+/// Milliseconds after the end of chaos in which everything must heal.
+const HEALING_MAX: u64 = 900_000;
+
+/// See the module.
+pub struct World {
+    hub: HubRef,
+    options: Options,
+    queue: Queue,
+    network: Network,
+    mgmtd: Mgmtd,
+    metad: Metad,
+    storageds: Vec<Storaged>,
+    /// Where a target is.
+    homes: BTreeMap<TargetId, NodeId>,
+    upkeep: BTreeMap<NodeId, Upkeep>,
+    /// Why a daemon asked another one.
+    purposes: BTreeMap<CallId, (NodeId, u64, Purpose)>,
+    seats: Vec<Seat>,
+    tasks: BTreeMap<LaneId, Task>,
+    mood: Mood,
+    last_life: u64,
+    last_client: u32,
+    calm_at: Option<u64>,
+    events: u64,
+    stage: end::Stage,
+}
+
+impl World {
+    /// A formatted cluster whose daemons are about to start.
+    pub fn new(seed: u64, options: Options) -> Self {
+        let mut hub = Hub::new(seed, options.whole_trace);
+        let mut mgmtd = Mgmtd::format(uuid(7), SHARDS, &hub);
+        let metad = register(&mut mgmtd, ServiceKind::Metad, 1, &mut hub);
+        let (mut storageds, mut homes) = (Vec::new(), BTreeMap::new());
+        let no_sync = options.canary == Some(crate::Canary::NoSync);
+        for number in 0..STORAGEDS {
+            let node = register(&mut mgmtd, ServiceKind::Storaged, 2 + number as u64, &mut hub);
+            let targets: Vec<TargetId> = (0..TARGETS)
+                .map(|target| register_target(&mut mgmtd, node, (number * TARGETS + target) as u64, &mut hub))
+                .collect();
+            homes.extend(targets.iter().map(|target| (*target, node)));
+            storageds.push(Storaged::new(node, &targets, no_sync));
+        }
+        let faulty = Faulty {
+            no_sync,
+            answers_first: options.canary == Some(crate::Canary::AnswersFirst),
+            runs_retries: options.canary == Some(crate::Canary::RunsRetries),
+        };
+        let mood = Mood::draw(&mut hub);
+        Self {
+            hub: Rc::new(RefCell::new(hub)),
+            queue: Queue::default(),
+            network: Network::default(),
+            mgmtd,
+            metad: Metad::new(metad, seed, faulty),
+            storageds,
+            homes,
+            upkeep: BTreeMap::new(),
+            purposes: BTreeMap::new(),
+            seats: Vec::new(),
+            tasks: BTreeMap::new(),
+            mood,
+            last_life: 0,
+            last_client: 0,
+            calm_at: None,
+            events: 0,
+            stage: end::Stage::default(),
+            options,
+        }
+    }
+
+    /// Runs to the end.
+    pub fn run(mut self) -> Report {
+        self.begin();
+        while self.go_on() {
+            let Some((time, event)) = self.queue.pop() else {
+                self.hub.borrow_mut().fail("nothing is left to happen, and the clients wait".into());
+                break;
+            };
+            self.hub.borrow_mut().now = time;
+            self.events += 1;
+            self.event(event);
+            self.flush();
+        }
+        self.report()
+    }
+
+    fn begin(&mut self) {
+        self.start_daemon(MGMTD);
+        self.start_daemon(self.metad.node);
+        for node in self.storageds.iter().map(|storaged| storaged.node).collect::<Vec<_>>() {
+            self.start_daemon(node);
+        }
+        for number in 0..CLIENTS {
+            self.seat_client(number);
+        }
+        let calm = self.mood.calm_at;
+        self.at(calm, Event::Calm);
+        let first = self.mood.pause(&mut self.hub.borrow_mut());
+        self.at(first, Event::Mishap);
+    }
+
+    fn at(&mut self, time: u64, event: Event) {
+        let hub = &mut *self.hub.borrow_mut();
+        self.queue.at(time.max(hub.now), &mut hub.rng, event);
+    }
+
+    fn after(&mut self, ms: u64, event: Event) {
+        let now = self.now();
+        self.at(now + ms, event);
+    }
+
+    fn now(&self) -> u64 {
+        self.hub.borrow().now
+    }
+
+    fn event(&mut self, event: Event) {
+        match event {
+            Event::Wake(lane) => self.poll(lane),
+            Event::Arrive(call) => self.arrive(call),
+            Event::Land(call, lane, landed) => {
+                if self.network.lives(lane.life) {
+                    self.hub.borrow_mut().landed.insert(call, landed);
+                    self.poll(lane);
+                }
+            }
+            Event::LandAtNode(call, result) => self.land_at_node(call, result),
+            Event::Tick(node, life) => self.tick(node, life),
+            Event::Deadline(life) => self.deadline(life),
+            Event::Sync(life) => self.sync(life),
+            Event::Synced(life, index) => self.synced(life, index),
+            Event::AppendLate(life) => {
+                if self.network.life(self.metad.node) == Some(life) {
+                    self.metad.append_late();
+                }
+            }
+            Event::Restart(node) => self.start_daemon(node),
+            Event::Mishap => self.mishap(),
+            Event::Calm => self.calm(),
+            Event::TakeOver(seat) => self.take_over(seat),
+            Event::Look => self.look(),
+        }
+    }
+
+    fn poll(&mut self, lane: LaneId) {
+        if self.is_frozen(lane.life) {
+            return;
+        }
+        if let Some(task) = self.tasks.get_mut(&lane) {
+            task.poll();
+        }
+    }
+
+    /// What the futures left in the hub goes on its way.
+    fn flush(&mut self) {
+        loop {
+            let (calls, abandoned, timers, work) = {
+                let hub = &mut *self.hub.borrow_mut();
+                let work = std::mem::take(&mut hub.work);
+                (
+                    std::mem::take(&mut hub.calls),
+                    std::mem::take(&mut hub.abandoned),
+                    std::mem::take(&mut hub.timers),
+                    work,
+                )
+            };
+            if calls.is_empty() && abandoned.is_empty() && timers.is_empty() && work.is_empty() {
+                return;
+            }
+            let hub = self.hub.clone();
+            let hub = &mut *hub.borrow_mut();
+            for id in abandoned {
+                self.network.abandon(id, hub, &mut self.queue);
+            }
+            for call in calls {
+                self.network.send(call, hub, &mut self.queue);
+            }
+            for (due, lane) in timers {
+                self.queue.at(due, &mut hub.rng, Event::Wake(lane));
+            }
+            for life in work {
+                let lane = LaneId { life, lane: LANES as u32 };
+                hub.nudged.insert(life);
+                self.queue.at(hub.now + 50, &mut hub.rng, Event::Wake(lane));
+            }
+        }
+    }
+
+    fn go_on(&mut self) -> bool {
+        if self.hub.borrow().failure.is_some() {
+            return false;
+        }
+        let now = self.now();
+        let overdue = self.calm_at.is_some_and(|calm| now > calm + HEALING_MAX);
+        if self.events > EVENTS_MAX || overdue {
+            let waiting = self.unfinished();
+            let what = format!(
+                "the cluster did not heal: {} events, {} s after the end of chaos; waiting: {waiting}",
+                self.events,
+                (now - self.calm_at.unwrap_or(now)) / 1_000
+            );
+            self.hub.borrow_mut().fail(what);
+            return false;
+        }
+        !self.is_over()
+    }
+
+    fn report(self) -> Report {
+        let Self { hub, seats, tasks, events, .. } = self;
+        drop((seats, tasks));
+        match Rc::try_unwrap(hub) {
+            Ok(hub) => {
+                let hub = hub.into_inner();
+                let (hash, lines) = (hub.trace.hash(), hub.trace.count());
+                Report {
+                    failure: hub.failure,
+                    coverage: hub.coverage,
+                    hash,
+                    lines,
+                    events,
+                    virtual_ms: hub.now,
+                    trace: hub.trace.into_lines(),
+                }
+            }
+            // Only if a future leaked its hub; the run is worthless then.
+            Err(_) => Report { failure: Some("the hub is still shared".into()), ..Report::default() },
+        }
+    }
+}
+
+/// Space of every target.
+pub fn capacity() -> Capacity {
+    Capacity { bytes: 1 << 40, bytes_free: 1 << 39, inodes: 1 << 30, inodes_free: 1 << 29 }
+}
+
+/// The registration of a daemon in one of its lives.
+pub fn registration(service: ServiceKind, number: u64, life: u64) -> RegisterNode {
+    let address = Address { text: format!("sim:{number}"), nic: String::new(), preference: 0 };
+    RegisterNode {
+        uuid: uuid(number),
+        service,
+        alias: String::new(),
+        addresses: vec![address],
+        machine: uuid(number),
+        incarnation: Incarnation(life),
+    }
+}
+
+fn register(mgmtd: &mut Mgmtd, service: ServiceKind, number: u64, hub: &mut Hub) -> NodeId {
+    let body = registration(service, number, 0).to_bytes();
+    let answer = mgmtd.answer(skep_types::ClientId(0), RegisterNode::KIND, &body, hub);
+    let reply = answer.ok().and_then(|body| {
+        skep_types::Decode::from_bytes(&body).ok().map(|reply: skep_wire::mgmt::RegisterNodeReply| reply.node)
+    });
+    reply.unwrap_or_default()
+}
+
+fn register_target(mgmtd: &mut Mgmtd, node: NodeId, number: u64, hub: &mut Hub) -> TargetId {
+    let request = RegisterTarget {
+        node,
+        uuid: uuid(100 + number),
+        target: TargetId(0),
+        alias: String::new(),
+        capacity: capacity(),
+    };
+    let answer = mgmtd.answer(skep_types::ClientId(0), RegisterTarget::KIND, &request.to_bytes(), hub);
+    let reply = answer.ok().and_then(|body| {
+        skep_types::Decode::from_bytes(&body).ok().map(|reply: skep_wire::mgmt::RegisterTargetReply| reply.target)
+    });
+    reply.unwrap_or_default()
+}

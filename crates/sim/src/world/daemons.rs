@@ -1,0 +1,370 @@
+//! Requests arrive at daemons; daemons start, tick, sync and die.
+
+use super::World;
+use super::upkeep::Purpose;
+use crate::hub::{CallId, Cut};
+use crate::network::From;
+use crate::queue::Event;
+use skep_client::MGMTD;
+use skep_meta::{Input, Job, JobFailure, JobReply, Output, PeerIdentity, Request, Task};
+use skep_storage::Sender;
+use skep_types::{ClientId, Decode, Encode, LogIndex, NodeId, Reader, Role};
+use skep_wire::meta::{MakeDirOn, MetaRequest, ShardCall, ShardStamp};
+use skep_wire::storage::{ChunkReply, DeleteChunks, StatChunks, StatChunksReply, TrimChunk};
+use skep_wire::{Message, Refusal, Status};
+
+/// Milliseconds between two looks at what a daemon has to do.
+const TICK_MS: u64 = 100;
+/// metad syncs its log this often.
+const SYNC_INTERVAL_MS: u64 = 50;
+
+impl World {
+    /// Starts a daemon, in a new life.
+    pub(super) fn start_daemon(&mut self, node: NodeId) {
+        if self.network.life(node).is_some() {
+            return;
+        }
+        self.last_life += 1;
+        let life = self.last_life;
+        self.network.set_up(node, life);
+        self.hub.borrow_mut().say(format_args!("node {node} starts, life {life}"));
+        if node == MGMTD {
+            self.mgmtd.restart(&self.hub.borrow());
+        } else {
+            self.renew_upkeep(node);
+        }
+        if node == self.metad.node {
+            let out = self.metad.start(&mut self.hub.borrow_mut());
+            if let Some(out) = out {
+                self.carry_out(life, out);
+            }
+        }
+        self.after(1, Event::Tick(node, life));
+    }
+
+    /// A daemon is gone, with or without the power of its machine.
+    pub(super) fn kill_daemon(&mut self, node: NodeId, power: bool) {
+        if self.network.life(node).is_none() {
+            return;
+        }
+        let hub = self.hub.clone();
+        let hub = &mut *hub.borrow_mut();
+        hub.say(format_args!("node {node} {}", if power { "loses its power" } else { "is killed" }));
+        self.network.set_down(node, hub, &mut self.queue);
+        if node == MGMTD {
+            hub.coverage.hit("mgmtd was killed");
+        } else if node == self.metad.node {
+            if power {
+                self.cut_metad(hub);
+            } else {
+                hub.coverage.hit("metad was killed");
+                self.metad.kill(hub);
+            }
+        } else if let Some(storaged) = self.storageds.iter_mut().find(|storaged| storaged.node == node) {
+            if power {
+                hub.coverage.hit("a power cut of storaged");
+                storaged.lose_power(hub);
+                hub.cuts.push(Cut::Storaged);
+            } else {
+                hub.coverage.hit("storaged was killed");
+                storaged.restart();
+            }
+        }
+    }
+
+    fn cut_metad(&mut self, hub: &mut crate::hub::Hub) {
+        let left = self.metad.lose_power(hub);
+        hub.say(format_args!("the log had {} records and has {}", left.had, left.has));
+        if left.has == left.had {
+            hub.coverage.hit("a power cut took nothing");
+        }
+        if left.has < hub.promised.0 {
+            let (index, what) = hub.promised.clone();
+            hub.fail(format!("{what} was answered, but its record {index} is lost: the log ends at {}", left.has));
+        }
+        hub.cut_log(left.has);
+    }
+
+    /// A request arrives.
+    pub(super) fn arrive(&mut self, id: CallId) {
+        let hub = self.hub.clone();
+        let hub = &mut *hub.borrow_mut();
+        let Some(flight) = self.network.arrive(id, hub, &mut self.queue) else { return };
+        let node = flight.node;
+        if node == MGMTD {
+            let (client, kind, body) = (flight.client, flight.kind, flight.body.clone());
+            let result = self.mgmtd.answer(client, kind, &body, hub);
+            return self.reply(id, result.map(|body| (body, Vec::new())), hub);
+        }
+        if node != self.metad.node {
+            return self.arrive_at_storaged(id, hub);
+        }
+        match self.meta_request(id) {
+            Ok(request) => {
+                let life = self.network.life(node).unwrap_or(0);
+                if let Some(out) = self.metad.step(Input::Request(request), hub) {
+                    self.carry_out_with(life, out, hub);
+                }
+            }
+            Err(refusal) => self.reply_from_shard(id, ShardStamp::default(), Err(refusal), hub),
+        }
+    }
+
+    fn meta_request(&self, id: CallId) -> Result<Request, Refusal> {
+        let malformed = |what: &str| Refusal::with(Status::MALFORMED, what);
+        let flight = self.network.flight(id).ok_or_else(|| malformed("gone"))?;
+        let mut reader = Reader::new(&flight.body);
+        let call = ShardCall::decode(&mut reader).map_err(|e| malformed(&e.to_string()))?;
+        let message = MetaRequest::decode(flight.kind, &mut reader)
+            .map_err(|e| malformed(&e.to_string()))?
+            .ok_or_else(|| malformed("unknown message"))?;
+        // An administrator's command comes over the mount's network here, under its own key.
+        let (role, client) = match flight.kind {
+            MakeDirOn::KIND => (Role::Admin, ClientId(0)),
+            _ => (Role::Client, flight.client),
+        };
+        let peer = PeerIdentity { role, client, incarnation: flight.incarnation, node: NodeId(0) };
+        Ok(Request { reply_to: id, peer, epoch: flight.epoch, call, message })
+    }
+
+    fn arrive_at_storaged(&mut self, id: CallId, hub: &mut crate::hub::Hub) {
+        let Some(flight) = self.network.flight(id) else { return };
+        let Some(storaged) = self.storageds.iter_mut().find(|storaged| storaged.node == flight.node) else {
+            return;
+        };
+        let role = if matches!(flight.from, From::Node(..)) { Role::Server } else { Role::Client };
+        let sender = Sender { role, client: flight.client, epoch: flight.epoch };
+        if storaged.admission.must_fetch_fences(&sender)
+            && let Some(upkeep) = self.upkeep.get_mut(&flight.node)
+        {
+            upkeep.fences_wanted = true;
+        }
+        let content = (&flight.body[..], &flight.payload[..], flight.room);
+        let result = storaged.answer(&sender, flight.kind, content, hub);
+        self.reply(id, result, hub);
+    }
+
+    fn reply(&mut self, id: CallId, result: Result<(Vec<u8>, Vec<u8>), Refusal>, hub: &mut crate::hub::Hub) {
+        let Some(node) = self.network.flight(id).map(|flight| flight.node) else { return };
+        let epoch = self.epoch_of(node);
+        let answer = match result {
+            Ok((body, payload)) => (Status(0), body, payload),
+            Err(refusal) => {
+                mark(&refusal, hub);
+                (refusal.status, refusal.to_bytes(), Vec::new())
+            }
+        };
+        self.network.reply(id, answer, epoch, hub, &mut self.queue);
+    }
+
+    fn reply_from_shard(
+        &mut self,
+        id: CallId,
+        stamp: ShardStamp,
+        result: Result<Vec<u8>, Refusal>,
+        hub: &mut crate::hub::Hub,
+    ) {
+        let mut body = stamp.to_bytes();
+        let status = match result {
+            Ok(reply) => {
+                body.extend(reply);
+                Status(0)
+            }
+            Err(refusal) => {
+                mark(&refusal, hub);
+                refusal.encode(&mut body);
+                refusal.status
+            }
+        };
+        let epoch = self.epoch_of(self.metad.node);
+        self.network.reply(id, (status, body, Vec::new()), epoch, hub, &mut self.queue);
+    }
+
+    /// An input of metad that is no request.
+    pub(super) fn metad_input(&mut self, input: Input) {
+        let hub = self.hub.clone();
+        let hub = &mut *hub.borrow_mut();
+        let Some(life) = self.network.life(self.metad.node) else { return };
+        if let Some(out) = self.metad.step(input, hub) {
+            self.carry_out_with(life, out, hub);
+        }
+    }
+
+    fn carry_out(&mut self, life: u64, out: Output) {
+        let hub = self.hub.clone();
+        self.carry_out_with(life, out, &mut hub.borrow_mut());
+    }
+
+    /// Appends, then answers, then sends the courier: unless metad dies in between.
+    fn carry_out_with(&mut self, life: u64, out: Output, hub: &mut crate::hub::Hub) {
+        for note in &out.notes {
+            hub.say(format_args!("metad: {note}"));
+        }
+        let wrote = !out.records.is_empty();
+        for record in &out.records {
+            hub.say(format_args!("record {} of shard {}", record.index, record.shard));
+        }
+        let late = self.metad.append(out.records, hub);
+        if late {
+            let due = hub.now + 1 + hub.rng.below(40);
+            self.queue.at(due, &mut hub.rng, Event::AppendLate(life));
+        }
+        if wrote && !late && !hub.calm && hub.permille(self.mood.dies_before_reply) {
+            hub.coverage.hit("metad was killed between append and reply");
+            hub.say(format_args!("metad is killed before it answers"));
+            self.network.set_down(self.metad.node, hub, &mut self.queue);
+            self.metad.kill(hub);
+            let due = hub.now + 50 + hub.rng.below(500);
+            self.queue.at(due, &mut hub.rng, Event::Restart(self.metad.node));
+            return;
+        }
+        for reply in out.replies {
+            self.reply_from_shard(reply.to, reply.stamp, reply.result, hub);
+        }
+        for Task { id, job } in out.tasks {
+            self.send_task(life, id, job, hub);
+        }
+        if out.sync_now {
+            self.queue.at(hub.now, &mut hub.rng, Event::Sync(life));
+        }
+        if out.fetch_fences
+            && let Some(upkeep) = self.upkeep.get_mut(&self.metad.node)
+        {
+            upkeep.fences_wanted = true;
+        }
+        if hub.permille(20) {
+            self.metad.begin_checkpoint();
+        }
+        self.plan_tick(life, hub);
+    }
+
+    fn plan_tick(&mut self, life: u64, hub: &mut crate::hub::Hub) {
+        let Some(due) = self.metad.server().and_then(skep_meta::Server::next_deadline) else { return };
+        let due = due.0.max(hub.now + 1);
+        if self.metad.tick_at.is_none_or(|planned| due < planned) {
+            self.metad.tick_at = Some(due);
+            self.queue.at(due, &mut hub.rng, Event::Deadline(life));
+        }
+    }
+
+    fn send_task(&mut self, life: u64, task: u64, job: Job, hub: &mut crate::hub::Hub) {
+        let (target, kind, body) = match job {
+            Job::Delete { target, chunks } => {
+                (target, DeleteChunks::KIND, DeleteChunks { target, chunks }.to_bytes())
+            }
+            Job::Trim { target, chunk, size } => {
+                hub.coverage.hit("a truncate was told to targets");
+                (target, TrimChunk::KIND, TrimChunk { target, chunk, size }.to_bytes())
+            }
+            Job::Stat { target, chunks } => {
+                hub.coverage.hit("the size of a file was recovered");
+                (target, StatChunks::KIND, StatChunks { target, chunks }.to_bytes())
+            }
+            Job::Remote { shard, .. } => {
+                return hub.fail(format!("shard {shard} is on this server, but the courier is to ask it"));
+            }
+        };
+        let Some(to) = self.homes.get(&target).copied() else {
+            return hub.fail(format!("metad sends a job to target {target}, which does not exist"));
+        };
+        let (node, epoch) = (self.metad.node, self.epoch_of(self.metad.node));
+        let id = self.network.send_from_node((node, life), to, (kind, epoch, body), hub, &mut self.queue);
+        self.purposes.insert(id, (node, life, Purpose::Task(task)));
+        self.metad.tasks.insert(id, u64::from(kind));
+    }
+
+    /// The answer to a daemon's question.
+    pub(super) fn land_at_node(&mut self, id: CallId, result: Result<Vec<u8>, String>) {
+        let Some((node, life, purpose)) = self.purposes.remove(&id) else { return };
+        if self.network.life(node) != Some(life) {
+            return;
+        }
+        let Purpose::Task(task) = purpose else {
+            return self.upkeep_answered(node, life, purpose, result);
+        };
+        let kind = self.metad.tasks.remove(&id).unwrap_or(0);
+        let result = result.map_err(JobFailure).and_then(|body| job_reply(kind as u16, &body));
+        self.metad_input(Input::Courier { task, result });
+    }
+
+    /// Time passes for a daemon.
+    pub(super) fn tick(&mut self, node: NodeId, life: u64) {
+        if self.network.life(node) != Some(life) {
+            return;
+        }
+        if node == MGMTD {
+            self.mgmtd.tick(&mut self.hub.borrow_mut());
+            self.bury_the_dead();
+            self.after(5 * TICK_MS, Event::Tick(node, life));
+            return;
+        }
+        if node == self.metad.node {
+            self.metad_input(Input::Tick);
+            self.sync(life);
+            self.after(SYNC_INTERVAL_MS, Event::Tick(node, life));
+        } else {
+            self.after(TICK_MS, Event::Tick(node, life));
+        }
+        self.keep_up(node, life);
+    }
+
+    /// Something that metad waits for is due.
+    pub(super) fn deadline(&mut self, life: u64) {
+        if self.network.life(self.metad.node) == Some(life) {
+            self.metad.tick_at = None;
+            self.metad_input(Input::Tick);
+        }
+    }
+
+    /// metad syncs its log, now and then at once.
+    pub(super) fn sync(&mut self, life: u64) {
+        if self.network.life(self.metad.node) != Some(life) {
+            return;
+        }
+        if self.metad.syncing {
+            self.metad.sync_again = true;
+        } else if let Some(index) = self.metad.sync_begins() {
+            let took = 1 + self.hub.borrow_mut().rng.below(8);
+            self.after(took, Event::Synced(life, index));
+        }
+    }
+
+    /// A sync has ended.
+    pub(super) fn synced(&mut self, life: u64, index: LogIndex) {
+        if self.network.life(self.metad.node) != Some(life) {
+            return;
+        }
+        self.metad.sync_ended(index);
+        self.metad_input(Input::Durable(index));
+        if std::mem::take(&mut self.metad.sync_again) {
+            self.sync(life);
+        }
+    }
+}
+
+fn job_reply(kind: u16, body: &[u8]) -> Result<JobReply, JobFailure> {
+    let failed = |e: skep_types::DecodeError| JobFailure(e.to_string());
+    Ok(match kind {
+        TrimChunk::KIND => JobReply::Trimmed(ChunkReply::from_bytes(body).map_err(failed)?.blocks),
+        StatChunks::KIND => JobReply::Stats(StatChunksReply::from_bytes(body).map_err(failed)?.chunks),
+        _ => JobReply::Done,
+    })
+}
+
+fn mark(refusal: &Refusal, hub: &mut crate::hub::Hub) {
+    let marker = match refusal.status {
+        Status::LOST_HISTORY => "LOST_HISTORY",
+        Status::LOST_WRITES => "LOST_WRITES",
+        Status::STALE_GENERATION => "STALE_GENERATION",
+        Status::MUST_GROW => "MUST_GROW",
+        Status::NOT_READY => "NOT_READY",
+        Status::GRACE => "GRACE",
+        Status::FENCED => "FENCED",
+        Status::MALFORMED | Status::ROLE | Status::OLD_SEQUENCE => {
+            return hub.say(format_args!("refused: {refusal}"));
+        }
+        _ => return,
+    };
+    hub.coverage.hit(marker);
+}
+

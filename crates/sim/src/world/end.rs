@@ -1,0 +1,137 @@
+//! The end of a run: every client sees every directory as it should be, and nothing is left over.
+
+use super::World;
+use crate::queue::Event;
+use skep_meta::{Input, PeerIdentity, Request};
+use skep_types::{
+    ChunkId, ClientId, Decode, FenceEpoch, Incarnation, Ino, NodeId, Role, Seq, ShardId, Slot, TargetId,
+};
+use skep_wire::meta::{MetaRequest, ShardCall, ShardStats, StatsReply};
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+/// An address of answers that no call has.
+const OWN_QUESTION: u64 = 1 << 62;
+/// Milliseconds between two looks at what is left.
+const LOOK_MS: u64 = 500;
+/// The number of the inode table in row keys.
+const INODE_TABLE: u8 = 2;
+/// What must become 0 once nobody does anything.
+const LEFT_OVER: [&str; 7] =
+    ["open_files", "waiting", "errands", "deletions_loaded", "trims", "orphans", "growths"];
+
+/// How far the end has come.
+#[derive(Debug, Default)]
+pub enum Stage {
+    /// Lanes are at work.
+    #[default]
+    Running,
+    /// Every client compares every directory; so many have finished.
+    Witnessed(Rc<RefCell<usize>>),
+    /// Closes, deletions and truncates drain.
+    Draining,
+    /// Done.
+    Over,
+}
+
+impl World {
+    /// Moves the end on; true when the run is over.
+    pub(super) fn is_over(&mut self) -> bool {
+        match &self.stage {
+            Stage::Running if self.calm_at.is_some() && self.all_verified() => {
+                let crossed = Rc::new(RefCell::new(0));
+                for number in 0..self.seats.len() {
+                    self.spawn_witness(number, &crossed);
+                }
+                self.stage = Stage::Witnessed(crossed);
+            }
+            Stage::Witnessed(crossed) if *crossed.borrow() == self.seats.len() => {
+                self.stage = Stage::Draining;
+                self.after(LOOK_MS, Event::Look);
+            }
+            Stage::Over => return true,
+            _ => {}
+        }
+        false
+    }
+
+    /// Is everything drained?
+    pub(super) fn look(&mut self) {
+        let left = self.gauges();
+        if left.is_empty() || left.iter().any(|(_, count)| *count > 0) {
+            return self.after(LOOK_MS, Event::Look);
+        }
+        self.check_rows();
+        self.check_chunks();
+        self.stage = Stage::Over;
+    }
+
+    /// What is left over, by name; empty when metad does not say.
+    fn gauges(&mut self) -> Vec<(String, u64)> {
+        let request = Request {
+            reply_to: OWN_QUESTION,
+            peer: PeerIdentity {
+                role: Role::Admin,
+                client: ClientId(0),
+                incarnation: Incarnation(0),
+                node: NodeId(0),
+            },
+            epoch: FenceEpoch(0),
+            call: ShardCall { shard: ShardId(0), slot: Slot(0), seq: Seq(0) },
+            message: MetaRequest::ShardStats(ShardStats {}),
+        };
+        let out = self.metad.step(Input::Request(request), &mut self.hub.borrow_mut());
+        let replies = out.map(|out| out.replies).unwrap_or_default();
+        let body = replies.into_iter().find(|reply| reply.to == OWN_QUESTION).and_then(|r| r.result.ok());
+        let Some(Ok(stats)) = body.map(|body| StatsReply::from_bytes(&body)) else { return Vec::new() };
+        let wanted = stats.counters.into_iter().filter(|counter| LEFT_OVER.contains(&counter.name.as_str()));
+        wanted.map(|counter| (counter.name, counter.value)).collect()
+    }
+
+    /// For the failure's text.
+    pub(super) fn leftovers(&mut self) -> String {
+        let left: Vec<_> = self.gauges().into_iter().filter(|(_, count)| *count > 0).collect();
+        format!("left over: {left:?}")
+    }
+
+    fn check_rows(&mut self) {
+        let Some(server) = self.metad.server() else { return };
+        let found = skep_meta::check::check_invariants(server.store(), skep_meta::siphash);
+        let hub = &mut *self.hub.borrow_mut();
+        match found {
+            Ok(problems) if problems.is_empty() => {}
+            Ok(problems) => hub.fail(format!("rows: {}", problems.join("; "))),
+            Err(e) => hub.fail(format!("rows: {e}")),
+        }
+    }
+
+    /// No chunk file exists that no layout names.
+    fn check_chunks(&mut self) {
+        use skep_meta::store::Store;
+        let Some(server) = self.metad.server() else { return };
+        let mut named: BTreeSet<(TargetId, ChunkId)> = BTreeSet::new();
+        let mut unread = 0;
+        let scanned = server.store().scan(&[], &[0xff, 0xff], &mut |key, value| {
+            if key.get(2) == Some(&INODE_TABLE) {
+                match skep_meta::Inode::from_bytes(value) {
+                    Ok(inode) => named.extend(inode.layout.chunks().map(|(chunk, target)| (target, chunk))),
+                    Err(_) => unread += 1,
+                }
+            }
+            true
+        });
+        let hub = &mut *self.hub.borrow_mut();
+        if unread > 0 || scanned.is_err() {
+            hub.fail(format!("{unread} inode rows cannot be read: {scanned:?}"));
+        }
+        for storaged in &self.storageds {
+            for (target, chunk) in storaged.chunks() {
+                if !named.contains(&(target, chunk)) {
+                    let Ino(ino) = chunk.ino;
+                    hub.fail(format!("target {target} keeps a chunk file that nobody names: inode {ino}, {chunk:?}"));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! Chaos: what goes wrong, and when it ends.
+
+use super::World;
+use crate::hub::Hub;
+use crate::network::Weather;
+use crate::queue::Event;
+use skep_client::MGMTD;
+use skep_types::NodeId;
+
+/// Earliest end of chaos, in milliseconds.
+const CALM_MIN: u64 = 12_000;
+/// Latest end of chaos.
+const CALM_MAX: u64 = 30_000;
+/// Farthest jump of the wall clock, in milliseconds.
+const JUMP_MAX: u64 = 20_000;
+
+/// What this seed is like.
+#[derive(Debug)]
+pub struct Mood {
+    /// End of chaos.
+    pub calm_at: u64,
+    /// Deaths of metad between append and reply, of a thousand inputs that changed something.
+    pub dies_before_reply: u64,
+    /// Longest pause between two mishaps.
+    pause_max: u64,
+    /// Mishaps by number, each as often as it stands here.
+    deck: Vec<u8>,
+    weather: Weather,
+}
+
+impl Mood {
+    /// Draws it.
+    pub fn draw(hub: &mut Hub) -> Self {
+        let rng = &mut hub.rng;
+        let mut deck = Vec::new();
+        for mishap in 0..=12 {
+            // Some seeds never see a certain mishap, others see little else.
+            for _ in 0..rng.pick(&[0, 1, 1, 2, 4]) {
+                deck.push(mishap);
+            }
+        }
+        deck.push(1);
+        let weather = Weather {
+            lose_request: rng.pick(&[0, 2, 10, 30]),
+            lose_reply: rng.pick(&[0, 2, 10, 30]),
+            late: rng.pick(&[0, 2, 10, 30]),
+            hold_up: rng.pick(&[0, 5, 50]),
+        };
+        Self {
+            calm_at: CALM_MIN + rng.below(CALM_MAX - CALM_MIN),
+            dies_before_reply: rng.pick(&[0, 0, 1, 5]),
+            pause_max: rng.pick(&[800, 2_000, 5_000]),
+            deck,
+            weather,
+        }
+    }
+
+    /// Milliseconds to the next mishap.
+    pub fn pause(&self, hub: &mut Hub) -> u64 {
+        100 + hub.rng.below(self.pause_max)
+    }
+}
+
+impl World {
+    /// The next mishap.
+    pub(super) fn mishap(&mut self) {
+        if self.calm_at.is_some() {
+            return;
+        }
+        let (number, pause) = {
+            let hub = &mut *self.hub.borrow_mut();
+            (hub.rng.pick(&self.mood.deck), self.mood.pause(hub))
+        };
+        match number {
+            0 => self.strike(self.metad.node, false),
+            1 | 2 => self.strike(self.metad.node, true),
+            3 => {
+                let node = self.some_storaged();
+                self.strike(node, false);
+            }
+            4 => {
+                let node = self.some_storaged();
+                self.strike(node, true);
+            }
+            5 => self.strike(MGMTD, false),
+            6 => self.partition_client(),
+            7 => self.partition_daemon(),
+            8 => self.jump(),
+            9 => self.change_weather(),
+            10 => self.kill_a_client(),
+            11 => self.freeze_a_client(),
+            _ => self.blackout(),
+        }
+        self.after(pause, Event::Mishap);
+    }
+
+    fn draw(&mut self, n: u64) -> u64 {
+        self.hub.borrow_mut().rng.below(n)
+    }
+
+    fn some_storaged(&mut self) -> NodeId {
+        let number = self.draw(self.storageds.len() as u64) as usize;
+        self.storageds[number].node
+    }
+
+    fn strike(&mut self, node: NodeId, power: bool) {
+        self.kill_daemon(node, power);
+        let pause = 20 + self.draw(1_500);
+        self.after(pause, Event::Restart(node));
+    }
+
+    /// Every server loses its power at once.
+    fn blackout(&mut self) {
+        let nodes: Vec<NodeId> = self.storageds.iter().map(|storaged| storaged.node).collect();
+        for node in nodes {
+            self.strike(node, true);
+        }
+        self.strike(self.metad.node, true);
+        self.strike(MGMTD, false);
+    }
+
+    fn partition_client(&mut self) {
+        let life = self.some_life();
+        let nodes = [MGMTD, self.metad.node, self.storageds[0].node, self.storageds[1].node];
+        let node = nodes[self.draw(nodes.len() as u64) as usize];
+        self.partition(life, node);
+    }
+
+    fn partition_daemon(&mut self) {
+        let from = [self.metad.node, self.storageds[0].node][self.draw(2) as usize];
+        let to = [MGMTD, self.storageds[1].node][self.draw(2) as usize];
+        let side = crate::network::side_of(crate::network::From::Node(from, 0));
+        self.partition(side, to);
+    }
+
+    fn partition(&mut self, side: u32, node: NodeId) {
+        let until = self.now() + 200 + self.draw(4_000);
+        let hub = &mut *self.hub.borrow_mut();
+        hub.coverage.hit("a partition");
+        hub.say(format_args!("side {side} and node {node} are apart until {until}"));
+        self.network.partition(side, node, until);
+    }
+
+    fn jump(&mut self) {
+        let by = self.draw(2 * JUMP_MAX) as i64 - JUMP_MAX as i64;
+        let hub = &mut *self.hub.borrow_mut();
+        hub.coverage.hit("a clock jump");
+        hub.say(format_args!("the wall clock jumps by {by} ms"));
+        hub.wall_shift += by;
+    }
+
+    fn change_weather(&mut self) {
+        let fair = self.draw(3) == 0;
+        self.network.weather = if fair { Weather::default() } else { self.mood.weather };
+        self.hub.borrow_mut().say(format_args!("weather: {:?}", self.network.weather));
+    }
+
+    /// Chaos is over: everything must heal.
+    pub(super) fn calm(&mut self) {
+        self.calm_at = Some(self.now());
+        {
+            let hub = &mut *self.hub.borrow_mut();
+            hub.calm = true;
+            hub.say(format_args!("all is calm from here on"));
+        }
+        self.network.heal();
+        self.thaw_all();
+        let mut nodes: Vec<NodeId> = self.storageds.iter().map(|storaged| storaged.node).collect();
+        nodes.extend([MGMTD, self.metad.node]);
+        for node in nodes {
+            self.start_daemon(node);
+        }
+    }
+}

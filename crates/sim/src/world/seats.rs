@@ -1,0 +1,238 @@
+//! Clients: their lives, their lanes, and who goes on when one is gone.
+
+use super::{LANES, SHARDS, World};
+use crate::book::Book;
+use crate::drive::SimLane;
+use crate::hub::LaneId;
+use crate::port::{SharedRef, SimPort};
+use crate::program::{Actor, BookRef, attach, keep_house};
+use crate::queue::Event;
+use crate::task::Task;
+use skep_client::{Lane, Limits, Shared};
+use skep_types::ShardId;
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// A client that was evicted and could not open a new session is replaced after this.
+const DEAD_MAX: u64 = 3_000;
+
+/// A place for a client, whichever life is in it.
+pub struct Seat {
+    /// The life.
+    pub life: u32,
+    /// Its state.
+    pub shared: SharedRef,
+    /// What its lanes did.
+    pub books: Vec<BookRef>,
+    /// It is stopped until then.
+    frozen_until: u64,
+    /// It is gone, and nobody has taken over.
+    vacant: bool,
+    dead_since: Option<u64>,
+}
+
+impl World {
+    /// A client comes for the first time.
+    pub(super) fn seat_client(&mut self, number: usize) {
+        let books = (0..LANES)
+            .map(|lane| {
+                let seed = self.hub.borrow_mut().rng.next_u64();
+                Rc::new(RefCell::new(Book::new(format!("dir{number}{lane}"), seed)))
+            })
+            .collect();
+        let shared = new_state();
+        self.seats.push(Seat { life: 0, shared, books, frozen_until: 0, vacant: true, dead_since: None });
+        self.begin_life(number, false);
+    }
+
+    fn begin_life(&mut self, number: usize, takes_over: bool) {
+        self.last_client += 1;
+        let life = self.last_client;
+        let shared = new_state();
+        let books = {
+            let seat = &mut self.seats[number];
+            (seat.life, seat.shared, seat.vacant, seat.dead_since) = (life, shared.clone(), false, None);
+            seat.books.clone()
+        };
+        self.hub.borrow_mut().say(format_args!("client {number} begins life {life}"));
+        for (at, book) in books.into_iter().enumerate() {
+            let (id, lane) = self.lane(life, at, &shared);
+            let shard = ShardId(((number * LANES + at) % SHARDS as usize) as u16);
+            let actor = Actor {
+                hub: self.hub.clone(),
+                lane: lane.clone(),
+                shared: shared.clone(),
+                id,
+                takes_over: takes_over && book.borrow().root.is_some(),
+                book,
+                steps: self.options.steps,
+                pause_max: (2 * self.mood.calm_at / self.options.steps.max(1)).max(2),
+                shard,
+            };
+            let hub = self.hub.clone();
+            self.spawn(id, async move {
+                if at == 0 {
+                    attach(&hub, &lane, id).await;
+                }
+                actor.run().await;
+            });
+        }
+        let (id, lane) = self.lane(life, LANES, &shared);
+        self.spawn(id, keep_house(self.hub.clone(), lane, shared, id));
+    }
+
+    fn lane(&self, life: u32, at: usize, shared: &SharedRef) -> (LaneId, Rc<SimLane>) {
+        let id = LaneId { life, lane: at as u32 };
+        let port = |_| SimPort { hub: self.hub.clone(), lane: id, shared: shared.clone() };
+        match Lane::new(shared.clone(), port) {
+            Ok(lane) => (id, Rc::new(lane)),
+            // Slots number 256, a client here takes four.
+            Err(errno) => unreachable!("no slot for {id}: {errno}"),
+        }
+    }
+
+    fn spawn(&mut self, id: LaneId, future: impl Future<Output = ()> + 'static) {
+        self.tasks.insert(id, Task::new(future));
+        self.after(0, Event::Wake(id));
+    }
+
+    /// A client that compares all directories, beside its other lanes.
+    pub(super) fn spawn_witness(&mut self, number: usize, crossed: &Rc<RefCell<usize>>) {
+        let (life, shared) = (self.seats[number].life, self.seats[number].shared.clone());
+        let (id, lane) = self.lane(life, LANES + 1, &shared);
+        let books: Vec<BookRef> = self.seats.iter().flat_map(|seat| seat.books.clone()).collect();
+        let (hub, crossed) = (self.hub.clone(), crossed.clone());
+        self.spawn(id, async move {
+            for book in books {
+                let (name, root, fs) = {
+                    let book = book.borrow();
+                    (book.name.clone(), book.root.unwrap_or_default(), book.fs.clone())
+                };
+                let loose = crate::verify::Loose::default();
+                if let Err(what) = crate::verify::verify(&lane, root, &fs, &loose).await {
+                    hub.borrow_mut().fail(format!("{id} sees another {name}: {what}"));
+                }
+            }
+            *crossed.borrow_mut() += 1;
+        });
+    }
+
+    /// One of the lives in the seats.
+    pub(super) fn some_life(&mut self) -> u32 {
+        let at = self.hub.borrow_mut().rng.below(self.seats.len() as u64) as usize;
+        self.seats[at].life
+    }
+
+    /// Is the client stopped?
+    pub(super) fn is_frozen(&self, life: u32) -> bool {
+        let now = self.now();
+        self.seats.iter().any(|seat| seat.life == life && now < seat.frozen_until)
+    }
+
+    /// A mount is killed.
+    pub(super) fn kill_a_client(&mut self) {
+        let at = self.hub.borrow_mut().rng.below(self.seats.len() as u64) as usize;
+        self.hub.borrow_mut().coverage.hit("a client was killed");
+        self.end_life(at);
+    }
+
+    fn end_life(&mut self, at: usize) {
+        let seat = &mut self.seats[at];
+        if seat.vacant {
+            return;
+        }
+        seat.vacant = true;
+        seat.frozen_until = 0;
+        let life = seat.life;
+        for book in &seat.books {
+            // Borrowed by the future only while it is polled.
+            book.borrow_mut().taken_over();
+        }
+        self.hub.borrow_mut().say(format_args!("the client in life {life} is gone"));
+        self.tasks.retain(|id, _| id.life != life);
+        self.network.remove_client(life);
+        self.after(500, Event::TakeOver(at));
+    }
+
+    /// A mount stops for so long that it is evicted, and goes on then.
+    pub(super) fn freeze_a_client(&mut self) {
+        let at = self.hub.borrow_mut().rng.below(self.seats.len() as u64) as usize;
+        let ms = 500 + self.hub.borrow_mut().rng.below(12_000);
+        let until = self.now() + ms;
+        let seat = &mut self.seats[at];
+        if seat.vacant {
+            return;
+        }
+        seat.frozen_until = until;
+        let life = seat.life;
+        self.hub.borrow_mut().say(format_args!("the client in life {life} stops for {ms} ms"));
+        self.wake_all(life, until);
+    }
+
+    fn wake_all(&mut self, life: u32, at: u64) {
+        for lane in 0..=LANES as u32 {
+            self.at(at, Event::Wake(LaneId { life, lane }));
+        }
+    }
+
+    /// Nobody is stopped any more.
+    pub(super) fn thaw_all(&mut self) {
+        let now = self.now();
+        for at in 0..self.seats.len() {
+            self.seats[at].frozen_until = 0;
+            self.wake_all(self.seats[at].life, now);
+        }
+    }
+
+    /// A new mount comes, once the cluster has done with the old one.
+    pub(super) fn take_over(&mut self, at: usize) {
+        let life = self.seats[at].life;
+        let host = format!("host{life}");
+        let known = self.mgmtd.state().sessions.values().any(|session| session.host == host);
+        let behind = self.epoch_of(self.metad.node) != self.mgmtd.state().epoch;
+        if known || behind || self.network.has_flights_of(life) {
+            return self.after(200, Event::TakeOver(at));
+        }
+        self.begin_life(at, true);
+    }
+
+    /// Clients that were evicted and cannot go on are replaced.
+    pub(super) fn bury_the_dead(&mut self) {
+        let now = self.now();
+        for at in 0..self.seats.len() {
+            let seat = &mut self.seats[at];
+            if seat.vacant || !seat.shared.borrow().session.is_dead() {
+                seat.dead_since = None;
+                continue;
+            }
+            let since = *seat.dead_since.get_or_insert(now);
+            if now > since + DEAD_MAX {
+                self.end_life(at);
+            }
+        }
+    }
+
+    /// Who has not finished, for the failure's text.
+    pub(super) fn unfinished(&mut self) -> String {
+        let open = |seat: &Seat| {
+            let waiting = seat.books.iter().filter(|book| !book.borrow().verified);
+            let text = |book: &BookRef| {
+                let book = book.borrow();
+                let op = book.now.as_ref().map(|now| format!("{:?}", now.op)).unwrap_or_default();
+                format!("{} at step {} {op}", book.name, book.number)
+            };
+            waiting.map(text).collect::<Vec<_>>()
+        };
+        let list: Vec<String> = self.seats.iter().flat_map(open).collect();
+        format!("{}; {}", list.join(", "), self.leftovers())
+    }
+
+    /// Every lane has compared its directory.
+    pub(super) fn all_verified(&self) -> bool {
+        self.seats.iter().all(|seat| !seat.vacant && seat.books.iter().all(|book| book.borrow().verified))
+    }
+}
+
+fn new_state() -> SharedRef {
+    Rc::new(RefCell::new(Shared::new(Limits::default())))
+}

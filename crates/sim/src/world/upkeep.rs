@@ -1,0 +1,190 @@
+//! What every daemon does beside its work: register, fetch map and fences, send heartbeats. One
+//! call at a time, each repeated until it succeeds.
+
+use super::{World, capacity, registration};
+use crate::hub::CallId;
+use skep_client::MGMTD;
+use skep_meta::Input;
+use skep_types::{
+    Capacity, Consistency, Decode, Encode, FenceEpoch, Incarnation, MapVersion, NodeId, ServiceKind,
+};
+use skep_wire::Message;
+use skep_wire::mgmt::{
+    FencesReply, GetFences, GetMap, Heartbeat, HeartbeatReply, MapReply, RegisterNode, TargetReport,
+};
+
+/// Milliseconds between heartbeats.
+const BEAT_MS: u64 = 1_000;
+
+/// Why a daemon asked another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// It registers.
+    Register,
+    /// It wants the map.
+    Map,
+    /// It wants the fence list.
+    Fences,
+    /// It lives.
+    Beat,
+    /// A job of metad's courier.
+    Task(u64),
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Upkeep {
+    registered: bool,
+    map_wanted: bool,
+    pub fences_wanted: bool,
+    beat_at: u64,
+    in_flight: Option<CallId>,
+}
+
+impl World {
+    /// A daemon began a life: everything is to be done anew.
+    pub(super) fn renew_upkeep(&mut self, node: NodeId) {
+        let map_wanted = node == self.metad.node;
+        self.upkeep.insert(node, Upkeep { map_wanted, fences_wanted: true, ..Upkeep::default() });
+    }
+
+    /// Does the next thing that is due.
+    pub(super) fn keep_up(&mut self, node: NodeId, life: u64) {
+        let now = self.now();
+        let Some(upkeep) = self.upkeep.get_mut(&node) else { return };
+        if upkeep.in_flight.is_some() {
+            return;
+        }
+        let (purpose, kind, body) = if !upkeep.registered {
+            let service = if node == self.metad.node { ServiceKind::Metad } else { ServiceKind::Storaged };
+            let request = registration(service, u64::from(node.0), life);
+            (Purpose::Register, RegisterNode::KIND, request.to_bytes())
+        } else if upkeep.map_wanted {
+            (Purpose::Map, GetMap::KIND, GetMap { known: MapVersion(0) }.to_bytes())
+        } else if upkeep.fences_wanted {
+            (Purpose::Fences, GetFences::KIND, GetFences {}.to_bytes())
+        } else if now >= upkeep.beat_at {
+            upkeep.beat_at = now + BEAT_MS;
+            (Purpose::Beat, Heartbeat::KIND, self.heartbeat(node, life).to_bytes())
+        } else {
+            return;
+        };
+        let id = self.ask_as_node(node, life, MGMTD, (kind, body), purpose);
+        if let Some(upkeep) = self.upkeep.get_mut(&node) {
+            upkeep.in_flight = Some(id);
+        }
+    }
+
+    fn heartbeat(&self, node: NodeId, life: u64) -> Heartbeat {
+        let report = |target| TargetReport { target, consistency: Consistency::Good, capacity: capacity() };
+        let targets = self.storageds.iter().filter(|storaged| storaged.node == node);
+        Heartbeat {
+            node,
+            incarnation: Incarnation(life),
+            targets: targets.flat_map(|storaged| storaged.targets().map(report)).collect(),
+            capacity: Capacity::default(),
+            leaving: false,
+        }
+    }
+
+    /// A daemon asks another one.
+    pub(super) fn ask_as_node(
+        &mut self,
+        node: NodeId,
+        life: u64,
+        to: NodeId,
+        (kind, body): (u16, Vec<u8>),
+        purpose: Purpose,
+    ) -> CallId {
+        let epoch = self.epoch_of(node);
+        let hub = self.hub.clone();
+        let id = self.network.send_from_node(
+            (node, life),
+            to,
+            (kind, epoch, body),
+            &mut hub.borrow_mut(),
+            &mut self.queue,
+        );
+        self.purposes.insert(id, (node, life, purpose));
+        id
+    }
+
+    /// Highest fence epoch that a daemon knows.
+    pub(super) fn epoch_of(&self, node: NodeId) -> FenceEpoch {
+        if node == MGMTD {
+            return self.mgmtd.state().epoch;
+        }
+        if node == self.metad.node {
+            return self.metad.server().map(skep_meta::Server::epoch).unwrap_or_default();
+        }
+        let storaged = self.storageds.iter().find(|storaged| storaged.node == node);
+        storaged.map(|storaged| storaged.admission.epoch()).unwrap_or_default()
+    }
+
+    /// An answer to [`World::keep_up`].
+    pub(super) fn upkeep_answered(
+        &mut self,
+        node: NodeId,
+        life: u64,
+        purpose: Purpose,
+        result: Result<Vec<u8>, String>,
+    ) {
+        let Some(upkeep) = self.upkeep.get_mut(&node) else { return };
+        upkeep.in_flight = None;
+        let Ok(body) = result else {
+            // Perhaps a mgmtd that does not know this life of it yet.
+            upkeep.registered &= purpose != Purpose::Beat;
+            return;
+        };
+        let understood = match purpose {
+            Purpose::Register => {
+                upkeep.registered = true;
+                true
+            }
+            Purpose::Map => match MapReply::from_bytes(&body) {
+                Ok(map) => {
+                    upkeep.map_wanted = false;
+                    self.metad_input(Input::Map { own: node, map });
+                    true
+                }
+                Err(_) => false,
+            },
+            Purpose::Fences => match FencesReply::from_bytes(&body) {
+                Ok(fences) => {
+                    upkeep.fences_wanted = false;
+                    self.take_fences(node, fences);
+                    true
+                }
+                Err(_) => false,
+            },
+            Purpose::Beat => match HeartbeatReply::from_bytes(&body) {
+                Ok(beat) => {
+                    self.heard_beat(node, &beat);
+                    true
+                }
+                Err(_) => false,
+            },
+            Purpose::Task(_) => true,
+        };
+        if !understood {
+            self.hub.borrow_mut().fail(format!("{purpose:?}: mgmtd's answer cannot be read"));
+        }
+        self.keep_up(node, life);
+    }
+
+    fn take_fences(&mut self, node: NodeId, fences: FencesReply) {
+        if node == self.metad.node {
+            self.metad_input(Input::Fences(fences));
+        } else if let Some(storaged) = self.storageds.iter_mut().find(|storaged| storaged.node == node) {
+            storaged.set_fences(&fences);
+        }
+    }
+
+    fn heard_beat(&mut self, node: NodeId, beat: &HeartbeatReply) {
+        let known = self.epoch_of(node);
+        let map = self.metad.server().map(skep_meta::Server::map_version).unwrap_or_default();
+        let Some(upkeep) = self.upkeep.get_mut(&node) else { return };
+        upkeep.fences_wanted |= beat.epoch > known;
+        upkeep.map_wanted |= node == self.metad.node && beat.map > map;
+    }
+}
