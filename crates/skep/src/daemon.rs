@@ -114,6 +114,15 @@ impl AsFd for Stop {
     }
 }
 
+/// A daemon that `skep up` started has a session of its own: what is typed at the terminal, and
+/// the terminal's end, is not meant for it.
+pub fn leave_terminal() {
+    if std::env::var_os(READY_SOCKET_ENV).is_some() {
+        // Fails only for a process that leads its group already, which has left.
+        let _ = rustix::process::setsid();
+    }
+}
+
 /// A panic in any thread ends the process: half a daemon would answer wrongly, a restarted one
 /// replays its log.
 pub fn die_on_panic() {

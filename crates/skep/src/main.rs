@@ -4,17 +4,20 @@
 //! whole one on this machine. Called as `mount.skep` it mounts, as mount(8) wants it.
 #[macro_use]
 mod log;
+mod admin;
+mod caller;
 mod cli;
 mod config;
 mod daemon;
-mod mgmtd;
-mod caller;
 mod identity;
 mod listen;
 mod membership;
 mod metad;
+mod mgmtd;
+mod mount;
 mod storaged;
 mod units;
+mod up;
 
 use clap::Parser;
 use std::process::ExitCode;

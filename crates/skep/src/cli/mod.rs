@@ -4,10 +4,13 @@
 //! what to do), 2 wrong usage. `skep health` has its own meaning: 0 healthy, 1 degraded, 2 broken.
 
 mod daemon_args;
+pub mod output;
 
 pub use daemon_args::{DaemonArgs, MountArgs, StoragedArgs};
 
-use crate::{metad, mgmtd, storaged};
+use crate::admin::AdminCommand;
+use crate::up::{self, DownArgs, StatusArgs, UpArgs};
+use crate::{admin, daemon, metad, mgmtd, mount, storaged};
 use clap::{Parser, Subcommand};
 use std::ffi::OsString;
 use std::path::Path;
@@ -36,6 +39,15 @@ pub enum Command {
     Storaged(StoragedArgs),
     /// Mount a cluster (mount.skep is the same, with the arguments of mount(8))
     Mount(MountArgs),
+    /// Start a whole cluster on this machine and mount it
+    Up(UpArgs),
+    /// Unmount and stop what skep up started; the files stay
+    Down(DownArgs),
+    /// Show what of a cluster of skep up runs
+    Status(StatusArgs),
+    /// Administration
+    #[command(flatten)]
+    Admin(AdminCommand),
 }
 
 /// Called as `mount.skep`, the program is `skep mount`.
@@ -50,18 +62,21 @@ pub fn arguments(given: impl Iterator<Item = OsString>) -> Vec<OsString> {
 
 /// Does what was asked.
 pub fn run(cli: Cli) -> ExitCode {
+    if matches!(cli.command, Command::Mgmtd(_) | Command::Metad(_) | Command::Storaged(_) | Command::Mount(_))
+    {
+        daemon::leave_terminal();
+    }
     match cli.command {
         // One line per service: its module, its `run`.
         Command::Mgmtd(args) => mgmtd::run(&args),
         Command::Metad(args) => metad::run(&args),
         Command::Storaged(args) => storaged::run(&args),
-        Command::Mount(args) => absent("mount", &args),
+        Command::Mount(args) => mount::run(&args),
+        Command::Up(args) => up::up(&args),
+        Command::Down(args) => up::down(&args),
+        Command::Status(args) => up::status(&args),
+        Command::Admin(command) => admin::run(&command),
     }
-}
-
-fn absent(service: &str, args: &impl std::fmt::Debug) -> ExitCode {
-    eprintln!("skep: {service} is not part of this build ({args:?})");
-    ExitCode::from(1)
 }
 
 /// Prints what clap says: help and version on standard output, mistakes on standard error.

@@ -8,14 +8,14 @@ mod snapshot;
 use crate::cli::DaemonArgs;
 use crate::config::{self, MgmtdConfig};
 use crate::daemon::{Readiness, Stop, die_on_panic, raise_open_files};
-use crate::log;
+use crate::identity::random_uuid;
+use crate::{listen, log};
 use journal::Journal;
 use service::{Introduction, Mgmtd};
 use skep_cluster::Registry;
 use skep_disk::disk::RealDisk;
-use skep_net::{Endpoint, EventLimits, EventServer, Keyring, Listener, Log, machine_id, now};
-use skep_types::{Capacity, Incarnation, Role, Uuid};
-use skep_wire::mgmt::Address;
+use skep_net::{EventLimits, EventServer, machine_id, now};
+use skep_types::{Capacity, Incarnation, Role};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub fn run(args: &DaemonArgs) -> ExitCode {
             return ExitCode::from(crate::cli::EXIT_USAGE);
         }
     };
-    log::init("mgmtd", loaded.config.process.log.into());
+    log::set_level(loaded.config.process.log.into());
     loaded.warnings.iter().for_each(|text| warning!("{text}"));
     match serve(&loaded.config) {
         Ok(()) => ExitCode::SUCCESS,
@@ -50,7 +50,11 @@ fn serve(config: &MgmtdConfig) -> Result<(), String> {
     if let Err(e) = raise_open_files() {
         warning!("the limit of open files stays as it is: {e}");
     }
-    let keyring = keyring(config)?;
+    let keyring = crate::daemon::keyring(&config.process)?;
+    if !keyring.has(Role::Server) {
+        let path = config.process.key_file.display();
+        return Err(format!("{path} is the key of a client; mgmtd needs the cluster key"));
+    }
     let fresh = (random_uuid()?, random_uuid()?);
     let shards =
         u16::try_from(config.shards).map_err(|_| format!("{} shards are too many", config.shards))?;
@@ -60,12 +64,10 @@ fn serve(config: &MgmtdConfig) -> Result<(), String> {
         let formatted = journal.identity().shards;
         warning!("shards = {shards} has no effect: this cluster was formatted with {formatted}");
     }
-    let listeners = listen(config)?;
-    let addresses = listeners.iter().map(|listener| address(listener.endpoint())).collect();
+    let (listeners, addresses) = listen::open(&config.listen, config.unix_socket.as_deref())?;
     let limits =
         EventLimits { payload: PAYLOAD_MAX, connections: connections(config), ..EventLimits::default() };
-    let log = Log::new(|line| warning!("{line}"));
-    let server = EventServer::new(listeners, keyring.clone(), limits, log)
+    let server = EventServer::new(listeners, keyring.clone(), limits, crate::daemon::net_log())
         .map_err(|e| format!("the server cannot start: {e}"))?;
     let rules = rules(config);
     let shortest = rules.probably_offline_ms.min(rules.session_timeout_ms);
@@ -92,43 +94,6 @@ fn serve(config: &MgmtdConfig) -> Result<(), String> {
     }
 }
 
-fn keyring(config: &MgmtdConfig) -> Result<Keyring, String> {
-    if config.process.insecure {
-        warning!("insecure: whoever reaches this service is trusted");
-        return Ok(Keyring::insecure());
-    }
-    let keyring = Keyring::from_file(&config.process.key_file).map_err(|e| e.to_string())?;
-    if !keyring.has(Role::Server) {
-        return Err(format!(
-            "{} is a client key; mgmtd needs the cluster key (skep key generate makes one)",
-            config.process.key_file.display()
-        ));
-    }
-    Ok(keyring)
-}
-
-fn listen(config: &MgmtdConfig) -> Result<Vec<Listener>, String> {
-    let unix = config.unix_socket.iter().map(|path| Endpoint::Unix(path.clone()));
-    let tcp = config.listen.iter().map(|addr| Endpoint::Tcp(addr.ip().to_string(), addr.port()));
-    let mut listeners = Vec::new();
-    for endpoint in unix.chain(tcp) {
-        listeners.push(Listener::bind(&endpoint).map_err(|e| format!("{e}; is another mgmtd running?"))?);
-    }
-    Ok(listeners)
-}
-
-/// What others are told: an address of "everywhere" is of no use to them, the host's name is.
-fn address(endpoint: &Endpoint) -> Address {
-    let told = match endpoint {
-        Endpoint::Tcp(host, port) if host == "0.0.0.0" || host == "::" => {
-            let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
-            Endpoint::Tcp(name, *port)
-        }
-        other => other.clone(),
-    };
-    Address { text: told.to_string(), nic: String::new(), preference: u16::from(!told.is_unix()) }
-}
-
 /// Every node and session has one connection for itself, some have two for a moment.
 fn connections(config: &MgmtdConfig) -> usize {
     2 * (config.max_nodes as usize + config.max_sessions as usize)
@@ -144,12 +109,6 @@ fn rules(config: &MgmtdConfig) -> skep_cluster::Config {
         max_targets: config.max_targets as usize,
         max_sessions: config.max_sessions as usize,
     }
-}
-
-fn random_uuid() -> Result<Uuid, String> {
-    let mut raw = [0; 16];
-    getrandom::fill(&mut raw).map_err(|e| format!("the kernel gives no random bytes: {e}"))?;
-    Ok(Uuid(raw))
 }
 
 /// Space of the file system that holds `dir`; zeros when it cannot be asked.

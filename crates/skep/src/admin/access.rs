@@ -1,0 +1,268 @@
+//! Finding and reaching a cluster: by flags, by the file that `skep up` wrote, by a mount.
+
+use super::failure::{Failure, Outcome};
+use super::mount_table::{self, MountEntry};
+use crate::caller::{CallError, Caller, hello};
+use crate::config::address::{Address, MGMTD_PORT};
+use crate::units::Period;
+use crate::up::ClusterFile;
+use clap::Args;
+use skep_net::{Endpoint, Keyring, choose, machine_id};
+use skep_types::{Role, ShardId};
+use skep_wire::Message;
+use skep_wire::meta::ShardCall;
+use skep_wire::mgmt::{ClusterStatus, NodeEntry, StatusReply};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The key that is tried when none is named.
+pub const KEY_FILE: &str = "/etc/skep/cluster.key";
+/// Name of the file that `skep up` writes.
+pub const CLUSTER_FILE: &str = "cluster.toml";
+/// Pause before a service that is starting is asked again.
+const RETRY_PAUSE: Duration = Duration::from_millis(50);
+
+/// Flags that say which cluster is meant.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Which cluster")]
+pub struct AccessArgs {
+    /// Addresses of mgmtd, separated by commas: host, host:port, unix:PATH
+    #[arg(long, value_delimiter = ',', value_name = "ADDR")]
+    pub mgmtd: Vec<Address>,
+    /// Key file [default: /etc/skep/cluster.key]
+    #[arg(long, value_name = "FILE")]
+    pub key: Option<PathBuf>,
+    /// cluster.toml that skep up wrote
+    #[arg(long, value_name = "FILE", env = "SKEP_CLUSTER")]
+    pub cluster: Option<PathBuf>,
+    /// The cluster runs without a key
+    #[arg(long)]
+    pub insecure: bool,
+    /// How long a command waits for the services
+    #[arg(long, value_name = "TIME", default_value = "10s")]
+    pub timeout: Period,
+}
+
+/// Where a cluster is and with which key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// Addresses of mgmtd.
+    pub mgmtd: Vec<Address>,
+    /// The key file.
+    pub key: PathBuf,
+    /// The file of `skep up`, when that is how it was found.
+    pub cluster: Option<PathBuf>,
+}
+
+impl AccessArgs {
+    /// Do the flags name a cluster?
+    pub fn is_explicit(&self) -> bool {
+        !self.mgmtd.is_empty() || self.cluster.is_some()
+    }
+
+    /// The cluster that the flags name; else the one whose mount `path` lies on; else the one on
+    /// this machine.
+    pub fn place(&self, path: Option<&Path>) -> Outcome<Place> {
+        let key = || self.key.clone().unwrap_or_else(|| PathBuf::from(KEY_FILE));
+        if !self.mgmtd.is_empty() {
+            return Ok(Place { mgmtd: self.mgmtd.clone(), key: key(), cluster: None });
+        }
+        if let Some(file) = &self.cluster {
+            return self.of_cluster_file(file);
+        }
+        match path.map(mount_of).transpose()?.flatten() {
+            Some(mount) => self.of_mount(&mount),
+            None => {
+                let local = Address::Tcp { host: "127.0.0.1".to_owned(), port: MGMTD_PORT };
+                Ok(Place { mgmtd: vec![local], key: key(), cluster: None })
+            }
+        }
+    }
+
+    fn of_cluster_file(&self, file: &Path) -> Outcome<Place> {
+        let cluster = ClusterFile::read(file)?;
+        let key = self.key.clone().unwrap_or(cluster.key_file);
+        Ok(Place { mgmtd: cluster.mgmtd, key, cluster: Some(file.to_owned()) })
+    }
+
+    fn of_mount(&self, mount: &MountEntry) -> Outcome<Place> {
+        let mgmtd = source_addresses(&mount.source).map_err(|e| {
+            Failure::new(format!(
+                "{}: cannot tell the cluster from its source \"{}\" ({e}); name it by --mgmtd or --cluster",
+                mount.point.display(),
+                mount.source
+            ))
+        })?;
+        // `skep up` keeps its file one directory above the sockets.
+        let above = mgmtd.iter().find_map(|address| match address {
+            Address::Unix(socket) => socket.parent()?.parent().map(|dir| dir.join(CLUSTER_FILE)),
+            Address::Tcp { .. } => None,
+        });
+        if let Some(file) = above.filter(|file| file.exists()) {
+            return self.of_cluster_file(&file);
+        }
+        let key = self.key.clone().unwrap_or_else(|| PathBuf::from(KEY_FILE));
+        Ok(Place { mgmtd, key, cluster: None })
+    }
+
+    /// Reaches the cluster.
+    pub fn connect(&self, path: Option<&Path>) -> Outcome<Cluster> {
+        let place = self.place(path)?;
+        let keyring = match self.insecure {
+            true => Keyring::insecure(),
+            false => Keyring::from_file(&place.key).map_err(|e| {
+                Failure::new(format!(
+                    "{e}\nwhich cluster? name it by --cluster FILE (skep up wrote it), or by --mgmtd ADDR --key FILE"
+                ))
+            })?,
+        };
+        Cluster::new(&place, keyring, self.timeout.duration())
+    }
+}
+
+/// The skep mount that a path lies on.
+pub fn mount_of(path: &Path) -> Outcome<Option<MountEntry>> {
+    let meta = match std::fs::symlink_metadata(path) {
+        Ok(meta) => meta,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(Failure::local(path.display(), e)),
+    };
+    let mount = mount_table::of_device(meta.dev()).map_err(|e| Failure::local("list of mounts", e))?;
+    Ok(mount.filter(MountEntry::is_skep))
+}
+
+/// The addresses in a mount's source: `mgmt1,mgmt2:/`, `unix:/run/skep/mgmtd.sock:/`.
+fn source_addresses(source: &str) -> Result<Vec<Address>, String> {
+    let (addresses, _) = source.rsplit_once(":/").ok_or("it does not end in \":/\"")?;
+    addresses.split(',').map(str::parse).collect()
+}
+
+/// A cluster that answers.
+pub struct Cluster {
+    keyring: Arc<Keyring>,
+    role: Role,
+    mgmtd: Caller,
+    whom: String,
+    limit: Duration,
+}
+
+impl Cluster {
+    fn new(place: &Place, keyring: Keyring, limit: Duration) -> Outcome<Self> {
+        let keyring = Arc::new(keyring);
+        let role = if keyring.has(Role::Admin) { Role::Admin } else { Role::Client };
+        let endpoints = place.mgmtd.iter().map(|address| address.to_string().parse::<Endpoint>());
+        let endpoints: Vec<_> =
+            endpoints.collect::<Result<_, _>>().map_err(|e| Failure::new(e.to_string()))?;
+        let names: Vec<_> = place.mgmtd.iter().map(ToString::to_string).collect();
+        let mgmtd = Caller::new(keyring.clone(), endpoints, hello(role));
+        Ok(Self { keyring, role, mgmtd, whom: format!("mgmtd ({})", names.join(", ")), limit })
+    }
+
+    /// Fails when the key does not make an administrator.
+    pub fn require_admin(&self, what: &str) -> Outcome {
+        if self.role == Role::Admin {
+            return Ok(());
+        }
+        Err(Failure::new(format!(
+            "{what} needs the cluster key; this is the key of a client: use --key FILE"
+        )))
+    }
+
+    /// Asks mgmtd.
+    pub fn ask<M: Message>(&mut self, message: &M) -> Outcome<M::Reply> {
+        let deadline = Instant::now() + self.limit;
+        let answer = patiently(deadline, || self.mgmtd.call(message, deadline));
+        answer.map_err(|e| Failure::call(&self.whom, &e))
+    }
+
+    /// Everything mgmtd knows.
+    pub fn status(&mut self) -> Outcome<StatusReply> {
+        self.ask(&ClusterStatus {})
+    }
+
+    /// A node of the cluster, to be asked directly.
+    pub fn node(&self, node: &NodeEntry) -> NodeLink {
+        let endpoints = choose(&node.addresses, node.machine, machine_id());
+        let caller = Caller::new(self.keyring.clone(), endpoints, hello(self.role));
+        NodeLink { caller, alias: node.alias.clone(), limit: self.limit }
+    }
+}
+
+/// A metadata or storage server.
+pub struct NodeLink {
+    caller: Caller,
+    alias: String,
+    /// How long one question may take.
+    pub limit: Duration,
+}
+
+impl NodeLink {
+    /// Asks a storage server.
+    pub fn ask<M: Message>(&mut self, message: &M) -> Outcome<M::Reply> {
+        let deadline = Instant::now() + self.limit;
+        let answer = patiently(deadline, || self.caller.call(message, deadline));
+        answer.map_err(|e| Failure::call(&self.alias, &e))
+    }
+
+    /// Asks a shard of a metadata server.
+    pub fn ask_shard<M: Message>(&mut self, shard: ShardId, message: &M) -> Result<M::Reply, CallError> {
+        let deadline = Instant::now() + self.limit;
+        let call = ShardCall { shard, ..ShardCall::default() };
+        patiently(deadline, || self.caller.call_shard(call, message, deadline)).map(|(_, reply)| reply)
+    }
+}
+
+/// Repeats what a starting service puts off.
+fn patiently<T>(deadline: Instant, mut ask: impl FnMut() -> Result<T, CallError>) -> Result<T, CallError> {
+    loop {
+        match ask() {
+            Err(CallError::Refused(refusal))
+                if refusal.status.is_transient() && Instant::now() + RETRY_PAUSE < deadline =>
+            {
+                std::thread::sleep(RETRY_PAUSE);
+            }
+            other => return other,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn args() -> AccessArgs {
+        AccessArgs { mgmtd: Vec::new(), key: None, cluster: None, insecure: false, timeout: Period::secs(1) }
+    }
+
+    /// Goal: a mount's source gives back the addresses of fstab and of `skep up`.
+    #[test]
+    fn sources() {
+        let addresses = |text| {
+            source_addresses(text).map(|list| list.iter().map(ToString::to_string).collect::<Vec<_>>())
+        };
+        assert_eq!(addresses("mgmt1,mgmt2:99:/").unwrap(), ["mgmt1:7720", "mgmt2:99"]);
+        assert_eq!(
+            addresses("unix:/d/run/m.sock,127.0.0.1:5:/").unwrap(),
+            ["unix:/d/run/m.sock", "127.0.0.1:5"]
+        );
+        assert_eq!(addresses("unix:/d/run/m.sock:/sub/dir").unwrap(), ["unix:/d/run/m.sock"]);
+        assert!(addresses("tmpfs").is_err());
+    }
+
+    /// Goal: flags win over everything, and without any the cluster of this machine is meant.
+    #[test]
+    fn order_of_places() {
+        let named =
+            AccessArgs { mgmtd: vec!["m:1".parse().unwrap()], cluster: Some("/nowhere".into()), ..args() };
+        assert_eq!(named.place(None).unwrap().mgmtd[0].to_string(), "m:1");
+        let here = args().place(Some(Path::new("/"))).unwrap();
+        assert_eq!(
+            (here.mgmtd[0].to_string().as_str(), here.key.as_path()),
+            ("127.0.0.1:7720", Path::new(KEY_FILE))
+        );
+        let missing = AccessArgs { cluster: Some("/nowhere/cluster.toml".into()), ..args() }.place(None);
+        assert!(missing.unwrap_err().to_string().contains("/nowhere/cluster.toml"));
+    }
+}

@@ -1,0 +1,119 @@
+//! `skep df`.
+
+use super::access::AccessArgs;
+use super::failure::Outcome;
+use super::namespace::Names;
+use crate::cli::output::{self, OutputArgs, Row, human};
+use clap::Args;
+use serde::Serialize;
+use skep_types::{Capacity, ServiceKind};
+use skep_wire::mgmt::StatusReply;
+use std::io::Write;
+use std::path::PathBuf;
+
+/// Arguments of `skep df`.
+#[derive(Debug, Args)]
+pub struct DfArgs {
+    /// A path on the mount of the cluster that is meant
+    path: Option<PathBuf>,
+    #[command(flatten)]
+    access: AccessArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+/// Space of one place.
+#[derive(Debug, Serialize, PartialEq, Eq)]
+struct SpaceRow {
+    /// `metadata`, `target` or `total` (of all targets).
+    kind: &'static str,
+    alias: String,
+    node_alias: String,
+    bytes: u64,
+    bytes_used: u64,
+    bytes_free: u64,
+    inodes: u64,
+    inodes_free: u64,
+}
+
+impl SpaceRow {
+    fn new(kind: &'static str, alias: String, node_alias: String, capacity: Capacity) -> Self {
+        let Capacity { bytes, bytes_free, inodes, inodes_free } = capacity;
+        let bytes_used = bytes.saturating_sub(bytes_free);
+        Self { kind, alias, node_alias, bytes, bytes_used, bytes_free, inodes, inodes_free }
+    }
+
+    /// Rounded up, as df(1) does: 0 % means empty.
+    fn percent(&self) -> String {
+        match self.bytes {
+            0 => "-".to_owned(),
+            bytes => format!("{}%", (u128::from(self.bytes_used) * 100).div_ceil(u128::from(bytes))),
+        }
+    }
+}
+
+impl Row for SpaceRow {
+    const TITLES: &'static [&'static str] =
+        &["KIND", "ALIAS", "NODE", ">SIZE", ">USED", ">FREE", ">USE", ">INODES", ">FREE INODES"];
+
+    fn cells(&self) -> Vec<String> {
+        vec![
+            self.kind.to_owned(),
+            self.alias.clone(),
+            self.node_alias.clone(),
+            human(self.bytes),
+            human(self.bytes_used),
+            human(self.bytes_free),
+            self.percent(),
+            self.inodes.to_string(),
+            self.inodes_free.to_string(),
+        ]
+    }
+}
+
+fn rows(status: &StatusReply) -> Vec<SpaceRow> {
+    let names = Names::of(status);
+    let metadata = status.nodes.iter().filter(|node| node.node.service == ServiceKind::Metad);
+    let mut rows: Vec<_> = metadata
+        .map(|node| {
+            SpaceRow::new("metadata", node.node.alias.clone(), node.node.alias.clone(), node.capacity)
+        })
+        .collect();
+    let mut total = Capacity::default();
+    for target in &status.targets {
+        let one = target.capacity;
+        total.bytes = total.bytes.saturating_add(one.bytes);
+        total.bytes_free = total.bytes_free.saturating_add(one.bytes_free);
+        total.inodes = total.inodes.saturating_add(one.inodes);
+        total.inodes_free = total.inodes_free.saturating_add(one.inodes_free);
+        rows.push(SpaceRow::new("target", target.alias.clone(), names.node(target.node), one));
+    }
+    rows.push(SpaceRow::new("total", "total".to_owned(), String::new(), total));
+    rows
+}
+
+/// Does it.
+pub fn run(args: &DfArgs, out: &mut dyn Write) -> Outcome {
+    let status = args.access.connect(args.path.as_deref())?.status()?;
+    Ok(output::rows(args.output.output, &rows(&status), out)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admin::namespace::samples;
+
+    /// Goal: the total is the sum of the targets, metadata servers apart.
+    #[test]
+    fn total() {
+        let mut status = samples::status();
+        let mut second = status.targets[0].clone();
+        second.capacity.bytes_free = 0;
+        status.targets.push(second);
+        let rows = rows(&status);
+        let kinds: Vec<_> = rows.iter().map(|row| row.kind).collect();
+        assert_eq!(kinds, ["metadata", "target", "target", "total"]);
+        assert_eq!((rows[3].bytes, rows[3].bytes_free, rows[3].percent()), (2_000, 400, "80%".to_owned()));
+        assert_eq!(rows[3].cells().len(), SpaceRow::TITLES.len());
+    }
+}

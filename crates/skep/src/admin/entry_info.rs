@@ -1,0 +1,388 @@
+//! What `skep entry info` knows of an entry.
+
+use super::access::AccessArgs;
+use super::failure::{Failure, Outcome};
+use super::namespace::{Names, Namespace};
+use crate::cli::output::human;
+use serde::Serialize;
+use skep_storage::PieceName;
+use skep_types::{Extent, Ino, Kind, NodeId, TargetId};
+use skep_wire::meta::{Inspect, InspectReply, OpenMode};
+use skep_wire::storage::TargetStats;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::Path;
+
+/// An entry.
+#[derive(Debug, Serialize)]
+pub struct EntryInfo {
+    path: String,
+    ino: u64,
+    /// As in the names of chunk files.
+    id: String,
+    kind: &'static str,
+    shard: u16,
+    node: u32,
+    node_alias: String,
+    parent: u64,
+    /// Permission bits, octal.
+    mode: String,
+    uid: u32,
+    gid: u32,
+    links: u32,
+    size: u64,
+    blocks: u64,
+    change: u64,
+    generation: u32,
+    /// Are the bytes in the metadata?
+    inline: bool,
+    inline_bytes: Option<u64>,
+    /// Of a directory.
+    entries: Option<u64>,
+    policy: PolicyInfo,
+    extents: Vec<ExtentInfo>,
+    sessions: Vec<OpenInfo>,
+}
+
+/// What new chunks follow.
+#[derive(Debug, Serialize)]
+struct PolicyInfo {
+    /// Set on this entry itself?
+    own: bool,
+    /// Absent: the cluster's default.
+    chunk_size: Option<u32>,
+    /// Absent: progressive.
+    targets: Option<u32>,
+    /// Absent: the cluster's default.
+    inline_limit: Option<u32>,
+}
+
+/// A range of the file.
+#[derive(Debug, Serialize)]
+struct ExtentInfo {
+    number: usize,
+    start: u64,
+    /// Absent: no end.
+    end: Option<u64>,
+    code: &'static str,
+    chunk_size: u32,
+    /// In stripe order.
+    targets: Vec<StripeInfo>,
+}
+
+/// One stripe of an extent.
+#[derive(Debug, Serialize)]
+struct StripeInfo {
+    stripe: usize,
+    target: u32,
+    alias: String,
+    node: u32,
+    node_alias: String,
+    reachability: &'static str,
+    consistency: &'static str,
+    /// Of the first piece on the server; absent when the server does not answer.
+    path: Option<String>,
+}
+
+/// Somebody who has it open.
+#[derive(Debug, Serialize)]
+struct OpenInfo {
+    client: u64,
+    host: String,
+    mount: String,
+    mode: &'static str,
+}
+
+/// Asks for everything about `path`.
+pub fn gather(access: &AccessArgs, path: &Path) -> Outcome<EntryInfo> {
+    let mut namespace = Namespace::connect(access, path)?;
+    let ino = namespace.resolve(path)?;
+    let reply = namespace.ask(ino, &Inspect { ino });
+    let reply = reply.map_err(|e| Failure::new(format!("{}: {e}", path.display())))?;
+    let directories = target_directories(&namespace, &reply);
+    let names = Names::of(&namespace.status);
+    let leader = names.leader(ino.shard())?;
+    let mut info = describe(path, ino, &reply);
+    (info.node, info.node_alias) = (leader.node.0, leader.alias.clone());
+    let extents = reply.layout.extents.iter().enumerate();
+    info.extents =
+        extents.map(|(number, extent)| describe_extent(&names, &directories, number, extent)).collect();
+    info.sessions = reply
+        .sessions
+        .iter()
+        .map(|open| {
+            let session = namespace.status.sessions.iter().find(|session| session.client == open.client);
+            OpenInfo {
+                client: open.client.0,
+                host: session.map_or_else(String::new, |session| session.host.clone()),
+                mount: session.map_or_else(String::new, |session| session.mount.clone()),
+                mode: match open.mode {
+                    OpenMode::Read => "read",
+                    OpenMode::Write => "write",
+                    OpenMode::ReadWrite => "read-write",
+                },
+            }
+        })
+        .collect();
+    Ok(info)
+}
+
+/// Where the servers keep the targets of the layout; a server that is away leaves its out.
+fn target_directories(namespace: &Namespace, reply: &InspectReply) -> BTreeMap<TargetId, String> {
+    let names = Names::of(&namespace.status);
+    let targets = reply.layout.extents.iter().flat_map(|extent| extent.targets.iter());
+    let mut nodes: Vec<NodeId> = targets.filter_map(|target| names.target(*target).map(|t| t.node)).collect();
+    nodes.sort_unstable();
+    nodes.dedup();
+    let mut directories = BTreeMap::new();
+    for node in nodes.iter().filter_map(|node| names.entry(*node)) {
+        match namespace.cluster.node(node).ask(&TargetStats {}) {
+            Ok(stats) => directories.extend(stats.targets.into_iter().map(|stat| (stat.target, stat.path))),
+            Err(failure) => eprintln!("note: no chunk paths of its targets: {failure}"),
+        }
+    }
+    directories
+}
+
+fn kind_name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::File => "file",
+        Kind::Dir => "directory",
+        Kind::Symlink => "symlink",
+        Kind::Fifo => "fifo",
+        Kind::Socket => "socket",
+        Kind::CharDev => "char-device",
+        Kind::BlockDev => "block-device",
+    }
+}
+
+fn describe(path: &Path, ino: Ino, reply: &InspectReply) -> EntryInfo {
+    let attr = &reply.attr;
+    let given = |value: u32| (value != 0).then_some(value);
+    EntryInfo {
+        path: path.display().to_string(),
+        ino: ino.0,
+        id: ino.to_string(),
+        kind: kind_name(attr.kind),
+        shard: ino.shard().0,
+        node: 0,
+        node_alias: String::new(),
+        parent: reply.parent.0,
+        mode: format!("{:04o}", attr.mode),
+        uid: attr.uid,
+        gid: attr.gid,
+        links: attr.nlink,
+        size: attr.size,
+        blocks: attr.blocks,
+        change: attr.change,
+        generation: attr.generation.0,
+        inline: reply.inline_len.is_some(),
+        inline_bytes: reply.inline_len,
+        entries: (attr.kind == Kind::Dir).then_some(reply.entries),
+        policy: PolicyInfo {
+            own: reply.policy_is_own,
+            chunk_size: given(reply.policy.chunk_size),
+            targets: given(reply.policy.targets),
+            inline_limit: reply.policy.inline_limit,
+        },
+        extents: Vec::new(),
+        sessions: Vec::new(),
+    }
+}
+
+fn describe_extent(
+    names: &Names<'_>,
+    directories: &BTreeMap<TargetId, String>,
+    number: usize,
+    extent: &Extent,
+) -> ExtentInfo {
+    let stripe = |(stripe, target): (usize, &TargetId)| {
+        let entry = names.target(*target);
+        let node = entry.map_or(NodeId(0), |entry| entry.node);
+        let file = PieceName::first(extent.chunk(number, stripe)).path();
+        StripeInfo {
+            stripe,
+            target: target.0,
+            alias: entry.map_or_else(|| format!("target {target}"), |entry| entry.alias.clone()),
+            node: node.0,
+            node_alias: names.node(node),
+            reachability: names.reachability(node),
+            consistency: entry.map_or("unknown", |entry| entry.consistency.as_str()),
+            path: directories.get(target).map(|directory| format!("{directory}/{file}")),
+        }
+    };
+    ExtentInfo {
+        number,
+        start: extent.start,
+        end: (extent.end != u64::MAX).then_some(extent.end),
+        code: match extent.code {
+            skep_types::Code::Raid0 => "raid0",
+        },
+        chunk_size: extent.chunk_size,
+        targets: extent.targets.iter().enumerate().map(stripe).collect(),
+    }
+}
+
+impl EntryInfo {
+    /// As people read it.
+    pub fn text(&self) -> String {
+        let mut text = format!("{}\n", self.path);
+        // Writing to a String cannot fail.
+        let mut line = |name: &str, value: String| {
+            let _ = writeln!(text, "  {name:<10} {value}");
+        };
+        line("id", format!("{} ({})", self.ino, self.id));
+        line("kind", self.kind.to_owned());
+        line("shard", format!("{} on {} (node {})", self.shard, self.node_alias, self.node));
+        line(
+            "owner",
+            format!("uid {}, gid {}, mode {}, {} links", self.uid, self.gid, self.mode, self.links),
+        );
+        match self.entries {
+            Some(entries) => line("entries", entries.to_string()),
+            None => line("size", format!("{} ({})", self.size, human(self.size))),
+        }
+        if let Some(bytes) = self.inline_bytes {
+            line("content", format!("inline: {bytes} bytes in the metadata, no chunks"));
+        }
+        if matches!(self.kind, "file" | "directory") {
+            line("policy", self.policy.text());
+        }
+        for extent in &self.extents {
+            line("extent", extent.text());
+            for stripe in &extent.targets {
+                line("", stripe.text());
+            }
+        }
+        for open in &self.sessions {
+            let (client, mode) = (open.client, open.mode);
+            line("open", format!("client {client} for {mode}: {} on {}", open.mount, open.host));
+        }
+        text
+    }
+}
+
+impl PolicyInfo {
+    fn text(&self) -> String {
+        let size = |value: Option<u32>| value.map_or("default".to_owned(), |bytes| human(u64::from(bytes)));
+        format!(
+            "chunk size {}, targets {}, inline up to {} ({})",
+            size(self.chunk_size),
+            self.targets.map_or("progressive".to_owned(), |count| count.to_string()),
+            size(self.inline_limit),
+            if self.own { "set here" } else { "inherited" }
+        )
+    }
+}
+
+impl ExtentInfo {
+    fn text(&self) -> String {
+        let end = self.end.map_or("the end".to_owned(), human);
+        let (start, chunk) = (human(self.start), human(u64::from(self.chunk_size)));
+        format!(
+            "{}: {start} to {end}, {} of {chunk} chunks over {} targets",
+            self.number,
+            self.code,
+            self.targets.len()
+        )
+    }
+}
+
+impl StripeInfo {
+    fn text(&self) -> String {
+        let Self { stripe, alias, node_alias, .. } = self;
+        let state = match (self.reachability, self.consistency) {
+            ("online", "good") => String::new(),
+            (reachability, consistency) => format!(" [{reachability}, {consistency}]"),
+        };
+        let path = self.path.as_deref().unwrap_or("(path unknown: its server does not answer)");
+        format!("{stripe}: {alias} on {node_alias}{state} {path}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admin::namespace::samples;
+    use skep_types::{Attr, Code, Generation, Layout, Policy, Timestamp};
+
+    fn attr(kind: Kind) -> Attr {
+        let time = Timestamp::default();
+        Attr {
+            ino: Ino(5),
+            kind,
+            mode: 0o640,
+            nlink: 1,
+            uid: 7,
+            gid: 8,
+            project: skep_types::ProjectId(0),
+            rdev: 0,
+            size: 1 << 20,
+            blocks: 2048,
+            atime: time,
+            mtime: time,
+            ctime: time,
+            btime: time,
+            change: 3,
+            generation: Generation(2),
+        }
+    }
+
+    fn reply() -> InspectReply {
+        let extent = Extent {
+            start: 0,
+            end: u64::MAX,
+            origin: Ino(5),
+            generation: Generation(2),
+            code: Code::Raid0,
+            chunk_size: 1 << 20,
+            targets: vec![TargetId(101), TargetId(999)],
+        };
+        InspectReply {
+            attr: attr(Kind::File),
+            parent: Ino::ROOT,
+            layout: Layout { generation: Generation(2), extents: vec![extent] },
+            policy: Policy::default(),
+            policy_is_own: false,
+            inline_len: None,
+            sessions: Vec::new(),
+            entries: 0,
+        }
+    }
+
+    /// Goal: targets in stripe order with names and chunk paths; one that is not known any more
+    /// is shown as such; JSON names are the released ones.
+    #[test]
+    fn layout_is_shown() {
+        let (status, reply) = (samples::status(), reply());
+        let names = Names::of(&status);
+        let directories = BTreeMap::from([(TargetId(101), "/data/t1".to_owned())]);
+        let extent = describe_extent(&names, &directories, 0, &reply.layout.extents[0]);
+        let file = PieceName::first(reply.layout.extents[0].chunk(0, 0)).path();
+        assert_eq!(extent.targets[0].path.as_deref(), Some(format!("/data/t1/{file}").as_str()));
+        assert_eq!((extent.targets[1].alias.as_str(), &extent.targets[1].path), ("target 999", &None));
+        let mut info = describe(Path::new("/mnt/x"), Ino(5), &reply);
+        info.extents.push(extent);
+        let json = serde_json::to_value(&info).unwrap();
+        assert_eq!(json["extents"][0]["targets"][0]["node_alias"], "storaged-2");
+        assert_eq!((&json["extents"][0]["end"], &json["inline"]), (&serde_json::Value::Null, &false.into()));
+        assert_eq!((&json["mode"], &json["policy"]["targets"]), (&"0640".into(), &serde_json::Value::Null));
+        let text = info.text();
+        for part in ["1.00 MiB", "targets progressive", "over 2 targets", "/data/t1/chunks/", "path unknown"]
+        {
+            assert!(text.contains(part), "{part} is missing in:\n{text}");
+        }
+    }
+
+    /// Goal: inline content and directories are told apart.
+    #[test]
+    fn inline_and_directories() {
+        let mut small = reply();
+        (small.layout, small.inline_len) = (Layout::default(), Some(12));
+        let text = describe(Path::new("/x"), Ino(5), &small).text();
+        assert!(text.contains("inline: 12 bytes"), "{text}");
+        let dir = InspectReply { attr: attr(Kind::Dir), inline_len: None, entries: 3, ..small };
+        let text = describe(Path::new("/d"), Ino(5), &dir).text();
+        assert!(text.contains("entries    3") && !text.contains("size  "), "{text}");
+    }
+}

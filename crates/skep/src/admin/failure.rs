@@ -1,0 +1,52 @@
+//! Why a command failed: one text that says what, where and what to do.
+
+use crate::caller::CallError;
+use std::fmt;
+
+/// What goes to standard error.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure(pub String);
+
+/// Result of a command.
+pub type Outcome<T = ()> = Result<T, Failure>;
+
+impl Failure {
+    /// With this text.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// A call to `whom` failed.
+    pub fn call(whom: &str, error: &CallError) -> Self {
+        Self(match error {
+            CallError::Refused(refusal) => format!("{whom}: {refusal}"),
+            other => format!("{whom}: {other}"),
+        })
+    }
+
+    /// Something on this machine failed.
+    pub fn local(what: impl fmt::Display, error: impl fmt::Display) -> Self {
+        Self(format!("{what}: {error}"))
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl From<String> for Failure {
+    fn from(text: String) -> Self {
+        Self(text)
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    /// Only writing to standard output gives a plain one.
+    fn from(e: std::io::Error) -> Self {
+        Self(format!("standard output: {e}"))
+    }
+}

@@ -1,0 +1,74 @@
+//! Commands of administrators: they ask mgmtd, metadata and storage servers over the wire, as any
+//! other program does, and show the answers.
+
+pub mod access;
+mod df;
+mod dir;
+mod entry;
+mod entry_info;
+mod failure;
+mod health;
+mod key;
+pub mod mount_table;
+mod namespace;
+mod node;
+mod session;
+mod stats;
+mod target;
+
+pub use failure::{Failure, Outcome};
+
+use clap::Subcommand;
+use std::process::ExitCode;
+
+/// What there is to administer.
+#[derive(Debug, Subcommand)]
+pub enum AdminCommand {
+    /// Daemons of the cluster
+    #[command(subcommand)]
+    Node(node::NodeCommand),
+    /// Storage targets
+    #[command(subcommand)]
+    Target(target::TargetCommand),
+    /// Files and directories: where their bytes are, how they are striped
+    #[command(subcommand)]
+    Entry(entry::EntryCommand),
+    /// Directories on chosen metadata shards
+    #[command(subcommand)]
+    Dir(dir::DirCommand),
+    /// Mounts
+    #[command(subcommand)]
+    Session(session::SessionCommand),
+    /// Keys of clusters and clients
+    #[command(subcommand)]
+    Key(key::KeyCommand),
+    /// Space of every target
+    Df(df::DfArgs),
+    /// What is wrong, and what to do: exit code 0 healthy, 1 degraded, 2 broken
+    Health(health::HealthArgs),
+    /// Counters of metadata and storage servers
+    Stats(stats::StatsArgs),
+}
+
+/// Does it; the failure's text goes to standard error.
+pub fn run(command: &AdminCommand) -> ExitCode {
+    let out = &mut std::io::stdout().lock();
+    let outcome = match command {
+        AdminCommand::Node(command) => node::run(command, out),
+        AdminCommand::Target(command) => target::run(command, out),
+        AdminCommand::Entry(command) => entry::run(command, out),
+        AdminCommand::Dir(command) => dir::run(command),
+        AdminCommand::Session(command) => session::run(command, out),
+        AdminCommand::Key(command) => key::run(command),
+        AdminCommand::Df(args) => df::run(args, out),
+        AdminCommand::Stats(args) => stats::run(args, out),
+        AdminCommand::Health(args) => return health::run(args, out),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("skep: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Mounts of this machine, as the kernel lists them in `/proc/self/mountinfo`.
+
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+/// Where the kernel lists them.
+const MOUNTINFO: &str = "/proc/self/mountinfo";
+
+/// One mount.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MountEntry {
+    /// Device number of everything on it.
+    pub device: u64,
+    /// Where it is.
+    pub point: PathBuf,
+    /// Type of the file system, such as `fuse.skep`.
+    pub kind: String,
+    /// What was mounted, such as `mgmt1,mgmt2:/`.
+    pub source: String,
+    /// Mounted read-only?
+    pub read_only: bool,
+}
+
+impl MountEntry {
+    /// Is it one of ours?
+    pub fn is_skep(&self) -> bool {
+        self.kind == "skep" || self.kind == "fuse.skep"
+    }
+}
+
+/// All mounts, in the order of the kernel: a later one at the same place covers an earlier one.
+pub fn read() -> std::io::Result<Vec<MountEntry>> {
+    Ok(parse(&std::fs::read(MOUNTINFO)?))
+}
+
+/// The mount at exactly this place (the topmost).
+pub fn at(point: &Path) -> std::io::Result<Option<MountEntry>> {
+    Ok(read()?.into_iter().rev().find(|entry| entry.point == point))
+}
+
+/// The mount with this device number.
+pub fn of_device(device: u64) -> std::io::Result<Option<MountEntry>> {
+    Ok(read()?.into_iter().rev().find(|entry| entry.device == device))
+}
+
+fn parse(text: &[u8]) -> Vec<MountEntry> {
+    text.split(|b| *b == b'\n').filter_map(parse_line).collect()
+}
+
+/// `36 35 98:0 /root /mnt rw,noatime tag:1 - fuse.skep source rw,super`
+fn parse_line(line: &[u8]) -> Option<MountEntry> {
+    let mut words = line.split(|b| *b == b' ');
+    let device = std::str::from_utf8(words.nth(2)?).ok()?;
+    let (major, minor) = device.split_once(':')?;
+    let point = PathBuf::from(std::ffi::OsString::from_vec(unescape(words.nth(1)?)));
+    let options = words.next()?;
+    let mut rest = words.skip_while(|word| *word != b"-").skip(1);
+    let text = |word: &[u8]| String::from_utf8_lossy(&unescape(word)).into_owned();
+    Some(MountEntry {
+        device: rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?),
+        point,
+        kind: text(rest.next()?),
+        source: text(rest.next()?),
+        read_only: options.split(|b| *b == b',').any(|option| option == b"ro"),
+    })
+}
+
+/// The kernel writes blanks, tabs, newlines and backslashes as three octal digits.
+fn unescape(word: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(word.len());
+    let mut rest = word;
+    while let Some((first, tail)) = rest.split_first() {
+        let code = match (first, tail) {
+            (b'\\', [a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', ..]) => {
+                Some((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'))
+            }
+            _ => None,
+        };
+        out.push(code.unwrap_or(*first));
+        rest = if code.is_some() { &tail[3..] } else { tail };
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: lines with and without optional fields, and escaped paths, are understood.
+    #[test]
+    fn lines() {
+        let text = b"36 35 0:61 / /mnt/a\\040b rw,nosuid shared:9 master:1 - fuse.skep m1,m2:/ rw\n\
+                     22 1 8:1 / / ro - ext4 /dev/sda1 rw\nnonsense\n";
+        let mounts = parse(text);
+        assert_eq!(mounts.len(), 2);
+        assert_eq!(mounts[0].point, Path::new("/mnt/a b"));
+        assert_eq!(
+            (mounts[0].source.as_str(), mounts[0].is_skep(), mounts[0].read_only),
+            ("m1,m2:/", true, false)
+        );
+        assert_eq!(
+            (mounts[1].device, mounts[1].is_skep(), mounts[1].read_only),
+            (rustix::fs::makedev(8, 1), false, true)
+        );
+    }
+
+    /// Goal: this machine's own list is read, and its root is in it.
+    #[test]
+    fn this_machine() {
+        assert!(at(Path::new("/")).unwrap().is_some());
+    }
+}

@@ -1,0 +1,220 @@
+//! From names to inodes: by the mount that a path lies on, or by walking the cluster's namespace.
+
+use super::access::{AccessArgs, Cluster, NodeLink, mount_of};
+use super::failure::{Failure, Outcome};
+use skep_types::{Ino, Kind, Name, NodeId, ShardId, TargetId};
+use skep_wire::Message;
+use skep_wire::meta::Lookup;
+use skep_wire::mgmt::{NodeEntry, StatusReply, TargetEntry};
+use std::collections::BTreeMap;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Component, Path};
+
+/// Names for the numbers in answers.
+pub struct Names<'a> {
+    status: &'a StatusReply,
+}
+
+impl<'a> Names<'a> {
+    /// Those of this cluster.
+    pub fn of(status: &'a StatusReply) -> Self {
+        Self { status }
+    }
+
+    /// The node with this id.
+    pub fn entry(&self, node: NodeId) -> Option<&'a NodeEntry> {
+        self.status.nodes.iter().map(|status| &status.node).find(|entry| entry.node == node)
+    }
+
+    /// A node's alias.
+    pub fn node(&self, node: NodeId) -> String {
+        self.entry(node).map_or_else(|| format!("node {node}"), |entry| entry.alias.clone())
+    }
+
+    /// Is a node heard?
+    pub fn reachability(&self, node: NodeId) -> &'static str {
+        self.entry(node).map_or("unknown", |entry| entry.reachability.as_str())
+    }
+
+    /// The target with this id.
+    pub fn target(&self, target: TargetId) -> Option<&'a TargetEntry> {
+        self.status.targets.iter().find(|entry| entry.target == target)
+    }
+
+    /// Who leads a shard.
+    pub fn leader(&self, shard: ShardId) -> Outcome<&'a NodeEntry> {
+        let entry = self.status.shards.iter().find(|entry| entry.shard == shard).ok_or_else(|| {
+            let count = self.status.shards.len();
+            Failure::new(format!("there is no shard {shard}; this cluster has {count}, from 0 on"))
+        })?;
+        let leader = entry.replicas.first().and_then(|node| self.entry(*node));
+        leader.ok_or_else(|| Failure::new(format!("shard {shard} has no metadata server yet; start one")))
+    }
+}
+
+/// The metadata of a cluster, asked shard by shard.
+pub struct Namespace {
+    /// The cluster.
+    pub cluster: Cluster,
+    /// Its state when the command began.
+    pub status: StatusReply,
+    links: BTreeMap<NodeId, NodeLink>,
+}
+
+impl Namespace {
+    /// Of the cluster that is meant when `path` is named.
+    pub fn connect(access: &AccessArgs, path: &Path) -> Outcome<Self> {
+        if !access.is_explicit() {
+            std::fs::symlink_metadata(path).map_err(|e| Failure::local(path.display(), e))?;
+            mount_of(path)?.ok_or_else(|| {
+                Failure::new(format!(
+                    "{}: not on a mounted skep file system; name a path on a mount, or the cluster by --cluster \
+                     FILE and a path in its namespace",
+                    path.display()
+                ))
+            })?;
+        }
+        let mut cluster = access.connect(Some(path))?;
+        cluster.require_admin("looking into the metadata")?;
+        let status = cluster.status()?;
+        Ok(Self { cluster, status, links: BTreeMap::new() })
+    }
+
+    /// Asks the shard that holds an inode.
+    pub fn ask<M: Message>(&mut self, ino: Ino, message: &M) -> Outcome<M::Reply> {
+        let leader = Names::of(&self.status).leader(ino.shard())?;
+        let (node, alias) = (leader.node, leader.alias.clone());
+        let link = match self.links.entry(node) {
+            std::collections::btree_map::Entry::Occupied(known) => known.into_mut(),
+            std::collections::btree_map::Entry::Vacant(new) => new.insert(self.cluster.node(leader)),
+        };
+        link.ask_shard(ino.shard(), message).map_err(|e| Failure::call(&alias, &e))
+    }
+
+    /// The inode of a path: on a mount by stat(2), else by walking the namespace.
+    pub fn resolve(&mut self, path: &Path) -> Outcome<Ino> {
+        if mount_of(path)?.is_some() {
+            let meta = std::fs::symlink_metadata(path).map_err(|e| Failure::local(path.display(), e))?;
+            return Ok(Ino(meta.ino()));
+        }
+        self.walk(path)
+    }
+
+    fn walk(&mut self, path: &Path) -> Outcome<Ino> {
+        let mut at = Ino::ROOT;
+        for name in components(path)? {
+            let wrong = |e: Failure| Failure::new(format!("{}: {e}", path.display()));
+            let reply = self.ask(at, &Lookup { parent: at, name: name.clone() }).map_err(wrong)?;
+            if reply.kind == Kind::Symlink {
+                let name = name.display();
+                eprintln!("note: {name} is a symbolic link; it is shown itself, not what it points to");
+            }
+            at = reply.ino;
+        }
+        Ok(at)
+    }
+}
+
+/// The names of an absolute path in the namespace.
+fn components(path: &Path) -> Outcome<Vec<Name>> {
+    let wrong = |why: &str| Failure::new(format!("{}: {why}", path.display()));
+    let mut names = Vec::new();
+    let mut absolute = false;
+    for component in path.components() {
+        match component {
+            Component::RootDir => absolute = true,
+            Component::Normal(name) => {
+                let name = Name::new(name.as_bytes()).map_err(|_| wrong("a name in it is too long"))?;
+                names.push(name);
+            }
+            Component::CurDir => {}
+            Component::ParentDir | Component::Prefix(_) => return Err(wrong("write it without \"..\"")),
+        }
+    }
+    if absolute { Ok(names) } else { Err(wrong("a path in the namespace begins with /")) }
+}
+
+/// A small cluster for the tests of commands.
+#[cfg(test)]
+pub mod samples {
+    use skep_types::{
+        Capacity, ClientId, Consistency, FenceEpoch, Incarnation, MapVersion, NodeId, Reachability,
+        ServiceKind, ShardId, TargetId, Uuid,
+    };
+    use skep_wire::mgmt::{
+        Address, NodeEntry, NodeStatus, SessionStatus, ShardEntry, StatusReply, TargetEntry,
+    };
+
+    fn node(id: u32, service: ServiceKind) -> NodeStatus {
+        let text = format!("127.0.0.1:{}", 7000 + id);
+        NodeStatus {
+            node: NodeEntry {
+                node: NodeId(id),
+                service,
+                alias: format!("{}-{id}", service.as_str()),
+                addresses: vec![Address { text, nic: String::new(), preference: 0 }],
+                machine: Uuid([1; 16]),
+                reachability: Reachability::Online,
+                incarnation: Incarnation(1),
+            },
+            silent_ms: Some(10),
+            capacity: Capacity { bytes: 500, bytes_free: 250, inodes: 9, inodes_free: 8 },
+        }
+    }
+
+    /// One metadata server with two shards, one storage server with one target, one mount.
+    pub fn status() -> StatusReply {
+        let shard = |id| ShardEntry { shard: ShardId(id), replicas: vec![NodeId(1)], epoch: 1 };
+        StatusReply {
+            cluster: Uuid([9; 16]),
+            map: MapVersion(1),
+            epoch: FenceEpoch(1),
+            nodes: vec![node(1, ServiceKind::Metad), node(2, ServiceKind::Storaged)],
+            targets: vec![TargetEntry {
+                target: TargetId(101),
+                alias: "target-101".into(),
+                node: NodeId(2),
+                consistency: Consistency::Good,
+                capacity: Capacity { bytes: 1_000, bytes_free: 400, inodes: 10, inodes_free: 5 },
+            }],
+            shards: vec![shard(0), shard(1)],
+            sessions: vec![SessionStatus {
+                client: ClientId(7),
+                host: "host".into(),
+                mount: "/mnt".into(),
+                silent_ms: None,
+            }],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: absolute paths are taken apart, others refused with the reason.
+    #[test]
+    fn paths() {
+        let names = |text: &str| {
+            components(Path::new(text)).map(|list| list.iter().map(Name::display).collect::<Vec<_>>())
+        };
+        assert_eq!(names("/").unwrap(), Vec::<String>::new());
+        assert_eq!(names("/a//b/./c/").unwrap(), ["a", "b", "c"]);
+        assert!(names("a/b").unwrap_err().to_string().contains("begins with /"));
+        assert!(names("/a/../b").unwrap_err().to_string().contains(".."));
+        assert!(names(&format!("/{}", "x".repeat(256))).is_err());
+    }
+
+    /// Goal: shards that do not exist, or that nobody holds, are named in the error.
+    #[test]
+    fn leaders() {
+        let mut status = samples::status();
+        assert_eq!(Names::of(&status).leader(ShardId(1)).unwrap().alias, "metad-1");
+        assert!(
+            Names::of(&status).leader(ShardId(2)).unwrap_err().to_string().contains("this cluster has 2")
+        );
+        status.shards[0].replicas.clear();
+        assert!(Names::of(&status).leader(ShardId(0)).unwrap_err().to_string().contains("start one"));
+    }
+}

@@ -1,0 +1,76 @@
+//! `cluster.toml`: what `skep up` made, and how commands find it.
+
+use crate::admin::{Failure, Outcome};
+use crate::config::address::Address;
+use crate::identity::write_durably;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// Name of the file in the directory of `skep up`.
+pub const FILE: &str = "cluster.toml";
+const COMMENT: &str = "# A cluster made by skep up. Commands take this file by --cluster or SKEP_CLUSTER.\n";
+
+/// What stands in the file. Paths are absolute.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClusterFile {
+    /// Addresses of mgmtd.
+    pub mgmtd: Vec<Address>,
+    /// The cluster key.
+    pub key_file: PathBuf,
+    /// The directory when the file was written: it may have been moved since.
+    pub dir: PathBuf,
+    /// Where the file system is mounted.
+    pub mount_point: PathBuf,
+    /// Storage targets.
+    pub targets: u32,
+    /// Metadata shards.
+    pub shards: u32,
+    /// Storage servers.
+    pub servers: u32,
+    /// All targets were made: an empty one is a loss from now on.
+    pub formatted: bool,
+    /// TCP port of each server on the loopback interface.
+    pub ports: BTreeMap<String, u16>,
+}
+
+impl ClusterFile {
+    /// Reads it; an error when there is none.
+    pub fn read(path: &Path) -> Outcome<Self> {
+        let text = std::fs::read_to_string(path).map_err(|e| {
+            Failure::new(format!("{}: {e}; it is the {FILE} of a directory made by skep up", path.display()))
+        })?;
+        toml::from_str(&text).map_err(|e| Failure::new(format!("{}: {}", path.display(), e.message())))
+    }
+
+    /// Writes it into its directory, whole or not at all.
+    pub fn write(&self, dir: &Path) -> Outcome {
+        let text = toml::to_string(self).map_err(|e| Failure::local(FILE, e))?;
+        Ok(write_durably(dir, FILE, format!("{COMMENT}{text}").as_bytes())?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: the file reads back what was written; a key nobody knows is an error.
+    #[test]
+    fn round_trip() {
+        let file = ClusterFile {
+            mgmtd: vec!["unix:/d/run/mgmtd.sock".parse().unwrap(), "127.0.0.1:9".parse().unwrap()],
+            key_file: "/d/cluster.key".into(),
+            dir: "/d".into(),
+            mount_point: "/d/m \"x\"".into(),
+            targets: 4,
+            shards: 64,
+            servers: 2,
+            formatted: true,
+            ports: BTreeMap::from([("mgmtd".to_owned(), 9)]),
+        };
+        let text = toml::to_string(&file).unwrap();
+        assert_eq!(toml::from_str::<ClusterFile>(&text).unwrap(), file);
+        assert!(toml::from_str::<ClusterFile>(&format!("target = 4\n{text}")).is_err());
+    }
+}

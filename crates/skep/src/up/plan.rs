@@ -1,0 +1,296 @@
+//! The services of a cluster on one machine and their configuration files.
+
+use super::cluster_file::ClusterFile;
+use crate::admin::{Failure, Outcome};
+use crate::config::address::Address;
+use crate::config::service::SOCKET_PATH_MAX;
+use crate::identity::write_durably;
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::{Path, PathBuf};
+use toml::{Table, Value};
+
+/// Ports are taken from here on: below those that the kernel gives to outgoing connections.
+const PORT_FIRST: u16 = 10_000;
+/// ... and up to here.
+const PORT_LAST: u16 = 32_000;
+/// Key of the listening addresses in configuration files.
+const LISTEN: &str = "listen";
+
+/// A kind of service, by its sub-command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Management.
+    Mgmtd,
+    /// Metadata.
+    Metad,
+    /// File contents.
+    Storaged,
+    /// The mount.
+    Mount,
+}
+
+impl Kind {
+    /// The sub-command.
+    pub fn command(self) -> &'static str {
+        match self {
+            Self::Mgmtd => "mgmtd",
+            Self::Metad => "metad",
+            Self::Storaged => "storaged",
+            Self::Mount => "mount",
+        }
+    }
+}
+
+/// One process of the cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServicePlan {
+    /// Name of its files.
+    pub name: String,
+    /// What it is.
+    pub kind: Kind,
+    /// Its configuration.
+    pub config: PathBuf,
+    /// Its log.
+    pub log: PathBuf,
+    /// Its process id.
+    pub pid_file: PathBuf,
+}
+
+impl ServicePlan {
+    fn new(dir: &Path, kind: Kind, name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            kind,
+            config: dir.join("etc").join(format!("{name}.toml")),
+            log: dir.join("log").join(format!("{name}.log")),
+            pid_file: dir.join("run").join(format!("{name}.pid")),
+        }
+    }
+}
+
+/// All services in the order in which they are started.
+pub fn services(dir: &Path, servers: u32) -> Vec<ServicePlan> {
+    let mut services =
+        vec![ServicePlan::new(dir, Kind::Mgmtd, "mgmtd"), ServicePlan::new(dir, Kind::Metad, "metad-1")];
+    services.extend((1..=servers).map(|n| ServicePlan::new(dir, Kind::Storaged, &format!("storaged-{n}"))));
+    services.push(ServicePlan::new(dir, Kind::Mount, "mount"));
+    services
+}
+
+/// Unix socket of a service; none when the kernel would not take so long a path.
+fn socket(dir: &Path, name: &str) -> Option<PathBuf> {
+    let path = dir.join("run").join(format!("{name}.sock"));
+    (path.as_os_str().len() <= SOCKET_PATH_MAX).then_some(path)
+}
+
+/// Where mgmtd is reached, best first.
+pub fn mgmtd_addresses(dir: &Path, ports: &BTreeMap<String, u16>) -> Vec<Address> {
+    let unix = socket(dir, "mgmtd").map(Address::Unix);
+    let tcp =
+        ports.get("mgmtd").map(|port| Address::Tcp { host: Ipv4Addr::LOCALHOST.to_string(), port: *port });
+    unix.into_iter().chain(tcp).collect()
+}
+
+/// A port that is free now; `taken` ones are promised to other services.
+fn free_port(seed: u16, taken: &BTreeMap<String, u16>) -> Outcome<u16> {
+    let span = PORT_LAST - PORT_FIRST;
+    (0..span)
+        .map(|step| PORT_FIRST + (seed % span + step) % span)
+        .find(|port| !taken.values().any(|other| other == port) && is_free(*port))
+        .ok_or_else(|| Failure::new(format!("no free port on 127.0.0.1 from {PORT_FIRST} to {PORT_LAST}")))
+}
+
+fn is_free(port: u16) -> bool {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()
+}
+
+/// A port for every server that has none, and a new one for those of `stopped` whose port
+/// somebody else has taken since. Says which changed: (old, new).
+pub fn assign_ports(
+    servers: &[ServicePlan],
+    stopped: impl Fn(&ServicePlan) -> bool,
+    ports: &mut BTreeMap<String, u16>,
+) -> Outcome<Vec<(u16, u16)>> {
+    let mut seed = [0; 2];
+    getrandom::fill(&mut seed).map_err(|e| Failure::local("random source of the kernel", e))?;
+    let mut changed = Vec::new();
+    for service in servers.iter().filter(|service| service.kind != Kind::Mount) {
+        let old = ports.get(&service.name).copied();
+        if old.is_some_and(|port| !stopped(service) || is_free(port)) {
+            continue;
+        }
+        let new = free_port(u16::from_ne_bytes(seed), ports)?;
+        ports.insert(service.name.clone(), new);
+        changed.extend(old.map(|old| (old, new)));
+    }
+    Ok(changed)
+}
+
+/// Writes the configuration files that are missing (all of them when `anew`), and puts changed
+/// ports into those that are there.
+pub fn write_configs(
+    dir: &Path,
+    cluster: &ClusterFile,
+    services: &[ServicePlan],
+    changed: &[(u16, u16)],
+    anew: bool,
+) -> Outcome {
+    for service in services {
+        if anew || !service.config.exists() {
+            write_config(&service.config, &config(dir, cluster, service))?;
+        } else {
+            replace_ports(&service.config, changed)?;
+        }
+    }
+    Ok(())
+}
+
+fn write_config(path: &Path, table: &Table) -> Outcome {
+    let text = toml::to_string(table).map_err(|e| Failure::local(path.display(), e))?;
+    let comment =
+        "# Written by skep up when it was missing; yours to change. A restart makes changes count.\n";
+    replace(path, &format!("{comment}{text}"))
+}
+
+fn replace(path: &Path, text: &str) -> Outcome {
+    let place = path.parent().zip(path.file_name().and_then(|name| name.to_str()));
+    let (dir, name) = place.ok_or_else(|| Failure::new(format!("{}: no file name", path.display())))?;
+    Ok(write_durably(dir, name, text.as_bytes())?)
+}
+
+fn replace_ports(path: &Path, changed: &[(u16, u16)]) -> Outcome {
+    if changed.is_empty() {
+        return Ok(());
+    }
+    let text = std::fs::read_to_string(path).map_err(|e| Failure::local(path.display(), e))?;
+    replace(path, &with_ports(&text, changed))
+}
+
+fn with_ports(text: &str, changed: &[(u16, u16)]) -> String {
+    let mut text = text.to_owned();
+    for (old, new) in changed {
+        text = text.replace(&format!("127.0.0.1:{old}\""), &format!("127.0.0.1:{new}\""));
+    }
+    text
+}
+
+fn config(dir: &Path, cluster: &ClusterFile, service: &ServicePlan) -> Table {
+    let path = |path: PathBuf| Value::String(path.to_string_lossy().into_owned());
+    let mut table = Table::new();
+    let mut set = |key: &str, value: Value| drop(table.insert(key.to_owned(), value));
+    set("run_dir", path(dir.join("run")));
+    if service.kind != Kind::Mgmtd {
+        let addresses = cluster.mgmtd.iter().map(|address| Value::String(address.to_string()));
+        set("mgmtd", Value::Array(addresses.collect()));
+    }
+    if service.kind == Kind::Mount {
+        set("key_file", path(dir.join("client.key")));
+        set("mount_point", path(cluster.mount_point.clone()));
+        return table;
+    }
+    set("key_file", path(cluster.key_file.clone()));
+    set("state_dir", path(dir.join("state").join(&service.name)));
+    let port = cluster.ports.get(&service.name).copied().unwrap_or(0);
+    set(LISTEN, vec![Value::String(format!("127.0.0.1:{port}"))].into());
+    if let Some(socket) = socket(dir, &service.name) {
+        set("unix_socket", path(socket));
+    }
+    match service.kind {
+        Kind::Mgmtd => set("shards", Value::Integer(i64::from(cluster.shards))),
+        Kind::Metad => set("alias", Value::String(service.name.clone())),
+        Kind::Storaged => {
+            set("alias", Value::String(service.name.clone()));
+            let mine = targets_of(&service.name, cluster.targets, cluster.servers);
+            let mine = mine.map(|n| path(dir.join("targets").join(n.to_string())));
+            set("targets", Value::Array(mine.collect()));
+        }
+        Kind::Mount => {}
+    }
+    table
+}
+
+/// Which targets a storage server has: dealt out like cards.
+fn targets_of(name: &str, targets: u32, servers: u32) -> impl Iterator<Item = u32> {
+    let number: u32 = name.rsplit('-').next().and_then(|n| n.parse().ok()).unwrap_or(1);
+    (number..=targets).step_by(servers.max(1) as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{self, MetadConfig, MgmtdConfig, MountConfig, Source, StoragedConfig};
+
+    fn cluster() -> ClusterFile {
+        let ports: BTreeMap<_, _> =
+            [("mgmtd", 10_001), ("metad-1", 10_002), ("storaged-1", 10_003), ("storaged-2", 10_004)]
+                .map(|(name, port)| (name.to_owned(), port))
+                .into();
+        ClusterFile {
+            mgmtd: mgmtd_addresses(Path::new("/d"), &ports),
+            key_file: "/d/cluster.key".into(),
+            dir: "/d".into(),
+            mount_point: "/d/mnt".into(),
+            targets: 5,
+            shards: 4,
+            servers: 2,
+            formatted: false,
+            ports,
+        }
+    }
+
+    /// Goal: every file that is written is one that the daemon of its name accepts, with our values.
+    #[test]
+    fn daemons_accept_their_files() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("etc")).unwrap();
+        let services = services(dir.path(), 2);
+        write_configs(dir.path(), &cluster(), &services, &[], true).unwrap();
+        let given = |name: &str| dir.path().join("etc").join(name);
+        let load = |name: &str| given(&format!("{name}.toml"));
+        let mgmtd = config::load::<MgmtdConfig>(Source::Given(&load("mgmtd")), &[], &[]).unwrap().config;
+        assert_eq!((mgmtd.shards, mgmtd.listen[0].port()), (4, 10_001));
+        let metad = config::load::<MetadConfig>(Source::Given(&load("metad-1")), &[], &[]).unwrap().config;
+        assert_eq!((metad.alias.as_str(), metad.membership.mgmtd.len()), ("metad-1", 2));
+        let storaged = config::load::<StoragedConfig>(Source::Given(&load("storaged-2")), &[], &[]).unwrap();
+        let names: Vec<_> =
+            storaged.config.targets.iter().map(|t| t.file_name().unwrap().to_owned()).collect();
+        assert_eq!(names, ["2", "4"]);
+        let mount = config::load::<MountConfig>(Source::Given(&load("mount")), &[], &[]).unwrap().config;
+        assert!(mount.process.key_file.ends_with("client.key"));
+    }
+
+    /// Goal: every target has exactly one server, also when there are fewer targets than servers.
+    #[test]
+    fn targets_are_dealt_out() {
+        for (targets, servers) in [(4, 2), (5, 3), (1, 2), (7, 1)] {
+            let all = (1..=servers).flat_map(|n| targets_of(&format!("storaged-{n}"), targets, servers));
+            let mut all: Vec<_> = all.collect();
+            all.sort_unstable();
+            assert_eq!(all, (1..=targets).collect::<Vec<_>>());
+        }
+    }
+
+    /// Goal: a port that somebody took is replaced, in the files too; one of a running service stays.
+    #[test]
+    fn taken_ports_are_replaced() {
+        let services = services(Path::new("/d"), 1);
+        let holder = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let taken = holder.local_addr().unwrap().port();
+        let mut ports = BTreeMap::from([("mgmtd".to_owned(), taken)]);
+        assert!(assign_ports(&services, |_| false, &mut ports).unwrap().is_empty());
+        assert_eq!((ports["mgmtd"], ports.len()), (taken, 3));
+        let changed = assign_ports(&services, |_| true, &mut ports).unwrap();
+        assert_eq!(changed, [(taken, ports["mgmtd"])]);
+        let text = with_ports(&format!("a = \"127.0.0.1:{taken}\", \"127.0.0.1:{taken}1\""), &changed);
+        assert_eq!(text, format!("a = \"127.0.0.1:{}\", \"127.0.0.1:{taken}1\"", ports["mgmtd"]));
+    }
+
+    /// Goal: a directory too deep for Unix sockets is served over TCP alone.
+    #[test]
+    fn deep_directories() {
+        let deep = PathBuf::from(format!("/{}", "d".repeat(120)));
+        assert!(socket(&deep, "mgmtd").is_none());
+        assert_eq!(mgmtd_addresses(&deep, &cluster().ports).len(), 1);
+    }
+}

@@ -1,0 +1,133 @@
+//! Processes by their files: a process id alone may be somebody else's by now, so the start time
+//! and the boot are kept with it.
+
+use crate::admin::{Failure, Outcome};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+
+/// A process that lives, held by a descriptor: signals reach it and nobody else.
+pub struct Living {
+    /// Its id.
+    pub pid: u32,
+    fd: OwnedFd,
+}
+
+/// State and start time (in clock ticks since boot) of a process.
+fn stat(pid: u32) -> Option<(u8, u64)> {
+    let text = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
+    parse_stat(&text)
+}
+
+/// `pid (name) state ppid ... starttime ...`; the name may hold blanks and brackets.
+fn parse_stat(text: &[u8]) -> Option<(u8, u64)> {
+    let after = text.iter().rposition(|b| *b == b')')? + 2;
+    let mut words = std::str::from_utf8(text.get(after..)?).ok()?.split(' ');
+    let state = *words.next()?.as_bytes().first()?;
+    // The state is field 3, the start time field 22.
+    Some((state, words.nth(18)?.parse().ok()?))
+}
+
+fn boot_id() -> String {
+    std::fs::read_to_string(BOOT_ID).unwrap_or_default().trim().to_owned()
+}
+
+/// Does a process with this id run (and is no zombie)?
+pub fn process_exists(pid: u32) -> bool {
+    stat(pid).is_some_and(|(state, _)| !matches!(state, b'Z' | b'X'))
+}
+
+/// Notes a process in a file.
+pub fn note(file: &Path, pid: u32) -> Outcome {
+    let fail = |e: &dyn std::fmt::Display| Failure::local(file.display(), e);
+    let (_, started) = stat(pid).ok_or_else(|| fail(&"the process ended at once"))?;
+    std::fs::write(file, format!("{pid} {started} {}\n", boot_id())).map_err(|e| fail(&e))
+}
+
+/// The process that a file notes, if it still lives.
+pub fn living(file: &Path) -> Option<Living> {
+    let text = std::fs::read_to_string(file).ok()?;
+    let mut words = text.split_whitespace();
+    let (pid, started): (u32, u64) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+    if words.next() != Some(boot_id().as_str()) {
+        return None;
+    }
+    let living = hold(pid)?;
+    // Checked once it is held: from here on the id cannot pass to another process.
+    let (state, since) = stat(pid)?;
+    (since == started && !matches!(state, b'Z' | b'X')).then_some(living)
+}
+
+/// Holds a process that is known to be ours.
+pub fn hold(pid: u32) -> Option<Living> {
+    let id = Pid::from_raw(i32::try_from(pid).ok()?)?;
+    Some(Living { pid, fd: pidfd_open(id, PidfdFlags::empty()).ok()? })
+}
+
+impl Living {
+    /// Sends a signal; a process that has ended does not mind.
+    pub fn signal(&self, signal: Signal) {
+        let _ = pidfd_send_signal(&self.fd, signal);
+    }
+
+    /// Readable once the process has ended.
+    pub fn ended(&self) -> PollFd<'_> {
+        PollFd::new(&self.fd, PollFlags::IN)
+    }
+
+    /// Waits for its end until `deadline`; true when it has ended.
+    pub fn wait(&self, deadline: Instant) -> bool {
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let limit = left.min(Duration::from_secs(3_600)).try_into().ok();
+            match poll(&mut [self.ended()], limit.as_ref()) {
+                Ok(0) if left.is_zero() => return false,
+                Ok(0) | Err(rustix::io::Errno::INTR) => {}
+                Ok(_) => return true,
+                Err(_) => return false,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    /// Goal: names with brackets and blanks do not shift the fields.
+    #[test]
+    fn stat_line() {
+        let text = b"42 (a) b ) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 777 20\n";
+        assert_eq!(parse_stat(text), Some((b'S', 777)));
+        assert_eq!(parse_stat(b"garbage"), None);
+    }
+
+    /// Goal: a noted process is found and ended; a note of an earlier owner of the id, or of an
+    /// earlier boot, finds nobody.
+    #[test]
+    fn notes_find_their_process_only() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("x.pid");
+        let mut child = Command::new("sleep").arg("600").spawn().unwrap();
+        note(&file, child.id()).unwrap();
+        let text = std::fs::read_to_string(&file).unwrap();
+        let started = text.split(' ').nth(1).unwrap();
+        for wrong in [text.replace(started, "1"), text.replace(&boot_id(), "other"), String::new()] {
+            std::fs::write(&file, wrong).unwrap();
+            assert!(living(&file).is_none());
+        }
+        std::fs::write(&file, &text).unwrap();
+        let found = living(&file).unwrap();
+        assert!(!found.wait(Instant::now()));
+        found.signal(Signal::KILL);
+        assert!(found.wait(Instant::now() + Duration::from_secs(60)));
+        assert!(living(&file).is_none(), "a zombie lives");
+        child.wait().unwrap();
+        assert!(living(&file).is_none() && !process_exists(child.id()));
+    }
+}

@@ -1,0 +1,221 @@
+//! `skep up`: makes what is missing, starts what does not run, mounts.
+
+use super::UpArgs;
+use super::cluster_file::{ClusterFile, FILE};
+use super::place::{Place, absolute};
+use super::plan::{self, Kind, ServicePlan};
+use super::process::{self, Living};
+use super::ready::{ReadySocket, Starting};
+use super::{down, mount_point};
+use crate::admin::{Failure, Outcome};
+use crate::daemon::READY_SOCKET_ENV;
+use skep_net::{KeyFile, Keyring};
+use skep_types::limits::SHARDS_MAX;
+use std::collections::BTreeMap;
+use std::fs::OpenOptions;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+const TARGETS: u32 = 4;
+const SHARDS: u32 = 64;
+const SERVERS: u32 = 2;
+
+/// Does it.
+pub fn run(args: &UpArgs) -> Outcome {
+    let began = Instant::now();
+    let place = Place::make(&args.dir)?;
+    let mut cluster = cluster(args, &place)?;
+    let services = plan::services(&place.dir, cluster.servers);
+    prepare(&place, &mut cluster, &services)?;
+    let mut started = Vec::new();
+    let outcome = bring_up(&place, &mut cluster, &services, args.no_mount, &mut started);
+    if outcome.is_err() {
+        // What ran before goes on; what this command began must not stay half done.
+        down::stop(started);
+        return outcome;
+    }
+    tell(&place.dir, &cluster, args.no_mount, began);
+    Ok(())
+}
+
+/// What is asked for, which for an existing cluster is what it was made with.
+fn cluster(args: &UpArgs, place: &Place) -> Outcome<ClusterFile> {
+    let known = place.cluster()?;
+    let mount_point = match (&args.mount, &known) {
+        (Some(mount), _) => mount_place(mount)?,
+        (None, Some(known)) => known.mount_point.clone(),
+        (None, None) => place.dir.join("mnt"),
+    };
+    let Some(known) = known else { return new_cluster(args, place, mount_point) };
+    let fixed = |flag: &str, given: Option<u32>, is: u32| match given {
+        Some(given) if given != is => Err(Failure::new(format!(
+            "--{flag} {given}: the cluster in {} was made with {is}, which is fixed; use another --dir for a new one",
+            place.dir.display()
+        ))),
+        _ => Ok(()),
+    };
+    fixed("targets", args.targets, known.targets)?;
+    fixed("shards", args.shards, known.shards)?;
+    fixed("servers", args.servers, known.servers)?;
+    Ok(ClusterFile { mount_point, ..known })
+}
+
+fn mount_place(mount: &Path) -> Outcome<std::path::PathBuf> {
+    if let Some(parent) = mount.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        std::fs::create_dir_all(parent).map_err(|e| Failure::local(parent.display(), e))?;
+    }
+    absolute(mount)
+}
+
+fn new_cluster(args: &UpArgs, place: &Place, mount_point: std::path::PathBuf) -> Outcome<ClusterFile> {
+    let shards = args.shards.unwrap_or(SHARDS);
+    if !shards.is_power_of_two() || shards > u32::from(SHARDS_MAX) {
+        return Err(Failure::new(format!("--shards {shards}: give a power of two, at most {SHARDS_MAX}")));
+    }
+    let targets = args.targets.unwrap_or(TARGETS);
+    Ok(ClusterFile {
+        mgmtd: Vec::new(),
+        key_file: place.dir.join("cluster.key"),
+        dir: place.dir.clone(),
+        mount_point,
+        targets,
+        shards,
+        // A server without a target would have nothing to serve.
+        servers: args.servers.unwrap_or(SERVERS).min(targets),
+        formatted: false,
+        ports: BTreeMap::new(),
+    })
+}
+
+/// Keys, directories, ports, configuration files, `cluster.toml`.
+fn prepare(place: &Place, cluster: &mut ClusterFile, services: &[ServicePlan]) -> Outcome {
+    let dir = &place.dir;
+    let moved = cluster.dir != *dir;
+    if moved {
+        let from = cluster.dir.display();
+        eprintln!("{from} was moved to {}: configuration files are written anew", dir.display());
+        cluster.dir.clone_from(dir);
+        cluster.key_file = dir.join("cluster.key");
+    }
+    keys(dir, &cluster.key_file)?;
+    for target in 1..=cluster.targets {
+        let path = dir.join("targets").join(target.to_string());
+        if !cluster.formatted {
+            std::fs::create_dir_all(&path).map_err(|e| Failure::local(path.display(), e))?;
+        }
+    }
+    let stopped = |service: &ServicePlan| process::living(&service.pid_file).is_none();
+    let changed = plan::assign_ports(services, stopped, &mut cluster.ports)?;
+    cluster.mgmtd = plan::mgmtd_addresses(dir, &cluster.ports);
+    plan::write_configs(dir, cluster, services, &changed, moved)?;
+    cluster.write(dir)
+}
+
+fn keys(dir: &Path, cluster_key: &Path) -> Outcome {
+    let fail = |e: skep_net::KeyError| Failure::new(e.to_string());
+    if !cluster_key.exists() {
+        let key = KeyFile::generate().map_err(|e| Failure::local("random source of the kernel", e))?;
+        key.write(cluster_key).map_err(fail)?;
+    }
+    let client_key = dir.join("client.key");
+    if !client_key.exists() {
+        Keyring::from_file(cluster_key).map_err(fail)?.client_file().write(&client_key).map_err(fail)?;
+    }
+    Ok(())
+}
+
+fn bring_up(
+    place: &Place,
+    cluster: &mut ClusterFile,
+    services: &[ServicePlan],
+    no_mount: bool,
+    started: &mut Vec<Living>,
+) -> Outcome {
+    let socket = ReadySocket::open(&place.dir.join("run"))?;
+    // mgmtd first: the others register with it. They do not wait for one another.
+    for stage in [&[Kind::Mgmtd][..], &[Kind::Metad, Kind::Storaged], &[Kind::Mount]] {
+        let wanted = services.iter().filter(|service| stage.contains(&service.kind));
+        let mut starting = Vec::new();
+        for service in wanted.filter(|service| !no_mount || service.kind != Kind::Mount) {
+            if process::living(&service.pid_file).is_some() && is_in_place(service, cluster)? {
+                continue;
+            }
+            let process = start(service, cluster, &socket.path)?;
+            started.extend(process::hold(process.pid));
+            starting.push(Starting { service, process });
+        }
+        socket.wait(starting)?;
+        if stage.contains(&Kind::Storaged) && !cluster.formatted {
+            cluster.formatted = true;
+            cluster.write(&place.dir)?;
+        }
+    }
+    Ok(())
+}
+
+/// A mount may live and yet not be where it is wanted: unmounted by hand, or somewhere else.
+fn is_in_place(service: &ServicePlan, cluster: &ClusterFile) -> Outcome<bool> {
+    if service.kind != Kind::Mount
+        || mount_point::look(&cluster.mount_point)? == mount_point::PointState::Skep
+    {
+        return Ok(true);
+    }
+    down::stop(process::living(&service.pid_file).into_iter().collect());
+    Ok(false)
+}
+
+fn start(service: &ServicePlan, cluster: &ClusterFile, ready: &Path) -> Outcome<Living> {
+    let fail = |what: &dyn std::fmt::Display, e: std::io::Error| Failure::local(what, e);
+    let program = std::env::current_exe().map_err(|e| fail(&"the skep program", e))?;
+    let log = OpenOptions::new().create(true).append(true).open(&service.log);
+    let log = log.map_err(|e| fail(&service.log.display(), e))?;
+    let errors = log.try_clone().map_err(|e| fail(&service.log.display(), e))?;
+    let mut command = Command::new(&program);
+    command.arg(service.kind.command()).arg("--config").arg(&service.config);
+    match service.kind {
+        Kind::Storaged if !cluster.formatted => {
+            command.arg("--init");
+        }
+        Kind::Mount => {
+            mount_point::prepare(&cluster.mount_point)?;
+            let addresses: Vec<_> = cluster.mgmtd.iter().map(ToString::to_string).collect();
+            let spec = format!("{}:/", addresses.join(","));
+            command.arg("--set").arg(mount_point_set(&cluster.mount_point));
+            command.arg("--foreground").arg(spec).arg(&cluster.mount_point);
+        }
+        _ => {}
+    }
+    command.env(READY_SOCKET_ENV, ready).current_dir("/");
+    command.stdin(Stdio::null()).stdout(log).stderr(errors);
+    let child = command.spawn().map_err(|e| fail(&program.display(), e))?;
+    process::note(&service.pid_file, child.id())?;
+    process::hold(child.id())
+        .ok_or_else(|| Failure::new(format!("{}: no such process any more", service.name)))
+}
+
+/// The configuration file keeps the mount point of the first `skep up`; another one wins.
+fn mount_point_set(point: &Path) -> String {
+    format!("mount_point={}", point.display())
+}
+
+fn tell(dir: &Path, cluster: &ClusterFile, no_mount: bool, began: Instant) {
+    let program = std::env::current_exe().unwrap_or_else(|_| "skep".into());
+    let (program, dir, point) = (program.display(), dir.display(), cluster.mount_point.display());
+    let (targets, servers) = (cluster.targets, cluster.servers);
+    println!(
+        "cluster in {dir}: 1 mgmtd, 1 metad, {targets} targets in {servers} storaged ({:.1?})",
+        began.elapsed()
+    );
+    if !no_mount {
+        println!("mounted at {point}");
+    }
+    println!("\ntry next:");
+    println!("  export SKEP_CLUSTER={dir}/{FILE}");
+    println!("  {program} status --dir {dir}");
+    println!("  {program} node list; {program} df; {program} health");
+    if !no_mount {
+        println!("  echo hello > {point}/hello; {program} entry info {point}/hello");
+    }
+    println!("  {program} down --dir {dir}");
+}

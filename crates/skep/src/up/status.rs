@@ -1,0 +1,199 @@
+//! `skep status`: processes, mount and what mgmtd says.
+
+use super::cluster_file::FILE;
+use super::mount_point::{self, PointState};
+use super::place::absolute;
+use super::plan::{self, Kind, ServicePlan};
+use super::{ClusterFile, process};
+use crate::admin::access::AccessArgs;
+use crate::admin::{Failure, Outcome};
+use crate::cli::output::{self, Format, human};
+use crate::units::Period;
+use serde::Serialize;
+use skep_types::Reachability;
+use skep_wire::mgmt::StatusReply;
+use std::fmt::Write as _;
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// mgmtd of the same machine answers within this time, or not at all.
+const ANSWER_LIMIT: Period = Period::secs(3);
+
+/// Everything there is to say.
+#[derive(Debug, Serialize)]
+struct UpStatus {
+    dir: String,
+    /// All services run and the file system is mounted.
+    up: bool,
+    services: Vec<ServiceStatus>,
+    mount: MountStatus,
+    /// Absent when mgmtd does not answer.
+    cluster: Option<ClusterSummary>,
+    /// Why it is absent.
+    error: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct ServiceStatus {
+    name: String,
+    running: bool,
+    pid: Option<u32>,
+    log: String,
+}
+
+#[derive(Debug, Serialize)]
+struct MountStatus {
+    path: String,
+    /// `mounted`, `dead` (its process is gone), `not-mounted` or `foreign`.
+    state: &'static str,
+}
+
+#[derive(Debug, Serialize)]
+struct ClusterSummary {
+    id: String,
+    nodes: usize,
+    nodes_online: usize,
+    targets: usize,
+    shards: usize,
+    sessions: usize,
+    bytes: u64,
+    bytes_free: u64,
+}
+
+impl ClusterSummary {
+    fn of(status: &StatusReply) -> Self {
+        let online = status.nodes.iter().filter(|node| node.node.reachability == Reachability::Online);
+        Self {
+            id: status.cluster.to_string(),
+            nodes: status.nodes.len(),
+            nodes_online: online.count(),
+            targets: status.targets.len(),
+            shards: status.shards.len(),
+            sessions: status.sessions.len(),
+            bytes: status.targets.iter().map(|target| target.capacity.bytes).sum(),
+            bytes_free: status.targets.iter().map(|target| target.capacity.bytes_free).sum(),
+        }
+    }
+}
+
+impl UpStatus {
+    fn text(&self) -> String {
+        let mut text = format!("{}: {}\n", self.dir, if self.up { "up" } else { "not up" });
+        // Writing to a String cannot fail.
+        for service in &self.services {
+            let state = match service.pid {
+                Some(pid) => format!("running, process {pid}"),
+                None => "not running".to_owned(),
+            };
+            let _ = writeln!(text, "  {:<12} {state:<24} {}", service.name, service.log);
+        }
+        let _ = writeln!(text, "  {:<12} {} at {}", "mount point", self.mount.state, self.mount.path);
+        match (&self.cluster, &self.error) {
+            (Some(cluster), _) => {
+                let (nodes, online) = (cluster.nodes, cluster.nodes_online);
+                let _ = writeln!(
+                    text,
+                    "  {:<12} {online} of {nodes} nodes online, {} targets, {} shards, {} sessions, {} of {} free",
+                    "cluster",
+                    cluster.targets,
+                    cluster.shards,
+                    cluster.sessions,
+                    human(cluster.bytes_free),
+                    human(cluster.bytes)
+                );
+            }
+            (None, error) => {
+                let error = error.as_deref().unwrap_or("not asked");
+                let _ = writeln!(text, "  {:<12} {error}", "cluster");
+            }
+        }
+        text
+    }
+}
+
+fn service_status(service: &ServicePlan) -> ServiceStatus {
+    let pid = process::living(&service.pid_file).map(|living| living.pid);
+    ServiceStatus {
+        name: service.name.clone(),
+        running: pid.is_some(),
+        pid,
+        log: service.log.display().to_string(),
+    }
+}
+
+fn mount_status(point: &Path, process_lives: bool) -> Outcome<MountStatus> {
+    let state = match mount_point::look(point)? {
+        PointState::Skep if process_lives => "mounted",
+        PointState::Skep => "dead",
+        PointState::Free => "not-mounted",
+        PointState::Foreign(_) => "foreign",
+    };
+    Ok(MountStatus { path: point.display().to_string(), state })
+}
+
+fn ask(dir: &Path) -> Outcome<StatusReply> {
+    let access = AccessArgs {
+        mgmtd: Vec::new(),
+        key: None,
+        cluster: Some(dir.join(FILE)),
+        insecure: false,
+        timeout: ANSWER_LIMIT,
+    };
+    access.connect(None)?.status()
+}
+
+/// Does it; exit code 0 when all of it runs, 1 otherwise.
+pub fn run(dir: &Path, format: Format, out: &mut dyn Write) -> Outcome<ExitCode> {
+    let cluster = ClusterFile::read(&dir.join(FILE))?;
+    let dir = absolute(dir)?;
+    let plans = plan::services(&dir, cluster.servers);
+    let services: Vec<_> = plans.iter().map(service_status).collect();
+    let lives = |kind| plans.iter().zip(&services).any(|(plan, status)| plan.kind == kind && status.running);
+    let mount = mount_status(&cluster.mount_point, lives(Kind::Mount))?;
+    let answer = match lives(Kind::Mgmtd) {
+        true => ask(&dir),
+        false => Err(Failure::new("mgmtd does not run; start it by skep up")),
+    };
+    let (cluster, error) = match answer {
+        Ok(status) => (Some(ClusterSummary::of(&status)), None),
+        Err(failure) => (None, Some(failure.to_string())),
+    };
+    let up = services.iter().all(|service| service.running) && mount.state == "mounted" && cluster.is_some();
+    let status = UpStatus { dir: dir.display().to_string(), up, services, mount, cluster, error };
+    match format {
+        Format::Json => {
+            serde_json::to_writer_pretty(&mut *out, &status).map_err(std::io::Error::from)?;
+            writeln!(out)?;
+        }
+        _ => output::documents(format, std::slice::from_ref(&status), UpStatus::text, out)?,
+    }
+    Ok(if up { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admin::namespace::samples;
+
+    /// Goal: released field names, and a text that says what does not run.
+    #[test]
+    fn shown() {
+        let dir = Path::new("/nonexistent");
+        let services = plan::services(dir, 1).iter().map(service_status).collect();
+        let mount = MountStatus { path: "/m".into(), state: "not-mounted" };
+        let cluster = Some(ClusterSummary::of(&samples::status()));
+        let status = UpStatus { dir: "/d".into(), up: false, services, mount, cluster, error: None };
+        let text = status.text();
+        for part in ["/d: not up", "mgmtd        not running", "2 of 2 nodes online", "400 B of 1000 B free"]
+        {
+            assert!(text.contains(part), "{part} is missing in:\n{text}");
+        }
+        let json = serde_json::to_value(&status).unwrap();
+        assert_eq!(
+            (&json["services"][0]["running"], &json["cluster"]["targets"]),
+            (&false.into(), &1.into())
+        );
+        assert_eq!(json["mount"]["state"], "not-mounted");
+    }
+}
