@@ -139,7 +139,7 @@ impl Rows {
     fn check_target(&mut self, at: &str, link: LinkRef, target: &Target) {
         if let Some(txid) = target.pending {
             let intent = self.intents.get(&(link.parent.shard(), txid));
-            if !intent.is_some_and(|intent| (intent.parent, intent.cookie) == (link.parent, link.cookie)) {
+            if intent.is_none_or(|intent| (intent.parent, intent.cookie) != (link.parent, link.cookie)) {
                 self.wrong(format!("{at}: transaction {txid} does not exist"));
             }
             return;
@@ -215,15 +215,15 @@ impl Rows {
             if u64::from(inode.xattr_bytes) != xattrs {
                 found.push(format!("inode {ino}: xattr bytes {}, rows of {xattrs}", inode.xattr_bytes));
             }
-            if let Some(growth) = self.growths.remove(ino) {
-                if !inode.layout.is_inline() || growth.layout.generation >= inode.next_generation {
-                    found.push(format!("inode {ino}: its growth does not fit it"));
-                }
+            if let Some(growth) = self.growths.remove(ino)
+                && (!inode.layout.is_inline() || growth.layout.generation >= inode.next_generation)
+            {
+                found.push(format!("inode {ino}: its growth does not fit it"));
             }
-            if let Some(trim) = self.trims.remove(ino) {
-                if inode.layout.is_inline() || trim.generation != inode.layout.generation {
-                    found.push(format!("inode {ino}: its trim does not fit it"));
-                }
+            if let Some(trim) = self.trims.remove(ino)
+                && (inode.layout.is_inline() || trim.generation != inode.layout.generation)
+            {
+                found.push(format!("inode {ino}: its trim does not fit it"));
             }
         }
         let strays = self.inline.keys().chain(self.xattr_bytes.keys()).chain(self.growths.keys());

@@ -145,12 +145,13 @@ impl<'a> Ctx<'a> {
         self.find_inode(ino)?.ok_or_else(|| Errno::ESTALE.into())
     }
 
-    /// A directory in which a name is looked for, or ENOENT (it was removed), ENOTDIR.
+    /// A directory in which a name is looked for, or ENOENT (removed, but still open), ESTALE (gone:
+    /// the kernel looks its path up again), ENOTDIR.
     pub fn dir(&self, ino: Ino) -> Result<Inode, Fail> {
         if !self.is_home(ino) {
             return Err(astray(ino, self.scene.shard));
         }
-        let inode = self.find_inode(ino)?.ok_or(Errno::ENOENT)?;
+        let inode = self.find_inode(ino)?.ok_or(Errno::ESTALE)?;
         if !inode.is_dir() {
             return Err(Errno::ENOTDIR.into());
         }

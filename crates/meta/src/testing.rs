@@ -48,7 +48,6 @@ pub struct Bed {
     pub next_reply: u64,
     seqs: BTreeMap<(u64, u32, u16), u64>,
     pub shards: u16,
-    pub living: Vec<u64>,
     pub fenced: Vec<u64>,
     pub notes: Vec<String>,
 }
@@ -117,7 +116,6 @@ impl Bed {
             next_reply: 1,
             seqs: BTreeMap::new(),
             shards,
-            living: vec![1, 2],
             fenced: vec![],
             notes: vec![],
         };

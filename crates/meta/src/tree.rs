@@ -139,11 +139,11 @@ impl Ctx<'_> {
             )
             .into());
         }
-        if let Some(last) = free.extends {
-            if let Some(mut entry) = self.entry(free.dir, last)? {
-                entry.more = true;
-                self.put(key::entry(free.dir, last), &entry);
-            }
+        if let Some(last) = free.extends
+            && let Some(mut entry) = self.entry(free.dir, last)?
+        {
+            entry.more = true;
+            self.put(key::entry(free.dir, last), &entry);
         }
         parent.entries += 1;
         let link = LinkRef { parent: free.dir, cookie: free.cookie };

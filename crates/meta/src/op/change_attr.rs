@@ -12,6 +12,9 @@ use skep_wire::meta::ChangeAttr;
 pub fn run(ctx: &mut Ctx<'_>, m: &ChangeAttr) -> Result<Done, Fail> {
     let mut inode = ctx.inode(m.ino)?;
     let set = &m.set;
+    if set.mode.is_some() && inode.kind == Kind::Symlink {
+        return Err(Errno::EOPNOTSUPP.into());
+    }
     let mut gate = Gate::Open;
     let mut changed = owner_and_mode(&mut inode, set);
     if let Some(size) = set.size {
@@ -34,17 +37,20 @@ pub fn run(ctx: &mut Ctx<'_>, m: &ChangeAttr) -> Result<Done, Fail> {
 }
 
 fn owner_and_mode(inode: &mut Inode, set: &SetAttr) -> bool {
-    let mut changed = set.kill_suidgid && inode.kill_suidgid();
+    let mut changed = false;
+    if let Some(mode) = set.mode {
+        inode.mode = mode & 0o7777;
+        changed = true;
+    }
+    if set.kill_suidgid && inode.kind == Kind::File {
+        changed |= inode.kill_suidgid();
+    }
     if set.uid.is_some() || set.gid.is_some() {
         inode.uid = set.uid.unwrap_or(inode.uid);
         inode.gid = set.gid.unwrap_or(inode.gid);
         if !inode.is_dir() {
             inode.kill_suidgid();
         }
-        changed = true;
-    }
-    if let Some(mode) = set.mode {
-        inode.mode = mode & 0o7777;
         changed = true;
     }
     changed

@@ -54,7 +54,11 @@ fn existing(ctx: &mut Ctx<'_>, m: &Create, place: &Place) -> Result<Done, Fail> 
 pub fn born_in(parent: &Inode, kind: Kind, mode: u32, uid: u32, gid: u32, ctx: &Ctx<'_>) -> Inode {
     let setgid = parent.mode & 0o2000 != 0;
     let gid = if setgid { parent.gid } else { gid };
-    let mode = if setgid && kind == Kind::Dir { mode | 0o2000 } else { mode };
+    let mode = match kind {
+        // As Linux: mkdir takes no suid and no sgid, it inherits sgid.
+        Kind::Dir => mode & 0o1777 | if setgid { 0o2000 } else { 0 },
+        _ => mode,
+    };
     let mut inode = Inode::new(kind, mode, uid, gid, ctx.scene.at);
     inode.project = parent.project;
     if matches!(kind, Kind::File | Kind::Dir) {
@@ -106,7 +110,7 @@ mod tests {
         assert_eq!(bed.call(ME, open(Ino::ROOT, "d")).err(), Some(errno(Errno::EISDIR)));
         assert_eq!(bed.call(ME, open(Ino::ROOT, "p")).err(), Some(errno(Errno::ESTALE)));
         assert_eq!(bed.call(ME, open(file, "x")).err(), Some(errno(Errno::ENOTDIR)));
-        assert_eq!(bed.call(ME, open(Ino(999), "x")).err(), Some(errno(Errno::ENOENT)));
+        assert_eq!(bed.call(ME, open(Ino(999), "x")).err(), Some(errno(Errno::ESTALE)));
         let bad = Policy { chunk_size: 3, ..Policy::default() };
         let wish = Create { policy: Some(bad), ..create(dir, "x") };
         assert_eq!(bed.call(ME, wish).err(), Some(errno(Errno::EINVAL)));

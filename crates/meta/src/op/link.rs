@@ -15,7 +15,7 @@ pub fn run(ctx: &mut Ctx<'_>, m: &Link) -> Result<Done, Fail> {
     }
     let mut parent = ctx.dir(m.parent)?;
     let Spot::Free(free) = ctx.find(m.parent, &m.name)? else { return Err(Errno::EEXIST.into()) };
-    let mut inode = ctx.find_inode(m.ino)?.ok_or(Errno::ENOENT)?;
+    let mut inode = ctx.inode(m.ino)?;
     if inode.is_dir() {
         return Err(Errno::EPERM.into());
     }

@@ -40,7 +40,7 @@ pub fn run(ctx: &mut Ctx<'_>, m: &MakeDirOn) -> Result<Done, Fail> {
         parent: m.parent,
         cookie: link.cookie,
         ino: Ino(0),
-        mode: mode & 0o7777 | setgid,
+        mode: mode & 0o1777 | setgid,
         uid,
         gid: if setgid != 0 { parent.gid } else { gid },
         caller: ctx.scene.caller,

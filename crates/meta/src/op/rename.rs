@@ -32,10 +32,10 @@ pub fn run(ctx: &mut Ctx<'_>, m: &Rename) -> Result<Done, Fail> {
     if moves {
         check_cycle(ctx, m, &from, &to)?;
     }
-    if let Spot::Taken(place) = &to {
-        if place.target.ino == from.target.ino {
-            return Ok(Done::reply(&Empty {}));
-        }
+    if let Spot::Taken(place) = &to
+        && place.target.ino == from.target.ino
+    {
+        return Ok(Done::reply(&Empty {}));
     }
     // Two shards would have to change: the one with the entry and the one with the inode.
     let stays_put = |ctx: &Ctx<'_>, place: &Place| ctx.is_home(place.target.ino) || !moves;
@@ -164,10 +164,11 @@ fn check_cycle(ctx: &Ctx<'_>, m: &Rename, from: &Place, to: &Spot) -> Result<(),
     if from.target.kind == Kind::Dir && is_above(ctx, from.target.ino, m.to_parent)? {
         return Err(Errno::EINVAL.into());
     }
-    if let Spot::Taken(place) = to {
-        if place.target.kind == Kind::Dir && is_above(ctx, place.target.ino, m.parent)? {
-            return Err(if m.exchange { Errno::EINVAL } else { Errno::ENOTEMPTY }.into());
-        }
+    if let Spot::Taken(place) = to
+        && place.target.kind == Kind::Dir
+        && is_above(ctx, place.target.ino, m.parent)?
+    {
+        return Err(if m.exchange { Errno::EINVAL } else { Errno::ENOTEMPTY }.into());
     }
     Ok(())
 }

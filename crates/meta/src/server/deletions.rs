@@ -16,6 +16,7 @@ use alloc::vec::Vec;
 use skep_types::{ChunkId, Decode, LogIndex, Millis, ShardId, TargetId, Timestamp};
 
 type RowId = (ShardId, u64);
+type Chunks = Vec<(TargetId, ChunkId)>;
 
 #[derive(Debug, Default)]
 struct Lane {
@@ -30,7 +31,7 @@ struct Lane {
 #[derive(Debug, Default)]
 pub struct Deletions {
     /// Queued, their record perhaps not durable.
-    fresh: VecDeque<(LogIndex, RowId, Vec<(TargetId, ChunkId)>)>,
+    fresh: VecDeque<(LogIndex, RowId, Chunks)>,
     /// Chunk files left of each row.
     left: BTreeMap<RowId, usize>,
     lanes: BTreeMap<TargetId, Lane>,

@@ -62,10 +62,10 @@ impl Opens {
     fn remember_close(&mut self, client: ClientId, ino: Ino, seq: u64) {
         if self.closed.insert((client, ino), seq).is_none() {
             self.closed_order.push_back((client, ino));
-            if self.closed_order.len() > CLOSES_REMEMBERED_MAX {
-                if let Some(oldest) = self.closed_order.pop_front() {
-                    self.closed.remove(&oldest);
-                }
+            if self.closed_order.len() > CLOSES_REMEMBERED_MAX
+                && let Some(oldest) = self.closed_order.pop_front()
+            {
+                self.closed.remove(&oldest);
             }
         }
     }

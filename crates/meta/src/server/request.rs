@@ -107,16 +107,17 @@ impl<S: Store> Server<S> {
                 }
             }
         }
-        if let Some(before) = self.remembered.get(&(shard, caller.client, caller.slot)) {
-            if before.incarnation == caller.incarnation && before.seq >= caller.seq {
-                let refusal = match &before.refusal {
-                    _ if before.seq > caller.seq => Some(Status::OLD_SEQUENCE.into()),
-                    other => other.clone(),
-                };
-                if let Some(refusal) = refusal {
-                    self.answer(request.reply_to, self.stamp(shard), Err(refusal), out);
-                    return Ok(());
-                }
+        if let Some(before) = self.remembered.get(&(shard, caller.client, caller.slot))
+            && before.incarnation == caller.incarnation
+            && before.seq >= caller.seq
+        {
+            let refusal = match &before.refusal {
+                _ if before.seq > caller.seq => Some(Status::OLD_SEQUENCE.into()),
+                other => other.clone(),
+            };
+            if let Some(refusal) = refusal {
+                self.answer(request.reply_to, self.stamp(shard), Err(refusal), out);
+                return Ok(());
             }
         }
         self.perform(now, wall, request, Some(caller), out)
@@ -175,10 +176,10 @@ impl<S: Store> Server<S> {
 
     /// The first answer was lost, perhaps with the server's memory of the open.
     fn reopen(&mut self, request: &Request, body: &[u8]) {
-        if let Some((mode, seq)) = wish(&request.message) {
-            if let Ok(reply) = OpenReply::from_bytes(body) {
-                self.opens.open(request.peer.client, reply.attr.ino, mode, seq);
-            }
+        if let Some((mode, seq)) = wish(&request.message)
+            && let Ok(reply) = OpenReply::from_bytes(body)
+        {
+            self.opens.open(request.peer.client, reply.attr.ino, mode, seq);
         }
     }
 
@@ -192,16 +193,16 @@ impl<S: Store> Server<S> {
         out: &mut Output,
     ) -> Result<(), StoreError> {
         let shard = request.call.shard;
-        if let Some((_, _)) = wish(&request.message) {
-            if self.opens.count(request.peer.client) >= self.config.opens_per_client {
-                let text = format!(
-                    "client {} has {} files open, the limit of max_opens_per_client in metad.toml",
-                    request.peer.client, self.config.opens_per_client
-                );
-                let refusal = Refusal::with(Status::errno(Errno::ENFILE), text);
-                self.answer(request.reply_to, self.stamp(shard), Err(refusal), out);
-                return Ok(());
-            }
+        if let Some((_, _)) = wish(&request.message)
+            && self.opens.count(request.peer.client) >= self.config.opens_per_client
+        {
+            let text = format!(
+                "client {} has {} files open, the limit of max_opens_per_client in metad.toml",
+                request.peer.client, self.config.opens_per_client
+            );
+            let refusal = Refusal::with(Status::errno(Errno::ENFILE), text);
+            self.answer(request.reply_to, self.stamp(shard), Err(refusal), out);
+            return Ok(());
         }
         match self.run(wall, &request, caller, out)? {
             Ran::Refused(refusal) => {
@@ -267,7 +268,7 @@ impl<S: Store> Server<S> {
     /// Parks, or says BUSY when too many wait.
     fn park(&mut self, now: Millis, what: For, parked: Parked, out: &mut Output) {
         out.sync_now = true;
-        if let Err(parked) = self.waits.park(now, what, parked) {
+        if let Some(parked) = self.waits.park(now, what, parked) {
             self.give_up(parked, "too many requests wait", out);
         }
     }

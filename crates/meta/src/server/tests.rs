@@ -1,6 +1,7 @@
 //! Tests of the server: lanes, waits, sessions, grace, deletions, crashes.
 
 mod crash;
+mod oracle;
 mod remote;
 
 use crate::testing::*;

@@ -70,9 +70,9 @@ impl Waits {
     }
 
     /// Parks; gives the parked thing back when there is no room.
-    pub fn park(&mut self, now: Millis, what: For, parked: Parked) -> Result<(), Parked> {
+    pub fn park(&mut self, now: Millis, what: For, parked: Parked) -> Option<Parked> {
         if self.is_full() {
-            return Err(parked);
+            return Some(parked);
         }
         let id = self.next;
         self.next += 1;
@@ -80,7 +80,7 @@ impl Waits {
         self.by_what.insert((what, id));
         self.by_deadline.insert((deadline, id));
         self.all.insert(id, Wait { what, deadline, parked });
-        Ok(())
+        None
     }
 
     fn take(&mut self, ids: Vec<u64>) -> Vec<Parked> {

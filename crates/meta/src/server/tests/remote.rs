@@ -162,7 +162,7 @@ fn newest(bed: &Bed, kept: u64) -> u64 {
 #[test]
 fn repetitions_are_one() {
     let mut bed = bed();
-    let mut ask = |bed: &mut Bed, txid: u64, step| {
+    let ask = |bed: &mut Bed, txid: u64, step| {
         let message = RemoteDir {
             txid,
             from: ShardId(0),
