@@ -13,6 +13,7 @@ mod chaos;
 mod crowd;
 mod leaks;
 mod load;
+mod rows;
 mod team;
 mod worker;
 
@@ -154,6 +155,8 @@ fn test(cluster: &Cluster, arguments: &Arguments, seed: u64, verdict: &mut Verdi
     if verdict.is_good() {
         team.ask_all("remove", verdict);
         verdict.add("leaks", leaks::check(cluster, &points));
+        drop(team);
+        verdict.add("metadata on disk", rows::check(cluster));
     }
     println!("killed: {chaos}");
     Ok(())
