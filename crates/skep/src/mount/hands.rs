@@ -1,0 +1,147 @@
+//! What all threads of a mount share: keys, the client's state, a clock, and who to wake.
+
+use skep_client::{Cell, HOUSEKEEPING_SOON_MS, Shared};
+use skep_net::{Endpoint, Keyring};
+use skep_types::{NodeId, Uuid};
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The same line is written once in this time.
+const SAME_LINE_AFTER: Duration = Duration::from_secs(30);
+/// Different lines remembered for that; a flood of new ones forgets the oldest state.
+const LINES_MAX: usize = 256;
+
+/// The client's state behind a lock. No lane holds it while it waits.
+pub struct SharedCell(Mutex<Shared>);
+
+impl Cell<Shared> for SharedCell {
+    fn with<R>(&self, f: impl FnOnce(&mut Shared) -> R) -> R {
+        f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Everything that is one per mount.
+pub struct Hands {
+    /// The client's state.
+    pub shared: Arc<SharedCell>,
+    /// Keys.
+    pub keyring: Keyring,
+    /// Where mgmtd is.
+    pub mgmtd: Vec<Endpoint>,
+    /// This machine.
+    pub machine: Uuid,
+    /// Zero of [`skep_client::Port::now`].
+    pub born: Instant,
+    connections: AtomicU64,
+    lines: Mutex<HashMap<String, Instant>>,
+    trouble: Mutex<Option<String>>,
+    work: Mutex<Work>,
+    wake: Condvar,
+    ended: AtomicBool,
+}
+
+#[derive(Default)]
+struct Work {
+    waits: bool,
+}
+
+impl Hands {
+    /// For a mount that knows nothing of its cluster yet.
+    pub fn new(shared: Shared, keyring: Keyring, mgmtd: Vec<Endpoint>) -> Arc<Self> {
+        Arc::new(Self {
+            shared: Arc::new(SharedCell(Mutex::new(shared))),
+            keyring,
+            mgmtd,
+            machine: skep_net::machine_id(),
+            born: Instant::now(),
+            connections: AtomicU64::new(0),
+            lines: Mutex::default(),
+            trouble: Mutex::default(),
+            work: Mutex::default(),
+            wake: Condvar::new(),
+            ended: AtomicBool::new(false),
+        })
+    }
+
+    /// Number of the next connection: a server drops what a lane's older ones still hold.
+    pub fn next_connection(&self) -> u64 {
+        self.connections.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Where a node listens, best first.
+    pub fn endpoints(&self, node: NodeId) -> Vec<Endpoint> {
+        if node == skep_client::MGMTD {
+            return self.mgmtd.clone();
+        }
+        self.shared.with(|s| match s.map.node(node) {
+            Some(entry) => skep_net::choose(&entry.addresses, entry.machine, self.machine),
+            None => Vec::new(),
+        })
+    }
+
+    /// Writes a line, unless the same one was written just now: many workers meet the same trouble.
+    pub fn say(&self, line: fmt::Arguments<'_>) {
+        let text = line.to_string();
+        let now = Instant::now();
+        {
+            let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+            if lines.get(&text).is_some_and(|said| now.duration_since(*said) < SAME_LINE_AFTER) {
+                return;
+            }
+            if lines.len() >= LINES_MAX {
+                lines.clear();
+            }
+            lines.insert(text.clone(), now);
+        }
+        warning!("{text}");
+    }
+
+    /// A node could not be reached, for this reason.
+    pub fn unreachable(&self, why: &skep_net::NetError) {
+        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = Some(why.to_string());
+        self.say(format_args!("{why}"));
+    }
+
+    /// Why a node could not be reached the last time.
+    pub fn last_trouble(&self) -> Option<String> {
+        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Something waits for housekeeping.
+    pub fn work_waits(&self) {
+        let mut work = self.work.lock().unwrap_or_else(PoisonError::into_inner);
+        if !work.waits {
+            work.waits = true;
+            self.wake.notify_all();
+        }
+    }
+
+    /// The mount has ended: housekeeping stops.
+    pub fn end(&self) {
+        self.ended.store(true, Ordering::SeqCst);
+        self.work_waits();
+    }
+
+    /// Has it ended?
+    pub fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::SeqCst)
+    }
+
+    /// Waits until housekeeping is due: `limit` from now, or a batch's time after the first work.
+    pub fn wait_for_work(&self, limit: Duration) {
+        let work = self.work.lock().unwrap_or_else(PoisonError::into_inner);
+        let (mut work, _) = self
+            .wake
+            .wait_timeout_while(work, limit, |work| !work.waits)
+            .unwrap_or_else(PoisonError::into_inner);
+        let waits = std::mem::take(&mut work.waits);
+        drop(work);
+        if waits && !self.has_ended() {
+            // Half the time that the core allows: what comes meanwhile goes out with it.
+            std::thread::sleep(Duration::from_millis(HOUSEKEEPING_SOON_MS / 2));
+        }
+    }
+}

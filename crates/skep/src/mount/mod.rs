@@ -1,0 +1,274 @@
+//! `skep mount`: the FUSE client. Worker threads of the transport, each with a lane of the client
+//! core and blocking links; one thread for housekeeping; one that unmounts on a signal.
+
+mod background;
+mod convert;
+mod hands;
+mod options;
+mod port;
+mod special;
+mod worker;
+
+use crate::cli::MountArgs;
+use crate::config::mount::Io;
+use crate::config::{self, MountConfig, Source};
+use crate::daemon::{self, Readiness, Stop};
+use hands::Hands;
+use options::Wishes;
+use port::BlockingPort;
+use skep_client::state::Mounting;
+use skep_client::{Lane, Limits, Shared};
+use skep_fuse::{DevFuse, DevOptions, InitFlags, MountOptions, Negotiated, Transport};
+use skep_types::limits::SLOTS_MAX;
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::pin::pin;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+use worker::{MountLane, Worker};
+
+/// How long the first contact with mgmtd may take.
+const ATTACH_PATIENCE_MS: u64 = 10_000;
+/// Lanes that are not workers': housekeeping.
+const OTHER_LANES: usize = 2;
+/// How often the signal thread looks whether the mount has ended by itself.
+const STOP_SLICE: Duration = Duration::from_millis(500);
+
+/// Mounts, in the background unless told otherwise.
+pub fn run(args: &MountArgs) -> ExitCode {
+    crate::log::init("mount", crate::log::Level::Info);
+    let background = background::is_background();
+    let (config, wishes) = match load(args) {
+        Ok(loaded) => loaded,
+        Err(text) => {
+            eprintln!("skep mount: {text}");
+            if background {
+                background::tell_failed(&text);
+            }
+            return ExitCode::FAILURE;
+        }
+    };
+    if !args.foreground && !background {
+        return background::start(&config.process.run_dir, &config.mount_point);
+    }
+    if background {
+        background::detach();
+    }
+    match serve(&config, wishes, args, background) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(text) => {
+            error!("{text}");
+            if background {
+                background::tell_failed(&text);
+            }
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn load(args: &MountArgs) -> Result<(MountConfig, Wishes), String> {
+    let parsed = options::parse(args)?;
+    let source = match &parsed.config {
+        Some(path) => Source::Given(path),
+        None => args.daemon.source(),
+    };
+    let sets: Vec<String> = parsed.sets.into_iter().chain(args.daemon.sets()).collect();
+    let loaded = config::load::<MountConfig>(source, &config::environment(), &sets);
+    let loaded = loaded.map_err(|e| e.to_string())?;
+    for text in &loaded.warnings {
+        warning!("{text}");
+    }
+    Ok((loaded.config, parsed.wishes))
+}
+
+fn serve(config: &MountConfig, wishes: Wishes, args: &MountArgs, background: bool) -> Result<(), String> {
+    crate::log::set_level(config.process.log.into());
+    daemon::die_on_panic();
+    let stop = Stop::on_signals().map_err(|e| format!("signals: {e}"))?;
+    daemon::raise_open_files().map_err(|e| format!("open-file limit: {e}"))?;
+    let target = absolute(&config.mount_point)?;
+    if skep_fuse::replace_stale(&target).map_err(|e| e.to_string())? {
+        info!("removed a dead mount from {}", target.display());
+    }
+    let shared = Shared::new(Limits { retry_ms: config.retry.duration().as_millis() as u64 });
+    let mgmtd = daemon::mgmtd_endpoints(&config.membership)?;
+    let hands = Hands::new(shared, daemon::keyring(&config.process)?, mgmtd);
+    let keeper = lane(&hands)?;
+    attach(&keeper, &hands, &target)?;
+    let device = mount(config, wishes, args, &target)?;
+    let note = Note::new(&config.process.run_dir, &target);
+    let served = Served {
+        hands: hands.clone(),
+        io: config.io,
+        direct_with_mmap: AtomicBool::new(false),
+        readiness: Mutex::new(Some(Readiness::new("mount"))),
+        background,
+        note,
+    };
+    let housekeeper = std::thread::Builder::new().name("housekeeping".to_owned());
+    let kept = hands.clone();
+    let housekeeper =
+        housekeeper.spawn(move || keep(&kept, keeper)).map_err(|e| format!("housekeeping thread: {e}"))?;
+    let (watched, watched_hands) = (target.clone(), hands.clone());
+    let watch = std::thread::Builder::new().name("stop".to_owned());
+    let watch = watch
+        .spawn(move || unmount_when_told(&stop, &watched, &watched_hands))
+        .map_err(|e| format!("stop thread: {e}"))?;
+    let ended = device.run(&served).map_err(|e| e.to_string());
+    hands.end();
+    for thread in [housekeeper, watch] {
+        if thread.join().is_err() {
+            return Err("a thread ended badly".to_owned());
+        }
+    }
+    let ending = ended?;
+    info!("{} ended: {ending:?}", target.display());
+    Ok(())
+}
+
+fn lane(hands: &Arc<Hands>) -> Result<MountLane, String> {
+    Lane::new(hands.shared.clone(), |slot| BlockingPort::new(hands.clone(), slot.0))
+        .map_err(|e| format!("no lane: {e}"))
+}
+
+fn attach(keeper: &MountLane, hands: &Hands, target: &Path) -> Result<(), String> {
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let mounting = Mounting { host, mount: target.display().to_string(), machine: hands.machine };
+    drive(keeper.attach(mounting, ATTACH_PATIENCE_MS)).map_err(|refusal| {
+        let list: Vec<String> = hands.mgmtd.iter().map(ToString::to_string).collect();
+        let said = hands.last_trouble().unwrap_or_else(|| refusal.to_string());
+        format!("no session from mgmtd ({}): {said}", list.join(", "))
+    })
+}
+
+fn mount(config: &MountConfig, wishes: Wishes, args: &MountArgs, target: &Path) -> Result<DevFuse, String> {
+    let mut options = MountOptions::new(target);
+    options.flags = wishes.flags;
+    options.allow_other = config.allow_other;
+    options.source = match args.spec.as_ref().and_then(|spec| spec.to_str()) {
+        Some(spec) => spec.to_owned(),
+        None => {
+            let list: Vec<String> = config.membership.mgmtd.iter().map(ToString::to_string).collect();
+            format!("{}:/", list.join(","))
+        }
+    };
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let workers = (config.max_threads as usize).min(SLOTS_MAX as usize - OTHER_LANES);
+    let idle = if config.threads == 0 { cores } else { config.threads as usize };
+    let mut serve = DevOptions { workers, idle_workers: idle.clamp(1, workers), ..DevOptions::default() };
+    serve.init.max_write = config.request_size.bytes() as u32;
+    // Pages are dropped at open, when the change counter moved: a check at every read would ask the
+    // shard each time.
+    let keep = !InitFlags::AUTO_INVAL_DATA;
+    serve.init.wanted = (serve.init.wanted & keep) | InitFlags::EXPLICIT_INVAL_DATA;
+    DevFuse::mount(&options, serve).map_err(|e| e.to_string())
+}
+
+/// One mount, as the transport sees it.
+struct Served {
+    hands: Arc<Hands>,
+    io: Io,
+    direct_with_mmap: AtomicBool,
+    readiness: Mutex<Option<Readiness>>,
+    background: bool,
+    note: Note,
+}
+
+impl skep_fuse::Mount for Served {
+    type Worker = Worker;
+
+    fn init(&self, negotiated: &Negotiated) -> Result<(), skep_fuse::Errno> {
+        let direct = negotiated.granted.contains(InitFlags::DIRECT_IO_ALLOW_MMAP);
+        self.direct_with_mmap.store(direct, Ordering::Relaxed);
+        let lost: Vec<String> = negotiated.losses().map(str::to_owned).collect();
+        self.note.write(&lost);
+        let readiness = self.readiness.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(readiness) = readiness {
+            let lacks = if lost.is_empty() { String::new() } else { format!(", without {}", lost.join(" ")) };
+            readiness.ready(&format!("{}{lacks}", self.note.mount_point.display()));
+        }
+        if self.background {
+            background::tell_live();
+        }
+        Ok(())
+    }
+
+    fn worker(&self, _index: usize) -> Worker {
+        Worker::new(&self.hands, self.io, self.direct_with_mmap.load(Ordering::Relaxed))
+    }
+}
+
+/// Housekeeping until the mount has ended, then the end of the session.
+fn keep(hands: &Hands, lane: MountLane) {
+    while !hands.has_ended() {
+        let next = drive(lane.housekeeping());
+        hands.wait_for_work(Duration::from_millis(next));
+    }
+    drive(lane.detach());
+}
+
+/// SIGTERM and SIGINT unmount. A busy mount is detached: it ends with its last user.
+fn unmount_when_told(stop: &Stop, target: &Path, hands: &Hands) {
+    while !stop.wait(STOP_SLICE) {
+        if hands.has_ended() {
+            return;
+        }
+    }
+    if hands.has_ended() || skep_fuse::unmount(target, false, false).is_ok() {
+        return;
+    }
+    warning!("{} is busy: detached, it ends when its last user does", target.display());
+    if let Err(e) = skep_fuse::unmount(target, true, false) {
+        error!("{} cannot be unmounted: {e}", target.display());
+    }
+}
+
+/// What `skep health` reads of this mount.
+struct Note {
+    path: PathBuf,
+    mount_point: PathBuf,
+}
+
+impl Note {
+    fn new(run_dir: &Path, mount_point: &Path) -> Self {
+        let path = run_dir.join(format!("mount-{}.toml", std::process::id()));
+        Self { path, mount_point: mount_point.to_owned() }
+    }
+
+    fn write(&self, lost: &[String]) {
+        let mut note = toml::Table::new();
+        note.insert("mount_point".into(), self.mount_point.display().to_string().into());
+        note.insert("pid".into(), i64::from(std::process::id()).into());
+        note.insert("lost".into(), lost.to_vec().into());
+        let parent = self.path.parent().map_or(Ok(()), std::fs::create_dir_all);
+        if let Err(e) = parent.and_then(|()| std::fs::write(&self.path, note.to_string())) {
+            warning!("{}: {e}; skep health will not know what this kernel lacks", self.path.display());
+        }
+    }
+}
+
+impl Drop for Note {
+    fn drop(&mut self) {
+        // Without it, health sees by the pid that the mount has ended.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// The mount point as an absolute path, without asking what is mounted there (it may be dead).
+fn absolute(path: &Path) -> Result<PathBuf, String> {
+    std::path::absolute(path).map_err(|e| format!("mount point {}: {e}", path.display()))
+}
+
+/// Polls a future of the client core over a port that blocks: it is ready at once.
+fn drive<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    let mut context = Context::from_waker(Waker::noop());
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+            return output;
+        }
+    }
+}
