@@ -135,6 +135,18 @@ record! {
     }
 }
 
+record! {
+    /// A node went offline or came back: a restart must not take a dead node for a living one, nor
+    /// the other way round.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct SetOffline {
+        /// The node.
+        pub node: NodeId,
+        /// Is it offline now?
+        pub offline: bool,
+    }
+}
+
 union! {
     /// One change of the registry.
     #[derive(Debug, Clone, PartialEq, Eq)]
@@ -151,5 +163,7 @@ union! {
         SetConsistency(SetConsistency) = 5,
         /// See [`RegisterShards`].
         RegisterShards(RegisterShards) = 6,
+        /// See [`SetOffline`].
+        SetOffline(SetOffline) = 7,
     }
 }

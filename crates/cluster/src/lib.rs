@@ -15,8 +15,8 @@ mod state;
 mod view;
 
 pub use command::{
-    Command, EndSession, Node, RegisterShards, Session, SessionEnd, SetConsistency, SetNode, SetSession,
-    SetTarget, Target,
+    Command, EndSession, Node, RegisterShards, Session, SessionEnd, SetConsistency, SetNode, SetOffline,
+    SetSession, SetTarget, Target,
 };
 pub use registry::{Answer, Config, Input, Output, Peer, Registry};
 pub use state::State;

@@ -1,6 +1,6 @@
 //! Turns requests and the passing of time into commands and answers.
 
-use crate::command::{Command, Node, RegisterShards, SetConsistency, SetNode, SetTarget, Target};
+use crate::command::{Command, Node, RegisterShards, SetConsistency, SetNode, SetOffline, SetTarget, Target};
 use crate::limits::{
     CAPACITY_EVERY_MS, CAPACITY_STEP, NODES_MAX, OFFLINE_MS, PROBABLY_OFFLINE_MS, SESSION_TIMEOUT_MS,
     SESSIONS_MAX, TARGETS_MAX,
@@ -136,13 +136,13 @@ impl Registry {
     /// which keeps map versions rising although they are not logged.
     pub fn new(config: Config, state: State, term: Term, now: Millis) -> Self {
         let node = |id: &NodeId| {
-            let pulse = NodePulse {
-                heard: now,
-                seen: false,
-                reachability: Reachability::ProbablyOffline,
-                capacity: Capacity::default(),
+            // Who was online gets the benefit of the doubt: a restart of this service must not keep
+            // anybody from writing.
+            let reachability = match state.offline.contains(id) {
+                true => Reachability::Offline,
+                false => Reachability::Online,
             };
-            (*id, pulse)
+            (*id, NodePulse { heard: now, seen: false, reachability, capacity: Capacity::default() })
         };
         let session = |id: &ClientId| (*id, SessionPulse { heard: now, seen: false });
         let told: BTreeMap<_, _> = state.targets.values().map(|t| (t.id, t.capacity)).collect();
@@ -306,7 +306,7 @@ impl Registry {
             self.commit(RegisterShards { node: id }, out);
             self.map_changed();
         }
-        self.hear(now, id, Capacity::default());
+        self.hear(now, id, Capacity::default(), out);
         out.notes.push(format!("{alias} (node {id}) registered"));
         out.body(
             to,
@@ -411,30 +411,32 @@ impl Registry {
         if m.leaving {
             self.set_reachability(m.node, Reachability::Offline, out);
         } else {
-            self.hear(now, m.node, m.capacity);
+            self.hear(now, m.node, m.capacity, out);
         }
         self.tell_capacities(now);
         out.body(to, &self.pulse());
         Ok(())
     }
 
-    fn hear(&mut self, now: Millis, node: NodeId, capacity: Capacity) {
-        let before = self
-            .nodes
-            .insert(node, NodePulse { heard: now, seen: true, reachability: Reachability::Online, capacity });
-        if before.is_none_or(|pulse| pulse.reachability != Reachability::Online) {
-            self.map_changed();
-        }
+    fn hear(&mut self, now: Millis, node: NodeId, capacity: Capacity, out: &mut Output) {
+        let reachability = self.nodes.get(&node).map_or(Reachability::Online, |pulse| pulse.reachability);
+        self.nodes.insert(node, NodePulse { heard: now, seen: true, reachability, capacity });
+        self.set_reachability(node, Reachability::Online, out);
     }
 
     fn set_reachability(&mut self, node: NodeId, reachability: Reachability, out: &mut Output) {
         let Some(pulse) = self.nodes.get_mut(&node) else { return };
-        if pulse.reachability != reachability {
-            pulse.reachability = reachability;
-            let alias = self.state.nodes.get(&node).map_or("?", |node| node.alias.as_str());
-            out.notes.push(format!("{alias} is {}", reachability.as_str()));
-            self.map_changed();
+        if pulse.reachability == reachability {
+            return;
         }
+        pulse.reachability = reachability;
+        let alias = self.state.nodes.get(&node).map_or("?", |node| node.alias.as_str());
+        out.notes.push(format!("{alias} is {}", reachability.as_str()));
+        let offline = reachability == Reachability::Offline;
+        if offline != self.state.offline.contains(&node) {
+            self.commit(SetOffline { node, offline }, out);
+        }
+        self.map_changed();
     }
 
     fn watch_nodes(&mut self, now: Millis, out: &mut Output) {

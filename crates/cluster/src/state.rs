@@ -2,7 +2,7 @@
 
 use crate::command::{Command, Node, Session, SessionEnd, Target};
 use crate::limits::{CLOSED_MAX, FENCES_MAX};
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use skep_types::codec::{Buffer, Decode, DecodeError, Encode, Reader};
 use skep_types::{ClientId, ClusterId, FenceEpoch, NodeId, ShardId, TargetId, record};
@@ -36,6 +36,8 @@ pub struct State {
     pub fences: Vec<Fence>,
     /// Orderly ends, oldest first.
     pub closed: Vec<ClientId>,
+    /// Nodes that are offline.
+    pub offline: BTreeSet<NodeId>,
 }
 
 record! {
@@ -66,6 +68,8 @@ record! {
         pub fences: Vec<Fence>,
         /// See [`State`].
         pub closed: Vec<ClientId>,
+        /// See [`State`].
+        pub offline: Vec<NodeId>,
     }
 }
 
@@ -86,6 +90,7 @@ impl State {
             sessions: BTreeMap::new(),
             fences: Vec::new(),
             closed: Vec::new(),
+            offline: BTreeSet::new(),
         }
     }
 
@@ -123,6 +128,13 @@ impl State {
                     target.consistency = set.consistency;
                 }
             }
+            Command::SetOffline(set) => {
+                if set.offline {
+                    self.offline.insert(set.node);
+                } else {
+                    self.offline.remove(&set.node);
+                }
+            }
             Command::RegisterShards(give) => {
                 for shard in self.shards.iter_mut().filter(|shard| shard.replicas.is_empty()) {
                     shard.replicas.push(give.node);
@@ -156,6 +168,7 @@ impl Encode for State {
             sessions: self.sessions.values().cloned().collect(),
             fences: self.fences.clone(),
             closed: self.closed.clone(),
+            offline: self.offline.iter().copied().collect(),
         }
         .encode(out);
     }
@@ -177,6 +190,7 @@ impl Decode for State {
             sessions: s.sessions.into_iter().map(|session| (session.client, session)).collect(),
             fences: s.fences,
             closed: s.closed,
+            offline: s.offline.into_iter().collect(),
         })
     }
 }

@@ -306,3 +306,23 @@ fn limits_refuse_newcomers() {
     assert_eq!(c.node(1, ServiceKind::Storaged, "").unwrap().node, NodeId(1));
     assert_eq!(c.target(1, 101, 0).unwrap().target, TargetId(101));
 }
+
+/// Goal: after a restart who was online counts as online until it is silent for too long, and who
+/// was offline stays so until it is heard.
+#[test]
+fn restart_keeps_who_was_offline() {
+    let mut c = Cluster::new();
+    c.node(1, ServiceKind::Storaged, "").unwrap();
+    c.pass(15_000);
+    c.node(2, ServiceKind::Storaged, "").unwrap();
+    let states = |c: &mut Cluster| c.map().nodes.iter().map(|node| node.reachability).collect::<Vec<_>>();
+    assert_eq!(states(&mut c), [Reachability::Offline, Reachability::Online]);
+    let state = c.registry.state().clone();
+    c.registry = Registry::new(CONFIG, State::from_bytes(&state.to_bytes()).unwrap(), Term(2), c.now);
+    assert_eq!(states(&mut c), [Reachability::Offline, Reachability::Online]);
+    c.beat(1, vec![]);
+    c.pass(5_000);
+    c.beat(1, vec![]);
+    assert_eq!(states(&mut c), [Reachability::Online, Reachability::ProbablyOffline]);
+    assert!(c.registry.state().offline.is_empty());
+}
