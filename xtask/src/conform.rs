@@ -2,7 +2,7 @@
 
 use crate::program::built;
 use skep_rig::{Cluster, Plan};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Metadata shards of the cluster.
@@ -17,12 +17,19 @@ pub struct Arguments {
     /// Build and use the release program.
     #[arg(long)]
     release: bool,
+    /// Use this program instead of building one.
+    #[arg(long)]
+    program: Option<PathBuf>,
 }
 
 /// Runs the suite; true when every case passed. A capability that the mount lacks is a failure.
 pub fn run(root: &Path, arguments: &Arguments) -> Result<bool, String> {
     let suite = built(root, "skep-conform", arguments.release)?;
-    let plan = Plan { shards: SHARDS, ..Plan::new(built(root, "skep", arguments.release)?) };
+    let program = match &arguments.program {
+        Some(program) => program.clone(),
+        None => built(root, "skep", arguments.release)?,
+    };
+    let plan = Plan { shards: SHARDS, ..Plan::new(program) };
     let cluster = Cluster::start(plan)?;
     let mut command = Command::new(&suite);
     command.arg("--require-all").arg("--dir").arg(cluster.mount());

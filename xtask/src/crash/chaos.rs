@@ -11,6 +11,8 @@ use std::time::Duration;
 const QUIET_MAX: u64 = 700;
 /// Longest time that a daemon stays away, in milliseconds.
 const AWAY_MAX: u64 = 2_000;
+/// Length of a round without kills.
+const UNDISTURBED: Duration = Duration::from_secs(5);
 /// Of a hundred kills, so many take a second daemon with them.
 const DOUBLE: u64 = 20;
 /// Services that are killed. Mounts have a phase of their own.
@@ -35,6 +37,9 @@ impl Chaos {
         count: u32,
     ) -> Result<(), String> {
         let goal = self.kills + count;
+        if count == 0 {
+            return team.watch(UNDISTURBED);
+        }
         while self.kills < goal {
             team.watch(Duration::from_millis(rng.below(QUIET_MAX)))?;
             self.kill_one(cluster, rng)?;

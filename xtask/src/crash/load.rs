@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 /// The oracle's "now" begins here: no history sets a time this late.
 const CLOCK: i64 = 1 << 40;
 /// Operations that a complaint shows.
-const PAST: usize = 30;
+const PAST: usize = 400;
 /// Of a hundred steps, so many work on large files, and so many in the shared directory.
 const BULK: u64 = 8;
 const CROWD: u64 = 12;
@@ -82,10 +82,10 @@ impl Load {
             self.number += 1;
             self.crowd.step()
         } else if draw < CROWD + BULK {
-            let op = self.bulk.next_op();
+            let op = possible(self.bulk.next_op());
             self.both(&op)
         } else {
-            let op = self.generator.next_op();
+            let op = possible(self.generator.next_op());
             self.both(&op)
         };
         self.longest = self.longest.max(begun.elapsed());
@@ -150,6 +150,18 @@ impl Load {
         self.crowd.remove()?;
         self.brave.remove()?;
         remove_tree(self.driver.base())
+    }
+}
+
+/// What FUSE can carry of an operation: nothing in a `fallocate` request tells the file system whether
+/// the caller may keep suid and sgid (the kernel leaves clearing them to it).
+fn possible(op: Op) -> Op {
+    match op {
+        Op::Punch { handle, offset, len, .. } => Op::Punch { handle, offset, len, kill: false },
+        Op::Allocate { handle, offset, len, keep_size, .. } => {
+            Op::Allocate { handle, offset, len, keep_size, kill: false }
+        }
+        op => op,
     }
 }
 

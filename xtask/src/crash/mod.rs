@@ -33,7 +33,7 @@ const KILLS_PER_ROUND: u32 = 10;
 /// What to do, and how much of it.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// How often a random server daemon is killed.
+    /// How often a random server daemon is killed; 0: never, however many `--seconds`.
     #[arg(long, default_value_t = 50)]
     kills: u32,
     /// How often a mount is killed, afterwards.
@@ -54,6 +54,9 @@ pub struct Arguments {
     /// Build and use the release program: faster, without overflow checks.
     #[arg(long)]
     release: bool,
+    /// Use this program instead of building one.
+    #[arg(long)]
+    program: Option<PathBuf>,
     /// Where the cluster's directory is made.
     #[arg(long)]
     backing: Option<PathBuf>,
@@ -127,7 +130,8 @@ fn test(cluster: &Cluster, arguments: &Arguments, seed: u64, verdict: &mut Verdi
     let long_enough = || begun.elapsed() >= Duration::from_secs(arguments.seconds);
     while verdict.is_good() && (chaos.kills < arguments.kills || !long_enough()) {
         let round = match arguments.kills.saturating_sub(chaos.kills) {
-            0 => KILLS_PER_ROUND,
+            // Without kills it is a test of plain operation.
+            0 => KILLS_PER_ROUND.min(arguments.kills),
             left => left.min(KILLS_PER_ROUND),
         };
         team.all("go")?;
@@ -163,7 +167,10 @@ fn test(cluster: &Cluster, arguments: &Arguments, seed: u64, verdict: &mut Verdi
 }
 
 fn plan(root: &Path, arguments: &Arguments) -> Result<Plan, String> {
-    let program = built(root, "skep", arguments.release)?;
+    let program = match &arguments.program {
+        Some(program) => program.clone(),
+        None => built(root, "skep", arguments.release)?,
+    };
     let plan = Plan { base: arguments.backing.clone(), ..Plan::new(program) };
     // A killed mount's session ends within the time that the leak check waits.
     Ok(plan.with("SKEP_MGMTD_SESSION_TIMEOUT", "20s"))
