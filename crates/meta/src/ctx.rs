@@ -68,6 +68,12 @@ impl Done {
     pub fn gated(reply: &impl Encode, gate: Gate) -> Self {
         Self { gate, ..Self::reply(reply) }
     }
+
+    /// An answer that shows a layout waits until that is durable.
+    pub fn behind_its_gate(self, ctx: &Ctx<'_>) -> Self {
+        let gate = if ctx.shows_undurable && self.gate == Gate::Open { Gate::Durable } else { self.gate };
+        Self { gate, ..self }
+    }
 }
 
 /// Everything that is fixed while one command runs.

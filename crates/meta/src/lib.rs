@@ -23,7 +23,7 @@ pub mod store {
 }
 mod tree;
 
-pub use command::{COMMAND_LEVEL_MAX, Caller, Choices, Command};
+pub use command::{Action, COMMAND_LEVEL_MAX, Caller, Choices, Command, Internal};
 pub use config::{Config, HashFn, siphash};
 pub use row::{
     Inode, LinkRef,

@@ -7,6 +7,7 @@ mod admit;
 mod deletions;
 mod errands;
 mod grace;
+mod lane;
 mod live;
 mod map;
 mod message;
@@ -14,11 +15,13 @@ mod opens;
 mod recovery;
 mod remote;
 mod request;
+mod run;
 mod serials;
 mod sessions;
 mod start;
 mod stats;
 mod timers;
+mod told;
 mod trims;
 mod waits;
 
@@ -36,9 +39,9 @@ use alloc::vec::Vec;
 use deletions::Deletions;
 use errands::Errands;
 use grace::Grace;
+use lane::Remembered;
 use opens::Opens;
 use recovery::Recoveries;
-use request::Remembered;
 use serials::Serials;
 use sessions::Sessions;
 use skep_types::{
@@ -60,6 +63,8 @@ struct Shard {
     level: u16,
     /// The map says that this server answers for it.
     leads: bool,
+    /// It was formatted in this life of the server.
+    is_new: bool,
     serials: Serials,
     /// Index of its newest log record (at least the start of this term).
     last: LogIndex,

@@ -36,6 +36,8 @@ pub struct Spread {
     stripe_targets: u32,
     state: u64,
     usable: Vec<Candidate>,
+    /// Targets that would do, were their daemons heard.
+    silent: usize,
     known: usize,
 }
 
@@ -64,30 +66,31 @@ impl Spread {
             stripe_targets: config.stripe_targets,
             state: u64::from_le_bytes(seed),
             usable: Vec::new(),
+            silent: 0,
             known: 0,
         }
     }
 
     /// Takes over states and free space from the map.
     pub fn update(&mut self, map: &MapReply) {
-        let online: Vec<NodeId> = map
-            .nodes
-            .iter()
-            .filter(|node| node.reachability == Reachability::Online)
-            .map(|node| node.node)
-            .collect();
         self.known = map.targets.len();
-        self.usable = map
-            .targets
-            .iter()
-            .filter(|target| target.consistency == Consistency::Good && online.contains(&target.node))
-            .filter(|target| target.capacity.bytes_free > self.reserve)
-            .map(|target| Candidate {
-                target: target.target,
-                node: target.node,
-                free: target.capacity.bytes_free,
-            })
-            .collect();
+        let on = |wanted: Reachability| {
+            let heard = |id: NodeId| map.nodes.iter().any(|n| n.node == id && n.reachability == wanted);
+            let fit = map.targets.iter().filter(|target| target.consistency == Consistency::Good);
+            fit.filter(|target| target.capacity.bytes_free > self.reserve)
+                .filter(|target| heard(target.node))
+                .map(|target| Candidate {
+                    target: target.target,
+                    node: target.node,
+                    free: target.capacity.bytes_free,
+                })
+                .collect::<Vec<_>>()
+        };
+        let online = on(Reachability::Online);
+        // A restarted mgmtd has heard nobody yet: that is no reason to refuse.
+        let usable = if online.is_empty() { on(Reachability::ProbablyOffline) } else { online };
+        self.silent = on(Reachability::Offline).len();
+        self.usable = usable;
     }
 
     /// SplitMix64: any 64-bit state gives a full stream.
@@ -118,8 +121,15 @@ impl Spread {
         Ok(extents)
     }
 
-    /// Up to `width` different targets; at least one, or ENOSPC.
+    /// Up to `width` different targets; at least one, or ENOSPC; BUSY when some would do but are silent.
     pub fn choose(&mut self, width: usize) -> Result<Vec<TargetId>, Refusal> {
+        if self.usable.is_empty() && self.silent > 0 {
+            let text = format!(
+                "{} targets have room, but their daemons are silent (see `skep health`)",
+                self.silent
+            );
+            return Err(Refusal::with(Status::BUSY, text));
+        }
         if self.usable.is_empty() {
             return Err(Refusal::with(
                 Status::errno(Errno::ENOSPC),
@@ -223,6 +233,21 @@ mod tests {
         let refusal = none.choose(1).unwrap_err();
         assert_eq!(refusal.status, Status::errno(Errno::ENOSPC));
         assert!(refusal.detail.contains("target list"));
+    }
+
+    /// Goal: while nobody was heard lately targets are used all the same; silent for long, they are
+    /// waited for, which is no lack of space.
+    #[test]
+    fn silence_is_no_lack_of_space() {
+        let mut map = map(&[(1, 1, 9, Consistency::Good)], &[]);
+        for node in &mut map.nodes {
+            node.reachability = Reachability::ProbablyOffline;
+        }
+        assert_eq!(spread(&map).choose(1).unwrap(), [TargetId(1)]);
+        for node in &mut map.nodes {
+            node.reachability = Reachability::Offline;
+        }
+        assert_eq!(spread(&map).choose(1).unwrap_err().status, Status::BUSY);
     }
 
     /// Goal: balanced follows free space, and uses every node before any node twice.

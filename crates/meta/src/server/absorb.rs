@@ -32,7 +32,11 @@ impl<S: Store> Server<S> {
             let mut later = |what| self.later.entry(index).or_default().push(what);
             match effect {
                 Effect::Deletion(id, chunks) => self.deletions.queued(shard, id, index, chunks),
-                Effect::Trim(ino) => later(Later::Trim(ino)),
+                Effect::Trim(ino) => {
+                    later(Later::Trim(ino));
+                    // Lengths that were asked for before are not the file's any more.
+                    self.recoveries.forget(ino, &mut self.errands);
+                }
                 Effect::Remote(txid) => later(Later::Remote(shard, txid)),
                 Effect::Settling(ino) => {
                     later(Later::Settled(ino));

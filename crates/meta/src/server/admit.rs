@@ -33,6 +33,9 @@ impl<S: Store> Server<S> {
             MetaRequest::RemoteDir(_) => role == Role::Server,
             MetaRequest::MakeDirOn(_) => role == Role::Admin,
             MetaRequest::ShardStats(_) => true,
+            // Who has something open must have a session that can end.
+            MetaRequest::Open(_) | MetaRequest::Close(_) | MetaRequest::Reclaim(_) => role == Role::Client,
+            MetaRequest::Create(ref m) if m.open.is_some() => role == Role::Client,
             _ => role != Role::Server,
         };
         if !allowed {

@@ -8,7 +8,7 @@ use super::message::{Job, Output};
 use crate::command::{Deleted, Internal};
 use crate::fail::corrupt;
 use crate::key::{self, Table};
-use crate::limit::{DELETE_BATCH, DELETED_BATCH, DELETIONS_LOADED_MAX, RESCAN_MS};
+use crate::limit::{DELETE_BATCH, DELETED_BATCH, DELETIONS_LOADED_MAX, RESCAN_MS, RETRY_FIRST_MS};
 use crate::row::deletion::Deletion;
 use crate::store::{Store, StoreError};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -53,8 +53,8 @@ impl Deletions {
     }
 
     /// Rows may be in the store that are not in memory.
-    pub fn look_again(&mut self) {
-        self.rescan = true;
+    pub fn look_now(&mut self, now: Millis) {
+        self.rescan_at = Some(now);
     }
 
     /// When to do something.
@@ -133,7 +133,9 @@ impl<S: Store> Server<S> {
         }
         self.take_off(wall, out)?;
         if self.deletions.rescan && self.deletions.rescan_at.is_none() {
-            self.deletions.rescan_at = Some(now.plus(if self.deletions.len() == 0 { 0 } else { RESCAN_MS }));
+            // Soon when there is nothing else to do, but never in a spin.
+            let pause = if self.deletions.len() == 0 { RETRY_FIRST_MS } else { RESCAN_MS };
+            self.deletions.rescan_at = Some(now.plus(pause));
         }
         self.deletions.dispatch(&mut self.errands, out);
         Ok(())

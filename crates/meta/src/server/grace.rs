@@ -14,7 +14,7 @@ pub struct Grace {
 impl Grace {
     /// Begins for `shards`: every session in `living` is to report to each.
     pub fn begin(&mut self, shards: Vec<ShardId>, living: &BTreeSet<ClientId>, deadline: Millis) {
-        if living.is_empty() {
+        if living.is_empty() || shards.is_empty() {
             return;
         }
         self.waiting = shards.into_iter().map(|shard| (shard, living.clone())).collect();

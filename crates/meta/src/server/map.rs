@@ -71,7 +71,11 @@ impl<S: Store> Server<S> {
                 let hash_key = self.config.hash_key(shard);
                 self.decide(wall, shard, &Internal::Format(Format { hash_key, epoch, level }), out)?;
                 out.note(format!("shard {shard} is new: formatted"));
-                self.open_shard(shard)
+                self.open_shard(shard)?;
+                if let Some(place) = self.shards.get_mut(&shard) {
+                    place.is_new = true;
+                }
+                Ok(())
             }
         }
     }
@@ -92,6 +96,7 @@ impl<S: Store> Server<S> {
             epoch: header.epoch,
             level: header.level,
             leads: false,
+            is_new: false,
             serials: Serials::new(header.serials_end),
             last: self.last,
         };
@@ -157,7 +162,7 @@ impl<S: Store> Server<S> {
         }
         let growths = self.growths_of(|growth| growth.client == client)?;
         self.cancel_growths(wall, growths, out)?;
-        for lane in super::request::lanes_of(&self.remembered, client) {
+        for lane in super::lane::lanes_of(&self.remembered, client) {
             self.remembered.remove(&lane);
         }
         let opens = self.opens.end(client);
@@ -243,15 +248,16 @@ impl<S: Store> Server<S> {
         out: &mut Output,
     ) -> Result<(), StoreError> {
         let living: BTreeSet<ClientId> = self.sessions.living().collect();
-        let shards: Vec<ShardId> = self.shards.keys().copied().collect();
+        // Nothing can be open on a shard that was made just now.
+        let old = self.shards.iter().filter(|(_, place)| !place.is_new);
+        let shards: Vec<ShardId> = old.map(|(shard, _)| *shard).collect();
         self.grace.begin(shards.clone(), &living, now.plus(self.config.grace_ms));
         if !living.is_empty() {
             out.note(format!("grace period: {} sessions may reclaim what they have open", living.len()));
         } else {
             self.grace_over(now, wall, &shards, out)?;
         }
-        self.deletions.look_again();
-        self.work_off_deletions(now, wall, out)?;
+        self.deletions.look_now(now);
         self.rescan_deletions(now, wall, out)
     }
 }

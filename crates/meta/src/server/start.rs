@@ -4,11 +4,10 @@ use super::absorb::Later;
 use super::message::{Output, Record, misplaced};
 use super::*;
 use crate::command::{Action, Command, Internal, NewTerm};
-use crate::ctx::{Ctx, Done, Scene};
+use crate::ctx::{Ctx, Scene};
 use crate::fail::{Fail, corrupt};
 use crate::key::{self, Table};
 use crate::op;
-use crate::row::slot::Gate;
 use alloc::format;
 use skep_types::Decode;
 
@@ -112,11 +111,9 @@ impl<S: Store> Server<S> {
         let mut ctx = Ctx::new(&self.store, scene, &mut recorded);
         let done = match &command.action {
             Action::Internal(internal) => op::internal::run(&mut ctx, internal),
-            Action::Request(request) => op::run(&mut ctx, request).map(|mut done: Done| {
-                if ctx.shows_undurable && done.gate == Gate::Open {
-                    done.gate = Gate::Durable;
-                }
-                request::put_slot(&mut ctx, &done);
+            Action::Request(request) => op::run(&mut ctx, request).map(|done| {
+                let done = done.behind_its_gate(&ctx);
+                lane::put_slot(&mut ctx, &done);
             }),
         };
         match done {

@@ -1,0 +1,145 @@
+//! CPU time of the rules for one request, log encoding included, over rows in memory.
+//!
+//! Run pinned: `taskset -c 1 cargo run --release -p skep-meta --example rules_bench`. Budgets: at
+//! most 3 us for lookup and getattr, 10 us for create and unlink.
+
+use skep_meta::store::MemoryStore;
+use skep_meta::{Config, Input, Output, PeerIdentity, Request, Server};
+use skep_types::*;
+use skep_wire::meta::*;
+use skep_wire::mgmt::{FencesReply, MapReply, NodeEntry, ShardEntry};
+use std::time::Instant;
+
+const FILES: u64 = 100_000;
+
+struct Bench {
+    server: Server<MemoryStore>,
+    out: Output,
+    now: u64,
+    seq: u64,
+    log_bytes: usize,
+    records: usize,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let mut bench = Self {
+            server: Server::new(Config::default(), MemoryStore::default()).expect("rows in memory"),
+            out: Output::default(),
+            now: 1,
+            seq: 0,
+            log_bytes: 0,
+            records: 0,
+        };
+        bench.server.start(Timestamp::default(), &mut bench.out).expect("start");
+        let node = NodeEntry {
+            node: NodeId(1),
+            service: ServiceKind::Metad,
+            alias: String::new(),
+            addresses: vec![],
+            machine: Uuid::default(),
+            reachability: Reachability::Online,
+            incarnation: Incarnation(1),
+        };
+        let map = MapReply {
+            version: MapVersion(1),
+            cluster: ClusterId::default(),
+            nodes: vec![node],
+            targets: vec![],
+            shards: vec![ShardEntry { shard: ShardId(0), replicas: vec![NodeId(1)], epoch: 1 }],
+            command_level: 1,
+        };
+        bench.step(Input::Map { own: NodeId(1), map });
+        let fences = FencesReply { epoch: FenceEpoch(0), fences: vec![], sessions: vec![], closed: vec![] };
+        bench.step(Input::Fences(fences));
+        bench.sync();
+        bench
+    }
+
+    fn step(&mut self, input: Input) {
+        self.now += 1;
+        let wall = Timestamp { secs: self.now as i64, nanos: 0 };
+        self.server.step(Millis(self.now), wall, input, &mut self.out).expect("step");
+        for record in self.out.records.drain(..) {
+            self.log_bytes += record.bytes.len();
+            self.records += 1;
+        }
+    }
+
+    fn sync(&mut self) {
+        self.step(Input::Durable(self.server.last_index()));
+    }
+
+    fn ask(&mut self, message: MetaRequest) -> Vec<u8> {
+        self.seq += 1;
+        let peer = PeerIdentity {
+            role: Role::Client,
+            client: ClientId(1),
+            incarnation: Incarnation(1),
+            node: NodeId(0),
+        };
+        let call = ShardCall { shard: ShardId(0), slot: Slot(0), seq: Seq(self.seq) };
+        let request = Request { reply_to: self.seq, peer, epoch: FenceEpoch(0), call, message };
+        self.step(Input::Request(request));
+        if self.out.replies.is_empty() {
+            self.sync();
+        }
+        self.out.replies.pop().expect("an answer").result.expect("done")
+    }
+
+    fn measure(&mut self, what: &str, mut request: impl FnMut(u64) -> MetaRequest) {
+        let (bytes, records) = (self.log_bytes, self.records);
+        let start = Instant::now();
+        for n in 0..FILES {
+            self.ask(request(n));
+            if n % 1_000 == 0 {
+                self.sync();
+            }
+        }
+        let each = start.elapsed().as_nanos() as f64 / FILES as f64 / 1_000.0;
+        let logged = (self.log_bytes - bytes) / (self.records - records).max(1);
+        println!("{what:<22} {each:>7.2} us   {logged:>5} bytes logged");
+    }
+}
+
+fn name(n: u64) -> Name {
+    Name::new(format!("file.{n:08}").as_bytes()).expect("a name")
+}
+
+fn main() {
+    let mut bench = Bench::new();
+    let parent = Ino::ROOT;
+    let create = |n: u64, open| Create {
+        parent,
+        name: name(n),
+        mode: 0o644,
+        uid: 0,
+        gid: 0,
+        exclusive: true,
+        truncate: false,
+        open,
+        open_seq: n,
+        policy: None,
+    };
+    bench.measure("create, not open", |n| create(n, None).into());
+    bench.measure("lookup", |n| Lookup { parent, name: name(n) }.into());
+    let first = Lookup { parent, name: name(0) }.into();
+    let first = EntryReply::decode(&mut Reader::new(&bench.ask(first))).expect("a reply").ino.0;
+    bench.measure("getattr", |n| GetAttr { ino: Ino(first + n) }.into());
+    bench.measure("write 100 bytes inline", |n| {
+        let data = codec::Bytes(vec![7; 100]);
+        WriteInline { ino: Ino(first + n), offset: 0, data, kill_suidgid: false }.into()
+    });
+    bench.measure("open", |n| {
+        let mode = OpenMode::Read;
+        Open { ino: Ino(first + n), mode, truncate: false, kill_suidgid: false, open_seq: n }.into()
+    });
+    bench.measure("close", |n| Close { opens: vec![Closed { ino: Ino(first + n), open_seq: n + 1 }] }.into());
+    bench.measure("rename", |n| {
+        let (no_replace, exchange) = (false, false);
+        let to_name = name(FILES + n);
+        Rename { parent, name: name(n), to_parent: parent, to_name, no_replace, exchange }.into()
+    });
+    bench.measure("unlink", |n| Unlink { parent, name: name(FILES + n) }.into());
+    bench.measure("create and open", |n| create(n, Some(OpenMode::Write)).into());
+}

@@ -1,0 +1,192 @@
+//! Lanes: a changing request is done once, however often it comes.
+
+use super::Server;
+use super::message::{Output, Request};
+use super::request::wish;
+use super::waits::{For, Parked};
+use crate::command::Caller;
+use crate::ctx::{Ctx, Done};
+use crate::fail::corrupt;
+use crate::key::{self, Table};
+use crate::limit::REMEMBERED_MAX;
+use crate::row::slot::{Gate, Outcome, SlotRow};
+use crate::row::trim::Trim;
+use crate::store::{Store, StoreError};
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use skep_types::codec::Bytes;
+use skep_types::limits::SLOTS_MAX;
+use skep_types::{ClientId, Decode, Incarnation, Millis, Role, Seq, ShardId, Slot, Timestamp};
+use skep_wire::meta::{OpenReply, ShardStamp};
+use skep_wire::{Empty, Refusal, Status};
+
+/// The last request of a lane that had no effect. In memory only: nothing happened.
+pub struct Remembered {
+    incarnation: Incarnation,
+    seq: Seq,
+    refusal: Option<Refusal>,
+}
+
+/// How a request stands to the last one of its lane.
+enum Standing {
+    /// It is the next.
+    Next,
+    /// It is the last one once more.
+    Repeated(SlotRow),
+    /// It must not be done.
+    Refused(Refusal),
+}
+
+impl<S: Store> Server<S> {
+    /// A changing request.
+    pub(super) fn change(
+        &mut self,
+        now: Millis,
+        wall: Timestamp,
+        request: Request,
+        out: &mut Output,
+    ) -> Result<(), StoreError> {
+        // Administrators' commands have no session, and so no lane to remember them.
+        if request.peer.role != Role::Client {
+            return self.perform(now, wall, request, None, out);
+        }
+        let (peer, call) = (request.peer, request.call);
+        let caller =
+            Caller { client: peer.client, incarnation: peer.incarnation, slot: call.slot, seq: call.seq };
+        match self.standing(call.shard, &caller)? {
+            Standing::Next => self.perform(now, wall, request, Some(caller), out),
+            Standing::Repeated(slot) => self.repeated(now, request, slot, out),
+            Standing::Refused(refusal) => {
+                self.answer(request.reply_to, self.stamp(call.shard), Err(refusal), out);
+                Ok(())
+            }
+        }
+    }
+
+    fn standing(&self, shard: ShardId, caller: &Caller) -> Result<Standing, StoreError> {
+        let refused = |status, text: &str| Ok(Standing::Refused(Refusal::with(status, text)));
+        if caller.seq == Seq(0) || caller.slot.0 >= SLOTS_MAX {
+            let text = "a changing request needs a lane (below 256) and a number from 1";
+            return refused(Status::MALFORMED, text);
+        }
+        if let Some(slot) = self.slot(shard, caller)? {
+            if slot.incarnation > caller.incarnation {
+                return refused(Status::FENCED, "a newer life of this client is served");
+            }
+            if slot.incarnation == caller.incarnation && slot.seq > caller.seq {
+                return refused(Status::OLD_SEQUENCE, "");
+            }
+            let same = (slot.incarnation, slot.seq) == (caller.incarnation, caller.seq);
+            if same && !self.config.canary_runs_retries {
+                return Ok(Standing::Repeated(slot));
+            }
+        }
+        match self.remembered.get(&(shard, caller.client, caller.slot)) {
+            Some(last) if last.incarnation == caller.incarnation && last.seq > caller.seq => {
+                refused(Status::OLD_SEQUENCE, "")
+            }
+            Some(Remembered { incarnation, seq, refusal: Some(refusal) })
+                if (*incarnation, *seq) == (caller.incarnation, caller.seq) =>
+            {
+                Ok(Standing::Refused(refusal.clone()))
+            }
+            _ => Ok(Standing::Next),
+        }
+    }
+
+    fn slot(&self, shard: ShardId, caller: &Caller) -> Result<Option<SlotRow>, StoreError> {
+        let row = self.store.get(&key::slot(shard, caller.client, caller.slot))?;
+        row.map(|bytes| SlotRow::from_bytes(&bytes).map_err(|e| corrupt("slot row", e))).transpose()
+    }
+
+    /// The request was done before: the answer that it got, or will get.
+    fn repeated(
+        &mut self,
+        now: Millis,
+        request: Request,
+        slot: SlotRow,
+        out: &mut Output,
+    ) -> Result<(), StoreError> {
+        let shard = request.call.shard;
+        let stamp = ShardStamp { term: slot.term, index: slot.index, durable: self.durable };
+        let result = match slot.outcome {
+            Outcome::Pending(_) => {
+                if let Gate::Remote(gate) = slot.gate {
+                    let what = For::Remote(shard, gate.txid);
+                    self.park(now, what, Parked::Again(request), out);
+                }
+                return Ok(());
+            }
+            Outcome::Refused(refusal) => Err(refusal),
+            Outcome::Done(body) => {
+                self.reopen(&request, &body.0);
+                Ok(body.0)
+            }
+        };
+        let what = match slot.gate {
+            Gate::Open if self.config.sync_always && self.durable < slot.index => {
+                Some(For::Durable(slot.index))
+            }
+            Gate::Durable if self.durable < slot.index => Some(For::Durable(slot.index)),
+            Gate::Trim(gate) => {
+                let row = self.store.get(&key::of_ino(Table::Trim, gate.ino))?;
+                let open = row.and_then(|bytes| Trim::from_bytes(&bytes).ok());
+                open.filter(|trim| trim.id == gate.id).map(|_| For::Trim(gate.ino, gate.id))
+            }
+            _ => None,
+        };
+        match what {
+            Some(what) => {
+                self.park(now, what, Parked::Answer { to: request.reply_to, stamp, result }, out);
+            }
+            None => self.answer(request.reply_to, stamp, result, out),
+        }
+        Ok(())
+    }
+
+    /// The first answer was lost, perhaps with the server's memory of the open.
+    fn reopen(&mut self, request: &Request, body: &[u8]) {
+        if let Some((mode, seq)) = wish(&request.message)
+            && let Ok(reply) = OpenReply::from_bytes(body)
+        {
+            self.opens.open(request.peer.client, reply.attr.ino, mode, seq);
+        }
+    }
+
+    pub(super) fn remember(&mut self, request: &Request, caller: Option<Caller>, refusal: Option<&Refusal>) {
+        let Some(caller) = caller else { return };
+        if refusal.is_some_and(|refusal| refusal.status.is_transient()) {
+            return;
+        }
+        if self.remembered.len() >= REMEMBERED_MAX {
+            self.remembered.pop_first();
+        }
+        let (incarnation, seq, refusal) = (caller.incarnation, caller.seq, refusal.cloned());
+        let lane = (request.call.shard, caller.client, caller.slot);
+        self.remembered.insert(lane, Remembered { incarnation, seq, refusal });
+    }
+}
+
+/// The lane remembers the request together with its effect.
+pub(super) fn put_slot(ctx: &mut Ctx<'_>, done: &Done) {
+    let Some(caller) = ctx.scene.caller else { return };
+    let outcome =
+        if done.pending { Outcome::Pending(Empty {}) } else { Outcome::Done(Bytes(done.body.clone())) };
+    let row = SlotRow {
+        incarnation: caller.incarnation,
+        seq: caller.seq,
+        term: ctx.scene.term,
+        index: ctx.scene.index,
+        gate: done.gate,
+        outcome,
+    };
+    ctx.put(key::slot(ctx.scene.shard, caller.client, caller.slot), &row);
+}
+
+/// The lanes of a session are forgotten.
+pub(super) fn lanes_of(
+    remembered: &BTreeMap<(ShardId, ClientId, Slot), Remembered>,
+    client: ClientId,
+) -> Vec<(ShardId, ClientId, Slot)> {
+    remembered.keys().filter(|(_, other, _)| *other == client).copied().collect()
+}

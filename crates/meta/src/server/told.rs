@@ -1,0 +1,79 @@
+//! What clients tell about their opens, and what they ask about the log.
+
+use super::Server;
+use super::message::{Output, Request};
+use super::waits::{For, Parked};
+use crate::limit::OPENS_PER_MESSAGE_MAX;
+use crate::store::{Store, StoreError};
+use alloc::format;
+use alloc::vec::Vec;
+use skep_types::{Encode, LogIndex, Millis, Timestamp};
+use skep_wire::meta::{MetaRequest, Sync};
+use skep_wire::{Empty, Refusal, Status};
+
+impl<S: Store> Server<S> {
+    /// `Sync`: answered when durable, or refused when a power cut took what was acknowledged.
+    pub(super) fn sync(&mut self, now: Millis, request: &Request, m: &Sync, out: &mut Output) {
+        let stamp = self.stamp(request.call.shard);
+        let held = m.index == LogIndex(0) || (m.index <= self.last && self.terms.at(m.index) == Some(m.term));
+        let (to, done) = (request.reply_to, Ok(Empty {}.to_bytes()));
+        if !held {
+            let text = "a power cut took changes that this client was told of; what was not synced is lost";
+            self.answer(to, stamp, Err(Refusal::with(Status::LOST_HISTORY, text)), out);
+        } else if m.index <= self.durable {
+            self.answer(to, stamp, done, out);
+        } else {
+            self.park(now, For::Durable(m.index), Parked::Answer { to, stamp, result: done }, out);
+        }
+    }
+
+    /// `Close` and `Reclaim`.
+    pub(super) fn opens_told(
+        &mut self,
+        now: Millis,
+        wall: Timestamp,
+        request: &Request,
+        out: &mut Output,
+    ) -> Result<(), StoreError> {
+        let (shard, client) = (request.call.shard, request.peer.client);
+        let count = match &request.message {
+            MetaRequest::Close(m) => m.opens.len(),
+            MetaRequest::Reclaim(m) => m.opens.len(),
+            _ => 0,
+        };
+        if count > OPENS_PER_MESSAGE_MAX {
+            let text = format!("{count} inodes in one message; the limit is {OPENS_PER_MESSAGE_MAX}");
+            let refusal = Refusal::with(Status::MALFORMED, text);
+            self.answer(request.reply_to, self.stamp(shard), Err(refusal), out);
+            return Ok(());
+        }
+        let reclaims = matches!(request.message, MetaRequest::Reclaim(_));
+        if reclaims && self.opens.count(client) + count > self.config.opens_per_client {
+            let refusal = self.too_many_opens(client);
+            self.answer(request.reply_to, self.stamp(shard), Err(refusal), out);
+            return Ok(());
+        }
+        match &request.message {
+            MetaRequest::Close(m) => {
+                let mut idle = Vec::new();
+                for closed in &m.opens {
+                    if self.opens.close(client, closed.ino, closed.open_seq) {
+                        idle.push(closed.ino);
+                    }
+                }
+                self.purge(wall, idle, out)?;
+            }
+            MetaRequest::Reclaim(m) => {
+                for open in &m.opens {
+                    self.opens.open(client, open.ino, open.mode, open.open_seq);
+                }
+                if m.last && self.grace.reported(shard, client) {
+                    self.grace_over(now, wall, &[shard], out)?;
+                }
+            }
+            _ => {}
+        }
+        self.answer(request.reply_to, self.stamp(shard), Ok(Empty {}.to_bytes()), out);
+        Ok(())
+    }
+}
