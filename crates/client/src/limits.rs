@@ -16,6 +16,10 @@ pub const HOUSEKEEPING_MAX_MS: u64 = 15_000;
 pub const HANDLES_MAX: usize = 1 << 20;
 /// Closed inodes that are remembered for their page cache and their unsynced chunks.
 pub const IDLE_INODES_MAX: usize = 1 << 16;
+/// Directories whose names and attributes are remembered, in case they are removed while in use.
+pub const DIRS_SEEN_MAX: usize = 1_024;
+/// Removed directories that programs may still be in.
+pub const GHOSTS_MAX: usize = 4_096;
 /// Most bytes of inline content kept for open files; beyond it a read asks the shard.
 pub const INLINE_CACHE_MAX: usize = 32 << 20;
 /// Closes waiting for housekeeping; the release that reaches it sends them itself.

@@ -34,8 +34,14 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     }
 
     pub(crate) async fn fresh_attr(&self, ino: Ino) -> Result<Attr, Refusal> {
-        let AttrReply { attr, live } = self.ask(ino.shard(), &GetAttr { ino }).await?;
-        self.shown(attr, live).await
+        match self.ask(ino.shard(), &GetAttr { ino }).await {
+            Ok(AttrReply { attr, live }) => self.shown(attr, live).await,
+            Err(refusal) if is_gone(refusal.status) => {
+                let ghost = self.shared.with(|s| s.ghosts.get(ino).cloned());
+                ghost.ok_or(refusal)
+            }
+            Err(refusal) => Err(refusal),
+        }
     }
 
     /// Attributes as this mount's programs shall see them: with its own uncommitted writes, and with
@@ -105,9 +111,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         if set.size.is_some_and(|size| size > FILE_SIZE_MAX) {
             return Err(Errno::EFBIG.into());
         }
-        if set.size.is_some() || set.mtime.is_some() {
+        if set.size.is_some() || set.mtime.is_some() || set.mode.is_some() {
             // The shard must know how long the file is to cut it, and an own later commit must not
-            // replace a time that is set now.
+            // replace a time that is set now, nor clear suid and sgid that are set now.
             self.commit(ino).await?;
         }
         if set.size.is_none() {
@@ -145,6 +151,11 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             s.inodes.merge_own(attr)
         }))
     }
+}
+
+/// The shard knows no such inode.
+pub(crate) fn is_gone(status: Status) -> bool {
+    matches!(status.as_errno(), Some(Errno::ENOENT | Errno::ESTALE))
 }
 
 impl Shared {

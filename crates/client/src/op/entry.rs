@@ -46,7 +46,11 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             }
             _ => {
                 let reply = self.ask(parent.shard(), &Lookup { parent, name: name(bytes)? }).await?;
-                self.entry(reply).await
+                let attr = self.entry(reply).await?;
+                if attr.kind == Kind::Dir {
+                    self.shared.with(|s| s.ghosts.seen(parent, bytes, &attr));
+                }
+                Ok(attr)
             }
         }
     }

@@ -3,6 +3,7 @@
 //! Offsets: 1 follows `.`, 2 follows `..`, an entry's cookie follows the entry. A cookie stays with
 //! its name, so a listing that goes on after changes neither skips nor repeats untouched names.
 
+use super::attr::is_gone;
 use crate::lane::Lane;
 use crate::limits::{LIST_ATTRS, LIST_FRESH_MS, LIST_NAMES};
 use crate::port::{Cell, Port};
@@ -139,7 +140,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let ListReply { entries, end, parent } =
             match self.ask(dir.ino.shard(), &List { dir: dir.ino, after, max, with_attr }).await {
                 Ok(reply) => reply,
-                Err(refusal) if refusal.status.as_errno() == Some(Errno::ENOENT) => return Ok(false),
+                Err(refusal) if is_gone(refusal.status) => return Ok(false),
                 Err(refusal) => return Err(refusal),
             };
         dir.end = end || entries.is_empty();

@@ -114,10 +114,10 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let reply = self.settle(self.changing(parent.shard(), &message)).await?;
         let open: OpenReply = reply.read()?;
         let ino = open.attr.ino;
-        self.touched(ino, &reply.stamp);
         let overtaken = self.shared.with(|s| {
             let inode = s.inodes.entry(ino);
             inode.opening += 1;
+            inode.touched = inode.touched.max(Some((reply.stamp.term, reply.stamp.index)));
             inode.mode = Some(inode.mode.map_or(how.mode, |mode| mode.union(how.mode)));
             let overtaken = inode.open_seq > open_seq;
             inode.open_seq = inode.open_seq.max(open_seq);

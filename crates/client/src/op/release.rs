@@ -42,6 +42,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
 
     /// The kernel has forgotten an inode.
     pub fn forget(&self, ino: Ino) {
-        self.shared.with(|s| s.inodes.forget(ino));
+        self.shared.with(|s| {
+            s.inodes.forget(ino);
+            s.ghosts.forget(ino);
+        });
     }
 }

@@ -21,7 +21,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     pub async fn rmdir(&self, parent: Ino, bytes: &[u8]) -> Result<(), Errno> {
         let result = async {
             let message = RemoveDir { parent, name: name(bytes)? };
-            self.change(parent.shard(), &message).await
+            let done = self.change(parent.shard(), &message).await?;
+            self.shared.with(|s| s.ghosts.removed(parent, bytes));
+            Ok(done)
         };
         self.errno(result.await).map(|_| ())
     }

@@ -36,7 +36,11 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             }
             let RenameHow { no_replace, exchange } = how;
             let message = Rename { parent, name, to_parent, to_name, no_replace, exchange };
-            self.change(parent.shard(), &message).await
+            let done = self.change(parent.shard(), &message).await?;
+            if !exchange {
+                self.shared.with(|s| s.ghosts.removed(to_parent, to));
+            }
+            Ok(done)
         };
         self.errno(result.await).map(|_| ())
     }

@@ -41,8 +41,6 @@ pub(crate) struct StripeWrite<'a> {
 struct View {
     layout: Option<Arc<Layout>>,
     owner: Owner,
-    /// suid or sgid is set.
-    setid: bool,
     truncations: u32,
 }
 
@@ -163,10 +161,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         view: &View,
         kill: bool,
     ) -> Result<Round, Refusal> {
-        if kill && view.setid {
+        if kill {
             // Before the first byte lands: nobody may run changed content with the owner's rights.
-            let set = SetAttr { kill_suidgid: true, ..SetAttr::default() };
-            self.change_attr(ino, set).await?;
+            self.kill_suidgid(ino).await?;
         }
         let written = match self.write_stripes(ino, write).await {
             Ok(written) => written,
@@ -192,6 +189,22 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             return Ok(Round::Again);
         }
         Ok(Round::Written(written))
+    }
+
+    /// An ordinary user changes content by something that is no write: suid and sgid go.
+    pub async fn drop_suidgid(&self, handle: Handle) -> Result<(), Errno> {
+        let ino = self.shared.with(|s| s.handles.file(handle).map(|file| file.ino))?;
+        self.errno(self.kill_suidgid(ino).await)
+    }
+
+    /// Clears suid and sgid on the shard, if they are set.
+    async fn kill_suidgid(&self, ino: Ino) -> Result<(), Refusal> {
+        let attr = self.shared.with(|s| s.inodes.get(ino).and_then(|inode| inode.attr.clone()));
+        if attr.is_none_or(|attr| attr.mode & SETID != 0) {
+            let set = SetAttr { kill_suidgid: true, ..SetAttr::default() };
+            self.change_attr(ino, set).await?;
+        }
+        Ok(())
     }
 
     /// Writes to all chunks that the range touches, at once. Gives the bytes written from the start
@@ -282,7 +295,6 @@ impl Shared {
             owner: attr
                 .map(|attr| Owner { uid: attr.uid, gid: attr.gid, project: attr.project })
                 .unwrap_or_default(),
-            setid: attr.is_none_or(|attr| attr.mode & SETID != 0),
             truncations: inode.truncations,
         }
     }

@@ -1,6 +1,7 @@
 //! What all lanes of a mount share. One owner, no lock inside; the hands wrap it in a [`crate::Cell`].
 
 mod closes;
+mod ghosts;
 mod handle;
 mod inode;
 mod map;
@@ -10,6 +11,7 @@ mod slot;
 mod stamps;
 
 pub use closes::Closes;
+pub use ghosts::Ghosts;
 pub use handle::{DirHandle, FileHandle, Handle, Handles};
 pub use inode::{Inline, Inode, Inodes, Mark, Unsynced};
 pub use map::ClusterMap;
@@ -40,6 +42,8 @@ pub struct Shared {
     pub slots: Slots,
     /// Files that are open, or were.
     pub inodes: Inodes,
+    /// Directories removed while in use.
+    pub ghosts: Ghosts,
     /// Open handles.
     pub handles: Handles,
     /// Closes to be told to shards.

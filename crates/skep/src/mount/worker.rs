@@ -319,6 +319,10 @@ impl Filesystem for Worker {
             _ => return Err(Errno::EOPNOTSUPP),
         };
         let lane = self.begin(cx)?;
+        if cx.uid != 0 {
+            // The protocol has no flag for it; root stands for CAP_FSETID.
+            lane.drop_suidgid(request.fh).await.map_err(errno)?;
+        }
         lane.fallocate(request.fh, what, request.offset, request.length).await.map_err(errno)
     }
 }
