@@ -45,6 +45,10 @@ pub struct Bed {
     /// Targets that do not answer.
     pub down: BTreeSet<TargetId>,
     pub courier_works: bool,
+    /// What a shard of another server answers; absent: it is away.
+    pub elsewhere: Option<RemoteDirReply>,
+    /// What it was asked.
+    pub asked: Vec<RemoteDir>,
     pub next_reply: u64,
     seqs: BTreeMap<(u64, u32, u16), u64>,
     pub shards: u16,
@@ -113,6 +117,8 @@ impl Bed {
             auto_sync: true,
             down: BTreeSet::new(),
             courier_works: true,
+            elsewhere: None,
+            asked: vec![],
             next_reply: 1,
             seqs: BTreeMap::new(),
             shards,
@@ -253,7 +259,11 @@ impl Bed {
                 };
                 Ok(JobReply::Stats(chunks.iter().map(stat).collect()))
             }
-            Job::Remote { .. } => Err(JobFailure("no other server".into())),
+            Job::Remote { message, .. } => {
+                self.asked.push(message.clone());
+                let away = JobFailure("the other server is away".into());
+                self.elsewhere.clone().map(JobReply::Remote).ok_or(away)
+            }
         }
     }
 

@@ -449,3 +449,38 @@ fn counters() {
     assert_eq!((value("Create"), value("Lookup"), value("refused")), (Some(1), Some(1), Some(1)));
     assert!(list.windows(2).all(|pair| pair[0].name < pair[1].name));
 }
+
+/// Goal: a truncate during the recovery of a size wins: lengths asked for before it mean nothing.
+#[test]
+fn a_truncate_ends_the_recovery() {
+    let mut bed = Bed::new();
+    let (ino, layout) = bed.grown("f", 100);
+    bed.open(OTHER, ino, OpenMode::Write, 1).unwrap();
+    let (chunk, _) = layout.chunks().next().unwrap();
+    bed.sizes.insert(chunk, 5_000);
+    bed.courier_works = false;
+    bed.fenced.push(2);
+    let fences = bed.fences(&[1]);
+    bed.step(Input::Fences(fences));
+    let wish = ChangeAttr { ino, set: SetAttr { size: Some(7), ..SetAttr::default() } };
+    bed.send(ME, wish);
+    bed.courier_works = true;
+    // The oldest task last: the lengths arrive after the truncate is done.
+    bed.tasks.rotate_left(1);
+    bed.run_courier();
+    let reply = bed.call(ME, GetAttr { ino }).unwrap();
+    assert_eq!((reply.attr.size, reply.live), (7, None));
+    bed.check();
+}
+
+/// Goal: who has no session can have nothing open; a session has its limit, reclaiming too.
+#[test]
+fn opens_belong_to_sessions() {
+    let mut bed = Bed::with(Config { opens_per_client: 2, ..Config::default() }, 1);
+    let ino = bed.create(ME, Ino::ROOT, "f");
+    let wish = Open { ino, mode: OpenMode::Read, truncate: false, kill_suidgid: false, open_seq: 1 };
+    assert_eq!(bed.admin(wish).err(), Some(Status::ROLE));
+    let open = |n| Reclaimed { ino: Ino(n), mode: OpenMode::Read, open_seq: 1 };
+    let many = Reclaim { opens: vec![open(5), open(6), open(7)], last: true };
+    assert_eq!(bed.call(ME, many).err(), Some(errno(Errno::ENFILE)));
+}

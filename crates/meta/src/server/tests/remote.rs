@@ -202,3 +202,39 @@ fn repetitions_are_one() {
     let key = crate::key::memory(ShardId(1), ShardId(0), 1_000);
     assert_eq!(store::Store::get(bed.server.store(), &key).unwrap(), None);
 }
+
+/// Goal: a shard on another server is asked through the courier, again and again until it answers;
+/// whoever waits is told BUSY meanwhile; the outcome is the other shard's.
+#[test]
+fn a_shard_on_another_server() {
+    let mut bed = Bed::with(Config::default(), 2);
+    let mut other = map(3, 5);
+    other.version = MapVersion(2);
+    other.shards[2].replicas = alloc::vec![NodeId(9)];
+    bed.step(Input::Map { own: OWN, map: other });
+    let to = bed.admin_send(on("d", 2));
+    assert!(!bed.replies.contains_key(&to));
+    bed.tick(crate::limit::WAIT_DEADLINE_MS);
+    assert_eq!(bed.reply::<EntryReply>(to), Some(Err(Status::BUSY)));
+    bed.tick(crate::limit::RETRY_LAST_MS);
+    let asks = bed.asked.len();
+    assert!(asks > 1 && bed.asked.iter().all(|message| *message == bed.asked[0]), "one transaction");
+    bed.restart(&[]);
+    let mut other = map(3, 5);
+    other.version = MapVersion(3);
+    other.shards[2].replicas = alloc::vec![NodeId(9)];
+    bed.step(Input::Map { own: OWN, map: other });
+    let ino = Ino::new(ShardId(2), 77);
+    bed.elsewhere = Some(RemoteDirReply { ino, errno: 0, attr: None });
+    settle(&mut bed);
+    assert_eq!(bed.lookup(Ino::ROOT, "d"), Ok(ino));
+    assert_eq!(bed.asked.last().map(|message| message.step), Some(RemoteStep::Forget));
+    // Its removal is refused by the other shard: the name stays.
+    bed.elsewhere = Some(RemoteDirReply { ino, errno: errno(Errno::ENOTEMPTY).0, attr: None });
+    assert_eq!(bed.call(ME, rmdir("d")).err(), Some(errno(Errno::ENOTEMPTY)));
+    assert_eq!(bed.lookup(Ino::ROOT, "d"), Ok(ino));
+    bed.elsewhere = Some(RemoteDirReply { ino, errno: 0, attr: None });
+    bed.call(ME, rmdir("d")).unwrap();
+    assert_eq!(bed.attr(Ino::ROOT).unwrap().nlink, 2);
+    settle(&mut bed);
+}
