@@ -45,8 +45,13 @@ pub struct Suspicion {
     pub candidates: Vec<Fs>,
     /// Inodes with acknowledged changes that are lost: an fsync must fail.
     pub lost: BTreeSet<Ino>,
-    /// Inodes of the step under way: their content may be anything between.
+    /// Inodes of the step under way, when nobody knows whether it happened: their content may be
+    /// anything between.
     pub unsure: BTreeSet<Ino>,
+    /// Inodes of the step under way.
+    pub touched_now: BTreeSet<Ino>,
+    /// Inodes that an fsync confirmed since.
+    pub intact: BTreeSet<Ino>,
     /// Steps up to here are in force.
     kept: usize,
     /// The step under way may have had a record that is lost.
@@ -63,8 +68,8 @@ pub struct Book {
     pub fs: Fs,
     /// What is open.
     pub opens: BTreeMap<Handle, Open>,
-    /// Cuts that there were when a handle was opened.
-    pub cuts_at_open: BTreeMap<Handle, usize>,
+    /// Cuts that there were when an inode was last made durable.
+    pub synced_at: BTreeMap<Ino, usize>,
     /// The step under way.
     pub now: Option<InFlight>,
     /// Versions of content since it was last made durable, oldest first.
@@ -90,7 +95,7 @@ impl Book {
             root: None,
             fs: Fs::new(0o755, 0, 0, Timestamp::default()),
             opens: BTreeMap::new(),
-            cuts_at_open: BTreeMap::new(),
+            synced_at: BTreeMap::new(),
             now: None,
             versions: BTreeMap::new(),
             foreign: BTreeSet::new(),
@@ -201,8 +206,9 @@ impl Book {
         after.apply(&now.op, now.call);
         let settled = sure && first.is_none() && !found.in_flight_lost;
         found.candidates = if settled { vec![after] } else { vec![after, base.clone()] };
+        found.touched_now = now.step.touches.iter().copied().collect();
         if !settled {
-            found.unsure = now.step.touches.iter().copied().collect();
+            found.unsure = found.touched_now.clone();
         }
         found
     }
@@ -248,7 +254,6 @@ impl Book {
     /// A new client goes on: what the old one had not synced stays unsynced.
     pub fn taken_over(&mut self) {
         self.opens.clear();
-        self.cuts_at_open.clear();
         let unsynced: Vec<Ino> = self.unsynced().collect();
         self.foreign.extend(unsynced);
     }

@@ -196,6 +196,7 @@ impl Driver<'_> {
             Op::Read { handle, offset, len } => match self.handle(handle) {
                 Ok(open) if !open.read => Outcome::Failed(Errno::EBADF),
                 Ok(open) if open.dir => Outcome::Failed(Errno::EISDIR),
+                Ok(_) if is_beyond(offset, len as usize) => Outcome::Failed(Errno::EINVAL),
                 Ok(open) => read(self.lane, open.handle, offset, len as usize).await.into(),
                 Err(errno) => Outcome::Failed(errno),
             },
@@ -217,6 +218,9 @@ impl Driver<'_> {
         let open = self.handle(handle)?;
         if !open.write {
             return Err(Errno::EBADF);
+        }
+        if is_beyond(offset, data.len()) {
+            return Err(Errno::EINVAL);
         }
         let offset = match open.append {
             true => self.lane.getattr(open.ino).await?.size,
@@ -381,6 +385,11 @@ impl Driver<'_> {
         let attr = self.at(at).await?;
         if matches!(attr.kind, Kind::File | Kind::Dir) { Ok(attr.ino) } else { Err(other_kind) }
     }
+}
+
+/// The kernel lets nothing through that ends beyond the highest offset.
+fn is_beyond(offset: u64, len: usize) -> bool {
+    offset.checked_add(len as u64).is_none_or(|end| end > skep_types::limits::FILE_SIZE_MAX)
 }
 
 /// Reads until `len` bytes or the end.

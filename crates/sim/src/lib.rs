@@ -23,7 +23,7 @@ mod world;
 pub use coverage::{Coverage, MARKERS};
 
 /// Operations of each lane, unless told otherwise.
-pub const STEPS: u64 = 60;
+pub const STEPS: u64 = 300;
 
 /// Something that is wrong on purpose, and must be found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]

@@ -10,7 +10,7 @@ use skep_client::Port;
 use skep_client::state::{Mounting, SessionState};
 use skep_model::{Handle, Op, Outcome};
 use skep_types::{ClientId, Errno, Ino, ShardId};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
@@ -47,6 +47,8 @@ pub struct Actor {
     pub shard: ShardId,
     /// It goes on where a client that is gone ended.
     pub takes_over: bool,
+    /// The session in which it did its last step.
+    pub session: Cell<Option<ClientId>>,
 }
 
 /// Why a reckoning is due.
@@ -203,6 +205,10 @@ impl Actor {
 
     /// One operation, and whatever must follow from it.
     async fn step(&self, op: Op) -> Result<(), Failed> {
+        self.wait_while_dead().await;
+        if self.session.get().is_some_and(|known| Some(known) != session_of(&self.shared)) {
+            self.reckon(Cause { renewed: true, ..Cause::default() }).await?;
+        }
         let session = session_of(&self.shared);
         let number = self.book.borrow_mut().begin(self.id, op);
         {
@@ -228,6 +234,7 @@ impl Actor {
             self.hub.borrow_mut().coverage.hit("an operation was interrupted");
         }
         let renewed = session_of(&self.shared) != session;
+        self.session.set(session);
         let cause = Cause { interrupted, renewed };
         if interrupted || renewed || self.something_was_cut(&op) {
             return self.reckon(cause).await;
@@ -266,17 +273,15 @@ impl Actor {
         self.book.borrow_mut().ended();
         match op {
             Op::Fsync { handle } if expected == Outcome::Done => self.promised(*handle),
-            Op::Open { handle, .. } if expected == Outcome::Done => {
-                self.book.borrow_mut().cuts_at_open.insert(*handle, hub_cuts);
-            }
             _ => {}
         }
         Ok(())
     }
 
     fn may_have_lost(&self, handle: Handle) -> bool {
-        let opened = self.book.borrow().cuts_at_open.get(&handle).copied().unwrap_or(0);
-        self.hub.borrow().cuts.len() > opened
+        let book = self.book.borrow();
+        let synced = book.ino_of(handle).and_then(|ino| book.synced_at.get(&ino).copied()).unwrap_or(0);
+        self.hub.borrow().cuts.len() > synced
     }
 
     /// An fsync was answered: from now on no power cut may take what it covered.
@@ -284,6 +289,7 @@ impl Actor {
         let mut book = self.book.borrow_mut();
         let Some(ino) = book.ino_of(handle) else { return };
         book.synced(ino);
+        book.synced_at.insert(ino, self.hub.borrow().cuts.len());
         let mut hub = self.hub.borrow_mut();
         let index = book.steps_of(ino).filter_map(|step| hub.indices.get(&step).copied()).max().unwrap_or(0);
         if index > hub.promised.0 {
@@ -305,6 +311,7 @@ impl Actor {
                     let mut book = self.book.borrow_mut();
                     book.settle(found, chosen, adoptions);
                     book.seen_cuts = seen;
+                    self.session.set(session);
                     return Ok(());
                 }
                 // The ground moved under the comparison: once more.
@@ -361,6 +368,7 @@ impl Actor {
                     let steady = !found.unsure.contains(&ino) && self.hub.borrow().cuts.len() == cuts;
                     if steady && !found.candidates.is_empty() {
                         self.hub.borrow_mut().coverage.hit("an fsync held over a power cut");
+                        found.intact.insert(ino);
                         let mut book = self.book.borrow_mut();
                         if !book.foreign.contains(&ino)
                             && let Ok(content) = found.candidates[0].content(ino).cloned()
@@ -406,8 +414,10 @@ impl Actor {
                 loose.files.insert(ino, book.versions[&ino].clone());
             }
         }
-        for ino in &found.unsure {
-            let states = [&book.fs].into_iter().chain(&found.candidates);
+        let recent = if cut { &found.touched_now } else { &found.unsure };
+        for ino in recent.difference(&found.intact) {
+            let now = book.now.iter().flat_map(|now| [&now.step.before, &now.after]);
+            let states = now.chain(&found.candidates);
             let contents = states.filter_map(|fs| fs.content(*ino).ok().cloned());
             let versions = loose.files.entry(*ino).or_default();
             versions.extend(contents);

@@ -8,8 +8,8 @@ use crate::queue::Event;
 use skep_client::MGMTD;
 use skep_meta::{Input, Job, JobFailure, JobReply, Output, PeerIdentity, Request, Task};
 use skep_storage::Sender;
-use skep_types::{ClientId, Decode, Encode, LogIndex, NodeId, Reader, Role};
-use skep_wire::meta::{MakeDirOn, MetaRequest, ShardCall, ShardStamp};
+use skep_types::{ClientId, Decode, Encode, LogIndex, NodeId, Reader, Role, Seq, Slot, TargetId};
+use skep_wire::meta::{MakeDirOn, MetaRequest, RemoteDir, RemoteDirReply, ShardCall, ShardStamp};
 use skep_wire::storage::{ChunkReply, DeleteChunks, StatChunks, StatChunksReply, TrimChunk};
 use skep_wire::{Message, Refusal, Status};
 
@@ -120,6 +120,7 @@ impl World {
             .ok_or_else(|| malformed("unknown message"))?;
         // An administrator's command comes over the mount's network here, under its own key.
         let (role, client) = match flight.kind {
+            _ if matches!(flight.from, From::Node(..)) => (Role::Server, ClientId(0)),
             MakeDirOn::KIND => (Role::Admin, ClientId(0)),
             _ => (Role::Client, flight.client),
         };
@@ -260,11 +261,18 @@ impl World {
                 hub.coverage.hit("the size of a file was recovered");
                 (target, StatChunks::KIND, StatChunks { target, chunks }.to_bytes())
             }
-            Job::Remote { shard, .. } => {
-                return hub.fail(format!("shard {shard} is on this server, but the courier is to ask it"));
+            // It did not know yet that the shard is its own.
+            Job::Remote { shard, message } => {
+                let mut body = ShardCall { shard, slot: Slot(0), seq: Seq(0) }.to_bytes();
+                message.encode(&mut body);
+                (TargetId(0), RemoteDir::KIND, body)
             }
         };
-        let Some(to) = self.homes.get(&target).copied() else {
+        let to = match target {
+            TargetId(0) => Some(self.metad.node),
+            target => self.homes.get(&target).copied(),
+        };
+        let Some(to) = to else {
             return hub.fail(format!("metad sends a job to target {target}, which does not exist"));
         };
         let (node, epoch) = (self.metad.node, self.epoch_of(self.metad.node));
@@ -347,6 +355,11 @@ fn job_reply(kind: u16, body: &[u8]) -> Result<JobReply, JobFailure> {
     Ok(match kind {
         TrimChunk::KIND => JobReply::Trimmed(ChunkReply::from_bytes(body).map_err(failed)?.blocks),
         StatChunks::KIND => JobReply::Stats(StatChunksReply::from_bytes(body).map_err(failed)?.chunks),
+        RemoteDir::KIND => {
+            let mut reader = Reader::new(body);
+            ShardStamp::decode(&mut reader).map_err(failed)?;
+            JobReply::Remote(RemoteDirReply::decode(&mut reader).map_err(failed)?)
+        }
         _ => JobReply::Done,
     })
 }

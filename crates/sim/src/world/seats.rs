@@ -64,6 +64,7 @@ impl World {
                 shared: shared.clone(),
                 id,
                 takes_over: takes_over && book.borrow().root.is_some(),
+                session: std::cell::Cell::new(None),
                 book,
                 steps: self.options.steps,
                 pause_max: (2 * self.mood.calm_at / self.options.steps.max(1)).max(2),
