@@ -1,10 +1,11 @@
 //! `Create`: makes a regular file, or opens the one that is there.
 
-use super::open::{open_reply, truncate};
+use super::open::{open_reply, truncate, wait_when_live};
 use crate::ctx::{Ctx, Done};
 use crate::fail::Fail;
 use crate::row::Inode;
 use crate::row::inode::POLICY_IS_OWN;
+use crate::row::slot::Gate;
 use crate::tree::{Place, Spot, target};
 use skep_types::{Errno, Kind, Policy};
 use skep_wire::meta::Create;
@@ -45,7 +46,12 @@ fn existing(ctx: &mut Ctx<'_>, m: &Create, place: &Place) -> Result<Done, Fail> 
     }
     let ino = place.target.ino;
     let mut inode = ctx.inode(ino)?;
-    let gate = if m.truncate { truncate(ctx, ino, &mut inode, false)? } else { crate::row::slot::Gate::Open };
+    let gate = if m.truncate {
+        truncate(ctx, ino, &mut inode, false)?
+    } else {
+        wait_when_live(ctx, ino, &inode)?;
+        Gate::Open
+    };
     let reply = open_reply(ctx, ino, &inode)?;
     Ok(Done { opened: Some(ino), ..Done::gated(&reply, gate) })
 }

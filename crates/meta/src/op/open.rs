@@ -16,7 +16,9 @@ pub fn run(ctx: &mut Ctx<'_>, m: &Open) -> Result<Done, Fail> {
         return Err(Errno::EISDIR.into());
     }
     let mut gate = Gate::Open;
-    if m.truncate {
+    if !m.truncate {
+        wait_when_live(ctx, m.ino, &inode)?;
+    } else {
         if inode.kind != Kind::File {
             return Err(Errno::EINVAL.into());
         }
@@ -35,6 +37,11 @@ pub fn truncate(ctx: &mut Ctx<'_>, ino: Ino, inode: &mut Inode, kill: bool) -> R
     inode.touch_content(ctx.scene.at);
     ctx.put_inode(ino, inode);
     Ok(gate)
+}
+
+/// Who is about to be sent to the targets for the size must not find there what is being cut.
+pub fn wait_when_live(ctx: &mut Ctx<'_>, ino: Ino, inode: &Inode) -> Result<(), Fail> {
+    if inode.layout.is_inline() || !ctx.choose.live(ino) { Ok(()) } else { size::wait_for_trim(ctx, ino) }
 }
 
 /// The answer: attributes, layout, inline content.

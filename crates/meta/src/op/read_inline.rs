@@ -1,6 +1,6 @@
 //! `ReadInline`: reads content that is inline, or learns the layout when it no longer is.
 
-use super::open::open_reply;
+use super::open::{open_reply, wait_when_live};
 use crate::ctx::{Ctx, Done};
 use crate::fail::Fail;
 use skep_wire::meta::ReadInline;
@@ -8,6 +8,7 @@ use skep_wire::meta::ReadInline;
 /// Runs it.
 pub fn run(ctx: &mut Ctx<'_>, m: &ReadInline) -> Result<Done, Fail> {
     let inode = ctx.file(m.ino)?;
+    wait_when_live(ctx, m.ino, &inode)?;
     Ok(Done::reply(&open_reply(ctx, m.ino, &inode)?))
 }
 

@@ -74,7 +74,8 @@ impl Choose for Live<'_> {
     }
 
     fn live(&mut self, ino: Ino) -> bool {
-        let live = self.opens.other_writers(ino, self.client) || (self.recovering)(ino);
+        // In grace a writer may not have reclaimed yet: asking the targets is always right.
+        let live = self.grace || self.opens.other_writers(ino, self.client) || (self.recovering)(ino);
         note(&mut self.choices.live, live)
     }
 
