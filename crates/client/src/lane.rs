@@ -89,7 +89,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     pub(crate) fn touched(&self, ino: Ino, stamp: &ShardStamp) {
         self.shared.with(|s| {
             if let Some(inode) = s.inodes.get_mut(ino) {
-                inode.touched = inode.touched.max(Some((stamp.term, stamp.index)));
+                inode.touch(stamp.term, stamp.index);
             }
         });
     }

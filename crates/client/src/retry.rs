@@ -45,7 +45,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 self.complain(jobs);
             }
             self.port.pause(backoff).await;
-            backoff = (backoff * 2).min(BACKOFF_MAX_MS);
+            backoff = (backoff + backoff / 2).min(BACKOFF_MAX_MS);
             // A daemon that does not answer may have moved; the map knows.
             self.refresh_map().await;
         }

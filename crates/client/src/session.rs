@@ -28,7 +28,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 return Err(refusal);
             }
             self.port.pause(backoff).await;
-            backoff = (backoff * 2).min(BACKOFF_MAX_MS);
+            backoff = (backoff + backoff / 2).min(BACKOFF_MAX_MS);
         }
     }
 

@@ -117,7 +117,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let overtaken = self.shared.with(|s| {
             let inode = s.inodes.entry(ino);
             inode.opening += 1;
-            inode.touched = inode.touched.max(Some((reply.stamp.term, reply.stamp.index)));
+            inode.touch(reply.stamp.term, reply.stamp.index);
             inode.mode = Some(inode.mode.map_or(how.mode, |mode| mode.union(how.mode)));
             let overtaken = inode.open_seq > open_seq;
             inode.open_seq = inode.open_seq.max(open_seq);

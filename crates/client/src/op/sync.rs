@@ -28,7 +28,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         }
         self.shared.with(|s| {
             if let Some(inode) = s.inodes.get_mut(ino) {
-                inode.touched = None;
+                inode.touched.clear();
             }
         });
         Ok(())

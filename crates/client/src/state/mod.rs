@@ -73,9 +73,7 @@ impl Shared {
     pub fn lost_history(&mut self, shard: ShardId, term: Term) {
         let safe = self.stamps.lost(shard, term);
         for (_, inode) in self.inodes.of_shard_mut(shard) {
-            if let Some((_, _)) = inode.touched.take_if(|touched| touched.0 == term && touched.1 > safe) {
-                inode.losses += 1;
-            }
+            inode.lost(term, safe);
             if let Some(attr) = &mut inode.attr {
                 attr.change = 0;
             }

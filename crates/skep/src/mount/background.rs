@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 /// Tells the started process that it is the background one.
-const BACKGROUND_ENV: &str = "SKEP_MOUNT_BACKGROUND";
+const BACKGROUND_ENV: &str = "SKEP_BACKGROUND";
 /// First word of its line when the file system answers.
 const LIVE: &str = "live";
 

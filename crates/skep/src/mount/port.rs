@@ -34,6 +34,8 @@ pub struct BlockingPort {
     links: RefCell<BTreeMap<NodeId, Held>>,
     requests: Local<u64>,
     started: Local<Instant>,
+    /// Trying to get a session will fail again until a person changes something (a key, a version).
+    hopeless: Local<bool>,
     /// Readable while the program of the present request has a signal.
     interrupt: RefCell<Option<OwnedFd>>,
 }
@@ -53,6 +55,7 @@ impl BlockingPort {
             links: RefCell::default(),
             requests: Local::new(0),
             started: Local::new(Instant::now()),
+            hopeless: Local::new(false),
             interrupt: RefCell::new(None),
         }
     }
@@ -100,6 +103,7 @@ impl BlockingPort {
                 true
             }
             Err(e) => {
+                self.hopeless.set(e.is_permanent() && client == ClientId(0));
                 self.hands.unreachable(&e);
                 false
             }
@@ -221,6 +225,9 @@ impl Port for BlockingPort {
     }
 
     fn cancelled(&self) -> bool {
+        if self.hopeless.get() {
+            return true;
+        }
         if self.started.get().elapsed() < Duration::from_millis(INTERRUPT_AFTER_MS) {
             return false;
         }
