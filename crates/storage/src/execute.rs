@@ -61,9 +61,7 @@ fn run(store: &impl ChunkStore, limits: Limits, request: &StorageRequest) -> Res
         StorageRequest::TrimChunk(m) => trim(store, m.chunk, m.size)?.to_bytes(),
         StorageRequest::PunchChunk(m) => {
             check_range(m.offset, m.len)?;
-            for (piece, offset, len) in pieces(m.chunk, m.offset, m.len) {
-                store.punch(&piece, offset, len)?;
-            }
+            punch(store, m.chunk, m.offset, m.offset + m.len)?;
             chunk_reply(store, m.chunk)?.to_bytes()
         }
         StorageRequest::ReserveChunk(m) => {
@@ -190,6 +188,18 @@ fn trim(store: &impl ChunkStore, chunk: ChunkId, size: u64) -> Result<ChunkReply
     }
     store.sync(&touched)?;
     chunk_reply(store, chunk)
+}
+
+/// Makes a hole. Only pieces that exist are touched: a range may span millions that do not.
+fn punch(store: &impl ChunkStore, chunk: ChunkId, offset: u64, end: u64) -> Result<(), DiskError> {
+    for number in core::iter::once(0).chain(store.further_pieces(&chunk)?) {
+        let first = u64::from(number) * PIECE_SIZE;
+        let (from, to) = (offset.max(first), end.min(first + PIECE_SIZE));
+        if from < to {
+            store.punch(&PieceName { chunk, piece: number }, from - first, to - from)?;
+        }
+    }
+    Ok(())
 }
 
 /// Shortens a piece that is longer.
@@ -320,6 +330,27 @@ mod tests {
         let stat: StatChunksReply =
             run(&store, StatChunks { target: TARGET, chunks: vec![chunk()] }).unwrap();
         assert_eq!(stat.chunks[0].size, 3 * PIECE_SIZE + 2);
+    }
+
+    /// Goal: a hole to the end of the highest file touches the pieces that exist, at once, and no other.
+    #[test]
+    fn a_hole_over_all_pieces() {
+        let store = MemoryChunks::default();
+        for at in [0, PIECE_SIZE, 5 * PIECE_SIZE] {
+            write(&store, at + 10, b"abcd").unwrap();
+        }
+        let (offset, len) = (12, FILE_SIZE_MAX - 12);
+        let punch = PunchChunk { target: TARGET, chunk: chunk(), offset, len };
+        let reply: ChunkReply = run(&store, punch).unwrap();
+        assert_eq!(reply.size, 5 * PIECE_SIZE + 14, "a hole keeps the length");
+        assert_eq!(read(&store, 10, 4), b"ab\0\0");
+        for at in [PIECE_SIZE, 5 * PIECE_SIZE] {
+            assert_eq!(read(&store, at + 10, 4), b"\0\0\0\0");
+        }
+        let inside = PunchChunk { target: TARGET, chunk: chunk(), offset: PIECE_SIZE - 1, len: 1 };
+        write(&store, PIECE_SIZE - 1, b"xy").unwrap();
+        let _: ChunkReply = run(&store, inside).unwrap();
+        assert_eq!(read(&store, PIECE_SIZE - 1, 2), b"\0y");
     }
 
     /// Goal: what was trimmed is gone for ever, also when the file grows again.
