@@ -40,6 +40,9 @@ pub struct Arguments {
     /// Write the result as JSON to this file as well.
     #[arg(long)]
     json: Option<PathBuf>,
+    /// Measure what is built already.
+    #[arg(long)]
+    built: bool,
     /// Only these numbers of processes.
     #[arg(long, value_delimiter = ',', default_value = "1,4")]
     processes: Vec<usize>,
@@ -47,7 +50,9 @@ pub struct Arguments {
 
 /// Runs the benchmark; true when it came to its end.
 pub fn run(root: &Path, arguments: &Arguments) -> Result<bool, String> {
-    build(root)?;
+    if !arguments.built {
+        build(root)?;
+    }
     if let Some(cpu) = arguments.pin {
         pin(cpu)?;
     }

@@ -35,7 +35,7 @@ pub struct Load {
     rng: Rng,
     number: u64,
     past: VecDeque<String>,
-    longest: Duration,
+    longest: (Duration, String),
 }
 
 impl Load {
@@ -60,7 +60,7 @@ impl Load {
             rng: Rng::new(seed ^ 0x5eed),
             number: 0,
             past: VecDeque::new(),
-            longest: Duration::ZERO,
+            longest: (Duration::ZERO, String::new()),
         })
     }
 
@@ -69,27 +69,33 @@ impl Load {
         self.number
     }
 
-    /// The longest operation since this was asked last.
-    pub fn take_longest(&mut self) -> Duration {
+    /// The longest operation since this was asked last, and what it was.
+    pub fn take_longest(&mut self) -> (Duration, String) {
         core::mem::take(&mut self.longest)
     }
 
     /// One operation, and what the oracle says to its outcome.
     pub fn step(&mut self) -> Result<(), String> {
         let draw = self.rng.below(100);
-        let begun = Instant::now();
-        let result = if draw < CROWD {
+        if draw < CROWD {
             self.number += 1;
-            self.crowd.step()
+            let begun = Instant::now();
+            let result = self.crowd.step();
+            self.took(begun.elapsed(), || "an operation in the shared directory".to_owned());
+            result
         } else if draw < CROWD + BULK {
             let op = possible(self.bulk.next_op());
             self.both(&op)
         } else {
             let op = possible(self.generator.next_op());
             self.both(&op)
-        };
-        self.longest = self.longest.max(begun.elapsed());
-        result
+        }
+    }
+
+    fn took(&mut self, time: Duration, what: impl FnOnce() -> String) {
+        if time > self.longest.0 {
+            self.longest = (time, what());
+        }
     }
 
     /// Carries an operation out in the file system and in the oracle.
@@ -99,6 +105,7 @@ impl Load {
         let begun = Instant::now();
         let found = self.driver.apply(op);
         let took = begun.elapsed();
+        self.took(took, || format!("{op:?}"));
         let now = Timestamp { secs: CLOCK + number as i64, nanos: 0 };
         let expected = self.oracle.apply(op, Call { now, ino: Ino(number + 1), uid: 0, gid: 0 });
         if self.past.len() == PAST {

@@ -30,6 +30,9 @@ pub use worker::WorkerArguments;
 /// Kills between two comparisons of everything.
 const KILLS_PER_ROUND: u32 = 10;
 
+/// Longest time that an operation may take: daemons are away for about 5 s at most.
+const STALL_MAX: Duration = Duration::from_secs(20);
+
 /// What to do, and how much of it.
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -147,6 +150,7 @@ fn test(cluster: &Cluster, arguments: &Arguments, seed: u64, verdict: &mut Verdi
             stopped.operations,
             stopped.longest.as_secs_f32()
         );
+        verdict.add("stalls", bounded(&stopped));
         team.ask_all("verify", verdict);
     }
     for number in 0..arguments.mount_kills {
@@ -164,6 +168,14 @@ fn test(cluster: &Cluster, arguments: &Arguments, seed: u64, verdict: &mut Verdi
     }
     println!("killed: {chaos}");
     Ok(())
+}
+
+/// No operation may wait much longer than the daemons were away.
+fn bounded(stopped: &team::Stopped) -> Result<(), String> {
+    if stopped.longest <= STALL_MAX {
+        return Ok(());
+    }
+    Err(format!("an operation took {:.1} s: {}", stopped.longest.as_secs_f32(), stopped.what))
 }
 
 fn plan(root: &Path, arguments: &Arguments) -> Result<Plan, String> {

@@ -23,6 +23,22 @@ pub struct Stopped {
     pub operations: u64,
     /// The longest single operation.
     pub longest: Duration,
+    /// What that was.
+    pub what: String,
+}
+
+impl Stopped {
+    /// An answer: operations, milliseconds of the longest, and what that was.
+    fn add(&mut self, answer: &str) {
+        let mut words = answer.splitn(3, ' ');
+        let mut number = || words.next().and_then(|word| word.parse().ok()).unwrap_or(0);
+        self.operations += number();
+        let longest = Duration::from_millis(number());
+        if longest > self.longest {
+            self.longest = longest;
+            self.what = words.next().unwrap_or_default().to_owned();
+        }
+    }
 }
 
 /// All load processes. Dropped, they are ended.
@@ -98,11 +114,7 @@ impl Team {
             Err(e) => verdict.add(word, Err(e)),
             Ok(answers) => {
                 for answer in answers {
-                    let numbers: Vec<u64> =
-                        answer.split(' ').filter_map(|number| number.parse().ok()).collect();
-                    stopped.operations += numbers.first().copied().unwrap_or(0);
-                    let longest = Duration::from_millis(numbers.get(1).copied().unwrap_or(0));
-                    stopped.longest = stopped.longest.max(longest);
+                    stopped.add(&answer);
                     verdict.add(word, Ok(()));
                 }
             }

@@ -58,12 +58,14 @@ pub fn run(arguments: &WorkerArguments) -> Result<bool, String> {
     Ok(true)
 }
 
-/// Works until told to stop; says how much was done and how long the longest operation took (ms).
+/// Works until told to stop; says how much was done, how long the longest operation took (ms), and
+/// which that was.
 fn work(load: &mut Load, words: &Receiver<String>) -> Result<String, String> {
     loop {
         match words.try_recv() {
             Ok(word) if word == "stop" => {
-                return Ok(format!("{} {}", load.operations(), load.take_longest().as_millis()));
+                let (longest, what) = load.take_longest();
+                return Ok(format!("{} {} {what}", load.operations(), longest.as_millis()));
             }
             Ok(word) => return Err(format!("unexpected word {word}")),
             Err(TryRecvError::Disconnected) => return Err("nobody listens".to_owned()),
