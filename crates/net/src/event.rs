@@ -181,7 +181,7 @@ impl EventServer {
     /// How long the kernel may let the loop sleep.
     fn timeout(&mut self, service: Option<Millis>) -> Option<Timespec> {
         let now = now();
-        let wanted = [service, self.table.first_deadline(), self.paused];
+        let wanted = [service, self.table.first_deadline(), self.table.first_stall(), self.paused];
         let soonest = if self.leftover.is_empty() { wanted.into_iter().flatten().min() } else { Some(now) };
         soonest.map(|at| {
             let ms = at.since(now);
@@ -198,7 +198,8 @@ impl EventServer {
             return self.accept((token - TOKEN_LISTENER) as usize, service);
         }
         let id = ConnId { index: token as u32, life: (token >> 32) as u32 };
-        if flags.contains(epoll::EventFlags::OUT) {
+        // A peer that is gone altogether is noticed by the attempt to send when reading is paused.
+        if flags.intersects(epoll::EventFlags::OUT | epoll::EventFlags::HUP | epoll::EventFlags::ERR) {
             self.table.mark_dirty(id);
         }
         if flags.intersects(epoll::EventFlags::IN | epoll::EventFlags::HUP | epoll::EventFlags::ERR) {
@@ -243,12 +244,15 @@ impl EventServer {
         Ok(())
     }
 
-    /// Ends handshakes that take too long, and the pause of accepting.
+    /// Ends handshakes that take too long, connections that do not read, and the pause of accepting.
     fn expire<S: Service>(&mut self, service: &mut S) {
-        if self.table.half_open() == 0 && self.paused.is_none() {
+        if !self.table.has_deadlines() && self.paused.is_none() {
             return;
         }
         let now = now();
+        while let Some(id) = self.table.stalled(now) {
+            self.close(id, Some("it does not read its replies"), service);
+        }
         while let Some(id) = self.table.expired(now) {
             self.close(id, Some("handshake not finished in time"), service);
         }
@@ -274,9 +278,15 @@ impl EventServer {
             }
             if connection.is_finished() {
                 self.close(id, None, service);
-            } else if let Err(e) = self.table.watch(id, limit / 2) {
-                self.log.line("this service", format_args!("cannot watch a connection: {e}"));
-                self.close(id, None, service);
+                continue;
+            }
+            match self.table.watch(id, limit / 2) {
+                Ok(true) if self.table.unpark(id) => self.leftover.push(id),
+                Ok(_) => {}
+                Err(e) => {
+                    self.log.line("this service", format_args!("cannot watch a connection: {e}"));
+                    self.close(id, None, service);
+                }
             }
         }
     }

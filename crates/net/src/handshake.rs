@@ -148,6 +148,10 @@ impl Keys {
     }
 }
 
+fn no_key_for(role: Role) -> Cause {
+    Cause::Handshake(format!("this key file does not allow the role {role:?}: use the cluster's key file"))
+}
+
 /// The side that connects.
 pub(crate) struct Initiator {
     state: snow::HandshakeState,
@@ -155,6 +159,11 @@ pub(crate) struct Initiator {
 }
 
 impl Initiator {
+    /// Why this handshake cannot succeed, whoever answers; asked before anybody is bothered.
+    pub(crate) fn impossible(keyring: &Keyring, hello: &Hello) -> Option<Cause> {
+        (!keyring.has(hello.role)).then(|| no_key_for(hello.role))
+    }
+
     /// Begins; the bytes are to be sent.
     pub(crate) fn begin(
         keyring: &Keyring,
@@ -162,12 +171,7 @@ impl Initiator {
         protection: Protection,
     ) -> Result<(Self, Vec<u8>), Cause> {
         let internal = |e: snow::Error| Cause::Handshake(format!("the handshake cannot begin: {e}"));
-        let key = keyring.role_key(hello.role).ok_or_else(|| {
-            Cause::Handshake(format!(
-                "this key file does not allow the role {:?}: use the cluster's key file",
-                hello.role
-            ))
-        })?;
+        let Some(key) = keyring.role_key(hello.role) else { return Err(no_key_for(hello.role)) };
         let mut out = preamble(HANDSHAKE_VERSION, hello.role, protection, keyring.id()).to_vec();
         let mut state = noise(&key, &out, true).map_err(internal)?;
         out.extend(framed(&mut state, &hello.to_bytes()).map_err(internal)?);

@@ -74,6 +74,9 @@ impl Link {
         hello: &Hello,
         until: Instant,
     ) -> Result<Self, NetError> {
+        if let Some(cause) = Initiator::impossible(keyring, hello) {
+            return Err(NetError::new(endpoint.to_string(), cause));
+        }
         let (fd, info) = socket::connect(endpoint, until)?;
         let fail = |cause| NetError::new(info.address.clone(), cause);
         let (initiator, first) = Initiator::begin(keyring, hello, info.protection).map_err(fail)?;
@@ -105,7 +108,7 @@ impl Link {
 
     /// May the link still be used? Not after a failure in the middle of a frame.
     pub fn is_usable(&self) -> bool {
-        !self.inbound.is_broken()
+        !self.inbound.is_broken() && !self.outbound.is_broken()
     }
 
     /// Sends a request (and the posted frames before it). Header fields that describe the connection

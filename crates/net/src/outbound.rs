@@ -31,6 +31,11 @@ impl Outbound {
         self.seal = seal;
     }
 
+    /// A frame was begun and not sent to its end.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.broken
+    }
+
     /// Bytes that wait to be sent.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.buf[self.sent..]

@@ -82,7 +82,10 @@ impl Payload {
 
     /// A buffer whose use counts against the server's bytes in flight.
     pub(crate) fn counted(budget: Arc<Budget>) -> io::Result<Self> {
-        Ok(Self { allowance: Some(Allowance { budget, held: 0 }), ..Self::new()? })
+        // Not `..Self::new()?`: the fields are Copy, so the temporary would still be dropped and unmap the buffer.
+        let mut payload = Self::new()?;
+        payload.allowance = Some(Allowance { budget, held: 0 });
+        Ok(payload)
     }
 
     /// The payload that came with the request.

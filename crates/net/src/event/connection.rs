@@ -45,6 +45,10 @@ pub(super) struct Connection {
     pub(super) dirty: bool,
     /// Has whole requests left over.
     pub(super) leftover: bool,
+    /// Its left-over requests wait until it has read its replies.
+    pub(super) parked: bool,
+    /// It has taken nothing of what waits for it; closed when that is still so by then.
+    pub(super) stalled: Option<Millis>,
     /// Closed as soon as everything is sent.
     pub(super) ending: bool,
     /// (reads, writes) that the kernel was asked to tell of.
@@ -63,6 +67,8 @@ impl Connection {
             outbound: Outbound::new(None),
             dirty: false,
             leftover: false,
+            parked: false,
+            stalled: None,
             ending: false,
             watched: (true, false),
         }
@@ -77,7 +83,10 @@ impl Connection {
     pub(super) fn send_waiting(&mut self, limit: usize) -> Result<(), Option<&'static str>> {
         while !self.outbound.bytes().is_empty() {
             match send(&self.fd, self.outbound.bytes(), SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
-                Ok(n) => self.outbound.advance(n),
+                Ok(n) => {
+                    self.outbound.advance(n);
+                    self.stalled = None;
+                }
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) if self.outbound.bytes().len() > limit => {
                     return Err(Some("it does not read its replies"));

@@ -61,6 +61,10 @@ impl EventServer {
     /// Serves the requests that were left over from the last round.
     pub(super) fn requests_left_over<S: Service>(&mut self, id: ConnId, service: &mut S) {
         let Some(connection) = self.table.get(id) else { return };
+        if !connection.watched.0 {
+            connection.parked = true;
+            return;
+        }
         connection.leftover = false;
         let buf = std::mem::take(&mut connection.inbound);
         self.take_in(id, buf, true, service);

@@ -2,8 +2,8 @@
 
 use super::connection::{Connection, Phase};
 use super::{ConnId, TOKEN_LISTENER};
-use crate::Log;
 use crate::peer::{Lane, Rank};
+use crate::{Log, SEND_DEADLINE};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use skep_types::Millis;
@@ -21,6 +21,8 @@ pub(super) struct Table {
     open: usize,
     lanes: BTreeMap<Lane, (Rank, ConnId)>,
     dirty: Vec<ConnId>,
+    /// Those with something to send that the socket did not take; few.
+    stalls: Vec<ConnId>,
 }
 
 struct Slot {
@@ -40,6 +42,7 @@ impl Table {
             open: 0,
             lanes: BTreeMap::new(),
             dirty: Vec::new(),
+            stalls: Vec::new(),
         }
     }
 
@@ -159,20 +162,59 @@ impl Table {
         Some(id)
     }
 
-    /// Tells the kernel what to watch: writes while something waits, no reads while more than `pause_at` waits.
-    pub(super) fn watch(&mut self, id: ConnId, pause_at: usize) -> io::Result<()> {
-        let Self { epoll, slots, .. } = self;
+    /// Does anything have to happen at some time though nothing arrives?
+    pub(super) fn has_deadlines(&self) -> bool {
+        self.half_open > 0 || !self.stalls.is_empty()
+    }
+
+    /// When the next connection that does not read runs out of time.
+    pub(super) fn first_stall(&mut self) -> Option<Millis> {
+        let stalls = std::mem::take(&mut self.stalls);
+        let mut first: Option<Millis> = None;
+        for id in stalls {
+            let Some(at) = self.get(id).and_then(|connection| connection.stalled) else { continue };
+            first = Some(first.map_or(at, |first| first.min(at)));
+            self.stalls.push(id);
+        }
+        first
+    }
+
+    /// A connection that does not read and whose time is over.
+    pub(super) fn stalled(&mut self, now: Millis) -> Option<ConnId> {
+        let at = (0..self.stalls.len()).find(|at| {
+            let id = self.stalls[*at];
+            self.get(id).is_some_and(|connection| connection.stalled.is_some_and(|until| until <= now))
+        })?;
+        Some(self.stalls.swap_remove(at))
+    }
+
+    /// May the left-over requests of the connection go on, after a pause?
+    pub(super) fn unpark(&mut self, id: ConnId) -> bool {
+        self.get(id).is_some_and(|connection| std::mem::take(&mut connection.parked))
+    }
+
+    /// Tells the kernel what to watch: writes while something waits, no reads while more than `pause_at`
+    /// waits. Gives whether reads are watched.
+    pub(super) fn watch(&mut self, id: ConnId, pause_at: usize) -> io::Result<bool> {
+        let Self { epoll, slots, stalls, .. } = self;
         let slot = slots.get_mut(id.index as usize).filter(|slot| slot.life == id.life);
-        let Some(connection) = slot.and_then(|slot| slot.connection.as_mut()) else { return Ok(()) };
+        let Some(connection) = slot.and_then(|slot| slot.connection.as_mut()) else { return Ok(false) };
         let waiting = connection.outbound.bytes().len();
         let wanted = (waiting < pause_at.max(1) && !connection.ending, waiting > 0);
+        if waiting > 0 && connection.stalled.is_none() {
+            connection.stalled = Some(crate::now().plus(SEND_DEADLINE.as_millis() as u64));
+            if !stalls.contains(&id) {
+                stalls.push(id);
+            }
+        }
         if std::mem::replace(&mut connection.watched, wanted) == wanted {
-            return Ok(());
+            return Ok(wanted.0);
         }
         let mut flags = EventFlags::empty();
         flags.set(EventFlags::IN, wanted.0);
         flags.set(EventFlags::OUT, wanted.1);
-        Ok(epoll::modify(&*epoll, &connection.fd, event_data(id), flags)?)
+        epoll::modify(&*epoll, &connection.fd, event_data(id), flags)?;
+        Ok(wanted.0)
     }
 }
 

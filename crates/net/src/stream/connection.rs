@@ -205,7 +205,7 @@ impl Serving {
         let mut piece = [0; HANDSHAKE_MESSAGE_MAX];
         match rustix::io::read(fd, &mut piece) {
             Ok(0) if self.seat.is_ended() => {
-                Err(Some("too many connections are within the handshake".into()))
+                Err(Some("ended within the handshake: too many of them, or this service stops".into()))
             }
             Ok(0) | Err(Errno::CONNRESET) => Err(Some("it left within the handshake".into())),
             Ok(n) => {
