@@ -5,12 +5,14 @@ use crate::job::{Job, To};
 use crate::lane::Lane;
 use crate::limits::{HOUSEKEEPING_MAX_MS, HOUSEKEEPING_SOON_MS, OPENS_PER_REQUEST, SYNC_IDLE_BATCH};
 use crate::port::{Cell, Port};
-use crate::state::Shared;
+use crate::state::{Shared, Unsynced};
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use skep_types::{ClientId, Encode, Errno, NodeId};
+use skep_types::{ClientId, Encode, Errno, Ino, NodeId, TargetId};
 use skep_wire::meta::{Close, Sync};
 use skep_wire::mgmt::RenewSession;
-use skep_wire::{Message, Status};
+use skep_wire::storage::SyncChunks;
+use skep_wire::{Message, Refusal, Status};
 
 /// Pause after a step that failed.
 const AGAIN_MS: u64 = 1_000;
@@ -29,10 +31,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         }
         ok &= self.send_closes().await;
         ok &= self.resolve_doubts().await;
-        for ino in self.shared.with(|s| s.inodes.overdue(SYNC_IDLE_BATCH)) {
-            ok &= self.sync_chunks(ino).await.is_ok() && self.commit(ino).await.is_ok();
-            self.shared.with(|s| s.inodes.forget(ino));
-        }
+        ok &= self.sync_idle().await;
         if !ok {
             return AGAIN_MS;
         }
@@ -77,6 +76,44 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let told = failed.is_empty();
         self.shared.with(|s| s.closes.put_back(failed));
         told
+    }
+
+    /// Too many closed files have unsynced chunks: some of them are synced, a request for each target,
+    /// and forgotten.
+    async fn sync_idle(&self) -> bool {
+        let mut by_life: BTreeMap<(TargetId, u64), Vec<(Ino, Unsynced)>> = BTreeMap::new();
+        let idle = self.shared.with(|s| {
+            let idle = s.inodes.overdue(SYNC_IDLE_BATCH);
+            for ino in &idle {
+                for unsynced in s.inodes.get(*ino).map_or(&[][..], |inode| &inode.unsynced) {
+                    by_life
+                        .entry((unsynced.target, unsynced.life))
+                        .or_default()
+                        .push((*ino, unsynced.clone()));
+                }
+            }
+            idle
+        });
+        let mut ok = true;
+        for ((target, life), files) in by_life {
+            let chunks = files.iter().flat_map(|(_, unsynced)| unsynced.chunks.iter().copied()).collect();
+            let message = SyncChunks { target, chunks, life };
+            let job = Job::new(To::Target(target), SyncChunks::KIND, message.to_bytes(), false);
+            let synced = self.once(job).await;
+            let settled = match &synced {
+                Ok(_) => true,
+                Err(refusal) => matches!(refusal.status, Status::STALE_GENERATION | Status::LOST_WRITES),
+            };
+            ok &= settled;
+            for (ino, unsynced) in files.iter().filter(|_| settled) {
+                self.shared.with(|s| match synced {
+                    Err(Refusal { status: Status::LOST_WRITES, .. }) => s.chunks_lost(*ino, unsynced),
+                    _ => s.chunks_synced(*ino, unsynced),
+                });
+            }
+        }
+        self.shared.with(|s| idle.iter().for_each(|ino| s.inodes.forget(*ino)));
+        ok
     }
 
     /// Changes of a term that has ended: are they still there?

@@ -121,13 +121,15 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
 }
 
 impl Shared {
-    fn chunks_synced(&mut self, ino: Ino, sent: &Unsynced) {
+    /// They are durable, unless written again meanwhile.
+    pub(crate) fn chunks_synced(&mut self, ino: Ino, sent: &Unsynced) {
         if let Some(inode) = self.inodes.get_mut(ino) {
             inode.unsynced.retain(|u| u.target != sent.target || u.serial != sent.serial);
         }
     }
 
-    fn chunks_lost(&mut self, ino: Ino, sent: &Unsynced) {
+    /// They are gone: every handle of the file is told by its next fsync.
+    pub(crate) fn chunks_lost(&mut self, ino: Ino, sent: &Unsynced) {
         if let Some(inode) = self.inodes.get_mut(ino) {
             inode.losses += 1;
             inode.unsynced.retain(|u| u.target != sent.target || u.life != sent.life);

@@ -398,6 +398,25 @@ fn housekeeping_renews() {
     assert_eq!(cluster.borrow().count(RenewSession::KIND), 2);
 }
 
+/// Goal: closed files with unsynced chunks do not pile up: beyond the limit they are synced and forgotten.
+#[test]
+fn idle_files_are_synced_and_forgotten() {
+    let (cluster, lane) = mounted();
+    let file = create(&lane, b"a");
+    write(&lane, &file, 0, &[1; 70_000]);
+    block_on(lane.flush(file.handle)).unwrap();
+    block_on(lane.release(file.handle));
+    lane.forget(file.attr.ino);
+    block_on(lane.housekeeping());
+    assert!(lane.shared().borrow().inodes.get(file.attr.ino).is_some(), "its chunks are not synced");
+    for number in 0..crate::limits::IDLE_INODES_MAX as u64 {
+        lane.shared().borrow_mut().inodes.entry(Ino(1 << 20 | number));
+    }
+    block_on(lane.housekeeping());
+    assert_eq!(cluster.borrow().count(SyncChunks::KIND), 3);
+    assert!(lane.shared().borrow().inodes.get(file.attr.ino).is_none());
+}
+
 /// Goal: content beyond the limit of the cache is read from the shard every time, correctly.
 #[test]
 fn inline_content_that_is_not_kept_is_asked_for() {
