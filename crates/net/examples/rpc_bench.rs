@@ -1,0 +1,157 @@
+//! What one request costs: CPU of both sides together, small requests and 1 MiB payloads, both servers,
+//! both kinds of sockets. `cargo run --release -p skep-net --example rpc_bench [requests]`, pinned to
+//! one core (`taskset -c 1`): the pinned figure decides.
+
+use skep_net::{
+    Answer, ConnId, Endpoint, EventLimits, EventServer, Handler, KeyFile, Keyring, Link, Listener, Log,
+    Payload, Peer, PeerInfo, Replies, Service, StopHandle, StreamLimits, StreamServer,
+};
+use skep_types::{ClientId, ClusterId, FenceEpoch, Incarnation, Millis, NodeId, Role, ServiceKind};
+use skep_wire::{Header, Hello, Refusal, Welcome};
+use std::time::{Duration, Instant};
+
+const SMALL: usize = 200;
+const LARGE: usize = 1 << 20;
+/// The request's payload is dropped / the answer brings one.
+const PUT: u16 = 1;
+const GET: u16 = 2;
+
+struct Echo(Vec<(ConnId, Header, Vec<u8>)>);
+
+fn welcome() -> Welcome {
+    Welcome {
+        version: 1,
+        features: 0,
+        service: ServiceKind::Metad,
+        node: NodeId(1),
+        incarnation: Incarnation(1),
+        cluster: ClusterId::default(),
+        epoch: FenceEpoch(0),
+    }
+}
+
+impl Service for Echo {
+    fn hello(&mut self, _: &Hello, _: &PeerInfo) -> Result<Welcome, Refusal> {
+        Ok(welcome())
+    }
+    fn request(&mut self, conn: ConnId, _: &Peer, header: &Header, body: &[u8], _: &[u8]) {
+        self.0.push((conn, *header, body.to_vec()));
+    }
+    fn round_end(&mut self, out: &mut Replies<'_>) {
+        for (conn, header, body) in self.0.drain(..) {
+            out.push(conn, &header.reply(), &body, &[]);
+        }
+    }
+    fn next_deadline(&self) -> Option<Millis> {
+        None
+    }
+    fn epoch(&self) -> FenceEpoch {
+        FenceEpoch(0)
+    }
+}
+
+struct EchoAll;
+
+impl Handler for EchoAll {
+    fn hello(&self, _: &Hello, _: &PeerInfo) -> Result<Welcome, Refusal> {
+        Ok(welcome())
+    }
+    fn handle(&self, _: &Peer, header: &Header, body: &[u8], payload: &mut Payload) -> Answer {
+        let give = if header.kind == GET { payload.room(LARGE).len() } else { 0 };
+        Answer { status: 0, body: body.to_vec(), payload: give }
+    }
+    fn epoch(&self) -> FenceEpoch {
+        FenceEpoch(0)
+    }
+}
+
+fn cpu() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+fn link(at: &Endpoint, keyring: &Keyring, group: u32) -> Link {
+    let hello = Hello {
+        version_min: 1,
+        version_max: 1,
+        features: 0,
+        role: Role::Client,
+        client: ClientId(1),
+        incarnation: Incarnation(1),
+        token: [0; 32],
+        node: NodeId(0),
+        group,
+        connection: 1,
+        cluster: ClusterId::default(),
+        epoch: FenceEpoch(0),
+    };
+    Link::connect(std::slice::from_ref(at), keyring, &hello, Instant::now() + Duration::from_secs(5))
+        .expect("connect")
+}
+
+/// Runs `times` requests, prints wall and CPU time of each.
+fn measure(name: &str, times: u64, link: &mut Link, kind: u16, payload: &[u8], into: &mut [u8]) {
+    let body = [7; SMALL];
+    let mut round = |times: u64| {
+        for id in 0..times {
+            link.send(&Header::request(kind, id), &body, payload).expect("send");
+            link.recv(into, Instant::now() + Duration::from_secs(10), &|| false).expect("recv");
+        }
+    };
+    round(times / 10 + 1);
+    let (start, cpu_start) = (Instant::now(), cpu());
+    round(times);
+    let (wall, cpu) = (start.elapsed(), cpu() - cpu_start);
+    let each = |time: Duration| time.as_secs_f64() * 1e6 / times as f64;
+    let rate = (payload.len() + into.len()) as f64 / each(wall);
+    print!("{name:32} wall {:8.2} us  cpu {:8.2} us", each(wall), each(cpu));
+    println!("{}", if rate > 0.0 { format!("  {rate:8.0} MB/s") } else { String::new() });
+}
+
+fn run(which: &str, at: &Endpoint, keyring: &Keyring, group: u32, times: u64, large: bool) {
+    let mut link = link(at, keyring, group);
+    let transport = if at.is_unix() { "unix" } else { "tcp" };
+    measure(&format!("{which} {transport} {SMALL} B"), times, &mut link, PUT, &[], &mut []);
+    measure(&format!("{which} {transport} put 1 MiB"), times / 20, &mut link, PUT, &vec![7; LARGE], &mut []);
+    if large {
+        measure(
+            &format!("{which} {transport} get 1 MiB"),
+            times / 20,
+            &mut link,
+            GET,
+            &[],
+            &mut vec![0; LARGE],
+        );
+    }
+}
+
+fn listeners(name: &str) -> (Vec<Listener>, Vec<Endpoint>) {
+    let path = std::env::temp_dir().join(format!("skep-rpc-bench-{name}-{}", std::process::id()));
+    let at = [Endpoint::Unix(path), Endpoint::Tcp("127.0.0.1".into(), 0)];
+    let listeners: Vec<Listener> = at.iter().map(|at| Listener::bind(at).expect("listen")).collect();
+    let at = listeners.iter().map(|listener| listener.endpoint().clone()).collect();
+    (listeners, at)
+}
+
+fn main() {
+    let times = std::env::args().nth(1).and_then(|n| n.parse().ok()).unwrap_or(40_000);
+    let keyring = Keyring::new(&KeyFile::generate().expect("random bytes"));
+
+    let (sockets, at) = listeners("event");
+    let server =
+        EventServer::new(sockets, keyring.clone(), EventLimits::default(), Log::default()).expect("server");
+    let stop: StopHandle = server.stop_handle();
+    let thread = std::thread::spawn(move || server.run(&mut Echo(Vec::new())));
+    at.iter().enumerate().for_each(|(n, at)| run("event ", at, &keyring, n as u32, times, false));
+    stop.stop();
+    thread.join().expect("no panic").expect("server");
+
+    let (sockets, at) = listeners("stream");
+    let server =
+        StreamServer::new(sockets, keyring.clone(), StreamLimits::default(), Log::default()).expect("server");
+    let stop = server.stop_handle();
+    let thread = std::thread::spawn(move || server.run(&EchoAll));
+    at.iter().enumerate().for_each(|(n, at)| run("stream", at, &keyring, n as u32, times, true));
+    stop.stop();
+    thread.join().expect("no panic").expect("server");
+}
