@@ -203,6 +203,7 @@ impl Book {
         };
         found.in_flight_lost = lost.contains(&now.step.id);
         let mut after = base.clone();
+        carry_handles(&now.step.before, &mut after);
         after.apply(&now.op, now.call);
         let settled = sure && first.is_none() && !found.in_flight_lost;
         found.candidates = if settled { vec![after] } else { vec![after, base.clone()] };
@@ -251,12 +252,48 @@ impl Book {
         }
     }
 
+    /// Files that nobody can make durable, with their paths.
+    pub fn haunted(&mut self) -> Vec<Vec<skep_types::Name>> {
+        let walk = self.fs.walk();
+        let haunted: Vec<_> = walk.into_iter().filter(|(_, ino)| self.foreign.contains(ino)).collect();
+        for (_, ino) in &haunted {
+            self.versions.entry(*ino).or_default().push(Content::default());
+        }
+        haunted.into_iter().map(|(path, _)| path).collect()
+    }
+
+    /// They are empty now, and everything so far is durable.
+    pub fn laid_to_rest(&mut self) {
+        let now = Timestamp { secs: self.number as i64, nanos: 0 };
+        for ino in std::mem::take(&mut self.foreign) {
+            let _ = self.fs.setattr(ino, &SetAttr { size: Some(0), ..SetAttr::default() }, now);
+            self.versions.remove(&ino);
+        }
+        self.steps.clear();
+    }
+
     /// A new client goes on: what the old one had not synced stays unsynced.
     pub fn taken_over(&mut self) {
         self.opens.clear();
         let unsynced: Vec<Ino> = self.unsynced().collect();
         self.foreign.extend(unsynced);
     }
+}
+
+/// What is open in `from` is open in `to`, and nothing else: handles are the client's, and no power
+/// cut of a server closes them.
+fn carry_handles(from: &Fs, to: &mut Fs) {
+    const ASIDE: u32 = 1 << 20;
+    let wanted: Vec<_> = from.handles().filter_map(|(h, _)| from.handle(h).ok().map(|open| (h, open))).collect();
+    // First the new ones, aside: an inode without names must not vanish in between.
+    for (handle, (ino, access)) in &wanted {
+        let _ = to.open(Handle(handle.0 + ASIDE), *ino, *access);
+    }
+    to.close_all(|handle| handle.0 < ASIDE);
+    for (handle, (ino, access)) in wanted {
+        let _ = to.open(handle, ino, access);
+    }
+    to.close_all(|handle| handle.0 >= ASIDE);
 }
 
 /// Inodes of the oracle that a successful operation changes, so that an fsync of them covers it.

@@ -214,7 +214,7 @@ impl Actor {
         {
             let mut hub = self.hub.borrow_mut();
             hub.at_step.insert(self.id, number);
-            hub.say(format_args!("{} step {number}: {op:?}", self.id));
+            hub.say(format_args!("{} {} step {number}: {op:?}", self.book.borrow().name, self.id));
             if !hub.calm && hub.permille(INTERRUPTED) {
                 let at = hub.now + hub.rng.below(25);
                 hub.cancelled.insert(self.id, at);
@@ -224,7 +224,7 @@ impl Actor {
         let outcome = self.carry_out(&op).await;
         let interrupted = {
             let mut hub = self.hub.borrow_mut();
-            hub.say(format_args!("{} step {number}: {outcome:?}", self.id));
+            hub.say(format_args!("{} {} step {number}: {outcome:?}", self.book.borrow().name, self.id));
             hub.cancelled.remove(&self.id).is_some() && outcome == Outcome::Failed(Errno::EINTR)
         };
         if let Some(now) = &mut self.book.borrow_mut().now {
@@ -299,7 +299,7 @@ impl Actor {
 
     /// Finds out what is left, and whether that is right.
     async fn reckon(&self, cause: Cause) -> Result<(), Failed> {
-        self.hub.borrow_mut().say(format_args!("{} reckons: {cause:?}", self.id));
+        self.hub.borrow_mut().say(format_args!("{} {} reckons: {cause:?}", self.book.borrow().name, self.id));
         loop {
             self.wait_while_dead().await;
             let session = session_of(&self.shared);
@@ -312,7 +312,10 @@ impl Actor {
                     book.settle(found, chosen, adoptions);
                     book.seen_cuts = seen;
                     self.session.set(session);
-                    return Ok(());
+                    drop(book);
+                    if !cause.renewed || self.lay_to_rest(seen).await {
+                        return Ok(());
+                    }
                 }
                 // The ground moved under the comparison: once more.
                 _ if self.hub.borrow().cuts.len() != seen || session_of(&self.shared) != session => {}
@@ -320,6 +323,35 @@ impl Actor {
                 Err(what) => return self.fail(what),
             }
         }
+    }
+
+    /// A mount that was killed leaves content that no other mount can make durable, and perhaps a size
+    /// that nobody knows (metad may have forgotten who wrote): such files begin anew. `false`: something
+    /// was cut meanwhile.
+    async fn lay_to_rest(&self, seen: usize) -> bool {
+        let root = self.book.borrow().root.unwrap_or(Ino::ROOT);
+        let paths = self.book.borrow_mut().haunted();
+        for path in paths {
+            let mut at = root;
+            for name in &path {
+                match self.lane.lookup(at, name.as_bytes()).await {
+                    Ok(attr) => at = attr.ino,
+                    Err(_) => return false,
+                }
+            }
+            let set = skep_types::SetAttr { size: Some(0), ..skep_types::SetAttr::default() };
+            if self.lane.setattr(at, set).await.is_err() {
+                return false;
+            }
+        }
+        let Ok(handle) = self.lane.opendir(root) else { return false };
+        let synced = self.lane.fsyncdir(handle).await;
+        self.lane.releasedir(handle);
+        if synced.is_err() || self.hub.borrow().cuts.len() != seen {
+            return false;
+        }
+        self.book.borrow_mut().laid_to_rest();
+        true
     }
 
     fn suspicion(&self, cause: Cause) -> Result<Suspicion, Failed> {
@@ -348,6 +380,10 @@ impl Actor {
     /// fsync of everything that is open tells the truth; then all is closed.
     async fn sync_and_close(&self, found: &mut Suspicion, cause: Cause) -> Result<(), Failed> {
         let handles: Vec<Handle> = self.book.borrow().opens.keys().copied().collect();
+        let reported = self.book.borrow().now.as_ref().and_then(|now| match (&now.op, &now.outcome) {
+            (Op::Fsync { handle }, Some(Outcome::Failed(_))) => Some(*handle),
+            _ => None,
+        });
         for handle in handles {
             let (root, mut opens) = {
                 let mut book = self.book.borrow_mut();
@@ -358,9 +394,11 @@ impl Actor {
             let result = driver.fsync(handle).await;
             let _ = driver.close(handle).await;
             self.book.borrow_mut().opens = opens;
-            self.hub.borrow_mut().say(format_args!("{} fsync of {handle:?}: {result:?}", self.id));
+            self.hub.borrow_mut().say(format_args!("{} {} fsync of {handle:?}: {result:?}", self.book.borrow().name, self.id));
             let Some(ino) = self.book.borrow().ino_of(handle) else { continue };
             match result {
+                // This very loss was reported already.
+                Ok(()) if reported == Some(handle) => {}
                 Ok(()) if found.lost.contains(&ino) => {
                     return self.fail(format!("fsync of {handle:?} succeeds, but an acknowledged change is lost"));
                 }
