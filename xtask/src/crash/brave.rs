@@ -4,7 +4,7 @@ use super::load::remove_tree;
 use super::team::Team;
 use rustix::io::Errno;
 use skep_model::{Fill, Rng};
-use skep_rig::Cluster;
+use skep_rig::{Cluster, until};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Write;
@@ -83,16 +83,19 @@ impl Brave {
         file.sync_all()
     }
 
-    /// The request that was under way is aborted; every one after it finds no connection.
+    /// Requests that were under way are aborted, as long as the dying process has a descriptor of the
+    /// connection; every one after that finds no connection.
     fn noticed(&self, error: &std::io::Error) -> Result<usize, String> {
-        let errno = Errno::from_io_error(error);
-        if !matches!(errno, Some(Errno::NOTCONN | Errno::CONNABORTED)) {
-            return Err(format!("{}: {error}, expected ENOTCONN", self.directory.display()));
-        }
-        match fs::metadata(&self.directory).map_err(|e| Errno::from_io_error(&e)) {
-            Err(Some(Errno::NOTCONN)) => Ok(self.files.len()),
-            other => Err(format!("{}: {other:?}, expected ENOTCONN", self.directory.display())),
-        }
+        let mut errno = Errno::from_io_error(error);
+        until("programs get ENOTCONN", NOTICE_LIMIT / 2, || {
+            while errno == Some(Errno::CONNABORTED) {
+                errno = fs::metadata(&self.directory).err().and_then(|e| Errno::from_io_error(&e));
+            }
+            match errno {
+                Some(Errno::NOTCONN) => Ok(self.files.len()),
+                other => Err(format!("{}: {other:?}", self.directory.display())),
+            }
+        })
     }
 
     /// Every fsynced file is there through `mount`, with its content.
