@@ -4,6 +4,7 @@ mod bench;
 mod ci;
 mod conform;
 mod crash;
+mod posix;
 mod program;
 mod tidy;
 
@@ -28,6 +29,8 @@ enum Task {
     Ci(ci::Arguments),
     /// Measure Skep beside tmpfs and an empty FUSE file system.
     Bench(bench::Arguments),
+    /// Run pjdfstest and fsx, built elsewhere, over a mount.
+    Posix(posix::Arguments),
     /// Run the POSIX conformance suite over a mount.
     Conform(conform::Arguments),
     /// Kill daemons at random under load, and check that nothing is lost.
@@ -47,6 +50,7 @@ fn main() -> ExitCode {
         Task::Tidy => tidy::run(&root),
         Task::Ci(arguments) => ci::run(&root, &arguments),
         Task::Bench(arguments) => bench::run(&root, &arguments),
+        Task::Posix(arguments) => posix::run(&root, &arguments),
         Task::Conform(arguments) => conform::run(&root, &arguments),
         Task::Crash(arguments) => crash::run(&root, &arguments),
         Task::CrashWorker(arguments) => crash::work(&arguments),

@@ -112,10 +112,8 @@ impl<'a, S: Store + ?Sized> Txn<'a, S> {
         })?;
         if go {
             for (k, v) in pending {
-                if let Some(v) = v {
-                    if !visit(k, v) {
-                        break;
-                    }
+                if v.as_ref().is_some_and(|v| !visit(k, v)) {
+                    break;
                 }
             }
         }

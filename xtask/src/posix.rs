@@ -1,0 +1,80 @@
+//! `cargo xtask posix`: public POSIX suites, built by whoever runs this, over a cluster of its own.
+//!
+//! Nothing of them is part of this project. pjdfstest: a built source directory (its `tests` are run by
+//! `prove`). fsx: a built program that takes `-q -N COUNT -S SEED -l LENGTH FILE`.
+
+use crate::program::built;
+use skep_rig::{Cluster, Plan};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Metadata shards of the cluster.
+const SHARDS: u32 = 4;
+
+/// What to run.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Built source directory of pjdfstest.
+    #[arg(long)]
+    pjdfstest: Option<PathBuf>,
+    /// Built fsx program.
+    #[arg(long)]
+    fsx: Option<PathBuf>,
+    /// Operations of each fsx run.
+    #[arg(long, default_value_t = 20_000)]
+    operations: u32,
+    /// fsx runs, with seeds from 1.
+    #[arg(long, default_value_t = 5)]
+    seeds: u32,
+    /// Largest file of fsx: beyond 16 MiB a file has two extents.
+    #[arg(long, default_value_t = 24 << 20)]
+    length: u64,
+    /// Use this program instead of building one.
+    #[arg(long)]
+    program: Option<PathBuf>,
+}
+
+/// Runs the suites; true when all of both passed.
+pub fn run(root: &Path, arguments: &Arguments) -> Result<bool, String> {
+    if arguments.pjdfstest.is_none() && arguments.fsx.is_none() {
+        return Err("name at least one suite: --pjdfstest DIR, --fsx PROGRAM".to_owned());
+    }
+    let program = match &arguments.program {
+        Some(program) => program.clone(),
+        None => built(root, "skep", true)?,
+    };
+    let cluster = Cluster::start(Plan { shards: SHARDS, ..Plan::new(program) })?;
+    let (mut passed, mut failed) = (0, 0);
+    let mut count = |name: &str, good: bool| {
+        println!("{} {name}", if good { "passed" } else { "FAILED" });
+        if good { passed += 1 } else { failed += 1 }
+    };
+    if let Some(source) = &arguments.pjdfstest {
+        count("pjdfstest", pjdfstest(source, cluster.mount())?);
+    }
+    if let Some(fsx) = &arguments.fsx {
+        for seed in 1..=arguments.seeds {
+            count(&format!("fsx seed {seed}"), one_fsx(fsx, arguments, seed, cluster.mount())?);
+        }
+    }
+    if failed > 0 {
+        cluster.show_logs();
+    }
+    println!("{passed} passed, {failed} failed");
+    Ok(failed == 0)
+}
+
+fn pjdfstest(source: &Path, mount: &Path) -> Result<bool, String> {
+    let work = mount.join("pjdfstest");
+    std::fs::create_dir(&work).map_err(|e| format!("{}: {e}", work.display()))?;
+    let tests = source.join("tests").canonicalize().map_err(|e| format!("{}: {e}", source.display()))?;
+    let status = Command::new("prove").args(["-r", "-Q", "-j", "4"]).arg(tests).current_dir(work).status();
+    status.map(|status| status.success()).map_err(|e| format!("prove: {e}"))
+}
+
+fn one_fsx(fsx: &Path, arguments: &Arguments, seed: u32, mount: &Path) -> Result<bool, String> {
+    let mut command = Command::new(fsx.canonicalize().map_err(|e| format!("{}: {e}", fsx.display()))?);
+    command.args(["-q", "-N", &arguments.operations.to_string(), "-S", &seed.to_string()]);
+    command.args(["-l", &arguments.length.to_string()]).arg(mount.join(format!("fsx-{seed}")));
+    command.status().map(|status| status.success()).map_err(|e| format!("{}: {e}", fsx.display()))
+}
