@@ -61,15 +61,17 @@ fn run(store: &impl ChunkStore, limits: Limits, request: &StorageRequest) -> Res
         StorageRequest::TrimChunk(m) => trim(store, m.chunk, m.size)?.to_bytes(),
         StorageRequest::PunchChunk(m) => {
             check_range(m.offset, m.len)?;
+            let life = store.life();
             punch(store, m.chunk, m.offset, m.offset + m.len)?;
-            chunk_reply(store, m.chunk)?.to_bytes()
+            chunk_reply(store, m.chunk, life)?.to_bytes()
         }
         StorageRequest::ReserveChunk(m) => {
             check_range(m.offset, m.len)?;
+            let life = store.life();
             for (piece, offset, len) in pieces(m.chunk, m.offset, m.len) {
                 store.reserve(&piece, offset, len)?;
             }
-            chunk_reply(store, m.chunk)?.to_bytes()
+            chunk_reply(store, m.chunk, life)?.to_bytes()
         }
         StorageRequest::SyncChunks(m) => {
             bounded(&m.chunks)?;
@@ -187,7 +189,7 @@ fn trim(store: &impl ChunkStore, chunk: ChunkId, size: u64) -> Result<ChunkReply
         cut(store, &PieceName::first(chunk), inside, &mut touched)?;
     }
     store.sync(&touched)?;
-    chunk_reply(store, chunk)
+    chunk_reply(store, chunk, store.life())
 }
 
 /// Makes a hole. Only pieces that exist are touched: a range may span millions that do not.
@@ -209,8 +211,11 @@ fn cut(
     size: u64,
     touched: &mut Vec<PieceName>,
 ) -> Result<(), DiskError> {
-    if store.stat(piece)?.is_some_and(|stat| stat.size > size) {
-        store.truncate(piece, size)?;
+    if let Some(stat) = store.stat(piece)? {
+        if stat.size > size {
+            store.truncate(piece, size)?;
+        }
+        // Also when it is short already: an earlier try may have ended before its sync.
         touched.push(*piece);
     }
     Ok(())
@@ -234,9 +239,10 @@ fn stat(store: &impl ChunkStore, chunk: ChunkId) -> Result<ChunkStat, DiskError>
     Ok(total)
 }
 
-fn chunk_reply(store: &impl ChunkStore, chunk: ChunkId) -> Result<ChunkReply, DiskError> {
+/// `life` as it was before the change.
+fn chunk_reply(store: &impl ChunkStore, chunk: ChunkId, life: u64) -> Result<ChunkReply, DiskError> {
     let ChunkStat { size, blocks, .. } = stat(store, chunk)?;
-    Ok(ChunkReply { size, blocks })
+    Ok(ChunkReply { size, blocks, life })
 }
 
 /// Every piece of the chunk files, first pieces first.

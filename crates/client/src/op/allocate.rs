@@ -150,7 +150,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         self.run(&mut jobs).await;
         for (stretch, job) in stretches.iter().zip(&mut jobs) {
             let reply: ChunkReply = job.take()?.read()?;
-            self.shared.with(|s| s.inodes.entry(ino).blocks.insert(stretch.chunk, reply.blocks));
+            // A hole is lost by a power cut as a write is: the next fsync covers it.
+            let Stretch { target, chunk, .. } = *stretch;
+            self.shared.with(|s| s.inodes.entry(ino).wrote_chunk(target, chunk, reply.life, reply.blocks, false));
         }
         let now = self.port.wall();
         // The size stays; time and blocks have moved.

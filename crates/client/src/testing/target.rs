@@ -75,11 +75,11 @@ impl Targets {
                 let end = ((m.offset + m.len) as usize).min(data.len());
                 let start = (m.offset as usize).min(end);
                 data[start..end].fill(0);
-                Ok((ChunkReply { size: data.len() as u64, blocks: 0 }.to_bytes(), 0))
+                Ok((ChunkReply { size: data.len() as u64, blocks: 0, life: self.life }.to_bytes(), 0))
             }
             StorageRequest::ReserveChunk(m) => {
                 alive(&m.chunk)?;
-                Ok((ChunkReply { size: self.len(m.target, m.chunk), blocks: 8 }.to_bytes(), 0))
+                Ok((ChunkReply { size: self.len(m.target, m.chunk), blocks: 8, life: self.life }.to_bytes(), 0))
             }
             StorageRequest::SyncChunks(m) => {
                 if m.life != self.life {

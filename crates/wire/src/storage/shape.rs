@@ -47,6 +47,8 @@ record! {
         pub size: u64,
         /// 512-byte blocks of the chunk file.
         pub blocks: u64,
+        /// Life of the target, as after a write: a hole can be lost as well.
+        pub life: u64,
     }
 }
 
