@@ -252,17 +252,25 @@ impl Book {
         }
     }
 
-    /// Files that nobody can make durable, with their paths.
-    pub fn haunted(&mut self) -> Vec<Vec<skep_types::Name>> {
+    /// Files whose chunk files may hold more than their size tells, with a path and the size that they
+    /// are to be cut to: 0 where nobody can make durable what is there.
+    pub fn haunted(&mut self) -> Vec<(Vec<skep_types::Name>, u64)> {
         let walk = self.fs.walk();
-        let haunted: Vec<_> = walk.into_iter().filter(|(_, ino)| self.foreign.contains(ino)).collect();
-        for (_, ino) in &haunted {
-            self.versions.entry(*ino).or_default().push(Content::default());
+        let mut haunted = Vec::new();
+        for (path, ino) in walk {
+            if self.foreign.contains(&ino) {
+                self.versions.entry(ino).or_default().push(Content::default());
+                haunted.push((path, 0));
+            } else if self.versions.get(&ino).is_some_and(|versions| versions.len() > 1)
+                && let Ok(stat) = self.fs.stat(ino)
+            {
+                haunted.push((path, stat.size));
+            }
         }
-        haunted.into_iter().map(|(path, _)| path).collect()
+        haunted
     }
 
-    /// They are empty now, and everything so far is durable.
+    /// They are cut now, and everything so far is durable.
     pub fn laid_to_rest(&mut self) {
         let now = Timestamp { secs: self.number as i64, nanos: 0 };
         for ino in std::mem::take(&mut self.foreign) {

@@ -313,7 +313,7 @@ impl Actor {
                     book.seen_cuts = seen;
                     self.session.set(session);
                     drop(book);
-                    if !cause.renewed || self.lay_to_rest(seen).await {
+                    if cause.interrupted || self.lay_to_rest(seen).await {
                         return Ok(());
                     }
                 }
@@ -325,13 +325,13 @@ impl Actor {
         }
     }
 
-    /// A mount that was killed leaves content that no other mount can make durable, and perhaps a size
-    /// that nobody knows (metad may have forgotten who wrote): such files begin anew. `false`: something
-    /// was cut meanwhile.
+    /// After a cut chunk files may be longer than the size that is left says, and would show again when
+    /// the file grows: they are cut. What a killed mount had not synced no other mount can make durable:
+    /// such files begin anew. `false`: something was cut meanwhile.
     async fn lay_to_rest(&self, seen: usize) -> bool {
         let root = self.book.borrow().root.unwrap_or(Ino::ROOT);
         let paths = self.book.borrow_mut().haunted();
-        for path in paths {
+        for (path, size) in paths {
             let mut at = root;
             for name in &path {
                 match self.lane.lookup(at, name.as_bytes()).await {
@@ -339,7 +339,7 @@ impl Actor {
                     Err(_) => return false,
                 }
             }
-            let set = skep_types::SetAttr { size: Some(0), ..skep_types::SetAttr::default() };
+            let set = skep_types::SetAttr { size: Some(size), ..skep_types::SetAttr::default() };
             if self.lane.setattr(at, set).await.is_err() {
                 return false;
             }
