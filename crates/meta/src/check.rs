@@ -16,7 +16,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use skep_types::{ChunkId, Decode, Ino, Kind, ShardId};
+use skep_types::{ChunkId, ClientId, Decode, Ino, Kind, ShardId};
 
 /// Problems beyond this number are not listed.
 pub const PROBLEMS_MAX: usize = 100;
@@ -34,6 +34,7 @@ struct Rows {
     trims: BTreeMap<Ino, Trim>,
     intents: BTreeMap<(ShardId, u64), RemoteIntent>,
     memories: Vec<RemoteMemory>,
+    writers: BTreeSet<(Ino, ClientId)>,
     problems: Vec<String>,
 }
 
@@ -95,6 +96,8 @@ impl Rows {
             self.intents.insert((shard, number), RemoteIntent::from_bytes(value).ok()?);
         } else if is(Table::RemoteMemory) {
             self.memories.push(RemoteMemory::from_bytes(value).ok()?);
+        } else if is(Table::Writer) {
+            self.writers.insert(key::writer_of(key)?);
         } else if is(Table::Slot) {
             crate::row::slot::SlotRow::from_bytes(value).ok()?;
         } else {
@@ -226,6 +229,9 @@ impl Rows {
                 found.push(format!("inode {ino}: its trim does not fit it"));
             }
         }
+        let chunked = |ino| self.inodes.get(ino).is_some_and(|inode| !inode.layout.is_inline());
+        let idle = self.writers.iter().filter(|(ino, _)| !chunked(ino));
+        found.extend(idle.map(|(ino, client)| format!("inode {ino}: client {client} writes to no chunks")));
         let strays = self.inline.keys().chain(self.xattr_bytes.keys()).chain(self.growths.keys());
         found.extend(strays.chain(self.trims.keys()).map(|ino| format!("inode {ino}: rows without inode")));
         found.into_iter().for_each(|text| self.wrong(text));

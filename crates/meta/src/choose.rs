@@ -6,7 +6,7 @@ use crate::fail::Fail;
 use crate::row::Inode;
 use crate::store::StoreError;
 use alloc::vec::Vec;
-use skep_types::{Extent, Generation, Ino};
+use skep_types::{ClientId, Extent, Generation, Ino};
 
 /// Answers an operation's questions. Each is asked at most once by an operation that writes.
 pub trait Choose {
@@ -26,6 +26,9 @@ pub trait Choose {
     ) -> Result<Vec<Extent>, Fail>;
     /// Do other sessions have `ino` open for writing?
     fn live(&mut self, ino: Ino) -> bool;
+    /// Who writes to the chunks of `ino` from now on: the caller, and when they are `new`
+    /// everybody who has it open for writing.
+    fn writers(&mut self, ino: Ino, new: bool) -> Vec<ClientId>;
     /// Is the layout of `ino` not durable yet?
     fn settling(&mut self, ino: Ino) -> bool;
 }
@@ -56,6 +59,10 @@ impl Choose for Recorded<'_> {
 
     fn live(&mut self, _: Ino) -> bool {
         self.0.live.unwrap_or(false)
+    }
+
+    fn writers(&mut self, _: Ino, _: bool) -> Vec<ClientId> {
+        self.0.writers.clone().unwrap_or_default()
     }
 
     fn settling(&mut self, _: Ino) -> bool {

@@ -48,6 +48,8 @@ record! {
         5 => pub live: Option<bool>,
         /// The answer shows a layout that is not durable yet.
         6 => pub settling: Option<bool>,
+        /// Who may write to the chunks from now on.
+        7 => pub writers: Option<Vec<ClientId>>,
     }
 }
 
@@ -145,6 +147,21 @@ record! {
         pub size: u64,
         /// 512-byte blocks in all chunk files.
         pub blocks: u64,
+        /// The writers that ended.
+        pub clients: Vec<ClientId>,
+    }
+}
+
+record! {
+    /// Clients begin or cease to write to chunks (beside those that an operation notes).
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Writers {
+        /// Who.
+        pub client: ClientId,
+        /// To which files.
+        pub inos: Vec<Ino>,
+        /// They cease.
+        pub cease: bool,
     }
 }
 
@@ -200,6 +217,8 @@ union! {
         RemoteAnswer(RemoteAnswer) = 10,
         /// See [`NewTerm`].
         NewTerm(NewTerm) = 11,
+        /// See [`Writers`].
+        Writers(Writers) = 12,
     }
 }
 

@@ -16,7 +16,7 @@ use crate::store::{Key, Store, StoreError, Txn};
 use alloc::format;
 use alloc::vec::Vec;
 use skep_types::{
-    ChunkId, Decode, Encode, Errno, Ino, Kind, Layout, LogIndex, ShardId, TargetId, Term, Timestamp,
+    ChunkId, ClientId, Decode, Encode, Errno, Ino, Kind, Layout, LogIndex, ShardId, TargetId, Term, Timestamp,
 };
 use skep_wire::{Refusal, Status};
 
@@ -40,6 +40,10 @@ pub enum Effect {
     Growth(Ino),
     /// No longer.
     GrowthGone(Ino),
+    /// A client may write to the chunks of a file.
+    Writer(Ino, ClientId),
+    /// No longer.
+    WriterGone(Ino, ClientId),
     /// An inode without names that may be open.
     Orphan(Ino),
     /// The inode is gone.
@@ -245,6 +249,39 @@ impl<'a> Ctx<'a> {
         Ok(())
     }
 
+    /// Clients may write to the chunks of `ino` from now on. The row tells after any crash whose
+    /// uncommitted writes the size must be recovered from, should the client be gone by then.
+    pub fn add_writers(&mut self, ino: Ino, clients: &[ClientId]) -> Result<(), Fail> {
+        for client in clients {
+            let row = key::writer(ino, *client);
+            if self.txn.get(&row)?.is_none() {
+                self.txn.put(row, Vec::new());
+                self.effects.push(Effect::Writer(ino, *client));
+            }
+        }
+        Ok(())
+    }
+
+    /// A client writes to the chunks of `ino` no longer.
+    pub fn remove_writer(&mut self, ino: Ino, client: ClientId) {
+        self.txn.delete(key::writer(ino, client));
+        self.effects.push(Effect::WriterGone(ino, client));
+    }
+
+    /// Nobody does any longer: the chunks go.
+    pub fn remove_writers(&mut self, ino: Ino) -> Result<(), Fail> {
+        let (from, until) = key::range_of_ino(Table::Writer, ino);
+        let mut clients = Vec::new();
+        self.txn.scan(&from, &until, &mut |key, _| {
+            clients.push(ClientId(key::last_u64(key)));
+            true
+        })?;
+        for client in clients {
+            self.remove_writer(ino, client);
+        }
+        Ok(())
+    }
+
     /// The last name of `ino` is gone: it stays as an orphan while it may be open.
     pub fn bury(&mut self, ino: Ino, inode: &mut Inode) -> Result<(), Fail> {
         inode.nlink = 0;
@@ -281,6 +318,7 @@ impl<'a> Ctx<'a> {
                 self.cancel_growth(ino)?;
             } else {
                 self.drop_trim(ino)?;
+                self.remove_writers(ino)?;
                 self.queue_deletion(&[&inode.layout])?;
             }
         }

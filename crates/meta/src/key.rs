@@ -33,6 +33,8 @@ pub enum Table {
     RemoteIntent = 11,
     /// asking shard, txid -> what this shard answered.
     RemoteMemory = 12,
+    /// ino, client -> nothing: the client may have written to the chunks more than it committed.
+    Writer = 13,
 }
 
 /// Rows of the whole server stand under this number, which no shard can have.
@@ -90,6 +92,19 @@ pub fn slot(shard: ShardId, client: ClientId, slot: Slot) -> Key {
     key.extend_from_slice(&client.0.to_be_bytes());
     key.extend_from_slice(&slot.0.to_be_bytes());
     key
+}
+
+/// A client that writes to the chunks of a file.
+pub fn writer(ino: Ino, client: ClientId) -> Key {
+    let mut key = of_ino(Table::Writer, ino);
+    key.extend_from_slice(&client.0.to_be_bytes());
+    key
+}
+
+/// File and client of a writer row's key.
+pub fn writer_of(key: &[u8]) -> Option<(Ino, ClientId)> {
+    let ino = key.get(3..11)?.try_into().ok()?;
+    Some((Ino(u64::from_be_bytes(ino)), ClientId(last_u64(key))))
 }
 
 /// All slots of a client.

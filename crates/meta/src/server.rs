@@ -94,6 +94,10 @@ pub struct Server<S: Store> {
     settling: BTreeMap<Ino, LogIndex>,
     orphans: BTreeSet<Ino>,
     growths: BTreeSet<Ino>,
+    /// Who may have written to chunks more than was committed, as the rows say.
+    writers: BTreeSet<(Ino, ClientId)>,
+    /// Sizes to recover once the current step is over.
+    recover_later: Vec<Ino>,
     next_sweep: Option<Millis>,
     errands: Errands,
     deletions: Deletions,
@@ -153,7 +157,9 @@ impl<S: Store> Server<S> {
     /// What became possible, and what the server asked itself.
     fn drain(&mut self, now: Millis, wall: Timestamp, out: &mut Output) -> Result<(), StoreError> {
         loop {
-            if let Some(request) = self.again.pop_front() {
+            if let Some(ino) = self.recover_later.pop() {
+                self.recover(ino, out)?;
+            } else if let Some(request) = self.again.pop_front() {
                 self.request(now, wall, request, out)?;
             } else if let Some((errand, result)) = self.loop_answers.pop_front() {
                 self.loop_answered(now, wall, errand, result, out)?;

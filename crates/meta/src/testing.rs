@@ -248,6 +248,7 @@ impl Bed {
             Job::Trim { target, chunk, size } => {
                 away(target, &self.down)?;
                 self.trimmed.push((*target, *chunk, *size));
+                self.sizes.entry(*chunk).and_modify(|length| *length = (*length).min(*size));
                 Ok(JobReply::Trimmed(0))
             }
             Job::Stat { target, chunks } => {

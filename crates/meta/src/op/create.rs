@@ -1,6 +1,6 @@
 //! `Create`: makes a regular file, or opens the one that is there.
 
-use super::open::{open_reply, truncate, wait_when_live};
+use super::open::{note_writer, open_reply, truncate, wait_when_live};
 use crate::ctx::{Ctx, Done};
 use crate::fail::Fail;
 use crate::row::Inode;
@@ -52,6 +52,9 @@ fn existing(ctx: &mut Ctx<'_>, m: &Create, place: &Place) -> Result<Done, Fail> 
         wait_when_live(ctx, ino, &inode)?;
         Gate::Open
     };
+    if let Some(mode) = m.open {
+        note_writer(ctx, ino, &inode, mode)?;
+    }
     let reply = open_reply(ctx, ino, &inode)?;
     Ok(Done { opened: Some(ino), ..Done::gated(&reply, gate) })
 }

@@ -61,6 +61,8 @@ fn leave_inline(ctx: &mut Ctx<'_>, m: &Grow, inode: &mut Inode) -> Result<Done, 
     if inode.inline_len == 0 {
         inode.inline_version += 1;
         inode.layout = layout.clone();
+        let writers = ctx.choose.writers(m.ino, true);
+        ctx.add_writers(m.ino, &writers)?;
         ctx.put_inode(m.ino, inode);
         ctx.effects.push(Effect::Settling(m.ino));
         return Ok(Done::gated(&reply(m.ino, inode, layout, None), Gate::Durable));

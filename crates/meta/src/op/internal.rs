@@ -2,7 +2,7 @@
 
 use super::make_dir_on;
 use crate::command::{
-    Deleted, Format, Internal, NewTerm, Place, Purge, Recovered, Serials, SessionGone, Trimmed,
+    Deleted, Format, Internal, NewTerm, Place, Purge, Recovered, Serials, SessionGone, Trimmed, Writers,
 };
 use crate::ctx::Ctx;
 use crate::fail::Fail;
@@ -26,6 +26,7 @@ pub fn run(ctx: &mut Ctx<'_>, internal: &Internal) -> Result<(), Fail> {
         Internal::Recovered(m) => recovered(ctx, m),
         Internal::RemoteAnswer(m) => make_dir_on::answered(ctx, m),
         Internal::NewTerm(m) => new_term(ctx, m),
+        Internal::Writers(m) => writers(ctx, m),
     }
 }
 
@@ -112,7 +113,21 @@ fn session_gone(ctx: &mut Ctx<'_>, m: &SessionGone) -> Result<(), Fail> {
     Ok(())
 }
 
+fn writers(ctx: &mut Ctx<'_>, m: &Writers) -> Result<(), Fail> {
+    for ino in &m.inos {
+        if m.cease {
+            ctx.remove_writer(*ino, m.client);
+        } else if ctx.find_inode(*ino)?.is_some_and(|inode| !inode.layout.is_inline()) {
+            ctx.add_writers(*ino, &[m.client])?;
+        }
+    }
+    Ok(())
+}
+
 fn recovered(ctx: &mut Ctx<'_>, m: &Recovered) -> Result<(), Fail> {
+    for client in &m.clients {
+        ctx.remove_writer(m.ino, *client);
+    }
     let Some(mut inode) = ctx.find_inode(m.ino)? else { return Ok(()) };
     if inode.layout.generation != m.generation || inode.layout.is_inline() || ctx.trim(m.ino)?.is_some() {
         return Ok(());

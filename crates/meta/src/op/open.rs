@@ -7,7 +7,7 @@ use crate::row::Inode;
 use crate::row::slot::Gate;
 use skep_types::codec::Bytes;
 use skep_types::{Errno, Ino, Kind};
-use skep_wire::meta::{Open, OpenReply};
+use skep_wire::meta::{Open, OpenMode, OpenReply};
 
 /// Runs it. Who has what open is not in rows: the server notes it.
 pub fn run(ctx: &mut Ctx<'_>, m: &Open) -> Result<Done, Fail> {
@@ -24,6 +24,7 @@ pub fn run(ctx: &mut Ctx<'_>, m: &Open) -> Result<Done, Fail> {
         }
         gate = truncate(ctx, m.ino, &mut inode, m.kill_suidgid)?;
     }
+    note_writer(ctx, m.ino, &inode, m.mode)?;
     let reply = open_reply(ctx, m.ino, &inode)?;
     Ok(Done { opened: Some(m.ino), ..Done::gated(&reply, gate) })
 }
@@ -37,6 +38,15 @@ pub fn truncate(ctx: &mut Ctx<'_>, ino: Ino, inode: &mut Inode, kill: bool) -> R
     inode.touch_content(ctx.scene.at);
     ctx.put_inode(ino, inode);
     Ok(gate)
+}
+
+/// Whoever opens chunks for writing is noted in the rows.
+pub fn note_writer(ctx: &mut Ctx<'_>, ino: Ino, inode: &Inode, mode: OpenMode) -> Result<(), Fail> {
+    if inode.layout.is_inline() || !mode.writes() {
+        return Ok(());
+    }
+    let writers = ctx.choose.writers(ino, false);
+    ctx.add_writers(ino, &writers)
 }
 
 /// Who is about to be sent to the targets for the size must not find there what is being cut.

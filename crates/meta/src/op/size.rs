@@ -25,6 +25,7 @@ pub fn set(ctx: &mut Ctx<'_>, ino: Ino, inode: &mut Inode, size: u64) -> Result<
         ctx.drop_trim(ino)?;
         let old = core::mem::take(&mut inode.layout);
         ctx.queue_deletion(&[&old])?;
+        ctx.remove_writers(ino)?;
         inode.layout = Layout::default();
         (inode.size, inode.blocks, inode.inline_len) = (0, 0, 0);
         inode.inline_version += 1;

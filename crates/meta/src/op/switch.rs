@@ -21,6 +21,8 @@ pub fn run(ctx: &mut Ctx<'_>, m: &Switch) -> Result<Done, Fail> {
     inode.inline_len = 0;
     inode.inline_version += 1;
     inode.layout = growth.layout;
+    let writers = ctx.choose.writers(m.ino, true);
+    ctx.add_writers(m.ino, &writers)?;
     ctx.put_inode(m.ino, &inode);
     Ok(Done::reply(&LayoutReply { attr: inode.attr(m.ino), layout: inode.layout }))
 }

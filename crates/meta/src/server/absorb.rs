@@ -47,6 +47,7 @@ impl<S: Store> Server<S> {
                     for parked in self.waits.over(For::Trim(ino, id)) {
                         self.resume(parked, out);
                     }
+                    self.recover_later.push(ino);
                 }
                 // The answer is known to whoever applied the other shard's: see `remote`.
                 Effect::RemoteFreed(_) => {}
@@ -55,6 +56,12 @@ impl<S: Store> Server<S> {
                 }
                 Effect::GrowthGone(ino) => {
                     self.growths.remove(&ino);
+                }
+                Effect::Writer(ino, client) => {
+                    self.writers.insert((ino, client));
+                }
+                Effect::WriterGone(ino, client) => {
+                    self.writers.remove(&(ino, client));
                 }
                 Effect::Orphan(ino) => {
                     self.orphans.insert(ino);

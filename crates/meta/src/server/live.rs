@@ -79,6 +79,15 @@ impl Choose for Live<'_> {
         note(&mut self.choices.live, live)
     }
 
+    fn writers(&mut self, ino: Ino, new: bool) -> Vec<ClientId> {
+        let mut writers = if new { self.opens.writers(ino) } else { Vec::new() };
+        if !writers.contains(&self.client) && self.client != ClientId(0) {
+            writers.push(self.client);
+        }
+        self.choices.writers = Some(writers.clone());
+        writers
+    }
+
     fn settling(&mut self, ino: Ino) -> bool {
         let settling = self.unsettled.contains_key(&ino);
         note(&mut self.choices.settling, settling)

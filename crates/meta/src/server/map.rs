@@ -144,6 +144,7 @@ impl<S: Store> Server<S> {
                 true
             })?;
         }
+        clients.extend(self.writers.iter().map(|(_, client)| *client));
         clients.remove(&ClientId(0));
         Ok(clients)
     }
@@ -162,16 +163,15 @@ impl<S: Store> Server<S> {
         }
         let growths = self.growths_of(|growth| growth.client == client)?;
         self.cancel_growths(wall, growths, out)?;
+        let wrote = self.writers.iter().filter(|(_, writer)| *writer == client).map(|(ino, _)| *ino);
+        for ino in wrote.collect::<Vec<_>>() {
+            self.recover(ino, out)?;
+        }
         for lane in super::lane::lanes_of(&self.remembered, client) {
             self.remembered.remove(&lane);
         }
         let opens = self.opens.end(client);
-        for (ino, wrote) in &opens {
-            if *wrote {
-                self.recover(*ino, out)?;
-            }
-        }
-        let idle = opens.into_iter().map(|(ino, _)| ino).filter(|ino| !self.opens.is_open(*ino)).collect();
+        let idle = opens.into_iter().filter(|ino| !self.opens.is_open(*ino)).collect();
         let over = self.grace.gone(client);
         self.grace_over(now, wall, &over, out)?;
         self.purge(wall, idle, out)
@@ -262,7 +262,7 @@ impl<S: Store> Server<S> {
     }
 }
 
-fn by_shard(inos: Vec<Ino>) -> BTreeMap<ShardId, Vec<Ino>> {
+pub(super) fn by_shard(inos: Vec<Ino>) -> BTreeMap<ShardId, Vec<Ino>> {
     let mut map: BTreeMap<ShardId, Vec<Ino>> = BTreeMap::new();
     for ino in inos {
         map.entry(ino.shard()).or_default().push(ino);

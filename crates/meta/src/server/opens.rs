@@ -76,6 +76,11 @@ impl Opens {
             .map(|((_, client), open)| (*client, *open))
     }
 
+    /// Does `client` have it open?
+    pub fn has(&self, client: ClientId, ino: Ino) -> bool {
+        self.by_ino.contains_key(&(ino, client))
+    }
+
     /// Does anybody have it open?
     pub fn is_open(&self, ino: Ino) -> bool {
         self.of(ino).next().is_some()
@@ -91,17 +96,20 @@ impl Opens {
         self.of(ino).any(|(other, open)| other != client && open.mode.writes())
     }
 
+    /// Who has it open for writing.
+    pub fn writers(&self, ino: Ino) -> Vec<ClientId> {
+        self.of(ino).filter(|(_, open)| open.mode.writes()).map(|(client, _)| client).collect()
+    }
+
     /// Who has it open.
     pub fn sessions(&self, ino: Ino) -> Vec<OpenSession> {
         self.of(ino).map(|(client, open)| OpenSession { client, mode: open.mode }).collect()
     }
 
-    /// A session ended: what it had open, and whether for writing.
-    pub fn end(&mut self, client: ClientId) -> Vec<(Ino, bool)> {
+    /// A session ended: what it had open.
+    pub fn end(&mut self, client: ClientId) -> Vec<Ino> {
         let inos = self.by_client.remove(&client).unwrap_or_default();
-        inos.into_iter()
-            .filter_map(|ino| self.by_ino.remove(&(ino, client)).map(|open| (ino, open.mode.writes())))
-            .collect()
+        inos.into_iter().filter(|ino| self.by_ino.remove(&(*ino, client)).is_some()).collect()
     }
 }
 
@@ -123,7 +131,8 @@ mod tests {
         assert!(!opens.is_open(ino));
         opens.open(client, ino, OpenMode::Write, 12);
         assert!(opens.other_writers(ino, ClientId(2)) && !opens.other_writers(ino, client));
-        assert_eq!(opens.end(client), [(ino, true)]);
+        assert_eq!(opens.writers(ino), [client]);
+        assert_eq!(opens.end(client), [ino]);
         assert_eq!(opens.len(), 0);
     }
 }

@@ -9,7 +9,7 @@ use crate::store::{Store, StoreError};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::vec::Vec;
-use skep_types::{ChunkId, Generation, Ino, Layout, TargetId, Timestamp};
+use skep_types::{ChunkId, ClientId, Generation, Ino, Layout, TargetId, Timestamp};
 use skep_wire::storage::ChunkStat;
 
 #[derive(Debug)]
@@ -19,6 +19,7 @@ struct Recovery {
     left: BTreeSet<u64>,
     size: u64,
     blocks: u64,
+    clients: Vec<ClientId>,
 }
 
 /// Recoveries under way.
@@ -54,12 +55,16 @@ impl Recoveries {
 }
 
 impl<S: Store> Server<S> {
-    /// Asks the targets of a file for the lengths of its chunk files.
+    /// Asks the targets of a file for the lengths of its chunk files, if a writer of it has ended.
     pub(super) fn recover(&mut self, ino: Ino, out: &mut Output) -> Result<(), StoreError> {
-        let Some(inode) = self.inode(ino)? else { return Ok(()) };
-        if inode.layout.is_inline() || self.recoveries.holds(ino) {
+        let writers = self.writers.range((ino, ClientId(0))..=(ino, ClientId(u64::MAX)));
+        let ended = writers.map(|(_, client)| *client).filter(|client| !self.sessions.lives(*client));
+        let clients: Vec<ClientId> = ended.collect();
+        // While a truncate is on its way the lengths mean nothing; its end leads here again.
+        if clients.is_empty() || self.recoveries.holds(ino) || self.is_trimming(ino)? {
             return Ok(());
         }
+        let Some(inode) = self.inode(ino)? else { return Ok(()) };
         if self.recoveries.len() >= RECOVERIES_MAX {
             out.note(format!("file {ino}: its writer was evicted and {RECOVERIES_MAX} sizes are being recovered already; its size stays as last committed"));
             return Ok(());
@@ -71,7 +76,7 @@ impl<S: Store> Server<S> {
         let jobs = by_target.into_iter().map(|(target, chunks)| Job::Stat { target, chunks });
         let left = jobs.map(|job| self.errands.send(Owner::Recovery(ino), job, out)).collect();
         let (generation, layout) = (inode.layout.generation, inode.layout);
-        self.recoveries.runs.insert(ino, Recovery { generation, layout, left, size: 0, blocks: 0 });
+        self.recoveries.runs.insert(ino, Recovery { generation, layout, left, size: 0, blocks: 0, clients });
         Ok(())
     }
 
@@ -96,8 +101,11 @@ impl<S: Store> Server<S> {
         if !run.left.is_empty() {
             return Ok(());
         }
-        let done = Recovered { ino, generation: run.generation, size: run.size, blocks: run.blocks };
+        let clients = core::mem::take(&mut run.clients);
+        let done = Recovered { ino, generation: run.generation, size: run.size, blocks: run.blocks, clients };
         self.recoveries.runs.remove(&ino);
+        // Another writer may have ended since.
+        self.recover_later.push(ino);
         self.decide(wall, ino.shard(), &Internal::Recovered(done), out)
     }
 }

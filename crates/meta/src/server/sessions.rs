@@ -28,6 +28,11 @@ impl Sessions {
         self.epoch
     }
 
+    /// Does it live, as far as is known?
+    pub fn lives(&self, client: ClientId) -> bool {
+        self.living.contains(&client) || client > self.horizon
+    }
+
     /// Living sessions.
     pub fn living(&self) -> impl Iterator<Item = ClientId> + '_ {
         self.living.iter().copied()

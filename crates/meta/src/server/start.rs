@@ -40,6 +40,8 @@ impl<S: Store> Server<S> {
             settling: BTreeMap::new(),
             orphans: BTreeSet::new(),
             growths: BTreeSet::new(),
+            writers: BTreeSet::new(),
+            recover_later: Vec::new(),
             next_sweep: None,
             errands: Errands::default(),
             deletions: Deletions::default(),
@@ -158,6 +160,12 @@ impl<S: Store> Server<S> {
         };
         let (trims, remotes) = (numbers(Table::Trim)?, numbers(Table::RemoteIntent)?);
         let (orphans, growths) = (numbers(Table::Orphan)?, numbers(Table::Growth)?);
+        let (from, until) = key::table(shard, Table::Writer);
+        let writers = &mut self.writers;
+        self.store.scan(&from, &until, &mut |key, _| {
+            writers.extend(key::writer_of(key));
+            true
+        })?;
         self.orphans.extend(orphans.into_iter().map(Ino));
         self.growths.extend(growths.into_iter().map(Ino));
         let later = trims.into_iter().map(|ino| Later::Trim(Ino(ino)));
@@ -167,7 +175,7 @@ impl<S: Store> Server<S> {
     }
 
     /// Values of the moment, for `ShardStats`.
-    pub(super) fn gauges(&self) -> [(&'static str, u64); 9] {
+    pub(super) fn gauges(&self) -> [(&'static str, u64); 11] {
         [
             ("open_files", self.opens.len() as u64),
             ("sessions", self.sessions.living().count() as u64),
@@ -177,6 +185,8 @@ impl<S: Store> Server<S> {
             ("trims", self.trims.len() as u64),
             ("orphans", self.orphans.len() as u64),
             ("growths", self.growths.len() as u64),
+            ("recoveries", self.recoveries.len() as u64),
+            ("writers", self.writers.len() as u64),
             ("log_index", self.last.0),
         ]
     }

@@ -484,3 +484,68 @@ fn opens_belong_to_sessions() {
     let many = Reclaim { opens: vec![open(5), open(6), open(7)], last: true };
     assert_eq!(bed.call(ME, many).err(), Some(errno(Errno::ENFILE)));
 }
+
+/// Goal: the size that an evicted writer left uncommitted is found in the chunk files also when
+/// the server was restarted in between, once or in the middle of it, and exactly once.
+#[test]
+fn eviction_recovers_sizes_over_restarts() {
+    let mut bed = Bed::new();
+    let ino = bed.create(ME, Ino::ROOT, "f");
+    bed.write(ino, 0, b"inline").unwrap();
+    bed.open(OTHER, ino, OpenMode::Write, 1).unwrap();
+    // Its growth is another client's doing: it counts as a writer all the same.
+    let grown = bed.call(ME, Grow { ino, end: 1 << 20 }).unwrap();
+    let (generation, inline_version) = (grown.layout.generation, grown.copy.unwrap().version);
+    bed.call(ME, Switch { ino, generation, inline_version }).unwrap();
+    let (chunk, _) = grown.layout.chunks().next().unwrap();
+    bed.sizes.insert(chunk, 5_000);
+    bed.restart(&[1, 2]);
+    assert!(bed.call(ME, GetAttr { ino }).unwrap().live.is_some(), "grace: ask the targets");
+    bed.courier_works = false;
+    bed.fenced.push(2);
+    bed.call(ME, Reclaim { opens: vec![], last: true }).unwrap();
+    let fences = bed.fences(&[1]);
+    bed.step(Input::Fences(fences));
+    assert!(bed.call(ME, GetAttr { ino }).unwrap().live.is_some());
+    bed.restart(&[1]);
+    bed.courier_works = true;
+    bed.run_courier();
+    bed.call(ME, Reclaim { opens: vec![], last: true }).unwrap();
+    let reply = bed.call(ME, GetAttr { ino }).unwrap();
+    assert_eq!((reply.attr.size, reply.live), (5_000, None));
+    bed.check();
+    bed.sizes.insert(chunk, 9_000);
+    bed.restart(&[1]);
+    bed.run_courier();
+    assert_eq!(bed.attr(ino).unwrap().size, 5_000, "nobody wrote: nothing to recover");
+}
+
+/// Goal: who writes to chunks stands in the rows from the open to the close, and no longer.
+#[test]
+fn writers_stand_in_the_rows() {
+    let mut bed = Bed::new();
+    let (ino, _) = bed.grown("f", 9);
+    let rows = |bed: &Bed| {
+        let (from, until) = crate::key::table(ShardId(0), crate::key::Table::Writer);
+        let mut count = 0;
+        let mut count_row = |_: &[u8], _: &[u8]| {
+            count += 1;
+            true
+        };
+        store::Store::scan(bed.server.store(), &from, &until, &mut count_row).unwrap();
+        count
+    };
+    bed.open(ME, ino, OpenMode::Read, 1).unwrap();
+    bed.close(ME, ino, 2);
+    assert_eq!(rows(&bed), 0, "whoever grew it closed it");
+    bed.open(ME, ino, OpenMode::ReadWrite, 3).unwrap();
+    bed.open(OTHER, ino, OpenMode::Write, 3).unwrap();
+    bed.close(ME, ino, 1);
+    assert_eq!(rows(&bed), 2);
+    bed.close(ME, ino, 4);
+    assert_eq!(rows(&bed), 1);
+    bed.unlink(ME, Ino::ROOT, "f").unwrap();
+    bed.close(OTHER, ino, 4);
+    assert_eq!(rows(&bed), 0);
+    bed.check();
+}

@@ -1,13 +1,15 @@
 //! What clients tell about their opens, and what they ask about the log.
 
 use super::Server;
+use super::map::by_shard;
 use super::message::{Output, Request};
 use super::waits::{For, Parked};
+use crate::command::{Internal, Writers};
 use crate::limit::OPENS_PER_MESSAGE_MAX;
 use crate::store::{Store, StoreError};
 use alloc::format;
 use alloc::vec::Vec;
-use skep_types::{Encode, LogIndex, Millis, Timestamp};
+use skep_types::{ClientId, Encode, Ino, LogIndex, Millis, Timestamp};
 use skep_wire::meta::{MetaRequest, Sync};
 use skep_wire::{Empty, Refusal, Status};
 
@@ -56,17 +58,25 @@ impl<S: Store> Server<S> {
         match &request.message {
             MetaRequest::Close(m) => {
                 let mut idle = Vec::new();
+                let mut done = Vec::new();
                 for closed in &m.opens {
                     if self.opens.close(client, closed.ino, closed.open_seq) {
                         idle.push(closed.ino);
                     }
+                    if !self.opens.has(client, closed.ino) && self.writers.contains(&(closed.ino, client)) {
+                        done.push(closed.ino);
+                    }
                 }
+                self.writes(wall, client, done, true, out)?;
                 self.purge(wall, idle, out)?;
             }
             MetaRequest::Reclaim(m) => {
                 for open in &m.opens {
                     self.opens.open(client, open.ino, open.mode, open.open_seq);
                 }
+                let wrote = m.opens.iter().filter(|open| open.mode.writes()).map(|open| open.ino);
+                let new = wrote.filter(|ino| !self.writers.contains(&(*ino, client))).collect();
+                self.writes(wall, client, new, false, out)?;
                 if m.last && self.grace.reported(shard, client) {
                     self.grace_over(now, wall, &[shard], out)?;
                 }
@@ -74,6 +84,21 @@ impl<S: Store> Server<S> {
             _ => {}
         }
         self.answer(request.reply_to, self.stamp(shard), Ok(Empty {}.to_bytes()), out);
+        Ok(())
+    }
+
+    /// Notes in the rows who writes to chunks, or does no longer.
+    fn writes(
+        &mut self,
+        wall: Timestamp,
+        client: ClientId,
+        inos: Vec<Ino>,
+        cease: bool,
+        out: &mut Output,
+    ) -> Result<(), StoreError> {
+        for (shard, inos) in by_shard(inos) {
+            self.decide(wall, shard, &Internal::Writers(Writers { client, inos, cease }), out)?;
+        }
         Ok(())
     }
 }

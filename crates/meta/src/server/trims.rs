@@ -55,6 +55,11 @@ impl<S: Store> Server<S> {
         row.map(|bytes| Inode::from_bytes(&bytes).map_err(|e| corrupt("inode row", e))).transpose()
     }
 
+    /// Is a truncate of the file not told to all targets yet?
+    pub(super) fn is_trimming(&self, ino: Ino) -> Result<bool, StoreError> {
+        Ok(self.store.get(&key::of_ino(Table::Trim, ino))?.is_some())
+    }
+
     /// The intent is durable: the targets are told.
     pub(super) fn start_trim(
         &mut self,
