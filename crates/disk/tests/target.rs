@@ -227,3 +227,43 @@ fn too_large_is_not_broken() {
         Err(other) => panic!("{other:?}"),
     }
 }
+
+/// Runs a program of the system that the test needs.
+fn system(program: &str, arguments: &[&std::ffi::OsStr]) {
+    let done = std::process::Command::new(program).args(arguments).output();
+    let output = done.unwrap_or_else(|e| panic!("{program}: {e}"));
+    assert!(output.status.success(), "{program}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Goal: requests to one target do not wait for one another. Method: a frozen file system blocks a
+/// write in the kernel; reads of the same target go on meanwhile, and the write ends when it thaws.
+#[test]
+fn a_blocked_request_does_not_hold_up_others() {
+    let image = Scratch::new();
+    let file = image.path.join("image");
+    std::fs::File::create(&file).unwrap().set_len(32 << 20).unwrap();
+    system("/sbin/mkfs.ext4", &["-q".as_ref(), file.as_os_str()]);
+    let mut disk = Scratch::new();
+    system("mount", &["-o".as_ref(), "loop".as_ref(), file.as_os_str(), disk.path.as_os_str()]);
+    disk.mounted = true;
+    let target = open(&disk.path);
+    write(&target, 1, 0, b"before").unwrap();
+    struct Thaw<'a>(&'a Path);
+    impl Drop for Thaw<'_> {
+        fn drop(&mut self) {
+            let _ = std::process::Command::new("/sbin/fsfreeze").arg("-u").arg(self.0).status();
+        }
+    }
+    system("/sbin/fsfreeze", &["-f".as_ref(), disk.path.as_os_str()]);
+    let thaw = Thaw(&disk.path);
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| write(&target, 1, 0, b"behind"));
+        for _ in 0..1_000 {
+            assert_eq!(read(&target, 1, 0, 6), b"before");
+        }
+        assert!(!writer.is_finished(), "a frozen file system took a write");
+        drop(thaw);
+        writer.join().unwrap().unwrap();
+    });
+    assert_eq!(read(&target, 1, 0, 6), b"behind");
+}

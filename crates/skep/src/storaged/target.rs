@@ -169,3 +169,41 @@ impl Target {
         self.directory.life()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use skep_disk::target::TargetDir;
+    use skep_storage::PieceName;
+    use skep_types::{ChunkId, Generation, Ino, Uuid};
+    use skep_wire::storage::Owner;
+
+    /// Goal: a disk that fails gives EIO to the one who asked and marks the target, which stays bad
+    /// until an administrator decides. Method: a directory in a chunk file's place fails every open,
+    /// as a damaged local file system does.
+    #[test]
+    fn a_failing_disk_marks_the_target() {
+        let path = std::env::temp_dir().join(format!("skep-bad-target-{}", std::process::id()));
+        std::fs::create_dir(&path).unwrap();
+        let directory = TargetDir::open(&path, Uuid([1; 16]), Some(Uuid([2; 16])), 0).unwrap();
+        let target = Target::new(TargetId(101), directory, Consistency::Good);
+        let chunk = |ino| ChunkId { ino: Ino(ino), generation: Generation(1), extent: 0, stripe: 0 };
+        let write = |ino| {
+            let (id, owner) = (TargetId(101), Owner::default());
+            target.write(&WriteChunk { target: id, chunk: chunk(ino), offset: 0, owner, sync: false }, b"x")
+        };
+        write(1).unwrap();
+        let life = target.life();
+        std::fs::create_dir_all(path.join(PieceName::first(chunk(2)).path())).unwrap();
+        let refusal = write(2).unwrap_err();
+        assert_eq!(refusal.status.as_errno(), Some(Errno::EIO));
+        assert!(refusal.detail.contains("check the disk"), "{refusal}");
+        assert_eq!(target.consistency(), Consistency::Bad);
+        assert_eq!(target.report().consistency, Consistency::Bad);
+        assert_ne!(target.life(), life, "fsync must not vouch for earlier writes");
+        target.set_consistency(Consistency::Good);
+        write(3).unwrap();
+        drop(target);
+        std::fs::remove_dir_all(&path).unwrap();
+    }
+}
