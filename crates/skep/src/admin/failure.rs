@@ -19,7 +19,13 @@ impl Failure {
     /// A call to `whom` failed.
     pub fn call(whom: &str, error: &CallError) -> Self {
         Self(match error {
-            CallError::Refused(refusal) => format!("{whom}: {refusal}"),
+            CallError::Refused(refusal) => match refusal.status.as_errno() {
+                // The service has nothing to add to the error itself.
+                Some(errno) if refusal.detail.is_empty() => {
+                    format!("{whom}: {}", std::io::Error::from_raw_os_error(i32::from(errno.0)))
+                }
+                _ => format!("{whom}: {refusal}"),
+            },
             other => format!("{whom}: {other}"),
         })
     }

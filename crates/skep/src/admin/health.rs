@@ -21,7 +21,7 @@ use std::time::Duration;
 const ANSWER_LIMIT: Duration = Duration::from_secs(3);
 /// Nodes that are asked at the same time.
 const ASKED_AT_ONCE: usize = 32;
-/// Less free space than this share (1/20) is worth a warning ...
+/// Less free than this share (1/20) is worth a warning ...
 const LOW_SHARE: u64 = 20;
 /// ... and less than this one (1/100) an error.
 const EMERGENCY_SHARE: u64 = 100;
@@ -119,7 +119,7 @@ fn node_check(node: &NodeEntry, answer: Outcome) -> Check {
             check(Verdict::Error, "node", subject, failure.to_string(), hint)
         }
         (state, Ok(())) => {
-            let hint = "it answers but does not reach mgmtd: check its log and its key mgmtd";
+            let hint = "it answers but does not reach mgmtd: check its log and the mgmtd addresses in its configuration";
             check(Verdict::Warning, "node", subject, state.as_str().to_owned(), hint)
         }
         (state, Err(failure)) => {
@@ -134,7 +134,8 @@ fn space_check(subject: &str, capacity: Capacity) -> Check {
     if bytes == 0 {
         return fine("space", subject, "not reported yet");
     }
-    let below = |share: u64| bytes_free < bytes / share || (inodes > 0 && inodes_free < inodes / share);
+    let scarce = |free: u64, all: u64, share: u64| u128::from(free) * u128::from(share) < u128::from(all);
+    let below = |share| scarce(bytes_free, bytes, share) || scarce(inodes_free, inodes, share);
     let verdict = match () {
         () if below(EMERGENCY_SHARE) => Verdict::Error,
         () if below(LOW_SHARE) => Verdict::Warning,

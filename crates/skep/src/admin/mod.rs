@@ -10,7 +10,7 @@ mod failure;
 mod health;
 mod key;
 pub mod mount_table;
-mod namespace;
+pub mod namespace;
 mod node;
 mod session;
 mod stats;
@@ -52,7 +52,7 @@ pub enum AdminCommand {
 
 /// Does it; the failure's text goes to standard error.
 pub fn run(command: &AdminCommand) -> ExitCode {
-    let out = &mut std::io::stdout().lock();
+    let out = &mut crate::cli::output::stdout();
     let outcome = match command {
         AdminCommand::Node(command) => node::run(command, out),
         AdminCommand::Target(command) => target::run(command, out),

@@ -6,14 +6,18 @@ use super::plan::{self, Kind, ServicePlan};
 use super::process::{self, Living};
 use crate::admin::Outcome;
 use rustix::process::Signal;
+use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// A service that takes longer to stop is killed: what it acknowledged survives that.
-const STOP_LIMIT: Duration = Duration::from_secs(20);
+pub const STOP_LIMIT: Duration = Duration::from_secs(20);
+/// A mount waits for programs that are still in it; they get this long. It holds nothing back
+/// that a program was told is safe.
+const MOUNT_STOP_LIMIT: Duration = Duration::from_secs(3);
 
 /// Does it.
-pub fn run(dir: &Path) -> Outcome {
+pub fn run(dir: &Path, out: &mut dyn Write) -> Outcome {
     let (place, cluster) = Place::open(dir)?;
     let services = plan::services(&place.dir, cluster.servers);
     if mount_point::look(&cluster.mount_point)? == PointState::Skep {
@@ -26,25 +30,37 @@ pub fn run(dir: &Path) -> Outcome {
         let living: Vec<Living> =
             of_kind.iter().filter_map(|service| process::living(&service.pid_file)).collect();
         count += living.len();
-        stop(living);
+        stop(living, if kind == Kind::Mount { MOUNT_STOP_LIMIT } else { STOP_LIMIT });
         for service in of_kind {
             // A leftover note finds nobody: harmless.
             let _ = std::fs::remove_file(&service.pid_file);
         }
     }
-    println!("stopped {count} services of {}; its files stay", place.dir.display());
-    Ok(())
+    forget_mounts(&place.dir);
+    Ok(writeln!(out, "stopped {count} services of {}; its files stay", place.dir.display())?)
+}
+
+/// What killed mounts left behind about themselves.
+fn forget_mounts(dir: &Path) {
+    for entry in std::fs::read_dir(dir.join("run")).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if name.starts_with("mount-") && name.ends_with(".toml") {
+            // Stale notes harm nobody.
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
 }
 
 /// Asks all to end, waits, kills those that do not.
-pub fn stop(processes: Vec<Living>) {
-    let deadline = Instant::now() + STOP_LIMIT;
+pub fn stop(processes: Vec<Living>, limit: Duration) {
+    let deadline = Instant::now() + limit;
     for process in &processes {
         process.signal(Signal::TERM);
     }
     for process in &processes {
         if !process.wait(deadline) {
-            eprintln!("process {} does not end within {} s: killed", process.pid, STOP_LIMIT.as_secs());
+            eprintln!("process {} does not end within {} s: killed", process.pid, limit.as_secs());
             process.signal(Signal::KILL);
             process.wait(Instant::now() + STOP_LIMIT);
         }

@@ -24,7 +24,7 @@ pub use cluster_file::ClusterFile;
 pub use process::process_exists;
 
 use crate::admin::Outcome;
-use crate::cli::output::OutputArgs;
+use crate::cli::output::{self, OutputArgs};
 use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -79,15 +79,15 @@ fn finish(outcome: Outcome<ExitCode>) -> ExitCode {
 
 /// `skep up`.
 pub fn up(args: &UpArgs) -> ExitCode {
-    finish(start::run(args).map(|()| ExitCode::SUCCESS))
+    finish(start::run(args, &mut output::stdout()).map(|()| ExitCode::SUCCESS))
 }
 
 /// `skep down`.
 pub fn down(args: &DownArgs) -> ExitCode {
-    finish(down::run(&args.dir).map(|()| ExitCode::SUCCESS))
+    finish(down::run(&args.dir, &mut output::stdout()).map(|()| ExitCode::SUCCESS))
 }
 
 /// `skep status`: exit code 1 when something of it does not run.
 pub fn status(args: &StatusArgs) -> ExitCode {
-    finish(status::run(&args.dir, args.output.output, &mut std::io::stdout().lock()))
+    finish(status::run(&args.dir, args.output.output, &mut output::stdout()))
 }

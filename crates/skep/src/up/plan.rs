@@ -201,7 +201,7 @@ fn config(dir: &Path, cluster: &ClusterFile, service: &ServicePlan) -> Table {
         Kind::Metad => set("alias", Value::String(service.name.clone())),
         Kind::Storaged => {
             set("alias", Value::String(service.name.clone()));
-            let mine = targets_of(&service.name, cluster.targets, cluster.servers);
+            let mine = targets_of(number_of(&service.name), cluster.targets, cluster.servers);
             let mine = mine.map(|n| path(dir.join("targets").join(n.to_string())));
             set("targets", Value::Array(mine.collect()));
         }
@@ -210,10 +210,14 @@ fn config(dir: &Path, cluster: &ClusterFile, service: &ServicePlan) -> Table {
     table
 }
 
+/// The number at the end of a service's name.
+fn number_of(name: &str) -> u32 {
+    name.rsplit('-').next().and_then(|number| number.parse().ok()).unwrap_or(1)
+}
+
 /// Which targets a storage server has: dealt out like cards.
-fn targets_of(name: &str, targets: u32, servers: u32) -> impl Iterator<Item = u32> {
-    let number: u32 = name.rsplit('-').next().and_then(|n| n.parse().ok()).unwrap_or(1);
-    (number..=targets).step_by(servers.max(1) as usize)
+fn targets_of(server: u32, targets: u32, servers: u32) -> impl Iterator<Item = u32> {
+    (server..=targets).step_by(servers.max(1) as usize)
 }
 
 #[cfg(test)]
@@ -264,7 +268,7 @@ mod tests {
     #[test]
     fn targets_are_dealt_out() {
         for (targets, servers) in [(4, 2), (5, 3), (1, 2), (7, 1)] {
-            let all = (1..=servers).flat_map(|n| targets_of(&format!("storaged-{n}"), targets, servers));
+            let all = (1..=servers).flat_map(|n| targets_of(n, targets, servers));
             let mut all: Vec<_> = all.collect();
             all.sort_unstable();
             assert_eq!(all, (1..=targets).collect::<Vec<_>>());

@@ -13,6 +13,7 @@ use skep_net::{KeyFile, Keyring};
 use skep_types::limits::SHARDS_MAX;
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
+use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -22,7 +23,7 @@ const SHARDS: u32 = 64;
 const SERVERS: u32 = 2;
 
 /// Does it.
-pub fn run(args: &UpArgs) -> Outcome {
+pub fn run(args: &UpArgs, out: &mut dyn Write) -> Outcome {
     let began = Instant::now();
     let place = Place::make(&args.dir)?;
     let mut cluster = cluster(args, &place)?;
@@ -32,11 +33,10 @@ pub fn run(args: &UpArgs) -> Outcome {
     let outcome = bring_up(&place, &mut cluster, &services, args.no_mount, &mut started);
     if outcome.is_err() {
         // What ran before goes on; what this command began must not stay half done.
-        down::stop(started);
+        down::stop(started, down::STOP_LIMIT);
         return outcome;
     }
-    tell(&place.dir, &cluster, args.no_mount, began);
-    Ok(())
+    tell(&place.dir, &cluster, args.no_mount, began, out)
 }
 
 /// What is asked for, which for an existing cluster is what it was made with.
@@ -161,7 +161,7 @@ fn is_in_place(service: &ServicePlan, cluster: &ClusterFile) -> Outcome<bool> {
     {
         return Ok(true);
     }
-    down::stop(process::living(&service.pid_file).into_iter().collect());
+    down::stop(process::living(&service.pid_file).into_iter().collect(), down::STOP_LIMIT);
     Ok(false)
 }
 
@@ -199,23 +199,23 @@ fn mount_point_set(point: &Path) -> String {
     format!("mount_point={}", point.display())
 }
 
-fn tell(dir: &Path, cluster: &ClusterFile, no_mount: bool, began: Instant) {
+fn tell(dir: &Path, cluster: &ClusterFile, no_mount: bool, began: Instant, out: &mut dyn Write) -> Outcome {
     let program = std::env::current_exe().unwrap_or_else(|_| "skep".into());
     let (program, dir, point) = (program.display(), dir.display(), cluster.mount_point.display());
-    let (targets, servers) = (cluster.targets, cluster.servers);
-    println!(
-        "cluster in {dir}: 1 mgmtd, 1 metad, {targets} targets in {servers} storaged ({:.1?})",
-        began.elapsed()
-    );
+    let (targets, servers, took) = (cluster.targets, cluster.servers, began.elapsed());
+    writeln!(
+        out,
+        "cluster in {dir}: 1 mgmtd, 1 metad, {targets} targets in {servers} storaged ({took:.1?})"
+    )?;
     if !no_mount {
-        println!("mounted at {point}");
+        writeln!(out, "mounted at {point}")?;
     }
-    println!("\ntry next:");
-    println!("  export SKEP_CLUSTER={dir}/{FILE}");
-    println!("  {program} status --dir {dir}");
-    println!("  {program} node list; {program} df; {program} health");
+    writeln!(out, "\ntry next:")?;
+    writeln!(out, "  export SKEP_CLUSTER={dir}/{FILE}")?;
+    writeln!(out, "  {program} status --dir {dir}")?;
+    writeln!(out, "  {program} node list; {program} df; {program} health")?;
     if !no_mount {
-        println!("  echo hello > {point}/hello; {program} entry info {point}/hello");
+        writeln!(out, "  echo hello > {point}/hello; {program} entry info {point}/hello")?;
     }
-    println!("  {program} down --dir {dir}");
+    Ok(writeln!(out, "  {program} down --dir {dir}")?)
 }
