@@ -54,6 +54,8 @@ pub struct Suspicion {
     pub intact: BTreeSet<Ino>,
     /// Steps up to here are in force.
     kept: usize,
+    /// The state that they led to.
+    base: Option<Fs>,
     /// The step under way may have had a record that is lost.
     pub in_flight_lost: bool,
 }
@@ -80,6 +82,8 @@ pub struct Book {
     pub seen_cuts: usize,
     /// Steps begun.
     pub number: u64,
+    /// Steps with a lost record that are not reckoned with so far; outlives the client.
+    pub lost: BTreeSet<StepId>,
     /// The final comparison was good.
     pub verified: bool,
     steps: Vec<Step>,
@@ -101,6 +105,7 @@ impl Book {
             foreign: BTreeSet::new(),
             seen_cuts: 0,
             number: 0,
+            lost: BTreeSet::new(),
             verified: false,
             steps: Vec::new(),
             generator: Generator::new(seed, profile),
@@ -169,6 +174,11 @@ impl Book {
         self.steps.iter().filter(move |step| step.touches.contains(&ino)).map(|step| step.id)
     }
 
+    /// Is it a step of this book?
+    pub fn is_mine(&self, id: StepId) -> bool {
+        self.now.as_ref().is_some_and(|now| now.step.id == id) || self.steps.iter().any(|step| step.id == id)
+    }
+
     /// Did a step that has ended lose a record?
     pub fn has_lost(&self, lost: &BTreeSet<StepId>) -> bool {
         self.steps.iter().any(|step| lost.contains(&step.id))
@@ -197,6 +207,7 @@ impl Book {
             found.lost = gone.flat_map(|step| step.touches.iter().copied()).collect();
         }
         let base = first.map_or(&self.fs, |first| &self.steps[first].before);
+        found.base = Some(base.clone());
         let Some(now) = &self.now else {
             found.candidates = vec![base.clone()];
             return found;
@@ -226,6 +237,7 @@ impl Book {
                 let (old, new) = (content(&step.before), content(&now.after));
                 self.note_version(ino, old, new);
             }
+            step.before = found.base.take().unwrap_or(step.before);
             step.before.close_all(|_| true);
             self.steps.push(step);
         }

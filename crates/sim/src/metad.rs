@@ -7,8 +7,9 @@ use skep_meta::{Command, Config, Input, Output, Record, Server};
 use skep_types::{LogIndex, NodeId};
 use std::collections::BTreeMap;
 
-/// Milliseconds that clients have to reclaim what they have open.
-pub const GRACE_MS: u64 = 3_000;
+/// Milliseconds that clients have to reclaim what they have open: longer than a session lives in
+/// silence, or a client that is away for a while would lose its opens and not know it.
+pub const GRACE_MS: u64 = crate::mgmtd::SESSION_TIMEOUT_MS + 2_000;
 
 /// What the rules shall get wrong.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

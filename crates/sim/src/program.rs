@@ -191,8 +191,14 @@ impl Actor {
         }
     }
 
-    fn lost(&self) -> BTreeSet<StepId> {
-        self.hub.borrow().lost.clone()
+    /// Steps of this lane that lost a record since last asked.
+    fn take_lost(&self) -> BTreeSet<StepId> {
+        let (book, hub) = (&mut *self.book.borrow_mut(), &mut *self.hub.borrow_mut());
+        let (mine, others): (BTreeSet<_>, _) =
+            std::mem::take(&mut hub.lost).into_iter().partition(|step| book.is_mine(*step));
+        hub.lost = others;
+        book.lost.extend(mine);
+        book.lost.clone()
     }
 
     async fn carry_out(&self, op: &Op) -> Outcome {
@@ -304,7 +310,8 @@ impl Actor {
             self.wait_while_dead().await;
             let session = session_of(&self.shared);
             let seen = self.hub.borrow().cuts.len();
-            let mut found = self.suspicion(cause)?;
+            let lost = self.take_lost();
+            let mut found = self.suspicion(cause, &lost)?;
             self.sync_and_close(&mut found, cause).await?;
             match self.find_state(&found, cause).await {
                 Ok((chosen, adoptions)) if self.hub.borrow().cuts.len() == seen => {
@@ -312,6 +319,7 @@ impl Actor {
                     book.settle(found, chosen, adoptions);
                     book.seen_cuts = seen;
                     self.session.set(session);
+                    book.lost.clear();
                     drop(book);
                     if cause.interrupted || self.lay_to_rest(seen).await {
                         return Ok(());
@@ -354,15 +362,14 @@ impl Actor {
         true
     }
 
-    fn suspicion(&self, cause: Cause) -> Result<Suspicion, Failed> {
-        let lost = self.lost();
+    fn suspicion(&self, cause: Cause, lost: &BTreeSet<StepId>) -> Result<Suspicion, Failed> {
         let (found, wrong) = {
             let book = self.book.borrow();
             let storaged = self.hub.borrow().cuts[book.seen_cuts..].contains(&Cut::Storaged);
             let now = book.now.as_ref();
             let as_expected = now.is_none_or(|now| now.outcome.as_ref() == Some(&now.expected));
             let excused = now.is_some_and(|now| storaged && is_data(&now.op));
-            let found = book.suspect(&lost, as_expected && !cause.interrupted && !cause.renewed);
+            let found = book.suspect(lost, as_expected && !cause.interrupted && !cause.renewed);
             let doubtful = found.in_flight_lost || !found.lost.is_empty() || cause.interrupted || cause.renewed;
             let wrong = now.filter(|_| !as_expected && !excused && !doubtful);
             let wrong = wrong.map(|now| {
