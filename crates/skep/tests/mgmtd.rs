@@ -2,7 +2,7 @@
 
 use skep_net::{Endpoint, KeyFile, Keyring, Link};
 use skep_types::{
-    ClientId, ClusterId, Decode, Encode, FenceEpoch, Incarnation, MapVersion, NodeId, Role, ServiceKind, Uuid,
+    ClientId, ClusterId, Decode, FenceEpoch, Incarnation, MapVersion, NodeId, Role, ServiceKind, Uuid,
 };
 use skep_wire::mgmt::*;
 use skep_wire::{Header, Hello, Message, Refusal, Status, VERSION_MAX, VERSION_MIN};

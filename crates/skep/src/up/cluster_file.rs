@@ -1,5 +1,6 @@
 //! `cluster.toml`: what `skep up` made, and how commands find it.
 
+use super::place::absolute;
 use crate::admin::{Failure, Outcome};
 use crate::config::address::Address;
 use crate::identity::write_durably;
@@ -33,6 +34,9 @@ pub struct ClusterFile {
     pub formatted: bool,
     /// TCP port of each server on the loopback interface.
     pub ports: BTreeMap<String, u16>,
+    /// Where the directory was when the file was written, if it was moved since.
+    #[serde(skip)]
+    pub moved_from: Option<PathBuf>,
 }
 
 impl ClusterFile {
@@ -41,7 +45,32 @@ impl ClusterFile {
         let text = std::fs::read_to_string(path).map_err(|e| {
             Failure::new(format!("{}: {e}; it is the {FILE} of a directory made by skep up", path.display()))
         })?;
-        toml::from_str(&text).map_err(|e| Failure::new(format!("{}: {}", path.display(), e.message())))
+        let file: Self = toml::from_str(&text)
+            .map_err(|e| Failure::new(format!("{}: {}", path.display(), e.message())))?;
+        let here = absolute(path)?;
+        Ok(file.at(here.parent().unwrap_or(Path::new("/"))))
+    }
+
+    /// With all paths where they are when the directory is at `dir` by now.
+    fn at(mut self, dir: &Path) -> Self {
+        if self.dir == dir {
+            return self;
+        }
+        let old = std::mem::replace(&mut self.dir, dir.to_owned());
+        let moved = |path: &mut PathBuf| {
+            if let Ok(below) = path.strip_prefix(&old) {
+                *path = dir.join(below);
+            }
+        };
+        moved(&mut self.key_file);
+        moved(&mut self.mount_point);
+        for address in &mut self.mgmtd {
+            if let Address::Unix(path) = address {
+                moved(path);
+            }
+        }
+        self.moved_from = Some(old);
+        self
     }
 
     /// Writes it into its directory, whole or not at all.
@@ -68,9 +97,17 @@ mod tests {
             servers: 2,
             formatted: true,
             ports: BTreeMap::from([("mgmtd".to_owned(), 9)]),
+            moved_from: None,
         };
         let text = toml::to_string(&file).unwrap();
         assert_eq!(toml::from_str::<ClusterFile>(&text).unwrap(), file);
         assert!(toml::from_str::<ClusterFile>(&format!("target = 4\n{text}")).is_err());
+        let moved = file.clone().at(Path::new("/new"));
+        assert_eq!((moved.mount_point, moved.key_file), ("/new/m \"x\"".into(), "/new/cluster.key".into()));
+        assert_eq!(
+            (moved.mgmtd[0].to_string().as_str(), moved.moved_from),
+            ("unix:/new/run/mgmtd.sock", Some("/d".into()))
+        );
+        assert_eq!(file.clone().at(Path::new("/d")), file);
     }
 }

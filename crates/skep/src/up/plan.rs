@@ -240,6 +240,7 @@ mod tests {
             servers: 2,
             formatted: false,
             ports,
+            moved_from: None,
         }
     }
 

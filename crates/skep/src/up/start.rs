@@ -85,18 +85,15 @@ fn new_cluster(args: &UpArgs, place: &Place, mount_point: std::path::PathBuf) ->
         servers: args.servers.unwrap_or(SERVERS).min(targets),
         formatted: false,
         ports: BTreeMap::new(),
+        moved_from: None,
     })
 }
 
 /// Keys, directories, ports, configuration files, `cluster.toml`.
 fn prepare(place: &Place, cluster: &mut ClusterFile, services: &[ServicePlan]) -> Outcome {
     let dir = &place.dir;
-    let moved = cluster.dir != *dir;
-    if moved {
-        let from = cluster.dir.display();
-        eprintln!("{from} was moved to {}: configuration files are written anew", dir.display());
-        cluster.dir.clone_from(dir);
-        cluster.key_file = dir.join("cluster.key");
+    if let Some(old) = &cluster.moved_from {
+        eprintln!("{} was moved to {}: configuration files are written anew", old.display(), dir.display());
     }
     keys(dir, &cluster.key_file)?;
     for target in 1..=cluster.targets {
@@ -108,7 +105,7 @@ fn prepare(place: &Place, cluster: &mut ClusterFile, services: &[ServicePlan]) -
     let stopped = |service: &ServicePlan| process::living(&service.pid_file).is_none();
     let changed = plan::assign_ports(services, stopped, &mut cluster.ports)?;
     cluster.mgmtd = plan::mgmtd_addresses(dir, &cluster.ports);
-    plan::write_configs(dir, cluster, services, &changed, moved)?;
+    plan::write_configs(dir, cluster, services, &changed, cluster.moved_from.is_some())?;
     cluster.write(dir)
 }
 
