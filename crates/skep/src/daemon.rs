@@ -36,10 +36,10 @@ impl Readiness {
                 error!("cannot tell {} that the service is ready: {e}", path.to_string_lossy());
             }
         }
-        if let Some(path) = std::env::var_os("NOTIFY_SOCKET") {
-            if let Ok(socket) = UnixDatagram::unbound() {
-                let _ = socket.send_to(b"READY=1", path);
-            }
+        if let Some(path) = std::env::var_os("NOTIFY_SOCKET")
+            && let Ok(socket) = UnixDatagram::unbound()
+        {
+            let _ = socket.send_to(b"READY=1", path);
         }
     }
 }
