@@ -1,7 +1,7 @@
 //! The committed table and its expansion into single cases.
 //!
 //! A file holds the cases of one call. `each` and `table` multiply a case: every `{name}` in its strings is
-//! replaced; a `~` in a value stands for a blank. `form` entries say how the call is written; the files under `cases/shared/` hold what POSIX
+//! replaced; a `~` in a value stands for a blank. `form` entries say how the call is written; the files under `cases/every/` hold what POSIX
 //! demands of every call that takes a path or changes a directory, and are applied to the forms by tag.
 
 use crate::step::{Expect, Step};
@@ -139,7 +139,7 @@ const CALLS: &[(&str, &str)] = embed!(
 );
 
 /// What holds for many calls alike.
-const SHARED: &[(&str, &str)] = embed!("shared/path", "shared/parent");
+const SHARED: &[(&str, &str)] = embed!("every/path", "every/parent");
 
 /// The whole table, expanded, with the scripted cases.
 pub fn all() -> Result<Vec<Case>, String> {

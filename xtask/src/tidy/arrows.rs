@@ -21,9 +21,10 @@ pub enum Layer {
 }
 
 /// Every crate: its name, its layer and the crates of the workspace it may depend on.
-const CRATES: [(&str, Layer, &[&str]); 15] = [
+const CRATES: [(&str, Layer, &[&str]); 16] = [
     ("skep-types", Layer::Vocabulary, &[]),
     ("skep-wire", Layer::Vocabulary, &["skep-types"]),
+    ("skep-rows", Layer::Vocabulary, &["skep-types"]),
     ("skep-cluster", Layer::Rules, VOCABULARY),
     ("skep-meta", Layer::Rules, VOCABULARY),
     ("skep-storage", Layer::Rules, VOCABULARY),
@@ -39,14 +40,23 @@ const CRATES: [(&str, Layer, &[&str]); 15] = [
     ("xtask", Layer::Proof, EVERYTHING),
 ];
 
-const VOCABULARY: &[&str] = &["skep-types", "skep-wire"];
+const VOCABULARY: &[&str] = &["skep-types", "skep-wire", "skep-rows"];
 const RULES_AND_BELOW: &[&str] =
-    &["skep-types", "skep-wire", "skep-cluster", "skep-meta", "skep-storage", "skep-client"];
-const RULES_AND_ORACLE: &[&str] =
-    &["skep-types", "skep-wire", "skep-cluster", "skep-meta", "skep-storage", "skep-client", "skep-model"];
+    &["skep-types", "skep-wire", "skep-rows", "skep-cluster", "skep-meta", "skep-storage", "skep-client"];
+const RULES_AND_ORACLE: &[&str] = &[
+    "skep-types",
+    "skep-wire",
+    "skep-rows",
+    "skep-cluster",
+    "skep-meta",
+    "skep-storage",
+    "skep-client",
+    "skep-model",
+];
 const HANDS_AND_BELOW: &[&str] = &[
     "skep-types",
     "skep-wire",
+    "skep-rows",
     "skep-cluster",
     "skep-meta",
     "skep-storage",
@@ -58,6 +68,7 @@ const HANDS_AND_BELOW: &[&str] = &[
 const EVERYTHING: &[&str] = &[
     "skep-types",
     "skep-wire",
+    "skep-rows",
     "skep-cluster",
     "skep-meta",
     "skep-storage",
