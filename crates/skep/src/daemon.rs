@@ -3,6 +3,7 @@
 use crate::config::access::{Membership, Process};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use skep_net::{Endpoint, Keyring};
+use skep_types::Role;
 use std::io::{Error, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixDatagram, UnixStream};
@@ -139,6 +140,16 @@ pub fn keyring(process: &Process) -> Result<Keyring, String> {
         return Ok(Keyring::insecure());
     }
     Keyring::from_file(&process.key_file).map_err(|e| e.to_string())
+}
+
+/// [`keyring`] of a server: the key of a client is not enough.
+pub fn server_keyring(process: &Process) -> Result<Keyring, String> {
+    let keyring = keyring(process)?;
+    if keyring.has(Role::Server) {
+        return Ok(keyring);
+    }
+    let path = process.key_file.display();
+    Err(format!("{path} is the key of a client; a server needs the cluster key: name it by key_file"))
 }
 
 /// Where servers write what they have to say about peers.

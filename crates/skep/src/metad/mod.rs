@@ -61,7 +61,7 @@ fn serve(config: &MetadConfig) -> Result<(), String> {
     if let Err(e) = raise_open_files() {
         warning!("the limit of open files stays as it is: {e}");
     }
-    let keyring = crate::daemon::keyring(&config.process)?;
+    let keyring = crate::daemon::server_keyring(&config.process)?;
     if !keyring.has(Role::Server) {
         let path = config.process.key_file.display();
         return Err(format!("{path} is the key of a client; metad needs the cluster key"));

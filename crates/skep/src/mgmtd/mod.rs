@@ -15,7 +15,7 @@ use service::{Introduction, Mgmtd};
 use skep_cluster::Registry;
 use skep_disk::disk::RealDisk;
 use skep_net::{EventLimits, EventServer, machine_id, now};
-use skep_types::{Capacity, Incarnation, Role};
+use skep_types::{Capacity, Incarnation};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -50,11 +50,7 @@ fn serve(config: &MgmtdConfig) -> Result<(), String> {
     if let Err(e) = raise_open_files() {
         warning!("the limit of open files stays as it is: {e}");
     }
-    let keyring = crate::daemon::keyring(&config.process)?;
-    if !keyring.has(Role::Server) {
-        let path = config.process.key_file.display();
-        return Err(format!("{path} is the key of a client; mgmtd needs the cluster key"));
-    }
+    let keyring = crate::daemon::server_keyring(&config.process)?;
     let fresh = (random_uuid()?, random_uuid()?);
     let shards =
         u16::try_from(config.shards).map_err(|_| format!("{} shards are too many", config.shards))?;

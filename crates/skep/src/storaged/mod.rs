@@ -49,7 +49,7 @@ fn serve(config: &StoragedConfig, init: bool) -> Result<(), String> {
     die_on_panic();
     let stop = Stop::on_signals().map_err(|e| format!("signals: {e}"))?;
     raise_open_files().map_err(|e| format!("open-file limit: {e}"))?;
-    let keyring = Arc::new(crate::daemon::keyring(&config.process)?);
+    let keyring = Arc::new(crate::daemon::server_keyring(&config.process)?);
     let mut state = StateDir::open(&config.state_dir, "storaged")?;
     let (listeners, addresses) = listen::open(&config.listen, config.unix_socket.as_deref())?;
     let incarnation = new_incarnation();
