@@ -2,8 +2,8 @@
 
 use crate::daemon::Daemon;
 use crate::mounts::{is_mounted, unmount_lazily};
+use crate::runner::Runner;
 use crate::scratch::Scratch;
-use crate::wait::PATIENCE;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -45,6 +45,7 @@ impl Plan {
 #[derive(Debug)]
 pub struct Cluster {
     plan: Plan,
+    runner: Runner,
     scratch: Scratch,
     mount: PathBuf,
 }
@@ -54,7 +55,7 @@ impl Cluster {
     pub fn start(plan: Plan) -> Result<Self, String> {
         let scratch = Scratch::new(plan.base.as_deref())?;
         let mount = scratch.path().join("mnt");
-        let cluster = Self { plan, scratch, mount };
+        let cluster = Self { plan, runner: Runner::start()?, scratch, mount };
         cluster.up()?;
         if !is_mounted(&cluster.mount) {
             return Err(format!("skep up succeeded, but nothing is mounted at {}", cluster.mount.display()));
@@ -101,7 +102,7 @@ impl Cluster {
         self.must([OsStr::new("down"), OsStr::new("--dir"), self.dir().as_os_str()]).map(drop)
     }
 
-    /// `skep` with these words and the plan's environment.
+    /// `skep` with these words and the plan's environment, to be started by the caller.
     pub fn command<W: AsRef<OsStr>>(&self, words: impl IntoIterator<Item = W>) -> Command {
         let mut command = Command::new(&self.plan.skep);
         command.args(words).stdin(Stdio::null());
@@ -109,10 +110,12 @@ impl Cluster {
         command
     }
 
-    /// Runs `skep` to its end. What it prints goes through files, so that a daemon which inherits them
-    /// keeps nobody waiting.
+    /// Runs `skep` to its end, also while this process has files of the cluster open.
     pub fn run<W: AsRef<OsStr>>(&self, words: impl IntoIterator<Item = W>) -> Result<Output, String> {
-        capture(self.command(words), self.scratch.path())
+        let program = self.plan.skep.clone().into_os_string();
+        let words = words.into_iter().map(|word| word.as_ref().to_owned());
+        let words: Vec<OsString> = std::iter::once(program).chain(words).collect();
+        self.runner.run(&words, &self.plan.environment, self.scratch.path())
     }
 
     /// [`Cluster::run`] that must succeed; gives what was printed on standard output.
@@ -252,30 +255,4 @@ impl Drop for Cluster {
         }
         self.end();
     }
-}
-
-fn capture(mut command: Command, dir: &Path) -> Result<Output, String> {
-    static NEXT: core::sync::atomic::AtomicU32 = core::sync::atomic::AtomicU32::new(0);
-    let number = NEXT.fetch_add(1, core::sync::atomic::Ordering::Relaxed);
-    let failed = |path: &Path, e: std::io::Error| format!("{}: {e}", path.display());
-    let [out, err] = ["out", "err"].map(|kind| dir.join(format!("command-{number}.{kind}")));
-    command.stdout(std::fs::File::create(&out).map_err(|e| failed(&out, e))?);
-    command.stderr(std::fs::File::create(&err).map_err(|e| failed(&err, e))?);
-    let program = command.get_program().display().to_string();
-    let mut child = command.spawn().map_err(|e| format!("{program}: {e}"))?;
-    let status = crate::wait::until(&program, 4 * PATIENCE, || {
-        child.try_wait().map_err(|e| e.to_string())?.ok_or_else(|| "it still runs".to_owned())
-    });
-    if status.is_err() {
-        let _ = child.kill();
-        let _ = child.wait();
-    }
-    let read = |path: &Path| std::fs::read(path).map_err(|e| failed(path, e));
-    let (stdout, stderr) = (read(&out)?, read(&err)?);
-    let _ = std::fs::remove_file(&out);
-    let _ = std::fs::remove_file(&err);
-    let status = status.map_err(|e| {
-        format!("{e}\n{}{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr))
-    })?;
-    Ok(Output { status, stdout, stderr })
 }

@@ -13,6 +13,7 @@ mod daemon;
 mod driver;
 mod extended;
 mod mounts;
+mod runner;
 mod scratch;
 mod sockets;
 mod tree;

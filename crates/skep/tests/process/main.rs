@@ -37,9 +37,9 @@ impl Deref for Running {
     }
 }
 
-/// The plan that most tests change little of.
+/// The plan that most tests change little of. Mounts give up in time for a failed test to end.
 fn plan() -> Plan {
-    Plan::new(env!("CARGO_BIN_EXE_skep"))
+    Plan::new(env!("CARGO_BIN_EXE_skep")).with("SKEP_MOUNT_RETRY", "60s")
 }
 
 /// Starts a cluster when it is this test's turn.
