@@ -8,6 +8,13 @@ use std::process::Command;
 /// Metadata shards of the cluster.
 const SHARDS: u32 = 4;
 
+/// What the mount cannot do in this release, with the reason. Printed by every run.
+const UNSUPPORTED: &[&str] = &[
+    // SEEK_HOLE and SEEK_DATA answer as for a file without holes (POSIX allows that); finding real
+    // holes over all targets comes with the issue that completes POSIX.
+    "read_write/seek-over-holes",
+];
+
 /// What to run.
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -33,9 +40,10 @@ pub fn run(root: &Path, arguments: &Arguments) -> Result<bool, String> {
     let cluster = Cluster::start(plan)?;
     let mut command = Command::new(&suite);
     command.arg("--require-all").arg("--dir").arg(cluster.mount());
-    if let Some(filter) = &arguments.filter {
-        command.args(["--filter", filter]);
-    }
+    match &arguments.filter {
+        Some(filter) => command.args(["--filter", filter]),
+        None => command.args(["--unsupported", &UNSUPPORTED.join(",")]),
+    };
     let status = command.status().map_err(|e| format!("{}: {e}", suite.display()))?;
     if !status.success() {
         cluster.show_logs();
