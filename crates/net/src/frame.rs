@@ -163,7 +163,7 @@ mod tests {
         let mut dice = Dice(0x5eed_5eed);
         let good = frame(None);
         for _ in 0..200_000 {
-            let mut bytes = if dice.next() % 4 == 0 { Vec::new() } else { good.clone() };
+            let mut bytes = if dice.next().is_multiple_of(4) { Vec::new() } else { good.clone() };
             for _ in 0..dice.next() % 6 {
                 let value = dice.next();
                 match value % 3 {

@@ -82,7 +82,8 @@ fn keys_that_do_not_fit() {
         let try_with = |keyring: &Keyring, role| {
             let hello = Hello { role, ..hello(1, 0, 1) };
             let error =
-                Link::connect(&[server.tcp.clone()], keyring, &hello, Instant::now() + PATIENCE).unwrap_err();
+                Link::connect(std::slice::from_ref(&server.tcp), keyring, &hello, Instant::now() + PATIENCE)
+                    .unwrap_err();
             assert!(matches!(error.cause, Cause::Handshake(_)) && error.is_permanent());
             error.to_string()
         };

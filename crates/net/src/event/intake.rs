@@ -139,42 +139,36 @@ impl EventServer {
         let Some(connection) = self.table.get(id) else { return Ok(0) };
         let Connection { info, phase, outbound, ending, .. } = connection;
         let Phase::Half { responder, hello, .. } = phase else { return Ok(0) };
-        let mut used = 0;
-        loop {
-            let step = responder.advance(&buf[used..], &self.keyring);
-            let (n, progress) = match step {
-                Ok(step) => step,
-                Err(failure) => {
-                    outbound.raw(&failure.farewell());
-                    return Err(failure.text);
+        let (used, progress) = match responder.advance(buf, &self.keyring) {
+            Ok(step) => step,
+            Err(failure) => {
+                outbound.raw(&failure.farewell());
+                return Err(failure.text);
+            }
+        };
+        match progress {
+            Progress::More => Ok(used),
+            Progress::Hello(said) => {
+                let verdict = match full {
+                    true => Err(full_house(limit)),
+                    false => service.hello(&said, info),
+                };
+                outbound.raw(&responder.answer(&verdict).map_err(|failure| failure.text)?);
+                if let Err(refusal) = &verdict {
+                    *ending = true;
+                    self.log.line(&info.host, format_args!("connection {} refused: {refusal}", info.address));
                 }
-            };
-            used += n;
-            match progress {
-                Progress::More => return Ok(used),
-                Progress::Hello(said) => {
-                    let verdict = match full {
-                        true => Err(full_house(limit)),
-                        false => service.hello(&said, info),
-                    };
-                    outbound.raw(&responder.answer(&verdict).map_err(|failure| failure.text)?);
-                    if let Err(refusal) = &verdict {
-                        *ending = true;
-                        self.log
-                            .line(&info.host, format_args!("connection {} refused: {refusal}", info.address));
-                    }
-                    *hello = Some(said);
-                    self.table.mark_dirty(id);
-                    return self.shake_on(id, buf, used, verdict.is_ok(), service);
-                }
-                Progress::Open(seals) => {
-                    let Some(hello) = hello.take() else { return Err("handshake out of order".into()) };
-                    let peer = Peer { hello: *hello, info: info.clone() };
-                    outbound.seal(seals.send);
-                    *phase = Phase::Open(Box::new(Open { peer, receive: seals.receive, announced: false }));
-                    self.admit(id, service)?;
-                    return Ok(used);
-                }
+                *hello = Some(said);
+                self.table.mark_dirty(id);
+                self.shake_on(id, buf, used, verdict.is_ok(), service)
+            }
+            Progress::Open(seals) => {
+                let Some(hello) = hello.take() else { return Err("handshake out of order".into()) };
+                let peer = Peer { hello: *hello, info: info.clone() };
+                outbound.seal(seals.send);
+                *phase = Phase::Open(Box::new(Open { peer, receive: seals.receive, announced: false }));
+                self.admit(id, service)?;
+                Ok(used)
             }
         }
     }

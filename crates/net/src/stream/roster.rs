@@ -62,13 +62,16 @@ impl Roster {
         self.tables.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes in a connection that begins its handshake; the oldest such one ends when there are too many.
+    /// Takes in a connection that begins its handshake. When there are too many of them the oldest ends,
+    /// and is waited for: it is its thread that costs, not its socket.
     pub(super) fn enter(&self, fd: OwnedFd, info: PeerInfo) -> Serving {
         let mut tables = self.lock();
         if tables.half_open.len() >= self.limits.half_open
-            && let Some((_, oldest)) = tables.half_open.pop_first()
+            && let Some((_, oldest)) = tables.half_open.first_key_value()
         {
             oldest.end();
+            let crowded = |tables: &mut Tables| tables.half_open.len() >= self.limits.half_open.max(1);
+            tables = self.left.wait_while(tables, crowded).unwrap_or_else(PoisonError::into_inner);
         }
         let seat = Arc::new(Seat { fd, ended: AtomicBool::new(false) });
         let number = tables.next;
@@ -95,6 +98,7 @@ impl Roster {
     pub(super) fn admit(&self, number: Number, lane: Option<Lane>, rank: Rank) -> bool {
         let mut tables = self.lock();
         tables.half_open.remove(&number);
+        self.left.notify_all();
         if tables.closing {
             return false;
         }
