@@ -2,6 +2,7 @@
 //! other program does, and show the answers.
 
 pub mod access;
+mod config_file;
 mod df;
 mod dir;
 mod entry;
@@ -42,6 +43,9 @@ pub enum AdminCommand {
     /// Keys of clusters and clients
     #[command(subcommand)]
     Key(key::KeyCommand),
+    /// Configuration files
+    #[command(subcommand)]
+    Config(config_file::ConfigCommand),
     /// Space of every target
     Df(df::DfArgs),
     /// What is wrong, and what to do: exit code 0 healthy, 1 degraded, 2 broken
@@ -60,6 +64,7 @@ pub fn run(command: &AdminCommand) -> ExitCode {
         AdminCommand::Dir(command) => dir::run(command),
         AdminCommand::Session(command) => session::run(command, out),
         AdminCommand::Key(command) => key::run(command),
+        AdminCommand::Config(command) => config_file::run(command, out),
         AdminCommand::Df(args) => df::run(args, out),
         AdminCommand::Stats(args) => stats::run(args, out),
         AdminCommand::Health(args) => return health::run(args, out),
