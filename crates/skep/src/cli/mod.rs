@@ -22,7 +22,9 @@ pub const EXIT_USAGE: u8 = 2;
 /// Skep: a parallel cluster file system in one binary.
 #[derive(Debug, Parser)]
 #[command(name = "skep", version, propagate_version = true, arg_required_else_help = true)]
-#[command(after_help = "Exit codes: 0 done, 1 failed, 2 wrong usage. `skep health`: 0 healthy, 1 degraded, 2 broken.")]
+#[command(
+    after_help = "Exit codes: 0 done, 1 failed, 2 wrong usage. `skep health`: 0 healthy, 1 degraded, 2 broken."
+)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
