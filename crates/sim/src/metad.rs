@@ -230,6 +230,7 @@ fn attribute(record: &Record, hub: &mut Hub) {
     let Some(step) = hub.tickets.get(&ticket).copied() else {
         return hub.fail(format!("record {} is of a request that nobody sent: {caller:?}", record.index));
     };
+    hub.say(format_args!("record {} is of {} step {}", record.index, step.0, step.1));
     let index = hub.indices.entry(step).or_default();
     *index = (*index).max(record.index.0);
 }

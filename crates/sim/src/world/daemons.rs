@@ -202,9 +202,6 @@ impl World {
             hub.say(format_args!("metad: {note}"));
         }
         let wrote = !out.records.is_empty();
-        for record in &out.records {
-            hub.say(format_args!("record {} of shard {}", record.index, record.shard));
-        }
         let late = self.metad.append(out.records, hub);
         if late {
             let due = hub.now + 1 + hub.rng.below(40);
