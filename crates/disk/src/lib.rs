@@ -3,6 +3,7 @@
 //! below them that tests put a failing disk under.
 
 pub mod disk;
+pub mod lock;
 pub mod log;
 pub mod rows;
 pub mod target;

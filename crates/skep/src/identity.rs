@@ -1,6 +1,5 @@
 //! The identity file of a daemon's state directory: who the daemon is, and whose.
 
-use rustix::fs::{FlockOperation, flock};
 use skep_types::{ClusterId, Uuid};
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -33,7 +32,7 @@ impl StateDir {
         fs::create_dir_all(path).map_err(|e| place("cannot be made", &e))?;
         let lock = OpenOptions::new().create(true).truncate(false).write(true).open(path.join("lock"));
         let lock = lock.map_err(|e| place("its lock file cannot be made", &e))?;
-        flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
+        skep_disk::lock::hold(&lock).map_err(|_| {
             format!("state directory {}: another {service} is using it; stop that one first", path.display())
         })?;
         let file = path.join(FILE);

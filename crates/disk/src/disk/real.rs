@@ -1,7 +1,7 @@
 //! [`Disk`] on a real file system.
 
 use super::{DirLock, Disk, DiskError, DiskFile, DiskResult, OpenMode};
-use rustix::fs::{self, Advice, FallocateFlags, FlockOperation, Mode, OFlags};
+use rustix::fs::{self, Advice, FallocateFlags, Mode, OFlags};
 use rustix::io::{Errno, retry_on_intr};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -49,7 +49,7 @@ impl Disk for RealDisk {
     fn lock_dir(&self, dir: &Path) -> DiskResult<Box<dyn DirLock>> {
         let path = dir.join(LOCK_FILE);
         let fd = open(&path, OFlags::RDWR | OFlags::CREATE)?;
-        retry_on_intr(|| fs::flock(&fd, FlockOperation::NonBlockingLockExclusive))
+        crate::lock::hold(&fd)
             .map_err(|e| DiskError::new("lock (is another daemon running on this directory?)", &path, e))?;
         Ok(Box::new(Flock { _fd: fd }))
     }

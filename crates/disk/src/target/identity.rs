@@ -1,6 +1,6 @@
 //! The identity file: it makes sure that the disk under a path is the disk that belongs there.
 
-use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, flock, fsync, openat, renameat, statvfs, unlinkat};
+use rustix::fs::{AtFlags, Mode, OFlags, fsync, openat, renameat, statvfs, unlinkat};
 use skep_types::{ClusterId, TargetId, Uuid};
 use std::fmt;
 use std::io::{Read, Write};
@@ -75,7 +75,7 @@ impl Opened {
             }
             Err(e) => return refuse(path, format_args!("the lock file cannot be made: {e}")),
         };
-        if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+        if crate::lock::hold(&lock).is_err() {
             return refuse(
                 path,
                 "another process serves it; stop that one first (see `fuser` on its file `lock`)",
