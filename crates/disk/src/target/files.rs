@@ -84,11 +84,6 @@ impl Files {
             shard.order.retain(|other| other != piece);
         }
     }
-
-    #[cfg(test)]
-    pub fn len(&self) -> usize {
-        self.shards.iter().map(|shard| lock(shard).files.len()).sum()
-    }
 }
 
 impl Shard {
@@ -135,4 +130,26 @@ fn make_directories(root: &OwnedFd, piece: &PieceName) -> rustix::io::Result<()>
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use skep_types::{ChunkId, Generation, Ino};
+
+    /// Goal: however many chunk files are used, no more than the limit stay open.
+    #[test]
+    fn open_files_are_bounded() {
+        let path = std::env::temp_dir().join(format!("skep-files-{}", std::process::id()));
+        std::fs::create_dir(&path).unwrap();
+        let root = OwnedFd::from(std::fs::File::open(&path).unwrap());
+        let files = Files::new();
+        for ino in 0..OPEN_FILES_MAX as u64 + 500 {
+            let chunk = ChunkId { ino: Ino(ino), generation: Generation(1), extent: 0, stripe: 0 };
+            files.open(&root, &PieceName::first(chunk), true).unwrap().unwrap();
+        }
+        let open: usize = files.shards.iter().map(|shard| lock(shard).files.len()).sum();
+        assert!((OPEN_FILES_MAX / 2..=OPEN_FILES_MAX).contains(&open), "{open} files are open");
+        std::fs::remove_dir_all(&path).unwrap();
+    }
 }

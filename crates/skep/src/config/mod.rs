@@ -32,8 +32,6 @@ pub const CONFIG_FILE_MAX: u64 = 1 << 20;
 /// Which file is read.
 #[derive(Clone, Copy, Debug)]
 pub enum Source<'a> {
-    /// None.
-    Nothing,
     /// The installed one, of the instance if one is named; it may be missing.
     Installed(Option<&'a str>),
     /// This one, named by the user; it must be there.
@@ -62,7 +60,6 @@ pub fn load<S: Service>(
     sets: &[String],
 ) -> Result<Loaded<S>, ConfigError> {
     let path = match source {
-        Source::Nothing => return layers::assemble(None, environment, sets),
         Source::Installed(instance) => installed_path(S::NAME, instance),
         Source::Given(path) => path.to_owned(),
     };
@@ -103,7 +100,7 @@ mod tests {
         assert!(error.to_string().starts_with("/nonexistent/skep/mgmtd.toml: cannot read"), "{error}");
         let absent = Some("no-such-instance");
         assert!(load::<MgmtdConfig>(Source::Installed(absent), &[], &[]).is_err());
-        assert!(load::<MgmtdConfig>(Source::Nothing, &[], &[]).is_ok());
+        assert!(layers::assemble::<MgmtdConfig>(None, &[], &[]).is_ok());
     }
 
     /// Goal: services and instances have the paths that the manual names.

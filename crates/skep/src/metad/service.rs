@@ -96,10 +96,10 @@ impl Metad {
     }
 
     fn step(&mut self, input: Input) {
-        if self.fatal.is_none() {
-            if let Err(e) = self.rules.step(now(), wall(), input, &mut self.out) {
-                self.die(e.to_string());
-            }
+        if self.fatal.is_none()
+            && let Err(e) = self.rules.step(now(), wall(), input, &mut self.out)
+        {
+            self.die(e.to_string());
         }
     }
 

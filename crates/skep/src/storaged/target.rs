@@ -1,7 +1,7 @@
 //! One target as the daemon serves it: directory, state, counters.
 
 use skep_disk::target::TargetDir;
-use skep_storage::{ChunkStore, DiskError, Done, Limits, execute, read_chunk, write_chunk};
+use skep_storage::{DiskError, Done, Limits, execute, read_chunk, write_chunk};
 use skep_types::{Capacity, Consistency, Encode, Errno, TargetId};
 use skep_wire::mgmt::TargetReport;
 use skep_wire::storage::{ReadChunk, StatChunks, StorageRequest, TargetStat, WriteChunk};
@@ -163,18 +163,13 @@ impl Target {
             done => Err(self.refusal(done)),
         }
     }
-
-    /// See [`ChunkStore::life`].
-    pub fn life(&self) -> u64 {
-        self.directory.life()
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use skep_disk::target::TargetDir;
-    use skep_storage::PieceName;
+    use skep_storage::{ChunkStore, PieceName};
     use skep_types::{ChunkId, Generation, Ino, Uuid};
     use skep_wire::storage::Owner;
 
@@ -193,14 +188,14 @@ mod tests {
             target.write(&WriteChunk { target: id, chunk: chunk(ino), offset: 0, owner, sync: false }, b"x")
         };
         write(1).unwrap();
-        let life = target.life();
+        let life = target.directory.life();
         std::fs::create_dir_all(path.join(PieceName::first(chunk(2)).path())).unwrap();
         let refusal = write(2).unwrap_err();
         assert_eq!(refusal.status.as_errno(), Some(Errno::EIO));
         assert!(refusal.detail.contains("check the disk"), "{refusal}");
         assert_eq!(target.consistency(), Consistency::Bad);
         assert_eq!(target.report().consistency, Consistency::Bad);
-        assert_ne!(target.life(), life, "fsync must not vouch for earlier writes");
+        assert_ne!(target.directory.life(), life, "fsync must not vouch for earlier writes");
         target.set_consistency(Consistency::Good);
         write(3).unwrap();
         drop(target);
