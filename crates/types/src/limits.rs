@@ -15,10 +15,10 @@ pub const XATTR_VALUE_MAX: usize = 65_536;
 pub const XATTR_NAME_MAX: usize = 255;
 /// Names plus values of all extended attributes of one inode.
 pub const XATTR_TOTAL_MAX: usize = 1 << 20;
-/// Highest limit for data kept in the metadata.
-pub const INLINE_MAX: u32 = 64 * 1024;
 /// Default limit for data kept in the metadata.
 pub const INLINE_DEFAULT: u32 = 8 * 1024;
+/// Highest limit for data kept in the metadata: what clients send to a shard without asking.
+pub const INLINE_MAX: u32 = INLINE_DEFAULT;
 /// Smallest chunk.
 pub const CHUNK_MIN: u32 = 64 * 1024;
 /// Largest chunk.
