@@ -8,6 +8,10 @@ use skep_wire::storage::{ReadChunk, StatChunks, StorageRequest, TargetStat, Writ
 use skep_wire::{Refusal, Status};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
+/// Bytes that may be written before the free space is looked at again: the reserve must hold against
+/// writers that are faster than heartbeats.
+const LOOK_BYTES: u64 = 8 << 20;
+
 /// Counters since the start.
 #[derive(Default)]
 struct Counters {
@@ -27,6 +31,8 @@ pub struct Target {
     bad: AtomicBool,
     /// The reserve is reached: only what is there may be written over.
     full: AtomicBool,
+    /// Written since the free space was looked at.
+    unlooked: AtomicU64,
     counters: Counters,
 }
 
@@ -43,7 +49,7 @@ impl Target {
     /// A registered target; `consistency` is what mgmtd holds of it.
     pub fn new(id: TargetId, directory: TargetDir, consistency: Consistency) -> Self {
         let bad = AtomicBool::new(consistency == Consistency::Bad);
-        Self { id, directory, bad, full: AtomicBool::new(false), counters: Counters::default() }
+        Self { id, directory, bad, full: AtomicBool::new(false), unlooked: AtomicU64::new(0), counters: Counters::default() }
     }
 
     /// Good or bad, as far as this daemon can tell.
@@ -128,14 +134,27 @@ impl Target {
     /// Writes.
     pub fn write(&self, m: &WriteChunk, payload: &[u8]) -> Result<Vec<u8>, Refusal> {
         let _work = self.enter();
-        if self.full.load(Relaxed) && !self.overwrites(m, payload.len()) {
+        if self.is_full() && !self.overwrites(m, payload.len()) {
             let text = format!("target {} has reached its reserve", self.id);
             return Err(Refusal::with(Status::errno(Errno::ENOSPC), text));
         }
         let reply = write_chunk(&self.directory, m, payload).map_err(|done| self.refusal(done))?;
         self.counters.writes.fetch_add(1, Relaxed);
-        self.counters.written_bytes.fetch_add(payload.len() as u64, Relaxed);
+        let written = payload.len() as u64;
+        self.counters.written_bytes.fetch_add(written, Relaxed);
+        if self.unlooked.fetch_add(written, Relaxed) + written >= LOOK_BYTES {
+            self.unlooked.store(0, Relaxed);
+            self.capacity();
+        }
         Ok(reply.to_bytes())
+    }
+
+    /// Has it reached its reserve, and does it still stand there? Space may have been freed since.
+    fn is_full(&self) -> bool {
+        self.full.load(Relaxed) && {
+            self.capacity();
+            self.full.load(Relaxed)
+        }
     }
 
     /// Is it wholly within what the chunk file has already? A program may go on changing its files
