@@ -40,10 +40,10 @@ impl Daemon {
         let line = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
         let words: Vec<OsString> =
             line.split(|byte| *byte == 0).map(|word| OsString::from_vec(word.to_vec())).collect();
-        let service = SERVICES.iter().find(|service| words.get(1).is_some_and(|word| word == **service))?;
+        let service = service_of(&words)?;
         let needle = dir.as_os_str().as_bytes();
         line.windows(needle.len()).any(|window| window == needle).then(|| Self {
-            service: (*service).to_owned(),
+            service: service.to_owned(),
             pid,
             words,
         })
@@ -95,6 +95,18 @@ impl Daemon {
     }
 }
 
+/// The service that a command line starts: `skep SERVICE ...`, or `mount.skep ...`.
+fn service_of(words: &[OsString]) -> Option<&'static str> {
+    let program = Path::new(words.first()?).file_name()?;
+    match words.get(1) {
+        _ if program == "mount.skep" => Some("mount"),
+        Some(word) if program.as_bytes().starts_with(b"skep") => {
+            SERVICES.into_iter().find(|service| *word == **service)
+        }
+        _ => None,
+    }
+}
+
 fn wait_gone(fd: &OwnedFd, limit: Duration) -> Result<(), String> {
     let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: i64::from(limit.subsec_nanos()) };
     let mut fds = [PollFd::new(fd, PollFlags::IN)];
@@ -102,5 +114,20 @@ fn wait_gone(fd: &OwnedFd, limit: Duration) -> Result<(), String> {
         Ok(1) => Ok(()),
         Ok(_) => Err(format!("still there after {} s", limit.tv_sec)),
         Err(e) => Err(e.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: services are told from other commands that name the same directory.
+    #[test]
+    fn services_by_their_words() {
+        let of = |line: &str| service_of(&line.split(' ').map(OsString::from).collect::<Vec<_>>());
+        assert_eq!(of("/x/skep metad --config /d/metad.toml"), Some("metad"));
+        assert_eq!(of("mount.skep m:/ /d/mnt"), Some("mount"));
+        assert_eq!(of("/x/skep down --dir /d"), None);
+        assert_eq!(of("tail mount /d"), None);
     }
 }

@@ -98,7 +98,7 @@ fn space_is_given_back_after_kills() {
 /// Goal: files that a killed mount held open without a name are purged when its session has ended.
 #[test]
 fn a_killed_mount_leaves_no_orphan() {
-    let cluster = start(plan().with("SKEP_MGMTD_SESSION_TIMEOUT", "3s"));
+    let cluster = start(plan().with("SKEP_MGMTD_SESSION_TIMEOUT", "6s"));
     let second = cluster.second_mount("mnt1", &[]).unwrap();
     let file = File::create_new(second.join("orphan")).unwrap();
     file.write_all_at(&bytes(1, 4 << 20), 0).unwrap();

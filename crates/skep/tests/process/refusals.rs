@@ -111,7 +111,7 @@ fn unknown_keys_suggest_the_right_one() {
         }
         let said = refusal(&cluster, &[service, "--config", file.to_str().unwrap()]);
         assert!(said.contains("storaged.toml:2"), "{service}: {said}");
-        assert!(said.contains("\"heartbeat\"") || said.contains("session_timeout"), "{service}: {said}");
+        assert!(said.contains("`heartbeat`") || said.contains("`session_timeout`"), "{service}: {said}");
     }
     let said = refusal(&cluster, &["metad", "--set", "gracee=1s"]);
     assert!(said.contains("grace"), "{said}");
