@@ -29,7 +29,6 @@ pub const MARKERS: &[&str] = &[
     "STALE_GENERATION",
     "MUST_GROW",
     "NOT_READY",
-    "GRACE",
     "FENCED",
     "a file grew out of the metadata",
     "a growth was given up",
@@ -41,7 +40,6 @@ pub const MARKERS: &[&str] = &[
     "a directory on another shard",
     "an fsync failed after a loss",
     "an fsync held over a power cut",
-    "two clients wanted one name",
 ];
 
 /// Counts of markers.

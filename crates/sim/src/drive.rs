@@ -195,8 +195,8 @@ impl Driver<'_> {
             Op::Fsync { handle } => self.fsync(handle).await.into(),
             Op::Read { handle, offset, len } => match self.handle(handle) {
                 Ok(open) if !open.read => Outcome::Failed(Errno::EBADF),
-                Ok(open) if open.dir => Outcome::Failed(Errno::EISDIR),
                 Ok(_) if is_beyond(offset, len as usize) => Outcome::Failed(Errno::EINVAL),
+                Ok(open) if open.dir => Outcome::Failed(Errno::EISDIR),
                 Ok(open) => read(self.lane, open.handle, offset, len as usize).await.into(),
                 Err(errno) => Outcome::Failed(errno),
             },

@@ -100,6 +100,10 @@ pub struct Hub {
     pub at_step: BTreeMap<LaneId, u64>,
     /// Which step sent a request.
     pub tickets: BTreeMap<Ticket, (LaneId, u64)>,
+    /// Requests that were executed, and where in the log: a retry must find that out.
+    pub executed: BTreeMap<Ticket, u64>,
+    /// A canary: they are executed again.
+    pub retries_run_twice: bool,
     /// Highest log index of a step's records.
     pub indices: BTreeMap<(LaneId, u64), u64>,
     /// Steps with a record that a power cut took.
@@ -132,6 +136,8 @@ impl Hub {
             cuts: Vec::new(),
             at_step: BTreeMap::new(),
             tickets: BTreeMap::new(),
+            executed: BTreeMap::new(),
+            retries_run_twice: false,
             indices: BTreeMap::new(),
             lost: BTreeSet::new(),
             promised: (0, String::new()),
@@ -173,6 +179,7 @@ impl Hub {
     /// A power cut took the records after `last`.
     pub fn cut_log(&mut self, last: u64) {
         let gone: Vec<_> = self.indices.iter().filter(|(_, index)| **index > last).map(|(s, _)| *s).collect();
+        self.executed.retain(|_, index| *index <= last);
         for step in gone {
             self.indices.remove(&step);
             self.lost.insert(step);

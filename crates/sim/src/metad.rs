@@ -3,8 +3,9 @@
 
 use crate::hub::{CallId, Hub};
 use skep_meta::store::{MemoryStore, Store};
-use skep_meta::{Command, Config, Input, Output, Record, Server};
+use skep_meta::{Action, Command, Config, Input, Internal, Output, Record, Server};
 use skep_types::{LogIndex, NodeId};
+use skep_wire::meta::MetaRequest;
 use std::collections::BTreeMap;
 
 /// Milliseconds that clients have to reclaim what they have open: longer than a session lives in
@@ -225,12 +226,27 @@ fn attribute(record: &Record, hub: &mut Hub) {
         Ok(command) => command,
         Err(e) => return hub.fail(format!("record {} cannot be read back: {e}", record.index)),
     };
+    mark(&command.action, hub);
     let Some(caller) = command.caller else { return };
     let ticket = (caller.client, caller.slot.0, record.shard, caller.seq.0);
     let Some(step) = hub.tickets.get(&ticket).copied() else {
         return hub.fail(format!("record {} is of a request that nobody sent: {caller:?}", record.index));
     };
+    let before = hub.executed.insert(ticket, record.index.0);
+    if before.is_some() && !hub.retries_run_twice {
+        hub.fail(format!("record {}: a request is executed twice: {caller:?}", record.index));
+    }
     hub.say(format_args!("record {} is of {} step {}", record.index, step.0, step.1));
     let index = hub.indices.entry(step).or_default();
     *index = (*index).max(record.index.0);
+}
+
+fn mark(action: &Action, hub: &mut Hub) {
+    let marker = match action {
+        Action::Request(MetaRequest::Switch(_)) => "a file grew out of the metadata",
+        Action::Internal(Internal::CancelGrowth(_)) => "a growth was given up",
+        Action::Internal(Internal::Purge(_)) => "an orphan was purged",
+        _ => return,
+    };
+    hub.coverage.hit(marker);
 }

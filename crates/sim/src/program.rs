@@ -9,6 +9,7 @@ use crate::verify::{Adoption, Loose, verify};
 use skep_client::Port;
 use skep_client::state::{Mounting, SessionState};
 use skep_model::{At, Handle, Op, Outcome};
+use skep_types::limits::CHUNK_MIN;
 use skep_types::{ClientId, Errno, Ino, ShardId};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -153,6 +154,7 @@ impl Actor {
             };
             match made {
                 Ok(ino) => {
+                    self.wish(ino).await;
                     // Durable from here on, so that no power cut takes the ground away.
                     let dir = self.lane.opendir(Ino::ROOT);
                     let synced = match dir {
@@ -176,6 +178,15 @@ impl Actor {
             }
             self.wait_while_dead().await;
             self.lane.port().pause(50).await;
+        }
+    }
+
+    /// Every other directory wants its files striped, and little of them in the metadata.
+    async fn wish(&self, root: Ino) {
+        if self.shard.0 % 2 == 1 {
+            let policy = skep_types::Policy { chunk_size: CHUNK_MIN, targets: 3, inline_limit: Some(1_000) };
+            // Lost by a power cut or refused: the files are what they are without.
+            let _ = self.lane.set_policy(root, policy).await;
         }
     }
 
@@ -231,7 +242,9 @@ impl Actor {
         let interrupted = {
             let mut hub = self.hub.borrow_mut();
             hub.say(format_args!("{} {} step {number}: {outcome:?}", self.book.borrow().name, self.id));
-            hub.cancelled.remove(&self.id).is_some() && outcome == Outcome::Failed(Errno::EINTR)
+            let given_up = hub.cancelled.remove(&self.id).is_some_and(|at| at <= hub.now);
+            // A write that is given up half-way tells how far it came.
+            given_up && matches!(outcome, Outcome::Failed(Errno::EINTR) | Outcome::Written(_))
         };
         if let Some(now) = &mut self.book.borrow_mut().now {
             now.outcome = Some(outcome.clone());
@@ -272,6 +285,7 @@ impl Actor {
                 _ => *outcome == Outcome::Failed(Errno::ESTALE) && self.is_removed_dir(op),
             };
             if !excusable {
+                self.show_opens();
                 return self.fail(format!("{op:?} gives {outcome:?}, should give {expected:?}"));
             }
             self.book.borrow_mut().ended();
@@ -283,6 +297,15 @@ impl Actor {
             _ => {}
         }
         Ok(())
+    }
+
+    /// What the client holds of its open files, for the trace of a failure.
+    fn show_opens(&self) {
+        for (handle, open) in &self.book.borrow().opens {
+            let inode = format!("{:?}", self.shared.borrow().inodes.get(open.ino));
+            let short: String = inode.chars().take(1_500).collect();
+            self.hub.borrow_mut().say(format_args!("{} {handle:?} is inode {}: {short}", self.id, open.ino.0));
+        }
     }
 
     fn is_removed_dir(&self, op: &Op) -> bool {
@@ -346,7 +369,7 @@ impl Actor {
                     self.session.set(session);
                     book.lost.clear();
                     drop(book);
-                    if cause.interrupted || self.lay_to_rest(seen).await {
+                    if self.lay_to_rest(seen).await {
                         return Ok(());
                     }
                 }
@@ -358,7 +381,7 @@ impl Actor {
         }
     }
 
-    /// After a cut chunk files may be longer than the size that is left says, and would show again when
+    /// After a cut, or a write that was given up, chunk files may be longer than the size that is left says, and would show again when
     /// the file grows: they are cut. What a killed mount had not synced no other mount can make durable:
     /// such files begin anew. `false`: something was cut meanwhile.
     async fn lay_to_rest(&self, seen: usize) -> bool {
@@ -420,8 +443,11 @@ impl Actor {
     /// fsync of everything that is open tells the truth; then all is closed.
     async fn sync_and_close(&self, found: &mut Suspicion, cause: Cause) -> Result<(), Failed> {
         let handles: Vec<Handle> = self.book.borrow().opens.keys().copied().collect();
-        let reported = self.book.borrow().now.as_ref().and_then(|now| match (&now.op, &now.outcome) {
+        let excepted = self.book.borrow().now.as_ref().and_then(|now| match (&now.op, &now.outcome) {
+            // This very loss was reported already.
             (Op::Fsync { handle }, Some(Outcome::Failed(_))) => Some(*handle),
+            // Opened after the loss: perhaps a new file of the same name.
+            (Op::Open { handle, .. }, _) => Some(*handle),
             _ => None,
         });
         for handle in handles {
@@ -437,8 +463,7 @@ impl Actor {
             self.hub.borrow_mut().say(format_args!("{} {} fsync of {handle:?}: {result:?}", self.book.borrow().name, self.id));
             let Some(ino) = self.book.borrow().ino_of(handle) else { continue };
             match result {
-                // This very loss was reported already.
-                Ok(()) if reported == Some(handle) => {}
+                Ok(()) if excepted == Some(handle) => {}
                 Ok(()) if found.lost.contains(&ino) => {
                     return self.fail(format!("fsync of {handle:?} succeeds, but an acknowledged change is lost"));
                 }

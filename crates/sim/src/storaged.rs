@@ -94,10 +94,13 @@ impl Storaged {
                 Ok((reply.to_bytes(), out))
             }
             StorageRequest::WriteChunk(m) => {
+                let (ino, generation) = (m.chunk.ino, m.chunk.generation);
+                hub.say(format_args!("write to {target} {ino}.{generation} at {} {}", m.offset, payload.len()));
                 let reply = write_chunk(chunks, m, payload).map_err(failed)?;
                 Ok((reply.to_bytes(), Vec::new()))
             }
             _ => {
+                hub.say(format_args!("{request:?}"));
                 if let StorageRequest::DeleteChunks(m) = &request {
                     for chunk in &m.chunks {
                         self.admission.bury(chunk.ino, chunk.generation);

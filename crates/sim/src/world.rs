@@ -69,6 +69,7 @@ impl World {
     /// A formatted cluster whose daemons are about to start.
     pub fn new(seed: u64, options: Options) -> Self {
         let mut hub = Hub::new(seed, options.whole_trace);
+        hub.retries_run_twice = options.canary.is_some();
         let mut mgmtd = Mgmtd::format(uuid(7), SHARDS, &hub);
         let metad = register(&mut mgmtd, ServiceKind::Metad, 1, &mut hub);
         let (mut storageds, mut homes) = (Vec::new(), BTreeMap::new());

@@ -99,7 +99,7 @@ impl World {
         if node != self.metad.node {
             return self.arrive_at_storaged(id, hub);
         }
-        match self.meta_request(id) {
+        match self.meta_request(id, hub) {
             Ok(request) => {
                 let life = self.network.life(node).unwrap_or(0);
                 if let Some(out) = self.metad.step(Input::Request(request), hub) {
@@ -110,7 +110,7 @@ impl World {
         }
     }
 
-    fn meta_request(&self, id: CallId) -> Result<Request, Refusal> {
+    fn meta_request(&self, id: CallId, hub: &mut crate::hub::Hub) -> Result<Request, Refusal> {
         let malformed = |what: &str| Refusal::with(Status::MALFORMED, what);
         let flight = self.network.flight(id).ok_or_else(|| malformed("gone"))?;
         let mut reader = Reader::new(&flight.body);
@@ -124,6 +124,15 @@ impl World {
             MakeDirOn::KIND => (Role::Admin, ClientId(0)),
             _ => (Role::Client, flight.client),
         };
+        if let MetaRequest::Reclaim(m) = &message
+            && !m.opens.is_empty()
+        {
+            hub.coverage.hit("opens were reclaimed");
+        }
+        let ticket = (flight.client, call.slot.0, call.shard, call.seq.0);
+        if hub.executed.contains_key(&ticket) {
+            hub.coverage.hit("a retry was executed before");
+        }
         let peer = PeerIdentity { role, client, incarnation: flight.incarnation, node: NodeId(0) };
         Ok(Request { reply_to: id, peer, epoch: flight.epoch, call, message })
     }
@@ -368,7 +377,6 @@ fn mark(refusal: &Refusal, hub: &mut crate::hub::Hub) {
         Status::STALE_GENERATION => "STALE_GENERATION",
         Status::MUST_GROW => "MUST_GROW",
         Status::NOT_READY => "NOT_READY",
-        Status::GRACE => "GRACE",
         Status::FENCED => "FENCED",
         Status::MALFORMED | Status::ROLE | Status::OLD_SEQUENCE => {
             return hub.say(format_args!("refused: {refusal}"));
