@@ -6,6 +6,7 @@ mod conform;
 mod crash;
 mod posix;
 mod program;
+mod sim;
 mod tidy;
 
 use std::path::{Path, PathBuf};
@@ -27,6 +28,8 @@ enum Task {
     Tidy,
     /// Run the steps of `make test`, or only those named, and count what passed.
     Ci(ci::Arguments),
+    /// Simulate a whole cluster from a seed, against the oracle.
+    Sim(sim::Arguments),
     /// Measure Skep beside tmpfs and an empty FUSE file system.
     Bench(bench::Arguments),
     /// Run pjdfstest and fsx, built elsewhere, over a mount.
@@ -49,6 +52,7 @@ fn main() -> ExitCode {
     let done = match arguments.task {
         Task::Tidy => tidy::run(&root),
         Task::Ci(arguments) => ci::run(&root, &arguments),
+        Task::Sim(arguments) => sim::run(&root, &arguments),
         Task::Bench(arguments) => bench::run(&root, &arguments),
         Task::Posix(arguments) => posix::run(&root, &arguments),
         Task::Conform(arguments) => conform::run(&root, &arguments),

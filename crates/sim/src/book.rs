@@ -215,10 +215,13 @@ impl Book {
         found.in_flight_lost = lost.contains(&now.step.id);
         let mut after = base.clone();
         carry_handles(&now.step.before, &mut after);
+        let before = after.clone();
         after.apply(&now.op, now.call);
         let settled = sure && first.is_none() && !found.in_flight_lost;
-        found.candidates = if settled { vec![after] } else { vec![after, base.clone()] };
         found.touched_now = now.step.touches.iter().copied().collect();
+        // On what is left it may work on another inode than it was meant for.
+        found.touched_now.extend(touches(&now.op, &before, &after));
+        found.candidates = if settled { vec![after] } else { vec![after, base.clone()] };
         if !settled {
             found.unsure = found.touched_now.clone();
         }
@@ -237,6 +240,7 @@ impl Book {
                 let (old, new) = (content(&step.before), content(&now.after));
                 self.note_version(ino, old, new);
             }
+            step.touches.extend(found.touched_now.iter().copied());
             step.before = found.base.take().unwrap_or(step.before);
             step.before.close_all(|_| true);
             self.steps.push(step);
@@ -304,7 +308,8 @@ impl Book {
 /// cut of a server closes them.
 fn carry_handles(from: &Fs, to: &mut Fs) {
     const ASIDE: u32 = 1 << 20;
-    let wanted: Vec<_> = from.handles().filter_map(|(h, _)| from.handle(h).ok().map(|open| (h, open))).collect();
+    let wanted: Vec<_> =
+        from.handles().filter_map(|(h, _)| from.handle(h).ok().map(|open| (h, open))).collect();
     // First the new ones, aside: an inode without names must not vanish in between.
     for (handle, (ino, access)) in &wanted {
         let _ = to.open(Handle(handle.0 + ASIDE), *ino, *access);

@@ -258,9 +258,7 @@ impl Driver<'_> {
             Op::Chmod { at, mode } => (at, SetAttr { mode: Some(mode), ..none }),
             Op::Chown { at, uid, gid } => (at, SetAttr { uid, gid, ..none }),
             Op::Utimens { at, atime, mtime } => (at, SetAttr { atime, mtime, ..none }),
-            Op::Truncate { at, size, kill } => {
-                (at, SetAttr { size: Some(size), kill_suidgid: kill, ..none })
-            }
+            Op::Truncate { at, size, kill } => (at, SetAttr { size: Some(size), kill_suidgid: kill, ..none }),
             _ => return Err(Errno::ENOSYS),
         };
         if set == SetAttr::default() {

@@ -14,13 +14,14 @@ mod network;
 mod port;
 mod program;
 mod queue;
+mod reckon;
 mod storaged;
 mod task;
 mod trace;
 mod verify;
 mod world;
 
-pub use coverage::{Coverage, MARKERS};
+pub use coverage::{Coverage, MARKERS, RARE};
 
 /// Operations of each lane, unless told otherwise.
 pub const STEPS: u64 = 300;

@@ -1,7 +1,7 @@
 //! `skep-sim`: runs seeds of the simulator. Called by `cargo xtask sim`.
 
 use clap::Parser;
-use skep_sim::{Canary, Coverage, MARKERS, Options, Report, STEPS, run};
+use skep_sim::{Canary, Coverage, MARKERS, Options, RARE, Report, STEPS, run};
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -92,7 +92,7 @@ fn seeds(arguments: &Arguments) -> (u64, u64) {
     });
     let (coverage, events, passed, mut failed) = sum.into_inner().unwrap_or_else(|e| e.into_inner());
     println!("situations in {} runs, {events} events:", passed + failed);
-    for marker in MARKERS {
+    for marker in MARKERS.iter().chain(RARE) {
         println!("{:8} {marker}", coverage.count(marker));
     }
     if passed + failed >= SEEDS_FOR_COVERAGE {

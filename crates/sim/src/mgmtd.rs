@@ -39,7 +39,13 @@ impl Mgmtd {
     }
 
     /// Answers a request.
-    pub fn answer(&mut self, client: ClientId, kind: u16, body: &[u8], hub: &mut Hub) -> Result<Vec<u8>, Refusal> {
+    pub fn answer(
+        &mut self,
+        client: ClientId,
+        kind: u16,
+        body: &[u8],
+        hub: &mut Hub,
+    ) -> Result<Vec<u8>, Refusal> {
         let request = MgmtRequest::decode(kind, &mut Reader::new(body))
             .map_err(|e| Refusal::with(Status::MALFORMED, e.to_string()))?
             .ok_or_else(|| Refusal::new(Status::MALFORMED))?;

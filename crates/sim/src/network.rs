@@ -3,7 +3,7 @@
 //! daemon, or because a port gives a call up; what was sent on it may still arrive, until a newer
 //! connection of the same lane is heard by the daemon.
 
-use crate::hub::{CallId, Hub, LaneId, Landed, Outgoing};
+use crate::hub::{CallId, Hub, Landed, LaneId, Outgoing};
 use crate::queue::{Event, Queue};
 use skep_client::{Answer, Outcome};
 use skep_types::{ClientId, FenceEpoch, Incarnation, NodeId};

@@ -1,6 +1,6 @@
 //! The hands of a simulated lane.
 
-use crate::hub::{CallId, HubRef, LaneId, Landed, Outgoing};
+use crate::hub::{CallId, HubRef, Landed, LaneId, Outgoing};
 use skep_client::{Call, Outcome, Port, Shared};
 use skep_types::{ClientId, Decode, Incarnation, Millis, Reader, Timestamp, Uuid};
 use skep_wire::meta::ShardCall;

@@ -1,11 +1,12 @@
 //! What runs in a lane: a history of operations, each compared with the oracle; after every mishap
 //! that took something, the honest reckoning of what is left.
 
-use crate::book::{Book, StepId, Suspicion};
+use crate::book::{Book, StepId};
 use crate::drive::{Driver, SimLane};
 use crate::hub::{Cut, HubRef, LaneId};
 use crate::port::SharedRef;
-use crate::verify::{Adoption, Loose, verify};
+use crate::reckon::Cause;
+use crate::verify::{Loose, verify};
 use skep_client::Port;
 use skep_client::state::{Mounting, SessionState};
 use skep_model::{At, Handle, Op, Outcome};
@@ -52,13 +53,6 @@ pub struct Actor {
     pub session: Cell<Option<ClientId>>,
 }
 
-/// Why a reckoning is due.
-#[derive(Debug, Clone, Copy, Default)]
-struct Cause {
-    interrupted: bool,
-    renewed: bool,
-}
-
 /// Opens the session of a client.
 pub async fn attach(hub: &HubRef, lane: &SimLane, id: LaneId) {
     let mounting = Mounting { host: format!("host{}", id.life), mount: "/mnt".into(), ..Mounting::default() };
@@ -86,7 +80,7 @@ pub async fn keep_house(hub: HubRef, lane: Rc<SimLane>, shared: SharedRef, id: L
     }
 }
 
-fn session_of(shared: &SharedRef) -> Option<ClientId> {
+pub(crate) fn session_of(shared: &SharedRef) -> Option<ClientId> {
     match &shared.borrow().session {
         SessionState::Open(session) => Some(session.client),
         _ => None,
@@ -190,20 +184,20 @@ impl Actor {
         }
     }
 
-    fn fail<T>(&self, what: String) -> Result<T, Failed> {
+    pub(crate) fn fail<T>(&self, what: String) -> Result<T, Failed> {
         let (name, number) = (self.book.borrow().name.clone(), self.book.borrow().number);
         self.hub.borrow_mut().fail(format!("{} in {name}, step {number}: {what}", self.id));
         Err(Failed)
     }
 
-    async fn wait_while_dead(&self) {
+    pub(crate) async fn wait_while_dead(&self) {
         while session_of(&self.shared).is_none() {
             self.lane.port().pause(100).await;
         }
     }
 
     /// Steps of this lane that lost a record since last asked.
-    fn take_lost(&self) -> BTreeSet<StepId> {
+    pub(crate) fn take_lost(&self) -> BTreeSet<StepId> {
         let (book, hub) = (&mut *self.book.borrow_mut(), &mut *self.hub.borrow_mut());
         let (mine, others): (BTreeSet<_>, _) =
             std::mem::take(&mut hub.lost).into_iter().partition(|step| book.is_mine(*step));
@@ -266,7 +260,9 @@ impl Actor {
         let (book, hub) = (self.book.borrow(), self.hub.borrow());
         let now_lost = book.now.as_ref().is_some_and(|now| hub.lost.contains(&now.step.id));
         let storaged = hub.cuts[book.seen_cuts..].contains(&Cut::Storaged);
-        now_lost || book.has_lost(&hub.lost) || (storaged && (is_data(op) || book.unsynced().next().is_some()))
+        now_lost
+            || book.has_lost(&hub.lost)
+            || (storaged && (is_data(op) || book.unsynced().next().is_some()))
     }
 
     /// Nothing is in doubt: the outcome must be the oracle's.
@@ -280,7 +276,9 @@ impl Actor {
         if *outcome != expected {
             // A loss elsewhere may count for this handle too: an error too many is no lie.
             let excusable = match op {
-                Op::Fsync { handle } if *outcome == Outcome::Failed(Errno::EIO) => self.may_have_lost(*handle),
+                Op::Fsync { handle } if *outcome == Outcome::Failed(Errno::EIO) => {
+                    self.may_have_lost(*handle)
+                }
                 // A client does not pin directories: a removed one is gone, though it is open.
                 _ => *outcome == Outcome::Failed(Errno::ESTALE) && self.is_removed_dir(op),
             };
@@ -304,7 +302,9 @@ impl Actor {
         for (handle, open) in &self.book.borrow().opens {
             let inode = format!("{:?}", self.shared.borrow().inodes.get(open.ino));
             let short: String = inode.chars().take(1_500).collect();
-            self.hub.borrow_mut().say(format_args!("{} {handle:?} is inode {}: {short}", self.id, open.ino.0));
+            self.hub
+                .borrow_mut()
+                .say(format_args!("{} {handle:?} is inode {}: {short}", self.id, open.ino.0));
         }
     }
 
@@ -327,7 +327,7 @@ impl Actor {
         dir && stat.is_ok_and(|stat| stat.nlink == 0)
     }
 
-    fn may_have_lost(&self, handle: Handle) -> bool {
+    pub(crate) fn may_have_lost(&self, handle: Handle) -> bool {
         let book = self.book.borrow();
         let synced = book.ino_of(handle).and_then(|ino| book.synced_at.get(&ino).copied()).unwrap_or(0);
         self.hub.borrow().cuts.len() > synced
@@ -346,191 +346,6 @@ impl Actor {
         }
     }
 
-    /// Finds out what is left, and whether that is right.
-    async fn reckon(&self, cause: Cause) -> Result<(), Failed> {
-        self.hub.borrow_mut().say(format_args!("{} {} reckons: {cause:?}", self.book.borrow().name, self.id));
-        // What is sent from here on is no part of the step.
-        self.hub.borrow_mut().at_step.insert(self.id, 0);
-        if cause.interrupted {
-            self.overtake().await;
-        }
-        loop {
-            self.wait_while_dead().await;
-            let session = session_of(&self.shared);
-            let seen = self.hub.borrow().cuts.len();
-            let lost = self.take_lost();
-            let mut found = self.suspicion(cause, &lost)?;
-            self.sync_and_close(&mut found, cause).await?;
-            match self.find_state(&found, cause).await {
-                Ok((chosen, adoptions)) if self.hub.borrow().cuts.len() == seen => {
-                    let mut book = self.book.borrow_mut();
-                    book.settle(found, chosen, adoptions);
-                    book.seen_cuts = seen;
-                    self.session.set(session);
-                    book.lost.clear();
-                    drop(book);
-                    if self.lay_to_rest(seen).await {
-                        return Ok(());
-                    }
-                }
-                // The ground moved under the comparison: once more.
-                _ if self.hub.borrow().cuts.len() != seen || session_of(&self.shared) != session => {}
-                Ok(_) => {}
-                Err(what) => return self.fail(what),
-            }
-        }
-    }
-
-    /// After a cut, or a write that was given up, chunk files may be longer than the size that is left says, and would show again when
-    /// the file grows: they are cut. What a killed mount had not synced no other mount can make durable:
-    /// such files begin anew. `false`: something was cut meanwhile.
-    async fn lay_to_rest(&self, seen: usize) -> bool {
-        let root = self.book.borrow().root.unwrap_or(Ino::ROOT);
-        let paths = self.book.borrow_mut().haunted();
-        for (path, size) in paths {
-            let mut at = root;
-            for name in &path {
-                match self.lane.lookup(at, name.as_bytes()).await {
-                    Ok(attr) => at = attr.ino,
-                    Err(_) => return false,
-                }
-            }
-            let set = skep_types::SetAttr { size: Some(size), ..skep_types::SetAttr::default() };
-            if self.lane.setattr(at, set).await.is_err() {
-                return false;
-            }
-        }
-        let Ok(handle) = self.lane.opendir(root) else { return false };
-        let synced = self.lane.fsyncdir(handle).await;
-        self.lane.releasedir(handle);
-        if synced.is_err() || self.hub.borrow().cuts.len() != seen {
-            return false;
-        }
-        self.book.borrow_mut().laid_to_rest();
-        true
-    }
-
-    /// A request that was given up may still wait inside the shard: it happens before the lane's next
-    /// change, or never. Here is one that nobody sees.
-    async fn overtake(&self) {
-        let root = self.book.borrow().root.unwrap_or(Ino::ROOT);
-        let set = skep_types::SetAttr { atime: Some(skep_types::SetTime::Now), ..Default::default() };
-        let _ = self.lane.setattr(root, set).await;
-    }
-
-    fn suspicion(&self, cause: Cause, lost: &BTreeSet<StepId>) -> Result<Suspicion, Failed> {
-        let (found, wrong) = {
-            let book = self.book.borrow();
-            let storaged = self.hub.borrow().cuts[book.seen_cuts..].contains(&Cut::Storaged);
-            let now = book.now.as_ref();
-            let as_expected = now.is_none_or(|now| now.outcome.as_ref() == Some(&now.expected));
-            let excused = now.is_some_and(|now| storaged && is_data(&now.op));
-            let found = book.suspect(lost, as_expected && !cause.interrupted && !cause.renewed);
-            let doubtful = found.in_flight_lost || !found.lost.is_empty() || cause.interrupted || cause.renewed;
-            let wrong = now.filter(|_| !as_expected && !excused && !doubtful);
-            let wrong = wrong.map(|now| {
-                let outcome = &now.outcome;
-                format!("{:?} gives {outcome:?}, should give {:?}", now.op, now.expected)
-            });
-            (found, wrong)
-        };
-        match wrong {
-            Some(what) => self.fail(what),
-            None => Ok(found),
-        }
-    }
-
-    /// fsync of everything that is open tells the truth; then all is closed.
-    async fn sync_and_close(&self, found: &mut Suspicion, cause: Cause) -> Result<(), Failed> {
-        let handles: Vec<Handle> = self.book.borrow().opens.keys().copied().collect();
-        let excepted = self.book.borrow().now.as_ref().and_then(|now| match (&now.op, &now.outcome) {
-            // This very loss was reported already.
-            (Op::Fsync { handle }, Some(Outcome::Failed(_))) => Some(*handle),
-            // Opened after the loss: perhaps a new file of the same name.
-            (Op::Open { handle, .. }, _) => Some(*handle),
-            _ => None,
-        });
-        for handle in handles {
-            let (root, mut opens) = {
-                let mut book = self.book.borrow_mut();
-                (book.root.unwrap_or(Ino::ROOT), std::mem::take(&mut book.opens))
-            };
-            let cuts = self.hub.borrow().cuts.len();
-            let mut driver = Driver { lane: &self.lane, root, opens: &mut opens };
-            let result = driver.fsync(handle).await;
-            let _ = driver.close(handle).await;
-            self.book.borrow_mut().opens = opens;
-            self.hub.borrow_mut().say(format_args!("{} {} fsync of {handle:?}: {result:?}", self.book.borrow().name, self.id));
-            let Some(ino) = self.book.borrow().ino_of(handle) else { continue };
-            match result {
-                Ok(()) if excepted == Some(handle) => {}
-                Ok(()) if found.lost.contains(&ino) => {
-                    return self.fail(format!("fsync of {handle:?} succeeds, but an acknowledged change is lost"));
-                }
-                Ok(()) => {
-                    let steady = !found.unsure.contains(&ino) && self.hub.borrow().cuts.len() == cuts;
-                    if steady && !found.candidates.is_empty() {
-                        self.hub.borrow_mut().coverage.hit("an fsync held over a power cut");
-                        found.intact.insert(ino);
-                        let mut book = self.book.borrow_mut();
-                        if !book.foreign.contains(&ino)
-                            && let Ok(content) = found.candidates[0].content(ino).cloned()
-                            && let Some(versions) = book.versions.get_mut(&ino)
-                        {
-                            *versions = vec![content];
-                        }
-                    }
-                }
-                Err(errno) => {
-                    if !self.may_have_lost(handle) && !cause.renewed {
-                        return self.fail(format!("fsync of {handle:?} gives {errno}, but nothing was lost"));
-                    }
-                    self.hub.borrow_mut().coverage.hit("an fsync failed after a loss");
-                }
-            }
-        }
-        Ok(())
-    }
-
-    async fn find_state(&self, found: &Suspicion, cause: Cause) -> Result<(usize, Vec<Adoption>), String> {
-        let loose = self.loose(found, cause);
-        let root = self.book.borrow().root.unwrap_or(Ino::ROOT);
-        let mut told = Vec::new();
-        for (number, candidate) in found.candidates.iter().enumerate() {
-            let mut candidate = candidate.clone();
-            candidate.close_all(|_| true);
-            match verify(&self.lane, root, &candidate, &loose).await {
-                Ok(adoptions) => return Ok((number, adoptions)),
-                Err(what) => told.push(what),
-            }
-        }
-        Err(format!("after {cause:?} the directory is in no state that it may be in: {}", told.join("; or ")))
-    }
-
-    /// Files whose content may be any mixture of their versions.
-    fn loose(&self, found: &Suspicion, cause: Cause) -> Loose {
-        let (book, hub) = (self.book.borrow(), self.hub.borrow());
-        let cut = hub.cuts.len() > book.seen_cuts || !found.lost.is_empty() || found.in_flight_lost;
-        let mut loose = Loose::default();
-        if cut || cause.renewed {
-            for ino in book.unsynced() {
-                loose.files.insert(ino, book.versions[&ino].clone());
-            }
-        }
-        let recent = if cut { &found.touched_now } else { &found.unsure };
-        for ino in recent.difference(&found.intact) {
-            let now = book.now.iter().flat_map(|now| [&now.step.before, &now.after]);
-            let states = now.chain(&found.candidates);
-            let contents = states.filter_map(|fs| fs.content(*ino).ok().cloned());
-            let versions = loose.files.entry(*ino).or_default();
-            versions.extend(contents);
-            if versions.is_empty() {
-                loose.files.remove(ino);
-            }
-        }
-        loose
-    }
-
     async fn close_all(&self) -> Result<(), Failed> {
         loop {
             let next = self.book.borrow().opens.keys().next().copied();
@@ -543,12 +358,19 @@ impl Actor {
 
     /// All is calm: the directory is exactly what the oracle says.
     async fn compare_at_the_end(&self) -> Result<(), Failed> {
-        let (root, fs) = {
-            let book = self.book.borrow();
-            (book.root.unwrap_or(Ino::ROOT), book.fs.clone())
-        };
-        if let Err(what) = verify(&self.lane, root, &fs, &Loose::default()).await {
-            return self.fail(format!("at the end: {what}"));
+        loop {
+            self.wait_while_dead().await;
+            let session = session_of(&self.shared);
+            let (root, fs) = {
+                let book = self.book.borrow();
+                (book.root.unwrap_or(Ino::ROOT), book.fs.clone())
+            };
+            let Err(what) = verify(&self.lane, root, &fs, &Loose::default()).await else { break };
+            if session_of(&self.shared) == session {
+                return self.fail(format!("at the end: {what}"));
+            }
+            // Evicted for a silence during chaos, noticed only now.
+            self.reckon(Cause { renewed: true, ..Cause::default() }).await?;
         }
         self.book.borrow_mut().verified = true;
         Ok(())
@@ -556,7 +378,7 @@ impl Actor {
 }
 
 /// Does the outcome, or the effect, depend on chunk files?
-fn is_data(op: &Op) -> bool {
+pub(crate) fn is_data(op: &Op) -> bool {
     match op {
         Op::Open { how, .. } => how.truncate,
         Op::Read { .. }

@@ -1,6 +1,6 @@
 //! Events in the order of their time; equal times in an order drawn from the seed.
 
-use crate::hub::{CallId, LaneId, Landed};
+use crate::hub::{CallId, Landed, LaneId};
 use skep_model::Rng;
 use skep_types::{LogIndex, NodeId};
 use std::collections::BTreeMap;

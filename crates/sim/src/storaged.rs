@@ -1,7 +1,9 @@
 //! A storage daemon with its targets in memory.
 
 use crate::hub::Hub;
-use skep_storage::{Admission, ChunkStore, Done, Limits, MemoryChunks, Sender, execute, read_chunk, write_chunk};
+use skep_storage::{
+    Admission, ChunkStore, Done, Limits, MemoryChunks, Sender, execute, read_chunk, write_chunk,
+};
 use skep_types::{ChunkId, Consistency, Encode, NodeId, Reader, TargetId};
 use skep_wire::mgmt::FencesReply;
 use skep_wire::storage::StorageRequest;
@@ -95,7 +97,11 @@ impl Storaged {
             }
             StorageRequest::WriteChunk(m) => {
                 let (ino, generation) = (m.chunk.ino, m.chunk.generation);
-                hub.say(format_args!("write to {target} {ino}.{generation} at {} {}", m.offset, payload.len()));
+                hub.say(format_args!(
+                    "write to {target} {ino}.{generation} at {} {}",
+                    m.offset,
+                    payload.len()
+                ));
                 let reply = write_chunk(chunks, m, payload).map_err(failed)?;
                 Ok((reply.to_bytes(), Vec::new()))
             }

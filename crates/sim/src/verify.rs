@@ -100,7 +100,8 @@ impl Walk<'_> {
         self.xattrs(path, attr.ino, ino, found.kind).await?;
         match found.kind {
             Kind::Symlink => {
-                let target = self.lane.readlink(attr.ino).await.map_err(|e| format!("{path}: readlink: {e}"))?;
+                let target =
+                    self.lane.readlink(attr.ino).await.map_err(|e| format!("{path}: readlink: {e}"))?;
                 if Ok(&target) != self.fs.readlink(ino).as_ref() {
                     return Err(format!("{path}: leads elsewhere"));
                 }
@@ -172,7 +173,8 @@ async fn ranges(
         let (mut start, end) = (start.max(at), (start + len).min(size));
         while start < end {
             let len = (end - start).min(READ_MAX);
-            let bytes = read(lane, handle, start, len as usize).await.map_err(|errno| format!("read: {errno}"))?;
+            let bytes =
+                read(lane, handle, start, len as usize).await.map_err(|errno| format!("read: {errno}"))?;
             if bytes.len() as u64 != len {
                 return Err(format!("read at {start} gives {} of {len} bytes", bytes.len()));
             }

@@ -306,7 +306,9 @@ fn register_target(mgmtd: &mut Mgmtd, node: NodeId, number: u64, hub: &mut Hub) 
     };
     let answer = mgmtd.answer(skep_types::ClientId(0), RegisterTarget::KIND, &request.to_bytes(), hub);
     let reply = answer.ok().and_then(|body| {
-        skep_types::Decode::from_bytes(&body).ok().map(|reply: skep_wire::mgmt::RegisterTargetReply| reply.target)
+        skep_types::Decode::from_bytes(&body)
+            .ok()
+            .map(|reply: skep_wire::mgmt::RegisterTargetReply| reply.target)
     });
     reply.unwrap_or_default()
 }

@@ -90,6 +90,20 @@ const STEPS: &[Step] = &[
         always: true,
     },
     Step {
+        name: "sim",
+        title: "the rules of a whole cluster against the oracle, 200 seeds",
+        command: &["cargo", "xtask", "sim", "--seeds", "200"],
+        limit: COMPILING,
+        always: true,
+    },
+    Step {
+        name: "canary",
+        title: "bugs on purpose, which the simulator must find",
+        command: &["cargo", "xtask", "sim", "--canary", "all"],
+        limit: COMPILING,
+        always: true,
+    },
+    Step {
         name: "process",
         title: "real daemons, sockets and mounts",
         command: &["cargo", "test", "--package", "skep", "--test", "process", "--no-fail-fast", "--locked"],
@@ -198,7 +212,7 @@ mod tests {
     fn steps_are_chosen_by_name() {
         assert_eq!(
             names(&chosen(&[]).expect("all")),
-            ["fmt", "clippy", "tidy", "test", "process", "conform", "crash"]
+            ["fmt", "clippy", "tidy", "test", "sim", "canary", "process", "conform", "crash"]
         );
         assert_eq!(names(&chosen(&["deny".into(), "fmt".into()]).expect("two")), ["deny", "fmt"]);
         let error = chosen(&["fmtt".into()]).err().expect("unknown");

@@ -80,7 +80,10 @@ impl World {
         }
         if left.has < hub.promised.0 {
             let (index, what) = hub.promised.clone();
-            hub.fail(format!("{what} was answered, but its record {index} is lost: the log ends at {}", left.has));
+            hub.fail(format!(
+                "{what} was answered, but its record {index} is lost: the log ends at {}",
+                left.has
+            ));
         }
         hub.cut_log(left.has);
     }
@@ -385,4 +388,3 @@ fn mark(refusal: &Refusal, hub: &mut crate::hub::Hub) {
     };
     hub.coverage.hit(marker);
 }
-

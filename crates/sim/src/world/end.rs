@@ -129,7 +129,9 @@ impl World {
             for (target, chunk) in storaged.chunks() {
                 if !named.contains(&(target, chunk)) {
                     let Ino(ino) = chunk.ino;
-                    hub.fail(format!("target {target} keeps a chunk file that nobody names: inode {ino}, {chunk:?}"));
+                    hub.fail(format!(
+                        "target {target} keeps a chunk file that nobody names: inode {ino}, {chunk:?}"
+                    ));
                 }
             }
         }

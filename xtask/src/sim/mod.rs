@@ -1,0 +1,72 @@
+//! `cargo xtask sim`: runs the simulator, which is a program of its own so that this one need not be
+//! built with all that it simulates.
+
+use std::path::Path;
+use std::process::Command;
+
+/// Seeds of `make test`.
+const SEEDS: &str = "200";
+
+/// Which seeds to run, and how.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// How many seeds, from 1 on.
+    #[arg(long)]
+    seeds: Option<u64>,
+    /// Only this seed.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Operations of each lane.
+    #[arg(long)]
+    steps: Option<u64>,
+    /// Run with a bug that must be found: no-sync, answers-first, runs-retries or all.
+    #[arg(long)]
+    canary: Option<String>,
+    /// Print the whole trace (with --seed).
+    #[arg(long)]
+    trace: bool,
+}
+
+/// Runs it; true when everything passed.
+pub fn run(root: &Path, arguments: &Arguments) -> Result<bool, String> {
+    let words = command_line(arguments);
+    let mut command = Command::new("cargo");
+    command.current_dir(root).args(["run", "--quiet", "--package", "skep-sim", "--"]).args(&words);
+    let status = command.status().map_err(|e| format!("cargo cannot be started: {e}"))?;
+    Ok(status.success())
+}
+
+fn command_line(arguments: &Arguments) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut push = |name: &str, value: String| words.extend([name.to_owned(), value]);
+    push("--seeds", arguments.seeds.map_or_else(|| SEEDS.to_owned(), |seeds| seeds.to_string()));
+    if let Some(seed) = arguments.seed {
+        push("--seed", seed.to_string());
+    }
+    if let Some(steps) = arguments.steps {
+        push("--steps", steps.to_string());
+    }
+    if let Some(canary) = &arguments.canary {
+        push("--canary", canary.clone());
+    }
+    if arguments.trace {
+        words.push("--trace".to_owned());
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: what is asked for is passed on, and without a wish 200 seeds run.
+    #[test]
+    fn wishes_are_passed_on() {
+        let none = Arguments { seeds: None, seed: None, steps: None, canary: None, trace: false };
+        assert_eq!(command_line(&none), ["--seeds", "200"]);
+        let one = Arguments { seed: Some(7), steps: Some(9), trace: true, ..none };
+        assert_eq!(command_line(&one), ["--seeds", "200", "--seed", "7", "--steps", "9", "--trace"]);
+        let canary = Arguments { canary: Some("all".into()), seed: None, steps: None, trace: false, ..one };
+        assert_eq!(command_line(&canary), ["--seeds", "200", "--canary", "all"]);
+    }
+}
