@@ -124,6 +124,20 @@ const STEPS: &[Step] = &[
         limit: MOUNTED,
         always: true,
     },
+    Step {
+        name: "lost-log",
+        title: "a lost end of the metadata log, which the crash test must find",
+        command: &["cargo", "xtask", "crash", "--kills", "30", "--mount-kills", "0", "--canary", "log"],
+        limit: MOUNTED,
+        always: true,
+    },
+    Step {
+        name: "lost-byte",
+        title: "a wrong byte on a target, which the crash test must find",
+        command: &["cargo", "xtask", "crash", "--kills", "30", "--mount-kills", "0", "--canary", "chunk"],
+        limit: MOUNTED,
+        always: true,
+    },
 ];
 
 /// Which steps to run.
@@ -212,7 +226,19 @@ mod tests {
     fn steps_are_chosen_by_name() {
         assert_eq!(
             names(&chosen(&[]).expect("all")),
-            ["fmt", "clippy", "tidy", "test", "sim", "canary", "process", "conform", "crash"]
+            [
+                "fmt",
+                "clippy",
+                "tidy",
+                "test",
+                "sim",
+                "canary",
+                "process",
+                "conform",
+                "crash",
+                "lost-log",
+                "lost-byte"
+            ]
         );
         assert_eq!(names(&chosen(&["deny".into(), "fmt".into()]).expect("two")), ["deny", "fmt"]);
         let error = chosen(&["fmtt".into()]).err().expect("unknown");

@@ -1,5 +1,6 @@
 //! Kills server daemons at random, and brings them back.
 
+use super::canary::Canary;
 use super::team::Team;
 use skep_model::Rng;
 use skep_rig::Cluster;
@@ -19,14 +20,19 @@ const DOUBLE: u64 = 20;
 const SERVERS: [&str; 3] = ["mgmtd", "metad", "storaged"];
 
 /// Counts what was killed.
-#[derive(Default)]
 pub struct Chaos {
     /// Daemons killed so far.
     pub kills: u32,
+    canary: Option<Canary>,
     by_service: BTreeMap<String, u32>,
 }
 
 impl Chaos {
+    /// Nothing was killed yet. With a canary its damage follows the kills of the service it belongs to.
+    pub fn new(canary: Option<Canary>) -> Self {
+        Self { kills: 0, canary, by_service: BTreeMap::new() }
+    }
+
     /// Kills `count` daemons, one after the other or two at once, and starts each again after a random
     /// time. Ends early with the first process that reports a failure.
     pub fn round(
@@ -64,7 +70,10 @@ impl Chaos {
         victim.kill()?;
         self.kills += 1;
         *self.by_service.entry(victim.service.clone()).or_default() += 1;
-        Ok(())
+        match self.canary {
+            Some(canary) => canary.strike(cluster, victim),
+            None => Ok(()),
+        }
     }
 }
 

@@ -9,6 +9,7 @@
 
 mod brave;
 mod bulk;
+mod canary;
 mod chaos;
 mod crowd;
 mod leaks;
@@ -18,6 +19,7 @@ mod team;
 mod worker;
 
 use crate::program::built;
+use canary::Canary;
 use chaos::Chaos;
 use skep_model::Rng;
 use skep_rig::{Cluster, Plan};
@@ -54,6 +56,9 @@ pub struct Arguments {
     /// Mounts that they are spread over.
     #[arg(long, default_value_t = 2)]
     mounts: u32,
+    /// Do this damage after kills: the test passes when it is found.
+    #[arg(long)]
+    canary: Option<Canary>,
     /// Build and use the release program: faster, without overflow checks.
     #[arg(long)]
     release: bool,
@@ -102,6 +107,9 @@ pub fn run(root: &Path, arguments: &Arguments) -> Result<bool, String> {
     let mut verdict = Verdict::default();
     let done = test(&cluster, arguments, seed, &mut verdict);
     verdict.add("the test itself", done);
+    if arguments.canary.is_some() {
+        return Ok(found(&verdict));
+    }
     if !verdict.is_good() {
         cluster.show_logs();
         keep_logs(&cluster, seed);
@@ -116,6 +124,21 @@ pub fn run(root: &Path, arguments: &Arguments) -> Result<bool, String> {
     Ok(verdict.is_good())
 }
 
+/// With a canary the test passes when it fails.
+fn found(verdict: &Verdict) -> bool {
+    match verdict.failures.first() {
+        Some(failure) => {
+            let first = failure.lines().next().unwrap_or_default();
+            println!("the canary was found: {first}\n1 passed, 0 failed");
+            true
+        }
+        None => {
+            println!("FAILED: the canary was not found\n0 passed, 1 failed");
+            false
+        }
+    }
+}
+
 /// The hidden sub-command that a load process runs.
 pub fn work(arguments: &WorkerArguments) -> Result<bool, String> {
     worker::run(arguments)
@@ -128,7 +151,7 @@ fn test(cluster: &Cluster, arguments: &Arguments, seed: u64, verdict: &mut Verdi
     }
     let mut team = Team::start(&points, arguments.processes, seed)?;
     let mut rng = Rng::new(seed);
-    let mut chaos = Chaos::default();
+    let mut chaos = Chaos::new(arguments.canary);
     let begun = Instant::now();
     let long_enough = || begun.elapsed() >= Duration::from_secs(arguments.seconds);
     while verdict.is_good() && (chaos.kills < arguments.kills || !long_enough()) {
