@@ -38,6 +38,8 @@ pub const MARKERS: &[&str] = &[
     "a directory on another shard",
     "an fsync failed after a loss",
     "an fsync held over a power cut",
+    "two clients wanted one name",
+    "another client's close was seen by an open",
 ];
 
 /// Situations that are reached too seldom to be asked of 200 seeds.

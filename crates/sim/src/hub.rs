@@ -2,6 +2,7 @@
 //! calls on their way out, answers on their way in.
 
 use crate::coverage::Coverage;
+use crate::shared::SharedDir;
 use crate::trace::Trace;
 use skep_client::Outcome;
 use skep_model::Rng;
@@ -110,6 +111,10 @@ pub struct Hub {
     pub lost: BTreeSet<(LaneId, u64)>,
     /// The log must never end before this: something below it was promised to be durable.
     pub promised: (u64, String),
+    /// What all clients do to one directory.
+    pub shared: SharedDir,
+    /// Deeds done there.
+    pub last_deed: u64,
     /// Chaos is over.
     pub calm: bool,
     /// The first violation.
@@ -141,6 +146,8 @@ impl Hub {
             indices: BTreeMap::new(),
             lost: BTreeSet::new(),
             promised: (0, String::new()),
+            shared: SharedDir::default(),
+            last_deed: 0,
             calm: false,
             failure: None,
             last_call: 0,
@@ -185,6 +192,7 @@ impl Hub {
             self.lost.insert(step);
             self.coverage.hit("a power cut took acknowledged records");
         }
+        self.shared.cut(self.now, last);
         self.cuts.push(Cut::Metad(last));
     }
 

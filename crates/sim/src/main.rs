@@ -65,13 +65,22 @@ fn all(arguments: &Arguments, options: Options, each: impl Fn(u64, Report) -> bo
                     if seed > last {
                         return;
                     }
-                    if !each(seed, run(seed, options)) {
+                    if !each(seed, run_caught(seed, options)) {
                         next.store(u64::MAX / 2, Ordering::Relaxed);
                     }
                 }
             });
         }
     });
+}
+
+/// A panic of the rules is a failure of its seed like any other.
+fn run_caught(seed: u64, options: Options) -> Report {
+    std::panic::catch_unwind(|| run(seed, options)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+        Report { failure: Some(format!("panic: {}", text.unwrap_or_default())), ..Report::default() }
+    })
 }
 
 fn seeds(arguments: &Arguments) -> (u64, u64) {

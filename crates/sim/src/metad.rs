@@ -227,6 +227,9 @@ fn attribute(record: &Record, hub: &mut Hub) {
         Err(e) => return hub.fail(format!("record {} cannot be read back: {e}", record.index)),
     };
     mark(&command.action, hub);
+    if let Err(what) = hub.shared.record(hub.now, record.index.0, &command) {
+        hub.fail(format!("record {}: {what}", record.index));
+    }
     let Some(caller) = command.caller else { return };
     let ticket = (caller.client, caller.slot.0, record.shard, caller.seq.0);
     let Some(step) = hub.tickets.get(&ticket).copied() else {

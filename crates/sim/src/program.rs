@@ -18,6 +18,8 @@ use std::rc::Rc;
 
 /// Operations after the end of chaos.
 const CALM_STEPS: u64 = 8;
+/// Steps in the directory of all, of a hundred.
+const TOGETHER: u64 = 15;
 /// Programs interrupted, of a thousand operations.
 const INTERRUPTED: u64 = 15;
 /// How long an attach may take, in milliseconds.
@@ -49,6 +51,8 @@ pub struct Actor {
     pub shard: ShardId,
     /// It goes on where a client that is gone ended.
     pub takes_over: bool,
+    /// It makes the directory of all.
+    pub makes_shared: bool,
     /// The session in which it did its last step.
     pub session: Cell<Option<ClientId>>,
 }
@@ -104,6 +108,10 @@ impl Actor {
         } else {
             self.make_root().await?;
         }
+        let none = self.hub.borrow().shared.dir.is_none();
+        if self.makes_shared && none {
+            self.make_shared().await;
+        }
         let mut calm_steps = 0;
         while self.book.borrow().number < self.steps || calm_steps < CALM_STEPS {
             let (pause, calm) = {
@@ -113,6 +121,10 @@ impl Actor {
                 (hub.rng.below(self.pause_max), calm)
             };
             self.lane.port().pause(if calm { pause / 8 } else { pause }).await;
+            if self.hub.borrow_mut().rng.below(100) < TOGETHER {
+                self.together().await?;
+                continue;
+            }
             let op = self.book.borrow_mut().next_op();
             self.step(op).await?;
         }

@@ -65,6 +65,7 @@ impl World {
                 hub.coverage.hit("a power cut of storaged");
                 storaged.lose_power(hub);
                 hub.cuts.push(Cut::Storaged);
+                hub.shared.doubt();
             } else {
                 hub.coverage.hit("storaged was killed");
                 storaged.restart();

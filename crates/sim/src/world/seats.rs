@@ -63,6 +63,7 @@ impl World {
                 lane: lane.clone(),
                 shared: shared.clone(),
                 id,
+                makes_shared: number == 0 && at == 0,
                 takes_over: takes_over && book.borrow().root.is_some(),
                 session: std::cell::Cell::new(None),
                 book,
@@ -113,6 +114,9 @@ impl World {
                 if let Err(what) = crate::verify::verify(&lane, root, &fs, &loose).await {
                     hub.borrow_mut().fail(format!("{id} sees another {name}: {what}"));
                 }
+            }
+            if let Err(what) = compare_shared(&hub, &lane).await {
+                hub.borrow_mut().fail(format!("{id} sees another directory of all: {what}"));
             }
             *crossed.borrow_mut() += 1;
         });
@@ -236,4 +240,30 @@ impl World {
 
 fn new_state() -> SharedRef {
     Rc::new(RefCell::new(Shared::new(Limits::default())))
+}
+
+/// The directory of all is what the log made of it.
+async fn compare_shared(hub: &crate::hub::HubRef, lane: &SimLane) -> Result<(), String> {
+    let (dir, names) = {
+        let hub = hub.borrow();
+        (hub.shared.dir, hub.shared.names.clone())
+    };
+    let Some(dir) = dir else { return Ok(()) };
+    let failed = |errno| format!("{errno:?}");
+    let attr = lane.getattr(dir).await.map_err(failed)?;
+    let found = crate::drive::list(lane, &attr).await.map_err(failed)?;
+    let (found, wanted): (Vec<_>, Vec<_>) =
+        (found.keys().map(|name| name.as_bytes().to_vec()).collect(), names.keys().cloned().collect());
+    if found != wanted {
+        return Err(format!("{found:?} instead of {wanted:?}"));
+    }
+    for (name, ino) in &names {
+        let attr = lane.lookup(dir, name).await.map_err(failed)?;
+        let links = names.values().filter(|other| *other == ino).count() as u32;
+        let nlink = if attr.kind == skep_types::Kind::Dir { 1 + links } else { links };
+        if attr.ino != *ino || attr.nlink != nlink {
+            return Err(format!("{}: {attr:?}", name.escape_ascii()));
+        }
+    }
+    Ok(())
 }

@@ -1,0 +1,298 @@
+//! What lanes do in the directory of all: names that several want at once, and boxes that one lane
+//! writes and all read. Whatever a lane is told must be true at some moment of its question.
+
+use crate::drive::{list, read};
+use crate::program::{Actor, Failed, session_of};
+use crate::shared::{Names, Version};
+use skep_client::{CreateHow, NewNode, OpenHow, Port, RenameHow, WriteHow};
+use skep_model::Fill;
+use skep_types::{Errno, Ino, Kind};
+use skep_wire::meta::OpenMode;
+
+/// Its name below the root.
+const NAME: &[u8] = b"shared";
+/// Names that lanes fight for.
+const NAMES: [&[u8]; 5] = [b"a", b"b", b"c", b"d", b"e"];
+/// Lengths of what is put into boxes: in the metadata, one chunk, several.
+const LENGTHS: [u32; 6] = [0, 700, 5_000, 20_000, 70_000, 200_000];
+/// Steps here are numbered from this on, apart from those of the books.
+const STEPS_FROM: u64 = 1 << 40;
+
+/// One question to the cluster.
+#[derive(Debug, Clone, Copy)]
+enum Deed {
+    Create(&'static [u8]),
+    Mkdir(&'static [u8]),
+    Unlink(&'static [u8]),
+    Rmdir(&'static [u8]),
+    Link(&'static [u8], &'static [u8]),
+    Rename(&'static [u8], &'static [u8], RenameHow),
+    Find(&'static [u8]),
+    List,
+}
+
+/// What came of it.
+#[derive(Debug)]
+enum Told {
+    Done,
+    Found(Ino),
+    Listed(Vec<Vec<u8>>),
+}
+
+impl Actor {
+    /// Makes the directory, durable before anybody uses it.
+    pub(crate) async fn make_shared(&self) {
+        loop {
+            let new = NewNode { kind: Kind::Dir, mode: 0o755, uid: 0, gid: 0, rdev: 0 };
+            let _ = self.lane.make_node(Ino::ROOT, NAME, new).await;
+            let made = self.lane.lookup(Ino::ROOT, NAME).await;
+            let synced = match self.lane.opendir(Ino::ROOT) {
+                Ok(handle) => {
+                    let synced = self.lane.fsyncdir(handle).await;
+                    self.lane.releasedir(handle);
+                    synced
+                }
+                Err(errno) => Err(errno),
+            };
+            let there = self.lane.lookup(Ino::ROOT, NAME).await;
+            if let (Ok(made), Ok(there), Ok(())) = (made, there, synced)
+                && made.ino == there.ino
+            {
+                let mut hub = self.hub.borrow_mut();
+                let now = hub.now;
+                hub.shared.begin(now, made.ino);
+                return;
+            }
+            self.wait_while_dead().await;
+            self.lane.port().pause(50).await;
+        }
+    }
+
+    /// One deed among all the others.
+    pub(crate) async fn together(&self) -> Result<(), Failed> {
+        let Some(dir) = self.hub.borrow().shared.dir else { return Ok(()) };
+        self.wait_while_dead().await;
+        let kind = self.hub.borrow_mut().rng.below(10);
+        match kind {
+            0 | 1 => self.fill_box(dir).await,
+            2 | 3 => self.look_into_box(dir).await,
+            _ => self.fight(dir).await,
+        }
+    }
+
+    fn draw(&self) -> Deed {
+        let hub = &mut *self.hub.borrow_mut();
+        let (one, two) = (hub.rng.pick(&NAMES), hub.rng.pick(&NAMES));
+        match hub.rng.below(12) {
+            0..=2 => Deed::Create(one),
+            3 => Deed::Mkdir(one),
+            4 => Deed::Unlink(one),
+            5 => Deed::Rmdir(one),
+            6 => Deed::Link(one, two),
+            7 | 8 => {
+                let no_replace = hub.rng.percent(40);
+                let exchange = !no_replace && hub.rng.percent(40);
+                Deed::Rename(one, two, RenameHow { no_replace, exchange })
+            }
+            9 => Deed::List,
+            _ => Deed::Find(one),
+        }
+    }
+
+    async fn fight(&self, dir: Ino) -> Result<(), Failed> {
+        let (deed, session) = (self.draw(), session_of(&self.shared));
+        let (from, step) = {
+            let mut hub = self.hub.borrow_mut();
+            hub.last_deed += 1;
+            let step = STEPS_FROM + hub.last_deed;
+            hub.at_step.insert(self.id, step);
+            hub.say(format_args!("{} does {deed:?}", self.id));
+            (hub.now, step)
+        };
+        let told = self.carry_out_deed(dir, deed).await;
+        let mut hub = self.hub.borrow_mut();
+        hub.say(format_args!("{} is told {told:?} of {deed:?}", self.id));
+        hub.at_step.insert(self.id, 0);
+        if session_of(&self.shared) != session {
+            return Ok(());
+        }
+        let recorded = hub.indices.contains_key(&(self.id, step));
+        let lost = hub.lost.remove(&(self.id, step));
+        let states = hub.shared.states(from, hub.now);
+        let verdict = judge(deed, &told, (recorded, lost), &states);
+        if matches!(told, Err(Errno::EEXIST)) {
+            hub.coverage.hit("two clients wanted one name");
+        }
+        drop(hub);
+        match verdict {
+            Ok(()) => Ok(()),
+            Err(what) => self.fail(format!("{deed:?} gives {told:?}: {what}")),
+        }
+    }
+
+    async fn carry_out_deed(&self, dir: Ino, deed: Deed) -> Result<Told, Errno> {
+        let lane = &self.lane;
+        let plain = OpenHow { mode: OpenMode::ReadWrite, truncate: false, sync: false, kill_suidgid: false };
+        match deed {
+            Deed::Create(name) => {
+                let how = CreateHow { mode: 0o644, uid: 0, gid: 0, exclusive: true, policy: None };
+                let opened = lane.create(dir, name, how, plain).await?;
+                lane.release(opened.handle).await;
+                Ok(Told::Done)
+            }
+            Deed::Mkdir(name) => {
+                let new = NewNode { kind: Kind::Dir, mode: 0o755, uid: 0, gid: 0, rdev: 0 };
+                lane.make_node(dir, name, new).await.map(|_| Told::Done)
+            }
+            Deed::Unlink(name) => lane.unlink(dir, name).await.map(|()| Told::Done),
+            Deed::Rmdir(name) => lane.rmdir(dir, name).await.map(|()| Told::Done),
+            Deed::Link(from, to) => {
+                let attr = lane.lookup(dir, from).await?;
+                lane.link(attr.ino, dir, to).await.map(|_| Told::Done)
+            }
+            Deed::Rename(from, to, how) => lane.rename(dir, from, dir, to, how).await.map(|()| Told::Done),
+            Deed::Find(name) => lane.lookup(dir, name).await.map(|attr| Told::Found(attr.ino)),
+            Deed::List => {
+                let attr = lane.getattr(dir).await?;
+                let names = list(lane, &attr).await?;
+                Ok(Told::Listed(names.keys().map(|name| name.as_bytes().to_vec()).collect()))
+            }
+        }
+    }
+
+    /// Writes a new content into the lane's own box.
+    async fn fill_box(&self, dir: Ino) -> Result<(), Failed> {
+        let name = format!("box-{}", self.book.borrow().name).into_bytes();
+        let (tag, len) = {
+            let hub = &mut *self.hub.borrow_mut();
+            let (tag, len, started) = (1 + hub.rng.below(1 << 30) as u32, hub.rng.pick(&LENGTHS), hub.now);
+            hub.at_step.insert(self.id, 0);
+            hub.say(format_args!("{} puts {tag} ({len} bytes) into its box", self.id));
+            let version = Version { tag, len, started, finished: None };
+            hub.shared.boxes.entry(name.clone()).or_default().push(version);
+            (tag, len)
+        };
+        let cuts = self.hub.borrow().cuts.len();
+        let create = CreateHow { mode: 0o644, uid: 0, gid: 0, exclusive: false, policy: None };
+        let how = OpenHow { mode: OpenMode::Write, truncate: true, sync: false, kill_suidgid: false };
+        let data = Fill { tag, len }.bytes();
+        let result = async {
+            let opened = self.lane.create(dir, &name, create, how).await?;
+            let written = self.lane.write(opened.handle, 0, &data, WriteHow::default()).await;
+            let flushed = self.lane.flush(opened.handle).await;
+            self.lane.release(opened.handle).await;
+            flushed?;
+            written
+        };
+        let result = result.await;
+        let hub = &mut *self.hub.borrow_mut();
+        hub.say(format_args!("{} is told {result:?} of its box", self.id));
+        if result == Ok(data.len())
+            && hub.cuts.len() == cuts
+            && let Some(version) = hub.shared.boxes.get_mut(&name).and_then(|versions| versions.last_mut())
+        {
+            version.finished = Some(hub.now);
+        }
+        Ok(())
+    }
+
+    /// Opens anybody's box: what was closed before must be in it.
+    async fn look_into_box(&self, dir: Ino) -> Result<(), Failed> {
+        let (name, from, cuts) = {
+            let hub = &mut *self.hub.borrow_mut();
+            hub.at_step.insert(self.id, 0);
+            let names: Vec<&Vec<u8>> = hub.shared.boxes.keys().collect();
+            if names.is_empty() {
+                return Ok(());
+            }
+            let name = names[hub.rng.below(names.len() as u64) as usize].clone();
+            (name, hub.now, hub.cuts.len())
+        };
+        let session = session_of(&self.shared);
+        let result = async {
+            let attr = self.lane.lookup(dir, &name).await?;
+            let how = OpenHow { mode: OpenMode::Read, truncate: false, sync: false, kill_suidgid: false };
+            let opened = self.lane.open(attr.ino, how).await?;
+            let bytes = read(&self.lane, opened.handle, 0, 300_000).await;
+            self.lane.release(opened.handle).await;
+            bytes
+        };
+        let result = result.await;
+        let hub = self.hub.borrow();
+        let must = hub.shared.must_read(&name, from, hub.now);
+        let steady = hub.cuts.len() == cuts && session_of(&self.shared) == session;
+        drop(hub);
+        let Some(Version { tag, len, .. }) = must.filter(|_| steady) else { return Ok(()) };
+        match result {
+            Ok(bytes) if bytes == (Fill { tag, len }).bytes() => {
+                let mine = name.ends_with(self.book.borrow().name.as_bytes());
+                if !mine {
+                    self.hub.borrow_mut().coverage.hit("another client's close was seen by an open");
+                }
+                Ok(())
+            }
+            Ok(bytes) => self.fail(format!(
+                "{} holds {} bytes (start {}), but {tag} ({len} bytes) was closed before it was opened",
+                name.escape_ascii(),
+                bytes.len(),
+                bytes[..bytes.len().min(16)].escape_ascii()
+            )),
+            Err(errno) => self.fail(format!("{}: {errno}, but {tag} was closed before", name.escape_ascii())),
+        }
+    }
+}
+
+/// Is what the lane was told true of some state of the directory, and of the log?
+fn judge(
+    deed: Deed,
+    told: &Result<Told, Errno>,
+    (recorded, lost): (bool, bool),
+    states: &[&Names],
+) -> Result<(), String> {
+    let some = |is: &dyn Fn(&Names) -> bool| states.iter().any(|names| is(names));
+    let ensure = |truth: bool, what: &str| if truth { Ok(()) } else { Err(what.to_owned()) };
+    match (deed, told) {
+        (_, Err(Errno::EINTR)) => Ok(()),
+        (Deed::Find(name), Ok(Told::Found(ino))) => {
+            ensure(some(&|names| names.get(name) == Some(ino)), "that name never led there")
+        }
+        (Deed::List, Ok(Told::Listed(found))) => {
+            let never = found.iter().find(|name| !some(&|names| names.contains_key(*name)));
+            ensure(never.is_none(), "lists a name that was not there")?;
+            let first = states.first().map(|names| names.keys().collect::<Vec<_>>()).unwrap_or_default();
+            let always = |name: &Vec<u8>| states.iter().all(|names| names.contains_key(name));
+            let missed = first.into_iter().find(|name| always(name) && !found.contains(name));
+            ensure(missed.is_none(), "misses a name that was there all the time")
+        }
+        // The two names were one inode: nothing is to be done.
+        (Deed::Rename(from, to, _), Ok(_)) if !recorded && !lost => {
+            let same = |names: &Names| names.get(from).is_some() && names.get(from) == names.get(to);
+            ensure(some(&same), "success, but nothing is in the log")
+        }
+        (_, Ok(_)) => ensure(recorded || lost, "success, but nothing is in the log"),
+        (_, Err(errno)) => {
+            ensure(!recorded, "an error, but it is in the log")?;
+            let (wanted, absent) = needs(deed);
+            let missing = |names: &Names| wanted.iter().any(|name| !names.contains_key(*name));
+            let taken = |names: &Names| absent.is_some_and(|name| names.contains_key(name));
+            match *errno {
+                Errno::ENOENT => ensure(some(&missing), "the name was there all the time"),
+                Errno::EEXIST => ensure(some(&taken), "the name was free all the time"),
+                Errno::EISDIR | Errno::ENOTDIR | Errno::EPERM | Errno::EINVAL | Errno::ESTALE => Ok(()),
+                other => Err(format!("{other} is no answer to this")),
+            }
+        }
+    }
+}
+
+/// Names that must be there, and one that must not.
+fn needs(deed: Deed) -> (Vec<&'static [u8]>, Option<&'static [u8]>) {
+    match deed {
+        Deed::Create(name) | Deed::Mkdir(name) => (vec![], Some(name)),
+        Deed::Unlink(name) | Deed::Rmdir(name) | Deed::Find(name) => (vec![name], None),
+        Deed::Link(from, to) => (vec![from], Some(to)),
+        Deed::Rename(from, to, how) if how.exchange => (vec![from, to], None),
+        Deed::Rename(from, to, how) => (vec![from], how.no_replace.then_some(to)),
+        Deed::List => (vec![], None),
+    }
+}
