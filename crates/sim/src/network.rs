@@ -26,6 +26,13 @@ pub enum From {
     Node(NodeId, u64),
 }
 
+/// Whose newer connection ends an older one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Sender {
+    Lane(LaneId),
+    Node(NodeId),
+}
+
 /// A request on its way or at work.
 #[derive(Debug)]
 pub struct Flight {
@@ -74,8 +81,8 @@ pub struct Weather {
 pub struct Network {
     flights: BTreeMap<CallId, Flight>,
     connections: BTreeMap<(From, NodeId), Connection>,
-    /// Newest connection of a lane that a daemon has heard.
-    heard: BTreeMap<(NodeId, LaneId), u64>,
+    /// Newest connection that a daemon has heard of a lane or another daemon: life, number.
+    heard: BTreeMap<(NodeId, Sender), (u64, u64)>,
     /// Lives of daemons that are up.
     up: BTreeMap<NodeId, u64>,
     /// Pairs (client life or node, node) that cannot reach each other, and until when.
@@ -286,15 +293,17 @@ impl Network {
             self.flights.remove(&id);
             return None;
         }
-        if let From::Lane(lane) = from {
-            let newest = self.heard.entry((node, lane)).or_default();
-            if number < *newest {
-                hub.coverage.hit("a late request was dropped by a newer connection");
-                self.flights.remove(&id);
-                return None;
-            }
-            *newest = number;
+        let (sender, rank) = match from {
+            From::Lane(lane) => (Sender::Lane(lane), (0, number)),
+            From::Node(node, life) => (Sender::Node(node), (life, number)),
+        };
+        let newest = self.heard.entry((node, sender)).or_default();
+        if rank < *newest {
+            hub.coverage.hit("a late request was dropped by a newer connection");
+            self.flights.remove(&id);
+            return None;
         }
+        *newest = rank;
         if gone {
             hub.coverage.hit("a request arrived after its client gave it up");
             hub.say(format_args!("call {id} arrives late"));
