@@ -267,3 +267,54 @@ fn a_blocked_request_does_not_hold_up_others() {
     });
     assert_eq!(read(&target, 1, 0, 6), b"behind");
 }
+
+/// Goal: what the local file system cannot do is refused as such; the target stays good.
+#[test]
+fn what_the_file_system_cannot_do_is_no_failure() {
+    let image = Scratch::new();
+    let file = image.path.join("image");
+    std::fs::File::create(&file).unwrap().set_len(8 << 20).unwrap();
+    system("/sbin/mkfs.ext2", &["-q".as_ref(), file.as_os_str()]);
+    let mut disk = Scratch::new();
+    system("mount", &["-o".as_ref(), "loop".as_ref(), file.as_os_str(), disk.path.as_os_str()]);
+    disk.mounted = true;
+    let target = open(&disk.path);
+    let life = write(&target, 1, 0, b"x").unwrap().life;
+    let owner = Owner::default();
+    let reserve = ReserveChunk { target: TargetId(101), chunk: chunk(1), offset: 0, len: 4096, owner };
+    match execute(&target, Limits::default(), &reserve.into()) {
+        Done::Refused(refusal) => {
+            assert_eq!(refusal.status.as_errno(), Some(skep_types::Errno::EOPNOTSUPP));
+        }
+        other => panic!("ext2 has no fallocate, yet: {other:?}"),
+    }
+    assert_eq!(target.life(), life);
+}
+
+/// Set in the process that has few descriptors.
+const FEW: &str = "SKEP_TEST_FEW_DESCRIPTORS";
+
+/// Goal: running out of descriptors closes idle chunk files and goes on; the disk is not blamed.
+/// Method: the test runs itself once more in a process of few descriptors.
+#[test]
+fn running_out_of_descriptors_is_no_failure() {
+    if std::env::var_os(FEW).is_none() {
+        let own = std::env::current_exe().unwrap();
+        let name = "running_out_of_descriptors_is_no_failure";
+        let mut command = std::process::Command::new("prlimit");
+        command.arg("--nofile=40").arg(own).args(["--exact", name]).env(FEW, "1");
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+        return;
+    }
+    let dir = Scratch::new();
+    let target = open(&dir.path);
+    let life = target.life();
+    for ino in 0..500 {
+        write(&target, ino, 0, &ino.to_le_bytes()).unwrap();
+    }
+    for ino in 0..500u64 {
+        assert_eq!(read(&target, ino, 0, 8), ino.to_le_bytes());
+    }
+    assert_eq!(target.life(), life);
+}

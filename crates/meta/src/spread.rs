@@ -121,13 +121,18 @@ impl Spread {
         Ok(extents)
     }
 
-    /// Up to `width` different targets; at least one, or ENOSPC; BUSY when some would do but are silent.
+    /// Up to `width` different targets; at least one, or ENOSPC; BUSY when some would do but are silent,
+    /// or when the map is so young that it names none.
     pub fn choose(&mut self, width: usize) -> Result<Vec<TargetId>, Refusal> {
         if self.usable.is_empty() && self.silent > 0 {
             let text = format!(
                 "{} targets have room, but their daemons are silent (see `skep health`)",
                 self.silent
             );
+            return Err(Refusal::with(Status::BUSY, text));
+        }
+        if self.known == 0 {
+            let text = "no target has registered yet: start skep storaged (see `skep target list`)";
             return Err(Refusal::with(Status::BUSY, text));
         }
         if self.usable.is_empty() {
@@ -229,10 +234,19 @@ mod tests {
         for _ in 0..50 {
             assert_eq!(spread(&map).choose(4).unwrap(), [TargetId(1)]);
         }
-        let mut none = Spread::new(&crate::Config::default());
-        let refusal = none.choose(1).unwrap_err();
+        let full = self::map(&[(2, 1, 9, Bad), (4, 3, 0, Good)], &[]);
+        let refusal = spread(&full).choose(1).unwrap_err();
         assert_eq!(refusal.status, Status::errno(Errno::ENOSPC));
         assert!(refusal.detail.contains("target list"));
+    }
+
+    /// Goal: a metadata server that has not heard of any target yet waits: nothing is full.
+    #[test]
+    fn targets_that_are_not_known_yet_are_waited_for() {
+        let mut young = Spread::new(&crate::Config::default());
+        assert_eq!(young.choose(1).unwrap_err().status, Status::BUSY);
+        young.update(&map(&[(1, 1, 9, Consistency::Good)], &[]));
+        assert_eq!(young.choose(1).unwrap(), [TargetId(1)]);
     }
 
     /// Goal: while nobody was heard lately targets are used all the same; silent for long, they are

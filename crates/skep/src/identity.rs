@@ -1,12 +1,15 @@
 //! The identity file of a daemon's state directory: who the daemon is, and whose.
 
-use skep_types::{ClusterId, Uuid};
+use skep_types::{ClusterId, Incarnation, Uuid};
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Name of the identity file.
 const FILE: &str = "skep-identity.toml";
+/// Holds the number of the last start.
+const LIFE_FILE: &str = "incarnation";
 /// Version of state directories that this release writes.
 const FORMAT_VERSION: i64 = 1;
 
@@ -72,6 +75,22 @@ impl StateDir {
         }
     }
 
+    /// The number of this start: higher than that of every start before, whatever the clock says.
+    pub fn next_incarnation(&self) -> Result<Incarnation, String> {
+        let file = self.path.join(LIFE_FILE);
+        let last = match fs::read_to_string(&file) {
+            Ok(text) => {
+                text.trim().parse::<u64>().map_err(|e| format!("{}: {e}; delete the file", file.display()))?
+            }
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => 0,
+            Err(e) => return Err(format!("{}: {e}", file.display())),
+        };
+        let clock = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64);
+        let next = clock.max(last.saturating_add(1));
+        write_durably(&self.path, LIFE_FILE, next.to_string().as_bytes())?;
+        Ok(Incarnation(next))
+    }
+
     fn write(&self) -> Result<(), String> {
         let cluster = self.cluster.map_or(String::new(), |cluster| format!("cluster = \"{cluster}\"\n"));
         let text = format!(
@@ -132,6 +151,10 @@ mod tests {
         assert!(StateDir::open(&path, "metad").is_err(), "in use");
         first.bind(Uuid([1; 16])).unwrap();
         let uuid = first.uuid;
+        let life = first.next_incarnation().unwrap();
+        assert!(first.next_incarnation().unwrap() > life);
+        fs::write(path.join(LIFE_FILE), (u64::MAX - 9).to_string()).unwrap();
+        assert_eq!(first.next_incarnation().unwrap(), Incarnation(u64::MAX - 8), "the clock was set back");
         drop(first);
         assert!(StateDir::open(&path, "storaged").err().unwrap().contains("belongs to a metad"));
         let mut again = StateDir::open(&path, "metad").unwrap();

@@ -6,14 +6,15 @@
 use crate::caller::{CallError, Caller};
 use crate::daemon::Stop;
 use skep_net::{Endpoint, Keyring, machine_id};
-use skep_types::{Capacity, FenceEpoch, Incarnation, MapVersion, NodeId, Role, ServiceKind, Uuid};
+use skep_types::{Capacity, Errno, FenceEpoch, Incarnation, MapVersion, NodeId, Role, ServiceKind, Uuid};
 use skep_wire::mgmt::{
     Address, FencesReply, GetFences, GetMap, Heartbeat, MapReply, RegisterNode, RegisterNodeReply,
     TargetReport,
 };
+use skep_wire::{Refusal, Status};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 /// Longest time that one question to mgmtd may take.
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
@@ -72,12 +73,6 @@ impl Nudge {
     }
 }
 
-/// A number that is higher at every start, also when the clock was set back a little less than
-/// the daemon ran.
-pub fn new_incarnation() -> Incarnation {
-    Incarnation(SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |d| d.as_nanos() as u64))
-}
-
 impl Membership {
     /// Registers the daemon; waits for mgmtd as long as it takes, unless told to stop.
     pub fn join(
@@ -110,7 +105,15 @@ impl Membership {
             machine: machine_id(),
             incarnation: self.incarnation,
         };
-        self.place = self.caller.call(&message, Instant::now() + ANSWER_LIMIT)?;
+        let place = self.caller.call(&message, Instant::now() + ANSWER_LIMIT)?;
+        if self.place.cluster != Uuid::default() && place.cluster != self.place.cluster {
+            let text = format!(
+                "it is of cluster {}, this daemon of {}; check the mgmtd addresses",
+                place.cluster, self.place.cluster
+            );
+            return Err(CallError::Refused(Refusal::with(Status::errno(Errno::EREMOTEIO), text)));
+        }
+        self.place = place;
         self.caller.hello.node = self.place.node;
         Ok(())
     }

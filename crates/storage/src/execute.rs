@@ -41,6 +41,11 @@ impl From<DiskError> for Done {
         match e {
             DiskError::NoSpace => Self::Refused(Errno::ENOSPC.into()),
             DiskError::TooLarge => Self::Refused(Errno::EFBIG.into()),
+            DiskError::Unsupported => Self::Refused(Errno::EOPNOTSUPP.into()),
+            DiskError::Busy => Self::Refused(Refusal::with(
+                Status::BUSY,
+                "the storage daemon is short of descriptors or memory",
+            )),
             DiskError::Failed(_) => Self::DiskFailed(e),
         }
     }

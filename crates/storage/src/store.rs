@@ -13,6 +13,10 @@ pub enum DiskError {
     NoSpace,
     /// The local file system cannot hold a file that large.
     TooLarge,
+    /// The local file system cannot do this at all (fallocate on some): the target stays good.
+    Unsupported,
+    /// This process or machine is short of descriptors or memory at the moment: worth asking again.
+    Busy,
     /// The disk failed: the target is bad from now on. The text says what and where.
     Failed(String),
 }
@@ -22,6 +26,10 @@ impl fmt::Display for DiskError {
         match self {
             Self::NoSpace => f.write_str("no space left on the target"),
             Self::TooLarge => f.write_str("the target's file system cannot hold a file that large"),
+            Self::Unsupported => f.write_str("the target's file system cannot do that"),
+            Self::Busy => {
+                f.write_str("the storage daemon is short of descriptors or memory; raise its limits")
+            }
             Self::Failed(text) => f.write_str(text),
         }
     }

@@ -152,7 +152,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             let reply: ChunkReply = job.take()?.read()?;
             // A hole is lost by a power cut as a write is: the next fsync covers it.
             let Stretch { target, chunk, .. } = *stretch;
-            self.shared.with(|s| s.inodes.entry(ino).wrote_chunk(target, chunk, reply.life, reply.blocks, false));
+            self.shared
+                .with(|s| s.inodes.entry(ino).wrote_chunk(target, chunk, reply.life, reply.blocks, false));
         }
         let now = self.port.wall();
         // The size stays; time and blocks have moved.

@@ -79,7 +79,10 @@ impl Targets {
             }
             StorageRequest::ReserveChunk(m) => {
                 alive(&m.chunk)?;
-                Ok((ChunkReply { size: self.len(m.target, m.chunk), blocks: 8, life: self.life }.to_bytes(), 0))
+                Ok((
+                    ChunkReply { size: self.len(m.target, m.chunk), blocks: 8, life: self.life }.to_bytes(),
+                    0,
+                ))
             }
             StorageRequest::SyncChunks(m) => {
                 if m.life != self.life {

@@ -14,6 +14,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Above this many directories one `syncfs` is cheaper than syncing each.
 const DIRECTORIES_SYNCED_SINGLY: usize = 8;
@@ -73,6 +74,17 @@ impl TargetDir {
         })
     }
 
+    /// Keeps at most so many chunk files open (all targets share the descriptors of the process).
+    pub fn limit_open_files(&self, most: usize) {
+        self.files.limit(most);
+    }
+
+    /// An administrator called the target good again: from now on nobody vouches for writes of before.
+    pub fn renew_life(&self) {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        self.failures.store(now.as_nanos() as u64, Ordering::SeqCst);
+    }
+
     /// Who it is.
     pub fn identity(&self) -> Identity {
         *lock(&self.identity)
@@ -120,6 +132,9 @@ impl TargetDir {
         match e {
             Errno::NOSPC | Errno::DQUOT => DiskError::NoSpace,
             Errno::FBIG => DiskError::TooLarge,
+            Errno::OPNOTSUPP | Errno::NOSYS => DiskError::Unsupported,
+            // Nothing is wrong with the disk: this process or machine is at a limit.
+            Errno::MFILE | Errno::NFILE | Errno::NOMEM => DiskError::Busy,
             _ => {
                 // From here on fsync must not claim that earlier writes are safe.
                 self.failures.fetch_add(1, Ordering::SeqCst);
@@ -352,6 +367,6 @@ impl ChunkStore for TargetDir {
     }
 
     fn life(&self) -> u64 {
-        self.first_life + self.failures.load(Ordering::SeqCst)
+        self.first_life.wrapping_add(self.failures.load(Ordering::SeqCst))
     }
 }

@@ -5,6 +5,7 @@ use rustix::io::Errno;
 use skep_storage::{ChunkName, PieceName};
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Chunk files that one target keeps open at most. Each costs a descriptor and a few hundred
@@ -28,6 +29,7 @@ struct Slot {
 /// The open files of one target.
 pub(super) struct Files {
     shards: Vec<Mutex<Shard>>,
+    most: AtomicUsize,
 }
 
 /// A thread that panicked ends the process, so a poisoned lock holds sound data.
@@ -37,7 +39,24 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Files {
     pub fn new() -> Self {
-        Self { shards: (0..SHARDS).map(|_| Mutex::default()).collect() }
+        Self {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            most: AtomicUsize::new(OPEN_FILES_MAX),
+        }
+    }
+
+    /// Keeps at most so many open.
+    pub fn limit(&self, most: usize) {
+        self.most.store(most.clamp(SHARDS, OPEN_FILES_MAX), Relaxed);
+    }
+
+    /// Closes all that nobody uses at the moment: descriptors have run out.
+    fn close_all(&self) {
+        for shard in &self.shards {
+            let mut shard = lock(shard);
+            shard.files.clear();
+            shard.order.clear();
+        }
     }
 
     fn shard(&self, piece: &PieceName) -> &Mutex<Shard> {
@@ -57,7 +76,14 @@ impl Files {
             slot.used = true;
             return Ok(Some((slot.file.clone(), false)));
         }
-        let (file, made) = match open_at(root, piece, false)? {
+        let found = match open_at(root, piece, false) {
+            Err(Errno::MFILE | Errno::NFILE) => {
+                self.close_all();
+                open_at(root, piece, false)?
+            }
+            found => found?,
+        };
+        let (file, made) = match found {
             Some(file) => (file, false),
             None if !make => return Ok(None),
             None => match open_at(root, piece, true)? {
@@ -73,7 +99,7 @@ impl Files {
         let file = Arc::new(file);
         shard.files.insert(*piece, Slot { file: file.clone(), used: false });
         shard.order.push_back(*piece);
-        shard.evict();
+        shard.evict(self.most.load(Relaxed) / SHARDS);
         Ok(Some((file, made)))
     }
 
@@ -87,8 +113,8 @@ impl Files {
 }
 
 impl Shard {
-    fn evict(&mut self) {
-        while self.files.len() > OPEN_FILES_MAX / SHARDS {
+    fn evict(&mut self, most: usize) {
+        while self.files.len() > most {
             let Some(oldest) = self.order.pop_front() else { return };
             match self.files.get_mut(&oldest) {
                 Some(slot) if slot.used => {

@@ -7,6 +7,7 @@ use skep_net::Waker;
 use skep_types::{Capacity, LogIndex};
 use skep_wire::mgmt::{FencesReply, MapReply, TargetReport};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Free bytes of the state directory below which changes are refused: log segments, checkpoints
@@ -35,12 +36,14 @@ pub struct Mailbox {
     letters: Mutex<Letters>,
     waker: Waker,
     state_dir: PathBuf,
+    /// As last told.
+    low_space: AtomicBool,
 }
 
 impl Mailbox {
     /// Wakes this loop; watches the space of this directory.
     pub fn new(waker: Waker, state_dir: PathBuf) -> Self {
-        Self { letters: Mutex::default(), waker, state_dir }
+        Self { letters: Mutex::default(), waker, state_dir, low_space: AtomicBool::new(false) }
     }
 
     /// Takes everything.
@@ -79,11 +82,9 @@ impl Member for Mailbox {
         let free = fs.f_bavail * fs.f_frsize;
         // Only news wakes the owner.
         let low = free < LOW_SPACE.min(fs.f_blocks * fs.f_frsize / 4);
-        let mut letters = self.letters();
-        if letters.low_space != Some(low) {
-            letters.low_space = Some(low);
+        if self.low_space.swap(low, Relaxed) != low {
+            self.put(|letters| letters.low_space = Some(low));
         }
-        drop(letters);
         let capacity = Capacity {
             bytes: fs.f_blocks * fs.f_frsize,
             bytes_free: free,

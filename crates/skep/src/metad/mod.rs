@@ -12,7 +12,7 @@ use crate::config::metad::{Chooser, StripeTargets, Sync};
 use crate::config::{self, MetadConfig};
 use crate::daemon::{Readiness, Stop, die_on_panic, raise_open_files};
 use crate::identity::StateDir;
-use crate::membership::{Introduction, Membership, Nudge, new_incarnation};
+use crate::membership::{Introduction, Membership, Nudge};
 use crate::{listen, log};
 use courier::Courier;
 use mailbox::Mailbox;
@@ -75,7 +75,7 @@ fn serve(config: &MetadConfig) -> Result<(), String> {
     };
     let server = EventServer::new(listeners, keyring.clone(), limits, crate::daemon::net_log())
         .map_err(|e| format!("the server cannot start: {e}"))?;
-    let incarnation = new_incarnation();
+    let incarnation = state.next_incarnation()?;
     let introduction = Introduction {
         uuid: state.uuid,
         service: ServiceKind::Metad,

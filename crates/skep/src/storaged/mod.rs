@@ -7,8 +7,8 @@ use crate::cli::StoragedArgs;
 use crate::config::{self, StoragedConfig};
 use crate::daemon::{Readiness, Stop, die_on_panic, raise_open_files};
 use crate::identity::{StateDir, random_uuid};
-use crate::membership::{Introduction, Membership, Nudge, new_incarnation};
 use crate::listen;
+use crate::membership::{Introduction, Membership, Nudge};
 use serve::Storaged;
 use skep_disk::target::TargetDir;
 use skep_net::{StreamLimits, StreamServer};
@@ -48,11 +48,11 @@ fn serve(config: &StoragedConfig, init: bool) -> Result<(), String> {
     crate::log::set_level(config.process.log.into());
     die_on_panic();
     let stop = Stop::on_signals().map_err(|e| format!("signals: {e}"))?;
-    raise_open_files().map_err(|e| format!("open-file limit: {e}"))?;
+    let descriptors = raise_open_files().map_err(|e| format!("open-file limit: {e}"))?;
     let keyring = Arc::new(crate::daemon::server_keyring(&config.process)?);
     let mut state = StateDir::open(&config.state_dir, "storaged")?;
     let (listeners, addresses) = listen::open(&config.listen, config.unix_socket.as_deref())?;
-    let incarnation = new_incarnation();
+    let incarnation = state.next_incarnation()?;
     let introduction = Introduction {
         uuid: state.uuid,
         service: ServiceKind::Storaged,
@@ -64,6 +64,9 @@ fn serve(config: &StoragedConfig, init: bool) -> Result<(), String> {
     state.bind(membership.place.cluster)?;
     let targets = open_targets(config, init, &mut membership, &stop)?;
     let count = targets.len();
+    // Half of the descriptors for chunk files, the rest for connections.
+    let share = usize::try_from(descriptors / 2).unwrap_or(usize::MAX) / count.max(1);
+    targets.iter().for_each(|target| target.limit_open_files(share));
     let place = membership.place.clone();
     let nudge = Nudge::default();
     let storaged = Arc::new(Storaged::new(

@@ -4,7 +4,9 @@ use super::target::Target;
 use crate::membership::{Member, Nudge};
 use skep_net::{Answer, Handler, Keyring, Payload, Peer, PeerInfo, may_call};
 use skep_storage::{Admission, Sender};
-use skep_types::{Capacity, Errno, FenceEpoch, Incarnation, Reader, Role, ServiceKind, TargetId};
+use skep_types::{
+    Capacity, ChunkId, Consistency, Errno, FenceEpoch, Incarnation, Reader, Role, ServiceKind, TargetId,
+};
 use skep_wire::mgmt::{FencesReply, MapReply, RegisterNodeReply, TargetReport};
 use skep_wire::storage::{DeleteChunks, StorageRequest, TargetStatsReply, WriteChunk};
 use skep_wire::{Header, Hello, Refusal, Status, VERSION_MAX, Welcome};
@@ -80,7 +82,12 @@ impl Storaged {
             }
             StorageRequest::WriteChunk(m) => {
                 let m = WriteChunk { sync: m.sync || self.sync_on_write, ..m.clone() };
-                target.write(&m, payload.bytes()).map(answer)
+                let body = target.write(&m, payload.bytes())?;
+                self.still_wanted(target, &request, m.chunk).map(|()| answer(body))
+            }
+            StorageRequest::ReserveChunk(m) => {
+                let body = target.run(&request)?;
+                self.still_wanted(target, &request, m.chunk).map(|()| answer(body))
             }
             StorageRequest::DeleteChunks(m) => {
                 self.bury(m);
@@ -88,6 +95,19 @@ impl Storaged {
             }
             _ => target.run(&request).map(answer),
         }
+    }
+
+    /// A chunk file may have been deleted between the check and the write, which then made it anew:
+    /// nobody else knows of it, so it goes again here.
+    fn still_wanted(&self, target: &Target, request: &StorageRequest, chunk: ChunkId) -> Result<(), Refusal> {
+        let checked = {
+            let admission = self.admission.read().unwrap_or_else(PoisonError::into_inner);
+            admission.check(target.id, Consistency::Good, request)
+        };
+        if checked.is_err() {
+            target.run(&DeleteChunks { target: target.id, chunks: vec![chunk] }.into())?;
+        }
+        checked
     }
 
     /// Late writes are refused from here on, also while the files are being deleted.

@@ -49,7 +49,19 @@ impl Target {
     /// A registered target; `consistency` is what mgmtd holds of it.
     pub fn new(id: TargetId, directory: TargetDir, consistency: Consistency) -> Self {
         let bad = AtomicBool::new(consistency == Consistency::Bad);
-        Self { id, directory, bad, full: AtomicBool::new(false), unlooked: AtomicU64::new(0), counters: Counters::default() }
+        Self {
+            id,
+            directory,
+            bad,
+            full: AtomicBool::new(false),
+            unlooked: AtomicU64::new(0),
+            counters: Counters::default(),
+        }
+    }
+
+    /// See [`TargetDir::limit_open_files`].
+    pub fn limit_open_files(&self, most: usize) {
+        self.directory.limit_open_files(most);
     }
 
     /// Good or bad, as far as this daemon can tell.
@@ -59,7 +71,10 @@ impl Target {
 
     /// An administrator decided.
     pub fn set_consistency(&self, consistency: Consistency) {
-        self.bad.store(consistency == Consistency::Bad, Relaxed);
+        let was_bad = self.bad.swap(consistency == Consistency::Bad, Relaxed);
+        if was_bad && consistency != Consistency::Bad {
+            self.directory.renew_life();
+        }
     }
 
     /// For the heartbeat; also looks whether the reserve is reached.

@@ -130,8 +130,9 @@ fn bring_up(
     started: &mut Vec<Living>,
 ) -> Outcome {
     let socket = ReadySocket::open(&place.dir.join("run"))?;
-    // mgmtd first: the others register with it. They do not wait for one another.
-    for stage in [&[Kind::Mgmtd][..], &[Kind::Metad, Kind::Storaged], &[Kind::Mount]] {
+    // mgmtd first: the others register with it. Storage before metadata, whose first map of the
+    // cluster then names all targets: the first files are striped as they should be.
+    for stage in [&[Kind::Mgmtd][..], &[Kind::Storaged], &[Kind::Metad], &[Kind::Mount]] {
         let wanted = services.iter().filter(|service| stage.contains(&service.kind));
         let mut starting = Vec::new();
         for service in wanted.filter(|service| !no_mount || service.kind != Kind::Mount) {
