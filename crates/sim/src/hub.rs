@@ -1,8 +1,8 @@
 //! What the futures of the clients and the engine both see: the clock, the seed's random numbers,
 //! calls on their way out, answers on their way in.
 
+use crate::arena::SharedDir;
 use crate::coverage::Coverage;
-use crate::shared::SharedDir;
 use crate::trace::Trace;
 use skep_client::Outcome;
 use skep_model::Rng;

@@ -4,6 +4,7 @@
 //! One seed decides everything: which operations are done, in which order messages arrive, what is
 //! lost, who dies and when. A run of a seed can be repeated exactly. See `docs/design/simulation.md`.
 
+mod arena;
 mod book;
 mod coverage;
 mod drive;
@@ -15,7 +16,6 @@ mod port;
 mod program;
 mod queue;
 mod reckon;
-mod shared;
 mod storaged;
 mod task;
 mod together;
@@ -31,8 +31,10 @@ pub const STEPS: u64 = 300;
 /// Something that is wrong on purpose, and must be found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Canary {
-    /// A sync of the log or of chunk files does nothing.
+    /// A sync of the log does nothing.
     NoSync,
+    /// A sync of chunk files does nothing.
+    NoChunkSync,
     /// Answers leave before their records are in the log.
     AnswersFirst,
     /// A repeated request is executed again.
@@ -41,12 +43,13 @@ pub enum Canary {
 
 impl Canary {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::NoSync, Self::AnswersFirst, Self::RunsRetries];
+    pub const ALL: [Self; 4] = [Self::NoSync, Self::NoChunkSync, Self::AnswersFirst, Self::RunsRetries];
 
     /// As on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::NoSync => "no-sync",
+            Self::NoChunkSync => "no-chunk-sync",
             Self::AnswersFirst => "answers-first",
             Self::RunsRetries => "runs-retries",
         }

@@ -21,7 +21,7 @@ struct Arguments {
     /// Operations of each lane.
     #[arg(long, default_value_t = STEPS)]
     steps: u64,
-    /// Run with this bug, which must be found: no-sync, answers-first, runs-retries or all.
+    /// Run with this bug, which must be found: no-sync, no-chunk-sync, answers-first, runs-retries or all.
     #[arg(long)]
     canary: Option<String>,
     /// Print the whole trace (with --seed).

@@ -1,9 +1,9 @@
 //! What lanes do in the directory of all: names that several want at once, and boxes that one lane
 //! writes and all read. Whatever a lane is told must be true at some moment of its question.
 
+use crate::arena::{Names, Version};
 use crate::drive::{list, read};
 use crate::program::{Actor, Failed, session_of};
-use crate::shared::{Names, Version};
 use skep_client::{CreateHow, NewNode, OpenHow, Port, RenameHow, WriteHow};
 use skep_model::Fill;
 use skep_types::{Errno, Ino, Kind};

@@ -73,17 +73,17 @@ impl World {
         let mut mgmtd = Mgmtd::format(uuid(7), SHARDS, &hub);
         let metad = register(&mut mgmtd, ServiceKind::Metad, 1, &mut hub);
         let (mut storageds, mut homes) = (Vec::new(), BTreeMap::new());
-        let no_sync = options.canary == Some(crate::Canary::NoSync);
+        let no_chunk_sync = options.canary == Some(crate::Canary::NoChunkSync);
         for number in 0..STORAGEDS {
             let node = register(&mut mgmtd, ServiceKind::Storaged, 2 + number as u64, &mut hub);
             let targets: Vec<TargetId> = (0..TARGETS)
                 .map(|target| register_target(&mut mgmtd, node, (number * TARGETS + target) as u64, &mut hub))
                 .collect();
             homes.extend(targets.iter().map(|target| (*target, node)));
-            storageds.push(Storaged::new(node, &targets, no_sync));
+            storageds.push(Storaged::new(node, &targets, no_chunk_sync));
         }
         let faulty = Faulty {
-            no_sync,
+            no_sync: options.canary == Some(crate::Canary::NoSync),
             answers_first: options.canary == Some(crate::Canary::AnswersFirst),
             runs_retries: options.canary == Some(crate::Canary::RunsRetries),
         };

@@ -19,7 +19,7 @@ pub struct Arguments {
     /// Operations of each lane.
     #[arg(long)]
     steps: Option<u64>,
-    /// Run with a bug that must be found: no-sync, answers-first, runs-retries or all.
+    /// Run with a bug that must be found: no-sync, no-chunk-sync, answers-first, runs-retries or all.
     #[arg(long)]
     canary: Option<String>,
     /// Print the whole trace (with --seed).
