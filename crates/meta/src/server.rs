@@ -228,7 +228,13 @@ impl<S: Store> Server<S> {
             return;
         }
         self.counters.answered(result.is_ok());
-        out.replies.push(Reply { to, stamp: ShardStamp { durable: self.durable, ..stamp }, result });
+        // An answer kept from an older term vouches for itself only: what that term had after it may be
+        // lost, and its indexes may be in use again.
+        let durable = match stamp.term == self.terms.last() {
+            true => self.durable,
+            false => self.durable.min(stamp.index),
+        };
+        out.replies.push(Reply { to, stamp: ShardStamp { durable, ..stamp }, result });
     }
 
     /// The stamp of an answer that shows the shard as it is now.

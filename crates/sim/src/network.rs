@@ -50,6 +50,8 @@ pub struct Flight {
     /// Life of the daemon that the connection leads to; `None` = the connection is made by this.
     life: Option<u64>,
     arrived: bool,
+    /// Life of the daemon when it was sent.
+    launched_to: Option<u64>,
     /// The sender has its outcome.
     settled: bool,
 }
@@ -162,6 +164,7 @@ impl Network {
             connection: 0,
             life: None,
             arrived: false,
+            launched_to: None,
             settled: false,
         };
         self.launch(id, flight, hub, queue);
@@ -190,6 +193,7 @@ impl Network {
             connection: 0,
             life: None,
             arrived: false,
+            launched_to: None,
             settled: false,
         };
         self.launch(id, flight, hub, queue);
@@ -207,6 +211,7 @@ impl Network {
         }
         flight.connection = connection.number;
         flight.life = connection.life;
+        flight.launched_to = self.up.get(&node).copied();
         let fresh = connection.life.is_none();
         if cut {
             // Nobody answers a new connection; an old one just falls silent.
@@ -285,7 +290,9 @@ impl Network {
         let (from, node, number) = (flight.from, flight.node, flight.connection);
         let (life, gone) = (self.up.get(&node).copied(), flight.settled);
         let same_life = flight.life.is_none_or(|known| Some(known) == life);
-        if life.is_none() || !same_life {
+        // Nobody shakes hands for a sender that has gone: such a request was sent to an earlier life.
+        let no_handshake = gone && flight.life.is_none() && flight.launched_to != life;
+        if life.is_none() || !same_life || no_handshake {
             let fresh = flight.life.is_none();
             let outcome = if fresh && !gone { Outcome::Unreachable } else { Outcome::Lost };
             self.settle(id, hub.now + 1, Landed { outcome, payload: Vec::new() }, hub, queue);

@@ -28,8 +28,10 @@ impl Actor {
         if cause.interrupted {
             self.overtake().await;
         }
+        let (mut cause, before) = (cause, session_of(&self.shared));
         loop {
             self.wait_while_dead().await;
+            cause.renewed |= session_of(&self.shared) != before;
             let session = session_of(&self.shared);
             let seen = self.hub.borrow().cuts.len();
             let lost = self.take_lost();
@@ -165,7 +167,8 @@ impl Actor {
                     }
                 }
                 Err(errno) => {
-                    if !self.may_have_lost(handle) && !cause.renewed {
+                    let evicted = cause.renewed || session_of(&self.shared).is_none();
+                    if !self.may_have_lost(handle) && !evicted {
                         return self.fail(format!("fsync of {handle:?} gives {errno}, but nothing was lost"));
                     }
                     self.hub.borrow_mut().coverage.hit("an fsync failed after a loss");
