@@ -44,9 +44,10 @@ impl<S: Store> Server<S> {
                 }
                 Effect::TrimGone(ino, id) => {
                     self.trims.forget(ino, id, &mut self.errands);
-                    for parked in self.waits.over(For::Trim(ino, id)) {
-                        self.resume(parked, out);
-                    }
+                    // A power cut that took this record would have the targets told once more: whoever
+                    // was answered before could have written something that they cut then.
+                    self.waits.instead(For::Trim(ino, id), For::Durable(index));
+                    out.sync_now = true;
                     self.recover_later.push(ino);
                 }
                 // The answer is known to whoever applied the other shard's: see `remote`.

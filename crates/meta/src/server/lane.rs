@@ -131,7 +131,11 @@ impl<S: Store> Server<S> {
             Gate::Trim(gate) => {
                 let row = self.store.get(&key::of_ino(Table::Trim, gate.ino))?;
                 let open = row.and_then(|bytes| Trim::from_bytes(&bytes).ok());
-                open.filter(|trim| trim.id == gate.id).map(|_| For::Trim(gate.ino, gate.id))
+                match open.filter(|trim| trim.id == gate.id) {
+                    Some(_) => Some(For::Trim(gate.ino, gate.id)),
+                    // Its end must be durable too; which record that was nobody remembers.
+                    None => (self.durable < self.last).then_some(For::Durable(self.last)),
+                }
             }
             _ => None,
         };

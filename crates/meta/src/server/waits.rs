@@ -108,6 +108,18 @@ impl Waits {
         self.take(ids)
     }
 
+    /// What waits for `what` waits for `then` from now on, until the same deadline.
+    pub fn instead(&mut self, what: For, then: For) {
+        let ids: Vec<u64> = self.by_what.range((what, 0)..=(what, u64::MAX)).map(|(_, id)| *id).collect();
+        for id in ids {
+            self.by_what.remove(&(what, id));
+            self.by_what.insert((then, id));
+            if let Some(wait) = self.all.get_mut(&id) {
+                wait.what = then;
+            }
+        }
+    }
+
     /// Everything that has waited too long.
     pub fn expired(&mut self, now: Millis) -> Vec<Parked> {
         let ids = self.by_deadline.range(..=(now, u64::MAX)).map(|(_, id)| *id).collect();
