@@ -8,7 +8,7 @@ use std::time::Duration;
 use skep_fuse::empty::{EmptyConfig, EmptyMount};
 use skep_fuse::{DevFuse, DevOptions, MountOptions, OpenFlags, Transport, replace_stale};
 
-const USAGE: &str = "usage: empty_mount DIR [--ttl SECONDS] [--direct-io] [--threads N] [--idle N]";
+const USAGE: &str = "usage: empty_mount DIR [--ttl SECONDS] [--direct-io] [--flush] [--threads N] [--idle N]";
 
 fn value<T: std::str::FromStr>(name: &str, text: Option<String>) -> Result<T, String> {
     let text = text.ok_or_else(|| format!("{name} needs a value; {USAGE}"))?;
@@ -28,6 +28,7 @@ fn run() -> Result<(), String> {
                     Duration::try_from_secs_f64(seconds).map_err(|error| format!("--ttl: {error}"))?;
             }
             "--direct-io" => config.open_flags = OpenFlags::DIRECT_IO | OpenFlags::PARALLEL_DIRECT_WRITES,
+            "--flush" => config.flush = true,
             "--threads" => options.workers = value("--threads", arguments.next())?,
             "--idle" => options.idle_workers = value("--idle", arguments.next())?,
             flag if flag.starts_with('-') => return Err(format!("unknown flag {flag}; {USAGE}")),

@@ -47,12 +47,12 @@ impl Systems {
         Ok(path)
     }
 
-    /// The same attribute and entry time-outs (0) and open flags as Skep's.
+    /// The same attribute and entry time-outs (0), open flags and messages (FLUSH among them) as Skep's.
     fn start_empty(&mut self, release: &Path) -> Result<(), String> {
         let target = self.directory("empty")?;
         let program = release.join("examples/empty_mount");
         let mut command = Command::new(&program);
-        command.arg(&target).args(["--ttl", "0", "--direct-io"]);
+        command.arg(&target).args(["--ttl", "0", "--direct-io", "--flush"]);
         let child = command.spawn().map_err(|e| format!("{}: {e}", program.display()))?;
         self.empty.push((child, target.clone()));
         let started = Instant::now();

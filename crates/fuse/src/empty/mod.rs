@@ -18,12 +18,15 @@ pub struct EmptyConfig {
     pub valid: Duration,
     /// Flags of every opened file.
     pub open_flags: OpenFlags,
+    /// Answer FLUSH, as a file system must that has something to do when a file is closed. Without it the
+    /// kernel is told that there is no FLUSH, and sends none.
+    pub flush: bool,
 }
 
 impl Default for EmptyConfig {
     /// Nothing cached.
     fn default() -> Self {
-        EmptyConfig { valid: Duration::ZERO, open_flags: OpenFlags::default() }
+        EmptyConfig { valid: Duration::ZERO, open_flags: OpenFlags::default(), flush: false }
     }
 }
 

@@ -109,6 +109,10 @@ impl Filesystem for EmptyWorker {
         }
     }
 
+    async fn flush(&self, _cx: &Context<'_>, _ino: u64, _fh: u64, _lock_owner: u64) -> Result<(), Errno> {
+        if self.shared.config.flush { Ok(()) } else { Err(Errno::ENOSYS) }
+    }
+
     async fn forget(&self, forgets: Forgets<'_>) {
         let mut tree = self.tree();
         forgets.for_each(|(ino, lookups)| tree.forget(ino, lookups));
