@@ -340,9 +340,8 @@ impl Actor {
     }
 
     pub(crate) fn may_have_lost(&self, handle: Handle) -> bool {
-        let book = self.book.borrow();
-        let synced = book.ino_of(handle).and_then(|ino| book.synced_at.get(&ino).copied()).unwrap_or(0);
-        self.hub.borrow().cuts.len() > synced
+        let synced = self.book.borrow().ino_of(handle).is_none();
+        synced || !self.hub.borrow().cuts.is_empty()
     }
 
     /// An fsync was answered: from now on no power cut may take what it covered.
