@@ -66,7 +66,10 @@ impl fmt::Display for KeyError {
         let path = self.path.display();
         match &self.why {
             Why::Io(e) if e.kind() == io::ErrorKind::NotFound => {
-                write!(f, "key file {path} does not exist; copy it from a server of the cluster")
+                write!(
+                    f,
+                    "key file {path} does not exist; copy it from a machine of the cluster, or name it (key_file); `skep key generate` makes the one of a new cluster"
+                )
             }
             Why::Io(e) => write!(f, "key file {path}: {e}"),
             Why::Readable(mode) => {
