@@ -127,6 +127,10 @@ pub fn run(root: &Path, arguments: &Arguments) -> Result<bool, String> {
 /// With a canary the test passes when it fails.
 fn found(verdict: &Verdict) -> bool {
     match verdict.failures.first() {
+        Some(failure) if failure.contains(canary::NO_DAMAGE) => {
+            println!("FAILED: {failure}\n0 passed, 1 failed");
+            false
+        }
         Some(failure) => {
             let first = failure.lines().next().unwrap_or_default();
             println!("the canary was found: {first}\n1 passed, 0 failed");
