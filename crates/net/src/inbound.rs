@@ -28,11 +28,22 @@ pub(crate) struct Inbound {
     seal: Option<Seal>,
     /// A payload was begun and not finished: the place in the stream is lost.
     broken: bool,
+    /// The payload begun, when the wait for more of it was interrupted.
+    begun: Option<Begun>,
+}
+
+/// How far a payload is.
+#[derive(Clone, Copy)]
+struct Begun {
+    /// Bytes of it that are where they belong.
+    done: usize,
+    /// Where what follows it lies in the buffer, from the start of the frame.
+    tail: usize,
 }
 
 impl Inbound {
     pub(crate) fn new(seal: Option<Seal>) -> Self {
-        Self { buf: vec![0; READ_AHEAD], start: 0, end: 0, held: 0, seal, broken: false }
+        Self { buf: vec![0; READ_AHEAD], start: 0, end: 0, held: 0, seal, broken: false, begun: None }
     }
 
     /// Bytes that were read before this half took over; at most a handshake message's worth.
@@ -73,6 +84,7 @@ impl Inbound {
 
     /// Receives the payload of the frame whose head was just read into `into` (which must be exactly
     /// as long), and checks the whole frame. Gives the place of the body for [`Inbound::body`].
+    /// After an error of `wait` it may be called again with the same arguments, and goes on.
     pub(crate) fn payload(
         &mut self,
         fd: BorrowedFd<'_>,
@@ -81,12 +93,20 @@ impl Inbound {
         wait: &mut Wait<'_>,
     ) -> Result<Range<usize>, Cause> {
         self.broken = true; // until the end of the frame is reached
-        let tail = self.copy_payload(fd, announced.head_len(), into, wait)?;
-        self.fill(fd, tail + self.mac_len(), wait)?;
+        let mut begun = match self.begun.take() {
+            Some(begun) => begun,
+            None => self.begin_payload(announced.head_len(), into),
+        };
+        let received = self.rest_of_payload(fd, &mut begun, into, wait);
+        let received = received.and_then(|()| self.fill(fd, begun.tail + self.mac_len(), wait));
+        if let Err(cause) = received {
+            self.begun = Some(begun);
+            return Err(cause);
+        }
         let head = self.start..self.start + announced.head_len();
-        let mac = self.start + tail..self.start + tail + self.mac_len();
+        let mac = self.start + begun.tail..self.start + begun.tail + self.mac_len();
         announced.check(&self.buf[head.clone()], into, &self.buf[mac], self.seal.as_mut())?;
-        self.held = tail + self.mac_len();
+        self.held = begun.tail + self.mac_len();
         self.broken = false;
         Ok(head.start + HEADER_LEN..head.end)
     }
@@ -100,31 +120,37 @@ impl Inbound {
         if self.seal.is_some() { MAC_LEN } else { 0 }
     }
 
-    /// Fills `into`, first from what was read ahead; what follows the payload is read with it.
-    /// Gives the place (from the start of the frame) where what follows lies in the buffer.
-    fn copy_payload(
-        &mut self,
-        fd: BorrowedFd<'_>,
-        head_len: usize,
-        into: &mut [u8],
-        wait: &mut Wait<'_>,
-    ) -> Result<usize, Cause> {
+    /// Fills `into` from what was read ahead.
+    fn begin_payload(&mut self, head_len: usize, into: &mut [u8]) -> Begun {
         let ahead = self.start + head_len..self.end;
         if ahead.len() >= into.len() {
             into.copy_from_slice(&self.buf[ahead.start..ahead.start + into.len()]);
-            return Ok(head_len + into.len());
+            return Begun { done: into.len(), tail: head_len + into.len() };
         }
-        let mut done = ahead.len();
+        let done = ahead.len();
         into[..done].copy_from_slice(&self.buf[ahead]);
         self.end = self.start + head_len;
         self.make_room(head_len + READ_AHEAD / 2);
-        while done < into.len() {
-            let mut slices = [IoSliceMut::new(&mut into[done..]), IoSliceMut::new(&mut self.buf[self.end..])];
+        Begun { done, tail: head_len }
+    }
+
+    /// Reads the rest of a payload to its place; what follows it is read with it.
+    fn rest_of_payload(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        begun: &mut Begun,
+        into: &mut [u8],
+        wait: &mut Wait<'_>,
+    ) -> Result<(), Cause> {
+        while begun.done < into.len() {
+            let rest = &mut into[begun.done..];
+            let room = rest.len();
+            let mut slices = [IoSliceMut::new(rest), IoSliceMut::new(&mut self.buf[self.end..])];
             match readv(fd, &mut slices) {
                 Ok(0) => return Err(Cause::Closed),
                 Ok(n) => {
-                    let direct = n.min(into.len() - done);
-                    done += direct;
+                    let direct = n.min(room);
+                    begun.done += direct;
                     self.end += n - direct;
                 }
                 Err(Errno::AGAIN) => wait(true)?,
@@ -132,7 +158,7 @@ impl Inbound {
                 Err(e) => return Err(e.into()),
             }
         }
-        Ok(head_len)
+        Ok(())
     }
 
     /// Reads until at least `n` bytes of the frame are in the buffer.

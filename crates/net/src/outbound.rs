@@ -78,6 +78,47 @@ impl Outbound {
         Ok(())
     }
 
+    /// Begins a frame whose payload goes out from where it is: everything up to it waits in the buffer.
+    /// To be followed by [`Outbound::push`] until that says that all is sent.
+    pub(crate) fn begin(&mut self, header: &Header, body: &[u8], payload: &[u8]) -> Result<Sending, Cause> {
+        if self.broken {
+            return Err(Cause::Broken);
+        }
+        let mac = self.head(header, body, payload)?;
+        Ok(Sending { mac, sent: 0 })
+    }
+
+    /// Sends as much of it as the socket takes; `true` = all. `false` = it takes nothing at the moment.
+    /// Until all is sent the connection counts as broken for everything else.
+    pub(crate) fn push(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        sending: &mut Sending,
+        payload: &[u8],
+    ) -> Result<bool, Cause> {
+        let waiting = self.buf.len() - self.sent;
+        let mac = sending.mac.as_ref().map_or(&[][..], |mac| &mac[..]);
+        let slices = &mut [IoSlice::new(&self.buf[self.sent..]), IoSlice::new(payload), IoSlice::new(mac)];
+        let mut rest = &mut slices[..];
+        IoSlice::advance_slices(&mut rest, sending.sent);
+        self.broken = true;
+        while !rest.is_empty() {
+            let mut nothing = SendAncillaryBuffer::default();
+            match sendmsg(fd, rest, &mut nothing, SendFlags::NOSIGNAL) {
+                Ok(n) => {
+                    sending.sent += n;
+                    IoSlice::advance_slices(&mut rest, n);
+                }
+                Err(Errno::AGAIN) => return Ok(false),
+                Err(Errno::INTR) => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+        self.broken = false;
+        self.advance(waiting);
+        Ok(true)
+    }
+
     /// Sends what waits and then this frame, the payload without a copy. `wait` is asked whenever
     /// the socket takes nothing for one time slice; its error ends the attempt and breaks the connection.
     pub(crate) fn send(
@@ -88,21 +129,11 @@ impl Outbound {
         payload: &[u8],
         wait: &mut dyn FnMut() -> Result<(), Cause>,
     ) -> Result<(), Cause> {
-        if self.broken {
-            return Err(Cause::Broken);
+        let mut sending = self.begin(header, body, payload)?;
+        while !self.push(fd, &mut sending, payload)? {
+            wait()?;
         }
-        let mac = self.head(header, body, payload)?;
-        let mac = mac.as_ref().map_or(&[][..], |mac| &mac[..]);
-        if payload.is_empty() {
-            self.buf.extend_from_slice(mac);
-            return self.flush(fd, wait);
-        }
-        let mut slices = [IoSlice::new(&self.buf[self.sent..]), IoSlice::new(payload), IoSlice::new(mac)];
-        let result = send_all(fd, &mut slices, wait);
-        self.broken = result.is_err();
-        let n = self.buf.len() - self.sent;
-        self.advance(n);
-        result
+        Ok(())
     }
 
     /// Sends what waits.
@@ -114,31 +145,32 @@ impl Outbound {
         if self.broken {
             return Err(Cause::Broken);
         }
-        if self.bytes().is_empty() {
-            return Ok(());
+        let mut sending = Sending { mac: None, sent: 0 };
+        while !self.push(fd, &mut sending, &[])? {
+            wait()?;
         }
-        let result = send_all(fd, &mut [IoSlice::new(&self.buf[self.sent..])], wait);
-        self.broken = result.is_err();
-        let n = self.buf.len() - self.sent;
-        self.advance(n);
-        result
+        Ok(())
+    }
+
+    /// Lends what waits to a ring, with the number of bytes to pass over; [`Outbound::take_back`] follows.
+    pub(crate) fn lend(&mut self) -> (Vec<u8>, usize) {
+        self.broken = true;
+        (std::mem::take(&mut self.buf), std::mem::take(&mut self.sent))
+    }
+
+    /// The ring has sent everything up to `sent` of the buffer lent. What was queued meanwhile follows it.
+    pub(crate) fn take_back(&mut self, buf: Vec<u8>, sent: usize) {
+        self.broken = false;
+        let queued = std::mem::replace(&mut self.buf, buf);
+        self.sent = sent;
+        self.advance(0);
+        self.buf.extend_from_slice(&queued);
     }
 }
 
-fn send_all(
-    fd: BorrowedFd<'_>,
-    mut slices: &mut [IoSlice<'_>],
-    wait: &mut dyn FnMut() -> Result<(), Cause>,
-) -> Result<(), Cause> {
-    IoSlice::advance_slices(&mut slices, 0); // drops empty ones
-    while !slices.is_empty() {
-        let mut nothing = SendAncillaryBuffer::default();
-        match sendmsg(fd, slices, &mut nothing, SendFlags::NOSIGNAL) {
-            Ok(n) => IoSlice::advance_slices(&mut slices, n),
-            Err(Errno::AGAIN) => wait()?,
-            Err(Errno::INTR) => {}
-            Err(e) => return Err(e.into()),
-        }
-    }
-    Ok(())
+/// A frame on its way whose payload is the caller's.
+pub(crate) struct Sending {
+    mac: Option<[u8; MAC_LEN]>,
+    /// Bytes sent of what waited, the payload and the MAC.
+    sent: usize,
 }

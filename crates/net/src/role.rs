@@ -33,12 +33,13 @@ table! {
     WriteInline: CLIENT | ADMIN, Grow: CLIENT | ADMIN, Switch: CLIENT | ADMIN, GetXattr: CLIENT | ADMIN,
     SetXattr: CLIENT | ADMIN, ListXattr: CLIENT | ADMIN, RemoveXattr: CLIENT | ADMIN, Sync: CLIENT | ADMIN,
     Reclaim: CLIENT | ADMIN, SetPolicy: CLIENT | ADMIN, Inspect: CLIENT | ADMIN, ShardStats: CLIENT | ADMIN,
-    MakeDirOn: ADMIN, RemoteDir: SERVER,
+    MakeDirOn: ADMIN, RemoteDir: SERVER, CreateTemp: CLIENT, ReserveEnd: CLIENT | ADMIN,
+    SetLock: CLIENT, GetLock: CLIENT, DropLocks: CLIENT, AwaitLocks: CLIENT, CancelLock: CLIENT,
 
     ReadChunk: CLIENT | ADMIN, WriteChunk: CLIENT | ADMIN, PunchChunk: CLIENT | ADMIN,
     ReserveChunk: CLIENT | ADMIN, SyncChunks: CLIENT | SERVER | ADMIN, StatChunks: CLIENT | SERVER | ADMIN,
     TrimChunk: SERVER | ADMIN, DeleteChunks: SERVER | ADMIN, ListChunks: SERVER | ADMIN,
-    TargetStats: CLIENT | SERVER | ADMIN,
+    TargetStats: CLIENT | SERVER | ADMIN, MapChunk: CLIENT | ADMIN, CopyChunk: CLIENT | ADMIN,
 }
 
 /// May a peer of this role send message number `kind`? Unknown numbers: nobody.
