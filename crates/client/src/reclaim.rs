@@ -23,7 +23,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             loop {
                 let (batch, later) = rest.split_at(rest.len().min(OPENS_PER_REQUEST));
                 rest = later;
-                let message = Reclaim { opens: batch.to_vec(), last: rest.is_empty() };
+                let message = Reclaim { locks: Vec::new(), opens: batch.to_vec(), last: rest.is_empty() };
                 bodies.push(self.shard_body(*shard, &message, false));
                 if rest.is_empty() {
                     break;
@@ -81,7 +81,7 @@ impl Shared {
             inode.seen_change = 0;
             if inode.uses() > 0 {
                 let mode = inode.mode.unwrap_or(OpenMode::Read);
-                opens.push(Reclaimed { ino, mode, open_seq: inode.open_seq });
+                opens.push(Reclaimed { reserved: 0, ino, mode, open_seq: inode.open_seq });
             }
         }
         opens

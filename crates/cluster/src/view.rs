@@ -12,6 +12,7 @@ impl Registry {
         let version = self.map_version();
         let current = known == version;
         MapReply {
+            pools: Vec::new(),
             version,
             cluster: self.state.cluster,
             nodes: if current { Vec::new() } else { self.node_entries().collect() },
@@ -40,6 +41,7 @@ impl Registry {
             }
         });
         StatusReply {
+            pools: Vec::new(),
             cluster: self.state.cluster,
             map: self.map_version(),
             epoch: self.state.epoch,
@@ -52,6 +54,7 @@ impl Registry {
 
     fn node_entries(&self) -> impl Iterator<Item = NodeEntry> + '_ {
         self.state.nodes.values().map(|node| NodeEntry {
+            domain: String::new(),
             node: node.id,
             service: node.service,
             alias: node.alias.clone(),
@@ -67,6 +70,9 @@ impl Registry {
         capacities: &alloc::collections::BTreeMap<skep_types::TargetId, skep_types::Capacity>,
     ) -> Vec<TargetEntry> {
         let entry = |target: &crate::command::Target| TargetEntry {
+            class: skep_types::CapacityClass::Normal,
+            filesystem: 0,
+            pool: skep_types::PoolId(1),
             target: target.id,
             alias: String::clone(&target.alias),
             node: target.node,

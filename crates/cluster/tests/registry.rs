@@ -62,6 +62,7 @@ impl Cluster {
         self.ask(
             0,
             RegisterNode {
+                domain: String::new(),
                 uuid: Uuid([uuid; 16]),
                 service,
                 alias: alias.into(),
@@ -179,8 +180,12 @@ fn bad_sticks() {
     let mut c = Cluster::new();
     c.node(1, ServiceKind::Storaged, "").unwrap();
     c.target(1, 50, 0).unwrap();
-    let report =
-        |consistency| TargetReport { target: TargetId(101), consistency, capacity: Capacity::default() };
+    let report = |consistency| TargetReport {
+        filesystem: 0,
+        target: TargetId(101),
+        consistency,
+        capacity: Capacity::default(),
+    };
     c.beat(1, vec![report(Consistency::Bad)]);
     c.beat(1, vec![report(Consistency::Good)]);
     assert_eq!(c.map().targets[0].consistency, Consistency::Bad);
@@ -255,6 +260,7 @@ fn capacities_move_the_map_coarsely() {
     c.target(1, 50, 0).unwrap();
     c.pass(10_000);
     let report = |free| TargetReport {
+        filesystem: 0,
         target: TargetId(101),
         consistency: Consistency::Good,
         capacity: Capacity { bytes: 1_000, bytes_free: free, inodes: 10, inodes_free: 10 },

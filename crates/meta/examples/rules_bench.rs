@@ -33,6 +33,7 @@ impl Bench {
         };
         bench.server.start(Timestamp::default(), &mut bench.out).expect("start");
         let node = NodeEntry {
+            domain: String::new(),
             node: NodeId(1),
             service: ServiceKind::Metad,
             alias: String::new(),
@@ -42,6 +43,7 @@ impl Bench {
             incarnation: Incarnation(1),
         };
         let map = MapReply {
+            pools: Vec::new(),
             version: MapVersion(1),
             cluster: ClusterId::default(),
             nodes: vec![node],
@@ -110,6 +112,7 @@ fn main() {
     let mut bench = Bench::new();
     let parent = Ino::ROOT;
     let create = |n: u64, open| Create {
+        umask: 0,
         parent,
         name: name(n),
         mode: 0o644,
@@ -128,7 +131,7 @@ fn main() {
     bench.measure("getattr", |n| GetAttr { ino: Ino(first + n) }.into());
     bench.measure("write 100 bytes inline", |n| {
         let data = codec::Bytes(vec![7; 100]);
-        WriteInline { ino: Ino(first + n), offset: 0, data, kill_suidgid: false }.into()
+        WriteInline { append: false, ino: Ino(first + n), offset: 0, data, kill_suidgid: false }.into()
     });
     bench.measure("open", |n| {
         let mode = OpenMode::Read;

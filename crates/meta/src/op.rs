@@ -67,6 +67,13 @@ pub fn run(ctx: &mut Ctx<'_>, request: &MetaRequest) -> Result<Done, Fail> {
         MetaRequest::Close(_)
         | MetaRequest::Sync(_)
         | MetaRequest::Reclaim(_)
+        | MetaRequest::SetLock(_)
+        | MetaRequest::GetLock(_)
+        | MetaRequest::DropLocks(_)
+        | MetaRequest::AwaitLocks(_)
+        | MetaRequest::CancelLock(_)
+        | MetaRequest::ReserveEnd(_)
+        | MetaRequest::CreateTemp(_)
         | MetaRequest::ShardStats(_) => {
             Err(Refusal::with(Status::MALFORMED, "the server answers this itself").into())
         }
@@ -93,6 +100,12 @@ pub fn changes(request: &MetaRequest) -> bool {
         | MetaRequest::Close(_)
         | MetaRequest::Sync(_)
         | MetaRequest::Reclaim(_)
+        | MetaRequest::SetLock(_)
+        | MetaRequest::GetLock(_)
+        | MetaRequest::DropLocks(_)
+        | MetaRequest::AwaitLocks(_)
+        | MetaRequest::CancelLock(_)
+        | MetaRequest::ReserveEnd(_)
         | MetaRequest::ShardStats(_)
         | MetaRequest::RemoteDir(_) => false,
         _ => true,

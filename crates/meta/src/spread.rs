@@ -190,6 +190,7 @@ mod tests {
         let mut nodes: Vec<u32> = targets.iter().map(|t| t.1).collect();
         nodes.dedup();
         let node = |node: u32| NodeEntry {
+            domain: String::new(),
             node: NodeId(node),
             service: ServiceKind::Storaged,
             alias: String::new(),
@@ -199,12 +200,16 @@ mod tests {
             incarnation: Incarnation(1),
         };
         MapReply {
+            pools: Vec::new(),
             version: MapVersion(1),
             cluster: ClusterId::default(),
             nodes: nodes.into_iter().map(node).collect(),
             targets: targets
                 .iter()
                 .map(|(target, node, free, consistency)| TargetEntry {
+                    class: skep_types::CapacityClass::Normal,
+                    filesystem: 0,
+                    pool: skep_types::PoolId(1),
                     target: TargetId(*target),
                     alias: String::new(),
                     node: NodeId(*node),
@@ -299,7 +304,7 @@ mod tests {
             targets.dedup();
             assert_eq!(targets.len(), extent.targets.len());
         }
-        let wish = Policy { chunk_size: 65_536, targets: 3, inline_limit: None };
+        let wish = Policy { pool: skep_types::PoolId(0), chunk_size: 65_536, targets: 3, inline_limit: None };
         let fixed = spread.extents(Some(wish), at).unwrap();
         assert_eq!((fixed.len(), fixed[0].end, fixed[0].targets.len()), (1, u64::MAX, 3));
     }

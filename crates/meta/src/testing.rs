@@ -62,6 +62,7 @@ pub fn name(text: &str) -> Name {
 
 pub fn map(shards: u16, targets: u32) -> MapReply {
     let node = |node: u32, service| NodeEntry {
+        domain: String::new(),
         node: NodeId(node),
         service,
         alias: String::new(),
@@ -72,6 +73,7 @@ pub fn map(shards: u16, targets: u32) -> MapReply {
     };
     let capacity = Capacity { bytes: 1 << 40, bytes_free: 1 << 39, inodes: 9, inodes_free: 9 };
     MapReply {
+        pools: Vec::new(),
         version: MapVersion(1),
         cluster: ClusterId::default(),
         nodes: vec![
@@ -81,6 +83,9 @@ pub fn map(shards: u16, targets: u32) -> MapReply {
         ],
         targets: (1..=targets)
             .map(|id| TargetEntry {
+                class: skep_types::CapacityClass::Normal,
+                filesystem: 0,
+                pool: skep_types::PoolId(1),
                 target: TargetId(id),
                 alias: String::new(),
                 node: NodeId(2 + id % 2),
@@ -387,7 +392,8 @@ impl Bed {
 
     pub fn write(&mut self, ino: Ino, offset: u64, data: &[u8]) -> Result<Attr, Status> {
         let data = codec::Bytes(data.to_vec());
-        self.call(ME, WriteInline { ino, offset, data, kill_suidgid: false }).map(|reply| reply.attr)
+        self.call(ME, WriteInline { append: false, ino, offset, data, kill_suidgid: false })
+            .map(|reply| reply.attr)
     }
 
     pub fn truncate(&mut self, who: Who, ino: Ino, size: u64) -> Result<Attr, Status> {
@@ -398,7 +404,7 @@ impl Bed {
     /// A file with chunks and a committed size.
     pub fn grown(&mut self, text: &str, size: u64) -> (Ino, Layout) {
         let ino = self.create(ME, Ino::ROOT, text);
-        let grown = self.call(ME, Grow { ino, end: size }).unwrap();
+        let grown = self.call(ME, Grow { like: None, ino, end: size }).unwrap();
         assert!(grown.copy.is_none());
         let mtime = self.wall();
         let commit = Commit {
@@ -416,6 +422,7 @@ impl Bed {
 
 pub fn create(parent: Ino, text: &str) -> Create {
     Create {
+        umask: 0,
         parent,
         name: name(text),
         mode: 0o644,
@@ -430,7 +437,7 @@ pub fn create(parent: Ino, text: &str) -> Create {
 }
 
 pub fn node(parent: Ino, text: &str, kind: Kind) -> MakeNode {
-    MakeNode { parent, name: name(text), kind, mode: 0o755, uid: 7, gid: 8, rdev: 5 }
+    MakeNode { umask: 0, parent, name: name(text), kind, mode: 0o755, uid: 7, gid: 8, rdev: 5 }
 }
 
 pub fn rename(parent: Ino, from: &str, to_parent: Ino, to: &str) -> Rename {

@@ -190,7 +190,12 @@ impl Actor {
     /// Every other directory wants its files striped, and little of them in the metadata.
     async fn wish(&self, root: Ino) {
         if self.shard.0 % 2 == 1 {
-            let policy = skep_types::Policy { chunk_size: CHUNK_MIN, targets: 3, inline_limit: Some(1_000) };
+            let policy = skep_types::Policy {
+                pool: skep_types::PoolId(0),
+                chunk_size: CHUNK_MIN,
+                targets: 3,
+                inline_limit: Some(1_000),
+            };
             // Lost by a power cut or refused: the files are what they are without.
             let _ = self.lane.set_policy(root, policy).await;
         }

@@ -145,6 +145,8 @@ fn target_of(request: &StorageRequest) -> Option<TargetId> {
         StorageRequest::StatChunks(m) => m.target,
         StorageRequest::DeleteChunks(m) => m.target,
         StorageRequest::ListChunks(m) => m.target,
+        StorageRequest::MapChunk(m) => m.target,
+        StorageRequest::CopyChunk(m) => m.target,
         StorageRequest::TargetStats(_) => return None,
     })
 }

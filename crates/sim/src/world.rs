@@ -278,6 +278,7 @@ pub fn capacity() -> Capacity {
 pub fn registration(service: ServiceKind, number: u64, life: u64) -> RegisterNode {
     let address = Address { text: format!("sim:{number}"), nic: String::new(), preference: 0 };
     RegisterNode {
+        domain: String::new(),
         uuid: uuid(number),
         service,
         alias: String::new(),

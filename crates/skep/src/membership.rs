@@ -98,6 +98,7 @@ impl Membership {
     fn register(&mut self) -> Result<(), CallError> {
         let introduction = &self.introduction;
         let message = RegisterNode {
+            domain: String::new(),
             uuid: introduction.uuid,
             service: introduction.service,
             alias: introduction.alias.clone(),

@@ -138,6 +138,7 @@ fn ask<M: Message>(link: &mut Link, message: &M) -> Result<M::Reply, Refusal> {
 fn register(link: &mut Link, uuid: u8, service: ServiceKind) -> RegisterNodeReply {
     let address = Address { text: "127.0.0.1:1".into(), nic: String::new(), preference: 0 };
     let message = RegisterNode {
+        domain: String::new(),
         uuid: Uuid([uuid; 16]),
         service,
         alias: String::new(),

@@ -109,7 +109,11 @@ fn run(store: &impl ChunkStore, limits: Limits, request: &StorageRequest) -> Res
             let chunks = store.list(m.after, max)?;
             ListChunksReply { end: chunks.len() < max, chunks }.to_bytes()
         }
-        StorageRequest::ReadChunk(_) | StorageRequest::WriteChunk(_) | StorageRequest::TargetStats(_) => {
+        StorageRequest::ReadChunk(_)
+        | StorageRequest::WriteChunk(_)
+        | StorageRequest::TargetStats(_)
+        | StorageRequest::MapChunk(_)
+        | StorageRequest::CopyChunk(_) => {
             return Err(refused(Errno::EINVAL, "not a request of this kind"));
         }
     };

@@ -42,6 +42,10 @@ id! {
     TargetId(u32)
 }
 id! {
+    /// A storage pool: targets that files are put on together. 0 = no wish, 1 = the default pool.
+    PoolId(u32)
+}
+id! {
     /// A client of the cluster (one mount). Given by mgmtd, never reused.
     ClientId(u64)
 }

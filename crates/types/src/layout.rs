@@ -5,7 +5,7 @@
 //! A stripe's chunk file is cut into pieces of at most 1 TiB on the target.
 
 use crate::limits::{CHUNK_MAX, CHUNK_MIN, EXTENTS_MAX, PIECE_SIZE, TARGETS_MAX};
-use crate::{Generation, Ino, TargetId};
+use crate::{Generation, Ino, PoolId, TargetId};
 use crate::{byte_enum, record};
 use alloc::vec::Vec;
 
@@ -59,6 +59,8 @@ record! {
         pub targets: u32,
         /// Bytes kept in the metadata. `None` = the cluster's default, 0 = none.
         pub inline_limit: Option<u32>,
+        /// Storage pool that the targets are taken from, and no other. 0 = the default pool.
+        pub pool: PoolId,
     }
 }
 

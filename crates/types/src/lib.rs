@@ -20,10 +20,10 @@ pub use attr::{Attr, Kind, Mode, SetAttr, SetTime};
 pub use codec::{Decode, DecodeError, Encode, Reader};
 pub use errno::Errno;
 pub use id::{
-    ClientId, ClusterId, FenceEpoch, Generation, Incarnation, Ino, LogIndex, MapVersion, NodeId, ProjectId,
-    Seq, ShardId, Slot, TargetId, Term, Uuid,
+    ClientId, ClusterId, FenceEpoch, Generation, Incarnation, Ino, LogIndex, MapVersion, NodeId, PoolId,
+    ProjectId, Seq, ShardId, Slot, TargetId, Term, Uuid,
 };
 pub use layout::{ChunkId, Code, Extent, Layout, Piece, Policy, piece_of};
 pub use name::{Name, NameError};
-pub use state::{Capacity, Consistency, Reachability, Role, ServiceKind};
+pub use state::{Capacity, CapacityClass, Consistency, Reachability, Role, ServiceKind};
 pub use time::{Millis, Timestamp};

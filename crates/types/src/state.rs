@@ -50,6 +50,19 @@ byte_enum! {
     }
 }
 
+byte_enum! {
+    /// How full a target is, compared with limits of its pool: choosers take a fuller class only when the
+    /// emptier ones have not enough targets.
+    pub enum CapacityClass {
+        /// Space enough.
+        Normal = 1,
+        /// Filling up.
+        Low = 2,
+        /// Nearly full.
+        Emergency = 3,
+    }
+}
+
 record! {
     /// Space of a target's or a metadata server's disk.
     #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -72,6 +85,17 @@ impl Reachability {
             Self::Online => "online",
             Self::ProbablyOffline => "probably-offline",
             Self::Offline => "offline",
+        }
+    }
+}
+
+impl CapacityClass {
+    /// As shown to people and in JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Normal => "normal",
+            Self::Low => "low",
+            Self::Emergency => "emergency",
         }
     }
 }

@@ -1,16 +1,22 @@
 //! Requests that a metadata shard answers. The body is `ShardCall | request`, the answer `ShardStamp | reply`.
 
+mod await_locks;
+mod cancel_lock;
 mod change_attr;
 mod close;
 mod commit;
 mod create;
+mod create_temp;
+mod drop_locks;
 mod get_attr;
+mod get_lock;
 mod get_xattr;
 mod grow;
 mod inspect;
 mod link;
 mod list;
 mod list_xattr;
+mod lock;
 mod lookup;
 mod make_dir_on;
 mod make_node;
@@ -24,6 +30,8 @@ mod remove_dir;
 mod remove_xattr;
 mod rename;
 mod reply;
+mod reserve_end;
+mod set_lock;
 mod set_policy;
 mod set_xattr;
 mod shape;
@@ -33,17 +41,25 @@ mod sync;
 mod unlink;
 mod write_inline;
 
+pub use await_locks::{AwaitLocks, AwaitLocksReply};
+pub use cancel_lock::{CancelLock, CancelLockReply};
 pub use change_attr::ChangeAttr;
 pub use close::Close;
 pub use commit::Commit;
 pub use create::Create;
+pub use create_temp::CreateTemp;
+pub use drop_locks::DropLocks;
 pub use get_attr::GetAttr;
+pub use get_lock::{GetLock, GetLockReply};
 pub use get_xattr::GetXattr;
 pub use grow::Grow;
 pub use inspect::Inspect;
 pub use link::Link;
 pub use list::List;
 pub use list_xattr::ListXattr;
+pub use lock::{
+    HeldLock, LockKind, LockOutcome, LockOwner, LockSpace, LockState, LockWish, ReclaimedLock, SetLockReply,
+};
 pub use lookup::Lookup;
 pub use make_dir_on::MakeDirOn;
 pub use make_node::MakeNode;
@@ -57,6 +73,8 @@ pub use remove_dir::RemoveDir;
 pub use remove_xattr::RemoveXattr;
 pub use rename::Rename;
 pub use reply::{AttrReply, DataReply, DirEntry, EntryReply, LayoutReply, ListReply, OpenReply};
+pub use reserve_end::{ReserveEnd, ReserveEndReply};
+pub use set_lock::SetLock;
 pub use set_policy::SetPolicy;
 pub use set_xattr::SetXattr;
 pub use shape::{
@@ -71,5 +89,5 @@ pub use write_inline::WriteInline;
 
 crate::family! {
     /// Everything a client, an administrator or another shard asks a metadata shard.
-    MetaRequest { Lookup, GetAttr, ChangeAttr, Create, MakeNode, MakeSymlink, ReadLink, Link, Unlink, RemoveDir, Rename, List, Open, Close, Commit, ReadInline, WriteInline, Grow, Switch, GetXattr, SetXattr, ListXattr, RemoveXattr, Sync, Reclaim, SetPolicy, Inspect, MakeDirOn, ShardStats, RemoteDir }
+    MetaRequest { Lookup, GetAttr, ChangeAttr, Create, MakeNode, MakeSymlink, ReadLink, Link, Unlink, RemoveDir, Rename, List, Open, Close, Commit, ReadInline, WriteInline, Grow, Switch, GetXattr, SetXattr, ListXattr, RemoveXattr, Sync, Reclaim, SetPolicy, Inspect, MakeDirOn, ShardStats, RemoteDir, CreateTemp, SetLock, GetLock, DropLocks, AwaitLocks, CancelLock, ReserveEnd }
 }

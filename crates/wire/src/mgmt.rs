@@ -26,7 +26,7 @@ pub use renew_session::RenewSession;
 pub use set_target_state::SetTargetState;
 pub use shape::{
     Address, Fence, FencesReply, HeartbeatReply, MapReply, NodeEntry, NodeStatus, OpenSessionReply,
-    RegisterNodeReply, RegisterTargetReply, SessionStatus, ShardEntry, StatusReply, TargetEntry,
+    PoolEntry, RegisterNodeReply, RegisterTargetReply, SessionStatus, ShardEntry, StatusReply, TargetEntry,
     TargetReport,
 };
 

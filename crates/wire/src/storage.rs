@@ -1,7 +1,9 @@
 //! Requests that a storage target answers.
 
+mod copy_chunk;
 mod delete_chunks;
 mod list_chunks;
+mod map_chunk;
 mod punch_chunk;
 mod read_chunk;
 mod reserve_chunk;
@@ -12,8 +14,10 @@ mod target_stats;
 mod trim_chunk;
 mod write_chunk;
 
+pub use copy_chunk::{CopyChunk, CopyChunkReply};
 pub use delete_chunks::DeleteChunks;
 pub use list_chunks::ListChunks;
+pub use map_chunk::{MapChunk, MapChunkReply, Run};
 pub use punch_chunk::PunchChunk;
 pub use read_chunk::ReadChunk;
 pub use reserve_chunk::ReserveChunk;
@@ -29,5 +33,5 @@ pub use write_chunk::WriteChunk;
 
 crate::family! {
     /// Everything a client, an administrator or a metadata server asks a storage daemon.
-    StorageRequest { ReadChunk, WriteChunk, TrimChunk, PunchChunk, ReserveChunk, SyncChunks, StatChunks, DeleteChunks, TargetStats, ListChunks }
+    StorageRequest { ReadChunk, WriteChunk, TrimChunk, PunchChunk, ReserveChunk, SyncChunks, StatChunks, DeleteChunks, TargetStats, ListChunks, MapChunk, CopyChunk }
 }

@@ -112,7 +112,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             return Ok(());
         }
         let zeros = alloc::vec![0; (end - offset) as usize];
-        let message = WriteInline { ino, offset, data: Bytes(zeros), kill_suidgid: false };
+        let message = WriteInline { append: false, ino, offset, data: Bytes(zeros), kill_suidgid: false };
         let reply = self.change_ino(ino, &message).await?;
         self.shared.with(|s| {
             s.inodes.patch_inline(ino, reply.attr.change, offset, &message.data.0);

@@ -78,6 +78,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         match kind {
             Kind::File => {
                 let message = Create {
+                    umask: 0,
                     parent,
                     name,
                     mode,
@@ -94,7 +95,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             }
             Kind::Symlink => Err(Errno::EINVAL.into()),
             _ => {
-                let message = MakeNode { parent, name, kind, mode, uid, gid, rdev };
+                let message = MakeNode { umask: 0, parent, name, kind, mode, uid, gid, rdev };
                 let reply = self.change(parent.shard(), &message).await?;
                 self.entry(reply).await
             }

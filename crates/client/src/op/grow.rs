@@ -16,7 +16,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// Inline content may have been made durable by its log, so its copy is made durable before the
     /// chunks take over.
     pub(crate) async fn grow(&self, ino: Ino, end: u64) -> Result<(), Refusal> {
-        let GrowReply { attr, layout, copy } = self.change_ino(ino, &Grow { ino, end }).await?;
+        let GrowReply { attr, layout, copy } = self.change_ino(ino, &Grow { like: None, ino, end }).await?;
         let Some(copy) = copy else {
             self.grown(attr, layout);
             return Ok(());

@@ -100,6 +100,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let CreateHow { mode, uid, gid, exclusive, policy } = create;
         let open_seq = self.shared.with(Shared::next_open_seq);
         let message = Create {
+            umask: 0,
             parent,
             name: name(bytes)?,
             mode,

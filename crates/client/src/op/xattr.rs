@@ -57,7 +57,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             if value.len() > XATTR_VALUE_MAX {
                 return Err(Errno::E2BIG.into());
             }
-            let message = SetXattr { ino, name, value: Bytes(value.to_vec()), create, replace };
+            let message =
+                SetXattr { kill_sgid: false, ino, name, value: Bytes(value.to_vec()), create, replace };
             self.change_ino(ino, &message).await
         };
         self.errno(result.await).map(|_| ())

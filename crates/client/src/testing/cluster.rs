@@ -167,6 +167,7 @@ impl Cluster {
 
 fn map() -> MapReply {
     let node = |node, service| NodeEntry {
+        domain: String::new(),
         node,
         service,
         alias: format!("node-{node}"),
@@ -176,6 +177,9 @@ fn map() -> MapReply {
         incarnation: Incarnation(1),
     };
     let target = |target| TargetEntry {
+        class: skep_types::CapacityClass::Normal,
+        filesystem: 0,
+        pool: skep_types::PoolId(1),
         target: TargetId(target),
         alias: format!("target-{target}"),
         node: STORAGED,
@@ -183,6 +187,7 @@ fn map() -> MapReply {
         capacity: Capacity { bytes: 100, bytes_free: 40, inodes: 10, inodes_free: 5 },
     };
     MapReply {
+        pools: Vec::new(),
         version: MapVersion(1),
         cluster: Uuid([1; 16]),
         nodes: Vec::from([node(METAD, ServiceKind::Metad), node(STORAGED, ServiceKind::Storaged)]),

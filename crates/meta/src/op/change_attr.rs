@@ -190,7 +190,7 @@ mod tests {
         let attr = bed.truncate(ME, ino, 0).unwrap();
         assert_eq!((attr.generation.0, attr.size), (0, 0));
         assert_eq!(bed.deleted.len(), layout.chunks().count());
-        let regrown = bed.call(ME, skep_wire::meta::Grow { ino, end: 1 }).unwrap();
+        let regrown = bed.call(ME, skep_wire::meta::Grow { like: None, ino, end: 1 }).unwrap();
         assert!(regrown.layout.generation > layout.generation, "never the same generation twice");
         bed.check();
     }

@@ -134,7 +134,8 @@ mod tests {
         let dir = bed.mkdir(Ino::ROOT, "d");
         let set = SetAttr { mode: Some(0o2775), gid: Some(99), ..SetAttr::default() };
         bed.call(ME, ChangeAttr { ino: dir, set }).unwrap();
-        let policy = Policy { chunk_size: 1 << 17, targets: 2, inline_limit: Some(0) };
+        let policy =
+            Policy { pool: skep_types::PoolId(0), chunk_size: 1 << 17, targets: 2, inline_limit: Some(0) };
         bed.call(ME, SetPolicy { ino: dir, policy }).unwrap();
         let file = bed.create(ME, dir, "f");
         let sub = bed.mkdir(dir, "s");

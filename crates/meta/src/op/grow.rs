@@ -112,7 +112,7 @@ mod tests {
         let ino = bed.create(ME, Ino::ROOT, "f");
         bed.write(ino, 0, b"data").unwrap();
         bed.auto_sync = false;
-        let to = bed.send(ME, Grow { ino, end: 20 << 20 });
+        let to = bed.send(ME, Grow { like: None, ino, end: 20 << 20 });
         assert!(!bed.replies.contains_key(&to), "not durable, not answered");
         bed.sync();
         let grown = bed.reply::<GrowReply>(to).unwrap().unwrap();
@@ -126,9 +126,9 @@ mod tests {
         assert_eq!((switched.layout.clone(), switched.attr.size), (grown.layout, 4));
         assert_eq!(bed.call(ME, wish).err(), Some(Status::STALE_GENERATION));
         bed.check();
-        let more = bed.call(ME, Grow { ino, end: 2 << 30 }).unwrap();
+        let more = bed.call(ME, Grow { like: None, ino, end: 2 << 30 }).unwrap();
         assert_eq!((more.layout.extents.len(), more.layout.generation), (3, switched.layout.generation));
-        let same = bed.call(ME, Grow { ino, end: 1 }).unwrap();
+        let same = bed.call(ME, Grow { like: None, ino, end: 1 }).unwrap();
         assert_eq!(same.layout, more.layout);
         bed.check();
     }
@@ -140,12 +140,12 @@ mod tests {
         let mut bed = Bed::new();
         let ino = bed.create(ME, Ino::ROOT, "f");
         bed.write(ino, 0, b"data").unwrap();
-        let first = bed.call(ME, Grow { ino, end: 1 }).unwrap();
+        let first = bed.call(ME, Grow { like: None, ino, end: 1 }).unwrap();
         bed.write(ino, 0, b"DATA").unwrap();
         let version = first.copy.unwrap().version;
         let wish = Switch { ino, generation: first.layout.generation, inline_version: version };
         assert_eq!(bed.call(ME, wish).err(), Some(Status::STALE_GENERATION));
-        let second = bed.call(ME, Grow { ino, end: 1 }).unwrap();
+        let second = bed.call(ME, Grow { like: None, ino, end: 1 }).unwrap();
         assert!(second.layout.generation > first.layout.generation);
         assert_eq!(bed.deleted.len(), first.layout.chunks().count());
         bed.truncate(OTHER, ino, 0).unwrap();
@@ -165,15 +165,15 @@ mod tests {
         let mut bed = Bed::new();
         let ino = bed.create(ME, Ino::ROOT, "f");
         bed.write(ino, 0, b"data").unwrap();
-        let first = bed.call(ME, Grow { ino, end: 1 }).unwrap();
-        assert_eq!(bed.call(OTHER, Grow { ino, end: 1 }).err(), Some(Status::BUSY));
+        let first = bed.call(ME, Grow { like: None, ino, end: 1 }).unwrap();
+        assert_eq!(bed.call(OTHER, Grow { like: None, ino, end: 1 }).err(), Some(Status::BUSY));
         bed.tick(crate::limit::GROWTH_AGE_MIN_MS);
-        let second = bed.call(OTHER, Grow { ino, end: 1 }).unwrap();
+        let second = bed.call(OTHER, Grow { like: None, ino, end: 1 }).unwrap();
         assert_eq!(bed.deleted.len(), first.layout.chunks().count());
         bed.tick(crate::limit::GROWTH_AGE_MAX_MS + 1_000);
         bed.tick(crate::limit::GROWTH_SWEEP_MS);
         assert_eq!(bed.deleted.len(), first.layout.chunks().count() + second.layout.chunks().count());
-        bed.call(OTHER, Grow { ino, end: 1 }).unwrap();
+        bed.call(OTHER, Grow { like: None, ino, end: 1 }).unwrap();
         let before = bed.deleted.len();
         bed.fenced.push(2);
         let fences = bed.fences(&[1]);
@@ -188,7 +188,7 @@ mod tests {
         let mut bed = Bed::new();
         let ino = bed.create(ME, Ino::ROOT, "f");
         bed.auto_sync = false;
-        let grow = bed.send(ME, Grow { ino, end: 1 });
+        let grow = bed.send(ME, Grow { like: None, ino, end: 1 });
         let wish = skep_wire::meta::Open {
             ino,
             mode: OpenMode::Read,
@@ -197,7 +197,7 @@ mod tests {
             open_seq: 1,
         };
         let open = bed.send(OTHER, wish);
-        let again = bed.send(OTHER, Grow { ino, end: 1 });
+        let again = bed.send(OTHER, Grow { like: None, ino, end: 1 });
         assert!([grow, open, again].iter().all(|to| !bed.replies.contains_key(to)));
         bed.sync();
         assert!([grow, open, again].iter().all(|to| bed.replies.contains_key(to)));
@@ -208,14 +208,18 @@ mod tests {
     fn wishes_and_refusals() {
         let mut bed = Bed::new();
         let ino = bed.create(ME, Ino::ROOT, "f");
-        let policy = Policy { chunk_size: 1 << 16, targets: 3, inline_limit: Some(0) };
+        let policy =
+            Policy { pool: skep_types::PoolId(0), chunk_size: 1 << 16, targets: 3, inline_limit: Some(0) };
         bed.call(ME, SetPolicy { ino, policy }).unwrap();
         assert_eq!(bed.write(ino, 0, b"x").err(), Some(Status::MUST_GROW));
-        let grown = bed.call(ME, Grow { ino, end: 1 }).unwrap();
+        let grown = bed.call(ME, Grow { like: None, ino, end: 1 }).unwrap();
         assert_eq!((grown.layout.extents.len(), grown.layout.extents[0].targets.len()), (1, 3));
         assert_eq!(grown.layout.extents[0].chunk_size, 1 << 16);
-        assert_eq!(bed.call(ME, Grow { ino: Ino::ROOT, end: 1 }).err(), Some(errno(Errno::EISDIR)));
-        assert_eq!(bed.call(ME, Grow { ino, end: 1 << 63 }).err(), Some(errno(Errno::EFBIG)));
+        assert_eq!(
+            bed.call(ME, Grow { like: None, ino: Ino::ROOT, end: 1 }).err(),
+            Some(errno(Errno::EISDIR))
+        );
+        assert_eq!(bed.call(ME, Grow { like: None, ino, end: 1 << 63 }).err(), Some(errno(Errno::EFBIG)));
         bed.check();
     }
 }

@@ -67,7 +67,8 @@ mod tests {
     fn wishes_are_checked() {
         let mut bed = Bed::new();
         let dir = bed.mkdir(Ino::ROOT, "d");
-        let base = Policy { chunk_size: 1 << 20, targets: 4, inline_limit: Some(0) };
+        let base =
+            Policy { pool: skep_types::PoolId(0), chunk_size: 1 << 20, targets: 4, inline_limit: Some(0) };
         bed.call(ME, SetPolicy { ino: dir, policy: base }).unwrap();
         assert!(bed.call(ME, Inspect { ino: dir }).unwrap().policy_is_own);
         bed.call(ME, SetPolicy { ino: dir, policy: Policy::default() }).unwrap();

@@ -64,7 +64,8 @@ mod tests {
         assert!(attr.mtime > before.mtime && attr.change > before.change);
         assert_eq!(bed.call(ME, ReadInline { ino }).unwrap().inline.unwrap().0, b"\0bc\0efgh");
         bed.call(ME, ChangeAttr { ino, set: SetAttr { mode: Some(0o6775), ..SetAttr::default() } }).unwrap();
-        let wish = WriteInline { ino, offset: 0, data: Bytes(alloc::vec![1]), kill_suidgid: true };
+        let wish =
+            WriteInline { append: false, ino, offset: 0, data: Bytes(alloc::vec![1]), kill_suidgid: true };
         assert_eq!(bed.call(ME, wish).unwrap().attr.mode, 0o775);
         bed.check();
     }

@@ -111,7 +111,7 @@ mod tests {
 
     fn wish(ino: Ino, text: &str, len: usize) -> SetXattr {
         let (name, value) = (Bytes(text.as_bytes().to_vec()), Bytes(alloc::vec![7; len]));
-        SetXattr { ino, name, value, create: false, replace: false }
+        SetXattr { kill_sgid: false, ino, name, value, create: false, replace: false }
     }
 
     fn set(bed: &mut Bed, m: SetXattr) -> Result<(), Status> {

@@ -61,10 +61,10 @@ fn refusals_are_remembered() {
     assert_eq!(bed.reply::<Empty>(to), Some(Err(Status::MALFORMED)), "a change needs a number");
     let ino = bed.create(ME, Ino::ROOT, "b");
     bed.write(ino, 0, b"x").unwrap();
-    bed.call(OTHER, Grow { ino, end: 1 }).unwrap();
-    assert_eq!(bed.call(ME, Grow { ino, end: 1 }).err(), Some(Status::BUSY));
+    bed.call(OTHER, Grow { like: None, ino, end: 1 }).unwrap();
+    assert_eq!(bed.call(ME, Grow { like: None, ino, end: 1 }).err(), Some(Status::BUSY));
     bed.tick(crate::limit::GROWTH_AGE_MIN_MS);
-    let to = bed.resend(ME, Grow { ino, end: 1 });
+    let to = bed.resend(ME, Grow { like: None, ino, end: 1 });
     assert!(bed.reply::<GrowReply>(to).unwrap().is_ok());
 }
 
@@ -241,10 +241,10 @@ fn grace_and_reclaim() {
     assert!(!bed.trimmed.is_empty() && bed.deleted.is_empty(), "trimmed: somebody may have it open");
     bed.unlink(ME, Ino::ROOT, "alone").unwrap();
     assert_eq!(bed.attr(alone).unwrap().nlink, 0, "an orphan until grace ends");
-    let reclaimed = Reclaimed { ino: kept, mode: OpenMode::Write, open_seq: 1 };
-    bed.call(ME, Reclaim { opens: vec![reclaimed], last: true }).unwrap();
+    let reclaimed = Reclaimed { reserved: 0, ino: kept, mode: OpenMode::Write, open_seq: 1 };
+    bed.call(ME, Reclaim { locks: alloc::vec::Vec::new(), opens: vec![reclaimed], last: true }).unwrap();
     assert!(bed.attr(gone).is_ok(), "client 2 has not reported");
-    bed.call(OTHER, Reclaim { opens: vec![], last: true }).unwrap();
+    bed.call(OTHER, Reclaim { locks: alloc::vec::Vec::new(), opens: vec![], last: true }).unwrap();
     assert!(bed.attr(kept).is_ok());
     for ino in [gone, alone] {
         assert_eq!(bed.attr(ino).err(), Some(errno(Errno::ESTALE)));
@@ -496,8 +496,8 @@ fn opens_belong_to_sessions() {
     let ino = bed.create(ME, Ino::ROOT, "f");
     let wish = Open { ino, mode: OpenMode::Read, truncate: false, kill_suidgid: false, open_seq: 1 };
     assert_eq!(bed.admin(wish).err(), Some(Status::ROLE));
-    let open = |n| Reclaimed { ino: Ino(n), mode: OpenMode::Read, open_seq: 1 };
-    let many = Reclaim { opens: vec![open(5), open(6), open(7)], last: true };
+    let open = |n| Reclaimed { reserved: 0, ino: Ino(n), mode: OpenMode::Read, open_seq: 1 };
+    let many = Reclaim { locks: alloc::vec::Vec::new(), opens: vec![open(5), open(6), open(7)], last: true };
     assert_eq!(bed.call(ME, many).err(), Some(errno(Errno::ENFILE)));
 }
 
@@ -510,7 +510,7 @@ fn eviction_recovers_sizes_over_restarts() {
     bed.write(ino, 0, b"inline").unwrap();
     bed.open(OTHER, ino, OpenMode::Write, 1).unwrap();
     // Its growth is another client's doing: it counts as a writer all the same.
-    let grown = bed.call(ME, Grow { ino, end: 1 << 20 }).unwrap();
+    let grown = bed.call(ME, Grow { like: None, ino, end: 1 << 20 }).unwrap();
     let (generation, inline_version) = (grown.layout.generation, grown.copy.unwrap().version);
     bed.call(ME, Switch { ino, generation, inline_version }).unwrap();
     let (chunk, _) = grown.layout.chunks().next().unwrap();
@@ -519,14 +519,14 @@ fn eviction_recovers_sizes_over_restarts() {
     assert!(bed.call(ME, GetAttr { ino }).unwrap().live.is_some(), "grace: ask the targets");
     bed.courier_works = false;
     bed.fenced.push(2);
-    bed.call(ME, Reclaim { opens: vec![], last: true }).unwrap();
+    bed.call(ME, Reclaim { locks: alloc::vec::Vec::new(), opens: vec![], last: true }).unwrap();
     let fences = bed.fences(&[1]);
     bed.step(Input::Fences(fences));
     assert!(bed.call(ME, GetAttr { ino }).unwrap().live.is_some());
     bed.restart(&[1]);
     bed.courier_works = true;
     bed.run_courier();
-    bed.call(ME, Reclaim { opens: vec![], last: true }).unwrap();
+    bed.call(ME, Reclaim { locks: alloc::vec::Vec::new(), opens: vec![], last: true }).unwrap();
     let reply = bed.call(ME, GetAttr { ino }).unwrap();
     assert_eq!((reply.attr.size, reply.live), (5_000, None));
     bed.check();

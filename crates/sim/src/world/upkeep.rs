@@ -76,7 +76,12 @@ impl World {
     }
 
     fn heartbeat(&self, node: NodeId, life: u64) -> Heartbeat {
-        let report = |target| TargetReport { target, consistency: Consistency::Good, capacity: capacity() };
+        let report = |target| TargetReport {
+            filesystem: 0,
+            target,
+            consistency: Consistency::Good,
+            capacity: capacity(),
+        };
         let targets = self.storageds.iter().filter(|storaged| storaged.node == node);
         Heartbeat {
             node,

@@ -88,6 +88,7 @@ impl SetArgs {
             u32::try_from(size.bytes()).map_err(|_| Failure::new(format!("{name} {size} is too large")))
         };
         Ok(Policy {
+            pool: skep_types::PoolId(0),
             chunk_size: match self.chunk_size {
                 Some(size) => fits("--chunk-size", size)?,
                 None => now.chunk_size,
@@ -167,7 +168,8 @@ mod tests {
     /// Goal: what is not given stays, `--default` clears, nonsense is refused with the right form.
     #[test]
     fn policies() {
-        let now = Policy { chunk_size: 1 << 20, targets: 4, inline_limit: Some(0) };
+        let now =
+            Policy { pool: skep_types::PoolId(0), chunk_size: 1 << 20, targets: 4, inline_limit: Some(0) };
         let policy = |words: &[&str]| line(words).unwrap().policy(now);
         assert_eq!(policy(&["--chunk-size", "512KiB"]), Ok(Policy { chunk_size: 512 << 10, ..now }));
         assert_eq!(policy(&["--targets", "progressive"]), Ok(Policy { targets: 0, ..now }));

@@ -150,6 +150,7 @@ pub mod samples {
         let text = format!("127.0.0.1:{}", 7000 + id);
         NodeStatus {
             node: NodeEntry {
+                domain: String::new(),
                 node: NodeId(id),
                 service,
                 alias: format!("{}-{id}", service.as_str()),
@@ -167,11 +168,15 @@ pub mod samples {
     pub fn status() -> StatusReply {
         let shard = |id| ShardEntry { shard: ShardId(id), replicas: vec![NodeId(1)], epoch: 1 };
         StatusReply {
+            pools: Vec::new(),
             cluster: Uuid([9; 16]),
             map: MapVersion(1),
             epoch: FenceEpoch(1),
             nodes: vec![node(1, ServiceKind::Metad), node(2, ServiceKind::Storaged)],
             targets: vec![TargetEntry {
+                class: skep_types::CapacityClass::Normal,
+                filesystem: 0,
+                pool: skep_types::PoolId(1),
                 target: TargetId(101),
                 alias: "target-101".into(),
                 node: NodeId(2),

@@ -91,6 +91,7 @@ impl Mgmtd {
 
     fn register(&mut self) -> Result<(), String> {
         let request = RegisterNode {
+            domain: String::new(),
             uuid: self.journal.identity().node,
             service: ServiceKind::Mgmtd,
             alias: String::new(),

@@ -69,6 +69,8 @@ impl Storaged {
             StorageRequest::StatChunks(m) => m.target,
             StorageRequest::DeleteChunks(m) => m.target,
             StorageRequest::ListChunks(m) => m.target,
+            StorageRequest::MapChunk(m) => m.target,
+            StorageRequest::CopyChunk(m) => m.target,
             StorageRequest::TargetStats(_) => {
                 let targets = self.targets.values().map(Target::stat).collect();
                 return Ok(Answer::done(&TargetStatsReply { targets }));

@@ -79,7 +79,12 @@ impl Target {
 
     /// For the heartbeat; also looks whether the reserve is reached.
     pub fn report(&self) -> TargetReport {
-        TargetReport { target: self.id, capacity: self.capacity(), consistency: self.consistency() }
+        TargetReport {
+            filesystem: 0,
+            target: self.id,
+            capacity: self.capacity(),
+            consistency: self.consistency(),
+        }
     }
 
     fn capacity(&self) -> Capacity {

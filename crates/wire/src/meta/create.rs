@@ -10,8 +10,10 @@ crate::message! {
         pub parent: Ino,
         /// The name.
         pub name: Name,
-        /// Permission bits, umask applied.
+        /// Permission bits as the program asked.
         pub mode: Mode,
+        /// Bits to take off them, unless the directory has a default ACL.
+        pub umask: Mode,
         /// Owner.
         pub uid: u32,
         /// Group, unless the directory is setgid.

@@ -10,5 +10,7 @@ crate::message! {
         pub ino: Ino,
         /// The layout must reach this offset at least.
         pub end: u64,
+        /// Put new extents on the targets of this file, so that a copy needs no network. A wish, no more.
+        pub like: Option<Ino>,
     }
 }

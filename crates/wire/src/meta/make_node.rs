@@ -12,8 +12,10 @@ crate::message! {
         pub name: Name,
         /// Directory, fifo, socket or device.
         pub kind: Kind,
-        /// Permission bits, umask applied.
+        /// Permission bits as the program asked.
         pub mode: Mode,
+        /// Bits to take off them, unless the directory has a default ACL.
+        pub umask: Mode,
         /// Owner.
         pub uid: u32,
         /// Group, unless the directory is setgid.

@@ -1,6 +1,6 @@
 //! `Reclaim`: tells a restarted shard what is open.
 
-use super::Reclaimed;
+use super::{Reclaimed, ReclaimedLock};
 use crate::Empty;
 
 crate::message! {
@@ -8,6 +8,8 @@ crate::message! {
     Reclaim = 0x0219 -> Empty {
         /// What the mount holds open on this shard.
         pub opens: alloc::vec::Vec<Reclaimed>,
+        /// Locks that it holds there. A body has room for a limited number: send several.
+        pub locks: alloc::vec::Vec<ReclaimedLock>,
         /// That was all: this session has reported.
         pub last: bool,
     }

@@ -17,5 +17,7 @@ crate::message! {
         pub create: bool,
         /// A missing one is ENODATA.
         pub replace: bool,
+        /// An access ACL set by a caller outside the group: clear sgid.
+        pub kill_sgid: bool,
     }
 }

@@ -76,6 +76,8 @@ record! {
         pub mode: OpenMode,
         /// The number of its last open.
         pub open_seq: u64,
+        /// End of the furthest range that the mount reserved to append to (see `ReserveEnd`); 0 = none.
+        pub reserved: u64,
     }
 }
 

@@ -9,8 +9,10 @@ crate::message! {
     WriteInline = 0x0211 -> AttrReply {
         /// The file.
         pub ino: Ino,
-        /// Where.
+        /// Where; not looked at when appending.
         pub offset: u64,
+        /// At the end of the file as it is when the shard executes this (O_APPEND).
+        pub append: bool,
         /// What.
         pub data: Bytes,
         /// An ordinary user wrote: clear suid and sgid.

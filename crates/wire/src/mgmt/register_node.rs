@@ -20,5 +20,7 @@ crate::message! {
         pub machine: Uuid,
         /// Its life.
         pub incarnation: Incarnation,
+        /// What fails together with it; empty = its machine.
+        pub domain: String,
     }
 }

@@ -4,8 +4,8 @@ use crate::SessionToken;
 use alloc::string::String;
 use alloc::vec::Vec;
 use skep_types::{
-    Capacity, ClientId, ClusterId, Consistency, FenceEpoch, Incarnation, MapVersion, NodeId, Reachability,
-    ServiceKind, ShardId, TargetId, Uuid, record,
+    Capacity, CapacityClass, ClientId, ClusterId, Consistency, FenceEpoch, Incarnation, MapVersion, NodeId,
+    PoolId, Reachability, ServiceKind, ShardId, TargetId, Uuid, record,
 };
 
 record! {
@@ -61,6 +61,8 @@ record! {
         pub consistency: Consistency,
         /// Space.
         pub capacity: Capacity,
+        /// Names the file system that it is on, among those of all machines; 0 = not known.
+        pub filesystem: u64,
     }
 }
 
@@ -95,6 +97,19 @@ record! {
         pub reachability: Reachability,
         /// Its life.
         pub incarnation: Incarnation,
+        /// What fails together with it (host, rack, power): choosers spread over domains.
+        pub domain: String,
+    }
+}
+
+record! {
+    /// A storage pool.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct PoolEntry {
+        /// Id.
+        pub pool: PoolId,
+        /// Alias.
+        pub alias: String,
     }
 }
 
@@ -112,6 +127,12 @@ record! {
         pub consistency: Consistency,
         /// Space when last reported (coarse in the map, exact in the status).
         pub capacity: Capacity,
+        /// Its pool.
+        pub pool: PoolId,
+        /// How full it is.
+        pub class: CapacityClass,
+        /// Names its file system, so that a disk with several targets is counted once; 0 = not told.
+        pub filesystem: u64,
     }
 }
 
@@ -142,6 +163,8 @@ record! {
         pub targets: Vec<TargetEntry>,
         /// All shards.
         pub shards: Vec<ShardEntry>,
+        /// All storage pools.
+        pub pools: Vec<PoolEntry>,
         /// Semantic version of commands that metadata servers may use.
         pub command_level: u16,
     }
@@ -236,6 +259,8 @@ record! {
         pub targets: Vec<TargetEntry>,
         /// All shards.
         pub shards: Vec<ShardEntry>,
+        /// All storage pools.
+        pub pools: Vec<PoolEntry>,
         /// All sessions.
         pub sessions: Vec<SessionStatus>,
     }

@@ -61,13 +61,20 @@ fn random_request(dice: &mut Dice, inos: &[Ino], n: u64) -> MetaRequest {
             let size = Some([0, 3, 100_000, 1 << 40][dice.roll(4) as usize]);
             ChangeAttr { ino, set: SetAttr { size, ..SetAttr::default() } }.into()
         }
-        15 => WriteInline { ino, offset: dice.roll(50), data: Bytes(alloc::vec![7; 9]), kill_suidgid: false }
-            .into(),
-        16 => Grow { ino, end: 1 << (10 + dice.roll(25)) }.into(),
+        15 => WriteInline {
+            append: false,
+            ino,
+            offset: dice.roll(50),
+            data: Bytes(alloc::vec![7; 9]),
+            kill_suidgid: false,
+        }
+        .into(),
+        16 => Grow { like: None, ino, end: 1 << (10 + dice.roll(25)) }.into(),
         17 => {
             Switch { ino, generation: Generation(dice.roll(3) as u32), inline_version: dice.roll(6) }.into()
         }
         18 => SetXattr {
+            kill_sgid: false,
             ino,
             name: Bytes(b"user.a".to_vec()),
             value: Bytes(alloc::vec![1; n as usize % 9]),

@@ -174,7 +174,13 @@ impl Pair {
                 let (offset, data) =
                     (self.rng.below(90), alloc::vec![self.step as u8; 1 + self.rng.below(9) as usize]);
                 if self.fs.getattr(ino).unwrap().kind == Kind::File {
-                    let wish = WriteInline { ino, offset, data: Bytes(data.clone()), kill_suidgid: true };
+                    let wish = WriteInline {
+                        append: false,
+                        ino,
+                        offset,
+                        data: Bytes(data.clone()),
+                        kill_suidgid: true,
+                    };
                     let got = self.bed.call(ME, wish).map(|_| data.len());
                     assert_eq!(as_errno(got), self.fs.write(ino, offset, &data, true, at));
                     let mut read = self.bed.call(ME, ReadInline { ino }).unwrap().inline.unwrap().0;
@@ -186,6 +192,7 @@ impl Pair {
                 let (text, value) = (b"user.x", alloc::vec![1; self.rng.below(9) as usize]);
                 let how = self.rng.pick(&[XattrHow::Set, XattrHow::Create, XattrHow::Replace]);
                 let wish = SetXattr {
+                    kill_sgid: false,
                     ino,
                     name: Bytes(text.to_vec()),
                     value: Bytes(value.clone()),

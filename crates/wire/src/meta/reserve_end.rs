@@ -1,0 +1,31 @@
+//! `ReserveEnd`: sets a range at the end of a file aside for one append to its chunks.
+
+use skep_types::{Generation, Ino, record};
+
+crate::message! {
+    /// Sets a range at the end of a file aside for one append to its chunks (O_APPEND). Nobody else is given a byte
+    /// of it. Not remembered over a restart of the shard but for what mounts reclaim. Refused with MUST_GROW while
+    /// the file is inline, with GRACE until everybody has reclaimed.
+    ReserveEnd = 0x0225 -> ReserveEndReply {
+        /// The file.
+        pub ino: Ino,
+        /// Bytes wanted.
+        pub len: u64,
+        /// The file ends here at least, as the asker knows (own writes, and what the targets say when others have
+        /// it open for writing).
+        pub at_least: u64,
+        /// The asker has just asked the targets: `at_least` covers what others wrote.
+        pub looked: bool,
+    }
+}
+
+record! {
+    /// The range.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct ReserveEndReply {
+        /// Its first byte; absent: others write to the file, ask the targets for its size and come again.
+        pub offset: Option<u64>,
+        /// Layout generation that it is in.
+        pub generation: Generation,
+    }
+}
