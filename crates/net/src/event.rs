@@ -12,7 +12,7 @@ pub(crate) use intake::full_house;
 pub use replies::Replies;
 
 use crate::waker::{StopHandle, Waker};
-use crate::{Keyring, Listener, Log, Peer, PeerInfo, now};
+use crate::{Keyring, Listener, Log, Peer, PeerInfo, SEND_DEADLINE, now};
 use connection::{Connection, Phase};
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
@@ -21,6 +21,7 @@ use skep_types::limits::PAYLOAD_MAX;
 use skep_types::{FenceEpoch, Millis};
 use skep_wire::{Header, Hello, Refusal, Welcome};
 use std::io;
+use std::time::Duration;
 use table::Table;
 
 /// Names a connection; never reused within one server.
@@ -44,6 +45,8 @@ pub struct EventLimits {
     pub requests_per_round: usize,
     /// Bytes of payload that a request may carry.
     pub payload: usize,
+    /// A connection that takes nothing of its replies for this long is closed.
+    pub stalled: Duration,
 }
 
 impl Default for EventLimits {
@@ -54,6 +57,7 @@ impl Default for EventLimits {
             outbound: 16 << 20,
             requests_per_round: 64,
             payload: PAYLOAD_MAX,
+            stalled: SEND_DEADLINE,
         }
     }
 }
@@ -115,6 +119,8 @@ pub struct EventServer {
     leftover: Vec<ConnId>,
     /// Accepting pauses until then.
     paused: Option<Millis>,
+    /// The log was told that accepting pauses; it is told once, and again when it goes on.
+    crowded: bool,
 }
 
 impl EventServer {
@@ -139,6 +145,7 @@ impl EventServer {
             scratch: Vec::new(),
             leftover: Vec::new(),
             paused: None,
+            crowded: false,
         };
         server.watch_listeners(true)?;
         Ok(server)
@@ -220,11 +227,18 @@ impl EventServer {
                         self.log.line(&info.host, format_args!("connection not accepted: {e}"));
                     }
                 }
-                Ok(None) => return,
+                Ok(None) => {
+                    if std::mem::take(&mut self.crowded) {
+                        self.log.line("this service", "accepts connections again");
+                    }
+                    return;
+                }
                 Err(e) => {
                     let text =
                         format_args!("accepting pauses: {e}; raise the limit of open files (LimitNOFILE)");
-                    self.log.line("this service", text);
+                    if !std::mem::replace(&mut self.crowded, true) {
+                        self.log.line("this service", text);
+                    }
                     self.paused = Some(now().plus(ACCEPT_PAUSE_MS));
                     let _ = self.watch_listeners(false);
                     return;
@@ -280,7 +294,7 @@ impl EventServer {
                 self.close(id, None, service);
                 continue;
             }
-            match self.table.watch(id, limit / 2) {
+            match self.table.watch(id, limit / 2, self.limits.stalled) {
                 Ok(true) if self.table.unpark(id) => self.leftover.push(id),
                 Ok(_) => {}
                 Err(e) => {

@@ -35,6 +35,7 @@ pub struct Link {
     group: u32,
     inbound: Inbound,
     outbound: Outbound,
+    patience: Duration,
 }
 
 impl std::fmt::Debug for Link {
@@ -93,7 +94,7 @@ impl Link {
         outbound.flush(fd.as_fd(), &mut || Err(Cause::TimedOut)).map_err(fail)?;
         socket::set_slices(fd.as_fd(), SLICE).map_err(|e| fail(Cause::Io(e)))?;
         let (inbound, outbound) = (Inbound::new(seals.receive), Outbound::new(seals.send));
-        Ok(Self { fd, info, welcome, group: hello.group, inbound, outbound })
+        Ok(Self { fd, info, welcome, group: hello.group, inbound, outbound, patience: SEND_DEADLINE })
     }
 
     /// What the service said of itself.
@@ -111,11 +112,16 @@ impl Link {
         !self.inbound.is_broken() && !self.outbound.is_broken()
     }
 
+    /// Gives a peer that takes nothing this time instead of [`SEND_DEADLINE`].
+    pub fn set_send_deadline(&mut self, patience: Duration) {
+        self.patience = patience;
+    }
+
     /// Sends a request (and the posted frames before it). Header fields that describe the connection
     /// or the payload (group, lengths, checksums) are filled in here.
     pub fn send(&mut self, header: &Header, body: &[u8], payload: &[u8]) -> Result<(), NetError> {
         let header = Header { group: self.group, ..*header };
-        let mut wait = patience();
+        let mut wait = patience(self.patience);
         self.outbound
             .send(self.fd.as_fd(), &header, body, payload, &mut wait)
             .map_err(|cause| self.fail(cause))
@@ -130,7 +136,7 @@ impl Link {
 
     /// Sends the posted frames.
     pub fn flush(&mut self) -> Result<(), NetError> {
-        self.outbound.flush(self.fd.as_fd(), &mut patience()).map_err(|cause| self.fail(cause))
+        self.outbound.flush(self.fd.as_fd(), &mut patience(self.patience)).map_err(|cause| self.fail(cause))
     }
 
     /// Waits for the next answer; its payload lands in `into`. `cancelled` is asked every 100 ms.
@@ -176,10 +182,10 @@ fn receive(
     Ok((announced.header, body))
 }
 
-/// Allows [`SEND_DEADLINE`] from now.
-fn patience() -> impl FnMut() -> Result<(), Cause> {
+/// Allows `limit` from now.
+fn patience(limit: Duration) -> impl FnMut() -> Result<(), Cause> {
     let since = Instant::now();
-    move || if since.elapsed() >= SEND_DEADLINE { Err(Cause::TimedOut) } else { Ok(()) }
+    move || if since.elapsed() >= limit { Err(Cause::TimedOut) } else { Ok(()) }
 }
 
 fn read_exact(fd: &OwnedFd, into: &mut [u8], until: Instant) -> Result<(), Cause> {

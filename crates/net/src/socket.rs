@@ -32,11 +32,17 @@ fn tune(fd: BorrowedFd<'_>, protection: Protection) {
         return;
     }
     let _ = sockopt::set_tcp_nodelay(fd, true);
+    watch_over(fd, KEEPALIVE_IDLE, KEEPALIVE_EVERY);
+}
+
+/// Ends the connection when the host at the other end is silent, be it asked (keepalive probes) or sent to.
+fn watch_over(fd: BorrowedFd<'_>, idle: Duration, every: Duration) {
+    let dead_after = idle + every * KEEPALIVE_PROBES;
     let _ = sockopt::set_socket_keepalive(fd, true);
-    let _ = sockopt::set_tcp_keepidle(fd, KEEPALIVE_IDLE);
-    let _ = sockopt::set_tcp_keepintvl(fd, KEEPALIVE_EVERY);
+    let _ = sockopt::set_tcp_keepidle(fd, idle);
+    let _ = sockopt::set_tcp_keepintvl(fd, every);
     let _ = sockopt::set_tcp_keepcnt(fd, KEEPALIVE_PROBES);
-    let _ = sockopt::set_tcp_user_timeout(fd, PEER_DEAD_AFTER.as_millis() as u32);
+    let _ = sockopt::set_tcp_user_timeout(fd, dead_after.as_millis() as u32);
 }
 
 /// Blocking calls return after `slice` with `EAGAIN`; zero = never.
@@ -271,5 +277,57 @@ mod tests {
         let free = Listener::bind(&"127.0.0.1:0".parse().unwrap()).unwrap().endpoint().clone();
         let error = connect(&free, Instant::now() + Duration::from_secs(5)).unwrap_err();
         assert!(error.to_string().starts_with(&free.to_string()), "{error}");
+    }
+
+    /// Goal: every TCP connection is watched for [`PEER_DEAD_AFTER`], on both sides.
+    #[test]
+    fn both_sides_are_watched() {
+        let listener = Listener::bind(&"127.0.0.1:0".parse().unwrap()).unwrap();
+        let (asking, _) = connect(listener.endpoint(), Instant::now() + Duration::from_secs(5)).unwrap();
+        let (serving, _) = listener.accept(false).unwrap().unwrap();
+        for fd in [&asking, &serving] {
+            let probes = sockopt::tcp_keepcnt(fd).unwrap();
+            let silent = sockopt::tcp_keepidle(fd).unwrap() + sockopt::tcp_keepintvl(fd).unwrap() * probes;
+            assert!(sockopt::socket_keepalive(fd).unwrap());
+            assert_eq!(silent, PEER_DEAD_AFTER);
+            assert_eq!(sockopt::tcp_user_timeout(fd).unwrap(), PEER_DEAD_AFTER.as_millis() as u32);
+        }
+    }
+
+    /// Goal: a host that vanishes is noticed in the time that the constants give, whether its connection is
+    /// idle or has something under way. A network of its own, whose only device is switched off, plays it.
+    #[test]
+    fn a_dead_host_is_noticed() {
+        let thread = std::thread::spawn(|| {
+            use rustix::thread::{UnshareFlags, unshare_unsafe};
+            // SAFETY: only the network namespace of this thread changes; no memory or descriptor table does.
+            #[allow(unsafe_code)]
+            unsafe {
+                unshare_unsafe(UnshareFlags::NEWNET).expect("this test needs root");
+            }
+            let loopback = |state| {
+                let args = ["link", "set", "lo", state];
+                assert!(std::process::Command::new("ip").args(args).status().unwrap().success());
+            };
+            loopback("up");
+            let listener = Listener::bind(&"127.0.0.1:0".parse().unwrap()).unwrap();
+            let soon = || Instant::now() + Duration::from_secs(5);
+            let connections: Vec<_> = (0..2)
+                .map(|_| (connect(listener.endpoint(), soon()).unwrap().0, listener.accept(false).unwrap()))
+                .collect();
+            let second = Duration::from_secs(1);
+            for (fd, _) in &connections {
+                watch_over(fd.as_fd(), second, second);
+            }
+            loopback("down");
+            let (began, limit) = (Instant::now(), second * (KEEPALIVE_PROBES + 4));
+            let [(idle, _), (busy, _)] = &connections[..] else { panic!("two of them") };
+            rustix::io::write(busy, b"under way").unwrap();
+            for fd in [busy, idle] {
+                assert!(wait_until(fd.as_fd(), PollFlags::IN, began + limit).unwrap(), "taken for alive");
+                assert!(rustix::io::read(fd, &mut [0; 8]).is_err());
+            }
+        });
+        thread.join().unwrap();
     }
 }

@@ -4,7 +4,7 @@ mod connection;
 mod roster;
 
 use crate::waker::{StopHandle, Waker};
-use crate::{Keyring, Listener, Log, Payload, Peer, PeerInfo};
+use crate::{Keyring, Listener, Log, Payload, Peer, PeerInfo, SEND_DEADLINE};
 use connection::Serving;
 use roster::Roster;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -13,6 +13,7 @@ use skep_types::{Encode, FenceEpoch};
 use skep_wire::{Header, Hello, Refusal, Status, Welcome};
 use std::io;
 use std::thread::Builder;
+use std::time::Duration;
 
 /// Limits of a stream server.
 #[derive(Debug, Clone, Copy)]
@@ -23,11 +24,13 @@ pub struct StreamLimits {
     pub half_open: usize,
     /// Bytes of payload of all requests in work; beyond it connections wait. At least one largest payload.
     pub bytes_in_flight: usize,
+    /// A peer that has not taken a reply within this time is given up.
+    pub stalled: Duration,
 }
 
 impl Default for StreamLimits {
     fn default() -> Self {
-        Self { connections: 4_096, half_open: 64, bytes_in_flight: 512 << 20 }
+        Self { connections: 4_096, half_open: 64, bytes_in_flight: 512 << 20, stalled: SEND_DEADLINE }
     }
 }
 
@@ -140,6 +143,7 @@ impl StreamServer {
 
     fn accept_all(&self, spawn: impl Fn(Serving) -> io::Result<()>, roster: &Roster) -> io::Result<()> {
         let mut pause: Option<Timespec> = None;
+        let mut crowded = false;
         loop {
             let mut watched = vec![PollFd::from_borrowed_fd(self.stop.waker.fd(), PollFlags::IN)];
             if pause.is_none() {
@@ -155,13 +159,24 @@ impl StreamServer {
             }
             let ready: Vec<bool> = watched.iter().skip(1).map(|fd| !fd.revents().is_empty()).collect();
             for (listener, _) in self.listeners.iter().zip(ready).filter(|(_, ready)| *ready) {
-                if let Err(e) = self.accept_one(listener, &spawn, roster) {
-                    let text =
-                        format_args!("accepting pauses: {e}; raise the limits of open files and threads");
-                    self.log.line("this service", text);
+                let result = self.accept_one(listener, &spawn, roster);
+                if result.is_err() {
                     pause = Some(ACCEPT_PAUSE);
                 }
+                self.tell(&result, &mut crowded);
             }
+        }
+    }
+
+    /// Says once that accepting pauses, and once that it goes on.
+    fn tell(&self, result: &io::Result<()>, crowded: &mut bool) {
+        match result {
+            Err(e) if !std::mem::replace(crowded, true) => {
+                let text = format_args!("accepting pauses: {e}; raise the limits of open files and threads");
+                self.log.line("this service", text);
+            }
+            Ok(()) if std::mem::take(crowded) => self.log.line("this service", "accepts connections again"),
+            _ => {}
         }
     }
 

@@ -2,13 +2,14 @@
 
 use super::connection::{Connection, Phase};
 use super::{ConnId, TOKEN_LISTENER};
+use crate::Log;
 use crate::peer::{Lane, Rank};
-use crate::{Log, SEND_DEADLINE};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use skep_types::Millis;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
+use std::time::Duration;
 
 pub(super) struct Table {
     epoll: OwnedFd,
@@ -194,15 +195,15 @@ impl Table {
     }
 
     /// Tells the kernel what to watch: writes while something waits, no reads while more than `pause_at`
-    /// waits. Gives whether reads are watched.
-    pub(super) fn watch(&mut self, id: ConnId, pause_at: usize) -> io::Result<bool> {
+    /// waits. Gives whether reads are watched. What takes nothing for `patience` is stalled.
+    pub(super) fn watch(&mut self, id: ConnId, pause_at: usize, patience: Duration) -> io::Result<bool> {
         let Self { epoll, slots, stalls, .. } = self;
         let slot = slots.get_mut(id.index as usize).filter(|slot| slot.life == id.life);
         let Some(connection) = slot.and_then(|slot| slot.connection.as_mut()) else { return Ok(false) };
         let waiting = connection.outbound.bytes().len();
         let wanted = (waiting < pause_at.max(1) && !connection.ending, waiting > 0);
         if waiting > 0 && connection.stalled.is_none() {
-            connection.stalled = Some(crate::now().plus(SEND_DEADLINE.as_millis() as u64));
+            connection.stalled = Some(crate::now().plus(patience.as_millis() as u64));
             if !stalls.contains(&id) {
                 stalls.push(id);
             }

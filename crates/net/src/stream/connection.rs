@@ -8,7 +8,7 @@ use crate::handshake::{HANDSHAKE_DEADLINE, HANDSHAKE_MESSAGE_MAX, PREAMBLE_LEN, 
 use crate::inbound::Inbound;
 use crate::outbound::Outbound;
 use crate::seal::Seals;
-use crate::{Keyring, Payload, Peer, PeerInfo, SEND_DEADLINE, socket};
+use crate::{Keyring, Payload, Peer, PeerInfo, socket};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::AsFd;
 use rustix::io::Errno;
@@ -26,6 +26,8 @@ pub(super) struct Serving {
     pub(super) number: Number,
     pub(super) seat: Arc<Seat>,
     pub(super) info: PeerInfo,
+    /// See [`super::StreamLimits::stalled`].
+    pub(super) stalled: Duration,
 }
 
 /// How a connection ended: with a line for the log, or quietly.
@@ -54,7 +56,8 @@ impl Serving {
         let mut outbound = Outbound::new(seals.send);
         let mut payload = Payload::counted(roster.budget.clone())
             .map_err(|e| Some(format!("no memory for its payloads: {e}")))?;
-        socket::set_slices(self.seat.fd.as_fd(), IDLE_AFTER).map_err(|e| Some(e.to_string()))?;
+        let slice = IDLE_AFTER.min(self.stalled);
+        socket::set_slices(self.seat.fd.as_fd(), slice).map_err(|e| Some(e.to_string()))?;
         let result = loop {
             match self.one(handler, &peer, &mut inbound, &mut outbound, &mut payload) {
                 Ok(()) => {}
@@ -106,7 +109,7 @@ impl Serving {
         let bytes = payload.bytes().get(..answer.payload).ok_or(Cause::TooLong)?;
         let since = Instant::now();
         outbound.send(self.seat.fd.as_fd(), &header, &answer.body, bytes, &mut || {
-            self.patience(since, SEND_DEADLINE)
+            self.patience(since, self.stalled)
         })
     }
 
@@ -119,7 +122,7 @@ impl Serving {
     ) -> Result<(), Cause> {
         if within {
             // The first slice of the wait is over already.
-            let since = *begun.get_or_insert_with(|| Instant::now() - IDLE_AFTER);
+            let since = *begun.get_or_insert_with(|| Instant::now() - IDLE_AFTER.min(self.stalled));
             return self.patience(since, REQUEST_DEADLINE);
         }
         if self.seat.is_ended() {

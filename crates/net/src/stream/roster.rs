@@ -78,7 +78,7 @@ impl Roster {
         tables.next += 1;
         tables.seats.insert(number, seat.clone());
         tables.half_open.insert(number, seat.clone());
-        Serving { number, seat, info }
+        Serving { number, seat, info, stalled: self.limits.stalled }
     }
 
     /// Is there room for one more proven connection?
