@@ -1,10 +1,14 @@
 //! Phases, and the processes that run them.
 
+use super::place::Place;
 use super::system::System;
 use super::worker::Work;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// After a run the daemons delete the chunks of what was removed; that must not cost the next one.
+const SETTLE: Duration = Duration::from_millis(300);
 
 /// One measured step.
 pub struct Phase {
@@ -12,6 +16,20 @@ pub struct Phase {
     pub name: &'static str,
     /// What each process does.
     pub work: Work,
+}
+
+impl Phase {
+    /// Does it move data in order?
+    pub fn is_stream(&self) -> bool {
+        matches!(self.work, Work::Write | Work::Read)
+    }
+
+    /// The same with a file per process, if this is the one with a shared file.
+    pub fn own_twin(&self) -> Option<&'static str> {
+        let what = self.name.strip_suffix(" (one shared file)")?;
+        let all = GROUPS.iter().filter(|group| !group.shared).flat_map(|group| group.phases);
+        all.map(|phase| phase.name).find(|name| name.strip_suffix(" (file per process)") == Some(what))
+    }
 }
 
 /// Phases that build on one another; every group starts with an empty directory.
@@ -64,6 +82,10 @@ pub const GROUPS: &[Group] = &[
 
 /// One measured rate.
 pub struct Sample {
+    /// Where everything ran.
+    pub place: Place,
+    /// The round; what is compared is of one round.
+    pub round: usize,
     /// Which system.
     pub system: &'static str,
     /// Which phase.
@@ -75,7 +97,7 @@ pub struct Sample {
 }
 
 /// A load process waiting for its next phase.
-struct Worker {
+pub struct Worker {
     child: Child,
     tell: ChildStdin,
     hear: BufReader<ChildStdout>,
@@ -114,39 +136,83 @@ impl Worker {
     }
 }
 
-/// Runs the phases of a group.
-pub fn run(
-    system: &System,
-    group: &Group,
-    processes: usize,
-    files: u64,
-    mib: u64,
-) -> Result<Vec<Sample>, String> {
-    let load = system.directory.join("load");
-    std::fs::create_dir(&load).map_err(|e| format!("{}: {e}", load.display()))?;
-    let moves_data = group.phases.iter().any(|phase| phase.work.moves_data());
-    let count = if moves_data { mib / processes as u64 } else { files };
-    let mut workers = Vec::new();
-    for index in 0..processes {
-        workers.push(Worker::start(system, group.shared, index, count)?);
-    }
-    let mut samples = Vec::new();
-    for phase in group.phases {
-        let rate =
-            timed(&mut workers, phase.work).map_err(|e| format!("{}, {}: {e}", system.name, phase.name))?;
-        samples.push(Sample { system: system.name, phase: phase.name.to_owned(), processes, rate });
-    }
-    for worker in workers {
-        let Worker { mut child, tell, .. } = worker;
-        drop(tell);
-        child.wait().map_err(|e| e.to_string())?;
-    }
-    std::fs::remove_dir_all(&load).map_err(|e| format!("{}: {e}", load.display()))?;
-    Ok(samples)
+/// How much a run does.
+#[derive(Clone, Copy)]
+pub struct Amount {
+    /// Processes at once.
+    pub processes: usize,
+    /// Files of each.
+    pub files: u64,
+    /// MiB of all together.
+    pub mib: u64,
 }
 
-/// Operations per second from the moment all are told to start until the last one is done.
-fn timed(workers: &mut [Worker], work: Work) -> Result<f64, String> {
+impl Amount {
+    /// What one process is told to do.
+    fn of_one(self, moves_data: bool) -> u64 {
+        if moves_data { self.mib / self.processes as u64 } else { self.files }
+    }
+}
+
+/// A load on one system: its processes, and the directory that they work in.
+pub struct Load<'a> {
+    system: &'a System,
+    workers: Vec<Worker>,
+}
+
+impl<'a> Load<'a> {
+    /// Starts the processes in a new directory.
+    pub fn start(system: &'a System, shared: bool, moves_data: bool, amount: Amount) -> Result<Self, String> {
+        let directory = system.directory.join("load");
+        std::fs::create_dir(&directory).map_err(|e| format!("{}: {e}", directory.display()))?;
+        let mut load = Self { system, workers: Vec::new() };
+        for index in 0..amount.processes {
+            load.workers.push(Worker::start(system, shared, index, amount.of_one(moves_data))?);
+        }
+        Ok(load)
+    }
+
+    /// The ids of the processes.
+    pub fn pids(&self) -> Vec<u32> {
+        self.workers.iter().map(|worker| worker.child.id()).collect()
+    }
+
+    /// Runs one phase; gives operations and seconds.
+    pub fn phase(&mut self, phase: &Phase) -> Result<(f64, f64), String> {
+        timed(&mut self.workers, phase.work).map_err(|e| format!("{}, {}: {e}", self.system.name, phase.name))
+    }
+
+    /// Ends the processes and removes what they left.
+    pub fn end(self) -> Result<(), String> {
+        for worker in self.workers {
+            let Worker { mut child, tell, .. } = worker;
+            drop(tell);
+            child.wait().map_err(|e| e.to_string())?;
+        }
+        let directory = self.system.directory.join("load");
+        std::fs::remove_dir_all(&directory).map_err(|e| format!("{}: {e}", directory.display()))?;
+        if self.system.works_on() {
+            std::thread::sleep(SETTLE);
+        }
+        Ok(())
+    }
+}
+
+/// Runs the phases of a group; a rate for each of them.
+pub fn run(system: &System, group: &Group, amount: Amount) -> Result<Vec<(&'static str, f64)>, String> {
+    let moves_data = group.phases.iter().any(|phase| phase.work.moves_data());
+    let mut load = Load::start(system, group.shared, moves_data, amount)?;
+    let mut rates = Vec::new();
+    for phase in group.phases {
+        let (operations, seconds) = load.phase(phase)?;
+        rates.push((phase.name, operations / seconds));
+    }
+    load.end()?;
+    Ok(rates)
+}
+
+/// Operations, and seconds from the moment all are told to start until the last one is done.
+fn timed(workers: &mut [Worker], work: Work) -> Result<(f64, f64), String> {
     for worker in workers.iter_mut() {
         worker.say(work.name())?;
         worker.listen()?;
@@ -160,5 +226,5 @@ fn timed(workers: &mut [Worker], work: Work) -> Result<f64, String> {
         let line = worker.listen()?;
         operations += line.parse::<f64>().map_err(|_| format!("unexpected answer \"{line}\""))?;
     }
-    Ok(operations / start.elapsed().as_secs_f64())
+    Ok((operations, start.elapsed().as_secs_f64()))
 }

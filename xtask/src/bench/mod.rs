@@ -1,28 +1,45 @@
 //! `cargo xtask bench`: Skep beside tmpfs and beside an empty FUSE file system, in one run.
 //!
-//! The machine is noisy, so nothing here is an absolute figure: every round runs every system one
-//! after the other, and the result is the median of the ratios' parts over the rounds. `--pin CPU`
-//! puts everything (load, client, servers) on one core, which measures the length of the path.
+//! The machine is noisy, so nothing here is an absolute figure: in every round the systems take
+//! turns at each group of phases, and a ratio is the median of the ratios within the rounds.
+//! `pinned` puts everything (load, client, servers) on one core, which measures the length of the path.
 
 mod measure;
-mod report;
+mod page;
+mod place;
+mod profile;
+mod result;
 mod socket;
+mod symbols;
 mod system;
+mod table;
+mod transport;
+mod verdict;
 mod worker;
 
-use measure::Sample;
+use measure::{Amount, Sample};
+use place::{Cores, Place};
+use profile::Profile;
+use result::{Machine, Placed, Report};
 use std::path::{Path, PathBuf};
-use system::{System, Systems};
+use system::Systems;
+use transport::Transport;
 
 pub use worker::WorkerArguments;
 
 /// What to measure and where.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// Rounds; each runs every system once.
+    /// Rounds; in each all systems take turns.
     #[arg(long, default_value_t = 5)]
     rounds: usize,
-    /// Put everything on this core.
+    /// How the kernel's requests reach the file systems.
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "dev,uring")]
+    transport: Vec<Transport>,
+    /// On one core, or where the kernel likes.
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "pinned,free")]
+    place: Vec<Place>,
+    /// The core of the pinned part [default: the last].
     #[arg(long)]
     pin: Option<usize>,
     /// Files of each process in the metadata phases.
@@ -34,60 +51,131 @@ pub struct Arguments {
     /// Where state and targets live; tmpfs keeps the disk's noise out.
     #[arg(long, default_value = "/dev/shm")]
     backing: PathBuf,
-    /// Only phases whose name contains this.
-    #[arg(long)]
-    filter: Option<String>,
+    /// Only phases whose name contains one of these.
+    #[arg(long, value_delimiter = ',')]
+    filter: Vec<String>,
     /// Write the result as JSON to this file as well.
     #[arg(long)]
     json: Option<PathBuf>,
+    /// Only make the tables of this page anew, from the JSON files that it names.
+    #[arg(long)]
+    page: Option<PathBuf>,
     /// Measure what is built already.
     #[arg(long)]
     built: bool,
+    /// Where the programs lie [default: target/release].
+    #[arg(long)]
+    binaries: Option<PathBuf>,
+    /// Measure another build of Skep as well, whose programs lie here.
+    #[arg(long)]
+    beside: Option<PathBuf>,
     /// Only these numbers of processes.
     #[arg(long, value_delimiter = ',', default_value = "1,4")]
     processes: Vec<usize>,
+    /// Profile every phase, pinned, with one process: what an operation costs and where (needs perf).
+    #[arg(long)]
+    profile: bool,
+}
+
+impl Arguments {
+    fn wants(&self, phase: &str) -> bool {
+        self.filter.is_empty() || self.filter.iter().any(|text| phase.contains(text.as_str()))
+    }
+
+    fn amount(&self, processes: usize) -> Amount {
+        Amount { processes, files: self.files, mib: self.mib }
+    }
 }
 
 /// Runs the benchmark; true when it came to its end.
 pub fn run(root: &Path, arguments: &Arguments) -> Result<bool, String> {
+    if let Some(page) = &arguments.page {
+        return page::write(page).map(|()| true);
+    }
     if !arguments.built {
         build(root)?;
     }
-    if let Some(cpu) = arguments.pin {
-        pin(cpu)?;
-    }
-    let systems = Systems::start(root, &arguments.backing)?;
+    let binaries = arguments.binaries.clone().unwrap_or_else(|| root.join("target/release"));
+    let cores = Cores::now(arguments.pin)?;
+    let transports = transport::available(&arguments.transport)?;
     let mut samples: Vec<Sample> = Vec::new();
-    for round in 0..arguments.rounds {
-        eprintln!("round {} of {}", round + 1, arguments.rounds);
-        samples.push(socket::stream(arguments.mib)?);
-        for processes in &arguments.processes {
-            for system in systems.all() {
-                samples.extend(one(system, *processes, arguments)?);
-            }
+    let mut profiles = Vec::new();
+    for place in &arguments.place {
+        cores.go(*place)?;
+        let systems =
+            Systems::start(&binaries, arguments.beside.as_deref(), &arguments.backing, &transports)?;
+        for round in 0..arguments.rounds {
+            eprintln!("{}, round {} of {}", place.name(), round + 1, arguments.rounds);
+            one_round(&systems, *place, round, arguments, &mut samples)?;
+        }
+        if arguments.profile && *place == Place::Pinned {
+            profiles = profile_all(&systems, &transports, cores.pinned, arguments)?;
         }
     }
-    drop(systems);
-    let result = report::Result::of(&samples, arguments.pin, arguments.rounds);
-    print!("{}", result.table());
+    let placed = arguments.place.iter().map(|place| Placed::of(&samples, *place, &transports)).collect();
+    let report = Report {
+        date: today()?,
+        command: command_line(),
+        machine: machine(&cores)?,
+        pinned_to: cores.pinned,
+        rounds: arguments.rounds,
+        places: placed,
+        profiles,
+    };
+    print!("{}", table::text(&report));
     if let Some(path) = &arguments.json {
-        std::fs::write(path, result.json()).map_err(|e| format!("{}: {e}", path.display()))?;
+        let text = serde_json::to_string_pretty(&report).map_err(|e| e.to_string())?;
+        std::fs::write(path, text + "\n").map_err(|e| format!("{}: {e}", path.display()))?;
     }
     Ok(true)
 }
 
-/// All phases of one system with one number of processes.
-fn one(system: &System, processes: usize, arguments: &Arguments) -> Result<Vec<Sample>, String> {
-    let mut samples = Vec::new();
-    for group in measure::GROUPS {
-        let wanted = |name: &str| arguments.filter.as_ref().is_none_or(|text| name.contains(text.as_str()));
-        if group.phases.iter().any(|phase| wanted(phase.name)) {
-            samples.extend(measure::run(system, group, processes, arguments.files, arguments.mib)?);
+/// All phases once: at each group all systems take turns, another one first in every round.
+fn one_round(
+    systems: &Systems,
+    place: Place,
+    round: usize,
+    arguments: &Arguments,
+    samples: &mut Vec<Sample>,
+) -> Result<(), String> {
+    let mut add = |system, phase: &str, processes, rate| {
+        samples.push(Sample { place, round, system, phase: phase.to_owned(), processes, rate });
+    };
+    add(socket::NAME, socket::PHASE, 1, socket::stream(arguments.mib)?);
+    for processes in &arguments.processes {
+        for group in measure::GROUPS {
+            if !group.phases.iter().any(|phase| arguments.wants(phase.name)) {
+                continue;
+            }
+            let all = systems.all();
+            for turn in 0..all.len() {
+                let system = &all[(turn + round) % all.len()];
+                for (phase, rate) in measure::run(system, group, arguments.amount(*processes))? {
+                    if arguments.wants(phase) {
+                        add(system.name, phase, *processes, rate);
+                    }
+                }
+            }
         }
     }
-    samples
-        .retain(|sample| arguments.filter.as_ref().is_none_or(|text| sample.phase.contains(text.as_str())));
-    Ok(samples)
+    Ok(())
+}
+
+fn profile_all(
+    systems: &Systems,
+    transports: &[Transport],
+    core: usize,
+    arguments: &Arguments,
+) -> Result<Vec<Profile>, String> {
+    let mut profiles = Vec::new();
+    for transport in transports {
+        eprintln!("profile, {}", transport.name());
+        let system = systems.all().iter().find(|system| system.name == transport.skep());
+        let system = system.ok_or("there is nothing to profile")?;
+        let wanted = |phase: &str| arguments.wants(phase);
+        profiles.extend(profile::run(system, *transport, core, arguments.amount(1), &wanted)?);
+    }
+    Ok(profiles)
 }
 
 fn build(root: &Path) -> Result<(), String> {
@@ -105,14 +193,34 @@ fn build(root: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Children inherit it, the daemons among them.
-fn pin(cpu: usize) -> Result<(), String> {
-    let mut set = rustix::thread::CpuSet::new();
-    if cpu >= rustix::thread::CpuSet::MAX_CPU {
-        return Err(format!("--pin {cpu}: there is no such core"));
+fn today() -> Result<String, String> {
+    let output = std::process::Command::new("date").args(["-u", "+%F"]).output();
+    let output = output.map_err(|e| format!("date: {e}"))?;
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+/// How to repeat it; where files lie does not matter for that.
+fn command_line() -> String {
+    let mut words = vec!["cargo xtask".to_owned()];
+    let mut arguments = std::env::args().skip(1);
+    while let Some(word) = arguments.next() {
+        match word.as_str() {
+            "--json" | "--binaries" | "--beside" => drop(arguments.next()),
+            "--built" => {}
+            _ => words.push(word),
+        }
     }
-    set.set(cpu);
-    rustix::thread::sched_setaffinity(None, &set).map_err(|e| format!("--pin {cpu}: {e}"))
+    words.join(" ")
+}
+
+fn machine(cores: &Cores) -> Result<Machine, String> {
+    let text = std::fs::read_to_string("/proc/cpuinfo").map_err(|e| format!("/proc/cpuinfo: {e}"))?;
+    let model = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    Ok(Machine {
+        processor: model.map_or("unknown", |(_, name)| name).to_owned(),
+        cores: cores.count(),
+        kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
+    })
 }
 
 /// The hidden sub-command that a worker process runs.

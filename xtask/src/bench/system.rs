@@ -1,11 +1,14 @@
 //! The file systems that are compared: started here, stopped when dropped.
 
+use super::transport::Transport;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 /// Longest time that a mount may take to appear.
 const MOUNT_LIMIT: Duration = Duration::from_secs(20);
+/// The name of the local file system that lies below everything.
+pub const LOCAL: &str = "tmpfs";
 
 /// One mounted file system.
 pub struct System {
@@ -13,26 +16,45 @@ pub struct System {
     pub name: &'static str,
     /// Where the load works.
     pub directory: PathBuf,
+    /// Told from others' processes by this text on the command lines of its daemons.
+    pub mark: String,
+}
+
+impl System {
+    /// Are chunks deleted behind the program's back?
+    pub fn works_on(&self) -> bool {
+        self.name.starts_with("skep") || self.name.starts_with("beside")
+    }
 }
 
 /// All of them.
 pub struct Systems {
     all: Vec<System>,
     scratch: PathBuf,
-    skep: PathBuf,
+    /// (program, directory) of each cluster.
+    clusters: Vec<(PathBuf, PathBuf)>,
     empty: Vec<(Child, PathBuf)>,
 }
 
 impl Systems {
-    /// tmpfs, the empty FUSE file system (with the page cache and without) and Skep.
-    pub fn start(root: &Path, backing: &Path) -> Result<Self, String> {
+    /// tmpfs, and per transport the empty FUSE file system, a cluster of Skep, and one of another
+    /// build (`beside`: where its programs lie).
+    pub fn start(
+        binaries: &Path,
+        beside: Option<&Path>,
+        backing: &Path,
+        transports: &[Transport],
+    ) -> Result<Self, String> {
         let scratch = backing.join(format!("skep-bench-{}", std::process::id()));
-        let release = root.join("target/release");
-        let mut systems = Self { all: Vec::new(), skep: release.join("skep"), empty: Vec::new(), scratch };
-        let tmpfs = systems.directory("tmpfs")?;
-        systems.all.push(System { name: "tmpfs", directory: tmpfs });
-        systems.start_empty(&release)?;
-        systems.start_skep()?;
+        let mut systems = Self { all: Vec::new(), empty: Vec::new(), clusters: Vec::new(), scratch };
+        systems.add(LOCAL)?;
+        for transport in transports {
+            systems.start_empty(binaries, *transport)?;
+            systems.start_skep(binaries, *transport, transport.skep())?;
+            if let Some(beside) = beside {
+                systems.start_skep(beside, *transport, transport.beside())?;
+            }
+        }
         Ok(systems)
     }
 
@@ -47,12 +69,20 @@ impl Systems {
         Ok(path)
     }
 
+    fn add(&mut self, name: &'static str) -> Result<PathBuf, String> {
+        let directory = self.directory(name)?;
+        let mark = directory.display().to_string();
+        self.all.push(System { name, directory: directory.clone(), mark });
+        Ok(directory)
+    }
+
     /// The same attribute and entry time-outs (0), open flags and messages (FLUSH among them) as Skep's.
-    fn start_empty(&mut self, release: &Path) -> Result<(), String> {
-        let target = self.directory("empty")?;
-        let program = release.join("examples/empty_mount");
+    fn start_empty(&mut self, binaries: &Path, transport: Transport) -> Result<(), String> {
+        let target = self.add(transport.empty())?;
+        let program = binaries.join("examples/empty_mount");
         let mut command = Command::new(&program);
         command.arg(&target).args(["--ttl", "0", "--direct-io", "--flush"]);
+        command.args(["--transport", transport.name()]);
         let child = command.spawn().map_err(|e| format!("{}: {e}", program.display()))?;
         self.empty.push((child, target.clone()));
         let started = Instant::now();
@@ -63,20 +93,26 @@ impl Systems {
             // A child process offers no event for this; the benchmark has not begun.
             std::thread::sleep(Duration::from_millis(5));
         }
-        self.all.push(System { name: "empty", directory: target });
         Ok(())
     }
 
-    fn start_skep(&mut self) -> Result<(), String> {
-        let mount = self.directory("skep-mount")?;
-        let state = self.directory("skep")?;
-        let mut command = Command::new(&self.skep);
+    fn start_skep(
+        &mut self,
+        binaries: &Path,
+        transport: Transport,
+        name: &'static str,
+    ) -> Result<(), String> {
+        let mount = self.add(name)?;
+        let state = self.directory(&format!("{name}-cluster"))?;
+        let program = binaries.join("skep");
+        let mut command = Command::new(&program);
+        command.env("SKEP_MOUNT_TRANSPORT", transport.name());
         command.args(["up", "--targets", "4", "--dir"]).arg(&state).arg("--mount").arg(&mount);
-        let output = command.output().map_err(|e| format!("{}: {e}", self.skep.display()))?;
+        self.clusters.push((program.clone(), state));
+        let output = command.output().map_err(|e| format!("{}: {e}", program.display()))?;
         if !output.status.success() {
             return Err(format!("skep up: {}", String::from_utf8_lossy(&output.stderr)));
         }
-        self.all.push(System { name: "skep", directory: mount });
         Ok(())
     }
 }
@@ -91,9 +127,10 @@ fn is_mount_point(path: &Path) -> bool {
 
 impl Drop for Systems {
     fn drop(&mut self) {
-        let down = Command::new(&self.skep).args(["down", "--dir"]).arg(self.scratch.join("skep")).output();
-        if let Err(e) = down {
-            eprintln!("skep down: {e}");
+        for (skep, cluster) in &self.clusters {
+            if let Err(e) = Command::new(skep).args(["down", "--dir"]).arg(cluster).output() {
+                eprintln!("skep down: {e}");
+            }
         }
         for (child, target) in &mut self.empty {
             let _ = rustix::mount::unmount(target.as_path(), rustix::mount::UnmountFlags::DETACH);
