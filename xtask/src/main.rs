@@ -6,6 +6,7 @@ mod conform;
 mod crash;
 mod posix;
 mod program;
+mod programs;
 mod sim;
 mod tidy;
 
@@ -34,6 +35,8 @@ enum Task {
     Bench(bench::Arguments),
     /// Run pjdfstest and fsx, built elsewhere, over a mount.
     Posix(posix::Arguments),
+    /// Run real programs (git, SQLite, PostgreSQL, a compiler ...) over mounts.
+    Programs(programs::Arguments),
     /// Run the POSIX conformance suite over a mount.
     Conform(conform::Arguments),
     /// Kill daemons at random under load, and check that nothing is lost.
@@ -55,6 +58,7 @@ fn main() -> ExitCode {
         Task::Sim(arguments) => sim::run(&root, &arguments),
         Task::Bench(arguments) => bench::run(&root, &arguments),
         Task::Posix(arguments) => posix::run(&root, &arguments),
+        Task::Programs(arguments) => programs::run(&root, &arguments),
         Task::Conform(arguments) => conform::run(&root, &arguments),
         Task::Crash(arguments) => crash::run(&root, &arguments),
         Task::CrashWorker(arguments) => crash::work(&arguments),
