@@ -2,7 +2,9 @@
 
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use skep_disk::target::{IDENTITY_FILE, OPEN_FILES_MAX, TargetDir};
-use skep_storage::{ChunkStore, DiskError, Done, Limits, PieceName, execute, read_chunk, write_chunk};
+use skep_storage::{
+    ChunkStore, DiskError, Done, Limits, PieceName, copy_chunk, execute, read_chunk, write_chunk,
+};
 use skep_types::limits::PIECE_SIZE;
 use skep_types::{ChunkId, Decode, Generation, Ino, TargetId, Uuid};
 use skep_wire::storage::*;
@@ -178,6 +180,63 @@ fn punch_and_reserve() {
     let reply = ChunkReply::from_bytes(&run(&target, reserve)).unwrap();
     assert_eq!(reply.size, 0);
     assert!(reply.blocks >= 2048);
+}
+
+fn map(target: &TargetDir, ino: u64) -> Vec<(u64, u64)> {
+    let m = MapChunk { target: TargetId(101), chunk: chunk(ino), offset: 0, max: 100 };
+    let reply = MapChunkReply::from_bytes(&run(target, m)).unwrap();
+    assert_eq!(reply.until, u64::MAX);
+    reply.runs.iter().map(|run| (run.start, run.end)).collect()
+}
+
+/// Copies all of inode 1 of one target to inode 2 of another, to an offset.
+fn copy(to: &TargetDir, from: &TargetDir, offset: u64, len: u64) -> CopyChunkReply {
+    let (from_target, from_chunk, from_offset) = (TargetId(101), chunk(1), 0);
+    let (target, owner) = (TargetId(102), Owner::default());
+    let m = CopyChunk { target, chunk: chunk(2), offset, from_target, from_chunk, from_offset, len, owner };
+    copy_chunk(to, from, &m, false, &mut vec![0; 64 << 10]).unwrap()
+}
+
+/// Goal: data and holes are told apart, over pieces as well, and a copy has both where the source has them.
+/// Method: within a file system (the kernel copies) and between two (it refuses to, or not).
+#[test]
+fn maps_and_copies() {
+    let (here, there) = (Scratch::tmpfs("64m"), Scratch::new());
+    let (a, b) = (open(&here.path), open(&there.path));
+    assert_eq!(map(&a, 1), []);
+    write(&a, 1, 64 << 10, &[1; 64 << 10]).unwrap();
+    write(&a, 1, PIECE_SIZE - (64 << 10), &[2; 128 << 10]).unwrap();
+    let runs = [(64 << 10, 128 << 10), (PIECE_SIZE - (64 << 10), PIECE_SIZE + (64 << 10))];
+    assert_eq!(map(&a, 1), runs);
+    for to in [&a, &b] {
+        let life = to.life();
+        let len = PIECE_SIZE + (64 << 10);
+        let reply = copy(to, &a, 0, len);
+        assert_eq!((reply.copied, reply.written.size, reply.written.life), (len, len, life));
+        assert_eq!(map(to, 2), runs);
+        assert_eq!(
+            read(to, 2, 63 << 10, 66 << 10),
+            [vec![0; 1 << 10], vec![1; 64 << 10], vec![0; 1 << 10]].concat()
+        );
+        assert_eq!(read(to, 2, PIECE_SIZE - 1, 2), [2, 2]);
+        // Shifted over itself: what was data becomes a hole, and the other way round.
+        copy(to, &a, 64 << 10, 128 << 10);
+        assert_eq!(read(to, 2, 64 << 10, 64 << 10), [0; 64 << 10]);
+        assert_eq!(read(to, 2, 128 << 10, 64 << 10), [1; 64 << 10]);
+    }
+}
+
+/// Goal: the kernel does the copying where source and copy are on one file system.
+#[test]
+fn the_kernel_copies_within_a_file_system() {
+    let dir = Scratch::tmpfs("16m");
+    let target = open(&dir.path);
+    write(&target, 1, 0, b"0123456789").unwrap();
+    let (from, to) = (PieceName::first(chunk(1)), PieceName::first(chunk(2)));
+    assert_eq!(target.copy((&to, 3), &target, (&from, 2), 5), 5);
+    assert_eq!(read(&target, 2, 0, 100), b"\0\0\x0023456");
+    assert_eq!(target.copy((&to, 0), &target, (&from, 10), 5), 0, "nothing at the end");
+    assert_eq!(target.copy((&to, 0), &target, (&PieceName::first(chunk(3)), 0), 5), 0, "no such file");
 }
 
 /// Goal: more files than may be open at once, from many threads: every byte is right.

@@ -59,6 +59,12 @@ impl Admission {
         self.epoch.unwrap_or(FenceEpoch(0))
     }
 
+    /// Refuses the clients of a fence list from now on, while requests of theirs may still be in work: the epoch
+    /// rises (by [`Admission::set_fences`]) when those are done, for whoever sees it relies on that.
+    pub fn refuse(&mut self, fences: &FencesReply) {
+        self.fenced.extend(fences.fences.iter().map(|fence| fence.client));
+    }
+
     /// Takes a fence list; an older one than known is ignored.
     pub fn set_fences(&mut self, fences: &FencesReply) {
         if self.epoch.is_none_or(|epoch| fences.epoch >= epoch) {
@@ -100,6 +106,7 @@ impl Admission {
         let stale = match request {
             StorageRequest::WriteChunk(m) => dead(m.chunk.ino, m.chunk.generation),
             StorageRequest::ReserveChunk(m) => dead(m.chunk.ino, m.chunk.generation),
+            StorageRequest::CopyChunk(m) => dead(m.chunk.ino, m.chunk.generation),
             _ => false,
         };
         if stale {

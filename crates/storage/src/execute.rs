@@ -1,5 +1,6 @@
 //! Carries out an admitted request on a [`ChunkStore`].
 
+use crate::map::map;
 use crate::name::PieceName;
 use crate::store::{ChunkStore, DiskError, PieceStat};
 use alloc::vec::Vec;
@@ -51,8 +52,8 @@ impl From<DiskError> for Done {
     }
 }
 
-/// Runs every request but reads and writes, whose payloads the hands hold: see [`read_chunk`] and
-/// [`write_chunk`].
+/// Runs every request but reads and writes, whose payloads the hands hold, and copies, which have two ends: see
+/// [`read_chunk`], [`write_chunk`] and [`crate::copy_chunk`].
 pub fn execute(store: &impl ChunkStore, limits: Limits, request: &StorageRequest) -> Done {
     run(store, limits, request).unwrap_or_else(|done| done)
 }
@@ -109,10 +110,10 @@ fn run(store: &impl ChunkStore, limits: Limits, request: &StorageRequest) -> Res
             let chunks = store.list(m.after, max)?;
             ListChunksReply { end: chunks.len() < max, chunks }.to_bytes()
         }
+        StorageRequest::MapChunk(m) => map(store, m)?.to_bytes(),
         StorageRequest::ReadChunk(_)
         | StorageRequest::WriteChunk(_)
         | StorageRequest::TargetStats(_)
-        | StorageRequest::MapChunk(_)
         | StorageRequest::CopyChunk(_) => {
             return Err(refused(Errno::EINVAL, "not a request of this kind"));
         }
@@ -230,7 +231,7 @@ fn cut(
     Ok(())
 }
 
-fn stat(store: &impl ChunkStore, chunk: ChunkId) -> Result<ChunkStat, DiskError> {
+pub(crate) fn stat(store: &impl ChunkStore, chunk: ChunkId) -> Result<ChunkStat, DiskError> {
     let mut total = ChunkStat::default();
     let mut add = |number: u32, PieceStat { size, blocks, mtime_ns }: PieceStat| {
         total.size = total.size.max(u64::from(number) * PIECE_SIZE + size);
@@ -276,14 +277,14 @@ fn pieces(chunk: ChunkId, offset: u64, len: u64) -> impl Iterator<Item = (PieceN
     })
 }
 
-fn check_range(offset: u64, len: u64) -> Result<(), Done> {
+pub(crate) fn check_range(offset: u64, len: u64) -> Result<(), Done> {
     match offset.checked_add(len) {
         Some(end) if end <= FILE_SIZE_MAX => Ok(()),
         _ => Err(refused(Errno::EFBIG, "beyond the highest offset of a file")),
     }
 }
 
-fn refused(errno: Errno, text: &str) -> Done {
+pub(crate) fn refused(errno: Errno, text: &str) -> Done {
     Done::Refused(Refusal::with(Status::errno(errno), text))
 }
 

@@ -65,6 +65,17 @@ impl Piece {
         }
     }
 
+    /// Pages side by side from `from` on.
+    fn next_data(&self, from: u64) -> Option<(u64, u64)> {
+        let (first, _) = self.pages.range(from / PAGE..).next()?;
+        let mut end = *first;
+        while self.pages.contains_key(&end) {
+            end += 1;
+        }
+        let run = ((first * PAGE).max(from), (end * PAGE).min(self.size));
+        (run.0 < run.1).then_some(run)
+    }
+
     fn truncate(&mut self, size: u64) {
         if size < self.size {
             self.zero(size, self.size - size);
@@ -180,6 +191,11 @@ impl ChunkStore for MemoryChunks {
             return Err(DiskError::NoSpace);
         }
         self.change(piece, true, |_| {})
+    }
+
+    fn next_data(&self, piece: &PieceName, from: u64) -> Result<Option<(u64, u64)>, DiskError> {
+        self.check()?;
+        Ok(self.live.borrow().get(piece).and_then(|content| content.next_data(from)))
     }
 
     fn stat(&self, piece: &PieceName) -> Result<Option<PieceStat>, DiskError> {

@@ -66,6 +66,17 @@ pub trait ChunkStore {
     /// Reserves space; the length stays. Makes the piece if it is missing.
     fn reserve(&self, piece: &PieceName, offset: u64, len: u64) -> Result<(), DiskError>;
 
+    /// The next run of data at or after `from` (first byte, first byte after it), not before `from` and within the
+    /// length; `None` = holes only, or no such piece. Without knowledge of holes everything is data.
+    fn next_data(&self, piece: &PieceName, from: u64) -> Result<Option<(u64, u64)>, DiskError>;
+
+    /// Copies bytes between pieces by the file system itself (making the piece if it is missing): how many. 0 = it
+    /// cannot, or something failed: whoever then reads and writes learns what, and at which end.
+    fn copy(&self, copy: (&PieceName, u64), from: &Self, source: (&PieceName, u64), len: u64) -> u64 {
+        let _ = (copy, from, source, len);
+        0
+    }
+
     /// What is known of a piece; `None` when it is missing.
     fn stat(&self, piece: &PieceName) -> Result<Option<PieceStat>, DiskError>;
 

@@ -3,9 +3,9 @@
 use super::files::Files;
 use super::identity::{Identity, Opened, TargetError};
 use rustix::fs::{
-    AtFlags, Dir, FallocateFlags, Mode, OFlags, fallocate, fdatasync, fstat, fsync, ftruncate, openat, statat,
+    AtFlags, Dir, FallocateFlags, Mode, OFlags, SeekFrom, copy_file_range, fallocate, fdatasync, fstat,
+    fsync, ftruncate, openat, seek, statat, statvfs, syncfs, unlinkat,
 };
-use rustix::fs::{statvfs, syncfs, unlinkat};
 use rustix::io::{Errno, pread, pwrite};
 use skep_storage::{ChunkName, ChunkStore, DiskError, PieceName, PieceStat};
 use skep_types::{Capacity, ChunkId, ClusterId, TargetId, Uuid};
@@ -292,6 +292,38 @@ impl ChunkStore for TargetDir {
         }
         fallocate(&file, FallocateFlags::KEEP_SIZE, offset, len)
             .map_err(|e| self.failed("fallocate", Some(piece), e))
+    }
+
+    fn next_data(&self, piece: &PieceName, from: u64) -> Result<Option<(u64, u64)>, DiskError> {
+        let Some(file) = self.open_piece(piece, false)? else { return Ok(None) };
+        // Moves the position of a descriptor that others use at the same time: nobody reads or writes there.
+        let edges = || {
+            let start = seek(&file, SeekFrom::Data(from))?;
+            let end = seek(&file, SeekFrom::Hole(start))?;
+            Ok((start, end))
+        };
+        match edges() {
+            Ok((start, end)) => Ok((start < end).then_some((start, end))),
+            // Nothing from here on; in the second step: cut off meanwhile.
+            Err(Errno::NXIO) => Ok(None),
+            // Knows nothing of holes: all is data.
+            Err(Errno::INVAL | Errno::OPNOTSUPP | Errno::SPIPE) => {
+                let size = fstat(&file).map_err(|e| self.failed("stat", Some(piece), e))?.st_size as u64;
+                Ok((from < size).then_some((from, size)))
+            }
+            Err(e) => Err(self.failed("seek", Some(piece), e)),
+        }
+    }
+
+    fn copy(&self, copy: (&PieceName, u64), from: &Self, source: (&PieceName, u64), len: u64) -> u64 {
+        let Ok(Some(source_file)) = from.open_piece(source.0, false) else { return 0 };
+        let Ok(Some(copy_file)) = self.open_piece(copy.0, true) else { return 0 };
+        let (mut source_at, mut copy_at) = (source.1, copy.1);
+        let len = usize::try_from(len).unwrap_or(usize::MAX);
+        // Shares blocks where the local file system can (xfs, btrfs), copies inside the kernel elsewhere; not
+        // between two file systems.
+        copy_file_range(source_file, Some(&mut source_at), copy_file, Some(&mut copy_at), len)
+            .map_or(0, |done| done as u64)
     }
 
     fn stat(&self, piece: &PieceName) -> Result<Option<PieceStat>, DiskError> {
