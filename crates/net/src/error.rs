@@ -38,6 +38,39 @@ pub enum Cause {
     Broken,
     /// What was to be sent is longer than the limit.
     TooLong,
+    /// An answer came to a request that was never made.
+    Unasked,
+}
+
+impl Cause {
+    /// The same once more, for another one who waits.
+    pub(crate) fn again(&self) -> Self {
+        let copy = |e: &io::Error| io::Error::new(e.kind(), e.to_string());
+        match self {
+            Self::Unreachable(e) => Self::Unreachable(copy(e)),
+            Self::Refused(refusal) => Self::Refused(refusal.clone()),
+            Self::Handshake(text) => Self::Handshake(text.clone()),
+            Self::Closed => Self::Closed,
+            Self::Io(e) => Self::Io(copy(e)),
+            Self::TimedOut => Self::TimedOut,
+            Self::Cancelled => Self::Cancelled,
+            Self::Header(e) => Self::Header(*e),
+            Self::PayloadChecksum => Self::PayloadChecksum,
+            Self::Mac => Self::Mac,
+            Self::PayloadTooLong { got, room } => Self::PayloadTooLong { got: *got, room: *room },
+            Self::Broken => Self::Broken,
+            Self::TooLong => Self::TooLong,
+            Self::Unasked => Self::Unasked,
+        }
+    }
+
+    /// Of an operation of a ring.
+    pub(crate) fn from_io(e: io::Error) -> Self {
+        match rustix::io::Errno::from_io_error(&e) {
+            Some(errno) => errno.into(),
+            None => Self::Io(e),
+        }
+    }
 }
 
 /// An error of a link to a named peer.
@@ -111,6 +144,7 @@ impl fmt::Display for Cause {
             Self::Broken => {
                 f.write_str("an earlier failure cut this link in the middle of a frame; connect again")
             }
+            Self::Unasked => f.write_str("an answer came that belongs to no request; connect again"),
             Self::TooLong => f.write_str("the frame to be sent is longer than the limits allow"),
         }
     }

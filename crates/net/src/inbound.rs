@@ -62,8 +62,23 @@ impl Inbound {
         self.broken = true;
     }
 
+    /// The seal, and what was read and not taken.
+    pub(crate) fn into_parts(self) -> (Option<Seal>, Vec<u8>) {
+        (self.seal, self.buf[self.start + self.held..self.end].to_vec())
+    }
+
     /// Waits for the next header and body. May be called again after an error of `wait`.
     pub(crate) fn head(&mut self, fd: BorrowedFd<'_>, wait: &mut Wait<'_>) -> Result<Announced, Cause> {
+        loop {
+            if let Some(announced) = self.ready_head()? {
+                return Ok(announced);
+            }
+            self.fill(fd, self.end - self.start + 1, wait)?;
+        }
+    }
+
+    /// The next header and body, if they are there. Otherwise there is room for more of them behind.
+    pub(crate) fn ready_head(&mut self) -> Result<Option<Announced>, Cause> {
         if self.broken {
             return Err(Cause::Broken);
         }
@@ -74,12 +89,30 @@ impl Inbound {
                 self.buf = vec![0; READ_AHEAD];
             }
         }
-        self.fill(fd, HEADER_LEN, wait)?;
+        if self.end - self.start < HEADER_LEN {
+            self.make_room(HEADER_LEN);
+            return Ok(None);
+        }
         let announced =
             Announced::read(&self.buf[self.start..self.end]).inspect_err(|_| self.broken = true)?;
         let tail = if announced.payload_len() == 0 { self.mac_len() } else { 0 };
-        self.fill(fd, announced.head_len() + tail, wait)?;
-        Ok(announced)
+        let whole = announced.head_len() + tail;
+        if self.end - self.start < whole {
+            self.make_room(whole);
+            return Ok(None);
+        }
+        Ok(Some(announced))
+    }
+
+    /// Lends the buffer to a ring, with the place to read to; [`Inbound::take_back`] follows.
+    pub(crate) fn lend(&mut self) -> (Vec<u8>, usize) {
+        (std::mem::take(&mut self.buf), self.end)
+    }
+
+    /// The ring has read `n` bytes into the buffer lent.
+    pub(crate) fn take_back(&mut self, buf: Vec<u8>, n: usize) {
+        self.buf = buf;
+        self.end += n;
     }
 
     /// Receives the payload of the frame whose head was just read into `into` (which must be exactly

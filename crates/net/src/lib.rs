@@ -4,6 +4,7 @@
 //! - [`Link`]: the blocking side that asks (mounts, couriers, commands).
 //! - [`EventServer`]: one thread, epoll, many connections (mgmtd, metad).
 //! - [`StreamServer`]: a thread per connection (storaged).
+//! - [`ring`]: the asking side of a thread that serves many requests at once.
 //! - [`Keyring`]: the keys of the roles; [`Endpoint`]: where a service listens.
 
 mod address;
@@ -20,6 +21,7 @@ mod machine;
 mod outbound;
 mod payload;
 mod peer;
+pub mod ring;
 mod role;
 mod seal;
 mod socket;

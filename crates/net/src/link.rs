@@ -38,6 +38,16 @@ pub struct Link {
     patience: Duration,
 }
 
+/// What a link is made of, for those that drive it otherwise.
+pub(crate) struct Parts {
+    pub(crate) fd: OwnedFd,
+    pub(crate) info: PeerInfo,
+    pub(crate) welcome: Welcome,
+    pub(crate) group: u32,
+    pub(crate) inbound: Inbound,
+    pub(crate) outbound: Outbound,
+}
+
 impl std::fmt::Debug for Link {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Link({})", self.info.address)
@@ -95,6 +105,11 @@ impl Link {
         socket::set_slices(fd.as_fd(), SLICE).map_err(|e| fail(Cause::Io(e)))?;
         let (inbound, outbound) = (Inbound::new(seals.receive), Outbound::new(seals.send));
         Ok(Self { fd, info, welcome, group: hello.group, inbound, outbound, patience: SEND_DEADLINE })
+    }
+
+    pub(crate) fn into_parts(self) -> Parts {
+        let Self { fd, info, welcome, group, inbound, outbound, .. } = self;
+        Parts { fd, info, welcome, group, inbound, outbound }
     }
 
     /// What the service said of itself.

@@ -151,21 +151,6 @@ impl Outbound {
         }
         Ok(())
     }
-
-    /// Lends what waits to a ring, with the number of bytes to pass over; [`Outbound::take_back`] follows.
-    pub(crate) fn lend(&mut self) -> (Vec<u8>, usize) {
-        self.broken = true;
-        (std::mem::take(&mut self.buf), std::mem::take(&mut self.sent))
-    }
-
-    /// The ring has sent everything up to `sent` of the buffer lent. What was queued meanwhile follows it.
-    pub(crate) fn take_back(&mut self, buf: Vec<u8>, sent: usize) {
-        self.broken = false;
-        let queued = std::mem::replace(&mut self.buf, buf);
-        self.sent = sent;
-        self.advance(0);
-        self.buf.extend_from_slice(&queued);
-    }
 }
 
 /// A frame on its way whose payload is the caller's.

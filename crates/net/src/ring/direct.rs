@@ -1,0 +1,126 @@
+//! A connection that one task uses at a time; payloads go straight from and into its buffers.
+
+use crate::error::Cause;
+use crate::frame::Announced;
+use crate::inbound::Inbound;
+use crate::link::Parts;
+use crate::outbound::Outbound;
+use crate::{Frame, Link, NetError, PeerInfo};
+use rustix::fd::{AsFd, OwnedFd};
+use skep_ring::Reactor;
+use skep_wire::{Header, Welcome};
+use std::io;
+
+/// See the module. A future of it that is dropped in the middle leaves it unusable.
+pub struct DirectLink {
+    reactor: Reactor,
+    fd: OwnedFd,
+    info: PeerInfo,
+    welcome: Welcome,
+    group: u32,
+    inbound: Inbound,
+    outbound: Outbound,
+    /// A future was begun and has not come to its end.
+    within: bool,
+}
+
+impl std::fmt::Debug for DirectLink {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "DirectLink({})", self.info.address)
+    }
+}
+
+impl DirectLink {
+    /// Takes over a connected link; the reactor's thread is this one.
+    pub fn new(reactor: &Reactor, link: Link) -> io::Result<Self> {
+        let Parts { fd, info, welcome, group, inbound, outbound } = link.into_parts();
+        rustix::io::ioctl_fionbio(&fd, true)?;
+        Ok(Self { reactor: reactor.clone(), fd, info, welcome, group, inbound, outbound, within: false })
+    }
+
+    /// What the service said of itself.
+    pub fn welcome(&self) -> &Welcome {
+        &self.welcome
+    }
+
+    /// The address that was connected to.
+    pub fn peer(&self) -> &PeerInfo {
+        &self.info
+    }
+
+    /// Its connection group.
+    pub fn group(&self) -> u32 {
+        self.group
+    }
+
+    /// May it still be used? Not after a failure, nor after something that was given up in the middle.
+    pub fn is_usable(&self) -> bool {
+        !self.within && !self.inbound.is_broken() && !self.outbound.is_broken()
+    }
+
+    /// Sends a request, the payload without a copy. Header fields that describe the connection or the
+    /// payload are filled in here.
+    pub async fn send(&mut self, header: &Header, body: &[u8], payload: &[u8]) -> Result<(), NetError> {
+        let header = Header { group: self.group, ..*header };
+        let mut sending = self.outbound.begin(&header, body, payload).map_err(|cause| self.fail(cause))?;
+        self.within = true;
+        loop {
+            match self.outbound.push(self.fd.as_fd(), &mut sending, payload) {
+                Ok(true) => break,
+                Ok(false) => self.reactor.writable(self.fd.as_fd()).await.map_err(|e| self.failed(e))?,
+                Err(cause) => return Err(self.fail(cause)),
+            }
+        }
+        self.within = false;
+        Ok(())
+    }
+
+    /// Waits for the next answer; its payload lands in `into`.
+    pub async fn recv(&mut self, into: &mut [u8]) -> Result<Frame<'_>, NetError> {
+        self.within = true;
+        let announced = self.head().await?;
+        let (got, room) = (announced.payload_len(), into.len());
+        let Some(into) = into.get_mut(..got) else {
+            return Err(self.fail(Cause::PayloadTooLong { got, room }));
+        };
+        let body = loop {
+            let payload =
+                self.inbound.payload(self.fd.as_fd(), &announced, into, &mut |_| Err(Cause::TimedOut));
+            match payload {
+                Ok(body) => break body,
+                Err(Cause::TimedOut) => {
+                    self.reactor.readable(self.fd.as_fd()).await.map_err(|e| self.failed(e))?;
+                }
+                Err(cause) => return Err(self.fail(cause)),
+            }
+        };
+        self.within = false;
+        Ok(Frame { header: announced.header, body: self.inbound.body(body) })
+    }
+
+    /// Header and body arrive by the ring, in the buffer of the link, and what follows them with it.
+    async fn head(&mut self) -> Result<Announced, NetError> {
+        loop {
+            match self.inbound.ready_head() {
+                Ok(Some(announced)) => return Ok(announced),
+                Ok(None) => {}
+                Err(cause) => return Err(self.fail(cause)),
+            }
+            let (buf, from) = self.inbound.lend();
+            let (result, buf) = self.reactor.recv_later(self.fd.as_fd(), buf, from).await;
+            match result {
+                Ok(0) => return Err(self.fail(Cause::Closed)),
+                Ok(n) => self.inbound.take_back(buf, n),
+                Err(e) => return Err(self.failed(e)),
+            }
+        }
+    }
+
+    fn fail(&self, cause: Cause) -> NetError {
+        NetError::new(self.info.address.clone(), cause)
+    }
+
+    fn failed(&self, error: io::Error) -> NetError {
+        self.fail(Cause::from_io(error))
+    }
+}
