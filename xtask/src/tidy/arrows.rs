@@ -21,7 +21,7 @@ pub enum Layer {
 }
 
 /// Every crate: its name, its layer and the crates of the workspace it may depend on.
-const CRATES: [(&str, Layer, &[&str]); 16] = [
+const CRATES: [(&str, Layer, &[&str]); 17] = [
     ("skep-types", Layer::Vocabulary, &[]),
     ("skep-wire", Layer::Vocabulary, &["skep-types"]),
     ("skep-rows", Layer::Vocabulary, &["skep-types"]),
@@ -30,9 +30,10 @@ const CRATES: [(&str, Layer, &[&str]); 16] = [
     ("skep-storage", Layer::Rules, VOCABULARY),
     ("skep-client", Layer::Rules, VOCABULARY),
     ("skep-model", Layer::Oracle, &["skep-types"]),
-    ("skep-net", Layer::Hands, RULES_AND_BELOW),
+    ("skep-ring", Layer::Hands, &[]),
+    ("skep-net", Layer::Hands, RING_AND_BELOW),
     ("skep-disk", Layer::Hands, RULES_AND_BELOW),
-    ("skep-fuse", Layer::Hands, RULES_AND_BELOW),
+    ("skep-fuse", Layer::Hands, RING_AND_BELOW),
     ("skep", Layer::Program, HANDS_AND_BELOW),
     ("skep-sim", Layer::Proof, RULES_AND_ORACLE),
     ("skep-conform", Layer::Proof, &[]),
@@ -43,6 +44,17 @@ const CRATES: [(&str, Layer, &[&str]); 16] = [
 const VOCABULARY: &[&str] = &["skep-types", "skep-wire", "skep-rows"];
 const RULES_AND_BELOW: &[&str] =
     &["skep-types", "skep-wire", "skep-rows", "skep-cluster", "skep-meta", "skep-storage", "skep-client"];
+/// One thread can serve FUSE and sockets together, so both know the ring.
+const RING_AND_BELOW: &[&str] = &[
+    "skep-types",
+    "skep-wire",
+    "skep-rows",
+    "skep-cluster",
+    "skep-meta",
+    "skep-storage",
+    "skep-client",
+    "skep-ring",
+];
 const RULES_AND_ORACLE: &[&str] = &[
     "skep-types",
     "skep-wire",
@@ -61,6 +73,7 @@ const HANDS_AND_BELOW: &[&str] = &[
     "skep-meta",
     "skep-storage",
     "skep-client",
+    "skep-ring",
     "skep-net",
     "skep-disk",
     "skep-fuse",
@@ -74,6 +87,7 @@ const EVERYTHING: &[&str] = &[
     "skep-storage",
     "skep-client",
     "skep-model",
+    "skep-ring",
     "skep-net",
     "skep-disk",
     "skep-fuse",
@@ -88,8 +102,9 @@ const IN_TESTS: &[&str] = &["skep-model"];
 const IN_TESTS_OF_PROGRAMS: &[&str] = &["skep-model", "skep-sim", "skep-conform", "skep-rig"];
 
 /// Crates of others that bring clocks, sockets, files or randomness: for hands and programs only.
-const OF_THE_HANDS: [&str; 12] = [
+const OF_THE_HANDS: [&str; 13] = [
     "rustix",
+    "io-uring",
     "libc",
     "nix",
     "snow",

@@ -1,0 +1,167 @@
+//! The submission and completion queues.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::io;
+use std::time::Duration;
+
+use io_uring::types::{SubmitArgs, Timespec};
+use io_uring::{EnterFlags, IoUring, cqueue, squeue};
+
+/// Submissions as this crate makes them: with room for the commands of FUSE.
+pub(crate) type Submission = squeue::Entry128;
+
+/// Completions for each submission entry: those of armed operations come in bursts.
+const COMPLETIONS_PER_SUBMISSION: u32 = 4;
+
+/// A completion: whose, with which result and flags.
+pub(crate) struct Completion {
+    pub(crate) whose: u64,
+    pub(crate) result: i32,
+    pub(crate) flags: u32,
+}
+
+/// The two queues shared with the kernel.
+pub(crate) struct Ring {
+    uring: RefCell<IoUring<Submission, cqueue::Entry>>,
+    /// What did not fit into the submission queue although it was flushed.
+    backlog: RefCell<VecDeque<Submission>>,
+    /// Counts calls that submitted everything queued before them.
+    submitted: Cell<u64>,
+    turns: Cell<u64>,
+}
+
+impl Ring {
+    /// A ring of its own for the calling thread, as little disturbed by interrupts as the kernel allows.
+    pub(crate) fn new(entries: u32) -> io::Result<Self> {
+        let mut last = None;
+        for choice in 0..3 {
+            let mut builder = IoUring::<Submission, cqueue::Entry>::builder();
+            builder.setup_clamp().setup_cqsize(entries.saturating_mul(COMPLETIONS_PER_SUBMISSION)).dontfork();
+            match choice {
+                // Linux 6.1: completions are processed when this thread asks, not in the middle of its work.
+                0 => builder.setup_submit_all().setup_single_issuer().setup_defer_taskrun(),
+                1 => builder.setup_submit_all().setup_coop_taskrun(),
+                _ => &mut builder,
+            };
+            match builder.build(entries) {
+                Ok(uring) => {
+                    return Ok(Ring {
+                        uring: RefCell::new(uring),
+                        backlog: RefCell::default(),
+                        submitted: Cell::new(0),
+                        turns: Cell::new(0),
+                    });
+                }
+                // Flags that this kernel does not know.
+                Err(error) if error.raw_os_error() == Some(rustix::io::Errno::INVAL.raw_os_error()) => {
+                    last = Some(error);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Err(last.unwrap_or_else(|| io::Error::from(io::ErrorKind::Unsupported)))
+    }
+
+    /// Queues a submission; it goes to the kernel with the next [`Ring::enter`].
+    ///
+    /// # Safety
+    /// Memory and descriptors that it names stay valid until its completion (descriptors: until it was submitted).
+    #[allow(unsafe_code)] // the kernel is given addresses
+    pub(crate) unsafe fn push(&self, submission: Submission) {
+        let mut uring = self.uring.borrow_mut();
+        let mut backlog = self.backlog.borrow_mut();
+        if backlog.is_empty() {
+            // SAFETY: as promised by the caller.
+            if unsafe { uring.submission().push(&submission) }.is_ok() {
+                return;
+            }
+            // Full: the only case in which anything is submitted before its turn.
+            let _ = uring.submit();
+            // SAFETY: as promised by the caller.
+            if unsafe { uring.submission().push(&submission) }.is_ok() {
+                return;
+            }
+        }
+        backlog.push_back(submission);
+    }
+
+    /// A mark of what was queued so far, for [`Ring::is_submitted`].
+    pub(crate) fn mark(&self) -> u64 {
+        self.submitted.get()
+    }
+
+    /// Whether everything queued at `mark` has been given to the kernel since.
+    pub(crate) fn is_submitted(&self, mark: u64) -> bool {
+        self.submitted.get() > mark
+    }
+
+    /// How often the kernel was entered.
+    pub(crate) fn turns(&self) -> u64 {
+        self.turns.get()
+    }
+
+    /// Submits what is queued without waiting.
+    pub(crate) fn flush(&self) -> io::Result<()> {
+        self.enter(Some(Duration::ZERO))
+    }
+
+    /// Submits what is queued and waits for a completion, at most for `limit`.
+    pub(crate) fn enter(&self, limit: Option<Duration>) -> io::Result<()> {
+        let mut uring = self.uring.borrow_mut();
+        self.move_backlog(&mut uring);
+        self.turns.set(self.turns.get() + 1);
+        let result = match limit {
+            None => uring.submit_and_wait(1),
+            Some(Duration::ZERO) => {
+                let queued = u32::try_from(uring.submission().len()).unwrap_or(u32::MAX);
+                let flags = EnterFlags::GETEVENTS.bits();
+                enter_now(&uring, queued, flags)
+            }
+            Some(limit) => {
+                let time = Timespec::from(limit);
+                uring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&time))
+            }
+        };
+        if uring.submission().is_empty() && self.backlog.borrow().is_empty() {
+            self.submitted.set(self.submitted.get() + 1);
+        }
+        match result.map_err(|error| rustix::io::Errno::from_io_error(&error).ok_or(error)) {
+            // Busy: completions have to be taken first; they are, directly after this.
+            Ok(_) | Err(Ok(rustix::io::Errno::TIME | rustix::io::Errno::INTR | rustix::io::Errno::BUSY)) => {
+                Ok(())
+            }
+            Err(Ok(rustix::io::Errno::AGAIN)) => Ok(()),
+            Err(Ok(error)) => Err(error.into()),
+            Err(Err(error)) => Err(error),
+        }
+    }
+
+    #[allow(unsafe_code)] // what was promised at `push` is passed on
+    fn move_backlog(&self, uring: &mut IoUring<Submission, cqueue::Entry>) {
+        let mut backlog = self.backlog.borrow_mut();
+        let mut queue = uring.submission();
+        while let Some(submission) = backlog.front() {
+            // SAFETY: the caller of `Ring::push` promised it.
+            if unsafe { queue.push(submission) }.is_err() {
+                return;
+            }
+            backlog.pop_front();
+        }
+    }
+
+    /// Takes all completions that are there.
+    pub(crate) fn take(&self, into: &mut Vec<Completion>) {
+        let mut uring = self.uring.borrow_mut();
+        for entry in uring.completion() {
+            into.push(Completion { whose: entry.user_data(), result: entry.result(), flags: entry.flags() });
+        }
+    }
+}
+
+/// `io_uring_enter` that waits for nothing, but lets the kernel finish what it has put off.
+#[allow(unsafe_code)] // the crate has no safe form of it
+fn enter_now(uring: &IoUring<Submission, cqueue::Entry>, queued: u32, flags: u32) -> io::Result<usize> {
+    // SAFETY: no argument structure is passed, and the numbers are those of the queue.
+    unsafe { uring.submitter().enter::<()>(queued, 0, flags, None) }
+}
