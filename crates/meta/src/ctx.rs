@@ -46,6 +46,8 @@ pub enum Effect {
     WriterGone(Ino, ClientId),
     /// An inode without names that may be open.
     Orphan(Ino),
+    /// An orphan got a name.
+    OrphanNamed(Ino),
     /// The inode is gone.
     Gone(Ino),
 }
@@ -294,6 +296,18 @@ impl<'a> Ctx<'a> {
             return Ok(());
         }
         self.erase(ino, inode)
+    }
+
+    /// A file that was made without a name: an orphan from its birth.
+    pub fn bear_nameless(&mut self, ino: Ino) {
+        self.txn.put(key::of_ino(Table::Orphan, ino), Vec::new());
+        self.effects.push(Effect::Orphan(ino));
+    }
+
+    /// An orphan gets a name.
+    pub fn unbury(&mut self, ino: Ino) {
+        self.txn.delete(key::of_ino(Table::Orphan, ino));
+        self.effects.push(Effect::OrphanNamed(ino));
     }
 
     /// Deletes everything of an inode; its chunks go to the deletion queue.

@@ -5,6 +5,7 @@
 #![no_std]
 extern crate alloc;
 
+mod acl;
 pub mod check;
 mod choose;
 mod command;

@@ -4,6 +4,7 @@
 mod change_attr;
 mod commit;
 mod create;
+mod create_temp;
 mod get_attr;
 mod grow;
 mod inspect;
@@ -42,6 +43,7 @@ pub fn run(ctx: &mut Ctx<'_>, request: &MetaRequest) -> Result<Done, Fail> {
         MetaRequest::GetAttr(m) => get_attr::run(ctx, m),
         MetaRequest::ChangeAttr(m) => change_attr::run(ctx, m),
         MetaRequest::Create(m) => create::run(ctx, m),
+        MetaRequest::CreateTemp(m) => create_temp::run(ctx, m),
         MetaRequest::MakeNode(m) => make_node::run(ctx, m),
         MetaRequest::MakeSymlink(m) => make_symlink::run(ctx, m),
         MetaRequest::ReadLink(m) => read_link::run(ctx, m),
@@ -73,7 +75,6 @@ pub fn run(ctx: &mut Ctx<'_>, request: &MetaRequest) -> Result<Done, Fail> {
         | MetaRequest::AwaitLocks(_)
         | MetaRequest::CancelLock(_)
         | MetaRequest::ReserveEnd(_)
-        | MetaRequest::CreateTemp(_)
         | MetaRequest::ShardStats(_) => {
             Err(Refusal::with(Status::MALFORMED, "the server answers this itself").into())
         }
@@ -117,6 +118,7 @@ pub fn needs_room(request: &MetaRequest) -> bool {
     matches!(
         request,
         MetaRequest::Create(_)
+            | MetaRequest::CreateTemp(_)
             | MetaRequest::MakeNode(_)
             | MetaRequest::MakeSymlink(_)
             | MetaRequest::Link(_)

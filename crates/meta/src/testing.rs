@@ -440,6 +440,18 @@ pub fn node(parent: Ino, text: &str, kind: Kind) -> MakeNode {
     MakeNode { umask: 0, parent, name: name(text), kind, mode: 0o755, uid: 7, gid: 8, rdev: 5 }
 }
 
+pub fn new_dir() -> NewDir {
+    NewDir {
+        mode: 0o755,
+        uid: 0,
+        gid: 0,
+        project: ProjectId(0),
+        policy: None,
+        access_acl: None,
+        default_acl: None,
+    }
+}
+
 pub fn rename(parent: Ino, from: &str, to_parent: Ino, to: &str) -> Rename {
     Rename { parent, name: name(from), to_parent, to_name: name(to), no_replace: false, exchange: false }
 }
@@ -472,6 +484,12 @@ pub fn home(message: &MetaRequest) -> ShardId {
         MetaRequest::SetPolicy(m) => m.ino.shard(),
         MetaRequest::Inspect(m) => m.ino.shard(),
         MetaRequest::MakeDirOn(m) => m.parent.shard(),
+        MetaRequest::CreateTemp(m) => m.parent.shard(),
+        MetaRequest::SetLock(m) => m.ino.shard(),
+        MetaRequest::GetLock(m) => m.ino.shard(),
+        MetaRequest::DropLocks(m) => m.ino.shard(),
+        MetaRequest::CancelLock(m) => m.ino.shard(),
+        MetaRequest::ReserveEnd(m) => m.ino.shard(),
         _ => ShardId(0),
     }
 }

@@ -78,8 +78,8 @@ pub use set_lock::SetLock;
 pub use set_policy::SetPolicy;
 pub use set_xattr::SetXattr;
 pub use shape::{
-    Closed, Counter, GrowReply, InlineCopy, InspectReply, OpenMode, OpenSession, Reclaimed, RemoteDirReply,
-    RemoteStep, ShardCall, ShardStamp, StatsReply,
+    Closed, Counter, GrowReply, InlineCopy, InspectReply, NewDir, OpenMode, OpenSession, Reclaimed,
+    RemoteDirReply, RemoteStep, ShardCall, ShardStamp, StatsReply,
 };
 pub use shard_stats::ShardStats;
 pub use switch::Switch;

@@ -1,11 +1,12 @@
 //! `ChangeAttr`: changes attributes of an inode (chmod, chown, truncate, utimensat).
 
+use super::xattr::{chmod, kill_privileges};
 use super::{get_attr::attr_reply, size};
 use crate::ctx::{Ctx, Done};
 use crate::fail::Fail;
 use crate::row::Inode;
 use crate::row::slot::Gate;
-use skep_types::{Errno, Kind, SetAttr, SetTime, Timestamp};
+use skep_types::{Errno, Ino, Kind, SetAttr, SetTime, Timestamp};
 use skep_wire::meta::ChangeAttr;
 
 /// Runs it.
@@ -16,7 +17,7 @@ pub fn run(ctx: &mut Ctx<'_>, m: &ChangeAttr) -> Result<Done, Fail> {
         return Err(Errno::EOPNOTSUPP.into());
     }
     let mut gate = Gate::Open;
-    let mut changed = owner_and_mode(&mut inode, set);
+    let mut changed = owner_and_mode(ctx, m.ino, &mut inode, set)?;
     if let Some(size) = set.size {
         match inode.kind {
             Kind::File => {}
@@ -24,6 +25,7 @@ pub fn run(ctx: &mut Ctx<'_>, m: &ChangeAttr) -> Result<Done, Fail> {
             _ => return Err(Errno::EINVAL.into()),
         }
         gate = size::set(ctx, m.ino, &mut inode, size)?;
+        kill_privileges(ctx, m.ino, &mut inode, false)?;
         inode.mtime = ctx.scene.at;
         changed = true;
     }
@@ -36,24 +38,24 @@ pub fn run(ctx: &mut Ctx<'_>, m: &ChangeAttr) -> Result<Done, Fail> {
     Ok(Done::gated(&reply, gate))
 }
 
-fn owner_and_mode(inode: &mut Inode, set: &SetAttr) -> bool {
+fn owner_and_mode(ctx: &mut Ctx<'_>, ino: Ino, inode: &mut Inode, set: &SetAttr) -> Result<bool, Fail> {
     let mut changed = false;
     if let Some(mode) = set.mode {
-        inode.mode = mode & 0o7777;
+        chmod(ctx, ino, inode, mode)?;
         changed = true;
     }
     if set.kill_suidgid && inode.kind == Kind::File {
-        changed |= inode.kill_suidgid();
+        changed |= kill_privileges(ctx, ino, inode, true)?;
     }
     if set.uid.is_some() || set.gid.is_some() {
         inode.uid = set.uid.unwrap_or(inode.uid);
         inode.gid = set.gid.unwrap_or(inode.gid);
         if !inode.is_dir() {
-            inode.kill_suidgid();
+            kill_privileges(ctx, ino, inode, true)?;
         }
         changed = true;
     }
-    changed
+    Ok(changed)
 }
 
 fn times(inode: &mut Inode, set: &SetAttr, at: Timestamp) -> bool {

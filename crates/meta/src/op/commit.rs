@@ -2,6 +2,7 @@
 
 use super::get_attr::attr_reply;
 use super::size::wait_for_trim;
+use super::xattr::kill_privileges;
 use crate::ctx::{Ctx, Done};
 use crate::fail::Fail;
 use skep_types::Errno;
@@ -28,7 +29,7 @@ pub fn run(ctx: &mut Ctx<'_>, m: &Commit) -> Result<Done, Fail> {
         changed |= inode.blocks != blocks;
         inode.blocks = blocks;
     }
-    changed |= m.kill_suidgid && inode.kill_suidgid();
+    changed |= kill_privileges(ctx, m.ino, &mut inode, m.kill_suidgid)?;
     if changed {
         inode.touch(ctx.scene.at);
         inode.mtime = m.mtime;

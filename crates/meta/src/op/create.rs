@@ -1,13 +1,15 @@
 //! `Create`: makes a regular file, or opens the one that is there.
 
 use super::open::{note_writer, open_reply, truncate, wait_when_live};
+use crate::acl;
 use crate::ctx::{Ctx, Done};
 use crate::fail::Fail;
 use crate::row::Inode;
 use crate::row::inode::POLICY_IS_OWN;
 use crate::row::slot::Gate;
 use crate::tree::{Place, Spot, target};
-use skep_types::{Errno, Kind, Policy};
+use alloc::vec::Vec;
+use skep_types::{Errno, Ino, Kind, Mode, Policy};
 use skep_wire::meta::Create;
 
 /// Runs it.
@@ -17,18 +19,19 @@ pub fn run(ctx: &mut Ctx<'_>, m: &Create) -> Result<Done, Fail> {
         Spot::Taken(place) => return existing(ctx, m, &place),
         Spot::Free(free) => free,
     };
-    let mut inode = born_in(&parent, Kind::File, m.mode, m.uid, m.gid, ctx);
+    let wanted = Wanted { kind: Kind::File, mode: m.mode, umask: m.umask, uid: m.uid, gid: m.gid };
+    let mut born = born_in(ctx, m.parent, &parent, &wanted)?;
     if let Some(policy) = m.policy {
         super::set_policy::check(&policy)?;
-        inode.policy = Some(policy);
-        inode.flags |= POLICY_IS_OWN;
+        born.inode.policy = Some(policy);
+        born.inode.flags |= POLICY_IS_OWN;
     }
     let ino = ctx.choose.ino()?;
     let link = ctx.add(&mut parent, free, target(&m.name, ino, Kind::File))?;
-    inode.links.push(link);
+    born.inode.links.push(link);
     parent.touch_content(ctx.scene.at);
     ctx.put_inode(m.parent, &parent);
-    ctx.put_inode(ino, &inode);
+    let inode = born.put(ctx, ino)?;
     let mut reply = open_reply(ctx, ino, &inode)?;
     reply.created = true;
     Ok(Done { opened: m.open.map(|_| ino), ..Done::reply(&reply) })
@@ -59,21 +62,74 @@ fn existing(ctx: &mut Ctx<'_>, m: &Create, place: &Place) -> Result<Done, Fail> 
     Ok(Done { opened: Some(ino), ..Done::gated(&reply, gate) })
 }
 
-/// A new inode below `parent`: group and layout wish inherited as Linux and the policy demand.
-pub fn born_in(parent: &Inode, kind: Kind, mode: u32, uid: u32, gid: u32, ctx: &Ctx<'_>) -> Inode {
+/// What a new inode is asked to be like.
+pub struct Wanted {
+    /// What it is.
+    pub kind: Kind,
+    /// Permission bits as the program asked.
+    pub mode: Mode,
+    /// Bits to take off them, unless the directory has a default ACL.
+    pub umask: Mode,
+    /// Owner.
+    pub uid: u32,
+    /// Group, unless the directory is setgid.
+    pub gid: u32,
+}
+
+/// A new inode, and the ACLs that it inherits.
+pub struct Born {
+    /// The row.
+    pub inode: Inode,
+    /// Access ACL.
+    pub access: Option<Vec<u8>>,
+    /// Default ACL.
+    pub default: Option<Vec<u8>>,
+}
+
+impl Born {
+    /// Writes the rows.
+    pub fn put(self, ctx: &mut Ctx<'_>, ino: Ino) -> Result<Inode, Fail> {
+        let Self { mut inode, access, default } = self;
+        for (name, value) in [(acl::ACCESS, access), (acl::DEFAULT, default)] {
+            if let Some(value) = value {
+                super::xattr::put(ctx, ino, &mut inode, name, value)?;
+            }
+        }
+        ctx.put_inode(ino, &inode);
+        Ok(inode)
+    }
+}
+
+/// A new inode in `dir`: group, permissions, ACLs and layout wish inherited as Linux, POSIX.1e and
+/// the policy demand.
+pub fn born_in(ctx: &Ctx<'_>, dir: Ino, parent: &Inode, wanted: &Wanted) -> Result<Born, Fail> {
+    let kind = wanted.kind;
     let setgid = parent.mode & 0o2000 != 0;
-    let gid = if setgid { parent.gid } else { gid };
+    let gid = if setgid { parent.gid } else { wanted.gid };
+    let (mut access, mut default) = (None, None);
+    let mode = match kind {
+        Kind::Symlink => wanted.mode,
+        _ => match super::xattr::acl_of(ctx, dir, parent, acl::DEFAULT)? {
+            None => wanted.mode & !(wanted.umask & 0o777),
+            Some(inherited) => {
+                let (own, mode) = inherited.inherit(wanted.mode);
+                access = own.map(|acl| acl.to_value());
+                default = (kind == Kind::Dir).then(|| inherited.to_value());
+                mode
+            }
+        },
+    };
     let mode = match kind {
         // As Linux: mkdir takes no suid and no sgid, it inherits sgid.
         Kind::Dir => mode & 0o1777 | if setgid { 0o2000 } else { 0 },
         _ => mode,
     };
-    let mut inode = Inode::new(kind, mode, uid, gid, ctx.scene.at);
+    let mut inode = Inode::new(kind, mode, wanted.uid, gid, ctx.scene.at);
     inode.project = parent.project;
     if matches!(kind, Kind::File | Kind::Dir) {
         inode.policy = parent.policy.filter(|policy| *policy != Policy::default());
     }
-    inode
+    Ok(Born { inode, access, default })
 }
 
 #[cfg(test)]

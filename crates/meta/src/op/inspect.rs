@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use skep_types::Kind;
 use skep_wire::meta::{Inspect, InspectReply};
 
-/// Runs it; the open sessions are added by the server.
+/// Runs it; the open sessions and what was asked of the choosers are added by the server.
 pub fn run(ctx: &mut Ctx<'_>, m: &Inspect) -> Result<InspectReply, Fail> {
     let inode = ctx.inode(m.ino)?;
     ctx.show(m.ino, &inode);
@@ -19,6 +19,7 @@ pub fn run(ctx: &mut Ctx<'_>, m: &Inspect) -> Result<InspectReply, Fail> {
         policy_is_own: inode.flags & POLICY_IS_OWN != 0,
         inline_len: inline.then_some(u64::from(inode.inline_len)),
         sessions: Vec::new(),
+        asked: Vec::new(),
         entries: inode.entries,
         layout: inode.layout,
     })

@@ -3,6 +3,7 @@
 use super::lookup::entry_reply;
 use crate::ctx::{Ctx, Done};
 use crate::fail::Fail;
+use crate::row::inode::IS_TEMP;
 use crate::tree::{Spot, target};
 use skep_types::Errno;
 use skep_types::limits::LINKS_MAX;
@@ -20,7 +21,11 @@ pub fn run(ctx: &mut Ctx<'_>, m: &Link) -> Result<Done, Fail> {
         return Err(Errno::EPERM.into());
     }
     if inode.nlink == 0 {
-        return Err(Errno::ENOENT.into());
+        if inode.flags & IS_TEMP == 0 {
+            return Err(Errno::ENOENT.into());
+        }
+        ctx.unbury(m.ino);
+        inode.flags &= !IS_TEMP;
     }
     if inode.nlink >= LINKS_MAX {
         return Err(Errno::EMLINK.into());

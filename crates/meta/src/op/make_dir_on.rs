@@ -4,6 +4,7 @@
 //! the other shard, apply its answer, tell it to forget. Every step is a log record, and nothing
 //! is asked before the record that wants it is durable.
 
+use super::create::{Born, Wanted, born_in};
 use super::make_node;
 use crate::command::RemoteAnswer;
 use crate::ctx::{Ctx, Done, Effect};
@@ -15,7 +16,7 @@ use crate::row::slot::{Gate, Outcome, RemoteGate, SlotRow};
 use crate::tree::{Place, Spot, target};
 use skep_types::codec::Bytes;
 use skep_types::{Encode, Errno, Ino, Kind};
-use skep_wire::meta::{EntryReply, MakeDirOn, MakeNode};
+use skep_wire::meta::{EntryReply, MakeDirOn, MakeNode, NewDir};
 use skep_wire::{Empty, Refusal, Status};
 
 /// Runs the first step.
@@ -27,12 +28,22 @@ pub fn run(ctx: &mut Ctx<'_>, m: &MakeDirOn) -> Result<Done, Fail> {
     }
     let mut parent = ctx.dir(m.parent)?;
     let Spot::Free(free) = ctx.find(m.parent, &m.name)? else { return Err(Errno::EEXIST.into()) };
+    let wanted = Wanted { kind: Kind::Dir, mode, umask: 0, uid, gid };
+    let Born { inode, access, default } = born_in(ctx, m.parent, &parent, &wanted)?;
+    let new = NewDir {
+        mode: inode.mode,
+        uid: inode.uid,
+        gid: inode.gid,
+        project: inode.project,
+        policy: inode.policy,
+        access_acl: access.map(Bytes),
+        default_acl: default.map(Bytes),
+    };
     let txid = next_txid(ctx)?;
     let mut entry = target(&m.name, Ino(0), Kind::Dir);
     entry.pending = Some(txid);
     let link = ctx.add(&mut parent, free, entry)?;
     ctx.put_inode(m.parent, &parent);
-    let setgid = parent.mode & 0o2000;
     let intent = RemoteIntent {
         kind: RemoteKind::Make,
         phase: RemotePhase::Asking,
@@ -40,9 +51,7 @@ pub fn run(ctx: &mut Ctx<'_>, m: &MakeDirOn) -> Result<Done, Fail> {
         parent: m.parent,
         cookie: link.cookie,
         ino: Ino(0),
-        mode: mode & 0o1777 | setgid,
-        uid,
-        gid: if setgid != 0 { parent.gid } else { gid },
+        new: Some(new),
         caller: ctx.scene.caller,
     };
     start(ctx, txid, &intent)
@@ -61,9 +70,7 @@ pub fn retire(ctx: &mut Ctx<'_>, place: &Place) -> Result<Done, Fail> {
         parent: place.dir,
         cookie: place.cookie,
         ino: place.target.ino,
-        mode: 0,
-        uid: 0,
-        gid: 0,
+        new: None,
         caller: ctx.scene.caller,
     };
     start(ctx, txid, &intent)

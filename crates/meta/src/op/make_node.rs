@@ -1,6 +1,6 @@
 //! `MakeNode`: makes a directory or a special file.
 
-use super::create::born_in;
+use super::create::{Wanted, born_in};
 use crate::ctx::{Ctx, Done};
 use crate::fail::Fail;
 use crate::tree::{Spot, target};
@@ -14,19 +14,20 @@ pub fn run(ctx: &mut Ctx<'_>, m: &MakeNode) -> Result<Done, Fail> {
     if matches!(m.kind, Kind::File | Kind::Symlink) {
         return Err(Errno::EINVAL.into());
     }
-    let mut inode = born_in(&parent, m.kind, m.mode, m.uid, m.gid, ctx);
+    let wanted = Wanted { kind: m.kind, mode: m.mode, umask: m.umask, uid: m.uid, gid: m.gid };
+    let mut born = born_in(ctx, m.parent, &parent, &wanted)?;
     if matches!(m.kind, Kind::CharDev | Kind::BlockDev) {
-        inode.rdev = m.rdev;
+        born.inode.rdev = m.rdev;
     }
     let ino = ctx.choose.ino()?;
     let link = ctx.add(&mut parent, free, target(&m.name, ino, m.kind))?;
-    inode.links.push(link);
+    born.inode.links.push(link);
     if m.kind == Kind::Dir {
         parent.enter();
     }
     parent.touch_content(ctx.scene.at);
     ctx.put_inode(m.parent, &parent);
-    ctx.put_inode(ino, &inode);
+    let inode = born.put(ctx, ino)?;
     Ok(Done::reply(&EntryReply { ino, kind: m.kind, attr: Some(inode.attr(ino)), live: None }))
 }
 

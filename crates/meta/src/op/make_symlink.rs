@@ -1,6 +1,6 @@
 //! `MakeSymlink`: makes a symbolic link.
 
-use super::create::born_in;
+use super::create::{Wanted, born_in};
 use crate::ctx::{Ctx, Done};
 use crate::fail::Fail;
 use crate::tree::{Spot, target};
@@ -18,7 +18,8 @@ pub fn run(ctx: &mut Ctx<'_>, m: &MakeSymlink) -> Result<Done, Fail> {
     }
     let mut parent = ctx.dir(m.parent)?;
     let Spot::Free(free) = ctx.find(m.parent, &m.name)? else { return Err(Errno::EEXIST.into()) };
-    let mut inode = born_in(&parent, Kind::Symlink, 0o777, m.uid, m.gid, ctx);
+    let wanted = Wanted { kind: Kind::Symlink, mode: 0o777, umask: 0, uid: m.uid, gid: m.gid };
+    let mut inode = born_in(ctx, m.parent, &parent, &wanted)?.inode;
     inode.size = m.target.0.len() as u64;
     inode.target = m.target.clone();
     let ino = ctx.choose.ino()?;

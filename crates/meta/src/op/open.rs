@@ -32,9 +32,7 @@ pub fn run(ctx: &mut Ctx<'_>, m: &Open) -> Result<Done, Fail> {
 /// Cuts to 0 at open.
 pub fn truncate(ctx: &mut Ctx<'_>, ino: Ino, inode: &mut Inode, kill: bool) -> Result<Gate, Fail> {
     let gate = size::set(ctx, ino, inode, 0)?;
-    if kill {
-        inode.kill_suidgid();
-    }
+    super::xattr::kill_privileges(ctx, ino, inode, kill)?;
     inode.touch_content(ctx.scene.at);
     ctx.put_inode(ino, inode);
     Ok(gate)

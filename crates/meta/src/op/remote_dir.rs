@@ -1,6 +1,7 @@
 //! `RemoteDir`: shard to shard, the asked side. Repeated requests of one transaction are one:
 //! the answer is remembered in the same command that has the effect, refusals too.
 
+use super::create::Born;
 use crate::ctx::{Ctx, Done};
 use crate::fail::Fail;
 use crate::key;
@@ -8,6 +9,7 @@ use crate::limit::TXID_WINDOW;
 use crate::row::remote::RemoteMemory;
 use crate::row::slot::Gate;
 use crate::row::{Inode, LinkRef};
+use skep_types::codec::Bytes;
 use skep_types::{Errno, Ino, Kind};
 use skep_wire::Status;
 use skep_wire::meta::{RemoteDir, RemoteDirReply, RemoteStep};
@@ -44,10 +46,14 @@ fn answer(memory: &RemoteMemory) -> RemoteDirReply {
 }
 
 fn make(ctx: &mut Ctx<'_>, m: &RemoteDir) -> Result<RemoteMemory, Fail> {
+    let new = m.new.as_ref().ok_or(Status::MALFORMED)?;
     let ino = ctx.choose.ino()?;
-    let mut inode = Inode::new(Kind::Dir, m.mode, m.uid, m.gid, ctx.scene.at);
+    let mut inode = Inode::new(Kind::Dir, new.mode, new.uid, new.gid, ctx.scene.at);
+    (inode.project, inode.policy) = (new.project, new.policy);
     inode.links.push(LinkRef { parent: m.parent, cookie: 0 });
-    ctx.put_inode(ino, &inode);
+    let value = |acl: &Option<Bytes>| acl.as_ref().map(|acl| acl.0.clone());
+    let born = Born { inode, access: value(&new.access_acl), default: value(&new.default_acl) };
+    let inode = born.put(ctx, ino)?;
     Ok(RemoteMemory { ino, errno: 0, attr: Some(inode.attr(ino)), forgotten: false })
 }
 

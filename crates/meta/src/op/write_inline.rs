@@ -2,6 +2,7 @@
 
 use super::get_attr::attr_reply;
 use super::size::content;
+use super::xattr::kill_privileges;
 use crate::ctx::{Ctx, Done};
 use crate::fail::Fail;
 use crate::key::{self, Table};
@@ -16,7 +17,8 @@ pub fn run(ctx: &mut Ctx<'_>, m: &WriteInline) -> Result<Done, Fail> {
     if !inode.layout.is_inline() {
         return Err(Status::STALE_GENERATION.into());
     }
-    let end = m.offset.saturating_add(m.data.0.len() as u64);
+    let offset = if m.append { inode.size } else { m.offset };
+    let end = offset.saturating_add(m.data.0.len() as u64);
     if end > FILE_SIZE_MAX {
         return Err(Errno::EFBIG.into());
     }
@@ -27,7 +29,7 @@ pub fn run(ctx: &mut Ctx<'_>, m: &WriteInline) -> Result<Done, Fail> {
         return Ok(Done::reply(&attr_reply(ctx, m.ino, &inode)));
     }
     let mut data = content(ctx, m.ino, &inode)?;
-    let (from, end) = (m.offset as usize, end as usize);
+    let (from, end) = (offset as usize, end as usize);
     if data.len() < end {
         data.resize(end, 0);
     }
@@ -35,9 +37,7 @@ pub fn run(ctx: &mut Ctx<'_>, m: &WriteInline) -> Result<Done, Fail> {
     inode.inline_len = data.len() as u32;
     inode.inline_version += 1;
     inode.size = inode.size.max(end as u64);
-    if m.kill_suidgid {
-        inode.kill_suidgid();
-    }
+    kill_privileges(ctx, m.ino, &mut inode, m.kill_suidgid)?;
     inode.touch_content(ctx.scene.at);
     ctx.txn.put(key::of_ino(Table::Inline, m.ino), data);
     ctx.put_inode(m.ino, &inode);

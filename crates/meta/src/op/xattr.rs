@@ -1,34 +1,120 @@
-//! `GetXattr`, `SetXattr`, `ListXattr`, `RemoveXattr`: extended attributes of users.
+//! `GetXattr`, `SetXattr`, `ListXattr`, `RemoveXattr`: extended attributes, ACLs among them.
 
+use crate::acl::{self, Acl};
 use crate::ctx::{Ctx, Done};
-use crate::fail::Fail;
+use crate::fail::{Fail, corrupt};
 use crate::key::{self, Table};
 use crate::row::Inode;
+use crate::row::inode::{HAS_ACCESS_ACL, HAS_CAPABILITY, HAS_DEFAULT_ACL};
 use alloc::vec::Vec;
 use skep_types::codec::Bytes;
 use skep_types::limits::{XATTR_NAME_MAX, XATTR_TOTAL_MAX, XATTR_VALUE_MAX};
-use skep_types::{Errno, Kind};
+use skep_types::{DecodeError, Errno, Ino, Kind, Mode};
 use skep_wire::Empty;
 use skep_wire::meta::{DataReply, GetXattr, ListXattr, RemoveXattr, SetXattr};
 
-/// The only namespace that is kept.
-const PREFIX: &[u8] = b"user.";
+/// Namespace of users, for files and directories only.
+const USER: &[u8] = b"user.";
+/// Namespaces that the kernel lets privileged programs write to.
+const TRUSTED: &[u8] = b"trusted.";
+const SECURITY: &[u8] = b"security.";
+/// Privileges that a program file gives; a change of its content takes it away.
+const CAPABILITY: &[u8] = b"security.capability";
 
 fn check_name(name: &[u8]) -> Result<(), Fail> {
     if name.len() > XATTR_NAME_MAX {
         return Err(Errno::ERANGE.into());
     }
-    if !name.starts_with(PREFIX) {
-        return Err(Errno::EOPNOTSUPP.into());
+    if name == acl::ACCESS || name == acl::DEFAULT {
+        return Ok(());
     }
-    if name.len() == PREFIX.len() || name.contains(&0) {
+    let Some(space) = [USER, TRUSTED, SECURITY].into_iter().find(|space| name.starts_with(space)) else {
+        return Err(Errno::EOPNOTSUPP.into());
+    };
+    if name.len() == space.len() || name.contains(&0) {
         return Err(Errno::EINVAL.into());
     }
     Ok(())
 }
 
-fn check_kind(inode: &Inode) -> Result<(), Fail> {
-    if matches!(inode.kind, Kind::File | Kind::Dir) { Ok(()) } else { Err(Errno::EPERM.into()) }
+fn check_kind(inode: &Inode, name: &[u8]) -> Result<(), Fail> {
+    let holds = matches!(inode.kind, Kind::File | Kind::Dir);
+    if name.starts_with(USER) && !holds {
+        return Err(Errno::EPERM.into());
+    }
+    if name == acl::ACCESS && inode.kind == Kind::Symlink {
+        return Err(Errno::EOPNOTSUPP.into());
+    }
+    if name == acl::DEFAULT && !inode.is_dir() {
+        return Err(Errno::EACCES.into());
+    }
+    Ok(())
+}
+
+/// What the inode row remembers of an attribute, so that nobody has to look for it.
+fn flag(name: &[u8]) -> u32 {
+    match name {
+        acl::ACCESS => HAS_ACCESS_ACL,
+        acl::DEFAULT => HAS_DEFAULT_ACL,
+        CAPABILITY => HAS_CAPABILITY,
+        _ => 0,
+    }
+}
+
+/// Writes an attribute and counts it; the inode row is written by the caller.
+pub fn put(ctx: &mut Ctx<'_>, ino: Ino, inode: &mut Inode, name: &[u8], value: Vec<u8>) -> Result<(), Fail> {
+    let row = key::xattr(ino, name);
+    let old = if inode.xattr_bytes == 0 { None } else { ctx.txn.get(&row)? };
+    let freed = old.map_or(0, |value| name.len() + value.len());
+    let total = (inode.xattr_bytes as usize).saturating_sub(freed) + name.len() + value.len();
+    if total > XATTR_TOTAL_MAX {
+        return Err(Errno::ENOSPC.into());
+    }
+    inode.xattr_bytes = total as u32;
+    inode.flags |= flag(name);
+    ctx.txn.put(row, value);
+    Ok(())
+}
+
+/// Takes an attribute away, if it is there; the inode row is written by the caller.
+pub fn take(ctx: &mut Ctx<'_>, ino: Ino, inode: &mut Inode, name: &[u8]) -> Result<bool, Fail> {
+    let row = key::xattr(ino, name);
+    let old = if inode.xattr_bytes == 0 { None } else { ctx.txn.get(&row)? };
+    let Some(old) = old else { return Ok(false) };
+    inode.xattr_bytes = inode.xattr_bytes.saturating_sub((name.len() + old.len()) as u32);
+    inode.flags &= !flag(name);
+    ctx.txn.delete(row);
+    Ok(true)
+}
+
+/// Content or owner of a file change: privileges that the file gives to whoever runs it go. suid and
+/// sgid go when an ordinary user does it.
+pub fn kill_privileges(ctx: &mut Ctx<'_>, ino: Ino, inode: &mut Inode, kill: bool) -> Result<bool, Fail> {
+    let mut changed = kill && inode.kill_suidgid();
+    if inode.flags & HAS_CAPABILITY != 0 {
+        changed |= take(ctx, ino, inode, CAPABILITY)?;
+    }
+    Ok(changed)
+}
+
+/// The ACL of an inode whose flags say that there is one.
+pub fn acl_of(ctx: &Ctx<'_>, ino: Ino, inode: &Inode, name: &[u8]) -> Result<Option<Acl>, Fail> {
+    if inode.flags & flag(name) == 0 {
+        return Ok(None);
+    }
+    let value = ctx.txn.get(&key::xattr(ino, name))?;
+    let parse = |value: Vec<u8>| Acl::parse(&value).map_err(|_| corrupt("ACL", DecodeError::Invalid("ACL")));
+    Ok(value.map(parse).transpose()?.flatten())
+}
+
+/// The permission bits of an inode become those of `mode`, in its ACL too.
+pub fn chmod(ctx: &mut Ctx<'_>, ino: Ino, inode: &mut Inode, mode: Mode) -> Result<(), Fail> {
+    inode.mode = mode & 0o7777;
+    if let Some(mut acl) = acl_of(ctx, ino, inode, acl::ACCESS)? {
+        acl.chmod(mode);
+        put(ctx, ino, inode, acl::ACCESS, acl.to_value())?;
+    }
+    Ok(())
 }
 
 /// Reads one.
@@ -46,29 +132,43 @@ pub fn get(ctx: &mut Ctx<'_>, m: &GetXattr) -> Result<Done, Fail> {
 pub fn set(ctx: &mut Ctx<'_>, m: &SetXattr) -> Result<Done, Fail> {
     let mut inode = ctx.inode(m.ino)?;
     check_name(&m.name.0)?;
-    check_kind(&inode)?;
+    check_kind(&inode, &m.name.0)?;
     if m.value.0.len() > XATTR_VALUE_MAX {
         return Err(Errno::E2BIG.into());
     }
-    let row = key::xattr(m.ino, &m.name.0);
-    let old = ctx.txn.get(&row)?;
-    if m.create && old.is_some() {
-        return Err(Errno::EEXIST.into());
+    if m.create || m.replace {
+        let there = inode.xattr_bytes > 0 && ctx.txn.get(&key::xattr(m.ino, &m.name.0))?.is_some();
+        if m.create && there {
+            return Err(Errno::EEXIST.into());
+        }
+        if m.replace && !there {
+            return Err(Errno::ENODATA.into());
+        }
     }
-    if m.replace && old.is_none() {
-        return Err(Errno::ENODATA.into());
+    if flag(&m.name.0) & (HAS_ACCESS_ACL | HAS_DEFAULT_ACL) == 0 {
+        put(ctx, m.ino, &mut inode, &m.name.0, m.value.0.clone())?;
+    } else {
+        set_acl(ctx, m, &mut inode)?;
     }
-    let freed = old.map_or(0, |value| m.name.0.len() + value.len());
-    let total = inode.xattr_bytes as usize - freed.min(inode.xattr_bytes as usize);
-    let total = total + m.name.0.len() + m.value.0.len();
-    if total > XATTR_TOTAL_MAX {
-        return Err(Errno::ENOSPC.into());
-    }
-    inode.xattr_bytes = total as u32;
     inode.touch(ctx.scene.at);
-    ctx.txn.put(row, m.value.0.clone());
     ctx.put_inode(m.ino, &inode);
     Ok(Done::reply(&Empty {}))
+}
+
+/// An access ACL sets the mode too, and is not kept when the mode says all of it.
+fn set_acl(ctx: &mut Ctx<'_>, m: &SetXattr, inode: &mut Inode) -> Result<(), Fail> {
+    let acl = Acl::parse(&m.value.0)?;
+    let is_access = m.name.0 == acl::ACCESS;
+    if is_access && let Some(acl) = &acl {
+        inode.mode = inode.mode & !0o777 | acl.mode();
+        if m.kill_sgid {
+            inode.mode &= !0o2000;
+        }
+    }
+    match acl.filter(|acl| !(is_access && acl.is_minimal())) {
+        Some(acl) => put(ctx, m.ino, inode, &m.name.0, acl.to_value()),
+        None => take(ctx, m.ino, inode, &m.name.0).map(|_| ()),
+    }
 }
 
 /// Lists the names, each followed by NUL.
@@ -90,12 +190,11 @@ pub fn list(ctx: &mut Ctx<'_>, m: &ListXattr) -> Result<Done, Fail> {
 pub fn remove(ctx: &mut Ctx<'_>, m: &RemoveXattr) -> Result<Done, Fail> {
     let mut inode = ctx.inode(m.ino)?;
     check_name(&m.name.0)?;
-    check_kind(&inode)?;
-    let row = key::xattr(m.ino, &m.name.0);
-    let old = ctx.txn.get(&row)?.ok_or(Errno::ENODATA)?;
-    inode.xattr_bytes = inode.xattr_bytes.saturating_sub((m.name.0.len() + old.len()) as u32);
+    check_kind(&inode, &m.name.0)?;
+    if !take(ctx, m.ino, &mut inode, &m.name.0)? {
+        return Err(Errno::ENODATA.into());
+    }
     inode.touch(ctx.scene.at);
-    ctx.txn.delete(row);
     ctx.put_inode(m.ino, &inode);
     Ok(Done::reply(&Empty {}))
 }
@@ -156,7 +255,8 @@ mod tests {
         for (m, expected) in [
             (create(wish(ino, "user.a", 1)), Errno::EEXIST),
             (replace(wish(ino, "user.b", 1)), Errno::ENODATA),
-            (wish(ino, "trusted.a", 1), Errno::EOPNOTSUPP),
+            (wish(ino, "system.a", 1), Errno::EOPNOTSUPP),
+            (wish(ino, "trusted.", 1), Errno::EINVAL),
             (wish(ino, "user.", 1), Errno::EINVAL),
             (wish(ino, &long, 1), Errno::ERANGE),
             (wish(ino, "user.b", limits::XATTR_VALUE_MAX + 1), Errno::E2BIG),

@@ -5,6 +5,14 @@ use skep_types::{Attr, Generation, Ino, Kind, Layout, Mode, Policy, ProjectId, T
 
 /// The layout wish was set on this very inode, not inherited.
 pub const POLICY_IS_OWN: u32 = 1;
+/// It has an access ACL, as an extended attribute.
+pub const HAS_ACCESS_ACL: u32 = 1 << 1;
+/// It has a default ACL.
+pub const HAS_DEFAULT_ACL: u32 = 1 << 2;
+/// It has `security.capability`.
+pub const HAS_CAPABILITY: u32 = 1 << 3;
+/// It was made without a name (O_TMPFILE) and may still get its first one.
+pub const IS_TEMP: u32 = 1 << 4;
 
 record! {
     /// A name that leads to an inode: of a directory its parent, of anything else one of many.

@@ -1,7 +1,8 @@
 //! Operations over two shards: the intent of the one that asks, the memory of the one asked.
 
 use crate::command::Caller;
-use skep_types::{Attr, Ino, Mode, ShardId, byte_enum, record};
+use skep_types::{Attr, Ino, ShardId, byte_enum, record};
+use skep_wire::meta::NewDir;
 
 byte_enum! {
     /// What is done on the other shard.
@@ -39,12 +40,8 @@ record! {
         pub cookie: u64,
         /// The remote directory (0: to be made).
         pub ino: Ino,
-        /// Permission bits (make).
-        pub mode: Mode,
-        /// Owner (make).
-        pub uid: u32,
-        /// Group (make).
-        pub gid: u32,
+        /// What is to be made (make).
+        pub new: Option<NewDir>,
         /// Who waits for the answer.
         pub caller: Option<Caller>,
     }

@@ -67,6 +67,9 @@ impl<S: Store> Server<S> {
                 Effect::Orphan(ino) => {
                     self.orphans.insert(ino);
                 }
+                Effect::OrphanNamed(ino) => {
+                    self.orphans.remove(&ino);
+                }
                 Effect::Gone(ino) => {
                     self.orphans.remove(&ino);
                     self.settling.remove(&ino);

@@ -34,7 +34,16 @@ impl<S: Store> Server<S> {
             MetaRequest::MakeDirOn(_) => role == Role::Admin,
             MetaRequest::ShardStats(_) => true,
             // Who has something open must have a session that can end.
-            MetaRequest::Open(_) | MetaRequest::Close(_) | MetaRequest::Reclaim(_) => role == Role::Client,
+            MetaRequest::Open(_)
+            | MetaRequest::CreateTemp(_)
+            | MetaRequest::Close(_)
+            | MetaRequest::Reclaim(_)
+            | MetaRequest::SetLock(_)
+            | MetaRequest::GetLock(_)
+            | MetaRequest::DropLocks(_)
+            | MetaRequest::AwaitLocks(_)
+            | MetaRequest::CancelLock(_)
+            | MetaRequest::ReserveEnd(_) => role == Role::Client,
             MetaRequest::Create(ref m) if m.open.is_some() => role == Role::Client,
             _ => role != Role::Server,
         };

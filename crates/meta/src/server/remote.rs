@@ -40,8 +40,8 @@ impl<S: Store> Server<S> {
             (RemotePhase::Asking, RemoteKind::Make) => RemoteStep::Make,
             (RemotePhase::Asking, RemoteKind::Retire) => RemoteStep::Retire,
         };
-        let RemoteIntent { on, ino, parent, mode, uid, gid, .. } = intent;
-        let message = RemoteDir { txid, from: shard, step, ino, parent, mode, uid, gid };
+        let RemoteIntent { on, ino, parent, new, .. } = intent;
+        let message = RemoteDir { txid, from: shard, step, ino, parent, new };
         let owner = Owner::Remote(shard, txid);
         let job = Job::Remote { shard: on, message: message.clone() };
         if self.shards.get(&on).is_some_and(|shard| shard.leads) {

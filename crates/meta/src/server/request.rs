@@ -184,6 +184,7 @@ pub(super) fn wish(message: &MetaRequest) -> Option<(OpenMode, u64)> {
     match message {
         MetaRequest::Open(m) => Some((m.mode, m.open_seq)),
         MetaRequest::Create(m) => m.open.map(|mode| (mode, m.open_seq)),
+        MetaRequest::CreateTemp(m) => Some((m.open, m.open_seq)),
         _ => None,
     }
 }

@@ -102,9 +102,7 @@ fn admission() {
         step: RemoteStep::Make,
         ino: Ino(0),
         parent: Ino::ROOT,
-        mode: 0,
-        uid: 0,
-        gid: 0,
+        new: None,
     };
     let on = MakeDirOn { parent: Ino::ROOT, name: name("x"), mode: 0o755, uid: 0, gid: 0, on: ShardId(0) };
     assert_eq!(bed.call(ME, on).err(), Some(Status::ROLE));

@@ -342,6 +342,7 @@ mod tests {
             attr: attr(Kind::File),
             parent: Ino::ROOT,
             layout: Layout { generation: Generation(2), extents: vec![extent] },
+            asked: vec![1],
             policy: Policy::default(),
             policy_is_own: false,
             inline_len: None,

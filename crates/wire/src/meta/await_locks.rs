@@ -20,7 +20,7 @@ record! {
     pub struct AwaitLocksReply {
         /// In the order in which it happened; those not yet confirmed are told again.
         pub outcomes: alloc::vec::Vec<LockOutcome>,
-        /// Number of the last one (they are counted from 1 in each life of the server).
+        /// Number of the last one. Every life of a server counts on from a higher number than the one before.
         pub number: u64,
     }
 }

@@ -1,7 +1,7 @@
 //! `RemoteDir`: shard to shard: makes, retires or forgets a directory whose entry is on the asking shard.
 
-use super::{RemoteDirReply, RemoteStep};
-use skep_types::{Ino, Mode, ShardId};
+use super::{NewDir, RemoteDirReply, RemoteStep};
+use skep_types::{Ino, ShardId};
 
 crate::message! {
     /// Shard to shard: makes, retires or forgets a directory whose entry is on the asking shard.
@@ -16,11 +16,7 @@ crate::message! {
         pub ino: Ino,
         /// Its parent.
         pub parent: Ino,
-        /// Permission bits.
-        pub mode: Mode,
-        /// Owner.
-        pub uid: u32,
-        /// Group.
-        pub gid: u32,
+        /// What it is to be like (a creation).
+        pub new: Option<NewDir>,
     }
 }

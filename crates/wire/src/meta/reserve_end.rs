@@ -11,6 +11,9 @@ crate::message! {
         pub ino: Ino,
         /// Bytes wanted.
         pub len: u64,
+        /// Counts the reservations of the asking lane: a repetition of its last one gets the same range, so that a
+        /// lost answer leaves no hole.
+        pub number: u64,
         /// The file ends here at least, as the asker knows (own writes, and what the targets say when others have
         /// it open for writing).
         pub at_least: u64,

@@ -2,7 +2,8 @@
 
 use skep_types::codec::Bytes;
 use skep_types::{
-    Attr, ClientId, Ino, Layout, LogIndex, Policy, Seq, ShardId, Slot, Term, byte_enum, record,
+    Attr, ClientId, Ino, Layout, LogIndex, Mode, Policy, ProjectId, Seq, ShardId, Slot, Term, byte_enum,
+    record,
 };
 
 skep_types::record! {
@@ -126,6 +127,9 @@ record! {
         pub parent: Ino,
         /// The layout.
         pub layout: Layout,
+        /// Targets that each extent was to have, in the order of the layout; 0 = all there are. An extent with fewer
+        /// was made when its pool had no more.
+        pub asked: alloc::vec::Vec<u32>,
         /// Wish set on it (directories and empty files), after inheritance.
         pub policy: Policy,
         /// The wish was set on this very inode.
@@ -168,6 +172,27 @@ byte_enum! {
         Retire = 2,
         /// The asking shard has finished: forget the transaction.
         Forget = 3,
+    }
+}
+
+record! {
+    /// A directory that another shard is to make: everything that it inherits is worked out already.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct NewDir {
+        /// Permission bits.
+        pub mode: Mode,
+        /// Owner.
+        pub uid: u32,
+        /// Group.
+        pub gid: u32,
+        /// Project.
+        pub project: ProjectId,
+        /// Layout wish.
+        pub policy: Option<Policy>,
+        /// Access ACL, as an extended attribute holds it.
+        pub access_acl: Option<Bytes>,
+        /// Default ACL.
+        pub default_acl: Option<Bytes>,
     }
 }
 

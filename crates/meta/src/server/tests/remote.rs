@@ -163,16 +163,8 @@ fn newest(bed: &Bed, kept: u64) -> u64 {
 fn repetitions_are_one() {
     let mut bed = bed();
     let ask = |bed: &mut Bed, txid: u64, step| {
-        let message = RemoteDir {
-            txid,
-            from: ShardId(0),
-            step,
-            ino: Ino(0),
-            parent: Ino::ROOT,
-            mode: 0o755,
-            uid: 0,
-            gid: 0,
-        };
+        let new = Some(new_dir());
+        let message = RemoteDir { txid, from: ShardId(0), step, ino: Ino(0), parent: Ino::ROOT, new };
         let to = bed.next_reply;
         bed.next_reply += 1;
         let peer = PeerIdentity {
