@@ -3,10 +3,10 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 use skep_types::{
-    Capacity, ClientId, Consistency, FenceEpoch, Incarnation, NodeId, ServiceKind, TargetId, Uuid, byte_enum,
-    record, union,
+    Capacity, CapacityClass, ClientId, Consistency, FenceEpoch, Incarnation, NodeId, PoolId, ServiceKind,
+    TargetId, Uuid, byte_enum, record, union,
 };
-use skep_wire::mgmt::Address;
+use skep_wire::mgmt::{Address, CapacityLimits};
 
 record! {
     /// A registered daemon.
@@ -26,6 +26,8 @@ record! {
         pub machine: Uuid,
         /// Its life.
         pub incarnation: Incarnation,
+        /// What fails together with it; empty = its machine.
+        pub domain: String,
     }
 }
 
@@ -45,6 +47,37 @@ record! {
         pub consistency: Consistency,
         /// Space when registered (what is reported later is not logged).
         pub capacity: Capacity,
+        /// Its pool; 0 = none.
+        pub pool: PoolId,
+        /// How full it was when last reported: kept over restarts, so that a nearly full target is not
+        /// taken for an empty one until it is heard.
+        pub class: CapacityClass,
+        /// Its file system, as its daemon names it; 0 = not told yet.
+        pub filesystem: u64,
+    }
+}
+
+record! {
+    /// A storage pool.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Pool {
+        /// Its id, for ever.
+        pub id: PoolId,
+        /// Unique name.
+        pub alias: String,
+        /// When its targets count as low on space.
+        pub limits: CapacityLimits,
+    }
+}
+
+record! {
+    /// A target that an administrator took out of the cluster.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Removed {
+        /// Its id, never given again.
+        pub target: TargetId,
+        /// From its identity file.
+        pub uuid: Uuid,
     }
 }
 
@@ -147,6 +180,64 @@ record! {
     }
 }
 
+record! {
+    /// Puts a pool: a new one, or one with another alias or other limits.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct SetPool {
+        /// The pool.
+        pub pool: Pool,
+    }
+}
+
+record! {
+    /// Deletes a pool.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct DropPool {
+        /// The pool.
+        pub pool: PoolId,
+    }
+}
+
+record! {
+    /// Moves targets to a pool.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct MoveTargets {
+        /// The pool; 0 = none.
+        pub pool: PoolId,
+        /// The targets.
+        pub targets: Vec<TargetId>,
+    }
+}
+
+record! {
+    /// Takes a target out of the cluster.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct DropTarget {
+        /// The target.
+        pub target: TargetId,
+    }
+}
+
+record! {
+    /// Takes a node out of the cluster.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct DropNode {
+        /// The node.
+        pub node: NodeId,
+    }
+}
+
+record! {
+    /// A target became fuller or emptier than a limit of its pool.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct SetClass {
+        /// The target.
+        pub target: TargetId,
+        /// Its class.
+        pub class: CapacityClass,
+    }
+}
+
 union! {
     /// One change of the registry.
     #[derive(Debug, Clone, PartialEq, Eq)]
@@ -165,5 +256,17 @@ union! {
         RegisterShards(RegisterShards) = 6,
         /// See [`SetOffline`].
         SetOffline(SetOffline) = 7,
+        /// See [`SetPool`].
+        SetPool(SetPool) = 8,
+        /// See [`DropPool`].
+        DropPool(DropPool) = 9,
+        /// See [`MoveTargets`].
+        MoveTargets(MoveTargets) = 10,
+        /// See [`DropTarget`].
+        DropTarget(DropTarget) = 11,
+        /// See [`DropNode`].
+        DropNode(DropNode) = 12,
+        /// See [`SetClass`].
+        SetClass(SetClass) = 13,
     }
 }

@@ -7,16 +7,23 @@
 #![no_std]
 extern crate alloc;
 
+mod alias;
+mod capacity;
 mod command;
 pub mod limits;
+mod node;
+mod pool;
 mod registry;
 mod session;
 mod state;
+mod target;
 mod view;
 
+pub use capacity::{Effective, effective};
 pub use command::{
-    Command, EndSession, Node, RegisterShards, Session, SessionEnd, SetConsistency, SetNode, SetOffline,
-    SetSession, SetTarget, Target,
+    Command, DropNode, DropPool, DropTarget, EndSession, MoveTargets, Node, Pool, RegisterShards, Removed,
+    Session, SessionEnd, SetClass, SetConsistency, SetNode, SetOffline, SetPool, SetSession, SetTarget,
+    Target,
 };
 pub use registry::{Answer, Config, Input, Output, Peer, Registry};
-pub use state::State;
+pub use state::{DEFAULT_POOL, State};

@@ -23,3 +23,29 @@ pub const PROBABLY_OFFLINE_MS: u64 = 5_000;
 pub const OFFLINE_MS: u64 = 15_000;
 /// A session silent for this many milliseconds is evicted.
 pub const SESSION_TIMEOUT_MS: u64 = 60_000;
+/// Most storage pools, the default one among them.
+pub const POOLS_MAX: usize = 1_024;
+/// Removed targets that are remembered, so that their daemons are told. One that was removed before the
+/// oldest remembered one is refused all the same, as a disk that this cluster does not know.
+pub const REMOVED_MAX: usize = 65_536;
+/// Longest name of a failure domain.
+pub const DOMAIN_MAX: usize = 64;
+
+/// A target with less than this many bytes free is low ...
+pub const BYTES_LOW: u64 = 512 << 30;
+/// ... and with less than this many in emergency, where its pool does not say otherwise.
+pub const BYTES_EMERGENCY: u64 = 10 << 30;
+/// A target with fewer free inodes than this is low ...
+pub const INODES_LOW: u64 = 10_000_000;
+/// ... and with fewer than this in emergency, where its pool does not say otherwise.
+pub const INODES_EMERGENCY: u64 = 1_000_000;
+/// The default limits are never more than this share of a target (a tenth): a small disk is not low
+/// all its life.
+pub const LOW_SHARE: u64 = 10;
+/// As [`LOW_SHARE`], for emergency.
+pub const EMERGENCY_SHARE: u64 = 50;
+/// Times the static limit: default of the dynamic limits.
+pub const DYNAMIC_FACTOR: u64 = 2;
+/// A target comes back from a fuller class once its free space is above the limit by this share of it
+/// (an eighth), so that one at the limit does not move the map to and fro.
+pub const RETURN_SHARE: u64 = 8;

@@ -1,12 +1,18 @@
 //! What survives a restart of the management service.
 
-use crate::command::{Command, Node, Session, SessionEnd, Target};
-use crate::limits::{CLOSED_MAX, FENCES_MAX};
+use crate::command::{Command, Node, Pool, Removed, Session, SessionEnd, Target};
+use crate::limits::{CLOSED_MAX, FENCES_MAX, REMOVED_MAX};
 use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::string::ToString;
 use alloc::vec::Vec;
 use skep_types::codec::{Buffer, Decode, DecodeError, Encode, Reader};
-use skep_types::{ClientId, ClusterId, FenceEpoch, NodeId, ShardId, TargetId, record};
-use skep_wire::mgmt::{Fence, ShardEntry};
+use skep_types::{ClientId, ClusterId, FenceEpoch, NodeId, PoolId, ShardId, TargetId, record};
+use skep_wire::mgmt::{CapacityLimits, Fence, ShardEntry};
+
+/// The pool that every new target is put into and that no one can delete.
+pub const DEFAULT_POOL: PoolId = PoolId(1);
+/// Alias of the default pool in a new cluster.
+const DEFAULT_POOL_ALIAS: &str = "default";
 
 /// The registry as of a log index. Changed by [`State::apply`] only, so that every replica and
 /// every restart holds the same.
@@ -38,6 +44,12 @@ pub struct State {
     pub closed: Vec<ClientId>,
     /// Nodes that are offline.
     pub offline: BTreeSet<NodeId>,
+    /// Highest pool id ever given.
+    pub last_pool: PoolId,
+    /// Storage pools.
+    pub pools: BTreeMap<PoolId, Pool>,
+    /// Targets that were taken out, oldest first.
+    pub removed: Vec<Removed>,
 }
 
 record! {
@@ -70,6 +82,12 @@ record! {
         pub closed: Vec<ClientId>,
         /// See [`State`].
         pub offline: Vec<NodeId>,
+        /// See [`State`].
+        pub last_pool: PoolId,
+        /// See [`State`].
+        pub pools: Vec<Pool>,
+        /// See [`State`].
+        pub removed: Vec<Removed>,
     }
 }
 
@@ -77,6 +95,8 @@ impl State {
     /// An empty cluster of `shards` shards that nobody owns yet.
     pub fn format(cluster: ClusterId, shards: u16) -> Self {
         let shard = |id| ShardEntry { shard: ShardId(id), replicas: Vec::new(), epoch: 0 };
+        let alias = DEFAULT_POOL_ALIAS.to_string();
+        let pool = Pool { id: DEFAULT_POOL, alias, limits: CapacityLimits::default() };
         Self {
             cluster,
             last_node: NodeId(0),
@@ -91,6 +111,9 @@ impl State {
             fences: Vec::new(),
             closed: Vec::new(),
             offline: BTreeSet::new(),
+            last_pool: DEFAULT_POOL,
+            pools: BTreeMap::from([(DEFAULT_POOL, pool)]),
+            removed: Vec::new(),
         }
     }
 
@@ -141,6 +164,41 @@ impl State {
                     shard.epoch += 1;
                 }
             }
+            Command::DropNode(drop) => {
+                self.nodes.remove(&drop.node);
+                self.offline.remove(&drop.node);
+            }
+            Command::SetPool(_) | Command::DropPool(_) | Command::MoveTargets(_) => self.apply_pool(command),
+            Command::DropTarget(drop) => {
+                if let Some(Target { id, uuid, .. }) = self.targets.remove(&drop.target) {
+                    push_bounded(&mut self.removed, Removed { target: id, uuid }, REMOVED_MAX);
+                }
+            }
+            Command::SetClass(set) => {
+                if let Some(target) = self.targets.get_mut(&set.target) {
+                    target.class = set.class;
+                }
+            }
+        }
+    }
+
+    fn apply_pool(&mut self, command: &Command) {
+        match command {
+            Command::SetPool(set) => {
+                self.last_pool = self.last_pool.max(set.pool.id);
+                self.pools.insert(set.pool.id, set.pool.clone());
+            }
+            Command::DropPool(drop) => {
+                self.pools.remove(&drop.pool);
+            }
+            Command::MoveTargets(set) => {
+                for id in &set.targets {
+                    if let Some(target) = self.targets.get_mut(id) {
+                        target.pool = set.pool;
+                    }
+                }
+            }
+            _ => {}
         }
     }
 }
@@ -169,6 +227,9 @@ impl Encode for State {
             fences: self.fences.clone(),
             closed: self.closed.clone(),
             offline: self.offline.iter().copied().collect(),
+            last_pool: self.last_pool,
+            pools: self.pools.values().cloned().collect(),
+            removed: self.removed.clone(),
         }
         .encode(out);
     }
@@ -191,6 +252,9 @@ impl Decode for State {
             fences: s.fences,
             closed: s.closed,
             offline: s.offline.into_iter().collect(),
+            last_pool: s.last_pool,
+            pools: s.pools.into_iter().map(|pool| (pool.id, pool)).collect(),
+            removed: s.removed,
         })
     }
 }

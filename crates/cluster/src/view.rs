@@ -1,10 +1,14 @@
 //! What the registry shows: the map for everybody, the status for administrators.
 
+use crate::command::Target;
 use crate::registry::Registry;
-use alloc::string::String;
+use alloc::collections::BTreeMap;
+use alloc::string::ToString;
 use alloc::vec::Vec;
-use skep_types::{MapVersion, Millis, Reachability};
-use skep_wire::mgmt::{MapReply, NodeEntry, NodeStatus, SessionStatus, StatusReply, TargetEntry};
+use skep_types::{Capacity, MapVersion, Millis, Reachability, TargetId};
+use skep_wire::mgmt::{
+    MapReply, NodeEntry, NodeStatus, PoolEntry, PoolStatus, SessionStatus, StatusReply, TargetEntry,
+};
 
 impl Registry {
     /// The map; without content when the asker holds it already.
@@ -12,7 +16,7 @@ impl Registry {
         let version = self.map_version();
         let current = known == version;
         MapReply {
-            pools: Vec::new(),
+            pools: if current { Vec::new() } else { self.pool_entries().collect() },
             version,
             cluster: self.state.cluster,
             nodes: if current { Vec::new() } else { self.node_entries().collect() },
@@ -28,6 +32,7 @@ impl Registry {
             NodeStatus {
                 silent_ms: pulse.filter(|pulse| pulse.seen).map(|pulse| now.since(pulse.heard)),
                 capacity: pulse.map(|pulse| pulse.capacity).unwrap_or_default(),
+                map: pulse.map(|pulse| pulse.map).unwrap_or_default(),
                 node,
             }
         });
@@ -41,7 +46,11 @@ impl Registry {
             }
         });
         StatusReply {
-            pools: Vec::new(),
+            pools: self
+                .pool_entries()
+                .zip(self.state.pools.values())
+                .map(|(pool, known)| PoolStatus { pool, limits: known.limits })
+                .collect(),
             cluster: self.state.cluster,
             map: self.map_version(),
             epoch: self.state.epoch,
@@ -54,7 +63,10 @@ impl Registry {
 
     fn node_entries(&self) -> impl Iterator<Item = NodeEntry> + '_ {
         self.state.nodes.values().map(|node| NodeEntry {
-            domain: String::new(),
+            domain: match node.domain.is_empty() {
+                true => node.machine.to_string(),
+                false => node.domain.clone(),
+            },
             node: node.id,
             service: node.service,
             alias: node.alias.clone(),
@@ -65,16 +77,17 @@ impl Registry {
         })
     }
 
-    fn target_entries(
-        &self,
-        capacities: &alloc::collections::BTreeMap<skep_types::TargetId, skep_types::Capacity>,
-    ) -> Vec<TargetEntry> {
-        let entry = |target: &crate::command::Target| TargetEntry {
-            class: skep_types::CapacityClass::Normal,
-            filesystem: 0,
-            pool: skep_types::PoolId(1),
+    fn pool_entries(&self) -> impl Iterator<Item = PoolEntry> + '_ {
+        self.state.pools.values().map(|pool| PoolEntry { pool: pool.id, alias: pool.alias.clone() })
+    }
+
+    fn target_entries(&self, capacities: &BTreeMap<TargetId, Capacity>) -> Vec<TargetEntry> {
+        let entry = |target: &Target| TargetEntry {
+            class: target.class,
+            filesystem: target.filesystem,
+            pool: target.pool,
             target: target.id,
-            alias: String::clone(&target.alias),
+            alias: target.alias.clone(),
             node: target.node,
             consistency: target.consistency,
             capacity: capacities.get(&target.id).copied().unwrap_or(target.capacity),

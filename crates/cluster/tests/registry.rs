@@ -16,6 +16,7 @@ const CONFIG: Config = Config {
     max_nodes: 4,
     max_targets: 4,
     max_sessions: 4,
+    max_pools: 3,
 };
 
 struct Cluster {
@@ -87,8 +88,8 @@ impl Cluster {
 
     fn beat(&mut self, node: u32, targets: Vec<TargetReport>) -> HeartbeatReply {
         let (node, incarnation) = (NodeId(node), Incarnation(1));
-        self.ask(0, Heartbeat { node, incarnation, targets, capacity: Capacity::default(), leaving: false })
-            .unwrap()
+        let (capacity, map) = (Capacity::default(), MapVersion(0));
+        self.ask(0, Heartbeat { node, incarnation, targets, capacity, map, leaving: false }).unwrap()
     }
 
     fn map(&mut self) -> MapReply {
@@ -169,6 +170,7 @@ fn an_earlier_life_is_refused() {
         incarnation: Incarnation(0),
         targets: vec![],
         capacity: Capacity::default(),
+        map: MapVersion(0),
         leaving: false,
     };
     assert!(c.ask(0, old).is_err());

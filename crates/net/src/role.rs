@@ -24,7 +24,9 @@ table! {
     GetMap: CLIENT | SERVER | ADMIN,
     OpenSession: CLIENT | ADMIN, RenewSession: CLIENT | ADMIN, CloseSession: CLIENT | ADMIN,
     ClusterStatus: CLIENT | ADMIN,
-    Evict: ADMIN, SetTargetState: ADMIN,
+    Evict: ADMIN, SetTargetState: ADMIN, CreatePool: ADMIN, RenamePool: ADMIN, DeletePool: ADMIN,
+    AssignTargets: ADMIN, SetCapacityLimits: ADMIN, SetNodeAlias: ADMIN, SetTargetAlias: ADMIN,
+    RemoveTarget: ADMIN, RemoveNode: ADMIN,
 
     Lookup: CLIENT | ADMIN, GetAttr: CLIENT | ADMIN, ChangeAttr: CLIENT | ADMIN, Create: CLIENT | ADMIN,
     MakeNode: CLIENT | ADMIN, MakeSymlink: CLIENT | ADMIN, ReadLink: CLIENT | ADMIN, Link: CLIENT | ADMIN,

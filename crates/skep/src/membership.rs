@@ -43,6 +43,8 @@ pub struct Introduction {
     pub alias: String,
     /// Where it listens.
     pub addresses: Vec<Address>,
+    /// What fails together with it; empty: its machine.
+    pub domain: String,
 }
 
 /// A joined daemon's connection to mgmtd.
@@ -98,7 +100,7 @@ impl Membership {
     fn register(&mut self) -> Result<(), CallError> {
         let introduction = &self.introduction;
         let message = RegisterNode {
-            domain: String::new(),
+            domain: introduction.domain.clone(),
             uuid: introduction.uuid,
             service: introduction.service,
             alias: introduction.alias.clone(),
@@ -180,17 +182,19 @@ impl Membership {
                 nudge.wait(if silent { every.min(RETRY_PAUSE) } else { every });
             }
             let (targets, capacity) = member.report();
-            let _ = self.ask(&self.heartbeat(targets, capacity, true));
+            let _ = self.ask(&Heartbeat { leaving: true, ..self.heartbeat(targets, capacity, &known) });
         })
     }
 
-    fn heartbeat(&self, targets: Vec<TargetReport>, capacity: Capacity, leaving: bool) -> Heartbeat {
-        Heartbeat { node: self.place.node, incarnation: self.incarnation, targets, capacity, leaving }
+    fn heartbeat(&self, targets: Vec<TargetReport>, capacity: Capacity, known: &Known) -> Heartbeat {
+        let (node, incarnation) = (self.place.node, self.incarnation);
+        let map = known.map.unwrap_or_default();
+        Heartbeat { node, incarnation, targets, capacity, map, leaving: false }
     }
 
     fn beat(&mut self, member: &impl Member, known: &mut Known) -> Result<(), CallError> {
         let (targets, capacity) = member.report();
-        let reply = match self.ask(&self.heartbeat(targets, capacity, false)) {
+        let reply = match self.ask(&self.heartbeat(targets, capacity, known)) {
             // mgmtd was set up anew from an older state, or missed our registration.
             Err(CallError::Refused(refusal)) => {
                 warning!("mgmtd does not know this daemon any more ({refusal}): registering again");

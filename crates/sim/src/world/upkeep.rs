@@ -88,6 +88,7 @@ impl World {
             incarnation: Incarnation(life),
             targets: targets.flat_map(|storaged| storaged.targets().map(report)).collect(),
             capacity: Capacity::default(),
+            map: MapVersion(0),
             leaving: false,
         }
     }

@@ -139,11 +139,12 @@ fn components(path: &Path) -> Outcome<Vec<Name>> {
 #[cfg(test)]
 pub mod samples {
     use skep_types::{
-        Capacity, ClientId, Consistency, FenceEpoch, Incarnation, MapVersion, NodeId, Reachability,
+        Capacity, ClientId, Consistency, FenceEpoch, Incarnation, MapVersion, NodeId, PoolId, Reachability,
         ServiceKind, ShardId, TargetId, Uuid,
     };
     use skep_wire::mgmt::{
-        Address, NodeEntry, NodeStatus, SessionStatus, ShardEntry, StatusReply, TargetEntry,
+        Address, CapacityLimits, NodeEntry, NodeStatus, PoolEntry, PoolStatus, SessionStatus, ShardEntry,
+        StatusReply, TargetEntry,
     };
 
     fn node(id: u32, service: ServiceKind) -> NodeStatus {
@@ -161,6 +162,7 @@ pub mod samples {
             },
             silent_ms: Some(10),
             capacity: Capacity { bytes: 500, bytes_free: 250, inodes: 9, inodes_free: 8 },
+            map: MapVersion(1),
         }
     }
 
@@ -168,7 +170,10 @@ pub mod samples {
     pub fn status() -> StatusReply {
         let shard = |id| ShardEntry { shard: ShardId(id), replicas: vec![NodeId(1)], epoch: 1 };
         StatusReply {
-            pools: Vec::new(),
+            pools: vec![PoolStatus {
+                pool: PoolEntry { pool: PoolId(1), alias: "default".into() },
+                limits: CapacityLimits::default(),
+            }],
             cluster: Uuid([9; 16]),
             map: MapVersion(1),
             epoch: FenceEpoch(1),

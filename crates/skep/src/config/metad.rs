@@ -107,6 +107,8 @@ pub struct MetadConfig {
     pub membership: Membership,
     /// Name of this node; empty: the host name.
     pub alias: String,
+    /// What fails together with this node; empty: its machine.
+    pub domain: String,
     /// TCP addresses to listen on.
     pub listen: Vec<SocketAddr>,
     /// Unix socket to listen on as well.
@@ -144,6 +146,7 @@ impl Default for MetadConfig {
             process: Process::default(),
             membership: Membership::default(),
             alias: String::new(),
+            domain: String::new(),
             listen: vec![SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), METAD_PORT)],
             unix_socket: None,
             state_dir: PathBuf::from("/var/lib/skep/metad"),
@@ -170,6 +173,7 @@ impl Service for MetadConfig {
         self.process.check(wrong);
         self.membership.check(wrong);
         wrong.alias(&self.alias);
+        wrong.domain(&self.domain);
         wrong.listening(&self.listen, self.unix_socket.as_ref());
         wrong.directory("state_dir", &self.state_dir);
         if self.sync_interval.is_zero() {

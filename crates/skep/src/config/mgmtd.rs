@@ -16,6 +16,8 @@ pub const SESSIONS_MAX: u32 = 1 << 20;
 pub const NODES_MAX: u32 = 1 << 16;
 /// Highest `max_targets`.
 pub const TARGETS_MAX: u32 = 1 << 20;
+/// Highest `max_pools`.
+pub const POOLS_MAX: u32 = 1 << 16;
 
 /// Every key of `mgmtd.toml`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,6 +47,8 @@ pub struct MgmtdConfig {
     pub max_nodes: u32,
     /// Most targets.
     pub max_targets: u32,
+    /// Most storage pools.
+    pub max_pools: u32,
 }
 
 impl Default for MgmtdConfig {
@@ -61,6 +65,7 @@ impl Default for MgmtdConfig {
             max_sessions: 65_536,
             max_nodes: 4_096,
             max_targets: 65_536,
+            max_pools: 1_024,
         }
     }
 }
@@ -78,6 +83,7 @@ impl Service for MgmtdConfig {
         wrong.number("max_sessions", self.max_sessions, 1..=SESSIONS_MAX);
         wrong.number("max_nodes", self.max_nodes, 1..=NODES_MAX);
         wrong.number("max_targets", self.max_targets, 1..=TARGETS_MAX);
+        wrong.number("max_pools", self.max_pools, 1..=POOLS_MAX);
         if self.node_probably_offline.is_zero() {
             let remedy = "set a few heartbeats, such as \"5s\"";
             wrong.key("node_probably_offline", "is 0, so no node could ever be online", remedy);

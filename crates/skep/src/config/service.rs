@@ -91,6 +91,15 @@ impl Wrong {
         }
     }
 
+    /// A failure domain is one word, or empty (the machine is taken).
+    pub fn domain(&mut self, domain: &str) {
+        let max = skep_cluster::limits::DOMAIN_MAX;
+        if domain.len() > max || !domain.bytes().all(|b| b.is_ascii_graphic()) {
+            let remedy = format!("use letters, digits and signs without spaces, at most {max} together");
+            self.key("domain", &format!("{domain:?} is not a domain"), &remedy);
+        }
+    }
+
     /// A directory must be named.
     pub fn directory(&mut self, key: &'static str, path: &std::path::Path) {
         if path.as_os_str().is_empty() {

@@ -29,6 +29,8 @@ pub struct StoragedConfig {
     pub membership: Membership,
     /// Name of this node; empty: the host name.
     pub alias: String,
+    /// What fails together with this node; empty: its machine.
+    pub domain: String,
     /// TCP addresses to listen on.
     pub listen: Vec<SocketAddr>,
     /// Unix socket to listen on as well.
@@ -54,6 +56,7 @@ impl Default for StoragedConfig {
             process: Process::default(),
             membership: Membership::default(),
             alias: String::new(),
+            domain: String::new(),
             listen: vec![SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), STORAGED_PORT)],
             unix_socket: None,
             state_dir: PathBuf::from("/var/lib/skep/storaged"),
@@ -74,6 +77,7 @@ impl Service for StoragedConfig {
         self.process.check(wrong);
         self.membership.check(wrong);
         wrong.alias(&self.alias);
+        wrong.domain(&self.domain);
         wrong.listening(&self.listen, self.unix_socket.as_ref());
         wrong.directory("state_dir", &self.state_dir);
         wrong.number("max_connections", self.max_connections, 1..=CONNECTIONS_MAX);

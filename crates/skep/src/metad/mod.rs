@@ -81,6 +81,7 @@ fn serve(config: &MetadConfig) -> Result<(), String> {
         service: ServiceKind::Metad,
         alias: config.alias.clone(),
         addresses,
+        domain: config.domain.clone(),
     };
     let mgmtd = crate::daemon::mgmtd_endpoints(&config.membership)?;
     let membership = Membership::join(Arc::new(keyring.clone()), mgmtd, introduction, incarnation, &stop)?;

@@ -104,6 +104,7 @@ fn rules(config: &MgmtdConfig) -> skep_cluster::Config {
         max_nodes: config.max_nodes as usize,
         max_targets: config.max_targets as usize,
         max_sessions: config.max_sessions as usize,
+        max_pools: config.max_pools as usize,
     }
 }
 

@@ -134,6 +134,7 @@ impl Mgmtd {
             incarnation: self.introduction.incarnation,
             targets: Vec::new(),
             capacity: (self.introduction.capacity)(),
+            map: self.registry.map_version(),
             leaving: false,
         };
         if let Err(e) = self.own_request(beat.into()) {

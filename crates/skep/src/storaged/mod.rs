@@ -2,6 +2,7 @@
 
 mod serve;
 mod target;
+mod writers;
 
 use crate::cli::StoragedArgs;
 use crate::config::{self, StoragedConfig};
@@ -58,6 +59,7 @@ fn serve(config: &StoragedConfig, init: bool) -> Result<(), String> {
         service: ServiceKind::Storaged,
         alias: config.alias.clone(),
         addresses,
+        domain: config.domain.clone(),
     };
     let mgmtd = crate::daemon::mgmtd_endpoints(&config.membership)?;
     let mut membership = Membership::join(keyring.clone(), mgmtd, introduction, incarnation, &stop)?;

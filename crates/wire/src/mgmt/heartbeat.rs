@@ -2,7 +2,7 @@
 
 use super::{HeartbeatReply, TargetReport};
 use alloc::vec::Vec;
-use skep_types::{Capacity, Incarnation, NodeId};
+use skep_types::{Capacity, Incarnation, MapVersion, NodeId};
 
 crate::message! {
     /// A daemon is alive (servers only).
@@ -15,6 +15,8 @@ crate::message! {
         pub targets: Vec<TargetReport>,
         /// Space of its state directory.
         pub capacity: Capacity,
+        /// Newest map that it acts upon; 0 = none yet.
+        pub map: MapVersion,
         /// It signs off.
         pub leaving: bool,
     }

@@ -103,6 +103,51 @@ record! {
 }
 
 record! {
+    /// Limits of free space (bytes) or of free inodes. Absent = the default.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+    pub struct SpaceLimits {
+        /// A target with less free is low. Default: 512 GiB or 10 million inodes, but at most a tenth of
+        /// the target.
+        pub low: Option<u64>,
+        /// A target with less free is in emergency. Default: 10 GiB or 1 million inodes, but at most a
+        /// fiftieth of the target.
+        pub emergency: Option<u64>,
+        /// When the free space of the normal targets differs by more than this, `low_dynamic` is what
+        /// makes a target low. Default: `low`.
+        pub normal_spread: Option<u64>,
+        /// When the free space of the low targets differs by more than this, `emergency_dynamic` is what
+        /// makes a target an emergency. Default: `emergency`.
+        pub low_spread: Option<u64>,
+        /// Default: twice `low`.
+        pub low_dynamic: Option<u64>,
+        /// Default: twice `emergency`.
+        pub emergency_dynamic: Option<u64>,
+    }
+}
+
+record! {
+    /// When the targets of a pool count as low on space.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+    pub struct CapacityLimits {
+        /// Of bytes.
+        pub bytes: SpaceLimits,
+        /// Of inodes.
+        pub inodes: SpaceLimits,
+        /// Do the dynamic limits count, too?
+        pub dynamic: bool,
+    }
+}
+
+record! {
+    /// A new pool.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct CreatePoolReply {
+        /// Its id, never given again.
+        pub pool: PoolId,
+    }
+}
+
+record! {
     /// A storage pool.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct PoolEntry {
@@ -110,6 +155,17 @@ record! {
         pub pool: PoolId,
         /// Alias.
         pub alias: String,
+    }
+}
+
+record! {
+    /// A pool with what is set for it.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct PoolStatus {
+        /// The pool.
+        pub pool: PoolEntry,
+        /// As set; what is absent has its default.
+        pub limits: CapacityLimits,
     }
 }
 
@@ -127,7 +183,7 @@ record! {
         pub consistency: Consistency,
         /// Space when last reported (coarse in the map, exact in the status).
         pub capacity: Capacity,
-        /// Its pool.
+        /// Its pool; 0 = none: nothing new is put on it.
         pub pool: PoolId,
         /// How full it is.
         pub class: CapacityClass,
@@ -225,6 +281,8 @@ record! {
         pub silent_ms: Option<u64>,
         /// Space of its state directory.
         pub capacity: Capacity,
+        /// Newest map that it acts upon, as it said last; 0 = not since mgmtd started.
+        pub map: MapVersion,
     }
 }
 
@@ -260,7 +318,7 @@ record! {
         /// All shards.
         pub shards: Vec<ShardEntry>,
         /// All storage pools.
-        pub pools: Vec<PoolEntry>,
+        pub pools: Vec<PoolStatus>,
         /// All sessions.
         pub sessions: Vec<SessionStatus>,
     }

@@ -20,6 +20,7 @@ fn node(id: u32) -> Command {
         addresses: Vec::new(),
         machine: Uuid::default(),
         incarnation: Incarnation(1),
+        domain: String::new(),
     };
     SetNode { node }.into()
 }

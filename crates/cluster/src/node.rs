@@ -1,0 +1,203 @@
+//! Daemons: registered, heard, silent, removed.
+
+use crate::alias::unknown;
+use crate::command::{DropNode, Node, RegisterShards, SetNode, SetOffline};
+use crate::limits::DOMAIN_MAX;
+use crate::pool::some;
+use crate::registry::{NodePulse, Output, Registry};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use skep_types::limits::ADDRESSES_MAX;
+use skep_types::{Capacity, Errno, MapVersion, Millis, NodeId, Reachability, ServiceKind, Uuid};
+use skep_wire::mgmt::{Heartbeat, RegisterNode, RegisterNodeReply, RemoveNode};
+use skep_wire::{Empty, Refusal, Status};
+
+impl Registry {
+    pub(crate) fn register_node(
+        &mut self,
+        now: Millis,
+        to: u64,
+        m: RegisterNode,
+        out: &mut Output,
+    ) -> Result<(), Refusal> {
+        if m.uuid == Uuid::default() || m.addresses.is_empty() || m.addresses.len() > ADDRESSES_MAX {
+            return Err(Refusal::with(
+                Status::errno(Errno::EINVAL),
+                "a node needs a uuid and 1 to 32 addresses",
+            ));
+        }
+        check_domain(&m.domain)?;
+        let known = self.state.nodes.values().find(|node| node.uuid == m.uuid).cloned();
+        let id = match &known {
+            Some(node) if node.service != m.service => {
+                let text =
+                    format!("the state directory belongs to {}, a {}", node.alias, node.service.as_str());
+                return Err(Refusal::with(Status::errno(Errno::EINVAL), text));
+            }
+            Some(node) => node.id,
+            None if self.state.nodes.len() >= self.config.max_nodes => {
+                let max = self.config.max_nodes;
+                let text = format!("{max} nodes are registered, the limit; raise max_nodes of mgmtd");
+                return Err(Refusal::with(Status::errno(Errno::ENOSPC), text));
+            }
+            None => NodeId(self.state.last_node.0 + 1),
+        };
+        let alias = match &known {
+            Some(node) if m.alias.is_empty() || m.alias == node.alias => node.alias.clone(),
+            _ => self.free_alias(&m.alias, &format!("{}-{id}", m.service.as_str()))?,
+        };
+        let node = Node {
+            id,
+            uuid: m.uuid,
+            service: m.service,
+            alias: alias.clone(),
+            addresses: m.addresses,
+            machine: m.machine,
+            incarnation: m.incarnation,
+            domain: m.domain,
+        };
+        if known.as_ref() != Some(&node) {
+            self.commit(SetNode { node }, out);
+            self.map_changed();
+        }
+        if m.service == ServiceKind::Metad && self.state.shards.iter().any(|shard| shard.replicas.is_empty())
+        {
+            self.commit(RegisterShards { node: id }, out);
+            self.map_changed();
+        }
+        self.hear(now, id, (Capacity::default(), MapVersion(0)), out);
+        out.notes.push(format!("{alias} (node {id}) registered"));
+        out.body(
+            to,
+            &RegisterNodeReply { node: id, alias, cluster: self.state.cluster, epoch: self.state.epoch },
+        );
+        Ok(())
+    }
+
+    pub(crate) fn heartbeat(
+        &mut self,
+        now: Millis,
+        to: u64,
+        m: Heartbeat,
+        out: &mut Output,
+    ) -> Result<(), Refusal> {
+        let Some(node) = self.state.nodes.get(&m.node) else {
+            return Err(Refusal::with(
+                Status::errno(Errno::ENOENT),
+                format!("node {} is not registered", m.node),
+            ));
+        };
+        if node.incarnation != m.incarnation {
+            return Err(Refusal::with(
+                Status::errno(Errno::ESTALE),
+                format!("{} was started again since", node.alias),
+            ));
+        }
+        for report in m.targets {
+            self.hear_target(m.node, &report, out);
+        }
+        if m.leaving {
+            self.set_reachability(m.node, Reachability::Offline, out);
+        } else {
+            self.hear(now, m.node, (m.capacity, m.map), out);
+        }
+        self.tell_capacities(now);
+        out.body(to, &self.pulse());
+        Ok(())
+    }
+
+    pub(crate) fn hear(
+        &mut self,
+        now: Millis,
+        node: NodeId,
+        (capacity, map): (Capacity, MapVersion),
+        out: &mut Output,
+    ) {
+        let reachability = self.nodes.get(&node).map_or(Reachability::Online, |pulse| pulse.reachability);
+        self.nodes.insert(node, NodePulse { heard: now, seen: true, reachability, capacity, map });
+        self.set_reachability(node, Reachability::Online, out);
+    }
+
+    pub(crate) fn set_reachability(&mut self, node: NodeId, reachability: Reachability, out: &mut Output) {
+        let Some(pulse) = self.nodes.get_mut(&node) else { return };
+        if pulse.reachability == reachability {
+            return;
+        }
+        pulse.reachability = reachability;
+        let alias = self.state.nodes.get(&node).map_or("?", |node| node.alias.as_str());
+        out.notes.push(format!("{alias} is {}", reachability.as_str()));
+        let offline = reachability == Reachability::Offline;
+        if offline != self.state.offline.contains(&node) {
+            self.commit(SetOffline { node, offline }, out);
+        }
+        // Who can be reached takes part in the dynamic limits of its pool.
+        self.unclassified = true;
+        self.map_changed();
+    }
+
+    pub(crate) fn watch_nodes(&mut self, now: Millis, out: &mut Output) {
+        let silent: Vec<_> =
+            self.nodes.iter().map(|(id, pulse)| (*id, now.since(pulse.heard), pulse.reachability)).collect();
+        for (id, silence, is) in silent {
+            let becomes = if silence >= self.config.offline_ms {
+                Reachability::Offline
+            } else if silence >= self.config.probably_offline_ms {
+                Reachability::ProbablyOffline
+            } else {
+                continue;
+            };
+            // Silence never makes anybody look more alive (one that signed off stays offline).
+            if becomes > is {
+                self.set_reachability(id, becomes, out);
+            }
+        }
+    }
+
+    pub(crate) fn remove_node(&mut self, to: u64, m: RemoveNode, out: &mut Output) -> Result<(), Refusal> {
+        let Some(node) = self.state.nodes.get(&m.node) else {
+            return Err(unknown("node", m.node.0, "node"));
+        };
+        let busy = |text: String| Err(Refusal::with(Status::errno(Errno::EBUSY), text));
+        let alias = node.alias.clone();
+        let targets = self.state.targets.values().filter(|target| target.node == m.node);
+        let targets: Vec<&str> = targets.map(|target| target.alias.as_str()).collect();
+        if !targets.is_empty() {
+            let named = some(&targets);
+            return busy(format!(
+                "{alias} has {} targets ({named}): remove them first, `skep target remove`, or let another \
+                 storage server take their disks over",
+                targets.len()
+            ));
+        }
+        let shards = self.state.shards.iter().filter(|shard| shard.replicas.contains(&m.node)).count();
+        if shards > 0 {
+            return busy(format!(
+                "{alias} holds {shards} metadata shards, and shards cannot be moved yet: start it again, with \
+                 the same state directory"
+            ));
+        }
+        let reachability = self.nodes.get(&m.node).map(|pulse| pulse.reachability);
+        if node.service == ServiceKind::Mgmtd || reachability.is_some_and(|is| is != Reachability::Offline) {
+            let is = reachability.unwrap_or(Reachability::Offline).as_str();
+            return busy(format!("{alias} is {is}: stop it first, and wait until it is offline"));
+        }
+        out.notes.push(format!("{alias} (node {}) removed", m.node));
+        self.nodes.remove(&m.node);
+        self.commit(DropNode { node: m.node }, out);
+        self.map_changed();
+        out.body(to, &Empty {});
+        Ok(())
+    }
+}
+
+/// A failure domain is a word, such as `rack-7` or `dc1/row3`.
+fn check_domain(domain: &str) -> Result<(), Refusal> {
+    if domain.len() <= DOMAIN_MAX && domain.bytes().all(|b| b.is_ascii_graphic()) {
+        return Ok(());
+    }
+    let text = format!(
+        "domain \"{domain}\": use up to {DOMAIN_MAX} letters, digits and signs without spaces, such as rack-7"
+    );
+    Err(Refusal::with(Status::errno(Errno::EINVAL), text))
+}

@@ -1,0 +1,168 @@
+//! Targets: registered, reported, changed, removed.
+
+use crate::alias::unknown;
+use crate::capacity::first_class;
+use crate::command::{DropTarget, SetConsistency, SetTarget, Target};
+use crate::limits::{CAPACITY_EVERY_MS, CAPACITY_STEP};
+use crate::registry::{Output, Registry};
+use crate::state::DEFAULT_POOL;
+use alloc::format;
+use alloc::string::{String, ToString};
+use skep_types::{Capacity, Consistency, Errno, Millis, NodeId, PoolId, TargetId, Uuid};
+use skep_wire::mgmt::{RegisterTarget, RegisterTargetReply, RemoveTarget, SetTargetState, TargetReport};
+use skep_wire::{Empty, Refusal, Status};
+
+impl Registry {
+    pub(crate) fn register_target(
+        &mut self,
+        to: u64,
+        m: RegisterTarget,
+        out: &mut Output,
+    ) -> Result<(), Refusal> {
+        let refuse = |text: String| Err(Refusal::with(Status::errno(Errno::EINVAL), text));
+        if m.uuid == Uuid::default() || !self.state.nodes.contains_key(&m.node) {
+            return refuse("register the node first; a target needs a uuid".to_string());
+        }
+        if let Some(removed) = self.state.removed.iter().find(|removed| removed.uuid == m.uuid) {
+            let text = format!(
+                "target {} was removed from the cluster: take its directory out of `targets` of storaged.toml; \
+                 to use the disk again, empty it and start with --init",
+                removed.target
+            );
+            return Err(Refusal::with(Status::errno(Errno::ESTALE), text));
+        }
+        let by_uuid = self.state.targets.values().find(|target| target.uuid == m.uuid).cloned();
+        let target = match by_uuid {
+            Some(target) if m.target.0 != 0 && m.target != target.id => {
+                return refuse(format!(
+                    "the identity file says target {}, this cluster knows its uuid as target {}; was the file edited or copied?",
+                    m.target, target.id
+                ));
+            }
+            Some(target) => Target { node: m.node, ..target },
+            None if m.target.0 != 0 => {
+                return refuse(format!(
+                    "target {} with this uuid is not registered here: another cluster's disk?",
+                    m.target
+                ));
+            }
+            None if self.state.targets.len() >= self.config.max_targets => {
+                let max = self.config.max_targets;
+                let text = format!("{max} targets are registered, the limit; raise max_targets of mgmtd");
+                return Err(Refusal::with(Status::errno(Errno::ENOSPC), text));
+            }
+            None => {
+                // Targets count from 101, so that nobody takes one for a node.
+                let id = TargetId(self.state.last_target.0.max(100) + 1);
+                let alias = self.free_alias(&m.alias, &format!("target-{id}"))?;
+                let limits = self.state.pools.get(&DEFAULT_POOL).map(|pool| pool.limits).unwrap_or_default();
+                Target {
+                    id,
+                    uuid: m.uuid,
+                    node: m.node,
+                    alias,
+                    consistency: Consistency::Good,
+                    capacity: m.capacity,
+                    pool: DEFAULT_POOL,
+                    class: first_class(&limits, &m.capacity),
+                    filesystem: 0,
+                }
+            }
+        };
+        if self.state.targets.get(&target.id) != Some(&target) {
+            self.commit(SetTarget { target: target.clone() }, out);
+        }
+        self.capacities.insert(target.id, m.capacity);
+        self.told.insert(target.id, m.capacity);
+        self.reported.insert(target.id);
+        self.unclassified = true;
+        self.map_changed();
+        out.notes.push(format!("{} (target {}) registered by node {}", target.alias, target.id, m.node));
+        let Target { id, uuid, alias, consistency, .. } = target;
+        out.body(to, &RegisterTargetReply { target: id, alias, uuid, consistency });
+        Ok(())
+    }
+
+    /// Moves the map when a target's space moved much, or a while after it moved at all.
+    pub(crate) fn tell_capacities(&mut self, now: Millis) {
+        let overdue = now.since(self.told_at) >= CAPACITY_EVERY_MS;
+        let moved = |target: &TargetId, is: &Capacity| {
+            let was = self.told.get(target).copied().unwrap_or_default();
+            let much = was.bytes_free.abs_diff(is.bytes_free) > is.bytes / CAPACITY_STEP;
+            much || (overdue && was != *is)
+        };
+        if self.capacities.iter().any(|(target, is)| moved(target, is)) {
+            self.told = self.capacities.clone();
+            self.told_at = now;
+            self.map_changed();
+        }
+    }
+
+    pub(crate) fn set_target_state(
+        &mut self,
+        to: u64,
+        m: SetTargetState,
+        out: &mut Output,
+    ) -> Result<(), Refusal> {
+        if !self.state.targets.contains_key(&m.target) {
+            return Err(unknown("target", m.target.0, "target"));
+        }
+        self.commit(SetConsistency { target: m.target, consistency: m.consistency }, out);
+        self.map_changed();
+        out.body(to, &Empty {});
+        Ok(())
+    }
+
+    /// What a daemon reports of one of its targets.
+    pub(crate) fn hear_target(&mut self, node: NodeId, report: &TargetReport, out: &mut Output) {
+        let Some(target) = self.state.targets.get(&report.target).filter(|target| target.node == node) else {
+            return;
+        };
+        let known = self.capacities.insert(report.target, report.capacity);
+        if self.reported.insert(report.target) || known != Some(report.capacity) {
+            self.unclassified = true;
+        }
+        let mut target = target.clone();
+        // A server may say that its disk failed; only an administrator says that it is good again.
+        if report.consistency == Consistency::Bad && target.consistency != Consistency::Bad {
+            out.notes.push(format!("{} is bad: its disk failed", target.alias));
+            target.consistency = Consistency::Bad;
+            self.commit(SetConsistency { target: report.target, consistency: Consistency::Bad }, out);
+            self.map_changed();
+        }
+        if report.filesystem != 0 && report.filesystem != target.filesystem {
+            target.filesystem = report.filesystem;
+            self.commit(SetTarget { target }, out);
+            self.map_changed();
+        }
+    }
+
+    pub(crate) fn remove_target(
+        &mut self,
+        to: u64,
+        m: RemoveTarget,
+        out: &mut Output,
+    ) -> Result<(), Refusal> {
+        let Some(target) = self.state.targets.get(&m.target) else {
+            return Err(unknown("target", m.target.0, "target"));
+        };
+        if let Some(pool) = self.state.pools.get(&target.pool).filter(|_| !m.force) {
+            let text = format!(
+                "{} is in pool {}, so new files may be put on it at any moment: take it out first (`skep target \
+                 remove` does), or force it",
+                target.alias, pool.alias
+            );
+            return Err(Refusal::with(Status::errno(Errno::EBUSY), text));
+        }
+        let how = if m.force && target.pool != PoolId(0) { ", by force" } else { "" };
+        out.notes.push(format!("{} (target {}) removed{how}", target.alias, m.target));
+        self.capacities.remove(&m.target);
+        self.told.remove(&m.target);
+        self.reported.remove(&m.target);
+        self.unclassified = true;
+        self.commit(DropTarget { target: m.target }, out);
+        self.map_changed();
+        out.body(to, &Empty {});
+        Ok(())
+    }
+}

@@ -1,0 +1,15 @@
+//! `SetNodeAlias`: an administrator gives a node another alias.
+
+use crate::Empty;
+use alloc::string::String;
+use skep_types::NodeId;
+
+crate::message! {
+    /// An administrator gives a node another alias. It holds until the daemon wishes for one itself.
+    SetNodeAlias = 0x0111 -> Empty {
+        /// The node.
+        pub node: NodeId,
+        /// Its new alias.
+        pub alias: String,
+    }
+}
