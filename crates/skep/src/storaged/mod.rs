@@ -1,9 +1,11 @@
 //! `skep storaged`: serves the chunk files of its targets.
 
+mod filesystem;
 mod serve;
 mod target;
 mod writers;
 
+use crate::caller::CallError;
 use crate::cli::StoragedArgs;
 use crate::config::{self, StoragedConfig};
 use crate::daemon::{Readiness, Stop, die_on_panic, raise_open_files};
@@ -13,7 +15,7 @@ use crate::membership::{Introduction, Membership, Nudge};
 use serve::Storaged;
 use skep_disk::target::TargetDir;
 use skep_net::{StreamLimits, StreamServer};
-use skep_types::ServiceKind;
+use skep_types::{Errno, ServiceKind};
 use skep_wire::mgmt::RegisterTarget;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -126,9 +128,20 @@ fn open_targets(
             alias: String::new(),
             capacity,
         };
-        let reply = membership
-            .patiently(stop, |membership| membership.ask(&message))
-            .map_err(|e| format!("target {}: {e}", path.display()))?;
+        let reply = membership.patiently(stop, |membership| match membership.ask(&message) {
+            Err(CallError::Refused(refusal)) if refusal.status.as_errno() == Some(Errno::ESTALE) => {
+                Ok(Err(refusal))
+            }
+            other => other.map(Ok),
+        });
+        let reply = match reply.map_err(|e| format!("target {}: {e}", path.display()))? {
+            Ok(reply) => reply,
+            // The administrator's decision is known: it must not keep the others from being served.
+            Err(refusal) => {
+                warning!("target {} is not served: {}", path.display(), refusal.detail);
+                continue;
+            }
+        };
         directory.set_id(reply.target).map_err(|e| e.to_string())?;
         info!("{} is target {} ({})", path.display(), reply.target, reply.alias);
         targets.push(Target::new(reply.target, directory, reply.consistency));

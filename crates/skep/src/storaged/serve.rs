@@ -1,17 +1,26 @@
 //! Requests to the storage daemon.
 
 use super::target::Target;
+use super::writers::Writers;
 use crate::membership::{Member, Nudge};
 use skep_net::{Answer, Handler, Keyring, Payload, Peer, PeerInfo, may_call};
 use skep_storage::{Admission, Sender};
 use skep_types::{
-    Capacity, ChunkId, Consistency, Errno, FenceEpoch, Incarnation, Reader, Role, ServiceKind, TargetId,
+    Capacity, ChunkId, ClientId, Consistency, Errno, FenceEpoch, Incarnation, Reader, Role, ServiceKind,
+    TargetId,
 };
 use skep_wire::mgmt::{FencesReply, MapReply, RegisterNodeReply, TargetReport};
-use skep_wire::storage::{DeleteChunks, StorageRequest, TargetStatsReply, WriteChunk};
+use skep_wire::storage::{CopyChunk, DeleteChunks, StorageRequest, TargetStatsReply, WriteChunk};
 use skep_wire::{Header, Hello, Refusal, Status, VERSION_MAX, Welcome};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+/// Longest wait for changes of evicted clients that a disk holds up. The evicted write nothing new meanwhile; what
+/// is in work after that may still land, and the log says so.
+const DRAIN_LIMIT: Duration = Duration::from_secs(10);
+/// Bytes of buffer for copies that the kernel does not do.
+const COPY_BUFFER: usize = 1 << 20;
 
 /// The daemon as its connections see it.
 pub struct Storaged {
@@ -19,6 +28,7 @@ pub struct Storaged {
     incarnation: Incarnation,
     targets: BTreeMap<TargetId, Target>,
     admission: RwLock<Admission>,
+    writers: Writers,
     keyring: Arc<Keyring>,
     nudge: Nudge,
     sync_on_write: bool,
@@ -36,7 +46,8 @@ impl Storaged {
     ) -> Self {
         let targets = targets.into_iter().map(|target| (target.id, target)).collect();
         let admission = RwLock::new(Admission::new());
-        Self { place, incarnation, targets, admission, keyring, nudge, sync_on_write }
+        let writers = Writers::default();
+        Self { place, incarnation, targets, admission, writers, keyring, nudge, sync_on_write }
     }
 
     /// A sender that knows of newer evictions waits until the fences are here.
@@ -53,6 +64,10 @@ impl Storaged {
             let text = format!("target {id} is not served by {}: fetch the map", self.place.alias);
             return Err(Refusal::with(Status::STALE_MAP, text));
         };
+        if target.is_removed() {
+            let text = format!("target {id} was removed from the cluster: fetch the map");
+            return Err(Refusal::with(Status::STALE_MAP, text));
+        }
         let admission = self.admission.read().unwrap_or_else(PoisonError::into_inner);
         admission.check(id, target.consistency(), request)?;
         Ok(target)
@@ -91,12 +106,31 @@ impl Storaged {
                 let body = target.run(&request)?;
                 self.still_wanted(target, &request, m.chunk).map(|()| answer(body))
             }
+            StorageRequest::CopyChunk(m) => {
+                let body = self.copy(m, target, &request, payload)?;
+                self.still_wanted(target, &request, m.chunk).map(|()| answer(body))
+            }
             StorageRequest::DeleteChunks(m) => {
                 self.bury(m);
                 target.run(&request).map(answer)
             }
             _ => target.run(&request).map(answer),
         }
+    }
+
+    fn copy(
+        &self,
+        m: &CopyChunk,
+        target: &Target,
+        request: &StorageRequest,
+        payload: &mut Payload,
+    ) -> Result<Vec<u8>, Refusal> {
+        if !self.targets.contains_key(&m.from_target) {
+            let text = format!("target {} is not served by {}", m.from_target, self.place.alias);
+            return Err(Refusal::with(Status::errno(Errno::EXDEV), text));
+        }
+        let from = self.target(m.from_target, request)?;
+        target.copy(m, from, self.sync_on_write, payload.room(COPY_BUFFER))
     }
 
     /// A chunk file may have been deleted between the check and the write, which then made it anew:
@@ -119,6 +153,17 @@ impl Storaged {
             admission.bury(chunk.ino, chunk.generation);
         }
     }
+}
+
+/// Does it change a chunk file for a client?
+fn changes(request: &StorageRequest) -> bool {
+    matches!(
+        request,
+        StorageRequest::WriteChunk(_)
+            | StorageRequest::PunchChunk(_)
+            | StorageRequest::ReserveChunk(_)
+            | StorageRequest::CopyChunk(_)
+    )
 }
 
 fn answer(body: Vec<u8>) -> Answer {
@@ -156,29 +201,43 @@ impl Handler for Storaged {
 
     fn handle(&self, peer: &Peer, header: &Header, body: &[u8], payload: &mut Payload) -> Answer {
         let sender = Sender { role: peer.hello.role, client: peer.hello.client, epoch: header.epoch };
-        let request = || -> Result<StorageRequest, Refusal> {
+        let answer = || -> Result<Answer, Refusal> {
             may_call(header, sender.role)?;
-            self.admit(&sender)?;
             let mut r = Reader::new(body);
-            match StorageRequest::decode(header.kind, &mut r) {
-                Ok(Some(request)) => Ok(request),
-                Ok(None) => Err(Refusal::with(Status::MALFORMED, "not a message for a storage daemon")),
-                Err(e) => Err(Refusal::with(Status::MALFORMED, e.to_string())),
-            }
+            let request = match StorageRequest::decode(header.kind, &mut r) {
+                Ok(Some(request)) => request,
+                Ok(None) => {
+                    return Err(Refusal::with(Status::MALFORMED, "not a message for a storage daemon"));
+                }
+                Err(e) => return Err(Refusal::with(Status::MALFORMED, e.to_string())),
+            };
+            // Before admission: see `Writers::enter`.
+            let _in_work = changes(&request).then(|| self.writers.enter(sender.client));
+            self.admit(&sender)?;
+            self.serve(request, payload)
         };
-        match request().and_then(|request| self.serve(request, payload)) {
-            Ok(answer) => answer,
-            Err(refusal) => refusal.into(),
-        }
+        answer().unwrap_or_else(Answer::from)
     }
 }
 
 impl Member for Storaged {
     fn report(&self) -> (Vec<TargetReport>, Capacity) {
-        (self.targets.values().map(Target::report).collect(), Capacity::default())
+        let served = self.targets.values().filter(|target| !target.is_removed());
+        (served.map(Target::report).collect(), Capacity::default())
     }
 
     fn map(&self, map: MapReply) {
+        for target in self.targets.values() {
+            let removed = !map.targets.iter().any(|entry| entry.target == target.id);
+            match target.set_removed(removed) {
+                true if removed => warning!(
+                    "target {} was removed from the cluster: it is served no more; take it out of `targets`",
+                    target.id
+                ),
+                true => info!("target {} belongs to the cluster again", target.id),
+                false => {}
+            }
+        }
         for entry in map.targets.iter().filter(|entry| entry.node == self.place.node) {
             let Some(target) = self.targets.get(&entry.target) else { continue };
             if target.consistency() != entry.consistency {
@@ -189,6 +248,15 @@ impl Member for Storaged {
     }
 
     fn fences(&self, fences: FencesReply) {
+        self.admission.write().unwrap_or_else(PoisonError::into_inner).refuse(&fences);
+        // Who sees the new epoch in an answer relies on it that nothing of the evicted comes any more.
+        let evicted: BTreeSet<ClientId> = fences.fences.iter().map(|fence| fence.client).collect();
+        if !self.writers.wait_for(&evicted, DRAIN_LIMIT) {
+            warning!("writes of an evicted client hang in a disk for {DRAIN_LIMIT:?}: going on without them");
+        }
         self.admission.write().unwrap_or_else(PoisonError::into_inner).set_fences(&fences);
     }
 }
+
+#[cfg(test)]
+mod tests;

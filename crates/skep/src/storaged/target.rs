@@ -1,10 +1,12 @@
 //! One target as the daemon serves it: directory, state, counters.
 
 use skep_disk::target::TargetDir;
-use skep_storage::{DiskError, Done, Limits, execute, read_chunk, write_chunk};
-use skep_types::{Capacity, Consistency, Encode, Errno, TargetId};
+use skep_storage::{
+    COPY_MAX, CopyFault, DiskError, Done, Limits, copy_chunk, execute, read_chunk, write_chunk,
+};
+use skep_types::{Capacity, ChunkId, Consistency, Encode, Errno, TargetId};
 use skep_wire::mgmt::TargetReport;
-use skep_wire::storage::{ReadChunk, StatChunks, StorageRequest, TargetStat, WriteChunk};
+use skep_wire::storage::{CopyChunk, ReadChunk, StatChunks, StorageRequest, TargetStat, WriteChunk};
 use skep_wire::{Refusal, Status};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
@@ -28,7 +30,11 @@ pub struct Target {
     /// Its id.
     pub id: TargetId,
     directory: TargetDir,
+    /// Names its file system, among those of all machines.
+    filesystem: u64,
     bad: AtomicBool,
+    /// An administrator took it out of the cluster.
+    removed: AtomicBool,
     /// The reserve is reached: only what is there may be written over.
     full: AtomicBool,
     /// Written since the free space was looked at.
@@ -51,8 +57,10 @@ impl Target {
         let bad = AtomicBool::new(consistency == Consistency::Bad);
         Self {
             id,
+            filesystem: super::filesystem::id(directory.path()),
             directory,
             bad,
+            removed: AtomicBool::new(false),
             full: AtomicBool::new(false),
             unlooked: AtomicU64::new(0),
             counters: Counters::default(),
@@ -62,6 +70,16 @@ impl Target {
     /// See [`TargetDir::limit_open_files`].
     pub fn limit_open_files(&self, most: usize) {
         self.directory.limit_open_files(most);
+    }
+
+    /// Was it taken out of the cluster? Then nothing of it is served.
+    pub fn is_removed(&self) -> bool {
+        self.removed.load(Relaxed)
+    }
+
+    /// Does the newest map have it? True when that is news.
+    pub fn set_removed(&self, removed: bool) -> bool {
+        self.removed.swap(removed, Relaxed) != removed
     }
 
     /// Good or bad, as far as this daemon can tell.
@@ -80,7 +98,7 @@ impl Target {
     /// For the heartbeat; also looks whether the reserve is reached.
     pub fn report(&self) -> TargetReport {
         TargetReport {
-            filesystem: 0,
+            filesystem: self.filesystem,
             target: self.id,
             capacity: self.capacity(),
             consistency: self.consistency(),
@@ -154,19 +172,47 @@ impl Target {
     /// Writes.
     pub fn write(&self, m: &WriteChunk, payload: &[u8]) -> Result<Vec<u8>, Refusal> {
         let _work = self.enter();
-        if self.is_full() && !self.overwrites(m, payload.len()) {
-            let text = format!("target {} has reached its reserve", self.id);
-            return Err(Refusal::with(Status::errno(Errno::ENOSPC), text));
-        }
+        self.require_room(m.chunk, m.offset, payload.len() as u64)?;
         let reply = write_chunk(&self.directory, m, payload).map_err(|done| self.refusal(done))?;
+        self.wrote(payload.len() as u64);
+        Ok(reply.to_bytes())
+    }
+
+    /// Copies from a target of the same daemon, this one perhaps; `buffer` is for what the kernel cannot copy.
+    pub fn copy(
+        &self,
+        m: &CopyChunk,
+        from: &Self,
+        sync: bool,
+        buffer: &mut [u8],
+    ) -> Result<Vec<u8>, Refusal> {
+        let _work = (self.enter(), from.enter());
+        self.require_room(m.chunk, m.offset, m.len.min(COPY_MAX))?;
+        let done = copy_chunk(&self.directory, &from.directory, m, sync, buffer);
+        let reply = done.map_err(|fault| match fault {
+            CopyFault::Source(done) => from.refusal(done),
+            CopyFault::Copy(done) => self.refusal(done),
+        })?;
+        self.wrote(reply.copied.min(COPY_MAX));
+        Ok(reply.to_bytes())
+    }
+
+    fn wrote(&self, bytes: u64) {
         self.counters.writes.fetch_add(1, Relaxed);
-        let written = payload.len() as u64;
-        self.counters.written_bytes.fetch_add(written, Relaxed);
-        if self.unlooked.fetch_add(written, Relaxed) + written >= LOOK_BYTES {
+        self.counters.written_bytes.fetch_add(bytes, Relaxed);
+        if self.unlooked.fetch_add(bytes, Relaxed) + bytes >= LOOK_BYTES {
             self.unlooked.store(0, Relaxed);
             self.capacity();
         }
-        Ok(reply.to_bytes())
+    }
+
+    /// Refuses what would go into the reserve.
+    fn require_room(&self, chunk: ChunkId, offset: u64, len: u64) -> Result<(), Refusal> {
+        if self.is_full() && !self.overwrites(chunk, offset, len) {
+            let text = format!("target {} has reached its reserve", self.id);
+            return Err(Refusal::with(Status::errno(Errno::ENOSPC), text));
+        }
+        Ok(())
     }
 
     /// Has it reached its reserve, and does it still stand there? Space may have been freed since.
@@ -179,8 +225,8 @@ impl Target {
 
     /// Is it wholly within what the chunk file has already? A program may go on changing its files
     /// when no new ones fit.
-    fn overwrites(&self, m: &WriteChunk, len: usize) -> bool {
-        let stat = StatChunks { target: m.target, chunks: vec![m.chunk] };
+    fn overwrites(&self, chunk: ChunkId, offset: u64, len: u64) -> bool {
+        let stat = StatChunks { target: self.id, chunks: vec![chunk] };
         match self.run(&stat.into()) {
             Ok(body) => {
                 use skep_types::Decode;
@@ -188,7 +234,7 @@ impl Target {
                 let size = StatChunksReply::from_bytes(&body)
                     .ok()
                     .and_then(|reply| reply.chunks.first().map(|c| c.size));
-                m.offset.checked_add(len as u64).zip(size).is_some_and(|(end, size)| end <= size)
+                offset.checked_add(len).zip(size).is_some_and(|(end, size)| end <= size)
             }
             Err(_) => false,
         }
