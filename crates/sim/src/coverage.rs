@@ -43,7 +43,7 @@ pub const MARKERS: &[&str] = &[
 ];
 
 /// Situations that are reached too seldom to be asked of 200 seeds.
-pub const RARE: &[&str] = &["STALE_GENERATION", "a growth was given up"];
+pub const RARE: &[&str] = &["STALE_GENERATION", "a growth was given up", "a target copied"];
 
 /// Counts of markers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

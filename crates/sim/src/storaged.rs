@@ -2,13 +2,17 @@
 
 use crate::hub::Hub;
 use skep_storage::{
-    Admission, ChunkStore, Done, Limits, MemoryChunks, Sender, execute, read_chunk, write_chunk,
+    Admission, ChunkStore, CopyFault, Done, Limits, MemoryChunks, Sender, copy_chunk, execute, read_chunk,
+    write_chunk,
 };
-use skep_types::{ChunkId, Consistency, Encode, NodeId, Reader, TargetId};
+use skep_types::{ChunkId, Consistency, Encode, Errno, NodeId, Reader, TargetId};
 use skep_wire::mgmt::FencesReply;
 use skep_wire::storage::StorageRequest;
 use skep_wire::{Refusal, Status};
 use std::collections::BTreeMap;
+
+/// Bytes that a copy goes through at once: small, so that a copy is many steps.
+const COPY_BUFFER: usize = 4_096;
 
 /// Body and payload of an answer.
 pub type Answered = (Vec<u8>, Vec<u8>);
@@ -103,6 +107,14 @@ impl Storaged {
                     payload.len()
                 ));
                 let reply = write_chunk(chunks, m, payload).map_err(failed)?;
+                Ok((reply.to_bytes(), Vec::new()))
+            }
+            StorageRequest::CopyChunk(m) => {
+                hub.say(format_args!("{request:?}"));
+                hub.coverage.hit("a target copied");
+                let from = self.targets.get(&m.from_target).ok_or_else(|| Refusal::from(Errno::EXDEV))?;
+                let reply = copy_chunk(chunks, from, m, false, &mut [0; COPY_BUFFER]);
+                let reply = reply.map_err(|CopyFault::Source(done) | CopyFault::Copy(done)| failed(done))?;
                 Ok((reply.to_bytes(), Vec::new()))
             }
             _ => {
