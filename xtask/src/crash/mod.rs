@@ -12,7 +12,7 @@ mod bulk;
 mod canary;
 mod chaos;
 mod crowd;
-mod leaks;
+pub mod leaks;
 mod load;
 mod rows;
 mod team;

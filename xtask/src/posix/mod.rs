@@ -1,7 +1,12 @@
 //! `cargo xtask posix`: public POSIX suites, built by whoever runs this, over a cluster of its own.
 //!
 //! Nothing of them is part of this project. pjdfstest: a built source directory (its `tests` are run by
-//! `prove`). fsx: a built program that takes `-q -N COUNT -S SEED -l LENGTH FILE`.
+//! `prove`). fsx: a built program that takes `-q -N COUNT -S SEED -l LENGTH FILE`. fsstress: a built program
+//! that takes `-d DIR -p PROCESSES -n COUNT -s SEED`. LTP: an installed tree, see [`ltp`].
+
+mod fsstress;
+mod known;
+mod ltp;
 
 use crate::program::built;
 use skep_rig::{Cluster, Plan};
@@ -20,6 +25,18 @@ pub struct Arguments {
     /// Built fsx program.
     #[arg(long)]
     fsx: Option<PathBuf>,
+    /// Built fsstress program.
+    #[arg(long)]
+    fsstress: Option<PathBuf>,
+    /// Installed tree of LTP (`make install`), with its `runtest` directory beside `testcases`.
+    #[arg(long)]
+    ltp: Option<PathBuf>,
+    /// Only cases of LTP whose name contains this.
+    #[arg(long)]
+    filter: Option<String>,
+    /// FUSE transport of the mounts: auto, uring or dev.
+    #[arg(long)]
+    transport: Option<String>,
     /// Operations of each fsx run.
     #[arg(long, default_value_t = 20_000)]
     operations: u32,
@@ -36,14 +53,22 @@ pub struct Arguments {
 
 /// Runs the suites; true when all of both passed.
 pub fn run(root: &Path, arguments: &Arguments) -> Result<bool, String> {
-    if arguments.pjdfstest.is_none() && arguments.fsx.is_none() {
-        return Err("name at least one suite: --pjdfstest DIR, --fsx PROGRAM".to_owned());
+    let named = [&arguments.pjdfstest, &arguments.fsx, &arguments.fsstress, &arguments.ltp];
+    if named.iter().all(|suite| suite.is_none()) {
+        return Err(
+            "name at least one suite: --pjdfstest DIR, --fsx PROGRAM, --fsstress PROGRAM, --ltp PREFIX"
+                .to_owned(),
+        );
     }
     let program = match &arguments.program {
         Some(program) => program.clone(),
         None => built(root, "skep", true)?,
     };
-    let cluster = Cluster::start(Plan { shards: SHARDS, ..Plan::new(program) })?;
+    let mut plan = Plan { shards: SHARDS, ..Plan::new(program) };
+    if let Some(transport) = &arguments.transport {
+        plan = plan.with("SKEP_MOUNT_TRANSPORT", transport);
+    }
+    let cluster = Cluster::start(plan)?;
     let (mut passed, mut failed) = (0, 0);
     let mut count = |name: &str, good: bool| {
         println!("{} {name}", if good { "passed" } else { "FAILED" });
@@ -56,6 +81,13 @@ pub fn run(root: &Path, arguments: &Arguments) -> Result<bool, String> {
         for seed in 1..=arguments.seeds {
             count(&format!("fsx seed {seed}"), one_fsx(fsx, arguments, seed, cluster.mount())?);
         }
+    }
+    if let Some(prefix) = &arguments.ltp {
+        count("ltp", ltp::run(prefix, arguments.filter.as_deref(), cluster.mount())?);
+    }
+    if let Some(program) = &arguments.fsstress {
+        let outcome = fsstress::run(program, &cluster);
+        count("fsstress", outcome.inspect_err(|e| println!("fsstress: {e}")).is_ok());
     }
     if failed > 0 {
         cluster.show_logs();
