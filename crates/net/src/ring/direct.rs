@@ -9,7 +9,7 @@ use crate::{Frame, Link, NetError, PeerInfo};
 use rustix::fd::{AsFd, OwnedFd};
 use skep_ring::Reactor;
 use skep_wire::{Header, Welcome};
-use std::io;
+
 
 /// See the module. A future of it that is dropped in the middle leaves it unusable.
 pub struct DirectLink {
@@ -32,9 +32,9 @@ impl std::fmt::Debug for DirectLink {
 
 impl DirectLink {
     /// Takes over a connected link; the reactor's thread is this one.
-    pub fn new(reactor: &Reactor, link: Link) -> io::Result<Self> {
+    pub fn new(reactor: &Reactor, link: Link) -> Result<Self, NetError> {
         let Parts { fd, info, welcome, group, inbound, outbound } = link.into_parts();
-        rustix::io::ioctl_fionbio(&fd, true)?;
+        rustix::io::ioctl_fionbio(&fd, true).map_err(|e| NetError::new(info.address.clone(), e.into()))?;
         Ok(Self { reactor: reactor.clone(), fd, info, welcome, group, inbound, outbound, within: false })
     }
 
@@ -79,6 +79,20 @@ impl DirectLink {
     pub async fn recv(&mut self, into: &mut [u8]) -> Result<Frame<'_>, NetError> {
         self.within = true;
         let announced = self.head().await?;
+        self.rest(announced, into).await
+    }
+
+    /// As [`DirectLink::recv`], where only the answer to `request` can be next.
+    pub async fn recv_of(&mut self, request: u64, into: &mut [u8]) -> Result<Frame<'_>, NetError> {
+        self.within = true;
+        let announced = self.head().await?;
+        if announced.header.request != request {
+            return Err(self.fail(Cause::Unasked));
+        }
+        self.rest(announced, into).await
+    }
+
+    async fn rest(&mut self, announced: Announced, into: &mut [u8]) -> Result<Frame<'_>, NetError> {
         let (got, room) = (announced.payload_len(), into.len());
         let Some(into) = into.get_mut(..got) else {
             return Err(self.fail(Cause::PayloadTooLong { got, room }));
@@ -120,7 +134,7 @@ impl DirectLink {
         NetError::new(self.info.address.clone(), cause)
     }
 
-    fn failed(&self, error: io::Error) -> NetError {
+    fn failed(&self, error: std::io::Error) -> NetError {
         self.fail(Cause::from_io(error))
     }
 }

@@ -2,10 +2,11 @@
 
 use skep_client::{Cell, HOUSEKEEPING_SOON_MS, Shared};
 use skep_net::{Endpoint, Keyring};
-use skep_types::{NodeId, Uuid};
+use skep_types::limits::SLOTS_MAX;
+use skep_types::{ClientId, NodeId, ServiceKind, Uuid};
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -13,6 +14,9 @@ use std::time::{Duration, Instant};
 const SAME_LINE_AFTER: Duration = Duration::from_secs(30);
 /// Different lines remembered for that; a flood of new ones forgets the oldest state.
 const LINES_MAX: usize = 256;
+
+/// Connection groups below it belong to lanes with links of their own, one for each slot.
+const FIRST_GROUP: u32 = SLOTS_MAX;
 
 /// The client's state behind a lock. No lane holds it while it waits.
 pub struct SharedCell(Mutex<Shared>);
@@ -36,6 +40,7 @@ pub struct Hands {
     /// Zero of [`skep_client::Port::now`].
     pub born: Instant,
     connections: AtomicU64,
+    groups: AtomicU32,
     lines: Mutex<HashMap<String, Instant>>,
     trouble: Mutex<Option<String>>,
     work: Mutex<Work>,
@@ -58,6 +63,7 @@ impl Hands {
             machine: skep_net::machine_id(),
             born: Instant::now(),
             connections: AtomicU64::new(0),
+            groups: AtomicU32::new(FIRST_GROUP),
             lines: Mutex::default(),
             trouble: Mutex::default(),
             work: Mutex::default(),
@@ -69,6 +75,21 @@ impl Hands {
     /// Number of the next connection: a server drops what a lane's older ones still hold.
     pub fn next_connection(&self) -> u64 {
         self.connections.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// A connection group that no lane has.
+    pub fn next_group(&self) -> u32 {
+        self.groups.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The present session; 0 without one.
+    pub fn client(&self) -> ClientId {
+        self.shared.with(|s| s.session.open().map_or(ClientId(0), |session| session.client))
+    }
+
+    /// Does a node keep contents of files?
+    pub fn is_storage(&self, node: NodeId) -> bool {
+        self.shared.with(|s| s.map.node(node).is_some_and(|entry| entry.service == ServiceKind::Storaged))
     }
 
     /// Where a node listens, best first.
@@ -103,6 +124,13 @@ impl Hands {
     pub fn unreachable(&self, why: &skep_net::NetError) {
         *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = Some(why.to_string());
         self.say(format_args!("{why}"));
+    }
+
+    /// A node has not answered in time.
+    pub fn no_answer(&self, node: NodeId) {
+        let name = self.shared.with(|s| s.map.node(node).map(|entry| entry.alias.clone()));
+        let name = name.as_deref().unwrap_or("mgmtd");
+        self.say(format_args!("{name}: no answer within the deadline; is it overloaded or its host down?"));
     }
 
     /// Why a node could not be reached the last time.

@@ -4,8 +4,10 @@
 mod background;
 mod convert;
 mod hands;
+mod lane_hands;
 mod options;
 mod port;
+mod ring;
 mod special;
 mod worker;
 
@@ -96,7 +98,7 @@ fn serve(config: &MountConfig, wishes: Wishes, args: &MountArgs, background: boo
     let shared = Shared::new(Limits { retry_ms: config.retry.duration().as_millis() as u64 });
     let mgmtd = daemon::mgmtd_endpoints(&config.membership)?;
     let hands = Hands::new(shared, daemon::keyring(&config.process)?, mgmtd);
-    let keeper = lane(&hands)?;
+    let keeper = lane(&hands).map_err(|e| format!("no lane: {e}"))?;
     attach(&keeper, &hands, &target)?;
     let device = mount(config, wishes, args, &target)?;
     let note = Note::new(&config.process.run_dir, &target);
@@ -129,12 +131,11 @@ fn serve(config: &MountConfig, wishes: Wishes, args: &MountArgs, background: boo
     Ok(())
 }
 
-fn lane(hands: &Arc<Hands>) -> Result<MountLane, String> {
+fn lane(hands: &Arc<Hands>) -> Result<MountLane<BlockingPort>, skep_types::Errno> {
     Lane::new(hands.shared.clone(), |slot| BlockingPort::new(hands.clone(), slot.0))
-        .map_err(|e| format!("no lane: {e}"))
 }
 
-fn attach(keeper: &MountLane, hands: &Hands, target: &Path) -> Result<(), String> {
+fn attach(keeper: &MountLane<BlockingPort>, hands: &Hands, target: &Path) -> Result<(), String> {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let mounting = Mounting { host, mount: target.display().to_string(), machine: hands.machine };
     drive(keeper.attach(mounting, ATTACH_PATIENCE_MS)).map_err(|refusal| {
@@ -178,7 +179,7 @@ struct Served {
 }
 
 impl skep_fuse::Mount for Served {
-    type Worker = Worker;
+    type Worker = Worker<BlockingPort>;
 
     fn init(&self, negotiated: &Negotiated) -> Result<(), skep_fuse::Errno> {
         let direct = negotiated.granted.contains(InitFlags::DIRECT_IO_ALLOW_MMAP);
@@ -196,13 +197,13 @@ impl skep_fuse::Mount for Served {
         Ok(())
     }
 
-    fn worker(&self, _index: usize) -> Worker {
-        Worker::new(&self.hands, self.io, self.direct_with_mmap.load(Ordering::Relaxed))
+    fn worker(&self, _index: usize) -> Self::Worker {
+        Worker::new(lane(&self.hands).ok(), self.io, self.direct_with_mmap.load(Ordering::Relaxed))
     }
 }
 
 /// Housekeeping until the mount has ended, then the end of the session.
-fn keep(hands: &Hands, lane: MountLane) {
+fn keep(hands: &Hands, lane: MountLane<BlockingPort>) {
     while !hands.has_ended() {
         let next = drive(lane.housekeeping());
         hands.wait_for_work(Duration::from_millis(next));

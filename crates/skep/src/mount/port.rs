@@ -1,25 +1,16 @@
 //! The blocking port of a lane: one link to each node it talks to, used by one thread.
 
 use super::hands::Hands;
-use crate::caller::hello;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use skep_client::{Answer, Call, Cell, INTERRUPT_AFTER_MS, MGMTD, Outcome, Port};
+use super::lane_hands::{ANSWER_DEADLINE, CONNECT_DEADLINE, LOOK_EVERY, LaneHands, MountPort};
+use skep_client::{Answer, Call, MGMTD, Outcome, Port};
 use skep_net::Link;
-use skep_types::{ClientId, Millis, NodeId, Role, Timestamp, Uuid};
-use skep_wire::{Header, Hello, Status};
+use skep_types::{ClientId, Millis, NodeId, Timestamp, Uuid};
+use skep_wire::{Header, Status};
 use std::cell::{Cell as Local, RefCell};
 use std::collections::BTreeMap;
 use std::fmt;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-
-/// A node must take a connection within this time.
-const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
-/// A node must answer within this time; longer than any server lets a request wait (20 s).
-const ANSWER_DEADLINE: Duration = Duration::from_secs(40);
-/// A pause looks this often whether the program gave up.
-const PAUSE_SLICE: Duration = Duration::from_millis(100);
+use std::time::{Duration, Instant};
 
 /// A link, and whose it is: another session needs another one.
 struct Held {
@@ -29,15 +20,10 @@ struct Held {
 
 /// See the module.
 pub struct BlockingPort {
-    hands: Arc<Hands>,
+    lane: LaneHands,
     group: u32,
     links: RefCell<BTreeMap<NodeId, Held>>,
     requests: Local<u64>,
-    started: Local<Instant>,
-    /// Trying to get a session will fail again until a person changes something (a key, a version).
-    hopeless: Local<bool>,
-    /// Readable while the program of the present request has a signal.
-    interrupt: RefCell<Option<OwnedFd>>,
 }
 
 /// A call that was sent.
@@ -49,62 +35,26 @@ struct Sent {
 impl BlockingPort {
     /// For the lane with this slot.
     pub fn new(hands: Arc<Hands>, group: u32) -> Self {
-        Self {
-            hands,
-            group,
-            links: RefCell::default(),
-            requests: Local::new(0),
-            started: Local::new(Instant::now()),
-            hopeless: Local::new(false),
-            interrupt: RefCell::new(None),
-        }
-    }
-
-    /// An operation begins for a program whose signals make `interrupt` known.
-    pub fn begin(&self, interrupt: &skep_fuse::Interrupt<'_>) {
-        self.started.set(Instant::now());
-        // Drains what an earlier request of this worker left behind.
-        let _ = interrupt.is_set();
-        if self.interrupt.borrow().is_none() {
-            // Without one the operation can still be waited for, up to the retry limit.
-            let copy = interrupt.descriptor().ok().and_then(|fd| fd.try_clone_to_owned().ok());
-            self.interrupt.replace(copy);
-        }
-    }
-
-    fn hello(&self) -> Hello {
-        let mut hello = Hello { group: self.group, ..hello(Role::Client) };
-        self.hands.shared.with(|s| {
-            hello.epoch = s.epoch;
-            if let Some(session) = s.session.open() {
-                hello.client = session.client;
-                hello.incarnation = session.incarnation;
-                hello.token = session.token;
-                hello.cluster = session.cluster;
-            }
-        });
-        hello
+        Self { lane: LaneHands::new(hands), group, links: RefCell::default(), requests: Local::new(0) }
     }
 
     /// Makes sure that there is a link of the present session.
     fn connect(&self, node: NodeId) -> bool {
-        let client = self.hands.shared.with(|s| s.session.open().map_or(ClientId(0), |s| s.client));
+        let client = self.lane.client();
         let mut links = self.links.borrow_mut();
         if links.get(&node).is_some_and(|held| held.client == client && held.link.is_usable()) {
             return true;
         }
         links.remove(&node);
-        let mut hello = self.hello();
-        hello.connection = self.hands.next_connection();
-        let deadline = Instant::now() + CONNECT_DEADLINE;
-        match Link::connect(&self.hands.endpoints(node), &self.hands.keyring, &hello, deadline) {
+        let hello = self.lane.hello(self.group);
+        let (hands, deadline) = (&self.lane.hands, Instant::now() + CONNECT_DEADLINE);
+        match Link::connect(&hands.endpoints(node), &hands.keyring, &hello, deadline) {
             Ok(link) => {
                 links.insert(node, Held { link, client: hello.client });
                 true
             }
             Err(e) => {
-                self.hopeless.set(e.is_permanent() && client == ClientId(0));
-                self.hands.unreachable(&e);
+                self.lane.unreachable(&e);
                 false
             }
         }
@@ -161,7 +111,7 @@ impl BlockingPort {
                 Ok(frame) => frame,
                 Err(e) => {
                     if !e.is_cancelled() {
-                        self.hands.say(format_args!("{e}"));
+                        self.lane.hands.say(format_args!("{e}"));
                     }
                     // A late answer must not be taken for that of a later request.
                     links.remove(&node);
@@ -182,7 +132,7 @@ impl BlockingPort {
                     calls[place.at].outcome = Outcome::Answer(answer);
                 }
                 _ => {
-                    self.hands.say(format_args!(
+                    self.lane.hands.say(format_args!(
                         "{}: an answer that belongs to no request; connecting again",
                         held.link.peer().address
                     ));
@@ -211,49 +161,37 @@ impl Port for BlockingPort {
             if left.is_zero() || self.cancelled() {
                 return;
             }
-            std::thread::sleep(left.min(PAUSE_SLICE));
+            std::thread::sleep(left.min(LOOK_EVERY));
         }
     }
 
     fn now(&self) -> Millis {
-        Millis(self.hands.born.elapsed().as_millis() as u64)
+        self.lane.now()
     }
 
     fn wall(&self) -> Timestamp {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Timestamp { secs: since.as_secs() as i64, nanos: since.subsec_nanos() }
+        self.lane.wall()
     }
 
     fn cancelled(&self) -> bool {
-        if self.hopeless.get() {
-            return true;
-        }
-        if self.started.get().elapsed() < Duration::from_millis(INTERRUPT_AFTER_MS) {
-            return false;
-        }
-        let interrupt = self.interrupt.borrow();
-        let Some(interrupt) = interrupt.as_ref() else { return false };
-        let mut polled = [PollFd::new(interrupt, PollFlags::IN)];
-        matches!(poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(1))
+        self.lane.cancelled()
     }
 
     fn uuid(&self) -> Uuid {
-        crate::identity::random_uuid().unwrap_or_else(|e| {
-            // A session's identity only has to differ from others'.
-            self.hands.say(format_args!("{e}"));
-            let mut raw = [0; 16];
-            raw[..8].copy_from_slice(&self.wall().secs.to_le_bytes());
-            raw[8..12].copy_from_slice(&self.wall().nanos.to_le_bytes());
-            raw[12..].copy_from_slice(&std::process::id().to_le_bytes());
-            Uuid(raw)
-        })
+        self.lane.uuid()
     }
 
     fn log(&self, line: fmt::Arguments<'_>) {
-        self.hands.say(line);
+        self.lane.hands.say(line);
     }
 
     fn work_waits(&self) {
-        self.hands.work_waits();
+        self.lane.hands.work_waits();
+    }
+}
+
+impl MountPort for BlockingPort {
+    fn begin(&self, interrupt: &skep_fuse::Interrupt<'_>) {
+        self.lane.begin(interrupt);
     }
 }

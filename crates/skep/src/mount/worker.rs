@@ -1,8 +1,9 @@
-//! The file system that the kernel asks: each worker thread has a lane, and its port blocks.
+//! The file system that the kernel asks: each worker has a lane, whose port blocks or is one of many on its
+//! thread.
 
 use super::convert::{self, attr_reply, entry, errno, flags};
-use super::hands::{Hands, SharedCell};
-use super::port::BlockingPort;
+use super::hands::SharedCell;
+use super::lane_hands::MountPort;
 use super::special;
 use crate::config::mount::Io;
 use skep_client::{Allocate, CreateHow, Lane, Listed, NewNode, OpenHow, RenameHow};
@@ -27,12 +28,12 @@ const KEEP_SIZE: u32 = 1;
 /// FALLOC_FL_PUNCH_HOLE.
 const PUNCH_HOLE: u32 = 2;
 
-/// A lane with blocking hands.
-pub type MountLane = Lane<BlockingPort, Arc<SharedCell>>;
+/// A lane of a mount.
+pub type MountLane<P> = Lane<P, Arc<SharedCell>>;
 
-/// What serves the requests of one thread.
-pub struct Worker {
-    lane: Option<MountLane>,
+/// What serves one request at a time.
+pub struct Worker<P: MountPort> {
+    lane: Option<MountLane<P>>,
     io: Io,
     /// Shared mappings work past the page cache, so direct I/O takes nothing away.
     direct_with_mmap: bool,
@@ -40,14 +41,13 @@ pub struct Worker {
 
 type Answer<T> = Result<T, Errno>;
 
-impl Worker {
-    /// For a thread that starts.
-    pub fn new(hands: &Arc<Hands>, io: Io, direct_with_mmap: bool) -> Self {
-        let port = |slot: skep_types::Slot| BlockingPort::new(hands.clone(), slot.0);
-        Self { lane: Lane::new(hands.shared.clone(), port).ok(), io, direct_with_mmap }
+impl<P: MountPort> Worker<P> {
+    /// With this lane; without one every request gets EMFILE.
+    pub fn new(lane: Option<MountLane<P>>, io: Io, direct_with_mmap: bool) -> Self {
+        Self { lane, io, direct_with_mmap }
     }
 
-    fn begin(&self, cx: &Context<'_>) -> Answer<&MountLane> {
+    fn begin(&self, cx: &Context<'_>) -> Answer<&MountLane<P>> {
         let lane = self.lane.as_ref().ok_or(Errno::EMFILE)?;
         lane.port().begin(&cx.interrupt);
         Ok(lane)
@@ -55,7 +55,7 @@ impl Worker {
 
     /// How the kernel shall treat an opened file. Small files live in the page cache: they are read
     /// again and again. Streams go past it.
-    fn opened(&self, lane: &MountLane, file: &skep_client::Opened, mode: OpenMode) -> Opened {
+    fn opened(&self, lane: &MountLane<P>, file: &skep_client::Opened, mode: OpenMode) -> Opened {
         let small = file.inline && (file.attr.size > 0 || !mode.writes());
         let wish = match self.io {
             Io::Auto => small || !self.direct_with_mmap,
@@ -93,7 +93,13 @@ fn give(value: &[u8], out: &mut [u8]) -> usize {
     value.len()
 }
 
-async fn list(lane: &MountLane, fh: u64, offset: u64, with_attr: bool, sink: &mut DirSink<'_>) -> Answer<()> {
+async fn list<P: MountPort>(
+    lane: &MountLane<P>,
+    fh: u64,
+    offset: u64,
+    with_attr: bool,
+    sink: &mut DirSink<'_>,
+) -> Answer<()> {
     let mut take = |line: Listed<'_>| {
         let added = match line.attr {
             Some(attr) => sink.add_plus(&entry(attr), line.next, line.name),
@@ -104,7 +110,7 @@ async fn list(lane: &MountLane, fh: u64, offset: u64, with_attr: bool, sink: &mu
     lane.readdir(fh, offset, with_attr, &mut take).await.map_err(errno)
 }
 
-impl Filesystem for Worker {
+impl<P: MountPort> Filesystem for Worker<P> {
     async fn lookup(&self, cx: &Context<'_>, parent: u64, name: &[u8]) -> Answer<Entry> {
         let attr = self.begin(cx)?.lookup(Ino(parent), name).await.map_err(errno)?;
         Ok(entry(&attr))

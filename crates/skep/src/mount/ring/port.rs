@@ -1,0 +1,225 @@
+//! The port of a lane on a thread with a reactor.
+
+use super::RingThread;
+use super::pool::{Debts, Lease, lease};
+use super::services::connected;
+use super::watch::{Stopped, Watch};
+use crate::mount::lane_hands::{LOOK_EVERY, LaneHands, MountPort};
+use skep_client::{Answer, Call, MGMTD, Outcome, Port};
+use skep_fuse::Interrupt;
+use skep_net::NetError;
+use skep_net::ring::{Pending, Reply, SharedLink};
+use skep_types::{Incarnation, Millis, NodeId, Timestamp, Uuid};
+use skep_wire::{Header, Status};
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+/// See the module.
+pub struct RingPort {
+    thread: Rc<RingThread>,
+    lane: Rc<LaneHands>,
+    watch: Rc<Watch>,
+    debts: Debts,
+}
+
+impl RingPort {
+    /// For a new lane of this thread.
+    pub fn new(thread: &Rc<RingThread>) -> Self {
+        let lane = Rc::new(LaneHands::new(thread.hands.clone()));
+        let watch = thread.watches.add(lane.clone());
+        Self { thread: thread.clone(), lane, watch, debts: Debts::default() }
+    }
+
+    fn trouble(&self, e: &NetError) {
+        self.lane.hands.say(format_args!("{e}"));
+    }
+
+    /// All calls to their nodes at once.
+    async fn exchange(&self, calls: &mut [Call<'_>]) {
+        if let [call] = calls {
+            return self.ask(call.node, &mut [call]).await;
+        }
+        let Some(node) = calls.first().map(|call| call.node) else { return };
+        if calls.iter().all(|call| call.node == node) {
+            return self.ask(node, &mut calls.iter_mut().collect::<Vec<_>>()).await;
+        }
+        let mut by_node: Vec<(NodeId, Vec<&mut Call<'_>>)> = Vec::new();
+        for call in calls {
+            match by_node.iter_mut().find(|(node, _)| *node == call.node) {
+                Some((_, group)) => group.push(call),
+                None => by_node.push((call.node, vec![call])),
+            }
+        }
+        let mut all: Vec<Pin<Box<dyn Future<Output = ()> + '_>>> = Vec::with_capacity(by_node.len());
+        for (node, group) in &mut by_node {
+            all.push(Box::pin(self.ask(*node, group)));
+        }
+        poll_fn(|cx| {
+            all.retain_mut(|one| one.as_mut().poll(cx).is_pending());
+            if all.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+    }
+
+    async fn ask(&self, node: NodeId, calls: &mut [&mut Call<'_>]) {
+        if node != MGMTD && self.lane.hands.is_storage(node) {
+            return self.ask_storage(node, calls).await;
+        }
+        let _leaving = (node == MGMTD).then(|| Leaving(&self.thread));
+        let Some(link) = connected(&self.thread, &self.lane, node).await else { return };
+        self.ask_service(&link, calls).await;
+    }
+
+    /// Over the connection that all lanes of the thread share.
+    async fn ask_service(&self, link: &SharedLink, calls: &mut [&mut Call<'_>]) {
+        let mut asked: Vec<(usize, Pending)> = Vec::with_capacity(calls.len());
+        for (at, call) in calls.iter_mut().enumerate() {
+            let header = Header { epoch: call.epoch, ..Header::request(call.kind, 0) };
+            match link.request(&header, call.body, call.payload) {
+                Ok(pending) => {
+                    call.outcome = Outcome::Lost;
+                    asked.push((at, pending));
+                }
+                Err(e) => self.trouble(&e),
+            }
+        }
+        for (at, pending) in asked {
+            match pending.await {
+                Ok(reply) => take_reply(calls[at], reply, link.welcome().incarnation),
+                Err(e) => self.trouble(&e),
+            }
+            self.watch.progress();
+        }
+    }
+
+    /// Over a connection of the lane's own for the time being.
+    async fn ask_storage(&self, node: NodeId, calls: &mut [&mut Call<'_>]) {
+        let Some(mut lease) = lease(&self.thread, &self.lane, &self.debts, node).await else { return };
+        match self.ask_directly(&mut lease, calls).await {
+            Ok(()) => lease.give_back(),
+            Err(e) => self.trouble(&e),
+        }
+    }
+
+    async fn ask_directly(&self, lease: &mut Lease<'_>, calls: &mut [&mut Call<'_>]) -> Result<(), NetError> {
+        let link = &mut lease.link;
+        let incarnation = link.welcome().incarnation;
+        let mut sent = Vec::with_capacity(calls.len());
+        for call in calls.iter_mut() {
+            let request = self.thread.next_request();
+            let header = Header { epoch: call.epoch, ..Header::request(call.kind, request) };
+            // From the first byte on it may arrive.
+            call.outcome = Outcome::Lost;
+            link.send(&header, call.body, call.payload).await?;
+            self.watch.progress();
+            sent.push(request);
+        }
+        for (call, request) in calls.iter_mut().zip(sent) {
+            let frame = link.recv_of(request, call.into).await?;
+            call.outcome = Outcome::Answer(Answer {
+                status: Status(frame.header.status),
+                body: frame.body.to_vec(),
+                payload_len: frame.header.payload_len as usize,
+                incarnation,
+                epoch: frame.header.epoch,
+            });
+            self.watch.progress();
+        }
+        Ok(())
+    }
+
+    /// A service whose answer did not come in its time is not asked again over that connection.
+    fn timed_out(&self, calls: &[Call<'_>]) {
+        for call in calls.iter().filter(|call| call.outcome == Outcome::Lost) {
+            self.lane.hands.no_answer(call.node);
+            if !self.lane.hands.is_storage(call.node) {
+                self.thread.services.close(call.node);
+            }
+        }
+    }
+}
+
+/// Puts an answer where it belongs. A payload without room is a protocol error: the call stays lost.
+fn take_reply(call: &mut Call<'_>, reply: Reply, incarnation: Incarnation) {
+    let Some(into) = call.into.get_mut(..reply.payload.len()) else { return };
+    into.copy_from_slice(&reply.payload);
+    call.outcome = Outcome::Answer(Answer {
+        status: Status(reply.header.status),
+        body: reply.body,
+        payload_len: reply.payload.len(),
+        incarnation,
+        epoch: reply.header.epoch,
+    });
+}
+
+/// Lanes ask mgmtd rarely, and its connections are counted: the last one to leave closes it.
+struct Leaving<'a>(&'a RingThread);
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        self.0.services.close_if_idle(MGMTD);
+    }
+}
+
+impl Drop for RingPort {
+    fn drop(&mut self) {
+        self.thread.pools.settle(&self.debts);
+    }
+}
+
+impl Port for RingPort {
+    async fn call(&self, calls: &mut [Call<'_>]) {
+        for call in calls.iter_mut() {
+            call.outcome = Outcome::Unreachable;
+        }
+        let waited = self.watch.over(&self.thread, self.exchange(calls)).await;
+        if waited == Err(Stopped::TimedOut) {
+            self.timed_out(calls);
+        }
+    }
+
+    async fn pause(&self, ms: u64) {
+        let until = Instant::now() + Duration::from_millis(ms);
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() || self.cancelled() {
+                return;
+            }
+            self.thread.reactor.sleep(left.min(LOOK_EVERY)).await;
+        }
+    }
+
+    fn now(&self) -> Millis {
+        self.lane.now()
+    }
+
+    fn wall(&self) -> Timestamp {
+        self.lane.wall()
+    }
+
+    fn cancelled(&self) -> bool {
+        self.lane.cancelled()
+    }
+
+    fn uuid(&self) -> Uuid {
+        self.lane.uuid()
+    }
+
+    fn log(&self, line: fmt::Arguments<'_>) {
+        self.lane.hands.say(line);
+    }
+
+    fn work_waits(&self) {
+        self.lane.hands.work_waits();
+    }
+}
+
+impl MountPort for RingPort {
+    fn begin(&self, interrupt: &Interrupt<'_>) {
+        self.lane.begin(interrupt);
+    }
+}
