@@ -201,7 +201,7 @@ impl Handler for Storaged {
 
     fn handle(&self, peer: &Peer, header: &Header, body: &[u8], payload: &mut Payload) -> Answer {
         let sender = Sender { role: peer.hello.role, client: peer.hello.client, epoch: header.epoch };
-        let answer = || -> Result<Answer, Refusal> {
+        let mut answer = || -> Result<Answer, Refusal> {
             may_call(header, sender.role)?;
             let mut r = Reader::new(body);
             let request = match StorageRequest::decode(header.kind, &mut r) {
