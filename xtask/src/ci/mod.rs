@@ -24,7 +24,31 @@ struct Step {
     limit: Duration,
     /// Run when no step is named.
     always: bool,
+    /// How the mounts of the step are served, where it has any.
+    transport: Option<Transport>,
 }
+
+/// How mounts get their requests from the kernel. A step asks for one and fails without it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Transport {
+    /// FUSE over `io_uring`.
+    Uring,
+    /// `/dev/fuse`.
+    Dev,
+}
+
+impl Transport {
+    /// The setting for everything that the step starts.
+    fn variable(self) -> &'static str {
+        match self {
+            Self::Uring => "SKEP_MOUNT_TRANSPORT=uring",
+            Self::Dev => "SKEP_MOUNT_TRANSPORT=dev",
+        }
+    }
+}
+
+/// The switch of the kernel module; it is off until somebody sets it.
+const ENABLE_URING: &str = "/sys/module/fuse/parameters/enable_uring";
 
 /// Longest time of a step that only reads the sources.
 const READING: Duration = Duration::from_secs(300);
@@ -41,6 +65,7 @@ const STEPS: &[Step] = &[
         command: &["cargo", "fmt", "--all", "--check"],
         limit: READING,
         always: true,
+        transport: None,
     },
     Step {
         name: "clippy",
@@ -58,6 +83,7 @@ const STEPS: &[Step] = &[
         ],
         limit: COMPILING,
         always: true,
+        transport: None,
     },
     Step {
         name: "tidy",
@@ -65,6 +91,7 @@ const STEPS: &[Step] = &[
         command: &["cargo", "xtask", "tidy"],
         limit: READING,
         always: true,
+        transport: None,
     },
     Step {
         name: "deny",
@@ -81,6 +108,7 @@ const STEPS: &[Step] = &[
         ],
         limit: READING,
         always: false,
+        transport: None,
     },
     Step {
         name: "test",
@@ -88,6 +116,7 @@ const STEPS: &[Step] = &[
         command: &["cargo", "test", "--workspace", "--no-fail-fast", "--locked"],
         limit: COMPILING,
         always: true,
+        transport: None,
     },
     Step {
         name: "sim",
@@ -95,6 +124,7 @@ const STEPS: &[Step] = &[
         command: &["cargo", "xtask", "sim", "--seeds", "200"],
         limit: COMPILING,
         always: true,
+        transport: None,
     },
     Step {
         name: "canary",
@@ -102,20 +132,39 @@ const STEPS: &[Step] = &[
         command: &["cargo", "xtask", "sim", "--canary", "all"],
         limit: COMPILING,
         always: true,
+        transport: None,
     },
     Step {
         name: "process",
-        title: "real daemons, sockets and mounts",
+        title: "real daemons, sockets and mounts (FUSE over io_uring)",
         command: &["cargo", "test", "--package", "skep", "--test", "process", "--no-fail-fast", "--locked"],
         limit: MOUNTED,
         always: true,
+        transport: Some(Transport::Uring),
+    },
+    Step {
+        name: "process-dev",
+        title: "the same with mounts over /dev/fuse",
+        command: &["cargo", "test", "--package", "skep", "--test", "process", "--no-fail-fast", "--locked"],
+        limit: MOUNTED,
+        always: true,
+        transport: Some(Transport::Dev),
     },
     Step {
         name: "conform",
-        title: "the POSIX table over a mount",
+        title: "the POSIX table over a mount (FUSE over io_uring)",
         command: &["cargo", "xtask", "conform"],
         limit: MOUNTED,
         always: true,
+        transport: Some(Transport::Uring),
+    },
+    Step {
+        name: "conform-dev",
+        title: "the POSIX table over /dev/fuse",
+        command: &["cargo", "xtask", "conform"],
+        limit: MOUNTED,
+        always: true,
+        transport: Some(Transport::Dev),
     },
     Step {
         name: "crash",
@@ -123,6 +172,7 @@ const STEPS: &[Step] = &[
         command: &["cargo", "xtask", "crash", "--kills", "8", "--mount-kills", "1"],
         limit: MOUNTED,
         always: true,
+        transport: Some(Transport::Uring),
     },
     Step {
         name: "lost-log",
@@ -130,6 +180,7 @@ const STEPS: &[Step] = &[
         command: &["cargo", "xtask", "crash", "--kills", "30", "--mount-kills", "0", "--canary", "log"],
         limit: MOUNTED,
         always: true,
+        transport: Some(Transport::Uring),
     },
     Step {
         name: "lost-byte",
@@ -137,6 +188,7 @@ const STEPS: &[Step] = &[
         command: &["cargo", "xtask", "crash", "--kills", "30", "--mount-kills", "0", "--canary", "chunk"],
         limit: MOUNTED,
         always: true,
+        transport: Some(Transport::Uring),
     },
 ];
 
@@ -154,7 +206,12 @@ pub struct Arguments {
 pub fn run(root: &Path, arguments: &Arguments) -> Result<bool, String> {
     if arguments.list {
         for step in STEPS {
-            println!("{:8} {}{}", step.name, step.title, if step.always { "" } else { " (only when named)" });
+            println!(
+                "{:11} {}{}",
+                step.name,
+                step.title,
+                if step.always { "" } else { " (only when named)" }
+            );
         }
         return Ok(true);
     }
@@ -162,11 +219,28 @@ pub fn run(root: &Path, arguments: &Arguments) -> Result<bool, String> {
     let mut results = Vec::new();
     for (i, step) in steps.iter().enumerate() {
         println!("==> {}/{} {}: {}", i + 1, steps.len(), step.name, step.title);
-        let outcome = step::run(root, step.command, step.limit)?;
+        let outcome = match command(step) {
+            Ok(command) => step::run(root, &command, step.limit)?,
+            Err(text) => {
+                println!("{text}");
+                Outcome::not_run()
+            }
+        };
         println!("==> {} {} after {:.1} s", step.name, word(&outcome), outcome.took.as_secs_f64());
         results.push((*step, outcome));
     }
     Ok(summary(&results))
+}
+
+/// The command of a step, with its transport.
+fn command(step: &Step) -> Result<Vec<&'static str>, String> {
+    let Some(transport) = step.transport else { return Ok(step.command.to_vec()) };
+    if transport == Transport::Uring {
+        std::fs::write(ENABLE_URING, "Y").map_err(|e| {
+            format!("{ENABLE_URING}: {e}; FUSE over io_uring needs Linux 6.14, the module fuse and root")
+        })?;
+    }
+    Ok(["env", transport.variable()].iter().chain(step.command).copied().collect())
 }
 
 fn chosen(names: &[String]) -> Result<Vec<&'static Step>, String> {
@@ -234,7 +308,9 @@ mod tests {
                 "sim",
                 "canary",
                 "process",
+                "process-dev",
                 "conform",
+                "conform-dev",
                 "crash",
                 "lost-log",
                 "lost-byte"

@@ -23,6 +23,11 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// Of a step that could not begin.
+    pub fn not_run() -> Self {
+        Self { passed: false, expired: false, took: Duration::ZERO, count: Count::default() }
+    }
+
     /// Cases to add to the sum: a step that counts none is one itself, and one that failed without
     /// a failed case (it did not compile, it crashed) has one.
     pub fn cases(&self) -> Count {

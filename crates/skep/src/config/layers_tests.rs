@@ -216,7 +216,14 @@ fn required_keys() {
     assert!(error.contains("`mount_point` is not set"), "{error}");
     let good = sets(&["mount_point=/mnt", "threads=3", "retry=0"]);
     assert!(assemble::<MountConfig>(None, &[], &good).expect("loads").config.retry.is_zero());
-    for bad in ["threads=65", "max_threads=0", "request_size=5000", "request_size=2MiB"] {
+    for bad in [
+        "threads=65",
+        "max_threads=0",
+        "queue_depth=0",
+        "transport=tcp",
+        "request_size=5000",
+        "request_size=2MiB",
+    ] {
         assert!(assemble::<MountConfig>(None, &[], &sets(&["mount_point=/mnt", bad])).is_err(), "{bad}");
     }
 }

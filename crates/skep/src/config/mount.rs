@@ -11,6 +11,8 @@ use crate::units::{Period, Size};
 
 /// Highest `threads` and `max_threads`.
 pub const THREADS_MAX: u32 = 1_024;
+/// Highest `queue_depth`.
+pub const QUEUE_DEPTH_MAX: u32 = 256;
 /// Smallest `request_size`: one page.
 pub const REQUEST_MIN: Size = Size::kib(4);
 
@@ -24,6 +26,18 @@ pub enum Io {
     Direct,
     /// Through the page cache.
     Cached,
+}
+
+/// How requests come from the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Transport {
+    /// Through io_uring where that is possible, else through the device.
+    Auto,
+    /// Through io_uring, or not at all.
+    Uring,
+    /// Through /dev/fuse.
+    Dev,
 }
 
 /// Every key of `mount.toml`.
@@ -40,9 +54,13 @@ pub struct MountConfig {
     pub mount_point: PathBuf,
     /// How long an operation is retried before its program gets EIO; 0: for ever.
     pub retry: Period,
-    /// Threads that serve the kernel; 0: one per core.
+    /// How requests come from the kernel.
+    pub transport: Transport,
+    /// With `uring`: requests that one processor may have in the mount at once.
+    pub queue_depth: u32,
+    /// With `dev`: threads that wait for requests; 0: one per core.
     pub threads: u32,
-    /// Most threads, however many cores there are.
+    /// With `dev`: most threads, however many cores there are.
     pub max_threads: u32,
     /// How file contents pass through the kernel.
     pub io: Io,
@@ -59,6 +77,8 @@ impl Default for MountConfig {
             membership: Membership::default(),
             mount_point: PathBuf::new(),
             retry: Period::secs(600),
+            transport: Transport::Auto,
+            queue_depth: 32,
             threads: 0,
             max_threads: 64,
             io: Io::Auto,
@@ -79,6 +99,7 @@ impl Service for MountConfig {
             let remedy = "name the directory where the file system shall appear";
             wrong.key("mount_point", "is not set", remedy);
         }
+        wrong.number("queue_depth", self.queue_depth, 1..=QUEUE_DEPTH_MAX);
         wrong.number("threads", self.threads, 0..=self.max_threads);
         wrong.number("max_threads", self.max_threads, 1..=THREADS_MAX);
         wrong.size("request_size", self.request_size, REQUEST_MIN..=Size(limits::TRANSFER_MAX as u64));
