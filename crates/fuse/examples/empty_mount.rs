@@ -1,14 +1,15 @@
 //! Mounts the empty file system, the baseline of the benchmarks: `empty_mount DIR [--ttl SECONDS] [--direct-io]
-//! [--threads N] [--idle N]`. It serves until it is unmounted.
+//! [--threads N] [--idle N] [--transport dev|uring|auto]`. It serves until it is unmounted.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use skep_fuse::empty::{EmptyConfig, EmptyMount};
-use skep_fuse::{DevFuse, DevOptions, MountOptions, OpenFlags, Transport, replace_stale};
+use skep_fuse::{Fuse, FuseOptions, InitFlags, MountOptions, OpenFlags, Transport, replace_stale};
 
-const USAGE: &str = "usage: empty_mount DIR [--ttl SECONDS] [--direct-io] [--flush] [--threads N] [--idle N]";
+const USAGE: &str = "usage: empty_mount DIR [--ttl SECONDS] [--direct-io] [--flush] [--threads N] [--idle N] \
+    [--transport dev|uring|auto]";
 
 fn value<T: std::str::FromStr>(name: &str, text: Option<String>) -> Result<T, String> {
     let text = text.ok_or_else(|| format!("{name} needs a value; {USAGE}"))?;
@@ -18,7 +19,9 @@ fn value<T: std::str::FromStr>(name: &str, text: Option<String>) -> Result<T, St
 fn run() -> Result<(), String> {
     let mut target = None;
     let mut config = EmptyConfig::default();
-    let mut options = DevOptions::default();
+    let mut options = FuseOptions { transport: Transport::Dev, ..FuseOptions::default() };
+    // The empty file system has no locks of its own.
+    options.init.wanted = options.init.wanted & !(InitFlags::POSIX_LOCKS | InitFlags::FLOCK_LOCKS);
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
@@ -29,8 +32,15 @@ fn run() -> Result<(), String> {
             }
             "--direct-io" => config.open_flags = OpenFlags::DIRECT_IO | OpenFlags::PARALLEL_DIRECT_WRITES,
             "--flush" => config.flush = true,
-            "--threads" => options.workers = value("--threads", arguments.next())?,
-            "--idle" => options.idle_workers = value("--idle", arguments.next())?,
+            "--threads" => options.dev.workers = value("--threads", arguments.next())?,
+            "--idle" => options.dev.idle_workers = value("--idle", arguments.next())?,
+            "--transport" => {
+                options.transport = arguments
+                    .next()
+                    .unwrap_or_default()
+                    .parse()
+                    .map_err(|error| format!("{error}; {USAGE}"))?;
+            }
             flag if flag.starts_with('-') => return Err(format!("unknown flag {flag}; {USAGE}")),
             directory => target = Some(PathBuf::from(directory)),
         }
@@ -40,7 +50,7 @@ fn run() -> Result<(), String> {
     let mut mount = MountOptions::new(target);
     mount.source = "empty".into();
     mount.subtype = "skep-empty".into();
-    let device = DevFuse::mount(&mount, options).map_err(|error| error.to_string())?;
+    let device = Fuse::mount(&mount, options).map_err(|error| error.to_string())?;
     let ending = device.run(&EmptyMount::new(config)).map_err(|error| error.to_string())?;
     eprintln!("empty_mount: {ending:?}");
     Ok(())

@@ -1,21 +1,26 @@
 //! What a file system implements.
 //!
-//! Why the methods are asynchronous although nothing waits in an executor today: the `/dev/fuse` loop drives one
-//! request per thread and the implementor blocks inside (its future never pends); a loop over `io_uring` drives
-//! many requests on one thread, and there the same methods pend on the ring. Dispatch is static, so the first case
-//! compiles to plain calls. The futures stay on their thread: nothing has to be `Send`.
+//! Why the methods are asynchronous: the `/dev/fuse` loop drives one request per thread and the implementor blocks
+//! inside (its future never pends); the loop over `io_uring` drives many requests on one thread, and there the same
+//! methods pend on the ring. Dispatch is static, so the first case compiles to plain calls. The futures stay on
+//! their thread: nothing has to be `Send`.
+
+use skep_ring::Reactor;
 
 use crate::{
     AttrReply, Context, CopyRange, CreateRequest, DirSink, Entry, Errno, FallocateRequest, FileLock, Forgets,
-    IoctlRequest, LockRequest, Negotiated, OpenRequest, Opened, ReadRequest, ReleaseRequest, SetAttr, StatFs,
-    WriteRequest,
+    IoctlRequest, LockRequest, Negotiated, OpenRequest, Opened, ReadRequest, ReleaseRequest, Serving,
+    SetAttr, StatFs, Waited, WriteRequest,
 };
 
 /// One mounted file system: makes the workers that answer its requests.
 pub trait Mount: Sync {
-    /// Answers the requests of one thread; it is made on that thread and never leaves it, so what it owns
-    /// (connections, buffers) needs no locks.
+    /// Answers the requests of one blocking thread, one at a time; it is made on that thread and never leaves it,
+    /// so what it owns (connections, buffers) needs no locks.
     type Worker: Filesystem;
+
+    /// What one ring thread owns.
+    type Ring: RingThread;
 
     /// Called once, before any request, with what the kernel granted. An error refuses the mount.
     ///
@@ -25,12 +30,34 @@ pub trait Mount: Sync {
         Ok(())
     }
 
-    /// Makes the worker of the thread in slot `index` (below the limit of workers; a slot is re-used after its
-    /// thread ended). It must not block: until it returns, the thread counts as idle. Connect at the first request.
+    /// Called once, after [`Mount::init`], when it is settled how requests travel.
+    fn serving(&self, _serving: &Serving) {}
+
+    /// Makes the worker of the blocking thread in slot `index` (below the limit of workers; a slot is re-used after
+    /// its thread ended). It must not block: until it returns, the thread counts as idle. Connect at the first
+    /// request. With `io_uring` there is one such thread, which takes FORGET and little else.
     fn worker(&self, index: usize) -> Self::Worker;
+
+    /// Makes what the ring thread with this number (from 0) owns. Called on that thread.
+    fn ring(&self, thread: usize, reactor: &Reactor) -> Self::Ring;
+
+    /// The caller of a parked request was signalled, or the connection has ended: its reply, if it still waits,
+    /// should be answered soon, with EINTR. Never called before the method that parked it has returned; may be
+    /// called more than once, and for a request that was answered meanwhile. Must not block.
+    fn interrupt_parked(&self, _unique: u64) {}
 
     /// Called once, after the last request.
     fn destroy(&self) {}
+}
+
+/// What one ring thread owns: connections, buffers, its reactor.
+pub trait RingThread {
+    /// Answers one request at a time; the thread has several in work at once, each with a worker of its own.
+    type Worker: Filesystem;
+
+    /// Makes one more worker. They are made as requests need them and used again, the last one first. `None`: no
+    /// more at present; the request waits for one of those there are, in turn, or fails (EMFILE) if there is none.
+    fn worker(&self) -> Option<Self::Worker>;
 }
 
 /// The operations of a file system. `ino` is the node id that an [`Entry`] gave (root: 1).
@@ -302,19 +329,19 @@ pub trait Filesystem {
         Err(Errno::ENOSYS)
     }
 
-    /// As [`Filesystem::setlk`], waiting for the lock.
-    async fn setlkw(&self, cx: &Context<'_>, ino: u64, request: &LockRequest) -> Result<(), Errno> {
+    /// As [`Filesystem::setlk`], waiting for the lock, best by [`Context::park`]: a worker that waits serves nobody.
+    async fn setlkw(&self, cx: &Context<'_>, ino: u64, request: &LockRequest) -> Result<Waited, Errno> {
         Err(Errno::ENOSYS)
     }
 
-    /// Sets or drops an `flock`, waiting if `wait`. Comes with [`crate::InitFlags::FLOCK_LOCKS`].
+    /// Sets or drops an `flock`, waiting if `wait`, as in [`Filesystem::setlkw`]. Comes with [`crate::InitFlags::FLOCK_LOCKS`].
     async fn flock(
         &self,
         cx: &Context<'_>,
         ino: u64,
         request: &LockRequest,
         wait: bool,
-    ) -> Result<(), Errno> {
+    ) -> Result<Waited, Errno> {
         Err(Errno::ENOSYS)
     }
 

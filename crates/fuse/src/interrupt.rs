@@ -3,24 +3,27 @@
 //! The kernel sends INTERRUPT on whichever descriptor is read next, so the worker that reads it is never the one
 //! that handles the request it names. The protocol's answer for "not in flight yet" (EAGAIN: send it again) reaches
 //! the request only when written to the descriptor the request was read from, which is another worker's and
-//! unknown. So an interrupt that overtakes its request is parked here, and the worker finds it when it begins the
-//! request; EAGAIN remains for the case that the parking places run out.
+//! unknown, and never one that came through a ring. So an interrupt that overtakes its request is noted here, and
+//! the worker finds the note when it begins the request.
+//!
+//! A request that is parked has left its worker; its interrupts go to [`crate::Mount::interrupt_parked`].
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::event::EventfdFlags;
 
 use crate::Errno;
+use crate::parked::Parked;
 
-/// Interrupts that may wait for their request at one time.
-const PARKED_LIMIT: usize = 256;
+/// Interrupts that may wait for their request at one time; a further one takes the place of the oldest.
+const NOTES_LIMIT: usize = 1024;
 /// How long an interrupt waits for its request. Nearly all that wait came after the answer and name nothing any
 /// more; one that came before is claimed as soon as the worker that read the request runs again.
-const PARKED_FOR: Duration = Duration::from_secs(10);
+const NOTED_FOR: Duration = Duration::from_secs(10);
 /// No request has this number.
 const NONE: u64 = 0;
 
@@ -43,8 +46,9 @@ struct Slot {
 pub struct InterruptTable {
     slots: Box<[Slot]>,
     closing: AtomicBool,
-    parked_count: AtomicUsize,
-    parked: Mutex<VecDeque<(u64, Instant)>>,
+    note_count: AtomicUsize,
+    notes: Mutex<VecDeque<(u64, Instant)>>,
+    parked: Arc<Parked>,
 }
 
 /// What became of an INTERRUPT.
@@ -53,30 +57,30 @@ pub enum Interrupted {
     /// The worker that handles the request was told.
     Told,
     /// No worker handles it: it is answered already, or its worker has not begun and will find the note.
+    Noted,
+    /// It is parked: tell [`crate::Mount::interrupt_parked`].
     Parked,
-    /// No place to note it: answer EAGAIN.
-    Full,
 }
 
 impl InterruptTable {
-    /// A table for `workers` workers.
-    #[must_use]
-    pub fn new(workers: usize) -> Self {
+    /// A table for `workers` workers and the requests that they park.
+    pub(crate) fn new(workers: usize, parked: Arc<Parked>) -> Self {
         InterruptTable {
             slots: (0..workers).map(|_| Slot::default()).collect(),
             closing: AtomicBool::new(false),
-            parked_count: AtomicUsize::new(0),
-            parked: Mutex::new(VecDeque::new()),
+            note_count: AtomicUsize::new(0),
+            notes: Mutex::new(VecDeque::new()),
+            parked,
         }
     }
 
     /// The worker in `slot` begins a request; the result goes into its [`crate::Context`].
     pub fn begin(&self, slot: usize, unique: u64) -> Interrupt<'_> {
         if let Some(place) = self.slots.get(slot) {
-            // Ordered before the look at the parked ones; `interrupt` parks first and looks at the slots again
+            // Ordered before the look at the notes; `interrupt` notes first and looks at the slots again
             // afterwards: one of the two sees the other.
             place.unique.store(unique, SeqCst);
-            if self.parked_count.load(SeqCst) > 0 && self.claim(unique) {
+            if self.note_count.load(SeqCst) > 0 && self.claim(unique) {
                 place.interrupted.store(unique, SeqCst);
                 signal(place);
             }
@@ -91,26 +95,38 @@ impl InterruptTable {
         }
     }
 
+    /// The worker in `slot` has parked its request, which counts as waiting already. `true`: an interrupt came
+    /// while the worker had it, and may have been overlooked.
+    pub(crate) fn end_parked(&self, slot: usize, unique: u64) -> bool {
+        self.end(slot);
+        // `tell` looks at the slot again after it has left its word: one of the two sees the other.
+        let told = |place: &Slot| place.interrupted.load(SeqCst) == unique;
+        self.closing.load(SeqCst) || self.slots.get(slot).is_some_and(told)
+    }
+
     /// Interrupts a request.
     pub fn interrupt(&self, unique: u64) -> Interrupted {
         if self.tell(unique) {
             return Interrupted::Told;
         }
+        if self.parked.waits(unique) {
+            return Interrupted::Parked;
+        }
         {
-            let mut parked = self.parked.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
             let now = Instant::now();
-            parked.retain(|(_, since)| now.duration_since(*since) < PARKED_FOR);
-            if parked.len() >= PARKED_LIMIT {
-                return Interrupted::Full;
+            notes.retain(|(_, since)| now.duration_since(*since) < NOTED_FOR);
+            if notes.len() >= NOTES_LIMIT {
+                notes.pop_front();
             }
-            parked.push_back((unique, now));
-            self.parked_count.store(parked.len(), SeqCst);
+            notes.push_back((unique, now));
+            self.note_count.store(notes.len(), SeqCst);
         }
         if self.tell(unique) {
             self.claim(unique);
             return Interrupted::Told;
         }
-        Interrupted::Parked
+        if self.parked.waits(unique) { Interrupted::Parked } else { Interrupted::Noted }
     }
 
     /// The connection has gone: every request in flight, and every later one, counts as interrupted.
@@ -125,17 +141,17 @@ impl InterruptTable {
         };
         place.interrupted.store(unique, SeqCst);
         signal(place);
-        true
+        place.unique.load(SeqCst) == unique
     }
 
     fn claim(&self, unique: u64) -> bool {
-        let mut parked = self.parked.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
-        let before = parked.len();
-        parked.retain(|(other, _)| *other != unique);
-        let found = parked.len() < before;
-        parked.retain(|(_, since)| now.duration_since(*since) < PARKED_FOR);
-        self.parked_count.store(parked.len(), SeqCst);
+        let before = notes.len();
+        notes.retain(|(other, _)| *other != unique);
+        let found = notes.len() < before;
+        notes.retain(|(_, since)| now.duration_since(*since) < NOTED_FOR);
+        self.note_count.store(notes.len(), SeqCst);
         found
     }
 }
@@ -211,7 +227,12 @@ impl core::fmt::Debug for Interrupt<'_> {
 mod tests {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-    use super::{InterruptTable, Interrupted, PARKED_LIMIT};
+    use super::{InterruptTable, Interrupted, NOTES_LIMIT};
+    use crate::parked::Parked;
+
+    fn table(workers: usize) -> InterruptTable {
+        InterruptTable::new(workers, Parked::new(8))
+    }
 
     fn readable(interrupt: &super::Interrupt<'_>) -> bool {
         let descriptor = interrupt.descriptor().unwrap();
@@ -222,7 +243,7 @@ mod tests {
     /// Goal: an interrupt hits exactly the request it names.
     #[test]
     fn told() {
-        let table = InterruptTable::new(2);
+        let table = table(2);
         let first = table.begin(0, 10);
         let second = table.begin(1, 12);
         assert!(!readable(&first) && !readable(&second));
@@ -238,29 +259,66 @@ mod tests {
     /// Goal: an interrupt that overtakes its request is found when the request begins, and only once.
     #[test]
     fn overtaking() {
-        let table = InterruptTable::new(1);
-        assert_eq!(table.interrupt(20), Interrupted::Parked);
+        let table = table(1);
+        assert_eq!(table.interrupt(20), Interrupted::Noted);
         assert!(!table.begin(0, 18).is_set());
         table.end(0);
         assert!(table.begin(0, 20).is_set());
         table.end(0);
-        assert_eq!(table.parked_count.load(super::SeqCst), 0);
+        assert_eq!(table.note_count.load(super::SeqCst), 0);
     }
 
-    /// Goal: the number of parked interrupts is bounded.
+    /// Goal: the number of notes is bounded, and the newest stay.
     #[test]
     fn bounded() {
-        let table = InterruptTable::new(1);
-        for unique in 0..PARKED_LIMIT as u64 {
-            assert_eq!(table.interrupt(unique + 2), Interrupted::Parked);
+        let table = table(1);
+        for unique in 0..=NOTES_LIMIT as u64 {
+            assert_eq!(table.interrupt(unique + 2), Interrupted::Noted);
         }
-        assert_eq!(table.interrupt(9999), Interrupted::Full);
+        assert_eq!(table.notes.lock().unwrap().len(), NOTES_LIMIT);
+        assert!(!table.begin(0, 2).is_set());
+        assert!(table.begin(0, NOTES_LIMIT as u64 + 2).is_set());
+    }
+
+    /// Goal: a parked request's interrupt is for the mount, one that came before it was parked is not overlooked,
+    /// and whichever of the two is first, one of them sees the other.
+    #[test]
+    fn parked_requests() {
+        let parked = Parked::new(8);
+        let table = InterruptTable::new(1, parked.clone());
+        let park = |unique| {
+            let reply = parked.park(unique, |_| {}).unwrap();
+            parked.confirm(unique);
+            reply
+        };
+        table.begin(0, 2);
+        let reply = park(2);
+        assert!(!table.end_parked(0, 2));
+        assert_eq!(table.interrupt(2), Interrupted::Parked);
+        reply.answer(Ok(()));
+        assert_eq!(table.interrupt(2), Interrupted::Noted);
+        table.begin(0, 4);
+        assert_eq!(table.interrupt(4), Interrupted::Told);
+        let reply = park(4);
+        assert!(table.end_parked(0, 4));
+        drop(reply);
+        for unique in (6..2000u64).step_by(2) {
+            table.begin(0, unique);
+            std::thread::scope(|scope| {
+                let other = scope.spawn(|| table.interrupt(unique));
+                let reply = park(unique);
+                let seen = table.end_parked(0, unique);
+                let outcome = other.join().unwrap();
+                assert!(seen || outcome == Interrupted::Parked, "{unique}: {outcome:?}");
+                drop(reply);
+            });
+        }
     }
 
     /// Goal: the end of the connection interrupts everything, now and later.
     #[test]
     fn closing() {
-        let table = InterruptTable::new(2);
+        let table = table(2);
         let first = table.begin(0, 2);
         assert!(!readable(&first));
         table.interrupt_all();
@@ -271,7 +329,7 @@ mod tests {
     /// Goal: whichever of the two is first, a begun request always learns of its interrupt.
     #[test]
     fn race() {
-        let table = InterruptTable::new(1);
+        let table = table(1);
         std::thread::scope(|scope| {
             for unique in (2..4000u64).step_by(2) {
                 let other = {

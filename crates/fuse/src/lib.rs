@@ -6,7 +6,8 @@
 //! * [`Filesystem`]: what a file system answers, one asynchronous method per operation.
 //! * [`dispatch`]: request bytes in, reply bytes out; a pure function over a [`Filesystem`], so it is tested
 //!   and fuzzed without a kernel.
-//! * [`Transport`]: carries bytes between the kernel and `dispatch`. [`DevFuse`] is the classic `/dev/fuse` loop.
+//! * [`Fuse`]: a mounted file system, whose requests come through `io_uring` queues, one thread for each CPU, or
+//!   through the classic `/dev/fuse`. Both call `dispatch` and nothing else of the file system.
 //! * [`empty`]: an in-memory file system without data: the baseline that benchmarks compare with.
 //!
 //! The kernel must be Linux 6.1 (FUSE 7.36) or newer; what a kernel does not grant is listed by
@@ -17,31 +18,39 @@ mod attributes;
 mod buffer;
 mod decode;
 mod dev;
+mod device;
 mod dir_sink;
 mod dispatch;
 pub mod empty;
 mod errno;
+mod error;
 mod filesystem;
+mod fuse;
 mod interrupt;
+mod mount;
 mod negotiate;
+mod notify;
+mod parked;
 mod requests;
 mod transport;
 
 pub use attributes::{Attr, AttrReply, Entry, FileKind, OpenFlags, Opened, StatFs, Time};
 pub use buffer::{ReplyBuffer, RequestBuffer};
 pub use decode::NAME_MAX;
-pub use dev::{
-    DEFAULT_IDLE_WORKERS, DEFAULT_QUIET, DEFAULT_WORKERS, DevFuse, DevOptions, MountError, MountFlags,
-    MountOptions, Notifier, replace_stale, unmount,
-};
+pub use dev::{DEFAULT_IDLE_WORKERS, DEFAULT_QUIET, DEFAULT_WORKERS, DevOptions};
 pub use dir_sink::{DirSink, Full};
 pub use dispatch::{Answer, dispatch};
 pub use errno::Errno;
-pub use filesystem::{Filesystem, Mount};
-pub use interrupt::{Interrupt, InterruptTable, Interrupted};
+pub use error::MountError;
+pub use filesystem::{Filesystem, Mount, RingThread};
+pub use fuse::{Fuse, FuseOptions};
+pub use interrupt::Interrupt;
+pub use mount::{MountFlags, MountOptions, replace_stale, unmount};
 pub use negotiate::{InitConfig, InitFlags, InitStep, Negotiated, negotiate};
+pub use notify::Notifier;
+pub use parked::{NoParking, Park, ParkedReply, Waited};
 pub use requests::{
     Context, CopyRange, CreateRequest, FallocateRequest, FileLock, Forgets, IoctlRequest, LockKind,
     LockRequest, OpenRequest, ReadRequest, ReleaseRequest, SetAttr, SetTime, WriteRequest,
 };
-pub use transport::{Ending, Transport};
+pub use transport::{Ending, Serving, Transport};

@@ -9,10 +9,10 @@ use crate::abi::file::{
 };
 use crate::abi::lock::{F_RDLCK, F_UNLCK, F_WRLCK, LkIn, RawFileLock};
 use crate::abi::node::{ForgetOne, SetattrIn, fattr};
-use crate::{Errno, Interrupt, Time};
+use crate::{Errno, Interrupt, Park, ParkedReply, Time};
 
 /// Who asks, and whether they still want the answer.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Context<'a> {
     /// The request's number on this connection.
     pub unique: u64,
@@ -27,6 +27,8 @@ pub struct Context<'a> {
     pub umask: u32,
     /// Set when the caller was signalled.
     pub interrupt: Interrupt<'a>,
+    /// How the request is parked.
+    pub parking: &'a dyn Park,
 }
 
 impl Context<'_> {
@@ -34,6 +36,21 @@ impl Context<'_> {
     #[must_use]
     pub fn interrupted(&self) -> bool {
         self.interrupt.is_set()
+    }
+
+    /// Parks the request: the method then returns [`crate::Waited::Later`], and the answer is given through the
+    /// result, from any thread. For the methods that can return it only.
+    ///
+    /// # Errors
+    /// ENOLCK when too many requests are parked; answer with it.
+    pub fn park(&self) -> Result<ParkedReply, Errno> {
+        self.parking.park(self.unique)
+    }
+}
+
+impl core::fmt::Debug for Context<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "Context({}, uid {}, gid {}, pid {})", self.unique, self.uid, self.gid, self.pid)
     }
 }
 

@@ -1,6 +1,7 @@
 //! How requests and replies travel.
 
-use crate::{Mount, MountError, Notifier};
+use std::fmt;
+use std::str::FromStr;
 
 /// Why a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,15 +13,73 @@ pub enum Ending {
     Aborted,
 }
 
-/// Carries requests to a file system and replies back: [`crate::DevFuse`] today, `io_uring` queues later. Every
-/// implementation calls [`crate::dispatch`] and nothing else of the file system.
-pub trait Transport {
-    /// Serves until the file system is unmounted or aborted.
-    ///
-    /// # Errors
-    /// The kernel is too old, or the device failed.
-    fn run<M: Mount>(self, mount: &M) -> Result<Ending, MountError>;
+/// The transport wished for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Transport {
+    /// `io_uring` where it can be had, otherwise `/dev/fuse`.
+    #[default]
+    Auto,
+    /// `io_uring`, or no mount.
+    Uring,
+    /// `/dev/fuse`.
+    Dev,
+}
 
-    /// A handle for invalidations, usable from any thread while the file system is mounted.
-    fn notifier(&self) -> Notifier;
+impl FromStr for Transport {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "auto" => Ok(Transport::Auto),
+            "uring" => Ok(Transport::Uring),
+            "dev" => Ok(Transport::Dev),
+            _ => Err(format!("\"{text}\" is no transport: auto, uring or dev")),
+        }
+    }
+}
+
+impl fmt::Display for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Transport::Auto => "auto",
+            Transport::Uring => "uring",
+            Transport::Dev => "dev",
+        })
+    }
+}
+
+/// The transport in use, as [`crate::Mount::serving`] is told. Displayed, it is the line for the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Serving {
+    /// `/dev/fuse`.
+    Dev {
+        /// Why it is not `io_uring`, and what to do, if that was wished for.
+        instead: Option<String>,
+    },
+    /// `io_uring`.
+    Uring {
+        /// Queues: one for every CPU that this machine can have.
+        queues: usize,
+        /// Requests in work at once, on each queue.
+        depth: usize,
+        /// Threads that serve them.
+        threads: usize,
+    },
+}
+
+impl fmt::Display for Serving {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Serving::Dev { instead: None } => write!(f, "serving through /dev/fuse"),
+            Serving::Dev { instead: Some(why) } => {
+                write!(f, "serving through /dev/fuse, not io_uring: {why}")
+            }
+            Serving::Uring { queues, depth, threads } => {
+                write!(
+                    f,
+                    "serving through io_uring: {queues} queues of {depth} requests on {threads} threads"
+                )
+            }
+        }
+    }
 }

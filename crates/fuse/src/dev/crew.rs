@@ -4,20 +4,26 @@
 //! so no thread of ours hands work to another. Workers are added when a request finds nobody else waiting, because
 //! a worker that waits for a server must not keep others from being served.
 
+use std::cell::Cell;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Scope};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use zerocopy::IntoBytes;
 
 use super::drive::Driver;
-use super::{DevOptions, Received, clone_device, receive, send};
+use super::{DevOptions, PARKED_LIMIT};
+use crate::abi::header::{OUT_HEADER, OutHeader};
 use crate::buffer::{ReplyBuffer, RequestBuffer};
+use crate::device::{Received, clone_device, receive, send};
 use crate::dispatch::{refuse, unique_of};
-use crate::{Answer, Ending, Errno, InterruptTable, Interrupted, Mount, dispatch};
+use crate::interrupt::{InterruptTable, Interrupted};
+use crate::parked::{Confirmed, Parked};
+use crate::{Answer, Ending, Errno, Mount, Park, ParkedReply, dispatch};
 
 /// With every allowed worker busy nobody reads the device, so nobody learns that the mount was aborted; the thread
 /// that called `run` then looks this often.
@@ -28,6 +34,7 @@ struct Crew<'a, M> {
     device: &'a OwnedFd,
     mount: &'a M,
     options: &'a DevOptions,
+    payload: usize,
     abort: &'a (dyn Fn() + Sync),
     born: Instant,
     /// Workers that wait in `read`, or are about to.
@@ -37,6 +44,7 @@ struct Crew<'a, M> {
     /// Nobody is idle and no worker may be added.
     saturated: AtomicBool,
     interrupts: InterruptTable,
+    parked: Arc<Parked>,
     state: Mutex<State>,
     /// `state` or `saturated` changed in a way that concerns the supervisor.
     changed: Condvar,
@@ -51,39 +59,68 @@ struct State {
 /// What a worker needs from the system. Made before its thread, so that a shortage (of descriptors, of memory) only
 /// keeps the crew from growing.
 struct Outfit {
-    device: OwnedFd,
+    device: Arc<OwnedFd>,
     request: RequestBuffer,
     reply: ReplyBuffer,
 }
 
 impl Outfit {
-    fn new(device: &OwnedFd, payload: u32) -> io::Result<Self> {
+    fn new(device: &OwnedFd, payload: usize) -> io::Result<Self> {
         let memory = |errno: Errno| io::Error::from_raw_os_error(errno.0);
         Ok(Outfit {
-            device: clone_device(device)?,
-            request: RequestBuffer::new(payload as usize).map_err(memory)?,
-            reply: ReplyBuffer::new(payload as usize).map_err(memory)?,
+            device: Arc::new(clone_device(device)?),
+            request: RequestBuffer::new(payload).map_err(memory)?,
+            reply: ReplyBuffer::new(payload).map_err(memory)?,
         })
     }
 }
 
-/// Serves until the connection ends, then waits for all workers.
-pub(super) fn serve<M: Mount>(
+/// Parks requests that one worker has read: the kernel takes their answers only where they were read.
+struct DevParking {
+    device: Arc<OwnedFd>,
+    parked: Arc<Parked>,
+    is_parked: Cell<bool>,
+}
+
+impl Park for DevParking {
+    fn park(&self, unique: u64) -> Result<ParkedReply, Errno> {
+        let device = Arc::clone(&self.device);
+        let reply = self.parked.park(unique, move |result| {
+            let error = result.err().map_or(0, Errno::to_wire);
+            let header = OutHeader { len: OUT_HEADER as u32, error, unique };
+            // A failure means that the caller, or the whole connection, has gone.
+            let _ = send(&device, header.as_bytes());
+        })?;
+        self.is_parked.set(true);
+        Ok(reply)
+    }
+
+    fn is_parked(&self) -> bool {
+        self.is_parked.get()
+    }
+}
+
+/// Serves until the connection ends, then waits for all workers. Payloads are at most `payload` bytes.
+pub(crate) fn serve<M: Mount>(
     device: &OwnedFd,
     mount: &M,
     options: &DevOptions,
+    payload: usize,
     abort: &(dyn Fn() + Sync),
 ) -> io::Result<Ending> {
+    let parked = Parked::new(PARKED_LIMIT);
     let crew = Crew {
         device,
         mount,
         options,
+        payload,
         abort,
         born: Instant::now(),
         idle: AtomicUsize::new(0),
         last_shortage: AtomicU64::new(0),
         saturated: AtomicBool::new(false),
-        interrupts: InterruptTable::new(options.workers),
+        interrupts: InterruptTable::new(options.workers, Arc::clone(&parked)),
+        parked,
         state: Mutex::new(State { free: (0..options.workers).rev().collect(), ending: None }),
         changed: Condvar::new(),
     };
@@ -114,7 +151,7 @@ impl<M: Mount> Crew<'_, M> {
                 None => return Ok(false),
             }
         };
-        let started = Outfit::new(self.device, self.options.init.max_write).and_then(|outfit| {
+        let started = Outfit::new(self.device, self.payload).and_then(|outfit| {
             let name = format!("skep-fuse-{slot}");
             // Counted before it runs, or every request until then would add one more.
             self.idle.fetch_add(1, SeqCst);
@@ -165,6 +202,7 @@ impl<M: Mount> Crew<'_, M> {
         }
         drop(state);
         self.interrupts.interrupt_all();
+        self.parked.close().into_iter().for_each(|unique| self.mount.interrupt_parked(unique));
         self.changed.notify_all();
         if broken {
             (self.abort)();
@@ -227,6 +265,11 @@ impl<M: Mount> Crew<'_, M> {
         let Outfit { device, request: mut buffer, mut reply } = outfit;
         let fs = self.mount.worker(slot);
         let driver = Driver::new();
+        let parking = DevParking {
+            device: Arc::clone(&device),
+            parked: Arc::clone(&self.parked),
+            is_parked: Cell::new(false),
+        };
         loop {
             let length = match receive(&device, &mut buffer) {
                 Received::Request(length) => length,
@@ -237,15 +280,17 @@ impl<M: Mount> Crew<'_, M> {
                 self.shortage(scope);
             }
             let request = buffer.request(length);
-            let interrupt = self.interrupts.begin(slot, unique_of(request).unwrap_or_default());
-            let mut answer = driver.drive(dispatch(&fs, request, interrupt, &mut reply));
-            self.interrupts.end(slot);
-            if let Answer::Interrupt { unique } = answer {
-                answer = match self.interrupts.interrupt(unique) {
-                    Interrupted::Told | Interrupted::Parked => Answer::NoReply,
-                    Interrupted::Full => refuse(request, Errno::EAGAIN, &mut reply),
-                };
-            }
+            let unique = unique_of(request).unwrap_or_default();
+            let interrupt = self.interrupts.begin(slot, unique);
+            let answer = driver.drive(dispatch(&fs, request, interrupt, &parking, &mut reply));
+            let answer = match answer {
+                Answer::Interrupt { unique } => self.interrupt(slot, unique),
+                answer if parking.is_parked.take() => self.parked(slot, request, answer, &mut reply),
+                answer => {
+                    self.interrupts.end(slot);
+                    answer
+                }
+            };
             // Idle before the reply is out: the caller's next request may come while `send` returns, and must not
             // start a worker for that.
             self.idle.fetch_add(1, SeqCst);
@@ -256,6 +301,31 @@ impl<M: Mount> Crew<'_, M> {
                 return Ok(None);
             }
         }
+    }
+
+    fn interrupt(&self, slot: usize, unique: u64) -> Answer {
+        self.interrupts.end(slot);
+        if self.interrupts.interrupt(unique) == Interrupted::Parked {
+            self.mount.interrupt_parked(unique);
+        }
+        Answer::NoReply
+    }
+
+    /// The end of a method that parked its request.
+    fn parked(&self, slot: usize, request: &[u8], answer: Answer, reply: &mut ReplyBuffer) -> Answer {
+        let unique = unique_of(request).unwrap_or_default();
+        if answer != Answer::Later {
+            self.interrupts.end(slot);
+            return if self.parked.withdraw(unique) { answer } else { Answer::NoReply };
+        }
+        if self.parked.confirm(unique) == Confirmed::Forgotten {
+            self.interrupts.end(slot);
+            return refuse(request, Errno::EIO, reply);
+        }
+        if self.interrupts.end_parked(slot, unique) {
+            self.mount.interrupt_parked(unique);
+        }
+        Answer::Later
     }
 }
 

@@ -14,18 +14,18 @@ impl Wake for Unpark {
 }
 
 /// Drives futures to their end on the thread it was made on.
-pub(super) struct Driver {
+pub(crate) struct Driver {
     waker: Waker,
 }
 
 impl Driver {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Driver { waker: Waker::from(Arc::new(Unpark(thread::current()))) }
     }
 
     /// With the blocking implementors meant for this transport the first poll is the last one; a future that does
     /// pend is waited for.
-    pub(super) fn drive<T>(&self, future: impl Future<Output = T>) -> T {
+    pub(crate) fn drive<T>(&self, future: impl Future<Output = T>) -> T {
         let mut future = pin!(future);
         let mut context = Context::from_waker(&self.waker);
         loop {

@@ -3,7 +3,7 @@
 use super::{Call, Payload};
 use crate::abi::control::{IoctlIn, IoctlOut, PollIn, PollOut};
 use crate::abi::lock::{LK_FLOCK, LkIn, LkOut};
-use crate::{Errno, Filesystem, IoctlRequest, LockRequest, ReplyBuffer};
+use crate::{Errno, Filesystem, IoctlRequest, LockRequest, ReplyBuffer, Waited};
 
 pub(super) async fn getlk<F: Filesystem>(fs: &F, call: &mut Call<'_>, reply: &mut ReplyBuffer) -> Payload {
     let raw: LkIn = call.body.take()?;
@@ -11,17 +11,16 @@ pub(super) async fn getlk<F: Filesystem>(fs: &F, call: &mut Call<'_>, reply: &mu
     reply.put(0, &LkOut { lk: held.to_wire() })
 }
 
-pub(super) async fn setlk<F: Filesystem>(fs: &F, call: &mut Call<'_>, wait: bool) -> Payload {
+pub(super) async fn setlk<F: Filesystem>(fs: &F, call: &mut Call<'_>, wait: bool) -> Result<Waited, Errno> {
     let raw: LkIn = call.body.take()?;
     let request = LockRequest::from_wire(&raw)?;
     if raw.lk_flags & LK_FLOCK != 0 {
-        fs.flock(&call.cx, call.ino, &request, wait).await?;
+        fs.flock(&call.cx, call.ino, &request, wait).await
     } else if wait {
-        fs.setlkw(&call.cx, call.ino, &request).await?;
+        fs.setlkw(&call.cx, call.ino, &request).await
     } else {
-        fs.setlk(&call.cx, call.ino, &request).await?;
+        fs.setlk(&call.cx, call.ino, &request).await.map(|()| Waited::Now)
     }
-    Ok(0)
 }
 
 pub(super) async fn ioctl<F: Filesystem>(fs: &F, call: &mut Call<'_>, reply: &mut ReplyBuffer) -> Payload {

@@ -18,7 +18,7 @@ use crate::abi::control::InterruptIn;
 use crate::abi::header::{IN_HEADER, InHeader};
 use crate::abi::opcode;
 use crate::decode::Body;
-use crate::{Context, Errno, Filesystem, Interrupt, ReplyBuffer};
+use crate::{Context, Errno, Filesystem, Interrupt, Park, ReplyBuffer, Waited};
 
 /// What to do after a request was dispatched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +27,8 @@ pub enum Answer {
     Reply(usize),
     /// Nothing is to be sent.
     NoReply,
+    /// The request was parked: its answer comes through the [`crate::ParkedReply`].
+    Later,
     /// The kernel wants the request with this number given up: tell the [`crate::InterruptTable`].
     Interrupt {
         /// Number of the request to interrupt.
@@ -63,6 +65,7 @@ pub async fn dispatch<F: Filesystem>(
     fs: &F,
     request: &[u8],
     interrupt: Interrupt<'_>,
+    parking: &dyn Park,
     reply: &mut ReplyBuffer,
 ) -> Answer {
     let Ok((header, _)) = InHeader::read_from_prefix(request) else { return Answer::NoReply };
@@ -80,6 +83,7 @@ pub async fn dispatch<F: Filesystem>(
             pid: header.pid,
             umask: 0,
             interrupt,
+            parking,
         },
         ino: header.nodeid,
         body: Body::new(body),
@@ -87,7 +91,18 @@ pub async fn dispatch<F: Filesystem>(
     if opcode::is_one_way(header.opcode) {
         return one_way(fs, header.opcode, &mut call).await;
     }
-    let outcome = two_way(fs, header.opcode, &mut call, reply).await;
+    let outcome = match header.opcode {
+        opcode::SETLK | opcode::SETLKW => {
+            match control::setlk(fs, &mut call, header.opcode == opcode::SETLKW).await {
+                Ok(Waited::Now) => Ok(0),
+                Ok(Waited::Later) if parking.is_parked() => return Answer::Later,
+                // Nobody would ever answer.
+                Ok(Waited::Later) => Err(Errno::EIO),
+                Err(errno) => Err(errno),
+            }
+        }
+        other => two_way(fs, other, &mut call, reply).await,
+    };
     Answer::Reply(reply.finish(header.unique, outcome))
 }
 
@@ -148,8 +163,6 @@ async fn two_way<F: Filesystem>(
         opcode::LISTXATTR => xattr::listxattr(fs, call, reply).await,
         opcode::REMOVEXATTR => xattr::removexattr(fs, call).await,
         opcode::GETLK => control::getlk(fs, call, reply).await,
-        opcode::SETLK => control::setlk(fs, call, false).await,
-        opcode::SETLKW => control::setlk(fs, call, true).await,
         opcode::IOCTL => control::ioctl(fs, call, reply).await,
         opcode::POLL => control::poll(fs, call, reply).await,
         // The transport answers the INIT that opens a connection; a second one is out of order.

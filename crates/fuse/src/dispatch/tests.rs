@@ -11,8 +11,8 @@ use crate::abi::header::{IN_HEADER, InHeader, OUT_HEADER, OutHeader};
 use crate::abi::{control::*, file::*, lock::*, namespace::*, node::*, opcode, xattr::*};
 use crate::{
     Attr, AttrReply, Context, CopyRange, CreateRequest, DirSink, Entry, Errno, FallocateRequest, FileKind,
-    FileLock, Filesystem, Forgets, Interrupt, IoctlRequest, LockRequest, OpenFlags, OpenRequest, Opened,
-    ReadRequest, ReleaseRequest, ReplyBuffer, SetAttr, StatFs, WriteRequest,
+    FileLock, Filesystem, Forgets, Interrupt, IoctlRequest, LockKind, LockRequest, NoParking, OpenFlags,
+    OpenRequest, Opened, ReadRequest, ReleaseRequest, ReplyBuffer, SetAttr, StatFs, Waited, WriteRequest,
 };
 
 /// A request with all its lengths right.
@@ -35,7 +35,7 @@ pub(super) fn request(opcode: u32, body: &[&[u8]]) -> Vec<u8> {
 
 /// Polls once: none of the test file systems waits.
 pub(super) fn run<F: Filesystem>(fs: &F, bytes: &[u8], reply: &mut ReplyBuffer) -> Answer {
-    let mut future = pin!(dispatch(fs, bytes, Interrupt::never(), reply));
+    let mut future = pin!(dispatch(fs, bytes, Interrupt::never(), &NoParking, reply));
     match future.as_mut().poll(&mut std::task::Context::from_waker(Waker::noop())) {
         Poll::Ready(answer) => answer,
         Poll::Pending => panic!("dispatch waits although the file system does not"),
@@ -306,9 +306,10 @@ impl Filesystem for Recorder {
         self.note(cx, format!("setlk {ino} {:?} {}", request.lock.kind, request.lock.end));
         Ok(())
     }
-    async fn setlkw(&self, cx: &Context<'_>, ino: u64, request: &LockRequest) -> Result<(), Errno> {
+    async fn setlkw(&self, cx: &Context<'_>, ino: u64, request: &LockRequest) -> Result<Waited, Errno> {
         self.note(cx, format!("setlkw {ino} {:?}", request.lock.kind));
-        Ok(())
+        // What no transport parks is no excuse for no answer.
+        Ok(if request.lock.kind == LockKind::Read { Waited::Later } else { Waited::Now })
     }
     async fn flock(
         &self,
@@ -316,9 +317,10 @@ impl Filesystem for Recorder {
         ino: u64,
         request: &LockRequest,
         wait: bool,
-    ) -> Result<(), Errno> {
+    ) -> Result<Waited, Errno> {
         self.note(cx, format!("flock {ino} {:?} {wait}", request.lock.kind));
-        Ok(())
+        assert_eq!(cx.park().unwrap_err(), Errno::ENOLCK);
+        Ok(Waited::Now)
     }
     async fn ioctl(
         &self,
@@ -504,6 +506,7 @@ fn files() {
 #[test]
 fn control() {
     let flock = LkIn { lk_flags: LK_FLOCK, ..LOCK };
+    let never = LkIn { lk: RawFileLock { kind: F_RDLCK, ..LOCK.lk }, ..LOCK };
     let odd = LkIn { lk: RawFileLock { kind: 9, ..LOCK.lk }, ..LOCK };
     let ioctl = IoctlIn { fh: 77, flags: 0, cmd: 21, arg: 0, in_size: 2, out_size: 8 };
     let wide = IoctlIn { out_size: u32::MAX, ..ioctl };
@@ -512,6 +515,7 @@ fn control() {
         (opcode::SETLK, &[LOCK.as_bytes()], "setlk 7 Write 99", Ok(0)),
         (opcode::SETLK, &[odd.as_bytes()], "", Err(Errno::EINVAL)),
         (opcode::SETLKW, &[LOCK.as_bytes()], "setlkw 7 Write", Ok(0)),
+        (opcode::SETLKW, &[never.as_bytes()], "setlkw 7 Read", Err(Errno::EIO)),
         (opcode::SETLK, &[flock.as_bytes()], "flock 7 Write false", Ok(0)),
         (opcode::SETLKW, &[flock.as_bytes()], "flock 7 Write true", Ok(0)),
         (opcode::IOCTL, &[ioctl.as_bytes(), b"in"], "ioctl 7 21 in 8", Ok(20)),

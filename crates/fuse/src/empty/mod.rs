@@ -7,7 +7,9 @@ mod tree;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::{Mount, OpenFlags};
+use skep_ring::Reactor;
+
+use crate::{Mount, OpenFlags, RingThread};
 
 use tree::Tree;
 
@@ -50,13 +52,31 @@ impl EmptyMount {
 
 impl Mount for EmptyMount {
     type Worker = EmptyWorker;
+    type Ring = EmptyRing;
 
     fn worker(&self, _index: usize) -> EmptyWorker {
         EmptyWorker { shared: Arc::clone(&self.shared) }
     }
+
+    fn ring(&self, _thread: usize, _reactor: &Reactor) -> EmptyRing {
+        EmptyRing { shared: Arc::clone(&self.shared) }
+    }
 }
 
-/// Answers the requests of one thread.
+/// Makes the workers of one ring thread.
+pub struct EmptyRing {
+    shared: Arc<Shared>,
+}
+
+impl RingThread for EmptyRing {
+    type Worker = EmptyWorker;
+
+    fn worker(&self) -> Option<EmptyWorker> {
+        Some(EmptyWorker { shared: Arc::clone(&self.shared) })
+    }
+}
+
+/// Answers requests, one at a time.
 pub struct EmptyWorker {
     shared: Arc<Shared>,
 }

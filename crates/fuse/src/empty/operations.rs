@@ -44,7 +44,7 @@ impl EmptyWorker {
 
     fn make(&self, cx: &Context<'_>, parent: u64, name: &[u8], mode: u32, rdev: u32) -> Result<Entry, Errno> {
         let mut tree = self.tree();
-        let ino = tree.create(parent, name, mode, (cx.uid, cx.gid), rdev)?;
+        let ino = tree.create(parent, name, mode & !(cx.umask & 0o777), (cx.uid, cx.gid), rdev)?;
         self.entry(&mut tree, ino)
     }
 

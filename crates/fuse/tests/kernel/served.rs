@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::JoinHandle;
 
-use skep_fuse::{DevFuse, DevOptions, Ending, Mount, MountError, MountOptions, Notifier, Transport, unmount};
+use skep_fuse::{Ending, Fuse, FuseOptions, Mount, MountError, MountOptions, Notifier, unmount};
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
@@ -40,12 +40,12 @@ pub struct Served {
 }
 
 impl Served {
-    pub fn new<M: Mount + Send + 'static>(mount: M, options: DevOptions) -> Served {
+    pub fn new<M: Mount + Send + 'static>(mount: M, options: FuseOptions) -> Served {
         Served::on(Directory::new(), mount, options)
     }
 
-    pub fn on<M: Mount + Send + 'static>(directory: Directory, mount: M, options: DevOptions) -> Served {
-        let device = DevFuse::mount(&MountOptions::new(directory.path()), options)
+    pub fn on<M: Mount + Send + 'static>(directory: Directory, mount: M, options: FuseOptions) -> Served {
+        let device = Fuse::mount(&MountOptions::new(directory.path()), options)
             .expect("these tests need /dev/fuse and the right to mount");
         let notifier = device.notifier();
         let thread = Some(std::thread::spawn(move || device.run(&mount)));

@@ -58,6 +58,7 @@ impl Watched {
 
 impl Mount for Watched {
     type Worker = WatchedWorker;
+    type Ring = WatchedRing;
 
     fn init(&self, negotiated: &Negotiated) -> Result<(), Errno> {
         *self.seen.negotiated.lock().unwrap() = Some(*negotiated);

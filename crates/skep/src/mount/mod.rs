@@ -20,7 +20,7 @@ use options::Wishes;
 use port::BlockingPort;
 use skep_client::state::Mounting;
 use skep_client::{Lane, Limits, Shared};
-use skep_fuse::{DevFuse, DevOptions, InitFlags, MountOptions, Negotiated, Transport};
+use skep_fuse::{DevOptions, Fuse, FuseOptions, InitFlags, MountOptions, Negotiated, RingThread, Transport};
 use skep_types::limits::SLOTS_MAX;
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -36,6 +36,10 @@ use worker::{MountLane, Worker};
 const ATTACH_PATIENCE_MS: u64 = 10_000;
 /// Lanes that are not workers': housekeeping.
 const OTHER_LANES: usize = 2;
+/// What the worker does not do: locks and default ACLs.
+const NOT_SERVED: InitFlags = InitFlags(
+    InitFlags::POSIX_LOCKS.0 | InitFlags::FLOCK_LOCKS.0 | InitFlags::POSIX_ACL.0 | InitFlags::DONT_MASK.0,
+);
 /// How often the signal thread looks whether the mount has ended by itself.
 const STOP_SLICE: Duration = Duration::from_millis(500);
 
@@ -145,7 +149,7 @@ fn attach(keeper: &MountLane<BlockingPort>, hands: &Hands, target: &Path) -> Res
     })
 }
 
-fn mount(config: &MountConfig, wishes: Wishes, args: &MountArgs, target: &Path) -> Result<DevFuse, String> {
+fn mount(config: &MountConfig, wishes: Wishes, args: &MountArgs, target: &Path) -> Result<Fuse, String> {
     let mut options = MountOptions::new(target);
     options.flags = wishes.flags;
     options.allow_other = config.allow_other;
@@ -159,13 +163,14 @@ fn mount(config: &MountConfig, wishes: Wishes, args: &MountArgs, target: &Path) 
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let workers = (config.max_threads as usize).min(SLOTS_MAX as usize - OTHER_LANES);
     let idle = if config.threads == 0 { cores } else { config.threads as usize };
-    let mut serve = DevOptions { workers, idle_workers: idle.clamp(1, workers), ..DevOptions::default() };
+    let dev = DevOptions { workers, idle_workers: idle.clamp(1, workers), ..DevOptions::default() };
+    let mut serve = FuseOptions { transport: Transport::Dev, dev, ..FuseOptions::default() };
     serve.init.max_write = config.request_size.bytes() as u32;
     // Pages are dropped at open, when the change counter moved: a check at every read would ask the
     // shard each time.
-    let keep = !InitFlags::AUTO_INVAL_DATA;
+    let keep = !(InitFlags::AUTO_INVAL_DATA | NOT_SERVED);
     serve.init.wanted = (serve.init.wanted & keep) | InitFlags::EXPLICIT_INVAL_DATA;
-    DevFuse::mount(&options, serve).map_err(|e| e.to_string())
+    Fuse::mount(&options, serve).map_err(|e| e.to_string())
 }
 
 /// One mount, as the transport sees it.
@@ -180,6 +185,15 @@ struct Served {
 
 impl skep_fuse::Mount for Served {
     type Worker = Worker<BlockingPort>;
+    type Ring = RingLanes;
+
+    fn ring(&self, _thread: usize, _reactor: &skep_ring::Reactor) -> RingLanes {
+        RingLanes {
+            hands: self.hands.clone(),
+            io: self.io,
+            direct_with_mmap: self.direct_with_mmap.load(Ordering::Relaxed),
+        }
+    }
 
     fn init(&self, negotiated: &Negotiated) -> Result<(), skep_fuse::Errno> {
         let direct = negotiated.granted.contains(InitFlags::DIRECT_IO_ALLOW_MMAP);
@@ -199,6 +213,21 @@ impl skep_fuse::Mount for Served {
 
     fn worker(&self, _index: usize) -> Self::Worker {
         Worker::new(lane(&self.hands).ok(), self.io, self.direct_with_mmap.load(Ordering::Relaxed))
+    }
+}
+
+/// Makes the lanes of one ring thread.
+struct RingLanes {
+    hands: Arc<Hands>,
+    io: Io,
+    direct_with_mmap: bool,
+}
+
+impl RingThread for RingLanes {
+    type Worker = Worker<BlockingPort>;
+
+    fn worker(&self) -> Option<Self::Worker> {
+        Some(Worker::new(Some(lane(&self.hands).ok()?), self.io, self.direct_with_mmap))
     }
 }
 

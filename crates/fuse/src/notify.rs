@@ -23,7 +23,7 @@ pub struct Notifier {
 }
 
 impl Notifier {
-    pub(super) fn new(device: &Arc<OwnedFd>) -> Self {
+    pub(crate) fn new(device: &Arc<OwnedFd>) -> Self {
         Notifier { device: Arc::downgrade(device) }
     }
 

@@ -11,7 +11,7 @@ use rustix::fs::{AtFlags, CWD, StatxFlags};
 pub use rustix::mount::MountFlags;
 use rustix::mount::UnmountFlags;
 
-use super::MountError;
+use crate::MountError;
 
 /// How long a mount point may take to answer before its daemon counts as hanging.
 const PROBE_DEADLINE: Duration = Duration::from_secs(5);
@@ -51,13 +51,13 @@ impl MountOptions {
 }
 
 /// A mount made by this process; undone when dropped.
-pub(super) struct Mounted {
+pub(crate) struct Mounted {
     target: PathBuf,
     /// Device number of the mounted root: says later whether the directory still shows this mount.
     device: Option<(u32, u32)>,
 }
 
-pub(super) fn mount(
+pub(crate) fn mount(
     options: &MountOptions,
     device: BorrowedFd<'_>,
     max_read: u32,
@@ -83,13 +83,13 @@ pub(super) fn mount(
 }
 
 impl Mounted {
-    pub(super) fn target(&self) -> &Path {
+    pub(crate) fn target(&self) -> &Path {
         &self.target
     }
 
     /// The connection has ended. Usually the mount is gone with it; after `umount -f` of a busy mount, or an abort
     /// through the control file system, it is still there and dead, and is removed here.
-    pub(super) fn ended(&mut self) {
+    pub(crate) fn ended(&mut self) {
         if self.device.is_some()
             && device_of(&self.target) == self.device
             && matches!(probe(&self.target), Probe::Dead)
@@ -101,7 +101,7 @@ impl Mounted {
     }
 
     /// Ends the connection: all requests fail, all readers of the device return.
-    pub(super) fn abort(&self) {
+    pub(crate) fn abort(&self) {
         if self.device.is_some() && device_of(&self.target) == self.device {
             let _ = rustix::mount::unmount(&self.target, UnmountFlags::FORCE | UnmountFlags::DETACH);
         }
