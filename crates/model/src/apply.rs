@@ -1,8 +1,10 @@
 //! Operations by path and handle: what the kernel does above the file system, so that a history can be
 //! compared with real system calls.
 
+use crate::acl::acl_value;
 use crate::file::checked;
 use crate::fs::{Access, Call, Fs, Handle};
+use crate::lock::{LOCK_END, LockSpace};
 use crate::op::{At, Op, OpenHow, Outcome, Path, xattr_name};
 use crate::xattr::check_args;
 use skep_types::{Errno, Ino, Kind, Mode, Name, SetAttr, Timestamp};
@@ -15,11 +17,24 @@ impl Fs {
                 self.open_path(path, handle, (how, mode, kill), call).into()
             }
             Op::Close { handle } => self.close(handle).into(),
+            Op::OpenTemp { path, handle, mode, exclusive } => {
+                self.open_temp(path, handle, (mode, exclusive), call).into()
+            }
             Op::Write { .. }
             | Op::Read { .. }
             | Op::Punch { .. }
             | Op::Allocate { .. }
+            | Op::Zero { .. }
+            | Op::Copy { .. }
+            | Op::Seek { .. }
             | Op::Fsync { .. } => self.apply_data(op, call.now),
+            Op::Lock { handle, space, exclusive, start, last } => {
+                self.lock_handle(handle, space, exclusive, (start, last)).into()
+            }
+            Op::TestLock { handle, exclusive, start, last } => {
+                self.test_lock(handle, exclusive, (start, last))
+            }
+            Op::SetAcl { .. } | Op::GetAcl { .. } | Op::RemoveAcl { .. } => self.apply_acl(op, call.now),
             Op::Stat { at } => self.at(at).and_then(|ino| self.stat(ino)).into(),
             Op::Chmod { .. } | Op::Chown { .. } | Op::Utimens { .. } => {
                 self.apply_setattr(op, call.now).into()
@@ -65,6 +80,11 @@ impl Fs {
                 let (dir, name) = self.parent_of(to)?;
                 self.link(ino, dir, &name, call.now)
             }
+            Op::LinkHandle { handle, to } => {
+                let (ino, _) = self.handle(handle)?;
+                let (dir, name) = self.parent_of(to)?;
+                self.link(ino, dir, &name, call.now)
+            }
             Op::Unlink { path } => {
                 let (dir, name) = self.parent_of(path)?;
                 self.unlink(dir, &name, call.now)
@@ -101,6 +121,19 @@ impl Fs {
                 .writable(handle, len)
                 .and_then(|ino| self.allocate(ino, (offset, len), keep_size, kill, now))
                 .into(),
+            Op::Zero { handle, offset, len, keep_size, kill } => self
+                .writable(handle, len)
+                .and_then(|ino| self.zero(ino, (offset, len), keep_size, kill, now))
+                .into(),
+            Op::Copy { from, from_offset, to, offset, len, kill } => {
+                self.copy_handles((from, from_offset), (to, offset), len, kill, now).into()
+            }
+            Op::Seek { handle, offset, hole } => {
+                match self.handle(handle).and_then(|(ino, _)| self.content(ino)) {
+                    Ok(content) => Outcome::Seek { from: offset, hole, content: content.clone() },
+                    Err(errno) => Outcome::Failed(errno),
+                }
+            }
             Op::Fsync { handle } => self.handle(handle).map(|_| ()).into(),
             _ => Outcome::Failed(Errno::ENOSYS),
         }
@@ -140,6 +173,81 @@ impl Fs {
             }
             Op::Listxattr { at } => self.at(at).and_then(|ino| self.listxattr(ino)).into(),
             _ => Outcome::Failed(Errno::ENOSYS),
+        }
+    }
+
+    fn apply_acl(&mut self, op: &Op, now: Timestamp) -> Outcome {
+        match *op {
+            Op::SetAcl { at, default, value } => {
+                self.at(at).and_then(|ino| self.set_acl(ino, default, &acl_value(value), now)).into()
+            }
+            Op::GetAcl { at, default } => self.at(at).and_then(|ino| self.get_acl(ino, default)).into(),
+            Op::RemoveAcl { at, default } => {
+                // A list of no entries.
+                let none = acl_value(5);
+                self.at(at).and_then(|ino| self.set_acl(ino, default, &none, now)).into()
+            }
+            _ => Outcome::Failed(Errno::ENOSYS),
+        }
+    }
+
+    fn open_temp(
+        &mut self,
+        path: Path,
+        handle: Handle,
+        (mode, exclusive): (Mode, bool),
+        call: Call,
+    ) -> Result<(), Errno> {
+        if self.handles.contains_key(&handle) {
+            return Err(Errno::EMFILE);
+        }
+        let dir = self.follow(path)?;
+        let access = Access { read: true, write: true, append: false };
+        self.create_temp(dir, handle, access, (mode, !exclusive), call).map(drop)
+    }
+
+    fn copy_handles(
+        &mut self,
+        (from, from_offset): (Handle, u64),
+        (to, offset): (Handle, u64),
+        len: u32,
+        kill: bool,
+        now: Timestamp,
+    ) -> Result<usize, Errno> {
+        let ((source, reads), (copy, writes)) = (self.handle(from)?, self.handle(to)?);
+        if self.inode(source)?.is_dir() || self.inode(copy)?.is_dir() {
+            return Err(Errno::EISDIR);
+        }
+        if !reads.read || !writes.write || writes.append {
+            return Err(Errno::EBADF);
+        }
+        self.copy((source, from_offset), (copy, offset), len as usize, kill, now)
+    }
+
+    fn lock_handle(
+        &mut self,
+        handle: Handle,
+        space: LockSpace,
+        exclusive: Option<bool>,
+        range: (u64, u64),
+    ) -> Result<(), Errno> {
+        let (ino, access) = self.handle(handle)?;
+        let range = if space == LockSpace::Whole { (0, LOCK_END) } else { range };
+        match (space, exclusive) {
+            (LockSpace::Range, Some(true)) if !access.write => return Err(Errno::EBADF),
+            (LockSpace::Range, Some(false)) if !access.read => return Err(Errno::EBADF),
+            _ => {}
+        }
+        self.set_lock((ino, space), handle.0.into(), exclusive, range)
+    }
+
+    fn test_lock(&self, handle: Handle, exclusive: bool, range: (u64, u64)) -> Outcome {
+        match self.handle(handle) {
+            Ok((ino, _)) => {
+                let place = (ino, LockSpace::Range);
+                Outcome::Conflicts(self.lock_conflicts(place, handle.0.into(), exclusive, range))
+            }
+            Err(errno) => Outcome::Failed(errno),
         }
     }
 

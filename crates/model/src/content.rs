@@ -86,6 +86,15 @@ impl Content {
         }
     }
 
+    /// The first byte at or after `from` that is not zero.
+    pub fn next_data(&self, from: u64) -> Option<u64> {
+        self.pages.range(from / PAGE as u64..).find_map(|(number, page)| {
+            let start = number * PAGE as u64;
+            let skip = from.saturating_sub(start) as usize;
+            page.iter().skip(skip).position(|byte| *byte != 0).map(|at| start + (skip + at) as u64)
+        })
+    }
+
     /// Ranges that a comparison must read to see every byte that is not a hole, with a page of each
     /// neighbouring hole: (offset, length), in order, within the size.
     pub fn probes(&self) -> Vec<(u64, u64)> {

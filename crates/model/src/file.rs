@@ -28,10 +28,11 @@ impl Fs {
         Ok(())
     }
 
-    /// Closes a handle (EBADF). The last one of an inode without names takes it away.
+    /// Closes a handle (EBADF): its locks go. The last one of an inode without names takes it away.
     pub fn close(&mut self, handle: Handle) -> Result<(), Errno> {
         let file = self.handles.remove(&handle).ok_or(Errno::EBADF)?;
         self.inode_mut(file.ino)?.opens -= 1;
+        self.drop_locks(file.ino, handle.0.into());
         self.reap(file.ino);
         Ok(())
     }

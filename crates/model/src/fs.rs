@@ -1,6 +1,7 @@
 //! The inode table: what every operation stands on.
 
 use crate::content::{Content, PAGE};
+use crate::lock::{Held, LockSpace};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -74,6 +75,8 @@ pub(crate) struct Inode {
     pub ctime: Timestamp,
     pub btime: Timestamp,
     pub change: u64,
+    /// Made without a name, and may be given one (`O_TMPFILE`).
+    pub linkable: bool,
     pub xattrs: BTreeMap<Vec<u8>, Arc<[u8]>>,
     pub body: Body,
 }
@@ -92,6 +95,7 @@ impl Inode {
             ctime: now,
             btime: now,
             change: 1,
+            linkable: false,
             xattrs: BTreeMap::new(),
             body,
         }
@@ -146,6 +150,7 @@ pub(crate) struct OpenFile {
 pub struct Fs {
     pub(crate) inodes: BTreeMap<Ino, Arc<Inode>>,
     pub(crate) handles: BTreeMap<Handle, OpenFile>,
+    pub(crate) locks: BTreeMap<(Ino, LockSpace), Vec<Held>>,
     /// Every number ever given, so that a reuse is seen.
     pub(crate) used: Arc<BTreeSet<Ino>>,
 }
@@ -157,6 +162,7 @@ impl Fs {
         Self {
             inodes: BTreeMap::from([(Ino::ROOT, Arc::new(Inode::new(body, mode, uid, gid, now)))]),
             handles: BTreeMap::new(),
+            locks: BTreeMap::new(),
             used: Arc::new(BTreeSet::from([Ino::ROOT])),
         }
     }

@@ -21,8 +21,12 @@
 //! }
 //! ```
 
+use crate::acl::ACLS;
 use crate::fs::Handle;
-use crate::op::{At, DEPTH_MAX, Fill, NAMES, NAMES_OF_DIRS, Op, OpenHow, Path, XATTR_NAMES};
+use crate::lock::{LOCK_END, LockSpace};
+use crate::op::{
+    At, DEPTH_MAX, Fill, NAMES, NAMES_OF_DIRS, Op, OpenHow, Path, XATTR_NAMES, XATTR_NAMES_OF_ROOT,
+};
 use crate::rename::RenameHow;
 use crate::rng::Rng;
 use crate::xattr::XattrHow;
@@ -53,6 +57,43 @@ pub struct Profile {
     pub handles: u32,
     /// Longest path, at most [`DEPTH_MAX`].
     pub depth: u8,
+    /// System calls that not every file system has.
+    pub calls: Calls,
+}
+
+/// System calls that not every file system, or driver, has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Calls {
+    /// `O_TMPFILE`, and names given to such files.
+    pub temp: bool,
+    /// `copy_file_range`.
+    pub copy: bool,
+    /// `fallocate(ZERO_RANGE)`.
+    pub zero: bool,
+    /// `SEEK_DATA` and `SEEK_HOLE`.
+    pub seek: bool,
+    /// Access control lists.
+    pub acl: bool,
+    /// Locks.
+    pub lock: bool,
+    /// `trusted.` and `security.` attributes, of a privileged driver.
+    pub xattrs_of_root: bool,
+}
+
+impl Calls {
+    /// All of them.
+    pub const ALL: Self =
+        Self { temp: true, copy: true, zero: true, seek: true, acl: true, lock: true, xattrs_of_root: true };
+    /// None of them.
+    pub const NONE: Self = Self {
+        temp: false,
+        copy: false,
+        zero: false,
+        seek: false,
+        acl: false,
+        lock: false,
+        xattrs_of_root: false,
+    };
 }
 
 impl Default for Profile {
@@ -67,6 +108,7 @@ impl Default for Profile {
             first_handle: 0,
             handles: 6,
             depth: DEPTH_MAX as u8,
+            calls: Calls::ALL,
         }
     }
 }
@@ -95,7 +137,7 @@ const RECENT_MAX: usize = 6;
 type Make = fn(&mut Generator) -> Op;
 
 /// Weight of each kind of operation.
-const WEIGHTS: [(u32, Make); 22] = [
+const WEIGHTS: [(u32, Make); 29] = [
     (14, Generator::open),
     (5, Generator::close),
     (11, Generator::mkdir),
@@ -118,6 +160,13 @@ const WEIGHTS: [(u32, Make); 22] = [
     (2, Generator::allocate),
     (2, Generator::fsync),
     (9, Generator::xattr),
+    (3, Generator::open_temp),
+    (2, Generator::link_handle),
+    (5, Generator::copy),
+    (3, Generator::zero),
+    (4, Generator::seek),
+    (5, Generator::acl),
+    (6, Generator::lock),
 ];
 
 /// Makes the operations of one history.
@@ -132,6 +181,8 @@ pub struct Generator {
     files: Recent,
     /// Handles that it believes to be open.
     believed_open: Vec<u32>,
+    /// The newest file without a name.
+    temp: Option<Handle>,
 }
 
 /// Paths gone back to, so that things happen to what is there. Whether it is there is not known.
@@ -158,7 +209,7 @@ impl Generator {
         // Neighbouring seeds must not be neighbouring states.
         let rng = Rng::new(Rng::new(seed).next_u64());
         let (dirs, files) = (Recent::default(), Recent::default());
-        Self { rng, profile, made: 0, dirs, files, believed_open: Vec::new() }
+        Self { rng, profile, made: 0, dirs, files, believed_open: Vec::new(), temp: None }
     }
 
     /// The next operation. There is always one.
@@ -316,7 +367,12 @@ impl Generator {
         // Mostly on one place, so that the limit of an inode is reached.
         let at = if self.rng.percent(45) { At::Path(Path::ROOT) } else { self.at() };
         let names = u64::from(self.profile.xattr_names);
-        let name = if self.rng.percent(2) { u8::MAX } else { self.rng.below(names) as u8 };
+        let of_root = self.profile.calls.xattrs_of_root && self.profile.privileged;
+        let name = match self.rng.below(50) {
+            0 => u8::MAX,
+            1..=5 if of_root => XATTR_NAMES + self.rng.below(XATTR_NAMES_OF_ROOT.len() as u64) as u8,
+            _ => self.rng.below(names) as u8,
+        };
         match self.rng.below(20) {
             0..=12 => {
                 let max = self.profile.xattr_value_max;
@@ -464,6 +520,8 @@ impl Generator {
         (offset, if beyond { len } else { u64::from(len).min(room) as u32 })
     }
 }
+
+mod second;
 
 #[cfg(test)]
 mod tests;

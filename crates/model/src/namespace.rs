@@ -1,5 +1,6 @@
 //! Names come and go: create, mkdir, mknod, symlink, link, unlink, rmdir.
 
+use crate::acl::inherit;
 use crate::content::Content;
 use crate::fs::{Body, Call, Fs, Inode};
 use alloc::collections::BTreeMap;
@@ -60,18 +61,19 @@ impl Fs {
     /// EMLINK at [`LINKS_MAX`].
     pub fn link(&mut self, ino: Ino, dir: Ino, name: &Name, now: Timestamp) -> Result<(), Errno> {
         let inode = self.inode(ino)?;
-        let (is_dir, nlink) = (inode.is_dir(), inode.nlink);
+        let (is_dir, nlink, linkable) = (inode.is_dir(), inode.nlink, inode.linkable);
         self.vacant(dir, name)?;
         if is_dir {
             return Err(Errno::EPERM);
         }
         match nlink {
-            0 => return Err(Errno::ENOENT),
+            0 if !linkable => return Err(Errno::ENOENT),
             LINKS_MAX.. => return Err(Errno::EMLINK),
             _ => {}
         }
         let inode = self.inode_mut(ino)?;
         inode.nlink += 1;
+        inode.linkable = false;
         inode.inode_moved(now);
         self.entries_mut(dir)?.insert(name.clone(), ino);
         self.inode_mut(dir)?.content_moved(now);
@@ -113,21 +115,28 @@ impl Fs {
         if self.entries(dir)?.contains_key(name) { Err(Errno::EEXIST) } else { Ok(()) }
     }
 
-    /// EIO when the number was used before: the caller broke the promise that numbers are never
-    /// reused, and a history that does so must fail loudly.
-    fn add(&mut self, dir: Ino, name: &Name, body: Body, mode: Mode, call: Call) -> Result<Ino, Errno> {
-        self.vacant(dir, name)?;
+    /// A new inode with what it inherits from its directory. EIO when the number was used before: the caller broke
+    /// the promise that numbers are never reused, and a history that does so must fail loudly.
+    pub(crate) fn heir(&mut self, dir: Ino, body: Body, mode: Mode, call: Call) -> Result<Inode, Errno> {
         if !Arc::make_mut(&mut self.used).insert(call.ino) {
             return Err(Errno::EIO);
         }
         let mut inode = Inode::new(body, mode, call.uid, call.gid, call.now);
-        let parent = self.inode_mut(dir)?;
+        let parent = self.inode(dir)?;
         if parent.mode & S_ISGID != 0 {
             inode.gid = parent.gid;
             if inode.is_dir() {
                 inode.mode |= S_ISGID;
             }
         }
+        inherit(parent, &mut inode);
+        Ok(inode)
+    }
+
+    fn add(&mut self, dir: Ino, name: &Name, body: Body, mode: Mode, call: Call) -> Result<Ino, Errno> {
+        self.vacant(dir, name)?;
+        let inode = self.heir(dir, body, mode, call)?;
+        let parent = self.inode_mut(dir)?;
         if inode.is_dir() {
             parent.nlink += 1;
         }

@@ -1,6 +1,9 @@
 //! An operation of a history, in small indices, and what came of it.
 
+use crate::content::Content;
+use crate::copy::may_seek;
 use crate::fs::{Handle, Stat};
+use crate::lock::{LockFound, LockSpace};
 use crate::rename::RenameHow;
 use crate::rng::Rng;
 use crate::xattr::XattrHow;
@@ -22,16 +25,22 @@ pub const NAMES: [&[u8]; 10] =
 /// How many of [`NAMES`] the generator uses for directories by preference.
 pub(crate) const NAMES_OF_DIRS: u8 = 4;
 
-/// Extended attributes that a history uses; [`xattr_name`] of a higher number is too long to be one.
+/// Extended attributes of users that a history uses.
 pub const XATTR_NAMES: u8 = 24;
+
+/// Numbers from [`XATTR_NAMES`] on that name attributes of the administrator; any higher one is too long.
+pub(crate) const XATTR_NAMES_OF_ROOT: [&[u8]; 2] = [b"trusted.x0", b"security.x0"];
 
 /// The name number `index` of [`NAMES`].
 pub fn path_name(index: u8) -> &'static [u8] {
     NAMES[index as usize % NAMES.len()]
 }
 
-/// The name of extended attribute `index`: `user.x0`, `user.x1`...
+/// The name of extended attribute `index`: `user.x0`, `user.x1`..., then those of the administrator.
 pub fn xattr_name(index: u8) -> Vec<u8> {
+    if let Some(name) = index.checked_sub(XATTR_NAMES).and_then(|at| XATTR_NAMES_OF_ROOT.get(at as usize)) {
+        return name.to_vec();
+    }
     if index >= XATTR_NAMES {
         let mut name = b"user.".to_vec();
         name.resize(256, b'x');
@@ -159,12 +168,21 @@ pub struct OpenHow {
 /// - by path: `Chmod` fails with EOPNOTSUPP on a symbolic link, `Chown`, `Utimens`, `Stat` and the
 ///   extended attributes do not follow it; `Truncate` and `List` follow it, as Linux does. All links
 ///   lead nowhere (`absent/...`), so following one is always ENOENT;
-/// - `Write` and `Read` are one `pwrite` and one `pread`.
+/// - `Write` and `Read` are one `pwrite` and one `pread`; `Copy` is `copy_file_range` until all is copied or
+///   nothing more comes;
+/// - `LinkHandle` goes by `/proc/self/fd`; `Seek` of a directory answers EISDIR itself;
+/// - locks belong to the handle: `F_OFD_SETLK`, `F_OFD_GETLK`, `flock`, never waiting. A lock that another of the
+///   driver's handles holds conflicts like anybody's;
+/// - an outcome is right when the model's [`Outcome::accepts`] it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)] // the fields are the arguments of the system calls of the same name
 pub enum Op {
     /// Opens, and perhaps creates, under a number that the history chose.
     Open { path: Path, handle: Handle, how: OpenHow, mode: Mode, kill: bool },
+    /// Makes an open file without a name in a directory; `exclusive` = it never gets one (`O_EXCL`).
+    OpenTemp { path: Path, handle: Handle, mode: Mode, exclusive: bool },
+    /// Gives an open file a name.
+    LinkHandle { handle: Handle, to: Path },
     /// Closes.
     Close { handle: Handle },
     /// Makes a directory.
@@ -203,6 +221,16 @@ pub enum Op {
     Punch { handle: Handle, offset: u64, len: u64, kill: bool },
     /// Allocates space.
     Allocate { handle: Handle, offset: u64, len: u64, keep_size: bool, kill: bool },
+    /// Zeroes a range.
+    Zero { handle: Handle, offset: u64, len: u64, keep_size: bool, kill: bool },
+    /// Copies between files, or within one.
+    Copy { from: Handle, from_offset: u64, to: Handle, offset: u64, len: u32, kill: bool },
+    /// Looks for data, or for a hole.
+    Seek { handle: Handle, offset: u64, hole: bool },
+    /// Takes a lock, or (`exclusive` = `None`) gives one up.
+    Lock { handle: Handle, space: LockSpace, exclusive: Option<bool>, start: u64, last: u64 },
+    /// Asks who holds a lock against a range lock.
+    TestLock { handle: Handle, exclusive: bool, start: u64, last: u64 },
     /// Makes a file (or directory) durable. Changes nothing that can be seen; a crash test takes note.
     Fsync { handle: Handle },
     /// Sets an extended attribute.
@@ -213,6 +241,12 @@ pub enum Op {
     Listxattr { at: At },
     /// Takes an extended attribute away.
     Removexattr { at: At, name: u8 },
+    /// Sets an access control list to a value of [`acl_value`](crate::acl_value).
+    SetAcl { at: At, default: bool, value: u8 },
+    /// Reads one.
+    GetAcl { at: At, default: bool },
+    /// Takes one away.
+    RemoveAcl { at: At, default: bool },
 }
 
 impl Op {
@@ -232,6 +266,9 @@ impl Op {
                 | Self::Fsync { .. }
                 | Self::Getxattr { .. }
                 | Self::Listxattr { .. }
+                | Self::GetAcl { .. }
+                | Self::Seek { .. }
+                | Self::TestLock { .. }
         )
     }
 }
@@ -253,6 +290,40 @@ pub enum Outcome {
     Xattrs(BTreeSet<Vec<u8>>),
     /// Bytes written.
     Written(usize),
+    /// Where a seek led.
+    Offset(u64),
+    /// The model's word on a seek: where it may lead is in what the file holds.
+    Seek {
+        /// From here.
+        from: u64,
+        /// For a hole, not for data.
+        hole: bool,
+        /// The file.
+        content: Content,
+    },
+    /// The lock that stands in the way, if any.
+    Conflict(Option<LockFound>),
+    /// The model's word on that: any of these.
+    Conflicts(BTreeSet<LockFound>),
+}
+
+impl Outcome {
+    /// Is this, the model's outcome, met by what another implementation answered?
+    pub fn accepts(&self, found: &Self) -> bool {
+        match (self, found) {
+            (Self::Seek { from, hole, content }, Self::Offset(to)) => {
+                may_seek(content, *from, *hole, Some(*to))
+            }
+            (Self::Seek { from, hole, content }, Self::Failed(Errno::ENXIO)) => {
+                may_seek(content, *from, *hole, None)
+            }
+            (Self::Conflicts(all), Self::Conflict(found)) => match found {
+                Some(found) => all.contains(found),
+                None => all.is_empty(),
+            },
+            (expected, found) => expected == found,
+        }
+    }
 }
 
 impl fmt::Debug for Outcome {
@@ -270,6 +341,13 @@ impl fmt::Debug for Outcome {
             }
             Self::Xattrs(names) => f.debug_list().entries(names.iter().map(|n| n.escape_ascii())).finish(),
             Self::Written(count) => write!(f, "wrote {count}"),
+            Self::Offset(offset) => write!(f, "at {offset}"),
+            Self::Seek { from, hole, content } => {
+                let (size, data) = (content.size(), content.next_data(*from));
+                write!(f, "seek from {from}, hole {hole}, size {size}, next byte that is not 0: {data:?}")
+            }
+            Self::Conflict(found) => write!(f, "conflict: {found:?}"),
+            Self::Conflicts(all) => write!(f, "conflicts: {all:?}"),
         }
     }
 }
@@ -341,5 +419,6 @@ mod tests {
         assert_eq!(Op::symlink_target(4_095).len(), 4_095);
         assert!(Op::symlink_target(20).starts_with(b"absent/") && !NAMES.contains(&&b"absent"[..]));
         assert_eq!((xattr_name(3), xattr_name(u8::MAX).len()), (b"user.x3".to_vec(), 256));
+        assert_eq!(xattr_name(XATTR_NAMES + 1), b"security.x0");
     }
 }

@@ -1,5 +1,6 @@
 //! Attributes: chmod, chown, utimens, truncate, all through one call as a server sees them.
 
+use crate::acl::follow_mode;
 use crate::fs::{Fs, Inode};
 use skep_types::limits::FILE_SIZE_MAX;
 use skep_types::{Errno, Ino, Kind, Mode, SetAttr, SetTime, Timestamp};
@@ -28,7 +29,7 @@ impl Fs {
     /// - chmod: EOPNOTSUPP on a symbolic link.
     /// - chown of anything but a directory clears suid, and sgid when group-executable, whoever asks.
     /// - size: EISDIR, EINVAL for anything but a regular file or beyond [`FILE_SIZE_MAX`]. It moves
-    ///   mtime and ctime, also when the size stays (so does Linux 6.18, by path and by handle).
+    ///   mtime and ctime, also when the size stays (so does Linux by handle; by path its file systems differ).
     /// - everything else moves ctime; a call that changes nothing moves nothing.
     pub fn setattr(&mut self, ino: Ino, set: &SetAttr, now: Timestamp) -> Result<(), Errno> {
         let kind = self.inode(ino)?.kind();
@@ -69,6 +70,7 @@ fn apply_ownership(inode: &mut Inode, kind: Kind, set: &SetAttr) -> bool {
     let mut changed = set.mode.is_some() || chown;
     if let Some(mode) = set.mode {
         inode.mode = mode & MODE_BITS;
+        follow_mode(inode);
     }
     inode.uid = set.uid.unwrap_or(inode.uid);
     inode.gid = set.gid.unwrap_or(inode.gid);

@@ -1,5 +1,6 @@
 //! Extended attributes.
 
+use crate::acl::acl_name;
 use crate::fs::Fs;
 use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
@@ -53,9 +54,12 @@ impl Fs {
         Ok(())
     }
 
-    /// The value of an attribute. ERANGE, ENODATA.
+    /// The value of an attribute, also of an access control list. ERANGE, ENODATA.
     pub fn getxattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>, Errno> {
         check_args(name, 0)?;
+        if let Some(default) = [false, true].into_iter().find(|default| acl_name(*default) == name) {
+            return self.get_acl(ino, default);
+        }
         self.check_name(ino, name, Errno::ENODATA)?;
         self.inode(ino)?.xattrs.get(name).map(|value| value.to_vec()).ok_or(Errno::ENODATA)
     }

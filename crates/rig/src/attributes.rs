@@ -21,6 +21,7 @@ pub struct Found {
     pub stat: Stat,
     pub ino: u64,
     pub mtime: Timestamp,
+    pub ctime: Timestamp,
 }
 
 pub fn stat(place: Place<'_>) -> Result<Found> {
@@ -43,6 +44,7 @@ pub fn stat(place: Place<'_>) -> Result<Found> {
         },
         ino: raw.st_ino,
         mtime: Timestamp { secs: raw.st_mtime, nanos: raw.st_mtime_nsec as u32 },
+        ctime: Timestamp { secs: raw.st_ctime, nanos: raw.st_ctime_nsec as u32 },
     })
 }
 

@@ -1,16 +1,16 @@
 //! Histories of the oracle by system calls, as `skep_model::Op` says how.
 
 use crate::attributes::{self, Place};
-use crate::extended;
-use rustix::fs::{AtFlags, CWD, FallocateFlags, Mode, OFlags, RenameFlags};
+use crate::{extended, locks};
+use rustix::fs::{AtFlags, CWD, FallocateFlags, Mode, OFlags, RenameFlags, SeekFrom};
 use rustix::io::{Errno, Result};
 use rustix::process::Gid;
 use rustix::thread::CapabilitySet;
-use skep_model::{At, Handle, Op, OpenHow, Outcome, Path as Names, RenameHow, xattr_name};
-use skep_types::{Kind, Name};
+use skep_model::{At, Handle, Op, OpenHow, Outcome, Path as Names, RenameHow, acl_value, xattr_name};
+use skep_types::{Kind, Name, Timestamp};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -41,6 +41,12 @@ impl Driver {
         &self.base
     }
 
+    /// When an open handle was last changed: its content, and itself.
+    pub fn times_of(&self, handle: Handle) -> Result<(Timestamp, Timestamp)> {
+        let found = attributes::stat(Place::File(self.file(handle)?))?;
+        Ok((found.mtime, found.ctime))
+    }
+
     /// Handles that are open, so that both sides can close them.
     pub fn open_handles(&self) -> Vec<Handle> {
         self.files.keys().copied().collect()
@@ -61,12 +67,21 @@ impl Driver {
                 Some(file) => outcome(close(file)),
                 None => outcome::<()>(Err(Errno::BADF)),
             },
+            Op::OpenTemp { path, handle, mode, exclusive } => {
+                outcome(self.open_temp(&self.path(path), handle, mode_of(mode), exclusive))
+            }
             Op::List { path } => self.list(&self.path(path)),
-            Op::Write { .. }
-            | Op::Read { .. }
-            | Op::Punch { .. }
-            | Op::Allocate { .. }
-            | Op::Fsync { .. } => self.data(op),
+            Op::Write { .. } | Op::Read { .. } | Op::Copy { .. } | Op::Seek { .. } | Op::Fsync { .. } => {
+                self.data(op)
+            }
+            Op::Punch { .. } | Op::Allocate { .. } | Op::Zero { .. } => outcome(self.fallocate(op)),
+            Op::Lock { handle, space, exclusive, start, last } => {
+                outcome(self.file(handle).and_then(|file| locks::set(file, space, exclusive, (start, last))))
+            }
+            Op::TestLock { handle, exclusive, start, last } => {
+                let found = self.file(handle).and_then(|file| locks::test(file, exclusive, (start, last)));
+                found.map_or_else(|e| outcome::<()>(Err(e)), Outcome::Conflict)
+            }
             Op::Stat { .. }
             | Op::Chmod { .. }
             | Op::Chown { .. }
@@ -75,6 +90,7 @@ impl Driver {
             Op::Setxattr { .. } | Op::Getxattr { .. } | Op::Listxattr { .. } | Op::Removexattr { .. } => {
                 self.extended(op)
             }
+            Op::SetAcl { .. } | Op::GetAcl { .. } | Op::RemoveAcl { .. } => self.acl(op),
             _ => self.name(op),
         }
     }
@@ -123,6 +139,16 @@ impl Driver {
         Ok(())
     }
 
+    fn open_temp(&mut self, path: &Path, handle: Handle, mode: Mode, exclusive: bool) -> Result<()> {
+        if self.files.contains_key(&handle) {
+            return Err(Errno::MFILE);
+        }
+        let mut flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+        flags.set(OFlags::EXCL, exclusive);
+        self.files.insert(handle, rustix::fs::open(path, flags, mode)?);
+        Ok(())
+    }
+
     fn name(&self, op: &Op) -> Outcome {
         match *op {
             Op::Mkdir { path, mode } => outcome(rustix::fs::mkdir(self.path(path), mode_of(mode))),
@@ -139,6 +165,10 @@ impl Driver {
             Op::Link { from, to } => {
                 outcome(rustix::fs::linkat(CWD, self.path(from), CWD, self.path(to), AtFlags::empty()))
             }
+            Op::LinkHandle { handle, to } => outcome(self.file(handle).and_then(|file| {
+                let source = format!("/proc/self/fd/{}", file.as_raw_fd());
+                rustix::fs::linkat(CWD, source, CWD, self.path(to), AtFlags::SYMLINK_FOLLOW)
+            })),
             Op::Unlink { path } => outcome(rustix::fs::unlink(self.path(path))),
             Op::Rmdir { path } => outcome(rustix::fs::rmdir(self.path(path))),
             Op::Rename { from, to, how } => {
@@ -178,28 +208,66 @@ impl Driver {
                     bytes
                 }))
             }
-            Op::Punch { handle, offset, len, kill } => {
-                let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-                outcome(self.fallocate(handle, flags, (offset, len), kill))
+            Op::Copy { from, from_offset, to, offset, len, kill } => {
+                outcome(as_caller(kill, || self.copy((from, from_offset), (to, offset), len as usize)))
             }
-            Op::Allocate { handle, offset, len, keep_size, kill } => {
-                let flags = if keep_size { FallocateFlags::KEEP_SIZE } else { FallocateFlags::empty() };
-                outcome(self.fallocate(handle, flags, (offset, len), kill))
-            }
+            Op::Seek { handle, offset, hole } => match self.seek(handle, offset, hole) {
+                Ok(offset) => Outcome::Offset(offset),
+                Err(e) => outcome::<()>(Err(e)),
+            },
             Op::Fsync { handle } => outcome(self.file(handle).and_then(rustix::fs::fsync)),
             _ => outcome::<()>(Err(Errno::NOSYS)),
         }
     }
 
-    fn fallocate(
-        &self,
-        handle: Handle,
-        flags: FallocateFlags,
-        (offset, len): (u64, u64),
-        kill: bool,
-    ) -> Result<()> {
+    fn fallocate(&self, op: &Op) -> Result<()> {
+        let keep = |keep| if keep { FallocateFlags::KEEP_SIZE } else { FallocateFlags::empty() };
+        let (flags, handle, offset, len, kill) = match *op {
+            Op::Punch { handle, offset, len, kill } => {
+                (FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, handle, offset, len, kill)
+            }
+            Op::Allocate { handle, offset, len, keep_size, kill } => {
+                (keep(keep_size), handle, offset, len, kill)
+            }
+            Op::Zero { handle, offset, len, keep_size, kill } => {
+                (FallocateFlags::ZERO_RANGE | keep(keep_size), handle, offset, len, kill)
+            }
+            _ => return Err(Errno::NOSYS),
+        };
         let file = self.file(handle)?;
         as_caller(kill, || rustix::fs::fallocate(file, flags, offset, len))
+    }
+
+    /// Follows short answers to the end that the source had at first: a copy within a file makes it grow.
+    fn copy(
+        &self,
+        (from, mut from_offset): (Handle, u64),
+        (to, mut offset): (Handle, u64),
+        len: usize,
+    ) -> Result<usize> {
+        let (source, copy) = (self.file(from)?, self.file(to)?);
+        let size = attributes::stat(Place::File(source))?.stat.size;
+        let has = size.saturating_sub(from_offset);
+        let mut done = 0;
+        loop {
+            let left = len - done;
+            match rustix::fs::copy_file_range(source, Some(&mut from_offset), copy, Some(&mut offset), left)?
+            {
+                0 => return Ok(done),
+                part => done += part,
+            }
+            if done as u64 >= has.min(len as u64) {
+                return Ok(done);
+            }
+        }
+    }
+
+    fn seek(&self, handle: Handle, offset: u64, hole: bool) -> Result<u64> {
+        let file = self.file(handle)?;
+        if attributes::stat(Place::File(file))?.stat.kind == Kind::Dir {
+            return Err(Errno::ISDIR);
+        }
+        rustix::fs::seek(file, if hole { SeekFrom::Hole(offset) } else { SeekFrom::Data(offset) })
     }
 
     fn attribute(&self, op: &Op) -> Outcome {
@@ -232,6 +300,26 @@ impl Driver {
             _ => outcome::<()>(Err(Errno::NOSYS)),
         }
     }
+
+    fn acl(&self, op: &Op) -> Outcome {
+        use skep_model::XattrHow::Set;
+        match *op {
+            Op::SetAcl { at, default, value } => {
+                outcome(self.at(at, |place| extended::set(place, acl_name(default), &acl_value(value), Set)))
+            }
+            Op::GetAcl { at, default } => {
+                outcome(self.at(at, |place| extended::get(place, acl_name(default))))
+            }
+            Op::RemoveAcl { at, default } => {
+                outcome(self.at(at, |place| extended::remove(place, acl_name(default))))
+            }
+            _ => outcome::<()>(Err(Errno::NOSYS)),
+        }
+    }
+}
+
+fn acl_name(default: bool) -> &'static [u8] {
+    if default { b"system.posix_acl_default" } else { b"system.posix_acl_access" }
 }
 
 /// Runs `call` without the right to keep suid and sgid where `kill` says so.

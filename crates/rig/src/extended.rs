@@ -34,7 +34,10 @@ pub fn remove(place: Place<'_>, name: &[u8]) -> Result<()> {
     }
 }
 
-/// Names of the `user.` namespace: what the oracle knows of.
+/// Namespaces, and names, that histories use: a system may add others.
+const KNOWN: [&[u8]; 4] = [b"user.", b"trusted.x", b"security.x", b"system.posix_acl_"];
+
+/// Names that the oracle knows of.
 pub fn list(place: Place<'_>) -> Result<BTreeSet<Vec<u8>>> {
     let names = sized(|buffer| match place {
         Place::Path(path) if buffer.is_empty() => rustix::fs::llistxattr_query(path),
@@ -42,7 +45,8 @@ pub fn list(place: Place<'_>) -> Result<BTreeSet<Vec<u8>>> {
         Place::Path(path) => rustix::fs::llistxattr(path, buffer),
         Place::File(fd) => rustix::fs::flistxattr(fd, buffer),
     })?;
-    let names = names.split(|byte| *byte == 0).filter(|name| name.starts_with(b"user."));
+    let names =
+        names.split(|byte| *byte == 0).filter(|name| KNOWN.iter().any(|known| name.starts_with(known)));
     Ok(names.map(<[u8]>::to_vec).collect())
 }
 

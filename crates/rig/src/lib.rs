@@ -12,6 +12,7 @@ mod cluster;
 mod daemon;
 mod driver;
 mod extended;
+mod locks;
 mod mounts;
 mod runner;
 mod scratch;

@@ -4,7 +4,7 @@
 use crate::drive::Open;
 use crate::hub::LaneId;
 use crate::verify::Adoption;
-use skep_model::{At, Call, Content, Fs, Generator, Handle, Op, Outcome, Path, Profile};
+use skep_model::{At, Call, Calls, Content, Fs, Generator, Handle, Op, Outcome, Path, Profile};
 use skep_types::{Ino, SetAttr, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -93,7 +93,7 @@ pub struct Book {
 impl Book {
     /// An empty directory.
     pub fn new(name: String, seed: u64) -> Self {
-        let profile = Profile { transfer_max: 160 * 1024, handles: 4, ..Profile::default() };
+        let profile = Profile { transfer_max: 160 * 1024, handles: 4, calls: Calls::NONE, ..Profile::default() };
         Self {
             name,
             root: None,

@@ -3,7 +3,7 @@
 use super::brave::Brave;
 use super::bulk::Bulk;
 use super::crowd::Crowd;
-use skep_model::{Call, Fs, Generator, Op, Outcome, Profile, Rng};
+use skep_model::{Call, Calls, Fs, Generator, Op, Outcome, Profile, Rng};
 use skep_rig::{Driver, compare_tree};
 use skep_types::{Ino, Timestamp};
 use std::collections::VecDeque;
@@ -52,7 +52,7 @@ impl Load {
             own,
             driver,
             oracle,
-            generator: Generator::new(seed, Profile::default()),
+            generator: Generator::new(seed, Profile { calls: Calls::NONE, ..Profile::default() }),
             bulk: Bulk::new(seed),
             crowd: Crowd::new(index, seed, mounts)?,
             brave: Brave::new(index, seed, mounts)?,

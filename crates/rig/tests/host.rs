@@ -2,15 +2,13 @@
 //! this machine; every outcome, and at intervals the whole tree, must agree.
 #![allow(clippy::unwrap_used)]
 
-mod driver;
-
-use driver::{Host, is_privileged, stat_of};
-use skep_model::{At, Call, Fs, Generator, Op, Outcome, Path, Profile};
-use skep_types::{Errno, Ino, Kind, Name, SetTime, Timestamp};
+use skep_model::{At, Call, Calls, Fs, Generator, Op, Outcome, Path, Profile};
+use skep_rig::{Driver, Scratch, compare_tree};
+use skep_types::{Errno, Ino, Name, SetTime, Timestamp};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path as HostPath, PathBuf};
 
 /// Operations of one history.
@@ -19,64 +17,34 @@ const OPS: u64 = 2_000;
 const SEEDS: u64 = 40;
 /// The whole tree is compared every so many operations.
 const TREE_EVERY: u64 = 250;
-
-fn owner() -> (u32, u32) {
-    (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw())
-}
+/// The oracle's "now" begins here: no history sets a time as late.
+const CLOCK: i64 = 1 << 40;
 
 fn call(number: u64) -> Call {
-    let (uid, gid) = owner();
-    Call { now: Timestamp { secs: number as i64, nanos: 0 }, ino: Ino(number + 2), uid, gid }
+    Call { now: Timestamp { secs: CLOCK + number as i64, nanos: 0 }, ino: Ino(number + 2), uid: 0, gid: 0 }
 }
 
 fn model() -> Fs {
-    let (uid, gid) = owner();
-    Fs::new(0o755, uid, gid, call(0).now)
+    Fs::new(0o755, 0, 0, call(0).now)
+}
+
+/// A directory of its own, and what drives it.
+struct Host {
+    scratch: Scratch,
+    driver: Driver,
+}
+
+impl Host {
+    fn new(base: &HostPath) -> Self {
+        let scratch = Scratch::new(Some(base)).unwrap();
+        std::fs::set_permissions(scratch.path(), PermissionsExt::from_mode(0o755)).unwrap();
+        let driver = Driver::new(scratch.path()).expect("these tests need root");
+        Self { scratch, driver }
+    }
 }
 
 fn host_path(root: &HostPath, names: &[Name]) -> PathBuf {
     names.iter().fold(root.into(), |path: PathBuf, name| path.join(OsStr::from_bytes(name.as_bytes())))
-}
-
-/// Attributes, targets, hard links and every byte that is not a hole.
-fn compare_trees(fs: &Fs, host: &Host) -> Result<(), String> {
-    let mut numbers: BTreeMap<Ino, u64> = BTreeMap::new();
-    for (names, ino) in fs.walk() {
-        let path = host_path(&host.root, &names);
-        let stat = rustix::fs::lstat(&path).map_err(|e| format!("{path:?}: {e}"))?;
-        let expected = fs.stat(ino).map_err(|e| format!("{path:?}: {e}"))?;
-        if stat_of(&stat) != expected {
-            return Err(format!("{path:?}: model {expected:?}, host {:?}", stat_of(&stat)));
-        }
-        if *numbers.entry(ino).or_insert(stat.st_ino) != stat.st_ino {
-            return Err(format!("{path:?} is a hard link to another file"));
-        }
-        match expected.kind {
-            Kind::File => compare_bytes(fs, ino, &path)?,
-            Kind::Symlink => {
-                let target = std::fs::read_link(&path).map_err(|e| format!("{path:?}: {e}"))?;
-                if Ok(target.as_os_str().as_bytes()) != fs.readlink(ino).as_deref() {
-                    return Err(format!("{path:?} has another target"));
-                }
-            }
-            _ => {}
-        }
-    }
-    Ok(())
-}
-
-fn compare_bytes(fs: &Fs, ino: Ino, path: &HostPath) -> Result<(), String> {
-    let file = std::fs::File::open(path).map_err(|e| format!("{path:?}: {e}"))?;
-    let content = fs.content(ino).map_err(|e| format!("{path:?}: {e}"))?;
-    for (offset, len) in content.probes() {
-        let mut found = vec![0; len as usize];
-        file.read_exact_at(&mut found, offset).map_err(|e| format!("{path:?} at {offset}: {e}"))?;
-        let expected = content.read(offset, len as usize);
-        if let Some(at) = found.iter().zip(&expected).position(|(x, y)| x != y) {
-            return Err(format!("{path:?}: byte {} differs", offset + at as u64));
-        }
-    }
-    Ok(())
 }
 
 /// Runs histories in both; panics with seed, position and the operations before the first difference.
@@ -85,18 +53,18 @@ fn histories(base: &HostPath, name: &str, profile: &Profile) {
     let seeds =
         std::env::var("SKEP_MODEL_SEEDS").map_or(SEEDS, |text| text.parse().expect("a number of seeds"));
     for seed in 0..seeds {
-        let mut host = Host::new(base, &format!("{name}-{seed}"));
+        let mut host = Host::new(base);
         let (mut fs, mut generator) = (model(), Generator::new(seed, profile.clone()));
         let mut past: Vec<String> = Vec::new();
         for number in 0..OPS {
             let op = generator.next_op();
-            let (expected, found) = (fs.apply(&op, call(number)), host.run(&op));
+            let (expected, found) = (fs.apply(&op, call(number)), host.driver.apply(&op));
             past.push(format!("{number}: {op:?} -> {expected:?}"));
             let last = past[past.len().saturating_sub(25)..].join("\n");
-            assert_eq!(expected, found, "seed {seed}: model left, {name} right, after\n{last}");
+            assert!(expected.accepts(&found), "seed {seed}: {expected:?} | {name} {found:?}, after\n{last}");
             succeeded += u64::from(!matches!(expected, Outcome::Failed(_)));
             if number % TREE_EVERY == TREE_EVERY - 1
-                && let Err(what) = compare_trees(&fs, &host)
+                && let Err(what) = compare_tree(host.scratch.path(), &fs, CLOCK)
             {
                 panic!("seed {seed}, {name}: {what}, after\n{last}");
             }
@@ -106,23 +74,31 @@ fn histories(base: &HostPath, name: &str, profile: &Profile) {
     assert!(succeeded > seeds * OPS / 4, "only {succeeded} operations succeeded: the test tests little");
 }
 
+/// Can files there have a range zeroed?
+fn zeroes(base: &HostPath) -> bool {
+    use rustix::fs::{FallocateFlags, fallocate};
+    let scratch = Scratch::new(Some(base)).unwrap();
+    let file = std::fs::File::create(scratch.path().join("f")).unwrap();
+    fallocate(file, FallocateFlags::ZERO_RANGE, 0, 4096).is_ok()
+}
+
 /// What every local file system can do.
 fn modest() -> Profile {
-    Profile {
-        size_max: 1 << 40,
-        xattr_value_max: 100,
-        xattr_names: 4,
-        privileged: is_privileged(),
-        ..Profile::default()
-    }
+    let calls = Calls { zero: zeroes(&std::env::temp_dir()), ..Calls::ALL };
+    Profile { size_max: 1 << 40, xattr_value_max: 100, xattr_names: 4, calls, ..Profile::default() }
 }
 
 /// tmpfs: files to 8 EiB and extended attributes to 64 KiB.
 #[test]
 fn agrees_with_tmpfs() {
+    let base = HostPath::new("/dev/shm");
+    let calls = Calls { zero: zeroes(base), ..Calls::ALL };
     // The total of one inode is a limit of Skep, so the histories stay below it here.
-    let profile = Profile { xattr_names: 12, privileged: is_privileged(), ..Profile::default() };
-    histories(HostPath::new("/dev/shm"), "tmpfs", &profile);
+    let profile = Profile { xattr_names: 12, calls, ..Profile::default() };
+    // In files of that size it does not find data (Linux 6.18).
+    let blind = Calls { seek: false, ..calls };
+    histories(base, "tmpfs", &Profile { calls: blind, ..profile.clone() });
+    histories(base, "tmpfs", &Profile { size_max: 1 << 62, ..profile });
 }
 
 /// Whatever file system temporary files are on (ext4, xfs, btrfs...).
@@ -140,12 +116,14 @@ fn times_of(fs: &Fs, host: &Host) -> Times {
         let (m, c) = ((stat.st_mtime, stat.st_mtime_nsec as i64), (stat.st_ctime, stat.st_ctime_nsec as i64));
         times.insert(ino, (m, c));
     };
-    see(Ino::ROOT, rustix::fs::lstat(&host.root).unwrap());
+    let root = host.scratch.path();
+    see(Ino::ROOT, rustix::fs::lstat(root).unwrap());
     for (names, ino) in fs.walk() {
-        see(ino, rustix::fs::lstat(host_path(&host.root, &names)).unwrap());
+        see(ino, rustix::fs::lstat(host_path(root, &names)).unwrap());
     }
     for (handle, ino) in fs.handles() {
-        see(ino, host.stat_handle(handle).unwrap());
+        let (m, c) = host.driver.times_of(handle).unwrap();
+        times.insert(ino, ((m.secs, m.nanos.into()), (c.secs, c.nanos.into())));
     }
     times
 }
@@ -161,26 +139,37 @@ fn next_tick(scratch: &HostPath) {
     while stamp() <= first {}
 }
 
+/// A truncate by path to the size that it has: whether times move is the file system's choice.
+fn keeps_size(fs: &Fs, op: &Op) -> bool {
+    let Op::Truncate { at: At::Path(path), size, .. } = *op else { return false };
+    fs.resolve(path).and_then(|ino| fs.stat(ino)).is_ok_and(|stat| stat.size == size)
+}
+
 /// Goal: after every operation, exactly those mtimes and ctimes moved that move in the model; a time
 /// that was given is kept to the nanosecond.
 #[test]
 fn times_move_as_on_linux() {
     // The model's clock stands at the number of the operation, so "moved" means "equals it".
     let base = HostPath::new("/dev/shm");
-    let clock = Host::new(base, "clock");
-    let scratch = clock.root.join("tick");
-    let profile = Profile { xattr_value_max: 100, privileged: is_privileged(), ..Profile::default() };
+    let clock = Scratch::new(Some(base)).unwrap();
+    let scratch = clock.path().join("tick");
+    let calls = Calls { zero: zeroes(base), seek: false, ..Calls::ALL };
+    let profile = Profile { xattr_value_max: 100, calls, ..Profile::default() };
     let mut compared = 0;
     for seed in 1_000..1_004 {
-        let mut host = Host::new(base, &format!("times-{seed}"));
+        let mut host = Host::new(base);
         let (mut fs, mut generator) = (model(), Generator::new(seed, profile.clone()));
         for number in 1..600 {
             let op = generator.next_op();
             let before = times_of(&fs, &host);
+            let vague = keeps_size(&fs, &op);
             next_tick(&scratch);
-            let (expected, found) = (fs.apply(&op, call(number)), host.run(&op));
-            assert_eq!(expected, found, "seed {seed}, {number}: {op:?}");
+            let (expected, found) = (fs.apply(&op, call(number)), host.driver.apply(&op));
+            assert!(expected.accepts(&found), "seed {seed}, {number}: {op:?}: {expected:?} | {found:?}");
             compared += u64::from(!matches!(expected, Outcome::Failed(_)));
+            if vague {
+                continue;
+            }
             let given = match op {
                 Op::Utimens { mtime: Some(SetTime::At(at)), .. } => Some(at),
                 _ => None,
@@ -211,7 +200,7 @@ fn times_move_as_on_linux() {
 /// Goal: the highest offset that Linux addresses works on the host as in the model, by hand.
 #[test]
 fn the_last_byte_of_eight_exbibytes() {
-    let mut host = Host::new(HostPath::new("/dev/shm"), "sparse");
+    let mut host = Host::new(HostPath::new("/dev/shm"));
     let mut fs = model();
     let (path, handle) = (Path::new(&[4]), skep_model::Handle(0));
     let how = skep_model::OpenHow {
@@ -234,6 +223,6 @@ fn the_last_byte_of_eight_exbibytes() {
     ];
     for (number, (op, outcome)) in steps.into_iter().enumerate() {
         assert_eq!(fs.apply(&op, call(number as u64)), outcome, "model: {op:?}");
-        assert_eq!(host.run(&op), outcome, "host: {op:?}");
+        assert_eq!(host.driver.apply(&op), outcome, "host: {op:?}");
     }
 }
