@@ -2,17 +2,18 @@
 
 use super::access::AccessArgs;
 use super::failure::{Failure, Outcome};
+use super::find;
 use super::namespace::{Names, Namespace};
 use clap::{Args, Subcommand};
-use skep_types::{Name, ShardId};
-use skep_wire::meta::MakeDirOn;
+use skep_types::{Name, Policy, ShardId};
+use skep_wire::meta::{Inspect, MakeDirOn, SetPolicy};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// `skep dir ...`
 #[derive(Debug, Subcommand)]
 pub enum DirCommand {
-    /// Make a directory whose inode, and all that is made below it, lives on a chosen shard
+    /// Make a directory on a chosen shard, or whose files go to a chosen pool
     Create(CreateArgs),
 }
 
@@ -21,9 +22,13 @@ pub enum DirCommand {
 pub struct CreateArgs {
     /// The new directory; its parent must exist
     path: PathBuf,
-    /// The metadata shard
+    /// The metadata shard where its inode, and all that is made below it, shall live [default: that of
+    /// its parent]
     #[arg(long)]
-    shard: u16,
+    shard: Option<u16>,
+    /// Storage pool of its files, by alias or number [default: as its parent's]
+    #[arg(long, value_name = "POOL")]
+    pool: Option<String>,
     /// Permission bits, octal
     #[arg(long, default_value = "755", value_parser = octal)]
     mode: u32,
@@ -59,13 +64,24 @@ pub fn run(command: &DirCommand) -> Outcome {
     let DirCommand::Create(args) = command;
     let (above, name) = split(&args.path)?;
     let mut namespace = Namespace::connect(&args.access, above)?;
-    let on = ShardId(args.shard);
-    let server = Names::of(&namespace.status).leader(on)?.alias.clone();
+    let pool = args.pool.as_deref().map(|text| find::pool(&namespace.status, text)).transpose()?;
+    let pool = pool.map(|pool| pool.pool.clone());
     let parent = namespace.resolve(above)?;
+    let on = args.shard.map_or(parent.shard(), ShardId);
+    let server = Names::of(&namespace.status).leader(on)?.alias.clone();
     let (mode, uid, gid) = (args.mode, args.uid, args.gid);
     let reply = namespace.ask(parent, &MakeDirOn { parent, name, mode, uid, gid, on });
     let reply = reply.map_err(|e| Failure::new(format!("{}: {e}", args.path.display())))?;
-    eprintln!("{}: made as inode {} on shard {on} ({server})", args.path.display(), reply.ino.0);
+    let path = args.path.display();
+    if let Some(pool) = &pool {
+        let made =
+            |e: Failure| Failure::new(format!("{path} is made, but is not in pool {}: {e}", pool.alias));
+        let policy = namespace.ask(reply.ino, &Inspect { ino: reply.ino }).map_err(made)?.policy;
+        let policy = Policy { pool: pool.pool, ..policy };
+        namespace.ask(reply.ino, &SetPolicy { ino: reply.ino, policy }).map_err(made)?;
+    }
+    let of = pool.map_or_else(String::new, |pool| format!(", files in pool {}", pool.alias));
+    eprintln!("{path}: made as inode {} on shard {on} ({server}){of}", reply.ino.0);
     Ok(())
 }
 

@@ -7,15 +7,21 @@ mod df;
 mod dir;
 mod entry;
 mod entry_info;
+mod entry_set;
+mod entry_walk;
 mod failure;
+mod find;
 mod health;
 mod key;
 pub mod mount_table;
 pub mod namespace;
 mod node;
+mod pool;
+mod pool_limits;
 mod session;
 mod stats;
 mod target;
+mod target_removal;
 
 pub use failure::{Failure, Outcome};
 
@@ -31,6 +37,9 @@ pub enum AdminCommand {
     /// Storage targets
     #[command(subcommand)]
     Target(target::TargetCommand),
+    /// Storage pools: groups of targets that directories can choose
+    #[command(subcommand)]
+    Pool(pool::PoolCommand),
     /// Files and directories: where their bytes are, how they are striped
     #[command(subcommand)]
     Entry(entry::EntryCommand),
@@ -60,6 +69,7 @@ pub fn run(command: &AdminCommand) -> ExitCode {
     let outcome = match command {
         AdminCommand::Node(command) => node::run(command, out),
         AdminCommand::Target(command) => target::run(command, out),
+        AdminCommand::Pool(command) => pool::run(command, out),
         AdminCommand::Entry(command) => entry::run(command, out),
         AdminCommand::Dir(command) => dir::run(command),
         AdminCommand::Session(command) => session::run(command, out),

@@ -1,11 +1,13 @@
-//! `skep node list`.
+//! `skep node list|set-alias|remove`.
 
-use super::access::AccessArgs;
+use super::access::{AccessArgs, Cluster};
 use super::failure::Outcome;
+use super::find;
 use crate::cli::output::{self, OutputArgs, Row, ago};
 use clap::{Args, Subcommand};
 use serde::Serialize;
-use skep_wire::mgmt::{NodeStatus, StatusReply};
+use skep_types::NodeId;
+use skep_wire::mgmt::{NodeStatus, RemoveNode, SetNodeAlias, StatusReply};
 use std::io::Write;
 
 /// `skep node ...`
@@ -13,11 +15,39 @@ use std::io::Write;
 pub enum NodeCommand {
     /// List the daemons
     List(ListArgs),
+    /// Give a daemon another alias
+    SetAlias(SetAliasArgs),
+    /// Take a daemon out of the cluster that is offline and has neither targets nor shards
+    Remove(RemoveArgs),
 }
 
 /// Flags of `skep node list`.
 #[derive(Debug, Args)]
 pub struct ListArgs {
+    #[command(flatten)]
+    access: AccessArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+/// Arguments of `skep node set-alias`.
+#[derive(Debug, Args)]
+pub struct SetAliasArgs {
+    /// Alias or number of the node
+    node: String,
+    /// Its new alias
+    alias: String,
+    #[command(flatten)]
+    access: AccessArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+/// Arguments of `skep node remove`.
+#[derive(Debug, Args)]
+pub struct RemoveArgs {
+    /// Alias or number of the node
+    node: String,
     #[command(flatten)]
     access: AccessArgs,
     #[command(flatten)]
@@ -33,6 +63,10 @@ struct NodeRow {
     state: &'static str,
     silent_ms: Option<u64>,
     addresses: Vec<String>,
+    /// What fails together with it.
+    domain: String,
+    /// Newest map that it acts upon; 0: not known.
+    map: u64,
     shards: usize,
     targets: usize,
 }
@@ -64,17 +98,61 @@ fn row(status: &StatusReply, node: &NodeStatus) -> NodeRow {
         state: entry.reachability.as_str(),
         silent_ms: node.silent_ms,
         addresses: entry.addresses.iter().map(|address| address.text.clone()).collect(),
+        domain: entry.domain.clone(),
+        map: node.map.0,
         shards: status.shards.iter().filter(|shard| shard.replicas.first() == Some(&entry.node)).count(),
         targets: status.targets.iter().filter(|target| target.node == entry.node).count(),
     }
 }
 
+/// Programs get the changed node; people were told in words.
+fn show(cluster: &mut Cluster, node: NodeId, output: OutputArgs, out: &mut dyn Write) -> Outcome {
+    if output.output == output::Format::Table {
+        return Ok(());
+    }
+    let status = cluster.status()?;
+    let rows: Vec<_> =
+        status.nodes.iter().filter(|one| one.node.node == node).map(|one| row(&status, one)).collect();
+    Ok(output::rows(output.output, &rows, out)?)
+}
+
+fn set_alias(args: &SetAliasArgs, out: &mut dyn Write) -> Outcome {
+    let mut cluster = args.access.connect(None)?;
+    cluster.require_admin("changing a node")?;
+    let status = cluster.status()?;
+    let node = &find::node(&status, &args.node)?.node;
+    cluster.ask(&SetNodeAlias { node: node.node, alias: args.alias.clone() })?;
+    eprintln!("node {} is called {} from now on", node.alias, args.alias);
+    eprintln!(
+        "note: if its configuration has an alias of its own, that one returns when it is started again"
+    );
+    show(&mut cluster, node.node, args.output, out)
+}
+
+fn remove(args: &RemoveArgs, out: &mut dyn Write) -> Outcome {
+    let mut cluster = args.access.connect(None)?;
+    cluster.require_admin("removing a node")?;
+    let status = cluster.status()?;
+    let node = find::node(&status, &args.node)?;
+    cluster.ask(&RemoveNode { node: node.node.node })?;
+    eprintln!("node {} ({}) is removed; its number is not given again", node.node.alias, node.node.node);
+    match args.output.output {
+        output::Format::Table => Ok(()),
+        format => Ok(output::rows(format, &[row(&status, node)], out)?),
+    }
+}
+
 /// Does it.
 pub fn run(command: &NodeCommand, out: &mut dyn Write) -> Outcome {
-    let NodeCommand::List(args) = command;
-    let status = args.access.connect(None)?.status()?;
-    let rows: Vec<_> = status.nodes.iter().map(|node| row(&status, node)).collect();
-    Ok(output::rows(args.output.output, &rows, out)?)
+    match command {
+        NodeCommand::List(args) => {
+            let status = args.access.connect(None)?.status()?;
+            let rows: Vec<_> = status.nodes.iter().map(|node| row(&status, node)).collect();
+            Ok(output::rows(args.output.output, &rows, out)?)
+        }
+        NodeCommand::SetAlias(args) => set_alias(args, out),
+        NodeCommand::Remove(args) => remove(args, out),
+    }
 }
 
 #[cfg(test)]
@@ -88,7 +166,21 @@ mod tests {
         let status = samples::status();
         let row = serde_json::to_value(row(&status, &status.nodes[1])).unwrap();
         let names: Vec<_> = row.as_object().unwrap().keys().map(String::as_str).collect();
-        assert_eq!(names, ["addresses", "alias", "id", "service", "shards", "silent_ms", "state", "targets"]);
+        assert_eq!(
+            names,
+            [
+                "addresses",
+                "alias",
+                "domain",
+                "id",
+                "map",
+                "service",
+                "shards",
+                "silent_ms",
+                "state",
+                "targets"
+            ]
+        );
         assert_eq!((row["id"].as_u64(), row["targets"].as_u64()), (Some(2), Some(1)));
         assert_eq!(NodeRow::TITLES.len(), super::row(&status, &status.nodes[0]).cells().len());
     }

@@ -1,12 +1,12 @@
 //! `skep session list`, `skep session evict`.
 
 use super::access::AccessArgs;
-use super::failure::Outcome;
+use super::failure::{Failure, Outcome};
 use crate::cli::output::{self, OutputArgs, Row, ago};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use skep_types::ClientId;
-use skep_wire::mgmt::{Evict, SessionStatus};
+use skep_wire::mgmt::{Evict, SessionStatus, StatusReply};
 use std::io::Write;
 
 /// `skep session ...`
@@ -30,8 +30,8 @@ pub struct ListArgs {
 /// Arguments of `skep session evict`.
 #[derive(Debug, Args)]
 pub struct EvictArgs {
-    /// Number of the client, from `skep session list`
-    client: u64,
+    /// Number of the client, or HOST:MOUNTPOINT, as in `skep session list`
+    client: String,
     #[command(flatten)]
     access: AccessArgs,
 }
@@ -62,6 +62,21 @@ fn row(session: &SessionStatus) -> SessionRow {
     }
 }
 
+fn find(status: &StatusReply, text: &str) -> Outcome<ClientId> {
+    let number = text.parse().ok().map(ClientId);
+    let called = |session: &&SessionStatus| {
+        Some(session.client) == number || format!("{}:{}", session.host, session.mount) == text
+    };
+    let mut found = status.sessions.iter().filter(called);
+    match (found.next(), found.next()) {
+        (Some(one), None) => Ok(one.client),
+        (None, _) => Err(Failure::new(format!("there is no session \"{text}\"; see `skep session list`"))),
+        (Some(_), Some(_)) => Err(Failure::new(format!(
+            "several sessions are called {text}; name one by its number, from `skep session list`"
+        ))),
+    }
+}
+
 /// Does it.
 pub fn run(command: &SessionCommand, out: &mut dyn Write) -> Outcome {
     match command {
@@ -73,11 +88,9 @@ pub fn run(command: &SessionCommand, out: &mut dyn Write) -> Outcome {
         SessionCommand::Evict(args) => {
             let mut cluster = args.access.connect(None)?;
             cluster.require_admin("evicting a client")?;
-            cluster.ask(&Evict { client: ClientId(args.client) })?;
-            eprintln!(
-                "client {} is evicted; a living mount must be unmounted and mounted again",
-                args.client
-            );
+            let client = find(&cluster.status()?, &args.client)?;
+            cluster.ask(&Evict { client })?;
+            eprintln!("client {client} is evicted; a living mount must be unmounted and mounted again");
             Ok(())
         }
     }
@@ -95,5 +108,18 @@ mod tests {
         let json = serde_json::to_string(&row(&status)).unwrap();
         assert_eq!(json, r#"{"client":7,"host":"h","mount":"/m","silent_ms":5}"#);
         assert_eq!(row(&status).cells(), ["7", "h", "/m", "5 ms"]);
+    }
+
+    /// Goal: a session is found by number and by host and mount point; two of one name are told apart by
+    /// number only.
+    #[test]
+    fn found_by_number_and_place() {
+        let mut status = crate::admin::namespace::samples::status();
+        assert_eq!((find(&status, "7"), find(&status, "host:/mnt")), (Ok(ClientId(7)), Ok(ClientId(7))));
+        assert!(find(&status, "8").unwrap_err().to_string().contains("session list"));
+        let twin = SessionStatus { client: ClientId(8), ..status.sessions[0].clone() };
+        status.sessions.push(twin);
+        assert!(find(&status, "host:/mnt").unwrap_err().to_string().contains("number"));
+        assert_eq!(find(&status, "8"), Ok(ClientId(8)));
     }
 }

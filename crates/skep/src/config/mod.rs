@@ -10,7 +10,7 @@ mod layers;
 pub mod metad;
 pub mod mgmtd;
 pub mod mount;
-mod nearest;
+pub mod nearest;
 pub mod service;
 pub mod storaged;
 
