@@ -47,9 +47,29 @@ pub const DEPTH_MAX: usize = 65_536;
 pub const TERMS_MAX: usize = 1_024;
 /// Bytes of one listing reply (the frame's body limit with room to spare).
 pub const LIST_BYTES_MAX: usize = 768 * 1024;
-/// Inodes in one `Close` or `Reclaim`.
+/// Inodes in one `Close` or `Reclaim`, and locks in one `Reclaim`.
 pub const OPENS_PER_MESSAGE_MAX: usize = 4_096;
 /// Most targets that a progressive layout uses for its last extent.
 pub const PROGRESSIVE_TARGETS_MAX: usize = 64;
+/// Locks (ranges) on one file.
+pub const LOCKS_PER_FILE_MAX: usize = 65_536;
+/// Locks of one client.
+pub const LOCKS_PER_CLIENT_MAX: usize = 262_144;
+/// Locks on one metadata server.
+pub const LOCKS_MAX: usize = 1 << 20;
+/// Wishes for locks that wait on one metadata server.
+pub const LOCK_WAITS_MAX: usize = 65_536;
+/// Such wishes of one client, those included whose outcome it has not confirmed.
+pub const LOCK_WAITS_PER_CLIENT_MAX: usize = 16_384;
+/// A wish that nothing stands in the way of but older wishes waits for its turn no longer than this.
+pub const LOCK_TURN_MS: u64 = 5_000;
+/// Longest wait of an `AwaitLocks`.
+pub const LOCK_AWAIT_MAX_MS: u64 = 15_000;
+/// Outcomes in one answer to `AwaitLocks`.
+pub const LOCK_OUTCOMES_PER_MESSAGE_MAX: usize = 4_096;
+/// Owners of one client whose newest request on one file is remembered.
+pub const LOCK_ORDERS_MAX: usize = 4_096;
+/// Owners that the search for a circle of waiting owners looks at; a longer circle is not found.
+pub const DEADLOCK_STEPS_MAX: usize = 65_536;
 /// Lines for the log of the daemon that one step may produce.
 pub const NOTES_MAX: usize = 64;

@@ -5,10 +5,12 @@
 mod absorb;
 mod admit;
 mod deletions;
+mod ends;
 mod errands;
 mod grace;
 mod lane;
 mod live;
+mod locks;
 mod map;
 mod message;
 mod opens;
@@ -37,9 +39,11 @@ use absorb::Later;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use deletions::Deletions;
+use ends::Ends;
 use errands::Errands;
 use grace::Grace;
 use lane::Remembered;
+use locks::Table as Locks;
 use opens::Opens;
 use recovery::Recoveries;
 use serials::Serials;
@@ -80,11 +84,15 @@ pub struct Server<S: Store> {
     /// First index of this term, once it began.
     started: Option<LogIndex>,
     own: NodeId,
+    /// As of the current step.
+    now: Millis,
     map: Option<MapVersion>,
     low_space: bool,
     shards: BTreeMap<ShardId, Shard>,
     spread: Spread,
     opens: Opens,
+    locks: Locks,
+    ends: Ends,
     sessions: Sessions,
     grace: Grace,
     remembered: BTreeMap<(ShardId, ClientId, Slot), Remembered>,
@@ -123,6 +131,7 @@ impl<S: Store> Server<S> {
         if let Some(e) = &self.failed {
             return Err(e.clone());
         }
+        self.now = now;
         let done = self.input(now, wall, input, out).and_then(|()| self.drain(now, wall, out));
         if let Err(e) = &done {
             self.failed = Some(e.clone());
@@ -141,6 +150,11 @@ impl<S: Store> Server<S> {
             Input::Request(request) => {
                 self.counters.asked(&request.message);
                 self.request(now, wall, request, out)
+            }
+            Input::Gone(to) => {
+                self.waits.abandon(to);
+                self.locks.outcomes.abandon(to);
+                Ok(())
             }
             Input::Durable(index) => self.durable(now, wall, index, out),
             Input::Courier { task, result } => self.courier(now, wall, task, result, out),

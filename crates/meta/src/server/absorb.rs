@@ -34,6 +34,7 @@ impl<S: Store> Server<S> {
                 Effect::Deletion(id, chunks) => self.deletions.queued(shard, id, index, chunks),
                 Effect::Trim(ino) => {
                     later(Later::Trim(ino));
+                    self.ends.forget(ino);
                     // Lengths that were asked for before are not the file's any more.
                     self.recoveries.forget(ino, &mut self.errands);
                 }
@@ -73,6 +74,9 @@ impl<S: Store> Server<S> {
                 Effect::Gone(ino) => {
                     self.orphans.remove(&ino);
                     self.settling.remove(&ino);
+                    self.ends.forget(ino);
+                    self.locks.gone(self.now, ino);
+                    self.tell_outcomes(out);
                     self.recoveries.forget(ino, &mut self.errands);
                 }
             }

@@ -26,6 +26,11 @@ impl Grace {
         self.waiting.contains_key(&shard)
     }
 
+    /// Has `client` not reported yet to a shard that is in it?
+    pub fn awaits(&self, shard: ShardId, client: ClientId) -> bool {
+        self.waiting.get(&shard).is_some_and(|waiting| waiting.contains(&client))
+    }
+
     /// When it ends at the latest.
     pub fn deadline(&self) -> Option<Millis> {
         self.deadline

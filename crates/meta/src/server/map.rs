@@ -35,6 +35,7 @@ impl<S: Store> Server<S> {
         let was_ready = self.is_ready();
         (self.own, self.map) = (own, Some(map.version));
         self.spread.update(map);
+        let known: BTreeSet<ShardId> = self.shards.keys().copied().collect();
         let level = map.command_level.min(COMMAND_LEVEL_MAX);
         let mut led = BTreeSet::new();
         for entry in &map.shards {
@@ -43,6 +44,7 @@ impl<S: Store> Server<S> {
                 self.lead(wall, entry, level, out)?;
             }
         }
+        self.note_new_shards(known, out);
         for (shard, place) in &mut self.shards {
             place.leads = led.contains(shard);
         }
@@ -50,6 +52,18 @@ impl<S: Store> Server<S> {
             self.begin_service(now, wall, out)?;
         }
         Ok(())
+    }
+
+    fn note_new_shards(&self, known: BTreeSet<ShardId>, out: &mut Output) {
+        let new: Vec<ShardId> = self.shards.keys().copied().filter(|shard| !known.contains(shard)).collect();
+        match (new.first(), new.last()) {
+            (Some(only), Some(last)) if only == last => out.note(format!("shard {only} is new: formatted")),
+            (Some(first), Some(last)) => {
+                let count = new.len();
+                out.note(format!("{count} shards from {first} to {last} are new: formatted"));
+            }
+            _ => {}
+        }
     }
 
     /// The map gives this server a shard: it is made when there are no rows of it.
@@ -70,7 +84,6 @@ impl<S: Store> Server<S> {
             None => {
                 let hash_key = self.config.hash_key(shard);
                 self.decide(wall, shard, &Internal::Format(Format { hash_key, epoch, level }), out)?;
-                out.note(format!("shard {shard} is new: formatted"));
                 self.open_shard(shard)?;
                 if let Some(place) = self.shards.get_mut(&shard) {
                     place.is_new = true;
@@ -171,7 +184,10 @@ impl<S: Store> Server<S> {
             self.remembered.remove(&lane);
         }
         let opens = self.opens.end(client);
-        let idle = opens.into_iter().filter(|ino| !self.opens.is_open(*ino)).collect();
+        self.locks.end(now, client);
+        self.tell_outcomes(out);
+        let idle: Vec<Ino> = opens.into_iter().filter(|ino| !self.opens.is_open(*ino)).collect();
+        idle.iter().for_each(|ino| self.ends.forget(*ino));
         let over = self.grace.gone(client);
         self.grace_over(now, wall, &over, out)?;
         self.purge(wall, idle, out)

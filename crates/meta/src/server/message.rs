@@ -64,6 +64,9 @@ impl Request {
 pub enum Input {
     /// A request arrived.
     Request(Request),
+    /// Nobody waits for the answer to this request any more: its connection has ended, or a newer one of the
+    /// same lane has taken its place. If it has not been carried out it never will be.
+    Gone(u64),
     /// Log records up to this one are on stable storage.
     Durable(LogIndex),
     /// A task ended.

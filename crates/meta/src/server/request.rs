@@ -29,6 +29,15 @@ impl<S: Store> Server<S> {
         }
         match &request.message {
             MetaRequest::Close(_) | MetaRequest::Reclaim(_) => self.opens_told(now, wall, &request, out),
+            MetaRequest::SetLock(_)
+            | MetaRequest::GetLock(_)
+            | MetaRequest::DropLocks(_)
+            | MetaRequest::AwaitLocks(_)
+            | MetaRequest::CancelLock(_) => self.lock_request(now, &request, out),
+            MetaRequest::ReserveEnd(m) => {
+                let m = m.clone();
+                self.reserve_end(now, &request, &m, out)
+            }
             MetaRequest::Sync(m) => {
                 let m = m.clone();
                 self.sync(now, &request, &m, out);

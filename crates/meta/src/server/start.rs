@@ -27,10 +27,13 @@ impl<S: Store> Server<S> {
             durable: LogIndex(0),
             started: None,
             own: NodeId(0),
+            now: Millis(0),
             map: None,
             low_space: false,
             shards: BTreeMap::new(),
             opens: Opens::default(),
+            locks: Locks::default(),
+            ends: Ends::default(),
             sessions: Sessions::default(),
             grace: Grace::default(),
             remembered: BTreeMap::new(),
@@ -135,6 +138,7 @@ impl<S: Store> Server<S> {
         let term = Term(self.terms.last().0 + 1);
         let index = LogIndex(self.last.0 + 1);
         self.terms.push(term, index);
+        self.locks.outcomes.begin(term);
         self.decide(wall, key::SERVER, &Internal::NewTerm(NewTerm { term }), out)?;
         self.started = Some(index);
         out.sync_now = true;
@@ -175,7 +179,7 @@ impl<S: Store> Server<S> {
     }
 
     /// Values of the moment, for `ShardStats`.
-    pub(super) fn gauges(&self) -> [(&'static str, u64); 11] {
+    pub(super) fn gauges(&self) -> [(&'static str, u64); 14] {
         [
             ("open_files", self.opens.len() as u64),
             ("sessions", self.sessions.living().count() as u64),
@@ -188,6 +192,9 @@ impl<S: Store> Server<S> {
             ("recoveries", self.recoveries.len() as u64),
             ("writers", self.writers.len() as u64),
             ("log_index", self.last.0),
+            ("locks", self.locks.held() as u64),
+            ("lock_waits", self.locks.waits() as u64),
+            ("appended_files", self.ends.len() as u64),
         ]
     }
 }

@@ -22,6 +22,7 @@ impl<S: Store> Server<S> {
             self.errands.deadline(),
             self.grace.deadline(),
             self.deletions.deadline(),
+            self.locks.deadline(),
             growth,
         ]
         .into_iter()
@@ -41,6 +42,8 @@ impl<S: Store> Server<S> {
                 job => out.tasks.push(Task { id, job }),
             }
         }
+        self.locks.tick(now);
+        self.tell_outcomes(out);
         let over = self.grace.expire(now);
         if !over.is_empty() {
             out.note(format!("grace period over; {} files are open", self.opens.len()));

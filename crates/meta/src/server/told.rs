@@ -40,17 +40,21 @@ impl<S: Store> Server<S> {
         let (shard, client) = (request.call.shard, request.peer.client);
         let count = match &request.message {
             MetaRequest::Close(m) => m.opens.len(),
-            MetaRequest::Reclaim(m) => m.opens.len(),
+            MetaRequest::Reclaim(m) => m.opens.len().max(m.locks.len()),
             _ => 0,
         };
         if count > OPENS_PER_MESSAGE_MAX {
-            let text = format!("{count} inodes in one message; the limit is {OPENS_PER_MESSAGE_MAX}");
+            let text =
+                format!("{count} inodes or locks in one message; the limit is {OPENS_PER_MESSAGE_MAX}");
             let refusal = Refusal::with(Status::MALFORMED, text);
             self.answer(request.reply_to, self.stamp(shard), Err(refusal), out);
             return Ok(());
         }
-        let reclaims = matches!(request.message, MetaRequest::Reclaim(_));
-        if reclaims && self.opens.count(client) + count > self.config.opens_per_client {
+        let reclaimed = match &request.message {
+            MetaRequest::Reclaim(m) => m.opens.len(),
+            _ => 0,
+        };
+        if reclaimed > 0 && self.opens.count(client) + reclaimed > self.config.opens_per_client {
             let refusal = self.too_many_opens(client);
             self.answer(request.reply_to, self.stamp(shard), Err(refusal), out);
             return Ok(());
@@ -62,18 +66,26 @@ impl<S: Store> Server<S> {
                 for closed in &m.opens {
                     if self.opens.close(client, closed.ino, closed.open_seq) {
                         idle.push(closed.ino);
+                        self.ends.forget(closed.ino);
                     }
-                    if !self.opens.has(client, closed.ino) && self.writers.contains(&(closed.ino, client)) {
+                    if self.opens.has(client, closed.ino) {
+                        continue;
+                    }
+                    self.locks.close(now, client, closed.ino);
+                    if self.writers.contains(&(closed.ino, client)) {
                         done.push(closed.ino);
                     }
                 }
+                self.tell_outcomes(out);
                 self.writes(wall, client, done, true, out)?;
                 self.purge(wall, idle, out)?;
             }
             MetaRequest::Reclaim(m) => {
                 for open in &m.opens {
                     self.opens.open(client, open.ino, open.mode, open.open_seq);
+                    self.reclaim_end(open.ino, open.reserved)?;
                 }
+                self.reclaim_locks(client, &m.locks, out)?;
                 let wrote = m.opens.iter().filter(|open| open.mode.writes()).map(|open| open.ino);
                 let new = wrote.filter(|ino| !self.writers.contains(&(*ino, client))).collect();
                 self.writes(wall, client, new, false, out)?;

@@ -49,6 +49,16 @@ struct Wait {
     parked: Parked,
 }
 
+impl Parked {
+    /// Where the answer goes.
+    fn to(&self) -> u64 {
+        match self {
+            Self::Answer { to, .. } | Self::Outcome { to, .. } => *to,
+            Self::Again(request) => request.reply_to,
+        }
+    }
+}
+
 /// All waits of a server.
 #[derive(Debug, Default)]
 pub struct Waits {
@@ -56,6 +66,7 @@ pub struct Waits {
     all: BTreeMap<u64, Wait>,
     by_what: BTreeSet<(For, u64)>,
     by_deadline: BTreeSet<(Millis, u64)>,
+    by_address: BTreeMap<u64, u64>,
 }
 
 impl Waits {
@@ -79,6 +90,7 @@ impl Waits {
         let deadline = now.plus(WAIT_DEADLINE_MS);
         self.by_what.insert((what, id));
         self.by_deadline.insert((deadline, id));
+        self.by_address.insert(parked.to(), id);
         self.all.insert(id, Wait { what, deadline, parked });
         None
     }
@@ -89,6 +101,7 @@ impl Waits {
             if let Some(wait) = self.all.remove(&id) {
                 self.by_what.remove(&(wait.what, id));
                 self.by_deadline.remove(&(wait.deadline, id));
+                self.by_address.remove(&wait.parked.to());
                 taken.push(wait.parked);
             }
         }
@@ -106,6 +119,12 @@ impl Waits {
     pub fn over(&mut self, what: For) -> Vec<Parked> {
         let ids = self.by_what.range((what, 0)..=(what, u64::MAX)).map(|(_, id)| *id).collect();
         self.take(ids)
+    }
+
+    /// Nobody waits for the answer any more; a request that was to be run again is not.
+    pub fn abandon(&mut self, to: u64) {
+        let id = self.by_address.get(&to).copied();
+        self.take(id.into_iter().collect());
     }
 
     /// What waits for `what` waits for `then` from now on, until the same deadline.

@@ -247,6 +247,17 @@ impl Service for Metad {
         }
     }
 
+    /// What the connection still waits for is not wanted any more: a request that was given up must not be
+    /// carried out later.
+    fn closed(&mut self, conn: ConnId, _peer: &Peer) {
+        let left: Vec<u64> =
+            self.asked.iter().filter(|(_, (asker, _))| *asker == conn).map(|(to, _)| *to).collect();
+        for to in left {
+            self.asked.remove(&to);
+            self.step(Input::Gone(to));
+        }
+    }
+
     fn wake(&mut self) {
         self.read_letters();
     }

@@ -1,0 +1,146 @@
+//! Ends of files that are appended to by several clients: every append to chunks gets a range of its
+//! own. Volatile: clients tell after a restart how far their reservations went.
+
+use super::Server;
+use super::message::{Output, Request};
+use super::waits::{For, Parked};
+use crate::fail::corrupt;
+use crate::key::{self, Table};
+use crate::row::trim::Trim;
+use crate::store::{Store, StoreError};
+use alloc::collections::BTreeMap;
+use skep_types::limits::FILE_SIZE_MAX;
+use skep_types::{ClientId, Decode, Encode, Errno, Generation, Ino, Kind, Millis, Slot};
+use skep_wire::meta::{ReserveEnd, ReserveEndReply};
+use skep_wire::{Refusal, Status};
+
+/// What a lane got last: a repetition gets it again.
+#[derive(Debug, Clone, Copy)]
+struct Given {
+    number: u64,
+    len: u64,
+    offset: u64,
+}
+
+#[derive(Debug)]
+struct End {
+    generation: Generation,
+    end: u64,
+    given: BTreeMap<(ClientId, Slot), Given>,
+}
+
+/// Of all files that are appended to.
+#[derive(Debug, Default)]
+pub struct Ends {
+    files: BTreeMap<Ino, End>,
+}
+
+impl Ends {
+    /// The file was cut, closed by everybody, or is gone: it ends where its row says.
+    pub fn forget(&mut self, ino: Ino) {
+        self.files.remove(&ino);
+    }
+
+    /// How many files are appended to.
+    pub fn len(&self) -> usize {
+        self.files.len()
+    }
+
+    fn of(&mut self, ino: Ino, generation: Generation) -> &mut End {
+        let new = || End { generation, end: 0, given: BTreeMap::new() };
+        let end = self.files.entry(ino).or_insert_with(new);
+        if end.generation != generation {
+            *end = new();
+        }
+        end
+    }
+
+    /// The next `m.len` bytes, at or behind `size`.
+    fn reserve(
+        &mut self,
+        lane: (ClientId, Slot),
+        m: &ReserveEnd,
+        generation: Generation,
+        size: u64,
+    ) -> Result<u64, Refusal> {
+        let end = self.of(m.ino, generation);
+        if let Some(given) = end.given.get(&lane)
+            && (given.number, given.len) == (m.number, m.len)
+        {
+            return Ok(given.offset);
+        }
+        let offset = size.max(end.end).max(m.at_least);
+        let new_end = offset.saturating_add(m.len);
+        if new_end > FILE_SIZE_MAX {
+            return Err(Errno::EFBIG.into());
+        }
+        end.end = new_end;
+        end.given.insert(lane, Given { number: m.number, len: m.len, offset });
+        Ok(offset)
+    }
+}
+
+impl<S: Store> Server<S> {
+    /// `ReserveEnd`.
+    pub(super) fn reserve_end(
+        &mut self,
+        now: Millis,
+        request: &Request,
+        m: &ReserveEnd,
+        out: &mut Output,
+    ) -> Result<(), StoreError> {
+        let (to, shard, client) = (request.reply_to, request.call.shard, request.peer.client);
+        if let Some(bytes) = self.store.get(&key::of_ino(Table::Trim, m.ino))? {
+            // Where the file ends is not settled before the targets have cut it.
+            let id = Trim::from_bytes(&bytes).map_err(|e| corrupt("trim row", e))?.id;
+            self.park(now, For::Trim(m.ino, id), Parked::Again(request.clone()), out);
+            return Ok(());
+        }
+        let result = match self.appendable(request, m)? {
+            Err(refusal) => Err(refusal),
+            Ok((generation, size)) => {
+                let live = self.opens.other_writers(m.ino, client) || self.recoveries.holds(m.ino);
+                let offset = if live && !m.looked {
+                    Ok(None)
+                } else {
+                    self.ends.reserve((client, request.call.slot), m, generation, size).map(Some)
+                };
+                offset.map(|offset| ReserveEndReply { offset, generation }.to_bytes())
+            }
+        };
+        self.answer(to, self.stamp(shard), result, out);
+        Ok(())
+    }
+
+    /// Generation and committed size of a file that can be appended to.
+    fn appendable(
+        &self,
+        request: &Request,
+        m: &ReserveEnd,
+    ) -> Result<Result<(Generation, u64), Refusal>, StoreError> {
+        if m.ino.shard() != request.call.shard {
+            return Ok(Err(Refusal::with(Status::MALFORMED, "the inode belongs to another shard")));
+        }
+        let Some(inode) = self.inode(m.ino)? else { return Ok(Err(Errno::ESTALE.into())) };
+        Ok(match inode.kind {
+            Kind::Dir => Err(Errno::EISDIR.into()),
+            Kind::File if inode.layout.is_inline() => Err(Status::MUST_GROW.into()),
+            Kind::File if self.grace.holds(request.call.shard) => {
+                Err(Refusal::with(Status::GRACE, "clients are still telling how far they have appended"))
+            }
+            Kind::File => Ok((inode.layout.generation, inode.size)),
+            _ => Err(Errno::EINVAL.into()),
+        })
+    }
+
+    /// A client had reserved up to `reserved` in an earlier life of the server.
+    pub(super) fn reclaim_end(&mut self, ino: Ino, reserved: u64) -> Result<(), StoreError> {
+        if reserved > 0
+            && let Some(inode) = self.inode(ino)?.filter(|inode| !inode.layout.is_inline())
+        {
+            let end = self.ends.of(ino, inode.layout.generation);
+            end.end = end.end.max(reserved);
+        }
+        Ok(())
+    }
+}

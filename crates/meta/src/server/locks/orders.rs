@@ -1,0 +1,72 @@
+//! The order of a client's lock requests: one that others have overtaken must not take a lock again.
+
+use crate::limit::LOCK_ORDERS_MAX;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use skep_wire::meta::LockSpace;
+
+#[derive(Debug, Clone, Copy)]
+struct Newest {
+    order: u64,
+    /// It was taken back: its repetition is late too.
+    spent: bool,
+}
+
+/// Of one client on one file.
+#[derive(Debug, Default)]
+pub struct Orders {
+    newest: BTreeMap<(LockSpace, u64), Newest>,
+}
+
+impl Orders {
+    /// May a request with this number be carried out? Then it is the newest of its owner.
+    pub fn admit(&mut self, space: LockSpace, owner: u64, order: u64) -> bool {
+        if let Some(newest) = self.newest.get(&(space, owner))
+            && (newest.order > order || (newest.order == order && newest.spent))
+        {
+            return false;
+        }
+        if self.newest.len() >= LOCK_ORDERS_MAX && !self.newest.contains_key(&(space, owner)) {
+            self.forget_old();
+        }
+        self.newest.insert((space, owner), Newest { order, spent: false });
+        true
+    }
+
+    /// The older half: nobody repeats requests that are so long ago.
+    fn forget_old(&mut self) {
+        let mut orders: Vec<u64> = self.newest.values().map(|newest| newest.order).collect();
+        orders.sort_unstable();
+        let middle = orders.get(orders.len() / 2).copied().unwrap_or(0);
+        self.newest.retain(|_, newest| newest.order >= middle);
+    }
+
+    /// The request with this number was taken back.
+    pub fn spend(&mut self, space: LockSpace, owner: u64, order: u64) {
+        if let Some(newest) = self.newest.get_mut(&(space, owner)).filter(|newest| newest.order == order) {
+            newest.spent = true;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: older requests are refused, repetitions are not, unless taken back; memory is bounded.
+    #[test]
+    fn late_requests_are_refused() {
+        let mut orders = Orders::default();
+        let space = LockSpace::Range;
+        assert!(orders.admit(space, 1, 5) && orders.admit(space, 1, 5) && !orders.admit(space, 1, 4));
+        assert!(orders.admit(space, 2, 4) && orders.admit(LockSpace::Whole, 1, 4));
+        orders.spend(space, 1, 4);
+        assert!(orders.admit(space, 1, 5));
+        orders.spend(space, 1, 5);
+        assert!(!orders.admit(space, 1, 5) && orders.admit(space, 1, 6));
+        for owner in 10..3 * LOCK_ORDERS_MAX as u64 {
+            assert!(orders.admit(space, owner, owner));
+        }
+        assert!(orders.newest.len() <= LOCK_ORDERS_MAX);
+    }
+}
