@@ -1,6 +1,7 @@
 //! Frames on their way out: heads are gathered in a buffer, a payload goes from where it is.
 
 use crate::error::Cause;
+use crate::frame::checksum;
 use crate::seal::{MAC_LEN, Seal};
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
@@ -64,10 +65,11 @@ impl Outbound {
             return Err(Cause::TooLong);
         }
         let at = self.buf.len();
-        let checksum = if payload.is_empty() { 0 } else { crc32c::crc32c(payload) };
+        // What is sealed needs no weaker check beside it.
+        let checksum = if self.seal.is_some() { 0 } else { checksum(payload) };
         Header { payload_len: payload.len() as u32, payload_checksum: checksum, ..*header }
             .encode_with(body, &mut self.buf);
-        Ok(self.seal.as_mut().map(|seal| seal.next(&self.buf[at..], payload)))
+        self.seal.as_mut().map(|seal| seal.next(&self.buf[at..], payload)).transpose()
     }
 
     /// Appends a whole frame to what waits to be sent.
