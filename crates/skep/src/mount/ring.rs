@@ -1,7 +1,7 @@
 //! The hands of lanes that share a thread: each is a task of the thread's reactor, and all of them ask over
 //! the thread's connections.
 //!
-//! - [`RingThread`]: what the thread has: one connection to each service that answers out of one thread
+//! - [`RingHands`]: what the thread has: one connection to each service that answers out of one thread
 //!   (mgmtd, metad), for all lanes; a pool of connections to each storage daemon, one lane at a time.
 //! - [`RingPort`]: the port of a lane.
 //! - `watch`: looks every 100 ms after lanes that wait: deadlines, and programs that gave up.
@@ -9,6 +9,8 @@
 mod pool;
 mod port;
 mod services;
+#[cfg(test)]
+mod tests;
 mod watch;
 
 pub use port::RingPort;
@@ -23,7 +25,7 @@ use std::sync::Arc;
 use watch::Watches;
 
 /// See the module.
-pub struct RingThread {
+pub struct RingHands {
     hands: Arc<Hands>,
     reactor: Reactor,
     services: Services,
@@ -32,7 +34,7 @@ pub struct RingThread {
     requests: Cell<u64>,
 }
 
-impl RingThread {
+impl RingHands {
     /// For the thread that runs `reactor`.
     pub fn new(hands: Arc<Hands>, reactor: &Reactor) -> Rc<Self> {
         Rc::new(Self {

@@ -1,7 +1,7 @@
 //! The connections of a thread to storage daemons. Such a daemon serves a connection's requests one after
 //! another, so each is used by one lane at a time; the last one used is used next.
 
-use super::RingThread;
+use super::RingHands;
 use crate::mount::lane_hands::{CONNECT_DEADLINE, LaneHands};
 use skep_net::ring::{DirectLink, dial};
 use skep_types::{ClientId, NodeId};
@@ -100,7 +100,7 @@ impl Lease<'_> {
 
 /// A connection to `node` for one lane; `None`: none can be made.
 pub async fn lease<'a>(
-    thread: &'a RingThread,
+    thread: &'a RingHands,
     lane: &LaneHands,
     debts: &'a Debts,
     node: NodeId,

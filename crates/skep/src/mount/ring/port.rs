@@ -1,6 +1,6 @@
 //! The port of a lane on a thread with a reactor.
 
-use super::RingThread;
+use super::RingHands;
 use super::pool::{Debts, Lease, lease};
 use super::services::connected;
 use super::watch::{Stopped, Watch};
@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 /// See the module.
 pub struct RingPort {
-    thread: Rc<RingThread>,
+    thread: Rc<RingHands>,
     lane: Rc<LaneHands>,
     watch: Rc<Watch>,
     debts: Debts,
@@ -28,7 +28,7 @@ pub struct RingPort {
 
 impl RingPort {
     /// For a new lane of this thread.
-    pub fn new(thread: &Rc<RingThread>) -> Self {
+    pub fn new(thread: &Rc<RingHands>) -> Self {
         let lane = Rc::new(LaneHands::new(thread.hands.clone()));
         let watch = thread.watches.add(lane.clone());
         Self { thread: thread.clone(), lane, watch, debts: Debts::default() }
@@ -157,7 +157,7 @@ fn take_reply(call: &mut Call<'_>, reply: Reply, incarnation: Incarnation) {
 }
 
 /// Lanes ask mgmtd rarely, and its connections are counted: the last one to leave closes it.
-struct Leaving<'a>(&'a RingThread);
+struct Leaving<'a>(&'a RingHands);
 
 impl Drop for Leaving<'_> {
     fn drop(&mut self) {

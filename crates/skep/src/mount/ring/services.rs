@@ -1,7 +1,7 @@
 //! The connections of a thread that all its lanes share: one to each metadata server, and one to mgmtd
 //! while it is asked something.
 
-use super::RingThread;
+use super::RingHands;
 use crate::mount::lane_hands::{CONNECT_DEADLINE, LaneHands};
 use skep_net::ring::{SharedLink, dial};
 use skep_types::{ClientId, NodeId};
@@ -66,7 +66,7 @@ impl Services {
 
 /// A connection to `node` of the present session; `None`: none can be made. One lane's wish connects for
 /// all, and goes on when that lane gives up.
-pub async fn connected(thread: &Rc<RingThread>, lane: &Rc<LaneHands>, node: NodeId) -> Option<SharedLink> {
+pub async fn connected(thread: &Rc<RingHands>, lane: &Rc<LaneHands>, node: NodeId) -> Option<SharedLink> {
     let client = lane.client();
     let service = thread.services.service(node);
     if let Some(link) = service.link(client) {
@@ -89,7 +89,7 @@ pub async fn connected(thread: &Rc<RingThread>, lane: &Rc<LaneHands>, node: Node
     .await
 }
 
-async fn connect(thread: Rc<RingThread>, lane: Rc<LaneHands>, node: NodeId, service: Rc<Service>) {
+async fn connect(thread: Rc<RingHands>, lane: Rc<LaneHands>, node: NodeId, service: Rc<Service>) {
     // The older one, if any, ends: the server would end it anyway.
     service.link.take();
     let hello = lane.hello(thread.services.group);

@@ -1,7 +1,7 @@
 //! Who waits, and whether he should go on. One timer for all lanes of a thread: a request costs no timer
 //! of its own, and no time at all when nobody waits.
 
-use super::RingThread;
+use super::RingHands;
 use crate::mount::lane_hands::{ANSWER_DEADLINE, LOOK_EVERY, LaneHands};
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
@@ -35,7 +35,7 @@ pub struct Watch {
 #[derive(Default)]
 pub struct Watches {
     all: RefCell<Vec<Weak<Watch>>>,
-    looking: Cell<bool>,
+    pub(super) looking: Cell<bool>,
 }
 
 impl Watches {
@@ -88,7 +88,7 @@ impl Watch {
     /// Waits for `future` as long as that makes sense; then it is dropped.
     pub async fn over<T>(
         &self,
-        thread: &Rc<RingThread>,
+        thread: &Rc<RingHands>,
         future: impl Future<Output = T>,
     ) -> Result<T, Stopped> {
         self.progress();
@@ -115,7 +115,7 @@ impl Watch {
 }
 
 /// Makes sure that the timer runs.
-fn begin_looking(thread: &Rc<RingThread>) {
+fn begin_looking(thread: &Rc<RingHands>) {
     if thread.watches.looking.replace(true) {
         return;
     }
