@@ -205,6 +205,9 @@ struct MountNote {
     /// What this kernel's FUSE lacks, and what it costs.
     #[serde(default)]
     lost: Vec<String>,
+    /// How it gets its requests from the kernel.
+    #[serde(default)]
+    transport: String,
 }
 
 fn mount_notes(run_dir: &Path) -> Vec<MountNote> {
@@ -259,6 +262,9 @@ fn mount_checks(run_dir: &Path) -> Vec<Check> {
             check(Verdict::Note, "mount", &subject, lost, "a newer kernel has it; everything works without")
         });
         checks.extend(lost);
+        if !note.transport.is_empty() {
+            checks.push(fine("mount", &subject, &note.transport));
+        }
     }
     checks
 }

@@ -1,41 +1,43 @@
-//! `skep mount`: the FUSE client. Worker threads of the transport, each with a lane of the client
-//! core and blocking links; one thread for housekeeping; one that unmounts on a signal.
+//! `skep mount`: the FUSE client. Threads of the transport: those that serve /dev/fuse have a lane of the
+//! client core with blocking links each, those with queues of `io_uring` many lanes that share the thread's
+//! links. One thread for housekeeping; one that unmounts on a signal.
 
 mod background;
 mod convert;
 mod hands;
+mod keeper;
 mod lane_hands;
+mod locks;
 mod options;
+mod pages;
 mod port;
 mod ring;
+mod served;
 mod special;
 mod worker;
 
 use crate::cli::MountArgs;
-use crate::config::mount::Io;
 use crate::config::{self, MountConfig, Source};
 use crate::daemon::{self, Readiness, Stop};
 use hands::Hands;
 use options::Wishes;
 use port::BlockingPort;
+use served::{Note, OTHER_LANES, Served};
 use skep_client::state::Mounting;
 use skep_client::{Lane, Limits, Shared};
-use skep_fuse::{DevOptions, Fuse, FuseOptions, InitFlags, MountOptions, Negotiated, RingThread, Transport};
+use skep_fuse::{DevOptions, Fuse, FuseOptions, InitFlags, MountOptions, Transport};
 use skep_types::limits::SLOTS_MAX;
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
-use worker::{MountLane, Worker};
+use worker::MountLane;
 
 /// How long the first contact with mgmtd may take.
 const ATTACH_PATIENCE_MS: u64 = 10_000;
-/// Lanes that are not workers': housekeeping.
-const OTHER_LANES: usize = 2;
 /// What the worker does not do: locks and default ACLs.
 const NOT_SERVED: InitFlags = InitFlags(
     InitFlags::POSIX_LOCKS.0 | InitFlags::FLOCK_LOCKS.0 | InitFlags::POSIX_ACL.0 | InitFlags::DONT_MASK.0,
@@ -106,14 +108,7 @@ fn serve(config: &MountConfig, wishes: Wishes, args: &MountArgs, background: boo
     attach(&keeper, &hands, &target)?;
     let device = mount(config, wishes, args, &target)?;
     let note = Note::new(&config.process.run_dir, &target);
-    let served = Served {
-        hands: hands.clone(),
-        io: config.io,
-        direct_with_mmap: AtomicBool::new(false),
-        readiness: Mutex::new(Some(Readiness::new("mount"))),
-        background,
-        note,
-    };
+    let served = Served::new(&hands, config.io, Readiness::new("mount"), background, note);
     let housekeeper = std::thread::Builder::new().name("housekeeping".to_owned());
     let kept = hands.clone();
     let housekeeper =
@@ -133,6 +128,14 @@ fn serve(config: &MountConfig, wishes: Wishes, args: &MountArgs, background: boo
     let ending = ended?;
     info!("{} ended: {ending:?}", target.display());
     Ok(())
+}
+
+fn transport(config: &MountConfig) -> Transport {
+    match config.transport {
+        config::mount::Transport::Auto => Transport::Auto,
+        config::mount::Transport::Uring => Transport::Uring,
+        config::mount::Transport::Dev => Transport::Dev,
+    }
 }
 
 fn lane(hands: &Arc<Hands>) -> Result<MountLane<BlockingPort>, skep_types::Errno> {
@@ -164,71 +167,13 @@ fn mount(config: &MountConfig, wishes: Wishes, args: &MountArgs, target: &Path) 
     let workers = (config.max_threads as usize).min(SLOTS_MAX as usize - OTHER_LANES);
     let idle = if config.threads == 0 { cores } else { config.threads as usize };
     let dev = DevOptions { workers, idle_workers: idle.clamp(1, workers), ..DevOptions::default() };
-    let mut serve = FuseOptions { transport: Transport::Dev, dev, ..FuseOptions::default() };
+    let mut serve = FuseOptions { transport: transport(config), dev, ..FuseOptions::default() };
     serve.init.max_write = config.request_size.bytes() as u32;
     // Pages are dropped at open, when the change counter moved: a check at every read would ask the
     // shard each time.
     let keep = !(InitFlags::AUTO_INVAL_DATA | NOT_SERVED);
     serve.init.wanted = (serve.init.wanted & keep) | InitFlags::EXPLICIT_INVAL_DATA;
     Fuse::mount(&options, serve).map_err(|e| e.to_string())
-}
-
-/// One mount, as the transport sees it.
-struct Served {
-    hands: Arc<Hands>,
-    io: Io,
-    direct_with_mmap: AtomicBool,
-    readiness: Mutex<Option<Readiness>>,
-    background: bool,
-    note: Note,
-}
-
-impl skep_fuse::Mount for Served {
-    type Worker = Worker<BlockingPort>;
-    type Ring = RingLanes;
-
-    fn ring(&self, _thread: usize, _reactor: &skep_ring::Reactor) -> RingLanes {
-        RingLanes {
-            hands: self.hands.clone(),
-            io: self.io,
-            direct_with_mmap: self.direct_with_mmap.load(Ordering::Relaxed),
-        }
-    }
-
-    fn init(&self, negotiated: &Negotiated) -> Result<(), skep_fuse::Errno> {
-        let direct = negotiated.granted.contains(InitFlags::DIRECT_IO_ALLOW_MMAP);
-        self.direct_with_mmap.store(direct, Ordering::Relaxed);
-        let lost: Vec<String> = negotiated.losses().map(str::to_owned).collect();
-        self.note.write(&lost);
-        let readiness = self.readiness.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(readiness) = readiness {
-            let lacks = if lost.is_empty() { String::new() } else { format!(", without {}", lost.join(" ")) };
-            readiness.ready(&format!("{}{lacks}", self.note.mount_point.display()));
-        }
-        if self.background {
-            background::tell_live();
-        }
-        Ok(())
-    }
-
-    fn worker(&self, _index: usize) -> Self::Worker {
-        Worker::new(lane(&self.hands).ok(), self.io, self.direct_with_mmap.load(Ordering::Relaxed))
-    }
-}
-
-/// Makes the lanes of one ring thread.
-struct RingLanes {
-    hands: Arc<Hands>,
-    io: Io,
-    direct_with_mmap: bool,
-}
-
-impl RingThread for RingLanes {
-    type Worker = Worker<BlockingPort>;
-
-    fn worker(&self) -> Option<Self::Worker> {
-        Some(Worker::new(Some(lane(&self.hands).ok()?), self.io, self.direct_with_mmap))
-    }
 }
 
 /// Housekeeping until the mount has ended, then the end of the session.
@@ -253,37 +198,6 @@ fn unmount_when_told(stop: &Stop, target: &Path, hands: &Hands) {
     warning!("{} is busy: detached, it ends when its last user does", target.display());
     if let Err(e) = skep_fuse::unmount(target, true, false) {
         error!("{} cannot be unmounted: {e}", target.display());
-    }
-}
-
-/// What `skep health` reads of this mount.
-struct Note {
-    path: PathBuf,
-    mount_point: PathBuf,
-}
-
-impl Note {
-    fn new(run_dir: &Path, mount_point: &Path) -> Self {
-        let path = run_dir.join(format!("mount-{}.toml", std::process::id()));
-        Self { path, mount_point: mount_point.to_owned() }
-    }
-
-    fn write(&self, lost: &[String]) {
-        let mut note = toml::Table::new();
-        note.insert("mount_point".into(), self.mount_point.display().to_string().into());
-        note.insert("pid".into(), i64::from(std::process::id()).into());
-        note.insert("lost".into(), lost.to_vec().into());
-        let parent = self.path.parent().map_or(Ok(()), std::fs::create_dir_all);
-        if let Err(e) = parent.and_then(|()| std::fs::write(&self.path, note.to_string())) {
-            warning!("{}: {e}; skep health will not know what this kernel lacks", self.path.display());
-        }
-    }
-}
-
-impl Drop for Note {
-    fn drop(&mut self) {
-        // Without it, health sees by the pid that the mount has ended.
-        let _ = std::fs::remove_file(&self.path);
     }
 }
 
