@@ -1,101 +1,15 @@
 //! The registry through its only door: `step`.
 
-use skep_cluster::{Answer, Command, Config, Input, Output, Peer, Registry, State};
+mod bed;
+
+use bed::{CONFIG, Cluster};
+use skep_cluster::{Registry, State};
 use skep_types::{
-    Capacity, ClientId, Consistency, Decode, Encode, FenceEpoch, Incarnation, MapVersion, Millis, NodeId,
-    Reachability, ServiceKind, TargetId, Term, Uuid,
+    Capacity, Consistency, Decode, Encode, FenceEpoch, Incarnation, MapVersion, NodeId, Reachability,
+    ServiceKind, TargetId, Term, Uuid,
 };
+use skep_wire::Status;
 use skep_wire::mgmt::*;
-use skep_wire::{Message, Refusal, Status};
-
-/// The defaults, except for limits that a test can reach.
-const CONFIG: Config = Config {
-    probably_offline_ms: 5_000,
-    offline_ms: 15_000,
-    session_timeout_ms: 60_000,
-    max_nodes: 4,
-    max_targets: 4,
-    max_sessions: 4,
-    max_pools: 3,
-};
-
-struct Cluster {
-    registry: Registry,
-    now: Millis,
-    log: Vec<Command>,
-}
-
-impl Cluster {
-    fn new() -> Self {
-        let state = State::format(Uuid([9; 16]), 4);
-        Self { registry: Registry::new(CONFIG, state, Term(1), Millis(0)), now: Millis(0), log: vec![] }
-    }
-
-    fn step(&mut self, input: Input) -> Output {
-        let mut out = Output::default();
-        self.registry.step(self.now, input, &mut out);
-        self.log.extend(out.commands.iter().cloned());
-        out
-    }
-
-    fn ask<M: Message>(&mut self, client: u64, m: M) -> Result<M::Reply, Refusal>
-    where
-        MgmtRequest: From<M>,
-    {
-        let peer = Peer { client: ClientId(client) };
-        let mut out = self.step(Input::Request { reply_to: 7, peer, request: m.into() });
-        assert_eq!(out.answers.len(), 1);
-        let (to, answer) = out.answers.pop().unwrap();
-        assert_eq!(to, 7);
-        Ok(match answer? {
-            Answer::Body(body) => M::Reply::from_bytes(&body).unwrap(),
-            Answer::Session(session) => M::Reply::from_bytes(&session.to_bytes()).unwrap(),
-        })
-    }
-
-    fn pass(&mut self, ms: u64) {
-        self.now = self.now.plus(ms);
-        self.step(Input::Tick);
-    }
-
-    fn node(&mut self, uuid: u8, service: ServiceKind, alias: &str) -> Result<RegisterNodeReply, Refusal> {
-        let address = Address { text: "127.0.0.1:1".into(), nic: String::new(), preference: 0 };
-        self.ask(
-            0,
-            RegisterNode {
-                domain: String::new(),
-                uuid: Uuid([uuid; 16]),
-                service,
-                alias: alias.into(),
-                addresses: vec![address],
-                machine: Uuid([1; 16]),
-                incarnation: Incarnation(1),
-            },
-        )
-    }
-
-    fn target(&mut self, node: u32, uuid: u8, target: u32) -> Result<RegisterTargetReply, Refusal> {
-        let capacity = Capacity { bytes: 1_000, bytes_free: 1_000, inodes: 10, inodes_free: 10 };
-        let (node, target) = (NodeId(node), TargetId(target));
-        self.ask(0, RegisterTarget { node, uuid: Uuid([uuid; 16]), target, alias: String::new(), capacity })
-    }
-
-    fn session(&mut self, uuid: u8) -> OpenSessionReply {
-        let uuid = Uuid([uuid; 16]);
-        self.ask(0, OpenSession { uuid, host: "h".into(), mount: "/m".into(), machine: Uuid([1; 16]) })
-            .unwrap()
-    }
-
-    fn beat(&mut self, node: u32, targets: Vec<TargetReport>) -> HeartbeatReply {
-        let (node, incarnation) = (NodeId(node), Incarnation(1));
-        let (capacity, map) = (Capacity::default(), MapVersion(0));
-        self.ask(0, Heartbeat { node, incarnation, targets, capacity, map, leaving: false }).unwrap()
-    }
-
-    fn map(&mut self) -> MapReply {
-        self.ask(0, GetMap { known: MapVersion(0) }).unwrap()
-    }
-}
 
 /// Goal: the same daemon keeps its id and alias, another gets its own; a wrong kind is refused.
 #[test]
@@ -238,15 +152,8 @@ fn restart_gives_back_the_same_state() {
     let session = c.session(1);
     c.session(2);
     c.ask(session.client.0, CloseSession { client: session.client }).unwrap();
-    let mut replayed = State::format(Uuid([9; 16]), 4);
-    for command in &c.log {
-        replayed.apply(&Command::from_bytes(&command.to_bytes()).unwrap());
-    }
-    assert_eq!(&replayed, c.registry.state());
-    assert_eq!(State::from_bytes(&replayed.to_bytes()).unwrap(), replayed);
-
     let before = c.map().version;
-    c.registry = Registry::new(CONFIG, replayed, Term(2), c.now);
+    c.restart();
     assert!(c.map().version > before);
     c.pass(59_999);
     assert_eq!(c.ask(0, GetFences {}).unwrap().sessions.len(), 1);

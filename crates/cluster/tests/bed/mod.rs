@@ -1,0 +1,132 @@
+//! A registry, a clock and a log that the tests turn by hand.
+#![allow(dead_code)] // Every test file uses a part of it.
+
+use skep_cluster::{Answer, Command, Config, Input, Output, Peer, Registry, State};
+use skep_types::{
+    Capacity, ClientId, Consistency, Decode, Encode, Incarnation, MapVersion, Millis, NodeId, ServiceKind,
+    TargetId, Term, Uuid,
+};
+use skep_wire::mgmt::*;
+use skep_wire::{Message, Refusal};
+
+/// The defaults, except for limits that a test can reach.
+pub const CONFIG: Config = Config {
+    probably_offline_ms: 5_000,
+    offline_ms: 15_000,
+    session_timeout_ms: 60_000,
+    max_nodes: 4,
+    max_targets: 4,
+    max_sessions: 4,
+    max_pools: 3,
+};
+
+pub struct Cluster {
+    pub registry: Registry,
+    pub now: Millis,
+    pub log: Vec<Command>,
+}
+
+impl Cluster {
+    pub fn new() -> Self {
+        let state = State::format(Uuid([9; 16]), 4);
+        Self { registry: Registry::new(CONFIG, state, Term(1), Millis(0)), now: Millis(0), log: vec![] }
+    }
+
+    pub fn step(&mut self, input: Input) -> Output {
+        let mut out = Output::default();
+        self.registry.step(self.now, input, &mut out);
+        self.log.extend(out.commands.iter().cloned());
+        out
+    }
+
+    pub fn ask<M: Message>(&mut self, client: u64, m: M) -> Result<M::Reply, Refusal>
+    where
+        MgmtRequest: From<M>,
+    {
+        let peer = Peer { client: ClientId(client) };
+        let mut out = self.step(Input::Request { reply_to: 7, peer, request: m.into() });
+        assert_eq!(out.answers.len(), 1);
+        let (to, answer) = out.answers.pop().unwrap();
+        assert_eq!(to, 7);
+        Ok(match answer? {
+            Answer::Body(body) => M::Reply::from_bytes(&body).unwrap(),
+            Answer::Session(session) => M::Reply::from_bytes(&session.to_bytes()).unwrap(),
+        })
+    }
+
+    pub fn pass(&mut self, ms: u64) {
+        self.now = self.now.plus(ms);
+        self.step(Input::Tick);
+    }
+
+    pub fn node(
+        &mut self,
+        uuid: u8,
+        service: ServiceKind,
+        alias: &str,
+    ) -> Result<RegisterNodeReply, Refusal> {
+        let address = Address { text: "127.0.0.1:1".into(), nic: String::new(), preference: 0 };
+        self.ask(
+            0,
+            RegisterNode {
+                domain: String::new(),
+                uuid: Uuid([uuid; 16]),
+                service,
+                alias: alias.into(),
+                addresses: vec![address],
+                machine: Uuid([1; 16]),
+                incarnation: Incarnation(1),
+            },
+        )
+    }
+
+    pub fn target(&mut self, node: u32, uuid: u8, target: u32) -> Result<RegisterTargetReply, Refusal> {
+        let capacity = Capacity { bytes: 1_000, bytes_free: 1_000, inodes: 10, inodes_free: 10 };
+        let (node, target) = (NodeId(node), TargetId(target));
+        self.ask(0, RegisterTarget { node, uuid: Uuid([uuid; 16]), target, alias: String::new(), capacity })
+    }
+
+    pub fn session(&mut self, uuid: u8) -> OpenSessionReply {
+        let uuid = Uuid([uuid; 16]);
+        self.ask(0, OpenSession { uuid, host: "h".into(), mount: "/m".into(), machine: Uuid([1; 16]) })
+            .unwrap()
+    }
+
+    pub fn beat(&mut self, node: u32, targets: Vec<TargetReport>) -> HeartbeatReply {
+        let (node, incarnation) = (NodeId(node), Incarnation(1));
+        let (capacity, map) = (Capacity::default(), MapVersion(0));
+        self.ask(0, Heartbeat { node, incarnation, targets, capacity, map, leaving: false }).unwrap()
+    }
+
+    /// A heartbeat of `node` that reports `free` of 1,000 bytes on a target.
+    pub fn report(&mut self, node: u32, target: u32, free: u64) -> HeartbeatReply {
+        let capacity = Capacity { bytes: 1_000, bytes_free: free, inodes: 0, inodes_free: 0 };
+        let (target, consistency) = (TargetId(target), Consistency::Good);
+        self.beat(node, vec![TargetReport { target, consistency, capacity, filesystem: 7 }])
+    }
+
+    pub fn status(&mut self) -> StatusReply {
+        self.ask(0, ClusterStatus {}).unwrap()
+    }
+
+    /// The state as log and snapshot would give it back.
+    pub fn replayed(&self) -> State {
+        let mut state = State::format(Uuid([9; 16]), 4);
+        for command in &self.log {
+            state.apply(&Command::from_bytes(&command.to_bytes()).unwrap());
+        }
+        assert_eq!(&state, self.registry.state());
+        let read = State::from_bytes(&state.to_bytes()).unwrap();
+        assert_eq!(read, state);
+        read
+    }
+
+    /// A new start on what the disk holds.
+    pub fn restart(&mut self) {
+        self.registry = Registry::new(CONFIG, self.replayed(), Term(2), self.now);
+    }
+
+    pub fn map(&mut self) -> MapReply {
+        self.ask(0, GetMap { known: MapVersion(0) }).unwrap()
+    }
+}
