@@ -163,6 +163,11 @@ fn pieces_on_a_real_file_system() {
     assert_eq!(target.list(None, 10).unwrap(), []);
     assert_eq!(read(&target, 5, 0, 10), b"");
     assert!(target.further_pieces(&chunk(5)).unwrap().is_empty(), "the marker is gone too");
+    // What was known of the chunk before does not hide a piece that comes later.
+    write(&target, 6, 0, b"alone").unwrap();
+    assert!(target.further_pieces(&chunk(6)).unwrap().is_empty());
+    write(&target, 6, PIECE_SIZE, b"second").unwrap();
+    assert_eq!(target.further_pieces(&chunk(6)).unwrap(), [1]);
 }
 
 /// Goal: punched holes read as zeros and give space back; reserving keeps the length.

@@ -1,6 +1,6 @@
 //! The chunk files of a target as a [`ChunkStore`].
 
-use super::files::Files;
+use super::files::{Files, Open};
 use super::identity::{Identity, Opened, TargetError};
 use rustix::fs::{
     AtFlags, Dir, FallocateFlags, Mode, OFlags, SeekFrom, copy_file_range, fallocate, fdatasync, fstat,
@@ -147,7 +147,7 @@ impl TargetDir {
         }
     }
 
-    fn open_piece(&self, piece: &PieceName, make: bool) -> Result<Option<Arc<OwnedFd>>, DiskError> {
+    fn open_piece(&self, piece: &PieceName, make: bool) -> Result<Option<Arc<Open>>, DiskError> {
         if make && piece.piece > 0 {
             self.mark(piece)?;
         }
@@ -168,19 +168,40 @@ impl TargetDir {
             return Ok(());
         }
         // The first piece's open makes the directories.
-        self.files
+        let first = self
+            .files
             .open(&self.root, &PieceName::first(piece.chunk), true)
             .map_err(|e| self.failed("open", Some(piece), e))?;
+        if let Some((first, _)) = first {
+            first.will_be_marked();
+        }
         let name = ChunkName(piece.chunk);
         let path = format!("{}/{}", name.directory_path(), name.marker());
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC;
         let made = openat(&self.root, path.as_str(), flags, Mode::from_raw_mode(0o600));
         made.map_err(|e| self.failed("marker", Some(piece), e))?;
+        // It may have been closed and opened again meanwhile.
+        if let Some(first) = self.files.known(&PieceName::first(piece.chunk)) {
+            first.will_be_marked();
+        }
         lock(&self.unsynced_directories).insert(name.directory());
         self.sync_directories([name.directory()].into())
     }
 
+    /// Looked up by name once for each open chunk file: every read and write asks.
     fn is_marked(&self, chunk: &ChunkId) -> Result<bool, DiskError> {
+        let first = self.files.known(&PieceName::first(*chunk));
+        if first.as_ref().is_some_and(|first| first.is_alone()) {
+            return Ok(false);
+        }
+        let marked = self.looks_marked(chunk)?;
+        if let Some(first) = first.filter(|_| !marked) {
+            first.found_alone();
+        }
+        Ok(marked)
+    }
+
+    fn looks_marked(&self, chunk: &ChunkId) -> Result<bool, DiskError> {
         let name = ChunkName(*chunk);
         let path = format!("{}/{}", name.directory_path(), name.marker());
         match statat(&self.root, path.as_str(), AtFlags::SYMLINK_NOFOLLOW) {

@@ -4,8 +4,8 @@ use rustix::fs::{Mode, OFlags, mkdirat, openat};
 use rustix::io::Errno;
 use skep_storage::{ChunkName, PieceName};
 use std::collections::{HashMap, VecDeque};
-use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Chunk files that one target keeps open at most. Each costs a descriptor and a few hundred
@@ -22,8 +22,44 @@ struct Shard {
 }
 
 struct Slot {
-    file: Arc<OwnedFd>,
+    file: Arc<Open>,
     used: bool,
+}
+
+/// An open chunk file, and what is known of further pieces of its chunk.
+pub(super) struct Open {
+    fd: OwnedFd,
+    further: AtomicU8,
+}
+
+/// Not looked yet.
+const UNKNOWN: u8 = 0;
+/// This piece is all there is.
+const ALONE: u8 = 1;
+/// There is, or may soon be, a marker of further pieces.
+const MARKED: u8 = 2;
+
+impl Open {
+    /// Is it known that there is no further piece?
+    pub fn is_alone(&self) -> bool {
+        self.further.load(SeqCst) == ALONE
+    }
+
+    /// No marker was found, after this file was opened. Does not count once one is being made.
+    pub fn found_alone(&self) {
+        let _ = self.further.compare_exchange(UNKNOWN, ALONE, SeqCst, SeqCst);
+    }
+
+    /// To be called before the marker is made.
+    pub fn will_be_marked(&self) {
+        self.further.store(MARKED, SeqCst);
+    }
+}
+
+impl AsFd for Open {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
 }
 
 /// The open files of one target.
@@ -71,7 +107,7 @@ impl Files {
         root: &OwnedFd,
         piece: &PieceName,
         make: bool,
-    ) -> rustix::io::Result<Option<(Arc<OwnedFd>, bool)>> {
+    ) -> rustix::io::Result<Option<(Arc<Open>, bool)>> {
         if let Some(slot) = lock(self.shard(piece)).files.get_mut(piece) {
             slot.used = true;
             return Ok(Some((slot.file.clone(), false)));
@@ -96,11 +132,16 @@ impl Files {
         if let Some(slot) = shard.files.get(piece) {
             return Ok(Some((slot.file.clone(), made)));
         }
-        let file = Arc::new(file);
+        let file = Arc::new(Open { fd: file, further: AtomicU8::new(UNKNOWN) });
         shard.files.insert(*piece, Slot { file: file.clone(), used: false });
         shard.order.push_back(*piece);
         shard.evict(self.most.load(Relaxed) / SHARDS);
         Ok(Some((file, made)))
+    }
+
+    /// The open file of a piece, if it is open.
+    pub fn known(&self, piece: &PieceName) -> Option<Arc<Open>> {
+        lock(self.shard(piece)).files.get(piece).map(|slot| slot.file.clone())
     }
 
     /// Forgets a piece that is being removed.
