@@ -29,6 +29,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 ok &= self.reclaim(node).await;
             }
         }
+        ok &= self.settle_locks().await;
+        self.punch_strays().await;
         ok &= self.send_closes().await;
         ok &= self.resolve_doubts().await;
         ok &= self.sync_idle().await;

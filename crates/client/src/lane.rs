@@ -50,6 +50,11 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         body
     }
 
+    /// Number of the next reservation to append.
+    pub(crate) fn next_reservation(&self) -> u64 {
+        self.position.borrow_mut().next_reservation()
+    }
+
     /// A job that asks a shard.
     pub(crate) fn asking<M: Message>(&self, shard: ShardId, message: &M) -> Job<'static> {
         Job::new(To::Shard(shard), M::KIND, self.shard_body(shard, message, false), false)

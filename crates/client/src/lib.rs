@@ -21,6 +21,8 @@ mod testing;
 
 pub use lane::Lane;
 pub use limits::{HOUSEKEEPING_SOON_MS, INTERRUPT_AFTER_MS, Limits};
-pub use op::{Allocate, CreateHow, Listed, NewNode, OpenHow, Opened, RenameHow, Sink, WriteHow};
+pub use op::{
+    Allocate, CreateHow, Listed, NewNode, OpenHow, Opened, RenameHow, Seek, Sink, Waiting, WriteHow, XattrHow,
+};
 pub use port::{Answer, Call, Cell, MGMTD, Outcome, Port};
 pub use state::Shared;

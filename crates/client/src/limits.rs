@@ -26,10 +26,20 @@ pub const INLINE_CACHE_MAX: usize = 32 << 20;
 pub const CLOSES_MAX: usize = 4_096;
 /// Inodes of one `Close` or `Reclaim` request.
 pub const OPENS_PER_REQUEST: usize = 4_096;
+/// Locks of one `Reclaim` request.
+pub const LOCKS_PER_REQUEST: usize = 4_096;
+/// Longest wait of one question for outcomes of waiting locks.
+pub const AWAIT_LOCKS_MS: u64 = 10_000;
 /// Terms of one shard with changes not known to be durable; the oldest beyond it count as lost.
 pub const TERMS_MAX: usize = 16;
 /// Bytes read or written by one round of parallel requests.
 pub const ROUND_MAX: usize = 4 << 20;
+/// Most bytes of one copy_file_range; programs ask again for the rest.
+pub const COPY_MAX: u64 = 1 << 30;
+/// Bytes of a copy after which it is looked whether the program gave up.
+pub const COPY_WINDOW: u64 = 64 << 20;
+/// Requests of a copy that are on their way at once.
+pub const COPY_JOBS_MAX: usize = 64;
 /// Rounds after which a file whose layout keeps changing under an operation gives EIO.
 pub const STALE_ROUNDS_MAX: u32 = 200;
 /// Entries asked for by one listing without attributes.

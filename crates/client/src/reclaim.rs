@@ -1,33 +1,39 @@
 //! Reclaim: a metadata server that began a new life has forgotten what is open; it is told again.
 
 use crate::lane::Lane;
-use crate::limits::OPENS_PER_REQUEST;
+use crate::limits::{LOCKS_PER_REQUEST, OPENS_PER_REQUEST};
 use crate::port::{Call, Cell, Outcome, Port};
 use crate::state::Shared;
 use alloc::vec::Vec;
 use skep_types::{NodeId, ShardId};
-use skep_wire::meta::{OpenMode, Reclaim, Reclaimed};
+use skep_wire::meta::{OpenMode, Reclaim, Reclaimed, ReclaimedLock};
 use skep_wire::{Message, Status};
 
 impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// Tells `node` what this mount holds open on its shards, and that this is all. Begun by
     /// [`crate::state::Nodes::begin_reclaim`]. `true`: every shard confirmed.
     pub(crate) async fn reclaim(&self, node: NodeId) -> bool {
-        let shards: Vec<(ShardId, Vec<Reclaimed>)> = self.shared.with(|s| {
+        let shards: Vec<(ShardId, Vec<Reclaimed>, Vec<ReclaimedLock>)> = self.shared.with(|s| {
             let shards: Vec<ShardId> = s.map.shards_of(node).collect();
-            shards.into_iter().map(|shard| (shard, s.opens_of(shard))).collect()
+            let told = |shard| (shard, s.opens_of(shard), s.locks.of_shard(shard));
+            shards.into_iter().map(told).collect()
         });
         let mut bodies = Vec::new();
-        for (shard, opens) in &shards {
-            let mut rest = &opens[..];
+        for (shard, opens, locks) in &shards {
+            let (mut opens, mut locks) = (opens.chunks(OPENS_PER_REQUEST), locks.chunks(LOCKS_PER_REQUEST));
+            let mut next = (opens.next(), locks.next());
             loop {
-                let (batch, later) = rest.split_at(rest.len().min(OPENS_PER_REQUEST));
-                rest = later;
-                let message = Reclaim { locks: Vec::new(), opens: batch.to_vec(), last: rest.is_empty() };
+                let after = (opens.next(), locks.next());
+                let message = Reclaim {
+                    opens: next.0.unwrap_or_default().to_vec(),
+                    locks: next.1.unwrap_or_default().to_vec(),
+                    last: after == (None, None),
+                };
                 bodies.push(self.shard_body(*shard, &message, false));
-                if rest.is_empty() {
+                if message.last {
                     break;
                 }
+                next = after;
             }
         }
         let epoch = self.shared.with(|s| s.epoch);
@@ -81,7 +87,7 @@ impl Shared {
             inode.seen_change = 0;
             if inode.uses() > 0 {
                 let mode = inode.mode.unwrap_or(OpenMode::Read);
-                opens.push(Reclaimed { reserved: 0, ino, mode, open_seq: inode.open_seq });
+                opens.push(Reclaimed { reserved: inode.reserved, ino, mode, open_seq: inode.open_seq });
             }
         }
         opens

@@ -215,6 +215,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let first = self.shared.with(|s| {
             let first = !s.session.is_dead();
             if first {
+                s.locks.session_ended();
                 s.session = SessionState::Dead { reason: refusal.to_string() };
             }
             first

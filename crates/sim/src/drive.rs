@@ -162,7 +162,7 @@ impl Driver<'_> {
             },
             Err(Errno::ENOENT) if how.create => {
                 let (dir, name) = self.parent_of(path).await?;
-                let create = CreateHow { mode, uid: 0, gid: 0, exclusive: how.exclusive, policy: None };
+                let create = CreateHow { mode, umask: 0, uid: 0, gid: 0, exclusive: how.exclusive, policy: None };
                 let opened = self.lane.create(dir, name, create, open).await?;
                 make(opened.handle, opened.attr.ino, false)
             }
@@ -179,7 +179,7 @@ impl Driver<'_> {
             self.lane.releasedir(open.handle);
             return Ok(());
         }
-        let flushed = self.lane.flush(open.handle).await;
+        let flushed = self.lane.flush(open.handle, 0).await;
         self.lane.release(open.handle).await;
         flushed
     }
@@ -226,7 +226,7 @@ impl Driver<'_> {
             true => self.lane.getattr(open.ino).await?.size,
             false => offset,
         };
-        self.lane.write(open.handle, offset, data, WriteHow { kill_suidgid: kill, sync: false }).await
+        self.lane.write(open.handle, offset, data, WriteHow { kill_suidgid: kill, ..WriteHow::default() }).await
     }
 
     async fn allocate(
@@ -333,7 +333,7 @@ impl Driver<'_> {
     }
 
     async fn make(&self, dir: Ino, name: &[u8], kind: Kind, mode: Mode, rdev: u32) -> Result<(), Errno> {
-        self.lane.make_node(dir, name, NewNode { kind, mode, uid: 0, gid: 0, rdev }).await.map(drop)
+        self.lane.make_node(dir, name, NewNode { kind, mode, umask: 0, uid: 0, gid: 0, rdev }).await.map(drop)
     }
 
     async fn xattr(&self, op: &Op) -> Outcome {
@@ -343,7 +343,10 @@ impl Driver<'_> {
                 let attr = self.at_after(at, &name, value.len as usize, Errno::EPERM).await;
                 let (create, replace) = (how == XattrHow::Create, how == XattrHow::Replace);
                 match attr {
-                    Ok(ino) => self.lane.setxattr(ino, &name, &value.bytes(), create, replace).await.into(),
+                    Ok(ino) => {
+                        let how = skep_client::XattrHow { create, replace, kill_sgid: false };
+                        self.lane.setxattr(ino, &name, &value.bytes(), how).await.into()
+                    }
                     Err(errno) => Outcome::Failed(errno),
                 }
             }

@@ -141,6 +141,7 @@ impl Actor {
                     let new = skep_client::NewNode {
                         kind: skep_types::Kind::Dir,
                         mode: 0o755,
+                        umask: 0,
                         uid: 0,
                         gid: 0,
                         rdev: 0,

@@ -43,7 +43,7 @@ impl Actor {
     /// Makes the directory, durable before anybody uses it.
     pub(crate) async fn make_shared(&self) {
         loop {
-            let new = NewNode { kind: Kind::Dir, mode: 0o755, uid: 0, gid: 0, rdev: 0 };
+            let new = NewNode { kind: Kind::Dir, mode: 0o755, umask: 0, uid: 0, gid: 0, rdev: 0 };
             let _ = self.lane.make_node(Ino::ROOT, NAME, new).await;
             let made = self.lane.lookup(Ino::ROOT, NAME).await;
             let synced = match self.lane.opendir(Ino::ROOT) {
@@ -135,13 +135,13 @@ impl Actor {
         let plain = OpenHow { mode: OpenMode::ReadWrite, truncate: false, sync: false, kill_suidgid: false };
         match deed {
             Deed::Create(name) => {
-                let how = CreateHow { mode: 0o644, uid: 0, gid: 0, exclusive: true, policy: None };
+                let how = CreateHow { mode: 0o644, umask: 0, uid: 0, gid: 0, exclusive: true, policy: None };
                 let opened = lane.create(dir, name, how, plain).await?;
                 lane.release(opened.handle).await;
                 Ok(Told::Done)
             }
             Deed::Mkdir(name) => {
-                let new = NewNode { kind: Kind::Dir, mode: 0o755, uid: 0, gid: 0, rdev: 0 };
+                let new = NewNode { kind: Kind::Dir, mode: 0o755, umask: 0, uid: 0, gid: 0, rdev: 0 };
                 lane.make_node(dir, name, new).await.map(|_| Told::Done)
             }
             Deed::Unlink(name) => lane.unlink(dir, name).await.map(|()| Told::Done),
@@ -173,13 +173,13 @@ impl Actor {
             (tag, len)
         };
         let cuts = self.hub.borrow().cuts.len();
-        let create = CreateHow { mode: 0o644, uid: 0, gid: 0, exclusive: false, policy: None };
+        let create = CreateHow { mode: 0o644, umask: 0, uid: 0, gid: 0, exclusive: false, policy: None };
         let how = OpenHow { mode: OpenMode::Write, truncate: true, sync: false, kill_suidgid: false };
         let data = Fill { tag, len }.bytes();
         let result = async {
             let opened = self.lane.create(dir, &name, create, how).await?;
             let written = self.lane.write(opened.handle, 0, &data, WriteHow::default()).await;
-            let flushed = self.lane.flush(opened.handle).await;
+            let flushed = self.lane.flush(opened.handle, 0).await;
             self.lane.release(opened.handle).await;
             flushed?;
             written

@@ -23,6 +23,21 @@ pub enum Allocate {
     KeepSize,
     /// Make a hole; the size stays (`FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE`).
     Punch,
+    /// Zeros, with space reserved; the file grows to the end of the range (`FALLOC_FL_ZERO_RANGE`).
+    Zero,
+    /// Zeros, with space reserved; the size stays (`FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE`).
+    ZeroKeepSize,
+}
+
+impl Allocate {
+    fn extends(self) -> bool {
+        matches!(self, Self::Extend | Self::Zero)
+    }
+
+    /// What is in the range becomes zeros.
+    fn clears(self) -> bool {
+        matches!(self, Self::Punch | Self::Zero | Self::ZeroKeepSize)
+    }
 }
 
 /// The part of a range that one chunk file holds: one stretch of it, whatever the chunk size.
@@ -58,7 +73,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let end = offset.checked_add(len).filter(|end| *end <= FILE_SIZE_MAX).ok_or(Errno::EFBIG)?;
         let result = async {
             self.allocate(file.ino, what, offset, end).await?;
-            if what == Allocate::Extend && self.shared.with(|s| s.facts(file.ino).size) < end {
+            if what.extends() && self.shared.with(|s| s.facts(file.ino).size) < end {
                 let set = SetAttr { size: Some(end), ..SetAttr::default() };
                 self.change_attr(file.ino, set).await?;
             }
@@ -79,18 +94,32 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 self.fetch_layout(ino).await?;
                 continue;
             };
-            let result = match (what, layout.is_inline()) {
-                (Allocate::Punch, true) => self.punch_inline(ino, offset, end).await,
+            let small = end <= u64::from(INLINE_DEFAULT);
+            let result = match what {
                 // Inline content has its space in the metadata.
-                (_, true) if end <= u64::from(INLINE_DEFAULT) => return Ok(()),
-                (Allocate::Punch, false) => {
-                    self.on_stretches(ino, what, &layout, (offset, end), &facts).await
+                _ if layout.is_inline() && what.clears() && (small || what == Allocate::Punch) => {
+                    self.punch_inline(ino, offset, end).await
                 }
+                _ if layout.is_inline() && small => return Ok(()),
+                Allocate::Punch => self.on_stretches(ino, what, &layout, (offset, end), &facts).await,
                 _ if layout.covered() < end => {
                     self.grow(ino, end).await?;
                     continue;
                 }
-                _ => self.on_stretches(ino, what, &layout, (offset, end), &facts).await,
+                Allocate::Extend | Allocate::KeepSize => {
+                    self.on_stretches(ino, what, &layout, (offset, end), &facts).await
+                }
+                Allocate::Zero | Allocate::ZeroKeepSize => {
+                    let range = (offset, end);
+                    let punched = self.on_stretches(ino, Allocate::Punch, &layout, range, &facts).await;
+                    match punched {
+                        Ok(()) => {
+                            let reserve = if what.extends() { Allocate::Extend } else { Allocate::KeepSize };
+                            self.on_stretches(ino, reserve, &layout, range, &facts).await
+                        }
+                        punched => punched,
+                    }
+                }
             };
             match result {
                 Err(refusal) if matches!(refusal.status, Status::STALE_GENERATION | Status::MUST_GROW) => {
@@ -156,8 +185,10 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 .with(|s| s.inodes.entry(ino).wrote_chunk(target, chunk, reply.life, reply.blocks, false));
         }
         let now = self.port.wall();
-        // The size stays; time and blocks have moved.
-        self.shared.with(|s| s.inodes.entry(ino).wrote_to(0, now, layout.generation, false));
+        // Time and blocks have moved, and perhaps the size: marked as after a write, so that a file that
+        // others have made longer meanwhile is not cut.
+        let end = if what.extends() { range.1 } else { 0 };
+        self.shared.with(|s| s.inodes.entry(ino).wrote_to(end, now, layout.generation, false));
         Ok(())
     }
 }

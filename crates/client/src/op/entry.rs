@@ -16,8 +16,10 @@ use skep_wire::meta::{
 pub struct NewNode {
     /// What it is.
     pub kind: Kind,
-    /// Permission bits, umask applied.
+    /// Permission bits as the program asked.
     pub mode: Mode,
+    /// Bits to take off them, unless the directory has a default ACL.
+    pub umask: Mode,
     /// Owner.
     pub uid: u32,
     /// Group, unless the directory is setgid.
@@ -73,15 +75,15 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     }
 
     async fn node(&self, parent: Ino, bytes: &[u8], new: NewNode) -> Result<Attr, Refusal> {
-        let NewNode { kind, mode, uid, gid, rdev } = new;
+        let NewNode { kind, mode, umask, uid, gid, rdev } = new;
         let name = name(bytes)?;
         match kind {
             Kind::File => {
                 let message = Create {
-                    umask: 0,
                     parent,
                     name,
                     mode,
+                    umask,
                     uid,
                     gid,
                     exclusive: true,
@@ -95,7 +97,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             }
             Kind::Symlink => Err(Errno::EINVAL.into()),
             _ => {
-                let message = MakeNode { umask: 0, parent, name, kind, mode, uid, gid, rdev };
+                let message = MakeNode { parent, name, kind, mode, umask, uid, gid, rdev };
                 let reply = self.change(parent.shard(), &message).await?;
                 self.entry(reply).await
             }

@@ -16,7 +16,12 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// Inline content may have been made durable by its log, so its copy is made durable before the
     /// chunks take over.
     pub(crate) async fn grow(&self, ino: Ino, end: u64) -> Result<(), Refusal> {
-        let GrowReply { attr, layout, copy } = self.change_ino(ino, &Grow { like: None, ino, end }).await?;
+        self.grow_like(ino, end, None).await
+    }
+
+    /// As [`Lane::grow`], if possible on the targets of `like`.
+    pub(crate) async fn grow_like(&self, ino: Ino, end: u64, like: Option<Ino>) -> Result<(), Refusal> {
+        let GrowReply { attr, layout, copy } = self.change_ino(ino, &Grow { ino, end, like }).await?;
         let Some(copy) = copy else {
             self.grown(attr, layout);
             return Ok(());

@@ -2,19 +2,24 @@
 //! does; errors are those that the program sees.
 
 mod allocate;
+mod append;
 mod attr;
 mod commit;
+mod copy;
 mod entry;
 mod grow;
 mod inspect;
 mod list;
+mod lock;
 mod open;
 mod read;
 mod release;
 mod remove;
 mod rename;
+mod seek;
 mod statfs;
 mod sync;
+mod temp;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
@@ -25,9 +30,12 @@ mod xattr;
 pub use allocate::Allocate;
 pub use entry::NewNode;
 pub use list::{Listed, Sink};
+pub use lock::Waiting;
 pub use open::{CreateHow, OpenHow, Opened};
 pub use rename::RenameHow;
+pub use seek::Seek;
 pub use write::WriteHow;
+pub use xattr::XattrHow;
 
 use skep_types::{Errno, Ino};
 use skep_wire::Refusal;

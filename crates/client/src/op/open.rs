@@ -25,8 +25,10 @@ pub struct OpenHow {
 /// How a file is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CreateHow {
-    /// Permission bits, umask applied.
+    /// Permission bits as the program asked.
     pub mode: Mode,
+    /// Bits to take off them, unless the directory has a default ACL.
+    pub umask: Mode,
     /// Owner.
     pub uid: u32,
     /// Group, unless the directory is setgid.
@@ -97,13 +99,13 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         how: OpenHow,
     ) -> Result<Opened, Refusal> {
         self.shared.with(|s| s.handles.has_room())?;
-        let CreateHow { mode, uid, gid, exclusive, policy } = create;
+        let CreateHow { mode, umask, uid, gid, exclusive, policy } = create;
         let open_seq = self.shared.with(Shared::next_open_seq);
         let message = Create {
-            umask: 0,
             parent,
             name: name(bytes)?,
             mode,
+            umask,
             uid,
             gid,
             exclusive,
@@ -115,18 +117,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let reply = self.settle(self.changing(parent.shard(), &message)).await?;
         let open: OpenReply = reply.read()?;
         let ino = open.attr.ino;
-        let overtaken = self.shared.with(|s| {
-            let inode = s.inodes.entry(ino);
-            inode.opening += 1;
-            inode.touch(reply.stamp.term, reply.stamp.index);
-            inode.mode = Some(inode.mode.map_or(how.mode, |mode| mode.union(how.mode)));
-            let overtaken = inode.open_seq > open_seq;
-            inode.open_seq = inode.open_seq.max(open_seq);
-            if !overtaken {
-                s.closes.cancel(ino);
-            }
-            overtaken
-        });
+        let overtaken = self.shared.with(|s| s.open_made(&open, &reply, how.mode, open_seq));
         if overtaken && !open.created {
             // It was there, and this mount opened or closed it meanwhile: what the shard holds now
             // may be that close. Tell it again, with the newest number.
@@ -143,7 +134,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     }
 
     /// Records an answered open.
-    fn opened(&self, open: OpenReply, reply: &Reply, how: OpenHow) -> Result<Opened, Refusal> {
+    pub(crate) fn opened(&self, open: OpenReply, reply: &Reply, how: OpenHow) -> Result<Opened, Refusal> {
         let ino = open.attr.ino;
         if how.truncate {
             self.touched(ino, &reply.stamp);
@@ -210,6 +201,31 @@ impl Shared {
             inode.truncating += 1;
         }
         Open { ino, mode, truncate: how.truncate, kill_suidgid: how.kill_suidgid, open_seq }
+    }
+
+    /// A file was made (or found) and opened by one request. `true`: this mount opened or closed it
+    /// meanwhile by another one.
+    pub(crate) fn open_made(
+        &mut self,
+        open: &OpenReply,
+        reply: &Reply,
+        mode: OpenMode,
+        open_seq: u64,
+    ) -> bool {
+        let ino = open.attr.ino;
+        let inode = self.inodes.entry(ino);
+        inode.opening += 1;
+        inode.touch(reply.stamp.term, reply.stamp.index);
+        inode.mode = Some(inode.mode.map_or(mode, |known| known.union(mode)));
+        if open.created {
+            inode.no_capability = open.attr.change;
+        }
+        let overtaken = inode.open_seq > open_seq;
+        inode.open_seq = inode.open_seq.max(open_seq);
+        if !overtaken {
+            self.closes.cancel(ino);
+        }
+        overtaken
     }
 
     /// Takes over what an answer says of a file. `truncated`: by this very request.

@@ -50,7 +50,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         Ok(done)
     }
 
-    async fn read_part(&self, ino: Ino, offset: u64, out: &mut [u8]) -> Result<usize, Refusal> {
+    pub(crate) async fn read_part(&self, ino: Ino, offset: u64, out: &mut [u8]) -> Result<usize, Refusal> {
         let mut looked = false;
         for _ in 0..STALE_ROUNDS_MAX {
             match self.shared.with(|s| s.read_view(ino, offset, out)) {

@@ -8,10 +8,13 @@ use skep_types::{Errno, Ino};
 
 impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// A program closes a descriptor: size and time are committed, so that the next open, on whatever
-    /// mount, sees them.
-    pub async fn flush(&self, handle: Handle) -> Result<(), Errno> {
+    /// mount, sees them. The record locks of `owner` go with it, after that: who gets one next sees what
+    /// was written under it.
+    pub async fn flush(&self, handle: Handle, owner: u64) -> Result<(), Errno> {
         let ino = self.shared.with(|s| s.handles.file(handle).map(|file| file.ino))?;
-        self.errno(self.commit(ino).await)
+        let result = self.errno(self.commit(ino).await);
+        self.drop_locks(Shared::range_key(ino, owner)).await;
+        result
     }
 
     /// The kernel is done with a handle.
@@ -24,6 +27,10 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         // Pages of a mapping may have been written after the last flush.
         if last && let Err(refusal) = self.commit(ino).await {
             self.port.log(format_args!("size of inode {ino} not committed at its close: {refusal}"));
+        }
+        // `flock`, OFD locks, and what a close in the middle of a request left behind.
+        for key in self.shared.with(|s| s.locks.of_handle(ino, handle)) {
+            self.drop_locks(key).await;
         }
         let (first, full) = self.shared.with(|s| {
             let inode = s.inodes.entry(ino);

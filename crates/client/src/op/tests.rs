@@ -17,7 +17,7 @@ fn small_files_take_few_requests() {
     let before = cluster.borrow().total();
     let file = create(&lane, b"a");
     write(&lane, &file, 0, b"hello");
-    block_on(lane.flush(file.handle)).unwrap();
+    block_on(lane.flush(file.handle, 0)).unwrap();
     block_on(lane.release(file.handle));
     assert_eq!(cluster.borrow().total() - before, 2);
     let before = cluster.borrow().total();
@@ -59,7 +59,7 @@ fn growth_copies_the_inline_content() {
     let content = read(&lane, &file, 0, 100_000);
     assert_eq!(content.len(), 56_000);
     assert!(content[..6000].iter().all(|b| *b == 1) && content[6000..].iter().all(|b| *b == 2));
-    block_on(lane.flush(file.handle)).unwrap();
+    block_on(lane.flush(file.handle, 0)).unwrap();
     let shard = &cluster.borrow().shard.files[&file.attr.ino];
     assert_eq!((shard.attr.size, shard.inline.len()), (56_000, 0));
     assert!(shard.attr.blocks >= 56_000 / 512);
@@ -95,7 +95,7 @@ fn lost_messages_are_repeated_and_executed_once() {
     let file = create(&lane, b"a");
     write(&lane, &file, 0, b"hello");
     write(&lane, &file, 5, &[3; 20_000]);
-    block_on(lane.flush(file.handle)).unwrap();
+    block_on(lane.flush(file.handle, 0)).unwrap();
     block_on(lane.unlink(Ino::ROOT, b"a")).unwrap();
     // create, write, grow, switch, commit, unlink
     assert_eq!(cluster.borrow().shard.executed, 6);
@@ -201,11 +201,11 @@ fn a_stale_layout_is_fetched_again() {
     write(&lane, &file, 0, &[1; 30_000]);
     let theirs = block_on(other.open(file.attr.ino, TRUNCATE)).unwrap();
     write(&other, &theirs, 0, &[2; 40_000]);
-    block_on(other.flush(theirs.handle)).unwrap();
+    block_on(other.flush(theirs.handle, 0)).unwrap();
     write(&lane, &file, 100, &[3; 10]);
     let content = read(&lane, &file, 0, 40_000);
     assert_eq!((content[0], content[100], content[39_999], content.len()), (2, 3, 2, 40_000));
-    block_on(lane.flush(file.handle)).unwrap();
+    block_on(lane.flush(file.handle, 0)).unwrap();
     assert_eq!(block_on(lane.getattr(file.attr.ino)).unwrap().size, 40_000);
 }
 
@@ -239,7 +239,7 @@ fn setattr_orders_itself_behind_own_writes() {
     write(&lane, &file, 0, &[2; 3]);
     let set = SetAttr { mtime: Some(past), ..SetAttr::default() };
     assert_eq!(block_on(lane.setattr(ino, set)).unwrap().mtime.secs, 5);
-    block_on(lane.flush(file.handle)).unwrap();
+    block_on(lane.flush(file.handle, 0)).unwrap();
     assert_eq!(block_on(lane.getattr(ino)).unwrap().mtime.secs, 5);
     assert_eq!(block_on(lane.setattr(ino, size(u64::MAX))), Err(Errno::EFBIG));
 }
@@ -253,7 +253,7 @@ fn suid_goes_before_the_data() {
     let set = SetAttr { mode: Some(0o4755), ..SetAttr::default() };
     block_on(lane.setattr(file.attr.ino, set)).unwrap();
     cluster.borrow_mut().fail(WriteChunk::KIND, &[Fault::Refuse(Status::errno(Errno::ENOSPC))]);
-    let how = WriteHow { kill_suidgid: true, sync: false };
+    let how = WriteHow { kill_suidgid: true, ..WriteHow::default() };
     assert_eq!(block_on(lane.write(file.handle, 0, b"x", how)), Err(Errno::ENOSPC));
     assert_eq!(cluster.borrow().shard.files[&file.attr.ino].attr.mode, 0o755);
 }
@@ -287,7 +287,7 @@ fn refused_opens_and_wrong_handles() {
     let reader = block_on(lane.open(file.attr.ino, READ)).unwrap();
     assert_eq!(block_on(lane.write(reader.handle, 0, b"x", WriteHow::default())), Err(Errno::EBADF));
     assert_eq!(block_on(lane.fsyncdir(reader.handle)), Err(Errno::EBADF));
-    assert_eq!(block_on(lane.flush(999)), Err(Errno::EBADF));
+    assert_eq!(block_on(lane.flush(999, 0)), Err(Errno::EBADF));
     block_on(lane.release(reader.handle));
     block_on(lane.housekeeping());
     assert_eq!(cluster.borrow().shard.opens.len(), 1, "one handle is left");
@@ -404,7 +404,7 @@ fn idle_files_are_synced_and_forgotten() {
     let (cluster, lane) = mounted();
     let file = create(&lane, b"a");
     write(&lane, &file, 0, &[1; 70_000]);
-    block_on(lane.flush(file.handle)).unwrap();
+    block_on(lane.flush(file.handle, 0)).unwrap();
     block_on(lane.release(file.handle));
     lane.forget(file.attr.ino);
     block_on(lane.housekeeping());
@@ -480,11 +480,11 @@ fn fsync_covers_holes() {
 fn a_later_commit_keeps_a_new_mode() {
     let (cluster, lane) = mounted();
     let file = create(&lane, b"a");
-    let how = WriteHow { kill_suidgid: true, sync: false };
+    let how = WriteHow { kill_suidgid: true, ..WriteHow::default() };
     block_on(lane.write(file.handle, 0, &[1; 50_000], how)).unwrap();
     let set = SetAttr { mode: Some(0o4755), ..SetAttr::default() };
     block_on(lane.setattr(file.attr.ino, set)).unwrap();
     let commits = cluster.borrow().count(Commit::KIND);
-    block_on(lane.flush(file.handle)).unwrap();
+    block_on(lane.flush(file.handle, 0)).unwrap();
     assert_eq!((commits, cluster.borrow().count(Commit::KIND)), (1, 1), "committed before the chmod");
 }

@@ -90,7 +90,7 @@ fn a_file_is_a_flat_array_of_bytes() {
                     flat[start..end].fill(0);
                 }
                 17 => {
-                    block_on(lane.flush(file.handle)).unwrap();
+                    block_on(lane.flush(file.handle, 0)).unwrap();
                     block_on(lane.release(file.handle));
                     let how = if rng.below(4) == 0 { TRUNCATE } else { BOTH };
                     file = block_on(lane.open(file.attr.ino, how)).unwrap();

@@ -9,7 +9,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use skep_types::codec::Bytes;
 use skep_types::limits::{FILE_SIZE_MAX, INLINE_DEFAULT, TRANSFER_MAX};
-use skep_types::{Encode, Errno, Ino, Layout, Piece, SetAttr};
+use skep_types::{Encode, Errno, Generation, Ino, Layout, Piece, SetAttr, Timestamp};
 use skep_wire::meta::{AttrReply, WriteInline};
 use skep_wire::storage::{Owner, PunchChunk, WriteChunk, WriteChunkReply};
 use skep_wire::{Message, Refusal, Status};
@@ -26,6 +26,8 @@ pub struct WriteHow {
     pub kill_suidgid: bool,
     /// Durable when answered, whatever the handle says (RWF_SYNC, RWF_DSYNC).
     pub sync: bool,
+    /// At the end of the file, wherever that is when the bytes arrive (O_APPEND).
+    pub append: bool,
 }
 
 /// Bytes on their way to chunks.
@@ -38,14 +40,14 @@ pub(crate) struct StripeWrite<'a> {
 }
 
 /// What a write must know of its file.
-struct View {
-    layout: Option<Arc<Layout>>,
-    owner: Owner,
-    truncations: u32,
+pub(crate) struct View {
+    pub layout: Option<Arc<Layout>>,
+    pub owner: Owner,
+    pub truncations: u32,
 }
 
 /// How a round went.
-enum Round {
+pub(crate) enum Round {
     Written(usize),
     /// What was known of the file has changed: look again.
     Again,
@@ -67,29 +69,45 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         if data.is_empty() {
             return Ok(0);
         }
-        if offset >= FILE_SIZE_MAX {
-            return Err(Errno::EFBIG);
-        }
-        let room = usize::try_from(FILE_SIZE_MAX - offset).unwrap_or(usize::MAX);
-        let data = &data[..data.len().min(room)];
         let sync = file.sync || how.sync;
-        let mut written = 0;
-        for part in data.chunks(ROUND_MAX) {
-            let at = offset + written as u64;
-            match self.write_part(&file, at, part, how.kill_suidgid, sync).await {
-                Ok(n) => written += n,
-                Err(refusal) if written == 0 => return self.errno(Err(refusal)),
-                Err(_) => break,
-            }
-            if written as u64 + offset < at + part.len() as u64 {
-                break;
-            }
-        }
+        let result = match how.append {
+            true => self.append(&file, offset, data, how.kill_suidgid, sync).await,
+            false => self.write_at(&file, offset, data, how.kill_suidgid, sync).await,
+        };
+        let written = self.errno(result)?;
         if sync {
             self.errno(self.commit(file.ino).await)?;
             self.errno(self.sync_shard(file.ino.shard()).await)?;
             if self.take_loss(handle)? {
                 return Err(Errno::EIO);
+            }
+        }
+        Ok(written)
+    }
+
+    pub(crate) async fn write_at(
+        &self,
+        file: &FileHandle,
+        offset: u64,
+        data: &[u8],
+        kill: bool,
+        sync: bool,
+    ) -> Result<usize, Refusal> {
+        if offset >= FILE_SIZE_MAX {
+            return Err(Errno::EFBIG.into());
+        }
+        let room = usize::try_from(FILE_SIZE_MAX - offset).unwrap_or(usize::MAX);
+        let data = &data[..data.len().min(room)];
+        let mut written = 0;
+        for part in data.chunks(ROUND_MAX) {
+            let at = offset + written as u64;
+            match self.write_part(file, at, part, kill, sync).await {
+                Ok(n) => written += n,
+                Err(refusal) if written == 0 => return Err(refusal),
+                Err(_) => break,
+            }
+            if written as u64 + offset < at + part.len() as u64 {
+                break;
             }
         }
         Ok(written)
@@ -155,7 +173,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         }
     }
 
-    async fn write_chunks(
+    pub(crate) async fn write_chunks(
         &self,
         ino: Ino,
         write: &StripeWrite<'_>,
@@ -175,14 +193,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             Err(refusal) => return Err(refusal),
         };
         let (end, mtime) = (write.offset + written as u64, self.port.wall());
-        let overlapped = self.shared.with(|s| {
-            let inode = s.inodes.entry(ino);
-            if inode.truncating > 0 || inode.truncations != view.truncations {
-                return true;
-            }
-            inode.wrote_to(end, mtime, write.layout.generation, kill);
-            false
-        });
+        let overlapped =
+            self.shared.with(|s| s.overlapped(ino, view, end, mtime, write.layout.generation, kill));
         if overlapped {
             // A truncate of this mount was under way: its trim may have cut what was just written, or
             // not. Written again after it, the result is that of one order.
@@ -231,6 +243,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let mut failed: Option<Refusal> = None;
         let mut stray: Vec<Piece> = Vec::new();
         for (piece, job) in pieces.iter().zip(&mut jobs) {
+            let unsure = job.unsure;
             match job.take().and_then(|reply| reply.read::<WriteChunkReply>()) {
                 Ok(reply) => {
                     self.shared.with(|s| {
@@ -242,34 +255,74 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                         Some(_) => stray.push(*piece),
                     }
                 }
-                Err(refusal) => failed = failed.or(Some(refusal)),
+                Err(refusal) => {
+                    failed = failed.or(Some(refusal));
+                    if unsure {
+                        stray.push(*piece);
+                    }
+                }
             }
         }
-        match failed {
-            Some(refusal) if written == 0 || refusal.status == Status::STALE_GENERATION => Err(refusal),
-            Some(_) => {
-                self.punch_strays(ino, &stray).await;
-                Ok(written)
+        let Some(refusal) = failed else { return Ok(written) };
+        if refusal.status == Status::STALE_GENERATION {
+            return Err(refusal);
+        }
+        self.forget_strays(ino, stray).await;
+        if written == 0 { Err(refusal) } else { Ok(written) }
+    }
+
+    /// What was written behind a failed piece, or may have been by it, must not show when the file grows
+    /// later: punched now, or by housekeeping when the program gave up.
+    pub(crate) async fn forget_strays(&self, ino: Ino, stray: Vec<Piece>) {
+        let size = self.shared.with(|s| s.inodes.get(ino).map_or(0, |inode| inode.size()));
+        let mut left = Vec::new();
+        for piece in stray.into_iter().filter_map(|piece| beyond(piece, size)) {
+            if self.port.cancelled() || !self.punch_stray(&piece).await {
+                left.push(piece);
             }
-            None => Ok(written),
+        }
+        if !left.is_empty() {
+            self.shared.with(|s| s.strays.extend(left.into_iter().map(|piece| (ino, piece))));
+            self.port.work_waits();
         }
     }
 
-    /// What was written behind a failed piece must not show when the file grows later.
-    async fn punch_strays(&self, ino: Ino, stray: &[Piece]) {
-        let size = self.shared.with(|s| s.inodes.get(ino).map_or(0, |inode| inode.size()));
-        for piece in stray {
-            if piece.file_offset < size {
-                continue;
-            }
-            let Piece { target, chunk, local_offset: offset, len, .. } = *piece;
-            let message = PunchChunk { target, chunk, offset, len };
-            let job = Job::new(To::Target(target), PunchChunk::KIND, message.to_bytes(), false);
-            if let Err(refusal) = self.once(job).await {
-                self.port.log(format_args!("inode {ino}: a part of a failed write stays: {refusal}"));
+    async fn punch_stray(&self, piece: &Piece) -> bool {
+        let Piece { target, chunk, local_offset: offset, len, .. } = *piece;
+        let message = PunchChunk { target, chunk, offset, len };
+        let job = Job::new(To::Target(target), PunchChunk::KIND, message.to_bytes(), false);
+        match self.once(job).await {
+            Ok(_) => true,
+            // Of a generation that is gone: so is the stray.
+            Err(refusal) => refusal.status == Status::STALE_GENERATION,
+        }
+    }
+
+    /// Strays of writes that were given up: housekeeping. Tried once; where the file has grown over one,
+    /// or others write, it stays what it is: a part of a write that failed.
+    pub(crate) async fn punch_strays(&self) {
+        for (ino, piece) in self.shared.with(|s| core::mem::take(&mut s.strays)) {
+            let still = self.shared.with(|s| {
+                s.inodes.get(ino).is_some_and(|inode| !inode.live && inode.size() <= piece.file_offset)
+            });
+            if still && !self.punch_stray(&piece).await {
+                self.port.log(format_args!(
+                    "inode {ino}: {} bytes at {} of a write that failed could not be taken back (target {} does \
+                     not answer); they may show if the file grows over them",
+                    piece.len, piece.file_offset, piece.target
+                ));
             }
         }
     }
+}
+
+/// The part of a piece that lies beyond `size`.
+fn beyond(mut piece: Piece, size: u64) -> Option<Piece> {
+    let within = size.saturating_sub(piece.file_offset);
+    piece.file_offset += within;
+    piece.local_offset += within;
+    piece.len = piece.len.checked_sub(within).filter(|len| *len > 0)?;
+    Some(piece)
 }
 
 /// The pieces of a range, none longer than one request may carry.
@@ -288,7 +341,25 @@ pub(crate) fn transfers(layout: &Layout, offset: u64, len: usize) -> Vec<Piece> 
 }
 
 impl Shared {
-    fn write_view(&mut self, ino: Ino) -> View {
+    /// A write that ends at `end` was answered: it is marked, unless a truncate of this mount overlapped it.
+    pub(crate) fn overlapped(
+        &mut self,
+        ino: Ino,
+        view: &View,
+        end: u64,
+        mtime: Timestamp,
+        generation: Generation,
+        kill: bool,
+    ) -> bool {
+        let inode = self.inodes.entry(ino);
+        if inode.truncating > 0 || inode.truncations != view.truncations {
+            return true;
+        }
+        inode.wrote_to(end, mtime, generation, kill);
+        false
+    }
+
+    pub(crate) fn write_view(&mut self, ino: Ino) -> View {
         let inode = self.inodes.entry(ino);
         let attr = inode.attr.as_ref();
         View {

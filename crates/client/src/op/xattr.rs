@@ -10,18 +10,45 @@ use skep_types::{Errno, Ino};
 use skep_wire::Refusal;
 use skep_wire::meta::{GetXattr, ListXattr, RemoveXattr, SetXattr};
 
-/// The only namespace that programs may use so far. Others need no request: kernels ask for
-/// `security.capability` and ACLs all the time.
-const NAMESPACE: &[u8] = b"user.";
+/// Names of POSIX ACLs.
+const ACLS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
+/// Namespaces that are stored as they are; who may use which, the kernel checks.
+const NAMESPACES: [&[u8]; 3] = [b"user.", b"trusted.", b"security."];
+/// The one that kernels ask for before a file is changed.
+const CAPABILITY: &[u8] = b"security.capability";
+
+/// How an extended attribute is set.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct XattrHow {
+    /// An existing one is EEXIST.
+    pub create: bool,
+    /// A missing one is ENODATA.
+    pub replace: bool,
+    /// An access ACL set by a caller outside the group: clear sgid.
+    pub kill_sgid: bool,
+}
+
+/// Is it known that a file has no capabilities?
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Known {
+    No,
+    /// It has none, and nothing of it has changed since.
+    Absent,
+    /// Unknown; the file is known with this change counter.
+    At(u64),
+}
 
 fn checked(name: &[u8]) -> Result<Bytes, Refusal> {
     if name.len() > XATTR_NAME_MAX {
         return Err(Errno::ERANGE.into());
     }
-    if !name.starts_with(NAMESPACE) {
-        return Err(Errno::EOPNOTSUPP.into());
+    if ACLS.contains(&name) {
+        return Ok(Bytes(name.to_vec()));
     }
-    if name.len() == NAMESPACE.len() {
+    let Some(namespace) = NAMESPACES.iter().find(|namespace| name.starts_with(namespace)) else {
+        return Err(Errno::EOPNOTSUPP.into());
+    };
+    if name.len() == namespace.len() {
         return Err(Errno::EINVAL.into());
     }
     Ok(Bytes(name.to_vec()))
@@ -30,11 +57,22 @@ fn checked(name: &[u8]) -> Result<Bytes, Refusal> {
 impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// Value of an extended attribute.
     pub async fn getxattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>, Errno> {
+        let known = match name {
+            CAPABILITY => self.shared.with(|s| s.capability_known(ino)),
+            _ => Known::No,
+        };
+        if known == Known::Absent {
+            return Err(Errno::ENODATA);
+        }
         let result = async {
             let name = checked(name)?;
             self.ask(ino.shard(), &GetXattr { ino, name }).await
         };
-        self.errno(result.await).map(|reply| reply.data.0)
+        let result = self.errno(result.await).map(|reply| reply.data.0);
+        if let (Known::At(change), Err(Errno::ENODATA)) = (known, &result) {
+            self.shared.with(|s| s.no_capability(ino, change));
+        }
+        result
     }
 
     /// Names of all extended attributes, each followed by NUL.
@@ -42,24 +80,19 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         self.errno(self.ask(ino.shard(), &ListXattr { ino }).await).map(|reply| reply.data.0)
     }
 
-    /// Sets an extended attribute. `create`: an existing one is EEXIST; `replace`: a missing one is
-    /// ENODATA.
-    pub async fn setxattr(
-        &self,
-        ino: Ino,
-        name: &[u8],
-        value: &[u8],
-        create: bool,
-        replace: bool,
-    ) -> Result<(), Errno> {
+    /// Sets an extended attribute. One that is an access ACL changes the mode.
+    pub async fn setxattr(&self, ino: Ino, name: &[u8], value: &[u8], how: XattrHow) -> Result<(), Errno> {
         let result = async {
             let name = checked(name)?;
             if value.len() > XATTR_VALUE_MAX {
                 return Err(Errno::E2BIG.into());
             }
-            let message =
-                SetXattr { kill_sgid: false, ino, name, value: Bytes(value.to_vec()), create, replace };
-            self.change_ino(ino, &message).await
+            let XattrHow { create, replace, kill_sgid } = how;
+            let value = Bytes(value.to_vec());
+            let message = SetXattr { ino, name, value, create, replace, kill_sgid };
+            let result = self.change_ino(ino, &message).await;
+            self.xattr_changed(ino, &message.name).await;
+            result
         };
         self.errno(result.await).map(|_| ())
     }
@@ -68,8 +101,43 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     pub async fn removexattr(&self, ino: Ino, name: &[u8]) -> Result<(), Errno> {
         let result = async {
             let name = checked(name)?;
-            self.change_ino(ino, &RemoveXattr { ino, name }).await
+            let message = RemoveXattr { ino, name };
+            let result = self.change_ino(ino, &message).await;
+            self.xattr_changed(ino, &message.name).await;
+            result
         };
         self.errno(result.await).map(|_| ())
+    }
+
+    /// The answer to a change of an extended attribute has no attributes; an ACL changes the mode.
+    async fn xattr_changed(&self, ino: Ino, name: &Bytes) {
+        let known = self.shared.with(|s| match s.inodes.get_mut(ino) {
+            Some(inode) => {
+                inode.no_capability = 0;
+                true
+            }
+            None => false,
+        });
+        if known && ACLS.contains(&&name.0[..]) {
+            // A failure is not the program's business: the next answer brings them.
+            let _ = self.fresh_attr(ino).await;
+        }
+    }
+}
+
+impl Shared {
+    fn capability_known(&self, ino: Ino) -> Known {
+        let Some(inode) = self.inodes.get(ino) else { return Known::No };
+        match &inode.attr {
+            Some(attr) if attr.change != 0 && attr.change == inode.no_capability => Known::Absent,
+            Some(attr) => Known::At(attr.change),
+            None => Known::No,
+        }
+    }
+
+    fn no_capability(&mut self, ino: Ino, change: u64) {
+        if let Some(inode) = self.inodes.get_mut(ino) {
+            inode.no_capability = change;
+        }
     }
 }

@@ -72,6 +72,12 @@ pub struct Inode {
     pub blocks: BTreeMap<ChunkId, u64>,
     /// Counts writes.
     pub serial: u64,
+    /// End of the furthest range that this mount was given to append to; 0 = none.
+    pub reserved: u64,
+    /// The kernel's pages from here on are wrong: an append landed elsewhere than it believed.
+    pub misplaced: Option<u64>,
+    /// Change counter as of which it has no `security.capability`; 0 = unknown.
+    pub no_capability: u64,
     /// Truncates of this mount in flight.
     pub truncating: u32,
     /// Truncates of this mount that have ended: a write that overlapped one is done again.
@@ -194,6 +200,7 @@ impl Inode {
     pub fn truncated(&mut self) {
         self.mark = None;
         self.live_size = 0;
+        self.reserved = 0;
         self.truncations += 1;
     }
 }
@@ -252,6 +259,9 @@ impl Inodes {
         if let Some(inode) = self.table.get_mut(&attr.ino) {
             if inode.seen_change + 1 == attr.change {
                 inode.seen_change = attr.change;
+            }
+            if inode.no_capability != 0 && inode.no_capability + 1 == attr.change {
+                inode.no_capability = attr.change;
             }
             if let Some(inline) = &mut inode.inline
                 && inline.change + 1 == attr.change
@@ -330,6 +340,7 @@ impl Inodes {
         inode.mode = None;
         inode.cached = None;
         inode.live = false;
+        inode.reserved = 0;
         if inode.is_clean() {
             inode.blocks.clear();
         }

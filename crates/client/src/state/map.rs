@@ -1,10 +1,11 @@
 //! The cluster map as a mount uses it: where is a shard, where is a target, how do I reach a node.
 
 use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 use skep_types::{
     Capacity, ClusterId, Consistency, Incarnation, MapVersion, NodeId, ServiceKind, ShardId, TargetId,
 };
-use skep_wire::mgmt::{MapReply, NodeEntry, TargetEntry};
+use skep_wire::mgmt::{MapReply, NodeEntry, PoolEntry, TargetEntry};
 
 /// The newest map that a mount knows.
 #[derive(Debug, Default)]
@@ -14,6 +15,7 @@ pub struct ClusterMap {
     nodes: BTreeMap<NodeId, NodeEntry>,
     targets: BTreeMap<TargetId, TargetEntry>,
     shards: BTreeMap<ShardId, NodeId>,
+    pools: Vec<PoolEntry>,
 }
 
 impl ClusterMap {
@@ -24,6 +26,7 @@ impl ClusterMap {
         }
         self.version = reply.version;
         self.cluster = reply.cluster;
+        self.pools = reply.pools;
         self.nodes = reply.nodes.into_iter().map(|node| (node.node, node)).collect();
         self.targets = reply.targets.into_iter().map(|target| (target.target, target)).collect();
         self.shards = reply
@@ -62,6 +65,11 @@ impl ClusterMap {
     /// All targets.
     pub fn targets(&self) -> impl Iterator<Item = &TargetEntry> {
         self.targets.values()
+    }
+
+    /// All storage pools.
+    pub fn pools(&self) -> &[PoolEntry] {
+        &self.pools
     }
 
     /// The metadata server that leads `shard`.

@@ -4,6 +4,7 @@ mod closes;
 mod ghosts;
 mod handle;
 mod inode;
+mod locks;
 mod map;
 mod node;
 mod session;
@@ -14,6 +15,7 @@ pub use closes::Closes;
 pub use ghosts::Ghosts;
 pub use handle::{DirHandle, FileHandle, Handle, Handles};
 pub use inode::{Inline, Inode, Inodes, Mark, Unsynced};
+pub use locks::{Ended, LockKey, Locks, Wish};
 pub use map::ClusterMap;
 pub use node::Nodes;
 pub use session::{Mounting, Session, SessionState};
@@ -21,7 +23,8 @@ pub use slot::{SlotState, Slots};
 pub use stamps::Stamps;
 
 use crate::limits::Limits;
-use skep_types::{FenceEpoch, ShardId, Term};
+use alloc::vec::Vec;
+use skep_types::{FenceEpoch, Ino, Piece, ShardId, Term};
 
 /// The state of a mount.
 #[derive(Debug, Default)]
@@ -46,10 +49,14 @@ pub struct Shared {
     pub ghosts: Ghosts,
     /// Open handles.
     pub handles: Handles,
+    /// Locks held and waited for.
+    pub locks: Locks,
     /// Closes to be told to shards.
     pub closes: Closes,
     /// Changes that are acknowledged but not known to be durable.
     pub stamps: Stamps,
+    /// Parts of writes that failed, beyond the ends of their files: to be punched.
+    pub strays: Vec<(Ino, Piece)>,
     /// Counts opens and closes of the mount, so that shards can order them.
     pub open_seq: u64,
     /// Counts changes made by this mount; a listing's attributes are stale when it moved.
@@ -80,8 +87,9 @@ impl Shared {
         }
     }
 
-    /// Nothing written through this mount is uncommitted or unsynced.
+    /// Nothing written through this mount is uncommitted or unsynced, and no program believes that it
+    /// holds a lock: a new session can take the place of one that ended.
     pub fn is_clean(&self) -> bool {
-        self.inodes.is_clean()
+        self.inodes.is_clean() && self.locks.is_empty()
     }
 }

@@ -18,6 +18,7 @@ enum Reclaim {
 pub struct Nodes {
     lives: BTreeMap<NodeId, (Incarnation, Reclaim)>,
     silent: BTreeSet<NodeId>,
+    outcomes: BTreeMap<NodeId, u64>,
 }
 
 impl Nodes {
@@ -36,13 +37,15 @@ impl Nodes {
         }
     }
 
-    /// An open was answered by `node` in life `incarnation`. When a newer life is known already, its
-    /// list of opens was sent without this one and must be sent again.
-    pub fn opened(&mut self, node: NodeId, incarnation: Incarnation) {
-        if let Some(life) = self.lives.get_mut(&node)
-            && life.0 > incarnation
-        {
-            life.1 = Reclaim::Needed;
+    /// An open or a lock was answered by `node` in life `incarnation`. When a newer life is known already
+    /// (`true`), its list was sent without this one and must be sent again.
+    pub fn opened(&mut self, node: NodeId, incarnation: Incarnation) -> bool {
+        match self.lives.get_mut(&node) {
+            Some(life) if life.0 > incarnation => {
+                life.1 = Reclaim::Needed;
+                true
+            }
+            _ => false,
         }
     }
 
@@ -66,6 +69,17 @@ impl Nodes {
         {
             life.1 = if ok { Reclaim::Done } else { Reclaim::Needed };
         }
+    }
+
+    /// Outcomes of waiting locks that `node` has told, up to this number.
+    pub fn outcomes(&self, node: NodeId) -> u64 {
+        self.outcomes.get(&node).copied().unwrap_or(0)
+    }
+
+    /// Outcomes up to `number` have been taken in. (Each life of a server counts on from the one before.)
+    pub fn confirm_outcomes(&mut self, node: NodeId, number: u64) {
+        let known = self.outcomes.entry(node).or_default();
+        *known = number.max(*known);
     }
 
     /// `node` has not answered for a while. Says whether that is news.

@@ -9,6 +9,7 @@ use skep_types::{Seq, ShardId, Slot};
 #[derive(Debug, Default)]
 pub struct SlotState {
     seqs: BTreeMap<ShardId, Seq>,
+    reservations: u64,
 }
 
 impl SlotState {
@@ -17,6 +18,12 @@ impl SlotState {
         let seq = self.seqs.entry(shard).or_default();
         seq.0 += 1;
         *seq
+    }
+
+    /// The number of the next reservation to append.
+    pub fn next_reservation(&mut self) -> u64 {
+        self.reservations += 1;
+        self.reservations
     }
 }
 

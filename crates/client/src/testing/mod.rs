@@ -2,6 +2,7 @@
 //! breaks when told to, and counts what it is asked.
 
 mod cluster;
+mod locks;
 mod shard;
 mod target;
 
@@ -44,7 +45,7 @@ pub const TRUNCATE: OpenHow = OpenHow { truncate: true, ..BOTH };
 
 /// Makes a file.
 pub fn create(lane: &FakeLane, name: &[u8]) -> Opened {
-    let how = CreateHow { mode: 0o644, uid: 1, gid: 2, exclusive: false, policy: None };
+    let how = CreateHow { mode: 0o644, umask: 0, uid: 1, gid: 2, exclusive: false, policy: None };
     block_on(lane.create(Ino::ROOT, name, how, BOTH)).unwrap()
 }
 

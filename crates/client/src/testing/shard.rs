@@ -1,6 +1,7 @@
 //! A fake shard: a flat directory of files, with the protocol of growth, truncates and lanes.
 
 use super::attr;
+use super::locks::FakeLocks;
 use super::target::Targets;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -12,7 +13,7 @@ use skep_types::{
 };
 use skep_wire::meta::{
     AttrReply, Create, DirEntry, EntryReply, Grow, GrowReply, InlineCopy, LayoutReply, ListReply,
-    MetaRequest, OpenReply, ShardCall, ShardStamp,
+    MetaRequest, OpenReply, ReserveEnd, ReserveEndReply, ShardCall, ShardStamp,
 };
 use skep_wire::{Empty, Refusal, Status};
 
@@ -48,6 +49,10 @@ pub struct Shard {
     pub executed: usize,
     /// A sync finds that the term's tail is gone.
     pub lost_term: Option<Term>,
+    pub locks: FakeLocks,
+    /// Ends of reserved ranges, and the last reservation of each lane.
+    pub reserved: BTreeMap<Ino, u64>,
+    reservations: BTreeMap<(u64, Slot), (u64, u64)>,
     serial: u64,
 }
 
@@ -68,7 +73,13 @@ impl Shard {
         targets: &mut Targets,
     ) -> Reply {
         if call.seq == Seq(0) {
-            return self.execute(request, targets);
+            return match request {
+                MetaRequest::ReserveEnd(m) => self.reserve_end((mount, call.slot), m),
+                _ => match self.locks.request(mount, request) {
+                    Some(reply) => reply.map(|reply| self.stamped(&reply)),
+                    None => self.execute(request, targets),
+                },
+            };
         }
         match self.lanes.get(&(mount, call.slot)) {
             Some((seq, reply)) if *seq == call.seq => return reply.clone(),
@@ -107,6 +118,11 @@ impl Shard {
     fn execute(&mut self, request: &MetaRequest, targets: &mut Targets) -> Reply {
         match request {
             MetaRequest::Create(m) => self.create(m, targets),
+            MetaRequest::CreateTemp(m) => {
+                let ino = self.new_file(m.mode & !m.umask);
+                self.opens.insert(ino, m.open_seq);
+                Ok(self.stamped(&self.open_reply(ino, true)?))
+            }
             MetaRequest::Open(m) => {
                 if m.truncate {
                     self.truncate(m.ino, 0, targets)?;
@@ -124,6 +140,7 @@ impl Shard {
             }
             MetaRequest::Reclaim(m) => {
                 self.opens.extend(m.opens.iter().map(|open| (open.ino, open.open_seq)));
+                self.reserved.extend(m.opens.iter().map(|open| (open.ino, open.reserved)));
                 self.reclaims += usize::from(m.last);
                 Ok(self.stamped(&Empty {}))
             }
@@ -166,12 +183,13 @@ impl Shard {
                 if !file.layout.is_inline() {
                     return Err(Status::STALE_GENERATION.into());
                 }
-                let end = m.offset as usize + m.data.0.len();
+                let offset = if m.append { file.attr.size } else { m.offset };
+                let end = offset as usize + m.data.0.len();
                 if end > INLINE_DEFAULT as usize {
                     return Err(Status::MUST_GROW.into());
                 }
                 file.inline.resize(file.inline.len().max(end), 0);
-                file.inline[m.offset as usize..end].copy_from_slice(&m.data.0);
+                file.inline[offset as usize..end].copy_from_slice(&m.data.0);
                 file.version += 1;
                 file.attr.size = file.attr.size.max(end as u64);
                 file.attr.change += 1;
@@ -212,13 +230,8 @@ impl Shard {
                 ino
             }
             None => {
-                self.serial += 1;
-                let ino = Ino(100 + self.serial);
+                let ino = self.new_file(m.mode & !m.umask);
                 self.names.insert(m.name.clone(), ino);
-                let mut attr = attr(ino.0, 1, 0);
-                attr.mode = m.mode;
-                let (inline, layout) = (Vec::new(), Layout::default());
-                self.files.insert(ino, File { attr, inline, version: 1, layout, next: 1, intent: None });
                 ino
             }
         };
@@ -226,6 +239,40 @@ impl Shard {
             self.opens.insert(ino, m.open_seq);
         }
         Ok(self.stamped(&self.open_reply(ino, known.is_none())?))
+    }
+
+    fn new_file(&mut self, mode: u32) -> Ino {
+        self.serial += 1;
+        let ino = Ino(100 + self.serial);
+        let mut attr = attr(ino.0, 1, 0);
+        attr.mode = mode;
+        let (inline, layout) = (Vec::new(), Layout::default());
+        self.files.insert(ino, File { attr, inline, version: 1, layout, next: 1, intent: None });
+        ino
+    }
+
+    fn reserve_end(&mut self, lane: (u64, Slot), m: &ReserveEnd) -> Reply {
+        let live = self.live;
+        let file = self.file(m.ino)?;
+        if file.layout.is_inline() {
+            return Err(Status::MUST_GROW.into());
+        }
+        let (generation, size) = (file.layout.generation, file.attr.size);
+        if live && !m.looked {
+            return Ok(self.stamped(&ReserveEndReply { offset: None, generation }));
+        }
+        let reserved = self.reserved.entry(m.ino).or_default();
+        let known = self.reservations.get(&lane).filter(|(number, _)| *number == m.number);
+        let offset = match known {
+            Some((_, offset)) => *offset,
+            None => {
+                let offset = (*reserved).max(size).max(m.at_least);
+                *reserved = offset + m.len;
+                offset
+            }
+        };
+        self.reservations.insert(lane, (m.number, offset));
+        Ok(self.stamped(&ReserveEndReply { offset: Some(offset), generation }))
     }
 
     fn commit(&mut self, m: &skep_wire::meta::Commit) -> Reply {

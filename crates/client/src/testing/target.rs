@@ -2,9 +2,10 @@
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
-use skep_types::{ChunkId, Encode, TargetId};
+use skep_types::{ChunkId, Encode, Errno, TargetId};
 use skep_wire::storage::{
-    ChunkReply, ChunkStat, ReadChunkReply, StatChunksReply, StorageRequest, WriteChunkReply,
+    ChunkReply, ChunkStat, CopyChunk, CopyChunkReply, MapChunk, MapChunkReply, ReadChunkReply, Run,
+    StatChunksReply, StorageRequest, WriteChunkReply,
 };
 use skep_wire::{Empty, Refusal, Status};
 
@@ -14,11 +15,13 @@ pub struct Targets {
     pub dead: BTreeSet<ChunkId>,
     pub life: u64,
     pub synced: usize,
+    /// A daemon copies between its chunk files.
+    pub copies: bool,
 }
 
 impl Default for Targets {
     fn default() -> Self {
-        Self { chunks: BTreeMap::new(), dead: BTreeSet::new(), life: 1, synced: 0 }
+        Self { chunks: BTreeMap::new(), dead: BTreeSet::new(), life: 1, synced: 0, copies: true }
     }
 }
 
@@ -38,6 +41,47 @@ impl Targets {
 
     fn len(&self, target: TargetId, chunk: ChunkId) -> u64 {
         self.chunks.get(&(target, chunk)).map_or(0, |data| data.len() as u64)
+    }
+
+    /// Blocks of 512 bytes that are not all zeros; at most two runs in an answer.
+    fn map(&self, m: &MapChunk) -> MapChunkReply {
+        let empty = Vec::new();
+        let data = self.chunks.get(&(m.target, m.chunk)).unwrap_or(&empty);
+        let (mut runs, mut until) = (Vec::<Run>::new(), u64::MAX);
+        for (number, block) in data.chunks(512).enumerate() {
+            let (start, end) = (number as u64 * 512, number as u64 * 512 + block.len() as u64);
+            if end <= m.offset || block.iter().all(|byte| *byte == 0) {
+                continue;
+            }
+            let full = runs.len() == 2;
+            match runs.last_mut() {
+                Some(run) if run.end == start => run.end = end,
+                _ if full => {
+                    until = start;
+                    break;
+                }
+                _ => runs.push(Run { start: start.max(m.offset), end }),
+            }
+        }
+        MapChunkReply { runs, until, size: data.len() as u64 }
+    }
+
+    fn copy(&mut self, m: &CopyChunk) -> CopyChunkReply {
+        // In small parts, as a daemon that bounds its answers does.
+        let copied = m.len.min(5_000);
+        let mut data = alloc::vec![0; copied as usize];
+        if let Some(from) = self.chunks.get(&(m.from_target, m.from_chunk)) {
+            let start = (m.from_offset as usize).min(from.len());
+            let n = (from.len() - start).min(data.len());
+            data[..n].copy_from_slice(&from[start..start + n]);
+        }
+        let to = self.chunks.entry((m.target, m.chunk)).or_default();
+        let (start, end) = (m.offset as usize, m.offset as usize + data.len());
+        to.resize(to.len().max(end), 0);
+        to[start..end].copy_from_slice(&data);
+        let size = to.len() as u64;
+        let written = WriteChunkReply { size, blocks: size.div_ceil(512), life: self.life };
+        CopyChunkReply { copied, written }
     }
 
     pub fn request(
@@ -95,6 +139,18 @@ impl Targets {
                 let stat =
                     |chunk: &ChunkId| ChunkStat { size: self.len(m.target, *chunk), ..ChunkStat::default() };
                 Ok((StatChunksReply { chunks: m.chunks.iter().map(stat).collect() }.to_bytes(), 0))
+            }
+            StorageRequest::MapChunk(m) => {
+                alive(&m.chunk)?;
+                Ok((self.map(m).to_bytes(), 0))
+            }
+            StorageRequest::CopyChunk(m) => {
+                alive(&m.chunk)?;
+                alive(&m.from_chunk)?;
+                if !self.copies {
+                    return Err(Errno::EXDEV.into());
+                }
+                Ok((self.copy(m).to_bytes(), 0))
             }
             _ => Err(Refusal::new(Status::ROLE)),
         }

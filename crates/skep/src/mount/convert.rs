@@ -15,6 +15,8 @@ pub mod flags {
     pub const WRONLY: u32 = 1;
     /// O_EXCL.
     pub const EXCL: u32 = 0o200;
+    /// O_APPEND.
+    pub const APPEND: u32 = 0o2000;
     /// O_TRUNC.
     pub const TRUNC: u32 = 0o1000;
     /// O_DSYNC, which O_SYNC includes.
@@ -99,7 +101,12 @@ pub fn open_mode(bits: u32) -> OpenMode {
 
 /// How a write is done.
 pub fn write_how(request: &skep_fuse::WriteRequest) -> WriteHow {
-    WriteHow { kill_suidgid: request.kill_suidgid, sync: request.flags & flags::DSYNC != 0 }
+    WriteHow {
+        kill_suidgid: request.kill_suidgid,
+        sync: request.flags & flags::DSYNC != 0,
+        // Pages of a mapping belong where they are.
+        append: request.flags & flags::APPEND != 0 && !request.from_cache,
+    }
 }
 
 /// The kind of a directory record.

@@ -7,6 +7,7 @@ mod convert;
 mod hands;
 mod keeper;
 mod lane_hands;
+mod layout;
 mod locks;
 mod options;
 mod pages;
@@ -21,6 +22,7 @@ use crate::config::{self, MountConfig, Source};
 use crate::daemon::{self, Readiness, Stop};
 use hands::Hands;
 use options::Wishes;
+use pages::Pages;
 use port::BlockingPort;
 use served::{Note, OTHER_LANES, Served};
 use skep_client::state::Mounting;
@@ -38,10 +40,6 @@ use worker::MountLane;
 
 /// How long the first contact with mgmtd may take.
 const ATTACH_PATIENCE_MS: u64 = 10_000;
-/// What the worker does not do: locks and default ACLs.
-const NOT_SERVED: InitFlags = InitFlags(
-    InitFlags::POSIX_LOCKS.0 | InitFlags::FLOCK_LOCKS.0 | InitFlags::POSIX_ACL.0 | InitFlags::DONT_MASK.0,
-);
 /// How often the signal thread looks whether the mount has ended by itself.
 const STOP_SLICE: Duration = Duration::from_millis(500);
 
@@ -108,7 +106,8 @@ fn serve(config: &MountConfig, wishes: Wishes, args: &MountArgs, background: boo
     attach(&keeper, &hands, &target)?;
     let device = mount(config, wishes, args, &target)?;
     let note = Note::new(&config.process.run_dir, &target);
-    let served = Served::new(&hands, config.io, Readiness::new("mount"), background, note);
+    let pages = Pages::new(device.notifier());
+    let served = Served::new(&hands, config.io, pages.clone(), Readiness::new("mount"), background, note);
     let housekeeper = std::thread::Builder::new().name("housekeeping".to_owned());
     let kept = hands.clone();
     let housekeeper =
@@ -120,6 +119,7 @@ fn serve(config: &MountConfig, wishes: Wishes, args: &MountArgs, background: boo
         .map_err(|e| format!("stop thread: {e}"))?;
     let ended = device.run(&served).map_err(|e| e.to_string());
     hands.end();
+    pages.end();
     for thread in [housekeeper, watch] {
         if thread.join().is_err() {
             return Err("a thread ended badly".to_owned());
@@ -171,7 +171,7 @@ fn mount(config: &MountConfig, wishes: Wishes, args: &MountArgs, target: &Path) 
     serve.init.max_write = config.request_size.bytes() as u32;
     // Pages are dropped at open, when the change counter moved: a check at every read would ask the
     // shard each time.
-    let keep = !(InitFlags::AUTO_INVAL_DATA | NOT_SERVED);
+    let keep = !InitFlags::AUTO_INVAL_DATA;
     serve.init.wanted = (serve.init.wanted & keep) | InitFlags::EXPLICIT_INVAL_DATA;
     Fuse::mount(&options, serve).map_err(|e| e.to_string())
 }

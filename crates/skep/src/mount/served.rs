@@ -2,9 +2,11 @@
 
 use super::background;
 use super::hands::{Hands, SharedCell};
+use super::keeper::{KEEPER_LANES, Keeper};
+use super::pages::Pages;
 use super::port::BlockingPort;
 use super::ring::{RingHands, RingPort};
-use super::worker::{MountLane, Worker};
+use super::worker::{Manner, MountLane, Worker};
 use crate::config::mount::Io;
 use crate::daemon::Readiness;
 use skep_client::Lane;
@@ -17,7 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Lanes that serve no ring thread: housekeeping, locks, the thread that takes FORGET, and one to spare.
-pub const OTHER_LANES: usize = 4;
+pub const OTHER_LANES: usize = 3 + KEEPER_LANES;
 /// Lanes that every ring thread can count on, however many the others have.
 const LANES_PER_THREAD_MIN: usize = 2;
 
@@ -25,6 +27,8 @@ const LANES_PER_THREAD_MIN: usize = 2;
 pub struct Served {
     hands: Arc<Hands>,
     io: Io,
+    keeper: Arc<Keeper>,
+    pages: Arc<Pages>,
     direct_with_mmap: AtomicBool,
     readiness: Mutex<Option<Readiness>>,
     background: bool,
@@ -35,10 +39,19 @@ pub struct Served {
 
 impl Served {
     /// For a mount that has a session.
-    pub fn new(hands: &Arc<Hands>, io: Io, readiness: Readiness, background: bool, note: Note) -> Self {
+    pub fn new(
+        hands: &Arc<Hands>,
+        io: Io,
+        pages: Arc<Pages>,
+        readiness: Readiness,
+        background: bool,
+        note: Note,
+    ) -> Self {
         Self {
             hands: hands.clone(),
             io,
+            keeper: Keeper::new(hands.clone()),
+            pages,
             direct_with_mmap: AtomicBool::new(false),
             readiness: Mutex::new(Some(readiness)),
             background,
@@ -47,8 +60,13 @@ impl Served {
         }
     }
 
-    fn direct_with_mmap(&self) -> bool {
-        self.direct_with_mmap.load(Ordering::Relaxed)
+    fn manner(&self) -> Manner {
+        Manner {
+            io: self.io,
+            direct_with_mmap: self.direct_with_mmap.load(Ordering::Relaxed),
+            keeper: self.keeper.clone(),
+            pages: self.pages.clone(),
+        }
     }
 }
 
@@ -85,16 +103,19 @@ impl skep_fuse::Mount for Served {
         }
     }
 
+    fn interrupt_parked(&self, unique: u64) {
+        self.keeper.interrupt(unique);
+    }
+
     fn worker(&self, _index: usize) -> Self::Worker {
-        Worker::new(super::lane(&self.hands).ok(), self.io, self.direct_with_mmap())
+        Worker::new(super::lane(&self.hands).ok(), self.manner())
     }
 
     fn ring(&self, _thread: usize, reactor: &Reactor) -> RingLanes {
         RingLanes {
             hands: RingHands::new(self.hands.clone(), reactor),
             shared: self.hands.shared.clone(),
-            io: self.io,
-            direct_with_mmap: self.direct_with_mmap(),
+            manner: self.manner(),
             made: std::cell::Cell::new(0),
             spare: self.spare_lanes.clone(),
         }
@@ -105,8 +126,7 @@ impl skep_fuse::Mount for Served {
 pub struct RingLanes {
     hands: Rc<RingHands>,
     shared: Arc<SharedCell>,
-    io: Io,
-    direct_with_mmap: bool,
+    manner: Manner,
     made: std::cell::Cell<usize>,
     spare: Arc<AtomicUsize>,
 }
@@ -129,7 +149,7 @@ impl RingThread for RingLanes {
         let lane: MountLane<RingPort> =
             Lane::new(self.shared.clone(), |_slot| RingPort::new(&self.hands)).ok()?;
         self.made.set(self.made.get() + 1);
-        Some(Worker::new(Some(lane), self.io, self.direct_with_mmap))
+        Some(Worker::new(Some(lane), self.manner.clone()))
     }
 }
 

@@ -1,12 +1,17 @@
 //! Extended attributes in the `skep.` namespace: what a user without the key may know of a file.
 
+use super::lane_hands::MountPort;
+use super::layout;
+use super::worker::MountLane;
 use serde_json::{Value, json};
-use skep_types::{Extent, Ino};
+use skep_client::{Cell, Port};
+use skep_fuse::Context;
+use skep_types::{Errno, Extent, Ino, Kind};
 use skep_wire::meta::{InspectReply, OpenMode};
 
 /// Everything about an inode, as JSON.
 pub const ENTRY: &[u8] = b"skep.entry";
-/// Only where its bytes are, as JSON.
+/// Its layout wish, and how much of it was had.
 pub const LAYOUT: &[u8] = b"skep.layout";
 /// Names that begin so are never stored.
 pub const NAMESPACE: &[u8] = b"skep.";
@@ -49,10 +54,47 @@ pub fn entry(ino: Ino, reply: &InspectReply) -> Vec<u8> {
     value.to_string().into_bytes()
 }
 
-/// The value of [`LAYOUT`].
-pub fn layout(reply: &InspectReply) -> Vec<u8> {
-    let generation = reply.layout.generation.0;
-    json!({ "generation": generation, "extents": extents(reply) }).to_string().into_bytes()
+/// The value of a name in the namespace.
+pub async fn get<P: MountPort>(lane: &MountLane<P>, ino: Ino, name: &[u8]) -> Result<Vec<u8>, Errno> {
+    match name {
+        ENTRY => Ok(entry(ino, &lane.inspect(ino).await?)),
+        LAYOUT => {
+            let reply = lane.inspect(ino).await?;
+            if !matches!(reply.attr.kind, Kind::File | Kind::Dir) {
+                return Err(Errno::ENODATA);
+            }
+            let pools = lane.shared().with(|s| s.map.pools().to_vec());
+            Ok(layout::shown(&reply, &pools).into_bytes())
+        }
+        _ => Err(Errno::ENODATA),
+    }
+}
+
+/// Sets a name in the namespace: the layout wish of a directory or an empty file, by its owner or root.
+pub async fn set<P: MountPort>(
+    lane: &MountLane<P>,
+    cx: &Context<'_>,
+    ino: Ino,
+    name: &[u8],
+    value: &[u8],
+    create: bool,
+) -> Result<(), Errno> {
+    if name != LAYOUT {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    if create {
+        return Err(Errno::EEXIST);
+    }
+    let reply = lane.inspect(ino).await?;
+    if cx.uid != 0 && cx.uid != reply.attr.uid {
+        return Err(Errno::EPERM);
+    }
+    let pools = lane.shared().with(|s| s.map.pools().to_vec());
+    let policy = layout::parse(value, reply.policy, &pools).map_err(|text| {
+        lane.port().log(format_args!("skep.layout of inode {ino}: {text}"));
+        Errno::EINVAL
+    })?;
+    lane.set_policy(ino, policy).await
 }
 
 fn extents(reply: &InspectReply) -> Vec<Value> {

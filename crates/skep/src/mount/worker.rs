@@ -3,13 +3,16 @@
 
 use super::convert::{self, attr_reply, entry, errno, flags};
 use super::hands::SharedCell;
+use super::keeper::Keeper;
 use super::lane_hands::MountPort;
-use super::special;
+use super::pages::Pages;
+use super::{locks, special};
 use crate::config::mount::Io;
-use skep_client::{Allocate, CreateHow, Lane, Listed, NewNode, OpenHow, RenameHow};
+use skep_client::{Allocate, CreateHow, Lane, Listed, NewNode, OpenHow, RenameHow, Seek, XattrHow};
 use skep_fuse::{
-    AttrReply, Context, CreateRequest, DirSink, Entry, Errno, FallocateRequest, Filesystem, Forgets,
-    OpenFlags, OpenRequest, Opened, ReadRequest, ReleaseRequest, SetAttr, StatFs, WriteRequest,
+    AttrReply, Context, CopyRange, CreateRequest, DirSink, Entry, Errno, FallocateRequest, FileLock,
+    Filesystem, Forgets, LockRequest, OpenFlags, OpenRequest, Opened, ReadRequest, ReleaseRequest, SetAttr,
+    StatFs, Waited, WriteRequest,
 };
 use skep_types::{Ino, Kind};
 use skep_wire::meta::OpenMode;
@@ -27,24 +30,41 @@ const XATTR_REPLACE: u32 = 2;
 const KEEP_SIZE: u32 = 1;
 /// FALLOC_FL_PUNCH_HOLE.
 const PUNCH_HOLE: u32 = 2;
+/// FALLOC_FL_ZERO_RANGE.
+const ZERO_RANGE: u32 = 16;
+/// SEEK_DATA.
+const SEEK_DATA: u32 = 3;
+/// SEEK_HOLE.
+const SEEK_HOLE: u32 = 4;
 
 /// A lane of a mount.
 pub type MountLane<P> = Lane<P, Arc<SharedCell>>;
 
+/// What all workers of a mount have in common.
+#[derive(Clone)]
+pub struct Manner {
+    /// Which way bytes go.
+    pub io: Io,
+    /// Shared mappings work past the page cache, so direct I/O takes nothing away.
+    pub direct_with_mmap: bool,
+    /// Programs that wait for locks.
+    pub keeper: Arc<Keeper>,
+    /// Pages to be dropped.
+    pub pages: Arc<Pages>,
+}
+
 /// What serves one request at a time.
 pub struct Worker<P: MountPort> {
     lane: Option<MountLane<P>>,
-    io: Io,
-    /// Shared mappings work past the page cache, so direct I/O takes nothing away.
-    direct_with_mmap: bool,
+    manner: Manner,
 }
 
 type Answer<T> = Result<T, Errno>;
 
 impl<P: MountPort> Worker<P> {
     /// With this lane; without one every request gets EMFILE.
-    pub fn new(lane: Option<MountLane<P>>, io: Io, direct_with_mmap: bool) -> Self {
-        Self { lane, io, direct_with_mmap }
+    pub fn new(lane: Option<MountLane<P>>, manner: Manner) -> Self {
+        Self { lane, manner }
     }
 
     fn begin(&self, cx: &Context<'_>) -> Answer<&MountLane<P>> {
@@ -54,25 +74,34 @@ impl<P: MountPort> Worker<P> {
     }
 
     /// How the kernel shall treat an opened file. Small files live in the page cache: they are read
-    /// again and again. Streams go past it.
-    fn opened(&self, lane: &MountLane<P>, file: &skep_client::Opened, mode: OpenMode) -> Opened {
-        let small = file.inline && (file.attr.size > 0 || !mode.writes());
-        let wish = match self.io {
-            Io::Auto => small || !self.direct_with_mmap,
+    /// again and again. Streams go past it, and so do appends, whose place the kernel does not know.
+    fn opened(&self, lane: &MountLane<P>, file: &skep_client::Opened, bits: u32) -> Opened {
+        let mode = convert::open_mode(bits);
+        let small = file.inline && (file.attr.size > 0 || !mode.writes()) && bits & flags::APPEND == 0;
+        let wish = match self.manner.io {
+            Io::Auto => small || !self.manner.direct_with_mmap,
             Io::Direct => false,
             Io::Cached => true,
         };
+        // FLUSH is always wanted, also of handles that only read: it gives up the locks of the process.
         let mut opened = OpenFlags::default();
         if !lane.choose_cached(file.attr.ino, wish) {
             opened = opened | OpenFlags::DIRECT_IO | OpenFlags::PARALLEL_DIRECT_WRITES;
         } else if file.keep_cache {
             opened = opened | OpenFlags::KEEP_CACHE;
         }
-        if !mode.writes() {
-            // Nothing to commit when it is closed.
-            opened = opened | OpenFlags::NOFLUSH;
-        }
         Opened { fh: file.handle, flags: opened }
+    }
+}
+
+fn create_how(cx: &Context<'_>, request: &CreateRequest) -> CreateHow {
+    CreateHow {
+        mode: request.mode & 0o7777,
+        umask: cx.umask,
+        uid: cx.uid,
+        gid: cx.gid,
+        exclusive: request.flags & flags::EXCL != 0,
+        policy: None,
     }
 }
 
@@ -150,13 +179,14 @@ impl<P: MountPort> Filesystem for Worker<P> {
 
     async fn mknod(&self, cx: &Context<'_>, parent: u64, name: &[u8], mode: u32, rdev: u32) -> Answer<Entry> {
         let kind = if mode >> 12 == 0 { Kind::File } else { Kind::from_mode(mode).ok_or(Errno::EINVAL)? };
-        let new = NewNode { kind, mode: mode & 0o7777, uid: cx.uid, gid: cx.gid, rdev };
+        let new = NewNode { kind, mode: mode & 0o7777, umask: cx.umask, uid: cx.uid, gid: cx.gid, rdev };
         let attr = self.begin(cx)?.make_node(Ino(parent), name, new).await.map_err(errno)?;
         Ok(entry(&attr))
     }
 
     async fn mkdir(&self, cx: &Context<'_>, parent: u64, name: &[u8], mode: u32) -> Answer<Entry> {
-        let new = NewNode { kind: Kind::Dir, mode: mode & 0o7777, uid: cx.uid, gid: cx.gid, rdev: 0 };
+        let (mode, umask) = (mode & 0o7777, cx.umask);
+        let new = NewNode { kind: Kind::Dir, mode, umask, uid: cx.uid, gid: cx.gid, rdev: 0 };
         let attr = self.begin(cx)?.make_node(Ino(parent), name, new).await.map_err(errno)?;
         Ok(entry(&attr))
     }
@@ -192,7 +222,7 @@ impl<P: MountPort> Filesystem for Worker<P> {
         let lane = self.begin(cx)?;
         let how = how(request.flags, request.kill_suidgid);
         let file = lane.open(Ino(ino), how).await.map_err(errno)?;
-        Ok(self.opened(lane, &file, how.mode))
+        Ok(self.opened(lane, &file, request.flags))
     }
 
     async fn create(
@@ -204,15 +234,20 @@ impl<P: MountPort> Filesystem for Worker<P> {
     ) -> Answer<(Entry, Opened)> {
         let lane = self.begin(cx)?;
         let how = how(request.flags, request.kill_suidgid);
-        let create = CreateHow {
-            mode: request.mode & 0o7777,
-            uid: cx.uid,
-            gid: cx.gid,
-            exclusive: request.flags & flags::EXCL != 0,
-            policy: None,
-        };
-        let file = lane.create(Ino(parent), name, create, how).await.map_err(errno)?;
-        Ok((entry(&file.attr), self.opened(lane, &file, how.mode)))
+        let file = lane.create(Ino(parent), name, create_how(cx, request), how).await.map_err(errno)?;
+        Ok((entry(&file.attr), self.opened(lane, &file, request.flags)))
+    }
+
+    async fn tmpfile(
+        &self,
+        cx: &Context<'_>,
+        parent: u64,
+        request: &CreateRequest,
+    ) -> Answer<(Entry, Opened)> {
+        let lane = self.begin(cx)?;
+        let how = how(request.flags, request.kill_suidgid);
+        let file = lane.create_temp(Ino(parent), create_how(cx, request), how).await.map_err(errno)?;
+        Ok((entry(&file.attr), self.opened(lane, &file, request.flags)))
     }
 
     async fn read(
@@ -225,17 +260,26 @@ impl<P: MountPort> Filesystem for Worker<P> {
         self.begin(cx)?.read(request.fh, request.offset, out).await.map_err(errno)
     }
 
-    async fn write(&self, cx: &Context<'_>, _ino: u64, request: &WriteRequest, data: &[u8]) -> Answer<usize> {
-        let how = convert::write_how(request);
-        self.begin(cx)?.write(request.fh, request.offset, data, how).await.map_err(errno)
+    async fn write(&self, cx: &Context<'_>, ino: u64, request: &WriteRequest, data: &[u8]) -> Answer<usize> {
+        let (lane, how) = (self.begin(cx)?, convert::write_how(request));
+        let written = lane.write(request.fh, request.offset, data, how).await.map_err(errno)?;
+        if how.append
+            && let Some(from) = lane.take_misplaced(Ino(ino))
+        {
+            self.manner.pages.drop_from(ino, from);
+        }
+        Ok(written)
     }
 
-    async fn flush(&self, cx: &Context<'_>, _ino: u64, fh: u64, _lock_owner: u64) -> Answer<()> {
-        self.begin(cx)?.flush(fh).await.map_err(errno)
+    async fn flush(&self, cx: &Context<'_>, _ino: u64, fh: u64, lock_owner: u64) -> Answer<()> {
+        let flushed = self.begin(cx)?.flush(fh, lock_owner).await.map_err(errno);
+        self.manner.keeper.settle_ended();
+        flushed
     }
 
     async fn release(&self, cx: &Context<'_>, _ino: u64, request: &ReleaseRequest) -> Answer<()> {
         self.begin(cx)?.release(request.fh).await;
+        self.manner.keeper.settle_ended();
         Ok(())
     }
 
@@ -290,18 +334,23 @@ impl<P: MountPort> Filesystem for Worker<P> {
         name: &[u8],
         value: &[u8],
         bits: u32,
-        _kill_sgid: bool,
+        kill_sgid: bool,
     ) -> Answer<()> {
+        let lane = self.begin(cx)?;
         let (create, replace) = (bits & XATTR_CREATE != 0, bits & XATTR_REPLACE != 0);
-        self.begin(cx)?.setxattr(Ino(ino), name, value, create, replace).await.map_err(errno)
+        if name.starts_with(special::NAMESPACE) {
+            return special::set(lane, cx, Ino(ino), name, value, create).await.map_err(errno);
+        }
+        let how = XattrHow { create, replace, kill_sgid };
+        lane.setxattr(Ino(ino), name, value, how).await.map_err(errno)
     }
 
     async fn getxattr(&self, cx: &Context<'_>, ino: u64, name: &[u8], out: &mut [u8]) -> Answer<usize> {
         let lane = self.begin(cx)?;
         let value = match name {
-            special::ENTRY => special::entry(Ino(ino), &lane.inspect(Ino(ino)).await.map_err(errno)?),
-            special::LAYOUT => special::layout(&lane.inspect(Ino(ino)).await.map_err(errno)?),
-            _ if name.starts_with(special::NAMESPACE) => return Err(Errno::ENODATA),
+            _ if name.starts_with(special::NAMESPACE) => {
+                special::get(lane, Ino(ino), name).await.map_err(errno)?
+            }
             _ => lane.getxattr(Ino(ino), name).await.map_err(errno)?,
         };
         Ok(give(&value, out))
@@ -318,10 +367,14 @@ impl<P: MountPort> Filesystem for Worker<P> {
 
     async fn fallocate(&self, cx: &Context<'_>, _ino: u64, request: &FallocateRequest) -> Answer<()> {
         const PUNCH: u32 = KEEP_SIZE | PUNCH_HOLE;
+        const ZERO_KEEP: u32 = KEEP_SIZE | ZERO_RANGE;
         let what = match request.mode {
             0 => Allocate::Extend,
             KEEP_SIZE => Allocate::KeepSize,
             PUNCH => Allocate::Punch,
+            ZERO_RANGE => Allocate::Zero,
+            ZERO_KEEP => Allocate::ZeroKeepSize,
+            // COLLAPSE_RANGE and INSERT_RANGE move bytes between chunks.
             _ => return Err(Errno::EOPNOTSUPP),
         };
         let lane = self.begin(cx)?;
@@ -330,5 +383,42 @@ impl<P: MountPort> Filesystem for Worker<P> {
             lane.drop_suidgid(request.fh).await.map_err(errno)?;
         }
         lane.fallocate(request.fh, what, request.offset, request.length).await.map_err(errno)
+    }
+
+    async fn lseek(&self, cx: &Context<'_>, _ino: u64, fh: u64, offset: u64, whence: u32) -> Answer<u64> {
+        let what = match whence {
+            SEEK_DATA => Seek::Data,
+            SEEK_HOLE => Seek::Hole,
+            _ => return Err(Errno::EINVAL),
+        };
+        self.begin(cx)?.seek(fh, offset, what).await.map_err(errno)
+    }
+
+    async fn copy_file_range(&self, cx: &Context<'_>, _ino: u64, request: &CopyRange) -> Answer<u64> {
+        let CopyRange { fh_in, offset_in, fh_out, offset_out, length, .. } = *request;
+        self.begin(cx)?.copy((fh_in, offset_in), (fh_out, offset_out), length).await.map_err(errno)
+    }
+
+    async fn getlk(&self, cx: &Context<'_>, _ino: u64, request: &LockRequest) -> Answer<FileLock> {
+        let lane = self.begin(cx)?;
+        let held = lane.get_lock(request.fh, locks::range(request)).await.map_err(errno)?;
+        Ok(locks::shown(held.map(|held| (held, lane.is_own(&held))), request))
+    }
+
+    async fn setlk(&self, cx: &Context<'_>, _ino: u64, request: &LockRequest) -> Answer<()> {
+        self.begin(cx)?.set_lock(request.fh, locks::range(request)).await.map_err(errno)
+    }
+
+    async fn setlkw(&self, cx: &Context<'_>, _ino: u64, request: &LockRequest) -> Answer<Waited> {
+        let lane = self.begin(cx)?;
+        locks::wait(lane, &self.manner.keeper, cx, request.fh, locks::range(request)).await
+    }
+
+    async fn flock(&self, cx: &Context<'_>, _ino: u64, request: &LockRequest, wait: bool) -> Answer<Waited> {
+        let (lane, wish) = (self.begin(cx)?, locks::whole(request));
+        if wait {
+            return locks::wait(lane, &self.manner.keeper, cx, request.fh, wish).await;
+        }
+        lane.set_lock(request.fh, wish).await.map_err(errno).map(|()| Waited::Now)
     }
 }

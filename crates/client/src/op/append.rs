@@ -1,0 +1,232 @@
+//! O_APPEND: the shard says where the file ends, for all mounts.
+
+use super::write::{Round, StripeWrite};
+use crate::lane::Lane;
+use crate::limits::STALE_ROUNDS_MAX;
+use crate::port::{Cell, Port};
+use crate::state::{FileHandle, Shared};
+use skep_types::codec::Bytes;
+use skep_types::limits::{FILE_SIZE_MAX, INLINE_DEFAULT};
+use skep_types::{Errno, Generation, Ino};
+use skep_wire::meta::{AttrReply, ReserveEnd, ReserveEndReply, WriteInline};
+use skep_wire::{Refusal, Status};
+
+impl<P: Port, C: Cell<Shared>> Lane<P, C> {
+    /// Writes `data` as one record at the end of the file. Nobody else is given a byte of its place.
+    /// `offset`: where the kernel believes the end to be.
+    pub(crate) async fn append(
+        &self,
+        file: &FileHandle,
+        offset: u64,
+        data: &[u8],
+        kill: bool,
+        sync: bool,
+    ) -> Result<usize, Refusal> {
+        for _ in 0..STALE_ROUNDS_MAX {
+            let view = self.shared.with(|s| s.write_view(file.ino));
+            let Some(layout) = view.layout.clone() else {
+                self.fetch_layout(file.ino).await?;
+                continue;
+            };
+            let round = if layout.is_inline() {
+                self.append_inline(file.ino, offset, data, kill).await?
+            } else {
+                match self.reserve_end(file.ino, data.len() as u64).await? {
+                    Some((end, generation)) => {
+                        self.shared.with(|s| s.placed(file.ino, offset, end));
+                        if generation != layout.generation {
+                            self.fetch_layout(file.ino).await?;
+                        }
+                        let after =
+                            end.checked_add(data.len() as u64).filter(|after| *after <= FILE_SIZE_MAX);
+                        let place = (end, after.ok_or(Refusal::from(Errno::EFBIG))?, generation);
+                        self.append_chunks(file.ino, place, data, kill, sync).await?
+                    }
+                    None => {
+                        self.fetch_layout(file.ino).await?;
+                        Round::Again
+                    }
+                }
+            };
+            if let Round::Written(n) = round {
+                return Ok(n);
+            }
+            if self.port.cancelled() {
+                return Err(Errno::EINTR.into());
+            }
+        }
+        Err(super::unsettled(file.ino))
+    }
+
+    async fn append_inline(&self, ino: Ino, offset: u64, data: &[u8], kill: bool) -> Result<Round, Refusal> {
+        let known = self.shared.with(|s| s.inodes.get(ino).map_or(0, |inode| inode.size()));
+        if known + data.len() as u64 > u64::from(INLINE_DEFAULT) {
+            self.grow(ino, known + data.len() as u64).await?;
+            return Ok(Round::Again);
+        }
+        let data = Bytes(data.to_vec());
+        let message = WriteInline { ino, offset: 0, append: true, data, kill_suidgid: kill };
+        match self.change_ino(ino, &message).await {
+            Ok(AttrReply { attr, live }) => {
+                let data = &message.data.0;
+                self.shared.with(|s| {
+                    let place = attr.size.saturating_sub(data.len() as u64);
+                    s.placed(ino, offset, place);
+                    s.inodes.patch_inline(ino, attr.change, place, data);
+                    if let Some(inode) = s.inodes.get_mut(ino) {
+                        inode.live = live.is_some();
+                    }
+                    s.inodes.merge_own(attr);
+                });
+                Ok(Round::Written(message.data.0.len()))
+            }
+            Err(refusal) if refusal.status == Status::MUST_GROW => {
+                // Others may have appended as well: what the file has now, and this.
+                let size = self.fetch_layout(ino).await?.attr.size;
+                self.grow(ino, size.saturating_add(message.data.0.len() as u64)).await?;
+                Ok(Round::Again)
+            }
+            Err(refusal) if refusal.status == Status::STALE_GENERATION => {
+                self.fetch_layout(ino).await?;
+                Ok(Round::Again)
+            }
+            Err(refusal) => Err(refusal),
+        }
+    }
+
+    /// A range at the end for this mount alone. `None`: the file is no longer in chunks.
+    async fn reserve_end(&self, ino: Ino, len: u64) -> Result<Option<(u64, Generation)>, Refusal> {
+        let mut looked = false;
+        for _ in 0..STALE_ROUNDS_MAX {
+            let live = self.shared.with(|s| s.inodes.get(ino).is_some_and(|inode| inode.live));
+            if live && !looked {
+                self.fresh_attr(ino).await?;
+                looked = true;
+            }
+            let at_least = self.shared.with(|s| s.inodes.get(ino).map_or(0, |inode| inode.size()));
+            let message = ReserveEnd { ino, len, number: self.next_reservation(), at_least, looked };
+            match self.ask(ino.shard(), &message).await {
+                Ok(ReserveEndReply { offset: None, .. }) => {
+                    self.fresh_attr(ino).await?;
+                    looked = true;
+                }
+                Ok(ReserveEndReply { offset: Some(offset), generation }) => {
+                    let end = offset.saturating_add(len);
+                    self.shared.with(|s| {
+                        if let Some(inode) = s.inodes.get_mut(ino) {
+                            inode.reserved = inode.reserved.max(end);
+                        }
+                    });
+                    return Ok(Some((offset, generation)));
+                }
+                Err(refusal) if matches!(refusal.status, Status::MUST_GROW | Status::STALE_GENERATION) => {
+                    return Ok(None);
+                }
+                Err(refusal) => return Err(refusal),
+            }
+        }
+        Err(super::unsettled(ino))
+    }
+
+    /// Writes to the reserved place. Growing the layout keeps it; a truncate does not: then another
+    /// place is asked for.
+    async fn append_chunks(
+        &self,
+        ino: Ino,
+        (offset, end, generation): (u64, u64, Generation),
+        data: &[u8],
+        kill: bool,
+        sync: bool,
+    ) -> Result<Round, Refusal> {
+        for _ in 0..STALE_ROUNDS_MAX {
+            let view = self.shared.with(|s| s.write_view(ino));
+            let Some(layout) = view.layout.clone().filter(|layout| layout.generation == generation) else {
+                return Ok(Round::Again);
+            };
+            if layout.covered() < end {
+                self.grow(ino, end).await?;
+                continue;
+            }
+            let write = StripeWrite { layout: &layout, offset, data, owner: view.owner, sync };
+            return self.write_chunks(ino, &write, &view, kill).await;
+        }
+        Err(super::unsettled(ino))
+    }
+}
+
+impl<P: Port, C: Cell<Shared>> Lane<P, C> {
+    /// From where on pages of the kernel are wrong because an append landed elsewhere than it believed;
+    /// told once.
+    pub fn take_misplaced(&self, ino: Ino) -> Option<u64> {
+        self.shared.with(|s| s.inodes.get_mut(ino)?.misplaced.take())
+    }
+}
+
+impl Shared {
+    /// A record lands at `place`; the kernel believes at `offset`, and may have put its bytes into pages.
+    fn placed(&mut self, ino: Ino, offset: u64, place: u64) {
+        if let Some(inode) = self.inodes.get_mut(ino)
+            && inode.cached == Some(true)
+            && place != offset
+        {
+            let from = place.min(offset);
+            inode.misplaced = Some(inode.misplaced.map_or(from, |known| known.min(from)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{Fault, block_on, create, mount, mounted, read};
+    use crate::{OpenHow, WriteHow};
+    use alloc::vec::Vec;
+    use skep_types::SetAttr;
+    use skep_wire::Message;
+    use skep_wire::meta::ReserveEnd;
+
+    const APPEND: WriteHow = WriteHow { kill_suidgid: false, sync: false, append: true };
+
+    /// Goal: records of two mounts follow one another without gap or loss, from the first inline byte to
+    /// the third extent, whatever the kernels take for the end, and though answers are lost.
+    #[test]
+    fn records_of_two_mounts() {
+        let (cluster, first) = mounted();
+        let second = mount(&cluster);
+        let file = create(&first, b"log");
+        let other = block_on(second.open(file.attr.ino, OpenHow { ..crate::testing::BOTH })).unwrap();
+        cluster.borrow_mut().shard.live = true;
+        let mut expected = Vec::new();
+        for number in 0..60u32 {
+            let record = alloc::vec![number as u8 + 1; 700 + number as usize * 50];
+            let (lane, handle) =
+                if number % 3 == 0 { (&second, other.handle) } else { (&first, file.handle) };
+            if number % 5 == 0 {
+                cluster.borrow_mut().fail(ReserveEnd::KIND, &[Fault::LoseAnswer]);
+            }
+            assert_eq!(block_on(lane.write(handle, 3, &record, APPEND)), Ok(record.len()));
+            expected.extend_from_slice(&record);
+        }
+        block_on(first.getattr(file.attr.ino)).unwrap();
+        assert!(read(&first, &file, 0, expected.len() + 10) == expected);
+    }
+
+    /// Goal: what was reserved is told to a server that forgot it, and no longer after a truncate.
+    #[test]
+    fn reserved_ends_are_reclaimed() {
+        let (cluster, lane) = mounted();
+        let file = create(&lane, b"log");
+        block_on(lane.write(file.handle, 0, &[1; 20_000], APPEND)).unwrap();
+        for (size, told) in [(None, 20_000), (Some(100), 0)] {
+            if size.is_some() {
+                let set = SetAttr { size, ..SetAttr::default() };
+                block_on(lane.setattr(file.attr.ino, set)).unwrap();
+            }
+            cluster.borrow_mut().shard.reserved.clear();
+            cluster.borrow_mut().incarnation += 1;
+            block_on(lane.getattr(file.attr.ino)).unwrap();
+            block_on(lane.housekeeping());
+            let reserved = cluster.borrow().shard.reserved.get(&file.attr.ino).copied();
+            assert_eq!(reserved, Some(told));
+        }
+    }
+}

@@ -1,0 +1,496 @@
+//! copy_file_range: on the servers where one daemon has both ends, otherwise through this mount.
+
+use super::write::StripeWrite;
+use crate::job::{Job, To};
+use crate::lane::Lane;
+use crate::limits::{COPY_JOBS_MAX, COPY_MAX, COPY_WINDOW, ROUND_MAX, STALE_ROUNDS_MAX};
+use crate::port::{Cell, Port};
+use crate::state::{FileHandle, Handle, Shared};
+use alloc::vec::Vec;
+use skep_types::limits::{FILE_SIZE_MAX, INLINE_DEFAULT, TRANSFER_MAX};
+use skep_types::{ChunkId, Encode, Errno, Ino, Layout, Piece, TargetId};
+use skep_wire::meta::OpenMode;
+use skep_wire::storage::{CopyChunk, CopyChunkReply, Owner, PunchChunk, ReadChunk};
+use skep_wire::{Message, Refusal, Status};
+
+/// A run of bytes within one chunk file of the source and one of the copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Segment {
+    from: (TargetId, ChunkId),
+    from_offset: u64,
+    to: (TargetId, ChunkId),
+    to_offset: u64,
+    len: u64,
+    /// Where its first byte is in the copy.
+    file_offset: u64,
+}
+
+/// What is copied where.
+#[derive(Debug, Clone, Copy)]
+struct Window {
+    from: Ino,
+    from_offset: u64,
+    to: Ino,
+    to_offset: u64,
+    len: u64,
+}
+
+impl<P: Port, C: Cell<Shared>> Lane<P, C> {
+    /// Copies up to `len` bytes from one open file to another, or within one. Gives how many; fewer than
+    /// asked is no error, 0 is the end of the source.
+    pub async fn copy(&self, from: (Handle, u64), to: (Handle, u64), len: u64) -> Result<u64, Errno> {
+        let (source, target) =
+            self.shared.with(|s| Ok::<_, Errno>((*s.handles.file(from.0)?, *s.handles.file(to.0)?)))?;
+        if source.mode == OpenMode::Write || !target.mode.writes() {
+            return Err(Errno::EBADF);
+        }
+        let (from_offset, to_offset) = (from.1, to.1);
+        let overlap = from_offset.max(to_offset) < from_offset.min(to_offset).saturating_add(len);
+        if source.ino == target.ino && overlap {
+            return Err(Errno::EINVAL);
+        }
+        if len > 0 && to_offset >= FILE_SIZE_MAX {
+            return Err(Errno::EFBIG);
+        }
+        let len = len.min(COPY_MAX).min(FILE_SIZE_MAX - to_offset.min(FILE_SIZE_MAX));
+        let mut copied = 0;
+        while copied < len {
+            let window = Window {
+                from: source.ino,
+                from_offset: from_offset.saturating_add(copied),
+                to: target.ino,
+                to_offset: to_offset + copied,
+                len: (len - copied).min(COPY_WINDOW),
+            };
+            match self.copy_window(&target, window).await {
+                Ok(0) => break,
+                Ok(n) => copied += n,
+                Err(refusal) if copied == 0 => return self.errno(Err(refusal)),
+                Err(_) => break,
+            }
+        }
+        if target.sync && copied > 0 {
+            self.fsync(to.0).await?;
+        }
+        Ok(copied)
+    }
+
+    async fn copy_window(&self, target: &FileHandle, mut window: Window) -> Result<u64, Refusal> {
+        for _ in 0..STALE_ROUNDS_MAX {
+            let (size, source) = self.file_now(window.from).await?;
+            window.len = window.len.min(size.saturating_sub(window.from_offset));
+            if window.len == 0 {
+                return Ok(0);
+            }
+            let view = self.shared.with(|s| s.write_view(window.to));
+            let Some(layout) = view.layout.clone() else {
+                self.fetch_layout(window.to).await?;
+                continue;
+            };
+            let end = window.to_offset + window.len;
+            let small = layout.is_inline() && end <= u64::from(INLINE_DEFAULT);
+            if source.is_inline() || small {
+                return self.copy_small(target, window).await;
+            }
+            if layout.covered() < end {
+                self.grow_like(window.to, end, Some(window.from)).await?;
+                continue;
+            }
+            match self.copy_stripes(&source, &layout, &window, view.owner).await {
+                Ok(()) => {}
+                Err(refusal) if refusal.status == Status::STALE_GENERATION => {
+                    self.fetch_layout(window.from).await?;
+                    self.fetch_layout(window.to).await?;
+                    continue;
+                }
+                Err(refusal) => return Err(refusal),
+            }
+            let mtime = self.port.wall();
+            if !self.shared.with(|s| s.overlapped(window.to, &view, end, mtime, layout.generation, false)) {
+                return Ok(window.len);
+            }
+            // A truncate of this mount was under way: once more, after it, as a write would do.
+            self.port.pause(1).await;
+            if self.port.cancelled() {
+                return Err(Errno::EINTR.into());
+            }
+        }
+        Err(super::unsettled(window.to))
+    }
+
+    /// A few bytes, of or to the metadata: read and written.
+    async fn copy_small(&self, target: &FileHandle, window: Window) -> Result<u64, Refusal> {
+        let mut buffer = alloc::vec![0; window.len.min(ROUND_MAX as u64) as usize];
+        let n = self.read_part(window.from, window.from_offset, &mut buffer).await?;
+        if n == 0 {
+            return Ok(0);
+        }
+        let written = self.write_at(target, window.to_offset, &buffer[..n], false, false).await?;
+        Ok(written as u64)
+    }
+
+    /// Copies a window, wholly or not at all as far as the size tells.
+    async fn copy_stripes(
+        &self,
+        source: &Layout,
+        layout: &Layout,
+        window: &Window,
+        owner: Owner,
+    ) -> Result<(), Refusal> {
+        let (segments, holes) = plan(source, layout, window);
+        let (near, mut far) = self.shared.with(|s| {
+            let node = |target| s.map.target(target).map(|entry| entry.node);
+            segments.iter().partition::<Vec<Segment>, _>(|segment| node(segment.from.0) == node(segment.to.0))
+        });
+        let result = async {
+            self.copy_near(window.to, near, &mut far, owner).await?;
+            self.copy_far(window.to, layout, far, owner).await?;
+            self.punch_pieces(window.to, &holes).await
+        };
+        let result: Result<(), Refusal> = result.await;
+        if result.is_err() {
+            let stray = layout.pieces(window.to_offset, window.len);
+            self.forget_strays(window.to, stray).await;
+        }
+        result
+    }
+
+    /// By the daemons themselves. Segments that one refuses for not having both ends go to `far`.
+    async fn copy_near(
+        &self,
+        ino: Ino,
+        near: Vec<Segment>,
+        far: &mut Vec<Segment>,
+        owner: Owner,
+    ) -> Result<(), Refusal> {
+        let mut open = joined(&near);
+        while !open.is_empty() {
+            let batch: Vec<Segment> = open.drain(..open.len().min(COPY_JOBS_MAX)).collect();
+            let mut jobs: Vec<Job<'_>> = batch
+                .iter()
+                .map(|segment| {
+                    let message = CopyChunk {
+                        target: segment.to.0,
+                        chunk: segment.to.1,
+                        offset: segment.to_offset,
+                        from_target: segment.from.0,
+                        from_chunk: segment.from.1,
+                        from_offset: segment.from_offset,
+                        len: segment.len,
+                        owner,
+                    };
+                    Job::new(To::Target(segment.to.0), CopyChunk::KIND, message.to_bytes(), false)
+                })
+                .collect();
+            self.run(&mut jobs).await;
+            for (segment, job) in batch.into_iter().zip(&mut jobs) {
+                match job.take().and_then(|reply| reply.read::<CopyChunkReply>()) {
+                    Ok(CopyChunkReply { copied, written }) => {
+                        let (target, chunk) = segment.to;
+                        self.shared.with(|s| {
+                            let inode = s.inodes.entry(ino);
+                            inode.wrote_chunk(target, chunk, written.life, written.blocks, false);
+                        });
+                        open.extend(segment.after(copied.max(1)));
+                    }
+                    Err(refusal) if is_elsewhere(&refusal) => {
+                        let end = segment.from_offset + segment.len;
+                        far.extend(near.iter().filter(|part| {
+                            (part.from, part.to) == (segment.from, segment.to)
+                                && (segment.from_offset..end).contains(&part.from_offset)
+                        }));
+                    }
+                    Err(refusal) => return Err(refusal),
+                }
+            }
+            if self.port.cancelled() && !open.is_empty() {
+                return Err(Errno::EINTR.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Through this mount, several requests at once.
+    async fn copy_far(
+        &self,
+        ino: Ino,
+        layout: &Layout,
+        far: Vec<Segment>,
+        owner: Owner,
+    ) -> Result<(), Refusal> {
+        let mut open: Vec<Segment> = far.iter().flat_map(Segment::transfers).collect();
+        let mut buffer = alloc::vec![0; if open.is_empty() { 0 } else { ROUND_MAX }];
+        while !open.is_empty() {
+            let (mut count, mut room) = (0, ROUND_MAX as u64);
+            while count < open.len() && open[count].len <= room {
+                room -= open[count].len;
+                count += 1;
+            }
+            let batch: Vec<Segment> = open.drain(..count).collect();
+            let mut holes = Vec::new();
+            let used = self.read_segments(&batch, &mut buffer).await?;
+            for (offset, data) in runs(&batch, &buffer[..used], &mut holes) {
+                let write = StripeWrite { layout, offset, data, owner, sync: false };
+                if self.write_stripes(ino, &write).await? < data.len() {
+                    return Err(Errno::EIO.into());
+                }
+            }
+            self.punch_pieces(ino, &holes).await?;
+            if self.port.cancelled() && !open.is_empty() {
+                return Err(Errno::EINTR.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads all segments at once, one behind the other. Gives the bytes; what was short is zeros.
+    async fn read_segments(&self, batch: &[Segment], buffer: &mut [u8]) -> Result<usize, Refusal> {
+        let mut jobs: Vec<Job<'_>> = Vec::with_capacity(batch.len());
+        let mut rest = buffer;
+        for segment in batch {
+            let (part, later) = rest.split_at_mut(segment.len as usize);
+            rest = later;
+            part.fill(0);
+            let (target, chunk) = segment.from;
+            let message = ReadChunk { target, chunk, offset: segment.from_offset, len: segment.len as u32 };
+            let mut job = Job::new(To::Target(target), ReadChunk::KIND, message.to_bytes(), false);
+            job.into = part;
+            jobs.push(job);
+        }
+        self.run(&mut jobs).await;
+        for job in &mut jobs {
+            job.take()?;
+        }
+        Ok(batch.iter().map(|segment| segment.len as usize).sum())
+    }
+
+    /// Makes holes of ranges of chunk files.
+    async fn punch_pieces(&self, ino: Ino, pieces: &[Piece]) -> Result<(), Refusal> {
+        for batch in pieces.chunks(COPY_JOBS_MAX) {
+            let mut jobs: Vec<Job<'_>> = batch
+                .iter()
+                .map(|piece| {
+                    let Piece { target, chunk, local_offset: offset, len, .. } = *piece;
+                    let message = PunchChunk { target, chunk, offset, len };
+                    Job::new(To::Target(target), PunchChunk::KIND, message.to_bytes(), false)
+                })
+                .collect();
+            self.run(&mut jobs).await;
+            for (piece, job) in batch.iter().zip(&mut jobs) {
+                let reply: skep_wire::storage::ChunkReply = job.take()?.read()?;
+                self.shared.with(|s| {
+                    let inode = s.inodes.entry(ino);
+                    inode.wrote_chunk(piece.target, piece.chunk, reply.life, reply.blocks, false);
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The daemon has not both ends, or cannot copy.
+fn is_elsewhere(refusal: &Refusal) -> bool {
+    matches!(refusal.status.as_errno(), Some(Errno::EXDEV | Errno::EOPNOTSUPP | Errno::ENOSYS))
+}
+
+impl Segment {
+    /// What is left of it after so many bytes.
+    fn after(self, done: u64) -> Option<Self> {
+        let len = self.len.checked_sub(done).filter(|len| *len > 0)?;
+        Some(Self {
+            from_offset: self.from_offset + done,
+            to_offset: self.to_offset + done,
+            file_offset: self.file_offset + done,
+            len,
+            ..self
+        })
+    }
+
+    /// Cut into parts that one request may carry.
+    fn transfers(&self) -> Vec<Self> {
+        let mut parts = Vec::new();
+        let mut rest = Some(*self);
+        while let Some(segment) = rest {
+            let len = segment.len.min(TRANSFER_MAX as u64);
+            parts.push(Self { len, ..segment });
+            rest = segment.after(len);
+        }
+        parts
+    }
+
+    fn piece(&self) -> Piece {
+        Piece {
+            file_offset: self.file_offset,
+            len: self.len,
+            chunk: self.to.1,
+            target: self.to.0,
+            local_offset: self.to_offset,
+        }
+    }
+}
+
+/// What is to be written of a batch that was read: (offset in the file, bytes), neighbours as one.
+/// Zeros become holes.
+fn runs<'a>(batch: &[Segment], data: &'a [u8], holes: &mut Vec<Piece>) -> Vec<(u64, &'a [u8])> {
+    let mut runs: Vec<(u64, usize, usize)> = Vec::new();
+    let mut at = 0;
+    for segment in batch {
+        let end = at + segment.len as usize;
+        if data[at..end].iter().all(|byte| *byte == 0) {
+            holes.push(segment.piece());
+        } else {
+            match runs.last_mut() {
+                Some((offset, start, stop))
+                    if *stop == at && *offset + (at - *start) as u64 == segment.file_offset =>
+                {
+                    *stop = end;
+                }
+                _ => runs.push((segment.file_offset, at, end)),
+            }
+        }
+        at = end;
+    }
+    runs.into_iter().map(|(offset, start, stop)| (offset, &data[start..stop])).collect()
+}
+
+/// Segments that follow one another in both chunk files as one, whatever lies between them in the file.
+fn joined(segments: &[Segment]) -> Vec<Segment> {
+    let mut joined: Vec<Segment> = Vec::new();
+    for segment in segments {
+        let follows = |last: &&mut Segment| {
+            (last.from, last.to) == (segment.from, segment.to)
+                && last.from_offset + last.len == segment.from_offset
+                && last.to_offset + last.len == segment.to_offset
+        };
+        match joined.iter_mut().find(follows) {
+            Some(last) => last.len += segment.len,
+            None => joined.push(*segment),
+        }
+    }
+    joined
+}
+
+/// Cuts a window into segments, and the pieces of the copy that no extent of the source covers.
+fn plan(source: &Layout, layout: &Layout, window: &Window) -> (Vec<Segment>, Vec<Piece>) {
+    let from = source.pieces(window.from_offset, window.len);
+    let covered: u64 = from.iter().map(|piece| piece.len).sum();
+    let holes = layout.pieces(window.to_offset + covered, window.len - covered);
+    let mut segments: Vec<Segment> = Vec::new();
+    let mut to = layout.pieces(window.to_offset, covered).into_iter();
+    let mut place = to.next();
+    for piece in from {
+        let mut done = 0;
+        while done < piece.len
+            && let Some(at) = place
+        {
+            let len = at.len.min(piece.len - done);
+            let segment = Segment {
+                from: (piece.target, piece.chunk),
+                from_offset: piece.local_offset + done,
+                to: (at.target, at.chunk),
+                to_offset: at.local_offset,
+                len,
+                file_offset: at.file_offset,
+            };
+            done += len;
+            place = match at.len == len {
+                true => to.next(),
+                false => Some(Piece {
+                    file_offset: at.file_offset + len,
+                    local_offset: at.local_offset + len,
+                    len: at.len - len,
+                    ..at
+                }),
+            };
+            segments.push(segment);
+        }
+    }
+    (segments, holes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Fault, block_on, create, mounted, read, write};
+    use alloc::format;
+    use skep_types::SetAttr;
+
+    const WRITE: u16 = skep_wire::storage::WriteChunk::KIND;
+
+    fn pattern(len: usize) -> Vec<u8> {
+        (0..len).map(|at| (at % 251) as u8 + 1).collect()
+    }
+
+    /// Goal: copies between files, at every alignment, over extents, holes and the end of the source,
+    /// give what a read and a write would have given; done by the daemons, or through the mount where
+    /// they cannot.
+    #[test]
+    fn a_copy_is_what_was_read() {
+        for elsewhere in [false, true] {
+            let (cluster, lane) = mounted();
+            cluster.borrow_mut().targets.copies = !elsewhere;
+            let source = create(&lane, b"source");
+            let size = 100_000;
+            let content = pattern(size);
+            write(&lane, &source, 0, &content[..20_000]);
+            write(&lane, &source, 50_000, &content[50_000..]);
+            let mut expected = content.clone();
+            expected[20_000..50_000].fill(0);
+            let cases =
+                [(0, 0, size), (1, 0, size), (4096, 12_288, 30_000), (19_999, 70_001, 40_000), (5, 3, 100)];
+            for (number, (from, to, len)) in cases.into_iter().enumerate() {
+                let copy = create(&lane, format!("copy-{number}").as_bytes());
+                write(&lane, &copy, 0, &[7; 30_000]);
+                let before = cluster.borrow().count(WRITE);
+                let mut done = 0;
+                while done < len {
+                    let place = ((source.handle, (from + done) as u64), (copy.handle, (to + done) as u64));
+                    match block_on(lane.copy(place.0, place.1, (len - done) as u64)).unwrap() {
+                        0 => break,
+                        n => done += n as usize,
+                    }
+                }
+                assert_eq!(done, len.min(size - from), "case {number}");
+                let mut whole = alloc::vec![7; 30_000];
+                whole.resize(whole.len().max(to + done), 0);
+                whole[to..to + done].copy_from_slice(&expected[from..from + done]);
+                assert!(read(&lane, &copy, 0, 200_000) == whole, "case {number}, elsewhere {elsewhere}");
+                if !elsewhere && len > 8192 {
+                    assert_eq!(cluster.borrow().count(WRITE), before, "no byte came here");
+                }
+            }
+        }
+    }
+
+    /// Goal: what FUSE leaves to the file system: overlap in one file, handles that may not, the end, and
+    /// a source that only grew.
+    #[test]
+    fn borders() {
+        let (_cluster, lane) = mounted();
+        let file = create(&lane, b"file");
+        write(&lane, &file, 0, &pattern(40_000));
+        let copy = |from, to, len| block_on(lane.copy((file.handle, from), (file.handle, to), len));
+        assert_eq!(copy(0, 100, 200), Err(Errno::EINVAL));
+        assert_eq!(copy(100, 0, 101), Err(Errno::EINVAL));
+        assert_eq!(copy(0, 40_000, 40_000), Ok(40_000));
+        assert_eq!(read(&lane, &file, 40_000, 40_000), pattern(40_000));
+        assert_eq!(copy(80_000, 0, 10), Ok(0));
+        assert_eq!(copy(0, FILE_SIZE_MAX, 10), Err(Errno::EFBIG));
+        block_on(lane.setattr(file.attr.ino, SetAttr { size: Some(200_000), ..SetAttr::default() })).unwrap();
+        assert_eq!(copy(150_000, 0, 60_000), Ok(50_000));
+        assert_eq!(read(&lane, &file, 0, 50_000), alloc::vec![0; 50_000]);
+    }
+
+    /// Goal: an answer lost in the middle of a copy changes nothing.
+    #[test]
+    fn lost_answers() {
+        let (cluster, lane) = mounted();
+        let (from, to) = (create(&lane, b"from"), create(&lane, b"to"));
+        write(&lane, &from, 0, &pattern(90_000));
+        cluster
+            .borrow_mut()
+            .fail(CopyChunk::KIND, &[Fault::LoseAnswer, Fault::Unreachable, Fault::LoseRequest]);
+        assert_eq!(block_on(lane.copy((from.handle, 0), (to.handle, 0), 1 << 20)), Ok(90_000));
+        assert_eq!(read(&lane, &to, 0, 100_000), pattern(90_000));
+    }
+}

@@ -1,0 +1,366 @@
+//! Locks that programs of this mount hold, and those that they wait for.
+//!
+//! The shards decide; this is kept so that a shard that forgot (a restart) can be told, so that a close
+//! sends an unlock only where there is one, and so that what a given-up request may have done is undone.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use skep_types::{Errno, Incarnation, Ino, ShardId};
+use skep_wire::meta::{LockKind, LockSpace, LockWish, ReclaimedLock};
+
+use super::Handle;
+
+/// Whose lock on what.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LockKey {
+    /// The file.
+    pub ino: Ino,
+    /// Space.
+    pub space: LockSpace,
+    /// Owner, as the kernel numbers it.
+    pub owner: u64,
+}
+
+impl LockKey {
+    /// Of a wish.
+    pub fn of(ino: Ino, lock: &LockWish) -> Self {
+        Self { ino, space: lock.space, owner: lock.owner }
+    }
+}
+
+/// A range that is held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Range {
+    start: u64,
+    last: u64,
+    kind: LockKind,
+    pid: u32,
+    /// The handle that it was taken through: its end takes the lock along (OFD locks, `flock`).
+    handle: Handle,
+}
+
+/// A lock that waits in a shard's queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Wish {
+    /// The file.
+    pub ino: Ino,
+    /// The lock.
+    pub lock: LockWish,
+    /// The handle that asks.
+    pub handle: Handle,
+    /// Life of the server that put it into its queue; `None` = not answered yet.
+    pub life: Option<Incarnation>,
+}
+
+/// A wish that nobody waits for any more, with what came of it.
+pub type Ended = (u64, Result<(), Errno>);
+
+/// All locks of a mount.
+#[derive(Debug, Default)]
+pub struct Locks {
+    held: BTreeMap<LockKey, Vec<Range>>,
+    wishes: BTreeMap<u64, Wish>,
+    ended: Vec<Ended>,
+    /// Something may be held that the program was not told of: to be put right.
+    suspects: Vec<(Ino, LockWish, Option<u64>)>,
+    /// Unlocks at a close that no server confirmed.
+    drops: Vec<(LockKey, u64)>,
+    /// Requests in flight.
+    asking: BTreeMap<LockKey, u32>,
+    ticket: u64,
+    order: u64,
+}
+
+impl Locks {
+    /// The number of the next lock request.
+    pub fn next_order(&mut self) -> u64 {
+        self.order += 1;
+        self.order
+    }
+
+    /// Is anything of `key` held, waited for, or in doubt?
+    pub fn knows(&self, key: &LockKey) -> bool {
+        self.held.contains_key(key)
+            || self.wishes.values().any(|wish| LockKey::of(wish.ino, &wish.lock) == *key)
+            || self.suspects.iter().any(|(ino, lock, _)| LockKey::of(*ino, lock) == *key)
+    }
+
+    /// Nothing is held, waited for or in doubt.
+    pub fn is_empty(&self) -> bool {
+        self.held.is_empty() && self.wishes.is_empty() && self.suspects.is_empty() && self.drops.is_empty()
+    }
+
+    /// A wish was fulfilled: a lock is held, or (kind `None`) given up.
+    pub fn done(&mut self, ino: Ino, lock: &LockWish, handle: Handle) {
+        let key = LockKey::of(ino, lock);
+        let ranges = self.held.entry(key).or_default();
+        cut(ranges, lock.start, lock.last);
+        if let Some(kind) = lock.kind {
+            ranges.push(Range { start: lock.start, last: lock.last, kind, pid: lock.pid, handle });
+            ranges.sort_unstable_by_key(|range| range.start);
+            merge(ranges);
+        }
+        if ranges.is_empty() {
+            self.held.remove(&key);
+        }
+    }
+
+    /// Everything of `key` is given up. Wishes of it end: their program closed the file.
+    pub fn dropped(&mut self, key: &LockKey) {
+        self.held.remove(key);
+        self.suspects.retain(|(ino, lock, _)| LockKey::of(*ino, lock) != *key);
+        let gone = |wish: &Wish| LockKey::of(wish.ino, &wish.lock) == *key;
+        let tickets: Vec<u64> =
+            self.wishes.iter().filter(|(_, wish)| gone(wish)).map(|(ticket, _)| *ticket).collect();
+        for ticket in tickets {
+            self.wishes.remove(&ticket);
+            self.ended.push((ticket, Err(Errno::EBADF)));
+        }
+    }
+
+    /// Everything that was taken through a handle and still stands.
+    pub fn of_handle(&self, ino: Ino, handle: Handle) -> Vec<LockKey> {
+        let keys = LockKey { ino, space: LockSpace::Range, owner: 0 }..=LockKey {
+            ino,
+            space: LockSpace::Whole,
+            owner: u64::MAX,
+        };
+        let through = |ranges: &[Range]| ranges.iter().any(|range| range.handle == handle);
+        let held = self.held.range(keys).filter(|(_, ranges)| through(ranges));
+        held.map(|(key, _)| *key).collect()
+    }
+
+    /// A wish is about to be put into a queue: its ticket.
+    pub fn wish(&mut self, ino: Ino, lock: LockWish, handle: Handle) -> u64 {
+        self.ticket += 1;
+        self.wishes.insert(self.ticket, Wish { ino, lock, handle, life: None });
+        self.ticket
+    }
+
+    /// A server of life `life` has it in its queue.
+    pub fn waits(&mut self, ticket: u64, life: Incarnation) {
+        if let Some(wish) = self.wishes.get_mut(&ticket) {
+            wish.life = Some(life);
+        }
+    }
+
+    /// A wish waits no longer.
+    pub fn take_wish(&mut self, ticket: u64) -> Option<Wish> {
+        self.wishes.remove(&ticket)
+    }
+
+    /// A wish, if it still waits.
+    pub fn wish_of(&self, ticket: u64) -> Option<Wish> {
+        self.wishes.get(&ticket).copied()
+    }
+
+    /// All wishes, with their tickets.
+    pub fn wishes(&self) -> impl Iterator<Item = (u64, &Wish)> {
+        self.wishes.iter().map(|(ticket, wish)| (*ticket, wish))
+    }
+
+    /// It may have been done, and the program was told that it was not.
+    pub fn suspect(&mut self, ino: Ino, lock: LockWish, ticket: Option<u64>) {
+        self.suspects.push((ino, lock, ticket));
+    }
+
+    /// A request of `key` is sent.
+    pub fn asks(&mut self, key: LockKey) {
+        *self.asking.entry(key).or_default() += 1;
+    }
+
+    /// It was answered, or given up.
+    pub fn asked(&mut self, key: &LockKey) {
+        if let Some(count) = self.asking.get_mut(key) {
+            *count -= 1;
+            if *count == 0 {
+                self.asking.remove(key);
+            }
+        }
+    }
+
+    /// Is a request of `key` in flight?
+    pub fn is_asking(&self, key: &LockKey) -> bool {
+        self.asking.contains_key(key)
+    }
+
+    /// Takes what is to be put right.
+    pub fn take_suspects(&mut self) -> Vec<(Ino, LockWish, Option<u64>)> {
+        core::mem::take(&mut self.suspects)
+    }
+
+    /// An unlock at a close was not confirmed.
+    pub fn undropped(&mut self, key: LockKey, order: u64) {
+        self.drops.push((key, order));
+    }
+
+    /// Takes the unlocks that are to be repeated.
+    pub fn take_drops(&mut self) -> Vec<(LockKey, u64)> {
+        core::mem::take(&mut self.drops)
+    }
+
+    /// Something waits for housekeeping.
+    pub fn has_work(&self) -> bool {
+        !self.suspects.is_empty() || !self.drops.is_empty()
+    }
+
+    /// Takes the wishes that ended without a word from their server.
+    pub fn take_ended(&mut self) -> Vec<Ended> {
+        core::mem::take(&mut self.ended)
+    }
+
+    /// The cluster ended the session, and every lock with it.
+    pub fn session_ended(&mut self) {
+        let tickets = core::mem::take(&mut self.wishes).into_keys();
+        self.ended.extend(tickets.map(|ticket| (ticket, Err(Errno::ENOTCONN))));
+        self.suspects.clear();
+        self.drops.clear();
+    }
+
+    /// The requests that make a shard hold of `lock`'s owner, within `lock`'s range, exactly what this
+    /// mount believes that it holds. A part that is held is asked for without an unlock before.
+    pub fn believed(&self, ino: Ino, lock: &LockWish) -> Vec<LockWish> {
+        let held = self.held.get(&LockKey::of(ino, lock)).map_or(&[][..], |ranges| ranges);
+        let mut wishes = Vec::new();
+        let mut at = Some(lock.start);
+        for range in held.iter().filter(|range| range.start <= lock.last && range.last >= lock.start) {
+            let (start, last) = (range.start.max(lock.start), range.last.min(lock.last));
+            if let Some(at) = at.filter(|at| *at < start) {
+                wishes.push(LockWish { kind: None, start: at, last: start - 1, ..*lock });
+            }
+            wishes.push(LockWish { kind: Some(range.kind), start, last, ..*lock });
+            at = last.checked_add(1);
+        }
+        if let Some(start) = at.filter(|at| *at <= lock.last) {
+            wishes.push(LockWish { kind: None, start, ..*lock });
+        }
+        wishes
+    }
+
+    /// What a shard that forgot is told.
+    pub fn of_shard(&self, shard: ShardId) -> Vec<ReclaimedLock> {
+        let first = LockKey { ino: Ino::new(shard, 0), space: LockSpace::Range, owner: 0 };
+        let last =
+            LockKey { ino: Ino::new(shard, Ino::SERIAL_MAX), space: LockSpace::Whole, owner: u64::MAX };
+        let mut locks = Vec::new();
+        for (key, ranges) in self.held.range(first..=last) {
+            locks.extend(ranges.iter().map(|range| ReclaimedLock {
+                ino: key.ino,
+                lock: LockWish {
+                    owner: key.owner,
+                    pid: range.pid,
+                    space: key.space,
+                    kind: Some(range.kind),
+                    start: range.start,
+                    last: range.last,
+                },
+            }));
+        }
+        locks
+    }
+}
+
+/// Takes `start..=last` out of the ranges.
+fn cut(ranges: &mut Vec<Range>, start: u64, last: u64) {
+    let mut rest = Vec::with_capacity(ranges.len() + 1);
+    for range in ranges.drain(..) {
+        if range.last < start || range.start > last {
+            rest.push(range);
+            continue;
+        }
+        if range.start < start {
+            rest.push(Range { last: start - 1, ..range });
+        }
+        if range.last > last {
+            rest.push(Range { start: last + 1, ..range });
+        }
+    }
+    *ranges = rest;
+}
+
+/// Makes one of neighbours that differ in nothing but place.
+fn merge(ranges: &mut Vec<Range>) {
+    ranges.dedup_by(|next, range| {
+        let same = (next.kind, next.pid, next.handle) == (range.kind, range.pid, range.handle);
+        let meets = same && range.last.checked_add(1) == Some(next.start);
+        if meets {
+            range.last = next.last;
+        }
+        meets
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wish(kind: Option<LockKind>, start: u64, last: u64) -> LockWish {
+        LockWish { owner: 7, pid: 70, space: LockSpace::Range, kind, start, last }
+    }
+
+    const INO: Ino = Ino(9);
+
+    fn held(locks: &Locks) -> Vec<(u64, u64, LockKind)> {
+        locks.of_shard(ShardId(0)).iter().map(|l| (l.lock.start, l.lock.last, l.lock.kind.unwrap())).collect()
+    }
+
+    /// Goal: what is held is split, replaced and merged as POSIX says, byte by byte against an array.
+    #[test]
+    fn ranges_agree_with_bytes() {
+        let (mut locks, mut bytes) = (Locks::default(), [None; 16]);
+        let mut random = 12_345u64;
+        for _ in 0..2_000 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let (a, b) = ((random >> 33) % 16, (random >> 40) % 16);
+            let kind = [None, Some(LockKind::Read), Some(LockKind::Write)][(random >> 50) as usize % 3];
+            let (start, last) = (a.min(b), a.max(b));
+            locks.done(INO, &wish(kind, start, last), 1);
+            bytes[start as usize..=last as usize].fill(kind);
+            let mut seen = [None; 16];
+            for (start, last, kind) in held(&locks) {
+                seen[start as usize..=last as usize].fill(Some(kind));
+            }
+            assert_eq!(seen, bytes);
+            let runs = bytes.chunk_by(|a, b| a == b).filter(|run| run[0].is_some()).count();
+            assert_eq!(held(&locks).len(), runs, "neighbours are one lock");
+        }
+        locks.done(INO, &wish(None, 0, u64::MAX), 1);
+        assert!(locks.is_empty());
+    }
+
+    /// Goal: a doubt is put right by requests that never let go of what is held.
+    #[test]
+    fn a_doubt_is_put_right() {
+        let mut locks = Locks::default();
+        locks.done(INO, &wish(Some(LockKind::Read), 10, 19), 1);
+        let asked = wish(Some(LockKind::Write), 5, u64::MAX);
+        assert_eq!(
+            locks.believed(INO, &asked),
+            [wish(None, 5, 9), wish(Some(LockKind::Read), 10, 19), wish(None, 20, u64::MAX)]
+        );
+        locks.done(INO, &wish(Some(LockKind::Write), 0, u64::MAX), 1);
+        assert_eq!(locks.believed(INO, &asked), [wish(Some(LockKind::Write), 5, u64::MAX)]);
+    }
+
+    /// Goal: a close ends the owner's locks and wishes and nobody else's; a handle knows what was taken
+    /// through it; an ended session tells everybody who waits.
+    #[test]
+    fn closes_end_locks_and_wishes() {
+        let mut locks = Locks::default();
+        let other = LockWish { owner: 8, ..wish(Some(LockKind::Write), 50, 60) };
+        locks.done(INO, &wish(Some(LockKind::Read), 0, 9), 3);
+        locks.done(INO, &other, 4);
+        let ticket = locks.wish(INO, wish(Some(LockKind::Write), 50, 51), 3);
+        let key = LockKey::of(INO, &wish(None, 0, 0));
+        assert_eq!(locks.of_handle(INO, 3), [key]);
+        assert!(locks.knows(&key));
+        locks.dropped(&key);
+        assert!(!locks.knows(&key) && locks.of_handle(INO, 3).is_empty());
+        assert_eq!(locks.take_ended(), [(ticket, Err(Errno::EBADF))]);
+        assert_eq!(held(&locks), [(50, 60, LockKind::Write)]);
+        let ticket = locks.wish(INO, wish(Some(LockKind::Write), 50, 51), 3);
+        locks.session_ended();
+        assert_eq!(locks.take_ended(), [(ticket, Err(Errno::ENOTCONN))]);
+        assert!(!locks.is_empty(), "what the programs believe to hold is lost, and they must not go on");
+    }
+}

@@ -1,0 +1,213 @@
+//! The lock keeper: programs that wait for locks of the cluster are parked here, without a worker or a lane.
+//!
+//! - One thread for each metadata server with waiting programs asks it what has become of them (`AwaitLocks`)
+//!   and answers their requests. It ends when nobody has waited there for a while.
+//! - One thread takes back the wishes of programs that got a signal.
+
+use super::drive;
+use super::hands::Hands;
+use super::port::BlockingPort;
+use super::worker::MountLane;
+use skep_client::limits::AWAIT_LOCKS_MS;
+use skep_client::state::Ended;
+use skep_client::{Cell, Lane};
+use skep_fuse::ParkedReply;
+use skep_types::{Errno, NodeId};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Lanes that the keeper may take: one for each metadata server with waiters, one for signals.
+pub const KEEPER_LANES: usize = 17;
+/// A thread whose server has no waiters ends after this long.
+const LINGER: Duration = Duration::from_secs(30);
+/// Pause before a server that did not answer is asked again.
+const AGAIN: Duration = Duration::from_millis(200);
+
+/// A waiting program.
+enum Place {
+    /// Its request.
+    Parked(ParkedReply),
+    /// It was answered before its request was parked.
+    Ended(Result<(), Errno>),
+}
+
+#[derive(Default)]
+struct State {
+    places: HashMap<u64, Place>,
+    /// Tickets of parked requests, by the requests' numbers.
+    tickets: HashMap<u64, u64>,
+    cancels: VecDeque<u64>,
+    /// Servers that a thread asks.
+    asked: HashSet<NodeId>,
+    /// The thread for signals runs.
+    cancelling: bool,
+}
+
+/// See the module.
+pub struct Keeper {
+    hands: Arc<Hands>,
+    state: Mutex<State>,
+    wake: Condvar,
+}
+
+impl Keeper {
+    /// Nobody waits yet.
+    pub fn new(hands: Arc<Hands>) -> Arc<Self> {
+        Arc::new(Self { hands, state: Mutex::default(), wake: Condvar::new() })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A request waits under `ticket`.
+    pub fn park(self: &Arc<Self>, ticket: u64, reply: ParkedReply) {
+        let ended = {
+            let mut state = self.lock();
+            match state.places.remove(&ticket) {
+                Some(Place::Ended(result)) => Some((reply, result)),
+                _ => {
+                    state.tickets.insert(reply.unique(), ticket);
+                    state.places.insert(ticket, Place::Parked(reply));
+                    None
+                }
+            }
+        };
+        match ended {
+            Some((reply, result)) => answer(reply, result),
+            None => self.watch(ticket),
+        }
+    }
+
+    /// A request could not be parked, and what became of its wish is known.
+    pub fn forget(&self, ticket: u64) {
+        self.lock().places.remove(&ticket);
+    }
+
+    /// The program of a parked request has a signal.
+    pub fn interrupt(self: &Arc<Self>, unique: u64) {
+        let start = {
+            let mut state = self.lock();
+            let Some(ticket) = state.tickets.get(&unique).copied() else { return };
+            state.cancels.push_back(ticket);
+            !std::mem::replace(&mut state.cancelling, true)
+        };
+        self.wake.notify_all();
+        if start {
+            let keeper = self.clone();
+            let thread = std::thread::Builder::new().name("lock signals".to_owned());
+            if let Err(e) = thread.spawn(move || keeper.take_back()) {
+                self.lock().cancelling = false;
+                self.hands.say(format_args!("no thread for signals of waiting programs: {e}"));
+            }
+        }
+    }
+
+    /// Wishes that ended in this mount: their file was closed, or the session ended.
+    pub fn settle_ended(&self) {
+        if self.lock().places.is_empty() {
+            return;
+        }
+        let ended = self.hands.shared.with(|s| s.locks.take_ended());
+        self.settle(ended);
+    }
+
+    fn settle(&self, ended: Vec<Ended>) {
+        for (ticket, result) in ended {
+            let reply = {
+                let mut state = self.lock();
+                match state.places.remove(&ticket) {
+                    Some(Place::Parked(reply)) => {
+                        state.tickets.remove(&reply.unique());
+                        reply
+                    }
+                    _ => {
+                        state.places.insert(ticket, Place::Ended(result));
+                        continue;
+                    }
+                }
+            };
+            answer(reply, result);
+        }
+    }
+
+    /// Makes sure that a thread asks the server of `ticket`.
+    fn watch(self: &Arc<Self>, ticket: u64) {
+        let Some(node) = self.hands.shared.with(|s| s.wished_node(ticket)) else {
+            // It ended a moment ago, perhaps without anybody who tells.
+            return self.settle_ended();
+        };
+        if !self.lock().asked.insert(node) {
+            self.wake.notify_all();
+            return;
+        }
+        let keeper = self.clone();
+        let thread = std::thread::Builder::new().name("locks".to_owned());
+        if let Err(e) = thread.spawn(move || keeper.ask(node)) {
+            self.lock().asked.remove(&node);
+            self.hands.say(format_args!("no thread for waiting locks: {e}"));
+        }
+    }
+
+    fn lane(&self) -> Option<MountLane<BlockingPort>> {
+        loop {
+            if self.hands.has_ended() {
+                return None;
+            }
+            let port = |slot: skep_types::Slot| BlockingPort::new(self.hands.clone(), slot.0);
+            match Lane::new(self.hands.shared.clone(), port) {
+                Ok(lane) => return Some(lane),
+                Err(_) => std::thread::sleep(AGAIN),
+            }
+        }
+    }
+
+    /// Asks one server until nobody has waited there for a while.
+    fn ask(&self, node: NodeId) {
+        let Some(lane) = self.lane() else { return };
+        while !self.hands.has_ended() {
+            if self.hands.shared.with(|s| s.wished_nodes()).contains(&node) {
+                match drive(lane.await_locks(node, AWAIT_LOCKS_MS)) {
+                    Ok(ended) => self.settle(ended),
+                    Err(_) => std::thread::sleep(AGAIN),
+                }
+                continue;
+            }
+            self.settle_ended();
+            let mut state = self.lock();
+            let (woken, waited) =
+                self.wake.wait_timeout(state, LINGER).unwrap_or_else(PoisonError::into_inner);
+            state = woken;
+            // Whoever parks from now on finds no thread, and starts one.
+            if waited.timed_out() && !self.hands.shared.with(|s| s.wished_nodes()).contains(&node) {
+                state.asked.remove(&node);
+                return;
+            }
+        }
+    }
+
+    /// Takes wishes back, one after the other.
+    fn take_back(&self) {
+        let Some(lane) = self.lane() else { return };
+        while !self.hands.has_ended() {
+            let next = {
+                let mut state = self.lock();
+                if state.cancels.is_empty() {
+                    let waited = self.wake.wait_timeout(state, LINGER);
+                    state = waited.unwrap_or_else(PoisonError::into_inner).0;
+                }
+                state.cancels.pop_front()
+            };
+            if let Some(ticket) = next
+                && let Some(result) = drive(lane.cancel_lock(ticket))
+            {
+                self.settle(vec![(ticket, result)]);
+            }
+        }
+    }
+}
+
+fn answer(reply: ParkedReply, result: Result<(), Errno>) {
+    reply.answer(result.map_err(super::convert::errno));
+}
