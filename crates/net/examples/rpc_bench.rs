@@ -7,6 +7,8 @@ use skep_net::{
     Answer, ConnId, Endpoint, EventLimits, EventServer, Handler, KeyFile, Keyring, Link, Listener, Log,
     Payload, Peer, PeerInfo, Replies, Service, StopHandle, StreamLimits, StreamServer,
 };
+use skep_net::ring::{DirectLink, SharedLink};
+use skep_ring::Reactor;
 use skep_types::{ClientId, ClusterId, FenceEpoch, Incarnation, Millis, NodeId, Role, ServiceKind};
 use skep_wire::{Header, Hello, Refusal, Welcome};
 use std::time::{Duration, Instant};
@@ -126,6 +128,60 @@ fn run(which: &str, at: &Endpoint, keyring: &Keyring, group: u32, times: u64, la
     }
 }
 
+/// Many tasks of one reactor over one connection, each with one request at a time.
+fn run_shared(at: &Endpoint, keyring: &Keyring, group: u32, times: u64) {
+    let reactor = Reactor::new(64).expect("io_uring");
+    for tasks in [1, 4, 32] {
+        let link = SharedLink::new(&reactor, link(at, keyring, group + tasks as u32));
+        let left = std::rc::Rc::new(std::cell::Cell::new(tasks));
+        let (start, cpu_start, turns) = (Instant::now(), cpu(), reactor.turns());
+        for _ in 0..tasks {
+            let (link, left) = (link.clone(), left.clone());
+            reactor.spawn(async move {
+                for _ in 0..times / tasks {
+                    let pending = link.request(&Header::request(PUT, 0), &[7; SMALL], &[]).expect("send");
+                    pending.await.expect("an answer");
+                }
+                left.set(left.get() - 1);
+            });
+        }
+        reactor.run(|| left.get() == 0).expect("the ring");
+        let each = |time: Duration| time.as_secs_f64() * 1e6 / times as f64;
+        let name = format!("shared {} x {tasks}", if at.is_unix() { "unix" } else { "tcp" });
+        let (wall, cpu) = (each(start.elapsed()), each(cpu() - cpu_start));
+        let turns = (reactor.turns() - turns) as f64 / times as f64;
+        println!("{name:32} wall {wall:8.2} us  cpu {cpu:8.2} us  {turns:8.2} turns");
+    }
+}
+
+/// One task of a reactor over a connection of its own.
+fn run_direct(at: &Endpoint, keyring: &Keyring, group: u32, times: u64) {
+    let reactor = Reactor::new(64).expect("io_uring");
+    let mut link = DirectLink::new(&reactor, link(at, keyring, group)).expect("a link");
+    let large = vec![7; LARGE];
+    for (name, kind, payload, room, times) in [
+        ("200 B", PUT, &large[..0], 0, times),
+        ("put 4 KiB", PUT, &large[..4096], 0, times),
+        ("put 1 MiB", PUT, &large[..], 0, times / 20),
+        ("get 1 MiB", GET, &large[..0], LARGE, times / 20),
+    ] {
+        let mut into = vec![0; room];
+        let (start, cpu_start, turns) = (Instant::now(), cpu(), reactor.turns());
+        let done = reactor.block_on(async {
+            for id in 0..times {
+                link.send(&Header::request(kind, id), &[7; SMALL], payload).await.expect("send");
+                link.recv(&mut into).await.expect("an answer");
+            }
+        });
+        done.expect("the ring");
+        let each = |time: Duration| time.as_secs_f64() * 1e6 / times as f64;
+        let name = format!("direct {} {name}", if at.is_unix() { "unix" } else { "tcp" });
+        let (wall, cpu) = (each(start.elapsed()), each(cpu() - cpu_start));
+        let turns = (reactor.turns() - turns) as f64 / times as f64;
+        println!("{name:32} wall {wall:8.2} us  cpu {cpu:8.2} us  {turns:8.2} turns");
+    }
+}
+
 fn listeners(name: &str) -> (Vec<Listener>, Vec<Endpoint>) {
     let path = std::env::temp_dir().join(format!("skep-rpc-bench-{name}-{}", std::process::id()));
     let at = [Endpoint::Unix(path), Endpoint::Tcp("127.0.0.1".into(), 0)];
@@ -165,6 +221,7 @@ fn main() {
     let stop: StopHandle = server.stop_handle();
     let thread = std::thread::spawn(move || server.run(&mut Echo(Vec::new())));
     at.iter().enumerate().for_each(|(n, at)| run("event ", at, &keyring, n as u32, times, false));
+    at.iter().enumerate().for_each(|(n, at)| run_shared(at, &keyring, 100 + 100 * n as u32, times));
     stop.stop();
     thread.join().expect("no panic").expect("server");
 
@@ -174,6 +231,7 @@ fn main() {
     let stop = server.stop_handle();
     let thread = std::thread::spawn(move || server.run(&EchoAll));
     at.iter().enumerate().for_each(|(n, at)| run("stream", at, &keyring, n as u32, times, true));
+    at.iter().enumerate().for_each(|(n, at)| run_direct(at, &keyring, 100 + n as u32, times));
     stop.stop();
     thread.join().expect("no panic").expect("server");
 }
