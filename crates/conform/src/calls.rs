@@ -3,6 +3,7 @@
 mod attributes;
 mod checks;
 mod data;
+pub mod locks;
 mod names;
 mod prepare;
 
@@ -14,7 +15,7 @@ pub type Handler = fn(&mut Scene, &Step) -> Done;
 
 /// All verbs, a list per file.
 const LISTS: &[&[(&str, Handler)]] =
-    &[names::VERBS, attributes::VERBS, data::VERBS, prepare::VERBS, checks::VERBS];
+    &[names::VERBS, attributes::VERBS, data::VERBS, prepare::VERBS, checks::VERBS, locks::VERBS];
 
 /// The handler of a verb.
 pub fn find(verb: &str) -> Option<Handler> {

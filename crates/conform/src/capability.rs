@@ -5,7 +5,7 @@
 use crate::errno::Errno;
 use crate::sys::{self, Arg};
 use std::collections::BTreeSet;
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::fs::{self, File, OpenOptions};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -22,6 +22,11 @@ const ALL: &[(&str, Probe)] = &[
     ("exec", exec),
     ("keep-size", |d| fallocate(d, libc::FALLOC_FL_KEEP_SIZE)),
     ("punch-hole", |d| fallocate(d, libc::FALLOC_FL_KEEP_SIZE | libc::FALLOC_FL_PUNCH_HOLE)),
+    ("zero-range", |d| fallocate(d, libc::FALLOC_FL_ZERO_RANGE)),
+    ("copy-range", copy_range),
+    ("tmpfile", tmpfile),
+    ("acl", acl),
+    ("xattr-of-root", |d| attribute(d, c"trusted.probe", b"v")),
     ("seek-hole", seek_hole),
     ("deep-holes", deep_holes),
 ];
@@ -65,16 +70,40 @@ fn deep_holes(dir: &Path) -> bool {
 }
 
 fn xattr(dir: &Path, len: usize) -> bool {
+    attribute(dir, c"user.probe", &vec![b'v'; len])
+}
+
+fn attribute(dir: &Path, name: &CStr, value: &[u8]) -> bool {
     let Ok(file) = fresh(dir) else { return false };
-    let (name, value) = (CString::from(c"user.probe"), vec![b'v'; len]);
+    let name = CString::from(name);
     let mut args = [
         Arg::Int(file.as_raw_fd().into()),
         Arg::Text(&name),
-        Arg::In(&value),
-        Arg::Int(len as i64),
+        Arg::In(value),
+        Arg::Int(value.len() as i64),
         Arg::Int(0),
     ];
     sys::call(libc::SYS_fsetxattr, &mut args).is_ok()
+}
+
+/// An access control list with a mask: more than a mode can say.
+fn acl(dir: &Path) -> bool {
+    let value = [2, 0, 0, 0]
+        .into_iter()
+        .chain([1u8, 4, 0x10, 0x20].into_iter().flat_map(|tag| [tag, 0, 4, 0, 255, 255, 255, 255]))
+        .collect::<Vec<u8>>();
+    attribute(dir, c"system.posix_acl_access", &value)
+}
+
+fn tmpfile(dir: &Path) -> bool {
+    use rustix::fs::{Mode, OFlags, open};
+    open(dir, OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC, Mode::RUSR).is_ok()
+}
+
+fn copy_range(dir: &Path) -> bool {
+    let (Ok(from), Ok(to)) = (fresh(dir), File::create(dir.join("g"))) else { return false };
+    from.write_all_at(b"x", 0).is_ok()
+        && rustix::fs::copy_file_range(from, Some(&mut 0), to, Some(&mut 0), 1) == Ok(1)
 }
 
 fn dir_nlink(dir: &Path) -> bool {

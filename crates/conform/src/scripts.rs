@@ -4,6 +4,7 @@
 
 mod contents;
 mod directories;
+mod locks;
 mod mappings;
 mod processes;
 mod races;
@@ -49,6 +50,8 @@ pub const ALL: &[&Script] = &[
     &mappings::HOLE,
     &mappings::AFTER_UNLINK,
     &mappings::BEYOND_LENGTH,
+    &mappings::GROWS_UNDER_MAPPING,
+    &mappings::TWO_PROCESSES,
     &processes::APPEND,
     &processes::FILE_SIZE_LIMIT,
     &processes::TEXT_BUSY,
@@ -60,6 +63,15 @@ pub const ALL: &[&Script] = &[
     &contents::COPY_RANGE,
     &contents::LARGE_BLOCKS,
     &contents::TRUNCATE_TAIL,
+    &locks::OFD_WAITS,
+    &locks::FLOCK_WAITS,
+    &locks::FLOCK_LAST_CLOSE,
+    &locks::OFD_LAST_CLOSE,
+    &locks::PROCESS_END,
+    &locks::INTERRUPTED,
+    &locks::DEADLOCK,
+    &locks::OFD_COUNT,
+    &locks::FLOCK_COUNT,
     &races::EXCLUSIVE_CREATE,
     &races::EXCLUSIVE_MKDIR,
     &races::RENAME_OVER,

@@ -2,7 +2,7 @@
 //!
 //! Words are separated by blanks. `<...>` inside a word stands for bytes that are awkward to write out:
 //! `<rep:x:300>` (300 times x), `<name:255>` (a name of 255 bytes), `<path:4095:f>` (a path to `f` of exactly
-//! 4,095 bytes), `<hex:c3a4>`, `<empty>`, and the whole word `<bad>`: an address that is not mapped.
+//! 4,095 bytes), `<hex:c3a4>`, `<acl:u=6,u61002=4,g=4,m=4,o=0>` (an access control list as an attribute), `<empty>`, and the whole word `<bad>`: an address that is not mapped.
 
 use crate::errno::Errno;
 use crate::users::{ROOT, User};
@@ -151,6 +151,7 @@ fn form(text: &str, out: &mut Vec<u8>) -> Result<(), String> {
             out.extend(std::iter::repeat_n(b'/', lead % 2));
             out.extend_from_slice(last.as_bytes());
         }
+        ["acl", entries] => acl(entries, out).ok_or_else(wrong)?,
         ["hex", digits] => {
             for pair in digits.as_bytes().chunks(2) {
                 let pair = std::str::from_utf8(pair).map_err(|_| wrong())?;
@@ -160,6 +161,28 @@ fn form(text: &str, out: &mut Vec<u8>) -> Result<(), String> {
         _ => return Err(wrong()),
     }
     Ok(())
+}
+
+/// `u=6,u61002=4,g=4,g61002=1,m=4,o=0` as Linux keeps an access control list in an extended attribute.
+fn acl(entries: &str, out: &mut Vec<u8>) -> Option<()> {
+    out.extend(2u32.to_le_bytes());
+    for entry in entries.split(',') {
+        let (who, perm) = entry.split_once('=')?;
+        let (tag, id) = who.split_at_checked(1)?;
+        let tag: u16 = match (tag, id) {
+            ("u", "") => 1,
+            ("u", _) => 2,
+            ("g", "") => 4,
+            ("g", _) => 8,
+            ("m", "") => 0x10,
+            ("o", "") => 0x20,
+            _ => return None,
+        };
+        out.extend(tag.to_le_bytes());
+        out.extend(perm.parse::<u16>().ok()?.to_le_bytes());
+        out.extend(if id.is_empty() { u32::MAX } else { id.parse().ok()? }.to_le_bytes());
+    }
+    Some(())
 }
 
 #[cfg(test)]
@@ -182,6 +205,8 @@ mod tests {
         assert_eq!(bytes("<path:4095:f>").len(), 4095);
         assert_eq!(bytes("<path:4096:f>").len(), 4096);
         assert_eq!(bytes("<empty>"), b"");
+        assert_eq!(bytes("<acl:u7=6>"), [2, 0, 0, 0, 2, 0, 6, 0, 7, 0, 0, 0]);
+        assert!(expand("<acl:x=6>").is_err() && expand("<acl:m7=6>").is_err());
         assert_eq!(expand("<bad>"), Ok(Word::Bad));
         assert!(
             expand("<nope>").is_err() && expand("<rep:x:999999999999>").is_err() && expand("<x").is_err()

@@ -115,12 +115,15 @@ macro_rules! embed {
 /// The calls, one file each.
 const CALLS: &[(&str, &str)] = embed!(
     "access",
+    "acl",
     "chmod",
     "chown",
+    "copy_file_range",
     "directory",
     "fallocate",
     "fsync",
     "link",
+    "locks",
     "mkdir",
     "mknod",
     "names",
@@ -132,6 +135,7 @@ const CALLS: &[(&str, &str)] = embed!(
     "stat",
     "statfs",
     "symlink",
+    "tmpfile",
     "truncate",
     "unlink",
     "utimensat",

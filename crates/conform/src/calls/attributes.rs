@@ -1,7 +1,7 @@
 //! Calls on attributes: chmod, chown, utimensat, truncate, access, extended attributes, statfs.
 
 use super::Handler;
-use crate::scene::{Done, Fault, Path, Value, number, option_number, owner, path, text};
+use crate::scene::{Done, Fault, Path, Value, number, option, option_number, owner, path, text};
 use crate::step::{Step, Word};
 use crate::sys::{self, Arg};
 
@@ -128,13 +128,15 @@ fn getxattr(call: libc::c_long, on: Arg<'_>, step: &Step) -> Done {
     Ok(Value::Bytes(buf))
 }
 
-/// The `user.` names, sorted and joined by commas: other namespaces are the system's affair.
+/// The `user.` names (or those that begin with `space=`), sorted and joined by commas: other namespaces are the
+/// system's affair.
 fn listxattr(call: libc::c_long, on: Arg<'_>, step: &Step) -> Done {
     let size = option_number(step, "size")?.unwrap_or(XATTR_ROOM);
     let mut buf = vec![0u8; usize::try_from(size).unwrap_or(0)];
     let got = sys::call(call, &mut [on, Arg::Out(&mut buf), Arg::Int(size)])?;
     buf.truncate(usize::try_from(got).unwrap_or(0));
-    let mut names: Vec<&[u8]> = buf.split(|b| *b == 0).filter(|n| n.starts_with(b"user.")).collect();
+    let space = option(step, "space")?.unwrap_or("user.").as_bytes();
+    let mut names: Vec<&[u8]> = buf.split(|b| *b == 0).filter(|n| n.starts_with(space)).collect();
     names.sort_unstable();
     Ok(Value::Bytes(names.join(&b',')))
 }

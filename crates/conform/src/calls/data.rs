@@ -1,7 +1,7 @@
 //! Calls on content: read, write, pread, pwrite, lseek, fsync, fdatasync, fallocate.
 
 use super::Handler;
-use crate::scene::{Done, Fault, Value, number, word};
+use crate::scene::{Done, Fault, Value, number, text, word};
 use crate::step::{Step, Word};
 use crate::sys::{self, Arg};
 
@@ -23,6 +23,8 @@ pub(super) const VERBS: &[(&str, Handler)] = &[
         sys::call(libc::SYS_fallocate, &mut args)?;
         Ok(Value::Nothing)
     }),
+    ("copy", |c, s| copy(c.fd(s, 0)?, c.fd(s, 2)?, s)),
+    ("copyall", |c, s| copy_all(c.fd(s, 0)?, c.fd(s, 2)?, s)),
 ];
 
 /// Most bytes one `read` step may ask for.
@@ -52,6 +54,39 @@ fn write(call: libc::c_long, fd: i64, step: &Step, offset: Option<i64>) -> Done 
     };
     let offset = Arg::Int(offset.unwrap_or(0));
     Ok(Value::Number(sys::call(call, &mut [Arg::Int(fd), data, Arg::Int(len), offset])?))
+}
+
+/// `copy FROM OFFSET TO OFFSET LEN [FLAGS]`; the offset `pos` = the descriptor's own.
+fn copy(from: i64, to: i64, step: &Step) -> Done {
+    let flags = if step.words.len() > 5 { number(step, 5)? } else { 0 };
+    let offset = |at| match text(step, at)? {
+        "pos" => Ok(None),
+        _ => number(step, at).map(|offset| Some(offset.to_ne_bytes())),
+    };
+    let (mut from_at, mut to_at) = (offset(1)?, offset(3)?);
+    let (a, b) = (place_of(&mut from_at), place_of(&mut to_at));
+    let mut args = [Arg::Int(from), a, Arg::Int(to), b, Arg::Int(number(step, 4)?), Arg::Int(flags)];
+    Ok(Value::Number(sys::call(libc::SYS_copy_file_range, &mut args)?))
+}
+
+fn place_of(at: &mut Option<[u8; 8]>) -> Arg<'_> {
+    at.as_mut().map_or(Arg::Null, |at| Arg::Out(at))
+}
+
+/// `copyall FROM OFFSET TO OFFSET LEN`: follows short copies to the end; the sum.
+fn copy_all(from: i64, to: i64, step: &Step) -> Done {
+    let (from_at, to_at, len) = (number(step, 1)?, number(step, 3)?, number(step, 4)?);
+    let mut done = 0;
+    while done < len {
+        let (mut a, mut b) = ((from_at + done).to_ne_bytes(), (to_at + done).to_ne_bytes());
+        let left = Arg::Int(len - done);
+        let mut args = [Arg::Int(from), Arg::Out(&mut a), Arg::Int(to), Arg::Out(&mut b), left, Arg::Int(0)];
+        match sys::call(libc::SYS_copy_file_range, &mut args)? {
+            0 => break,
+            part => done += part,
+        }
+    }
+    Ok(Value::Number(done))
 }
 
 fn sync(call: libc::c_long, fd: i64) -> Done {

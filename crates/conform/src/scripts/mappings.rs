@@ -180,3 +180,45 @@ pub(super) const BEYOND_LENGTH: Script = Script {
         expect("the file", &at("read", fs::read("f"))?, b"shorT")
     },
 };
+
+pub(super) const GROWS_UNDER_MAPPING: Script = Script {
+    id: "mmap/grows-under-mapping",
+    goal: "a file that grows under a mapping can be stored into up to its new end, and keeps it",
+    needs: &[],
+    run: || {
+        at("write", fs::write("f", b"short"))?;
+        let f = at("open", OpenOptions::new().read(true).write(true).open("f"))?;
+        let map = Mapping::new(&f, libc::MAP_SHARED)?;
+        expect("before", &map.get(0, 5), b"short")?;
+        at("ftruncate", f.set_len(LEN as u64))?;
+        map.put(LEN - 3, b"end");
+        map.put(4, b"T");
+        map.sync()?;
+        drop((map, f));
+        let all = at("read", fs::read("f"))?;
+        hold(all.len() == LEN, || format!("{} bytes long", all.len()))?;
+        expect("the start", &all[..6], b"shorT\0")?;
+        expect("the end", &all[LEN - 4..], b"\0end")
+    },
+};
+
+pub(super) const TWO_PROCESSES: Script = Script {
+    id: "mmap/two-processes-agree",
+    goal: "what one process stores into its shared mapping another one sees in its own, and read returns it",
+    needs: &[],
+    run: || {
+        let a = file()?;
+        let b = at("open", OpenOptions::new().read(true).write(true).open("f"))?;
+        let (one, two) = (Mapping::new(&a, libc::MAP_SHARED)?, Mapping::new(&b, libc::MAP_SHARED)?);
+        expect("before", &two.get(150_000, 3), b"ooo")?;
+        let child = super::processes::fork(|| {
+            one.put(150_000, b"far");
+            0
+        })?;
+        super::processes::wait(child)?;
+        expect("the other mapping", &two.get(150_000, 3), b"far")?;
+        let mut got = [0u8; 3];
+        at("pread", b.read_exact_at(&mut got, 150_000))?;
+        expect("pread", &got, b"far")
+    },
+};

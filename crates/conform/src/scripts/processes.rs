@@ -11,7 +11,7 @@ use std::os::unix::fs::OpenOptionsExt;
 /// Runs `body` in a forked child and returns its exit status. The child of a threaded process may only enter
 /// the kernel: no allocation, no lock, no output.
 #[allow(unsafe_code)]
-fn fork(body: impl FnOnce() -> i32) -> Result<i32, String> {
+pub(super) fn fork(body: impl FnOnce() -> i32) -> Result<i32, String> {
     // SAFETY: the child runs only `body`, which by this function's contract does nothing but system calls on
     // memory prepared before the fork, and leaves by `_exit`.
     let pid = unsafe { libc::fork() };
@@ -27,7 +27,7 @@ fn fork(body: impl FnOnce() -> i32) -> Result<i32, String> {
 }
 
 #[allow(unsafe_code)]
-fn wait(pid: i32) -> Result<i32, String> {
+pub(super) fn wait(pid: i32) -> Result<i32, String> {
     let mut status = 0;
     loop {
         // SAFETY: `status` is ours and lives through the call; the pid is a child we started.
