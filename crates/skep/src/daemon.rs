@@ -1,15 +1,46 @@
 //! What every daemon shares: telling that it is ready, being told to stop, dying loudly.
 
+use crate::cli::{DaemonArgs, EXIT_USAGE};
 use crate::config::access::{Membership, Process};
+use crate::config::service::Service;
+use crate::{config, log};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use skep_net::{Endpoint, Keyring};
 use skep_types::Role;
 use std::io::{Error, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+
+/// Runs a daemon: its configuration read, its log set up, `serve` until it ends. `process` finds the keys
+/// that every service has.
+pub fn run<C: Service>(
+    args: &DaemonArgs,
+    process: impl Fn(&C) -> &Process,
+    serve: impl FnOnce(&C) -> Result<(), String>,
+) -> ExitCode {
+    log::init(C::NAME, log::Level::Info);
+    die_on_panic();
+    let loaded = match config::load::<C>(args.source(), &config::environment(), &args.sets()) {
+        Ok(loaded) => loaded,
+        Err(e) => {
+            error!("{e}");
+            return ExitCode::from(EXIT_USAGE);
+        }
+    };
+    log::set_level(process(&loaded.config).log.into());
+    loaded.warnings.iter().for_each(|text| warning!("{text}"));
+    match serve(&loaded.config) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(text) => {
+            error!("{text}");
+            ExitCode::FAILURE
+        }
+    }
+}
 
 /// Names the Unix socket on which `skep up` waits for one line from each daemon it starts.
 pub const READY_SOCKET_ENV: &str = "SKEP_READY_SOCKET";

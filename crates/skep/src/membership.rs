@@ -6,12 +6,14 @@
 use crate::caller::{CallError, Caller};
 use crate::daemon::Stop;
 use skep_net::{Endpoint, Keyring, machine_id};
-use skep_types::{Capacity, Errno, FenceEpoch, Incarnation, MapVersion, NodeId, Role, ServiceKind, Uuid};
+use skep_types::{
+    Capacity, ClusterId, Errno, FenceEpoch, Incarnation, MapVersion, NodeId, Role, ServiceKind, Uuid,
+};
 use skep_wire::mgmt::{
     Address, FencesReply, GetFences, GetMap, Heartbeat, MapReply, RegisterNode, RegisterNodeReply,
     TargetReport,
 };
-use skep_wire::{Refusal, Status};
+use skep_wire::{Hello, Refusal, Status, VERSION_MAX, Welcome};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -45,6 +47,49 @@ pub struct Introduction {
     pub addresses: Vec<Address>,
     /// What fails together with it; empty: its machine.
     pub domain: String,
+}
+
+/// Who a metadata or storage server is, to those who connect.
+pub struct Greeter<'a> {
+    /// From mgmtd.
+    pub place: &'a RegisterNodeReply,
+    /// Its life.
+    pub incarnation: Incarnation,
+    /// For session tokens.
+    pub keyring: &'a Keyring,
+    /// Which service.
+    pub service: ServiceKind,
+    /// Fence epoch that it knows.
+    pub epoch: FenceEpoch,
+}
+
+impl Greeter<'_> {
+    /// Takes in peers of its own cluster; a client must prove its session.
+    pub fn welcome(&self, hello: &Hello) -> Result<Welcome, Refusal> {
+        let cluster = self.place.cluster;
+        if hello.cluster != ClusterId::default() && hello.cluster != cluster {
+            let text = format!(
+                "this is {} of cluster {cluster}, you belong to cluster {}; check the addresses of mgmtd",
+                self.place.alias, hello.cluster
+            );
+            return Err(Refusal::with(Status::errno(Errno::EREMOTEIO), text));
+        }
+        let proven = hello.role != Role::Client
+            || self.keyring.is_insecure()
+            || self.keyring.verify_token(hello.client, hello.incarnation, &hello.token);
+        if !proven {
+            return Err(Refusal::with(Status::FENCED, "no session of this cluster: mount again"));
+        }
+        Ok(Welcome {
+            version: VERSION_MAX.min(hello.version_max),
+            features: 0,
+            service: self.service,
+            node: self.place.node,
+            incarnation: self.incarnation,
+            cluster,
+            epoch: self.epoch,
+        })
+    }
 }
 
 /// A joined daemon's connection to mgmtd.

@@ -3,19 +3,18 @@
 use super::courier::Courier;
 use super::mailbox::Mailbox;
 use crate::daemon::Readiness;
-use crate::membership::Nudge;
+use crate::membership::{Greeter, Nudge};
 use skep_disk::log::{CommandLog, EntryKind, LogError, SyncHandle, SyncThread};
 use skep_disk::rows::RowStore;
 use skep_meta::{EntryType, Input, Output, PeerIdentity, Record, Request, Server};
 use skep_net::{ConnId, Keyring, Peer, PeerInfo, Replies, Service, StopHandle, may_call, now};
 use skep_types::{
-    ClientId, Decode, Encode, Errno, FenceEpoch, Incarnation, LogIndex, Millis, Reader, Role, ServiceKind,
-    Timestamp, Uuid,
+    ClientId, Decode, Encode, FenceEpoch, Incarnation, LogIndex, Millis, Reader, Role, ServiceKind, Timestamp,
 };
 use skep_wire::meta::{MetaRequest, ShardCall, ShardStamp};
 use skep_wire::mgmt::RegisterNodeReply;
-use skep_wire::{Flags, Header, Hello, Refusal, Status, VERSION_MAX, Welcome};
-use std::collections::HashMap;
+use skep_wire::{Flags, Header, Hello, Refusal, Status, Welcome};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -43,7 +42,9 @@ pub struct Metad {
     /// Told once the shards are served.
     readiness: Option<Readiness>,
     /// Requests not answered yet.
-    asked: HashMap<u64, (ConnId, Header)>,
+    asked: BTreeMap<u64, (ConnId, Header)>,
+    /// Where answers are put together.
+    answer: Vec<u8>,
     next: u64,
     out: Output,
     fatal: Option<String>,
@@ -74,7 +75,8 @@ impl Metad {
             nudge,
             stop,
             readiness: Some(readiness),
-            asked: HashMap::new(),
+            asked: BTreeMap::new(),
+            answer: Vec::new(),
             next: 1,
             out: Output::default(),
             fatal: None,
@@ -163,16 +165,17 @@ impl Metad {
             if header.flags.has(Flags::ONE_WAY) {
                 continue;
             }
-            let mut body = reply.stamp.to_bytes();
+            self.answer.clear();
+            reply.stamp.encode(&mut self.answer);
             let mut answer = header.reply();
             match reply.result {
-                Ok(bytes) => body.extend_from_slice(&bytes),
+                Ok(bytes) => self.answer.extend_from_slice(&bytes),
                 Err(refusal) => {
                     answer.status = refusal.status.0;
-                    refusal.encode(&mut body);
+                    refusal.encode(&mut self.answer);
                 }
             }
-            replies.push(conn, &answer, &body, &[]);
+            replies.push(conn, &answer, &self.answer, &[]);
         }
     }
 
@@ -199,26 +202,14 @@ fn decode(peer: &Peer, header: &Header, body: &[u8]) -> Result<(ShardCall, MetaR
 
 impl Service for Metad {
     fn hello(&mut self, hello: &Hello, _peer: &PeerInfo) -> Result<Welcome, Refusal> {
-        let cluster = self.who.place.cluster;
-        if hello.cluster != Uuid::default() && hello.cluster != cluster {
-            let text = format!("this is a metadata server of cluster {cluster}; check the address of mgmtd");
-            return Err(Refusal::with(Status::errno(Errno::EREMOTEIO), text));
-        }
-        let proven = hello.role != Role::Client
-            || self.who.keyring.is_insecure()
-            || self.who.keyring.verify_token(hello.client, hello.incarnation, &hello.token);
-        if !proven {
-            return Err(Refusal::with(Status::FENCED, "no session of this cluster: mount again"));
-        }
-        Ok(Welcome {
-            version: VERSION_MAX.min(hello.version_max),
-            features: 0,
-            service: ServiceKind::Metad,
-            node: self.who.place.node,
+        let greeter = Greeter {
+            place: &self.who.place,
             incarnation: self.who.incarnation,
-            cluster,
+            keyring: &self.who.keyring,
+            service: ServiceKind::Metad,
             epoch: self.rules.epoch(),
-        })
+        };
+        greeter.welcome(hello)
     }
 
     fn request(&mut self, conn: ConnId, peer: &Peer, header: &Header, body: &[u8], _payload: &[u8]) {
@@ -283,7 +274,8 @@ impl Service for Metad {
         } else if std::mem::take(&mut self.out.sync_now) {
             self.sync_handle.request(self.command_log.last_index());
         }
-        if std::mem::take(&mut self.out.fetch_fences) {
+        let fetch = std::mem::take(&mut self.out.fetch_map);
+        if std::mem::take(&mut self.out.fetch_fences) || fetch {
             self.nudge.nudge();
         }
         for note in self.out.notes.drain(..) {

@@ -6,10 +6,10 @@ mod service;
 mod snapshot;
 
 use crate::cli::DaemonArgs;
-use crate::config::{self, MgmtdConfig};
-use crate::daemon::{Readiness, Stop, die_on_panic, raise_open_files};
+use crate::config::MgmtdConfig;
+use crate::daemon::{self, Readiness, Stop, raise_open_files};
 use crate::identity::random_uuid;
-use crate::{listen, log};
+use crate::listen;
 use journal::Journal;
 use service::{Introduction, Mgmtd};
 use skep_cluster::Registry;
@@ -25,24 +25,7 @@ const PAYLOAD_MAX: usize = 0;
 
 /// `skep mgmtd`.
 pub fn run(args: &DaemonArgs) -> ExitCode {
-    log::init("mgmtd", log::Level::Info);
-    die_on_panic();
-    let loaded = match config::load::<MgmtdConfig>(args.source(), &config::environment(), &args.sets()) {
-        Ok(loaded) => loaded,
-        Err(e) => {
-            error!("{e}");
-            return ExitCode::from(crate::cli::EXIT_USAGE);
-        }
-    };
-    log::set_level(loaded.config.process.log.into());
-    loaded.warnings.iter().for_each(|text| warning!("{text}"));
-    match serve(&loaded.config) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(text) => {
-            error!("{text}");
-            ExitCode::FAILURE
-        }
-    }
+    daemon::run(args, |config: &MgmtdConfig| &config.process, serve)
 }
 
 fn serve(config: &MgmtdConfig) -> Result<(), String> {

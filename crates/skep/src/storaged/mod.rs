@@ -7,8 +7,8 @@ mod writers;
 
 use crate::caller::CallError;
 use crate::cli::StoragedArgs;
-use crate::config::{self, StoragedConfig};
-use crate::daemon::{Readiness, Stop, die_on_panic, raise_open_files};
+use crate::config::StoragedConfig;
+use crate::daemon::{self, Readiness, Stop, raise_open_files};
 use crate::identity::{StateDir, random_uuid};
 use crate::listen;
 use crate::membership::{Introduction, Membership, Nudge};
@@ -23,33 +23,10 @@ use target::Target;
 
 /// Runs the daemon until it is told to stop.
 pub fn run(args: &StoragedArgs) -> ExitCode {
-    crate::log::init("storaged", crate::log::Level::Info);
-    let loaded = match config::load::<StoragedConfig>(
-        args.daemon.source(),
-        &config::environment(),
-        &args.daemon.sets(),
-    ) {
-        Ok(loaded) => loaded,
-        Err(e) => {
-            eprintln!("{e}");
-            return ExitCode::FAILURE;
-        }
-    };
-    for text in &loaded.warnings {
-        warning!("{text}");
-    }
-    match serve(&loaded.config, args.init) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(e) => {
-            error!("{e}");
-            ExitCode::FAILURE
-        }
-    }
+    daemon::run(&args.daemon, |config: &StoragedConfig| &config.process, |config| serve(config, args.init))
 }
 
 fn serve(config: &StoragedConfig, init: bool) -> Result<(), String> {
-    crate::log::set_level(config.process.log.into());
-    die_on_panic();
     let stop = Stop::on_signals().map_err(|e| format!("signals: {e}"))?;
     let descriptors = raise_open_files().map_err(|e| format!("open-file limit: {e}"))?;
     let keyring = Arc::new(crate::daemon::server_keyring(&config.process)?);

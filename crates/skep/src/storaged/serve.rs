@@ -2,16 +2,15 @@
 
 use super::target::Target;
 use super::writers::Writers;
-use crate::membership::{Member, Nudge};
+use crate::membership::{Greeter, Member, Nudge};
 use skep_net::{Answer, Handler, Keyring, Payload, Peer, PeerInfo, may_call};
 use skep_storage::{Admission, Sender};
 use skep_types::{
-    Capacity, ChunkId, ClientId, Consistency, Errno, FenceEpoch, Incarnation, Reader, Role, ServiceKind,
-    TargetId,
+    Capacity, ChunkId, ClientId, Consistency, Errno, FenceEpoch, Incarnation, Reader, ServiceKind, TargetId,
 };
 use skep_wire::mgmt::{FencesReply, MapReply, RegisterNodeReply, TargetReport};
 use skep_wire::storage::{CopyChunk, DeleteChunks, StorageRequest, TargetStatsReply, WriteChunk};
-use skep_wire::{Header, Hello, Refusal, Status, VERSION_MAX, Welcome};
+use skep_wire::{Header, Hello, Refusal, Status, Welcome};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -172,27 +171,14 @@ fn answer(body: Vec<u8>) -> Answer {
 
 impl Handler for Storaged {
     fn hello(&self, hello: &Hello, _info: &PeerInfo) -> Result<Welcome, Refusal> {
-        if hello.cluster != Default::default() && hello.cluster != self.place.cluster {
-            return Err(Refusal::with(
-                Status::errno(Errno::EINVAL),
-                format!("this is cluster {}", self.place.cluster),
-            ));
-        }
-        let proven = self.keyring.is_insecure()
-            || hello.role != Role::Client
-            || self.keyring.verify_token(hello.client, hello.incarnation, &hello.token);
-        if !proven {
-            return Err(Refusal::with(Status::FENCED, "no session of this cluster: mount again"));
-        }
-        Ok(Welcome {
-            version: VERSION_MAX.min(hello.version_max),
-            features: 0,
-            service: ServiceKind::Storaged,
-            node: self.place.node,
+        let greeter = Greeter {
+            place: &self.place,
             incarnation: self.incarnation,
-            cluster: self.place.cluster,
+            keyring: &self.keyring,
+            service: ServiceKind::Storaged,
             epoch: self.epoch(),
-        })
+        };
+        greeter.welcome(hello)
     }
 
     fn epoch(&self) -> FenceEpoch {

@@ -3,7 +3,7 @@
 use super::*;
 use skep_disk::target::TargetDir;
 use skep_storage::PieceName;
-use skep_types::{Decode, Generation, Ino, NodeId, Uuid};
+use skep_types::{Decode, Generation, Ino, NodeId, Role, Uuid};
 use skep_wire::mgmt::Fence;
 use skep_wire::storage::{CopyChunkReply, Owner, ReadChunk};
 use std::path::PathBuf;
