@@ -168,6 +168,7 @@ fn mount(config: &MountConfig, wishes: Wishes, args: &MountArgs, target: &Path) 
     let idle = if config.threads == 0 { cores } else { config.threads as usize };
     let dev = DevOptions { workers, idle_workers: idle.clamp(1, workers), ..DevOptions::default() };
     let mut serve = FuseOptions { transport: transport(config), dev, ..FuseOptions::default() };
+    serve.uring.depth = config.queue_depth as usize;
     serve.init.max_write = config.request_size.bytes() as u32;
     // Pages are dropped at open, when the change counter moved: a check at every read would ask the
     // shard each time.
