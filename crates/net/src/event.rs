@@ -187,11 +187,13 @@ impl EventServer {
 
     /// How long the kernel may let the loop sleep.
     fn timeout(&mut self, service: Option<Millis>) -> Option<Timespec> {
-        let now = now();
+        if !self.leftover.is_empty() {
+            return Some(Timespec { tv_sec: 0, tv_nsec: 0 });
+        }
         let wanted = [service, self.table.first_deadline(), self.table.first_stall(), self.paused];
-        let soonest = if self.leftover.is_empty() { wanted.into_iter().flatten().min() } else { Some(now) };
-        soonest.map(|at| {
-            let ms = at.since(now);
+        // The clock is read only when there is something to wait for.
+        wanted.into_iter().flatten().min().map(|at| {
+            let ms = at.since(now());
             Timespec { tv_sec: (ms / 1000) as i64, tv_nsec: (ms % 1000 * 1_000_000) as i64 }
         })
     }
