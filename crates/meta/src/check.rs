@@ -1,12 +1,15 @@
 //! Invariants of the rows, checked over a whole store: by tests, by the simulator, later by fsck.
 
+use crate::acl::{self, Acl};
 use crate::config::HashFn;
 use crate::key::{self, Table};
 use crate::limit::DEPTH_MAX;
+use crate::op::xattr_flag as flag;
 use crate::row::deletion::Deletion;
 use crate::row::entry::{Entry, Target};
 use crate::row::growth::Growth;
 use crate::row::header::Header;
+use crate::row::inode::{HAS_ACCESS_ACL, HAS_CAPABILITY, HAS_DEFAULT_ACL, IS_TEMP};
 use crate::row::remote::{RemoteIntent, RemoteKind, RemoteMemory};
 use crate::row::trim::Trim;
 use crate::row::{Inode, LinkRef};
@@ -21,12 +24,18 @@ use skep_types::{ChunkId, ClientId, Decode, Ino, Kind, ShardId};
 /// Problems beyond this number are not listed.
 pub const PROBLEMS_MAX: usize = 100;
 
+/// Flags that stand for extended attributes.
+const SPECIAL: u32 = HAS_ACCESS_ACL | HAS_DEFAULT_ACL | HAS_CAPABILITY;
+
 #[derive(Default)]
 struct Rows {
     headers: BTreeMap<ShardId, Header>,
     inodes: BTreeMap<Ino, Inode>,
     entries: BTreeMap<LinkRef, Entry>,
     xattr_bytes: BTreeMap<Ino, u64>,
+    /// The attributes that inode rows have a flag for.
+    special: BTreeMap<Ino, u32>,
+    access: BTreeMap<Ino, Acl>,
     inline: BTreeMap<Ino, u64>,
     orphans: BTreeSet<Ino>,
     deletions: Vec<(ShardId, u64, Deletion)>,
@@ -81,7 +90,12 @@ impl Rows {
             let link = LinkRef { parent: ino, cookie: key::last_u64(key) };
             self.entries.insert(link, Entry::from_bytes(value).ok()?);
         } else if is(Table::Xattr) {
-            *self.xattr_bytes.entry(ino).or_default() += (key.len() - 11 + value.len()) as u64;
+            let name = key.get(11..)?;
+            *self.xattr_bytes.entry(ino).or_default() += (name.len() + value.len()) as u64;
+            *self.special.entry(ino).or_default() |= flag(name);
+            if name == acl::ACCESS {
+                self.access.insert(ino, Acl::parse(value).ok()??);
+            }
         } else if is(Table::Inline) {
             self.inline.insert(ino, value.len() as u64);
         } else if is(Table::Orphan) {
@@ -217,6 +231,16 @@ impl Rows {
             let xattrs = self.xattr_bytes.remove(ino).unwrap_or(0);
             if u64::from(inode.xattr_bytes) != xattrs {
                 found.push(format!("inode {ino}: xattr bytes {}, rows of {xattrs}", inode.xattr_bytes));
+            }
+            let special = self.special.get(ino).copied().unwrap_or(0);
+            if inode.flags & SPECIAL != special {
+                found.push(format!("inode {ino}: flags {:x}, attributes {special:x}", inode.flags));
+            }
+            if let Some(acl) = self.access.get(ino).filter(|acl| acl.mode() != inode.mode & 0o777) {
+                found.push(format!("inode {ino}: mode {:o}, ACL {:o}", inode.mode, acl.mode()));
+            }
+            if inode.flags & IS_TEMP != 0 && inode.nlink > 0 {
+                found.push(format!("inode {ino}: has a name and is said to have had none ever"));
             }
             if let Some(growth) = self.growths.remove(ino)
                 && (!inode.layout.is_inline() || growth.layout.generation >= inode.next_generation)

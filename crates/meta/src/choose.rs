@@ -4,9 +4,10 @@
 use crate::command::Choices;
 use crate::fail::Fail;
 use crate::row::Inode;
+use crate::spread::Continue;
 use crate::store::StoreError;
 use alloc::vec::Vec;
-use skep_types::{ClientId, Extent, Generation, Ino};
+use skep_types::{ClientId, Extent, Ino, PoolId};
 
 /// Answers an operation's questions. Each is asked at most once by an operation that writes.
 pub trait Choose {
@@ -16,14 +17,12 @@ pub trait Choose {
     fn held(&mut self, ino: Ino) -> bool;
     /// Is it certain that no session but the caller's has `ino` open?
     fn fresh(&mut self, ino: Ino) -> bool;
-    /// Extents that continue the layout of `inode` up to `end`, in `generation`.
-    fn extents(
-        &mut self,
-        ino: Ino,
-        inode: &Inode,
-        generation: Generation,
-        end: u64,
-    ) -> Result<Vec<Extent>, Fail>;
+    /// Extents that continue the layout of `inode`.
+    fn extents(&mut self, inode: &Inode, at: Continue<'_>) -> Result<Vec<Extent>, Fail>;
+    /// May a layout wish name this storage pool?
+    fn pool(&mut self, pool: PoolId) -> Result<(), Fail>;
+    /// How many targets each extent of `inode` was to have (0 = all there are). Not recorded: for answers only.
+    fn asked(&mut self, inode: &Inode) -> Vec<u32>;
     /// Do other sessions have `ino` open for writing?
     fn live(&mut self, ino: Ino) -> bool;
     /// Who writes to the chunks of `ino` from now on: the caller, and when they are `new`
@@ -53,8 +52,16 @@ impl Choose for Recorded<'_> {
         self.0.fresh.unwrap_or(false)
     }
 
-    fn extents(&mut self, _: Ino, _: &Inode, _: Generation, _: u64) -> Result<Vec<Extent>, Fail> {
+    fn extents(&mut self, _: &Inode, _: Continue<'_>) -> Result<Vec<Extent>, Fail> {
         self.0.extents.clone().ok_or_else(|| missing("list of extents"))
+    }
+
+    fn pool(&mut self, _: PoolId) -> Result<(), Fail> {
+        Ok(())
+    }
+
+    fn asked(&mut self, _: &Inode) -> Vec<u32> {
+        Vec::new()
     }
 
     fn live(&mut self, _: Ino) -> bool {

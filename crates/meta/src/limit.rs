@@ -71,5 +71,9 @@ pub const LOCK_OUTCOMES_PER_MESSAGE_MAX: usize = 4_096;
 pub const LOCK_ORDERS_MAX: usize = 4_096;
 /// Owners that the search for a circle of waiting owners looks at; a longer circle is not found.
 pub const DEADLOCK_STEPS_MAX: usize = 65_536;
+/// A storage pool that is not in the map is waited for this long: it may be very new.
+pub const POOL_WAIT_MS: u64 = 2_000;
+/// Such pools that are remembered.
+pub const POOLS_ASKED_MAX: usize = 64;
 /// Lines for the log of the daemon that one step may produce.
 pub const NOTES_MAX: usize = 64;

@@ -1,30 +1,62 @@
-//! Choosers: which targets get the chunks of a file.
+//! Which targets get the chunks of a file: the plan of extents, and the pools that they are taken from.
 
-use crate::limit::PROGRESSIVE_TARGETS_MAX;
+mod choosers;
+#[cfg(test)]
+mod tests;
+
+use crate::limit::{POOL_WAIT_MS, POOLS_ASKED_MAX, PROGRESSIVE_TARGETS_MAX};
 use alloc::collections::BTreeMap;
 use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
-use skep_types::{Code, Consistency, Errno, Extent, Generation, Ino, NodeId, Policy, Reachability, TargetId};
-use skep_wire::mgmt::MapReply;
+use choosers::{Candidate, Pick};
+use skep_types::{
+    CapacityClass, Code, Consistency, Errno, Extent, Generation, Ino, Layout, Millis, NodeId, Policy, PoolId,
+    Reachability, TargetId,
+};
+use skep_wire::mgmt::{MapReply, TargetEntry};
 use skep_wire::{Refusal, Status};
 
 /// How targets are chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Chooser {
-    /// Weighted by free space, spread over nodes.
+    /// Weighted by free space, spread over failure domains and nodes.
     Balanced,
-    /// Any, each equally likely.
+    /// The targets in the order of their numbers as a ring, cut into as many parts as there are wanted, one of each.
     Randomized,
+    /// Those that follow the last one used, in the order of their numbers.
+    RoundRobin,
+    /// The same, shuffled.
+    RandomRobin,
+    /// One of each failure domain in turn, any of its targets.
+    RandomInterNode,
+}
+
+/// The pool of whoever has no wish.
+const DEFAULT_POOL: PoolId = PoolId(1);
+
+/// Targets of an extent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Width {
+    /// So many, if there are.
+    Exactly(usize),
+    /// All that have space enough, up to a limit.
+    All,
 }
 
 /// Extents of a progressive layout: end, targets.
-const PROGRESSION: [(u64, usize); 3] = [(16 << 20, 1), (1 << 30, 4), (u64::MAX, PROGRESSIVE_TARGETS_MAX)];
+const PROGRESSION: [(u64, Width); 3] =
+    [(16 << 20, Width::Exactly(1)), (1 << 30, Width::Exactly(4)), (u64::MAX, Width::All)];
 
-#[derive(Debug, Clone, Copy)]
-struct Candidate {
-    target: TargetId,
-    node: NodeId,
-    free: u64,
+/// A storage pool as the map has it.
+#[derive(Debug, Clone, Default)]
+struct Pool {
+    alias: String,
+    /// In the order of their numbers.
+    usable: Vec<Candidate>,
+    /// Targets that would do, were their daemons heard.
+    silent: usize,
+    known: usize,
 }
 
 /// The targets of the cluster, and a stream of choices that a seed determines.
@@ -34,16 +66,18 @@ pub struct Spread {
     reserve: u64,
     chunk_size: u32,
     stripe_targets: u32,
-    state: u64,
-    usable: Vec<Candidate>,
-    /// Targets that would do, were their daemons heard.
-    silent: usize,
+    pick: Pick,
+    pools: BTreeMap<PoolId, Pool>,
     known: usize,
+    /// Pools that were asked for and are not in the map, with the first time.
+    missing: BTreeMap<PoolId, Millis>,
+    /// One of them was asked for just now.
+    wants_map: bool,
 }
 
 /// What a new extent continues.
 #[derive(Debug, Clone, Copy)]
-pub struct Continue {
+pub struct Continue<'a> {
     /// The file.
     pub ino: Ino,
     /// Its layout generation.
@@ -52,6 +86,8 @@ pub struct Continue {
     pub from: u64,
     /// The layout must reach this.
     pub to: u64,
+    /// A layout whose targets are as good as any, where it has the same extents.
+    pub like: Option<&'a Layout>,
 }
 
 impl Spread {
@@ -64,248 +100,207 @@ impl Spread {
             reserve: config.target_reserve,
             chunk_size: config.chunk_size,
             stripe_targets: config.stripe_targets,
-            state: u64::from_le_bytes(seed),
-            usable: Vec::new(),
-            silent: 0,
+            pick: Pick::new(u64::from_le_bytes(seed)),
+            pools: BTreeMap::new(),
             known: 0,
+            missing: BTreeMap::new(),
+            wants_map: false,
         }
     }
 
-    /// Takes over states and free space from the map.
+    /// Takes over pools, states and free space from the map.
     pub fn update(&mut self, map: &MapReply) {
         self.known = map.targets.len();
-        let on = |wanted: Reachability| {
-            let heard = |id: NodeId| map.nodes.iter().any(|n| n.node == id && n.reachability == wanted);
-            let fit = map.targets.iter().filter(|target| target.consistency == Consistency::Good);
-            fit.filter(|target| target.capacity.bytes_free > self.reserve)
-                .filter(|target| heard(target.node))
-                .map(|target| Candidate {
-                    target: target.target,
-                    node: target.node,
-                    free: target.capacity.bytes_free,
-                })
-                .collect::<Vec<_>>()
-        };
-        let online = on(Reachability::Online);
-        // A restarted mgmtd has heard nobody yet: that is no reason to refuse.
-        let usable = if online.is_empty() { on(Reachability::ProbablyOffline) } else { online };
-        self.silent = on(Reachability::Offline).len();
-        self.usable = usable;
+        self.pools = map
+            .pools
+            .iter()
+            .map(|entry| (entry.pool, Pool { alias: entry.alias.clone(), ..Pool::default() }))
+            .collect();
+        self.pools.entry(DEFAULT_POOL).or_default();
+        let domains = domains(map);
+        let mut targets: Vec<&TargetEntry> = map.targets.iter().collect();
+        targets.sort_by_key(|target| target.target);
+        let reached: BTreeMap<NodeId, Reachability> =
+            map.nodes.iter().map(|node| (node.node, node.reachability)).collect();
+        for (id, pool) in &mut self.pools {
+            let own = targets.iter().filter(|target| target.pool == *id);
+            pool.known = own.clone().count();
+            let fit = own.filter(|target| {
+                target.consistency == Consistency::Good && target.capacity.bytes_free > self.reserve
+            });
+            let on = |wanted: Reachability| {
+                let heard = fit.clone().filter(|target| reached.get(&target.node) == Some(&wanted));
+                heard.map(|target| candidate(target, &domains)).collect::<Vec<_>>()
+            };
+            let online = on(Reachability::Online);
+            // A restarted mgmtd has heard nobody yet: that is no reason to refuse.
+            pool.usable = if online.is_empty() { on(Reachability::ProbablyOffline) } else { online };
+            pool.silent = on(Reachability::Offline).len();
+        }
+        let pools = &self.pools;
+        self.missing.retain(|pool, _| !pools.contains_key(pool));
     }
 
-    /// SplitMix64: any 64-bit state gives a full stream.
-    fn random(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+    /// May a layout wish name this pool? One that is not in the map may be very new: the asker comes again,
+    /// the second time after a while the answer is final.
+    pub fn check_pool(&mut self, now: Millis, pool: PoolId) -> Result<(), Refusal> {
+        if pool == PoolId(0) || self.pools.contains_key(&pool) || self.known == 0 {
+            return Ok(());
+        }
+        if self.missing.len() >= POOLS_ASKED_MAX {
+            self.missing.pop_first();
+        }
+        let since = *self.missing.entry(pool).or_insert(now);
+        if now.since(since) < POOL_WAIT_MS {
+            self.wants_map = true;
+            let text = format!("storage pool {pool} is not known to the metadata server yet; try again");
+            return Err(Refusal::with(Status::BUSY, text));
+        }
+        let text = format!("there is no storage pool {pool} (see `skep pool list`)");
+        Err(Refusal::with(Status::errno(Errno::EINVAL), text))
+    }
+
+    /// Was a pool asked for that a newer map may have?
+    pub fn take_wants_map(&mut self) -> bool {
+        core::mem::take(&mut self.wants_map)
+    }
+
+    /// The extents of a whole file: end and targets of each.
+    fn plan(&self, policy: &Policy) -> Vec<(u64, Width)> {
+        match if policy.targets == 0 { self.stripe_targets } else { policy.targets } {
+            0 => PROGRESSION.to_vec(),
+            wanted => alloc::vec![(u64::MAX, Width::Exactly(wanted as usize))],
+        }
     }
 
     /// Extents from `at.from` until `at.to` is covered.
-    pub fn extents(&mut self, policy: Option<Policy>, at: Continue) -> Result<Vec<Extent>, Refusal> {
+    pub fn extents(&mut self, policy: Option<Policy>, at: Continue<'_>) -> Result<Vec<Extent>, Refusal> {
         let policy = policy.unwrap_or_default();
         let chunk_size = if policy.chunk_size == 0 { self.chunk_size } else { policy.chunk_size };
-        let wanted = if policy.targets == 0 { self.stripe_targets } else { policy.targets };
-        let plan: &[(u64, usize)] = if wanted == 0 { &PROGRESSION } else { &[(u64::MAX, wanted as usize)] };
         let mut extents = Vec::new();
         let mut start = at.from;
-        for (end, width) in plan {
-            if *end > start && start < at.to {
+        for (end, width) in self.plan(&policy) {
+            if end > start && start < at.to {
                 let (origin, generation, code) = (at.ino, at.generation, Code::Raid0);
-                let targets = self.choose(*width)?;
-                extents.push(Extent { start, end: *end, origin, generation, code, chunk_size, targets });
-                start = *end;
+                let same = |extent: &&Extent| {
+                    (extent.start, extent.end, extent.chunk_size) == (start, end, chunk_size)
+                };
+                let like = at.like.and_then(|layout| layout.extents.iter().find(same));
+                let targets = match like.filter(|extent| self.fits(policy.pool, width, &extent.targets)) {
+                    Some(extent) => extent.targets.clone(),
+                    None => self.choose(policy.pool, width)?,
+                };
+                extents.push(Extent { start, end, origin, generation, code, chunk_size, targets });
+                start = end;
             }
         }
         Ok(extents)
     }
 
-    /// Up to `width` different targets; at least one, or ENOSPC; BUSY when some would do but are silent,
+    /// How many targets each extent of a file was to have; 0 = all there are.
+    pub fn asked(&self, policy: Option<Policy>, layout: &Layout) -> Vec<u32> {
+        let plan = self.plan(&policy.unwrap_or_default());
+        let asked = |extent: &Extent| match plan.iter().find(|(end, _)| *end == extent.end) {
+            Some((_, Width::Exactly(count))) => *count as u32,
+            _ => 0,
+        };
+        layout.extents.iter().map(asked).collect()
+    }
+
+    fn pool(&self, pool: PoolId) -> (PoolId, Option<&Pool>) {
+        let id = if pool == PoolId(0) { DEFAULT_POOL } else { pool };
+        (id, self.pools.get(&id))
+    }
+
+    /// Would these targets do as well as chosen ones?
+    fn fits(&self, pool: PoolId, width: Width, targets: &[TargetId]) -> bool {
+        let Some(pool) = self.pool(pool).1 else { return false };
+        let usable = |target: &TargetId| pool.usable.iter().any(|candidate| candidate.target == *target);
+        let count = match width {
+            Width::Exactly(count) => count.min(pool.usable.len()),
+            Width::All => targets.len(),
+        };
+        targets.len() >= count && !targets.is_empty() && targets.iter().all(usable)
+    }
+
+    /// Different targets of a pool; at least one, or ENOSPC; BUSY when some would do but are silent,
     /// or when the map is so young that it names none.
-    pub fn choose(&mut self, width: usize) -> Result<Vec<TargetId>, Refusal> {
-        if self.usable.is_empty() && self.silent > 0 {
-            let text = format!(
-                "{} targets have room, but their daemons are silent (see `skep health`)",
-                self.silent
-            );
-            return Err(Refusal::with(Status::BUSY, text));
-        }
-        if self.known == 0 {
-            let text = "no target has registered yet: start skep storaged (see `skep target list`)";
-            return Err(Refusal::with(Status::BUSY, text));
-        }
-        if self.usable.is_empty() {
-            return Err(Refusal::with(
-                Status::errno(Errno::ENOSPC),
-                format!(
-                    "none of the cluster's {} targets takes new data: each is full, bad or offline \
-                     (see `skep target list`)",
-                    self.known
-                ),
-            ));
-        }
-        let mut rest = self.usable.clone();
-        let mut per_node: BTreeMap<NodeId, u32> = BTreeMap::new();
+    fn choose(&mut self, pool: PoolId, width: Width) -> Result<Vec<TargetId>, Refusal> {
+        let (id, found) = self.pool(pool);
+        let candidates = match found {
+            Some(pool) if !pool.usable.is_empty() => pool.usable.clone(),
+            pool => return Err(self.nothing(id, pool)),
+        };
+        let (enough, most) = match width {
+            Width::Exactly(count) => (count, count),
+            Width::All => (1, PROGRESSIVE_TARGETS_MAX),
+        };
+        self.pick.begin();
         let mut chosen = Vec::new();
-        while chosen.len() < width && !rest.is_empty() {
-            let at = self.pick(&rest, &per_node);
-            let candidate = rest.swap_remove(at);
-            *per_node.entry(candidate.node).or_default() += 1;
-            chosen.push(candidate.target);
+        for class in [CapacityClass::Normal, CapacityClass::Low, CapacityClass::Emergency] {
+            // A fuller class only helps out where the emptier ones have not enough.
+            if chosen.len() < enough {
+                let of_class = candidates.iter().filter(|candidate| candidate.class == class);
+                let of_class: Vec<Candidate> = of_class.copied().collect();
+                let wanted = most - chosen.len();
+                chosen.extend(self.pick.choose(self.chooser, id, &of_class, wanted));
+            }
         }
         Ok(chosen)
     }
 
-    fn pick(&mut self, rest: &[Candidate], per_node: &BTreeMap<NodeId, u32>) -> usize {
-        if self.chooser == Chooser::Randomized {
-            return (self.random() % rest.len() as u64) as usize;
+    /// Why a pool gives no target.
+    fn nothing(&self, id: PoolId, pool: Option<&Pool>) -> Refusal {
+        let full = |text: String| Refusal::with(Status::errno(Errno::ENOSPC), text);
+        if self.known == 0 {
+            let text = "no target has registered yet: start skep storaged (see `skep target list`)";
+            return Refusal::with(Status::BUSY, text);
         }
-        let used = |candidate: &Candidate| per_node.get(&candidate.node).copied().unwrap_or(0);
-        let least = rest.iter().map(used).min().unwrap_or(0);
-        // In KiB, so that the sum of any number of targets fits.
-        let weight = |candidate: &Candidate| (candidate.free >> 10).max(1);
-        let total: u64 = rest.iter().filter(|c| used(c) == least).map(weight).fold(0, u64::saturating_add);
-        let mut ticket = self.random() % total.max(1);
-        for (at, candidate) in rest.iter().enumerate().filter(|(_, c)| used(c) == least) {
-            let weight = weight(candidate);
-            if ticket < weight {
-                return at;
-            }
-            ticket -= weight;
+        let Some(pool) = pool else {
+            return full(format!(
+                "storage pool {id}, which the directory asks for, does not exist (see `skep pool list`)"
+            ));
+        };
+        let name = match pool.alias.as_str() {
+            "" => format!("storage pool {id}"),
+            alias => format!("storage pool {id} ({alias})"),
+        };
+        if pool.silent > 0 {
+            let text = format!(
+                "{} targets of {name} have room, but their daemons are silent (see `skep health`)",
+                pool.silent
+            );
+            return Refusal::with(Status::BUSY, text);
         }
-        rest.iter().position(|c| used(c) == least).unwrap_or(0)
+        if pool.known == 0 {
+            return full(format!("{name} has no targets; assign some with `skep pool assign`"));
+        }
+        full(format!(
+            "none of the {} targets of {name} takes new data: each is full, bad or offline (see `skep target \
+             list`); other pools are not used instead",
+            pool.known
+        ))
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use alloc::string::String;
-    use alloc::vec;
-    use skep_types::{Capacity, ClusterId, Incarnation, MapVersion, ServiceKind, Uuid};
-    use skep_wire::mgmt::{NodeEntry, TargetEntry};
-
-    fn map(targets: &[(u32, u32, u64, Consistency)], offline: &[u32]) -> MapReply {
-        let mut nodes: Vec<u32> = targets.iter().map(|t| t.1).collect();
-        nodes.dedup();
-        let node = |node: u32| NodeEntry {
-            domain: String::new(),
-            node: NodeId(node),
-            service: ServiceKind::Storaged,
-            alias: String::new(),
-            addresses: vec![],
-            machine: Uuid::default(),
-            reachability: if offline.contains(&node) { Reachability::Offline } else { Reachability::Online },
-            incarnation: Incarnation(1),
-        };
-        MapReply {
-            pools: Vec::new(),
-            version: MapVersion(1),
-            cluster: ClusterId::default(),
-            nodes: nodes.into_iter().map(node).collect(),
-            targets: targets
-                .iter()
-                .map(|(target, node, free, consistency)| TargetEntry {
-                    class: skep_types::CapacityClass::Normal,
-                    filesystem: 0,
-                    pool: skep_types::PoolId(1),
-                    target: TargetId(*target),
-                    alias: String::new(),
-                    node: NodeId(*node),
-                    consistency: *consistency,
-                    capacity: Capacity { bytes: 1 << 40, bytes_free: *free, inodes: 1, inodes_free: 1 },
-                })
-                .collect(),
-            shards: vec![],
-            command_level: 1,
-        }
+/// A number for what fails together with each node: its domain, without one the node itself.
+fn domains(map: &MapReply) -> BTreeMap<NodeId, u32> {
+    let mut names: BTreeMap<(&str, NodeId), u32> = BTreeMap::new();
+    let mut domains = BTreeMap::new();
+    for node in &map.nodes {
+        let name = if node.domain.is_empty() { ("", node.node) } else { (node.domain.as_str(), NodeId(0)) };
+        let next = names.len() as u32;
+        domains.insert(node.node, *names.entry(name).or_insert(next));
     }
+    domains
+}
 
-    fn spread(map: &MapReply) -> Spread {
-        let mut spread = Spread::new(&crate::Config::default());
-        spread.update(map);
-        spread
-    }
-
-    /// Goal: targets that are bad, offline or full get nothing; none left is ENOSPC with advice.
-    #[test]
-    fn unusable_targets_are_skipped() {
-        use Consistency::{Bad, Good, NeedsResync};
-        let map = map(
-            &[(1, 1, 9, Good), (2, 1, 9, Bad), (3, 2, 9, Good), (4, 3, 0, Good), (5, 4, 9, NeedsResync)],
-            &[2],
-        );
-        for _ in 0..50 {
-            assert_eq!(spread(&map).choose(4).unwrap(), [TargetId(1)]);
-        }
-        let full = self::map(&[(2, 1, 9, Bad), (4, 3, 0, Good)], &[]);
-        let refusal = spread(&full).choose(1).unwrap_err();
-        assert_eq!(refusal.status, Status::errno(Errno::ENOSPC));
-        assert!(refusal.detail.contains("target list"));
-    }
-
-    /// Goal: a metadata server that has not heard of any target yet waits: nothing is full.
-    #[test]
-    fn targets_that_are_not_known_yet_are_waited_for() {
-        let mut young = Spread::new(&crate::Config::default());
-        assert_eq!(young.choose(1).unwrap_err().status, Status::BUSY);
-        young.update(&map(&[(1, 1, 9, Consistency::Good)], &[]));
-        assert_eq!(young.choose(1).unwrap(), [TargetId(1)]);
-    }
-
-    /// Goal: while nobody was heard lately targets are used all the same; silent for long, they are
-    /// waited for, which is no lack of space.
-    #[test]
-    fn silence_is_no_lack_of_space() {
-        let mut map = map(&[(1, 1, 9, Consistency::Good)], &[]);
-        for node in &mut map.nodes {
-            node.reachability = Reachability::ProbablyOffline;
-        }
-        assert_eq!(spread(&map).choose(1).unwrap(), [TargetId(1)]);
-        for node in &mut map.nodes {
-            node.reachability = Reachability::Offline;
-        }
-        assert_eq!(spread(&map).choose(1).unwrap_err().status, Status::BUSY);
-    }
-
-    /// Goal: balanced follows free space, and uses every node before any node twice.
-    #[test]
-    fn balanced_weighs_space_and_spreads_over_nodes() {
-        use Consistency::Good;
-        let map = map(&[(1, 1, 9 << 30, Good), (2, 1, 9 << 30, Good), (3, 2, 1 << 30, Good)], &[]);
-        let mut spread = spread(&map);
-        let mut third = 0;
-        for _ in 0..1_000 {
-            third += u32::from(spread.choose(1).unwrap() == [TargetId(3)]);
-        }
-        assert!((20..120).contains(&third), "about 1 of 19 expected, got {third} of 1000");
-        for _ in 0..50 {
-            assert!(spread.choose(2).unwrap().contains(&TargetId(3)), "one target of each node");
-        }
-    }
-
-    /// Goal: progressive extents end where they should, continue one another, and never repeat a
-    /// target within one extent; an explicit width is one extent.
-    #[test]
-    fn extents_follow_the_plan() {
-        use Consistency::Good;
-        let targets: Vec<_> = (1..=6u32).map(|n| (n, n.div_ceil(2), 1 << 30, Good)).collect();
-        let mut spread = spread(&map(&targets, &[]));
-        let at = Continue { ino: Ino(9), generation: Generation(3), from: 0, to: 1 };
-        let first = spread.extents(None, at).unwrap();
-        assert_eq!((first.len(), first[0].end, first[0].targets.len()), (1, 16 << 20, 1));
-        let rest = spread.extents(None, Continue { from: 16 << 20, to: (1 << 30) + 1, ..at }).unwrap();
-        assert_eq!((rest[0].start, rest[0].targets.len()), (16 << 20, 4));
-        assert_eq!((rest[1].end, rest[1].targets.len()), (u64::MAX, 6));
-        for extent in &rest {
-            let mut targets = extent.targets.clone();
-            targets.sort();
-            targets.dedup();
-            assert_eq!(targets.len(), extent.targets.len());
-        }
-        let wish = Policy { pool: skep_types::PoolId(0), chunk_size: 65_536, targets: 3, inline_limit: None };
-        let fixed = spread.extents(Some(wish), at).unwrap();
-        assert_eq!((fixed.len(), fixed[0].end, fixed[0].targets.len()), (1, u64::MAX, 3));
+fn candidate(target: &TargetEntry, domains: &BTreeMap<NodeId, u32>) -> Candidate {
+    Candidate {
+        target: target.target,
+        node: target.node,
+        domain: domains.get(&target.node).copied().unwrap_or(u32::MAX),
+        free: target.capacity.bytes_free,
+        class: target.class,
     }
 }

@@ -22,7 +22,7 @@ pub fn run(ctx: &mut Ctx<'_>, m: &Create) -> Result<Done, Fail> {
     let wanted = Wanted { kind: Kind::File, mode: m.mode, umask: m.umask, uid: m.uid, gid: m.gid };
     let mut born = born_in(ctx, m.parent, &parent, &wanted)?;
     if let Some(policy) = m.policy {
-        super::set_policy::check(&policy)?;
+        super::set_policy::check(ctx, &policy)?;
         born.inode.policy = Some(policy);
         born.inode.flags |= POLICY_IS_OWN;
     }

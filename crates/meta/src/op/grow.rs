@@ -8,9 +8,11 @@ use crate::limit::{GROWTH_AGE_MAX_MS, GROWTH_AGE_MIN_MS};
 use crate::row::Inode;
 use crate::row::growth::Growth;
 use crate::row::slot::Gate;
+use crate::spread::Continue;
+use alloc::vec::Vec;
 use skep_types::codec::Bytes;
 use skep_types::limits::FILE_SIZE_MAX;
-use skep_types::{ClientId, Errno, Generation, Ino, Layout, Slot, Timestamp};
+use skep_types::{ClientId, Errno, Extent, Generation, Ino, Layout, Slot, Timestamp};
 use skep_wire::meta::{Grow, GrowReply, InlineCopy};
 use skep_wire::{Refusal, Status};
 
@@ -25,8 +27,7 @@ pub fn run(ctx: &mut Ctx<'_>, m: &Grow) -> Result<Done, Fail> {
 
 fn extend(ctx: &mut Ctx<'_>, m: &Grow, inode: &mut Inode) -> Result<Done, Fail> {
     if inode.layout.covered() < m.end {
-        let generation = inode.layout.generation;
-        let extents = ctx.choose.extents(m.ino, inode, generation, m.end)?;
+        let extents = extents(ctx, m, inode, inode.layout.generation, m.end)?;
         inode.layout.extents.extend(extents);
         check(&inode.layout, m.ino)?;
         ctx.put_inode(m.ino, inode);
@@ -35,6 +36,22 @@ fn extend(ctx: &mut Ctx<'_>, m: &Grow, inode: &mut Inode) -> Result<Done, Fail> 
     }
     ctx.show(m.ino, inode);
     Ok(Done::reply(&reply(m.ino, inode, inode.layout.clone(), None)))
+}
+
+/// Extents that continue the layout of `inode`, on the targets of `m.like` where that is as good.
+fn extents(
+    ctx: &mut Ctx<'_>,
+    m: &Grow,
+    inode: &Inode,
+    generation: Generation,
+    to: u64,
+) -> Result<Vec<Extent>, Fail> {
+    let like = match m.like.filter(|_| !ctx.scene.replay) {
+        Some(like) => ctx.find_inode(like)?.map(|inode| inode.layout),
+        None => None,
+    };
+    let from = inode.layout.covered();
+    ctx.choose.extents(inode, Continue { ino: m.ino, generation, from, to, like: like.as_ref() })
 }
 
 fn leave_inline(ctx: &mut Ctx<'_>, m: &Grow, inode: &mut Inode) -> Result<Done, Fail> {
@@ -55,7 +72,7 @@ fn leave_inline(ctx: &mut Ctx<'_>, m: &Grow, inode: &mut Inode) -> Result<Done, 
         Refusal::with(Status::errno(Errno::EFBIG), "this file was truncated too often; copy it to a new one")
     })?;
     inode.next_generation = Generation(next);
-    let extents = ctx.choose.extents(m.ino, inode, generation, m.end.max(1))?;
+    let extents = extents(ctx, m, inode, generation, m.end.max(1))?;
     let layout = Layout { generation, extents };
     check(&layout, m.ino)?;
     if inode.inline_len == 0 {

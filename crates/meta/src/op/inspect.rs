@@ -19,7 +19,7 @@ pub fn run(ctx: &mut Ctx<'_>, m: &Inspect) -> Result<InspectReply, Fail> {
         policy_is_own: inode.flags & POLICY_IS_OWN != 0,
         inline_len: inline.then_some(u64::from(inode.inline_len)),
         sessions: Vec::new(),
-        asked: Vec::new(),
+        asked: ctx.choose.asked(&inode),
         entries: inode.entries,
         layout: inode.layout,
     })

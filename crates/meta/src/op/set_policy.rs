@@ -11,7 +11,7 @@ use skep_wire::{Empty, Refusal, Status};
 
 /// Runs it.
 pub fn run(ctx: &mut Ctx<'_>, m: &SetPolicy) -> Result<Done, Fail> {
-    check(&m.policy)?;
+    check(ctx, &m.policy)?;
     let mut inode = ctx.inode(m.ino)?;
     match inode.kind {
         Kind::Dir => {}
@@ -39,20 +39,21 @@ fn invalid(text: &str) -> Refusal {
 }
 
 /// Can the wish be met at all?
-pub fn check(policy: &Policy) -> Result<(), Refusal> {
+pub fn check(ctx: &mut Ctx<'_>, policy: &Policy) -> Result<(), Fail> {
     let chunk = policy.chunk_size;
     if chunk != 0 && !(chunk.is_power_of_two() && (CHUNK_MIN..=CHUNK_MAX).contains(&chunk)) {
         return Err(invalid(&format!(
             "chunk size {chunk} is no power of two from {CHUNK_MIN} to {CHUNK_MAX}"
-        )));
+        ))
+        .into());
     }
     if policy.targets as usize > TARGETS_MAX {
-        return Err(invalid(&format!("{} targets; a file has at most {TARGETS_MAX}", policy.targets)));
+        return Err(invalid(&format!("{} targets; a file has at most {TARGETS_MAX}", policy.targets)).into());
     }
     if policy.inline_limit.is_some_and(|limit| limit > INLINE_MAX) {
-        return Err(invalid(&format!("at most {INLINE_MAX} bytes of a file are kept in the metadata")));
+        return Err(invalid(&format!("at most {INLINE_MAX} bytes of a file are kept in the metadata")).into());
     }
-    Ok(())
+    ctx.choose.pool(policy.pool)
 }
 
 #[cfg(test)]

@@ -52,7 +52,7 @@ fn check_kind(inode: &Inode, name: &[u8]) -> Result<(), Fail> {
 }
 
 /// What the inode row remembers of an attribute, so that nobody has to look for it.
-fn flag(name: &[u8]) -> u32 {
+pub fn flag(name: &[u8]) -> u32 {
     match name {
         acl::ACCESS => HAS_ACCESS_ACL,
         acl::DEFAULT => HAS_DEFAULT_ACL,

@@ -34,7 +34,7 @@ impl<S: Store> Server<S> {
                 Effect::Deletion(id, chunks) => self.deletions.queued(shard, id, index, chunks),
                 Effect::Trim(ino) => {
                     later(Later::Trim(ino));
-                    self.ends.forget(ino);
+                    self.ends.cut(ino, self.opens.clients(ino));
                     // Lengths that were asked for before are not the file's any more.
                     self.recoveries.forget(ino, &mut self.errands);
                 }

@@ -8,7 +8,7 @@ use crate::fail::corrupt;
 use crate::key::{self, Table};
 use crate::row::trim::Trim;
 use crate::store::{Store, StoreError};
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use skep_types::limits::FILE_SIZE_MAX;
 use skep_types::{ClientId, Decode, Encode, Errno, Generation, Ino, Kind, Millis, Slot};
 use skep_wire::meta::{ReserveEnd, ReserveEndReply};
@@ -22,11 +22,13 @@ struct Given {
     offset: u64,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct End {
     generation: Generation,
     end: u64,
     given: BTreeMap<(ClientId, Slot), Given>,
+    /// Clients that have not asked since the file was cut: what they know of its end is from before.
+    behind: BTreeSet<ClientId>,
 }
 
 /// Of all files that are appended to.
@@ -36,9 +38,19 @@ pub struct Ends {
 }
 
 impl Ends {
-    /// The file was cut, closed by everybody, or is gone: it ends where its row says.
+    /// The file was closed by everybody, or is gone.
     pub fn forget(&mut self, ino: Ino) {
         self.files.remove(&ino);
+    }
+
+    /// The file was cut: it ends where its row says, whatever those who have it open believe.
+    pub fn cut(&mut self, ino: Ino, clients: impl Iterator<Item = ClientId>) {
+        self.files.insert(ino, End { behind: clients.collect(), ..End::default() });
+    }
+
+    /// Does the client know nothing of a cut yet? It does from now on.
+    fn take_behind(&mut self, ino: Ino, client: ClientId) -> bool {
+        self.files.get_mut(&ino).is_some_and(|end| end.behind.remove(&client))
     }
 
     /// How many files are appended to.
@@ -47,10 +59,10 @@ impl Ends {
     }
 
     fn of(&mut self, ino: Ino, generation: Generation) -> &mut End {
-        let new = || End { generation, end: 0, given: BTreeMap::new() };
-        let end = self.files.entry(ino).or_insert_with(new);
+        let end = self.files.entry(ino).or_default();
         if end.generation != generation {
-            *end = new();
+            let behind = core::mem::take(&mut end.behind);
+            *end = End { generation, behind, ..End::default() };
         }
         end
     }
@@ -100,7 +112,8 @@ impl<S: Store> Server<S> {
             Err(refusal) => Err(refusal),
             Ok((generation, size)) => {
                 let live = self.opens.other_writers(m.ino, client) || self.recoveries.holds(m.ino);
-                let offset = if live && !m.looked {
+                let behind = self.ends.take_behind(m.ino, client);
+                let offset = if behind || live && !m.looked {
                     Ok(None)
                 } else {
                     self.ends.reserve((client, request.call.slot), m, generation, size).map(Some)

@@ -9,10 +9,12 @@ use crate::row::Inode;
 use crate::spread::{Continue, Spread};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use skep_types::{ClientId, Extent, Generation, Ino, LogIndex, ShardId};
+use skep_types::{ClientId, Extent, Ino, LogIndex, Millis, PoolId, ShardId};
 
 /// What choices are made from.
 pub struct Live<'a> {
+    /// The time.
+    pub now: Millis,
     /// The shard.
     pub shard: ShardId,
     /// Who asks.
@@ -60,17 +62,18 @@ impl Choose for Live<'_> {
         note(&mut self.choices.fresh, fresh)
     }
 
-    fn extents(
-        &mut self,
-        ino: Ino,
-        inode: &Inode,
-        generation: Generation,
-        end: u64,
-    ) -> Result<Vec<Extent>, Fail> {
-        let at = Continue { ino, generation, from: inode.layout.covered(), to: end };
+    fn extents(&mut self, inode: &Inode, at: Continue<'_>) -> Result<Vec<Extent>, Fail> {
         let extents = self.spread.extents(inode.policy, at)?;
         self.choices.extents = Some(extents.clone());
         Ok(extents)
+    }
+
+    fn pool(&mut self, pool: PoolId) -> Result<(), Fail> {
+        Ok(self.spread.check_pool(self.now, pool)?)
+    }
+
+    fn asked(&mut self, inode: &Inode) -> Vec<u32> {
+        self.spread.asked(inode.policy, &inode.layout)
     }
 
     fn live(&mut self, ino: Ino) -> bool {

@@ -76,6 +76,11 @@ impl Opens {
             .map(|((_, client), open)| (*client, *open))
     }
 
+    /// Who has it open.
+    pub fn clients(&self, ino: Ino) -> impl Iterator<Item = ClientId> + '_ {
+        self.of(ino).map(|(client, _)| client)
+    }
+
     /// Does `client` have it open?
     pub fn has(&self, client: ClientId, ino: Ino) -> bool {
         self.by_ino.contains_key(&(ino, client))

@@ -71,6 +71,7 @@ impl<S: Store> Server<S> {
         }
         match self.run(wall, &request, caller, out)? {
             Ran::Refused(refusal) => {
+                out.fetch_map |= self.spread.take_wants_map();
                 self.remember(&request, caller, Some(&refusal));
                 self.answer(request.reply_to, self.stamp(shard), Err(refusal), out);
             }

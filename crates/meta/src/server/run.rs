@@ -54,6 +54,7 @@ impl<S: Store> Server<S> {
         let recoveries = &self.recoveries;
         let recovering = |ino: Ino| recoveries.holds(ino);
         let mut live = Live {
+            now: self.now,
             shard,
             client: request.peer.client,
             grace: self.grace.holds(shard),

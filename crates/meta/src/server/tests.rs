@@ -1,6 +1,8 @@
 //! Tests of the server: lanes, waits, sessions, grace, deletions, crashes.
 
+mod acls;
 mod crash;
+mod locking;
 mod oracle;
 mod remote;
 

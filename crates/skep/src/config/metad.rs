@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use skep_types::limits;
 
 use super::access::{Membership, Process};
-use super::address::{METAD_PORT, maybe_path};
+use super::address::{HTTP_PORT, METAD_PORT, loopback, maybe_address, maybe_path};
 use super::service::{Service, Wrong};
 use crate::units::{Period, Size};
 
@@ -42,8 +42,14 @@ pub enum Sync {
 pub enum Chooser {
     /// Weighted by free space and failure domain.
     Balanced,
-    /// Any, each equally likely.
+    /// One of each part of the ring of all targets.
     Randomized,
+    /// One after the other.
+    RoundRobin,
+    /// The same, shuffled.
+    RandomRobin,
+    /// One of each failure domain in turn.
+    RandomInterNode,
 }
 
 /// Over how many targets a new file is striped.
@@ -114,6 +120,11 @@ pub struct MetadConfig {
     /// Unix socket to listen on as well.
     #[serde(with = "maybe_path")]
     pub unix_socket: Option<PathBuf>,
+    /// Where metrics are shown over HTTP.
+    #[serde(with = "maybe_address")]
+    pub http: Option<SocketAddr>,
+    /// Interfaces whose addresses others are told, best first; empty: all.
+    pub interfaces: Vec<String>,
     /// Where the command log and the rows are kept.
     pub state_dir: PathBuf,
     /// When the command log is synced.
@@ -149,6 +160,8 @@ impl Default for MetadConfig {
             domain: String::new(),
             listen: vec![SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), METAD_PORT)],
             unix_socket: None,
+            http: loopback(HTTP_PORT + 1),
+            interfaces: Vec::new(),
             state_dir: PathBuf::from("/var/lib/skep/metad"),
             sync: Sync::Interval,
             sync_interval: Period::millis(50),

@@ -8,12 +8,12 @@ mod mailbox;
 mod service;
 
 use crate::cli::DaemonArgs;
+use crate::config::MetadConfig;
 use crate::config::metad::{Chooser, StripeTargets, Sync};
-use crate::config::{self, MetadConfig};
-use crate::daemon::{Readiness, Stop, die_on_panic, raise_open_files};
+use crate::daemon::{self, Readiness, Stop, raise_open_files};
 use crate::identity::StateDir;
+use crate::listen;
 use crate::membership::{Introduction, Membership, Nudge};
-use crate::{listen, log};
 use courier::Courier;
 use mailbox::Mailbox;
 use service::Metad;
@@ -22,7 +22,7 @@ use skep_disk::log::{CommandLog, LogOptions, SyncPolicy, SyncThread};
 use skep_disk::rows::{RowOptions, RowStore};
 use skep_meta::Server;
 use skep_net::{EventLimits, EventServer};
-use skep_types::{LogIndex, Role, ServiceKind};
+use skep_types::{LogIndex, ServiceKind};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,24 +36,7 @@ const FLUSH_LIMIT: Duration = Duration::from_secs(30);
 
 /// `skep metad`.
 pub fn run(args: &DaemonArgs) -> ExitCode {
-    log::init("metad", log::Level::Info);
-    die_on_panic();
-    let loaded = match config::load::<MetadConfig>(args.source(), &config::environment(), &args.sets()) {
-        Ok(loaded) => loaded,
-        Err(e) => {
-            error!("{e}");
-            return ExitCode::from(crate::cli::EXIT_USAGE);
-        }
-    };
-    log::set_level(loaded.config.process.log.into());
-    loaded.warnings.iter().for_each(|text| warning!("{text}"));
-    match serve(&loaded.config) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(text) => {
-            error!("{text}");
-            ExitCode::FAILURE
-        }
-    }
+    daemon::run(args, |config: &MetadConfig| &config.process, serve)
 }
 
 fn serve(config: &MetadConfig) -> Result<(), String> {
@@ -62,10 +45,6 @@ fn serve(config: &MetadConfig) -> Result<(), String> {
         warning!("the limit of open files stays as it is: {e}");
     }
     let keyring = crate::daemon::server_keyring(&config.process)?;
-    if !keyring.has(Role::Server) {
-        let path = config.process.key_file.display();
-        return Err(format!("{path} is the key of a client; metad needs the cluster key"));
-    }
     let mut state = StateDir::open(&config.state_dir, "metad")?;
     let (listeners, addresses) = listen::open(&config.listen, config.unix_socket.as_deref())?;
     let limits = EventLimits {
@@ -192,6 +171,9 @@ fn rules_config(config: &MetadConfig) -> Result<skep_meta::Config, String> {
         chooser: match config.chooser {
             Chooser::Balanced => skep_meta::Chooser::Balanced,
             Chooser::Randomized => skep_meta::Chooser::Randomized,
+            Chooser::RoundRobin => skep_meta::Chooser::RoundRobin,
+            Chooser::RandomRobin => skep_meta::Chooser::RandomRobin,
+            Chooser::RandomInterNode => skep_meta::Chooser::RandomInterNode,
         },
         grace_ms: config.grace.duration().as_millis() as u64,
         opens_per_client: config.max_opens_per_client as usize,

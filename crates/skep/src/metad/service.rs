@@ -2,6 +2,7 @@
 
 use super::courier::Courier;
 use super::mailbox::Mailbox;
+use super::pages::Counts;
 use crate::daemon::Readiness;
 use crate::membership::{Greeter, Nudge};
 use skep_disk::log::{CommandLog, EntryKind, LogError, SyncHandle, SyncThread};
@@ -11,12 +12,13 @@ use skep_net::{ConnId, Keyring, Peer, PeerInfo, Replies, Service, StopHandle, ma
 use skep_types::{
     ClientId, Decode, Encode, FenceEpoch, Incarnation, LogIndex, Millis, Reader, Role, ServiceKind, Timestamp,
 };
-use skep_wire::meta::{MetaRequest, ShardCall, ShardStamp};
+use skep_wire::Message;
+use skep_wire::meta::{MetaRequest, ShardCall, ShardStamp, ShardStats, StatsReply};
 use skep_wire::mgmt::RegisterNodeReply;
 use skep_wire::{Flags, Header, Hello, Refusal, Status, Welcome};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// What the daemon knows of itself.
 pub struct Who {
@@ -26,6 +28,13 @@ pub struct Who {
     pub incarnation: Incarnation,
     /// For session tokens.
     pub keyring: Keyring,
+}
+
+/// A request that is not answered yet.
+struct Asked {
+    conn: ConnId,
+    header: Header,
+    since: Instant,
 }
 
 /// The daemon as its loop sees it.
@@ -42,7 +51,10 @@ pub struct Metad {
     /// Told once the shards are served.
     readiness: Option<Readiness>,
     /// Requests not answered yet.
-    asked: BTreeMap<u64, (ConnId, Header)>,
+    asked: BTreeMap<u64, Asked>,
+    counts: Arc<Counts>,
+    /// When the first request of this round was read: one look at the clock serves all.
+    round: Option<Instant>,
     /// Where answers are put together.
     answer: Vec<u8>,
     next: u64,
@@ -63,6 +75,7 @@ impl Metad {
         nudge: Nudge,
         stop: StopHandle,
         readiness: Readiness,
+        counts: Arc<Counts>,
     ) -> Result<Self, String> {
         let mut metad = Self {
             who,
@@ -76,6 +89,8 @@ impl Metad {
             stop,
             readiness: Some(readiness),
             asked: BTreeMap::new(),
+            counts,
+            round: None,
             answer: Vec::new(),
             next: 1,
             out: Output::default(),
@@ -117,7 +132,10 @@ impl Metad {
             return Ok(());
         }
         let records: Vec<_> = self.out.records.drain(..).map(to_log).collect();
-        self.command_log.append(&records)
+        let appended = self.command_log.append(&records);
+        self.counts.serving.log_records.add(records.len() as u64);
+        self.counts.serving.log_bytes.set(self.command_log.bytes());
+        appended
     }
 
     fn read_letters(&mut self) {
@@ -160,8 +178,11 @@ impl Metad {
 
     fn send(&mut self, replies: &mut Replies<'_>) {
         replies.set_epoch(self.rules.epoch());
+        let now = Instant::now();
         for reply in self.out.replies.drain(..) {
-            let Some((conn, header)) = self.asked.remove(&reply.to) else { continue };
+            let Some(Asked { conn, header, since }) = self.asked.remove(&reply.to) else { continue };
+            let took = now.saturating_duration_since(since);
+            self.counts.serving.requests.answered(header.kind, took, reply.result.is_err());
             if header.flags.has(Flags::ONE_WAY) {
                 continue;
             }
@@ -169,6 +190,9 @@ impl Metad {
             reply.stamp.encode(&mut self.answer);
             let mut answer = header.reply();
             match reply.result {
+                Ok(bytes) if header.kind == ShardStats::KIND => {
+                    self.answer.extend_from_slice(&with_counts(bytes.to_vec(), &self.counts));
+                }
                 Ok(bytes) => self.answer.extend_from_slice(&bytes),
                 Err(refusal) => {
                     answer.status = refusal.status.0;
@@ -177,10 +201,12 @@ impl Metad {
             }
             replies.push(conn, &answer, &self.answer, &[]);
         }
+        self.counts.serving.waiting.set(self.asked.len() as u64);
     }
 
     fn tell_ready(&mut self) {
         if self.readiness.is_some() && self.rules.is_ready() {
+            self.counts.serves(self.rules.shards());
             let detail = format!("{} serves {} shards", self.who.place.alias, self.rules.shards().count());
             if let Some(readiness) = self.readiness.take() {
                 readiness.ready(&detail);
@@ -212,10 +238,15 @@ impl Service for Metad {
         greeter.welcome(hello)
     }
 
+    fn opened(&mut self, _conn: ConnId, _peer: &Peer) {
+        self.counts.serving.connections.add(1);
+    }
+
     fn request(&mut self, conn: ConnId, peer: &Peer, header: &Header, body: &[u8], _payload: &[u8]) {
         let number = self.next;
         self.next += 1;
-        self.asked.insert(number, (conn, *header));
+        let since = *self.round.get_or_insert_with(Instant::now);
+        self.asked.insert(number, Asked { conn, header: *header, since });
         let identity = PeerIdentity {
             role: peer.hello.role,
             client: if peer.hello.role == Role::Client { peer.hello.client } else { ClientId(0) },
@@ -241,8 +272,9 @@ impl Service for Metad {
     /// What the connection still waits for is not wanted any more: a request that was given up must not be
     /// carried out later.
     fn closed(&mut self, conn: ConnId, _peer: &Peer) {
+        self.counts.serving.connections.add(-1);
         let left: Vec<u64> =
-            self.asked.iter().filter(|(_, (asker, _))| *asker == conn).map(|(to, _)| *to).collect();
+            self.asked.iter().filter(|(_, asked)| asked.conn == conn).map(|(to, _)| *to).collect();
         for to in left {
             self.asked.remove(&to);
             self.step(Input::Gone(to));
@@ -254,6 +286,7 @@ impl Service for Metad {
     }
 
     fn round_end(&mut self, replies: &mut Replies<'_>) {
+        self.round = None;
         if self.rules.next_deadline().is_some_and(|deadline| deadline <= now()) {
             self.step(Input::Tick);
         }
@@ -290,6 +323,17 @@ impl Service for Metad {
 
     fn epoch(&self) -> FenceEpoch {
         self.rules.epoch()
+    }
+}
+
+/// The rules' counters with those of the daemon.
+fn with_counts(bytes: Vec<u8>, counts: &Counts) -> Vec<u8> {
+    match StatsReply::from_bytes(&bytes) {
+        Ok(mut stats) => {
+            counts.add_to(&mut stats);
+            stats.to_bytes()
+        }
+        Err(_) => bytes,
     }
 }
 

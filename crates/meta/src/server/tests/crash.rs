@@ -36,7 +36,7 @@ fn random_request(dice: &mut Dice, inos: &[Ino], n: u64) -> MetaRequest {
     let to_parent = inos[dice.roll(inos.len().min(4) as u64) as usize];
     let (text, other) = (format!("{}", dice.roll(6)), format!("{}", dice.roll(6)));
     let mode = [OpenMode::Read, OpenMode::Write][dice.roll(2) as usize];
-    match dice.roll(20) {
+    match dice.roll(24) {
         0..=2 => Create {
             open: (dice.roll(2) == 0).then_some(mode),
             open_seq: n,
@@ -62,7 +62,7 @@ fn random_request(dice: &mut Dice, inos: &[Ino], n: u64) -> MetaRequest {
             ChangeAttr { ino, set: SetAttr { size, ..SetAttr::default() } }.into()
         }
         15 => WriteInline {
-            append: false,
+            append: dice.roll(2) == 0,
             ino,
             offset: dice.roll(50),
             data: Bytes(alloc::vec![7; 9]),
@@ -82,6 +82,7 @@ fn random_request(dice: &mut Dice, inos: &[Ino], n: u64) -> MetaRequest {
             replace: false,
         }
         .into(),
+        19..=22 => attribute_request(dice, ino, parent, n),
         _ => Commit {
             ino,
             generation: Generation(1),
@@ -91,6 +92,40 @@ fn random_request(dice: &mut Dice, inos: &[Ino], n: u64) -> MetaRequest {
             kill_suidgid: false,
         }
         .into(),
+    }
+}
+
+/// What has to do with ACLs, capabilities and nameless files.
+fn attribute_request(dice: &mut Dice, ino: Ino, parent: Ino, n: u64) -> MetaRequest {
+    let acl = |perm: u8| {
+        let entry = |tag: u8| [tag, 0, perm, 0, 255, 255, 255, 255];
+        Bytes([&[2, 0, 0, 0][..], &entry(1), &entry(4), &entry(0x10), &entry(0x20)].concat())
+    };
+    let set = |text: &[u8], value| SetXattr {
+        kill_sgid: false,
+        ino,
+        name: Bytes(text.to_vec()),
+        value,
+        create: false,
+        replace: false,
+    };
+    match dice.roll(6) {
+        0 => set(crate::acl::ACCESS, acl(dice.roll(8) as u8)).into(),
+        1 => set(crate::acl::DEFAULT, acl(dice.roll(8) as u8)).into(),
+        2 => set(b"security.capability", Bytes(alloc::vec![1; 20])).into(),
+        3 => {
+            let mode = Some(dice.roll(0o10000) as u32);
+            ChangeAttr { ino, set: SetAttr { mode, ..SetAttr::default() } }.into()
+        }
+        4 => {
+            let name =
+                [crate::acl::ACCESS, crate::acl::DEFAULT, b"security.capability"][dice.roll(3) as usize];
+            RemoveXattr { ino, name: Bytes(name.to_vec()) }.into()
+        }
+        _ => {
+            let open = OpenMode::Write;
+            CreateTemp { parent, mode: 0o666, umask: 0o022, uid: 1, gid: 1, open, open_seq: n }.into()
+        }
     }
 }
 

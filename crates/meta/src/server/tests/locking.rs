@@ -1,0 +1,194 @@
+//! Locks and appends through the whole server: waiting, restarts, sessions that end.
+
+use super::*;
+use crate::limit::{LOCK_AWAIT_MAX_MS, WAITS_MAX};
+
+fn lock(owner: u64, kind: Option<LockKind>) -> LockWish {
+    LockWish { owner, pid: owner as u32, space: LockSpace::Range, kind, start: 0, last: 9 }
+}
+
+const WRITE: Option<LockKind> = Some(LockKind::Write);
+
+fn set(ino: Ino, owner: u64, ticket: Option<u64>, order: u64) -> SetLock {
+    SetLock { ino, lock: lock(owner, WRITE), ticket, order }
+}
+
+fn wait_for(bed: &mut Bed, who: Who, received: u64) -> u64 {
+    bed.send_as(who, ShardId(0), 0, AwaitLocks { received, wait_ms: 60_000 }.into())
+}
+
+fn told(bed: &mut Bed, to: u64) -> Option<AwaitLocksReply> {
+    bed.reply::<AwaitLocksReply>(to).map(Result::unwrap)
+}
+
+/// Goal: the wait for an outcome is answered when the lock is given up, not before; by time when nothing
+/// comes; a newer wait ends the older one; a wait whose connection is gone is forgotten.
+#[test]
+fn outcomes_come_when_they_come() {
+    let mut bed = Bed::new();
+    let ino = bed.create(ME, Ino::ROOT, "f");
+    for who in [ME, OTHER] {
+        bed.open(who, ino, OpenMode::Write, 1).unwrap();
+    }
+    assert_eq!(bed.call(ME, set(ino, 1, None, 1)).unwrap().state, LockState::Done);
+    assert_eq!(bed.call(OTHER, set(ino, 2, Some(70), 1)).unwrap().state, LockState::Waits);
+    let held = bed.call(OTHER, GetLock { ino, lock: lock(2, WRITE) }).unwrap().held.unwrap();
+    assert_eq!((held.by, held.pid), (LockOwner { client: ClientId(1), owner: 1 }, 1));
+    let first = wait_for(&mut bed, OTHER, 0);
+    let second = wait_for(&mut bed, OTHER, 0);
+    assert!(told(&mut bed, first).unwrap().outcomes.is_empty());
+    assert!(told(&mut bed, second).is_none());
+    bed.call(ME, DropLocks { ino, space: LockSpace::Range, owner: 1, order: 2 }).unwrap();
+    let reply = told(&mut bed, second).unwrap();
+    assert_eq!(reply.outcomes, [LockOutcome { ticket: 70, errno: 0 }]);
+    let third = wait_for(&mut bed, OTHER, reply.number);
+    assert_eq!(bed.server.next_deadline(), Some(bed.now.plus(LOCK_AWAIT_MAX_MS)));
+    bed.tick(LOCK_AWAIT_MAX_MS);
+    assert!(told(&mut bed, third).unwrap().outcomes.is_empty());
+    let gone = wait_for(&mut bed, OTHER, reply.number);
+    bed.step(Input::Gone(gone));
+    bed.call(ME, set(ino, 1, Some(5), 3)).unwrap();
+    bed.close(OTHER, ino, 2);
+    assert!(!bed.replies.contains_key(&gone));
+    let mine = wait_for(&mut bed, ME, 0);
+    assert_eq!(told(&mut bed, mine).unwrap().outcomes[0].ticket, 5, "the close gave the lock up");
+    assert_eq!(bed.call(ME, set(Ino(999), 1, None, 4)).err(), Some(errno(Errno::ESTALE)));
+}
+
+/// Goal: an evicted client's locks are free at once, its wishes are gone.
+#[test]
+fn sessions_take_their_locks_along() {
+    let mut bed = Bed::new();
+    let ino = bed.create(ME, Ino::ROOT, "f");
+    bed.call(ME, set(ino, 1, None, 1)).unwrap();
+    bed.call(OTHER, set(ino, 2, Some(7), 1)).unwrap();
+    bed.call(ME, set(ino, 3, Some(8), 2)).unwrap();
+    let to = wait_for(&mut bed, OTHER, 0);
+    bed.fenced.push(1);
+    let fences = bed.fences(&[2]);
+    bed.step(Input::Fences(fences));
+    assert_eq!(told(&mut bed, to).unwrap().outcomes, [LockOutcome { ticket: 7, errno: 0 }]);
+    let stats = bed.admin(ShardStats {}).unwrap().counters;
+    let gauge = |name: &str| stats.iter().find(|counter| counter.name == name).unwrap().value;
+    assert_eq!((gauge("locks"), gauge("lock_waits")), (1, 0));
+}
+
+/// Goal: after a restart only what was held before can be held; the first of two claims wins and a line
+/// says who lost; whoever has reported may give up; then everything goes on.
+#[test]
+fn locks_are_reclaimed() {
+    let mut bed = Bed::new();
+    let ino = bed.create(ME, Ino::ROOT, "f");
+    bed.open(ME, ino, OpenMode::Write, 1).unwrap();
+    bed.call(ME, set(ino, 1, None, 1)).unwrap();
+    bed.restart(&[1, 2]);
+    bed.notes.clear();
+    assert_eq!(bed.call(OTHER, set(ino, 2, None, 1)).err(), Some(Status::GRACE));
+    assert_eq!(bed.call(OTHER, GetLock { ino, lock: lock(2, WRITE) }).err(), Some(Status::GRACE));
+    let unlock = SetLock { ino, lock: lock(1, None), ticket: None, order: 9 };
+    assert_eq!(bed.call(ME, unlock.clone()).err(), Some(Status::GRACE), "it may still claim it");
+    let claim = |owner, last| Reclaim {
+        opens: vec![],
+        locks: vec![ReclaimedLock { ino, lock: lock(owner, WRITE) }],
+        last,
+    };
+    bed.call(ME, claim(1, true)).unwrap();
+    bed.call(OTHER, claim(2, false)).unwrap();
+    assert!(bed.notes.iter().any(|note| note.contains("client 2 lost its lock")), "{:?}", bed.notes);
+    assert_eq!(bed.call(ME, set(ino, 1, None, 2)).err(), Some(Status::GRACE));
+    bed.call(OTHER, Reclaim { opens: vec![], locks: vec![], last: true }).unwrap();
+    assert_eq!(bed.call(OTHER, set(ino, 2, None, 2)).err(), Some(errno(Errno::EAGAIN)));
+    bed.call(ME, unlock).unwrap();
+    assert_eq!(bed.call(OTHER, set(ino, 2, None, 3)).unwrap().state, LockState::Done);
+}
+
+fn reserve(ino: Ino, len: u64, number: u64, at_least: u64, looked: bool) -> ReserveEnd {
+    ReserveEnd { ino, len, number, at_least, looked }
+}
+
+/// Goal: no byte is given to two appends; a repetition gets the same range; while others write the asker
+/// looks first; a cut, a new generation and the last close begin anew.
+#[test]
+fn ends_are_given_once() {
+    let mut bed = Bed::new();
+    let inline = bed.create(ME, Ino::ROOT, "i");
+    assert_eq!(bed.call(ME, reserve(inline, 5, 1, 0, false)).err(), Some(Status::MUST_GROW));
+    let (ino, layout) = bed.grown("f", 100);
+    bed.open(ME, ino, OpenMode::Write, 1).unwrap();
+    let first = bed.call(ME, reserve(ino, 50, 1, 0, false)).unwrap();
+    assert_eq!((first.offset, first.generation), (Some(100), layout.generation));
+    bed.open(OTHER, ino, OpenMode::Write, 1).unwrap();
+    assert_eq!(bed.call(ME, reserve(ino, 50, 2, 150, false)).unwrap().offset, None);
+    assert_eq!(bed.call(ME, reserve(ino, 50, 2, 120, true)).unwrap().offset, Some(150));
+    assert_eq!(bed.call(ME, reserve(ino, 50, 2, 120, true)).unwrap().offset, Some(150), "a repetition");
+    assert_eq!(bed.call(OTHER, reserve(ino, 10, 2, 500, true)).unwrap().offset, Some(500));
+    assert_eq!(bed.call(ME, reserve(ino, 1, 3, 0, true)).unwrap().offset, Some(510));
+    assert_eq!(bed.call(ME, reserve(ino, u64::MAX, 4, 0, true)).err(), Some(errno(Errno::EFBIG)));
+    bed.truncate(ME, ino, 30).unwrap();
+    for who in [ME, OTHER] {
+        let stale = bed.call(who, reserve(ino, 5, 5, 500, true)).unwrap();
+        assert_eq!(stale.offset, None, "what is believed from before the cut counts for nothing");
+    }
+    assert_eq!(bed.call(ME, reserve(ino, 5, 5, 0, true)).unwrap().offset, Some(30));
+    bed.close(OTHER, ino, 2);
+    assert_eq!(bed.call(ME, reserve(ino, 5, 6, 0, false)).unwrap().offset, Some(35));
+    bed.restart(&[1]);
+    assert_eq!(bed.call(ME, reserve(ino, 5, 7, 0, false)).err(), Some(Status::GRACE));
+    let open = Reclaimed { ino, mode: OpenMode::Write, open_seq: 3, reserved: 40 };
+    bed.call(ME, Reclaim { opens: vec![open], locks: vec![], last: true }).unwrap();
+    assert_eq!(bed.call(ME, reserve(ino, 5, 7, 0, false)).unwrap().offset, Some(40));
+    bed.close(ME, ino, 4);
+    bed.open(ME, ino, OpenMode::Write, 5).unwrap();
+    assert_eq!(bed.call(ME, reserve(ino, 5, 8, 0, false)).unwrap().offset, Some(30), "closed by everybody");
+    bed.truncate(ME, ino, 0).unwrap();
+    assert_eq!(bed.call(ME, reserve(ino, 5, 9, 0, false)).err(), Some(Status::MUST_GROW));
+}
+
+/// Goal: while a truncate is on its way to the targets an append waits for it.
+#[test]
+fn appends_wait_for_a_truncate() {
+    let mut bed = Bed::new();
+    let (ino, _) = bed.grown("f", 100);
+    bed.open(OTHER, ino, OpenMode::Write, 1).unwrap();
+    bed.courier_works = false;
+    bed.send(ME, ChangeAttr { ino, set: SetAttr { size: Some(7), ..SetAttr::default() } });
+    let append = bed.send(ME, reserve(ino, 5, 1, 100, true));
+    assert!(!bed.replies.contains_key(&append));
+    bed.courier_works = true;
+    bed.run_courier();
+    assert!(bed.replies.contains_key(&append));
+    assert_eq!(bed.call(ME, reserve(ino, 5, 2, 7, true)).unwrap().offset.map(|at| at >= 7), Some(true));
+}
+
+/// Goal: a request that waits and whose connection is gone is never carried out; its place is free again.
+#[test]
+fn requests_that_were_given_up_do_not_happen() {
+    let mut bed = Bed::new();
+    bed.auto_sync = false;
+    // The first create of a life waits for its block of numbers.
+    let given_up = bed.send(ME, create(Ino::ROOT, "given up"));
+    let wanted = bed.send(OTHER, create(Ino::ROOT, "wanted"));
+    assert!(!bed.replies.contains_key(&given_up) && !bed.replies.contains_key(&wanted));
+    bed.step(Input::Gone(given_up));
+    bed.step(Input::Gone(given_up));
+    bed.step(Input::Gone(1 << 40));
+    bed.sync();
+    bed.sync();
+    bed.auto_sync = true;
+    assert!(bed.replies.contains_key(&wanted) && !bed.replies.contains_key(&given_up));
+    assert_eq!(bed.lookup(Ino::ROOT, "given up").err(), Some(errno(Errno::ENOENT)));
+    assert!(bed.lookup(Ino::ROOT, "wanted").is_ok());
+    bed.auto_sync = false;
+    for n in 0..WAITS_MAX as u64 + 100 {
+        let index = bed.server.last_index();
+        let seq = bed.send_as(ME, ShardId(0), 0, Sync { term: bed.server.term(), index }.into());
+        if n == 0 {
+            bed.unlink(ME, Ino::ROOT, "wanted").unwrap();
+        }
+        bed.step(Input::Gone(seq));
+        bed.replies.remove(&seq);
+    }
+    let index = bed.server.last_index();
+    let last = bed.send_as(ME, ShardId(0), 0, Sync { term: bed.server.term(), index }.into());
+    assert!(!bed.replies.contains_key(&last), "there is room to wait");
+}
