@@ -103,7 +103,7 @@ fn create(n: u64) -> Batch {
 fn rows(root: &Path) -> Outcome {
     const CREATES: u64 = 1_000_000;
     let mut log = new_log(root, "rowlog", true)?;
-    let thread = SyncThread::start(log.syncer(), SyncPolicy::default(), Box::new(|_| ()))?;
+    let thread = SyncThread::start(log.syncer(), SyncPolicy::default(), Box::new(|_, _| ()))?;
     let open = |barrier| RowStore::open(&root.join("rows"), RowOptions::default(), barrier, Box::new(|| ()));
     let mut store = open(Arc::new(thread.handle()))?;
     measure("(making those records and batches, nothing else)", CREATES, || {

@@ -7,6 +7,8 @@
 
 use skep_ring::Reactor;
 
+use std::time::Instant;
+
 use crate::{
     AttrReply, Context, CopyRange, CreateRequest, DirSink, Entry, Errno, FallocateRequest, FileLock, Forgets,
     IoctlRequest, LockRequest, Negotiated, OpenRequest, Opened, ReadRequest, ReleaseRequest, Serving,
@@ -71,6 +73,15 @@ pub trait RingThread {
 #[allow(async_fn_in_trait)] // futures stay on their thread, so callers need no Send bound
 #[allow(unused_variables)] // the defaults use none of their arguments, which carry names for the documentation
 pub trait Filesystem {
+    /// The time when a request begins, if requests shall be measured.
+    fn clock(&self) -> Option<Instant> {
+        None
+    }
+
+    /// A request was answered that began at `since`: its number (see [`crate::OPERATIONS`]), its length and, if it did
+    /// not fail, that of the reply's payload.
+    fn answered(&self, since: Instant, opcode: u32, length: usize, payload: Result<usize, Errno>) {}
+
     /// Looks `name` up; counts one lookup. "." and ".." come only for NFS file handles.
     async fn lookup(&self, cx: &Context<'_>, parent: u64, name: &[u8]) -> Result<Entry, Errno> {
         Err(Errno::ENOSYS)

@@ -34,6 +34,7 @@ mod parked;
 mod requests;
 mod transport;
 
+pub use abi::opcode::OPERATIONS;
 pub use attributes::{Attr, AttrReply, Entry, FileKind, OpenFlags, Opened, StatFs, Time};
 pub use buffer::{ReplyBuffer, RequestBuffer};
 pub use decode::NAME_MAX;

@@ -255,6 +255,25 @@ impl Keyring {
             .is_some_and(|right| blake3::Hash::from_bytes(right) == blake3::Hash::from_bytes(*token))
     }
 
+    /// What an administrator shows to the HTTP API of mgmtd: derived from the administrator's key and
+    /// good for nothing else. None for the key of a client.
+    pub fn http_token(&self) -> Option<String> {
+        self.http_secret().map(|secret| hex(&secret))
+    }
+
+    /// Is it that token? Takes the same time for every wrong one of the right form.
+    pub fn verify_http_token(&self, token: &str) -> bool {
+        // blake3's own comparison of hashes is constant-time.
+        self.http_secret()
+            .zip(unhex(token))
+            .is_some_and(|(right, given)| blake3::Hash::from_bytes(right) == blake3::Hash::from_bytes(given))
+    }
+
+    fn http_secret(&self) -> Option<[u8; 32]> {
+        self.secret?;
+        self.role_key(Role::Admin).map(|key| blake3::derive_key("skep 1 http token", &key))
+    }
+
     pub(crate) fn role_key(&self, role: Role) -> Option<[u8; 32]> {
         match (role, &self.secret) {
             _ if self.is_insecure() => Some([0; 32]),
@@ -333,6 +352,27 @@ mod tests {
         assert!(client.token(ClientId(1), Incarnation(1)).is_none());
         assert_ne!(cluster.role_key(Role::Server), cluster.role_key(Role::Admin));
         assert_ne!(cluster.role_key(Role::Server), cluster.role_key(Role::Client));
+    }
+
+    /// Goal: the token of the HTTP API follows from the cluster key, is none of its keys, and neither a
+    /// client nor a mangled token passes.
+    #[test]
+    fn http_tokens() {
+        let file = KeyFile::generate().unwrap();
+        let cluster = Keyring::new(&file);
+        let token = cluster.http_token().unwrap();
+        assert!(cluster.verify_http_token(&token) && Keyring::new(&file).verify_http_token(&token));
+        let mut wrong = token.clone();
+        wrong.replace_range(10..11, if &token[10..11] == "0" { "1" } else { "0" });
+        for wrong in [&wrong, &token[1..], "", &format!("{token}0"), &hex(&file.secret)] {
+            assert!(!cluster.verify_http_token(wrong), "{wrong}");
+        }
+        for role in [Role::Client, Role::Server, Role::Admin] {
+            assert_ne!(cluster.role_key(role).map(|key| hex(&key)).as_ref(), Some(&token));
+        }
+        let client = Keyring::new(&cluster.client_file());
+        assert!(client.http_token().is_none() && !client.verify_http_token(&token));
+        assert!(!Keyring::new(&KeyFile::generate().unwrap()).verify_http_token(&token));
     }
 
     /// Goal: a token proves exactly one session of one cluster.

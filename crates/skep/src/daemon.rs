@@ -7,9 +7,12 @@ use crate::{config, log};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use skep_net::{Endpoint, Keyring};
 use skep_types::Role;
+use std::ffi::OsStr;
 use std::io::{Error, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram, UnixStream};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -68,12 +71,22 @@ impl Readiness {
                 error!("cannot tell {} that the service is ready: {e}", path.to_string_lossy());
             }
         }
-        if let Some(path) = std::env::var_os("NOTIFY_SOCKET")
-            && let Ok(socket) = UnixDatagram::unbound()
+        if let Some(name) = std::env::var_os("NOTIFY_SOCKET")
+            && let Err(e) = notify(&name, b"READY=1")
         {
-            let _ = socket.send_to(b"READY=1", path);
+            warning!("cannot tell systemd ({}) that the service is ready: {e}", name.to_string_lossy());
         }
     }
+}
+
+/// Tells systemd, on a socket that is a path or, with `@`, a name of its own.
+fn notify(name: &OsStr, state: &[u8]) -> std::io::Result<()> {
+    let socket = UnixDatagram::unbound()?;
+    match name.as_bytes().strip_prefix(b"@") {
+        Some(name) => socket.send_to_addr(state, &SocketAddr::from_abstract_name(name)?),
+        None => socket.send_to(state, name),
+    }
+    .map(drop)
 }
 
 /// Set by SIGTERM or SIGINT, or by the program itself. Clones are one and the same.
@@ -208,6 +221,25 @@ pub fn raise_open_files() -> Result<u64, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Goal: systemd hears it on either kind of socket.
+    #[test]
+    fn systemd_is_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("notify");
+        let abstract_name = format!("skep-notify-{}", std::process::id());
+        let address = SocketAddr::from_abstract_name(&abstract_name).unwrap();
+        for (socket, name) in [
+            (UnixDatagram::bind(&path).unwrap(), path.into_os_string()),
+            (UnixDatagram::bind_addr(&address).unwrap(), format!("@{abstract_name}").into()),
+        ] {
+            notify(&name, b"READY=1").unwrap();
+            let mut heard = [0; 32];
+            let len = socket.recv(&mut heard).unwrap();
+            assert_eq!(&heard[..len], b"READY=1");
+        }
+        assert!(notify(OsStr::new("/nonexistent/notify"), b"READY=1").is_err());
+    }
 
     /// Goal: a waiter wakes when it is told to stop, and later waits return at once.
     #[test]

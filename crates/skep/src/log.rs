@@ -5,7 +5,7 @@
 
 use std::io::Write;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// How important a line is; lower is more.
@@ -36,6 +36,14 @@ impl From<crate::config::access::LogLevel> for Level {
 
 static LEVEL: AtomicU8 = AtomicU8::new(Level::Info as u8);
 static SERVICE: OnceLock<String> = OnceLock::new();
+/// Lines written, by level.
+static LINES: [AtomicU64; 4] = [const { AtomicU64::new(0) }; 4];
+
+/// Lines written since the start, by level.
+pub fn counts() -> [(&'static str, u64); 4] {
+    let count = |at: usize| LINES[at].load(Ordering::Relaxed);
+    [("error", count(0)), ("warn", count(1)), ("info", count(2)), ("debug", count(3))]
+}
 
 /// Names the service; the first call counts.
 pub fn init(service: &str, level: Level) {
@@ -58,6 +66,7 @@ pub fn write(level: Level, text: std::fmt::Arguments<'_>) {
     if !enabled(level) {
         return;
     }
+    LINES[level as usize - 1].fetch_add(1, Ordering::Relaxed);
     let name = match level {
         Level::Error => "ERROR",
         Level::Warn => "WARN ",

@@ -9,12 +9,18 @@ mod caller;
 mod cli;
 mod config;
 mod daemon;
+mod http;
 mod identity;
 mod listen;
 mod membership;
 mod metad;
+mod metrics;
 mod mgmtd;
 mod mount;
+#[cfg(test)]
+mod packaging;
+#[cfg(test)]
+mod schemas;
 mod storaged;
 mod units;
 mod up;
@@ -24,8 +30,8 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let arguments = cli::arguments(std::env::args_os());
-    match cli::Cli::try_parse_from(arguments) {
+    match cli::Cli::try_parse_from(&arguments) {
         Ok(cli) => cli::run(cli),
-        Err(error) => cli::refuse(&error),
+        Err(error) => cli::refuse(&error, &arguments),
     }
 }

@@ -5,6 +5,7 @@
 
 use crate::caller::{CallError, Caller};
 use crate::daemon::Stop;
+use crate::metrics::MGMTD;
 use skep_net::{Endpoint, Keyring, machine_id};
 use skep_types::{
     Capacity, ClusterId, Errno, FenceEpoch, Incarnation, MapVersion, NodeId, Role, ServiceKind, Uuid,
@@ -211,7 +212,13 @@ impl Membership {
             let mut known = Known::default();
             let mut silent = false;
             while !stop.is_set() {
-                match self.beat(&*member, &mut known) {
+                let beat = self.beat(&*member, &mut known);
+                if beat.is_ok() {
+                    MGMTD.answered()
+                } else {
+                    MGMTD.failed()
+                };
+                match beat {
                     Ok(()) if silent => {
                         info!("mgmtd answers again");
                         silent = false;

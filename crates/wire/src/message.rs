@@ -44,6 +44,10 @@ macro_rules! family {
         }
 
         impl $name {
+            /// Number and name of every request.
+            pub const KINDS: &'static [(u16, &'static str)] =
+                &[$((<$variant as $crate::Message>::KIND, stringify!($variant))),*];
+
             /// Reads the body of message number `kind`; `None` for a number of another service.
             pub fn decode(kind: u16, body: &mut skep_types::Reader<'_>) -> Result<Option<Self>, skep_types::DecodeError> {
                 Ok(match kind {

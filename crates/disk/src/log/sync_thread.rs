@@ -26,9 +26,9 @@ impl Default for SyncPolicy {
     }
 }
 
-/// Told when the durable index moved, or once that the log failed. Runs on the sync thread: it
-/// must not block (write to an eventfd).
-pub type Notify = Box<dyn Fn(&Result<LogIndex, LogError>) + Send>;
+/// Told when the durable index moved, or once that the log failed, and how long the sync took. Runs on
+/// the sync thread: it must not block (write to an eventfd).
+pub type Notify = Box<dyn Fn(&Result<LogIndex, LogError>, Duration) + Send>;
 
 /// Syncs the log until dropped; then once more. Sleeps without a timer while nothing is unsynced.
 pub struct SyncThread {
@@ -75,9 +75,10 @@ fn run(syncer: &Syncer, policy: SyncPolicy, notify: &Notify) {
             let state = wait_for_work(shared, policy);
             (state.stop, state.durable)
         };
+        let began = Instant::now();
         let result = syncer.sync();
         if result.is_err() || shared.state().durable != before {
-            notify(&result);
+            notify(&result, began.elapsed());
         }
         if stop || result.is_err() {
             return;

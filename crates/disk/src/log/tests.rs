@@ -333,7 +333,7 @@ fn sync_thread_syncs_tells_and_sleeps() {
     let disk = FaultDisk::new();
     let (mut log, _) = open(&disk);
     let (sender, told) = mpsc::channel();
-    let notify: Notify = Box::new(move |result| drop(sender.send(result.clone())));
+    let notify: Notify = Box::new(move |result, _| drop(sender.send(result.clone())));
     let policy = SyncPolicy::Every(Duration::from_millis(5));
     let thread = SyncThread::start(log.syncer(), policy, notify).unwrap();
     fill(&mut log, 1, 3);
@@ -357,7 +357,7 @@ fn sync_thread_syncs_tells_and_sleeps() {
 fn a_request_is_served_at_once() {
     let (mut log, _) = open(&FaultDisk::new());
     let policy = SyncPolicy::Every(Duration::from_secs(3600));
-    let thread = SyncThread::start(log.syncer(), policy, Box::new(|_| ())).unwrap();
+    let thread = SyncThread::start(log.syncer(), policy, Box::new(|_, _| ())).unwrap();
     for index in 1..100 {
         fill(&mut log, 1, index);
         assert!(thread.handle().wait(LogIndex(index), Duration::from_secs(60)).unwrap() >= LogIndex(index));

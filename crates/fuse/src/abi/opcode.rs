@@ -47,6 +47,52 @@ pub const COPY_FILE_RANGE: u32 = 47;
 pub const TMPFILE: u32 = 51;
 pub const COPY_FILE_RANGE_64: u32 = 53;
 
+/// Every request that is answered, with its name in statistics.
+pub const OPERATIONS: &[(u32, &str)] = &[
+    (LOOKUP, "lookup"),
+    (GETATTR, "getattr"),
+    (SETATTR, "setattr"),
+    (READLINK, "readlink"),
+    (SYMLINK, "symlink"),
+    (MKNOD, "mknod"),
+    (MKDIR, "mkdir"),
+    (UNLINK, "unlink"),
+    (RMDIR, "rmdir"),
+    (RENAME, "rename"),
+    (LINK, "link"),
+    (OPEN, "open"),
+    (READ, "read"),
+    (WRITE, "write"),
+    (STATFS, "statfs"),
+    (RELEASE, "release"),
+    (FSYNC, "fsync"),
+    (SETXATTR, "setxattr"),
+    (GETXATTR, "getxattr"),
+    (LISTXATTR, "listxattr"),
+    (REMOVEXATTR, "removexattr"),
+    (FLUSH, "flush"),
+    (INIT, "init"),
+    (OPENDIR, "opendir"),
+    (READDIR, "readdir"),
+    (RELEASEDIR, "releasedir"),
+    (FSYNCDIR, "fsyncdir"),
+    (GETLK, "getlk"),
+    (SETLK, "setlk"),
+    (SETLKW, "setlkw"),
+    (ACCESS, "access"),
+    (CREATE, "create"),
+    (DESTROY, "destroy"),
+    (IOCTL, "ioctl"),
+    (POLL, "poll"),
+    (FALLOCATE, "fallocate"),
+    (READDIRPLUS, "readdirplus"),
+    (RENAME2, "rename2"),
+    (LSEEK, "lseek"),
+    (COPY_FILE_RANGE, "copy_file_range"),
+    (TMPFILE, "tmpfile"),
+    (COPY_FILE_RANGE_64, "copy_file_range_64"),
+];
+
 /// Requests the kernel expects no reply to (INTERRUPT may be answered with EAGAIN).
 #[must_use]
 pub fn is_one_way(opcode: u32) -> bool {

@@ -91,6 +91,7 @@ pub async fn dispatch<F: Filesystem>(
     if opcode::is_one_way(header.opcode) {
         return one_way(fs, header.opcode, &mut call).await;
     }
+    let since = fs.clock();
     let outcome = match header.opcode {
         opcode::SETLK | opcode::SETLKW => {
             match control::setlk(fs, &mut call, header.opcode == opcode::SETLKW).await {
@@ -103,6 +104,9 @@ pub async fn dispatch<F: Filesystem>(
         }
         other => two_way(fs, other, &mut call, reply).await,
     };
+    if let Some(since) = since {
+        fs.answered(since, header.opcode, request.len(), outcome);
+    }
     Answer::Reply(reply.finish(header.unique, outcome))
 }
 

@@ -2,6 +2,7 @@
 
 use core::fmt;
 use core::str::FromStr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -12,6 +13,13 @@ pub const MGMTD_PORT: u16 = 7720;
 pub const METAD_PORT: u16 = 7730;
 /// Port of storaged.
 pub const STORAGED_PORT: u16 = 7740;
+/// HTTP port of mgmtd; metad and storaged have the two after it.
+pub const HTTP_PORT: u16 = 7790;
+
+/// The loopback address with this port: where a daemon shows its metrics unless told otherwise.
+pub fn loopback(port: u16) -> Option<SocketAddr> {
+    Some(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port))
+}
 
 /// Where a mgmtd answers.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -105,6 +113,31 @@ pub mod maybe_path {
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<PathBuf>, D::Error> {
         let text = String::deserialize(deserializer)?;
         Ok((!text.is_empty()).then(|| PathBuf::from(text)))
+    }
+}
+
+/// A socket address that may be absent, written as the empty string.
+pub mod maybe_address {
+    use super::{Deserialize, Deserializer, Serializer, SocketAddr, de};
+
+    /// Writes `None` as the empty string.
+    pub fn serialize<S: Serializer>(address: &Option<SocketAddr>, serializer: S) -> Result<S::Ok, S::Error> {
+        match address {
+            Some(address) => serializer.collect_str(address),
+            None => serializer.serialize_str(""),
+        }
+    }
+
+    /// Reads the empty string as `None`.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SocketAddr>, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        if text.is_empty() {
+            return Ok(None);
+        }
+        let wrong = || {
+            de::Error::custom(format!("{text:?} is no address: write \"127.0.0.1:7790\", or \"\" for none"))
+        };
+        text.parse().map(Some).map_err(|_| wrong())
     }
 }
 

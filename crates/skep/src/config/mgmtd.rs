@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::access::Process;
-use super::address::{MGMTD_PORT, maybe_path};
+use super::address::{HTTP_PORT, MGMTD_PORT, loopback, maybe_address, maybe_path};
 use super::service::{Service, Wrong};
 use crate::units::Period;
 
@@ -31,6 +31,11 @@ pub struct MgmtdConfig {
     /// Unix socket to listen on as well.
     #[serde(with = "maybe_path")]
     pub unix_socket: Option<PathBuf>,
+    /// Where metrics and the API are shown over HTTP.
+    #[serde(with = "maybe_address")]
+    pub http: Option<SocketAddr>,
+    /// Interfaces whose addresses others are told, best first; empty: all.
+    pub interfaces: Vec<String>,
     /// Where the registry is kept.
     pub state_dir: PathBuf,
     /// Metadata shards of a new cluster; fixed once it is formatted.
@@ -57,6 +62,8 @@ impl Default for MgmtdConfig {
             process: Process::default(),
             listen: vec![SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), MGMTD_PORT)],
             unix_socket: None,
+            http: loopback(HTTP_PORT),
+            interfaces: Vec::new(),
             state_dir: PathBuf::from("/var/lib/skep/mgmtd"),
             shards: 64,
             node_probably_offline: Period::secs(5),

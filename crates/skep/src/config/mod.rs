@@ -46,6 +46,25 @@ pub fn installed_path(service: &str, instance: Option<&str>) -> PathBuf {
     }
 }
 
+/// Every configuration file of a service below `dir`: the plain one and those of instances, each with a
+/// name for people.
+pub fn installed<S: Service>(dir: &Path) -> Vec<(String, PathBuf)> {
+    let plain = dir.join(format!("{}.toml", S::NAME));
+    let mut found = Vec::new();
+    if plain.exists() {
+        found.push((S::NAME.to_owned(), plain));
+    }
+    let instances = std::fs::read_dir(dir.join(S::NAME)).into_iter().flatten().flatten();
+    let mut instances: Vec<PathBuf> = instances.map(|entry| entry.path()).collect();
+    instances.retain(|path| path.extension().is_some_and(|end| end == "toml"));
+    instances.sort();
+    found.extend(instances.into_iter().map(|path| {
+        let instance = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        (format!("{}@{instance}", S::NAME), path)
+    }));
+    found
+}
+
 /// The environment of this process, as [`load`] wants it.
 pub fn environment() -> Vec<(String, String)> {
     let text = |os: std::ffi::OsString| os.into_string().ok();

@@ -1,11 +1,13 @@
 //! Configuration of `skep mount`.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use skep_types::limits;
 
 use super::access::{Membership, Process};
+use super::address::maybe_address;
 use super::service::{Service, Wrong};
 use crate::units::{Period, Size};
 
@@ -50,6 +52,9 @@ pub struct MountConfig {
     /// How it reaches the cluster.
     #[serde(flatten)]
     pub membership: Membership,
+    /// Where metrics are shown over HTTP.
+    #[serde(with = "maybe_address")]
+    pub http: Option<SocketAddr>,
     /// Where the file system appears.
     pub mount_point: PathBuf,
     /// How long an operation is retried before its program gets EIO; 0: for ever.
@@ -75,6 +80,7 @@ impl Default for MountConfig {
         Self {
             process: Process::default(),
             membership: Membership::default(),
+            http: None,
             mount_point: PathBuf::new(),
             retry: Period::secs(600),
             transport: Transport::Auto,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use skep_types::limits;
 
 use super::access::{Membership, Process};
-use super::address::{STORAGED_PORT, maybe_path};
+use super::address::{HTTP_PORT, STORAGED_PORT, loopback, maybe_address, maybe_path};
 use super::metad::CONNECTIONS_MAX;
 use super::service::{Service, Wrong};
 use crate::units::Size;
@@ -36,6 +36,11 @@ pub struct StoragedConfig {
     /// Unix socket to listen on as well.
     #[serde(with = "maybe_path")]
     pub unix_socket: Option<PathBuf>,
+    /// Where metrics are shown over HTTP.
+    #[serde(with = "maybe_address")]
+    pub http: Option<SocketAddr>,
+    /// Interfaces whose addresses others are told, best first; empty: all.
+    pub interfaces: Vec<String>,
     /// Where the daemon keeps what belongs to no target.
     pub state_dir: PathBuf,
     /// Target directories.
@@ -59,6 +64,8 @@ impl Default for StoragedConfig {
             domain: String::new(),
             listen: vec![SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), STORAGED_PORT)],
             unix_socket: None,
+            http: loopback(HTTP_PORT + 2),
+            interfaces: Vec::new(),
             state_dir: PathBuf::from("/var/lib/skep/storaged"),
             targets: Vec::new(),
             max_connections: 4_096,

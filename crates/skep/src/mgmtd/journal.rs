@@ -118,6 +118,11 @@ impl Journal {
         &self.identity
     }
 
+    /// Length of the log.
+    pub fn log_bytes(&self) -> u64 {
+        self.log.bytes()
+    }
+
     /// The term of this start.
     pub fn term(&self) -> Term {
         self.term

@@ -2,20 +2,25 @@
 
 mod identity;
 mod journal;
+mod pages;
 mod service;
 mod snapshot;
 
 use crate::cli::DaemonArgs;
 use crate::config::MgmtdConfig;
 use crate::daemon::{self, Readiness, Stop, raise_open_files};
+use crate::http::{self, Api};
 use crate::identity::random_uuid;
 use crate::listen;
+use crate::metrics::Serving;
 use journal::Journal;
+use pages::MgmtdPages;
 use service::{Introduction, Mgmtd};
 use skep_cluster::Registry;
 use skep_disk::disk::RealDisk;
 use skep_net::{EventLimits, EventServer, machine_id, now};
 use skep_types::{Capacity, Incarnation};
+use skep_wire::mgmt::MgmtRequest;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -43,7 +48,8 @@ fn serve(config: &MgmtdConfig) -> Result<(), String> {
         let formatted = journal.identity().shards;
         warning!("shards = {shards} has no effect: this cluster was formatted with {formatted}");
     }
-    let (listeners, addresses) = listen::open(&config.listen, config.unix_socket.as_deref())?;
+    let (listeners, addresses) =
+        listen::open(&config.listen, config.unix_socket.as_deref(), &config.interfaces)?;
     let limits =
         EventLimits { payload: PAYLOAD_MAX, connections: connections(config), ..EventLimits::default() };
     let server = EventServer::new(listeners, keyring.clone(), limits, crate::daemon::net_log())
@@ -53,6 +59,8 @@ fn serve(config: &MgmtdConfig) -> Result<(), String> {
     let cluster = journal.identity().cluster;
     let registry = Registry::new(rules, state, journal.term(), now());
     let state_dir = config.state_dir.clone();
+    let serving = Arc::new(Serving::new(MgmtRequest::KINDS));
+    let api = Api::new(keyring.clone(), &addresses);
     let introduction = Introduction {
         incarnation: Incarnation(journal.term().0),
         addresses,
@@ -60,7 +68,9 @@ fn serve(config: &MgmtdConfig) -> Result<(), String> {
         capacity: Box::new(move || capacity(&state_dir)),
     };
     let handle = server.stop_handle();
-    let mut mgmtd = Mgmtd::new(registry, journal, keyring, introduction, handle.clone(), shortest)?;
+    let mut mgmtd =
+        Mgmtd::new(registry, journal, keyring, introduction, handle.clone(), shortest, serving.clone())?;
+    http::start(config.http, Arc::new(MgmtdPages::new(serving, api)));
     stop_server_when_told(stop, handle)?;
     Readiness::new("mgmtd").ready(&format!("cluster {cluster}, state in {}", config.state_dir.display()));
     server.run(&mut mgmtd).map_err(|e| format!("the server failed: {e}"))?;

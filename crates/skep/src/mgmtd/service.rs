@@ -1,6 +1,7 @@
 //! The registry behind an event server: requests in, one synced log append per round, answers out.
 
 use super::journal::Journal;
+use crate::metrics::Serving;
 
 use skep_cluster::{Answer, Command, Input, Output, Registry};
 use skep_disk::log::LogError;
@@ -11,6 +12,8 @@ use skep_types::{
 };
 use skep_wire::mgmt::{Address, Heartbeat, MgmtRequest, RegisterNode, RegisterNodeReply};
 use skep_wire::{Flags, Header, Hello, Refusal, Status, VERSION_MAX, Welcome};
+use std::sync::Arc;
+use std::time::Instant;
 
 /// Silence is looked for this often, at most.
 const TICK_MAX_MS: u64 = 500;
@@ -38,6 +41,7 @@ struct Pending {
     answer: Result<Answer, Refusal>,
     /// Its answer depends on commands of this round.
     changed: bool,
+    since: Instant,
 }
 
 /// The management service.
@@ -54,6 +58,7 @@ pub struct Mgmtd {
     tick_ms: u64,
     next_tick: Millis,
     fatal: Option<String>,
+    serving: Arc<Serving>,
 }
 
 impl Mgmtd {
@@ -65,6 +70,7 @@ impl Mgmtd {
         introduction: Introduction,
         stop: StopHandle,
         shortest_timeout_ms: u64,
+        serving: Arc<Serving>,
     ) -> Result<Self, String> {
         let mut mgmtd = Self {
             registry,
@@ -79,6 +85,7 @@ impl Mgmtd {
             tick_ms: (shortest_timeout_ms / TICKS_PER_TIMEOUT).clamp(TICK_MIN_MS, TICK_MAX_MS),
             next_tick: now(),
             fatal: None,
+            serving,
         };
         mgmtd.register()?;
         Ok(mgmtd)
@@ -166,7 +173,12 @@ impl Mgmtd {
             return true;
         }
         let commands = std::mem::take(&mut self.commands);
-        match self.journal.commit(&commands) {
+        let began = Instant::now();
+        let committed = self.journal.commit(&commands);
+        self.serving.log_sync.observe(began.elapsed());
+        self.serving.log_records.add(commands.len() as u64);
+        self.serving.log_bytes.set(self.journal.log_bytes());
+        match committed {
             Ok(()) => true,
             Err(LogError::Full(text)) => self.undo(&text),
             Err(e) => self.give_up(e.to_string()),
@@ -201,6 +213,8 @@ impl Mgmtd {
     }
 
     fn answer(&self, pending: &Pending, out: &mut Replies<'_>) {
+        let took = pending.since.elapsed();
+        self.serving.requests.answered(pending.header.kind, took, pending.answer.is_err());
         match &pending.answer {
             Ok(Answer::Body(body)) => {
                 out.push(pending.conn, &pending.header.reply(), body, &[]);
@@ -264,10 +278,19 @@ impl Service for Mgmtd {
         })
     }
 
+    fn opened(&mut self, _conn: ConnId, _peer: &Peer) {
+        self.serving.connections.add(1);
+    }
+
+    fn closed(&mut self, _conn: ConnId, _peer: &Peer) {
+        self.serving.connections.add(-1);
+    }
+
     fn request(&mut self, conn: ConnId, peer: &Peer, header: &Header, body: &[u8], _payload: &[u8]) {
+        let since = Instant::now();
         let (answer, changed) = self.decide(peer, header, body);
         if !header.flags.has(Flags::ONE_WAY) {
-            self.pending.push(Pending { conn, header: *header, answer, changed });
+            self.pending.push(Pending { conn, header: *header, answer, changed, since });
         }
     }
 

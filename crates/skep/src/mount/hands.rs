@@ -41,6 +41,7 @@ pub struct Hands {
     pub born: Instant,
     connections: AtomicU64,
     groups: AtomicU32,
+    failures: AtomicU64,
     lines: Mutex<HashMap<String, Instant>>,
     trouble: Mutex<Option<String>>,
     work: Mutex<Work>,
@@ -64,6 +65,7 @@ impl Hands {
             born: Instant::now(),
             connections: AtomicU64::new(0),
             groups: AtomicU32::new(FIRST_GROUP),
+            failures: AtomicU64::new(0),
             lines: Mutex::default(),
             trouble: Mutex::default(),
             work: Mutex::default(),
@@ -80,6 +82,16 @@ impl Hands {
     /// A connection group that no lane has.
     pub fn next_group(&self) -> u32 {
         self.groups.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Connections that were made or tried.
+    pub fn links_opened(&self) -> u64 {
+        self.connections.load(Ordering::Relaxed)
+    }
+
+    /// Those of them that failed.
+    pub fn links_failed(&self) -> u64 {
+        self.failures.load(Ordering::Relaxed)
     }
 
     /// The present session; 0 without one.
@@ -122,6 +134,7 @@ impl Hands {
 
     /// A node could not be reached, for this reason.
     pub fn unreachable(&self, why: &skep_net::NetError) {
+        self.failures.fetch_add(1, Ordering::Relaxed);
         *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = Some(why.to_string());
         self.say(format_args!("{why}"));
     }

@@ -14,9 +14,11 @@ mod pages;
 mod port;
 mod ring;
 mod served;
+mod shown;
 mod special;
 mod worker;
 
+use crate::admin::mount_table;
 use crate::cli::MountArgs;
 use crate::config::{self, MountConfig, Source};
 use crate::daemon::{self, Readiness, Stop};
@@ -99,6 +101,7 @@ fn serve(config: &MountConfig, wishes: Wishes, args: &MountArgs, background: boo
     if skep_fuse::replace_stale(&target).map_err(|e| e.to_string())? {
         info!("removed a dead mount from {}", target.display());
     }
+    refuse_second(&target)?;
     let shared = Shared::new(Limits { retry_ms: config.retry.duration().as_millis() as u64 });
     let mgmtd = daemon::mgmtd_endpoints(&config.membership)?;
     let hands = Hands::new(shared, daemon::keyring(&config.process)?, mgmtd);
@@ -106,6 +109,7 @@ fn serve(config: &MountConfig, wishes: Wishes, args: &MountArgs, background: boo
     attach(&keeper, &hands, &target)?;
     let device = mount(config, wishes, args, &target)?;
     let note = Note::new(&config.process.run_dir, &target);
+    shown::show(config.http, &hands);
     let pages = Pages::new(device.notifier());
     let served = Served::new(&hands, config.io, pages.clone(), Readiness::new("mount"), background, note);
     let housekeeper = std::thread::Builder::new().name("housekeeping".to_owned());
@@ -199,6 +203,21 @@ fn unmount_when_told(stop: &Stop, target: &Path, hands: &Hands) {
     warning!("{} is busy: detached, it ends when its last user does", target.display());
     if let Err(e) = skep_fuse::unmount(target, true, false) {
         error!("{} cannot be unmounted: {e}", target.display());
+    }
+}
+
+/// A mount over a living one would hide it and whatever works in it.
+fn refuse_second(target: &Path) -> Result<(), String> {
+    match mount_table::at(target) {
+        Ok(Some(mount)) if mount.is_skep() => {
+            let at = target.display();
+            Err(format!(
+                "{at}: {} is mounted there already; skep umount {at}, or choose another place",
+                mount.source
+            ))
+        }
+        Ok(_) => Ok(()),
+        Err(e) => Err(format!("the list of mounts cannot be read: {e}")),
     }
 }
 

@@ -6,6 +6,7 @@ use super::keeper::{KEEPER_LANES, Keeper};
 use super::pages::Pages;
 use super::port::BlockingPort;
 use super::ring::{RingHands, RingPort};
+use super::shown;
 use super::worker::{Manner, MountLane, Worker};
 use crate::config::mount::Io;
 use crate::daemon::Readiness;
@@ -93,6 +94,8 @@ impl skep_fuse::Mount for Served {
             self.spare_lanes.store(spare, Ordering::Relaxed);
         }
         let lost = self.note.write(serving);
+        let transport = if matches!(serving, Serving::Uring { .. }) { "uring" } else { "dev" };
+        shown::serving(transport, lost.len());
         let readiness = self.readiness.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(readiness) = readiness {
             let lacks = if lost.is_empty() { String::new() } else { format!(", without {}", lost.join(" ")) };

@@ -6,7 +6,7 @@ use super::hands::SharedCell;
 use super::keeper::Keeper;
 use super::lane_hands::MountPort;
 use super::pages::Pages;
-use super::{locks, special};
+use super::{locks, shown, special};
 use crate::config::mount::Io;
 use skep_client::{Allocate, CreateHow, Lane, Listed, NewNode, OpenHow, RenameHow, Seek, XattrHow};
 use skep_fuse::{
@@ -17,6 +17,7 @@ use skep_fuse::{
 use skep_types::{Ino, Kind};
 use skep_wire::meta::OpenMode;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// RENAME_NOREPLACE.
 const NO_REPLACE: u32 = 1;
@@ -140,6 +141,16 @@ async fn list<P: MountPort>(
 }
 
 impl<P: MountPort> Filesystem for Worker<P> {
+    fn clock(&self) -> Option<Instant> {
+        shown::counts().map(|_| Instant::now())
+    }
+
+    fn answered(&self, since: Instant, opcode: u32, length: usize, payload: Result<usize, Errno>) {
+        if let Some(counts) = shown::counts() {
+            counts.answered(since, opcode, length, payload);
+        }
+    }
+
     async fn lookup(&self, cx: &Context<'_>, parent: u64, name: &[u8]) -> Answer<Entry> {
         let attr = self.begin(cx)?.lookup(Ino(parent), name).await.map_err(errno)?;
         Ok(entry(&attr))

@@ -1,6 +1,7 @@
 //! `skep storaged`: serves the chunk files of its targets.
 
 mod filesystem;
+mod pages;
 mod serve;
 mod target;
 mod writers;
@@ -9,9 +10,11 @@ use crate::caller::CallError;
 use crate::cli::StoragedArgs;
 use crate::config::StoragedConfig;
 use crate::daemon::{self, Readiness, Stop, raise_open_files};
+use crate::http;
 use crate::identity::{StateDir, random_uuid};
 use crate::listen;
 use crate::membership::{Introduction, Membership, Nudge};
+use pages::StoragedPages;
 use serve::Storaged;
 use skep_disk::target::TargetDir;
 use skep_net::{StreamLimits, StreamServer};
@@ -31,7 +34,8 @@ fn serve(config: &StoragedConfig, init: bool) -> Result<(), String> {
     let descriptors = raise_open_files().map_err(|e| format!("open-file limit: {e}"))?;
     let keyring = Arc::new(crate::daemon::server_keyring(&config.process)?);
     let mut state = StateDir::open(&config.state_dir, "storaged")?;
-    let (listeners, addresses) = listen::open(&config.listen, config.unix_socket.as_deref())?;
+    let (listeners, addresses) =
+        listen::open(&config.listen, config.unix_socket.as_deref(), &config.interfaces)?;
     let incarnation = state.next_incarnation()?;
     let introduction = Introduction {
         uuid: state.uuid,
@@ -64,6 +68,7 @@ fn serve(config: &StoragedConfig, init: bool) -> Result<(), String> {
     let limits = StreamLimits { connections: config.max_connections as usize, ..StreamLimits::default() };
     let server = StreamServer::new(listeners, (*keyring).clone(), limits, crate::daemon::net_log());
     let server = server.map_err(|e| format!("server: {e}"))?;
+    http::start(config.http, Arc::new(StoragedPages(storaged.clone())));
     Readiness::new("storaged").ready(&format!("{} serves {count} targets", place.alias));
     let handle = server.stop_handle();
     let waiter = stop.clone();

@@ -3,17 +3,20 @@
 use super::target::Target;
 use super::writers::Writers;
 use crate::membership::{Greeter, Member, Nudge};
+use crate::metrics::Requests;
 use skep_net::{Answer, Handler, Keyring, Payload, Peer, PeerInfo, may_call};
 use skep_storage::{Admission, Sender};
 use skep_types::{
     Capacity, ChunkId, ClientId, Consistency, Errno, FenceEpoch, Incarnation, Reader, ServiceKind, TargetId,
 };
 use skep_wire::mgmt::{FencesReply, MapReply, RegisterNodeReply, TargetReport};
-use skep_wire::storage::{CopyChunk, DeleteChunks, StorageRequest, TargetStatsReply, WriteChunk};
+use skep_wire::storage::{
+    CopyChunk, DeleteChunks, StorageRequest, TargetStat, TargetStatsReply, WriteChunk,
+};
 use skep_wire::{Header, Hello, Refusal, Status, Welcome};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Longest wait for changes of evicted clients that a disk holds up. The evicted write nothing new meanwhile; what
 /// is in work after that may still land, and the log says so.
@@ -31,6 +34,8 @@ pub struct Storaged {
     keyring: Arc<Keyring>,
     nudge: Nudge,
     sync_on_write: bool,
+    /// Requests by message.
+    pub requests: Requests,
 }
 
 impl Storaged {
@@ -46,7 +51,13 @@ impl Storaged {
         let targets = targets.into_iter().map(|target| (target.id, target)).collect();
         let admission = RwLock::new(Admission::new());
         let writers = Writers::default();
-        Self { place, incarnation, targets, admission, writers, keyring, nudge, sync_on_write }
+        let requests = Requests::new(StorageRequest::KINDS.iter().copied());
+        Self { place, incarnation, targets, admission, writers, keyring, nudge, sync_on_write, requests }
+    }
+
+    /// Every target with its counters.
+    pub fn stats(&self) -> Vec<TargetStat> {
+        self.targets.values().map(Target::stat).collect()
     }
 
     /// A sender that knows of newer evictions waits until the fences are here.
@@ -86,8 +97,7 @@ impl Storaged {
             StorageRequest::MapChunk(m) => m.target,
             StorageRequest::CopyChunk(m) => m.target,
             StorageRequest::TargetStats(_) => {
-                let targets = self.targets.values().map(Target::stat).collect();
-                return Ok(Answer::done(&TargetStatsReply { targets }));
+                return Ok(Answer::done(&TargetStatsReply { targets: self.stats() }));
             }
         };
         let target = self.target(id, &request)?;
@@ -202,7 +212,10 @@ impl Handler for Storaged {
             self.admit(&sender)?;
             self.serve(request, payload)
         };
-        answer().unwrap_or_else(Answer::from)
+        let since = Instant::now();
+        let answer = answer();
+        self.requests.answered(header.kind, since.elapsed(), answer.is_err());
+        answer.unwrap_or_else(Answer::from)
     }
 }
 

@@ -9,6 +9,7 @@ use skep_wire::mgmt::TargetReport;
 use skep_wire::storage::{CopyChunk, ReadChunk, StatChunks, StorageRequest, TargetStat, WriteChunk};
 use skep_wire::{Refusal, Status};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::Instant;
 
 /// Bytes that may be written before the free space is looked at again: the reserve must hold against
 /// writers that are faster than heartbeats.
@@ -23,6 +24,10 @@ struct Counters {
     written_bytes: AtomicU64,
     errors: AtomicU64,
     in_flight: AtomicU64,
+    read_ns: AtomicU64,
+    write_ns: AtomicU64,
+    syncs: AtomicU64,
+    sync_ns: AtomicU64,
 }
 
 /// A target that is served.
@@ -49,6 +54,10 @@ impl Drop for InFlight<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Relaxed);
     }
+}
+
+fn spent(counter: &AtomicU64, began: Instant) {
+    counter.fetch_add(u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX), Relaxed);
 }
 
 impl Target {
@@ -132,6 +141,10 @@ impl Target {
             written_bytes: counters.written_bytes.load(Relaxed),
             errors: counters.errors.load(Relaxed),
             in_flight: counters.in_flight.load(Relaxed),
+            read_ns: counters.read_ns.load(Relaxed),
+            write_ns: counters.write_ns.load(Relaxed),
+            syncs: counters.syncs.load(Relaxed),
+            sync_ns: counters.sync_ns.load(Relaxed),
         }
     }
 
@@ -163,8 +176,10 @@ impl Target {
     /// Reads into `room`; the reply's body and the bytes of `room` that go with it.
     pub fn read(&self, m: &ReadChunk, room: &mut [u8]) -> Result<(Vec<u8>, usize), Refusal> {
         let _work = self.enter();
+        let began = Instant::now();
         let (reply, len) = read_chunk(&self.directory, m, room).map_err(|done| self.refusal(done))?;
         self.counters.reads.fetch_add(1, Relaxed);
+        spent(&self.counters.read_ns, began);
         self.counters.read_bytes.fetch_add(len as u64, Relaxed);
         Ok((reply.to_bytes(), len))
     }
@@ -173,7 +188,9 @@ impl Target {
     pub fn write(&self, m: &WriteChunk, payload: &[u8]) -> Result<Vec<u8>, Refusal> {
         let _work = self.enter();
         self.require_room(m.chunk, m.offset, payload.len() as u64)?;
+        let began = Instant::now();
         let reply = write_chunk(&self.directory, m, payload).map_err(|done| self.refusal(done))?;
+        spent(&self.counters.write_ns, began);
         self.wrote(payload.len() as u64);
         Ok(reply.to_bytes())
     }
@@ -188,11 +205,13 @@ impl Target {
     ) -> Result<Vec<u8>, Refusal> {
         let _work = (self.enter(), from.enter());
         self.require_room(m.chunk, m.offset, m.len.min(COPY_MAX))?;
+        let began = Instant::now();
         let done = copy_chunk(&self.directory, &from.directory, m, sync, buffer);
         let reply = done.map_err(|fault| match fault {
             CopyFault::Source(done) => from.refusal(done),
             CopyFault::Copy(done) => self.refusal(done),
         })?;
+        spent(&self.counters.write_ns, began);
         self.wrote(reply.copied.min(COPY_MAX));
         Ok(reply.to_bytes())
     }
@@ -243,7 +262,13 @@ impl Target {
     /// Everything but reads and writes.
     pub fn run(&self, request: &StorageRequest) -> Result<Vec<u8>, Refusal> {
         let _work = self.enter();
-        match execute(&self.directory, Limits::default(), request) {
+        let began = Instant::now();
+        let done = execute(&self.directory, Limits::default(), request);
+        if matches!(request, StorageRequest::SyncChunks(_)) {
+            self.counters.syncs.fetch_add(1, Relaxed);
+            spent(&self.counters.sync_ns, began);
+        }
+        match done {
             Done::Body(body) => Ok(body),
             done => Err(self.refusal(done)),
         }

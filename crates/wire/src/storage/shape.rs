@@ -98,6 +98,14 @@ record! {
         pub errors: u64,
         /// Requests in work.
         pub in_flight: u64,
+        /// Nanoseconds spent in reads.
+        pub read_ns: u64,
+        /// Nanoseconds spent in writes.
+        pub write_ns: u64,
+        /// Syncs of chunk files.
+        pub syncs: u64,
+        /// Nanoseconds spent in them.
+        pub sync_ns: u64,
     }
 }
 
