@@ -160,6 +160,12 @@ impl Cluster {
         Ok(Self { keyring, role, mgmtd, whom: format!("mgmtd ({})", names.join(", ")), limit })
     }
 
+    /// With the administrator's role, at these addresses.
+    pub fn at(keyring: Arc<Keyring>, endpoints: Vec<Endpoint>, whom: &str, limit: Duration) -> Self {
+        let mgmtd = Caller::new(keyring.clone(), endpoints, hello(Role::Admin));
+        Self { keyring, role: Role::Admin, mgmtd, whom: whom.to_owned(), limit }
+    }
+
     /// Fails when the key does not make an administrator.
     pub fn require_admin(&self, what: &str) -> Outcome {
         if self.role == Role::Admin {

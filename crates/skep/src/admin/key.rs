@@ -1,10 +1,11 @@
-//! `skep key generate`, `skep key client`.
+//! `skep key generate`, `skep key client`, `skep key token`.
 
 use super::access::KEY_FILE;
 use super::failure::{Failure, Outcome};
 use clap::{Args, Subcommand};
 use skep_net::{KeyFile, Keyring};
 use skep_types::Role;
+use std::io::Write;
 use std::path::PathBuf;
 
 /// `skep key ...`
@@ -14,6 +15,8 @@ pub enum KeyCommand {
     Generate(GenerateArgs),
     /// Derive the key file that mounts need from the cluster key
     Client(ClientArgs),
+    /// Print the token of the HTTP API, which the cluster key makes
+    Token(TokenArgs),
 }
 
 /// Arguments of `skep key generate`.
@@ -34,8 +37,16 @@ pub struct ClientArgs {
     key: PathBuf,
 }
 
+/// Arguments of `skep key token`.
+#[derive(Debug, Args)]
+pub struct TokenArgs {
+    /// The cluster key
+    #[arg(long, value_name = "FILE", default_value = KEY_FILE)]
+    key: PathBuf,
+}
+
 /// Does it.
-pub fn run(command: &KeyCommand) -> Outcome {
+pub fn run(command: &KeyCommand, out: &mut dyn Write) -> Outcome {
     match command {
         KeyCommand::Generate(args) => {
             let key = KeyFile::generate().map_err(|e| Failure::local("random source of the kernel", e))?;
@@ -58,6 +69,14 @@ pub fn run(command: &KeyCommand) -> Outcome {
                 "{}: the key for mounts; it makes nobody a server or administrator",
                 args.file.display()
             );
+        }
+        KeyCommand::Token(args) => {
+            let keyring = Keyring::from_file(&args.key).map_err(|e| Failure::new(e.to_string()))?;
+            let token = keyring.http_token().ok_or_else(|| {
+                let path = args.key.display();
+                Failure::new(format!("{path} is the key of a client; name the cluster key by --key"))
+            })?;
+            writeln!(out, "{token}")?;
         }
     }
     Ok(())

@@ -56,7 +56,8 @@ pub struct RemoveArgs {
 
 /// A daemon.
 #[derive(Debug, Serialize)]
-struct NodeRow {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct NodeRow {
     id: u32,
     alias: String,
     service: &'static str,
@@ -142,13 +143,17 @@ fn remove(args: &RemoveArgs, out: &mut dyn Write) -> Outcome {
     }
 }
 
+/// All daemons.
+pub fn rows(status: &StatusReply) -> Vec<NodeRow> {
+    status.nodes.iter().map(|node| row(status, node)).collect()
+}
+
 /// Does it.
 pub fn run(command: &NodeCommand, out: &mut dyn Write) -> Outcome {
     match command {
         NodeCommand::List(args) => {
             let status = args.access.connect(None)?.status()?;
-            let rows: Vec<_> = status.nodes.iter().map(|node| row(&status, node)).collect();
-            Ok(output::rows(args.output.output, &rows, out)?)
+            Ok(output::rows(args.output.output, &rows(&status), out)?)
         }
         NodeCommand::SetAlias(args) => set_alias(args, out),
         NodeCommand::Remove(args) => remove(args, out),

@@ -113,7 +113,8 @@ pub struct SetLimitsArgs {
 
 /// A pool.
 #[derive(Debug, Serialize)]
-struct PoolRow {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct PoolRow {
     id: u32,
     alias: String,
     targets: usize,
@@ -161,7 +162,7 @@ impl Row for PoolRow {
 }
 
 /// Space of these targets: a file system that several of them share is counted once.
-fn space<'a>(targets: impl Iterator<Item = &'a TargetEntry>) -> Capacity {
+pub fn space<'a>(targets: impl Iterator<Item = &'a TargetEntry>) -> Capacity {
     let mut disks: BTreeMap<(u64, u32), Capacity> = BTreeMap::new();
     for target in targets {
         // One whose daemon told no file system counts for itself.
@@ -299,13 +300,17 @@ fn set_limits(args: &SetLimitsArgs, out: &mut dyn Write) -> Outcome {
     show(&mut cluster, pool.pool.pool, args.output, out)
 }
 
+/// All pools.
+pub fn rows(status: &StatusReply) -> Vec<PoolRow> {
+    status.pools.iter().map(|pool| row(status, pool)).collect()
+}
+
 /// Does it.
 pub fn run(command: &PoolCommand, out: &mut dyn Write) -> Outcome {
     match command {
         PoolCommand::List(args) => {
             let status = args.access.connect(None)?.status()?;
-            let rows: Vec<_> = status.pools.iter().map(|pool| row(&status, pool)).collect();
-            Ok(output::rows(args.output.output, &rows, out)?)
+            Ok(output::rows(args.output.output, &rows(&status), out)?)
         }
         PoolCommand::Create(args) => create(args, out),
         PoolCommand::Rename(args) => rename(args, out),

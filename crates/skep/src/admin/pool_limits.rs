@@ -116,6 +116,7 @@ impl LimitArgs {
 
 /// Limits in JSON; what is not set (so has its default) is null.
 #[derive(Debug, Serialize, PartialEq, Eq)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct LimitRow {
     dynamic: bool,
     space_low: Option<u64>,

@@ -38,7 +38,8 @@ pub struct EvictArgs {
 
 /// A mount.
 #[derive(Debug, Serialize)]
-struct SessionRow {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct SessionRow {
     client: u64,
     host: String,
     mount: String,
@@ -62,7 +63,8 @@ fn row(session: &SessionStatus) -> SessionRow {
     }
 }
 
-fn find(status: &StatusReply, text: &str) -> Outcome<ClientId> {
+/// The mount with this number, or called `HOST:PLACE`.
+pub fn find(status: &StatusReply, text: &str) -> Outcome<ClientId> {
     let number = text.parse().ok().map(ClientId);
     let called = |session: &&SessionStatus| {
         Some(session.client) == number || format!("{}:{}", session.host, session.mount) == text
@@ -77,13 +79,17 @@ fn find(status: &StatusReply, text: &str) -> Outcome<ClientId> {
     }
 }
 
+/// All mounts.
+pub fn rows(status: &StatusReply) -> Vec<SessionRow> {
+    status.sessions.iter().map(row).collect()
+}
+
 /// Does it.
 pub fn run(command: &SessionCommand, out: &mut dyn Write) -> Outcome {
     match command {
         SessionCommand::List(args) => {
             let status = args.access.connect(None)?.status()?;
-            let rows: Vec<_> = status.sessions.iter().map(row).collect();
-            Ok(output::rows(args.output.output, &rows, out)?)
+            Ok(output::rows(args.output.output, &rows(&status), out)?)
         }
         SessionCommand::Evict(args) => {
             let mut cluster = args.access.connect(None)?;

@@ -7,7 +7,7 @@ use super::namespace::Names;
 use super::target_removal::{self, RemoveArgs};
 use crate::cli::output::{self, OutputArgs, Row, human};
 use clap::{Args, Subcommand, ValueEnum};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use skep_types::{Consistency, TargetId};
 use skep_wire::mgmt::{SetTargetAlias, SetTargetState, StatusReply, TargetEntry};
 use std::io::Write;
@@ -64,8 +64,10 @@ pub struct SetStateArgs {
 }
 
 /// States that an administrator may give.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum State {
+#[derive(Debug, Clone, Copy, ValueEnum, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum State {
     /// Its content can be trusted
     Good,
     /// It missed changes
@@ -76,6 +78,7 @@ enum State {
 
 /// A target.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct TargetRow {
     id: u32,
     alias: String,
@@ -190,14 +193,25 @@ fn set_state(args: &SetStateArgs, out: &mut dyn Write) -> Outcome {
     let mut cluster = args.access.connect(None)?;
     cluster.require_admin("changing a target")?;
     let target = find::target(&cluster.status()?, &args.target)?.target;
-    let consistency = match args.state {
-        State::Good => Consistency::Good,
-        State::NeedsResync => Consistency::NeedsResync,
-        State::Bad => Consistency::Bad,
-    };
+    let consistency = Consistency::from(args.state);
     cluster.ask(&SetTargetState { target, consistency })?;
     eprintln!("target {} is {}", args.target, consistency.as_str());
     show(&mut cluster, target, args.output, out)
+}
+
+impl From<State> for Consistency {
+    fn from(state: State) -> Self {
+        match state {
+            State::Good => Self::Good,
+            State::NeedsResync => Self::NeedsResync,
+            State::Bad => Self::Bad,
+        }
+    }
+}
+
+/// All targets.
+pub fn rows(status: &StatusReply) -> Vec<TargetRow> {
+    status.targets.iter().map(|target| row(status, target)).collect()
 }
 
 /// Does it.

@@ -43,25 +43,7 @@ pub fn run(args: &RemoveArgs, out: &mut dyn Write) -> Outcome {
     cluster.require_admin("removing a target")?;
     let status = cluster.status()?;
     let target = find::target(&status, &args.target)?;
-    if target.pool != PoolId(0) {
-        cluster.ask(&AssignTargets { pool: PoolId(0), targets: vec![target.target] })?;
-    }
-    let left = ready(&mut cluster, &status, target, args);
-    match left {
-        Ok(()) => {}
-        Err(why) if args.force => eprintln!("note: removed all the same: {why}"),
-        Err(why) => {
-            let back = match target.pool {
-                PoolId(0) => String::new(),
-                pool => {
-                    cluster.ask(&AssignTargets { pool, targets: vec![target.target] })?;
-                    format!("; it is back in pool {}", find::pool_alias(&status, pool))
-                }
-            };
-            return Err(Failure::new(format!("{why}{back}")));
-        }
-    }
-    cluster.ask(&RemoveTarget { target: target.target, force: args.force })?;
+    remove(&mut cluster, &status, target, args.force, args.access.timeout.duration())?;
     let node = Names::of(&status).node(target.node);
     eprintln!("target {} ({}) is removed; its number is not given again", target.alias, target.target);
     eprintln!("note: take its directory out of `targets` in storaged.toml of {node}");
@@ -71,9 +53,37 @@ pub fn run(args: &RemoveArgs, out: &mut dyn Write) -> Outcome {
     }
 }
 
+/// Removes the target; without `force` only when nothing is left on it, which is looked for until `limit`.
+pub fn remove(
+    cluster: &mut Cluster,
+    status: &StatusReply,
+    target: &TargetEntry,
+    force: bool,
+    limit: Duration,
+) -> Outcome {
+    if target.pool != PoolId(0) {
+        cluster.ask(&AssignTargets { pool: PoolId(0), targets: vec![target.target] })?;
+    }
+    match ready(cluster, status, target, limit) {
+        Ok(()) => {}
+        Err(why) if force => eprintln!("note: removed all the same: {why}"),
+        Err(why) => {
+            let back = match target.pool {
+                PoolId(0) => String::new(),
+                pool => {
+                    cluster.ask(&AssignTargets { pool, targets: vec![target.target] })?;
+                    format!("; it is back in pool {}", find::pool_alias(status, pool))
+                }
+            };
+            return Err(Failure::new(format!("{why}{back}")));
+        }
+    }
+    cluster.ask(&RemoveTarget { target: target.target, force }).map(drop)
+}
+
 /// Nothing new comes and nothing is left.
-fn ready(cluster: &mut Cluster, before: &StatusReply, target: &TargetEntry, args: &RemoveArgs) -> Outcome {
-    let deadline = Instant::now() + args.access.timeout.duration();
+fn ready(cluster: &mut Cluster, before: &StatusReply, target: &TargetEntry, limit: Duration) -> Outcome {
+    let deadline = Instant::now() + limit;
     wait_for_metadata(cluster, deadline)?;
     let names = Names::of(before);
     let alias = &target.alias;
