@@ -3,6 +3,7 @@
 use super::access::AccessArgs;
 use super::failure::Outcome;
 use super::namespace::Names;
+use super::pool::space;
 use crate::cli::output::{self, OutputArgs, Row, human};
 use clap::Args;
 use serde::Serialize;
@@ -24,7 +25,8 @@ pub struct DfArgs {
 
 /// Space of one place.
 #[derive(Debug, Serialize, PartialEq, Eq)]
-struct SpaceRow {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct SpaceRow {
     /// `metadata`, `target` or `total` (of all targets).
     kind: &'static str,
     alias: String,
@@ -71,7 +73,8 @@ impl Row for SpaceRow {
     }
 }
 
-fn rows(status: &StatusReply) -> Vec<SpaceRow> {
+/// All of them, the total last.
+pub fn rows(status: &StatusReply) -> Vec<SpaceRow> {
     let names = Names::of(status);
     let metadata = status.nodes.iter().filter(|node| node.node.service == ServiceKind::Metad);
     let mut rows: Vec<_> = metadata
@@ -79,15 +82,11 @@ fn rows(status: &StatusReply) -> Vec<SpaceRow> {
             SpaceRow::new("metadata", node.node.alias.clone(), node.node.alias.clone(), node.capacity)
         })
         .collect();
-    let mut total = Capacity::default();
     for target in &status.targets {
-        let one = target.capacity;
-        total.bytes = total.bytes.saturating_add(one.bytes);
-        total.bytes_free = total.bytes_free.saturating_add(one.bytes_free);
-        total.inodes = total.inodes.saturating_add(one.inodes);
-        total.inodes_free = total.inodes_free.saturating_add(one.inodes_free);
-        rows.push(SpaceRow::new("target", target.alias.clone(), names.node(target.node), one));
+        rows.push(SpaceRow::new("target", target.alias.clone(), names.node(target.node), target.capacity));
     }
+    // A file system that several targets share is there once.
+    let total = space(status.targets.iter());
     rows.push(SpaceRow::new("total", "total".to_owned(), String::new(), total));
     rows
 }
@@ -103,17 +102,22 @@ mod tests {
     use super::*;
     use crate::admin::namespace::samples;
 
-    /// Goal: the total is the sum of the targets, metadata servers apart.
+    /// Goal: the total is the sum of the targets' file systems, each once, metadata servers apart.
     #[test]
     fn total() {
         let mut status = samples::status();
+        status.targets[0].filesystem = 5;
+        let mut same = status.targets[0].clone();
+        same.target.0 += 10;
+        status.targets.push(same);
         let mut second = status.targets[0].clone();
+        second.filesystem = 6;
         second.capacity.bytes_free = 0;
         status.targets.push(second);
         let rows = rows(&status);
         let kinds: Vec<_> = rows.iter().map(|row| row.kind).collect();
-        assert_eq!(kinds, ["metadata", "target", "target", "total"]);
-        assert_eq!((rows[3].bytes, rows[3].bytes_free, rows[3].percent()), (2_000, 400, "80%".to_owned()));
-        assert_eq!(rows[3].cells().len(), SpaceRow::TITLES.len());
+        assert_eq!(kinds, ["metadata", "target", "target", "target", "total"]);
+        assert_eq!((rows[4].bytes, rows[4].bytes_free, rows[4].percent()), (2_000, 400, "80%".to_owned()));
+        assert_eq!(rows[4].cells().len(), SpaceRow::TITLES.len());
     }
 }

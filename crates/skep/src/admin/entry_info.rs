@@ -15,6 +15,7 @@ use std::path::Path;
 
 /// An entry.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct EntryInfo {
     path: String,
     ino: u64,
@@ -46,6 +47,7 @@ pub struct EntryInfo {
 
 /// What new chunks follow.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct PolicyInfo {
     /// Set on this entry itself?
     own: bool,
@@ -59,6 +61,7 @@ struct PolicyInfo {
 
 /// A range of the file.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct ExtentInfo {
     number: usize,
     start: u64,
@@ -72,6 +75,7 @@ struct ExtentInfo {
 
 /// One stripe of an extent.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct StripeInfo {
     stripe: usize,
     target: u32,
@@ -86,6 +90,7 @@ struct StripeInfo {
 
 /// Somebody who has it open.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct OpenInfo {
     client: u64,
     host: String,

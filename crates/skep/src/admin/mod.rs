@@ -3,25 +3,27 @@
 
 pub mod access;
 mod config_file;
-mod df;
+pub mod df;
 mod dir;
 mod entry;
-mod entry_info;
+pub mod entry_info;
 mod entry_set;
 mod entry_walk;
 mod failure;
-mod find;
-mod health;
+pub mod find;
+pub mod health;
 mod key;
+mod manual;
 pub mod mount_table;
 pub mod namespace;
-mod node;
-mod pool;
-mod pool_limits;
-mod session;
-mod stats;
-mod target;
-mod target_removal;
+pub mod node;
+pub mod pool;
+pub mod pool_limits;
+pub mod session;
+pub mod stats;
+pub mod target;
+pub mod target_removal;
+mod umount;
 
 pub use failure::{Failure, Outcome};
 
@@ -57,10 +59,16 @@ pub enum AdminCommand {
     Config(config_file::ConfigCommand),
     /// Space of every target
     Df(df::DfArgs),
-    /// What is wrong, and what to do: exit code 0 healthy, 1 degraded, 2 broken
+    /// What is wrong, and what to do: exit code 0 healthy, 1 degraded, 2 down, 3 no permission
     Health(health::HealthArgs),
-    /// Counters of metadata and storage servers
+    /// Counters of metadata and storage servers, or what they do now (--watch)
     Stats(stats::StatsArgs),
+    /// Unmount, or say who keeps a mount busy
+    Umount(umount::UmountArgs),
+    /// Print what a shell needs to complete commands
+    Completions(manual::CompletionsArgs),
+    /// Write the manual pages
+    Man(manual::ManArgs),
 }
 
 /// Does it; the failure's text goes to standard error.
@@ -73,10 +81,13 @@ pub fn run(command: &AdminCommand) -> ExitCode {
         AdminCommand::Entry(command) => entry::run(command, out),
         AdminCommand::Dir(command) => dir::run(command),
         AdminCommand::Session(command) => session::run(command, out),
-        AdminCommand::Key(command) => key::run(command),
+        AdminCommand::Key(command) => key::run(command, out),
         AdminCommand::Config(command) => config_file::run(command, out),
         AdminCommand::Df(args) => df::run(args, out),
         AdminCommand::Stats(args) => stats::run(args, out),
+        AdminCommand::Umount(args) => umount::run(args),
+        AdminCommand::Completions(args) => manual::completions(args, out),
+        AdminCommand::Man(args) => manual::man(args),
         AdminCommand::Health(args) => return health::run(args, out),
     };
     match outcome {

@@ -1,7 +1,8 @@
 //! The command line: what there is, and which module does it.
 //!
 //! Exit codes of every command: 0 done, 1 failed (the line on standard error says what, where and
-//! what to do), 2 wrong usage. `skep health` has its own meaning: 0 healthy, 1 degraded, 2 broken.
+//! what to do), 2 wrong usage. `skep health` has its own: 0 healthy, 1 degraded, 2 down or not reachable,
+//! 3 wrong usage or no permission.
 
 mod daemon_args;
 pub mod output;
@@ -23,7 +24,7 @@ pub const EXIT_USAGE: u8 = 2;
 #[derive(Debug, Parser)]
 #[command(name = "skep", version, propagate_version = true, arg_required_else_help = true)]
 #[command(
-    after_help = "Exit codes: 0 done, 1 failed, 2 wrong usage. `skep health`: 0 healthy, 1 degraded, 2 broken."
+    after_help = "Exit codes: 0 done, 1 failed, 2 wrong usage. `skep health`: 0 healthy, 1 degraded, 2 down, 3 no permission."
 )]
 pub struct Cli {
     /// What to do.
@@ -83,10 +84,12 @@ pub fn run(cli: Cli) -> ExitCode {
 }
 
 /// Prints what clap says: help and version on standard output, mistakes on standard error.
-pub fn refuse(error: &clap::Error) -> ExitCode {
+pub fn refuse(error: &clap::Error, arguments: &[OsString]) -> ExitCode {
     // Nothing sensible can be done when the terminal is gone.
     let _ = error.print();
-    if error.use_stderr() { ExitCode::from(EXIT_USAGE) } else { ExitCode::SUCCESS }
+    let health = arguments.get(1).is_some_and(|word| word == "health");
+    let usage = if health { admin::health::EXIT_USAGE } else { EXIT_USAGE };
+    if error.use_stderr() { ExitCode::from(usage) } else { ExitCode::SUCCESS }
 }
 
 #[cfg(test)]

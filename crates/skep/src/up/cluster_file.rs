@@ -6,6 +6,7 @@ use crate::config::address::Address;
 use crate::identity::write_durably;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 /// Name of the file in the directory of `skep up`.
@@ -34,6 +35,9 @@ pub struct ClusterFile {
     pub formatted: bool,
     /// TCP port of each server on the loopback interface.
     pub ports: BTreeMap<String, u16>,
+    /// Ports on the loopback interface where services show their metrics.
+    #[serde(default)]
+    pub http: BTreeMap<String, u16>,
     /// Where the directory was when the file was written, if it was moved since.
     #[serde(skip)]
     pub moved_from: Option<PathBuf>,
@@ -49,6 +53,12 @@ impl ClusterFile {
             .map_err(|e| Failure::new(format!("{}: {}", path.display(), e.message())))?;
         let here = absolute(path)?;
         Ok(file.at(here.parent().unwrap_or(Path::new("/"))))
+    }
+
+    /// Where services show their metrics, by name.
+    pub fn http_addresses(&self) -> Vec<(String, SocketAddr)> {
+        let address = |(name, port): (&String, &u16)| (name.clone(), (Ipv4Addr::LOCALHOST, *port).into());
+        self.http.iter().map(address).collect()
     }
 
     /// With all paths where they are when the directory is at `dir` by now.
@@ -97,6 +107,7 @@ mod tests {
             servers: 2,
             formatted: true,
             ports: BTreeMap::from([("mgmtd".to_owned(), 9)]),
+            http: BTreeMap::from([("mgmtd".to_owned(), 10)]),
             moved_from: None,
         };
         let text = toml::to_string(&file).unwrap();

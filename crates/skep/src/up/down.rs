@@ -1,10 +1,12 @@
 //! `skep down`: unmounts and stops everything, in an order that leaves nothing to repair.
 
+use super::ClusterFile;
 use super::mount_point::{self, PointState};
 use super::place::Place;
 use super::plan::{self, Kind, ServicePlan};
 use super::process::{self, Living};
 use crate::admin::Outcome;
+use crate::admin::mount_table::{self, MountEntry};
 use rustix::process::Signal;
 use std::io::Write;
 use std::path::Path;
@@ -37,7 +39,28 @@ pub fn run(dir: &Path, out: &mut dyn Write) -> Outcome {
         }
     }
     forget_mounts(&place.dir);
+    tell_of_others(&cluster);
     Ok(writeln!(out, "stopped {count} services of {}; its files stay", place.dir.display())?)
+}
+
+/// Other mounts of the cluster are not ours to end, but whoever stops it should know of them.
+fn tell_of_others(cluster: &ClusterFile) {
+    let addresses: Vec<String> = cluster.mgmtd.iter().map(ToString::to_string).collect();
+    for mount in mount_table::read().unwrap_or_default() {
+        if is_other(&mount, cluster, &addresses) {
+            let point = mount.point.display();
+            eprintln!(
+                "note: {point} is a mount of this cluster, too; programs in it wait: skep umount -l {point}"
+            );
+        }
+    }
+}
+
+fn is_other(mount: &MountEntry, cluster: &ClusterFile, addresses: &[String]) -> bool {
+    let source = mount.source.rsplit_once(":/").map_or(mount.source.as_str(), |(list, _)| list);
+    mount.is_skep()
+        && mount.point != cluster.mount_point
+        && source.split(',').any(|one| addresses.iter().any(|address| address == one))
 }
 
 /// What killed mounts left behind about themselves.

@@ -21,7 +21,11 @@ mod start;
 mod status;
 
 pub use cluster_file::ClusterFile;
+pub use mount_point::take_away;
 pub use process::process_exists;
+pub use status::ClusterSummary;
+#[cfg(test)]
+pub use status::UpStatus;
 
 use crate::admin::Outcome;
 use crate::cli::output::{self, OutputArgs};

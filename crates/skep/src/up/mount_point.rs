@@ -61,7 +61,7 @@ pub fn release(point: &Path) -> Outcome {
             Ok(()) => {}
             Err(Errno::BUSY) => {
                 eprintln!(
-                    "{0} is in use and was detached: programs in it lose it when its process ends (fuser -vm {0} shows them)",
+                    "{0} is in use and was detached: programs in it lose it when its process ends (skep umount {0} would have named them)",
                     point.display()
                 );
                 let flags = UnmountFlags::NOFOLLOW | UnmountFlags::DETACH;
@@ -73,7 +73,8 @@ pub fn release(point: &Path) -> Outcome {
     Ok(())
 }
 
-fn take_away(point: &Path, flags: UnmountFlags, helper_flag: &str) -> Result<(), Errno> {
+/// Unmounts as this user may: by the system call, or by the helper with `helper_flag`.
+pub fn take_away(point: &Path, flags: UnmountFlags, helper_flag: &str) -> Result<(), Errno> {
     match unmount(point, flags) {
         Err(Errno::PERM) => {
             // Users unmount their own mounts by the set-uid helper.

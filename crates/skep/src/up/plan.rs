@@ -5,7 +5,7 @@ use crate::admin::{Failure, Outcome};
 use crate::config::address::Address;
 use crate::config::service::SOCKET_PATH_MAX;
 use crate::identity::write_durably;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
@@ -92,12 +92,12 @@ pub fn mgmtd_addresses(dir: &Path, ports: &BTreeMap<String, u16>) -> Vec<Address
     unix.into_iter().chain(tcp).collect()
 }
 
-/// A port that is free now; `taken` ones are promised to other services.
-fn free_port(seed: u16, taken: &BTreeMap<String, u16>) -> Outcome<u16> {
+/// A port that is free now; `taken` ones are promised to others.
+fn free_port(seed: u16, taken: &BTreeSet<u16>) -> Outcome<u16> {
     let span = PORT_LAST - PORT_FIRST;
     (0..span)
         .map(|step| PORT_FIRST + (seed % span + step) % span)
-        .find(|port| !taken.values().any(|other| other == port) && is_free(*port))
+        .find(|port| !taken.contains(port) && is_free(*port))
         .ok_or_else(|| Failure::new(format!("no free port on 127.0.0.1 from {PORT_FIRST} to {PORT_LAST}")))
 }
 
@@ -105,22 +105,27 @@ fn is_free(port: u16) -> bool {
     TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()
 }
 
-/// A port for every server that has none, and a new one for those of `stopped` whose port
-/// somebody else has taken since. Says which changed: (old, new).
+/// A port for every server that has none, one for the metrics of every service, and new ones for those
+/// of `stopped` whose port somebody else has taken since. Says which changed: (old, new).
 pub fn assign_ports(
-    servers: &[ServicePlan],
+    services: &[ServicePlan],
     stopped: impl Fn(&ServicePlan) -> bool,
-    ports: &mut BTreeMap<String, u16>,
+    cluster: &mut ClusterFile,
 ) -> Outcome<Vec<(u16, u16)>> {
     let mut seed = [0; 2];
     getrandom::fill(&mut seed).map_err(|e| Failure::local("random source of the kernel", e))?;
     let mut changed = Vec::new();
-    for service in servers.iter().filter(|service| service.kind != Kind::Mount) {
+    let mut taken: BTreeSet<u16> = cluster.ports.values().chain(cluster.http.values()).copied().collect();
+    let servers =
+        services.iter().filter(|service| service.kind != Kind::Mount).map(|service| (service, false));
+    for (service, http) in servers.chain(services.iter().map(|service| (service, true))) {
+        let ports = if http { &mut cluster.http } else { &mut cluster.ports };
         let old = ports.get(&service.name).copied();
         if old.is_some_and(|port| !stopped(service) || is_free(port)) {
             continue;
         }
-        let new = free_port(u16::from_ne_bytes(seed), ports)?;
+        let new = free_port(u16::from_ne_bytes(seed), &taken)?;
+        taken.insert(new);
         ports.insert(service.name.clone(), new);
         changed.extend(old.map(|old| (old, new)));
     }
@@ -184,6 +189,9 @@ fn config(dir: &Path, cluster: &ClusterFile, service: &ServicePlan) -> Table {
         let addresses = cluster.mgmtd.iter().map(|address| Value::String(address.to_string()));
         set("mgmtd", Value::Array(addresses.collect()));
     }
+    if let Some(port) = cluster.http.get(&service.name) {
+        set("http", Value::String(format!("{}:{port}", Ipv4Addr::LOCALHOST)));
+    }
     if service.kind == Kind::Mount {
         set("key_file", path(dir.join("client.key")));
         set("mount_point", path(cluster.mount_point.clone()));
@@ -240,6 +248,7 @@ mod tests {
             servers: 2,
             formatted: false,
             ports,
+            http: BTreeMap::from([("mgmtd".to_owned(), 10_011), ("mount".to_owned(), 10_012)]),
             moved_from: None,
         }
     }
@@ -255,6 +264,7 @@ mod tests {
         let load = |name: &str| given(&format!("{name}.toml"));
         let mgmtd = config::load::<MgmtdConfig>(Source::Given(&load("mgmtd")), &[], &[]).unwrap().config;
         assert_eq!((mgmtd.shards, mgmtd.listen[0].port()), (4, 10_001));
+        assert_eq!(mgmtd.http.unwrap().port(), 10_011);
         let metad = config::load::<MetadConfig>(Source::Given(&load("metad-1")), &[], &[]).unwrap().config;
         assert_eq!((metad.alias.as_str(), metad.membership.mgmtd.len()), ("metad-1", 2));
         let storaged = config::load::<StoragedConfig>(Source::Given(&load("storaged-2")), &[], &[]).unwrap();
@@ -282,10 +292,17 @@ mod tests {
         let services = services(Path::new("/d"), 1);
         let holder = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let taken = holder.local_addr().unwrap().port();
-        let mut ports = BTreeMap::from([("mgmtd".to_owned(), taken)]);
-        assert!(assign_ports(&services, |_| false, &mut ports).unwrap().is_empty());
-        assert_eq!((ports["mgmtd"], ports.len()), (taken, 3));
-        let changed = assign_ports(&services, |_| true, &mut ports).unwrap();
+        let mut cluster = ClusterFile {
+            ports: BTreeMap::from([("mgmtd".to_owned(), taken)]),
+            http: BTreeMap::new(),
+            ..cluster()
+        };
+        assert!(assign_ports(&services, |_| false, &mut cluster).unwrap().is_empty());
+        assert_eq!((cluster.ports["mgmtd"], cluster.ports.len(), cluster.http.len()), (taken, 3, 4));
+        let all: BTreeSet<_> = cluster.ports.values().chain(cluster.http.values()).collect();
+        assert_eq!(all.len(), 7, "a port is promised twice");
+        let changed = assign_ports(&services, |_| true, &mut cluster).unwrap();
+        let ports = &cluster.ports;
         assert_eq!(changed, [(taken, ports["mgmtd"])]);
         let text = with_ports(&format!("a = \"127.0.0.1:{taken}\", \"127.0.0.1:{taken}1\""), &changed);
         assert_eq!(text, format!("a = \"127.0.0.1:{}\", \"127.0.0.1:{taken}1\"", ports["mgmtd"]));

@@ -85,6 +85,7 @@ fn new_cluster(args: &UpArgs, place: &Place, mount_point: std::path::PathBuf) ->
         servers: args.servers.unwrap_or(SERVERS).min(targets),
         formatted: false,
         ports: BTreeMap::new(),
+        http: BTreeMap::new(),
         moved_from: None,
     })
 }
@@ -103,7 +104,7 @@ fn prepare(place: &Place, cluster: &mut ClusterFile, services: &[ServicePlan]) -
         }
     }
     let stopped = |service: &ServicePlan| process::living(&service.pid_file).is_none();
-    let changed = plan::assign_ports(services, stopped, &mut cluster.ports)?;
+    let changed = plan::assign_ports(services, stopped, cluster)?;
     cluster.mgmtd = plan::mgmtd_addresses(dir, &cluster.ports);
     plan::write_configs(dir, cluster, services, &changed, cluster.moved_from.is_some())?;
     cluster.write(dir)

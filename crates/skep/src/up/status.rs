@@ -12,8 +12,10 @@ use crate::units::Period;
 use serde::Serialize;
 use skep_types::Reachability;
 use skep_wire::mgmt::StatusReply;
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::Write;
+use std::net::Ipv4Addr;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -22,7 +24,8 @@ const ANSWER_LIMIT: Period = Period::secs(3);
 
 /// Everything there is to say.
 #[derive(Debug, Serialize)]
-struct UpStatus {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct UpStatus {
     dir: String,
     /// All services run and the file system is mounted.
     up: bool,
@@ -35,22 +38,28 @@ struct UpStatus {
 }
 
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct ServiceStatus {
     name: String,
     running: bool,
     pid: Option<u32>,
     log: String,
+    /// Where it shows its metrics.
+    http: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct MountStatus {
     path: String,
     /// `mounted`, `dead` (its process is gone), `not-mounted` or `foreign`.
     state: &'static str,
 }
 
+/// The cluster in numbers.
 #[derive(Debug, Serialize)]
-struct ClusterSummary {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct ClusterSummary {
     id: String,
     nodes: usize,
     nodes_online: usize,
@@ -62,7 +71,9 @@ struct ClusterSummary {
 }
 
 impl ClusterSummary {
-    fn of(status: &StatusReply) -> Self {
+    /// As mgmtd knows it.
+    pub fn of(status: &StatusReply) -> Self {
+        let space = crate::admin::pool::space(status.targets.iter());
         let online = status.nodes.iter().filter(|node| node.node.reachability == Reachability::Online);
         Self {
             id: status.cluster.to_string(),
@@ -71,8 +82,8 @@ impl ClusterSummary {
             targets: status.targets.len(),
             shards: status.shards.len(),
             sessions: status.sessions.len(),
-            bytes: status.targets.iter().map(|target| target.capacity.bytes).sum(),
-            bytes_free: status.targets.iter().map(|target| target.capacity.bytes_free).sum(),
+            bytes: space.bytes,
+            bytes_free: space.bytes_free,
         }
     }
 }
@@ -86,7 +97,8 @@ impl UpStatus {
                 Some(pid) => format!("running, process {pid}"),
                 None => "not running".to_owned(),
             };
-            let _ = writeln!(text, "  {:<12} {state:<24} {}", service.name, service.log);
+            let http = service.http.as_ref().map(|http| format!("   {http}/metrics")).unwrap_or_default();
+            let _ = writeln!(text, "  {:<12} {state:<24} {}{http}", service.name, service.log);
         }
         let _ = writeln!(text, "  {:<12} {} at {}", "mount point", self.mount.state, self.mount.path);
         match (&self.cluster, &self.error) {
@@ -112,13 +124,14 @@ impl UpStatus {
     }
 }
 
-fn service_status(service: &ServicePlan) -> ServiceStatus {
+fn service_status(service: &ServicePlan, http: &BTreeMap<String, u16>) -> ServiceStatus {
     let pid = process::living(&service.pid_file).map(|living| living.pid);
     ServiceStatus {
         name: service.name.clone(),
         running: pid.is_some(),
         pid,
         log: service.log.display().to_string(),
+        http: http.get(&service.name).map(|port| format!("http://{}:{port}", Ipv4Addr::LOCALHOST)),
     }
 }
 
@@ -148,7 +161,7 @@ pub fn run(dir: &Path, format: Format, out: &mut dyn Write) -> Outcome<ExitCode>
     let cluster = ClusterFile::read(&dir.join(FILE))?;
     let dir = absolute(dir)?;
     let plans = plan::services(&dir, cluster.servers);
-    let services: Vec<_> = plans.iter().map(service_status).collect();
+    let services: Vec<_> = plans.iter().map(|plan| service_status(plan, &cluster.http)).collect();
     let lives = |kind| plans.iter().zip(&services).any(|(plan, status)| plan.kind == kind && status.running);
     let mount = mount_status(&cluster.mount_point, lives(Kind::Mount))?;
     let answer = match lives(Kind::Mgmtd) {
@@ -180,13 +193,20 @@ mod tests {
     #[test]
     fn shown() {
         let dir = Path::new("/nonexistent");
-        let services = plan::services(dir, 1).iter().map(service_status).collect();
+        let services = plan::services(dir, 1);
+        let http = BTreeMap::from([("mgmtd".to_owned(), 10_011)]);
+        let services = services.iter().map(|plan| service_status(plan, &http)).collect();
         let mount = MountStatus { path: "/m".into(), state: "not-mounted" };
         let cluster = Some(ClusterSummary::of(&samples::status()));
         let status = UpStatus { dir: "/d".into(), up: false, services, mount, cluster, error: None };
         let text = status.text();
-        for part in ["/d: not up", "mgmtd        not running", "2 of 2 nodes online", "400 B of 1000 B free"]
-        {
+        for part in [
+            "http://127.0.0.1:10011/metrics",
+            "/d: not up",
+            "mgmtd        not running",
+            "2 of 2 nodes online",
+            "400 B of 1000 B free",
+        ] {
             assert!(text.contains(part), "{part} is missing in:\n{text}");
         }
         let json = serde_json::to_value(&status).unwrap();

@@ -1,8 +1,15 @@
-//! `skep stats`.
+//! `skep stats`: counters since the start, or what happens now.
+
+mod live;
+mod rates;
+mod screen;
+
+pub use rates::RateRow;
 
 use super::access::{AccessArgs, Cluster};
 use super::failure::{Failure, Outcome};
 use crate::cli::output::{self, OutputArgs, Row};
+use crate::units::Period;
 use clap::Args;
 use serde::Serialize;
 use skep_types::ServiceKind;
@@ -17,6 +24,12 @@ pub struct StatsArgs {
     /// Only this node (alias)
     #[arg(long, value_name = "ALIAS")]
     node: Option<String>,
+    /// Show what happens now, again and again; on a terminal as a live view (q ends it)
+    #[arg(long, value_name = "INTERVAL", num_args = 0..=1, default_missing_value = "1s")]
+    watch: Option<Period>,
+    /// With --watch: end after so many rounds
+    #[arg(long, value_name = "N", requires = "watch")]
+    count: Option<u64>,
     #[command(flatten)]
     access: AccessArgs,
     #[command(flatten)]
@@ -25,7 +38,8 @@ pub struct StatsArgs {
 
 /// One counter since the start of its daemon.
 #[derive(Debug, Serialize, PartialEq, Eq)]
-struct CounterRow {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct CounterRow {
     node: String,
     service: &'static str,
     /// Alias of the target; empty for the daemon as a whole.
@@ -58,6 +72,10 @@ fn target_rows(node: &NodeEntry, status: &StatusReply, stat: &TargetStat) -> Vec
         ("written_bytes", stat.written_bytes),
         ("errors", stat.errors),
         ("in_flight", stat.in_flight),
+        ("read_ns", stat.read_ns),
+        ("write_ns", stat.write_ns),
+        ("syncs", stat.syncs),
+        ("sync_ns", stat.sync_ns),
     ];
     let row = |(counter, value): (&str, u64)| CounterRow {
         node: node.alias.clone(),
@@ -95,28 +113,48 @@ fn ask(cluster: &Cluster, status: &StatusReply, node: &NodeEntry) -> Outcome<Vec
     }
 }
 
+/// Nodes that are asked at the same time.
+const ASKED_AT_ONCE: usize = 32;
+
+/// Counters of all nodes that are wanted, and why some did not answer.
+pub fn collect(
+    cluster: &Cluster,
+    status: &StatusReply,
+    wanted: &dyn Fn(&NodeEntry) -> bool,
+) -> (Vec<CounterRow>, Vec<Failure>) {
+    let nodes: Vec<_> = status.nodes.iter().map(|node| &node.node).filter(|node| wanted(node)).collect();
+    let (mut rows, mut failures) = (Vec::new(), Vec::new());
+    for some in nodes.chunks(ASKED_AT_ONCE) {
+        std::thread::scope(|scope| {
+            let asked: Vec<_> = some.iter().map(|node| scope.spawn(|| ask(cluster, status, node))).collect();
+            for answer in asked {
+                match answer.join() {
+                    Ok(Ok(more)) => rows.extend(more),
+                    Ok(Err(failure)) => failures.push(failure),
+                    Err(_) => failures.push(Failure::new("the question was lost (a bug: please report it)")),
+                }
+            }
+        });
+    }
+    (rows, failures)
+}
+
 /// Does it. What answered is shown even if some daemon did not.
 pub fn run(args: &StatsArgs, out: &mut dyn Write) -> Outcome {
     let mut cluster = args.access.connect(None)?;
     let status = cluster.status()?;
-    let wanted = |node: &&NodeEntry| args.node.as_ref().is_none_or(|alias| *alias == node.alias);
-    let nodes: Vec<_> = status.nodes.iter().map(|node| &node.node).filter(wanted).collect();
-    if let (Some(alias), true) = (&args.node, nodes.is_empty()) {
+    let wanted = |node: &NodeEntry| args.node.as_ref().is_none_or(|alias| *alias == node.alias);
+    if let (Some(alias), false) = (&args.node, status.nodes.iter().any(|node| wanted(&node.node))) {
         return Err(Failure::new(format!("there is no node \"{alias}\"; see `skep node list`")));
     }
-    let mut rows = Vec::new();
-    let mut failed = None;
-    for node in nodes {
-        match ask(&cluster, &status, node) {
-            Ok(more) => rows.extend(more),
-            Err(failure) => {
-                failed.inspect(|earlier: &Failure| eprintln!("skep: {earlier}"));
-                failed = Some(failure);
-            }
-        }
+    if let Some(every) = args.watch {
+        return live::watch(&mut cluster, args, every, &wanted, out);
     }
+    let (rows, mut failures) = collect(&cluster, &status, &wanted);
     output::rows(args.output.output, &rows, out)?;
-    failed.map_or(Ok(()), Err)
+    let last = failures.pop();
+    failures.iter().for_each(|failure| eprintln!("skep: {failure}"));
+    last.map_or(Ok(()), Err)
 }
 
 #[cfg(test)]
@@ -140,6 +178,10 @@ mod tests {
             written_bytes: 4,
             errors: 5,
             in_flight: 6,
+            read_ns: 7,
+            write_ns: 8,
+            syncs: 9,
+            sync_ns: 10,
         };
         let rows = target_rows(&status.nodes[1].node, &status, &stat);
         let names: Vec<_> = rows.iter().map(|row| (row.counter.as_str(), row.value)).collect();
@@ -151,7 +193,11 @@ mod tests {
                 ("writes", 3),
                 ("written_bytes", 4),
                 ("errors", 5),
-                ("in_flight", 6)
+                ("in_flight", 6),
+                ("read_ns", 7),
+                ("write_ns", 8),
+                ("syncs", 9),
+                ("sync_ns", 10)
             ]
         );
         assert!(rows.iter().all(|row| row.target == "target-101" && row.node == "storaged-2"));

@@ -1,0 +1,207 @@
+//! What can be said of the cluster: nodes, targets, space, shards, sessions.
+
+use super::{Check, Verdict, check, fine};
+use crate::admin::access::Cluster;
+use crate::admin::failure::{Failure, Outcome};
+use crate::admin::namespace::Names;
+use crate::cli::output::{ago, human};
+use skep_types::{Capacity, Consistency, Reachability, ServiceKind};
+use skep_wire::meta::ShardStats;
+use skep_wire::mgmt::{NodeEntry, SessionStatus, StatusReply};
+use skep_wire::storage::TargetStats;
+use std::time::Duration;
+
+/// A service that takes longer to answer does not answer.
+const ANSWER_LIMIT: Duration = Duration::from_secs(3);
+/// Nodes that are asked at the same time.
+const ASKED_AT_ONCE: usize = 32;
+/// Less free than this share (1/20) is worth a warning ...
+const LOW_SHARE: u64 = 20;
+/// ... and less than this one (1/100) an error.
+const EMERGENCY_SHARE: u64 = 100;
+/// A mount that is silent for longer than this will be evicted unless it comes back.
+const SILENT_MS: u64 = 20_000;
+
+/// Everything, in the order in which it was looked at.
+pub fn checks(cluster: &Cluster, status: &StatusReply) -> Vec<Check> {
+    let mut checks = vec![fine("mgmtd", "cluster", format!("answers, cluster {}", status.cluster))];
+    for nodes in status.nodes.chunks(ASKED_AT_ONCE) {
+        let answers: Vec<Check> = std::thread::scope(|scope| {
+            let asked: Vec<_> = nodes
+                .iter()
+                .map(|node| (&node.node, scope.spawn(|| ping(cluster, status, &node.node))))
+                .collect();
+            let lost = || Err(Failure::new("the question was lost (a bug: please report it)"));
+            asked
+                .into_iter()
+                .map(|(node, answer)| node_check(node, answer.join().unwrap_or_else(|_| lost())))
+                .collect()
+        });
+        checks.extend(answers);
+    }
+    checks.extend(registry_checks(status));
+    checks
+}
+
+/// Asks one daemon directly: mgmtd may hear a node that clients cannot reach.
+fn ping(cluster: &Cluster, status: &StatusReply, node: &NodeEntry) -> Outcome {
+    let mut link = cluster.node(node);
+    link.limit = link.limit.min(ANSWER_LIMIT);
+    match node.service {
+        ServiceKind::Mgmtd => Ok(()),
+        ServiceKind::Storaged => link.ask(&TargetStats {}).map(|_| ()),
+        ServiceKind::Metad => {
+            let led = status.shards.iter().find(|shard| shard.replicas.first() == Some(&node.node));
+            let shard = led.map(|led| led.shard).unwrap_or_default();
+            link.ask_shard(shard, &ShardStats {}).map(|_| ()).map_err(|e| Failure::call(&node.alias, &e))
+        }
+    }
+}
+
+fn node_check(node: &NodeEntry, answer: Outcome) -> Check {
+    let service = node.service.as_str();
+    let subject = node.alias.as_str();
+    match (node.reachability, answer) {
+        (Reachability::Online, Ok(())) => fine("node", subject, "online, answers"),
+        (Reachability::Online, Err(failure)) => {
+            let hint =
+                "mgmtd hears it, this machine does not reach it: check firewall, routes and its addresses";
+            check(Verdict::Error, "node", subject, failure.to_string(), hint)
+        }
+        (state, Ok(())) => {
+            let hint = "it answers but does not reach mgmtd: check its log and the mgmtd addresses in its configuration";
+            check(Verdict::Warning, "node", subject, state.as_str().to_owned(), hint)
+        }
+        (state, Err(failure)) => {
+            let hint = format!("start skep {service} there, or look into its log");
+            check(Verdict::Error, "node", subject, format!("{}: {failure}", state.as_str()), &hint)
+        }
+    }
+}
+
+fn space_check(subject: &str, capacity: Capacity) -> Check {
+    let Capacity { bytes, bytes_free, inodes, inodes_free } = capacity;
+    if bytes == 0 {
+        return fine("space", subject, "not reported yet");
+    }
+    let scarce = |free: u64, all: u64, share: u64| u128::from(free) * u128::from(share) < u128::from(all);
+    let below = |share| scarce(bytes_free, bytes, share) || scarce(inodes_free, inodes, share);
+    let verdict = match () {
+        () if below(EMERGENCY_SHARE) => Verdict::Error,
+        () if below(LOW_SHARE) => Verdict::Warning,
+        () => Verdict::Ok,
+    };
+    let detail = format!("{} of {} and {inodes_free} inodes free", human(bytes_free), human(bytes));
+    let hint = if verdict == Verdict::Ok { "" } else { "remove files, enlarge the disk, or add a target" };
+    check(verdict, "space", subject, detail, hint)
+}
+
+fn registry_checks(status: &StatusReply) -> Vec<Check> {
+    let names = Names::of(status);
+    let mut checks = Vec::new();
+    for target in &status.targets {
+        let subject = target.alias.as_str();
+        checks.push(match target.consistency {
+            Consistency::Good => fine("target", subject, "good"),
+            Consistency::NeedsResync => check(
+                Verdict::Warning,
+                "target",
+                subject,
+                "needs resync".to_owned(),
+                "wait until it has caught up",
+            ),
+            Consistency::Bad => check(
+                Verdict::Error,
+                "target",
+                subject,
+                format!("bad: its disk failed on {}", names.node(target.node)),
+                "check the disk; once it can be trusted: skep target set-state",
+            ),
+        });
+        checks.push(space_check(subject, target.capacity));
+    }
+    if status.targets.is_empty() {
+        let hint = "start skep storaged with a target; until then only small files can be written";
+        checks.push(check(Verdict::Error, "target", "cluster", "no targets".to_owned(), hint));
+    }
+    for node in status.nodes.iter().filter(|node| node.node.service == ServiceKind::Metad) {
+        checks.push(space_check(&node.node.alias, node.capacity));
+    }
+    checks.push(shard_check(status));
+    checks.extend(status.sessions.iter().map(session_check));
+    checks
+}
+
+fn session_check(session: &SessionStatus) -> Check {
+    let subject = format!("{}:{}", session.host, session.mount);
+    match session.silent_ms {
+        Some(ms) if ms > SILENT_MS => {
+            let hint = "look at that machine and its network; after session_timeout the mount is evicted";
+            check(Verdict::Warning, "session", &subject, format!("silent for {}", ago(Some(ms))), hint)
+        }
+        _ => fine("session", &subject, "heard"),
+    }
+}
+
+fn shard_check(status: &StatusReply) -> Check {
+    let names = Names::of(status);
+    let orphans = status.shards.iter().filter(|shard| {
+        let leader = shard.replicas.first().and_then(|node| names.entry(*node));
+        leader.is_none_or(|leader| leader.reachability == Reachability::Offline)
+    });
+    let (all, orphans) = (status.shards.len(), orphans.count());
+    match orphans {
+        0 => fine("shard", "all", format!("{all} shards, each has its server")),
+        _ => {
+            let detail = format!("{orphans} of {all} shards have no server that is online");
+            check(Verdict::Error, "shard", "namespace", detail, "start the metadata servers: skep node list")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admin::namespace::samples;
+
+    fn verdicts(checks: &[Check]) -> Vec<(Verdict, &str, &str)> {
+        let bad = checks.iter().filter(|check| check.verdict != Verdict::Ok);
+        bad.map(|check| (check.verdict, check.check, check.subject.as_str())).collect()
+    }
+
+    /// Goal: a sound cluster has nothing to report; each fault is found, graded and comes with advice.
+    #[test]
+    fn faults_are_found() {
+        let mut status = samples::status();
+        assert!(verdicts(&registry_checks(&status)).is_empty());
+        status.targets[0].consistency = Consistency::Bad;
+        status.targets[0].capacity.bytes_free = 49;
+        status.nodes[0].capacity.inodes_free = 0;
+        status.nodes[0].node.reachability = Reachability::Offline;
+        status.sessions[0].silent_ms = Some(SILENT_MS + 1);
+        let checks = registry_checks(&status);
+        assert_eq!(
+            verdicts(&checks),
+            [
+                (Verdict::Error, "target", "target-101"),
+                (Verdict::Warning, "space", "target-101"),
+                (Verdict::Error, "space", "metad-1"),
+                (Verdict::Error, "shard", "namespace"),
+                (Verdict::Warning, "session", "host:/mnt"),
+            ]
+        );
+        assert!(checks.iter().all(|check| check.verdict == Verdict::Ok || !check.hint.is_empty()));
+    }
+
+    /// Goal: mgmtd's view and our own of a node are told apart.
+    #[test]
+    fn views_of_a_node() {
+        let mut node = samples::status().nodes[1].node.clone();
+        let failed = || Err(Failure::new("no route"));
+        assert_eq!(node_check(&node, Ok(())).verdict, Verdict::Ok);
+        assert!(node_check(&node, failed()).hint.contains("firewall"));
+        node.reachability = Reachability::ProbablyOffline;
+        assert_eq!(node_check(&node, Ok(())).verdict, Verdict::Warning);
+        assert!(node_check(&node, failed()).hint.contains("skep storaged"));
+    }
+}

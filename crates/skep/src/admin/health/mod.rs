@@ -1,0 +1,239 @@
+//! `skep health`: what is wrong, where, and what to do about it.
+//!
+//! Exit codes: 0 healthy, 1 degraded, 2 down or not reachable, 3 wrong usage or no permission.
+
+mod bundle;
+mod cluster;
+mod facts;
+mod machine;
+
+use super::access::{AccessArgs, CLUSTER_FILE, Cluster};
+use crate::cli::output::{self, OutputArgs, Row};
+use clap::{Args, Subcommand};
+use serde::Serialize;
+use skep_wire::mgmt::StatusReply;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Where mounts say what they are when the cluster was not made by `skep up`.
+const RUN_DIR: &str = "/run/skep";
+/// Exit code of wrong usage and of a key that is not enough.
+pub const EXIT_USAGE: u8 = 3;
+
+/// Flags of `skep health`.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct HealthArgs {
+    #[command(subcommand)]
+    command: Option<HealthCommand>,
+    #[command(flatten)]
+    check: CheckArgs,
+}
+
+/// `skep health ...`
+#[derive(Debug, Subcommand)]
+enum HealthCommand {
+    /// Pack what somebody who helps needs to know: findings, state, configuration, logs, metrics; no keys
+    Bundle(bundle::BundleArgs),
+}
+
+/// Flags of `skep health` without a further word.
+#[derive(Debug, Args)]
+struct CheckArgs {
+    /// A path on the mount of the cluster that is meant
+    path: Option<PathBuf>,
+    /// Show what is fine, too
+    #[arg(long)]
+    all: bool,
+    #[command(flatten)]
+    access: AccessArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+/// How bad something is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// As it should be.
+    Ok,
+    /// Worth knowing, nothing to worry about.
+    Note,
+    /// It works, but not as it should.
+    Warning,
+    /// Something is down.
+    Error,
+}
+
+/// One thing that was looked at.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Check {
+    verdict: Verdict,
+    /// What kind of thing: `mgmtd`, `node`, `target`, `space`, `shard`, `session`, `mount`.
+    check: &'static str,
+    subject: String,
+    detail: String,
+    hint: String,
+}
+
+impl Row for Check {
+    const TITLES: &'static [&'static str] = &["VERDICT", "CHECK", "SUBJECT", "DETAIL", "WHAT TO DO"];
+
+    fn cells(&self) -> Vec<String> {
+        let verdict = match self.verdict {
+            Verdict::Ok => "ok",
+            Verdict::Note => "note",
+            Verdict::Warning => "warning",
+            Verdict::Error => "ERROR",
+        };
+        let text = |text: &String| text.clone();
+        vec![
+            verdict.to_owned(),
+            self.check.to_owned(),
+            text(&self.subject),
+            text(&self.detail),
+            text(&self.hint),
+        ]
+    }
+}
+
+fn check(verdict: Verdict, check: &'static str, subject: &str, detail: String, hint: &str) -> Check {
+    Check { verdict, check, subject: subject.to_owned(), detail, hint: hint.to_owned() }
+}
+
+fn fine(kind: &'static str, subject: &str, detail: impl Into<String>) -> Check {
+    check(Verdict::Ok, kind, subject, detail.into(), "")
+}
+
+/// What can be said of the cluster from here, the worst first.
+pub fn of_cluster(cluster: &Cluster, status: &StatusReply) -> Vec<Check> {
+    sorted(cluster::checks(cluster, status))
+}
+
+fn sorted(mut checks: Vec<Check>) -> Vec<Check> {
+    checks.sort_by_key(|check| std::cmp::Reverse(check.verdict));
+    checks
+}
+
+/// What was found, and whether the key was enough to look.
+struct Findings {
+    checks: Vec<Check>,
+    permitted: bool,
+}
+
+/// The directory in which mounts of this cluster leave their notes.
+fn run_dir(access: &AccessArgs, path: Option<&std::path::Path>) -> PathBuf {
+    let place = access.place(path).ok();
+    let up_dir = place.and_then(|place| Some(place.cluster?.parent()?.to_owned()));
+    up_dir.map_or_else(|| PathBuf::from(RUN_DIR), |dir| dir.join("run"))
+}
+
+fn look(access: &AccessArgs, path: Option<&std::path::Path>) -> Findings {
+    let mut checks = machine::checks(&run_dir(access, path));
+    let refused = |checks: &mut Vec<Check>, detail: String, hint: &str| {
+        checks.push(check(Verdict::Error, "mgmtd", "cluster", detail, hint));
+    };
+    let mut cluster = match access.connect(path) {
+        Ok(cluster) => cluster,
+        Err(failure) => {
+            refused(&mut checks, failure.to_string(), "name the cluster and its key");
+            return Findings { checks, permitted: false };
+        }
+    };
+    if cluster.require_admin("health").is_err() {
+        let detail = "only this machine was looked at: health of the cluster needs the cluster key, this is that of \
+                      a client";
+        refused(&mut checks, detail.to_owned(), "run it on a server, or name the cluster key by --key FILE");
+        return Findings { checks, permitted: false };
+    }
+    match cluster.status() {
+        Ok(status) => checks.extend(cluster::checks(&cluster, &status)),
+        Err(failure) => {
+            let hint = format!("start skep mgmtd, or skep up when the cluster is of {CLUSTER_FILE}");
+            refused(&mut checks, failure.to_string(), &hint);
+        }
+    }
+    Findings { checks, permitted: true }
+}
+
+/// Does it.
+pub fn run(args: &HealthArgs, out: &mut dyn Write) -> ExitCode {
+    match &args.command {
+        None => run_checks(&args.check, out),
+        Some(HealthCommand::Bundle(args)) => match bundle::run(args) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(failure) => {
+                eprintln!("skep: {failure}");
+                ExitCode::FAILURE
+            }
+        },
+    }
+}
+
+fn run_checks(args: &CheckArgs, out: &mut dyn Write) -> ExitCode {
+    let Findings { checks, permitted } = look(&args.access, args.path.as_deref());
+    let checks = sorted(checks);
+    let worst = checks.iter().map(|check| check.verdict).max().unwrap_or(Verdict::Ok);
+    let shown: Vec<_> =
+        checks.iter().filter(|check| args.all || check.verdict != Verdict::Ok).cloned().collect();
+    let written = if args.output.output != output::Format::Table {
+        output::rows(args.output.output, &shown, out)
+    } else if shown.is_empty() {
+        writeln!(out, "healthy: {} checks, nothing to do", checks.len())
+    } else {
+        out.write_all(text(&shown).as_bytes())
+    };
+    if let Err(e) = written {
+        eprintln!("skep: standard output: {e}");
+    }
+    ExitCode::from(exit_code(worst, permitted))
+}
+
+/// Findings for people: advice is too long for a table.
+fn text(checks: &[Check]) -> String {
+    checks.iter().fold(String::new(), |text, check| {
+        let cells = check.cells();
+        let todo =
+            if check.hint.is_empty() { String::new() } else { format!("\n         -> {}", check.hint) };
+        format!(
+            "{text}{:<8} {} {}: {}{todo}\n",
+            cells[0],
+            check.check,
+            check.subject,
+            check.detail.replace('\n', " ")
+        )
+    })
+}
+
+fn exit_code(worst: Verdict, permitted: bool) -> u8 {
+    match worst {
+        _ if !permitted => EXIT_USAGE,
+        Verdict::Ok | Verdict::Note => 0,
+        Verdict::Warning => 1,
+        Verdict::Error => 2,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: the documented exit codes.
+    #[test]
+    fn exit_codes() {
+        let codes =
+            [Verdict::Ok, Verdict::Note, Verdict::Warning, Verdict::Error].map(|v| exit_code(v, true));
+        assert_eq!(codes, [0, 0, 1, 2]);
+        assert_eq!(exit_code(Verdict::Ok, false), 3);
+    }
+
+    /// Goal: each finding says what, where and what to do.
+    #[test]
+    fn findings_are_shown() {
+        let checks = [check(Verdict::Error, "node", "metad-1", "offline:\nno route".to_owned(), "start it")];
+        assert_eq!(text(&checks), "ERROR    node metad-1: offline: no route\n         -> start it\n");
+    }
+}
