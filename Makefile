@@ -15,7 +15,14 @@ SKEP := target/release/skep
 # What apt must give: a linker for cargo, and fusermount3 for mounts by users.
 PACKAGES := build-essential fuse3
 
-.PHONY: help up down build test check prerequisites packages toolchain
+# Where `make install` puts everything; DESTDIR goes before all of it, for packages.
+PREFIX ?= /usr/local
+DESTDIR ?=
+UNITS ?= $(PREFIX)/lib/systemd/system
+# mount(8) looks for mount.skep here and nowhere else.
+SBIN ?= /sbin
+
+.PHONY: help up down build install uninstall test check prerequisites packages toolchain
 
 help:
 	@echo "make up      install what is needed, build, start a cluster in $(DIR), mount it at $(MOUNT)"
@@ -23,6 +30,7 @@ help:
 	@echo "make test    every test (what CI runs)"
 	@echo "make check   formatting, lints, rules of the house, licences: before a commit"
 	@echo "make build   the release build only"
+	@echo "make install the program, mount.skep, units, manual pages, completions below PREFIX=$(PREFIX)"
 
 up: prerequisites build
 	@$(SKEP) up --dir "$(DIR)" --mount "$(MOUNT)"
@@ -38,6 +46,37 @@ down:
 
 build: toolchain
 	@cargo build --release --locked --package skep
+
+# Needs no compiler when the release build is there already: sudo make install.
+install:
+	@test -x $(SKEP) || $(MAKE) build
+	@install -D -m 755 $(SKEP) "$(DESTDIR)$(PREFIX)/bin/skep"
+	@install -d "$(DESTDIR)$(SBIN)" "$(DESTDIR)$(UNITS)" "$(DESTDIR)/etc/skep"
+	@ln -sf "$(PREFIX)/bin/skep" "$(DESTDIR)$(SBIN)/mount.skep"
+	@for unit in packaging/systemd/*.service; do \
+		sed 's|/usr/local/bin/skep|$(PREFIX)/bin/skep|' "$$unit" > "$(DESTDIR)$(UNITS)/$${unit##*/}"; \
+	done
+	@share="$(DESTDIR)$(PREFIX)/share"; \
+	install -d "$$share/man/man1" "$$share/man/man8" "$$share/doc/skep" "$$share/zsh/site-functions" \
+		"$$share/bash-completion/completions" "$$share/fish/vendor_completions.d"; \
+	$(SKEP) man "$$share/man/man1"; \
+	mv "$$share/man/man1/mount.skep.8" "$$share/man/man8/"; \
+	$(SKEP) completions bash > "$$share/bash-completion/completions/skep"; \
+	$(SKEP) completions zsh > "$$share/zsh/site-functions/_skep"; \
+	$(SKEP) completions fish > "$$share/fish/vendor_completions.d/skep.fish"; \
+	for service in mgmtd metad storaged mount; do \
+		$(SKEP) config template $$service > "$$share/doc/skep/$$service.toml"; \
+	done
+	@echo "installed below $(DESTDIR)$(PREFIX); commented configurations are in $(PREFIX)/share/doc/skep"
+
+# Configuration, keys and data stay.
+uninstall:
+	@rm -f "$(DESTDIR)$(SBIN)/mount.skep" "$(DESTDIR)$(PREFIX)/bin/skep" "$(DESTDIR)$(UNITS)"/skep-{mgmtd,metad,storaged,mount}@.service
+	@share="$(DESTDIR)$(PREFIX)/share"; \
+	rm -rf "$$share/doc/skep"; \
+	rm -f "$$share/man/man1"/skep.1 "$$share/man/man1"/skep-*.1 "$$share/man/man8/mount.skep.8" \
+		"$$share/bash-completion/completions/skep" "$$share/zsh/site-functions/_skep" \
+		"$$share/fish/vendor_completions.d/skep.fish"
 
 # Every step and its command stand in xtask/src/ci; `cargo xtask ci --list` prints them.
 test: toolchain

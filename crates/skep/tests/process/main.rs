@@ -8,12 +8,15 @@ mod away;
 mod coherence;
 mod deletion;
 mod full;
+mod http;
 mod intruders;
 mod killed;
 mod refusals;
+mod schema;
 mod semantics;
 mod shards;
 mod start;
+mod tending;
 
 use skep_rig::{Cluster, Plan};
 use std::ops::Deref;

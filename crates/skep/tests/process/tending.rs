@@ -1,0 +1,207 @@
+//! What an administrator does beside the lists: health, bundle, unmounting, the live view.
+
+use super::{plan, refusal, start};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
+use skep_rig::{Cluster, is_mounted, patiently};
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+fn health(cluster: &Cluster, words: &[&str]) -> (i32, String) {
+    let words = cluster.admin_words([&["health"], words].concat());
+    let output = cluster.run(words).unwrap();
+    let text =
+        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    (output.status.code().unwrap(), text)
+}
+
+/// Goal: the exit code says how the cluster is; each finding comes with what to do; a client's key is
+/// told that it is not enough.
+#[test]
+fn health_says_how_it_is() {
+    let cluster =
+        start(plan().with("SKEP_MGMTD_NODE_PROBABLY_OFFLINE", "1s").with("SKEP_MGMTD_NODE_OFFLINE", "2s"));
+    let (code, text) = health(&cluster, &[]);
+    assert_eq!(code, 0, "{text}");
+    let (code, text) = health(&cluster, &["--key", cluster.dir().join("client.key").to_str().unwrap()]);
+    assert!(
+        code == 3 && text.contains("needs the cluster key") && text.contains("-> run it on a server"),
+        "{code} {text}"
+    );
+    assert_eq!(health(&cluster, &["--no-such-flag"]).0, 3);
+    cluster.of("storaged")[0].kill().unwrap();
+    patiently("a dead storage server is an error", || health(&cluster, &[]).0 == 2).unwrap();
+    let (_, text) = health(&cluster, &[]);
+    assert!(text.contains("storaged-1") && text.contains("-> start skep storaged"), "{text}");
+    cluster.one("mgmtd").unwrap().kill().unwrap();
+    let (code, text) = health(&cluster, &["--timeout", "1s"]);
+    assert!(code == 2 && text.contains("start skep mgmtd"), "{code} {text}");
+}
+
+/// Goal: the bundle holds what it says and no key.
+#[test]
+fn a_bundle_has_no_keys() {
+    let cluster = start(plan());
+    let file = cluster.beside("bundle.tar.gz");
+    let key = fs::read_to_string(cluster.dir().join("cluster.key")).unwrap();
+    let secret = key.split_whitespace().last().unwrap();
+    // An administrator's slip: a key where none belongs.
+    let slip = cluster.dir().join("etc/metad-1.toml");
+    let config = fs::read_to_string(&slip).unwrap();
+    fs::write(&slip, format!("{config}# {key}\n")).unwrap();
+    cluster.admin(["health", "bundle", file.to_str().unwrap()]).unwrap();
+    let tar = |flags: &str| {
+        let output = Command::new("tar").arg(flags).arg(&file).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let names = tar("-tzf");
+    for part in
+        ["/README.txt", "/health.json", "/state/nodes.json", "/metrics/mgmtd.txt", "/machine/kernel.txt"]
+    {
+        assert!(names.contains(part), "{part} is missing:\n{names}");
+    }
+    assert!(names.contains("etc-metad-1.toml") && names.contains("log-metad-1.log"), "{names}");
+    assert!(!names.contains(".key"), "{names}");
+    let all = tar("-xzOf");
+    assert!(
+        all.contains("skep_metad_requests_total") && all.contains("it could be a key"),
+        "little was packed"
+    );
+    let token =
+        cluster.must(["key", "token", "--key", cluster.dir().join("cluster.key").to_str().unwrap()]).unwrap();
+    for secret in [secret, token.trim(), &secret[..32]] {
+        assert!(!all.contains(secret), "a secret got out");
+    }
+    assert!(refusal(&cluster, &["health", "bundle", file.to_str().unwrap()]).contains("exists"));
+}
+
+/// Goal: a busy mount is not taken away, and whoever keeps it busy is named; then it ends tidily. A
+/// second mount at the same place is refused; `skep down` names mounts that it does not end.
+#[test]
+fn mounts_end_tidily() {
+    let cluster = start(plan());
+    let point = cluster.second_mount("second", &[]).unwrap();
+    let shown = point.to_str().unwrap();
+    let again = cluster.run(cluster.mount_words(&point, &[])).unwrap();
+    let said = String::from_utf8_lossy(&again.stderr).into_owned();
+    assert!(!again.status.success() && said.contains("mounted there already"), "{said}");
+    let mut worker = Command::new("sleep").arg("600").current_dir(&point).spawn().unwrap();
+    let busy = refusal(&cluster, &["umount", shown]);
+    assert!(busy.contains(&format!("process {} (sleep) works in {shown}", worker.id())), "{busy}");
+    assert!(is_mounted(&point));
+    worker.kill().unwrap();
+    worker.wait().unwrap();
+    fs::write(point.join("file"), "content").unwrap();
+    let daemon = cluster.mount_daemon(&point).unwrap();
+    cluster.must(["umount", shown]).unwrap();
+    assert!(!is_mounted(&point) && !daemon.is_alive());
+    assert_eq!(fs::read(cluster.mount().join("file")).unwrap(), b"content");
+    assert!(refusal(&cluster, &["umount", shown]).contains("nothing is mounted there"));
+    let other = cluster.second_mount("other", &[]).unwrap();
+    let down = cluster.run(["down", "--dir", cluster.dir().to_str().unwrap()]).unwrap();
+    let said = String::from_utf8_lossy(&down.stderr).into_owned();
+    assert!(said.contains(&format!("{} is a mount of this cluster, too", other.display())), "{said}");
+}
+
+/// A pseudo terminal with a program on it.
+struct Terminal {
+    master: OwnedFd,
+    slave: File,
+    child: Child,
+    seen: String,
+}
+
+impl Terminal {
+    fn run(cluster: &Cluster, words: &[&str], size: (u16, u16)) -> Self {
+        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&master).unwrap();
+        unlockpt(&master).unwrap();
+        let name = ptsname(&master, Vec::new()).unwrap();
+        let path = Path::new(std::ffi::OsStr::from_bytes(name.as_bytes()));
+        let slave = File::options().read(true).write(true).open(path).unwrap();
+        resize(&master, size);
+        let mut command = cluster.command(cluster.admin_words(words));
+        command.stdin(slave.try_clone().unwrap()).stdout(slave.try_clone().unwrap());
+        let child = command.spawn().unwrap();
+        Self { master, slave, child, seen: String::new() }
+    }
+
+    /// Reads until the text was seen since the last time.
+    fn until(&mut self, text: &str) {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while !self.seen.contains(text) {
+            assert!(Instant::now() < deadline, "{text:?} never came:\n{}", self.seen);
+            let mut fds = [PollFd::new(&self.master, PollFlags::IN)];
+            let limit = rustix::event::Timespec { tv_sec: 1, tv_nsec: 0 };
+            if poll(&mut fds, Some(&limit)).unwrap() > 0 {
+                let mut bytes = [0; 4096];
+                let len = rustix::io::read(&self.master, &mut bytes).unwrap();
+                self.seen.push_str(&String::from_utf8_lossy(&bytes[..len]));
+            }
+        }
+        let end = self.seen.find(text).unwrap() + text.len();
+        self.seen.drain(..end);
+    }
+
+    fn press(&self, key: &str) {
+        rustix::io::write(&self.master, key.as_bytes()).unwrap();
+    }
+
+    /// It has ended well, and the terminal is as it was.
+    fn ended(mut self) {
+        self.until("\x1b[?1049l");
+        assert!(self.child.wait().unwrap().success());
+        let modes = tcgetattr(&self.slave).unwrap().local_modes;
+        assert!(modes.contains(LocalModes::ICANON | LocalModes::ECHO), "{modes:?}");
+    }
+}
+
+fn resize(master: &OwnedFd, (columns, rows): (u16, u16)) {
+    tcsetwinsize(master, Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
+}
+
+/// Goal: the live view shows servers and targets on 80x24, takes keys, follows the size of the terminal,
+/// and gives the terminal back as it was, however it ends.
+#[test]
+fn the_live_view_on_a_terminal() {
+    let cluster = start(plan());
+    let words = ["stats", "--watch", "200ms"];
+    let mut terminal = Terminal::run(&cluster, &words, (80, 24));
+    terminal.until("\x1b[?1049h");
+    for part in ["METADATA", "metad-1", "TARGET", "storaged-2", "q quit"] {
+        terminal.until(part);
+    }
+    assert!(!tcgetattr(&terminal.slave).unwrap().local_modes.contains(LocalModes::ECHO));
+    terminal.press("s");
+    terminal.until("sort: operations");
+    terminal.press("p");
+    terminal.until("PAUSED");
+    resize(&terminal.master, (30, 10));
+    terminal.until("PAUSED");
+    terminal.press("q");
+    terminal.ended();
+    let mut terminal = Terminal::run(&cluster, &words, (80, 24));
+    terminal.until("METADATA");
+    kill_process(Pid::from_child(&terminal.child), Signal::TERM).unwrap();
+    terminal.ended();
+}
+
+/// Goal: where nobody watches, there are lines and no escape sequences.
+#[test]
+fn the_live_view_without_a_terminal() {
+    let cluster = start(plan());
+    let words = cluster.admin_words(["stats", "--watch", "100ms", "--count", "2"]);
+    let mut child = cluster.command(words).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut text = String::new();
+    child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+    assert!(child.wait().unwrap().success());
+    assert_eq!(text.matches("LATENCY").count(), 2, "{text}");
+    assert!(!text.contains('\x1b') && text.contains("storaged-1"), "{text}");
+}
