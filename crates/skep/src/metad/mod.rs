@@ -5,17 +5,20 @@
 
 mod courier;
 mod mailbox;
+mod pages;
 mod service;
 
 use crate::cli::DaemonArgs;
 use crate::config::MetadConfig;
 use crate::config::metad::{Chooser, StripeTargets, Sync};
 use crate::daemon::{self, Readiness, Stop, raise_open_files};
+use crate::http;
 use crate::identity::StateDir;
 use crate::listen;
 use crate::membership::{Introduction, Membership, Nudge};
 use courier::Courier;
 use mailbox::Mailbox;
+use pages::{Counts, MetadPages};
 use service::Metad;
 use skep_disk::disk::RealDisk;
 use skep_disk::log::{CommandLog, LogOptions, SyncPolicy, SyncThread};
@@ -46,7 +49,8 @@ fn serve(config: &MetadConfig) -> Result<(), String> {
     }
     let keyring = crate::daemon::server_keyring(&config.process)?;
     let mut state = StateDir::open(&config.state_dir, "metad")?;
-    let (listeners, addresses) = listen::open(&config.listen, config.unix_socket.as_deref())?;
+    let (listeners, addresses) =
+        listen::open(&config.listen, config.unix_socket.as_deref(), &config.interfaces)?;
     let limits = EventLimits {
         payload: PAYLOAD_MAX,
         connections: config.max_connections as usize,
@@ -55,6 +59,7 @@ fn serve(config: &MetadConfig) -> Result<(), String> {
     let server = EventServer::new(listeners, keyring.clone(), limits, crate::daemon::net_log())
         .map_err(|e| format!("the server cannot start: {e}"))?;
     let incarnation = state.next_incarnation()?;
+    let own = skep_net::choose(&addresses, skep_net::machine_id(), skep_net::machine_id());
     let introduction = Introduction {
         uuid: state.uuid,
         service: ServiceKind::Metad,
@@ -67,8 +72,9 @@ fn serve(config: &MetadConfig) -> Result<(), String> {
     state.bind(membership.place.cluster)?;
     let place = membership.place.clone();
 
+    let counts = Counts::new();
     let mailbox = Arc::new(Mailbox::new(server.waker(), state.path.clone()));
-    let (rules, command_log, sync) = recover(config, &state, &mailbox)?;
+    let (rules, command_log, sync) = recover(config, &state, &mailbox, &counts)?;
     let nudge = Nudge::default();
     let courier = Courier::new(Arc::new(keyring.clone()), place.node, incarnation, mailbox.clone());
     let heartbeat = membership
@@ -84,8 +90,20 @@ fn serve(config: &MetadConfig) -> Result<(), String> {
     };
     let who = service::Who { place: place.clone(), incarnation, keyring };
     let readiness = Readiness::new("metad");
-    let mut metad =
-        Metad::new(who, rules, command_log, sync, courier, mailbox, nudge.clone(), handle, readiness)?;
+    let pages = MetadPages { counts: counts.clone(), keyring: Arc::new(who.keyring.clone()), own };
+    http::start(config.http, Arc::new(pages));
+    let mut metad = Metad::new(
+        who,
+        rules,
+        command_log,
+        sync,
+        courier,
+        mailbox,
+        nudge.clone(),
+        handle,
+        readiness,
+        counts,
+    )?;
     let ended = server.run(&mut metad).map_err(|e| format!("the server failed: {e}"));
     let fatal = metad.end(FLUSH_LIMIT);
     stop.set();
@@ -105,6 +123,7 @@ fn recover(
     config: &MetadConfig,
     state: &StateDir,
     mailbox: &Arc<Mailbox>,
+    counts: &Arc<Counts>,
 ) -> Result<(Server<RowStore>, CommandLog, SyncThread), String> {
     let cluster = state.cluster.unwrap_or_default();
     let (command_log, found) =
@@ -117,10 +136,16 @@ fn recover(
         Sync::Interval => SyncPolicy::Every(config.sync_interval.duration()),
         Sync::Always => SyncPolicy::Always,
     };
-    let told = mailbox.clone();
-    let sync =
-        SyncThread::start(command_log.syncer(), policy, Box::new(move |durable| told.durable(durable)))
-            .map_err(|e| format!("cannot start a thread: {e}"))?;
+    let (told, counted) = (mailbox.clone(), counts.clone());
+    let sync = SyncThread::start(
+        command_log.syncer(),
+        policy,
+        Box::new(move |durable, took| {
+            counted.serving.log_sync.observe(took);
+            told.durable(durable);
+        }),
+    )
+    .map_err(|e| format!("cannot start a thread: {e}"))?;
     let options = RowOptions {
         cache_bytes: config.cache_size.bytes() as usize,
         overlay_bytes: config.checkpoint_log.bytes() as usize,
