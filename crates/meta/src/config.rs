@@ -50,7 +50,7 @@ impl Default for Config {
             stripe_targets: 0,
             chooser: Chooser::Balanced,
             target_reserve: 0,
-            grace_ms: 30_000,
+            grace_ms: 75_000,
             opens_per_client: 1 << 20,
             sync_always: false,
             hash: siphash,

@@ -5,6 +5,7 @@ use crate::config::{
     self, CONFIG_DIR, MetadConfig, MgmtdConfig, MountConfig, Service, Source, StoragedConfig,
 };
 use clap::{Args, Subcommand, ValueEnum};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -90,12 +91,17 @@ impl Machine {
             list.iter().chain(&http).map(|address| format!("port {}", address.port())).collect::<Vec<_>>()
         };
         let at = |what: &str, path: &Path| format!("{what} {}", path.display());
+        let (timeouts, short) = (RefCell::new(Vec::new()), RefCell::new(Vec::new()));
         machine.read::<MgmtdConfig>(dir, |c| {
+            timeouts.borrow_mut().push(c.session_timeout);
             [listen(&c.listen, c.http), vec![at("state_dir", &c.state_dir)]].concat()
         });
         machine.read::<MetadConfig>(dir, |c| {
+            let longest = timeouts.borrow().iter().max().copied();
+            short.borrow_mut().extend(longest.and_then(|timeout| c.short_grace(timeout)));
             [listen(&c.listen, c.http), vec![at("state_dir", &c.state_dir)]].concat()
         });
+        machine.problems.extend(short.take());
         machine.read::<StoragedConfig>(dir, |c| {
             let targets = c.targets.iter().map(|target| at("target", target));
             listen(&c.listen, c.http)
@@ -194,6 +200,8 @@ mod tests {
         let verdict = || check_all(dir.path()).map_err(|e| e.to_string());
         assert!(verdict().unwrap_err().contains("config template"));
         write("mgmtd.toml", "");
+        write("metad/m1.toml", "grace = \"50s\"\n");
+        assert!(verdict().unwrap_err().contains("session_timeout"));
         write("metad/m1.toml", "");
         write("storaged/s1.toml", "targets = [\"/data/a\"]\n");
         assert_eq!(verdict(), Ok(()));

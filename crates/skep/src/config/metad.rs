@@ -167,7 +167,7 @@ impl Default for MetadConfig {
             sync_interval: Period::millis(50),
             cache_size: Size::mib(256),
             checkpoint_log: Size::mib(64),
-            grace: Period::secs(30),
+            grace: Period::secs(75),
             inline_limit: Size(limits::INLINE_DEFAULT as u64),
             chunk_size: Size(limits::CHUNK_DEFAULT as u64),
             stripe_targets: StripeTargets::Progressive,
@@ -175,6 +175,20 @@ impl Default for MetadConfig {
             max_opens_per_client: 1_048_576,
             max_connections: 4_096,
         }
+    }
+}
+
+impl MetadConfig {
+    /// What is wrong with `grace` where mgmtd evicts silent clients after `session_timeout`.
+    pub fn short_grace(&self, session_timeout: Period) -> Option<String> {
+        let fits = self.grace > session_timeout;
+        (!fits).then(|| {
+            format!(
+                "grace = \"{}\" of metad is not longer than session_timeout = \"{session_timeout}\" of mgmtd: a \
+                 client that was cut off could lose its locks without being evicted; make grace longer",
+                self.grace
+            )
+        })
     }
 }
 

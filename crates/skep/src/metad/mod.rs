@@ -9,8 +9,8 @@ mod pages;
 mod service;
 
 use crate::cli::DaemonArgs;
-use crate::config::MetadConfig;
 use crate::config::metad::{Chooser, StripeTargets, Sync};
+use crate::config::{MetadConfig, MgmtdConfig};
 use crate::daemon::{self, Readiness, Stop, raise_open_files};
 use crate::http;
 use crate::identity::StateDir;
@@ -46,6 +46,10 @@ fn serve(config: &MetadConfig) -> Result<(), String> {
     let stop = Stop::on_signals().map_err(|e| format!("cannot watch for signals: {e}"))?;
     if let Err(e) = raise_open_files() {
         warning!("the limit of open files stays as it is: {e}");
+    }
+    // What mgmtd was told is not known here; its default is what most have.
+    if let Some(text) = config.short_grace(MgmtdConfig::default().session_timeout) {
+        warning!("{text}");
     }
     let keyring = crate::daemon::server_keyring(&config.process)?;
     let mut state = StateDir::open(&config.state_dir, "metad")?;
