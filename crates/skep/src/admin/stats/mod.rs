@@ -4,6 +4,7 @@ mod live;
 mod rates;
 mod screen;
 
+#[cfg(test)]
 pub use rates::RateRow;
 
 use super::access::{AccessArgs, Cluster};
