@@ -54,6 +54,8 @@ pub struct Bed {
     pub shards: u16,
     pub fenced: Vec<u64>,
     pub notes: Vec<String>,
+    /// A newer map was asked for.
+    pub wants_map: bool,
 }
 
 pub fn name(text: &str) -> Name {
@@ -129,6 +131,7 @@ impl Bed {
             shards,
             fenced: vec![],
             notes: vec![],
+            wants_map: false,
         };
         bed.start(&[]);
         bed
@@ -207,6 +210,7 @@ impl Bed {
             assert!(self.replies.insert(reply.to, (reply.stamp, reply.result)).is_none(), "answered twice");
         }
         self.notes.extend(out.notes);
+        self.wants_map |= out.fetch_map;
         self.tasks.extend(out.tasks);
         if self.auto_sync {
             self.sync();

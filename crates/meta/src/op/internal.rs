@@ -1,6 +1,7 @@
 //! What the server itself decides, as commands.
 
 use super::make_dir_on;
+use super::xattr::kill_privileges;
 use crate::command::{
     Deleted, Format, Internal, NewTerm, Place, Purge, Recovered, Serials, SessionGone, Trimmed, Writers,
 };
@@ -132,7 +133,8 @@ fn recovered(ctx: &mut Ctx<'_>, m: &Recovered) -> Result<(), Fail> {
     if inode.layout.generation != m.generation || inode.layout.is_inline() || ctx.trim(m.ino)?.is_some() {
         return Ok(());
     }
-    if m.size <= inode.size && m.blocks == inode.blocks {
+    let killed = kill_privileges(ctx, m.ino, &mut inode, false)?;
+    if m.size <= inode.size && m.blocks == inode.blocks && !killed {
         return Ok(());
     }
     if m.size > inode.size {

@@ -59,8 +59,11 @@ pub fn check(ctx: &mut Ctx<'_>, policy: &Policy) -> Result<(), Fail> {
 #[cfg(test)]
 mod tests {
     use crate::testing::*;
-    use skep_types::{Errno, Ino, Policy};
-    use skep_wire::meta::{Inspect, SetPolicy};
+    use alloc::collections::BTreeSet;
+    use skep_types::{Errno, Ino, Policy, PoolId, ShardId};
+    use skep_wire::Status;
+    use skep_wire::meta::{Grow, Inspect, MakeDirOn, SetPolicy};
+    use skep_wire::mgmt::PoolEntry;
 
     /// Goal: wishes that cannot be met, and wishes for what has chunks, are refused; the default
     /// wish takes an own one back.
@@ -84,5 +87,43 @@ mod tests {
         }
         let (grown, _) = bed.grown("g", 1);
         assert_eq!(bed.call(ME, SetPolicy { ino: grown, policy: base }).err(), Some(errno(Errno::EINVAL)));
+    }
+
+    /// Goal: a storage pool that the map does not have is waited for a little, a newer map is asked for, and
+    /// then the wish is refused by name; one that it has is inherited by directories, over shards too.
+    #[test]
+    fn pools_are_checked_and_inherited() {
+        let mut bed = Bed::with(crate::Config::default(), 2);
+        let dir = bed.mkdir(Ino::ROOT, "d");
+        let policy = Policy { pool: PoolId(2), targets: 9, ..Policy::default() };
+        let wish = SetPolicy { ino: dir, policy };
+        assert_eq!(bed.call(ME, wish.clone()).err(), Some(Status::BUSY));
+        assert!(bed.wants_map);
+        bed.tick(crate::limit::POOL_WAIT_MS);
+        let to = bed.send(ME, wish.clone());
+        let refusal = bed.replies[&to].1.clone().unwrap_err();
+        assert_eq!(refusal.status, errno(Errno::EINVAL));
+        assert!(refusal.detail.contains("storage pool 2"));
+        let mut map = map(2, 5);
+        map.pools = [(1, "default"), (2, "hot")]
+            .map(|(pool, alias)| PoolEntry { pool: PoolId(pool), alias: alias.into() })
+            .to_vec();
+        map.targets.iter_mut().skip(3).for_each(|target| target.pool = PoolId(2));
+        map.version = skep_types::MapVersion(2);
+        bed.step(crate::Input::Map { own: OWN, map });
+        bed.call(ME, wish).unwrap();
+        let sub = bed.mkdir(dir, "s");
+        let on = MakeDirOn { parent: sub, name: name("far"), mode: 0o755, uid: 0, gid: 0, on: ShardId(1) };
+        let far = bed.admin(on).unwrap().ino;
+        assert_eq!(bed.call(ME, Inspect { ino: far }).unwrap().policy, policy);
+        let file = bed.create(ME, far, "f");
+        let grown = bed.call(ME, Grow { like: None, ino: file, end: 1 }).unwrap().layout;
+        let got: BTreeSet<u32> = grown.extents[0].targets.iter().map(|target| target.0).collect();
+        assert_eq!(got, BTreeSet::from([4, 5]), "no other pool's");
+        assert_eq!(bed.call(ME, Inspect { ino: file }).unwrap().asked, [9], "and got two");
+        let copy = bed.create(ME, far, "copy");
+        let like = bed.call(ME, Grow { like: Some(file), ino: copy, end: 1 }).unwrap().layout;
+        assert_eq!(like.extents[0].targets, grown.extents[0].targets);
+        bed.check();
     }
 }

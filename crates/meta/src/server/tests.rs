@@ -565,3 +565,13 @@ fn writers_stand_in_the_rows() {
     assert_eq!(rows(&bed), 0);
     bed.check();
 }
+
+/// Goal: shards that are made together are one line in the log.
+#[test]
+fn new_shards_are_one_line() {
+    let lines = |shards| Bed::with(Config::default(), shards).notes.concat();
+    assert_eq!(
+        (lines(1), lines(8)),
+        ("shard 0 is new: formatted".into(), "8 shards from 0 to 7 are new: formatted".into())
+    );
+}

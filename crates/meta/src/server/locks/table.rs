@@ -239,9 +239,11 @@ impl Table {
             numbers.into_iter().for_each(|number| {
                 self.dismiss(Place { key, number }, Some(Errno::ESTALE));
             });
+            let clients: BTreeSet<ClientId> = owners.iter().map(|by| by.client).collect();
             owners.into_iter().for_each(|by| self.release(key, by));
             self.settle(now);
             self.tidy_file(key);
+            clients.into_iter().for_each(|client| self.tidy_client(client, ino, false));
         }
     }
 
