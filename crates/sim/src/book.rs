@@ -93,7 +93,12 @@ pub struct Book {
 impl Book {
     /// An empty directory.
     pub fn new(name: String, seed: u64) -> Self {
-        let profile = Profile { transfer_max: 160 * 1024, handles: 4, calls: Calls::NONE, ..Profile::default() };
+        let profile = Profile {
+            transfer_max: 160 * 1024,
+            handles: 4,
+            calls: Calls { lock: false, ..Calls::ALL },
+            ..Profile::default()
+        };
         Self {
             name,
             root: None,
@@ -345,6 +350,8 @@ fn touches(op: &Op, before: &Fs, after: &Fs) -> Vec<Ino> {
         Op::Mkdir { path, .. } | Op::Mknod { path, .. } | Op::Symlink { path, .. } => {
             vec![parent(path), after.resolve(path).ok()]
         }
+        Op::OpenTemp { handle: new, .. } => vec![after.handle(new).ok().map(|(ino, _)| ino)],
+        Op::LinkHandle { handle: h, to } => vec![handle(h), parent(to)],
         Op::Link { from, to } => vec![before.resolve(from).ok(), parent(to)],
         Op::Unlink { path } | Op::Rmdir { path } => vec![parent(path)],
         Op::Rename { from, to, .. } => vec![parent(from), parent(to)],
@@ -353,10 +360,14 @@ fn touches(op: &Op, before: &Fs, after: &Fs) -> Vec<Ino> {
         | Op::Utimens { at: it, .. }
         | Op::Truncate { at: it, .. }
         | Op::Setxattr { at: it, .. }
+        | Op::SetAcl { at: it, .. }
+        | Op::RemoveAcl { at: it, .. }
         | Op::Removexattr { at: it, .. } => vec![at(it)],
         Op::Write { handle: h, .. }
         | Op::Punch { handle: h, .. }
         | Op::Allocate { handle: h, .. }
+        | Op::Zero { handle: h, .. }
+        | Op::Copy { to: h, .. }
         | Op::Fsync { handle: h }
         | Op::Close { handle: h } => vec![handle(h)],
         _ => vec![],

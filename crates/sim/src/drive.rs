@@ -1,6 +1,8 @@
 //! Carries out an operation of a history through a client, as programs and the kernel above the
 //! client would: path by path, name by name.
 
+mod second;
+
 use crate::port::{SharedRef, SimPort};
 use skep_client::{Allocate, CreateHow, Lane, Listed, NewNode, OpenHow, RenameHow, WriteHow};
 use skep_model::{At, Handle, Op, Outcome, Path, Stat, XattrHow, xattr_name};
@@ -29,6 +31,8 @@ pub struct Open {
     read: bool,
     write: bool,
     append: bool,
+    /// It has no name, and may get one.
+    linkable: bool,
 }
 
 /// A program below its directory.
@@ -55,11 +59,21 @@ impl Driver<'_> {
                 self.open(path, handle, (how, mode, kill)).await.into()
             }
             Op::Close { handle } => self.close(handle).await.into(),
+            Op::OpenTemp { path, handle, mode, exclusive } => {
+                self.open_temp(path, handle, mode, exclusive).await.into()
+            }
+            Op::LinkHandle { handle, to } => self.link_handle(handle, to).await.into(),
             Op::Write { .. }
             | Op::Read { .. }
             | Op::Punch { .. }
             | Op::Allocate { .. }
+            | Op::Zero { .. }
             | Op::Fsync { .. } => self.data(op).await,
+            Op::Copy { from, from_offset, to, offset, len, kill } => {
+                self.copy((from, from_offset), (to, offset), len, kill).await.into()
+            }
+            Op::Seek { handle, offset, hole } => self.seek(handle, offset, hole).await,
+            Op::SetAcl { .. } | Op::GetAcl { .. } | Op::RemoveAcl { .. } => self.acl(op).await,
             Op::Stat { at } => self.at(at).await.map(|attr| stat_of(&attr)).into(),
             Op::Chmod { .. } | Op::Chown { .. } | Op::Utimens { .. } | Op::Truncate { .. } => {
                 self.set(op).await.into()
@@ -150,6 +164,7 @@ impl Driver<'_> {
             read: how.read,
             write: how.write,
             append: how.append,
+            linkable: false,
         };
         let opened = match self.resolve(path).await {
             Ok(_) if how.create && how.exclusive => return Err(Errno::EEXIST),
@@ -162,7 +177,8 @@ impl Driver<'_> {
             },
             Err(Errno::ENOENT) if how.create => {
                 let (dir, name) = self.parent_of(path).await?;
-                let create = CreateHow { mode, umask: 0, uid: 0, gid: 0, exclusive: how.exclusive, policy: None };
+                let create =
+                    CreateHow { mode, umask: 0, uid: 0, gid: 0, exclusive: how.exclusive, policy: None };
                 let opened = self.lane.create(dir, name, create, open).await?;
                 make(opened.handle, opened.attr.ino, false)
             }
@@ -210,6 +226,10 @@ impl Driver<'_> {
                 let what = if keep_size { Allocate::KeepSize } else { Allocate::Extend };
                 self.allocate(handle, what, (offset, len), kill).await.into()
             }
+            Op::Zero { handle, offset, len, keep_size, kill } => {
+                let what = if keep_size { Allocate::ZeroKeepSize } else { Allocate::Zero };
+                self.allocate(handle, what, (offset, len), kill).await.into()
+            }
             _ => Outcome::Failed(Errno::ENOSYS),
         }
     }
@@ -222,11 +242,17 @@ impl Driver<'_> {
         if is_beyond(offset, data.len()) {
             return Err(Errno::EINVAL);
         }
-        let offset = match open.append {
-            true => self.lane.getattr(open.ino).await?.size,
-            false => offset,
+        let room = match open.append {
+            // The kernel cuts what would go beyond the highest offset.
+            true => skep_types::limits::FILE_SIZE_MAX - self.lane.getattr(open.ino).await?.size,
+            false => u64::MAX,
         };
-        self.lane.write(open.handle, offset, data, WriteHow { kill_suidgid: kill, ..WriteHow::default() }).await
+        if room == 0 && !data.is_empty() {
+            return Err(Errno::EFBIG);
+        }
+        let data = &data[..room.min(data.len() as u64) as usize];
+        let how = WriteHow { kill_suidgid: kill, append: open.append, ..WriteHow::default() };
+        self.lane.write(open.handle, offset, data, how).await
     }
 
     async fn allocate(
@@ -384,7 +410,8 @@ impl Driver<'_> {
             return Err(Errno::E2BIG);
         }
         let attr = self.at(at).await?;
-        if matches!(attr.kind, Kind::File | Kind::Dir) { Ok(attr.ino) } else { Err(other_kind) }
+        let anywhere = !name.starts_with(b"user.");
+        if anywhere || matches!(attr.kind, Kind::File | Kind::Dir) { Ok(attr.ino) } else { Err(other_kind) }
     }
 }
 

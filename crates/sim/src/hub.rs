@@ -3,6 +3,7 @@
 
 use crate::arena::SharedDir;
 use crate::coverage::Coverage;
+use crate::fields::Fields;
 use crate::trace::Trace;
 use skep_client::Outcome;
 use skep_model::Rng;
@@ -105,6 +106,10 @@ pub struct Hub {
     pub executed: BTreeMap<Ticket, u64>,
     /// A canary: they are executed again.
     pub retries_run_twice: bool,
+    /// What is wrong on purpose.
+    pub canary: Option<crate::Canary>,
+    /// Ends of files given last, for the canary.
+    pub ends: BTreeMap<skep_types::Ino, u64>,
     /// Highest log index of a step's records.
     pub indices: BTreeMap<(LaneId, u64), u64>,
     /// Steps with a record that a power cut took.
@@ -113,7 +118,9 @@ pub struct Hub {
     pub promised: (u64, String),
     /// What all clients do to one directory.
     pub shared: SharedDir,
-    /// Deeds done there.
+    /// What all clients do to some files.
+    pub fields: Fields,
+    /// Deeds done in the directory.
     pub last_deed: u64,
     /// Chaos is over.
     pub calm: bool,
@@ -143,10 +150,13 @@ impl Hub {
             tickets: BTreeMap::new(),
             executed: BTreeMap::new(),
             retries_run_twice: false,
+            canary: None,
+            ends: BTreeMap::new(),
             indices: BTreeMap::new(),
             lost: BTreeSet::new(),
             promised: (0, String::new()),
             shared: SharedDir::default(),
+            fields: Fields::default(),
             last_deed: 0,
             calm: false,
             failure: None,

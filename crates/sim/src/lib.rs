@@ -4,11 +4,14 @@
 //! One seed decides everything: which operations are done, in which order messages arrive, what is
 //! lost, who dies and when. A run of a seed can be repeated exactly. See `docs/design/simulation.md`.
 
+mod appends;
 mod arena;
 mod book;
 mod coverage;
 mod drive;
+mod fields;
 mod hub;
+mod locking;
 mod metad;
 mod mgmtd;
 mod network;
@@ -39,11 +42,22 @@ pub enum Canary {
     AnswersFirst,
     /// A repeated request is executed again.
     RunsRetries,
+    /// A restarted shard hears of no locks.
+    ForgetsLocks,
+    /// The end of a file is given to two appends.
+    SameEndTwice,
 }
 
 impl Canary {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::NoSync, Self::NoChunkSync, Self::AnswersFirst, Self::RunsRetries];
+    pub const ALL: [Self; 6] = [
+        Self::NoSync,
+        Self::NoChunkSync,
+        Self::AnswersFirst,
+        Self::RunsRetries,
+        Self::ForgetsLocks,
+        Self::SameEndTwice,
+    ];
 
     /// As on the command line.
     pub fn name(self) -> &'static str {
@@ -52,6 +66,8 @@ impl Canary {
             Self::NoChunkSync => "no-chunk-sync",
             Self::AnswersFirst => "answers-first",
             Self::RunsRetries => "runs-retries",
+            Self::ForgetsLocks => "forgets-locks",
+            Self::SameEndTwice => "same-end-twice",
         }
     }
 }

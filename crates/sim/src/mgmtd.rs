@@ -82,6 +82,9 @@ impl Mgmtd {
         for command in &out.commands {
             self.durable.apply(command);
         }
+        if !out.commands.is_empty() {
+            hub.fields.living = self.registry.state().sessions.keys().copied().collect();
+        }
         if self.durable != *self.registry.state() {
             hub.fail("mgmtd: the commands given out do not lead to the registry's state".into());
         }

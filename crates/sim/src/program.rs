@@ -20,6 +20,10 @@ use std::rc::Rc;
 const CALM_STEPS: u64 = 8;
 /// Steps in the directory of all, of a hundred.
 const TOGETHER: u64 = 15;
+/// Steps with the files that all lock, of a hundred.
+const LOCKED: u64 = 4;
+/// Steps with the files that all append to, of a hundred.
+const APPENDED: u64 = 4;
 /// Programs interrupted, of a thousand operations.
 const INTERRUPTED: u64 = 15;
 /// How long an attach may take, in milliseconds.
@@ -111,6 +115,7 @@ impl Actor {
         let none = self.hub.borrow().shared.dir.is_none();
         if self.makes_shared && none {
             self.make_shared().await;
+            self.make_fields().await;
         }
         let mut calm_steps = 0;
         while self.book.borrow().number < self.steps || calm_steps < CALM_STEPS {
@@ -121,7 +126,16 @@ impl Actor {
                 (hub.rng.below(self.pause_max), calm)
             };
             self.lane.port().pause(if calm { pause / 8 } else { pause }).await;
-            if self.hub.borrow_mut().rng.below(100) < TOGETHER {
+            let deed = self.hub.borrow_mut().rng.below(100);
+            if deed >= 100 - LOCKED {
+                self.lock_something().await?;
+                continue;
+            }
+            if deed >= 100 - LOCKED - APPENDED {
+                self.use_log().await?;
+                continue;
+            }
+            if deed < TOGETHER {
                 self.together().await?;
                 continue;
             }
@@ -291,7 +305,7 @@ impl Actor {
         };
         let hub_cuts = self.hub.borrow().cuts.len();
         self.book.borrow_mut().seen_cuts = hub_cuts;
-        if *outcome != expected {
+        if !expected.accepts(outcome) {
             // A loss elsewhere may count for this handle too: an error too many is no lie.
             let excusable = match op {
                 Op::Fsync { handle } if *outcome == Outcome::Failed(Errno::EIO) => {
@@ -336,6 +350,9 @@ impl Actor {
             | Op::Setxattr { at, .. }
             | Op::Getxattr { at, .. }
             | Op::Listxattr { at }
+            | Op::SetAcl { at, .. }
+            | Op::GetAcl { at, .. }
+            | Op::RemoveAcl { at, .. }
             | Op::Removexattr { at, .. } => at,
             _ => return false,
         };
@@ -402,6 +419,9 @@ pub(crate) fn is_data(op: &Op) -> bool {
         | Op::Write { .. }
         | Op::Punch { .. }
         | Op::Allocate { .. }
+        | Op::Zero { .. }
+        | Op::Copy { .. }
+        | Op::Seek { .. }
         | Op::Truncate { .. }
         | Op::Fsync { .. }
         | Op::Close { .. } => true,

@@ -114,7 +114,8 @@ impl Storaged {
                 hub.coverage.hit("a target copied");
                 let from = self.targets.get(&m.from_target).ok_or_else(|| Refusal::from(Errno::EXDEV))?;
                 let reply = copy_chunk(chunks, from, m, false, &mut [0; COPY_BUFFER]);
-                let reply = reply.map_err(|CopyFault::Source(done) | CopyFault::Copy(done)| failed(done))?;
+                let reply =
+                    reply.map_err(|(CopyFault::Source(done) | CopyFault::Copy(done))| failed(done))?;
                 Ok((reply.to_bytes(), Vec::new()))
             }
             _ => {

@@ -70,6 +70,7 @@ impl World {
     pub fn new(seed: u64, options: Options) -> Self {
         let mut hub = Hub::new(seed, options.whole_trace);
         hub.retries_run_twice = options.canary.is_some();
+        hub.canary = options.canary;
         let mut mgmtd = Mgmtd::format(uuid(7), SHARDS, &hub);
         let metad = register(&mut mgmtd, ServiceKind::Metad, 1, &mut hub);
         let (mut storageds, mut homes) = (Vec::new(), BTreeMap::new());

@@ -2,6 +2,7 @@
 
 use super::World;
 use super::upkeep::Purpose;
+use crate::Canary;
 use crate::hub::{CallId, Cut};
 use crate::network::From;
 use crate::queue::Event;
@@ -9,7 +10,9 @@ use skep_client::MGMTD;
 use skep_meta::{Input, Job, JobFailure, JobReply, Output, PeerIdentity, Request, Task};
 use skep_storage::Sender;
 use skep_types::{ClientId, Decode, Encode, LogIndex, NodeId, Reader, Role, Seq, Slot, TargetId};
-use skep_wire::meta::{MakeDirOn, MetaRequest, RemoteDir, RemoteDirReply, ShardCall, ShardStamp};
+use skep_wire::meta::{
+    MakeDirOn, MetaRequest, RemoteDir, RemoteDirReply, ReserveEnd, ReserveEndReply, ShardCall, ShardStamp,
+};
 use skep_wire::storage::{ChunkReply, DeleteChunks, StatChunks, StatChunksReply, TrimChunk};
 use skep_wire::{Message, Refusal, Status};
 
@@ -34,6 +37,7 @@ impl World {
             self.renew_upkeep(node);
         }
         if node == self.metad.node {
+            self.hub.borrow_mut().fields.metad_lives += 1;
             let out = self.metad.start(&mut self.hub.borrow_mut());
             if let Some(out) = out {
                 self.carry_out(life, out);
@@ -119,7 +123,7 @@ impl World {
         let flight = self.network.flight(id).ok_or_else(|| malformed("gone"))?;
         let mut reader = Reader::new(&flight.body);
         let call = ShardCall::decode(&mut reader).map_err(|e| malformed(&e.to_string()))?;
-        let message = MetaRequest::decode(flight.kind, &mut reader)
+        let mut message = MetaRequest::decode(flight.kind, &mut reader)
             .map_err(|e| malformed(&e.to_string()))?
             .ok_or_else(|| malformed("unknown message"))?;
         // An administrator's command comes over the mount's network here, under its own key.
@@ -128,10 +132,13 @@ impl World {
             MakeDirOn::KIND => (Role::Admin, ClientId(0)),
             _ => (Role::Client, flight.client),
         };
-        if let MetaRequest::Reclaim(m) = &message
-            && !m.opens.is_empty()
-        {
-            hub.coverage.hit("opens were reclaimed");
+        if let MetaRequest::Reclaim(m) = &mut message {
+            if !m.opens.is_empty() {
+                hub.coverage.hit("opens were reclaimed");
+            }
+            if hub.canary == Some(Canary::ForgetsLocks) {
+                m.locks.clear();
+            }
         }
         let ticket = (flight.client, call.slot.0, call.shard, call.seq.0);
         if hub.executed.contains_key(&ticket) {
@@ -181,7 +188,7 @@ impl World {
         let mut body = stamp.to_bytes();
         let status = match result {
             Ok(reply) => {
-                body.extend(reply);
+                body.extend(self.spoiled(id, reply, hub));
                 Status(0)
             }
             Err(refusal) => {
@@ -192,6 +199,24 @@ impl World {
         };
         let epoch = self.epoch_of(self.metad.node);
         self.network.reply(id, (status, body, Vec::new()), epoch, hub, &mut self.queue);
+    }
+
+    /// The canary: the end of a file is given to the next append as well.
+    fn spoiled(&self, id: CallId, reply: Vec<u8>, hub: &mut crate::hub::Hub) -> Vec<u8> {
+        let reserves = |flight: &crate::network::Flight| flight.kind == ReserveEnd::KIND;
+        let Some(flight) = self.network.flight(id).filter(|flight| reserves(flight)) else { return reply };
+        let mut reader = Reader::new(&flight.body);
+        let asked = ShardCall::decode(&mut reader).and_then(|_| ReserveEnd::decode(&mut reader));
+        let (Ok(asked), Ok(mut told)) = (asked, ReserveEndReply::from_bytes(&reply)) else { return reply };
+        if hub.canary == Some(Canary::SameEndTwice)
+            && let Some(offset) = told.offset
+        {
+            told.offset = Some(hub.ends.remove(&asked.ino).unwrap_or(offset));
+            if told.offset == Some(offset) {
+                hub.ends.insert(asked.ino, offset);
+            }
+        }
+        told.to_bytes()
     }
 
     /// An input of metad that is no request.

@@ -18,8 +18,18 @@ const LOOK_MS: u64 = 500;
 /// The number of the inode table in row keys.
 const INODE_TABLE: u8 = 2;
 /// What must become 0 once nobody does anything.
-const LEFT_OVER: [&str; 7] =
-    ["open_files", "waiting", "errands", "deletions_loaded", "trims", "orphans", "growths"];
+const LEFT_OVER: [&str; 10] = [
+    "open_files",
+    "waiting",
+    "errands",
+    "deletions_loaded",
+    "trims",
+    "orphans",
+    "growths",
+    "locks",
+    "lock_waits",
+    "appended_files",
+];
 
 /// How far the end has come.
 #[derive(Debug, Default)]

@@ -1,9 +1,11 @@
 //! Clients: their lives, their lanes, and who goes on when one is gone.
 
 use super::{LANES, SHARDS, World};
+use crate::appends::Broken;
 use crate::book::Book;
 use crate::drive::SimLane;
 use crate::hub::LaneId;
+use crate::locking::keep_locks;
 use crate::port::{SharedRef, SimPort};
 use crate::program::{Actor, BookRef, attach, keep_house};
 use crate::queue::Event;
@@ -15,6 +17,9 @@ use std::rc::Rc;
 
 /// A client that was evicted and could not open a new session is replaced after this.
 const DEAD_MAX: u64 = 3_000;
+
+/// The lane that asks what became of waiting locks; one is the witness's.
+const KEEPER: usize = LANES + 2;
 
 /// A place for a client, whichever life is in it.
 pub struct Seat {
@@ -80,7 +85,9 @@ impl World {
             });
         }
         let (id, lane) = self.lane(life, LANES, &shared);
-        self.spawn(id, keep_house(self.hub.clone(), lane, shared, id));
+        self.spawn(id, keep_house(self.hub.clone(), lane, shared.clone(), id));
+        let (id, lane) = self.lane(life, KEEPER, &shared);
+        self.spawn(id, keep_locks(self.hub.clone(), lane, shared, id));
     }
 
     fn lane(&self, life: u32, at: usize, shared: &SharedRef) -> (LaneId, Rc<SimLane>) {
@@ -88,7 +95,7 @@ impl World {
         let port = |_| SimPort { hub: self.hub.clone(), lane: id, shared: shared.clone() };
         match Lane::new(shared.clone(), port) {
             Ok(lane) => (id, Rc::new(lane)),
-            // Slots number 256, a client here takes four.
+            // Slots number 256, a client here takes five.
             Err(errno) => unreachable!("no slot for {id}: {errno}"),
         }
     }
@@ -113,6 +120,16 @@ impl World {
                 let loose = crate::verify::Loose::default();
                 if let Err(what) = crate::verify::verify(&lane, root, &fs, &loose).await {
                     hub.borrow_mut().fail(format!("{id} sees another {name}: {what}"));
+                }
+            }
+            let logs: Vec<_> = hub.borrow().fields.logs.iter().map(|log| log.ino).collect();
+            for (log, ino) in logs.into_iter().enumerate() {
+                match crate::appends::check_log(&hub, &lane, log, ino).await {
+                    Ok(()) => {}
+                    Err(Broken::Unread(errno)) => {
+                        hub.borrow_mut().fail(format!("{id} cannot read log {log}: {errno}"));
+                    }
+                    Err(Broken::Told(what)) => hub.borrow_mut().fail(format!("{id} sees at the end: {what}")),
                 }
             }
             if let Err(what) = compare_shared(&hub, &lane).await {
@@ -156,6 +173,7 @@ impl World {
         self.hub.borrow_mut().say(format_args!("the client in life {life} is gone"));
         self.tasks.retain(|id, _| id.life != life);
         self.network.remove_client(life);
+        self.hub.borrow_mut().fields.client_gone(life);
         self.after(500, Event::TakeOver(at));
     }
 
@@ -175,7 +193,7 @@ impl World {
     }
 
     fn wake_all(&mut self, life: u32, at: u64) {
-        for lane in 0..=LANES as u32 {
+        for lane in 0..=KEEPER as u32 {
             self.at(at, Event::Wake(LaneId { life, lane }));
         }
     }

@@ -1,0 +1,228 @@
+//! Files that belong to all clients: two to lock, two to append to. What every lane was told of them, and whether
+//! that can be true.
+
+use crate::hub::LaneId;
+use skep_model::Rng;
+use skep_types::{ClientId, Ino};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Begins every record.
+const MAGIC: [u8; 8] = *b"\xf5skeprc\xfa";
+/// Magic, number, length.
+const HEADER: usize = 20;
+
+/// A lock that a program was told it holds, and has not begun to give up.
+#[derive(Debug, Clone, Copy)]
+pub struct Holder {
+    /// Which file.
+    pub file: usize,
+    /// The whole file, or a range of it: they do not meet.
+    pub whole: bool,
+    /// Whose.
+    pub lane: LaneId,
+    /// In which session: it goes with it.
+    pub client: ClientId,
+    /// Excludes everybody.
+    pub exclusive: bool,
+    /// First and last byte.
+    pub range: (u64, u64),
+    /// Lives of metad when it was taken.
+    pub metad_lives: u64,
+}
+
+impl Holder {
+    fn excludes(&self, other: &Self) -> bool {
+        let meet = self.range.0 <= other.range.1 && other.range.0 <= self.range.1;
+        (self.file, self.whole) == (other.file, other.whole)
+            && self.lane != other.lane
+            && meet
+            && (self.exclusive || other.exclusive)
+    }
+}
+
+/// A record that was, or may have been, appended.
+#[derive(Debug, Clone, Copy)]
+struct Record {
+    len: u32,
+    /// Cuts that there had been when it was begun, once its writer was told that it is there.
+    told: Option<usize>,
+    /// An fsync was answered since.
+    synced: bool,
+}
+
+/// A file that is appended to.
+#[derive(Debug, Clone, Default)]
+pub struct Log {
+    /// Its inode.
+    pub ino: Ino,
+    records: BTreeMap<u64, Record>,
+    /// Bytes of all records.
+    pub bytes: u64,
+}
+
+impl Log {
+    /// Nothing was appended to it.
+    pub fn new(ino: Ino) -> Self {
+        Self { ino, ..Self::default() }
+    }
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Fields {
+    /// Files to lock.
+    pub locked: Vec<Ino>,
+    /// Files to append to.
+    pub logs: Vec<Log>,
+    /// Locks that are held.
+    holders: Vec<Holder>,
+    /// Sessions that live, as mgmtd has decided.
+    pub living: BTreeSet<ClientId>,
+    /// What became of wishes, by client life and ticket.
+    pub ended: BTreeMap<(u32, u64), Result<(), skep_types::Errno>>,
+    /// Lives of metad so far.
+    pub metad_lives: u64,
+    records: u64,
+}
+
+impl Fields {
+    /// A program was told that it holds a lock; an error says who else does.
+    pub fn holds(&mut self, holder: Holder) -> Result<(), String> {
+        if !self.living.contains(&holder.client) {
+            return Ok(());
+        }
+        let living = |other: &&Holder| self.living.contains(&other.client);
+        let other = self.holders.iter().filter(living).find(|other| holder.excludes(other)).copied();
+        self.holders.push(holder);
+        other.map_or(Ok(()), |other| Err(format!("{holder:?} is held, and so is {other:?}")))
+    }
+
+    /// It gives up what it holds of a file. `true`: it had held it over a restart of metad.
+    pub fn gives_up(&mut self, lane: LaneId, file: usize) -> bool {
+        let lives = self.metad_lives;
+        let own = |holder: &Holder| holder.lane == lane && holder.file == file;
+        let over = self.holders.iter().any(|holder| own(holder) && holder.metad_lives != lives);
+        self.holders.retain(|holder| !own(holder));
+        over
+    }
+
+    /// A client is no more: nobody holds what its programs held.
+    pub fn client_gone(&mut self, life: u32) {
+        self.holders.retain(|holder| holder.lane.life != life);
+        self.ended.retain(|(of, _), _| *of != life);
+    }
+
+    /// The number of a new record, whose append begins.
+    pub fn begin_record(&mut self, log: usize, len: u32) -> u64 {
+        self.records += 1;
+        let log = &mut self.logs[log];
+        log.records.insert(self.records, Record { len, told: None, synced: false });
+        log.bytes += u64::from(len);
+        self.records
+    }
+
+    /// Its writer was told that it is there; `cuts` as there had been at its beginning.
+    pub fn told(&mut self, log: usize, number: u64, cuts: usize) {
+        if let Some(record) = self.logs[log].records.get_mut(&number) {
+            record.told = Some(cuts);
+        }
+    }
+
+    /// Its writer was told that it is durable.
+    pub fn synced(&mut self, log: usize, number: u64) {
+        if let Some(record) = self.logs[log].records.get_mut(&number) {
+            record.synced = record.told.is_some();
+        }
+    }
+
+    /// Records that must be in a log now.
+    pub fn must_hold(&self, log: usize, cuts: usize) -> BTreeSet<u64> {
+        let there = |record: &Record| record.synced || record.told == Some(cuts);
+        self.logs[log].records.iter().filter(|(_, record)| there(record)).map(|(number, _)| *number).collect()
+    }
+
+    /// Is each of `must` in `bytes`, whole, at one place?
+    pub fn check_log(&self, log: usize, must: &BTreeSet<u64>, bytes: &[u8]) -> Result<(), String> {
+        let records = &self.logs[log].records;
+        let mut found: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
+        let starts = bytes.windows(HEADER).enumerate().filter(|(_, window)| window.starts_with(&MAGIC));
+        for (at, head) in starts {
+            let number = u64::from_le_bytes(head[8..16].try_into().unwrap_or_default());
+            let Some(record) = records.get(&number) else { continue };
+            if bytes[at..].starts_with(&content(number, record.len)) {
+                found.entry(number).or_default().push(at);
+            }
+        }
+        for number in must {
+            let Record { len, told, synced } = records[number];
+            let places = found.get(number).map_or(&[][..], Vec::as_slice);
+            if places.len() != 1 {
+                return Err(format!(
+                    "record {number} of {len} bytes (told with {told:?} cuts, synced: {synced}) stands at {places:?} \
+                     of a log of {} bytes",
+                    bytes.len()
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The bytes of a record.
+pub fn content(number: u64, len: u32) -> Vec<u8> {
+    let mut bytes = MAGIC.to_vec();
+    bytes.extend(number.to_le_bytes());
+    bytes.extend(len.to_le_bytes());
+    let mut rng = Rng::new(number);
+    while bytes.len() < len as usize {
+        bytes.extend(rng.next_u64().to_le_bytes());
+    }
+    bytes.truncate(len.max(HEADER as u32) as usize);
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn holder(lane: u32, client: u64, exclusive: bool, range: (u64, u64)) -> Holder {
+        let lane = LaneId { life: lane, lane: 0 };
+        Holder { file: 0, whole: false, lane, client: ClientId(client), exclusive, range, metad_lives: 1 }
+    }
+
+    /// Goal: two that exclude each other are found, unless one has lost its session.
+    #[test]
+    fn two_holders_are_found() {
+        let mut fields = Fields { living: [1, 2, 3].map(ClientId).into(), ..Fields::default() };
+        fields.holds(holder(1, 1, false, (0, 9))).unwrap();
+        fields.holds(holder(2, 2, false, (5, 9))).unwrap();
+        fields.holds(holder(3, 3, true, (10, 19))).unwrap();
+        assert!(fields.holds(holder(4, 3, true, (9, 9))).is_err());
+        fields.gives_up(LaneId { life: 4, lane: 0 }, 0);
+        fields.living.remove(&ClientId(1));
+        fields.gives_up(LaneId { life: 2, lane: 0 }, 0);
+        fields.holds(holder(5, 2, true, (0, 9))).unwrap();
+        fields.client_gone(3);
+        fields.holds(holder(6, 2, true, (10, 19))).unwrap();
+    }
+
+    /// Goal: a record that is missing, torn, or there twice is found; one that may be lost is not asked for.
+    #[test]
+    fn records_are_found() {
+        let mut fields = Fields { logs: vec![Log::default()], ..Fields::default() };
+        let (one, two) = (fields.begin_record(0, 100), fields.begin_record(0, 5_000));
+        fields.told(0, one, 0);
+        fields.told(0, two, 1);
+        assert_eq!(fields.must_hold(0, 1), BTreeSet::from([two]));
+        fields.synced(0, one);
+        let must = fields.must_hold(0, 1);
+        assert_eq!(must, BTreeSet::from([one, two]));
+        let whole = [content(one, 100), vec![0; 77], content(two, 5_000)].concat();
+        fields.check_log(0, &must, &whole).unwrap();
+        let mut torn = whole.clone();
+        torn[3_000] ^= 1;
+        assert!(fields.check_log(0, &must, &torn).is_err());
+        assert!(fields.check_log(0, &must, &whole[..5_000]).is_err());
+        assert!(fields.check_log(0, &must, &[whole.clone(), whole].concat()).is_err());
+    }
+}

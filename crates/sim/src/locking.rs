@@ -1,0 +1,186 @@
+//! What lanes do to the files that all lock: never may two hold what excludes each other, and whoever waits is
+//! served in the end.
+
+use crate::drive::SimLane;
+use crate::fields::Holder;
+use crate::hub::{HubRef, LaneId};
+use crate::port::SharedRef;
+use crate::program::{Actor, Failed, session_of};
+use skep_client::{OpenHow, Port, Waiting};
+use skep_types::Errno;
+use skep_wire::meta::{LockKind, LockSpace, LockWish, OpenMode};
+use std::rc::Rc;
+
+/// How long a keeper's question may wait, in milliseconds: less than a call may take.
+const AWAIT_MS: u64 = 400;
+/// Pause before a keeper looks again for waiting programs.
+const LOOK_MS: u64 = 30;
+/// Ranges that are locked.
+const RANGES: [(u64, u64); 4] = [(0, 9), (5, 14), (10, 10), (0, u64::MAX)];
+
+/// Asks metad, for ever, what became of the client's waiting locks.
+pub async fn keep_locks(hub: HubRef, lane: Rc<SimLane>, shared: SharedRef, id: LaneId) {
+    loop {
+        let nodes = shared.borrow().wished_nodes();
+        for node in &nodes {
+            match lane.await_locks(*node, AWAIT_MS).await {
+                Ok(ended) => tell(&hub, id, ended),
+                Err(_) => lane.port().pause(LOOK_MS).await,
+            }
+        }
+        let ended = shared.borrow_mut().locks.take_ended();
+        tell(&hub, id, ended);
+        if nodes.is_empty() {
+            lane.port().pause(LOOK_MS).await;
+        }
+    }
+}
+
+fn tell(hub: &HubRef, id: LaneId, ended: Vec<skep_client::state::Ended>) {
+    let hub = &mut *hub.borrow_mut();
+    hub.fields.ended.extend(ended.into_iter().map(|(ticket, result)| ((id.life, ticket), result)));
+}
+
+impl Actor {
+    /// Takes a lock, holds it for a while, perhaps takes another one meanwhile, and gives them up.
+    pub(crate) async fn lock_something(&self) -> Result<(), Failed> {
+        let file = self.hub.borrow_mut().rng.below(2) as usize;
+        let Some(handle) = self.open_locked(file).await else { return Ok(()) };
+        let wish = self.draw_wish();
+        let taken = self.take(file, handle, wish).await;
+        if matches!(taken, Ok(true)) {
+            let (ms, second) = {
+                let rng = &mut self.hub.borrow_mut().rng;
+                (rng.below(150), rng.percent(30))
+            };
+            let also = self.draw_wish();
+            // Circles are looked for among ranges only.
+            let finite = [wish, also].iter().all(|wish| wish.0.space == LockSpace::Range) || !also.1;
+            self.lane.port().pause(ms).await;
+            if second
+                && finite
+                && let Some(other) = self.open_locked(1 - file).await
+            {
+                let also = self.take(1 - file, other, also).await;
+                self.give_up(1 - file, other).await;
+                also?;
+            }
+        }
+        self.give_up(file, handle).await;
+        taken.map(drop)
+    }
+
+    async fn open_locked(&self, file: usize) -> Option<u64> {
+        self.wait_while_dead().await;
+        let ino = *self.hub.borrow().fields.locked.get(file)?;
+        self.hub.borrow_mut().at_step.insert(self.id, 0);
+        let how = OpenHow { mode: OpenMode::ReadWrite, truncate: false, sync: false, kill_suidgid: false };
+        self.lane.open(ino, how).await.ok().map(|opened| opened.handle)
+    }
+
+    fn draw_wish(&self) -> (LockWish, bool) {
+        let hub = &mut *self.hub.borrow_mut();
+        let whole = hub.rng.percent(25);
+        let range = if whole { (0, u64::MAX) } else { hub.rng.pick(&RANGES) };
+        let kind = if hub.rng.percent(60) { LockKind::Write } else { LockKind::Read };
+        let space = if whole { LockSpace::Whole } else { LockSpace::Range };
+        let owner = u64::from(self.id.lane) + 1;
+        let wish =
+            LockWish { owner, pid: self.id.lane, space, kind: Some(kind), start: range.0, last: range.1 };
+        (wish, hub.rng.percent(70))
+    }
+
+    /// `true`: it is held.
+    async fn take(&self, file: usize, handle: u64, (wish, waits): (LockWish, bool)) -> Result<bool, Failed> {
+        let session = session_of(&self.shared);
+        self.hub
+            .borrow_mut()
+            .say(format_args!("{} wants {wish:?} of lock file {file}, waits: {waits}", self.id));
+        let told = match waits {
+            false => self.lane.set_lock(handle, wish).await,
+            true => match self.lane.wait_for_lock(handle, wish).await {
+                Ok(Waiting::Done) => Ok(()),
+                Ok(Waiting::Ticket(ticket)) => self.stand_in_line(ticket).await,
+                Err(errno) => Err(errno),
+            },
+        };
+        let hub = &mut *self.hub.borrow_mut();
+        hub.say(format_args!("{} is told {told:?} of its lock", self.id));
+        let same = session.filter(|_| session_of(&self.shared) == session);
+        let Some(client) = same else { return Ok(false) };
+        match told {
+            Ok(()) => {}
+            Err(Errno::EDEADLK) => {
+                hub.coverage.hit("a deadlock was found");
+                return Ok(false);
+            }
+            Err(Errno::EAGAIN) if !waits => return Ok(false),
+            // The file of a shard that a power cut took, a session that ends at this moment.
+            Err(Errno::EINTR | Errno::EIO | Errno::ENOTCONN | Errno::ESTALE) => return Ok(false),
+            Err(errno) => {
+                hub.fail(format!("{}: {wish:?} gives {errno}", self.id));
+                return Err(Failed);
+            }
+        }
+        let holder = Holder {
+            file,
+            whole: wish.space == LockSpace::Whole,
+            lane: self.id,
+            client,
+            exclusive: wish.kind == Some(LockKind::Write),
+            range: (wish.start, wish.last),
+            metad_lives: hub.fields.metad_lives,
+        };
+        match hub.fields.holds(holder) {
+            Ok(()) => Ok(true),
+            Err(what) => {
+                hub.fail(format!("two hold a lock: {what}"));
+                Err(Failed)
+            }
+        }
+    }
+
+    /// Until its turn comes, or its patience ends.
+    async fn stand_in_line(&self, ticket: u64) -> Result<(), Errno> {
+        let mut patience = {
+            let hub = &mut *self.hub.borrow_mut();
+            hub.coverage.hit("a lock was waited for");
+            hub.rng.percent(20).then(|| hub.now + hub.rng.below(400))
+        };
+        loop {
+            if let Some(result) = self.hub.borrow_mut().fields.ended.remove(&(self.id.life, ticket)) {
+                return result;
+            }
+            let now = self.hub.borrow().now;
+            if patience.is_some_and(|until| until <= now) {
+                patience = None;
+                self.hub.borrow_mut().coverage.hit("a waiting lock was taken back");
+                if let Some(result) = self.lane.cancel_lock(ticket).await {
+                    return result;
+                }
+            }
+            self.lane.port().pause(10).await;
+        }
+    }
+
+    async fn give_up(&self, file: usize, handle: u64) {
+        let by_unlock = {
+            let hub = &mut *self.hub.borrow_mut();
+            // Before the server is told: from then on others may hold it.
+            if hub.fields.gives_up(self.id, file) {
+                hub.coverage.hit("a lock outlived metad");
+            }
+            hub.rng.percent(50)
+        };
+        let owner = u64::from(self.id.lane) + 1;
+        if by_unlock {
+            for space in [LockSpace::Range, LockSpace::Whole] {
+                let wish = LockWish { owner, pid: 0, space, kind: None, start: 0, last: u64::MAX };
+                // What is not confirmed the close repeats, and housekeeping after it.
+                let _ = self.lane.set_lock(handle, wish).await;
+            }
+        }
+        let _ = self.lane.flush(handle, owner).await;
+        self.lane.release(handle).await;
+    }
+}
