@@ -7,8 +7,8 @@ use crate::state::{Ended, Handle, LockKey, Shared, Wish};
 use alloc::vec::Vec;
 use skep_types::{Errno, Incarnation, Ino, NodeId, ShardId};
 use skep_wire::meta::{
-    AwaitLocks, AwaitLocksReply, CancelLock, CancelLockReply, DropLocks, GetLock, HeldLock, LockSpace,
-    LockState, LockWish, SetLock, SetLockReply,
+    AwaitLocks, AwaitLocksReply, CancelLock, CancelLockReply, DropLocks, GetLock, HeldLock, LockKind,
+    LockSpace, LockState, LockWish, SetLock, SetLockReply,
 };
 use skep_wire::{Refusal, Status};
 
@@ -25,9 +25,13 @@ pub enum Waiting {
 }
 
 impl<P: Port, C: Cell<Shared>> Lane<P, C> {
-    /// Takes or gives up a lock. EAGAIN when another owner has it.
+    /// Takes or gives up a lock. EAGAIN when another owner has it. What was written under it is committed
+    /// before it is given up; who takes it sees what others wrote under it.
     pub async fn set_lock(&self, handle: Handle, lock: LockWish) -> Result<(), Errno> {
         let ino = self.lockable(handle, &lock)?;
+        if lock.kind != Some(LockKind::Write) {
+            self.errno(self.commit(ino).await)?;
+        }
         let result = self.request_lock(ino, lock, None).await;
         self.shared.with(|s| match &result {
             Ok(_) => s.locks.done(ino, &lock, handle),
@@ -35,12 +39,36 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             Err(_) => {}
         });
         self.told_of_doubt(&result);
-        self.errno(result).map(|_| ())
+        self.errno(result)?;
+        if lock.kind.is_some() {
+            self.look_again(ino).await;
+        }
+        Ok(())
+    }
+
+    /// A lock was taken: whoever had it before may have changed the file. When the kernel's pages are old,
+    /// [`Lane::take_misplaced`] says so. Without an answer, what is known stays.
+    pub async fn look_again(&self, ino: Ino) {
+        let Ok(reply) = self.fetch_layout(ino).await else { return };
+        let change = reply.attr.change;
+        self.shared.with(|s| {
+            if let Some(inode) = s.inodes.get_mut(ino)
+                && inode.seen_change != change
+            {
+                inode.seen_change = change;
+                if inode.cached == Some(true) {
+                    inode.misplaced = Some(0);
+                }
+            }
+        });
     }
 
     /// As [`Lane::set_lock`], and stands in line when another owner has it.
     pub async fn wait_for_lock(&self, handle: Handle, lock: LockWish) -> Result<Waiting, Errno> {
         let ino = self.lockable(handle, &lock)?;
+        if lock.kind != Some(LockKind::Write) {
+            self.errno(self.commit(ino).await)?;
+        }
         let ticket = self.shared.with(|s| s.locks.wish(ino, lock, handle));
         let result = self.request_lock(ino, lock, Some(ticket)).await;
         // A wish that is gone ended while its request was on its way: whoever ended it tells the program.
@@ -51,7 +79,11 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         }
         let waiting = match &result {
             Ok((LockState::Waits, _)) => Waiting::Ticket(ticket),
-            _ => Waiting::Done,
+            Ok(_) => {
+                self.look_again(ino).await;
+                Waiting::Done
+            }
+            Err(_) => Waiting::Done,
         };
         self.told_of_doubt(&result);
         self.errno(result).map(|_| waiting)
@@ -70,7 +102,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
 
     /// The program that waits under `ticket` has a signal. `None`: it ended already, and was or will be
     /// told. Tried once: a program that is killed must not wait for a server that is away.
-    pub async fn cancel_lock(&self, ticket: u64) -> Option<Result<(), Errno>> {
+    pub async fn cancel_lock(&self, ticket: u64) -> Option<Ended> {
         let Wish { ino, .. } = self.shared.with(|s| s.locks.wish_of(ticket))?;
         let reply = self.once(self.asking(ino.shard(), &CancelLock { ino, ticket })).await;
         let held = reply.and_then(|reply| reply.read::<CancelLockReply>()).map(|reply| reply.held);
@@ -91,7 +123,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         if doubt {
             self.port.work_waits();
         }
-        Some(answer)
+        Some(Ended { ticket, ino, result: answer })
     }
 
     /// Waits up to `wait_ms` for outcomes of wishes in the queues of `node`, and gives those that came.
@@ -99,7 +131,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// server could not be asked; ask again after a pause.
     pub async fn await_locks(&self, node: NodeId, wait_ms: u64) -> Result<Vec<Ended>, Errno> {
         let shard = self.shared.with(|s| s.wished_shard(node));
-        let Some(shard) = shard else { return Ok(Vec::new()) };
+        let Some(shard) = shard else { return Ok(self.shared.with(|s| s.locks.take_ended())) };
         if self.shared.with(|s| s.nodes.begin_reclaim(node)) && !self.reclaim(node).await {
             return Err(Errno::EAGAIN);
         }
@@ -141,8 +173,11 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         self.told_of_doubt(&result);
         match result {
             Ok((LockState::Waits, _)) => None,
-            Ok((LockState::Done, _)) => Some((ticket, Ok(()))),
-            Err(refusal) => Some((ticket, Err(refusal.status.as_errno().unwrap_or(Errno::ENOLCK)))),
+            Ok((LockState::Done, _)) => Some(Ended { ticket, ino, result: Ok(()) }),
+            Err(refusal) => {
+                let result = Err(refusal.status.as_errno().unwrap_or(Errno::ENOLCK));
+                Some(Ended { ticket, ino, result })
+            }
         }
     }
 
@@ -328,9 +363,10 @@ impl Shared {
         let wish = self.locks.take_wish(ticket)?;
         if errno == 0 {
             self.locks.done(wish.ino, &wish.lock, wish.handle);
-            return Some((ticket, Ok(())));
+            return Some(Ended { ticket, ino: wish.ino, result: Ok(()) });
         }
-        Some((ticket, Err(Errno(u16::try_from(errno).unwrap_or(Errno::EIO.0)))))
+        let result = Err(Errno(u16::try_from(errno).unwrap_or(Errno::EIO.0)));
+        Some(Ended { ticket, ino: wish.ino, result })
     }
 
     /// Wishes that another life of `node` had in its queues.
@@ -350,10 +386,9 @@ impl Shared {
 mod tests {
     use super::*;
     use crate::limits::OPENS_PER_REQUEST;
-    use crate::testing::{BOTH, FakeLane, Fault, block_on, create, mount, mounted};
+    use crate::testing::{BOTH, FakeLane, Fault, block_on, create, mount, mounted, read, write};
     use crate::{OpenHow, Opened};
     use skep_wire::Message;
-    use skep_wire::meta::LockKind;
 
     fn wish(owner: u64, kind: Option<LockKind>, start: u64, last: u64) -> LockWish {
         LockWish { owner, pid: owner as u32, space: LockSpace::Range, kind, start, last }
@@ -371,6 +406,10 @@ mod tests {
             Waiting::Ticket(ticket) => ticket,
             Waiting::Done => panic!("nothing to wait for"),
         }
+    }
+
+    fn cancel(lane: &FakeLane, ticket: u64) -> Option<Result<(), Errno>> {
+        block_on(lane.cancel_lock(ticket)).map(|ended| ended.result)
     }
 
     fn node(lane: &FakeLane) -> NodeId {
@@ -394,11 +433,40 @@ mod tests {
         let ticket = waiting(&second, &other, wish(1, READ, 9, 20));
         assert_eq!(block_on(second.await_locks(node(&second), 0)), Ok(Vec::new()));
         block_on(first.flush(file.handle, 1)).unwrap();
-        assert_eq!(block_on(second.await_locks(node(&second), 0)), Ok(alloc::vec![(ticket, Ok(()))]));
+        assert_eq!(
+            block_on(second.await_locks(node(&second), 0)),
+            Ok(alloc::vec![Ended { ticket, ino: file.attr.ino, result: Ok(()) }])
+        );
         assert_eq!(block_on(second.await_locks(node(&second), 0)), Ok(Vec::new()));
         assert_eq!(block_on(first.set_lock(file.handle, wish(5, WRITE, 20, 20))), Err(Errno::EAGAIN));
         block_on(second.release(other.handle));
         block_on(first.set_lock(file.handle, wish(5, WRITE, 20, 20))).unwrap();
+    }
+
+    /// Goal: what was written under a lock, to inline content or chunks, is seen by who gets it next, and
+    /// the kernel's pages of it go.
+    #[test]
+    fn locks_carry_what_was_written_under_them() {
+        let (cluster, first) = mounted();
+        let second = mount(&cluster);
+        let file = create(&first, b"f");
+        let other = open(&second, file.attr.ino);
+        for (round, len) in [100usize, 3_000, 40_000].into_iter().enumerate() {
+            second.choose_cached(file.attr.ino, true);
+            let ticket = {
+                block_on(first.set_lock(file.handle, wish(1, WRITE, 0, 0))).unwrap();
+                waiting(&second, &other, wish(2, READ, 0, 0))
+            };
+            let content = alloc::vec![round as u8 + 1; len];
+            write(&first, &file, 0, &content);
+            block_on(first.set_lock(file.handle, wish(1, None, 0, 0))).unwrap();
+            let ended = block_on(second.await_locks(node(&second), 0)).unwrap();
+            assert_eq!(ended[0].ticket, ticket);
+            block_on(second.look_again(ended[0].ino));
+            assert_eq!(second.take_misplaced(ended[0].ino), Some(0));
+            assert_eq!(read(&second, &other, 0, len + 10), content);
+            block_on(second.set_lock(other.handle, wish(2, None, 0, 0))).unwrap();
+        }
     }
 
     /// Goal: a wish is taken back when its program has a signal, and a lock that came first is kept.
@@ -410,16 +478,16 @@ mod tests {
         let other = open(&second, file.attr.ino);
         block_on(first.set_lock(file.handle, wish(1, WRITE, 0, 9))).unwrap();
         let ticket = waiting(&second, &other, wish(2, WRITE, 0, 9));
-        assert_eq!(block_on(second.cancel_lock(ticket)), Some(Err(Errno::EINTR)));
-        assert_eq!(block_on(second.cancel_lock(ticket)), None);
+        assert_eq!(cancel(&second, ticket), Some(Err(Errno::EINTR)));
+        assert_eq!(cancel(&second, ticket), None);
         let ticket = waiting(&second, &other, wish(2, WRITE, 0, 9));
         block_on(first.set_lock(file.handle, wish(1, None, 0, 9))).unwrap();
-        assert_eq!(block_on(second.cancel_lock(ticket)), Some(Ok(())), "too late: it is held");
+        assert_eq!(cancel(&second, ticket), Some(Ok(())), "too late: it is held");
         assert_eq!(block_on(first.set_lock(file.handle, wish(1, READ, 0, 9))), Err(Errno::EAGAIN));
         // The server does not answer: the program goes on, and housekeeping takes the wish back.
         let ticket = waiting(&first, &file, wish(1, WRITE, 0, 9));
         cluster.borrow_mut().fail(CancelLock::KIND, &[Fault::Unreachable]);
-        assert_eq!(block_on(first.cancel_lock(ticket)), Some(Err(Errno::EINTR)));
+        assert_eq!(cancel(&first, ticket), Some(Err(Errno::EINTR)));
         block_on(first.housekeeping());
         assert!(cluster.borrow().shard.locks.queue.is_empty());
         assert_eq!(cluster.borrow().shard.locks.held.len(), 1);
@@ -466,7 +534,10 @@ mod tests {
         assert_eq!(block_on(second.await_locks(node(&second), 0)), Ok(Vec::new()));
         assert_eq!(cluster.borrow().shard.locks.queue.len(), 1, "the wish is there again");
         block_on(first.flush(file.handle, 1)).unwrap();
-        assert_eq!(block_on(second.await_locks(node(&second), 0)), Ok(alloc::vec![(ticket, Ok(()))]));
+        assert_eq!(
+            block_on(second.await_locks(node(&second), 0)),
+            Ok(alloc::vec![Ended { ticket, ino: file.attr.ino, result: Ok(()) }])
+        );
     }
 
     /// Goal: the end of a session ends every wait, and a mount whose programs believe in locks does not
@@ -482,7 +553,10 @@ mod tests {
         let ticket = waiting(&second, &other, wish(2, WRITE, 0, 9));
         cluster.borrow_mut().fail(AwaitLocks::KIND, &[Fault::Refuse(Status::FENCED)]);
         let ended = block_on(second.await_locks(node(&second), 0));
-        assert_eq!(ended, Ok(alloc::vec![(ticket, Err(Errno::ENOTCONN))]));
+        assert_eq!(
+            ended,
+            Ok(alloc::vec![Ended { ticket, ino: file.attr.ino, result: Err(Errno::ENOTCONN) }])
+        );
         block_on(second.housekeeping());
         assert!(second.shared.borrow().session.is_dead());
         let _ = block_on(second.flush(other.handle, 2));

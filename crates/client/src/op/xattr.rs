@@ -89,6 +89,10 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             }
             let XattrHow { create, replace, kill_sgid } = how;
             let value = Bytes(value.to_vec());
+            if ACLS.contains(&&name.0[..]) || name.0 == CAPABILITY {
+                // An own later commit must not clear what is set now: suid and sgid, capabilities.
+                self.commit(ino).await?;
+            }
             let message = SetXattr { ino, name, value, create, replace, kill_sgid };
             let result = self.change_ino(ino, &message).await;
             self.xattr_changed(ino, &message.name).await;

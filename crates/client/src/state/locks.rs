@@ -52,8 +52,16 @@ pub struct Wish {
     pub life: Option<Incarnation>,
 }
 
-/// A wish that nobody waits for any more, with what came of it.
-pub type Ended = (u64, Result<(), Errno>);
+/// A wish that waits no longer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ended {
+    /// Its ticket.
+    pub ticket: u64,
+    /// The file.
+    pub ino: Ino,
+    /// What came of it.
+    pub result: Result<(), Errno>,
+}
 
 /// All locks of a mount.
 #[derive(Debug, Default)]
@@ -114,7 +122,7 @@ impl Locks {
             self.wishes.iter().filter(|(_, wish)| gone(wish)).map(|(ticket, _)| *ticket).collect();
         for ticket in tickets {
             self.wishes.remove(&ticket);
-            self.ended.push((ticket, Err(Errno::EBADF)));
+            self.ended.push(Ended { ticket, ino: key.ino, result: Err(Errno::EBADF) });
         }
     }
 
@@ -211,8 +219,9 @@ impl Locks {
 
     /// The cluster ended the session, and every lock with it.
     pub fn session_ended(&mut self) {
-        let tickets = core::mem::take(&mut self.wishes).into_keys();
-        self.ended.extend(tickets.map(|ticket| (ticket, Err(Errno::ENOTCONN))));
+        let gone =
+            |(ticket, wish): (u64, Wish)| Ended { ticket, ino: wish.ino, result: Err(Errno::ENOTCONN) };
+        self.ended.extend(core::mem::take(&mut self.wishes).into_iter().map(gone));
         self.suspects.clear();
         self.drops.clear();
     }
@@ -356,11 +365,11 @@ mod tests {
         assert!(locks.knows(&key));
         locks.dropped(&key);
         assert!(!locks.knows(&key) && locks.of_handle(INO, 3).is_empty());
-        assert_eq!(locks.take_ended(), [(ticket, Err(Errno::EBADF))]);
+        assert_eq!(locks.take_ended(), [Ended { ticket, ino: INO, result: Err(Errno::EBADF) }]);
         assert_eq!(held(&locks), [(50, 60, LockKind::Write)]);
         let ticket = locks.wish(INO, wish(Some(LockKind::Write), 50, 51), 3);
         locks.session_ended();
-        assert_eq!(locks.take_ended(), [(ticket, Err(Errno::ENOTCONN))]);
+        assert_eq!(locks.take_ended(), [Ended { ticket, ino: INO, result: Err(Errno::ENOTCONN) }]);
         assert!(!locks.is_empty(), "what the programs believe to hold is lost, and they must not go on");
     }
 }

@@ -6,6 +6,7 @@
 
 use super::drive;
 use super::hands::Hands;
+use super::pages::Pages;
 use super::port::BlockingPort;
 use super::worker::MountLane;
 use skep_client::limits::AWAIT_LOCKS_MS;
@@ -29,7 +30,7 @@ enum Place {
     /// Its request.
     Parked(ParkedReply),
     /// It was answered before its request was parked.
-    Ended(Result<(), Errno>),
+    Ended(Ended),
 }
 
 #[derive(Default)]
@@ -47,14 +48,15 @@ struct State {
 /// See the module.
 pub struct Keeper {
     hands: Arc<Hands>,
+    pages: Arc<Pages>,
     state: Mutex<State>,
     wake: Condvar,
 }
 
 impl Keeper {
     /// Nobody waits yet.
-    pub fn new(hands: Arc<Hands>) -> Arc<Self> {
-        Arc::new(Self { hands, state: Mutex::default(), wake: Condvar::new() })
+    pub fn new(hands: Arc<Hands>, pages: Arc<Pages>) -> Arc<Self> {
+        Arc::new(Self { hands, pages, state: Mutex::default(), wake: Condvar::new() })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -66,7 +68,7 @@ impl Keeper {
         let ended = {
             let mut state = self.lock();
             match state.places.remove(&ticket) {
-                Some(Place::Ended(result)) => Some((reply, result)),
+                Some(Place::Ended(ended)) => Some((reply, ended.result)),
                 _ => {
                     state.tickets.insert(reply.unique(), ticket);
                     state.places.insert(ticket, Place::Parked(reply));
@@ -113,8 +115,19 @@ impl Keeper {
         self.settle(ended);
     }
 
+    /// Tells programs that have their lock now; what others wrote under it is looked at before.
+    fn settle_with(&self, lane: &MountLane<BlockingPort>, ended: Vec<Ended>) {
+        for one in ended.iter().filter(|one| one.result.is_ok()) {
+            drive(lane.look_again(one.ino));
+            if let Some(from) = lane.take_misplaced(one.ino) {
+                self.pages.drop_now(one.ino.0, from);
+            }
+        }
+        self.settle(ended);
+    }
+
     fn settle(&self, ended: Vec<Ended>) {
-        for (ticket, result) in ended {
+        for Ended { ticket, ino, result } in ended {
             let reply = {
                 let mut state = self.lock();
                 match state.places.remove(&ticket) {
@@ -123,7 +136,7 @@ impl Keeper {
                         reply
                     }
                     _ => {
-                        state.places.insert(ticket, Place::Ended(result));
+                        state.places.insert(ticket, Place::Ended(Ended { ticket, ino, result }));
                         continue;
                     }
                 }
@@ -169,7 +182,7 @@ impl Keeper {
         while !self.hands.has_ended() {
             if self.hands.shared.with(|s| s.wished_nodes()).contains(&node) {
                 match drive(lane.await_locks(node, AWAIT_LOCKS_MS)) {
-                    Ok(ended) => self.settle(ended),
+                    Ok(ended) => self.settle_with(&lane, ended),
                     Err(_) => std::thread::sleep(AGAIN),
                 }
                 continue;
@@ -200,9 +213,9 @@ impl Keeper {
                 state.cancels.pop_front()
             };
             if let Some(ticket) = next
-                && let Some(result) = drive(lane.cancel_lock(ticket))
+                && let Some(ended) = drive(lane.cancel_lock(ticket))
             {
-                self.settle(vec![(ticket, result)]);
+                self.settle_with(&lane, vec![ended]);
             }
         }
     }

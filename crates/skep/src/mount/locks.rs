@@ -68,7 +68,7 @@ pub async fn wait<P: MountPort>(
             }
             Err(error) => {
                 // Too many wait already. One that was granted a moment ago is kept.
-                let held = lane.cancel_lock(ticket).await == Some(Ok(()));
+                let held = lane.cancel_lock(ticket).await.is_some_and(|ended| ended.result.is_ok());
                 keeper.forget(ticket);
                 if held { Ok(Waited::Now) } else { Err(error) }
             }

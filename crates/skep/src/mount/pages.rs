@@ -1,6 +1,6 @@
-//! Pages that are dropped because a record was appended elsewhere than the kernel believed: another mount had
-//! made the file longer. The kernel must not be told from the thread that answers a request, for it waits for
-//! reads that may be in that thread's hands.
+//! Pages that are dropped while a file is open: a record was appended elsewhere than the kernel believed, or
+//! another mount wrote under a lock that was taken now. The kernel must not be told from a thread that answers
+//! requests, for it waits for reads that may be in that thread's hands.
 
 use skep_fuse::Notifier;
 use std::collections::BTreeMap;
@@ -10,6 +10,8 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 struct Wanted {
     /// First byte whose page goes, by inode.
     from: BTreeMap<u64, u64>,
+    /// The inode whose pages are being dropped.
+    at: Option<u64>,
     started: bool,
     ended: bool,
 }
@@ -53,11 +55,24 @@ impl Pages {
             let waited = self.wake.wait_while(wanted, |wanted| wanted.from.is_empty() && !wanted.ended);
             let mut wanted = waited.unwrap_or_else(PoisonError::into_inner);
             let Some((ino, from)) = wanted.from.pop_first() else { return };
+            wanted.at = Some(ino);
             drop(wanted);
-            let offset = i64::try_from(from).unwrap_or(i64::MAX);
-            // It fails only when the mount has ended.
-            let _ = self.notifier.inval_inode(ino, offset, 0);
+            self.drop_now(ino, from);
+            self.wanted.lock().unwrap_or_else(PoisonError::into_inner).at = None;
         }
+    }
+
+    /// Drops them at once: for threads that answer no requests.
+    pub fn drop_now(&self, ino: u64, from: u64) {
+        let offset = i64::try_from(from).unwrap_or(i64::MAX);
+        // It fails only when the mount has ended.
+        let _ = self.notifier.inval_inode(ino, offset, 0);
+    }
+
+    /// Are the pages of `ino` that were to go gone?
+    pub fn are_gone(&self, ino: u64) -> bool {
+        let wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
+        wanted.ended || (!wanted.from.contains_key(&ino) && wanted.at != Some(ino))
     }
 
     /// The mount has ended.

@@ -51,7 +51,7 @@ impl Served {
         Self {
             hands: hands.clone(),
             io,
-            keeper: Keeper::new(hands.clone()),
+            keeper: Keeper::new(hands.clone(), pages.clone()),
             pages,
             direct_with_mmap: AtomicBool::new(false),
             readiness: Mutex::new(Some(readiness)),

@@ -4,7 +4,7 @@ use super::lane_hands::MountPort;
 use super::layout;
 use super::worker::MountLane;
 use serde_json::{Value, json};
-use skep_client::{Cell, Port};
+use skep_client::Cell;
 use skep_fuse::Context;
 use skep_types::{Errno, Extent, Ino, Kind};
 use skep_wire::meta::{InspectReply, OpenMode};

@@ -15,7 +15,6 @@ use skep_fuse::{
     StatFs, Waited, WriteRequest,
 };
 use skep_types::{Ino, Kind};
-use skep_wire::meta::OpenMode;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -33,6 +32,8 @@ const KEEP_SIZE: u32 = 1;
 const PUNCH_HOLE: u32 = 2;
 /// FALLOC_FL_ZERO_RANGE.
 const ZERO_RANGE: u32 = 16;
+/// Pause before it is looked again whether pages are gone.
+const PAGES_LOOK_MS: u64 = 1;
 /// SEEK_DATA.
 const SEEK_DATA: u32 = 3;
 /// SEEK_HOLE.
@@ -72,6 +73,15 @@ impl<P: MountPort> Worker<P> {
         let lane = self.lane.as_ref().ok_or(Errno::EMFILE)?;
         lane.port().begin(&cx.interrupt);
         Ok(lane)
+    }
+
+    /// Drops the kernel's pages of a file that are known to be old, before the program goes on.
+    async fn drop_pages(&self, lane: &MountLane<P>, ino: u64) {
+        let Some(from) = lane.take_misplaced(Ino(ino)) else { return };
+        self.manner.pages.drop_from(ino, from);
+        while !self.manner.pages.are_gone(ino) && !lane.port().cancelled() {
+            lane.port().pause(PAGES_LOOK_MS).await;
+        }
     }
 
     /// How the kernel shall treat an opened file. Small files live in the page cache: they are read
@@ -274,10 +284,8 @@ impl<P: MountPort> Filesystem for Worker<P> {
     async fn write(&self, cx: &Context<'_>, ino: u64, request: &WriteRequest, data: &[u8]) -> Answer<usize> {
         let (lane, how) = (self.begin(cx)?, convert::write_how(request));
         let written = lane.write(request.fh, request.offset, data, how).await.map_err(errno)?;
-        if how.append
-            && let Some(from) = lane.take_misplaced(Ino(ino))
-        {
-            self.manner.pages.drop_from(ino, from);
+        if how.append {
+            self.drop_pages(lane, ino).await;
         }
         Ok(written)
     }
@@ -416,20 +424,27 @@ impl<P: MountPort> Filesystem for Worker<P> {
         Ok(locks::shown(held.map(|held| (held, lane.is_own(&held))), request))
     }
 
-    async fn setlk(&self, cx: &Context<'_>, _ino: u64, request: &LockRequest) -> Answer<()> {
-        self.begin(cx)?.set_lock(request.fh, locks::range(request)).await.map_err(errno)
-    }
-
-    async fn setlkw(&self, cx: &Context<'_>, _ino: u64, request: &LockRequest) -> Answer<Waited> {
+    async fn setlk(&self, cx: &Context<'_>, ino: u64, request: &LockRequest) -> Answer<()> {
         let lane = self.begin(cx)?;
-        locks::wait(lane, &self.manner.keeper, cx, request.fh, locks::range(request)).await
+        lane.set_lock(request.fh, locks::range(request)).await.map_err(errno)?;
+        self.drop_pages(lane, ino).await;
+        Ok(())
     }
 
-    async fn flock(&self, cx: &Context<'_>, _ino: u64, request: &LockRequest, wait: bool) -> Answer<Waited> {
+    async fn setlkw(&self, cx: &Context<'_>, ino: u64, request: &LockRequest) -> Answer<Waited> {
+        let lane = self.begin(cx)?;
+        let waited = locks::wait(lane, &self.manner.keeper, cx, request.fh, locks::range(request)).await?;
+        self.drop_pages(lane, ino).await;
+        Ok(waited)
+    }
+
+    async fn flock(&self, cx: &Context<'_>, ino: u64, request: &LockRequest, wait: bool) -> Answer<Waited> {
         let (lane, wish) = (self.begin(cx)?, locks::whole(request));
-        if wait {
-            return locks::wait(lane, &self.manner.keeper, cx, request.fh, wish).await;
-        }
-        lane.set_lock(request.fh, wish).await.map_err(errno).map(|()| Waited::Now)
+        let waited = match wait {
+            true => locks::wait(lane, &self.manner.keeper, cx, request.fh, wish).await?,
+            false => lane.set_lock(request.fh, wish).await.map_err(errno).map(|()| Waited::Now)?,
+        };
+        self.drop_pages(lane, ino).await;
+        Ok(waited)
     }
 }

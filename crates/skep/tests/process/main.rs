@@ -3,7 +3,10 @@
 //! missing they fail: a proof that was skipped is none.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod acl;
 mod administration;
+mod agent;
+mod appends;
 mod away;
 mod coherence;
 mod deletion;
@@ -11,10 +14,13 @@ mod full;
 mod http;
 mod intruders;
 mod killed;
+mod locks;
+mod nameless;
 mod refusals;
 mod schema;
 mod semantics;
 mod shards;
+mod sparse;
 mod start;
 mod tending;
 
