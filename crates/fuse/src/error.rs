@@ -28,10 +28,14 @@ impl fmt::Display for MountError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             MountError::Device(error) => {
-                write!(
-                    f,
-                    "{DEVICE} cannot be opened: {error}; load the kernel module (modprobe fuse) and run as root"
-                )
+                let advice = match error.kind() {
+                    io::ErrorKind::NotFound => "as root, run: modprobe fuse; in a container, pass the device in",
+                    io::ErrorKind::PermissionDenied => {
+                        "mount as root, or as root: chmod 0666 /dev/fuse; in a container, allow the device"
+                    }
+                    _ => "load the kernel module (modprobe fuse) and run as root",
+                };
+                write!(f, "{DEVICE} cannot be opened: {error}; {advice}")
             }
             MountError::Mount(target, error) => write!(
                 f,

@@ -66,7 +66,7 @@ impl Namespace {
     /// Of the cluster that is meant when `path` is named.
     pub fn connect(access: &AccessArgs, path: &Path) -> Outcome<Self> {
         if !access.is_explicit() {
-            std::fs::symlink_metadata(path).map_err(|e| Failure::local(path.display(), e))?;
+            std::fs::symlink_metadata(path).map_err(|e| missing(path, &e))?;
             mount_of(path)?.ok_or_else(|| {
                 Failure::new(format!(
                     "{}: not on a mounted skep file system; name a path on a mount, or the cluster by --cluster \
@@ -95,7 +95,7 @@ impl Namespace {
     /// The inode of a path: on a mount by stat(2), else by walking the namespace.
     pub fn resolve(&mut self, path: &Path) -> Outcome<Ino> {
         if mount_of(path)?.is_some() {
-            let meta = std::fs::symlink_metadata(path).map_err(|e| Failure::local(path.display(), e))?;
+            let meta = std::fs::symlink_metadata(path).map_err(|e| missing(path, &e))?;
             return Ok(Ino(meta.ino()));
         }
         self.walk(path)
@@ -113,6 +113,21 @@ impl Namespace {
             at = reply.ino;
         }
         Ok(at)
+    }
+}
+
+/// A path of this machine cannot be looked at.
+fn missing(path: &Path, error: &std::io::Error) -> Failure {
+    let path = path.display();
+    match error.kind() {
+        std::io::ErrorKind::NotFound => Failure::new(format!(
+            "{path}: does not exist on this machine; check the path, or name the cluster by --cluster FILE and a path \
+             in its namespace"
+        )),
+        std::io::ErrorKind::NotConnected => Failure::new(format!(
+            "{path}: the process of the mount has ended; mount it again, or name the cluster by --cluster FILE"
+        )),
+        _ => Failure::local(path, error),
     }
 }
 

@@ -10,9 +10,7 @@ use skep_types::{
     Capacity, ChunkId, ClientId, Consistency, Errno, FenceEpoch, Incarnation, Reader, ServiceKind, TargetId,
 };
 use skep_wire::mgmt::{FencesReply, MapReply, RegisterNodeReply, TargetReport};
-use skep_wire::storage::{
-    CopyChunk, DeleteChunks, StorageRequest, TargetStat, TargetStatsReply, WriteChunk,
-};
+use skep_wire::storage::{CopyChunk, DeleteChunks, StorageRequest, TargetStat, TargetStatsReply, WriteChunk};
 use skep_wire::{Header, Hello, Refusal, Status, Welcome};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError, RwLock};

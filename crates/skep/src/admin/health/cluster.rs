@@ -64,9 +64,11 @@ fn node_check(node: &NodeEntry, answer: Outcome) -> Check {
     match (node.reachability, answer) {
         (Reachability::Online, Ok(())) => fine("node", subject, "online, answers"),
         (Reachability::Online, Err(failure)) => {
-            let hint =
-                "mgmtd hears it, this machine does not reach it: check firewall, routes and its addresses";
-            check(Verdict::Error, "node", subject, failure.to_string(), hint)
+            let hint = format!(
+                "mgmtd heard it a moment ago, this machine does not reach it: start skep {service} there if it has \
+                 ended, else check firewall, routes and its addresses"
+            );
+            check(Verdict::Error, "node", subject, failure.to_string(), &hint)
         }
         (state, Ok(())) => {
             let hint = "it answers but does not reach mgmtd: check its log and the mgmtd addresses in its configuration";

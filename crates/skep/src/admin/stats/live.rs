@@ -196,8 +196,8 @@ impl View {
         }
         lines.truncate(rows.saturating_sub(1));
         lines.resize(rows.saturating_sub(1), String::new());
-        let paused = if self.paused { "   PAUSED" } else { "" };
-        lines.push(format!("q quit   p pause   s sort: {}{paused}", self.sort.as_str()));
+        let paused = if self.paused { "PAUSED   " } else { "" };
+        lines.push(format!("{paused}q quit   p pause   s sort: {}", self.sort.as_str()));
         lines.iter().map(|line| line.chars().take(columns).collect()).collect()
     }
 
