@@ -1,6 +1,9 @@
 //! Page-aligned buffers of a worker, placed so that payloads begin on a page.
 
-use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
+use std::ops::{Deref, DerefMut};
+
+use rustix::mm::{MapFlags, ProtFlags};
+use zerocopy::{Immutable, IntoBytes};
 
 use crate::Errno;
 use crate::abi::file::WriteIn;
@@ -8,24 +11,62 @@ use crate::abi::header::{IN_HEADER, OUT_HEADER, OutHeader};
 
 const PAGE: usize = 4096;
 /// Room in front of the payload: holds any request's header and fixed part, or a reply's header.
-const HEAD: usize = PAGE;
+pub(crate) const HEAD: usize = PAGE;
 /// Where a WRITE's data begins in its request.
 const WRITE_HEAD: usize = IN_HEADER + size_of::<WriteIn>();
 /// The kernel refuses to hand requests into less than this.
-const SMALLEST: usize = 8192;
+pub(crate) const SMALLEST: usize = 8192;
 
-#[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C, align(4096))]
-struct Page([u8; PAGE]);
-
-/// Zeroed memory that the kernel backs only where it is touched.
-fn pages(bytes: usize) -> Result<Vec<Page>, Errno> {
-    Page::new_vec_zeroed(bytes.div_ceil(PAGE)).map_err(|_| Errno::ENOMEM)
+/// Zeroed memory that the kernel backs only where it is touched: most buffers are large and little used. (The
+/// standard allocator writes zeros into aligned memory, and so touches all of it.)
+struct Pages {
+    start: *mut u8,
+    length: usize,
 }
+
+impl Pages {
+    #[allow(unsafe_code)] // mmap
+    fn new(bytes: usize) -> Result<Self, Errno> {
+        let length = bytes.next_multiple_of(PAGE);
+        let (access, how) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::NORESERVE);
+        // SAFETY: a new mapping at a place of the kernel's choice touches no memory in use.
+        let start = unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), length, access, how) }?;
+        Ok(Pages { start: start.cast(), length })
+    }
+}
+
+impl Deref for Pages {
+    type Target = [u8];
+    #[allow(unsafe_code)] // a slice of the mapping
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the mapping is readable, as long as this, and lives until `drop`.
+        unsafe { std::slice::from_raw_parts(self.start, self.length) }
+    }
+}
+
+impl DerefMut for Pages {
+    #[allow(unsafe_code)] // a slice of the mapping
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above, writable, and borrowed mutably.
+        unsafe { std::slice::from_raw_parts_mut(self.start, self.length) }
+    }
+}
+
+impl Drop for Pages {
+    #[allow(unsafe_code)] // munmap
+    fn drop(&mut self) {
+        // SAFETY: it is this mapping, which nothing borrows any more.
+        let _ = unsafe { rustix::mm::munmap(self.start.cast(), self.length) };
+    }
+}
+
+// SAFETY: the mapping belongs to this value alone, as a vector's memory does.
+#[allow(unsafe_code)]
+unsafe impl Send for Pages {}
 
 /// Receives requests; the data of a WRITE lands on a page boundary.
 pub struct RequestBuffer {
-    pages: Vec<Page>,
+    pages: Pages,
 }
 
 impl RequestBuffer {
@@ -34,25 +75,25 @@ impl RequestBuffer {
     /// # Errors
     /// ENOMEM.
     pub fn new(max_write: usize) -> Result<Self, Errno> {
-        Ok(RequestBuffer { pages: pages((HEAD + max_write + PAGE).max(SMALLEST + HEAD))? })
+        Ok(RequestBuffer { pages: Pages::new((HEAD + max_write + PAGE).max(SMALLEST + HEAD))? })
     }
 
     /// The whole area to read a request into.
     pub fn area(&mut self) -> &mut [u8] {
-        &mut self.pages.as_mut_slice().as_mut_bytes()[HEAD - WRITE_HEAD..]
+        &mut self.pages[HEAD - WRITE_HEAD..]
     }
 
     /// The first `length` bytes of the area: the request.
     #[must_use]
     pub fn request(&self, length: usize) -> &[u8] {
-        let bytes = &self.pages.as_slice().as_bytes()[HEAD - WRITE_HEAD..];
+        let bytes = &self.pages[HEAD - WRITE_HEAD..];
         &bytes[..length.min(bytes.len())]
     }
 }
 
 /// Holds one reply: the header directly in front of a page-aligned payload, so that one `write` sends both.
 pub struct ReplyBuffer {
-    pages: Vec<Page>,
+    pages: Pages,
     capacity: usize,
 }
 
@@ -63,7 +104,7 @@ impl ReplyBuffer {
     /// ENOMEM.
     pub fn new(capacity: usize) -> Result<Self, Errno> {
         let capacity = capacity.max(PAGE);
-        Ok(ReplyBuffer { pages: pages(HEAD + capacity)?, capacity })
+        Ok(ReplyBuffer { pages: Pages::new(HEAD + capacity)?, capacity })
     }
 
     /// Largest payload.
@@ -77,7 +118,7 @@ impl ReplyBuffer {
         if size > self.capacity {
             return Err(Errno::EINVAL);
         }
-        Ok(&mut self.pages.as_mut_slice().as_mut_bytes()[HEAD..HEAD + size])
+        Ok(&mut self.pages[HEAD..HEAD + size])
     }
 
     /// Puts a structure at `offset` of the payload and returns the offset behind it.
@@ -95,15 +136,25 @@ impl ReplyBuffer {
         };
         let len = OUT_HEADER + payload;
         let header = OutHeader { len: u32::try_from(len).unwrap_or(u32::MAX), error, unique };
-        let bytes = self.pages.as_mut_slice().as_mut_bytes();
+        let bytes = &mut self.pages;
         bytes[HEAD - OUT_HEADER..HEAD].copy_from_slice(header.as_bytes());
         len
+    }
+
+    /// Everything: [`HEAD`] bytes, then the payload.
+    pub(crate) fn whole(&self) -> &[u8] {
+        &self.pages
+    }
+
+    /// As [`ReplyBuffer::whole`], to be changed.
+    pub(crate) fn whole_mut(&mut self) -> &mut [u8] {
+        &mut self.pages
     }
 
     /// The reply of `length` bytes as [`crate::Answer::Reply`] gave it.
     #[must_use]
     pub fn reply(&self, length: usize) -> &[u8] {
-        let bytes = &self.pages.as_slice().as_bytes()[HEAD - OUT_HEADER..];
+        let bytes = &self.pages[HEAD - OUT_HEADER..];
         &bytes[..length.min(bytes.len())]
     }
 }

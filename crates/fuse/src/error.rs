@@ -29,7 +29,9 @@ impl fmt::Display for MountError {
         match self {
             MountError::Device(error) => {
                 let advice = match error.kind() {
-                    io::ErrorKind::NotFound => "as root, run: modprobe fuse; in a container, pass the device in",
+                    io::ErrorKind::NotFound => {
+                        "as root, run: modprobe fuse; in a container, pass the device in"
+                    }
                     io::ErrorKind::PermissionDenied => {
                         "mount as root, or as root: chmod 0666 /dev/fuse; in a container, allow the device"
                     }

@@ -1,5 +1,6 @@
 //! A mounted file system.
 
+use std::cell::Cell;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -8,14 +9,15 @@ use std::sync::Arc;
 use crate::abi::header::IN_HEADER;
 use crate::abi::init::InitOut;
 use crate::abi::opcode;
-use crate::buffer::{ReplyBuffer, RequestBuffer};
+use crate::buffer::{ReplyBuffer, RequestBuffer, SMALLEST};
 use crate::device::{Received, open_device, receive, send};
 use crate::dispatch::unique_of;
 use crate::mount::{Mounted, mount};
 use crate::negotiate::whole_pages;
+use crate::uring::{Fault, Plan, Site};
 use crate::{
-    DevOptions, Ending, Errno, InitConfig, InitStep, Mount, MountError, MountOptions, Negotiated, Notifier,
-    Serving, Transport, dev, negotiate,
+    DevOptions, Ending, Errno, InitConfig, InitFlags, InitStep, Mount, MountError, MountOptions, Negotiated,
+    Notifier, Serving, Transport, UringOptions, dev, negotiate, uring,
 };
 
 /// How a mounted file system is served.
@@ -27,6 +29,8 @@ pub struct FuseOptions {
     pub transport: Transport,
     /// For `/dev/fuse`.
     pub dev: DevOptions,
+    /// For `io_uring`.
+    pub uring: UringOptions,
 }
 
 /// A mounted file system. Dropping it unmounts.
@@ -34,6 +38,8 @@ pub struct Fuse {
     device: Arc<OwnedFd>,
     mounted: Mounted,
     options: FuseOptions,
+    /// The file system has agreed to be served.
+    accepted: Cell<bool>,
 }
 
 /// The INIT of a connection, with what the two sides agree on; it waits for its reply.
@@ -41,6 +47,27 @@ struct Offer {
     unique: u64,
     out: InitOut,
     agreed: Negotiated,
+}
+
+impl Offer {
+    /// Takes `io_uring` out of the agreement.
+    fn without_rings(&mut self) {
+        self.agreed.wanted = self.agreed.wanted & !InitFlags::OVER_IO_URING;
+        self.agreed.granted = self.agreed.granted & !InitFlags::OVER_IO_URING;
+        self.out = self.agreed.answer(self.out);
+    }
+
+    /// What the kernel wants room for in every entry: the largest write, or as many pages as a request may have.
+    fn payload(&self) -> usize {
+        let pages = usize::from(self.out.max_pages) * rustix::param::page_size();
+        (self.out.max_write as usize).max(pages).max(SMALLEST)
+    }
+}
+
+/// Why `/dev/fuse` instead of rings, and whether INIT was answered already.
+struct Instead {
+    why: Option<String>,
+    accepted: bool,
 }
 
 impl Fuse {
@@ -54,8 +81,11 @@ impl Fuse {
         let mut serve = serve;
         serve.init.max_write = whole_pages(serve.init.max_write);
         serve.dev.workers = serve.dev.workers.max(1);
+        // Offered by the kernel only where it is switched on; taken only when everything is ready for it.
+        let rings = if serve.transport == Transport::Dev { InitFlags(0) } else { InitFlags::OVER_IO_URING };
+        serve.init.wanted = serve.init.wanted & !InitFlags::OVER_IO_URING | rings;
         let mounted = mount(options, device.as_fd(), serve.init.max_write)?;
-        Ok(Fuse { device: Arc::new(device), mounted, options: serve })
+        Ok(Fuse { device: Arc::new(device), mounted, options: serve, accepted: Cell::new(false) })
     }
 
     /// Where it is mounted.
@@ -79,19 +109,62 @@ impl Fuse {
             self.mounted.ended();
             return Ok(Ending::Unmounted);
         };
-        let ending = self.serve(mount, &offer);
+        let ending = self.serve(mount, offer);
+        if self.accepted.get() {
+            mount.destroy();
+        }
         self.mounted.ended();
         ending
     }
 
-    fn serve<M: Mount>(&self, mount: &M, offer: &Offer) -> Result<Ending, MountError> {
-        self.accept(mount, offer)?;
-        mount.serving(&Serving::Dev { instead: None });
+    fn serve<M: Mount>(&self, mount: &M, mut offer: Offer) -> Result<Ending, MountError> {
+        let instead = match self.ring_plan(&offer) {
+            Ok(plan) => match self.serve_rings(mount, &plan, &offer) {
+                Ok(ending) => return Ok(ending),
+                Err(Fault::Mount(error)) => return Err(error),
+                Err(Fault::NoRing { why, accepted }) => Instead { why: Some(why), accepted },
+            },
+            Err(why) => Instead { why, accepted: false },
+        };
+        if self.options.transport == Transport::Uring {
+            if !instead.accepted {
+                self.reply(offer.unique, Err(Errno::EOPNOTSUPP))?;
+            }
+            return Err(MountError::NoRing(instead.why.unwrap_or_default()));
+        }
+        if !instead.accepted {
+            offer.without_rings();
+            self.accept(mount, &offer)?;
+        }
+        mount.serving(&Serving::Dev { instead: instead.why });
         let payload = self.options.init.max_write as usize;
-        let abort = || self.mounted.abort();
+        let mounted = &self.mounted;
+        let abort = || mounted.abort();
         let ending = dev::serve(&self.device, mount, &self.options.dev, payload, &abort);
-        mount.destroy();
         ending.map_err(MountError::Broken)
+    }
+
+    /// The rings that shall be served, or why not; without a reason, nobody wishes for them.
+    fn ring_plan(&self, offer: &Offer) -> Result<Plan, Option<String>> {
+        if self.options.transport == Transport::Dev {
+            return Err(None);
+        }
+        let plan = uring::plan(&self.options.uring).map_err(Some)?;
+        match offer.agreed.granted.contains(InitFlags::OVER_IO_URING) {
+            true => Ok(plan),
+            false => Err(Some("this kernel does not offer it; run Linux 6.14 or newer".to_owned())),
+        }
+    }
+
+    fn serve_rings<M: Mount>(&self, mount: &M, plan: &Plan, offer: &Offer) -> Result<Ending, Fault> {
+        let mounted = &self.mounted;
+        let site = Site {
+            device: &self.device,
+            target: self.mounted.target(),
+            payload: offer.payload(),
+            abort: &|| mounted.abort(),
+        };
+        uring::serve(&site, mount, plan, &|| self.accept(mount, offer))
     }
 
     /// Waits for INIT, which is the first request of every connection; `None` when it was unmounted before.
@@ -122,7 +195,10 @@ impl Fuse {
     /// Answers INIT, if the file system takes what was agreed on.
     fn accept<M: Mount>(&self, mount: &M, offer: &Offer) -> Result<(), MountError> {
         match mount.init(&offer.agreed) {
-            Ok(()) => self.reply(offer.unique, Ok(offer.out)),
+            Ok(()) => {
+                self.accepted.set(true);
+                self.reply(offer.unique, Ok(offer.out))
+            }
             Err(errno) => {
                 self.reply(offer.unique, Err(errno))?;
                 Err(MountError::Refused(format!("the file system says {errno}")))

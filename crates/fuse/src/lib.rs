@@ -33,6 +33,7 @@ mod notify;
 mod parked;
 mod requests;
 mod transport;
+mod uring;
 
 pub use abi::opcode::OPERATIONS;
 pub use attributes::{Attr, AttrReply, Entry, FileKind, OpenFlags, Opened, StatFs, Time};
@@ -55,3 +56,4 @@ pub use requests::{
     LockRequest, OpenRequest, ReadRequest, ReleaseRequest, SetAttr, SetTime, WriteRequest,
 };
 pub use transport::{Ending, Serving, Transport};
+pub use uring::{DEFAULT_DEPTH, DEFAULT_THREADS, ENTRIES_LIMIT, PARKED_PER_QUEUE, UringOptions};

@@ -172,6 +172,13 @@ impl Negotiated {
     pub fn losses(&self) -> impl Iterator<Item = &'static str> {
         (self.wanted & !self.granted).names()
     }
+
+    /// `out` with the features granted.
+    pub(crate) fn answer(&self, mut out: InitOut) -> InitOut {
+        out.flags = self.granted.low();
+        out.flags2 = self.granted.high();
+        out
+    }
 }
 
 /// What to answer to an INIT.
@@ -221,8 +228,7 @@ pub fn negotiate(body: &[u8], config: &InitConfig) -> InitStep {
     };
     out.minor = agreed.minor;
     out.max_readahead = agreed.max_readahead;
-    out.flags = agreed.granted.low();
-    out.flags2 = agreed.granted.high();
+    out = agreed.answer(out);
     out.max_background = agreed.max_background;
     out.congestion_threshold = config.congestion_threshold.min(agreed.max_background);
     out.max_write = agreed.max_write;

@@ -122,6 +122,19 @@ impl Reactor {
         }
     }
 
+    /// Runs tasks, gives the kernel what they queued, and runs those that have their completion at once. Waits for
+    /// nothing.
+    ///
+    /// # Errors
+    /// The ring failed.
+    pub fn step(&self) -> io::Result<()> {
+        let _running = Running::enter(self.inner.shared.id, &self.inner.ready);
+        self.inner.run_tasks();
+        self.inner.enter(Some(Duration::ZERO))?;
+        self.inner.run_tasks();
+        Ok(())
+    }
+
     /// Runs tasks until `future` has ended.
     ///
     /// # Errors
@@ -208,6 +221,10 @@ impl Inner {
             true => self.timers.borrow().next_in(),
             false => Some(Duration::ZERO),
         };
+        self.enter(limit)
+    }
+
+    fn enter(&self, limit: Option<Duration>) -> io::Result<()> {
         self.ring.enter(limit)?;
         self.take_completions();
         if limit.is_some() {

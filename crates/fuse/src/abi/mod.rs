@@ -25,6 +25,7 @@ pub mod namespace;
 pub mod node;
 pub mod notify;
 pub mod opcode;
+pub mod ring;
 pub mod xattr;
 
 /// Major version of the protocol.
@@ -44,7 +45,8 @@ mod tests {
     #[test]
     fn sizes_are_the_kernels() {
         use super::{
-            control::*, file::*, header::*, init::*, lock::*, namespace::*, node::*, notify::*, xattr::*,
+            control::*, file::*, header::*, init::*, lock::*, namespace::*, node::*, notify::*, ring::*,
+            xattr::*,
         };
         assert_eq!([size_of::<InHeader>(), size_of::<OutHeader>()], [40, 16]);
         assert_eq!([size_of::<InitIn>(), size_of::<InitOut>()], [64, 64]);
@@ -62,6 +64,7 @@ mod tests {
         assert_eq!([size_of::<LkIn>(), size_of::<LkOut>()], [48, 24]);
         assert_eq!([size_of::<IoctlIn>(), size_of::<IoctlOut>()], [32, 16]);
         assert_eq!([size_of::<PollIn>(), size_of::<PollOut>()], [24, 8]);
+        assert_eq!([size_of::<RingInOut>(), size_of::<RingCommand>(), RING_HEADERS], [32, 24, 288]);
         assert_eq!([size_of::<AccessIn>(), size_of::<InterruptIn>()], [8, 8]);
         assert_eq!(
             [size_of::<InvalInodeOut>(), size_of::<InvalEntryOut>(), size_of::<DeleteOut>()],

@@ -4,7 +4,6 @@
 //! so no thread of ours hands work to another. Workers are added when a request finds nobody else waiting, because
 //! a worker that waits for a server must not keep others from being served.
 
-use std::cell::Cell;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
@@ -13,17 +12,16 @@ use std::thread::{self, Scope};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use zerocopy::IntoBytes;
 
 use super::drive::Driver;
+use super::parking::{DevParking, after_dispatch};
 use super::{DevOptions, PARKED_LIMIT};
-use crate::abi::header::{OUT_HEADER, OutHeader};
 use crate::buffer::{ReplyBuffer, RequestBuffer};
 use crate::device::{Received, clone_device, receive, send};
-use crate::dispatch::{refuse, unique_of};
-use crate::interrupt::{InterruptTable, Interrupted};
-use crate::parked::{Confirmed, Parked};
-use crate::{Answer, Ending, Errno, Mount, Park, ParkedReply, dispatch};
+use crate::dispatch::unique_of;
+use crate::interrupt::InterruptTable;
+use crate::parked::Parked;
+use crate::{Answer, Ending, Errno, Mount, dispatch};
 
 /// With every allowed worker busy nobody reads the device, so nobody learns that the mount was aborted; the thread
 /// that called `run` then looks this often.
@@ -72,31 +70,6 @@ impl Outfit {
             request: RequestBuffer::new(payload).map_err(memory)?,
             reply: ReplyBuffer::new(payload).map_err(memory)?,
         })
-    }
-}
-
-/// Parks requests that one worker has read: the kernel takes their answers only where they were read.
-struct DevParking {
-    device: Arc<OwnedFd>,
-    parked: Arc<Parked>,
-    is_parked: Cell<bool>,
-}
-
-impl Park for DevParking {
-    fn park(&self, unique: u64) -> Result<ParkedReply, Errno> {
-        let device = Arc::clone(&self.device);
-        let reply = self.parked.park(unique, move |result| {
-            let error = result.err().map_or(0, Errno::to_wire);
-            let header = OutHeader { len: OUT_HEADER as u32, error, unique };
-            // A failure means that the caller, or the whole connection, has gone.
-            let _ = send(&device, header.as_bytes());
-        })?;
-        self.is_parked.set(true);
-        Ok(reply)
-    }
-
-    fn is_parked(&self) -> bool {
-        self.is_parked.get()
     }
 }
 
@@ -265,11 +238,8 @@ impl<M: Mount> Crew<'_, M> {
         let Outfit { device, request: mut buffer, mut reply } = outfit;
         let fs = self.mount.worker(slot);
         let driver = Driver::new();
-        let parking = DevParking {
-            device: Arc::clone(&device),
-            parked: Arc::clone(&self.parked),
-            is_parked: Cell::new(false),
-        };
+        let parking = DevParking::new(&device, &self.parked);
+        let told = |unique| self.mount.interrupt_parked(unique);
         loop {
             let length = match receive(&device, &mut buffer) {
                 Received::Request(length) => length,
@@ -283,14 +253,7 @@ impl<M: Mount> Crew<'_, M> {
             let unique = unique_of(request).unwrap_or_default();
             let interrupt = self.interrupts.begin(slot, unique);
             let answer = driver.drive(dispatch(&fs, request, interrupt, &parking, &mut reply));
-            let answer = match answer {
-                Answer::Interrupt { unique } => self.interrupt(slot, unique),
-                answer if parking.is_parked.take() => self.parked(slot, request, answer, &mut reply),
-                answer => {
-                    self.interrupts.end(slot);
-                    answer
-                }
-            };
+            let answer = after_dispatch(&self.interrupts, slot, &parking, request, answer, &mut reply, &told);
             // Idle before the reply is out: the caller's next request may come while `send` returns, and must not
             // start a worker for that.
             self.idle.fetch_add(1, SeqCst);
@@ -301,31 +264,6 @@ impl<M: Mount> Crew<'_, M> {
                 return Ok(None);
             }
         }
-    }
-
-    fn interrupt(&self, slot: usize, unique: u64) -> Answer {
-        self.interrupts.end(slot);
-        if self.interrupts.interrupt(unique) == Interrupted::Parked {
-            self.mount.interrupt_parked(unique);
-        }
-        Answer::NoReply
-    }
-
-    /// The end of a method that parked its request.
-    fn parked(&self, slot: usize, request: &[u8], answer: Answer, reply: &mut ReplyBuffer) -> Answer {
-        let unique = unique_of(request).unwrap_or_default();
-        if answer != Answer::Later {
-            self.interrupts.end(slot);
-            return if self.parked.withdraw(unique) { answer } else { Answer::NoReply };
-        }
-        if self.parked.confirm(unique) == Confirmed::Forgotten {
-            self.interrupts.end(slot);
-            return refuse(request, Errno::EIO, reply);
-        }
-        if self.interrupts.end_parked(slot, unique) {
-            self.mount.interrupt_parked(unique);
-        }
-        Answer::Later
     }
 }
 

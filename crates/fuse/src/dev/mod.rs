@@ -2,11 +2,13 @@
 
 mod crew;
 mod drive;
+mod parking;
 
 use std::time::Duration;
 
 pub(crate) use crew::serve;
 pub(crate) use drive::Driver;
+pub(crate) use parking::{DevParking, after_dispatch};
 
 /// Limit of worker threads unless configured: so many requests may wait for servers at one time.
 pub const DEFAULT_WORKERS: usize = 64;

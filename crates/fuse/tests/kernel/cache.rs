@@ -4,61 +4,63 @@ use std::fs;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
-use skep_fuse::{DevOptions, Errno, unmount};
+use skep_fuse::{Errno, unmount};
 
-use crate::served::Served;
+use crate::served::{Served, options};
 use crate::watched::{PATTERN, Watched};
 
 const ROOT: u64 = 1;
 
-/// Goal: cached attributes and names are used until a notification drops them, and only those.
-#[test]
-fn notifications() {
-    let (watched, seen, _entered) = Watched::new(Duration::from_secs(3600));
-    let served = Served::new(watched, DevOptions::default());
-    let path = served.path().join("pattern");
-    let size = || fs::metadata(&path).unwrap().len();
-    let counts = || (seen.lookups.load(SeqCst), seen.getattrs.load(SeqCst));
-    let before = size();
-    let start = counts();
-    seen.size.store(5, SeqCst);
-    assert_eq!(size(), before, "cached");
-    assert_eq!(counts(), start);
+on_both! {
+    /// Goal: cached attributes and names are used until a notification drops them, and only those.
+    fn notifications(transport) {
+        let (watched, seen, _entered) = Watched::new(Duration::from_secs(3600));
+        let served = Served::new(watched, options(transport));
+        let path = served.path().join("pattern");
+        let size = || fs::metadata(&path).unwrap().len();
+        let counts = || (seen.lookups.load(SeqCst), seen.getattrs.load(SeqCst));
+        let before = size();
+        let start = counts();
+        seen.size.store(5, SeqCst);
+        assert_eq!(size(), before, "cached");
+        assert_eq!(counts(), start);
 
-    served.notifier.inval_inode(PATTERN.0, 0, 0).unwrap();
-    assert_eq!(size(), 5);
-    assert_eq!(counts(), (start.0, start.1 + 1), "attributes were asked for, the name was not");
+        served.notifier.inval_inode(PATTERN.0, 0, 0).unwrap();
+        assert_eq!(size(), 5);
+        assert_eq!(counts(), (start.0, start.1 + 1), "attributes were asked for, the name was not");
 
-    served.notifier.inval_entry(ROOT, PATTERN.1).unwrap();
-    assert_eq!(size(), 5);
-    // The kernel drops the directory's attributes with the name.
-    assert_eq!(counts(), (start.0 + 1, start.1 + 2), "the name was asked for");
+        served.notifier.inval_entry(ROOT, PATTERN.1).unwrap();
+        assert_eq!(size(), 5);
+        // The kernel drops the directory's attributes with the name.
+        assert_eq!(counts(), (start.0 + 1, start.1 + 2), "the name was asked for");
 
-    served.notifier.expire_entry(ROOT, PATTERN.1).unwrap();
-    assert_eq!(size(), 5);
-    assert_eq!(counts().0, start.0 + 2);
+        served.notifier.expire_entry(ROOT, PATTERN.1).unwrap();
+        assert_eq!(size(), 5);
+        assert_eq!(counts().0, start.0 + 2);
 
-    // What the kernel never saw is nothing to drop.
-    assert_eq!(served.notifier.inval_inode(999, 0, 0), Ok(()));
-    assert_eq!(served.notifier.inval_entry(ROOT, b"unknown"), Ok(()));
-    assert_eq!(served.notifier.inval_entry(ROOT, &[b'x'; 256]), Err(Errno::ENAMETOOLONG));
-    let minor = seen.negotiated.lock().unwrap().unwrap().minor;
-    assert_eq!(served.notifier.inc_epoch().is_ok(), minor >= 44);
-    let notifier = served.notifier.clone();
-    unmount(served.path(), false, false).unwrap();
-    served.ended();
-    assert_eq!(notifier.inval_inode(PATTERN.0, 0, 0), Err(Errno::ENOTCONN));
+        // What the kernel never saw is nothing to drop.
+        assert_eq!(served.notifier.inval_inode(999, 0, 0), Ok(()));
+        assert_eq!(served.notifier.inval_entry(ROOT, b"unknown"), Ok(()));
+        assert_eq!(served.notifier.inval_entry(ROOT, &[b'x'; 256]), Err(Errno::ENAMETOOLONG));
+        let minor = seen.negotiated.lock().unwrap().unwrap().minor;
+        assert_eq!(served.notifier.inc_epoch().is_ok(), minor >= 44);
+        let notifier = served.notifier.clone();
+        unmount(served.path(), false, false).unwrap();
+        served.ended();
+        assert_eq!(notifier.inval_inode(PATTERN.0, 0, 0), Err(Errno::ENOTCONN));
+    }
 }
 
-/// Goal: a deleted name is gone from the cache.
-#[test]
-fn deletion() {
-    let (watched, seen, _entered) = Watched::new(Duration::from_secs(3600));
-    let served = Served::new(watched, DevOptions::default());
-    let path = served.path().join("pattern");
-    fs::metadata(&path).unwrap();
-    let lookups = seen.lookups.load(SeqCst);
-    served.notifier.delete(ROOT, PATTERN.0, PATTERN.1).unwrap();
-    fs::metadata(&path).unwrap();
-    assert_eq!(seen.lookups.load(SeqCst), lookups + 1);
+on_both! {
+    /// Goal: a deleted name is gone from the cache.
+    fn deletion(transport) {
+        let (watched, seen, _entered) = Watched::new(Duration::from_secs(3600));
+        let served = Served::new(watched, options(transport));
+        let path = served.path().join("pattern");
+        fs::metadata(&path).unwrap();
+        let lookups = seen.lookups.load(SeqCst);
+        served.notifier.delete(ROOT, PATTERN.0, PATTERN.1).unwrap();
+        fs::metadata(&path).unwrap();
+        assert_eq!(seen.lookups.load(SeqCst), lookups + 1);
+    }
 }

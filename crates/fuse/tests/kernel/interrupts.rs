@@ -7,9 +7,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
-use skep_fuse::{DevOptions, unmount};
+use skep_fuse::{FuseOptions, Transport, unmount};
 
-use crate::served::Served;
+use crate::served::{Served, options};
 use crate::watched::Watched;
 
 /// Nothing here takes so long unless it hangs.
@@ -24,33 +24,35 @@ fn reader(path: &Path) -> Child {
         .expect("cat, of coreutils")
 }
 
-/// Goal: a program killed while it waits in a read dies, because the interrupt reaches the worker that waits.
-#[test]
-fn killed_reader() {
-    let (watched, _seen, entered) = Watched::new(Duration::ZERO);
-    let served = Served::new(watched, DevOptions::default());
-    for _ in 0..20 {
-        let mut child = reader(served.path());
-        entered.recv_timeout(DEADLINE).expect("the read arrived");
-        child.kill().unwrap();
-        assert_eq!(child.wait().unwrap().signal(), Some(9));
+on_both! {
+    /// Goal: a program killed while it waits in a read dies, because the interrupt reaches the worker that waits.
+    fn killed_reader(transport) {
+        let (watched, _seen, entered) = Watched::new(Duration::ZERO);
+        let served = Served::new(watched, options(transport));
+        for _ in 0..20 {
+            let mut child = reader(served.path());
+            entered.recv_timeout(DEADLINE).expect("the read arrived");
+            child.kill().unwrap();
+            assert_eq!(child.wait().unwrap().signal(), Some(9));
+        }
     }
 }
 
-/// Goal: requests that wait do not keep others from being served; workers are added as they are needed.
-#[test]
-fn waiting_requests_do_not_starve_others() {
-    let (watched, seen, entered) = Watched::new(Duration::ZERO);
-    let served = Served::new(watched, DevOptions::default());
-    let mut children: Vec<Child> = (0..8).map(|_| reader(served.path())).collect();
-    for _ in &children {
-        entered.recv_timeout(DEADLINE).expect("all reads wait at once");
-    }
-    fs::metadata(served.path().join("pattern")).unwrap();
-    assert!(seen.workers.load(SeqCst) >= 9);
-    for child in &mut children {
-        child.kill().unwrap();
-        child.wait().unwrap();
+on_both! {
+    /// Goal: requests that wait do not keep others from being served; workers are added as they are needed.
+    fn waiting_requests_do_not_starve_others(transport) {
+        let (watched, seen, entered) = Watched::new(Duration::ZERO);
+        let served = Served::new(watched, options(transport));
+        let mut children: Vec<Child> = (0..8).map(|_| reader(served.path())).collect();
+        for _ in &children {
+            entered.recv_timeout(DEADLINE).expect("all reads wait at once");
+        }
+        fs::metadata(served.path().join("pattern")).unwrap();
+        assert!(seen.workers.load(SeqCst) >= 9);
+        for child in &mut children {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
     }
 }
 
@@ -59,7 +61,9 @@ fn waiting_requests_do_not_starve_others() {
 fn surplus_workers_end() {
     let (watched, seen, entered) = Watched::new(Duration::ZERO);
     let quiet = Duration::from_millis(50);
-    let served = Served::new(watched, DevOptions { idle_workers: 2, quiet, ..DevOptions::default() });
+    let mut options = options(Transport::Dev);
+    (options.dev.idle_workers, options.dev.quiet) = (2, quiet);
+    let served = Served::new(watched, options);
     let mut children: Vec<Child> = (0..6).map(|_| reader(served.path())).collect();
     for _ in &children {
         entered.recv_timeout(DEADLINE).expect("all reads wait at once");
@@ -81,9 +85,9 @@ fn surplus_workers_end() {
     assert!(alive() >= 1);
 }
 
-fn forced_end(workers: usize) {
+fn forced_end(options: FuseOptions) {
     let (watched, seen, entered) = Watched::new(Duration::ZERO);
-    let served = Served::new(watched, DevOptions { workers, ..DevOptions::default() });
+    let served = Served::new(watched, options);
     let mut child = reader(served.path());
     entered.recv_timeout(DEADLINE).expect("the read arrived");
     unmount(served.path(), true, true).unwrap();
@@ -92,9 +96,13 @@ fn forced_end(workers: usize) {
     assert_eq!(seen.destroyed.load(SeqCst), 1);
 }
 
-/// Goal: `umount -f` ends the mount although a request waits, also when every allowed worker is busy with one.
-#[test]
-fn forced_unmount_ends_waiting_requests() {
-    forced_end(64);
-    forced_end(1);
+on_both! {
+    /// Goal: `umount -f` ends the mount although a request waits, also when everything that could serve is busy.
+    fn forced_unmount_ends_waiting_requests(transport) {
+        forced_end(options(transport));
+        let mut options = options(transport);
+        options.dev.workers = 1;
+        options.uring.depth = 1;
+        forced_end(options);
+    }
 }

@@ -4,9 +4,23 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::JoinHandle;
 
-use skep_fuse::{Ending, Fuse, FuseOptions, Mount, MountError, MountOptions, Notifier, unmount};
+use skep_fuse::{Ending, Fuse, FuseOptions, Mount, MountError, MountOptions, Notifier, Transport, unmount};
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
+
+const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
+
+/// Default options on a transport; switches the kernel's part of it on.
+pub fn options(transport: Transport) -> FuseOptions {
+    if transport != Transport::Dev {
+        let state = std::fs::read_to_string(PARAMETER).expect("FUSE over io_uring needs Linux 6.14");
+        if state.trim() != "Y" {
+            std::fs::write(PARAMETER, "Y").expect("switching FUSE over io_uring on needs root");
+            eprintln!("{PARAMETER} was switched on");
+        }
+    }
+    FuseOptions { transport, ..FuseOptions::default() }
+}
 
 /// A directory of its own under the system's temporary one, removed when dropped.
 pub struct Directory(PathBuf);

@@ -8,8 +8,9 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, poll};
 use skep_fuse::{
     Attr, AttrReply, Context, Entry, Errno, FileKind, Filesystem, Mount, Negotiated, OpenFlags, OpenRequest,
-    Opened, ReadRequest, ReleaseRequest, StatFs, WriteRequest,
+    Opened, ReadRequest, ReleaseRequest, RingThread, Serving, StatFs, WriteRequest,
 };
+use skep_ring::Reactor;
 
 const ROOT: u64 = 1;
 /// A file whose reads wait until they are interrupted.
@@ -30,6 +31,7 @@ pub fn pattern(offset: u64) -> u8 {
 #[derive(Default)]
 pub struct Seen {
     pub negotiated: Mutex<Option<Negotiated>>,
+    pub serving: Mutex<Option<Serving>>,
     pub lookups: AtomicUsize,
     pub getattrs: AtomicUsize,
     pub workers: AtomicUsize,
@@ -65,9 +67,22 @@ impl Mount for Watched {
         Ok(())
     }
 
+    fn serving(&self, serving: &Serving) {
+        *self.seen.serving.lock().unwrap() = Some(serving.clone());
+    }
+
     fn worker(&self, _index: usize) -> WatchedWorker {
-        self.seen.workers.fetch_add(1, SeqCst);
-        WatchedWorker { seen: Arc::clone(&self.seen), valid: self.valid, entered: self.entered.clone() }
+        WatchedWorker::new(&self.seen, self.valid, &self.entered, None)
+    }
+
+    fn ring(&self, _thread: usize, reactor: &Reactor) -> WatchedRing {
+        let reactor = reactor.clone();
+        WatchedRing {
+            seen: Arc::clone(&self.seen),
+            valid: self.valid,
+            entered: self.entered.clone(),
+            reactor,
+        }
     }
 
     fn destroy(&self) {
@@ -75,10 +90,26 @@ impl Mount for Watched {
     }
 }
 
+pub struct WatchedRing {
+    seen: Arc<Seen>,
+    valid: Duration,
+    entered: Sender<()>,
+    reactor: Reactor,
+}
+
+impl RingThread for WatchedRing {
+    type Worker = WatchedWorker;
+
+    fn worker(&self) -> Option<WatchedWorker> {
+        Some(WatchedWorker::new(&self.seen, self.valid, &self.entered, Some(self.reactor.clone())))
+    }
+}
+
 pub struct WatchedWorker {
     seen: Arc<Seen>,
     valid: Duration,
     entered: Sender<()>,
+    reactor: Option<Reactor>,
 }
 
 impl Drop for WatchedWorker {
@@ -88,6 +119,11 @@ impl Drop for WatchedWorker {
 }
 
 impl WatchedWorker {
+    fn new(seen: &Arc<Seen>, valid: Duration, entered: &Sender<()>, reactor: Option<Reactor>) -> Self {
+        seen.workers.fetch_add(1, SeqCst);
+        WatchedWorker { seen: Arc::clone(seen), valid, entered: entered.clone(), reactor }
+    }
+
     fn attr(&self, ino: u64) -> Attr {
         let (kind, mode, size) = match ino {
             ROOT => (FileKind::Directory, 0o755, 0),
@@ -133,7 +169,10 @@ impl Filesystem for WatchedWorker {
             let _ = self.entered.send(());
             while !cx.interrupted() {
                 // No time-out: only the interrupt ends this.
-                poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], None)?;
+                match &self.reactor {
+                    Some(reactor) => reactor.readable(descriptor).await?,
+                    None => drop(poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], None)?),
+                }
             }
             return Err(Errno::EINTR);
         }
