@@ -199,6 +199,12 @@ impl Membership {
         self.caller.call(message, Instant::now() + ANSWER_LIMIT)
     }
 
+    /// Signs off without ever having served.
+    pub fn leave(mut self) -> Result<(), CallError> {
+        let beat = self.heartbeat(Vec::new(), Capacity::default(), &Known::default());
+        self.ask(&Heartbeat { leaving: true, ..beat }).map(|_| ())
+    }
+
     /// Starts the heartbeats. Map and fences come to `member` once at the start and whenever they
     /// change; `nudge` makes it ask at once. When told to stop, the daemon signs off.
     pub fn keep(
@@ -274,3 +280,6 @@ struct Known {
     fences: Option<(FenceEpoch, u64)>,
     map: Option<MapVersion>,
 }
+
+#[cfg(test)]
+mod tests;

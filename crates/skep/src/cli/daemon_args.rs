@@ -48,6 +48,9 @@ pub struct StoragedArgs {
     /// is not mounted looks like an empty directory)
     #[arg(long)]
     pub init: bool,
+    /// As --init, then end: for a service that something else starts
+    #[arg(long, conflicts_with = "init")]
+    pub init_only: bool,
 }
 
 /// What `skep mount` takes: the arguments of mount(8) and those of a service.

@@ -26,10 +26,10 @@ use target::Target;
 
 /// Runs the daemon until it is told to stop.
 pub fn run(args: &StoragedArgs) -> ExitCode {
-    daemon::run(&args.daemon, |config: &StoragedConfig| &config.process, |config| serve(config, args.init))
+    daemon::run(&args.daemon, |config: &StoragedConfig| &config.process, |config| serve(config, args))
 }
 
-fn serve(config: &StoragedConfig, init: bool) -> Result<(), String> {
+fn serve(config: &StoragedConfig, args: &StoragedArgs) -> Result<(), String> {
     let stop = Stop::on_signals().map_err(|e| format!("signals: {e}"))?;
     let descriptors = raise_open_files().map_err(|e| format!("open-file limit: {e}"))?;
     let keyring = Arc::new(crate::daemon::server_keyring(&config.process)?);
@@ -47,8 +47,13 @@ fn serve(config: &StoragedConfig, init: bool) -> Result<(), String> {
     let mgmtd = crate::daemon::mgmtd_endpoints(&config.membership)?;
     let mut membership = Membership::join(keyring.clone(), mgmtd, introduction, incarnation, &stop)?;
     state.bind(membership.place.cluster)?;
+    let init = args.init || args.init_only;
     let targets = open_targets(config, init, &mut membership, &stop)?;
     let count = targets.len();
+    if args.init_only {
+        info!("{count} targets are ready to be served: start the service");
+        return membership.leave().map_err(|e| format!("cannot sign off: {e}"));
+    }
     // Half of the descriptors for chunk files, the rest for connections.
     let share = usize::try_from(descriptors / 2).unwrap_or(usize::MAX) / count.max(1);
     targets.iter().for_each(|target| target.limit_open_files(share));

@@ -306,7 +306,12 @@ mod tests {
         assert_eq!(target.consistency(), Consistency::Bad);
         assert_eq!(target.report().consistency, Consistency::Bad);
         assert_ne!(target.directory.life(), life, "fsync must not vouch for earlier writes");
+        let life = target.directory.life();
         target.set_consistency(Consistency::Good);
+        assert_ne!(target.directory.life(), life, "what was written before the repair is vouched for no more");
+        let life = target.directory.life();
+        target.set_consistency(Consistency::Good);
+        assert_eq!(target.directory.life(), life, "nothing was decided anew");
         write(3).unwrap();
         drop(target);
         std::fs::remove_dir_all(&path).unwrap();

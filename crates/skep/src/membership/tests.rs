@@ -1,0 +1,242 @@
+//! A daemon and a management service that forgets, changes or refuses.
+
+use super::*;
+use skep_net::{
+    ConnId, EventLimits, EventServer, Listener, Log, Peer, PeerInfo, Replies, Service, StopHandle,
+};
+use skep_types::{ClientId, Millis, Reader};
+use skep_wire::Header;
+use skep_wire::mgmt::{HeartbeatReply, MgmtRequest};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+const OWN: ClusterId = Uuid([1; 16]);
+const OTHER: ClusterId = Uuid([2; 16]);
+
+/// What the service says, changed by the test while it runs.
+#[derive(Debug, Clone)]
+struct Script {
+    cluster: ClusterId,
+    knows: bool,
+    registrations: u32,
+    /// Map that the last heartbeat said to act upon.
+    map_told: MapVersion,
+}
+
+struct Fake {
+    script: Arc<Mutex<Script>>,
+    pending: Vec<(ConnId, Header, MgmtRequest)>,
+}
+
+impl Service for Fake {
+    fn hello(&mut self, hello: &Hello, _peer: &PeerInfo) -> Result<Welcome, Refusal> {
+        Ok(Welcome {
+            version: VERSION_MAX.min(hello.version_max),
+            features: 0,
+            service: ServiceKind::Mgmtd,
+            node: NodeId(1),
+            incarnation: Incarnation(1),
+            cluster: self.script.lock().unwrap().cluster,
+            epoch: FenceEpoch(1),
+        })
+    }
+
+    fn request(&mut self, conn: ConnId, _peer: &Peer, header: &Header, body: &[u8], _payload: &[u8]) {
+        let request = MgmtRequest::decode(header.kind, &mut Reader::new(body)).unwrap().unwrap();
+        self.pending.push((conn, *header, request));
+    }
+
+    fn round_end(&mut self, out: &mut Replies<'_>) {
+        let mut script = self.script.lock().unwrap();
+        for (conn, header, request) in self.pending.drain(..) {
+            match request {
+                MgmtRequest::RegisterNode(m) => {
+                    script.registrations += 1;
+                    let (node, alias) = (NodeId(2), m.alias);
+                    let reply =
+                        RegisterNodeReply { node, alias, cluster: script.cluster, epoch: FenceEpoch(1) };
+                    out.answer(conn, &header, &reply);
+                }
+                MgmtRequest::Heartbeat(m) if script.knows => {
+                    script.map_told = m.map;
+                    let (map, epoch) = (MapVersion(5), FenceEpoch(1));
+                    out.answer(conn, &header, &HeartbeatReply { map, epoch, ended: 0 });
+                }
+                MgmtRequest::GetMap(_) => {
+                    let reply = MapReply {
+                        version: MapVersion(5),
+                        cluster: script.cluster,
+                        nodes: vec![],
+                        targets: vec![],
+                        shards: vec![],
+                        pools: vec![],
+                        command_level: 1,
+                    };
+                    out.answer(conn, &header, &reply);
+                }
+                MgmtRequest::GetFences(_) => {
+                    let epoch = FenceEpoch(1);
+                    let reply = FencesReply { epoch, fences: vec![], sessions: vec![], closed: vec![] };
+                    out.answer(conn, &header, &reply);
+                }
+                _ => {
+                    let refusal = Refusal::with(Status::errno(Errno::ENOENT), "node 2 is not registered");
+                    out.refuse(conn, &header, &refusal);
+                }
+            }
+        }
+    }
+
+    fn next_deadline(&self) -> Option<Millis> {
+        None
+    }
+
+    fn epoch(&self) -> FenceEpoch {
+        FenceEpoch(1)
+    }
+}
+
+/// The service in a thread of its own, on a socket that goes away with the directory.
+struct Running {
+    dir: tempfile::TempDir,
+    script: Arc<Mutex<Script>>,
+    stop: StopHandle,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Running {
+    fn start() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let script = Script { cluster: OWN, knows: true, registrations: 0, map_told: MapVersion(9) };
+        let script = Arc::new(Mutex::new(script));
+        let listener = Listener::bind(&Endpoint::Unix(dir.path().join("s"))).unwrap();
+        let limits = EventLimits::default();
+        let log = Log::new(|line| eprintln!("{line}"));
+        let mut server = EventServer::new(vec![listener], Keyring::insecure(), limits, log).unwrap();
+        let stop = server.stop_handle();
+        let mut fake = Fake { script: script.clone(), pending: Vec::new() };
+        let thread = std::thread::spawn(move || server.run(&mut fake).unwrap());
+        Self { dir, script, stop, thread: Some(thread) }
+    }
+
+    fn join(&self) -> Membership {
+        let introduction = Introduction {
+            uuid: Uuid([7; 16]),
+            service: ServiceKind::Storaged,
+            alias: "disk-a".to_owned(),
+            addresses: Vec::new(),
+            domain: String::new(),
+        };
+        let endpoint = Endpoint::Unix(self.dir.path().join("s"));
+        let (keyring, stop) = (Arc::new(Keyring::insecure()), Stop::new().unwrap());
+        Membership::join(keyring, vec![endpoint], introduction, Incarnation(3), &stop).unwrap()
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Script)) {
+        change(&mut self.script.lock().unwrap());
+    }
+
+    fn now(&self) -> Script {
+        self.script.lock().unwrap().clone()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop.stop();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+#[derive(Default)]
+struct Daemon {
+    maps: AtomicU32,
+    fences: AtomicU32,
+}
+
+impl Member for Daemon {
+    fn report(&self) -> (Vec<TargetReport>, Capacity) {
+        (Vec::new(), Capacity::default())
+    }
+
+    fn map(&self, _map: MapReply) {
+        self.maps.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn fences(&self, _fences: FencesReply) {
+        self.fences.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// Goal: map and fences come once, and a heartbeat says which map the daemon acts upon.
+#[test]
+fn what_is_known_is_not_fetched_again() {
+    let mgmtd = Running::start();
+    let (mut membership, daemon, mut known) = (mgmtd.join(), Daemon::default(), Known::default());
+    membership.beat(&daemon, &mut known).unwrap();
+    assert_eq!(mgmtd.now().map_told, MapVersion(0), "none yet");
+    for _ in 0..3 {
+        membership.beat(&daemon, &mut known).unwrap();
+    }
+    assert_eq!(mgmtd.now().map_told, MapVersion(5));
+    assert_eq!((daemon.maps.load(Ordering::SeqCst), daemon.fences.load(Ordering::SeqCst)), (1, 1));
+}
+
+/// Goal: a daemon that mgmtd forgot registers again by itself, and goes on.
+#[test]
+fn a_forgotten_daemon_registers_again() {
+    let mgmtd = Running::start();
+    let (mut membership, daemon, mut known) = (mgmtd.join(), Daemon::default(), Known::default());
+    assert_eq!((mgmtd.now().registrations, membership.place.cluster), (1, OWN));
+    mgmtd.change(|script| script.knows = false);
+    membership.beat(&daemon, &mut known).unwrap();
+    assert_eq!(mgmtd.now().registrations, 2);
+    mgmtd.change(|script| script.knows = true);
+    membership.beat(&daemon, &mut known).unwrap();
+    assert_eq!((membership.place.node, membership.place.cluster), (NodeId(2), OWN));
+}
+
+/// Goal: a management service of another cluster at the same address is no reason to change sides: the
+/// daemon keeps its place and says what is wrong, at every heartbeat anew.
+#[test]
+fn another_cluster_is_not_joined() {
+    let mgmtd = Running::start();
+    let (mut membership, daemon, mut known) = (mgmtd.join(), Daemon::default(), Known::default());
+    mgmtd.change(|script| (script.cluster, script.knows) = (OTHER, false));
+    for _ in 0..2 {
+        let text = membership.beat(&daemon, &mut known).unwrap_err().to_string();
+        assert!(text.contains("of cluster") && text.contains("check the mgmtd addresses"), "{text}");
+        assert_eq!(membership.place.cluster, OWN);
+    }
+    assert_eq!(daemon.maps.load(Ordering::SeqCst), 0);
+}
+
+/// Goal: peers of another cluster, and clients that prove no session, are sent away with a reason.
+#[test]
+fn strangers_are_not_greeted() {
+    let dir = tempfile::tempdir().unwrap();
+    let key = skep_net::KeyFile::generate().unwrap();
+    key.write(&dir.path().join("key")).unwrap();
+    let keyring = Keyring::new(&key);
+    let place =
+        RegisterNodeReply { node: NodeId(2), alias: "disk-a".to_owned(), cluster: OWN, epoch: FenceEpoch(1) };
+    let greeter = Greeter {
+        place: &place,
+        incarnation: Incarnation(3),
+        keyring: &keyring,
+        service: ServiceKind::Storaged,
+        epoch: FenceEpoch(4),
+    };
+    let hello = |role| crate::caller::hello(role);
+    let welcome = greeter.welcome(&hello(Role::Server)).unwrap();
+    assert_eq!((welcome.node, welcome.epoch, welcome.cluster), (NodeId(2), FenceEpoch(4), OWN));
+    let stranger = Hello { cluster: OTHER, ..hello(Role::Server) };
+    let refusal = greeter.welcome(&stranger).unwrap_err();
+    assert!(refusal.detail.contains("disk-a") && refusal.detail.contains("mgmtd"), "{refusal}");
+    let client =
+        |token| Hello { client: ClientId(9), incarnation: Incarnation(1), token, ..hello(Role::Client) };
+    assert_eq!(greeter.welcome(&client([0; 32])).unwrap_err().status, Status::FENCED);
+    let token = keyring.token(ClientId(9), Incarnation(1)).unwrap();
+    assert!(greeter.welcome(&client(token)).is_ok());
+}
