@@ -4,6 +4,7 @@ mod bench;
 mod ci;
 mod conform;
 mod crash;
+mod hosts;
 mod posix;
 mod program;
 mod programs;
@@ -41,6 +42,8 @@ enum Task {
     Conform(conform::Arguments),
     /// Kill daemons at random under load, and check that nothing is lost.
     Crash(crash::Arguments),
+    /// Set up, extend and repair three hosts by the pages of docs/admin, word for word, under load.
+    Hosts(hosts::Arguments),
     /// One load process of `crash`.
     #[command(hide = true)]
     CrashWorker(crash::WorkerArguments),
@@ -61,6 +64,7 @@ fn main() -> ExitCode {
         Task::Programs(arguments) => programs::run(&root, &arguments),
         Task::Conform(arguments) => conform::run(&root, &arguments),
         Task::Crash(arguments) => crash::run(&root, &arguments),
+        Task::Hosts(arguments) => hosts::run(&root, &arguments),
         Task::CrashWorker(arguments) => crash::work(&arguments),
         Task::BenchWorker(arguments) => bench::work(&arguments),
     };

@@ -167,6 +167,13 @@ const STEPS: &[Step] = &[
         transport: Some(Transport::Dev),
     },
     Step {
+        name: "hosts",
+        title: "three hosts by the pages of docs/admin, word for word, under load",
+        command: &["cargo", "xtask", "hosts"],
+        limit: MOUNTED,
+        always: true,
+    },
+    Step {
         name: "crash",
         title: "random kill -9 under load: nothing lost, nothing leaked",
         command: &["cargo", "xtask", "crash", "--kills", "8", "--mount-kills", "1"],
