@@ -5,6 +5,7 @@ mod ci;
 mod conform;
 mod crash;
 mod hosts;
+mod old_kernel;
 mod posix;
 mod program;
 mod programs;
@@ -38,6 +39,8 @@ enum Task {
     Posix(posix::Arguments),
     /// Run real programs (git, SQLite, PostgreSQL, a compiler ...) over mounts.
     Programs(programs::Arguments),
+    /// Run a cluster and the conformance table on another kernel, in a virtual machine.
+    OldKernel(old_kernel::Arguments),
     /// Run the POSIX conformance suite over a mount.
     Conform(conform::Arguments),
     /// Kill daemons at random under load, and check that nothing is lost.
@@ -62,6 +65,7 @@ fn main() -> ExitCode {
         Task::Bench(arguments) => bench::run(&root, &arguments),
         Task::Posix(arguments) => posix::run(&root, &arguments),
         Task::Programs(arguments) => programs::run(&root, &arguments),
+        Task::OldKernel(arguments) => old_kernel::run(&root, &arguments),
         Task::Conform(arguments) => conform::run(&root, &arguments),
         Task::Crash(arguments) => crash::run(&root, &arguments),
         Task::Hosts(arguments) => hosts::run(&root, &arguments),
