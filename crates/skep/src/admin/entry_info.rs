@@ -3,25 +3,27 @@
 use super::access::AccessArgs;
 use super::failure::{Failure, Outcome};
 use super::namespace::{Names, Namespace};
+use super::through_mount;
 use crate::cli::output::human;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use skep_storage::PieceName;
 use skep_types::{Extent, Ino, Kind, NodeId, TargetId};
 use skep_wire::meta::{Inspect, InspectReply, OpenMode};
 use skep_wire::storage::TargetStats;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
 /// An entry.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct EntryInfo {
     path: String,
     ino: u64,
     /// As in the names of chunk files.
     id: String,
-    kind: &'static str,
+    kind: Cow<'static, str>,
     shard: u16,
     node: u32,
     node_alias: String,
@@ -46,7 +48,7 @@ pub struct EntryInfo {
 }
 
 /// What new chunks follow.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct PolicyInfo {
     /// Set on this entry itself?
@@ -60,21 +62,21 @@ struct PolicyInfo {
 }
 
 /// A range of the file.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct ExtentInfo {
     number: usize,
     start: u64,
     /// Absent: no end.
     end: Option<u64>,
-    code: &'static str,
+    code: Cow<'static, str>,
     chunk_size: u32,
     /// In stripe order.
     targets: Vec<StripeInfo>,
 }
 
 /// One stripe of an extent.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct StripeInfo {
     stripe: usize,
@@ -82,24 +84,32 @@ struct StripeInfo {
     alias: String,
     node: u32,
     node_alias: String,
-    reachability: &'static str,
-    consistency: &'static str,
+    reachability: Cow<'static, str>,
+    consistency: Cow<'static, str>,
     /// Of the first piece on the server; absent when the server does not answer.
     path: Option<String>,
 }
 
 /// Somebody who has it open.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct OpenInfo {
     client: u64,
     host: String,
     mount: String,
-    mode: &'static str,
+    mode: Cow<'static, str>,
 }
 
-/// Asks for everything about `path`.
+/// Extended attribute of a mount that holds what a user without the key may know.
+const ENTRY: &str = "skep.entry";
+
+/// Asks for everything about `path`: the cluster, or without its key the mount.
 pub fn gather(access: &AccessArgs, path: &Path) -> Outcome<EntryInfo> {
+    if let Some(value) = through_mount::ask(access, Some(path), ENTRY)? {
+        let found: Result<EntryInfo, _> = serde_json::from_slice(&value);
+        let found = found.map_err(|e| Failure::local(format_args!("{}: {ENTRY}", path.display()), e))?;
+        return Ok(EntryInfo { path: path.display().to_string(), ..found });
+    }
     let mut namespace = Namespace::connect(access, path)?;
     let ino = namespace.resolve(path)?;
     let reply = namespace.ask(ino, &Inspect { ino });
@@ -121,11 +131,7 @@ pub fn gather(access: &AccessArgs, path: &Path) -> Outcome<EntryInfo> {
                 client: open.client.0,
                 host: session.map_or_else(String::new, |session| session.host.clone()),
                 mount: session.map_or_else(String::new, |session| session.mount.clone()),
-                mode: match open.mode {
-                    OpenMode::Read => "read",
-                    OpenMode::Write => "write",
-                    OpenMode::ReadWrite => "read-write",
-                },
+                mode: mode_name(open.mode).into(),
             }
         })
         .collect();
@@ -149,7 +155,17 @@ fn target_directories(namespace: &Namespace, reply: &InspectReply) -> BTreeMap<T
     directories
 }
 
-fn kind_name(kind: Kind) -> &'static str {
+/// What a file is open for.
+pub fn mode_name(mode: OpenMode) -> &'static str {
+    match mode {
+        OpenMode::Read => "read",
+        OpenMode::Write => "write",
+        OpenMode::ReadWrite => "read-write",
+    }
+}
+
+/// What an entry is.
+pub fn kind_name(kind: Kind) -> &'static str {
     match kind {
         Kind::File => "file",
         Kind::Dir => "directory",
@@ -168,7 +184,7 @@ fn describe(path: &Path, ino: Ino, reply: &InspectReply) -> EntryInfo {
         path: path.display().to_string(),
         ino: ino.0,
         id: ino.to_string(),
-        kind: kind_name(attr.kind),
+        kind: kind_name(attr.kind).into(),
         shard: ino.shard().0,
         node: 0,
         node_alias: String::new(),
@@ -211,8 +227,8 @@ fn describe_extent(
             alias: entry.map_or_else(|| format!("target {target}"), |entry| entry.alias.clone()),
             node: node.0,
             node_alias: names.node(node),
-            reachability: names.reachability(node),
-            consistency: entry.map_or("unknown", |entry| entry.consistency.as_str()),
+            reachability: names.reachability(node).into(),
+            consistency: entry.map_or("unknown", |entry| entry.consistency.as_str()).into(),
             path: directories.get(target).map(|directory| format!("{directory}/{file}")),
         }
     };
@@ -221,7 +237,7 @@ fn describe_extent(
         start: extent.start,
         end: (extent.end != u64::MAX).then_some(extent.end),
         code: match extent.code {
-            skep_types::Code::Raid0 => "raid0",
+            skep_types::Code::Raid0 => "raid0".into(),
         },
         chunk_size: extent.chunk_size,
         targets: extent.targets.iter().enumerate().map(stripe).collect(),
@@ -237,7 +253,7 @@ impl EntryInfo {
             let _ = writeln!(text, "  {name:<10} {value}");
         };
         line("id", format!("{} ({})", self.ino, self.id));
-        line("kind", self.kind.to_owned());
+        line("kind", self.kind.to_string());
         line("shard", format!("{} on {} (node {})", self.shard, self.node_alias, self.node));
         line(
             "owner",
@@ -250,7 +266,7 @@ impl EntryInfo {
         if let Some(bytes) = self.inline_bytes {
             line("content", format!("inline: {bytes} bytes in the metadata, no chunks"));
         }
-        if matches!(self.kind, "file" | "directory") {
+        if matches!(&*self.kind, "file" | "directory") {
             line("policy", self.policy.text());
         }
         for extent in &self.extents {
@@ -260,7 +276,7 @@ impl EntryInfo {
             }
         }
         for open in &self.sessions {
-            let (client, mode) = (open.client, open.mode);
+            let (client, mode) = (open.client, &open.mode);
             line("open", format!("client {client} for {mode}: {} on {}", open.mount, open.host));
         }
         text
@@ -296,11 +312,12 @@ impl ExtentInfo {
 impl StripeInfo {
     fn text(&self) -> String {
         let Self { stripe, alias, node_alias, .. } = self;
-        let state = match (self.reachability, self.consistency) {
+        let state = match (&*self.reachability, &*self.consistency) {
             ("online", "good") => String::new(),
             (reachability, consistency) => format!(" [{reachability}, {consistency}]"),
         };
-        let path = self.path.as_deref().unwrap_or("(path unknown: its server does not answer)");
+        let path =
+            self.path.as_deref().unwrap_or("(path unknown: it takes the key, and a server that answers)");
         format!("{stripe}: {alias} on {node_alias}{state} {path}")
     }
 }

@@ -23,6 +23,7 @@ pub mod session;
 pub mod stats;
 pub mod target;
 pub mod target_removal;
+mod through_mount;
 mod umount;
 
 pub use failure::{Failure, Outcome};

@@ -3,61 +3,88 @@
 use super::lane_hands::MountPort;
 use super::layout;
 use super::worker::MountLane;
+use crate::admin::df::target_rows;
+use crate::admin::entry_info::{kind_name, mode_name};
 use serde_json::{Value, json};
 use skep_client::Cell;
+use skep_client::state::ClusterMap;
 use skep_fuse::Context;
-use skep_types::{Errno, Extent, Ino, Kind};
-use skep_wire::meta::{InspectReply, OpenMode};
+use skep_types::{Code, Errno, Extent, Ino, Kind, NodeId, TargetId};
+use skep_wire::meta::InspectReply;
+use skep_wire::mgmt::TargetEntry;
 
 /// Everything about an inode, as JSON.
-pub const ENTRY: &[u8] = b"skep.entry";
+const ENTRY: &[u8] = b"skep.entry";
 /// Its layout wish, and how much of it was had.
-pub const LAYOUT: &[u8] = b"skep.layout";
+const LAYOUT: &[u8] = b"skep.layout";
+/// Space of the targets, as JSON.
+const SPACE: &[u8] = b"skep.space";
 /// Names that begin so are never stored.
 pub const NAMESPACE: &[u8] = b"skep.";
 
-/// The value of [`ENTRY`].
-pub fn entry(ino: Ino, reply: &InspectReply) -> Vec<u8> {
+/// The value of [`ENTRY`], as `skep entry info` reads it. Where the chunk files lie on the servers is for
+/// administrators.
+fn entry(ino: Ino, reply: &InspectReply, map: &ClusterMap) -> Vec<u8> {
     let sessions: Vec<Value> = reply
         .sessions
         .iter()
-        .map(|open| {
-            let mode = match open.mode {
-                OpenMode::Read => "read",
-                OpenMode::Write => "write",
-                OpenMode::ReadWrite => "read-write",
-            };
-            json!({ "client": open.client.0, "mode": mode })
-        })
+        .map(|open| json!({ "client": open.client.0, "host": "", "mount": "", "mode": mode_name(open.mode) }))
         .collect();
+    let given = |value: u32| (value != 0).then_some(value);
+    let leader = map.leader(ino.shard());
+    let attr = &reply.attr;
     let value = json!({
+        "path": "",
         "ino": ino.0,
         "id": ino.to_string(),
-        "kind": format!("{:?}", reply.attr.kind).to_lowercase(),
+        "kind": kind_name(attr.kind),
         "shard": ino.shard().0,
+        "node": leader.map_or(0, |node| node.0),
+        "node_alias": leader.map_or_else(String::new, |node| node_alias(map, node)),
         "parent": reply.parent.0,
-        "size": reply.attr.size,
-        "change": reply.attr.change,
-        "generation": reply.attr.generation.0,
+        "mode": format!("{:04o}", attr.mode),
+        "uid": attr.uid,
+        "gid": attr.gid,
+        "links": attr.nlink,
+        "size": attr.size,
+        "blocks": attr.blocks,
+        "change": attr.change,
+        "generation": attr.generation.0,
         "inline": reply.inline_len.is_some(),
         "inline_bytes": reply.inline_len,
-        "entries": reply.entries,
+        "entries": (attr.kind == Kind::Dir).then_some(reply.entries),
         "policy": {
             "own": reply.policy_is_own,
-            "chunk_size": reply.policy.chunk_size,
-            "targets": reply.policy.targets,
+            "chunk_size": given(reply.policy.chunk_size),
+            "targets": given(reply.policy.targets),
             "inline_limit": reply.policy.inline_limit,
         },
-        "extents": extents(reply),
+        "extents": reply.layout.extents.iter().enumerate().map(|(number, extent)| {
+            extent_value(map, number, extent)
+        }).collect::<Vec<Value>>(),
         "sessions": sessions,
     });
     value.to_string().into_bytes()
 }
 
+fn node_alias(map: &ClusterMap, node: NodeId) -> String {
+    map.node(node).map_or_else(|| format!("node {node}"), |entry| entry.alias.clone())
+}
+
 /// The value of a name in the namespace.
 pub async fn get<P: MountPort>(lane: &MountLane<P>, ino: Ino, name: &[u8]) -> Result<Vec<u8>, Errno> {
     match name {
-        ENTRY => Ok(entry(ino, &lane.inspect(ino).await?)),
+        ENTRY => {
+            let reply = lane.inspect(ino).await?;
+            Ok(lane.shared().with(|s| entry(ino, &reply, &s.map)))
+        }
+        SPACE => {
+            let rows = lane.shared().with(|s| {
+                let targets: Vec<TargetEntry> = s.map.targets().cloned().collect();
+                target_rows(&targets, |node| node_alias(&s.map, node))
+            });
+            serde_json::to_vec(&rows).map_err(|_| Errno::EIO)
+        }
         LAYOUT => {
             let reply = lane.inspect(ino).await?;
             if !matches!(reply.attr.kind, Kind::File | Kind::Dir) {
@@ -97,16 +124,28 @@ pub async fn set<P: MountPort>(
     lane.set_policy(ino, policy).await
 }
 
-fn extents(reply: &InspectReply) -> Vec<Value> {
-    reply.layout.extents.iter().map(extent).collect()
-}
-
-fn extent(extent: &Extent) -> Value {
-    let targets: Vec<u32> = extent.targets.iter().map(|target| target.0).collect();
+fn extent_value(map: &ClusterMap, number: usize, extent: &Extent) -> Value {
+    let stripe = |(stripe, target): (usize, &TargetId)| {
+        let entry = map.target(*target);
+        let node = entry.map_or(NodeId(0), |entry| entry.node);
+        let reachability = map.node(node).map_or("unknown", |node| node.reachability.as_str());
+        json!({
+            "stripe": stripe,
+            "target": target.0,
+            "alias": entry.map_or_else(|| format!("target {target}"), |entry| entry.alias.clone()),
+            "node": node.0,
+            "node_alias": node_alias(map, node),
+            "reachability": reachability,
+            "consistency": entry.map_or("unknown", |entry| entry.consistency.as_str()),
+            "path": null,
+        })
+    };
     json!({
+        "number": number,
         "start": extent.start,
         "end": (extent.end != u64::MAX).then_some(extent.end),
+        "code": match extent.code { Code::Raid0 => "raid0" },
         "chunk_size": extent.chunk_size,
-        "targets": targets,
+        "targets": extent.targets.iter().enumerate().map(stripe).collect::<Vec<Value>>(),
     })
 }

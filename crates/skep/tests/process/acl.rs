@@ -125,3 +125,27 @@ fn namespaces() {
     let names = String::from_utf8_lossy(&names[..len]).into_owned();
     assert!(names.contains("trusted.skep") && !names.contains("skep.layout"), "{names}");
 }
+
+/// Goal: an ordinary user without the key learns of files and space through the mount, and of no file that
+/// the user cannot reach.
+#[test]
+fn users_without_the_key() {
+    let cluster = start(plan());
+    fs::set_permissions(cluster.mount(), fs::Permissions::from_mode(0o755)).unwrap();
+    let (open, hidden) = (cluster.mount().join("open"), cluster.mount().join("hidden"));
+    fs::write(&open, vec![1; 3 << 20]).unwrap();
+    fs::create_dir(&hidden).unwrap();
+    fs::write(hidden.join("file"), b"x").unwrap();
+    fs::set_permissions(&hidden, fs::Permissions::from_mode(0o700)).unwrap();
+    let skep = env!("CARGO_BIN_EXE_skep");
+    let told = as_user(ALICE, &[skep, "entry", "info", "--output", "json"], &open).unwrap();
+    let told: serde_json::Value = serde_json::from_str(&told).unwrap();
+    let info = if told.is_array() { &told[0] } else { &told };
+    assert_eq!((&info["size"], &info["path"]), (&(3 << 20).into(), &open.to_str().unwrap().into()));
+    assert!(info["extents"][0]["targets"][0]["alias"].is_string(), "{info}");
+    let text = as_user(ALICE, &[skep, "entry", "info"], &open).unwrap();
+    assert!(text.contains("3.00 MiB"), "{text}");
+    let space = as_user(ALICE, &[skep, "df"], cluster.mount()).unwrap();
+    assert!(space.contains("total") && space.contains("target-101"), "{space}");
+    assert!(as_user(ALICE, &[skep, "entry", "info"], &hidden.join("file")).is_err());
+}

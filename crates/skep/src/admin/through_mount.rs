@@ -1,0 +1,32 @@
+//! What a user without the cluster's key is told: the mount answers, by extended attributes, for paths that
+//! the user can reach.
+
+use super::access::{AccessArgs, mount_of};
+use super::failure::{Failure, Outcome};
+use skep_net::Keyring;
+use skep_types::Role;
+use std::path::Path;
+
+/// Longest value of an extended attribute.
+const VALUE_MAX: usize = 64 << 10;
+
+/// The value of `name` at `path`, when the cluster is not named by flags, its key cannot be read (or is one of a
+/// client), and the path is on a mount of it.
+pub fn ask(access: &AccessArgs, path: Option<&Path>, name: &str) -> Outcome<Option<Vec<u8>>> {
+    let Some(path) = path else { return Ok(None) };
+    if access.is_explicit() || access.insecure || access.key.is_some() || mount_of(path)?.is_none() {
+        return Ok(None);
+    }
+    let is_admin = |key: &Path| Keyring::from_file(key).is_ok_and(|keyring| keyring.has(Role::Admin));
+    if access.place(Some(path)).is_ok_and(|place| is_admin(&place.key)) {
+        return Ok(None);
+    }
+    let mut value = vec![0; VALUE_MAX];
+    match rustix::fs::lgetxattr(path, name, &mut value[..]) {
+        Ok(len) => {
+            value.truncate(len);
+            Ok(Some(value))
+        }
+        Err(e) => Err(Failure::local(format_args!("{}: {name}", path.display()), e)),
+    }
+}
