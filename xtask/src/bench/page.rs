@@ -4,29 +4,38 @@ use super::result::Report;
 use super::table;
 use std::path::{Path, PathBuf};
 
-/// Opens a generated block; the name of the JSON file follows.
-const OPEN: &str = "<!-- bench: ";
+/// Opens a generated block; what it shows and the name of the JSON file follow.
+const OPEN: &str = "<!-- bench ";
 /// Ends the opening line.
 const OPEN_END: &str = " -->";
 /// Closes a generated block.
 const CLOSE: &str = "<!-- /bench -->";
 
-/// The page with each block between `<!-- bench: FILE -->` and `<!-- /bench -->` made anew from that file.
+/// What a block can show.
+const KINDS: [(&str, fn(&Report) -> String); 3] =
+    [("rates", table::rates), ("profiles", table::profiles), ("paths", table::paths)];
+
+/// The page with each block between `<!-- bench rates FILE -->` (or `profiles`, `paths`) and
+/// `<!-- /bench -->` made anew from that file.
 pub fn render(page: &str, read: impl Fn(&str) -> Result<Report, String>) -> Result<String, String> {
     let mut out = String::new();
     let mut lines = page.lines();
     while let Some(line) = lines.next() {
         out.push_str(line);
         out.push('\n');
-        let Some(file) = line.strip_prefix(OPEN).and_then(|rest| rest.strip_suffix(OPEN_END)) else {
+        let Some(what) = line.strip_prefix(OPEN).and_then(|rest| rest.strip_suffix(OPEN_END)) else {
             continue;
         };
+        let block = what.split_once(' ').and_then(|(kind, file)| {
+            KINDS.iter().find(|(name, _)| *name == kind).map(|(_, show)| (show, file))
+        });
+        let (show, file) =
+            block.ok_or_else(|| format!("\"{line}\": say rates, profiles or paths, and a file"))?;
         if !lines.any(|line| line == CLOSE) {
             return Err(format!("\"{line}\" has no \"{CLOSE}\""));
         }
-        let text = table::text(&read(file)?);
         out.push_str("\n```text\n");
-        for line in text.lines() {
+        for line in show(&read(file)?).trim_matches('\n').lines() {
             out.push_str(line.trim_end());
             out.push('\n');
         }
@@ -59,20 +68,24 @@ pub fn write(page: &Path) -> Result<(), String> {
 mod tests {
     use super::*;
 
-    /// Goal: no figure of the committed page was changed by hand, or left behind by a new result.
+    /// Goal: no figure of the committed pages was changed by hand, or left behind by a new result.
     #[test]
-    fn the_committed_page_is_generated() {
-        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/bench/README.md");
-        let text = std::fs::read_to_string(&page).unwrap();
-        let made = render(&text, beside(&page)).unwrap();
-        assert_eq!(text, made, "run: cargo xtask bench --page docs/bench/README.md");
+    fn the_committed_pages_are_generated() {
+        for page in ["bench/README.md", "bench/profile.md", "design/paths.md"] {
+            let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs").join(page);
+            let text = std::fs::read_to_string(&path).unwrap();
+            let made = render(&text, beside(&path)).unwrap();
+            assert_eq!(text, made, "run: cargo xtask bench --page docs/{page}");
+            assert!(text.contains(OPEN), "{page} shows nothing");
+        }
     }
 
-    /// Goal: a block without end is an error, not the end of the page.
+    /// Goal: a block without end, or of an unknown kind, is an error and not the end of the page.
     #[test]
     fn a_block_needs_its_end() {
         let read = |_: &str| Err("not asked".to_owned());
-        assert!(render("# A\n<!-- bench: x.json -->\ntext\n", read).unwrap_err().contains("has no"));
+        assert!(render("# A\n<!-- bench rates x.json -->\ntext\n", read).unwrap_err().contains("has no"));
+        assert!(render("<!-- bench x.json -->\n<!-- /bench -->\n", read).unwrap_err().contains("say rates"));
         assert_eq!(render("# A\n\ntext\n", read).unwrap(), "# A\n\ntext\n");
     }
 }

@@ -12,17 +12,48 @@ type Column<'a> = (&'a str, &'a dyn Fn(&On) -> String);
 /// Symbol groups shown of a profile; the rest is one line.
 const GROUPS_SHOWN: usize = 12;
 
-/// Everything, as text for a terminal or a fenced block.
+/// Everything, as text for a terminal.
 pub fn text(report: &Report) -> String {
+    format!("{}{}", rates(report), profiles(report))
+}
+
+/// The rates, and what was to be reached.
+pub fn rates(report: &Report) -> String {
     let mut text = head(report);
     for placed in &report.places {
         text.push_str(&place_line(report, placed));
         text.push_str(&operations(&placed.rows));
         text.push_str(&streams(&placed.rows));
     }
-    text.push_str(&targets(report));
-    report.profiles.iter().for_each(|profile| text.push_str(&costs(profile)));
-    text
+    text + &targets(report)
+}
+
+/// Where the time goes.
+pub fn profiles(report: &Report) -> String {
+    report.profiles.iter().map(costs).collect()
+}
+
+/// What an operation costs each process, one line per operation and transport.
+pub fn paths(report: &Report) -> String {
+    let parts = ["load", "mount", "metad", "storaged"];
+    let mut header = vec!["operation".to_owned(), "on".to_owned(), "us".to_owned(), "FUSE".to_owned()];
+    header.extend(parts.iter().map(|part| format!("{part} us / calls / switches")));
+    let mut table = table(header);
+    for profile in &report.profiles {
+        let mut cells = vec![
+            profile.operation.clone(),
+            profile.transport.name().to_owned(),
+            format!("{:.1}", profile.us_per_op),
+            format!("{:.1}", profile.fuse_messages),
+        ];
+        cells.extend(parts.iter().map(|part| {
+            profile.processes.iter().find(|process| process.name == *part).map_or("-".to_owned(), |process| {
+                format!("{:.1} / {:.1} / {:.1}", process.cpu_us, process.system_calls, process.switches)
+            })
+        }));
+        table.add_row(cells);
+    }
+    format!("{}\n{table}\n", head(report))
 }
 
 fn head(report: &Report) -> String {
