@@ -11,11 +11,20 @@ const LISTENING: &str = "0A";
 const ACCEPTS: &str = "00010000";
 
 impl Daemon {
-    /// TCP ports it listens on (loopback addresses that reach them).
+    /// TCP ports on which it speaks Skep (loopback addresses that reach them); that of its metrics is not one.
     pub fn tcp_listeners(&self) -> Vec<SocketAddr> {
-        let own = self.socket_inodes();
+        let (own, http) = (self.socket_inodes(), self.http());
         let table = std::fs::read_to_string(format!("/proc/{}/net/tcp", self.pid)).unwrap_or_default();
-        table.lines().skip(1).filter_map(|line| tcp_listener(line, &own)).collect()
+        let all = table.lines().skip(1).filter_map(|line| tcp_listener(line, &own));
+        all.filter(|address| Some(*address) != http).collect()
+    }
+
+    /// Where it shows its metrics, as the configuration says that its command line names.
+    fn http(&self) -> Option<SocketAddr> {
+        let at = self.words.iter().position(|word| word == "--config")?;
+        let text = std::fs::read_to_string(self.words.get(at + 1)?).ok()?;
+        let value = text.lines().find_map(|line| line.strip_prefix("http = \"")?.strip_suffix('"'))?;
+        value.parse().ok()
     }
 
     /// Unix sockets it listens on.
@@ -53,6 +62,23 @@ fn unix_listener(line: &str, own: &BTreeSet<String>) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Goal: the port of the metrics, which speaks HTTP, is told from the others.
+    #[test]
+    fn metrics_are_not_among_them() {
+        let scratch = crate::Scratch::new(None).expect("a directory");
+        let own = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let http = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let http_address = http.local_addr().expect("bound");
+        let config = scratch.path().join("metad.toml");
+        std::fs::write(&config, format!("alias = \"a\"\nhttp = \"{http_address}\"\n")).expect("a file");
+        let words = ["skep", "metad", "--config"].map(std::ffi::OsString::from);
+        let words = words.into_iter().chain([config.into_os_string()]).collect();
+        let me = Daemon { service: "metad".to_owned(), pid: std::process::id(), words };
+        let found = me.tcp_listeners();
+        assert!(found.contains(&own.local_addr().expect("bound")), "{found:?}");
+        assert!(!found.contains(&http_address), "{found:?}");
+    }
 
     /// Goal: a port and a socket that this process listens on are found, those of others are not.
     #[test]

@@ -24,10 +24,11 @@ use skep_disk::disk::RealDisk;
 use skep_disk::log::{CommandLog, LogOptions, SyncPolicy, SyncThread};
 use skep_disk::rows::{RowOptions, RowStore};
 use skep_meta::Server;
-use skep_net::{EventLimits, EventServer};
+use skep_net::{EventLimits, EventServer, StopHandle};
 use skep_types::{LogIndex, ServiceKind};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Bytes of the log that are read at once during the replay.
@@ -85,13 +86,7 @@ fn serve(config: &MetadConfig) -> Result<(), String> {
         .keep(mailbox.clone(), config.membership.heartbeat.duration(), nudge.clone(), stop.clone())
         .map_err(|e| format!("cannot start a thread: {e}"))?;
     let handle = server.stop_handle();
-    let watch = {
-        let (stop, handle) = (stop.clone(), handle.clone());
-        std::thread::spawn(move || {
-            while !stop.wait(Duration::MAX) {}
-            handle.stop();
-        })
-    };
+    let watch = stop_when_told(stop.clone(), handle.clone());
     let who = service::Who { place: place.clone(), incarnation, keyring };
     let readiness = Readiness::new("metad");
     let pages = MetadPages { counts: counts.clone(), keyring: Arc::new(who.keyring.clone()), own };
@@ -120,6 +115,14 @@ fn serve(config: &MetadConfig) -> Result<(), String> {
     ended.and(fatal)?;
     info!("stopped");
     Ok(())
+}
+
+/// Ends the loop once `stop` is set.
+fn stop_when_told(stop: Stop, handle: StopHandle) -> JoinHandle<()> {
+    std::thread::spawn(move || {
+        while !stop.wait(Duration::MAX) {}
+        handle.stop();
+    })
 }
 
 /// Log and rows as the disk has them, and the rules brought up to date.

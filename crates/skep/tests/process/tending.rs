@@ -39,7 +39,7 @@ fn health_says_how_it_is() {
     cluster.of("storaged")[0].kill().unwrap();
     patiently("a dead storage server is an error", || health(&cluster, &[]).0 == 2).unwrap();
     let (_, text) = health(&cluster, &[]);
-    assert!(text.contains("storaged-1") && text.contains("-> start skep storaged"), "{text}");
+    assert!(text.contains("storaged-1") && text.contains("start skep storaged there"), "{text}");
     cluster.one("mgmtd").unwrap().kill().unwrap();
     let (code, text) = health(&cluster, &["--timeout", "1s"]);
     assert!(code == 2 && text.contains("start skep mgmtd"), "{code} {text}");
