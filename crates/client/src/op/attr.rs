@@ -48,6 +48,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// the size that the chunk files give when other mounts are writing.
     pub(crate) async fn shown(&self, attr: Attr, live: Option<Layout>) -> Result<Attr, Refusal> {
         let ino = attr.ino;
+        let before = self.shared.with(|s| s.inodes.get(ino).map(|inode| inode.serial));
         let live_size = match &live {
             Some(layout) => self.live_size(layout).await?,
             None => 0,
@@ -56,6 +57,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             if let Some(inode) = s.inodes.get_mut(ino) {
                 inode.live = live.is_some();
                 inode.live_size = live_size;
+                if live.is_some() && before == Some(inode.serial) {
+                    inode.cut_mark(live_size.max(attr.size));
+                }
             }
             let mut attr = s.inodes.merge(attr);
             attr.size = attr.size.max(live_size);

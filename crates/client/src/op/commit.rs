@@ -2,7 +2,7 @@
 
 use crate::lane::Lane;
 use crate::port::{Cell, Port};
-use crate::state::{Mark, Shared};
+use crate::state::{Inode, Mark, Shared};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use skep_types::{ChunkId, Ino, Layout, TargetId};
@@ -12,6 +12,12 @@ use skep_wire::{Refusal, Status};
 impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// Commits what is marked, if anything is.
     pub(crate) async fn commit(&self, ino: Ino) -> Result<(), Refusal> {
+        let shared = |inode: &Inode| inode.live && inode.mark.is_some();
+        if self.shared.with(|s| s.inodes.get(ino).is_some_and(shared)) {
+            // Another writer may have cut the file since: the chunk files tell. Without an answer the
+            // commit fails as well.
+            self.fresh_attr(ino).await?;
+        }
         let marked = self.shared.with(|s| {
             let inode = s.inodes.get(ino)?;
             Some((inode.mark?, inode.layout.clone()))

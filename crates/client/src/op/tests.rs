@@ -488,3 +488,50 @@ fn a_later_commit_keeps_a_new_mode() {
     block_on(lane.flush(file.handle, 0)).unwrap();
     assert_eq!((commits, cluster.borrow().count(Commit::KIND)), (1, 1), "committed before the chmod");
 }
+
+/// Goal: what another mount cut off is neither seen nor brought back by the commit of what was written
+/// before, and what is written after it counts.
+#[test]
+fn a_foreign_truncate_is_not_undone() {
+    let (cluster, first) = mounted();
+    let second = mount(&cluster);
+    let file = create(&first, b"f");
+    let other = block_on(second.open(file.attr.ino, BOTH)).unwrap();
+    cluster.borrow_mut().shard.live = true;
+    write(&first, &file, 0, &[1; 90_000]);
+    block_on(first.getattr(file.attr.ino)).unwrap();
+    let set = SetAttr { size: Some(20_000), ..SetAttr::default() };
+    block_on(second.setattr(file.attr.ino, set)).unwrap();
+    assert_eq!(block_on(first.getattr(file.attr.ino)).unwrap().size, 20_000);
+    write(&first, &file, 30_000, &[2; 100]);
+    block_on(first.flush(file.handle, 0)).unwrap();
+    assert_eq!(cluster.borrow().shard.files[&file.attr.ino].attr.size, 30_100);
+    write(&first, &file, 60_000, &[3; 100]);
+    let set = SetAttr { size: Some(40_000), ..SetAttr::default() };
+    block_on(second.setattr(file.attr.ino, set)).unwrap();
+    block_on(first.flush(file.handle, 0)).unwrap();
+    assert_eq!(cluster.borrow().shard.files[&file.attr.ino].attr.size, 40_000);
+    let _ = other;
+}
+
+/// Goal: zeroed ranges are zeros, grow the file or not, and are covered by the next fsync.
+#[test]
+fn zero_ranges() {
+    let (_cluster, lane) = mounted();
+    for len in [5_000usize, 90_000] {
+        let file = create(&lane, alloc::format!("f{len}").as_bytes());
+        let mut content = alloc::vec![1; len];
+        write(&lane, &file, 0, &content);
+        let zero = |what, from: usize, n: usize| {
+            block_on(lane.fallocate(file.handle, what, from as u64, n as u64)).unwrap();
+        };
+        zero(Allocate::Zero, 100, 3_000);
+        content[100..3_100].fill(0);
+        zero(Allocate::ZeroKeepSize, len - 50, 1_000);
+        content[len - 50..].fill(0);
+        assert_eq!(read(&lane, &file, 0, 200_000), content);
+        zero(Allocate::Zero, len - 20, 70_000);
+        content.resize(len - 20 + 70_000, 0);
+        assert_eq!(read(&lane, &file, 0, 200_000), content);
+    }
+}

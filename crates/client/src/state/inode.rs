@@ -196,6 +196,14 @@ impl Inode {
         mark.serial = serial;
     }
 
+    /// The chunk files end here, and so do the writes of this mount, which are all in them: what was marked
+    /// beyond was cut by another mount, and must not be committed.
+    pub fn cut_mark(&mut self, end: u64) {
+        if let Some(mark) = &mut self.mark {
+            mark.size = mark.size.min(end);
+        }
+    }
+
     /// A truncate of this mount was answered: what was marked before it has no meaning any more.
     pub fn truncated(&mut self) {
         self.mark = None;

@@ -90,15 +90,19 @@ impl ClusterMap {
             .map(|node| (node.node, node.incarnation))
     }
 
-    /// Space of all targets that are not broken.
+    /// Space of all targets that are not broken; a file system that several of them share counts once.
     pub fn capacity(&self) -> Capacity {
-        let mut sum = Capacity::default();
+        let mut disks: BTreeMap<(u64, TargetId), Capacity> = BTreeMap::new();
         for target in self.targets.values().filter(|target| target.consistency != Consistency::Bad) {
-            sum.bytes = sum.bytes.saturating_add(target.capacity.bytes);
-            sum.bytes_free = sum.bytes_free.saturating_add(target.capacity.bytes_free);
-            sum.inodes = sum.inodes.saturating_add(target.capacity.inodes);
-            sum.inodes_free = sum.inodes_free.saturating_add(target.capacity.inodes_free);
+            // One whose daemon told no file system counts for itself.
+            let alone = if target.filesystem == 0 { target.target } else { TargetId(0) };
+            disks.entry((target.filesystem, alone)).or_insert(target.capacity);
         }
-        sum
+        disks.values().fold(Capacity::default(), |sum, one| Capacity {
+            bytes: sum.bytes.saturating_add(one.bytes),
+            bytes_free: sum.bytes_free.saturating_add(one.bytes_free),
+            inodes: sum.inodes.saturating_add(one.inodes),
+            inodes_free: sum.inodes_free.saturating_add(one.inodes_free),
+        })
     }
 }
