@@ -111,7 +111,7 @@ impl Running {
         let listener = Listener::bind(&Endpoint::Unix(dir.path().join("s"))).unwrap();
         let limits = EventLimits::default();
         let log = Log::new(|line| eprintln!("{line}"));
-        let mut server = EventServer::new(vec![listener], Keyring::insecure(), limits, log).unwrap();
+        let server = EventServer::new(vec![listener], Keyring::insecure(), limits, log).unwrap();
         let stop = server.stop_handle();
         let mut fake = Fake { script: script.clone(), pending: Vec::new() };
         let thread = std::thread::spawn(move || server.run(&mut fake).unwrap());

@@ -1,6 +1,6 @@
 //! Requests to the storage daemon.
 
-use super::target::Target;
+use super::target::{Target, Work};
 use super::writers::Writers;
 use crate::membership::{Greeter, Member, Nudge};
 use crate::metrics::Requests;
@@ -195,6 +195,7 @@ impl Handler for Storaged {
 
     fn handle(&self, peer: &Peer, header: &Header, body: &[u8], payload: &mut Payload) -> Answer {
         let sender = Sender { role: peer.hello.role, client: peer.hello.client, epoch: header.epoch };
+        let mut work = None;
         let mut answer = || -> Result<Answer, Refusal> {
             may_call(header, sender.role)?;
             let mut r = Reader::new(body);
@@ -205,6 +206,7 @@ impl Handler for Storaged {
                 }
                 Err(e) => return Err(Refusal::with(Status::MALFORMED, e.to_string())),
             };
+            work = Work::of(&request);
             // Before admission: see `Writers::enter`.
             let _in_work = changes(&request).then(|| self.writers.enter(sender.client));
             self.admit(&sender)?;
@@ -212,7 +214,14 @@ impl Handler for Storaged {
         };
         let since = Instant::now();
         let answer = answer();
-        self.requests.answered(header.kind, since.elapsed(), answer.is_err());
+        // One look at the clock serves both counts: it costs more than they do.
+        let took = since.elapsed();
+        self.requests.answered(header.kind, took, answer.is_err());
+        if let (Some((id, work)), Ok(_)) = (work, &answer)
+            && let Some(target) = self.targets.get(&id)
+        {
+            target.spent(work, took);
+        }
         answer.unwrap_or_else(Answer::from)
     }
 }

@@ -9,7 +9,7 @@ use skep_wire::mgmt::TargetReport;
 use skep_wire::storage::{CopyChunk, ReadChunk, StatChunks, StorageRequest, TargetStat, WriteChunk};
 use skep_wire::{Refusal, Status};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::time::Instant;
+use std::time::Duration;
 
 /// Bytes that may be written before the free space is looked at again: the reserve must hold against
 /// writers that are faster than heartbeats.
@@ -56,8 +56,28 @@ impl Drop for InFlight<'_> {
     }
 }
 
-fn spent(counter: &AtomicU64, began: Instant) {
-    counter.fetch_add(u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX), Relaxed);
+/// What a request did, for the counters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Work {
+    /// It read.
+    Read,
+    /// It wrote.
+    Write,
+    /// It synced.
+    Sync,
+}
+
+impl Work {
+    /// The work of a request and the target that did it, if it is one that is timed.
+    pub fn of(request: &StorageRequest) -> Option<(TargetId, Self)> {
+        match request {
+            StorageRequest::ReadChunk(m) => Some((m.target, Self::Read)),
+            StorageRequest::WriteChunk(m) => Some((m.target, Self::Write)),
+            StorageRequest::CopyChunk(m) => Some((m.target, Self::Write)),
+            StorageRequest::SyncChunks(m) => Some((m.target, Self::Sync)),
+            _ => None,
+        }
+    }
 }
 
 impl Target {
@@ -112,6 +132,20 @@ impl Target {
             capacity: self.capacity(),
             consistency: self.consistency(),
         }
+    }
+
+    /// A request was done that took so long, all in all.
+    pub fn spent(&self, work: Work, took: Duration) {
+        let counters = &self.counters;
+        let time = match work {
+            Work::Read => &counters.read_ns,
+            Work::Write => &counters.write_ns,
+            Work::Sync => {
+                counters.syncs.fetch_add(1, Relaxed);
+                &counters.sync_ns
+            }
+        };
+        time.fetch_add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX), Relaxed);
     }
 
     fn capacity(&self) -> Capacity {
@@ -176,10 +210,8 @@ impl Target {
     /// Reads into `room`; the reply's body and the bytes of `room` that go with it.
     pub fn read(&self, m: &ReadChunk, room: &mut [u8]) -> Result<(Vec<u8>, usize), Refusal> {
         let _work = self.enter();
-        let began = Instant::now();
         let (reply, len) = read_chunk(&self.directory, m, room).map_err(|done| self.refusal(done))?;
         self.counters.reads.fetch_add(1, Relaxed);
-        spent(&self.counters.read_ns, began);
         self.counters.read_bytes.fetch_add(len as u64, Relaxed);
         Ok((reply.to_bytes(), len))
     }
@@ -188,9 +220,7 @@ impl Target {
     pub fn write(&self, m: &WriteChunk, payload: &[u8]) -> Result<Vec<u8>, Refusal> {
         let _work = self.enter();
         self.require_room(m.chunk, m.offset, payload.len() as u64)?;
-        let began = Instant::now();
         let reply = write_chunk(&self.directory, m, payload).map_err(|done| self.refusal(done))?;
-        spent(&self.counters.write_ns, began);
         self.wrote(payload.len() as u64);
         Ok(reply.to_bytes())
     }
@@ -205,13 +235,11 @@ impl Target {
     ) -> Result<Vec<u8>, Refusal> {
         let _work = (self.enter(), from.enter());
         self.require_room(m.chunk, m.offset, m.len.min(COPY_MAX))?;
-        let began = Instant::now();
         let done = copy_chunk(&self.directory, &from.directory, m, sync, buffer);
         let reply = done.map_err(|fault| match fault {
             CopyFault::Source(done) => from.refusal(done),
             CopyFault::Copy(done) => self.refusal(done),
         })?;
-        spent(&self.counters.write_ns, began);
         self.wrote(reply.copied.min(COPY_MAX));
         Ok(reply.to_bytes())
     }
@@ -262,13 +290,7 @@ impl Target {
     /// Everything but reads and writes.
     pub fn run(&self, request: &StorageRequest) -> Result<Vec<u8>, Refusal> {
         let _work = self.enter();
-        let began = Instant::now();
-        let done = execute(&self.directory, Limits::default(), request);
-        if matches!(request, StorageRequest::SyncChunks(_)) {
-            self.counters.syncs.fetch_add(1, Relaxed);
-            spent(&self.counters.sync_ns, began);
-        }
-        match done {
+        match execute(&self.directory, Limits::default(), request) {
             Done::Body(body) => Ok(body),
             done => Err(self.refusal(done)),
         }
@@ -308,7 +330,11 @@ mod tests {
         assert_ne!(target.directory.life(), life, "fsync must not vouch for earlier writes");
         let life = target.directory.life();
         target.set_consistency(Consistency::Good);
-        assert_ne!(target.directory.life(), life, "what was written before the repair is vouched for no more");
+        assert_ne!(
+            target.directory.life(),
+            life,
+            "what was written before the repair is vouched for no more"
+        );
         let life = target.directory.life();
         target.set_consistency(Consistency::Good);
         assert_eq!(target.directory.life(), life, "nothing was decided anew");
