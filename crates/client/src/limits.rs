@@ -20,6 +20,8 @@ pub const IDLE_INODES_MAX: usize = 1 << 16;
 pub const DIRS_SEEN_MAX: usize = 1_024;
 /// Removed directories that programs may still be in.
 pub const GHOSTS_MAX: usize = 4_096;
+/// Access ACLs remembered; beyond it all are forgotten and asked for again.
+pub const ACLS_MAX: usize = 4_096;
 /// Most bytes of inline content kept for open files; beyond it a read asks the shard.
 pub const INLINE_CACHE_MAX: usize = 32 << 20;
 /// Closes waiting for housekeeping; the release that reaches it sends them itself.

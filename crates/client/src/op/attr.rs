@@ -53,7 +53,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             Some(layout) => self.live_size(layout).await?,
             None => 0,
         };
+        let now = self.port.now();
         Ok(self.shared.with(|s| {
+            s.acls.seen(ino, attr.change, now);
             if let Some(inode) = s.inodes.get_mut(ino) {
                 inode.live = live.is_some();
                 inode.live_size = live_size;
@@ -143,6 +145,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let message = ChangeAttr { ino, set: set.clone() };
         let AttrReply { attr, live } = self.change_ino(ino, &message).await?;
         Ok(self.shared.with(|s| {
+            s.acls.forget(ino);
             if set.size.is_some() {
                 s.inodes.set_inline(ino, None);
                 if let Some(inode) = s.inodes.get_mut(ino) {

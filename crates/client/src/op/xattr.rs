@@ -57,6 +57,9 @@ fn checked(name: &[u8]) -> Result<Bytes, Refusal> {
 impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// Value of an extended attribute.
     pub async fn getxattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>, Errno> {
+        if name == ACLS[0] {
+            return self.access_acl(ino).await;
+        }
         let known = match name {
             CAPABILITY => self.shared.with(|s| s.capability_known(ino)),
             _ => Known::No,
@@ -113,15 +116,32 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         self.errno(result.await).map(|_| ())
     }
 
+    /// The access ACL, which kernels ask for at every step of a path.
+    async fn access_acl(&self, ino: Ino) -> Result<Vec<u8>, Errno> {
+        let change = match self.shared.with(|s| s.acls.ask(ino, self.port.now())) {
+            Ok(acl) => return acl.ok_or(Errno::ENODATA),
+            Err(change) => change,
+        };
+        let name = Bytes(ACLS[0].to_vec());
+        let result = self.errno(self.ask(ino.shard(), &GetXattr { ino, name }).await);
+        let result = result.map(|reply| reply.data.0);
+        match &result {
+            Ok(acl) => self.shared.with(|s| s.acls.got(ino, change, Some(acl.clone()))),
+            Err(Errno::ENODATA) => self.shared.with(|s| s.acls.got(ino, change, None)),
+            Err(_) => {}
+        }
+        result
+    }
+
     /// The answer to a change of an extended attribute has no attributes; an ACL changes the mode.
     async fn xattr_changed(&self, ino: Ino, name: &Bytes) {
-        let known = self.shared.with(|s| match s.inodes.get_mut(ino) {
-            Some(inode) => {
-                inode.no_capability = 0;
-                true
-            }
-            None => false,
+        let known = self.shared.with(|s| {
+            s.acls.forget(ino);
+            let inode = s.inodes.get_mut(ino)?;
+            inode.no_capability = 0;
+            Some(())
         });
+        let known = known.is_some();
         if known && ACLS.contains(&&name.0[..]) {
             // A failure is not the program's business: the next answer brings them.
             let _ = self.fresh_attr(ino).await;

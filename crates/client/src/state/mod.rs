@@ -1,5 +1,6 @@
 //! What all lanes of a mount share. One owner, no lock inside; the hands wrap it in a [`crate::Cell`].
 
+mod acls;
 mod closes;
 mod ghosts;
 mod handle;
@@ -11,6 +12,7 @@ mod session;
 mod slot;
 mod stamps;
 
+pub use acls::{Acl, Acls};
 pub use closes::Closes;
 pub use ghosts::Ghosts;
 pub use handle::{DirHandle, FileHandle, Handle, Handles};
@@ -45,6 +47,8 @@ pub struct Shared {
     pub slots: Slots,
     /// Files that are open, or were.
     pub inodes: Inodes,
+    /// Access ACLs that were asked for.
+    pub acls: Acls,
     /// Directories removed while in use.
     pub ghosts: Ghosts,
     /// Open handles.
