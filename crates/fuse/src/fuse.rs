@@ -217,3 +217,58 @@ impl Fuse {
 fn broken(errno: Errno) -> MountError {
     MountError::Broken(io::Error::from_raw_os_error(errno.0))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::{Fault, Fuse, FuseOptions, Site};
+    use crate::empty::{EmptyConfig, EmptyMount};
+    use crate::{Ending, Mount, MountOptions, Transport, dev, unmount, uring};
+
+    const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
+
+    struct Target(PathBuf);
+
+    impl Drop for Target {
+        fn drop(&mut self) {
+            while unmount(&self.0, true, true).is_ok() {}
+            let _ = std::fs::remove_dir(&self.0);
+        }
+    }
+
+    /// Goal: when the kernel refuses an entry although INIT agreed on rings, it says so at once, and the device
+    /// serves instead. (It refuses memory that is too small.)
+    #[test]
+    fn refused_entries() {
+        std::fs::write(PARAMETER, "Y").expect("FUSE over io_uring needs Linux 6.14 and root");
+        let target = Target(std::env::temp_dir().join(format!("skep-fuse-refused-{}", std::process::id())));
+        std::fs::create_dir(&target.0).unwrap();
+        let options = FuseOptions { transport: Transport::Uring, ..FuseOptions::default() };
+        let mut fuse = Fuse::mount(&MountOptions::new(&target.0), options).unwrap();
+        let asker = {
+            let path = target.0.clone();
+            std::thread::spawn(move || {
+                std::fs::write(path.join("file"), b"content").unwrap();
+                assert_eq!(std::fs::metadata(path.join("file")).unwrap().len(), 7);
+                unmount(&path, false, false).unwrap();
+            })
+        };
+        let mount = EmptyMount::new(EmptyConfig::default());
+        let offer = fuse.offer().unwrap().unwrap();
+        let plan = fuse.ring_plan(&offer).unwrap();
+        let abort = || fuse.mounted.abort();
+        let site = Site { device: &fuse.device, target: &target.0, payload: 8192, abort: &abort };
+        match uring::serve(&site, &mount, &plan, &|| fuse.accept(&mount, &offer)) {
+            Err(Fault::NoRing { why, accepted: true }) => assert!(why.contains("refuses"), "{why}"),
+            Err(Fault::NoRing { why, .. }) => panic!("too early: {why}"),
+            Err(Fault::Mount(error)) => panic!("{error}"),
+            Ok(_) => panic!("served"),
+        }
+        let ending = dev::serve(&fuse.device, &mount, &options.dev, 1 << 20, &abort).unwrap();
+        assert_eq!(ending, Ending::Unmounted);
+        mount.destroy();
+        asker.join().unwrap();
+        fuse.mounted.ended();
+    }
+}
