@@ -31,8 +31,8 @@ pub fn run(ctx: &mut Ctx<'_>, m: &Create) -> Result<Done, Fail> {
     born.inode.links.push(link);
     parent.touch_content(ctx.scene.at);
     ctx.put_inode(m.parent, &parent);
-    let inode = born.put(ctx, ino)?;
-    let mut reply = open_reply(ctx, ino, &inode)?;
+    born.put(ctx, ino)?;
+    let mut reply = open_reply(ctx, ino, &born.inode)?;
     reply.created = true;
     Ok(Done { opened: m.open.map(|_| ino), ..Done::reply(&reply) })
 }
@@ -88,15 +88,14 @@ pub struct Born {
 
 impl Born {
     /// Writes the rows.
-    pub fn put(self, ctx: &mut Ctx<'_>, ino: Ino) -> Result<Inode, Fail> {
-        let Self { mut inode, access, default } = self;
-        for (name, value) in [(acl::ACCESS, access), (acl::DEFAULT, default)] {
+    pub fn put(&mut self, ctx: &mut Ctx<'_>, ino: Ino) -> Result<(), Fail> {
+        for (name, value) in [(acl::ACCESS, self.access.take()), (acl::DEFAULT, self.default.take())] {
             if let Some(value) = value {
-                super::xattr::put(ctx, ino, &mut inode, name, value)?;
+                super::xattr::put(ctx, ino, &mut self.inode, name, value)?;
             }
         }
-        ctx.put_inode(ino, &inode);
-        Ok(inode)
+        ctx.put_inode(ino, &self.inode);
+        Ok(())
     }
 }
 

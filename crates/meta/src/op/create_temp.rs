@@ -16,9 +16,9 @@ pub fn run(ctx: &mut Ctx<'_>, m: &CreateTemp) -> Result<Done, Fail> {
     born.inode.nlink = 0;
     born.inode.flags |= IS_TEMP;
     let ino = ctx.choose.ino()?;
-    let inode = born.put(ctx, ino)?;
+    born.put(ctx, ino)?;
     ctx.bear_nameless(ino);
-    let mut reply = open_reply(ctx, ino, &inode)?;
+    let mut reply = open_reply(ctx, ino, &born.inode)?;
     reply.created = true;
     Ok(Done { opened: Some(ino), ..Done::reply(&reply) })
 }

@@ -27,8 +27,8 @@ pub fn run(ctx: &mut Ctx<'_>, m: &MakeNode) -> Result<Done, Fail> {
     }
     parent.touch_content(ctx.scene.at);
     ctx.put_inode(m.parent, &parent);
-    let inode = born.put(ctx, ino)?;
-    Ok(Done::reply(&EntryReply { ino, kind: m.kind, attr: Some(inode.attr(ino)), live: None }))
+    born.put(ctx, ino)?;
+    Ok(Done::reply(&EntryReply { ino, kind: m.kind, attr: Some(born.inode.attr(ino)), live: None }))
 }
 
 #[cfg(test)]

@@ -52,9 +52,9 @@ fn make(ctx: &mut Ctx<'_>, m: &RemoteDir) -> Result<RemoteMemory, Fail> {
     (inode.project, inode.policy) = (new.project, new.policy);
     inode.links.push(LinkRef { parent: m.parent, cookie: 0 });
     let value = |acl: &Option<Bytes>| acl.as_ref().map(|acl| acl.0.clone());
-    let born = Born { inode, access: value(&new.access_acl), default: value(&new.default_acl) };
-    let inode = born.put(ctx, ino)?;
-    Ok(RemoteMemory { ino, errno: 0, attr: Some(inode.attr(ino)), forgotten: false })
+    let mut born = Born { inode, access: value(&new.access_acl), default: value(&new.default_acl) };
+    born.put(ctx, ino)?;
+    Ok(RemoteMemory { ino, errno: 0, attr: Some(born.inode.attr(ino)), forgotten: false })
 }
 
 fn retire(ctx: &mut Ctx<'_>, m: &RemoteDir) -> Result<RemoteMemory, Fail> {
