@@ -28,6 +28,9 @@ record! {
         pub incarnation: Incarnation,
         /// What fails together with it; empty = its machine.
         pub domain: String,
+        /// Alias that its configuration wished for when it registered last: an administrator's alias holds
+        /// until the configuration wishes for another one.
+        pub wish: String,
     }
 }
 

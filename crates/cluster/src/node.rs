@@ -44,7 +44,9 @@ impl Registry {
             None => NodeId(self.state.last_node.0 + 1),
         };
         let alias = match &known {
-            Some(node) if m.alias.is_empty() || m.alias == node.alias => node.alias.clone(),
+            Some(node) if m.alias.is_empty() || m.alias == node.alias || m.alias == node.wish => {
+                node.alias.clone()
+            }
             _ => self.free_alias(&m.alias, &format!("{}-{id}", m.service.as_str()))?,
         };
         let node = Node {
@@ -56,6 +58,7 @@ impl Registry {
             machine: m.machine,
             incarnation: m.incarnation,
             domain: m.domain,
+            wish: m.alias,
         };
         if known.as_ref() != Some(&node) {
             self.commit(SetNode { node }, out);

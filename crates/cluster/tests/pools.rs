@@ -210,6 +210,20 @@ fn aliases_change_and_stay_unique() {
     assert_eq!(c.target(1, 50, 101).unwrap().alias, "ssd");
 }
 
+/// Goal: an administrator's alias holds against the one that a configuration wished for before, not against
+/// a new wish; a wish that is taken is refused.
+#[test]
+fn an_alias_holds_until_the_configuration_changes() {
+    let mut c = Cluster::new();
+    c.node(1, ServiceKind::Storaged, "disk-a").unwrap();
+    c.ask(0, SetNodeAlias { node: NodeId(1), alias: "rack7".into() }).unwrap();
+    assert_eq!(c.node(1, ServiceKind::Storaged, "disk-a").unwrap().alias, "rack7");
+    assert_eq!(c.node(1, ServiceKind::Storaged, "").unwrap().alias, "rack7", "no wish any more");
+    assert_eq!(c.node(2, ServiceKind::Storaged, "disk-a").unwrap().alias, "disk-a", "free again");
+    assert_eq!(c.node(1, ServiceKind::Storaged, "disk-b").unwrap().alias, "disk-b");
+    assert!(refused(c.node(1, ServiceKind::Storaged, "disk-a")).1.contains("taken by node 2"));
+}
+
 /// Goal: a target in a pool is removed by force only, one in no pool at once; it is gone from the map,
 /// its number is not given again, and its daemon is told when it comes with the disk again.
 #[test]
