@@ -124,9 +124,6 @@ fn set_alias(args: &SetAliasArgs, out: &mut dyn Write) -> Outcome {
     let node = &find::node(&status, &args.node)?.node;
     cluster.ask(&SetNodeAlias { node: node.node, alias: args.alias.clone() })?;
     eprintln!("node {} is called {} from now on", node.alias, args.alias);
-    eprintln!(
-        "note: if its configuration has an alias of its own, that one returns when it is started again"
-    );
     show(&mut cluster, node.node, args.output, out)
 }
 
