@@ -172,6 +172,7 @@ const STEPS: &[Step] = &[
         command: &["cargo", "xtask", "hosts"],
         limit: MOUNTED,
         always: true,
+        transport: None,
     },
     Step {
         name: "crash",
