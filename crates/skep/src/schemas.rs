@@ -2,9 +2,10 @@
 //!
 //! They follow from the types. After a change of one: `SKEP_WRITE_SCHEMAS=1 cargo test -p skep schemas`.
 
-use crate::admin::{df, entry_info, health, node, pool, session, stats, target};
+use crate::admin::{df, entry_info, entry_set, health, node, pool, session, stats, target};
 use crate::http::documents;
 use crate::up;
+use clap::CommandFactory;
 use schemars::{Schema, schema_for};
 use std::path::Path;
 
@@ -12,6 +13,7 @@ fn all() -> Vec<(&'static str, Schema)> {
     vec![
         ("df", schema_for!(Vec<df::SpaceRow>)),
         ("entry-info", schema_for!(Vec<entry_info::EntryInfo>)),
+        ("entry-set", schema_for!(Vec<entry_set::SetRow>)),
         ("health", schema_for!(Vec<health::Check>)),
         ("node-list", schema_for!(Vec<node::NodeRow>)),
         ("pool-list", schema_for!(Vec<pool::PoolRow>)),
@@ -31,12 +33,60 @@ fn all() -> Vec<(&'static str, Schema)> {
     ]
 }
 
+/// The schema of each command that prints documents. Commands that change something print what they
+/// changed, as the lists do.
+const COMMANDS: [(&str, &str); 20] = [
+    ("df", "df"),
+    ("entry info", "entry-info"),
+    ("entry set", "entry-set"),
+    ("health", "health"),
+    ("node list", "node-list"),
+    ("node remove", "node-list"),
+    ("node set-alias", "node-list"),
+    ("pool assign", "pool-list"),
+    ("pool create", "pool-list"),
+    ("pool delete", "pool-list"),
+    ("pool list", "pool-list"),
+    ("pool rename", "pool-list"),
+    ("pool set-limits", "pool-list"),
+    ("session list", "session-list"),
+    ("stats", "stats"),
+    ("status", "status"),
+    ("target list", "target-list"),
+    ("target remove", "target-list"),
+    ("target set-alias", "target-list"),
+    ("target set-state", "target-list"),
+];
+
+fn printing(command: &clap::Command, path: &str, found: &mut Vec<String>) {
+    if command.get_arguments().any(|argument| argument.get_id() == "output") {
+        found.push(path.to_owned());
+    }
+    for below in command.get_subcommands() {
+        printing(below, format!("{path} {}", below.get_name()).trim_start(), found);
+    }
+}
+
+/// Goal: every command with --output has a schema, and the manual says which.
+#[test]
+fn every_command_has_a_schema() {
+    let mut found = Vec::new();
+    printing(&crate::cli::Cli::command(), "", &mut found);
+    found.sort();
+    assert_eq!(found, COMMANDS.map(|(command, _)| command.to_owned()));
+    let manual = include_str!("../../../docs/schemas/README.md");
+    for (command, schema) in COMMANDS {
+        let row = format!("| `skep {command}` | [{schema}.json]({schema}.json) |");
+        assert!(manual.contains(&row), "docs/schemas/README.md lacks: {row}");
+    }
+}
+
 /// Goal: the committed schemas are those of the types, and there are no others.
 #[test]
 fn schemas_are_those_of_the_types() {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schemas");
     let write = std::env::var_os("SKEP_WRITE_SCHEMAS").is_some();
-    let mut names = Vec::new();
+    let mut names = vec!["README.md".to_owned()];
     for (name, schema) in all() {
         let path = dir.join(format!("{name}.json"));
         let text = serde_json::to_string_pretty(&schema).unwrap() + "\n";

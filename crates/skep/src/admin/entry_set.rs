@@ -130,7 +130,8 @@ pub fn set_one(namespace: &mut Namespace, ino: Ino, wish: &Wish) -> Outcome<(Kin
 
 /// One path of the command line.
 #[derive(Debug, Serialize)]
-struct SetRow {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct SetRow {
     path: String,
     /// Directories that it was set on, the path itself among them (1 for a file).
     entries: u64,

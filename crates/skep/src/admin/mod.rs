@@ -7,7 +7,7 @@ pub mod df;
 mod dir;
 mod entry;
 pub mod entry_info;
-mod entry_set;
+pub mod entry_set;
 mod entry_walk;
 mod failure;
 pub mod find;

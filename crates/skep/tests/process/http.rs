@@ -228,6 +228,28 @@ fn commands_print_what_their_schemas_say() {
         assert!(lines.lines().count() > 0, "{words:?}");
         lines.lines().for_each(|line| check_element(schema, &serde_json::from_str(line).unwrap()));
     }
+    let directory = cluster.mount().join("directory");
+    fs::create_dir(&directory).unwrap();
+    let directory = directory.to_str().unwrap();
+    let first = &serde_json::from_str::<Value>(&text(&["target", "list"], "json")).unwrap()[0]["alias"];
+    let first = first.as_str().unwrap();
+    // Commands that change something print what they changed.
+    for (schema, words) in [
+        ("entry-set", &["entry", "set", directory, "--targets", "2"][..]),
+        ("target-list", &["target", "set-alias", first, "disk-a"]),
+        ("target-list", &["target", "set-state", "disk-a", "good"]),
+        ("pool-list", &["pool", "create", "fast"]),
+        ("pool-list", &["pool", "rename", "fast", "nvme"]),
+        ("pool-list", &["pool", "set-limits", "nvme", "--space-low", "1GiB"]),
+        ("pool-list", &["pool", "assign", "nvme", "disk-a"]),
+        ("target-list", &["target", "remove", "disk-a"]),
+        ("pool-list", &["pool", "delete", "nvme"]),
+        ("node-list", &["node", "set-alias", "metad-1", "meta-a"]),
+    ] {
+        let printed: Value = serde_json::from_str(&text(words, "json")).unwrap();
+        assert_eq!(printed.as_array().unwrap().len(), 1, "{words:?}: {printed}");
+        check(schema, &printed);
+    }
     let watched = text(&["stats", "--watch", "100ms", "--count", "2"], "ndjson");
     assert!(watched.lines().count() >= 2 * 5, "{watched}");
     watched.lines().for_each(|line| check_element("stats-watch", &serde_json::from_str(line).unwrap()));
