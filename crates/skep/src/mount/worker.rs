@@ -376,7 +376,12 @@ impl<P: MountPort> Filesystem for Worker<P> {
     }
 
     async fn listxattr(&self, cx: &Context<'_>, ino: u64, out: &mut [u8]) -> Answer<usize> {
-        let names = self.begin(cx)?.listxattr(Ino(ino)).await.map_err(errno)?;
+        let mut names = self.begin(cx)?.listxattr(Ino(ino)).await.map_err(errno)?;
+        if cx.uid != 0 {
+            // Local file systems show them to CAP_SYS_ADMIN only, for which root stands.
+            let shown = names.split_inclusive(|byte| *byte == 0).filter(|name| !name.starts_with(b"trusted."));
+            names = shown.flatten().copied().collect();
+        }
         Ok(give(&names, out))
     }
 
@@ -415,7 +420,12 @@ impl<P: MountPort> Filesystem for Worker<P> {
 
     async fn copy_file_range(&self, cx: &Context<'_>, _ino: u64, request: &CopyRange) -> Answer<u64> {
         let CopyRange { fh_in, offset_in, fh_out, offset_out, length, .. } = *request;
-        self.begin(cx)?.copy((fh_in, offset_in), (fh_out, offset_out), length).await.map_err(errno)
+        let lane = self.begin(cx)?;
+        if cx.uid != 0 {
+            // As for fallocate.
+            lane.drop_suidgid(fh_out).await.map_err(errno)?;
+        }
+        lane.copy((fh_in, offset_in), (fh_out, offset_out), length).await.map_err(errno)
     }
 
     async fn getlk(&self, cx: &Context<'_>, _ino: u64, request: &LockRequest) -> Answer<FileLock> {
