@@ -26,12 +26,10 @@ pub fn shown(reply: &InspectReply, pools: &[PoolEntry]) -> String {
     let pool = pool.map_or_else(|| id.0.to_string(), |pool| pool.alias.clone());
     let inline = size(policy.inline_limit.unwrap_or(INLINE_DEFAULT));
     let mut text = format!("chunk={} targets={targets} pool={pool} inline={inline}", size(chunk));
-    let short = reply
-        .layout
-        .extents
-        .iter()
-        .find(|extent| policy.targets != 0 && extent.targets.len() < policy.targets as usize);
-    if let Some(extent) = short {
+    let asked = reply.layout.extents.iter().zip(&reply.asked);
+    let short = asked.map(|(extent, asked)| (extent, *asked as usize));
+    let mut short = short.filter(|(extent, asked)| extent.targets.len() < *asked);
+    if let Some((extent, _)) = short.next() {
         text.push_str(&format!(" got={}", extent.targets.len()));
     }
     text
