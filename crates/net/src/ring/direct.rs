@@ -10,7 +10,6 @@ use rustix::fd::{AsFd, OwnedFd};
 use skep_ring::Reactor;
 use skep_wire::{Header, Welcome};
 
-
 /// See the module. A future of it that is dropped in the middle leaves it unusable.
 pub struct DirectLink {
     reactor: Reactor,

@@ -3,12 +3,15 @@
 
 use super::RingHands;
 use crate::mount::lane_hands::{ANSWER_DEADLINE, LOOK_EVERY, LaneHands};
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
+};
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
+use std::os::fd::{AsFd, OwnedFd};
 use std::pin::pin;
 use std::rc::{Rc, Weak};
 use std::task::{Poll, Waker};
-use std::time::Instant;
 
 /// The timer ends after so many looks that found nobody.
 const QUIET_LOOKS: u32 = 10;
@@ -25,8 +28,8 @@ pub enum Stopped {
 /// The wait of one lane.
 pub struct Watch {
     lane: Rc<LaneHands>,
-    /// Since when nothing has come; `None` = it does not wait.
-    since: Cell<Option<Instant>>,
+    /// Looks of the timer since something came; `None` = it does not wait.
+    looks: Cell<Option<u32>>,
     stopped: Cell<Option<Stopped>>,
     waker: RefCell<Option<Waker>>,
 }
@@ -43,7 +46,7 @@ impl Watches {
     pub fn add(&self, lane: Rc<LaneHands>) -> Rc<Watch> {
         let watch = Rc::new(Watch {
             lane,
-            since: Cell::new(None),
+            looks: Cell::new(None),
             stopped: Cell::new(None),
             waker: RefCell::new(None),
         });
@@ -53,13 +56,13 @@ impl Watches {
 
     /// Looks after everybody; `false`: nobody waits.
     fn look(&self) -> bool {
-        let now = Instant::now();
         let mut anybody = false;
         self.all.borrow_mut().retain(|watch| {
             let Some(watch) = watch.upgrade() else { return false };
-            if let Some(since) = watch.since.get() {
+            if let Some(looks) = watch.looks.get() {
                 anybody = true;
-                watch.judge(now, since);
+                watch.looks.set(Some(looks + 1));
+                watch.judge(looks);
             }
             true
         });
@@ -70,13 +73,13 @@ impl Watches {
 impl Watch {
     /// Something came.
     pub fn progress(&self) {
-        self.since.set(Some(Instant::now()));
+        self.looks.set(Some(0));
     }
 
-    fn judge(&self, now: Instant, since: Instant) {
+    fn judge(&self, looks: u32) {
         let stopped = match () {
             () if self.lane.cancelled() => Stopped::Cancelled,
-            () if now.duration_since(since) >= ANSWER_DEADLINE => Stopped::TimedOut,
+            () if LOOK_EVERY * looks >= ANSWER_DEADLINE => Stopped::TimedOut,
             () => return,
         };
         self.stopped.set(Some(stopped));
@@ -109,21 +112,31 @@ impl Watch {
             Poll::Ready(Ok(value))
         })
         .await;
-        self.since.set(None);
+        self.looks.set(None);
         result
     }
 }
 
 /// Makes sure that the timer runs.
+///
+/// A timer of the kernel that is read, not one of the reactor: that one would be the time-out of every
+/// system call of the thread, and setting it costs each of them.
 fn begin_looking(thread: &Rc<RingHands>) {
     if thread.watches.looking.replace(true) {
         return;
     }
     let (reactor, weak) = (thread.reactor.clone(), Rc::downgrade(thread));
     thread.reactor.spawn(async move {
+        let timer = ticking();
         let mut quiet = 0;
         while quiet < QUIET_LOOKS {
-            reactor.sleep(LOOK_EVERY).await;
+            match &timer {
+                Ok(timer) if reactor.readable(timer.as_fd()).await.is_ok() => {
+                    let _ = rustix::io::read(timer, &mut [0; 8]);
+                }
+                // No descriptor left: the dearer way.
+                _ => reactor.sleep(LOOK_EVERY).await,
+            }
             let Some(thread) = weak.upgrade() else { return };
             quiet = if thread.watches.look() { 0 } else { quiet + 1 };
         }
@@ -131,4 +144,13 @@ fn begin_looking(thread: &Rc<RingHands>) {
             thread.watches.looking.set(false);
         }
     });
+}
+
+/// Readable every [`LOOK_EVERY`].
+fn ticking() -> rustix::io::Result<OwnedFd> {
+    let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+    let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
+    let every = Timespec { tv_sec: 0, tv_nsec: i64::from(LOOK_EVERY.subsec_nanos()) };
+    timerfd_settime(&timer, TimerfdTimerFlags::empty(), &Itimerspec { it_interval: every, it_value: every })?;
+    Ok(timer)
 }
