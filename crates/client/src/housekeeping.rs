@@ -43,6 +43,16 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         if waiting { HOUSEKEEPING_SOON_MS } else { (timeout / 4).clamp(1, HOUSEKEEPING_MAX_MS) }
     }
 
+    /// Renews the session if that is due, and nothing else: for a lane that waits for nobody but mgmtd. Says in how
+    /// many milliseconds it wants to be called again.
+    pub async fn keep_alive(&self) -> u64 {
+        if !self.renew().await {
+            return AGAIN_MS;
+        }
+        let timeout = self.shared.with(|s| s.session.open().map(|session| session.timeout_ms));
+        (timeout.unwrap_or(HOUSEKEEPING_MAX_MS) / 8).clamp(1, HOUSEKEEPING_MAX_MS)
+    }
+
     /// Renews the session when a quarter of its time-out has passed.
     async fn renew(&self) -> bool {
         let now = self.port.now();

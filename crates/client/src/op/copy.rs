@@ -195,10 +195,10 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                     }
                     Err(refusal) if is_elsewhere(&refusal) => {
                         let end = segment.from_offset + segment.len;
-                        far.extend(near.iter().filter(|part| {
-                            (part.from, part.to) == (segment.from, segment.to)
-                                && (segment.from_offset..end).contains(&part.from_offset)
-                        }));
+                        let same =
+                            near.iter().filter(|part| (part.from, part.to) == (segment.from, segment.to));
+                        // A part may have been copied to its middle before the refusal.
+                        far.extend(same.filter_map(|part| part.within(segment.from_offset, end)));
                     }
                     Err(refusal) => return Err(refusal),
                 }
@@ -304,6 +304,13 @@ impl Segment {
             len,
             ..self
         })
+    }
+
+    /// What of it lies between two offsets of the source's chunk file.
+    fn within(&self, start: u64, end: u64) -> Option<Self> {
+        let rest = self.after(start.saturating_sub(self.from_offset))?;
+        let len = end.checked_sub(rest.from_offset).filter(|len| *len > 0)?;
+        Some(Self { len: len.min(rest.len), ..rest })
     }
 
     /// Cut into parts that one request may carry.
@@ -419,6 +426,27 @@ mod tests {
 
     fn pattern(len: usize) -> Vec<u8> {
         (0..len).map(|at| (at % 251) as u8 + 1).collect()
+    }
+
+    /// Goal: what is left of a part, after a daemon copied it to the middle and then refused, is neither lost nor
+    /// copied from its beginning.
+    #[test]
+    fn a_part_is_cut_to_what_is_left() {
+        let chunk = ChunkId { ino: Ino(1), generation: skep_types::Generation(1), extent: 0, stripe: 0 };
+        let part = Segment {
+            from: (TargetId(1), chunk),
+            from_offset: 100,
+            to: (TargetId(2), chunk),
+            to_offset: 1_000,
+            len: 50,
+            file_offset: 7,
+        };
+        let left = part.within(120, 150).unwrap();
+        assert_eq!((left.from_offset, left.to_offset, left.file_offset, left.len), (120, 1_020, 27, 30));
+        let begin = part.within(0, 130).unwrap();
+        assert_eq!((begin.from_offset, begin.to_offset, begin.len), (100, 1_000, 30));
+        assert!(part.within(150, 200).is_none() && part.within(0, 100).is_none());
+        assert_eq!(part.within(0, 400).map(|whole| whole.len), Some(50));
     }
 
     /// Goal: copies between files, at every alignment, over extents, holes and the end of the source,

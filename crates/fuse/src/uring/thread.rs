@@ -164,7 +164,10 @@ impl<'a, M: Mount> Loop<'a, M> {
         let Some(answer) = parking.answer.take() else {
             return finish(entry, outcome?);
         };
-        let result = self.parked(scope, at, entry, outcome?, answer).await;
+        let result = match outcome {
+            Ok(outcome) => self.parked(scope, at, entry, outcome, answer).await,
+            Err(errno) => Err(errno),
+        };
         queue.unpark();
         result
     }

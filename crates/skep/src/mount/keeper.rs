@@ -189,6 +189,10 @@ impl Keeper {
             }
             self.settle_ended();
             let mut state = self.lock();
+            // Under the lock: whoever parked since the look above has woken nobody.
+            if self.hands.shared.with(|s| s.wished_nodes()).contains(&node) {
+                continue;
+            }
             let (woken, waited) =
                 self.wake.wait_timeout(state, LINGER).unwrap_or_else(PoisonError::into_inner);
             state = woken;

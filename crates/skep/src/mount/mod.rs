@@ -44,6 +44,8 @@ use worker::MountLane;
 const ATTACH_PATIENCE_MS: u64 = 10_000;
 /// How often the signal thread looks whether the mount has ended by itself.
 const STOP_SLICE: Duration = Duration::from_millis(500);
+/// No lane is free for the renewal of the session: looked for again after this.
+const RENEWAL_AGAIN_MS: u64 = 200;
 
 /// Mounts, in the background unless told otherwise.
 pub fn run(args: &MountArgs) -> ExitCode {
@@ -116,6 +118,9 @@ fn serve(config: &MountConfig, wishes: Wishes, args: &MountArgs, background: boo
     let kept = hands.clone();
     let housekeeper =
         housekeeper.spawn(move || keep(&kept, keeper)).map_err(|e| format!("housekeeping thread: {e}"))?;
+    let renewing = hands.clone();
+    let renewer = std::thread::Builder::new().name("renewal".to_owned());
+    let renewer = renewer.spawn(move || renew(&renewing)).map_err(|e| format!("renewal thread: {e}"))?;
     let (watched, watched_hands) = (target.clone(), hands.clone());
     let watch = std::thread::Builder::new().name("stop".to_owned());
     let watch = watch
@@ -124,7 +129,8 @@ fn serve(config: &MountConfig, wishes: Wishes, args: &MountArgs, background: boo
     let ended = device.run(&served).map_err(|e| e.to_string());
     hands.end();
     pages.end();
-    for thread in [housekeeper, watch] {
+    renewer.thread().unpark();
+    for thread in [housekeeper, renewer, watch] {
         if thread.join().is_err() {
             return Err("a thread ended badly".to_owned());
         }
@@ -188,6 +194,19 @@ fn keep(hands: &Hands, lane: MountLane<BlockingPort>) {
         hands.wait_for_work(Duration::from_millis(next));
     }
     drive(lane.detach());
+}
+
+/// Keeps the session alive by itself: housekeeping may wait for a server that hangs, and a session that is not
+/// renewed meanwhile would be evicted with all it holds.
+fn renew(hands: &Arc<Hands>) {
+    let mut lane = None;
+    while !hands.has_ended() {
+        if lane.is_none() {
+            lane = self::lane(hands).ok();
+        }
+        let next = lane.as_ref().map_or(RENEWAL_AGAIN_MS, |lane| drive(lane.keep_alive()));
+        std::thread::park_timeout(Duration::from_millis(next));
+    }
 }
 
 /// SIGTERM and SIGINT unmount. A busy mount is detached: it ends with its last user.

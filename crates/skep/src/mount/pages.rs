@@ -42,6 +42,11 @@ impl Pages {
             let pages = self.clone();
             let thread = std::thread::Builder::new().name("pages".to_owned());
             if let Err(e) = thread.spawn(move || pages.run()) {
+                // Nobody waits for what nobody does; the next one tries again.
+                let mut wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
+                wanted.started = false;
+                wanted.from.clear();
+                drop(wanted);
                 warning!(
                     "no thread that drops pages: {e}; a reader may see them until it opens the file again"
                 );
