@@ -13,7 +13,7 @@ MOUNT ?= $(DIR)/mnt
 SKEP := target/release/skep
 
 # What apt must give: a linker for cargo, and fusermount3 for mounts by users.
-PACKAGES := build-essential fuse3
+PACKAGES := build-essential fuse3 acl attr iproute2 python3 util-linux
 
 # Where `make install` puts everything; DESTDIR goes before all of it, for packages.
 PREFIX ?= /usr/local

@@ -3,11 +3,11 @@
 //! one core (`taskset -c 1`): the pinned figure decides.
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
+use skep_net::ring::{DirectLink, SharedLink};
 use skep_net::{
     Answer, ConnId, Endpoint, EventLimits, EventServer, Handler, KeyFile, Keyring, Link, Listener, Log,
     Payload, Peer, PeerInfo, Replies, Service, StopHandle, StreamLimits, StreamServer,
 };
-use skep_net::ring::{DirectLink, SharedLink};
 use skep_ring::Reactor;
 use skep_types::{ClientId, ClusterId, FenceEpoch, Incarnation, Millis, NodeId, Role, ServiceKind};
 use skep_wire::{Header, Hello, Refusal, Welcome};

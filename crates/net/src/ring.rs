@@ -9,8 +9,8 @@
 
 mod dial;
 mod direct;
-mod shared;
+mod pipelined;
 
 pub use dial::dial;
 pub use direct::DirectLink;
-pub use shared::{Pending, Reply, SharedLink};
+pub use pipelined::{Pending, Reply, SharedLink};
