@@ -2,10 +2,11 @@
 //! limit is reached or the session is dead.
 //!
 //! A request is sent again unchanged, sequence number included, so a shard executes it once however
-//! often it arrives. An operation that is given up while its request may be executed returns EINTR
-//! (or EIO at the limit): the next change of the lane has a higher number and goes over a newer
-//! connection, whose first request makes the server drop what it has not read of the older one, so
-//! the abandoned request takes effect before the lane's next one or never.
+//! often it arrives. A change that was sent is waited for whatever the program wants; giving up counts
+//! before it is sent and between tries. An operation that is given up after a connection broke, or a server
+//! was silent for too long, returns EINTR (or EIO at the limit): the next change of the lane has a higher
+//! number and goes over a newer connection, whose first request makes the server drop what it has not read
+//! of the older one.
 
 use crate::job::{Job, Reply, To, garbled, split_stamp};
 use crate::lane::{Lane, refuse};
@@ -15,8 +16,9 @@ use crate::state::{SessionState, Shared};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use skep_types::{Decode, Encode, Errno, NodeId, Term};
-use skep_wire::meta::ShardStamp;
+use skep_wire::meta::{DropLocks, SetLock, ShardStamp};
 use skep_wire::mgmt::GetMap;
+use skep_wire::storage::{CopyChunk, PunchChunk, ReserveChunk, TrimChunk, WriteChunk};
 use skep_wire::{Message, Refusal, Status};
 
 impl<P: Port, C: Cell<Shared>> Lane<P, C> {
@@ -24,11 +26,13 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     pub(crate) async fn run(&self, jobs: &mut [Job<'_>]) {
         let started = self.port.now();
         let mut backoff = BACKOFF_MIN_MS;
+        // Was mgmtd asked for the newest map since these jobs began, and did it answer?
+        let mut newest = false;
         loop {
             if let Some(refusal) = self.dead() {
                 return stop(jobs, &refusal);
             }
-            if self.prepare(jobs).await {
+            if self.prepare(jobs, newest).await {
                 self.round(jobs).await;
             }
             if jobs.iter().all(|job| job.settled.is_some()) {
@@ -47,12 +51,12 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             self.port.pause(backoff).await;
             backoff = (backoff + backoff / 2).min(BACKOFF_MAX_MS);
             // A daemon that does not answer may have moved; the map knows.
-            self.refresh_map().await;
+            newest = self.refresh_map().await;
         }
     }
 
     /// Routes the jobs, and tells servers that began a new life what is open. `false`: not this time.
-    async fn prepare(&self, jobs: &mut [Job<'_>]) -> bool {
+    async fn prepare(&self, jobs: &mut [Job<'_>], newest: bool) -> bool {
         let mut reclaim = Vec::new();
         self.shared.with(|s| {
             for job in jobs.iter_mut().filter(|job| job.settled.is_none()) {
@@ -63,6 +67,13 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 };
                 match (job.to, job.node) {
                     (To::Shard(_), Some(node)) if s.nodes.begin_reclaim(node) => reclaim.push(node),
+                    // A shard names only targets that mgmtd told it of: one that is gone was removed.
+                    (To::Target(target), None) if newest => {
+                        job.settled = Some(Err(refuse(
+                            Errno::EIO,
+                            alloc::format!("target {target} was removed from the cluster with what it held"),
+                        )));
+                    }
                     (_, None) => {
                         job.trouble = Some(refuse(
                             Errno::EIO,
@@ -86,6 +97,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let ready = |job: &Job<'_>| job.settled.is_none() && job.node.is_some();
         let mut calls: Vec<Call<'_>> = Vec::with_capacity(jobs.len());
         for job in jobs.iter_mut().filter(|job| ready(job)) {
+            let changing = changes(job);
             calls.push(Call {
                 node: job.node.unwrap_or(MGMTD),
                 kind: job.kind,
@@ -93,6 +105,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 body: &job.body,
                 payload: job.payload,
                 into: &mut *job.into,
+                changing,
                 outcome: Outcome::Unreachable,
             });
         }
@@ -266,6 +279,21 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             None => alloc::format!("node {node}"),
         })
     }
+}
+
+/// Must not be given up while it may be on its way. Requests to shards that change something have a
+/// sequence number; those to targets, and locks, have none.
+fn changes(job: &Job<'_>) -> bool {
+    const UNNUMBERED: [u16; 7] = [
+        WriteChunk::KIND,
+        TrimChunk::KIND,
+        PunchChunk::KIND,
+        CopyChunk::KIND,
+        ReserveChunk::KIND,
+        SetLock::KIND,
+        DropLocks::KIND,
+    ];
+    job.changing || UNNUMBERED.contains(&job.kind)
 }
 
 fn stop(jobs: &mut [Job<'_>], refusal: &Refusal) {

@@ -4,10 +4,10 @@ use crate::testing::{BOTH, Fault, READ, TRUNCATE, block_on, create, mount, mount
 use crate::{Allocate, Lane, Listed, OpenHow, WriteHow};
 use alloc::vec;
 use alloc::vec::Vec;
-use skep_types::{Errno, Ino, SetAttr, SetTime, Term, Timestamp};
+use skep_types::{Errno, Ino, SetAttr, SetTime, TargetId, Term, Timestamp};
 use skep_wire::meta::{Commit, Create, GetAttr, Grow, Open, ReadInline, Sync, Unlink, WriteInline};
-use skep_wire::mgmt::RenewSession;
-use skep_wire::storage::{StatChunks, SyncChunks, WriteChunk};
+use skep_wire::mgmt::{GetMap, RenewSession};
+use skep_wire::storage::{ReadChunk, StatChunks, SyncChunks, WriteChunk};
 use skep_wire::{Message, Status};
 
 /// Goal: create + write + close of a small file waits for two requests, open + read for one.
@@ -121,6 +121,25 @@ fn waiting_ends_at_the_limit_or_by_a_signal() {
     cluster.borrow_mut().cancelled = false;
     write(&lane, &file, 0, b"yz");
     assert_eq!(read(&lane, &file, 0, 9), b"yz");
+}
+
+/// Goal: what a removed target held gives EIO as soon as mgmtd confirms it, while a target that is only
+/// silent is waited for; without mgmtd nobody can know.
+#[test]
+fn a_removed_target_is_not_waited_for() {
+    let (cluster, lane) = mounted();
+    let file = create(&lane, b"a");
+    write(&lane, &file, 0, &[7; 20_000]);
+    assert_eq!(read(&lane, &file, 0, 20_000), [7; 20_000]);
+    cluster.borrow_mut().removed = (1..=3).map(TargetId).collect();
+    cluster.borrow_mut().fail(ReadChunk::KIND, &[Fault::Refuse(Status::STALE_MAP); 10_000]);
+    cluster.borrow_mut().fail(GetMap::KIND, &[Fault::Unreachable; 5]);
+    let before = cluster.borrow().now;
+    let mut into = [0; 100];
+    assert_eq!(block_on(lane.read(file.handle, 0, &mut into)), Err(Errno::EIO));
+    let waited = cluster.borrow().now - before;
+    assert!((1..60_000).contains(&waited), "{waited} ms");
+    assert!(cluster.borrow().count(GetMap::KIND) > 5, "mgmtd was waited for");
 }
 
 /// Goal: a restarted metadata server is told once what is open, before the next request.

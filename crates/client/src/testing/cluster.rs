@@ -55,6 +55,8 @@ pub struct Cluster {
     pub cancelled: bool,
     pub lines: Vec<String>,
     pub sessions: u64,
+    /// Targets that an administrator took out.
+    pub removed: Vec<TargetId>,
 }
 
 impl Default for Cluster {
@@ -69,6 +71,7 @@ impl Default for Cluster {
             cancelled: false,
             lines: Vec::new(),
             sessions: 0,
+            removed: Vec::new(),
         }
     }
 }
@@ -144,7 +147,7 @@ impl Cluster {
 
     fn manage(&mut self, request: &MgmtRequest) -> Vec<u8> {
         match request {
-            MgmtRequest::GetMap(_) => map().to_bytes(),
+            MgmtRequest::GetMap(_) => map(&self.removed).to_bytes(),
             MgmtRequest::OpenSession(_) => {
                 self.sessions += 1;
                 OpenSessionReply {
@@ -158,14 +161,14 @@ impl Cluster {
                 .to_bytes()
             }
             MgmtRequest::RenewSession(_) => {
-                HeartbeatReply { map: MapVersion(1), epoch: FenceEpoch(0), ended: 0 }.to_bytes()
+                HeartbeatReply { map: map(&self.removed).version, epoch: FenceEpoch(0), ended: 0 }.to_bytes()
             }
             _ => Empty {}.to_bytes(),
         }
     }
 }
 
-fn map() -> MapReply {
+fn map(removed: &[TargetId]) -> MapReply {
     let node = |node, service| NodeEntry {
         domain: String::new(),
         node,
@@ -188,10 +191,10 @@ fn map() -> MapReply {
     };
     MapReply {
         pools: Vec::new(),
-        version: MapVersion(1),
+        version: MapVersion(1 + removed.len() as u64),
         cluster: Uuid([1; 16]),
         nodes: Vec::from([node(METAD, ServiceKind::Metad), node(STORAGED, ServiceKind::Storaged)]),
-        targets: (1..=3).map(target).collect(),
+        targets: (1..=3).map(target).filter(|entry| !removed.contains(&entry.target)).collect(),
         shards: Vec::from([ShardEntry { shard: ShardId(0), replicas: Vec::from([METAD]), epoch: 1 }]),
         command_level: 1,
     }

@@ -10,7 +10,7 @@ use skep_net::{Keyring, choose, machine_id};
 use skep_types::{FenceEpoch, Incarnation, NodeId, Role, Seq, ShardId, Slot, TargetId};
 use skep_wire::meta::ShardCall;
 use skep_wire::mgmt::MapReply;
-use skep_wire::storage::{DeleteChunks, StatChunks, TrimChunk};
+use skep_wire::storage::{ChunkStat, DeleteChunks, StatChunks, TrimChunk};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
@@ -60,6 +60,10 @@ impl Courier {
     }
 
     fn try_send(&mut self, task: Task, epoch: FenceEpoch) -> Result<(), String> {
+        if let Some(reply) = self.without_target(&task.job) {
+            self.mailbox.result(task.id, Ok(reply));
+            return Ok(());
+        }
         let node = match &task.job {
             Job::Delete { target, .. } | Job::Trim { target, .. } | Job::Stat { target, .. } => {
                 self.node_of(*target)
@@ -76,6 +80,22 @@ impl Courier {
             TrySendError::Full(_) => format!("{QUEUE_MAX} tasks wait for node {node} already"),
             TrySendError::Disconnected(_) => format!("the thread for node {node} has ended"),
         })
+    }
+
+    /// What there is to say of a target that was removed from the cluster, with all it held: a target that a
+    /// shard knows was in a map once, and none comes back.
+    fn without_target(&self, job: &Job) -> Option<JobReply> {
+        let map = self.map.as_ref()?;
+        let gone = |target: &TargetId| !map.targets.iter().any(|entry| entry.target == *target);
+        match job {
+            Job::Delete { target, .. } if gone(target) => Some(JobReply::Done),
+            Job::Trim { target, .. } if gone(target) => Some(JobReply::Trimmed(0)),
+            Job::Stat { target, chunks } if gone(target) => {
+                let nothing = ChunkStat { size: 0, blocks: 0, mtime_ns: 0 };
+                Some(JobReply::Stats(vec![nothing; chunks.len()]))
+            }
+            _ => None,
+        }
     }
 
     fn node_of(&self, target: TargetId) -> Option<NodeId> {
