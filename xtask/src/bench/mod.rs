@@ -72,6 +72,10 @@ pub struct Arguments {
     /// Only these numbers of processes.
     #[arg(long, value_delimiter = ',', default_value = "1,4")]
     processes: Vec<usize>,
+    /// Run everything in the real-time class (`chrt`): other work of the machine disturbs less, and nobody is switched
+    /// away from by whom he wakes, which flatters all systems, the empty one most.
+    #[arg(long)]
+    realtime: bool,
     /// Profile every phase, pinned, with one process: what an operation costs and where (needs perf).
     #[arg(long)]
     profile: bool,
@@ -96,6 +100,9 @@ pub fn run(root: &Path, arguments: &Arguments) -> Result<bool, String> {
         build(root)?;
     }
     let binaries = arguments.binaries.clone().unwrap_or_else(|| root.join("target/release"));
+    if arguments.realtime {
+        place::realtime()?;
+    }
     let cores = Cores::now(arguments.pin)?;
     let transports = transport::available(&arguments.transport)?;
     let mut samples: Vec<Sample> = Vec::new();

@@ -11,9 +11,11 @@ const OPEN_END: &str = " -->";
 /// Closes a generated block.
 const CLOSE: &str = "<!-- /bench -->";
 
+/// A name, and what it shows of a result.
+type Kind = (&'static str, fn(&Report) -> String);
+
 /// What a block can show.
-const KINDS: [(&str, fn(&Report) -> String); 3] =
-    [("rates", table::rates), ("profiles", table::profiles), ("paths", table::paths)];
+const KINDS: [Kind; 3] = [("rates", table::rates), ("profiles", table::profiles), ("paths", table::paths)];
 
 /// The page with each block between `<!-- bench rates FILE -->` (or `profiles`, `paths`) and
 /// `<!-- /bench -->` made anew from that file.

@@ -2,6 +2,7 @@
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde::{Deserialize, Serialize};
+use std::process::Command;
 
 /// Where everything of a run is put.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum, Serialize, Deserialize)]
@@ -20,6 +21,17 @@ impl Place {
             Self::Pinned => "pinned",
             Self::Free => "free",
         }
+    }
+}
+
+/// Puts this process into the real-time class; children inherit it.
+pub fn realtime() -> Result<(), String> {
+    let status =
+        Command::new("chrt").args(["--fifo", "--pid", "1", &std::process::id().to_string()]).status();
+    match status {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("--realtime: chrt: {status}; it needs CAP_SYS_NICE")),
+        Err(e) => Err(format!("--realtime: chrt (util-linux): {e}")),
     }
 }
 
