@@ -25,6 +25,7 @@ fn node(id: u32) -> Command {
         machine: Uuid::default(),
         incarnation: Incarnation(1),
         domain: String::new(),
+        wish: String::new(),
     };
     SetNode { node }.into()
 }
