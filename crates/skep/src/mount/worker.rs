@@ -379,14 +379,19 @@ impl<P: MountPort> Filesystem for Worker<P> {
         let mut names = self.begin(cx)?.listxattr(Ino(ino)).await.map_err(errno)?;
         if cx.uid != 0 {
             // Local file systems show them to CAP_SYS_ADMIN only, for which root stands.
-            let shown = names.split_inclusive(|byte| *byte == 0).filter(|name| !name.starts_with(b"trusted."));
+            let shown =
+                names.split_inclusive(|byte| *byte == 0).filter(|name| !name.starts_with(b"trusted."));
             names = shown.flatten().copied().collect();
         }
         Ok(give(&names, out))
     }
 
     async fn removexattr(&self, cx: &Context<'_>, ino: u64, name: &[u8]) -> Answer<()> {
-        self.begin(cx)?.removexattr(Ino(ino), name).await.map_err(errno)
+        match self.begin(cx)?.removexattr(Ino(ino), name).await {
+            // As local file systems: an access control list that is not there can be taken away.
+            Err(skep_types::Errno::ENODATA) if name.starts_with(b"system.posix_acl_") => Ok(()),
+            result => result.map_err(errno),
+        }
     }
 
     async fn fallocate(&self, cx: &Context<'_>, _ino: u64, request: &FallocateRequest) -> Answer<()> {
