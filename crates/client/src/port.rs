@@ -31,6 +31,10 @@ pub struct Call<'a> {
     pub payload: &'a [u8],
     /// Where the payload of the answer goes. A longer one is a protocol error (`Lost`).
     pub into: &'a mut [u8],
+    /// It changes something. Once a byte of it may have left, the port waits for its answer whatever the
+    /// program wants (as a local file system does for its disk): a change that is given up could land
+    /// behind what another lane, or another mount, does later.
+    pub changing: bool,
     /// Set by the port.
     pub outcome: Outcome,
 }
@@ -40,8 +44,8 @@ pub struct Call<'a> {
 pub enum Outcome {
     /// An answer came.
     Answer(Answer),
-    /// It may have been executed: the connection broke, or the wait was given up (see
-    /// [`Port::cancelled`]). The port must not use that connection again, and number the next one
+    /// It may have been executed: the connection broke, the answer did not come in time, or the wait was
+    /// given up (see [`Port::cancelled`]; never that of a [`Call::changing`]). The port must not use that connection again, and number the next one
     /// of its group higher, so that the server drops what it has not read of the old one.
     Lost,
     /// It was certainly not executed: no connection could be made.

@@ -48,6 +48,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 body,
                 payload: &[],
                 into,
+                changing: true,
                 outcome: Outcome::Unreachable,
             })
             .collect();
@@ -80,11 +81,15 @@ impl Shared {
     /// answers are believed whatever their counter.
     fn opens_of(&mut self, shard: ShardId) -> Vec<Reclaimed> {
         let mut opens = Vec::new();
+        // What was known by them is not known any more.
+        self.acls.forget_shard(shard);
+        self.inodes.forget_inline(shard);
         for (ino, inode) in self.inodes.of_shard_mut(shard) {
             if let Some(attr) = &mut inode.attr {
                 attr.change = 0;
             }
             inode.seen_change = 0;
+            inode.no_capability = 0;
             if inode.uses() > 0 {
                 let mode = inode.mode.unwrap_or(OpenMode::Read);
                 opens.push(Reclaimed { reserved: inode.reserved, ino, mode, open_seq: inode.open_seq });

@@ -2,10 +2,11 @@
 //! limit is reached or the session is dead.
 //!
 //! A request is sent again unchanged, sequence number included, so a shard executes it once however
-//! often it arrives. An operation that is given up while its request may be executed returns EINTR
-//! (or EIO at the limit): the next change of the lane has a higher number and goes over a newer
-//! connection, whose first request makes the server drop what it has not read of the older one, so
-//! the abandoned request takes effect before the lane's next one or never.
+//! often it arrives. A change that was sent is waited for whatever the program wants; giving up counts
+//! before it is sent and between tries. An operation that is given up after a connection broke, or a server
+//! was silent for too long, returns EINTR (or EIO at the limit): the next change of the lane has a higher
+//! number and goes over a newer connection, whose first request makes the server drop what it has not read
+//! of the older one.
 
 use crate::job::{Job, Reply, To, garbled, split_stamp};
 use crate::lane::{Lane, refuse};
@@ -15,8 +16,9 @@ use crate::state::{SessionState, Shared};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use skep_types::{Decode, Encode, Errno, NodeId, Term};
-use skep_wire::meta::ShardStamp;
+use skep_wire::meta::{DropLocks, SetLock, ShardStamp};
 use skep_wire::mgmt::GetMap;
+use skep_wire::storage::{CopyChunk, PunchChunk, ReserveChunk, TrimChunk, WriteChunk};
 use skep_wire::{Message, Refusal, Status};
 
 impl<P: Port, C: Cell<Shared>> Lane<P, C> {
@@ -95,6 +97,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let ready = |job: &Job<'_>| job.settled.is_none() && job.node.is_some();
         let mut calls: Vec<Call<'_>> = Vec::with_capacity(jobs.len());
         for job in jobs.iter_mut().filter(|job| ready(job)) {
+            let changing = changes(job);
             calls.push(Call {
                 node: job.node.unwrap_or(MGMTD),
                 kind: job.kind,
@@ -102,6 +105,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 body: &job.body,
                 payload: job.payload,
                 into: &mut *job.into,
+                changing,
                 outcome: Outcome::Unreachable,
             });
         }
@@ -275,6 +279,21 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             None => alloc::format!("node {node}"),
         })
     }
+}
+
+/// Must not be given up while it may be on its way. Requests to shards that change something have a
+/// sequence number; those to targets, and locks, have none.
+fn changes(job: &Job<'_>) -> bool {
+    const UNNUMBERED: [u16; 7] = [
+        WriteChunk::KIND,
+        TrimChunk::KIND,
+        PunchChunk::KIND,
+        CopyChunk::KIND,
+        ReserveChunk::KIND,
+        SetLock::KIND,
+        DropLocks::KIND,
+    ];
+    job.changing || UNNUMBERED.contains(&job.kind)
 }
 
 fn stop(jobs: &mut [Job<'_>], refusal: &Refusal) {

@@ -14,6 +14,8 @@ use skep_wire::{Refusal, Status};
 
 /// A request overtaken by a newer one of the same owner is numbered anew this often.
 const OVERTAKEN_MAX: u32 = 1_000;
+/// Pause before.
+const OVERTAKEN_PAUSE_MS: u64 = 1;
 
 /// What became of a wish that may wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,41 +26,76 @@ pub enum Waiting {
     Ticket(u64),
 }
 
+/// A request that was answered.
+struct Taken {
+    state: LockState,
+    /// Life of the server.
+    life: Incarnation,
+    /// Number of the request.
+    order: u64,
+}
+
 impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// Takes or gives up a lock. EAGAIN when another owner has it. What was written under it is committed
     /// before it is given up; who takes it sees what others wrote under it.
     pub async fn set_lock(&self, handle: Handle, lock: LockWish) -> Result<(), Errno> {
         let ino = self.lockable(handle, &lock)?;
-        if lock.kind != Some(LockKind::Write) {
-            self.errno(self.commit(ino).await)?;
-        }
-        let result = self.request_lock(ino, lock, None).await;
-        self.shared.with(|s| match &result {
-            Ok(_) => s.locks.done(ino, &lock, handle),
-            Err(refusal) if is_unsure(refusal) => s.locks.suspect(ino, lock, None),
-            Err(_) => {}
-        });
-        self.told_of_doubt(&result);
-        self.errno(result)?;
+        self.commit_under(ino, handle, lock).await?;
+        self.set_committed(ino, handle, lock).await?;
         if lock.kind.is_some() {
             self.look_again(ino).await;
         }
         Ok(())
     }
 
+    async fn set_committed(&self, ino: Ino, handle: Handle, lock: LockWish) -> Result<(), Errno> {
+        let result = self.request_lock(ino, lock, None).await;
+        self.shared.with(|s| match &result {
+            Ok(taken) => s.locks.done(ino, &lock, handle, taken.order),
+            Err(refusal) if is_unsure(refusal) => s.locks.suspect(ino, lock, None),
+            Err(_) => {}
+        });
+        self.told_of_doubt(&result);
+        self.errno(result).map(|_| ())
+    }
+
+    /// Before a lock is given up, or held for reading only: what was written under it is committed. When
+    /// that fails the program is told, and the lock is given up all the same: nobody would do it later.
+    async fn commit_under(&self, ino: Ino, handle: Handle, lock: LockWish) -> Result<(), Errno> {
+        if lock.kind == Some(LockKind::Write) {
+            return Ok(());
+        }
+        let committed = self.errno(self.commit(ino).await);
+        if committed.is_err() {
+            let less = match lock.kind {
+                None => Vec::from([lock]),
+                Some(_) => self.shared.with(|s| s.locks.downgrades(ino, &lock)),
+            };
+            for lock in less {
+                // The first error is the one to tell.
+                let _ = self.set_committed(ino, handle, lock).await;
+            }
+        }
+        committed
+    }
+
     /// A lock was taken: whoever had it before may have changed the file. When the kernel's pages are old,
-    /// [`Lane::take_misplaced`] says so. Without an answer, what is known stays.
+    /// [`Lane::take_misplaced`] says so. Without an answer nothing is believed any more: the next read asks.
     pub async fn look_again(&self, ino: Ino) {
-        let Ok(reply) = self.fetch_layout(ino).await else { return };
-        let change = reply.attr.change;
+        let change = self.fetch_layout(ino).await.ok().map(|reply| reply.attr.change);
         self.shared.with(|s| {
-            if let Some(inode) = s.inodes.get_mut(ino)
-                && inode.seen_change != change
-            {
-                inode.seen_change = change;
-                if inode.cached == Some(true) {
-                    inode.misplaced = Some(0);
-                }
+            if change.is_none() {
+                s.inodes.set_inline(ino, None);
+            }
+            let Some(inode) = s.inodes.get_mut(ino) else { return };
+            if change.is_none() {
+                inode.layout = None;
+            } else if change == Some(inode.seen_change) {
+                return;
+            }
+            inode.seen_change = change.unwrap_or(0);
+            if inode.cached == Some(true) {
+                inode.misplaced = Some(0);
             }
         });
     }
@@ -66,9 +103,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// As [`Lane::set_lock`], and stands in line when another owner has it.
     pub async fn wait_for_lock(&self, handle: Handle, lock: LockWish) -> Result<Waiting, Errno> {
         let ino = self.lockable(handle, &lock)?;
-        if lock.kind != Some(LockKind::Write) {
-            self.errno(self.commit(ino).await)?;
-        }
+        self.commit_under(ino, handle, lock).await?;
         let ticket = self.shared.with(|s| s.locks.wish(ino, lock, handle));
         let result = self.request_lock(ino, lock, Some(ticket)).await;
         // A wish that is gone ended while its request was on its way: whoever ended it tells the program.
@@ -78,7 +113,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             return Ok(Waiting::Ticket(ticket));
         }
         let waiting = match &result {
-            Ok((LockState::Waits, _)) => Waiting::Ticket(ticket),
+            Ok(Taken { state: LockState::Waits, .. }) => Waiting::Ticket(ticket),
             Ok(_) => {
                 self.look_again(ino).await;
                 Waiting::Done
@@ -110,7 +145,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             let wish = s.locks.take_wish(ticket)?;
             match held {
                 Ok(true) => {
-                    s.locks.done(ino, &wish.lock, wish.handle);
+                    s.locks.done(ino, &wish.lock, wish.handle, wish.order);
                     Some((Ok(()), false))
                 }
                 Ok(false) => Some((Err(Errno::EINTR), false)),
@@ -172,8 +207,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         }
         self.told_of_doubt(&result);
         match result {
-            Ok((LockState::Waits, _)) => None,
-            Ok((LockState::Done, _)) => Some(Ended { ticket, ino, result: Ok(()) }),
+            Ok(Taken { state: LockState::Waits, .. }) => None,
+            Ok(Taken { state: LockState::Done, .. }) => Some(Ended { ticket, ino, result: Ok(()) }),
             Err(refusal) => {
                 let result = Err(refusal.status.as_errno().unwrap_or(Errno::ENOLCK));
                 Some(Ended { ticket, ino, result })
@@ -187,14 +222,16 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             return;
         };
         let LockKey { ino, space, owner } = key;
-        let told = self.ask(ino.shard(), &DropLocks { ino, space, owner, order }).await;
-        self.shared.with(|s| {
+        let told = self.settle(self.asking(ino.shard(), &DropLocks { ino, space, owner, order })).await;
+        let again = self.shared.with(|s| {
             s.locks.dropped(&key);
-            if told.as_ref().is_err_and(is_unsure) {
+            let again = s.is_doubtful(&told, is_unsure);
+            if again {
                 s.locks.undropped(key, order);
             }
+            again
         });
-        if told.as_ref().is_err_and(is_unsure) {
+        if again {
             self.port.work_waits();
         }
     }
@@ -206,10 +243,13 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         for (key, order) in drops {
             let LockKey { ino, space, owner } = key;
             let job = self.asking(ino.shard(), &DropLocks { ino, space, owner, order });
-            if self.once(job).await.is_err_and(|refusal| is_passing(&refusal)) {
-                self.shared.with(|s| s.locks.undropped(key, order));
-                ok = false;
-            }
+            let told = self.once(job).await;
+            self.shared.with(|s| {
+                if s.is_doubtful(&told, is_passing) {
+                    s.locks.undropped(key, order);
+                    ok = false;
+                }
+            });
         }
         for (ino, lock, ticket) in suspects {
             if !self.put_right(ino, lock, ticket).await {
@@ -255,12 +295,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     }
 
     /// Sends a wish until it is answered. One that a newer one of the same owner overtook is sent anew.
-    async fn request_lock(
-        &self,
-        ino: Ino,
-        lock: LockWish,
-        ticket: Option<u64>,
-    ) -> Result<(LockState, Incarnation), Refusal> {
+    async fn request_lock(&self, ino: Ino, lock: LockWish, ticket: Option<u64>) -> Result<Taken, Refusal> {
         let key = LockKey::of(ino, &lock);
         self.shared.with(|s| s.locks.asks(key));
         let mut result = Err(Errno::ENOLCK.into());
@@ -275,13 +310,15 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                         s.locks.suspect(ino, lock, None);
                     }
                 });
-                Ok((state, reply.incarnation))
+                Ok(Taken { state, life: reply.incarnation, order })
             });
             let overtaken = result.as_ref().is_err_and(|refusal| refusal.status == Status::OLD_SEQUENCE);
             let wanted = ticket.is_none_or(|ticket| self.shared.with(|s| s.locks.wish_of(ticket)).is_some());
             if !overtaken || !wanted || self.port.cancelled() {
                 break;
             }
+            // Its close has overtaken it, or a server that forgot is just being told that the file is open.
+            self.port.pause(OVERTAKEN_PAUSE_MS).await;
         }
         self.shared.with(|s| s.locks.asked(&key));
         match result {
@@ -337,17 +374,17 @@ impl Shared {
         ino: Ino,
         lock: &LockWish,
         handle: Handle,
-        result: &Result<(LockState, Incarnation), Refusal>,
+        result: &Result<Taken, Refusal>,
     ) -> bool {
         if self.locks.wish_of(ticket).is_none() {
             self.locks.suspect(ino, *lock, Some(ticket));
             return true;
         }
         match result {
-            Ok((LockState::Waits, life)) => self.locks.waits(ticket, *life),
-            Ok((LockState::Done, _)) => {
+            Ok(Taken { state: LockState::Waits, life, order }) => self.locks.waits(ticket, *life, *order),
+            Ok(Taken { state: LockState::Done, order, .. }) => {
                 self.locks.take_wish(ticket);
-                self.locks.done(ino, lock, handle);
+                self.locks.done(ino, lock, handle, *order);
             }
             Err(refusal) => {
                 self.locks.take_wish(ticket);
@@ -359,10 +396,19 @@ impl Shared {
         false
     }
 
+    /// Locks that were to be given up may still stand: no answer that counts, or one of a life that has ended,
+    /// while the next one was told of them before.
+    fn is_doubtful(&mut self, told: &Result<Reply, Refusal>, passing: fn(&Refusal) -> bool) -> bool {
+        match told {
+            Ok(reply) => self.nodes.opened(reply.node, reply.incarnation),
+            Err(refusal) => passing(refusal),
+        }
+    }
+
     fn lock_outcome(&mut self, ticket: u64, errno: u32) -> Option<Ended> {
         let wish = self.locks.take_wish(ticket)?;
         if errno == 0 {
-            self.locks.done(wish.ino, &wish.lock, wish.handle);
+            self.locks.done(wish.ino, &wish.lock, wish.handle, wish.order);
             return Some(Ended { ticket, ino: wish.ino, result: Ok(()) });
         }
         let result = Err(Errno(u16::try_from(errno).unwrap_or(Errno::EIO.0)));
@@ -383,184 +429,4 @@ impl Shared {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::limits::OPENS_PER_REQUEST;
-    use crate::testing::{BOTH, FakeLane, Fault, block_on, create, mount, mounted, read, write};
-    use crate::{OpenHow, Opened};
-    use skep_wire::Message;
-
-    fn wish(owner: u64, kind: Option<LockKind>, start: u64, last: u64) -> LockWish {
-        LockWish { owner, pid: owner as u32, space: LockSpace::Range, kind, start, last }
-    }
-
-    const READ: Option<LockKind> = Some(LockKind::Read);
-    const WRITE: Option<LockKind> = Some(LockKind::Write);
-
-    fn open(lane: &FakeLane, ino: Ino) -> Opened {
-        block_on(lane.open(ino, OpenHow { ..BOTH })).unwrap()
-    }
-
-    fn waiting(lane: &FakeLane, file: &Opened, lock: LockWish) -> u64 {
-        match block_on(lane.wait_for_lock(file.handle, lock)).unwrap() {
-            Waiting::Ticket(ticket) => ticket,
-            Waiting::Done => panic!("nothing to wait for"),
-        }
-    }
-
-    fn cancel(lane: &FakeLane, ticket: u64) -> Option<Result<(), Errno>> {
-        block_on(lane.cancel_lock(ticket)).map(|ended| ended.result)
-    }
-
-    fn node(lane: &FakeLane) -> NodeId {
-        lane.shared.borrow().map.leader(ShardId(0)).unwrap()
-    }
-
-    /// Goal: a lock of one mount keeps another's away, is told to it, is waited for, and the outcome is
-    /// told once; a descriptor that is closed without locks costs no request.
-    #[test]
-    fn two_mounts_and_a_queue() {
-        let (cluster, first) = mounted();
-        let second = mount(&cluster);
-        let file = create(&first, b"f");
-        let other = open(&second, file.attr.ino);
-        block_on(first.flush(file.handle, 1)).unwrap();
-        assert_eq!(cluster.borrow().count(DropLocks::KIND), 0);
-        block_on(first.set_lock(file.handle, wish(1, WRITE, 0, 9))).unwrap();
-        assert_eq!(block_on(second.set_lock(other.handle, wish(1, READ, 9, 20))), Err(Errno::EAGAIN));
-        let held = block_on(second.get_lock(other.handle, wish(1, READ, 9, 20))).unwrap().unwrap();
-        assert!((held.start, held.last, second.is_own(&held), first.is_own(&held)) == (0, 9, false, true));
-        let ticket = waiting(&second, &other, wish(1, READ, 9, 20));
-        assert_eq!(block_on(second.await_locks(node(&second), 0)), Ok(Vec::new()));
-        block_on(first.flush(file.handle, 1)).unwrap();
-        assert_eq!(
-            block_on(second.await_locks(node(&second), 0)),
-            Ok(alloc::vec![Ended { ticket, ino: file.attr.ino, result: Ok(()) }])
-        );
-        assert_eq!(block_on(second.await_locks(node(&second), 0)), Ok(Vec::new()));
-        assert_eq!(block_on(first.set_lock(file.handle, wish(5, WRITE, 20, 20))), Err(Errno::EAGAIN));
-        block_on(second.release(other.handle));
-        block_on(first.set_lock(file.handle, wish(5, WRITE, 20, 20))).unwrap();
-    }
-
-    /// Goal: what was written under a lock, to inline content or chunks, is seen by who gets it next, and
-    /// the kernel's pages of it go.
-    #[test]
-    fn locks_carry_what_was_written_under_them() {
-        let (cluster, first) = mounted();
-        let second = mount(&cluster);
-        let file = create(&first, b"f");
-        let other = open(&second, file.attr.ino);
-        for (round, len) in [100usize, 3_000, 40_000].into_iter().enumerate() {
-            second.choose_cached(file.attr.ino, true);
-            let ticket = {
-                block_on(first.set_lock(file.handle, wish(1, WRITE, 0, 0))).unwrap();
-                waiting(&second, &other, wish(2, READ, 0, 0))
-            };
-            let content = alloc::vec![round as u8 + 1; len];
-            write(&first, &file, 0, &content);
-            block_on(first.set_lock(file.handle, wish(1, None, 0, 0))).unwrap();
-            let ended = block_on(second.await_locks(node(&second), 0)).unwrap();
-            assert_eq!(ended[0].ticket, ticket);
-            block_on(second.look_again(ended[0].ino));
-            assert_eq!(second.take_misplaced(ended[0].ino), Some(0));
-            assert_eq!(read(&second, &other, 0, len + 10), content);
-            block_on(second.set_lock(other.handle, wish(2, None, 0, 0))).unwrap();
-        }
-    }
-
-    /// Goal: a wish is taken back when its program has a signal, and a lock that came first is kept.
-    #[test]
-    fn signals() {
-        let (cluster, first) = mounted();
-        let second = mount(&cluster);
-        let file = create(&first, b"f");
-        let other = open(&second, file.attr.ino);
-        block_on(first.set_lock(file.handle, wish(1, WRITE, 0, 9))).unwrap();
-        let ticket = waiting(&second, &other, wish(2, WRITE, 0, 9));
-        assert_eq!(cancel(&second, ticket), Some(Err(Errno::EINTR)));
-        assert_eq!(cancel(&second, ticket), None);
-        let ticket = waiting(&second, &other, wish(2, WRITE, 0, 9));
-        block_on(first.set_lock(file.handle, wish(1, None, 0, 9))).unwrap();
-        assert_eq!(cancel(&second, ticket), Some(Ok(())), "too late: it is held");
-        assert_eq!(block_on(first.set_lock(file.handle, wish(1, READ, 0, 9))), Err(Errno::EAGAIN));
-        // The server does not answer: the program goes on, and housekeeping takes the wish back.
-        let ticket = waiting(&first, &file, wish(1, WRITE, 0, 9));
-        cluster.borrow_mut().fail(CancelLock::KIND, &[Fault::Unreachable]);
-        assert_eq!(cancel(&first, ticket), Some(Err(Errno::EINTR)));
-        block_on(first.housekeeping());
-        assert!(cluster.borrow().shard.locks.queue.is_empty());
-        assert_eq!(cluster.borrow().shard.locks.held.len(), 1);
-    }
-
-    /// Goal: a lock whose request was given up in the middle is not held in the end, and what was held
-    /// before is.
-    #[test]
-    fn a_request_given_up_leaves_what_was() {
-        let (cluster, lane) = mounted();
-        let file = create(&lane, b"f");
-        block_on(lane.set_lock(file.handle, wish(1, READ, 5, 6))).unwrap();
-        cluster.borrow_mut().cancelled = true;
-        cluster.borrow_mut().fail(SetLock::KIND, &[Fault::LoseAnswer]);
-        assert_eq!(block_on(lane.set_lock(file.handle, wish(1, WRITE, 0, 9))), Err(Errno::EINTR));
-        cluster.borrow_mut().cancelled = false;
-        block_on(lane.housekeeping());
-        let held = cluster.borrow().shard.locks.held.clone();
-        assert_eq!(held.len(), 1);
-        assert_eq!(held[0].2, wish(1, READ, 5, 6));
-    }
-
-    /// Goal: a restarted server is told every lock in bounded requests before anything else, and waiting
-    /// wishes are put into its queues again.
-    #[test]
-    fn a_restart_forgets_nothing() {
-        const LOCKS: u64 = OPENS_PER_REQUEST as u64 + 500;
-        let (cluster, first) = mounted();
-        let second = mount(&cluster);
-        let file = create(&first, b"f");
-        let other = open(&second, file.attr.ino);
-        for number in 0..LOCKS {
-            block_on(first.set_lock(file.handle, wish(1, WRITE, number * 2, number * 2))).unwrap();
-        }
-        let ticket = waiting(&second, &other, wish(2, READ, 10, 10));
-        {
-            let mut cluster = cluster.borrow_mut();
-            cluster.incarnation += 1;
-            cluster.shard.locks.restart();
-        }
-        block_on(first.getattr(file.attr.ino)).unwrap();
-        block_on(first.housekeeping());
-        assert_eq!(cluster.borrow().shard.locks.held.len() as u64, LOCKS);
-        assert_eq!(block_on(second.await_locks(node(&second), 0)), Ok(Vec::new()));
-        assert_eq!(cluster.borrow().shard.locks.queue.len(), 1, "the wish is there again");
-        block_on(first.flush(file.handle, 1)).unwrap();
-        assert_eq!(
-            block_on(second.await_locks(node(&second), 0)),
-            Ok(alloc::vec![Ended { ticket, ino: file.attr.ino, result: Ok(()) }])
-        );
-    }
-
-    /// Goal: the end of a session ends every wait, and a mount whose programs believe in locks does not
-    /// go on with a new session as if nothing had been.
-    #[test]
-    fn an_eviction_ends_waits() {
-        let (cluster, first) = mounted();
-        let second = mount(&cluster);
-        let file = create(&first, b"f");
-        let other = open(&second, file.attr.ino);
-        block_on(first.set_lock(file.handle, wish(1, WRITE, 0, 9))).unwrap();
-        block_on(second.set_lock(other.handle, wish(2, WRITE, 20, 29))).unwrap();
-        let ticket = waiting(&second, &other, wish(2, WRITE, 0, 9));
-        cluster.borrow_mut().fail(AwaitLocks::KIND, &[Fault::Refuse(Status::FENCED)]);
-        let ended = block_on(second.await_locks(node(&second), 0));
-        assert_eq!(
-            ended,
-            Ok(alloc::vec![Ended { ticket, ino: file.attr.ino, result: Err(Errno::ENOTCONN) }])
-        );
-        block_on(second.housekeeping());
-        assert!(second.shared.borrow().session.is_dead());
-        let _ = block_on(second.flush(other.handle, 2));
-        block_on(second.housekeeping());
-        assert!(!second.shared.borrow().session.is_dead());
-    }
-}
+mod tests;

@@ -7,7 +7,7 @@
 use crate::limits::ACLS_MAX;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use skep_types::{Ino, Millis};
+use skep_types::{Ino, Millis, ShardId};
 
 /// An allowance that was not used ends after this long.
 const FRESH_MS: u64 = 1_000;
@@ -38,7 +38,8 @@ impl Acls {
         if self.known.is_empty() {
             return;
         }
-        if let Some(known) = self.known.get_mut(&ino) {
+        // An older answer that comes late says nothing.
+        if let Some(known) = self.known.get_mut(&ino).filter(|known| known.change <= change) {
             known.change = change;
             known.at = now;
             known.allowed += 1;
@@ -75,6 +76,11 @@ impl Acls {
         }
     }
 
+    /// Change counters of `shard` may have gone back.
+    pub fn forget_shard(&mut self, shard: ShardId) {
+        self.known.retain(|ino, _| ino.shard() != shard);
+    }
+
     /// This mount changed something of it.
     pub fn forget(&mut self, ino: Ino) {
         self.known.remove(&ino);
@@ -103,6 +109,8 @@ mod tests {
         assert_eq!(acls.ask(ino, at(5_000)), Err(5), "late");
         acls.seen(ino, 6, at(5_000));
         assert_eq!(acls.ask(ino, at(5_000)), Err(6), "it may have changed");
+        acls.seen(ino, 5, at(5_000));
+        assert_eq!(acls.ask(ino, at(5_000)), Err(6), "an older answer that came late");
         for number in 0..2 * ACLS_MAX as u64 {
             let _ = acls.ask(Ino(number), at(0));
         }

@@ -72,7 +72,9 @@ pub struct Inode {
     pub blocks: BTreeMap<ChunkId, u64>,
     /// Counts writes.
     pub serial: u64,
-    /// End of the furthest range that this mount was given to append to; 0 = none.
+    /// Appends under way that were given a range.
+    pub appending: u32,
+    /// End of the furthest of those ranges; 0 = none. (What is written is found by asking the targets.)
     pub reserved: u64,
     /// The kernel's pages from here on are wrong: an append landed elsewhere than it believed.
     pub misplaced: Option<u64>,
@@ -201,6 +203,20 @@ impl Inode {
     pub fn cut_mark(&mut self, end: u64) {
         if let Some(mark) = &mut self.mark {
             mark.size = mark.size.min(end);
+        }
+    }
+
+    /// An append was given a range up to `end`.
+    pub fn append_begins(&mut self, end: u64) {
+        self.appending += 1;
+        self.reserved = self.reserved.max(end);
+    }
+
+    /// It has written it, or given up.
+    pub fn append_ends(&mut self) {
+        self.appending = self.appending.saturating_sub(1);
+        if self.appending == 0 {
+            self.reserved = 0;
         }
     }
 
@@ -348,7 +364,6 @@ impl Inodes {
         inode.mode = None;
         inode.cached = None;
         inode.live = false;
-        inode.reserved = 0;
         if inode.is_clean() {
             inode.blocks.clear();
         }
@@ -384,6 +399,15 @@ impl Inodes {
     /// How many are kept.
     pub fn len(&self) -> usize {
         self.table.len()
+    }
+
+    /// Contents of a shard's small files may be of changes that are lost.
+    pub fn forget_inline(&mut self, shard: ShardId) {
+        let mut bytes = 0;
+        for (_, inode) in self.of_shard_mut(shard) {
+            bytes += inode.inline.take().map_or(0, |inline| inline.data.len());
+        }
+        self.inline_bytes -= bytes;
     }
 
     /// None is kept.

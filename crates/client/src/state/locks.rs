@@ -39,6 +39,14 @@ struct Range {
     handle: Handle,
 }
 
+/// What an owner holds of a file.
+#[derive(Debug, Default)]
+struct Held {
+    ranges: Vec<Range>,
+    /// Number of its last request that was answered.
+    order: u64,
+}
+
 /// A lock that waits in a shard's queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wish {
@@ -50,6 +58,8 @@ pub struct Wish {
     pub handle: Handle,
     /// Life of the server that put it into its queue; `None` = not answered yet.
     pub life: Option<Incarnation>,
+    /// Number of the request that was answered.
+    pub order: u64,
 }
 
 /// A wish that waits no longer.
@@ -66,7 +76,7 @@ pub struct Ended {
 /// All locks of a mount.
 #[derive(Debug, Default)]
 pub struct Locks {
-    held: BTreeMap<LockKey, Vec<Range>>,
+    held: BTreeMap<LockKey, Held>,
     wishes: BTreeMap<u64, Wish>,
     ended: Vec<Ended>,
     /// Something may be held that the program was not told of: to be put right.
@@ -98,10 +108,12 @@ impl Locks {
         self.held.is_empty() && self.wishes.is_empty() && self.suspects.is_empty() && self.drops.is_empty()
     }
 
-    /// A wish was fulfilled: a lock is held, or (kind `None`) given up.
-    pub fn done(&mut self, ino: Ino, lock: &LockWish, handle: Handle) {
+    /// A wish was fulfilled by request `order`: a lock is held, or (kind `None`) given up.
+    pub fn done(&mut self, ino: Ino, lock: &LockWish, handle: Handle, order: u64) {
         let key = LockKey::of(ino, lock);
-        let ranges = self.held.entry(key).or_default();
+        let held = self.held.entry(key).or_default();
+        held.order = held.order.max(order);
+        let ranges = &mut held.ranges;
         cut(ranges, lock.start, lock.last);
         if let Some(kind) = lock.kind {
             ranges.push(Range { start: lock.start, last: lock.last, kind, pid: lock.pid, handle });
@@ -134,21 +146,22 @@ impl Locks {
             owner: u64::MAX,
         };
         let through = |ranges: &[Range]| ranges.iter().any(|range| range.handle == handle);
-        let held = self.held.range(keys).filter(|(_, ranges)| through(ranges));
+        let held = self.held.range(keys).filter(|(_, held)| through(&held.ranges));
         held.map(|(key, _)| *key).collect()
     }
 
     /// A wish is about to be put into a queue: its ticket.
     pub fn wish(&mut self, ino: Ino, lock: LockWish, handle: Handle) -> u64 {
         self.ticket += 1;
-        self.wishes.insert(self.ticket, Wish { ino, lock, handle, life: None });
+        self.wishes.insert(self.ticket, Wish { ino, lock, handle, life: None, order: 0 });
         self.ticket
     }
 
-    /// A server of life `life` has it in its queue.
-    pub fn waits(&mut self, ticket: u64, life: Incarnation) {
+    /// A server of life `life` has it in its queue, by request `order`.
+    pub fn waits(&mut self, ticket: u64, life: Incarnation, order: u64) {
         if let Some(wish) = self.wishes.get_mut(&ticket) {
             wish.life = Some(life);
+            wish.order = order;
         }
     }
 
@@ -229,7 +242,7 @@ impl Locks {
     /// The requests that make a shard hold of `lock`'s owner, within `lock`'s range, exactly what this
     /// mount believes that it holds. A part that is held is asked for without an unlock before.
     pub fn believed(&self, ino: Ino, lock: &LockWish) -> Vec<LockWish> {
-        let held = self.held.get(&LockKey::of(ino, lock)).map_or(&[][..], |ranges| ranges);
+        let held = self.held.get(&LockKey::of(ino, lock)).map_or(&[][..], |held| &held.ranges);
         let mut wishes = Vec::new();
         let mut at = Some(lock.start);
         for range in held.iter().filter(|range| range.start <= lock.last && range.last >= lock.start) {
@@ -246,15 +259,30 @@ impl Locks {
         wishes
     }
 
+    /// The parts of `lock` that its owner holds for writing, as wishes to hold them for reading.
+    pub fn downgrades(&self, ino: Ino, lock: &LockWish) -> Vec<LockWish> {
+        let held = self.held.get(&LockKey::of(ino, lock)).map_or(&[][..], |held| &held.ranges);
+        let written = held.iter().filter(|range| range.kind == LockKind::Write);
+        let within = written.filter(|range| range.start <= lock.last && range.last >= lock.start);
+        let down = |range: &Range| LockWish {
+            kind: Some(LockKind::Read),
+            start: range.start.max(lock.start),
+            last: range.last.min(lock.last),
+            ..*lock
+        };
+        within.map(down).collect()
+    }
+
     /// What a shard that forgot is told.
     pub fn of_shard(&self, shard: ShardId) -> Vec<ReclaimedLock> {
         let first = LockKey { ino: Ino::new(shard, 0), space: LockSpace::Range, owner: 0 };
         let last =
             LockKey { ino: Ino::new(shard, Ino::SERIAL_MAX), space: LockSpace::Whole, owner: u64::MAX };
         let mut locks = Vec::new();
-        for (key, ranges) in self.held.range(first..=last) {
-            locks.extend(ranges.iter().map(|range| ReclaimedLock {
+        for (key, held) in self.held.range(first..=last) {
+            locks.extend(held.ranges.iter().map(|range| ReclaimedLock {
                 ino: key.ino,
+                order: held.order,
                 lock: LockWish {
                     owner: key.owner,
                     pid: range.pid,
@@ -323,7 +351,7 @@ mod tests {
             let (a, b) = ((random >> 33) % 16, (random >> 40) % 16);
             let kind = [None, Some(LockKind::Read), Some(LockKind::Write)][(random >> 50) as usize % 3];
             let (start, last) = (a.min(b), a.max(b));
-            locks.done(INO, &wish(kind, start, last), 1);
+            locks.done(INO, &wish(kind, start, last), 1, 1);
             bytes[start as usize..=last as usize].fill(kind);
             let mut seen = [None; 16];
             for (start, last, kind) in held(&locks) {
@@ -333,7 +361,7 @@ mod tests {
             let runs = bytes.chunk_by(|a, b| a == b).filter(|run| run[0].is_some()).count();
             assert_eq!(held(&locks).len(), runs, "neighbours are one lock");
         }
-        locks.done(INO, &wish(None, 0, u64::MAX), 1);
+        locks.done(INO, &wish(None, 0, u64::MAX), 1, 1);
         assert!(locks.is_empty());
     }
 
@@ -341,13 +369,13 @@ mod tests {
     #[test]
     fn a_doubt_is_put_right() {
         let mut locks = Locks::default();
-        locks.done(INO, &wish(Some(LockKind::Read), 10, 19), 1);
+        locks.done(INO, &wish(Some(LockKind::Read), 10, 19), 1, 1);
         let asked = wish(Some(LockKind::Write), 5, u64::MAX);
         assert_eq!(
             locks.believed(INO, &asked),
             [wish(None, 5, 9), wish(Some(LockKind::Read), 10, 19), wish(None, 20, u64::MAX)]
         );
-        locks.done(INO, &wish(Some(LockKind::Write), 0, u64::MAX), 1);
+        locks.done(INO, &wish(Some(LockKind::Write), 0, u64::MAX), 1, 1);
         assert_eq!(locks.believed(INO, &asked), [wish(Some(LockKind::Write), 5, u64::MAX)]);
     }
 
@@ -357,8 +385,8 @@ mod tests {
     fn closes_end_locks_and_wishes() {
         let mut locks = Locks::default();
         let other = LockWish { owner: 8, ..wish(Some(LockKind::Write), 50, 60) };
-        locks.done(INO, &wish(Some(LockKind::Read), 0, 9), 3);
-        locks.done(INO, &other, 4);
+        locks.done(INO, &wish(Some(LockKind::Read), 0, 9), 3, 1);
+        locks.done(INO, &other, 4, 1);
         let ticket = locks.wish(INO, wish(Some(LockKind::Write), 50, 51), 3);
         let key = LockKey::of(INO, &wish(None, 0, 0));
         assert_eq!(locks.of_handle(INO, 3), [key]);

@@ -5,7 +5,7 @@ use super::target::Targets;
 use crate::port::{Answer, Call, MGMTD, Outcome, Port};
 use crate::state::{Mounting, Shared};
 use crate::{Lane, Limits};
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::String;
@@ -52,6 +52,8 @@ pub struct Cluster {
     pub incarnation: u64,
     pub faults: BTreeMap<u16, VecDeque<Fault>>,
     pub counts: BTreeMap<u16, usize>,
+    /// Kinds of which the port was told that they change something.
+    pub changing: BTreeSet<u16>,
     pub cancelled: bool,
     pub lines: Vec<String>,
     pub sessions: u64,
@@ -68,6 +70,7 @@ impl Default for Cluster {
             incarnation: 1,
             faults: BTreeMap::new(),
             counts: BTreeMap::new(),
+            changing: BTreeSet::new(),
             cancelled: false,
             lines: Vec::new(),
             sessions: 0,
@@ -94,6 +97,9 @@ impl Cluster {
 
     fn handle(&mut self, mount: u64, call: &mut Call<'_>) -> Outcome {
         *self.counts.entry(call.kind).or_default() += 1;
+        if call.changing {
+            self.changing.insert(call.kind);
+        }
         let fault = self.faults.get_mut(&call.kind).and_then(VecDeque::pop_front);
         let (status, body, payload) = match fault {
             Some(Fault::Unreachable) => return Outcome::Unreachable,

@@ -83,7 +83,10 @@ impl FakeLocks {
             }
             MetaRequest::DropLocks(m) => {
                 let newest = self.orders.entry((mount, m.ino, m.owner)).or_default();
-                *newest = m.order.max(*newest);
+                if *newest > m.order {
+                    return Some(Err(Status::OLD_SEQUENCE.into()));
+                }
+                *newest = m.order;
                 let gone = |p: &Place| (p.0, p.1, p.2.space, p.2.owner) == (mount, m.ino, m.space, m.owner);
                 self.queue.retain(|(place, _)| !gone(place));
                 self.held.retain(|place| !gone(place));
@@ -103,6 +106,8 @@ impl FakeLocks {
             }
             MetaRequest::Reclaim(m) => {
                 for lock in &m.locks {
+                    let newest = self.orders.entry((mount, lock.ino, lock.lock.owner)).or_default();
+                    *newest = lock.order.max(*newest);
                     self.set(mount, lock.ino, lock.lock);
                 }
                 return None;

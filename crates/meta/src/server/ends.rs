@@ -29,6 +29,9 @@ struct End {
     given: BTreeMap<(ClientId, Slot), Given>,
     /// Clients that have not asked since the file was cut: what they know of its end is from before.
     behind: BTreeSet<ClientId>,
+    /// It was open in an earlier life of the server. Only these clients have asked since: what others know of
+    /// its end may be from before, when ranges were given that nobody claims any more because they are written.
+    asked: Option<BTreeSet<ClientId>>,
 }
 
 /// Of all files that are appended to.
@@ -48,9 +51,16 @@ impl Ends {
         self.files.insert(ino, End { behind: clients.collect(), ..End::default() });
     }
 
-    /// Does the client know nothing of a cut yet? It does from now on.
+    /// The file was open in an earlier life of the server: nobody has looked where it ends since.
+    fn restarted(&mut self, ino: Ino) {
+        self.files.entry(ino).or_default().asked.get_or_insert_default();
+    }
+
+    /// Is what the client knows from before a cut, or from before a restart? From now on it is not.
     fn take_behind(&mut self, ino: Ino, client: ClientId) -> bool {
-        self.files.get_mut(&ino).is_some_and(|end| end.behind.remove(&client))
+        let Some(end) = self.files.get_mut(&ino) else { return false };
+        let first = end.asked.as_mut().is_some_and(|asked| asked.insert(client));
+        end.behind.remove(&client) || first
     }
 
     /// How many files are appended to.
@@ -61,8 +71,8 @@ impl Ends {
     fn of(&mut self, ino: Ino, generation: Generation) -> &mut End {
         let end = self.files.entry(ino).or_default();
         if end.generation != generation {
-            let behind = core::mem::take(&mut end.behind);
-            *end = End { generation, behind, ..End::default() };
+            let (behind, asked) = (core::mem::take(&mut end.behind), end.asked.take());
+            *end = End { generation, behind, asked, ..End::default() };
         }
         end
     }
@@ -146,13 +156,13 @@ impl<S: Store> Server<S> {
         })
     }
 
-    /// A client had reserved up to `reserved` in an earlier life of the server.
+    /// A client had the file open for writing in an earlier life of the server, and appends up to `reserved`
+    /// of it are under way.
     pub(super) fn reclaim_end(&mut self, ino: Ino, reserved: u64) -> Result<(), StoreError> {
-        if reserved > 0
-            && let Some(inode) = self.inode(ino)?.filter(|inode| !inode.layout.is_inline())
-        {
+        if let Some(inode) = self.inode(ino)?.filter(|inode| !inode.layout.is_inline()) {
             let end = self.ends.of(ino, inode.layout.generation);
             end.end = end.end.max(reserved);
+            self.ends.restarted(ino);
         }
         Ok(())
     }

@@ -83,7 +83,9 @@ impl<S: Store> Server<S> {
             MetaRequest::Reclaim(m) => {
                 for open in &m.opens {
                     self.opens.open(client, open.ino, open.mode, open.open_seq);
-                    self.reclaim_end(open.ino, open.reserved)?;
+                    if open.mode.writes() {
+                        self.reclaim_end(open.ino, open.reserved)?;
+                    }
                 }
                 self.reclaim_locks(client, &m.locks, out)?;
                 let wrote = m.opens.iter().filter(|open| open.mode.writes()).map(|open| open.ino);

@@ -107,5 +107,8 @@ record! {
         pub ino: Ino,
         /// The lock.
         pub lock: LockWish,
+        /// Number of the request that it was got by, or of a later one of its owner that was answered: what is
+        /// older and comes late stays old.
+        pub order: u64,
     }
 }

@@ -14,7 +14,8 @@ crate::message! {
         /// Wait, under this number (unique within the mount), when it conflicts.
         pub ticket: Option<u64>,
         /// Counts the mount's lock requests: one that is older than the newest of the same owner and file is
-        /// refused (OLD_SEQUENCE), so that a late duplicate cannot take a lock again.
+        /// refused (OLD_SEQUENCE), so that a late duplicate cannot take a lock again. So is one that takes a lock of a
+        /// file that the mount has closed.
         pub order: u64,
     }
 }

@@ -77,7 +77,7 @@ record! {
         pub mode: OpenMode,
         /// The number of its last open.
         pub open_seq: u64,
-        /// End of the furthest range that the mount reserved to append to (see `ReserveEnd`); 0 = none.
+        /// End of the furthest range that an append of the mount under way has reserved (see `ReserveEnd`); 0 = none.
         pub reserved: u64,
     }
 }

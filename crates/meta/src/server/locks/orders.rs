@@ -33,6 +33,13 @@ impl Orders {
         true
     }
 
+    /// A request with this number was carried out in an earlier life of the server: what is older is late.
+    pub fn reclaim(&mut self, space: LockSpace, owner: u64, order: u64) {
+        if self.newest.get(&(space, owner)).is_none_or(|newest| newest.order < order) {
+            self.admit(space, owner, order);
+        }
+    }
+
     /// The older half: nobody repeats requests that are so long ago.
     fn forget_old(&mut self) {
         let mut orders: Vec<u64> = self.newest.values().map(|newest| newest.order).collect();

@@ -57,6 +57,13 @@ impl<S: Store> Server<S> {
         if takes && self.store.get(&key::inode(ino))?.is_none() {
             return Ok(Some(Errno::ESTALE.into()));
         }
+        if matches!(&request.message, MetaRequest::SetLock(m) if m.lock.kind.is_some())
+            && !self.opens.has(client, ino)
+        {
+            // Its close has overtaken it: the lock would be nobody's, for ever.
+            let text = format!("client {client} does not have inode {ino} open");
+            return Ok(Some(Refusal::with(Status::OLD_SEQUENCE, text)));
+        }
         Ok(None)
     }
 
@@ -101,11 +108,11 @@ impl<S: Store> Server<S> {
         locks: &[ReclaimedLock],
         out: &mut Output,
     ) -> Result<(), StoreError> {
-        for ReclaimedLock { ino, lock } in locks {
+        for ReclaimedLock { ino, lock, order } in locks {
             if self.store.get(&key::inode(*ino))?.is_none() {
                 continue;
             }
-            if let Err(refusal) = self.locks.reclaim(*ino, client, lock) {
+            if let Err(refusal) = self.locks.reclaim(*ino, client, lock, *order) {
                 out.note(format!(
                     "client {client} lost its lock on inode {ino} (process {}): {refusal}",
                     lock.pid

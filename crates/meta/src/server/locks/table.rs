@@ -205,7 +205,13 @@ impl Table {
     }
 
     /// A client holds a lock from an earlier life of the server. What is in its way, if it cannot be.
-    pub fn reclaim(&mut self, ino: Ino, client: ClientId, lock: &LockWish) -> Result<(), Refusal> {
+    pub fn reclaim(
+        &mut self,
+        ino: Ino,
+        client: ClientId,
+        lock: &LockWish,
+        order: u64,
+    ) -> Result<(), Refusal> {
         let (range, key) = (range_of(lock)?, (ino, lock.space));
         let kind = lock.kind.ok_or(Errno::EINVAL)?;
         let by = LockOwner { client, owner: lock.owner };
@@ -215,7 +221,8 @@ impl Table {
             let text = format!("client {} holds bytes {} to {}", held.by.client, held.start, held.last);
             return Err(Refusal::with(Status::errno(Errno::EAGAIN), text));
         }
-        self.clients.entry(client).or_default().files.entry(ino).or_default();
+        let on_file = self.clients.entry(client).or_default().files.entry(ino).or_default();
+        on_file.orders.reclaim(lock.space, lock.owner, order);
         self.hold(key, by, lock.pid, Some(kind), range);
         Ok(())
     }

@@ -60,6 +60,9 @@ fn outcomes_come_when_they_come() {
 fn sessions_take_their_locks_along() {
     let mut bed = Bed::new();
     let ino = bed.create(ME, Ino::ROOT, "f");
+    for who in [ME, OTHER] {
+        bed.open(who, ino, OpenMode::Write, 1).unwrap();
+    }
     bed.call(ME, set(ino, 1, None, 1)).unwrap();
     bed.call(OTHER, set(ino, 2, Some(7), 1)).unwrap();
     bed.call(ME, set(ino, 3, Some(8), 2)).unwrap();
@@ -88,8 +91,8 @@ fn locks_are_reclaimed() {
     let unlock = SetLock { ino, lock: lock(1, None), ticket: None, order: 9 };
     assert_eq!(bed.call(ME, unlock.clone()).err(), Some(Status::GRACE), "it may still claim it");
     let claim = |owner, last| Reclaim {
-        opens: vec![],
-        locks: vec![ReclaimedLock { ino, lock: lock(owner, WRITE) }],
+        opens: vec![Reclaimed { ino, mode: OpenMode::Write, open_seq: 1, reserved: 0 }],
+        locks: vec![ReclaimedLock { ino, lock: lock(owner, WRITE), order: 6 }],
         last,
     };
     bed.call(ME, claim(1, true)).unwrap();
@@ -98,8 +101,30 @@ fn locks_are_reclaimed() {
     assert_eq!(bed.call(ME, set(ino, 1, None, 2)).err(), Some(Status::GRACE));
     bed.call(OTHER, Reclaim { opens: vec![], locks: vec![], last: true }).unwrap();
     assert_eq!(bed.call(OTHER, set(ino, 2, None, 2)).err(), Some(errno(Errno::EAGAIN)));
+    let late = DropLocks { ino, space: LockSpace::Range, owner: 1, order: 5 };
+    assert_eq!(bed.call(ME, late).err(), Some(Status::OLD_SEQUENCE), "older than what was claimed");
+    assert_eq!(bed.call(OTHER, set(ino, 2, None, 2)).err(), Some(errno(Errno::EAGAIN)));
     bed.call(ME, unlock).unwrap();
     assert_eq!(bed.call(OTHER, set(ino, 2, None, 3)).unwrap().state, LockState::Done);
+}
+
+/// Goal: a request for a lock that its own close has overtaken takes nothing, waits for nothing, and may be
+/// asked again once the file is open; giving up needs no open file.
+#[test]
+fn locks_need_an_open_file() {
+    let mut bed = Bed::new();
+    let ino = bed.create(ME, Ino::ROOT, "f");
+    bed.open(ME, ino, OpenMode::Write, 1).unwrap();
+    bed.close(ME, ino, 2);
+    for (ticket, order) in [(None, 1), (Some(3), 2)] {
+        assert_eq!(bed.call(ME, set(ino, 1, ticket, order)).err(), Some(Status::OLD_SEQUENCE));
+    }
+    let unlock = SetLock { ino, lock: lock(1, None), ticket: None, order: 3 };
+    assert_eq!(bed.call(ME, unlock).unwrap().state, LockState::Done);
+    bed.open(OTHER, ino, OpenMode::Write, 1).unwrap();
+    assert_eq!(bed.call(OTHER, set(ino, 2, None, 1)).unwrap().state, LockState::Done, "nobody holds it");
+    bed.open(ME, ino, OpenMode::Write, 3).unwrap();
+    assert_eq!(bed.call(ME, set(ino, 1, Some(4), 4)).unwrap().state, LockState::Waits);
 }
 
 fn reserve(ino: Ino, len: u64, number: u64, at_least: u64, looked: bool) -> ReserveEnd {
@@ -136,6 +161,7 @@ fn ends_are_given_once() {
     assert_eq!(bed.call(ME, reserve(ino, 5, 7, 0, false)).err(), Some(Status::GRACE));
     let open = Reclaimed { ino, mode: OpenMode::Write, open_seq: 3, reserved: 40 };
     bed.call(ME, Reclaim { opens: vec![open], locks: vec![], last: true }).unwrap();
+    assert_eq!(bed.call(ME, reserve(ino, 5, 7, 0, true)).unwrap().offset, None, "a look from before");
     assert_eq!(bed.call(ME, reserve(ino, 5, 7, 0, false)).unwrap().offset, Some(40));
     bed.close(ME, ino, 4);
     bed.open(ME, ino, OpenMode::Write, 5).unwrap();

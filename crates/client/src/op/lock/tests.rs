@@ -1,0 +1,314 @@
+//! Locks of a mount against a fake shard.
+
+use super::*;
+use crate::limits::OPENS_PER_REQUEST;
+use crate::testing::{BOTH, FakeLane, Fault, block_on, create, mount, mounted, read, write};
+use crate::{OpenHow, Opened};
+use skep_wire::Message;
+use skep_wire::meta::Commit;
+use skep_wire::storage::{PunchChunk, ReadChunk, StatChunks, WriteChunk};
+
+fn wish(owner: u64, kind: Option<LockKind>, start: u64, last: u64) -> LockWish {
+    LockWish { owner, pid: owner as u32, space: LockSpace::Range, kind, start, last }
+}
+
+const READ: Option<LockKind> = Some(LockKind::Read);
+const WRITE: Option<LockKind> = Some(LockKind::Write);
+
+fn open(lane: &FakeLane, ino: Ino) -> Opened {
+    block_on(lane.open(ino, OpenHow { ..BOTH })).unwrap()
+}
+
+fn waiting(lane: &FakeLane, file: &Opened, lock: LockWish) -> u64 {
+    match block_on(lane.wait_for_lock(file.handle, lock)).unwrap() {
+        Waiting::Ticket(ticket) => ticket,
+        Waiting::Done => panic!("nothing to wait for"),
+    }
+}
+
+fn cancel(lane: &FakeLane, ticket: u64) -> Option<Result<(), Errno>> {
+    block_on(lane.cancel_lock(ticket)).map(|ended| ended.result)
+}
+
+fn node(lane: &FakeLane) -> NodeId {
+    lane.shared.borrow().map.leader(ShardId(0)).unwrap()
+}
+
+/// Goal: a lock of one mount keeps another's away, is told to it, is waited for, and the outcome is
+/// told once; a descriptor that is closed without locks costs no request.
+#[test]
+fn two_mounts_and_a_queue() {
+    let (cluster, first) = mounted();
+    let second = mount(&cluster);
+    let file = create(&first, b"f");
+    let other = open(&second, file.attr.ino);
+    block_on(first.flush(file.handle, 1)).unwrap();
+    assert_eq!(cluster.borrow().count(DropLocks::KIND), 0);
+    block_on(first.set_lock(file.handle, wish(1, WRITE, 0, 9))).unwrap();
+    assert_eq!(block_on(second.set_lock(other.handle, wish(1, READ, 9, 20))), Err(Errno::EAGAIN));
+    let held = block_on(second.get_lock(other.handle, wish(1, READ, 9, 20))).unwrap().unwrap();
+    assert!((held.start, held.last, second.is_own(&held), first.is_own(&held)) == (0, 9, false, true));
+    let ticket = waiting(&second, &other, wish(1, READ, 9, 20));
+    assert_eq!(block_on(second.await_locks(node(&second), 0)), Ok(Vec::new()));
+    block_on(first.flush(file.handle, 1)).unwrap();
+    assert_eq!(
+        block_on(second.await_locks(node(&second), 0)),
+        Ok(alloc::vec![Ended { ticket, ino: file.attr.ino, result: Ok(()) }])
+    );
+    assert_eq!(block_on(second.await_locks(node(&second), 0)), Ok(Vec::new()));
+    assert_eq!(block_on(first.set_lock(file.handle, wish(5, WRITE, 20, 20))), Err(Errno::EAGAIN));
+    block_on(second.release(other.handle));
+    block_on(first.set_lock(file.handle, wish(5, WRITE, 20, 20))).unwrap();
+}
+
+/// Goal: what was written under a lock, to inline content or chunks, is seen by who gets it next, and
+/// the kernel's pages of it go.
+#[test]
+fn locks_carry_what_was_written_under_them() {
+    let (cluster, first) = mounted();
+    let second = mount(&cluster);
+    let file = create(&first, b"f");
+    let other = open(&second, file.attr.ino);
+    for (round, len) in [100usize, 3_000, 40_000].into_iter().enumerate() {
+        second.choose_cached(file.attr.ino, true);
+        let ticket = {
+            block_on(first.set_lock(file.handle, wish(1, WRITE, 0, 0))).unwrap();
+            waiting(&second, &other, wish(2, READ, 0, 0))
+        };
+        let content = alloc::vec![round as u8 + 1; len];
+        write(&first, &file, 0, &content);
+        block_on(first.set_lock(file.handle, wish(1, None, 0, 0))).unwrap();
+        let ended = block_on(second.await_locks(node(&second), 0)).unwrap();
+        assert_eq!(ended[0].ticket, ticket);
+        block_on(second.look_again(ended[0].ino));
+        assert_eq!(second.take_misplaced(ended[0].ino), Some(0));
+        assert_eq!(read(&second, &other, 0, len + 10), content);
+        block_on(second.set_lock(other.handle, wish(2, None, 0, 0))).unwrap();
+    }
+}
+
+/// Goal: a wish is taken back when its program has a signal, and a lock that came first is kept.
+#[test]
+fn signals() {
+    let (cluster, first) = mounted();
+    let second = mount(&cluster);
+    let file = create(&first, b"f");
+    let other = open(&second, file.attr.ino);
+    block_on(first.set_lock(file.handle, wish(1, WRITE, 0, 9))).unwrap();
+    let ticket = waiting(&second, &other, wish(2, WRITE, 0, 9));
+    assert_eq!(cancel(&second, ticket), Some(Err(Errno::EINTR)));
+    assert_eq!(cancel(&second, ticket), None);
+    let ticket = waiting(&second, &other, wish(2, WRITE, 0, 9));
+    block_on(first.set_lock(file.handle, wish(1, None, 0, 9))).unwrap();
+    assert_eq!(cancel(&second, ticket), Some(Ok(())), "too late: it is held");
+    assert_eq!(block_on(first.set_lock(file.handle, wish(1, READ, 0, 9))), Err(Errno::EAGAIN));
+    // The server does not answer: the program goes on, and housekeeping takes the wish back.
+    let ticket = waiting(&first, &file, wish(1, WRITE, 0, 9));
+    cluster.borrow_mut().fail(CancelLock::KIND, &[Fault::Unreachable]);
+    assert_eq!(cancel(&first, ticket), Some(Err(Errno::EINTR)));
+    block_on(first.housekeeping());
+    assert!(cluster.borrow().shard.locks.queue.is_empty());
+    assert_eq!(cluster.borrow().shard.locks.held.len(), 1);
+}
+
+/// Goal: a lock whose request was given up in the middle is not held in the end, and what was held
+/// before is.
+#[test]
+fn a_request_given_up_leaves_what_was() {
+    let (cluster, lane) = mounted();
+    let file = create(&lane, b"f");
+    block_on(lane.set_lock(file.handle, wish(1, READ, 5, 6))).unwrap();
+    cluster.borrow_mut().cancelled = true;
+    cluster.borrow_mut().fail(SetLock::KIND, &[Fault::LoseAnswer]);
+    assert_eq!(block_on(lane.set_lock(file.handle, wish(1, WRITE, 0, 9))), Err(Errno::EINTR));
+    cluster.borrow_mut().cancelled = false;
+    block_on(lane.housekeeping());
+    let held = cluster.borrow().shard.locks.held.clone();
+    assert_eq!(held.len(), 1);
+    assert_eq!(held[0].2, wish(1, READ, 5, 6));
+}
+
+/// Goal: a restarted server is told every lock in bounded requests before anything else, and waiting
+/// wishes are put into its queues again.
+#[test]
+fn a_restart_forgets_nothing() {
+    const LOCKS: u64 = OPENS_PER_REQUEST as u64 + 500;
+    let (cluster, first) = mounted();
+    let second = mount(&cluster);
+    let file = create(&first, b"f");
+    let other = open(&second, file.attr.ino);
+    for number in 0..LOCKS {
+        block_on(first.set_lock(file.handle, wish(1, WRITE, number * 2, number * 2))).unwrap();
+    }
+    let ticket = waiting(&second, &other, wish(2, READ, 10, 10));
+    {
+        let mut cluster = cluster.borrow_mut();
+        cluster.incarnation += 1;
+        cluster.shard.locks.restart();
+    }
+    block_on(first.getattr(file.attr.ino)).unwrap();
+    block_on(first.housekeeping());
+    assert_eq!(cluster.borrow().shard.locks.held.len() as u64, LOCKS);
+    assert_eq!(block_on(second.await_locks(node(&second), 0)), Ok(Vec::new()));
+    assert_eq!(cluster.borrow().shard.locks.queue.len(), 1, "the wish is there again");
+    block_on(first.flush(file.handle, 1)).unwrap();
+    assert_eq!(
+        block_on(second.await_locks(node(&second), 0)),
+        Ok(alloc::vec![Ended { ticket, ino: file.attr.ino, result: Ok(()) }])
+    );
+}
+
+/// Goal: the end of a session ends every wait, and a mount whose programs believe in locks does not
+/// go on with a new session as if nothing had been.
+#[test]
+fn an_eviction_ends_waits() {
+    let (cluster, first) = mounted();
+    let second = mount(&cluster);
+    let file = create(&first, b"f");
+    let other = open(&second, file.attr.ino);
+    block_on(first.set_lock(file.handle, wish(1, WRITE, 0, 9))).unwrap();
+    block_on(second.set_lock(other.handle, wish(2, WRITE, 20, 29))).unwrap();
+    let ticket = waiting(&second, &other, wish(2, WRITE, 0, 9));
+    cluster.borrow_mut().fail(AwaitLocks::KIND, &[Fault::Refuse(Status::FENCED)]);
+    let ended = block_on(second.await_locks(node(&second), 0));
+    assert_eq!(ended, Ok(alloc::vec![Ended { ticket, ino: file.attr.ino, result: Err(Errno::ENOTCONN) }]));
+    block_on(second.housekeeping());
+    assert!(second.shared.borrow().session.is_dead());
+    let _ = block_on(second.flush(other.handle, 2));
+    block_on(second.housekeeping());
+    assert!(!second.shared.borrow().session.is_dead());
+}
+
+/// Goal: an unlock gives the lock up, and a downgrade downgrades, though what was written under it cannot be
+/// committed; the program is told that; a new read lock is not taken then.
+#[test]
+fn a_commit_that_fails_keeps_no_lock() {
+    let (cluster, lane) = mounted();
+    let file = create(&lane, b"f");
+    let full = Fault::Refuse(Status::errno(Errno::ENOSPC));
+    for kind in [READ, None] {
+        block_on(lane.set_lock(file.handle, wish(1, WRITE, 0, 9))).unwrap();
+        write(&lane, &file, 0, &[1; 20_000]);
+        cluster.borrow_mut().fail(Commit::KIND, &[full]);
+        assert_eq!(block_on(lane.set_lock(file.handle, wish(1, kind, 0, 20))), Err(Errno::ENOSPC));
+        let held = cluster.borrow().shard.locks.held.clone();
+        let held: Vec<LockWish> = held.into_iter().map(|(_, _, lock)| lock).collect();
+        match kind {
+            None => assert!(held.is_empty(), "{held:?}"),
+            _ => assert_eq!(held, [wish(1, READ, 0, 9)]),
+        }
+        block_on(lane.set_lock(file.handle, wish(1, None, 0, 9))).unwrap();
+    }
+}
+
+/// Goal: who cannot ask after a grant believes nothing any more: the next read asks, and pages go.
+#[test]
+fn a_look_that_fails_forgets() {
+    let (cluster, first) = mounted();
+    let second = mount(&cluster);
+    let file = create(&first, b"f");
+    write(&first, &file, 0, b"old");
+    let other = open(&second, file.attr.ino);
+    assert_eq!(read(&second, &other, 0, 10), b"old");
+    second.choose_cached(file.attr.ino, true);
+    write(&first, &file, 0, b"new");
+    let broken = Fault::Refuse(Status::errno(Errno::EIO));
+    cluster.borrow_mut().fail(skep_wire::meta::ReadInline::KIND, &[broken]);
+    block_on(second.set_lock(other.handle, wish(1, READ, 0, 9))).unwrap();
+    assert!(cluster.borrow().faults.values().all(alloc::collections::VecDeque::is_empty));
+    assert_eq!(second.take_misplaced(file.attr.ino), Some(0));
+    assert_eq!(read(&second, &other, 0, 10), b"new");
+}
+
+/// Goal: an unlock at a close that was given up, and is repeated after a restart, does not take the lock that
+/// the owner got since.
+#[test]
+fn orders_are_reclaimed() {
+    let (cluster, lane) = mounted();
+    let file = create(&lane, b"f");
+    block_on(lane.set_lock(file.handle, wish(1, WRITE, 0, 9))).unwrap();
+    cluster.borrow_mut().cancelled = true;
+    cluster.borrow_mut().fail(DropLocks::KIND, &[Fault::LoseRequest]);
+    let _ = block_on(lane.flush(file.handle, 1));
+    cluster.borrow_mut().cancelled = false;
+    block_on(lane.set_lock(file.handle, wish(1, WRITE, 0, 9))).unwrap();
+    cluster.borrow_mut().incarnation += 1;
+    cluster.borrow_mut().shard.locks.restart();
+    block_on(lane.getattr(file.attr.ino)).unwrap();
+    block_on(lane.getattr(file.attr.ino)).unwrap();
+    let drops = cluster.borrow().count(DropLocks::KIND);
+    block_on(lane.housekeeping());
+    assert_eq!(cluster.borrow().count(DropLocks::KIND), drops + 1);
+    assert_eq!(cluster.borrow().shard.locks.held.len(), 1);
+}
+
+/// Goal: an unlock at a close that a life answered after the list for the next one was made is repeated there.
+#[test]
+fn an_unlock_of_an_ended_life_is_repeated() {
+    let (cluster, lane) = mounted();
+    let file = create(&lane, b"f");
+    block_on(lane.set_lock(file.handle, wish(1, WRITE, 0, 9))).unwrap();
+    let (node, claimed) = (node(&lane), cluster.borrow().shard.locks.held.clone());
+    // Another lane has just made the list.
+    assert!(lane.shared.borrow_mut().nodes.heard(node, Incarnation(2)));
+    assert!(lane.shared.borrow_mut().nodes.begin_reclaim(node));
+    block_on(lane.flush(file.handle, 1)).unwrap();
+    cluster.borrow_mut().incarnation = 2;
+    cluster.borrow_mut().shard.locks.restart();
+    cluster.borrow_mut().shard.locks.held = claimed;
+    block_on(lane.housekeeping());
+    assert!(cluster.borrow().shard.locks.held.is_empty());
+}
+
+/// Goal: the port is told of every request that must not be left behind, and of no other.
+#[test]
+fn changes_are_marked() {
+    let (cluster, lane) = mounted();
+    let file = create(&lane, b"f");
+    write(&lane, &file, 0, &[1; 20_000]);
+    let _ = read(&lane, &file, 0, 20_000);
+    block_on(lane.fallocate(file.handle, crate::Allocate::Punch, 0, 8_192)).unwrap();
+    block_on(lane.set_lock(file.handle, wish(1, WRITE, 0, 9))).unwrap();
+    block_on(lane.get_lock(file.handle, wish(1, WRITE, 0, 9))).unwrap();
+    block_on(lane.flush(file.handle, 1)).unwrap();
+    let changing = cluster.borrow().changing.clone();
+    for kind in [WriteChunk::KIND, PunchChunk::KIND, SetLock::KIND, DropLocks::KIND, Commit::KIND] {
+        assert!(changing.contains(&kind), "{kind:#x}");
+    }
+    for kind in [ReadChunk::KIND, GetLock::KIND, StatChunks::KIND] {
+        assert!(!changing.contains(&kind), "{kind:#x}");
+    }
+    assert!(cluster.borrow().count(ReadChunk::KIND) > 0);
+}
+
+/// Goal: what was believed by change counters of the life before is not believed of the next: content of small
+/// files, the absence of capabilities, ACLs.
+#[test]
+fn a_new_life_begins_with_nothing_known() {
+    let (cluster, lane) = mounted();
+    let file = create(&lane, b"f");
+    write(&lane, &file, 0, b"lost");
+    assert_eq!(read(&lane, &file, 0, 9), b"lost");
+    {
+        let mut shared = lane.shared.borrow_mut();
+        let (ino, now) = (file.attr.ino, skep_types::Millis(0));
+        let change = shared.inodes.get(ino).unwrap().attr.as_ref().unwrap().change;
+        assert!(shared.inodes.get(ino).unwrap().no_capability != 0);
+        let _ = shared.acls.ask(ino, now);
+        shared.acls.seen(ino, change, now);
+        shared.acls.got(ino, change, None);
+    }
+    {
+        // A power cut took the write; another one has the same change counter.
+        let mut cluster = cluster.borrow_mut();
+        cluster.incarnation += 1;
+        cluster.shard.files.get_mut(&file.attr.ino).unwrap().inline = b"kept".to_vec();
+    }
+    block_on(lane.getattr(file.attr.ino)).unwrap();
+    block_on(lane.getattr(file.attr.ino)).unwrap();
+    assert_eq!(cluster.borrow().shard.reclaims, 1);
+    assert_eq!(read(&lane, &file, 0, 9), b"kept");
+    let mut shared = lane.shared.borrow_mut();
+    assert_eq!(shared.inodes.get(file.attr.ino).unwrap().no_capability, 0);
+    assert!(shared.acls.ask(file.attr.ino, skep_types::Millis(0)).is_err());
+}
