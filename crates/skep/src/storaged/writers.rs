@@ -2,6 +2,7 @@
 
 use skep_types::ClientId;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -11,6 +12,8 @@ pub struct Writers {
     /// Changing requests in work; nobody has 0.
     in_work: Mutex<BTreeMap<ClientId, u32>>,
     done: Condvar,
+    /// How many wait: waking nobody would cost every change a system call. Changed under the lock.
+    waiting: AtomicU32,
 }
 
 /// A changing request in work.
@@ -35,8 +38,11 @@ impl Writers {
     pub fn wait_for(&self, clients: &BTreeSet<ClientId>, limit: Duration) -> bool {
         let busy =
             |in_work: &mut BTreeMap<ClientId, u32>| in_work.keys().any(|client| clients.contains(client));
+        let in_work = self.lock();
+        self.waiting.fetch_add(1, Relaxed);
         let (_guard, timeout) =
-            self.done.wait_timeout_while(self.lock(), limit, busy).unwrap_or_else(PoisonError::into_inner);
+            self.done.wait_timeout_while(in_work, limit, busy).unwrap_or_else(PoisonError::into_inner);
+        self.waiting.fetch_sub(1, Relaxed);
         !timeout.timed_out()
     }
 }
@@ -48,7 +54,9 @@ impl Drop for InWork<'_> {
             *count -= 1;
             if *count == 0 {
                 in_work.remove(&self.client);
-                self.writers.done.notify_all();
+                if self.writers.waiting.load(Relaxed) > 0 {
+                    self.writers.done.notify_all();
+                }
             }
         }
     }
