@@ -38,7 +38,7 @@ pub async fn keep_locks(hub: HubRef, lane: Rc<SimLane>, shared: SharedRef, id: L
 
 fn tell(hub: &HubRef, id: LaneId, ended: Vec<skep_client::state::Ended>) {
     let hub = &mut *hub.borrow_mut();
-    hub.fields.ended.extend(ended.into_iter().map(|(ticket, result)| ((id.life, ticket), result)));
+    hub.fields.ended.extend(ended.into_iter().map(|ended| ((id.life, ended.ticket), ended.result)));
 }
 
 impl Actor {
@@ -155,8 +155,8 @@ impl Actor {
             if patience.is_some_and(|until| until <= now) {
                 patience = None;
                 self.hub.borrow_mut().coverage.hit("a waiting lock was taken back");
-                if let Some(result) = self.lane.cancel_lock(ticket).await {
-                    return result;
+                if let Some(ended) = self.lane.cancel_lock(ticket).await {
+                    return ended.result;
                 }
             }
             self.lane.port().pause(10).await;

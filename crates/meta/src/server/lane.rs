@@ -17,7 +17,7 @@ use alloc::vec::Vec;
 use skep_types::codec::Bytes;
 use skep_types::limits::SLOTS_MAX;
 use skep_types::{ClientId, Decode, Incarnation, Millis, Role, Seq, ShardId, Slot, Timestamp};
-use skep_wire::meta::{OpenReply, ShardStamp};
+use skep_wire::meta::{MetaRequest, OpenReply, ShardStamp};
 use skep_wire::{Empty, Refusal, Status};
 
 /// The last request of a lane that had no effect. In memory only: nothing happened.
@@ -55,6 +55,10 @@ impl<S: Store> Server<S> {
             Caller { client: peer.client, incarnation: peer.incarnation, slot: call.slot, seq: call.seq };
         match self.standing(call.shard, &caller)? {
             Standing::Next => self.perform(now, wall, request, Some(caller), out),
+            // Nobody was ever told of it: a restart came between, and everybody had reclaimed before the repetition.
+            Standing::Repeated(slot) if self.was_purged(&request, &slot)? => {
+                self.perform(now, wall, request, Some(caller), out)
+            }
             Standing::Repeated(slot) => self.repeated(now, request, slot, out),
             Standing::Refused(refusal) => {
                 self.answer(request.reply_to, self.stamp(call.shard), Err(refusal), out);
@@ -146,6 +150,15 @@ impl<S: Store> Server<S> {
             None => self.answer(request.reply_to, stamp, result, out),
         }
         Ok(())
+    }
+
+    /// Did it make a file without a name, which is gone because nobody claimed it after a restart?
+    fn was_purged(&self, request: &Request, slot: &SlotRow) -> Result<bool, StoreError> {
+        let (MetaRequest::CreateTemp(_), Outcome::Done(body)) = (&request.message, &slot.outcome) else {
+            return Ok(false);
+        };
+        let Ok(reply) = OpenReply::from_bytes(&body.0) else { return Ok(false) };
+        Ok(self.store.get(&key::inode(reply.attr.ino))?.is_none())
     }
 
     /// The first answer was lost, perhaps with the server's memory of the open.
