@@ -73,6 +73,10 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let end = offset.checked_add(len).filter(|end| *end <= FILE_SIZE_MAX).ok_or(Errno::EFBIG)?;
         let result = async {
             self.allocate(file.ino, what, offset, end).await?;
+            if what.extends() {
+                // Space behind the end of a chunk file does not make it longer: nobody learns of the size there.
+                self.commit(file.ino).await?;
+            }
             if what.extends() && self.shared.with(|s| s.facts(file.ino).size) < end {
                 let set = SetAttr { size: Some(end), ..SetAttr::default() };
                 self.change_attr(file.ino, set).await?;
