@@ -25,6 +25,9 @@ const LINGER: Duration = Duration::from_secs(30);
 /// Pause before a server that did not answer is asked again.
 const AGAIN: Duration = Duration::from_millis(200);
 
+/// Pause before it is looked again whether pages are gone.
+const PAGES_LOOK: Duration = Duration::from_millis(1);
+
 /// A waiting program.
 enum Place {
     /// Its request.
@@ -119,8 +122,10 @@ impl Keeper {
     fn settle_with(&self, lane: &MountLane<BlockingPort>, ended: Vec<Ended>) {
         for one in ended.iter().filter(|one| one.result.is_ok()) {
             drive(lane.look_again(one.ino));
-            if let Some(from) = lane.take_misplaced(one.ino) {
-                self.pages.drop_now(one.ino.0, from);
+            self.pages.drop_now(one.ino.0, || lane.take_misplaced(one.ino));
+            // Another thread may be at it, for a program that got a lock a moment before.
+            while !self.pages.are_gone(one.ino.0) && !self.hands.has_ended() {
+                std::thread::sleep(PAGES_LOOK);
             }
         }
         self.settle(ended);

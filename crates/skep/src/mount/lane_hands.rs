@@ -83,6 +83,12 @@ impl LaneHands {
         self.hands.unreachable(why);
     }
 
+    /// Whatever it waits for, it gives up.
+    #[cfg(test)]
+    pub fn give_up(&self) {
+        self.hopeless.set(true);
+    }
+
     /// See [`Port::cancelled`].
     pub fn cancelled(&self) -> bool {
         if self.hopeless.get() {

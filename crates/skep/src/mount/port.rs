@@ -38,6 +38,12 @@ impl BlockingPort {
         Self { lane: LaneHands::new(hands), group, links: RefCell::default(), requests: Local::new(0) }
     }
 
+    /// See [`LaneHands::give_up`].
+    #[cfg(test)]
+    pub fn give_up(&self) {
+        self.lane.give_up();
+    }
+
     /// Makes sure that there is a link of the present session.
     fn connect(&self, node: NodeId) -> bool {
         let client = self.lane.client();
@@ -104,10 +110,13 @@ impl BlockingPort {
         let node = calls[sent[own].at].node;
         let mut links = self.links.borrow_mut();
         let deadline = Instant::now() + ANSWER_DEADLINE;
+        // A change that was sent must not be left behind: it could land at any time later.
+        let changing = calls.iter().any(|call| call.changing && call.outcome != Outcome::Unreachable);
+        let gives_up = || !changing && self.cancelled();
         while calls[sent[own].at].outcome == Outcome::Lost {
             let Some(held) = links.get_mut(&node) else { return };
             let (incarnation, call) = (held.link.welcome().incarnation, &mut calls[sent[own].at]);
-            let frame = match held.link.recv(call.into, deadline, &|| self.cancelled()) {
+            let frame = match held.link.recv(call.into, deadline, &gives_up) {
                 Ok(frame) => frame,
                 Err(e) => {
                     if !e.is_cancelled() {

@@ -75,10 +75,10 @@ impl<P: MountPort> Worker<P> {
         Ok(lane)
     }
 
-    /// Drops the kernel's pages of a file that are known to be old, before the program goes on.
+    /// Drops the kernel's pages of a file that are known to be old, and waits for those that others drop,
+    /// before the program goes on.
     async fn drop_pages(&self, lane: &MountLane<P>, ino: u64) {
-        let Some(from) = lane.take_misplaced(Ino(ino)) else { return };
-        self.manner.pages.drop_from(ino, from);
+        self.manner.pages.drop_from(ino, || lane.take_misplaced(Ino(ino)));
         while !self.manner.pages.are_gone(ino) && !lane.port().cancelled() {
             lane.port().pause(PAGES_LOOK_MS).await;
         }

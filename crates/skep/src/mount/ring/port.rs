@@ -34,6 +34,12 @@ impl RingPort {
         Self { thread: thread.clone(), lane, watch, debts: Debts::default() }
     }
 
+    /// See [`LaneHands::give_up`].
+    #[cfg(test)]
+    pub fn give_up(&self) {
+        self.lane.give_up();
+    }
+
     fn trouble(&self, e: &NetError) {
         self.lane.hands.say(format_args!("{e}"));
     }
@@ -82,6 +88,7 @@ impl RingPort {
             match link.request(&header, call.body, call.payload) {
                 Ok(pending) => {
                     call.outcome = Outcome::Lost;
+                    self.watch.sent(call.changing);
                     asked.push((at, pending));
                 }
                 Err(e) => self.trouble(&e),
@@ -114,6 +121,7 @@ impl RingPort {
             let header = Header { epoch: call.epoch, ..Header::request(call.kind, request) };
             // From the first byte on it may arrive.
             call.outcome = Outcome::Lost;
+            self.watch.sent(call.changing);
             link.send(&header, call.body, call.payload).await?;
             self.watch.progress();
             sent.push(request);

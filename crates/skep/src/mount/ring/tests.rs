@@ -2,6 +2,7 @@
 
 use super::{RingHands, RingPort};
 use crate::mount::hands::Hands;
+use crate::mount::port::BlockingPort;
 use skep_client::state::{Session, SessionState};
 use skep_client::{Call, Cell as _, Limits, MGMTD, Outcome, Port, Shared};
 use skep_net::{
@@ -240,10 +241,22 @@ fn entry(node: NodeId, service: ServiceKind, at: &Endpoint, machine: Uuid) -> No
 
 /// One request; gives its outcome, and checks that the answer is its own.
 async fn call(port: &RingPort, node: NodeId, kind: u16, body: &[u8]) -> Outcome {
+    send(port, node, kind, body, false).await
+}
+
+async fn send(port: &impl Port, node: NodeId, kind: u16, body: &[u8], changing: bool) -> Outcome {
     let (payload, mut into) = (body.repeat(3), vec![0; body.len() * 3]);
     let payload = if node == STORED { &payload[..] } else { &[] };
-    let call =
-        Call { node, kind, epoch: FenceEpoch(0), body, payload, into: &mut into, outcome: Outcome::Lost };
+    let call = Call {
+        node,
+        kind,
+        epoch: FenceEpoch(0),
+        body,
+        payload,
+        into: &mut into,
+        changing,
+        outcome: Outcome::Lost,
+    };
     let mut calls = [call];
     port.call(&mut calls).await;
     let [Call { outcome, .. }] = calls;
@@ -383,6 +396,7 @@ fn outcomes() {
         body: b"x",
         payload: &[],
         into,
+        changing: false,
         outcome: Outcome::Lost,
     };
     let mut calls = [request(METAD, &mut a[..]), request(ABSENT, &mut b[..]), request(STORED, &mut c[..])];
@@ -419,6 +433,39 @@ fn outcomes() {
         let again = Running::start(&scene.keyring, at, node);
         assert!(is_answer(&scene.run(call(&port, node, ECHO, b"back"))));
         drop(again);
+    }
+}
+
+/// Goal: a program that gives up leaves a question behind at once, but never a change that was sent: it
+/// could land behind what others do later. Both kinds of port, both kinds of service.
+#[test]
+fn a_change_is_not_left_behind() {
+    let scene = Scene::new();
+    for running in [&scene.metad, &scene.stored] {
+        let node = running.echo.node;
+        let open_soon = || {
+            let gate = running.gate.clone();
+            std::thread::spawn(move || {
+                std::thread::sleep(Duration::from_millis(300));
+                gate.send(()).unwrap();
+            })
+        };
+        let (ring, blocking) = (scene.lane(), BlockingPort::new(scene.hands.clone(), 900));
+        // Giving up counts while it is being connected.
+        assert!(is_answer(&scene.run(call(&ring, node, ECHO, b"connected"))));
+        ring.give_up();
+        blocking.give_up();
+        let opened = open_soon();
+        assert!(is_answer(&scene.run(send(&*ring, node, GATED, b"a change", true))));
+        opened.join().unwrap();
+        let opened = open_soon();
+        assert!(is_answer(&crate::mount::drive(send(&blocking, node, GATED, b"a change", true))));
+        opened.join().unwrap();
+        assert_eq!(scene.run(send(&*ring, node, GATED, b"a question", false)), Outcome::Lost);
+        running.gate.send(()).unwrap();
+        let lost = crate::mount::drive(send(&blocking, node, GATED, b"a question", false));
+        assert_eq!(lost, Outcome::Lost);
+        running.gate.send(()).unwrap();
     }
 }
 

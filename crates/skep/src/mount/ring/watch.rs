@@ -31,6 +31,8 @@ pub struct Watch {
     /// Looks of the timer since something came; `None` = it does not wait.
     looks: Cell<Option<u32>>,
     stopped: Cell<Option<Stopped>>,
+    /// A change was sent in this wait: it ends with the answers, or by time.
+    committed: Cell<bool>,
     waker: RefCell<Option<Waker>>,
 }
 
@@ -48,6 +50,7 @@ impl Watches {
             lane,
             looks: Cell::new(None),
             stopped: Cell::new(None),
+            committed: Cell::new(false),
             waker: RefCell::new(None),
         });
         self.all.borrow_mut().push(Rc::downgrade(&watch));
@@ -76,9 +79,17 @@ impl Watch {
         self.looks.set(Some(0));
     }
 
+    /// A request may be on its way. One that changes something must not be left behind: it could land at any
+    /// time later.
+    pub fn sent(&self, changing: bool) {
+        if changing {
+            self.committed.set(true);
+        }
+    }
+
     fn judge(&self, looks: u32) {
         let stopped = match () {
-            () if self.lane.cancelled() => Stopped::Cancelled,
+            () if !self.committed.get() && self.lane.cancelled() => Stopped::Cancelled,
             () if LOOK_EVERY * looks >= ANSWER_DEADLINE => Stopped::TimedOut,
             () => return,
         };
@@ -96,6 +107,7 @@ impl Watch {
     ) -> Result<T, Stopped> {
         self.progress();
         self.stopped.set(None);
+        self.committed.set(false);
         begin_looking(thread);
         let mut future = pin!(future);
         let result = poll_fn(|cx| {
