@@ -98,7 +98,7 @@ impl Registry {
             ));
         }
         for report in m.targets {
-            self.hear_target(m.node, &report, out);
+            self.hear_target(m.node, m.map, &report, out);
         }
         if m.leaving {
             self.set_reachability(m.node, Reachability::Offline, out);

@@ -8,7 +8,7 @@ use crate::registry::{Output, Registry};
 use crate::state::DEFAULT_POOL;
 use alloc::format;
 use alloc::string::{String, ToString};
-use skep_types::{Capacity, Consistency, Errno, Millis, NodeId, PoolId, TargetId, Uuid};
+use skep_types::{Capacity, Consistency, Errno, MapVersion, Millis, NodeId, PoolId, TargetId, Uuid};
 use skep_wire::mgmt::{RegisterTarget, RegisterTargetReply, RemoveTarget, SetTargetState, TargetReport};
 use skep_wire::{Empty, Refusal, Status};
 
@@ -109,12 +109,20 @@ impl Registry {
         }
         self.commit(SetConsistency { target: m.target, consistency: m.consistency }, out);
         self.map_changed();
+        self.repaired.insert(m.target, self.map_version());
         out.body(to, &Empty {});
         Ok(())
     }
 
     /// What a daemon reports of one of its targets.
-    pub(crate) fn hear_target(&mut self, node: NodeId, report: &TargetReport, out: &mut Output) {
+    /// `acts_on`: the map that its daemon knew when it said so.
+    pub(crate) fn hear_target(
+        &mut self,
+        node: NodeId,
+        acts_on: MapVersion,
+        report: &TargetReport,
+        out: &mut Output,
+    ) {
         let Some(target) = self.state.targets.get(&report.target).filter(|target| target.node == node) else {
             return;
         };
@@ -123,8 +131,10 @@ impl Registry {
             self.unclassified = true;
         }
         let mut target = target.clone();
-        // A server may say that its disk failed; only an administrator says that it is good again.
-        if report.consistency == Consistency::Bad && target.consistency != Consistency::Bad {
+        // A server may say that its disk failed; only an administrator says that it is good again. What the server
+        // says before it heard the administrator is no news.
+        let heard = self.repaired.get(&report.target).is_none_or(|since| acts_on >= *since);
+        if report.consistency == Consistency::Bad && target.consistency != Consistency::Bad && heard {
             out.notes.push(format!("{} is bad: its disk failed", target.alias));
             target.consistency = Consistency::Bad;
             self.commit(SetConsistency { target: report.target, consistency: Consistency::Bad }, out);
@@ -159,6 +169,7 @@ impl Registry {
         self.capacities.remove(&m.target);
         self.told.remove(&m.target);
         self.reported.remove(&m.target);
+        self.repaired.remove(&m.target);
         self.unclassified = true;
         self.commit(DropTarget { target: m.target }, out);
         self.map_changed();

@@ -107,6 +107,14 @@ fn bad_sticks() {
     assert_eq!(c.map().targets[0].consistency, Consistency::Bad);
     c.ask(0, SetTargetState { target: TargetId(101), consistency: Consistency::Good }).unwrap();
     assert_eq!(c.map().targets[0].consistency, Consistency::Good);
+    // Its daemon has not heard of that yet, and says what it said before.
+    let map = c.beat(1, vec![report(Consistency::Bad)]).map;
+    assert_eq!(c.map().targets[0].consistency, Consistency::Good);
+    // Now it has, and its disk failed again.
+    let (node, incarnation, capacity) = (NodeId(1), Incarnation(1), Capacity::default());
+    let targets = vec![report(Consistency::Bad)];
+    c.ask(0, Heartbeat { node, incarnation, targets, capacity, map, leaving: false }).unwrap();
+    assert_eq!(c.map().targets[0].consistency, Consistency::Bad);
 }
 
 /// Goal: a silent session is evicted by one decision with a higher epoch; its client is told when
