@@ -46,6 +46,8 @@ impl Plan {
 pub struct Cluster {
     plan: Plan,
     runner: Runner,
+    /// Starts and stops the cluster: a command that waits for a dead server must not keep it from coming back.
+    lifecycle: Runner,
     scratch: Scratch,
     mount: PathBuf,
 }
@@ -55,7 +57,7 @@ impl Cluster {
     pub fn start(plan: Plan) -> Result<Self, String> {
         let scratch = Scratch::new(plan.base.as_deref())?;
         let mount = scratch.path().join("mnt");
-        let cluster = Self { plan, runner: Runner::start()?, scratch, mount };
+        let cluster = Self { plan, runner: Runner::start()?, lifecycle: Runner::start()?, scratch, mount };
         cluster.up()?;
         if !is_mounted(&cluster.mount) {
             return Err(format!("skep up succeeded, but nothing is mounted at {}", cluster.mount.display()));
@@ -94,12 +96,13 @@ impl Cluster {
             "--servers".into(),
             number(self.plan.servers),
         ];
-        self.must(words).map(drop)
+        self.must_by(&self.lifecycle, words).map(drop)
     }
 
     /// `skep down`.
     pub fn down(&self) -> Result<(), String> {
-        self.must([OsStr::new("down"), OsStr::new("--dir"), self.dir().as_os_str()]).map(drop)
+        let dir = self.dir();
+        self.must_by(&self.lifecycle, [OsStr::new("down"), OsStr::new("--dir"), dir.as_os_str()]).map(drop)
     }
 
     /// `skep` with these words and the plan's environment, to be started by the caller.
@@ -112,16 +115,32 @@ impl Cluster {
 
     /// Runs `skep` to its end, also while this process has files of the cluster open.
     pub fn run<W: AsRef<OsStr>>(&self, words: impl IntoIterator<Item = W>) -> Result<Output, String> {
+        self.run_by(&self.runner, words)
+    }
+
+    fn run_by<W: AsRef<OsStr>>(
+        &self,
+        runner: &Runner,
+        words: impl IntoIterator<Item = W>,
+    ) -> Result<Output, String> {
         let program = self.plan.skep.clone().into_os_string();
         let words = words.into_iter().map(|word| word.as_ref().to_owned());
         let words: Vec<OsString> = std::iter::once(program).chain(words).collect();
-        self.runner.run(&words, &self.plan.environment, self.scratch.path())
+        runner.run(&words, &self.plan.environment, self.scratch.path())
     }
 
     /// [`Cluster::run`] that must succeed; gives what was printed on standard output.
     pub fn must<W: AsRef<OsStr>>(&self, words: impl IntoIterator<Item = W>) -> Result<String, String> {
+        self.must_by(&self.runner, words)
+    }
+
+    fn must_by<W: AsRef<OsStr>>(
+        &self,
+        runner: &Runner,
+        words: impl IntoIterator<Item = W>,
+    ) -> Result<String, String> {
         let words: Vec<OsString> = words.into_iter().map(|word| word.as_ref().to_owned()).collect();
-        let output = self.run(&words)?;
+        let output = self.run_by(runner, &words)?;
         let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         if output.status.success() {
             Ok(out.into_owned())

@@ -49,7 +49,8 @@ impl Runner {
     ) -> Result<Output, String> {
         let mut shell = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         shell.number += 1;
-        let [out, err] = ["out", "err"].map(|kind| dir.join(format!("command-{}.{kind}", shell.number)));
+        let [out, err] = ["out", "err"]
+            .map(|kind| dir.join(format!("command-{}-{}.{kind}", shell.child.id(), shell.number)));
         let mut line = OsString::from("env");
         for (name, value) in environment {
             line.push(" ");
