@@ -59,6 +59,8 @@ struct PolicyInfo {
     targets: Option<u32>,
     /// Absent: the cluster's default.
     inline_limit: Option<u32>,
+    /// Number of the storage pool. Absent: the default pool.
+    pool: Option<u32>,
 }
 
 /// A range of the file.
@@ -205,6 +207,7 @@ fn describe(path: &Path, ino: Ino, reply: &InspectReply) -> EntryInfo {
             chunk_size: given(reply.policy.chunk_size),
             targets: given(reply.policy.targets),
             inline_limit: reply.policy.inline_limit,
+            pool: given(reply.policy.pool.0),
         },
         extents: Vec::new(),
         sessions: Vec::new(),
@@ -287,10 +290,11 @@ impl PolicyInfo {
     fn text(&self) -> String {
         let size = |value: Option<u32>| value.map_or("default".to_owned(), |bytes| human(u64::from(bytes)));
         format!(
-            "chunk size {}, targets {}, inline up to {} ({})",
+            "chunk size {}, targets {}, inline up to {}, {} ({})",
             size(self.chunk_size),
             self.targets.map_or("progressive".to_owned(), |count| count.to_string()),
             size(self.inline_limit),
+            self.pool.map_or("the default pool".to_owned(), |pool| format!("pool {pool}")),
             if self.own { "set here" } else { "inherited" }
         )
     }

@@ -5,9 +5,9 @@ use crate::admin::access::Cluster;
 use crate::admin::failure::{Failure, Outcome};
 use crate::admin::namespace::Names;
 use crate::cli::output::{ago, human};
-use skep_types::{Capacity, Consistency, Reachability, ServiceKind};
+use skep_types::{Capacity, CapacityClass, Consistency, Reachability, ServiceKind};
 use skep_wire::meta::ShardStats;
-use skep_wire::mgmt::{NodeEntry, SessionStatus, StatusReply};
+use skep_wire::mgmt::{NodeEntry, SessionStatus, StatusReply, TargetEntry};
 use skep_wire::storage::TargetStats;
 use std::time::Duration;
 
@@ -98,6 +98,18 @@ fn space_check(subject: &str, capacity: Capacity) -> Check {
     check(verdict, "space", subject, detail, hint)
 }
 
+/// By the limits of its pool a target may be short of space although its disk looks well.
+fn class_check(target: &TargetEntry) -> Option<Check> {
+    let (verdict, gets) = match target.class {
+        CapacityClass::Normal => return None,
+        CapacityClass::Low => (Verdict::Warning, "new files only when others have not enough targets"),
+        CapacityClass::Emergency => (Verdict::Warning, "new files only when nothing else is left"),
+    };
+    let detail = format!("{} by the limits of its pool: it gets {gets}", target.class.as_str());
+    let hint = "remove files, enlarge the disk, add a target to the pool, or change its limits (skep pool set-limits)";
+    Some(check(verdict, "class", &target.alias, detail, hint))
+}
+
 fn registry_checks(status: &StatusReply) -> Vec<Check> {
     let names = Names::of(status);
     let mut checks = Vec::new();
@@ -116,11 +128,12 @@ fn registry_checks(status: &StatusReply) -> Vec<Check> {
                 Verdict::Error,
                 "target",
                 subject,
-                format!("bad: its disk failed on {}", names.node(target.node)),
-                "check the disk; once it can be trusted: skep target set-state",
+                format!("bad on {}: its disk failed, or an administrator said so", names.node(target.node)),
+                &format!("check the disk; once it can be trusted: skep target set-state {subject} good"),
             ),
         });
         checks.push(space_check(subject, target.capacity));
+        checks.extend(class_check(target));
     }
     if status.targets.is_empty() {
         let hint = "start skep storaged with a target; until then only small files can be written";
@@ -178,6 +191,7 @@ mod tests {
         assert!(verdicts(&registry_checks(&status)).is_empty());
         status.targets[0].consistency = Consistency::Bad;
         status.targets[0].capacity.bytes_free = 49;
+        status.targets[0].class = CapacityClass::Low;
         status.nodes[0].capacity.inodes_free = 0;
         status.nodes[0].node.reachability = Reachability::Offline;
         status.sessions[0].silent_ms = Some(SILENT_MS + 1);
@@ -187,6 +201,7 @@ mod tests {
             [
                 (Verdict::Error, "target", "target-101"),
                 (Verdict::Warning, "space", "target-101"),
+                (Verdict::Warning, "class", "target-101"),
                 (Verdict::Error, "space", "metad-1"),
                 (Verdict::Error, "shard", "namespace"),
                 (Verdict::Warning, "session", "host:/mnt"),
