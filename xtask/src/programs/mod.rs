@@ -34,8 +34,11 @@ struct Stage<'a> {
 
 type Run = fn(&Stage<'_>) -> Result<String, String>;
 
-/// Every program: its name, what must be installed (command, Debian package), and its run.
-const PROGRAMS: &[(&str, &[(&str, &str)], Run)] = &[
+/// What must be installed: command and Debian package.
+type Needs = &'static [(&'static str, &'static str)];
+
+/// Every program: its name, what it needs, and its run.
+const PROGRAMS: &[(&str, Needs, Run)] = &[
     ("git", &[("git", "git")], git::run),
     ("sqlite", &[("sqlite3", "sqlite3")], sqlite::run),
     ("sqlite-kills", &[("sqlite3", "sqlite3")], sqlite::kills),

@@ -85,7 +85,7 @@ fn work(stage: &Stage<'_>, database: &Database) -> Result<String, String> {
     same("sums agree", &query(CONSISTENT)?, "t")?;
     // Now the database itself dies, and recovers from its log.
     let mut child =
-        command(&stage.work, &database.script("pgbench -n -c 4 -j 2 -T 20 >&2 2>/dev/null || true"))
+        command(&stage.work, &database.script("pgbench -n -c 4 -j 2 -T 20 >/dev/null 2>&1 || true"))
             .spawn()
             .map_err(|e| e.to_string())?;
     std::thread::sleep(std::time::Duration::from_secs(4));
