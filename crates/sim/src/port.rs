@@ -66,9 +66,12 @@ impl SimPort {
 impl Port for SimPort {
     async fn call(&self, calls: &mut [Call<'_>]) {
         let ids: Vec<CallId> = calls.iter().map(|call| self.send(call)).collect();
+        // What is sent and changes something is waited for, whatever the program wants.
+        let changing = calls.iter().any(|call| call.changing);
         poll_fn(|_| {
             let landed = ids.iter().all(|id| self.hub.borrow().landed.contains_key(id));
-            if landed || self.patience_is_over() { Poll::Ready(()) } else { Poll::Pending }
+            let given_up = !changing && self.patience_is_over();
+            if landed || given_up { Poll::Ready(()) } else { Poll::Pending }
         })
         .await;
         let mut hub = self.hub.borrow_mut();
