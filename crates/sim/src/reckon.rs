@@ -102,9 +102,8 @@ impl Actor {
             let book = self.book.borrow();
             let storaged = self.hub.borrow().cuts[book.seen_cuts..].contains(&Cut::Storaged);
             let now = book.now.as_ref();
-            let as_expected = now.is_none_or(|now| {
-                now.outcome.as_ref().is_some_and(|outcome| now.expected.accepts(outcome))
-            });
+            let as_expected = now
+                .is_none_or(|now| now.outcome.as_ref().is_some_and(|outcome| now.expected.accepts(outcome)));
             // A size that was not committed is the chunk files', which a power cut made shorter.
             let sized = |op: &Op| is_data(op) || matches!(op, Op::Stat { .. });
             let excused = now.is_some_and(|now| storaged && sized(&now.op));
