@@ -319,6 +319,7 @@ mod tests {
                 "process-dev",
                 "conform",
                 "conform-dev",
+                "hosts",
                 "crash",
                 "lost-log",
                 "lost-byte"
