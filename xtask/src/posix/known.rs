@@ -33,4 +33,6 @@ pub const KNOWN: &[(&str, Outcome, &str)] = &[
     ("listxattr04", NotRun, "wants a security module, which the kernel lacks"),
     ("openat04", NotRun, "formats local file systems of its own with an option that the kernel lacks"),
     ("readdir21", NotRun, "a system call that 64-bit machines do not have"),
+    ("statx07", NotRun, "exports over NFS, whose tools were not installed"),
+    ("statx09", NotRun, "wants fs-verity, which the kernel lacks"),
 ];
