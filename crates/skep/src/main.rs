@@ -5,6 +5,7 @@
 #[macro_use]
 mod log;
 mod admin;
+mod bench;
 mod caller;
 mod cli;
 mod config;
@@ -19,9 +20,12 @@ mod mgmtd;
 mod mount;
 #[cfg(test)]
 mod packaging;
+mod plan;
 #[cfg(test)]
 mod schemas;
 mod storaged;
+mod survey;
+mod tune;
 mod units;
 mod up;
 

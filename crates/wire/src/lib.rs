@@ -9,6 +9,7 @@ mod hello;
 mod message;
 mod refusal;
 
+pub mod instrument;
 pub mod meta;
 pub mod mgmt;
 pub mod storage;

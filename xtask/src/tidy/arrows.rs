@@ -14,6 +14,8 @@ pub enum Layer {
     Oracle,
     /// Network, disk, FUSE.
     Hands,
+    /// What is known about machines and measured on them, without knowing this system's messages.
+    Knowledge,
     /// What is installed.
     Program,
     /// What proves the rest.
@@ -21,7 +23,7 @@ pub enum Layer {
 }
 
 /// Every crate: its name, its layer and the crates of the workspace it may depend on.
-const CRATES: [(&str, Layer, &[&str]); 17] = [
+const CRATES: [(&str, Layer, &[&str]); 21] = [
     ("skep-types", Layer::Vocabulary, &[]),
     ("skep-wire", Layer::Vocabulary, &["skep-types"]),
     ("skep-rows", Layer::Vocabulary, &["skep-types"]),
@@ -34,6 +36,10 @@ const CRATES: [(&str, Layer, &[&str]); 17] = [
     ("skep-net", Layer::Hands, RING_AND_BELOW),
     ("skep-disk", Layer::Hands, RULES_AND_BELOW),
     ("skep-fuse", Layer::Hands, RING_AND_BELOW),
+    ("skep-bench", Layer::Knowledge, &[]),
+    ("skep-plan", Layer::Knowledge, &[]),
+    ("skep-tune", Layer::Knowledge, &[]),
+    ("skep-survey", Layer::Knowledge, &["skep-bench"]),
     ("skep", Layer::Program, HANDS_AND_BELOW),
     ("skep-sim", Layer::Proof, RULES_AND_ORACLE),
     ("skep-conform", Layer::Proof, &[]),
@@ -77,6 +83,10 @@ const HANDS_AND_BELOW: &[&str] = &[
     "skep-net",
     "skep-disk",
     "skep-fuse",
+    "skep-bench",
+    "skep-plan",
+    "skep-tune",
+    "skep-survey",
 ];
 const EVERYTHING: &[&str] = &[
     "skep-types",

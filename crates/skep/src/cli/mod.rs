@@ -11,7 +11,7 @@ pub use daemon_args::{DaemonArgs, MountArgs, StoragedArgs};
 
 use crate::admin::AdminCommand;
 use crate::up::{self, DownArgs, StatusArgs, UpArgs};
-use crate::{admin, daemon, metad, mgmtd, mount, storaged};
+use crate::{admin, bench, daemon, metad, mgmtd, mount, plan, storaged, survey, tune};
 use clap::{Parser, Subcommand};
 use std::ffi::OsString;
 use std::path::Path;
@@ -49,6 +49,14 @@ pub enum Command {
     Down(DownArgs),
     /// Show what of a cluster of skep up runs
     Status(StatusArgs),
+    /// Load generators: what a file system, the disks below it or the network between deliver
+    Bench(bench::BenchArgs),
+    /// Measure every layer and name the one that limits
+    Survey(survey::SurveyArgs),
+    /// Size a system: what hardware delivers, what requirements need
+    Plan(plan::PlanArgs),
+    /// Check the settings of this machine, change them, undo it
+    Tune(tune::TuneArgs),
     /// Administration
     #[command(flatten)]
     Admin(AdminCommand),
@@ -79,6 +87,10 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Up(args) => up::up(&args),
         Command::Down(args) => up::down(&args),
         Command::Status(args) => up::status(&args),
+        Command::Bench(args) => bench::run(&args),
+        Command::Survey(args) => survey::run(&args),
+        Command::Plan(args) => plan::run(&args),
+        Command::Tune(args) => tune::run(&args),
         Command::Admin(command) => admin::run(&command),
     }
 }

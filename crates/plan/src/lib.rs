@@ -1,0 +1,1 @@
+//! Sizing: from hardware to what it delivers, and from requirements to hardware.

@@ -1,0 +1,223 @@
+//! What a survey found: one document, written as JSON, from which the report is drawn and against which
+//! another survey is compared. Every number that a reader sees stands here with its samples.
+
+use serde::{Deserialize, Serialize};
+
+/// Raised when a reader of older documents would misunderstand.
+pub const FORMAT: u32 = 1;
+
+/// Everything one survey found.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Survey {
+    /// See [`FORMAT`].
+    pub format: u32,
+    /// What was surveyed, for people.
+    pub title: String,
+    /// Version of the program.
+    pub version: String,
+    /// When it began, RFC 3339, UTC.
+    pub started: String,
+    /// How long it took.
+    pub seconds: f64,
+    /// Name of the preset: how much was measured.
+    pub preset: String,
+    /// The exact command lines, in the order in which they ran.
+    pub commands: Vec<String>,
+    /// Machines: kernel, processors, memory, interfaces, devices.
+    pub hosts: Vec<Host>,
+    /// Settings of the file system at the time.
+    pub settings: Vec<Fact>,
+    /// From the device up to all clients.
+    pub layers: Vec<Layer>,
+    /// The best sustained figure of each layer beside what it should be.
+    pub waterfalls: Vec<Waterfall>,
+    /// Which layer limits, and the numbers that show it.
+    pub verdict: Verdict,
+    /// What a reader must know before he trusts a number: a step left out, a machine that was busy.
+    pub remarks: Vec<String>,
+}
+
+/// One machine.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Host {
+    /// Its name.
+    pub name: String,
+    /// What runs there.
+    pub roles: Vec<String>,
+    /// Kernel, processors, memory, interfaces, devices, file systems.
+    pub facts: Vec<Fact>,
+}
+
+/// Something that was looked up.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fact {
+    /// What.
+    pub name: String,
+    /// How much.
+    pub value: String,
+}
+
+/// One layer of the system.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Layer {
+    /// Which.
+    pub id: LayerId,
+    /// One paragraph: what was measured and how.
+    pub about: String,
+    /// Curves: throughput over processes, operations over processes, ...
+    pub curves: Vec<Curve>,
+    /// The same measurement of every member (target, pair of nodes, daemon), side by side.
+    pub sides: Vec<SideBySide>,
+}
+
+/// The layers, from the bottom.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LayerId {
+    /// Processor time that every daemon gets.
+    Processor,
+    /// The device or file system under each target, without the storage daemon's code.
+    Device,
+    /// Through the storage daemon's code, without network.
+    Storage,
+    /// Between every pair of nodes.
+    Network,
+    /// One client.
+    Client,
+    /// All clients together.
+    Clients,
+    /// Names.
+    Metadata,
+}
+
+/// A measured curve.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Curve {
+    /// Short, unique in the survey: `clients.write.n-n`.
+    pub id: String,
+    /// For people: "Sequential write, a file per process".
+    pub title: String,
+    /// `MB/s`, `operations/s`, `us`.
+    pub unit: String,
+    /// What the x axis counts: "processes", "transfer size (bytes)".
+    pub axis: String,
+    /// In rising order of x.
+    pub points: Vec<Point>,
+    /// The command line that measures it again; the varying part is named in capitals.
+    pub command: String,
+}
+
+/// All repetitions at one place of a curve.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Point {
+    /// Place on the axis.
+    pub x: f64,
+    /// One value per repetition, never empty.
+    pub samples: Vec<f64>,
+}
+
+/// Members that should be equal, measured alike.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SideBySide {
+    /// Short, unique in the survey: `storage.write`.
+    pub id: String,
+    /// For people: "Write, each target through its daemon".
+    pub title: String,
+    /// Unit of the samples.
+    pub unit: String,
+    /// More is better; false for latencies.
+    pub more_is_better: bool,
+    /// Each with its samples.
+    pub members: Vec<MemberResult>,
+    /// The command line that measures it again.
+    pub command: String,
+}
+
+/// One member of a side-by-side measurement.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MemberResult {
+    /// `target-101`, `storaged-1 -> storaged-2`, `metad-1`.
+    pub name: String,
+    /// One value per repetition.
+    pub samples: Vec<f64>,
+    /// Set by the judge: what it differs from, in words.
+    pub outlier: Option<String>,
+}
+
+/// Achieved beside theoretical, layer by layer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Waterfall {
+    /// "Write", "Read", "Random 4 KiB read".
+    pub title: String,
+    /// Unit of all steps.
+    pub unit: String,
+    /// From the device to all clients.
+    pub steps: Vec<Step>,
+}
+
+/// One layer of a waterfall.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Step {
+    /// The layer.
+    pub layer: LayerId,
+    /// For people.
+    pub name: String,
+    /// Median of what was measured, summed over the members that work in parallel.
+    pub achieved: f64,
+    /// What it could be given the layers below it (the composed ceiling), or by data sheet; none when nothing tells.
+    pub theoretical: Option<f64>,
+    /// From where the theoretical number comes.
+    pub because: String,
+}
+
+/// What the survey concludes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Verdict {
+    /// In one sentence; says plainly when nothing stands out.
+    pub headline: String,
+    /// A member that lags behind its likes: what should be looked at first. None when all are alike.
+    pub culprit: Option<Culprit>,
+    /// The layer that limits the whole, each direction, with numbers, even when nothing is wrong with it.
+    pub limits: Vec<Limit>,
+}
+
+/// What is wrong.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Culprit {
+    /// In which layer.
+    pub layer: LayerId,
+    /// `target-103`, `storaged-2`.
+    pub member: String,
+    /// In words: "its disk delivers a quarter of its siblings'".
+    pub finding: String,
+    /// The numbers.
+    pub evidence: Vec<Evidence>,
+    /// What to look at or do.
+    pub advice: String,
+}
+
+/// The layer that limits one kind of work.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Limit {
+    /// "Write, a file per process".
+    pub work: String,
+    /// The layer.
+    pub layer: LayerId,
+    /// Why.
+    pub finding: String,
+    /// The numbers.
+    pub evidence: Vec<Evidence>,
+}
+
+/// A number that shows something.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Evidence {
+    /// Of what.
+    pub what: String,
+    /// How much.
+    pub value: f64,
+    /// What it is compared with.
+    pub expected: f64,
+    /// Unit of both.
+    pub unit: String,
+}
