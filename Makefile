@@ -14,6 +14,8 @@ SKEP := target/release/skep
 
 # What apt must give: a linker for cargo, and fusermount3 for mounts by users.
 PACKAGES := build-essential fuse3 acl attr iproute2 python3 util-linux
+# What the tests need besides: a browser for the survey's report, readers of its PDF, and fio to compare with.
+TEST_PACKAGES := chromium-headless-shell fio fonts-dejavu-core poppler-utils
 
 # Where `make install` puts everything; DESTDIR goes before all of it, for packages.
 PREFIX ?= /usr/local
@@ -22,7 +24,7 @@ UNITS ?= $(PREFIX)/lib/systemd/system
 # mount(8) looks for mount.skep here and nowhere else.
 SBIN ?= /sbin
 
-.PHONY: help up down build install uninstall test check prerequisites packages toolchain
+.PHONY: help up down build install uninstall test check prerequisites packages test-packages toolchain
 
 help:
 	@echo "make up      install what is needed, build, start a cluster in $(DIR), mount it at $(MOUNT)"
@@ -79,7 +81,7 @@ uninstall:
 		"$$share/fish/vendor_completions.d/skep.fish"
 
 # Every step and its command stand in xtask/src/ci; `cargo xtask ci --list` prints them.
-test: toolchain
+test: prerequisites test-packages
 	@cargo xtask ci
 
 check: toolchain
@@ -91,28 +93,36 @@ check: toolchain
 	fi; \
 	cargo xtask ci $$steps
 
+# Installs those of the packages named in $(1) that are not there yet.
+define install-missing
+missing=""; \
+for package in $(1); do \
+	dpkg-query -W -f '$${db:Status-Status}' "$$package" 2>/dev/null | grep -qx installed \
+		|| missing="$$missing $$package"; \
+done; \
+if [ -n "$$missing" ]; then \
+	echo "installing:$$missing"; \
+	become=""; \
+	if [ "$$(id -u)" != 0 ]; then \
+		command -v sudo >/dev/null \
+			|| { echo "make: as root, run: apt-get install$$missing" >&2; exit 1; }; \
+		become=sudo; \
+	fi; \
+	$$become apt-get update -q; \
+	$$become env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $$missing; \
+fi
+endef
+
 prerequisites: packages toolchain
 
 packages:
-	@missing=""; \
-	for package in $(PACKAGES); do \
-		dpkg-query -W -f '$${db:Status-Status}' "$$package" 2>/dev/null | grep -qx installed \
-			|| missing="$$missing $$package"; \
-	done; \
-	if [ -n "$$missing" ]; then \
-		echo "installing:$$missing"; \
-		become=""; \
-		if [ "$$(id -u)" != 0 ]; then \
-			command -v sudo >/dev/null \
-				|| { echo "make: as root, run: apt-get install$$missing" >&2; exit 1; }; \
-			become=sudo; \
-		fi; \
-		$$become apt-get update -q; \
-		$$become env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $$missing; \
-	fi; \
-	if [ ! -e /dev/fuse ]; then \
+	@$(call install-missing,$(PACKAGES))
+	@if [ ! -e /dev/fuse ]; then \
 		echo "make: /dev/fuse is missing; as root, run: modprobe fuse" >&2; exit 1; \
 	fi
+
+test-packages:
+	@$(call install-missing,$(TEST_PACKAGES))
 
 toolchain:
 	@command -v cargo >/dev/null || { \
