@@ -1,1 +1,3 @@
 //! Load generators for any POSIX file system: what to do (jobs), doing it, and what came of it.
+
+pub mod significance;
