@@ -27,6 +27,9 @@ pub struct Survey {
     pub hosts: Vec<Host>,
     /// Settings of the file system at the time.
     pub settings: Vec<Fact>,
+    /// What belongs to what, as far as one can slow the other: a target to its daemon.
+    #[serde(default)]
+    pub parts: Vec<Part>,
     /// From the device up to all clients.
     pub layers: Vec<Layer>,
     /// The best sustained figure of each layer beside what it should be.
@@ -55,6 +58,15 @@ pub struct Fact {
     pub name: String,
     /// How much.
     pub value: String,
+}
+
+/// A member and what it is a part of.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Part {
+    /// `target-101`.
+    pub name: String,
+    /// `storaged-1`.
+    pub part_of: String,
 }
 
 /// One layer of the system.
