@@ -1,3 +1,4 @@
 //! Load generators for any POSIX file system: what to do (jobs), doing it, and what came of it.
 
+pub mod job;
 pub mod significance;
