@@ -1,1 +1,5 @@
 //! Sizing: from hardware to what it delivers, and from requirements to hardware.
+
+pub mod hardware;
+pub mod raid;
+pub mod units;
