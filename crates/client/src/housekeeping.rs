@@ -31,6 +31,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         }
         ok &= self.settle_locks().await;
         self.punch_strays().await;
+        let measuring = self.end_netbench();
         ok &= self.send_closes().await;
         ok &= self.resolve_doubts().await;
         ok &= self.sync_idle().await;
@@ -40,7 +41,11 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let (waiting, timeout) = self.shared.with(|s| {
             (!s.closes.is_empty(), s.session.open().map_or(HOUSEKEEPING_MAX_MS, |session| session.timeout_ms))
         });
-        if waiting { HOUSEKEEPING_SOON_MS } else { (timeout / 4).clamp(1, HOUSEKEEPING_MAX_MS) }
+        match () {
+            () if waiting => HOUSEKEEPING_SOON_MS,
+            () if measuring => AGAIN_MS,
+            () => (timeout / 4).clamp(1, HOUSEKEEPING_MAX_MS),
+        }
     }
 
     /// Renews the session if that is due, and nothing else: for a lane that waits for nobody but mgmtd. Says in how

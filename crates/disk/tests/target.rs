@@ -60,14 +60,20 @@ fn chunk(ino: u64) -> ChunkId {
 }
 
 fn write(target: &TargetDir, ino: u64, offset: u64, data: &[u8]) -> Result<WriteChunkReply, Done> {
-    let m =
-        WriteChunk { target: TargetId(101), chunk: chunk(ino), offset, owner: Owner::default(), sync: false };
+    let m = WriteChunk {
+        target: TargetId(101),
+        chunk: chunk(ino),
+        offset,
+        owner: Owner::default(),
+        sync: false,
+        netbench: false,
+    };
     write_chunk(target, &m, data)
 }
 
 fn read(target: &TargetDir, ino: u64, offset: u64, len: u32) -> Vec<u8> {
     let mut into = vec![0xee; len as usize];
-    let m = ReadChunk { target: TargetId(101), chunk: chunk(ino), offset, len };
+    let m = ReadChunk { target: TargetId(101), chunk: chunk(ino), offset, len, netbench: false };
     let (_, n) = read_chunk(target, &m, &mut into).unwrap();
     into.truncate(n);
     into

@@ -2,6 +2,7 @@
 
 use skep_types::Role;
 use skep_wire::Message;
+use skep_wire::instrument::*;
 use skep_wire::meta::*;
 use skep_wire::mgmt::{OpenSession, *};
 use skep_wire::storage::*;
@@ -42,6 +43,8 @@ table! {
     ReserveChunk: CLIENT | ADMIN, SyncChunks: CLIENT | SERVER | ADMIN, StatChunks: CLIENT | SERVER | ADMIN,
     TrimChunk: SERVER | ADMIN, DeleteChunks: SERVER | ADMIN, ListChunks: SERVER | ADMIN,
     TargetStats: CLIENT | SERVER | ADMIN, MapChunk: CLIENT | ADMIN, CopyChunk: CLIENT | ADMIN,
+
+    Measure: ADMIN, Discard: SERVER | ADMIN, Fabricate: SERVER | ADMIN,
 }
 
 /// May a peer of this role send message number `kind`? Unknown numbers: nobody.
@@ -85,6 +88,7 @@ mod tests {
         known(MgmtRequest::decode(kind, &mut Reader::new(&[])))
             || known(MetaRequest::decode(kind, &mut Reader::new(&[])))
             || known(StorageRequest::decode(kind, &mut Reader::new(&[])))
+            || known(InstrumentRequest::decode(kind, &mut Reader::new(&[])))
     }
 
     /// Goal: the table names every message there is, once, and no other number is allowed to anybody.
@@ -114,6 +118,9 @@ mod tests {
             Evict::KIND,
             SetTargetState::KIND,
             MakeDirOn::KIND,
+            Measure::KIND,
+            Discard::KIND,
+            Fabricate::KIND,
         ] {
             assert!(!role_may(kind, Role::Client), "{kind:#06x}");
             let refusal = may_call(&Header::request(kind, 1), Role::Client).unwrap_err();

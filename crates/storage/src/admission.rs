@@ -180,7 +180,14 @@ mod tests {
         let write = |ino, generation| {
             let chunk = ChunkId { ino: Ino(ino), generation: Generation(generation), extent: 0, stripe: 0 };
             let (target, owner) = (TargetId(101), Owner::default());
-            StorageRequest::WriteChunk(WriteChunk { target, chunk, offset: 0, owner, sync: false })
+            StorageRequest::WriteChunk(WriteChunk {
+                target,
+                chunk,
+                offset: 0,
+                owner,
+                sync: false,
+                netbench: false,
+            })
         };
         let check = |a: &Admission, r| a.check(TargetId(101), Consistency::Good, &r).map_err(|e| e.status);
         admission.bury(Ino(5), Generation(1));

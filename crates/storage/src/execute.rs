@@ -133,6 +133,11 @@ pub fn read_chunk(
         return Err(refused(Errno::EINVAL, "read is longer than the limit"));
     }
     check_range(m.offset, len)?;
+    if m.netbench {
+        // Zeros, not what the buffer held: that may be another user's.
+        payload[..m.len as usize].fill(0);
+        return Ok((ReadChunkReply { size: m.offset + len }, m.len as usize));
+    }
     let mut done = 0usize;
     let mut size = None;
     for (piece, offset, want) in pieces(m.chunk, m.offset, len) {
@@ -167,6 +172,9 @@ pub fn write_chunk(store: &impl ChunkStore, m: &WriteChunk, payload: &[u8]) -> R
     check_range(m.offset, payload.len() as u64)?;
     // Taken first: a disk that fails during the write must not hide behind its next life.
     let life = store.life();
+    if m.netbench {
+        return Ok(WriteChunkReply { size: m.offset + payload.len() as u64, blocks: 0, life });
+    }
     let mut rest = payload;
     let mut written = Vec::new();
     for (piece, offset, len) in pieces(m.chunk, m.offset, payload.len() as u64) {
@@ -304,13 +312,21 @@ mod tests {
 
     fn write(store: &MemoryChunks, offset: u64, data: &[u8]) -> Result<WriteChunkReply, Done> {
         let owner = Owner::default();
-        write_chunk(store, &WriteChunk { target: TARGET, chunk: chunk(), offset, owner, sync: false }, data)
+        write_chunk(
+            store,
+            &WriteChunk { target: TARGET, chunk: chunk(), offset, owner, sync: false, netbench: false },
+            data,
+        )
     }
 
     fn read(store: &MemoryChunks, offset: u64, len: u32) -> Vec<u8> {
         let mut into = vec![0xee; len as usize];
-        let (_, n) =
-            read_chunk(store, &ReadChunk { target: TARGET, chunk: chunk(), offset, len }, &mut into).unwrap();
+        let (_, n) = read_chunk(
+            store,
+            &ReadChunk { target: TARGET, chunk: chunk(), offset, len, netbench: false },
+            &mut into,
+        )
+        .unwrap();
         into.truncate(n);
         into
     }
@@ -422,6 +438,24 @@ mod tests {
         store.set_room(None);
         write(&store, 3, b"d").unwrap();
         assert_eq!(read(&store, 0, 10), b"abcd");
+    }
+
+    /// Goal: with the mark of a network measurement nothing is written, zeros are read whatever the buffer and
+    /// the chunk file hold, the life is the real one, and limits hold as always.
+    #[test]
+    fn netbench_touches_nothing() {
+        let store = MemoryChunks::default();
+        let life = write(&store, 0, b"abc").unwrap().life;
+        let owner = Owner::default();
+        let m = WriteChunk { target: TARGET, chunk: chunk(), offset: 1, owner, sync: true, netbench: true };
+        assert_eq!(write_chunk(&store, &m, b"zzzz").unwrap(), WriteChunkReply { size: 5, blocks: 0, life });
+        assert_eq!(read(&store, 0, 10), b"abc");
+        let m = ReadChunk { target: TARGET, chunk: chunk(), offset: 0, len: 5, netbench: true };
+        let mut into = [7; 8];
+        assert_eq!(read_chunk(&store, &m, &mut into).unwrap().1, 5);
+        assert_eq!(into, [0, 0, 0, 0, 0, 7, 7, 7]);
+        assert!(read_chunk(&store, &m, &mut [0; 4]).is_err());
+        assert!(read_chunk(&store, &ReadChunk { offset: u64::MAX, ..m }, &mut into).is_err());
     }
 
     /// Goal: offsets at the end of what a file can address work; beyond is EFBIG, never a panic.

@@ -61,7 +61,14 @@ mod tests {
     const CHUNK: ChunkId = ChunkId { ino: Ino(7), generation: Generation(1), extent: 0, stripe: 0 };
 
     fn write(store: &MemoryChunks, offset: u64, len: usize) {
-        let m = WriteChunk { target: TARGET, chunk: CHUNK, offset, owner: Owner::default(), sync: false };
+        let m = WriteChunk {
+            target: TARGET,
+            chunk: CHUNK,
+            offset,
+            owner: Owner::default(),
+            sync: false,
+            netbench: false,
+        };
         write_chunk(store, &m, &vec![1; len]).unwrap();
     }
 

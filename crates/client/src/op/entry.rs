@@ -98,7 +98,10 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             Kind::Symlink => Err(Errno::EINVAL.into()),
             _ => {
                 let message = MakeNode { parent, name, kind, mode, umask, uid, gid, rdev };
-                let reply = self.change(parent.shard(), &message).await?;
+                let reply: EntryReply = self.change(parent.shard(), &message).await?;
+                if kind == Kind::Dir {
+                    self.made(parent, reply.ino);
+                }
                 self.entry(reply).await
             }
         }

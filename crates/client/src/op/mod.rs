@@ -11,6 +11,7 @@ mod grow;
 mod inspect;
 mod list;
 mod lock;
+mod netbench;
 mod open;
 mod read;
 mod release;

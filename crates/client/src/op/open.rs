@@ -118,6 +118,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let open: OpenReply = reply.read()?;
         let ino = open.attr.ino;
         let overtaken = self.shared.with(|s| s.open_made(&open, &reply, how.mode, open_seq));
+        if open.created {
+            self.made(parent, ino);
+        }
         if overtaken && !open.created {
             // It was there, and this mount opened or closed it meanwhile: what the shard holds now
             // may be that close. Tell it again, with the newest number.

@@ -77,7 +77,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                         continue;
                     }
                     let len = size.saturating_sub(offset).min(out.len() as u64) as usize;
-                    match self.read_stripes(&layout, offset, &mut out[..len]).await {
+                    match self.read_stripes(ino, &layout, offset, &mut out[..len]).await {
                         Ok(()) => return Ok(len),
                         Err(refusal) if refusal.status == Status::STALE_GENERATION => {
                             self.fetch_layout(ino).await?;
@@ -94,7 +94,14 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     }
 
     /// Fills `out` from all chunks that the range touches, at once. Holes are zeros.
-    async fn read_stripes(&self, layout: &Layout, offset: u64, out: &mut [u8]) -> Result<(), Refusal> {
+    async fn read_stripes(
+        &self,
+        ino: Ino,
+        layout: &Layout,
+        offset: u64,
+        out: &mut [u8],
+    ) -> Result<(), Refusal> {
+        let netbench = self.drops_content(ino);
         let pieces = transfers(layout, offset, out.len());
         let mut lens = Vec::with_capacity(pieces.len());
         let mut failed = None;
@@ -104,7 +111,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             for piece in &pieces {
                 let (part, later) = rest.split_at_mut(piece.len as usize);
                 rest = later;
-                jobs.push(reading(piece, part));
+                jobs.push(reading(piece, part, netbench));
             }
             self.run(&mut jobs).await;
             for job in &mut jobs {
@@ -129,9 +136,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     }
 }
 
-fn reading<'a>(piece: &Piece, into: &'a mut [u8]) -> Job<'a> {
+fn reading<'a>(piece: &Piece, into: &'a mut [u8], netbench: bool) -> Job<'a> {
     let Piece { target, chunk, local_offset: offset, len, .. } = *piece;
-    let message = ReadChunk { target, chunk, offset, len: len as u32 };
+    let message = ReadChunk { target, chunk, offset, len: len as u32, netbench };
     let mut job = Job::new(To::Target(target), ReadChunk::KIND, message.to_bytes(), false);
     job.into = into;
     job

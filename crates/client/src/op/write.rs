@@ -224,6 +224,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// without a gap; an error when the first byte is not written.
     pub(crate) async fn write_stripes(&self, ino: Ino, write: &StripeWrite<'_>) -> Result<usize, Refusal> {
         let pieces = transfers(write.layout, write.offset, write.data.len());
+        let netbench = self.drops_content(ino);
         let mut jobs: Vec<Job<'_>> = Vec::with_capacity(pieces.len());
         for piece in &pieces {
             let message = WriteChunk {
@@ -232,6 +233,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 offset: piece.local_offset,
                 owner: write.owner,
                 sync: write.sync,
+                netbench,
             };
             let start = (piece.file_offset - write.offset) as usize;
             let mut job = Job::new(To::Target(piece.target), WriteChunk::KIND, message.to_bytes(), false);

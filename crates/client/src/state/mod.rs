@@ -7,6 +7,7 @@ mod handle;
 mod inode;
 mod locks;
 mod map;
+mod netbench;
 mod node;
 mod session;
 mod slot;
@@ -19,6 +20,9 @@ pub use handle::{DirHandle, FileHandle, Handle, Handles};
 pub use inode::{Inline, Inode, Inodes, Mark, Unsynced};
 pub use locks::{Ended, LockKey, Locks, Wish};
 pub use map::ClusterMap;
+pub use netbench::{
+    Lease, NETBENCH_DIRS_MAX, NETBENCH_LEASE_MAX_MS, NETBENCH_MARKS_MAX, NETBENCH_TOTAL_MAX_MS, Netbench,
+};
 pub use node::Nodes;
 pub use session::{Mounting, Session, SessionState};
 pub use slot::{SlotState, Slots};
@@ -59,6 +63,8 @@ pub struct Shared {
     pub closes: Closes,
     /// Changes that are acknowledged but not known to be durable.
     pub stamps: Stamps,
+    /// Where the network is measured without the disks.
+    pub netbench: Netbench,
     /// Parts of writes that failed, beyond the ends of their files: to be punched.
     pub strays: Vec<(Ino, Piece)>,
     /// Counts opens and closes of the mount, so that shards can order them.

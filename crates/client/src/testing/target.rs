@@ -97,6 +97,10 @@ impl Targets {
         match request {
             StorageRequest::ReadChunk(m) => {
                 alive(&m.chunk)?;
+                if m.netbench {
+                    into[..m.len as usize].fill(0);
+                    return Ok((ReadChunkReply { size: m.offset }.to_bytes(), m.len as usize));
+                }
                 let empty = Vec::new();
                 let data = self.chunks.get(&(m.target, m.chunk)).unwrap_or(&empty);
                 let start = (m.offset as usize).min(data.len());
@@ -106,6 +110,9 @@ impl Targets {
             }
             StorageRequest::WriteChunk(m) => {
                 alive(&m.chunk)?;
+                if m.netbench {
+                    return Ok((WriteChunkReply { size: 0, blocks: 0, life: self.life }.to_bytes(), 0));
+                }
                 let data = self.chunks.entry((m.target, m.chunk)).or_default();
                 let (start, end) = (m.offset as usize, m.offset as usize + payload.len());
                 data.resize(data.len().max(end), 0);

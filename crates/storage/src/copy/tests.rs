@@ -18,12 +18,17 @@ fn chunk(ino: u64) -> ChunkId {
 
 fn write(store: &MemoryChunks, ino: u64, offset: u64, data: &[u8]) {
     let (chunk, owner) = (chunk(ino), Owner::default());
-    write_chunk(store, &WriteChunk { target: HERE, chunk, offset, owner, sync: false }, data).unwrap();
+    write_chunk(
+        store,
+        &WriteChunk { target: HERE, chunk, offset, owner, sync: false, netbench: false },
+        data,
+    )
+    .unwrap();
 }
 
 fn read(store: &MemoryChunks, ino: u64, offset: u64, len: u32) -> Vec<u8> {
     let mut into = vec![0xee; len as usize];
-    let m = ReadChunk { target: HERE, chunk: chunk(ino), offset, len };
+    let m = ReadChunk { target: HERE, chunk: chunk(ino), offset, len, netbench: false };
     let (_, n) = read_chunk(store, &m, &mut into).unwrap();
     into.truncate(n);
     into

@@ -16,5 +16,7 @@ crate::message! {
         pub owner: Owner,
         /// Answer when durable (O_SYNC, O_DSYNC).
         pub sync: bool,
+        /// To a file that a mount made while it measures the network: the payload is dropped, nothing is written.
+        pub netbench: bool,
     }
 }
