@@ -1,0 +1,34 @@
+//! Names of what is measured: the measuring part gives them, judge and report look for them.
+
+/// Share of a processor that each daemon gets (members: daemons).
+pub const PROCESSOR_SHARE: &str = "processor.share";
+/// The same measurement of every member has this at its end; without it stands all members together.
+pub const EACH: &str = ".each";
+/// Devices: `device.write`, `device.read`.
+pub const DEVICE: &str = "device";
+/// Storage daemons: `storage.write`, `storage.read`.
+pub const STORAGE: &str = "storage";
+/// Network into and out of all storage daemons: `network.write`, `network.read`.
+pub const NETWORK: &str = "network";
+/// Bandwidth of every pair of nodes (members: `a -> b`).
+pub const NETWORK_PAIRS: &str = "network.bandwidth.each";
+/// Delay of every pair of nodes (members: `a -> b`).
+pub const NETWORK_DELAYS: &str = "network.latency.each";
+/// One client: `client.write`, `client.read`.
+pub const CLIENT: &str = "client";
+/// All clients, a file per process: `clients.write.n-n`, `clients.read.n-n`.
+pub const CLIENTS: &str = "clients";
+/// All processes, each with a file of its own.
+pub const OWN_FILES: &str = ".n-n";
+/// All processes in one file.
+pub const ONE_FILE: &str = ".n-1";
+/// Writing.
+pub const WRITE: &str = "write";
+/// Reading.
+pub const READ: &str = "read";
+/// 4 KiB at random places, written.
+pub const RANDOM_WRITE: &str = "random-write";
+/// 4 KiB at random places, read.
+pub const RANDOM_READ: &str = "random-read";
+/// Metadata: `metadata.create`, `metadata.stat`, `metadata.remove`.
+pub const METADATA: &str = "metadata";

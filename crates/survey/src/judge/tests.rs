@@ -1,0 +1,207 @@
+use super::*;
+use crate::draw::Draw;
+use crate::ids;
+use crate::model::{FORMAT, MemberResult};
+
+const DAEMONS: usize = 3;
+const TARGETS: usize = 2;
+const ROUNDS: usize = 5;
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Fault {
+    None,
+    Target(usize, usize),
+    Network(usize),
+    Processor(usize),
+    Path(usize, usize),
+    Disks(usize),
+}
+
+impl Fault {
+    fn culprit(self) -> Option<(LayerId, String)> {
+        Some(match self {
+            Fault::None => return None,
+            Fault::Target(d, t) => (LayerId::Device, target(d, t)),
+            Fault::Network(d) => (LayerId::Network, daemon(d)),
+            Fault::Processor(d) => (LayerId::Processor, daemon(d)),
+            Fault::Path(a, b) => (LayerId::Network, format!("{}{ARROW}{}", daemon(a), daemon(b))),
+            Fault::Disks(d) => (LayerId::Device, daemon(d)),
+        })
+    }
+}
+
+fn daemon(d: usize) -> String {
+    format!("storaged-{d}")
+}
+
+fn target(d: usize, t: usize) -> String {
+    format!("target-{d}0{t}")
+}
+
+fn side(id: &str, unit: &str, more_is_better: bool, rows: Vec<(String, f64)>, draw: &mut Draw) -> SideBySide {
+    let mut members: Vec<MemberResult> = rows
+        .iter()
+        .map(|(name, _)| MemberResult { name: name.clone(), samples: vec![], outlier: None })
+        .collect();
+    for _ in 0..ROUNDS {
+        let machine = draw.noisy(1.0, 0.4);
+        for (member, (_, level)) in members.iter_mut().zip(&rows) {
+            member.samples.push(draw.noisy(level * machine, 0.12));
+        }
+    }
+    SideBySide {
+        id: id.into(),
+        title: id.into(),
+        unit: unit.into(),
+        more_is_better,
+        members,
+        command: String::new(),
+    }
+}
+
+/// A system of three daemons with two targets each, in which one thing is at a fifth of what it should be,
+/// with the effects that this has in the layers above.
+fn system(fault: Fault, draw: &mut Draw) -> Survey {
+    const SLOW: f64 = 0.2;
+    let of = |wrong: bool| if wrong { SLOW } else { 1.0 };
+    let starved = |d: usize| of(fault == Fault::Processor(d));
+    let disk = |d: usize, t: usize| of(fault == Fault::Target(d, t) || fault == Fault::Disks(d));
+    let all = || (0..DAEMONS).flat_map(|d| (0..TARGETS).map(move |t| (d, t)));
+    let pairs = || (0..DAEMONS).flat_map(|a| (0..DAEMONS).map(move |b| (a, b))).filter(|(a, b)| a != b);
+    let path = |a: usize, b: usize| {
+        let slow = fault == Fault::Network(a) || fault == Fault::Network(b) || fault == Fault::Path(a, b);
+        of(slow) * starved(a).min(starved(b))
+    };
+    let named =
+        |level: &dyn Fn(usize, usize) -> f64| all().map(|(d, t)| (target(d, t), level(d, t))).collect();
+    let device = |d, t| 300.0 * disk(d, t) * starved(d).sqrt();
+    let storage = |d, t| 250.0 * disk(d, t) * starved(d);
+    let layers = vec![
+        (LayerId::Storage, side("storage.write.each", "MB/s", true, named(&storage), draw)),
+        (LayerId::Device, side("device.write.each", "MB/s", true, named(&device), draw)),
+        (
+            LayerId::Network,
+            side(
+                ids::NETWORK_PAIRS,
+                "MB/s",
+                true,
+                pairs()
+                    .map(|(a, b)| (format!("{}{ARROW}{}", daemon(a), daemon(b)), 1_000.0 * path(a, b)))
+                    .collect(),
+                draw,
+            ),
+        ),
+        (
+            LayerId::Processor,
+            side(
+                ids::PROCESSOR_SHARE,
+                "of a core",
+                true,
+                (0..DAEMONS).map(|d| (daemon(d), 0.9 * starved(d))).collect(),
+                draw,
+            ),
+        ),
+    ];
+    let layer = |(id, side)| Layer { id, about: String::new(), curves: vec![], sides: vec![side] };
+    Survey {
+        format: FORMAT,
+        title: "synthetic".into(),
+        version: "0".into(),
+        started: "2026-01-01T00:00:00Z".into(),
+        seconds: 1.0,
+        preset: "small".into(),
+        commands: vec![],
+        hosts: vec![],
+        settings: vec![],
+        parts: all().map(|(d, t)| Part { name: target(d, t), part_of: daemon(d) }).collect(),
+        layers: layers.into_iter().map(layer).collect(),
+        waterfalls: vec![],
+        verdict: Verdict { headline: String::new(), culprit: None, limits: vec![] },
+        remarks: vec![],
+    }
+}
+
+fn judged(fault: Fault, draw: &mut Draw) -> Survey {
+    let mut survey = system(fault, draw);
+    judge(&mut survey);
+    survey
+}
+
+fn named(survey: &Survey) -> Option<(LayerId, String)> {
+    survey.verdict.culprit.as_ref().map(|c| (c.layer, c.member.clone()))
+}
+
+/// Goal: whatever is wrong, on a noisy machine, it is named in the layer where it sits, with its numbers.
+#[test]
+fn the_right_one_is_named() {
+    let mut draw = Draw::new(21);
+    let mut wrong = Vec::new();
+    for run in 0..400 {
+        let (d, t) = (draw.below(DAEMONS), draw.below(TARGETS));
+        let fault = match run % 5 {
+            0 => Fault::Target(d, t),
+            1 => Fault::Network(d),
+            2 => Fault::Processor(d),
+            3 => Fault::Path(d, (d + 1) % DAEMONS),
+            _ => Fault::Disks(d),
+        };
+        let survey = judged(fault, &mut draw);
+        if named(&survey) != fault.culprit() {
+            wrong.push((fault, survey.verdict.headline));
+        } else if let Some(culprit) = &survey.verdict.culprit {
+            assert!(culprit.evidence.iter().all(|e| e.value < e.expected) && !culprit.advice.is_empty());
+            assert!(survey.verdict.headline.contains(&culprit.member));
+        }
+    }
+    assert!(wrong.len() <= 4, "{} of 400: {:?}", wrong.len(), wrong.first());
+}
+
+/// Goal: nobody is named in a healthy system, noisy as it may be: at most one false alarm in 400.
+#[test]
+fn nobody_is_named_in_a_healthy_system() {
+    let mut draw = Draw::new(22);
+    let alarms: Vec<String> = (0..400)
+        .map(|_| judged(Fault::None, &mut draw).verdict)
+        .filter(|verdict| verdict.culprit.is_some())
+        .map(|verdict| verdict.headline)
+        .collect();
+    assert!(alarms.len() <= 1, "{}: {:?}", alarms.len(), alarms.first());
+}
+
+/// Goal: effects are marked as such: a starved daemon's targets and paths name their cause, and only it is blamed.
+#[test]
+fn effects_name_their_cause() {
+    let mut draw = Draw::new(23);
+    let survey = judged(Fault::Processor(1), &mut draw);
+    let storage = survey.layers.iter().find(|layer| layer.id == LayerId::Storage).unwrap();
+    let marks: Vec<&str> = storage.sides[0].members.iter().filter_map(|m| m.outlier.as_deref()).collect();
+    assert_eq!(marks.len(), TARGETS, "{marks:?}");
+    assert!(marks.iter().all(|mark| mark.contains("storaged-1 explains it")), "{marks:?}");
+    assert!(!survey.verdict.headline.contains("also"), "{}", survey.verdict.headline);
+}
+
+/// Goal: two independent faults are both told, and judging again changes nothing.
+#[test]
+fn two_faults_and_a_second_judgement() {
+    let mut draw = Draw::new(24);
+    let mut survey = system(Fault::Target(0, 1), &mut draw);
+    let network = system(Fault::Network(2), &mut draw).layers.remove(2);
+    survey.layers[2] = network;
+    judge(&mut survey);
+    assert_eq!(named(&survey), Some((LayerId::Device, target(0, 1))));
+    assert!(survey.verdict.headline.contains("also storaged-2"), "{}", survey.verdict.headline);
+    let first = survey.clone();
+    judge(&mut survey);
+    assert_eq!(survey, first);
+}
+
+/// Goal: a survey of nothing is judged without a word too much.
+#[test]
+fn an_empty_survey() {
+    let mut draw = Draw::new(25);
+    let mut survey = system(Fault::None, &mut draw);
+    survey.layers.clear();
+    judge(&mut survey);
+    assert_eq!(survey.verdict.headline, "No member lags behind its likes.");
+    assert!(survey.verdict.culprit.is_none() && survey.verdict.limits.is_empty());
+}

@@ -1,0 +1,267 @@
+//! Finding the best setting by measurement, without measuring every combination.
+//!
+//! Two searches: [`double`] raises one number in powers of two until more brings nothing; [`climb`] moves over
+//! several axes at once, along one axis at a time, to the neighbour that is better. Every measurement errs: a
+//! difference that may be chance is measured again before it decides, and a budget ends the search.
+
+use skep_bench::significance::{median, ratio};
+use std::collections::BTreeMap;
+
+/// A doubling that gains less than this share brings nothing.
+pub const GAIN: f64 = 0.05;
+/// So many doublings in a row that bring nothing end the search.
+pub const FLAT: usize = 2;
+/// A value is measured at most so often to tell it from another.
+pub const REPEATS: usize = 5;
+/// Samples of a point before it is compared.
+const FIRST_SAMPLES: usize = 2;
+
+/// One axis of a search: its name, the values it may take, in rising order.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Axis {
+    /// For people: "processes".
+    pub name: String,
+    /// What may be set.
+    pub values: Vec<f64>,
+}
+
+/// A place: of each axis, which of its values.
+pub type Place = Vec<usize>;
+
+/// What a search found.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Found {
+    /// The best place.
+    pub best: Place,
+    /// Everything that was measured there and elsewhere.
+    pub samples: BTreeMap<Place, Vec<f64>>,
+    /// Measurements that were made.
+    pub measured: usize,
+    /// The budget ended before no neighbour was better.
+    pub unfinished: bool,
+}
+
+/// Measures `from`, twice it and so on, each `repeats` times, up to `limit`, until it falls or is flat. Gives the
+/// samples of each place. More is better.
+pub fn double<E>(
+    from: u64,
+    limit: u64,
+    repeats: usize,
+    mut measure: impl FnMut(u64) -> Result<f64, E>,
+) -> Result<Vec<(u64, Vec<f64>)>, E> {
+    let mut points: Vec<(u64, Vec<f64>)> = Vec::new();
+    let (mut best, mut flat): (Option<f64>, usize) = (None, 0);
+    let mut at = from.max(1);
+    while at <= limit && flat < FLAT {
+        let samples: Vec<f64> = (0..repeats.max(1)).map(|_| measure(at)).collect::<Result<_, E>>()?;
+        let value = median(&samples).unwrap_or(0.0);
+        points.push((at, samples));
+        flat = if best.is_none_or(|best| value > best * (1.0 + GAIN)) { 0 } else { flat + 1 };
+        best = Some(best.map_or(value, |best| best.max(value)));
+        let Some(next) = at.checked_mul(2) else { break };
+        at = next;
+    }
+    Ok(points)
+}
+
+/// Climbs from `start` to a place without a better neighbour along any axis. More is better; at most `budget`
+/// measurements are made.
+pub fn climb<E>(
+    axes: &[Axis],
+    start: &Place,
+    budget: usize,
+    mut measure: impl FnMut(&Place) -> Result<f64, E>,
+) -> Result<Found, E> {
+    let start =
+        start.iter().zip(axes).map(|(at, axis)| (*at).min(axis.values.len().saturating_sub(1))).collect();
+    let mut climber = Climber { measure: &mut measure, samples: BTreeMap::new(), measured: 0, budget };
+    let mut best: Place = start;
+    climber.fill(&best, FIRST_SAMPLES)?;
+    // An axis is left alone once it brought nothing at the present place; any move makes all of them open again.
+    let mut settled = vec![false; axes.len()];
+    while let Some(axis) = settled.iter().position(|done| !done) {
+        let reached = climber.along(&best, axis, axes[axis].values.len())?;
+        if reached != best {
+            settled.iter_mut().for_each(|done| *done = false);
+            best = reached;
+        }
+        settled[axis] = true;
+        if climber.spent() {
+            break;
+        }
+    }
+    let unfinished = climber.spent() && settled.iter().any(|done| !done);
+    Ok(Found { best, samples: climber.samples, measured: climber.measured, unfinished })
+}
+
+struct Climber<'a, F> {
+    measure: &'a mut F,
+    samples: BTreeMap<Place, Vec<f64>>,
+    measured: usize,
+    budget: usize,
+}
+
+impl<E, F: FnMut(&Place) -> Result<f64, E>> Climber<'_, F> {
+    fn spent(&self) -> bool {
+        self.measured >= self.budget
+    }
+
+    fn fill(&mut self, place: &Place, wanted: usize) -> Result<(), E> {
+        while self.samples.get(place).map_or(0, Vec::len) < wanted && !self.spent() {
+            let value = (self.measure)(place)?;
+            self.measured += 1;
+            self.samples.entry(place.clone()).or_default().push(value);
+        }
+        Ok(())
+    }
+
+    fn of(&self, place: &Place) -> &[f64] {
+        self.samples.get(place).map_or(&[], Vec::as_slice)
+    }
+
+    /// To the place along one axis whose neighbours on both sides are not better.
+    fn along(&mut self, from: &Place, axis: usize, count: usize) -> Result<Place, E> {
+        let mut best = from.clone();
+        loop {
+            let before = best.clone();
+            for up in [true, false] {
+                best = self.stride(best, axis, count, up)?;
+            }
+            if best == before || self.spent() {
+                return Ok(best);
+            }
+        }
+    }
+
+    /// One way along an axis, in strides that double while they help.
+    fn stride(&mut self, mut best: Place, axis: usize, count: usize, up: bool) -> Result<Place, E> {
+        let mut stride = 1;
+        while !self.spent() {
+            let better = match step(&best, axis, count, stride, up) {
+                Some(next) => self.better(&best, &next)?.then_some(next),
+                None => None,
+            };
+            match (better, stride) {
+                (Some(next), _) => (best, stride) = (next, stride * 2),
+                (None, 1) => break,
+                // The stride may have gone over the top: its foot is tried before it is left.
+                (None, _) => stride = 1,
+            }
+        }
+        Ok(best)
+    }
+
+    /// Whether `next` beats `best`; what may be chance is measured again, both sides alike.
+    fn better(&mut self, best: &Place, next: &Place) -> Result<bool, E> {
+        for wanted in FIRST_SAMPLES..=REPEATS {
+            self.fill(next, wanted)?;
+            self.fill(best, wanted)?;
+            match ratio(self.of(best), self.of(next)) {
+                Some(found) if found.differs() => return Ok(found.ratio > 1.0),
+                _ if self.spent() => break,
+                _ => {}
+            }
+        }
+        let (Some(old), Some(new)) = (median(self.of(best)), median(self.of(next))) else { return Ok(false) };
+        Ok(new > old * (1.0 + GAIN))
+    }
+}
+
+fn step(place: &Place, axis: usize, count: usize, stride: usize, up: bool) -> Option<Place> {
+    let at = match up {
+        true => place[axis].checked_add(stride).filter(|at| *at < count)?,
+        false => place[axis].checked_sub(stride)?,
+    };
+    let mut next = place.clone();
+    next[axis] = at;
+    Some(next)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::draw::Draw;
+
+    fn axes(sizes: &[usize]) -> Vec<Axis> {
+        let axis = |n: &usize| Axis { name: "axis".into(), values: (0..*n).map(|v| v as f64).collect() };
+        sizes.iter().map(axis).collect()
+    }
+
+    /// Smooth hills with one top, steepness drawn; axes weigh on each other a little.
+    fn hill(draw: &mut Draw, sizes: &[usize]) -> (Place, impl Fn(&Place) -> f64 + use<>) {
+        let top: Place = sizes.iter().map(|n| draw.below(*n)).collect();
+        let steep: Vec<f64> = sizes.iter().map(|_| 0.1 + 0.05 * draw.below(6) as f64).collect();
+        let summit = top.clone();
+        let height = move |place: &Place| {
+            let far = place.iter().zip(&summit).zip(&steep);
+            1_000.0 * (-far.map(|((a, b), s)| s * (*a as f64 - *b as f64).abs()).sum::<f64>()).exp()
+        };
+        (top, height)
+    }
+
+    /// Goal: on noisy hills over five axes the search ends within a tenth of the top, with a small part of the grid.
+    #[test]
+    fn climbs_noisy_hills() {
+        let mut draw = Draw::new(41);
+        let sizes = [8, 7, 2, 6, 4];
+        let grid: usize = sizes.iter().product();
+        let (mut low, mut most) = (Vec::new(), 0);
+        for run in 0..300 {
+            let (top, height) = hill(&mut draw, &sizes);
+            let start: Place = sizes.iter().map(|n| draw.below(*n)).collect();
+            let found =
+                climb(&axes(&sizes), &start, 300, |place| Ok::<_, ()>(draw.noisy(height(place), 0.05)));
+            let found = found.unwrap();
+            let reached = height(&found.best) / height(&top);
+            if reached < 0.9 {
+                low.push((run, reached));
+            }
+            most = most.max(found.measured);
+            assert!(found.measured <= 300 && found.samples.len() < grid / 8, "{}", found.samples.len());
+        }
+        assert!(low.len() <= 15, "{} of 300 too low, such as {:?}; {most} measured", low.len(), low.first());
+    }
+
+    /// Goal: without noise the very top is reached, from every corner, and a plateau ends the search.
+    #[test]
+    fn exact_without_noise() {
+        let mut draw = Draw::new(42);
+        for _ in 0..100 {
+            let (top, height) = hill(&mut draw, &[9, 5]);
+            for start in [vec![0, 0], vec![8, 4], vec![0, 4], vec![99, 99]] {
+                let found = climb(&axes(&[9, 5]), &start, 400, |place| Ok::<_, ()>(height(place))).unwrap();
+                assert_eq!((&found.best, found.unfinished), (&top, false));
+            }
+        }
+        let flat = climb(&axes(&[9, 5]), &vec![4, 2], 400, |_| Ok::<_, ()>(5.0)).unwrap();
+        assert_eq!(flat.best, [4, 2]);
+    }
+
+    /// Goal: the budget holds, what is unfinished is said, and a failing measurement ends it with its reason.
+    #[test]
+    fn budgets_and_failures() {
+        let mut count = 0;
+        let found = climb(&axes(&[20, 20]), &vec![0, 0], 7, |place| {
+            count += 1;
+            Ok::<_, ()>((place[0] + place[1]) as f64 + 1.0)
+        });
+        let found = found.unwrap();
+        assert_eq!((found.measured, count), (7, 7));
+        assert!(found.unfinished && found.best != [0, 0]);
+        assert_eq!(climb(&axes(&[3]), &vec![0], 9, |_| Err::<f64, _>("no space")), Err("no space"));
+    }
+
+    /// Goal: doubling stops two steps after the top or when it is flat, and at the limit while it still grows.
+    #[test]
+    fn doubling_stops() {
+        let at = |rate: &dyn Fn(u64) -> f64, limit| {
+            let points = double(1, limit, 3, |n| Ok::<_, ()>(rate(n))).unwrap();
+            points.iter().map(|(n, _)| *n).collect::<Vec<u64>>()
+        };
+        assert_eq!(at(&|n| n.min(4) as f64, 1_024), [1, 2, 4, 8, 16]);
+        assert_eq!(at(&|n| if n <= 2 { n as f64 } else { 1.0 }, 1_024), [1, 2, 4, 8]);
+        assert_eq!(at(&|n| n as f64, 12), [1, 2, 4, 8]);
+        assert_eq!(at(&|_| 0.0, 1_024), [1, 2, 4]);
+        assert_eq!(double(u64::MAX, u64::MAX, 1, |_| Ok::<_, ()>(1.0)).unwrap().len(), 1);
+    }
+}
