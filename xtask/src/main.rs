@@ -1,6 +1,7 @@
 //! Development tasks: `cargo xtask <task>`.
 
 mod bench;
+mod calibrate;
 mod ci;
 mod conform;
 mod crash;
@@ -35,6 +36,8 @@ enum Task {
     Sim(sim::Arguments),
     /// Measure Skep beside tmpfs and an empty FUSE file system.
     Bench(bench::Arguments),
+    /// Measure what Skep's operations cost, for `skep plan scale`.
+    Calibrate(calibrate::Arguments),
     /// Run pjdfstest and fsx, built elsewhere, over a mount.
     Posix(posix::Arguments),
     /// Run real programs (git, SQLite, PostgreSQL, a compiler ...) over mounts.
@@ -63,6 +66,7 @@ fn main() -> ExitCode {
         Task::Ci(arguments) => ci::run(&root, &arguments),
         Task::Sim(arguments) => sim::run(&root, &arguments),
         Task::Bench(arguments) => bench::run(&root, &arguments),
+        Task::Calibrate(arguments) => calibrate::run(&root, &arguments),
         Task::Posix(arguments) => posix::run(&root, &arguments),
         Task::Programs(arguments) => programs::run(&root, &arguments),
         Task::OldKernel(arguments) => old_kernel::run(&root, &arguments),
