@@ -1,5 +1,8 @@
 //! Sizing: from hardware to what it delivers, and from requirements to hardware.
 
+pub mod catalogue;
+pub mod check;
 pub mod hardware;
+pub mod load;
 pub mod raid;
 pub mod units;

@@ -1,0 +1,528 @@
+//! What components deliver, each figure with its source, and sets of figures for known systems.
+//!
+//! Sources are the documents this program was checked against, by the number of the document:
+//! 000 BeeGFS on HP Apollo 4200 (2015), 001 BeeGFS Sizing and Tuning (2022), 002 Dell HPC BeeGFS Storage
+//! (2020), 003 Dell validated design for BeeGFS (2021), 004 ClusterStor 6000 (Kling Petersen, Fragalla).
+//! What no document gives says "assumed".
+
+use crate::hardware::{Connections, DriveOverride, Hardware, Pcie, Software};
+use crate::units::{Rate, Size};
+use serde::Serialize;
+
+/// How a drive is made, which decides what else is known about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DriveKind {
+    /// Spinning.
+    Hdd,
+    /// Flash on SAS or SATA.
+    Ssd,
+    /// Flash on PCIe.
+    Nvme,
+}
+
+/// One drive.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Drive {
+    /// What target groups call it.
+    pub name: String,
+    /// How it is made.
+    pub kind: DriveKind,
+    /// Sequential reading.
+    pub read: Rate,
+    /// Sequential writing.
+    pub write: Rate,
+    /// Random 4 KiB reads per second.
+    pub read_iops: f64,
+    /// Random 4 KiB writes per second.
+    pub write_iops: f64,
+    /// Where this comes from.
+    pub source: String,
+}
+
+/// A rate and where it comes from.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Component {
+    /// Its name.
+    pub name: String,
+    /// What one delivers in one direction.
+    pub rate: Rate,
+    /// Where this comes from.
+    pub source: String,
+}
+
+/// Drives: name, kind, read and write MB/s, random reads and writes per second, source.
+type DriveLine = (&'static str, DriveKind, f64, f64, f64, f64, &'static str);
+/// Links and controllers: name, GB/s, source.
+type ComponentLine = (&'static str, f64, &'static str);
+
+const DRIVES: [DriveLine; 8] = [
+    (
+        "hdd-old",
+        DriveKind::Hdd,
+        75.0,
+        75.0,
+        79.0,
+        79.0,
+        "001, table of component throughputs: old HDD; IOPS assumed: 8.5 ms seek + 4.2 ms half a turn",
+    ),
+    (
+        "hdd",
+        DriveKind::Hdd,
+        100.0,
+        100.0,
+        79.0,
+        79.0,
+        "001, table of component throughputs: new HDD; IOPS assumed: 8.5 ms seek + 4.2 ms half a turn",
+    ),
+    (
+        "ssd-old",
+        DriveKind::Ssd,
+        300.0,
+        300.0,
+        40e3,
+        15e3,
+        "001, table of component throughputs: old SSD; IOPS assumed",
+    ),
+    (
+        "ssd",
+        DriveKind::Ssd,
+        400.0,
+        400.0,
+        60e3,
+        20e3,
+        "001, table of component throughputs: new SSD; IOPS assumed",
+    ),
+    (
+        "nvme",
+        DriveKind::Nvme,
+        1500.0,
+        1500.0,
+        300e3,
+        100e3,
+        "001, table of component throughputs: NVMe; IOPS assumed",
+    ),
+    (
+        "p4600",
+        DriveKind::Nvme,
+        3200.0,
+        1300.0,
+        500e3,
+        200e3,
+        "002, section 4.1: 3.2 GB/s read, 1.3 GB/s write (data sheet); IOPS assumed",
+    ),
+    (
+        "p5600",
+        DriveKind::Nvme,
+        3500.0,
+        1700.0,
+        700e3,
+        200e3,
+        "003, Findings: 3.5 GB/s read, 1.7 GB/s write (data sheet); IOPS assumed",
+    ),
+    (
+        "mars-k",
+        DriveKind::Hdd,
+        98.8,
+        98.8,
+        79.0,
+        79.0,
+        "004, section VI.A: 98.8 MB/s read per disk (measured; taken for writing too); IOPS assumed",
+    ),
+];
+
+/// Ethernet above 10 Gbit/s is taken at 80 % of its line rate and InfiniBand above EDR at 88 %, as the
+/// document has it for 10 GbE (1 of 1.25 GB/s) and EDR (11 of 12.5 GB/s).
+const NICS: [ComponentLine; 14] = [
+    ("10gbe", 1.0, "001, table of component throughputs: 10 GbE"),
+    ("25gbe", 2.5, "80 % of the line rate, as 10 GbE in 001"),
+    ("40gbe", 4.0, "80 % of the line rate, as 10 GbE in 001"),
+    ("50gbe", 5.0, "80 % of the line rate, as 10 GbE in 001"),
+    ("100gbe", 10.0, "80 % of the line rate, as 10 GbE in 001"),
+    ("200gbe", 20.0, "80 % of the line rate, as 10 GbE in 001"),
+    ("400gbe", 40.0, "80 % of the line rate, as 10 GbE in 001"),
+    ("ddr", 1.5, "001, table of component throughputs: Mellanox DDR"),
+    ("qdr", 3.0, "001, table of component throughputs: Mellanox QDR"),
+    ("fdr", 6.0, "001, table of component throughputs: Mellanox FDR"),
+    ("edr", 11.0, "001, table of component throughputs: Mellanox EDR"),
+    ("hdr100", 11.0, "88 % of the line rate, as EDR in 001"),
+    ("hdr", 22.0, "88 % of the line rate, as EDR in 001"),
+    ("ndr", 44.0, "88 % of the line rate, as EDR in 001"),
+];
+
+const CONTROLLERS: [ComponentLine; 2] = [
+    ("controller", 2.5, "001, table of component throughputs: disk controller"),
+    ("hba", 7.88, "host bus adapter without RAID: its slot, 8 PCIe 3 lanes of 985 MB/s (002, section 3.6)"),
+];
+
+/// Figures of a known system, which come before the general ones.
+#[derive(Debug, Clone, Copy)]
+pub struct Preset {
+    /// What `preset =` calls it.
+    pub name: &'static str,
+    /// What it stands for.
+    pub about: &'static str,
+    nics: &'static [ComponentLine],
+    controllers: &'static [ComponentLine],
+    write_efficiency: (f64, &'static str),
+    read_efficiency: (f64, &'static str),
+}
+
+const WHOLE: &str = "1: the catalogue's rates are conservative points of reference already (001)";
+const WRITE_2020: (f64, &str) =
+    (120.7 / 136.4, "002, figure 10: 120.7 GB/s written through 136.4 GB/s of links");
+const READ_2020: (f64, &str) = (132.4 / 136.4, "002, figure 10: 132.4 GB/s read through 136.4 GB/s of links");
+
+/// All presets; the first one holds when none is named.
+pub const PRESETS: [Preset; 5] = [
+    Preset {
+        name: "conservative",
+        about: "001's table of component throughputs",
+        nics: &[],
+        controllers: &[],
+        write_efficiency: (1.0, WHOLE),
+        read_efficiency: (1.0, WHOLE),
+    },
+    Preset {
+        name: "hp-apollo-2015",
+        about: "000: one HP Apollo 4200, two RAID controllers, FDR",
+        nics: &[],
+        controllers: &[
+            ("p440", 2.5, "001, table of component throughputs: disk controller"),
+            ("p840ar", 2.5, "001, table of component throughputs: disk controller"),
+        ],
+        write_efficiency: (1.0, WHOLE),
+        read_efficiency: (1.0, WHOLE),
+    },
+    Preset {
+        name: "clusterstor-6000",
+        about: "004: Lustre on 84-drive enclosures with two servers each, FDR",
+        nics: &[],
+        controllers: &[],
+        write_efficiency: (1.0, "1: no loss above the targets is assumed; 004 measures both sides of it"),
+        read_efficiency: (1.0, "1: no loss above the targets is assumed; 004 measures both sides of it"),
+    },
+    Preset {
+        name: "dell-2020",
+        about: "002: R740xd servers, 24 NVMe drives behind PCIe switches, two EDR links",
+        nics: &[("edr", 12.4, "002, section 4.1: 12.4 GB/s for an EDR link")],
+        controllers: &[],
+        write_efficiency: WRITE_2020,
+        read_efficiency: READ_2020,
+    },
+    Preset {
+        name: "dell-2021",
+        about: "003: R750 servers, 16 or 24 NVMe drives, two HDR links; efficiencies of its predecessor",
+        nics: &[
+            ("hdr", 25.0, "003, Findings: 25 GB/s for an HDR link"),
+            ("hdr100", 12.5, "003, Table 1: 100 Gb/s"),
+        ],
+        controllers: &[],
+        write_efficiency: WRITE_2020,
+        read_efficiency: READ_2020,
+    },
+];
+
+/// What the software costs and what it cannot exceed. `None`: nothing is known, so nothing is predicted.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Costs {
+    /// Files created per second by one metadata core.
+    pub creates_per_core: Option<f64>,
+    /// Stats per second by one metadata core.
+    pub stats_per_core: Option<f64>,
+    /// Files removed per second by one metadata core.
+    pub removes_per_core: Option<f64>,
+    /// Random 4 KiB reads per second by one storage core.
+    pub random_reads_per_core: Option<f64>,
+    /// Random 4 KiB writes per second by one storage core.
+    pub random_writes_per_core: Option<f64>,
+    /// Bytes per second that one storage core reads for clients.
+    pub read_per_core: Option<Rate>,
+    /// Bytes per second that one storage core writes for clients.
+    pub write_per_core: Option<Rate>,
+    /// One shared file, written: what one data path (a server's link with the service behind it) carries.
+    pub shared_write_per_path: Option<Rate>,
+    /// The same, read.
+    pub shared_read_per_path: Option<Rate>,
+    /// One shared file as part of the same load on a file per process.
+    pub shared_part: f64,
+    /// Metadata bytes of one file.
+    pub bytes_per_file: f64,
+    /// Where `bytes_per_file` comes from.
+    pub bytes_per_file_source: &'static str,
+    /// Where the others come from.
+    pub source: &'static str,
+}
+
+/// 001 and 003: "512 GB of metadata capacity is usually good for about 150 million user files".
+pub const RULE_BYTES: f64 = 512e9;
+/// The files that [`RULE_BYTES`] are for.
+pub const RULE_FILES: f64 = 150e6;
+
+/// Creates per second and core of BeeGFS: 40,785 by 12 cores.
+const BEEGFS_CREATES: f64 = 40_785.0 / 12.0;
+const BEEGFS_STATS: f64 = 143_129.0 / 12.0;
+const BEEGFS_REMOVES: f64 = 126_000.0 / 28.0;
+/// Cores of 002 that serve file contents: 5 servers of 48 and one half.
+const CORES_2020: f64 = 264.0;
+/// Links of 002 that carry file contents.
+const PATHS_2020: f64 = 11.0;
+
+impl Costs {
+    /// What is known about a file system.
+    pub fn of(software: Software) -> Self {
+        match software {
+            Software::Skep => Self {
+                creates_per_core: Some(1e6 / 82.8),
+                stats_per_core: Some(1e6 / 57.9),
+                removes_per_core: Some(1e6 / 71.2),
+                random_reads_per_core: Some(1e6 / 12.4),
+                random_writes_per_core: Some(1e6 / 13.9),
+                read_per_core: Some(Rate(1_048_576.0 * 1e6 / 281.7)),
+                write_per_core: Some(Rate(1_048_576.0 * 1e6 / 559.8)),
+                shared_write_per_path: None,
+                shared_read_per_path: None,
+                shared_part: 0.91,
+                bytes_per_file: RULE_BYTES / RULE_FILES,
+                bytes_per_file_source: "003: 512 GB per 150 million files, until Skep's own figure is measured",
+                source: "docs/bench/profile.md (processor time of one request in flight on one slow core: more \
+                         in flight costs less each), docs/bench/README.md (one shared file)",
+            },
+            Software::Beegfs => Self {
+                creates_per_core: Some(BEEGFS_CREATES),
+                stats_per_core: Some(BEEGFS_STATS),
+                removes_per_core: Some(BEEGFS_REMOVES),
+                random_reads_per_core: Some(3.5e6 / CORES_2020),
+                random_writes_per_core: Some(3.6e6 / CORES_2020),
+                read_per_core: None,
+                write_per_core: None,
+                shared_write_per_path: Some(Rate::gb(37.4 / PATHS_2020)),
+                shared_read_per_path: Some(Rate::gb(66.3 / PATHS_2020)),
+                shared_part: 1.0,
+                bytes_per_file: RULE_BYTES / RULE_FILES,
+                bytes_per_file_source: "003: 512 GB per 150 million files",
+                source: "creates and stats: 000, Table 4 (12 cores); removes: 003, Table 10 (28 cores); random \
+                         and one shared file: 002, sections 4.2 and 4.3 (264 cores, 11 links)",
+            },
+            Software::Lustre => Self {
+                creates_per_core: None,
+                stats_per_core: None,
+                removes_per_core: None,
+                random_reads_per_core: None,
+                random_writes_per_core: None,
+                read_per_core: None,
+                write_per_core: None,
+                shared_write_per_path: None,
+                shared_read_per_path: None,
+                shared_part: 1.0,
+                bytes_per_file: RULE_BYTES / RULE_FILES,
+                bytes_per_file_source: "003: 512 GB per 150 million files (a rule for BeeGFS)",
+                source: "no document of the catalogue measures them",
+            },
+        }
+    }
+}
+
+/// Connection buffers of the software when the description gives none, and where they come from.
+pub fn connections(software: Software) -> (Connections, &'static str) {
+    match software {
+        Software::Skep => (
+            Connections { buffer_size: Size(64 << 10), buffers: 1, per_client: 256 },
+            "Skep keeps at most 64 KiB per direction and connection (crates/net: inbound.rs, outbound.rs), and a \
+             mount has at most 256 requests in flight; buffers of the kernel's sockets come on top",
+        ),
+        Software::Beegfs | Software::Lustre => (
+            Connections { buffer_size: Size(8192), buffers: 70, per_client: 12 },
+            "000, section 4.3: connRDMABufSize 8192, connRDMABufNum 70, connMaxInternodeNum 12",
+        ),
+    }
+}
+
+/// One PCIe lane in one direction: 985 MB/s in generation 3 (002, section 3.6), twice as much in each later one,
+/// 250 and 500 MB/s in the two before it.
+pub fn pcie(slot: Pcie) -> Rate {
+    let lane = match slot.generation {
+        1 => 250.0,
+        2 => 500.0,
+        later => 985.0 * f64::from(1u32 << later.saturating_sub(3).min(8)),
+    };
+    Rate::mb(lane * f64::from(slot.lanes))
+}
+
+/// The figures that hold for one description: its own, else its preset's, else the general ones.
+#[derive(Debug, Clone)]
+pub struct Catalogue<'h> {
+    hardware: &'h Hardware,
+    preset: &'static Preset,
+}
+
+impl<'h> Catalogue<'h> {
+    /// `None` when the preset is not known.
+    pub fn of(hardware: &'h Hardware) -> Option<Self> {
+        let preset = match &hardware.preset {
+            None => &PRESETS[0],
+            Some(name) => PRESETS.iter().find(|preset| preset.name == name)?,
+        };
+        Some(Self { hardware, preset })
+    }
+
+    /// A drive by name.
+    pub fn drive(&self, name: &str) -> Option<Drive> {
+        let known = DRIVES.iter().find(|line| line.0 == name).map(drive);
+        match (known, self.hardware.catalogue.drives.get(name)) {
+            (known, None) => known,
+            (known, Some(own)) => overridden(name, known, own),
+        }
+    }
+
+    /// A link by name.
+    pub fn nic(&self, name: &str) -> Option<Component> {
+        let own = self.hardware.catalogue.nics.get(name);
+        pick(name, own, [self.preset.nics, &NICS])
+    }
+
+    /// A controller by name.
+    pub fn controller(&self, name: &str) -> Option<Component> {
+        let own = self.hardware.catalogue.controllers.get(name);
+        pick(name, own, [self.preset.controllers, &CONTROLLERS])
+    }
+
+    /// Part of the limiting rate that programs see: writing, reading, each with its source.
+    pub fn efficiency(&self) -> [(f64, String); 2] {
+        let own = &self.hardware.catalogue;
+        [
+            (own.write_efficiency, self.preset.write_efficiency),
+            (own.read_efficiency, self.preset.read_efficiency),
+        ]
+        .map(|(own, (known, source))| match own {
+            Some(own) => (own, "the description's own".to_owned()),
+            None => (known, source.to_owned()),
+        })
+    }
+
+    /// Names of drives, for errors and help.
+    pub fn drive_names(&self) -> Vec<String> {
+        names(self.hardware.catalogue.drives.keys(), DRIVES.iter().map(|line| line.0))
+    }
+
+    /// Names of links.
+    pub fn nic_names(&self) -> Vec<String> {
+        names(self.hardware.catalogue.nics.keys(), NICS.iter().map(|line| line.0))
+    }
+
+    /// Names of controllers.
+    pub fn controller_names(&self) -> Vec<String> {
+        let known = self.preset.controllers.iter().chain(&CONTROLLERS).map(|line| line.0);
+        names(self.hardware.catalogue.controllers.keys(), known)
+    }
+}
+
+fn names<'a>(own: impl Iterator<Item = &'a String>, known: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let mut names: Vec<String> = own.cloned().chain(known.map(str::to_owned)).collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+fn drive(line: &DriveLine) -> Drive {
+    let &(name, kind, read, write, read_iops, write_iops, source) = line;
+    Drive {
+        name: name.to_owned(),
+        kind,
+        read: Rate::mb(read),
+        write: Rate::mb(write),
+        read_iops,
+        write_iops,
+        source: source.to_owned(),
+    }
+}
+
+/// A drive that the catalogue does not know needs both rates; its random figures are then 0, that is unknown.
+fn overridden(name: &str, known: Option<Drive>, own: &DriveOverride) -> Option<Drive> {
+    let base = match known {
+        Some(known) => known,
+        None => Drive {
+            name: name.to_owned(),
+            kind: DriveKind::Nvme,
+            read: own.read?,
+            write: own.write?,
+            read_iops: 0.0,
+            write_iops: 0.0,
+            source: String::new(),
+        },
+    };
+    Some(Drive {
+        read: own.read.unwrap_or(base.read),
+        write: own.write.unwrap_or(base.write),
+        read_iops: own.read_iops.unwrap_or(base.read_iops),
+        write_iops: own.write_iops.unwrap_or(base.write_iops),
+        source: "the description's own".to_owned(),
+        ..base
+    })
+}
+
+fn pick(name: &str, own: Option<&Rate>, tables: [&[ComponentLine]; 2]) -> Option<Component> {
+    if let Some(rate) = own {
+        return Some(Component {
+            name: name.to_owned(),
+            rate: *rate,
+            source: "the description's own".to_owned(),
+        });
+    }
+    let (_, gb, source) = tables.iter().find_map(|table| table.iter().find(|line| line.0 == name))?;
+    Some(Component { name: name.to_owned(), rate: Rate::gb(*gb), source: (*source).to_owned() })
+}
+
+/// Everything in the general catalogue, for display.
+pub fn listing() -> (Vec<Drive>, Vec<Component>, Vec<Component>) {
+    let components = |lines: &[ComponentLine]| {
+        lines
+            .iter()
+            .map(|(name, gb, source)| Component {
+                name: (*name).to_owned(),
+                rate: Rate::gb(*gb),
+                source: (*source).to_owned(),
+            })
+            .collect::<Vec<_>>()
+    };
+    (DRIVES.iter().map(drive).collect(), components(&NICS), components(&CONTROLLERS))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: all eleven lines of the document's table of component throughputs are there, as printed.
+    #[test]
+    fn the_table_of_the_document() {
+        let hardware = Hardware::default();
+        let catalogue = Catalogue::of(&hardware).unwrap();
+        for (name, mb) in
+            [("hdd-old", 75.0), ("hdd", 100.0), ("ssd-old", 300.0), ("ssd", 400.0), ("nvme", 1500.0)]
+        {
+            assert_eq!(catalogue.drive(name).unwrap().read, Rate::mb(mb));
+        }
+        assert_eq!(catalogue.controller("controller").unwrap().rate, Rate::gb(2.5));
+        for (name, gb) in [("10gbe", 1.0), ("ddr", 1.5), ("qdr", 3.0), ("fdr", 6.0), ("edr", 11.0)] {
+            assert_eq!(catalogue.nic(name).unwrap().rate, Rate::gb(gb));
+        }
+    }
+
+    /// Goal: the description's own figure beats the preset's, the preset's the general one.
+    #[test]
+    fn order() {
+        let mut hardware = Hardware { preset: Some("dell-2020".to_owned()), ..Hardware::default() };
+        assert_eq!(Catalogue::of(&hardware).unwrap().nic("edr").unwrap().rate, Rate::gb(12.4));
+        hardware.catalogue.nics.insert("edr".to_owned(), Rate::gb(12.0));
+        assert_eq!(Catalogue::of(&hardware).unwrap().nic("edr").unwrap().rate, Rate::gb(12.0));
+        hardware.preset = Some("nonsense".to_owned());
+        assert!(Catalogue::of(&hardware).is_none());
+    }
+
+    /// Goal: lanes deliver what the document says, and twice as much with each generation.
+    #[test]
+    fn lanes() {
+        assert_eq!(pcie(Pcie { generation: 3, lanes: 4 }), Rate::mb(3940.0), "close to 4 GB/s (002)");
+        assert_eq!(pcie(Pcie { generation: 4, lanes: 32 }), Rate::mb(63_040.0));
+    }
+}

@@ -1,0 +1,343 @@
+//! Impossible hardware is refused, each fault with the place and what to write instead.
+
+use crate::catalogue::{Catalogue, PRESETS};
+use crate::hardware::{FileSystem, Hardware, Pcie, Role, Server, Software, TargetGroup};
+use crate::raid::Raid;
+
+/// Most servers or clients of one kind.
+pub const MACHINES_MAX: u32 = 1_000_000;
+/// Most drives, links, controllers or targets of one server.
+pub const PARTS_MAX: u32 = 10_000;
+/// Smallest chunk that the file system takes.
+pub const CHUNK_MIN: u64 = 64 << 10;
+/// Most copies of a chunk.
+pub const COPIES_MAX: u32 = 3;
+
+/// One step from a table to a field in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// A key.
+    Field(String),
+    /// An element of an array.
+    Item(usize),
+}
+
+/// One thing that cannot be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// Where.
+    pub place: Vec<Step>,
+    /// What is wrong and what to write.
+    pub message: String,
+}
+
+/// `servers[0].targets[1].raid`.
+pub fn field(place: &[Step]) -> String {
+    let mut text = String::new();
+    for step in place {
+        match step {
+            Step::Field(name) if text.is_empty() => text.push_str(name),
+            Step::Field(name) => text.push_str(&format!(".{name}")),
+            Step::Item(at) => text.push_str(&format!("[{at}]")),
+        }
+    }
+    text
+}
+
+/// Everything wrong with a description; empty when it can be planned with.
+pub fn check(hardware: &Hardware) -> Vec<Problem> {
+    let mut found = Found { problems: Vec::new(), at: Vec::new() };
+    let Some(catalogue) = Catalogue::of(hardware) else {
+        let names = PRESETS.map(|preset| preset.name).join(", ");
+        found.field("preset", format!("no such preset: write one of {names}, or leave it out"));
+        return found.problems;
+    };
+    if hardware.servers.is_empty() {
+        found.field("servers", "there are none: describe at least one kind in [[servers]]".to_owned());
+    }
+    for (at, server) in hardware.servers.iter().enumerate() {
+        found.at = vec![Step::Field("servers".to_owned()), Step::Item(at)];
+        if hardware.servers[..at].iter().any(|other| other.name == server.name) {
+            found.field(
+                "name",
+                format!("two kinds of servers are called {:?}: name them differently", server.name),
+            );
+        }
+        check_server(&mut found, &catalogue, server);
+    }
+    found.at.clear();
+    check_clients(&mut found, &catalogue, hardware);
+    check_layout(&mut found, hardware);
+    check_rates(&mut found, hardware);
+    found.problems
+}
+
+struct Found {
+    problems: Vec<Problem>,
+    at: Vec<Step>,
+}
+
+impl Found {
+    fn field(&mut self, name: &str, message: String) {
+        let mut place = self.at.clone();
+        place.extend(name.split('.').map(|part| Step::Field(part.to_owned())));
+        self.problems.push(Problem { place, message });
+    }
+
+    fn within(&mut self, name: &str, value: u32, most: u32) {
+        if value == 0 || value > most {
+            self.field(name, format!("{value} makes no sense: write at least 1 and at most {most}"));
+        }
+    }
+
+    fn slot(&mut self, name: &str, slot: Option<Pcie>) {
+        let Some(Pcie { generation, lanes }) = slot else { return };
+        if !(1..=6).contains(&generation) {
+            self.field(name, format!("PCIe generation {generation} does not exist: write 1 to 6"));
+        }
+        if !matches!(lanes, 1 | 2 | 4 | 8 | 16 | 32) {
+            self.field(name, format!("a slot of {lanes} lanes does not exist: write 1, 2, 4, 8, 16 or 32"));
+        }
+    }
+
+    fn inside(&mut self, list: &str, at: usize, check: impl FnOnce(&mut Self)) {
+        let depth = self.at.len();
+        self.at.extend([Step::Field(list.to_owned()), Step::Item(at)]);
+        check(self);
+        self.at.truncate(depth);
+    }
+}
+
+fn check_server(found: &mut Found, catalogue: &Catalogue<'_>, server: &Server) {
+    found.within("count", server.count, MACHINES_MAX);
+    found.within("sockets", server.sockets, 64);
+    if let Some(cores) = server.cores {
+        found.within("cores", cores, PARTS_MAX);
+    }
+    if server.memory.0 == 0 {
+        found.field(
+            "memory",
+            "a server without memory does nothing: write a size such as \"256 GiB\"".to_owned(),
+        );
+    }
+    if server.roles.is_empty() {
+        found.field("roles", "it does nothing: write some of \"mgmt\", \"meta\", \"storage\"".to_owned());
+    }
+    for role in [Role::Meta, Role::Storage] {
+        check_role(found, server, role);
+    }
+    for (at, nic) in server.nics.iter().enumerate() {
+        found.inside("nics", at, |found| {
+            found.within("count", nic.count, PARTS_MAX);
+            found.slot("pcie", nic.pcie);
+            if catalogue.nic(&nic.kind).is_none() {
+                found.field("kind", unknown("link", &nic.kind, &catalogue.nic_names(), "nics"));
+            }
+        });
+    }
+    for (at, controller) in server.controllers.iter().enumerate() {
+        found.inside("controllers", at, |found| {
+            found.within("count", controller.count, PARTS_MAX);
+            found.slot("pcie", controller.pcie);
+            if catalogue.controller(&controller.kind).is_none() {
+                let names = catalogue.controller_names();
+                found.field("kind", unknown("controller", &controller.kind, &names, "controllers"));
+            }
+            if server.controllers[..at].iter().any(|other| other.name == controller.name) {
+                found.field("name", format!("two controllers are called {:?}", controller.name));
+            }
+        });
+    }
+    for (at, switch) in server.pcie_switches.iter().enumerate() {
+        found.inside("pcie_switches", at, |found| {
+            found.within("count", switch.count, PARTS_MAX);
+            found.slot("uplink", Some(switch.uplink));
+        });
+    }
+    for (at, group) in server.targets.iter().enumerate() {
+        found.inside("targets", at, |found| check_group(found, catalogue, server, group));
+    }
+}
+
+fn check_role(found: &mut Found, server: &Server, role: Role) {
+    let name = if role == Role::Meta { "meta" } else { "storage" };
+    let wanted = server.roles.contains(&role);
+    let targets = server.targets.iter().any(|group| group.role == role);
+    if wanted && !targets {
+        found.field(
+            "targets",
+            format!("role {name:?} without a target: add [[servers.targets]] with role = {name:?}"),
+        );
+    }
+    if targets && !wanted {
+        found.field("roles", format!("it has targets with role = {name:?}: add {name:?} to roles"));
+    }
+    let link =
+        |nic: &crate::hardware::Nic| nic.count > 0 && (nic.roles.is_empty() || nic.roles.contains(&role));
+    if wanted && !server.nics.iter().any(link) {
+        found.field(
+            "nics",
+            format!("no link carries {name:?}: add [[servers.nics]] with kind = \"100gbe\" or another of the catalogue"),
+        );
+    }
+}
+
+fn check_group(found: &mut Found, catalogue: &Catalogue<'_>, server: &Server, group: &TargetGroup) {
+    found.within("count", group.count, PARTS_MAX);
+    found.slot("pcie", group.pcie);
+    if group.role == Role::Mgmt {
+        found.field(
+            "role",
+            "the management service needs no target: write \"meta\" or \"storage\"".to_owned(),
+        );
+    }
+    if group.drives > PARTS_MAX {
+        found.within("drives", group.drives, PARTS_MAX);
+    }
+    if group.spares > PARTS_MAX {
+        found.field("spares", format!("{} makes no sense: write at most {PARTS_MAX}", group.spares));
+    }
+    if group.drives < group.raid.least_drives() {
+        let least = group.raid.least_drives();
+        let message = format!(
+            "{} of {} drives: it needs at least {least}; write drives = {least} or another raid",
+            group.raid, group.drives
+        );
+        found.field("drives", message);
+    } else if group.raid == Raid::Raid10 && group.drives % 2 == 1 {
+        found.field("drives", format!("RAID 10 pairs drives: {} is odd", group.drives));
+    }
+    if group.size.0 == 0 {
+        found.field("size", "a drive without capacity: write its size, such as \"1.6 TB\"".to_owned());
+    }
+    match (group.raid.is_zfs(), group.file_system) {
+        (true, FileSystem::Zfs) | (false, _) => {}
+        (true, _) => found.field("raid", format!("{} is ZFS's own: write file_system = \"zfs\"", group.raid)),
+    }
+    if group.bytes_per_inode == Some(0) {
+        found.field(
+            "bytes_per_inode",
+            "0 bytes per inode: write what mkfs was given, such as 2048".to_owned(),
+        );
+    }
+    if catalogue.drive(&group.drive).is_none() {
+        found.field("drive", unknown("drive", &group.drive, &catalogue.drive_names(), "drives"));
+    }
+    if let Some(name) = &group.controller
+        && !server.controllers.iter().any(|controller| &controller.name == name)
+    {
+        let names: Vec<String> =
+            server.controllers.iter().map(|controller| controller.name.clone()).collect();
+        found.field("controller", elsewhere("controller", name, &names, "[[servers.controllers]]"));
+    }
+    if let Some(name) = &group.pcie_switch
+        && !server.pcie_switches.iter().any(|switch| &switch.name == name)
+    {
+        let names: Vec<String> = server.pcie_switches.iter().map(|switch| switch.name.clone()).collect();
+        found.field("pcie_switch", elsewhere("PCIe switch", name, &names, "[[servers.pcie_switches]]"));
+    }
+}
+
+fn check_clients(found: &mut Found, catalogue: &Catalogue<'_>, hardware: &Hardware) {
+    found.within("clients.count", hardware.clients.count, MACHINES_MAX);
+    found.within("clients.nics", hardware.clients.nics, PARTS_MAX);
+    if catalogue.nic(&hardware.clients.nic).is_none() {
+        found.field("clients.nic", unknown("link", &hardware.clients.nic, &catalogue.nic_names(), "nics"));
+    }
+}
+
+fn check_layout(found: &mut Found, hardware: &Hardware) {
+    let striping = &hardware.striping;
+    let groups =
+        || hardware.servers.iter().flat_map(|server| server.targets.iter().map(move |group| (server, group)));
+    let storage = || groups().filter(|(_, group)| group.role == Role::Storage);
+    let targets: u64 =
+        storage().map(|(server, group)| u64::from(server.count) * u64::from(group.count)).sum();
+    if targets == 0 {
+        found.field(
+            "servers",
+            "no storage target anywhere: give a server role \"storage\" and targets".to_owned(),
+        );
+    } else if striping.targets == 0 || u64::from(striping.targets) > targets {
+        let message =
+            format!("a file over {} targets, of {targets} there are: write 1 to {targets}", striping.targets);
+        found.field("striping.targets", message);
+    }
+    let chunk = striping.chunk.0;
+    if hardware.software == Software::Skep && (chunk < CHUNK_MIN || !chunk.is_power_of_two()) {
+        found.field("striping.chunk", format!("{}: write a power of two of at least 64 KiB", striping.chunk));
+    }
+    found.within("striping.copies", striping.copies, COPIES_MAX);
+    let holders: u64 = hardware
+        .servers
+        .iter()
+        .filter(|server| server.targets.iter().any(|group| group.role == Role::Storage))
+        .map(|server| u64::from(server.count))
+        .sum();
+    if (1..=COPIES_MAX).contains(&striping.copies) && holders > 0 && u64::from(striping.copies) > holders {
+        let message =
+            format!("{} copies on {holders} storage servers: each copy needs its own", striping.copies);
+        found.field("striping.copies", message);
+    }
+    let over = hardware.network.oversubscription;
+    if !(1.0..=1000.0).contains(&over) {
+        found.field("network.oversubscription", format!("{over}: write 1 (non-blocking) or more"));
+    }
+    if let Some(connections) = &hardware.connections {
+        found.within("connections.buffers", connections.buffers, MACHINES_MAX);
+        found.within("connections.per_client", connections.per_client, MACHINES_MAX);
+    }
+}
+
+fn check_rates(found: &mut Found, hardware: &Hardware) {
+    let own = &hardware.catalogue;
+    for (name, part) in [("write_efficiency", own.write_efficiency), ("read_efficiency", own.read_efficiency)]
+    {
+        if let Some(part) = part
+            && !(part > 0.0 && part <= 1.0)
+        {
+            found.field(&format!("catalogue.{name}"), format!("{part}: write a part, such as 0.9"));
+        }
+    }
+    let zero = "a component that delivers nothing: write its rate, such as \"2.5 GB/s\"".to_owned();
+    for (table, rates) in [("nics", &own.nics), ("controllers", &own.controllers)] {
+        for (name, _) in rates.iter().filter(|(_, rate)| rate.0 <= 0.0) {
+            found.field(&format!("catalogue.{table}.{name}"), zero.clone());
+        }
+    }
+    for (name, drive) in &own.drives {
+        for (field, rate) in [("read", drive.read), ("write", drive.write)] {
+            if rate.is_some_and(|rate| rate.0 <= 0.0) {
+                found.field(&format!("catalogue.drives.{name}.{field}"), zero.clone());
+            }
+        }
+    }
+}
+
+fn unknown(what: &str, name: &str, names: &[String], table: &str) -> String {
+    format!(
+        "no {what} {name:?} in the catalogue: write one of {}, or give its rate under [catalogue.{table}]",
+        names.join(", ")
+    )
+}
+
+fn elsewhere(what: &str, name: &str, names: &[String], table: &str) -> String {
+    if names.is_empty() {
+        return format!("this server has no {what} {name:?}: add it in {table}");
+    }
+    format!("this server has no {what} {name:?}: write one of {}", names.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: a description in which nothing makes sense is refused for each reason and never panics.
+    #[test]
+    fn nothing_at_all() {
+        let found = check(&Hardware::default());
+        let fields: Vec<String> = found.iter().map(|problem| field(&problem.place)).collect();
+        assert_eq!(fields, ["servers", "clients.count", "clients.nics", "clients.nic", "servers"]);
+        assert!(found.iter().all(|problem| problem.message.contains(':')), "{found:?}");
+    }
+}
