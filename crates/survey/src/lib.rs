@@ -10,3 +10,4 @@ pub mod lag;
 pub mod model;
 pub mod pairs;
 pub mod search;
+pub mod report;

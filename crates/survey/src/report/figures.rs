@@ -1,0 +1,326 @@
+//! What the report shows of a survey, before it is HTML or PDF: figures and tables.
+
+use super::super::model::{Curve, Evidence, Layer, LayerId, SideBySide, Survey, Waterfall};
+use super::charts::{self, Bar, Line, MOST_LINES, Members};
+use super::draw::Drawing;
+use super::number;
+use super::spread::Spread;
+
+/// Members that get a row each in a chart; more are drawn as a strip.
+const MOST_ROWS: usize = 20;
+
+/// The name of a layer for people.
+pub fn layer_name(layer: LayerId) -> &'static str {
+    match layer {
+        LayerId::Processor => "Processor",
+        LayerId::Device => "Device",
+        LayerId::Storage => "Storage daemon",
+        LayerId::Network => "Network",
+        LayerId::Client => "One client",
+        LayerId::Clients => "All clients",
+        LayerId::Metadata => "Metadata",
+    }
+}
+
+/// A table: heads, and rows that may stand out.
+#[derive(Debug, Clone, Default)]
+pub struct Table {
+    /// Name of each column, and whether it holds numbers.
+    pub heads: Vec<(String, bool)>,
+    /// Each as long as the heads.
+    pub rows: Vec<Row>,
+}
+
+/// One row.
+#[derive(Debug, Clone)]
+pub struct Row {
+    /// What the cells say.
+    pub cells: Vec<String>,
+    /// It stands out.
+    pub alert: bool,
+}
+
+impl Table {
+    /// An empty table; `numbers` says which columns hold numbers.
+    pub fn new(heads: &[(&str, bool)]) -> Self {
+        Self { heads: heads.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect(), rows: Vec::new() }
+    }
+
+    fn add(&mut self, alert: bool, cells: Vec<String>) {
+        self.rows.push(Row { cells, alert });
+    }
+}
+
+/// Something to look at.
+#[derive(Debug, Clone)]
+pub enum Figure<'a> {
+    /// Curves with the same axes.
+    Curves(Vec<&'a Curve>),
+    /// Members that should be equal.
+    Side(&'a SideBySide),
+    /// Layers on top of each other.
+    Waterfall(&'a Waterfall, &'a Survey),
+}
+
+/// The figures of a layer.
+pub fn of_layer(layer: &Layer) -> Vec<Figure<'_>> {
+    let mut groups: Vec<Vec<&Curve>> = Vec::new();
+    for curve in &layer.curves {
+        let fits = |group: &&mut Vec<&Curve>| {
+            group.len() < MOST_LINES
+                && group.first().is_some_and(|first| first.unit == curve.unit && first.axis == curve.axis)
+        };
+        match groups.iter_mut().find(fits) {
+            Some(group) => group.push(curve),
+            None => groups.push(vec![curve]),
+        }
+    }
+    let curves = groups.into_iter().map(Figure::Curves);
+    curves.chain(layer.sides.iter().map(Figure::Side)).collect()
+}
+
+/// The waterfalls of a survey.
+pub fn waterfalls(survey: &Survey) -> impl Iterator<Item = Figure<'_>> {
+    survey.waterfalls.iter().map(move |waterfall| Figure::Waterfall(waterfall, survey))
+}
+
+impl Figure<'_> {
+    /// What it shows.
+    pub fn title(&self) -> String {
+        match self {
+            Self::Curves(curves) => match curves.as_slice() {
+                [one] => one.title.clone(),
+                many => {
+                    let titles: Vec<&str> = many.iter().map(|curve| curve.title.as_str()).collect();
+                    let (common, names) = charts::short_names(&titles);
+                    if common.is_empty() { names.join(", ") } else { common }
+                }
+            },
+            Self::Side(side) => side.title.clone(),
+            Self::Waterfall(waterfall, _) => waterfall.title.clone(),
+        }
+    }
+
+    /// What stands below the title.
+    pub fn subtitle(&self) -> String {
+        match self {
+            Self::Curves(curves) => {
+                let first = curves.first();
+                let (unit, axis) = first.map_or(("", ""), |curve| (curve.unit.as_str(), curve.axis.as_str()));
+                let bands = curves.iter().flat_map(|curve| &curve.points).any(|point| point.samples.len() > 1);
+                let band = if bands { "; mean, band from minimum to maximum" } else { "" };
+                format!("{} over {}{band}", number::unit(unit), axis.split(" (").next().unwrap_or(axis))
+            }
+            Self::Side(side) => {
+                let better = if side.more_is_better { "more is better" } else { "less is better" };
+                format!("{}, {better}", number::unit(&side.unit))
+            }
+            Self::Waterfall(waterfall, _) => {
+                format!("{}, from the device to all clients", number::unit(&waterfall.unit))
+            }
+        }
+    }
+
+    /// The drawing in that width.
+    pub fn draw(&self, wide: f32) -> Drawing {
+        match self {
+            Self::Curves(curves) => {
+                let titles: Vec<&str> = curves.iter().map(|curve| curve.title.as_str()).collect();
+                let (_, names) = charts::short_names(&titles);
+                let lines: Vec<Line> = names
+                    .into_iter()
+                    .zip(curves)
+                    .map(|(name, curve)| {
+                        let points = curve.points.iter().map(|p| (p.x, p.samples.as_slice())).collect();
+                        Line { name, points }
+                    })
+                    .collect();
+                let (unit, axis) =
+                    curves.first().map_or(("", ""), |curve| (curve.unit.as_str(), curve.axis.as_str()));
+                charts::curves(wide, &self.title(), unit, axis, &lines)
+            }
+            Self::Side(side) => {
+                let members = members(side);
+                if let Some(grid) = charts::grid_of(&members) {
+                    charts::grid(wide, &members, &grid)
+                } else if members.each.len() <= MOST_ROWS {
+                    charts::dots(wide, &members)
+                } else {
+                    charts::strip(wide, &members)
+                }
+            }
+            Self::Waterfall(waterfall, survey) => {
+                charts::bars(wide, &waterfall.title, &waterfall.unit, &steps(waterfall, survey))
+            }
+        }
+    }
+
+    /// The numbers of the drawing.
+    pub fn table(&self) -> Table {
+        match self {
+            Self::Curves(curves) => curve_table(curves),
+            Self::Side(side) => side_table(side),
+            Self::Waterfall(waterfall, _) => waterfall_table(waterfall),
+        }
+    }
+
+    /// The command lines that measure it again.
+    pub fn commands(&self) -> Vec<&str> {
+        let mut commands: Vec<&str> = match self {
+            Self::Curves(curves) => curves.iter().map(|curve| curve.command.as_str()).collect(),
+            Self::Side(side) => vec![side.command.as_str()],
+            Self::Waterfall(..) => Vec::new(),
+        };
+        commands.retain(|command| !command.trim().is_empty());
+        commands.dedup();
+        commands
+    }
+
+    /// True when there is nothing to draw.
+    pub fn is_empty(&self) -> bool {
+        match self {
+            Self::Curves(curves) => curves
+                .iter()
+                .all(|curve| curve.points.iter().all(|point| Spread::of(&point.samples).is_none() || !point.x.is_finite())),
+            Self::Side(side) => side.members.iter().all(|member| Spread::of(&member.samples).is_none()),
+            Self::Waterfall(waterfall, _) => waterfall.steps.is_empty(),
+        }
+    }
+}
+
+fn members(side: &SideBySide) -> Members<'_> {
+    Members {
+        title: &side.title,
+        unit: &side.unit,
+        more_is_better: side.more_is_better,
+        each: side
+            .members
+            .iter()
+            .map(|member| (member.name.as_str(), member.samples.as_slice(), member.outlier.is_some()))
+            .collect(),
+    }
+}
+
+fn steps(waterfall: &Waterfall, survey: &Survey) -> Vec<Bar> {
+    let title = waterfall.title.to_lowercase();
+    let limits: Vec<LayerId> = survey
+        .verdict
+        .limits
+        .iter()
+        .filter(|limit| limit.work.to_lowercase().starts_with(&title))
+        .map(|limit| limit.layer)
+        .collect();
+    let culprit = survey.verdict.culprit.as_ref().map(|culprit| culprit.layer);
+    let bar = |step: &super::super::model::Step| Bar {
+        name: step.name.clone(),
+        achieved: step.achieved,
+        possible: step.theoretical,
+        note: limits.contains(&step.layer).then(|| "limits".to_owned()),
+        alert: culprit == Some(step.layer),
+    };
+    waterfall.steps.iter().map(bar).collect()
+}
+
+const NUMBERS: [(&str, bool); 6] =
+    [("samples", true), ("min", true), ("mean", true), ("median", true), ("max", true), ("std. dev.", true)];
+
+fn numbers(samples: &[f64]) -> Vec<String> {
+    let Some(spread) = Spread::of(samples) else {
+        let mut none = vec!["0".to_owned()];
+        none.resize(NUMBERS.len(), number::NONE.to_owned());
+        return none;
+    };
+    let mut cells = vec![spread.count.to_string()];
+    let values = [spread.min, spread.mean, spread.median, spread.max, spread.deviation];
+    cells.extend(values.map(number::number));
+    cells
+}
+
+/// Samples of one place that are written out; the JSON holds all of them.
+const MOST_SAMPLES: usize = 50;
+
+fn raw(samples: &[f64]) -> String {
+    let mut text: Vec<String> = samples.iter().take(MOST_SAMPLES).map(|v| number::number(*v)).collect();
+    if samples.len() > MOST_SAMPLES {
+        text.push(format!("and {} more", samples.len() - MOST_SAMPLES));
+    }
+    text.join("  ")
+}
+
+fn heads(first: &[(&str, bool)]) -> Table {
+    let mut table = Table::new(first);
+    table.heads.extend(NUMBERS.iter().map(|(name, n)| ((*name).to_owned(), *n)));
+    table.heads.push((RAW.to_owned(), false));
+    table
+}
+
+/// Name of the column with every sample.
+pub const RAW: &str = "each sample";
+
+fn curve_table(curves: &[&Curve]) -> Table {
+    let axis = curves.first().map_or("", |curve| curve.axis.as_str());
+    let place = axis.split(" (").next().unwrap_or(axis);
+    let mut table = heads(&[("curve", false), (place, true)]);
+    let titles: Vec<&str> = curves.iter().map(|curve| curve.title.as_str()).collect();
+    for (curve, name) in curves.iter().zip(charts::short_names(&titles).1) {
+        for point in &curve.points {
+            let mut cells = vec![if curves.len() > 1 { name.clone() } else { curve.title.clone() }];
+            cells.push(number::place(point.x, axis));
+            cells.extend(numbers(&point.samples));
+            cells.push(raw(&point.samples));
+            table.add(false, cells);
+        }
+    }
+    table
+}
+
+fn side_table(side: &SideBySide) -> Table {
+    let mut table = heads(&[("member", false)]);
+    let remarks = side.members.iter().any(|member| member.outlier.is_some());
+    if remarks {
+        table.heads.insert(1, ("differs".to_owned(), false));
+    }
+    for member in &side.members {
+        let mut cells = vec![member.name.clone()];
+        if remarks {
+            cells.push(member.outlier.clone().unwrap_or_default());
+        }
+        cells.extend(numbers(&member.samples));
+        cells.push(raw(&member.samples));
+        table.add(member.outlier.is_some(), cells);
+    }
+    table
+}
+
+fn waterfall_table(waterfall: &Waterfall) -> Table {
+    let unit = number::unit(&waterfall.unit);
+    let mut table = Table::new(&[
+        ("layer", false),
+        (&format!("achieved, {unit}"), true),
+        (&format!("possible, {unit}"), true),
+        ("share", true),
+        ("what is possible, and why", false),
+    ]);
+    for step in &waterfall.steps {
+        let possible = step.theoretical.map_or_else(|| number::NONE.to_owned(), number::number);
+        let share = step.theoretical.and_then(|possible| number::percent(step.achieved, possible));
+        let share = share.unwrap_or_else(|| number::NONE.to_owned());
+        let cells = vec![step.name.clone(), number::number(step.achieved), possible, share, step.because.clone()];
+        table.add(false, cells);
+    }
+    table
+}
+
+/// The numbers that show something.
+pub fn evidence(evidence: &[Evidence]) -> Table {
+    let mut table =
+        Table::new(&[("what", false), ("measured", true), ("compared with", true), ("share", true)]);
+    for number in evidence {
+        let share = number::percent(number.value, number.expected).unwrap_or_else(|| number::NONE.to_owned());
+        let unit = &number.unit;
+        let (value, expected) =
+            (number::with_unit(number.value, unit), number::with_unit(number.expected, unit));
+        table.add(false, vec![number.what.clone(), value, expected, share]);
+    }
+    table
+}

@@ -1,0 +1,7 @@
+//! The report as one file that asks nobody for anything: no script, no font, no picture from outside.
+
+mod page;
+mod parts;
+
+pub use page::{escape, html, shell};
+pub use parts::{commands, table};
