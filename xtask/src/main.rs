@@ -10,6 +10,7 @@ mod old_kernel;
 mod posix;
 mod program;
 mod programs;
+mod rigged;
 mod sim;
 mod tidy;
 
@@ -50,6 +51,11 @@ enum Task {
     Crash(crash::Arguments),
     /// Set up, extend and repair three hosts by the pages of docs/admin, word for word, under load.
     Hosts(hosts::Arguments),
+    /// Survey set-ups in which something was made slow: the right culprit must be named, and none in a control.
+    Rigged(rigged::Arguments),
+    /// One disk of `rigged`.
+    #[command(hide = true)]
+    RiggedDisk(rigged::DiskArguments),
     /// One load process of `crash`.
     #[command(hide = true)]
     CrashWorker(crash::WorkerArguments),
@@ -73,6 +79,8 @@ fn main() -> ExitCode {
         Task::Conform(arguments) => conform::run(&root, &arguments),
         Task::Crash(arguments) => crash::run(&root, &arguments),
         Task::Hosts(arguments) => hosts::run(&root, &arguments),
+        Task::Rigged(arguments) => rigged::run(&root, &arguments),
+        Task::RiggedDisk(arguments) => rigged::serve(&arguments),
         Task::CrashWorker(arguments) => crash::work(&arguments),
         Task::BenchWorker(arguments) => bench::work(&arguments),
     };

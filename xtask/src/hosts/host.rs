@@ -10,7 +10,7 @@ const BOOT: Duration = Duration::from_secs(20);
 /// Pause between looks at what is awaited.
 const PAUSE: Duration = Duration::from_millis(20);
 /// Longest time of one block of commands.
-const BLOCK: &str = "120";
+const BLOCK: Duration = Duration::from_secs(120);
 
 const INIT: &str = include_str!("shim/init.sh");
 /// Programs that a host has in the place of others: name, text.
@@ -117,6 +117,17 @@ impl Network {
         }
     }
 
+    /// Runs a command where the other ends of all cables are: `port1` is that of the first host.
+    pub fn at_switch(&self, script: &str) -> Result<(), String> {
+        let pid = self.switch.pid.to_string();
+        let output = Command::new("nsenter").args(["-t", &pid, "-n", "sh", "-c", script]).output();
+        let output = output.map_err(|e| format!("nsenter: {e}"))?;
+        match output.status.success() {
+            true => Ok(()),
+            false => Err(format!("{script}: {}", String::from_utf8_lossy(&output.stderr))),
+        }
+    }
+
     fn enter(&self, host: &str) -> Result<Command, String> {
         let known = self.hosts.iter().find(|(name, _)| name == host);
         let (_, holder) = known.ok_or_else(|| format!("there is no host {host}"))?;
@@ -129,8 +140,14 @@ impl Network {
 
     /// Runs commands of a shell on a host; each must succeed. Gives what they printed.
     pub fn run(&self, host: &str, script: &str) -> Result<String, String> {
+        self.run_within(host, script, BLOCK)
+    }
+
+    /// As [`Network::run`], with another limit of time.
+    pub fn run_within(&self, host: &str, script: &str, limit: Duration) -> Result<String, String> {
         let mut command = self.enter(host)?;
-        command.args(["timeout", BLOCK, "bash", "-euo", "pipefail", "-c", script]);
+        let limit = limit.as_secs().to_string();
+        command.args(["timeout", &limit, "bash", "-euo", "pipefail", "-c", script]);
         let output = command.stdin(Stdio::null()).output().map_err(|e| format!("nsenter: {e}"))?;
         let said = said(&output);
         if !output.status.success() {

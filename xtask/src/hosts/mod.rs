@@ -4,7 +4,7 @@
 //! The machines are namespaces of this one (root is needed): each with a tree, processes, a name and a network of
 //! its own. Nothing of them is left when the task ends, however it ends.
 
-mod host;
+pub(crate) mod host;
 mod page;
 
 use crate::program;

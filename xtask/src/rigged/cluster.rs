@@ -1,0 +1,304 @@
+//! The set-up: a cluster on four hosts that are network namespaces, its targets on disks that can be made slow.
+
+use super::disk::IMAGE;
+use crate::hosts::host::Network;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Size of a disk in MiB.
+const DISK_SIZE: u64 = 768;
+/// Longest wait for a service or a mount.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Pause between looks.
+const PAUSE: Duration = Duration::from_millis(50);
+/// Length of the period in which the kernel shares out processor time.
+const PERIOD_US: u32 = 100_000;
+/// The control group of a starved daemon.
+const GROUP: &str = "skep-rigged";
+
+/// A host and the daemon on it that is drawn for network and processor.
+pub struct Daemon {
+    /// Its host.
+    pub host: &'static str,
+    /// Number of the host on the network, from 1.
+    pub port: usize,
+    /// Name in the cluster.
+    pub alias: &'static str,
+    service: &'static str,
+    instance: &'static str,
+}
+
+/// A target and where it is.
+pub struct Target {
+    /// Name in the cluster.
+    pub alias: &'static str,
+    host: &'static str,
+    path: &'static str,
+}
+
+/// Those that may be rigged. The management service is on the first host, too.
+pub const DAEMONS: [Daemon; 4] = [
+    Daemon { host: "alpha", port: 1, alias: "meta-1", service: "metad", instance: "m1" },
+    Daemon { host: "beta", port: 2, alias: "beta", service: "storaged", instance: "s1" },
+    Daemon { host: "gamma", port: 3, alias: "gamma", service: "storaged", instance: "s1" },
+    Daemon { host: "delta", port: 4, alias: "delta", service: "storaged", instance: "s1" },
+];
+
+/// All targets.
+pub const TARGETS: [Target; 4] = [
+    Target { alias: "beta-0", host: "beta", path: "/data/skep0" },
+    Target { alias: "beta-1", host: "beta", path: "/data/skep1" },
+    Target { alias: "gamma-0", host: "gamma", path: "/data/skep0" },
+    Target { alias: "delta-0", host: "delta", path: "/data/skep0" },
+];
+
+/// One disk: the process that serves its file, and the loop device on it.
+struct Disk {
+    child: Child,
+    at: PathBuf,
+    rate: PathBuf,
+    device: String,
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        // The loop device goes with its last mount, which went with the hosts.
+        let _ = Command::new("losetup").args(["-d", &self.device]).stderr(Stdio::null()).status();
+        let _ = Command::new("umount").arg("-l").arg(&self.at).stderr(Stdio::null()).status();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A running cluster. Fields are dropped in order: hosts, then what they stand on.
+pub struct Cluster {
+    network: Network,
+    program: PathBuf,
+    disks: Vec<Disk>,
+    group: Group,
+}
+
+fn wait(what: &str, mut look: impl FnMut() -> bool) -> Result<(), String> {
+    let began = Instant::now();
+    while !look() {
+        if began.elapsed() > PATIENCE {
+            return Err(format!("{what} is not there after {PATIENCE:?}"));
+        }
+        std::thread::sleep(PAUSE);
+    }
+    Ok(())
+}
+
+fn done(command: &mut Command) -> Result<String, String> {
+    let output = command.stdin(Stdio::null()).output().map_err(|e| format!("{command:?}: {e}"))?;
+    match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned()),
+        false => Err(format!("{command:?}: {}", String::from_utf8_lossy(&output.stderr).trim())),
+    }
+}
+
+impl Disk {
+    fn start(scratch: &Path, number: usize) -> Result<Self, String> {
+        let put = |path: &Path, text: &str| {
+            std::fs::write(path, text).map_err(|e| format!("{}: {e}", path.display()))
+        };
+        let (at, rate) = (scratch.join(format!("disk{number}")), scratch.join(format!("rate{number}")));
+        std::fs::create_dir(&at).map_err(|e| format!("{}: {e}", at.display()))?;
+        put(&rate, "0")?;
+        let own = std::env::current_exe().map_err(|e| format!("this program: {e}"))?;
+        let mut command = Command::new(own);
+        command.arg("rigged-disk").arg("--at").arg(&at).arg("--rate").arg(&rate);
+        let child = command.args(["--size", &DISK_SIZE.to_string()]).stdin(Stdio::null()).spawn();
+        let child = child.map_err(|e| format!("rigged-disk: {e}"))?;
+        let mut disk = Self { child, at, rate, device: String::new() };
+        let image = disk.at.join(IMAGE);
+        wait("a disk", || image.exists())?;
+        disk.device = done(Command::new("losetup").args(["-f", "--show"]).arg(&image))?;
+        // All of it written now: whether a block was touched before must not show in a measurement.
+        done(Command::new("mkfs.ext4").args([
+            "-q",
+            "-E",
+            "lazy_itable_init=0,lazy_journal_init=0",
+            &disk.device,
+        ]))?;
+        Ok(disk)
+    }
+}
+
+impl Cluster {
+    /// Starts everything.
+    pub fn start(program: &Path, scratch: &Path) -> Result<Self, String> {
+        let disks: Vec<Disk> =
+            (0..TARGETS.len()).map(|number| Disk::start(scratch, number)).collect::<Result<_, _>>()?;
+        let hosts: Vec<&str> = DAEMONS.iter().map(|daemon| daemon.host).collect();
+        let network = Network::start(&hosts, scratch)?;
+        let cluster = Self { network, program: program.to_owned(), disks, group: Group::new()? };
+        cluster.configure()?;
+        cluster.begin()?;
+        Ok(cluster)
+    }
+
+    fn skep(&self) -> String {
+        self.program.display().to_string()
+    }
+
+    fn configure(&self) -> Result<(), String> {
+        let skep = self.skep();
+        self.network.run(
+            "alpha",
+            &format!("{skep} key generate /etc/skep/cluster.key && cp /etc/skep/cluster.key /exchange/key"),
+        )?;
+        self.network.write("alpha", "/etc/skep/mgmtd/m.toml", "shards = 8\nalias = \"mgmt\"\n")?;
+        for daemon in &DAEMONS {
+            let own: Vec<&str> = TARGETS.iter().filter(|t| t.host == daemon.host).map(|t| t.path).collect();
+            let targets = if own.is_empty() { String::new() } else { format!("targets = {own:?}\n") };
+            let text = format!("alias = \"{}\"\nmgmtd = [\"10.77.0.1\"]\n{targets}", daemon.alias);
+            let path = format!("/etc/skep/{}/{}.toml", daemon.service, daemon.instance);
+            self.network.write(daemon.host, &path, &text)?;
+            self.network.run(
+                daemon.host,
+                "[ -f /etc/skep/cluster.key ] || install -m 400 /exchange/key /etc/skep/cluster.key",
+            )?;
+        }
+        for (disk, target) in self.disks.iter().zip(&TARGETS) {
+            self.network.run(
+                target.host,
+                &format!("mkdir -p {0} && mount {1} {0} && rmdir {0}/lost+found", target.path, disk.device),
+            )?;
+            // Gone with its last mount, however this ends.
+            done(Command::new("losetup").args(["-d", &disk.device]))?;
+        }
+        Ok(())
+    }
+
+    fn begin(&self) -> Result<(), String> {
+        let service = |host: &str, service: &str, instance: &str, more: &str| {
+            let own = format!("{} {service} --instance {instance} {more}", self.skep());
+            let log = format!("/var/log/skep-{service}-{instance}.log");
+            let script = format!("bash -c 'echo $$ > /run/{service}-{instance}.pid; exec {own} 2> {log}'");
+            self.network.begin(host, &script)
+        };
+        service("alpha", "mgmtd", "m", "")?;
+        for daemon in &DAEMONS {
+            let more = if daemon.service == "storaged" { "--init" } else { "" };
+            service(daemon.host, daemon.service, daemon.instance, more)?;
+        }
+        let skep = self.skep();
+        let targets = format!("{skep} target list -O ndjson | grep -c '\"reachability\":\"online\"'");
+        let expected = TARGETS.len().to_string();
+        wait("the cluster", || {
+            self.network.run("alpha", &targets).is_ok_and(|said| said.trim() == expected)
+        })?;
+        self.name_targets()
+    }
+
+    /// Gives every target the name by which it is known here.
+    fn name_targets(&self) -> Result<(), String> {
+        for target in &TARGETS {
+            let number = format!("sed -n 's/^target = //p' {}/skep-target.toml", target.path);
+            let number = self.network.run(target.host, &number)?;
+            let rename = format!("{} target set-alias {} {}", self.skep(), number.trim(), target.alias);
+            self.network.run("alpha", &rename)?;
+        }
+        Ok(())
+    }
+
+    /// Limits a disk; 0 takes the limit away.
+    pub fn disk_rate(&self, index: usize, rate: u64) -> Result<(), String> {
+        // Of one length, so that a reader never sees half of a new number behind half of an old one.
+        let path = &self.disks[index].rate;
+        std::fs::write(path, format!("{rate:<20}")).map_err(|e| format!("{}: {e}", path.display()))
+    }
+
+    /// Limits the network of a host, both ways, or takes the limit away.
+    pub fn shape(&self, index: usize, megabits: Option<u32>) -> Result<(), String> {
+        let daemon = &DAEMONS[index];
+        let port = format!("port{}", daemon.port);
+        let change = |device: &str| match megabits {
+            Some(rate) => {
+                format!("tc qdisc add dev {device} root tbf rate {rate}mbit burst 128kb latency 50ms")
+            }
+            None => format!("tc qdisc del dev {device} root"),
+        };
+        self.network.run(daemon.host, &change("eth0"))?;
+        self.network.at_switch(&change(&port))
+    }
+
+    /// Limits the processor time of a daemon, or takes the limit away.
+    pub fn starve(&self, index: usize, percent: Option<u32>) -> Result<(), String> {
+        let daemon = &DAEMONS[index];
+        let into = match percent {
+            Some(percent) => self.group.limited(percent)?,
+            None => self.group.free(),
+        };
+        let pid = format!("/run/{}-{}.pid", daemon.service, daemon.instance);
+        // Whoever writes there names processes as its own namespace numbers them.
+        self.network.run(daemon.host, &format!("cat {pid} > {}/cgroup.procs", into.display())).map(drop)
+    }
+
+    /// Surveys it; gives the JSON that came of it.
+    pub fn survey(&self, more: &str, limit: Duration) -> Result<String, String> {
+        let skep = self.skep();
+        let script = format!(
+            "rm -rf /tmp/survey && {skep} survey --preset small {more} --out /tmp/survey > /tmp/survey.txt 2>&1 \
+             || {{ cat /tmp/survey.txt; exit 1; }}"
+        );
+        self.network.run_within("alpha", &script, limit)?;
+        self.network.run("alpha", "cat /tmp/survey/survey.json")
+    }
+
+    /// The last lines of what the services said.
+    pub fn logs(&self) -> String {
+        self.network.logs()
+    }
+}
+
+/// The control group in which a daemon starves: of the first or the second version, as the machine has it.
+struct Group {
+    root: PathBuf,
+    first: bool,
+}
+
+impl Group {
+    fn new() -> Result<Self, String> {
+        let first = Path::new("/sys/fs/cgroup/cpu/cgroup.procs").exists();
+        let root = PathBuf::from(if first { "/sys/fs/cgroup/cpu" } else { "/sys/fs/cgroup" });
+        let group = Self { root, first };
+        let own = group.own();
+        if !own.exists() {
+            std::fs::create_dir(&own).map_err(|e| format!("{}: {e}", own.display()))?;
+        }
+        Ok(group)
+    }
+
+    fn own(&self) -> PathBuf {
+        self.root.join(GROUP)
+    }
+
+    fn free(&self) -> PathBuf {
+        self.root.clone()
+    }
+
+    fn limited(&self, percent: u32) -> Result<PathBuf, String> {
+        let quota = PERIOD_US * percent / 100;
+        let own = self.own();
+        let files = match self.first {
+            true => {
+                vec![("cpu.cfs_period_us", PERIOD_US.to_string()), ("cpu.cfs_quota_us", quota.to_string())]
+            }
+            false => vec![("cpu.max", format!("{quota} {PERIOD_US}"))],
+        };
+        for (name, text) in files {
+            let path = own.join(name);
+            std::fs::write(&path, text).map_err(|e| format!("{}: {e}", path.display()))?;
+        }
+        Ok(own)
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir(self.own());
+    }
+}
