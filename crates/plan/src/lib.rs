@@ -2,6 +2,7 @@
 
 pub mod catalogue;
 pub mod check;
+pub mod forward;
 pub mod hardware;
 pub mod load;
 pub mod raid;

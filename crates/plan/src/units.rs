@@ -127,7 +127,14 @@ impl fmt::Display for Size {
         // Sizes that are whole in binary units were meant that way (memory, chunks).
         let whole =
             [TIB, GIB, MIB, KIB].iter().any(|unit| self.bytes() >= *unit && self.bytes() % unit == 0.0);
-        f.write_str(&if whole { binary(self.bytes()) } else { decimal(self.bytes()) })
+        let text = if whole { binary(self.bytes()) } else { decimal(self.bytes()) };
+        // `1.6 TB` as it stands on the label, not `1.60 TB`.
+        match text.split_once(' ') {
+            Some((number, unit)) if number.contains('.') => {
+                write!(f, "{} {unit}", number.trim_end_matches('0').trim_end_matches('.'))
+            }
+            _ => f.write_str(&text),
+        }
     }
 }
 

@@ -1,0 +1,153 @@
+//! Names: how many operations a second, how many files, and whether the space fits the rules.
+
+use super::capacity::Capacity;
+use super::{Figure, Unit};
+use crate::catalogue::{Costs, RULE_BYTES, RULE_FILES};
+use crate::hardware::{Hardware, Role, Server};
+use crate::units::{count, decimal};
+use serde::Serialize;
+
+/// Least and most metadata space as a part of the storage space, and who says so.
+pub const RULES: [(f64, f64, &str); 2] =
+    [(0.003, 0.005, "001: 0.3 % to 0.5 %"), (0.005, 0.01, "003: 0.5 % to 1 %, another server below 1 %")];
+
+/// Names.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Metadata {
+    /// Space for names, after RAID.
+    pub space: Figure,
+    /// Files that fit.
+    pub files: Option<Figure>,
+    /// The space as a part of the usable storage space.
+    pub part: Figure,
+    /// What each rule asks for.
+    pub rules: Vec<Rule>,
+    /// Mean file size at which names and contents are full at the same time.
+    pub mean_file: Option<Figure>,
+    /// Files created per second.
+    pub creates: Option<Figure>,
+    /// Files stat'ed per second.
+    pub stats: Option<Figure>,
+    /// Files removed per second.
+    pub removes: Option<Figure>,
+}
+
+/// A rule of thumb and whether it is met.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Rule {
+    /// Who says it.
+    pub source: String,
+    /// Bytes it asks for at least.
+    pub least: f64,
+    /// Bytes it asks for at most.
+    pub most: f64,
+    /// `short`, `met` or `ample`.
+    pub verdict: &'static str,
+}
+
+/// Adds it up.
+pub fn metadata(hardware: &Hardware, capacity: &Capacity) -> Metadata {
+    let costs = Costs::of(hardware.software);
+    let space = space(hardware);
+    let part = space.value / capacity.usable.value;
+    let files = (space.value > 0.0).then(|| files(hardware, &costs, space.value));
+    let usable = capacity.usable.value;
+    let rules = RULES
+        .iter()
+        .map(|(least, most, source)| Rule {
+            source: (*source).to_owned(),
+            least: least * usable,
+            most: most * usable,
+            verdict: match part {
+                part if part < *least => "short",
+                part if part <= *most => "met",
+                _ => "ample",
+            },
+        })
+        .collect();
+    let mean_file = files.as_ref().map(|files| {
+        let why = format!("{} of contents over {} files", decimal(usable), count(files.value));
+        Figure::new(usable / files.value, Unit::MemoryBytes, why)
+    });
+    let cores = cores(hardware);
+    let rate = |per_core: Option<f64>, what: &str| {
+        let (per_core, cores) = (per_core?, cores?);
+        let why = format!("{cores} metadata cores x {} {what} ({})", count(per_core), costs.source);
+        (cores > 0.0).then(|| Figure::new(cores * per_core, Unit::PerSecond, why))
+    };
+    Metadata {
+        part: Figure::new(part, Unit::Part, format!("{} of {}", decimal(space.value), decimal(usable))),
+        creates: rate(costs.creates_per_core, "creates/s"),
+        stats: rate(costs.stats_per_core, "stats/s"),
+        removes: rate(costs.removes_per_core, "removes/s"),
+        space,
+        files,
+        rules,
+        mean_file,
+    }
+}
+
+fn space(hardware: &Hardware) -> Figure {
+    let mut sum = 0.0;
+    let mut parts = Vec::new();
+    for server in &hardware.servers {
+        for group in server.targets.iter().filter(|group| group.role == Role::Meta) {
+            let targets = u64::from(server.count) * u64::from(group.count);
+            let data = group.raid.data_drives(group.drives);
+            sum += targets as f64 * f64::from(data) * group.size.bytes();
+            parts.push(format!(
+                "{targets} targets x {data} of {} drives ({}) x {}",
+                group.drives, group.raid, group.size
+            ));
+        }
+    }
+    if parts.is_empty() {
+        parts.push("the description has no metadata target".to_owned());
+    }
+    Figure::new(sum, Unit::Bytes, parts.join(" + "))
+}
+
+/// Files by the bytes that one takes, or by the inodes that mkfs made, whichever is less.
+fn files(hardware: &Hardware, costs: &Costs, space: f64) -> Figure {
+    let by_bytes = space / costs.bytes_per_file;
+    let mut inodes = 0.0;
+    let mut bounded = true;
+    for server in &hardware.servers {
+        for group in server.targets.iter().filter(|group| group.role == Role::Meta) {
+            let targets = f64::from(server.count) * f64::from(group.count);
+            let bytes = targets * f64::from(group.raid.data_drives(group.drives)) * group.size.bytes();
+            match group.bytes_per_inode {
+                Some(per_inode) => inodes += bytes / per_inode as f64,
+                None => bounded = false,
+            }
+        }
+    }
+    let rule = format!(
+        "{} of {:.0} bytes each ({}; the rule of {} per {} files is {:.0} bytes)",
+        decimal(space),
+        costs.bytes_per_file,
+        costs.bytes_per_file_source,
+        decimal(RULE_BYTES),
+        count(RULE_FILES),
+        RULE_BYTES / RULE_FILES,
+    );
+    if bounded && inodes < by_bytes {
+        let why = format!("inodes of mkfs; the space would be enough for {}: {rule}", count(by_bytes));
+        return Figure::new(inodes, Unit::Count, why);
+    }
+    let spare = if bounded { format!("; mkfs made {} inodes", count(inodes)) } else { String::new() };
+    Figure::new(by_bytes, Unit::Count, rule + &spare)
+}
+
+/// Cores that serve metadata; `None` when a description does not say.
+fn cores(hardware: &Hardware) -> Option<f64> {
+    let serving = hardware.servers.iter().filter(|server| server.roles.contains(&Role::Meta));
+    serving.map(|server| Some(f64::from(server.count) * of(server)?)).sum()
+}
+
+fn of(server: &Server) -> Option<f64> {
+    if let Some(cores) = server.meta_cores {
+        return Some(f64::from(cores));
+    }
+    Some(f64::from(server.sockets) * f64::from(server.cores?))
+}

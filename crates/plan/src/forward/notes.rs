@@ -1,0 +1,125 @@
+//! What the guidelines of the documents say about a system, where it departs from them.
+
+use super::Forecast;
+use super::memory::MUCH;
+use super::stream::{Stage, storage};
+use crate::catalogue::DriveKind;
+use crate::hardware::{Hardware, Role, Server, TargetGroup};
+use crate::raid::Raid;
+
+/// 001: more drives in a raidz2 cost performance.
+const RAIDZ2_DRIVES: u32 = 6;
+/// 001: around this many drives for large writes, half of it for small ones.
+const RAID6_HDD_DRIVES: u32 = 12;
+/// Headroom below which two components are in balance.
+const BALANCED: f64 = 0.1;
+
+/// One sentence for each thing worth knowing.
+pub fn notes(hardware: &Hardware, forecast: &Forecast) -> Vec<String> {
+    let mut notes = Vec::new();
+    for server in &hardware.servers {
+        let groups = server.targets.iter();
+        groups.for_each(|group| group_notes(&mut notes, hardware, server, group));
+        if server.roles.contains(&Role::Meta)
+            && server.roles.contains(&Role::Storage)
+            && server.meta_cores.is_none()
+        {
+            notes.push(format!(
+                "{}: metadata and file contents share processors and memory; streaming raises the latency of \
+                 metadata (001). Dedicated servers, or meta_cores and links with roles, keep them apart.",
+                server.name
+            ));
+        }
+    }
+    for stream in [&forecast.write, &forecast.read] {
+        let way = if stream.direction == super::Direction::Write { "writing" } else { "reading" };
+        if stream.bottleneck.contains(&Stage::Links) {
+            notes.push(format!(
+                "{way} is limited by the servers' links: the network should carry more than the drives deliver (001)."
+            ));
+        }
+        if stream.bottleneck.contains(&Stage::Clients) {
+            notes.push(format!(
+                "{way} is limited by the clients: the servers could deliver {} more.",
+                percent(stream.headroom)
+            ));
+        }
+        if stream.headroom < BALANCED && !stream.next.is_empty() {
+            notes.push(format!(
+                "{way} is balanced: without the bottleneck it would gain {} only, then {} would limit.",
+                percent(stream.headroom),
+                titles(&stream.next)
+            ));
+        }
+    }
+    let short: Vec<&str> = forecast
+        .metadata
+        .rules
+        .iter()
+        .filter(|rule| rule.verdict == "short")
+        .map(|rule| rule.source.as_str())
+        .collect();
+    if forecast.metadata.space.value <= 0.0 {
+        notes.push("no metadata target is described: metadata is not planned here.".to_owned());
+    } else if !short.is_empty() {
+        notes.push(format!(
+            "metadata space is {} of the storage space, less than the rules ask for ({}).",
+            forecast.metadata.part.show(),
+            short.join("; ")
+        ));
+    }
+    if forecast.memory.largest_part > MUCH {
+        notes.push(format!(
+            "connections take up to {} of a server's memory, which then lacks as cache: fewer or smaller buffers, \
+             fewer connections, or more memory.",
+            percent(forecast.memory.largest_part)
+        ));
+    }
+    let files = forecast.capacity.targets.div_ceil(u64::from(hardware.striping.targets.max(1)));
+    notes.push(format!(
+        "{} targets, {} for each file: at least {files} files in use at the same time to reach all targets.",
+        forecast.capacity.targets, hardware.striping.targets
+    ));
+    notes
+}
+
+fn group_notes(notes: &mut Vec<String>, hardware: &Hardware, server: &Server, group: &TargetGroup) {
+    let hdd = crate::catalogue::Catalogue::of(hardware)
+        .and_then(|catalogue| catalogue.drive(&group.drive))
+        .is_some_and(|drive| drive.kind == DriveKind::Hdd);
+    let mut note = |text: String| notes.push(format!("{}: {text}", server.name));
+    if group.raid == Raid::Raidz2 && group.drives > RAIDZ2_DRIVES {
+        note(format!("a raidz2 of {} drives loses speed, take {RAIDZ2_DRIVES} at most (001).", group.drives));
+    }
+    if group.role == Role::Meta && group.raid.parity() > 0 {
+        note(format!(
+            "metadata on {}: every small write updates parity; RAID 1 or 10 avoids it (001).",
+            group.raid
+        ));
+    }
+    if group.raid == Raid::Raid6 && hdd && group.drives > RAID6_HDD_DRIVES {
+        note(format!(
+            "RAID 6 of {} hard disks: around {RAID6_HDD_DRIVES} suit large writes, 6 small ones (001).",
+            group.drives
+        ));
+    }
+    if group.raid.survives(group.drives) == 0 && group.role == Role::Storage && hardware.striping.copies == 1
+    {
+        note("one failed drive loses a target and every file with a chunk on it: scratch data only, or copies = 2.".to_owned());
+    }
+    if group.raid.survives(group.drives) > 0
+        && group.spares == 0
+        && storage(server).any(|other| other == group)
+    {
+        note(format!("no hot spare for the {} targets; keep at least cold ones at hand (001).", group.raid));
+    }
+}
+
+fn percent(part: f64) -> String {
+    format!("{:.0} %", part * 100.0)
+}
+
+/// Names of components, joined.
+pub fn titles(stages: &[Stage]) -> String {
+    stages.iter().map(|stage| stage.title()).collect::<Vec<_>>().join(" and ")
+}

@@ -1,0 +1,54 @@
+//! One file shared by all processes (N-1).
+
+use super::stream::{Stream, carrying, storage};
+use super::{Figure, Unit};
+use crate::catalogue::Costs;
+use crate::hardware::{Hardware, Role};
+use crate::units::Rate;
+use serde::Serialize;
+
+/// One shared file.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Shared {
+    /// Written.
+    pub write: Option<Figure>,
+    /// Read.
+    pub read: Option<Figure>,
+}
+
+/// Estimates it: so much for every data path (a link with the service behind it) where that was measured, and
+/// never more than a part of what a file per process gets.
+pub fn shared(hardware: &Hardware, write: &Stream, read: &Stream) -> Shared {
+    let costs = Costs::of(hardware.software);
+    let known = costs.random_reads_per_core.is_some();
+    let one = |stream: &Stream, per_path: Option<Rate>| {
+        let most = stream.expected.0 * costs.shared_part;
+        let paths = paths(hardware);
+        let by_paths = per_path.map(|rate| (rate.0 * paths, rate));
+        Some(match by_paths {
+            Some((rate, each)) if rate < most => Figure::new(
+                rate,
+                Unit::BytesPerSecond,
+                format!("{paths} data paths x {each} ({})", costs.source),
+            ),
+            _ => {
+                let part = costs.shared_part * 100.0;
+                let why =
+                    format!("{part:.0} % of {} for a file per process ({})", stream.expected, costs.source);
+                Figure::new(most, Unit::BytesPerSecond, why)
+            }
+        })
+        .filter(|_| known)
+    };
+    Shared { write: one(write, costs.shared_write_per_path), read: one(read, costs.shared_read_per_path) }
+}
+
+/// Links that carry file contents; on servers bound by NUMA zone each has its own service.
+pub fn paths(hardware: &Hardware) -> f64 {
+    let serving = hardware.servers.iter().filter(|server| storage(server).next().is_some());
+    let links = serving.map(|server| {
+        let links: u32 = carrying(server, Role::Storage).map(|nic| nic.count).sum();
+        f64::from(server.count) * f64::from(links)
+    });
+    links.sum()
+}

@@ -1,0 +1,164 @@
+use super::*;
+use crate::units::Rate;
+
+fn read(text: &str) -> Hardware {
+    Hardware::from_toml("test", text).unwrap()
+}
+
+const SMALL: &str = r#"
+name = "small"
+[[servers]]
+name = "s"
+count = 2
+roles = ["storage"]
+memory = "64 GiB"
+[[servers.nics]]
+kind = "100gbe"
+[[servers.targets]]
+role = "storage"
+count = 2
+drive = "ssd"
+drives = 6
+size = "1 TB"
+raid = "raid6"
+[clients]
+count = 100
+nic = "100gbe"
+[striping]
+targets = 1
+"#;
+
+/// Goal: drives and parity are summed as the document does it, and the next limit is named.
+#[test]
+fn chain_of_one_kind() {
+    let forecast = forecast(&read(SMALL)).unwrap();
+    assert_eq!((forecast.write.limit, forecast.read.limit), (Rate::gb(6.4), Rate::gb(9.6)));
+    assert_eq!(
+        (&*forecast.write.bottleneck, &*forecast.write.next),
+        (&[Stage::Drives][..], &[Stage::Links][..])
+    );
+    assert_eq!(forecast.write.next_rate, Rate::gb(20.0));
+    assert!((forecast.write.headroom - (20.0 / 6.4 - 1.0)).abs() < 1e-9);
+    assert_eq!(forecast.write.raw_drives, Rate::gb(9.6));
+}
+
+/// Goal: of servers that are not alike, each is limited by its own component, and the bottleneck is the
+/// component whose removal helps most, not the smallest sum.
+#[test]
+fn servers_not_alike() {
+    let text = SMALL.replace("[clients]", SECOND);
+    let forecast = forecast(&read(&text)).unwrap();
+    // 2 x 3.2 behind 10 GB/s, and 1 x 1.6 behind 1 GB/s.
+    assert_eq!(forecast.write.limit, Rate::gb(7.4));
+    assert_eq!(forecast.write.bottleneck, [Stage::Drives]);
+}
+
+const SECOND: &str = r#"
+[[servers]]
+name = "old"
+roles = ["storage"]
+memory = "64 GiB"
+[[servers.nics]]
+kind = "10gbe"
+[[servers.targets]]
+role = "storage"
+drive = "ssd"
+drives = 6
+size = "1 TB"
+raid = "raid6"
+[clients]"#;
+
+/// Goal: a striped file waits for the slowest target; an unstriped load does not.
+#[test]
+fn slowest_target() {
+    let uneven = SMALL.replace("[clients]", SECOND);
+    let striped = uneven.replace("targets = 1", "targets = 5");
+    let limit = |text: &str| forecast(&read(text)).unwrap().write;
+    assert_eq!(limit(&uneven).limit, Rate::gb(7.4));
+    let striped = limit(&striped);
+    assert_eq!(striped.limit, Rate::gb(5.0), "five targets at the 1 GB/s of the one behind 10 GbE");
+    assert_eq!(striped.bottleneck, [Stage::Links], "the link of the old server slows all");
+}
+
+/// Goal: two components with the same rate are both named, and what comes after both is the next.
+#[test]
+fn a_tie() {
+    let text = SMALL.replace("kind = \"100gbe\"\n[[servers.targets]]", "kind = \"own\"\n[[servers.targets]]")
+        + "[catalogue.nics]\nown = \"3.2 GB/s\"\n";
+    let write = forecast(&read(&text)).unwrap().write;
+    assert_eq!(write.bottleneck, [Stage::Drives, Stage::Links]);
+    assert_eq!((write.next, write.next_rate), (vec![Stage::Clients], Rate::gb(1000.0)));
+}
+
+/// Goal: copies halve capacity and writing, and leave reading alone.
+#[test]
+fn copies() {
+    let once = forecast(&read(SMALL)).unwrap();
+    let twice = forecast(&read(&(SMALL.to_owned() + "copies = 2\n"))).unwrap();
+    assert_eq!(twice.write.limit.0 * 2.0, once.write.limit.0);
+    assert_eq!(twice.read.limit, once.read.limit);
+    assert_eq!(twice.capacity.usable.value * 2.0, once.capacity.usable.value);
+    assert!(twice.rebuild[0].resync.is_some() && once.rebuild[0].resync.is_none());
+}
+
+/// Goal: more hardware never delivers less (drives, links, clients, servers), in either direction.
+#[test]
+fn more_is_never_less() {
+    let rate = |drives: u32, links: u32, clients: u32, servers: u32| {
+        let mut hardware = read(SMALL);
+        hardware.servers[0].targets[0].drives = drives;
+        hardware.servers[0].nics[0].count = links;
+        hardware.servers[0].count = servers;
+        hardware.clients.count = clients;
+        let forecast = forecast(&hardware).unwrap();
+        (forecast.write.limit.0, forecast.read.limit.0)
+    };
+    for drives in [4, 6, 12, 60] {
+        for links in [1, 2, 5] {
+            for clients in [1, 3, 50] {
+                for servers in [1, 2, 9] {
+                    let (write, reading) = rate(drives, links, clients, servers);
+                    for more in [
+                        rate(drives + 1, links, clients, servers),
+                        rate(drives, links + 1, clients, servers),
+                        rate(drives, links, clients + 1, servers),
+                        rate(drives, links, clients, servers + 1),
+                    ] {
+                        assert!(more.0 >= write * (1.0 - 1e-12) && more.1 >= reading * (1.0 - 1e-12));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Goal: cost is what the price list adds up to, and what has no price is named.
+#[test]
+fn prices() {
+    let text =
+        SMALL.to_owned() + "[prices]\ncurrency = \"EUR\"\nservers.s = 5000\ndrives.\"ssd 1 TB\" = 100\n";
+    let cost = forecast(&read(&text)).unwrap().cost.unwrap();
+    assert_eq!(cost.total.value, 2.0 * 5000.0 + 24.0 * 100.0);
+    assert_eq!(cost.unpriced, ["link 100gbe"]);
+    assert_eq!(cost.per_gbs_write.value, 12_400.0 / 6.4);
+}
+
+/// Goal: figures of a mirror and of parity when a drive fails.
+#[test]
+fn rebuilding() {
+    let forecast = forecast(&read(SMALL)).unwrap();
+    let rebuild = &forecast.rebuild[0];
+    assert_eq!(rebuild.survives, 2);
+    assert_eq!(rebuild.idle.as_ref().unwrap().value, 1e12 / 400e6);
+    assert!(rebuild.loaded.as_ref().unwrap().value > rebuild.idle.as_ref().unwrap().value);
+}
+
+/// Goal: what is not known is left out instead of invented.
+#[test]
+fn unknown_stays_unknown() {
+    let forecast =
+        forecast(&read(&SMALL.replace("name = \"small\"", "name = \"small\"\nsoftware = \"lustre\"")))
+            .unwrap();
+    assert!(forecast.metadata.creates.is_none() && forecast.shared.write.is_none());
+    assert!(forecast.metadata.files.is_none(), "no metadata target");
+}
