@@ -12,6 +12,7 @@ mod config;
 mod daemon;
 mod http;
 mod identity;
+mod instruments;
 mod listen;
 mod membership;
 mod metad;

@@ -14,6 +14,7 @@ use crate::config::{MetadConfig, MgmtdConfig};
 use crate::daemon::{self, Readiness, Stop, raise_open_files};
 use crate::http;
 use crate::identity::StateDir;
+use crate::instruments::{Host, Instruments};
 use crate::listen;
 use crate::membership::{Introduction, Membership, Nudge};
 use courier::Courier;
@@ -69,7 +70,7 @@ fn serve(config: &MetadConfig) -> Result<(), String> {
         uuid: state.uuid,
         service: ServiceKind::Metad,
         alias: config.alias.clone(),
-        addresses,
+        addresses: addresses.clone(),
         domain: config.domain.clone(),
     };
     let mgmtd = crate::daemon::mgmtd_endpoints(&config.membership)?;
@@ -87,7 +88,18 @@ fn serve(config: &MetadConfig) -> Result<(), String> {
         .map_err(|e| format!("cannot start a thread: {e}"))?;
     let handle = server.stop_handle();
     let watch = stop_when_told(stop.clone(), handle.clone());
-    let who = service::Who { place: place.clone(), incarnation, keyring };
+    let instruments = Instruments::new(Host {
+        service: ServiceKind::Metad,
+        name: "metad",
+        alias: place.alias.clone(),
+        node: place.node,
+        cluster: place.cluster,
+        addresses,
+        keyring: Arc::new(keyring.clone()),
+        targets: Vec::new(),
+    });
+    let measured = instruments.clone();
+    let who = service::Who { place: place.clone(), incarnation, keyring, instruments };
     let readiness = Readiness::new("metad");
     let pages = MetadPages { counts: counts.clone(), keyring: Arc::new(who.keyring.clone()), own };
     http::start(config.http, Arc::new(pages));
@@ -105,6 +117,7 @@ fn serve(config: &MetadConfig) -> Result<(), String> {
     )?;
     let ended = server.run(&mut metad).map_err(|e| format!("the server failed: {e}"));
     let fatal = metad.end(FLUSH_LIMIT);
+    measured.end();
     stop.set();
     nudge.nudge();
     for thread in [heartbeat, watch] {

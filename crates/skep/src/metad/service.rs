@@ -4,6 +4,7 @@ use super::courier::Courier;
 use super::mailbox::Mailbox;
 use super::pages::Counts;
 use crate::daemon::Readiness;
+use crate::instruments::{Instruments, is_instrument};
 use crate::membership::{Greeter, Nudge};
 use skep_disk::log::{CommandLog, EntryKind, LogError, SyncHandle, SyncThread};
 use skep_disk::rows::RowStore;
@@ -28,6 +29,8 @@ pub struct Who {
     pub incarnation: Incarnation,
     /// For session tokens.
     pub keyring: Keyring,
+    /// What it measures.
+    pub instruments: Arc<Instruments>,
 }
 
 /// A request that is not answered yet.
@@ -52,6 +55,8 @@ pub struct Metad {
     readiness: Option<Readiness>,
     /// Requests not answered yet.
     asked: BTreeMap<u64, Asked>,
+    /// Answers of the instruments, for the end of the round.
+    measured: Vec<(ConnId, Header, Result<Vec<u8>, Refusal>)>,
     counts: Arc<Counts>,
     /// When the first request of this round was read: one look at the clock serves all.
     round: Option<Instant>,
@@ -89,6 +94,7 @@ impl Metad {
             stop,
             readiness: Some(readiness),
             asked: BTreeMap::new(),
+            measured: Vec::new(),
             counts,
             round: None,
             answer: Vec::new(),
@@ -178,6 +184,12 @@ impl Metad {
 
     fn send(&mut self, replies: &mut Replies<'_>) {
         replies.set_epoch(self.rules.epoch());
+        for (conn, header, answer) in self.measured.drain(..) {
+            match answer {
+                Ok(body) => replies.push(conn, &header.reply(), &body, &[]),
+                Err(refusal) => replies.refuse(conn, &header, &refusal),
+            };
+        }
         let now = Instant::now();
         for reply in self.out.replies.drain(..) {
             let Some(Asked { conn, header, since }) = self.asked.remove(&reply.to) else { continue };
@@ -243,6 +255,10 @@ impl Service for Metad {
     }
 
     fn request(&mut self, conn: ConnId, peer: &Peer, header: &Header, body: &[u8], _payload: &[u8]) {
+        if is_instrument(header.kind) {
+            let answer = self.who.instruments.event_answer(peer, header, body);
+            return self.measured.push((conn, *header, answer));
+        }
         let number = self.next;
         self.next += 1;
         let since = *self.round.get_or_insert_with(Instant::now);

@@ -1,6 +1,7 @@
 //! The registry behind an event server: requests in, one synced log append per round, answers out.
 
 use super::journal::Journal;
+use crate::instruments::{Host, Instruments, is_instrument};
 use crate::metrics::Serving;
 
 use skep_cluster::{Answer, Command, Input, Output, Registry};
@@ -59,6 +60,8 @@ pub struct Mgmtd {
     next_tick: Millis,
     fatal: Option<String>,
     serving: Arc<Serving>,
+    /// What it measures; once it is registered.
+    instruments: Option<Arc<Instruments>>,
 }
 
 impl Mgmtd {
@@ -86,8 +89,19 @@ impl Mgmtd {
             next_tick: now(),
             fatal: None,
             serving,
+            instruments: None,
         };
         mgmtd.register()?;
+        mgmtd.instruments = Some(Instruments::new(Host {
+            service: ServiceKind::Mgmtd,
+            name: "mgmtd",
+            alias: String::new(),
+            node: mgmtd.node,
+            cluster: mgmtd.journal.identity().cluster,
+            addresses: mgmtd.introduction.addresses.clone(),
+            keyring: Arc::new(mgmtd.keyring.clone()),
+            targets: Vec::new(),
+        }));
         Ok(mgmtd)
     }
 
@@ -153,6 +167,9 @@ impl Mgmtd {
     }
 
     fn decide(&mut self, peer: &Peer, header: &Header, body: &[u8]) -> (Result<Answer, Refusal>, bool) {
+        if let (Some(instruments), true) = (&self.instruments, is_instrument(header.kind)) {
+            return (instruments.event_answer(peer, header, body).map(Answer::Body), false);
+        }
         let request = match decode(peer, header, body) {
             Ok(request) => request,
             Err(refusal) => return (Err(refusal), false),

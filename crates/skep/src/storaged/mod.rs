@@ -3,7 +3,7 @@
 mod filesystem;
 mod pages;
 mod serve;
-mod target;
+pub mod target;
 mod writers;
 
 use crate::caller::CallError;
@@ -12,6 +12,7 @@ use crate::config::StoragedConfig;
 use crate::daemon::{self, Readiness, Stop, raise_open_files};
 use crate::http;
 use crate::identity::{StateDir, random_uuid};
+use crate::instruments::{self, Host, Instruments};
 use crate::listen;
 use crate::membership::{Introduction, Membership, Nudge};
 use pages::StoragedPages;
@@ -41,7 +42,7 @@ fn serve(config: &StoragedConfig, args: &StoragedArgs) -> Result<(), String> {
         uuid: state.uuid,
         service: ServiceKind::Storaged,
         alias: config.alias.clone(),
-        addresses,
+        addresses: addresses.clone(),
         domain: config.domain.clone(),
     };
     let mgmtd = crate::daemon::mgmtd_endpoints(&config.membership)?;
@@ -58,6 +59,19 @@ fn serve(config: &StoragedConfig, args: &StoragedArgs) -> Result<(), String> {
     let share = usize::try_from(descriptors / 2).unwrap_or(usize::MAX) / count.max(1);
     targets.iter().for_each(|target| target.limit_open_files(share));
     let place = membership.place.clone();
+    let bench: Vec<_> =
+        targets.iter().map(|target| target.bench(place.cluster, config.reserve.bytes())).collect();
+    bench.iter().for_each(instruments::clear_leftovers);
+    let instruments = Instruments::new(Host {
+        service: ServiceKind::Storaged,
+        name: "storaged",
+        alias: place.alias.clone(),
+        node: place.node,
+        cluster: place.cluster,
+        addresses,
+        keyring: keyring.clone(),
+        targets: bench,
+    });
     let nudge = Nudge::default();
     let storaged = Arc::new(Storaged::new(
         place.clone(),
@@ -66,6 +80,7 @@ fn serve(config: &StoragedConfig, args: &StoragedArgs) -> Result<(), String> {
         keyring.clone(),
         nudge.clone(),
         config.sync_on_write,
+        instruments.clone(),
     ));
     let heartbeat = membership
         .keep(storaged.clone(), config.membership.heartbeat.duration(), nudge.clone(), stop.clone())
@@ -82,6 +97,7 @@ fn serve(config: &StoragedConfig, args: &StoragedArgs) -> Result<(), String> {
         handle.stop();
     });
     let ended = server.run(&*storaged).map_err(|e| format!("server: {e}"));
+    instruments.end();
     stop.set();
     nudge.nudge();
     for thread in [watch, heartbeat] {

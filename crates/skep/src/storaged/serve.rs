@@ -2,6 +2,7 @@
 
 use super::target::{Target, Work};
 use super::writers::Writers;
+use crate::instruments::{Instruments, is_instrument};
 use crate::membership::{Greeter, Member, Nudge};
 use crate::metrics::Requests;
 use skep_net::{Answer, Handler, Keyring, Payload, Peer, PeerInfo, may_call};
@@ -32,12 +33,14 @@ pub struct Storaged {
     keyring: Arc<Keyring>,
     nudge: Nudge,
     sync_on_write: bool,
+    instruments: Arc<Instruments>,
     /// Requests by message.
     pub requests: Requests,
 }
 
 impl Storaged {
     /// Serves these targets.
+    #[allow(clippy::too_many_arguments)] // The parts of a daemon; they meet here and nowhere else.
     pub fn new(
         place: RegisterNodeReply,
         incarnation: Incarnation,
@@ -45,12 +48,24 @@ impl Storaged {
         keyring: Arc<Keyring>,
         nudge: Nudge,
         sync_on_write: bool,
+        instruments: Arc<Instruments>,
     ) -> Self {
         let targets = targets.into_iter().map(|target| (target.id, target)).collect();
         let admission = RwLock::new(Admission::new());
         let writers = Writers::default();
         let requests = Requests::new(StorageRequest::KINDS.iter().copied());
-        Self { place, incarnation, targets, admission, writers, keyring, nudge, sync_on_write, requests }
+        Self {
+            place,
+            incarnation,
+            targets,
+            admission,
+            writers,
+            keyring,
+            nudge,
+            sync_on_write,
+            instruments,
+            requests,
+        }
     }
 
     /// Every target with its counters.
@@ -194,6 +209,9 @@ impl Handler for Storaged {
     }
 
     fn handle(&self, peer: &Peer, header: &Header, body: &[u8], payload: &mut Payload) -> Answer {
+        if is_instrument(header.kind) {
+            return self.instruments.stream_answer(peer, header, body, payload);
+        }
         let sender = Sender { role: peer.hello.role, client: peer.hello.client, epoch: header.epoch };
         let mut work = None;
         let mut answer = || -> Result<Answer, Refusal> {

@@ -1,10 +1,11 @@
 //! One target as the daemon serves it: directory, state, counters.
 
+use crate::instruments::BenchTarget;
 use skep_disk::target::TargetDir;
 use skep_storage::{
     COPY_MAX, CopyFault, DiskError, Done, Limits, copy_chunk, execute, read_chunk, write_chunk,
 };
-use skep_types::{Capacity, ChunkId, Consistency, Encode, Errno, TargetId};
+use skep_types::{Capacity, ChunkId, ClusterId, Consistency, Encode, Errno, TargetId};
 use skep_wire::mgmt::TargetReport;
 use skep_wire::storage::{CopyChunk, ReadChunk, StatChunks, StorageRequest, TargetStat, WriteChunk};
 use skep_wire::{Refusal, Status};
@@ -97,6 +98,11 @@ impl Target {
             unlooked: AtomicU64::new(0),
             counters: Counters::default(),
         }
+    }
+
+    /// As instruments want to know it.
+    pub fn bench(&self, cluster: ClusterId, reserve: u64) -> BenchTarget {
+        BenchTarget { target: self.id, path: self.directory.path().to_owned(), cluster, reserve }
     }
 
     /// See [`TargetDir::limit_open_files`].
@@ -328,7 +334,10 @@ mod tests {
         let chunk = |ino| ChunkId { ino: Ino(ino), generation: Generation(1), extent: 0, stripe: 0 };
         let write = |ino| {
             let (id, owner) = (TargetId(101), Owner::default());
-            target.write(&WriteChunk { target: id, chunk: chunk(ino), offset: 0, owner, sync: false, netbench: false }, b"x")
+            target.write(
+                &WriteChunk { target: id, chunk: chunk(ino), offset: 0, owner, sync: false, netbench: false },
+                b"x",
+            )
         };
         write(1).unwrap();
         let life = target.directory.life();

@@ -32,7 +32,18 @@ impl Fixture {
         };
         let keyring = Arc::new(Keyring::insecure());
         let targets = vec![target(101), target(102)];
-        let storaged = Storaged::new(place, Incarnation(1), targets, keyring, Nudge::default(), false);
+        let instruments = Instruments::new(crate::instruments::Host {
+            service: ServiceKind::Storaged,
+            name: "storaged",
+            alias: place.alias.clone(),
+            node: place.node,
+            cluster: place.cluster,
+            addresses: Vec::new(),
+            keyring: keyring.clone(),
+            targets: Vec::new(),
+        });
+        let storaged =
+            Storaged::new(place, Incarnation(1), targets, keyring, Nudge::default(), false, instruments);
         storaged.fences(fences(1, &[]));
         Self { path, storaged }
     }

@@ -1,0 +1,187 @@
+//! The side that asks: commands, the survey.
+
+use super::question::{
+    Findings, JobShown, JobState, ListenTest, Measurement, NetworkFound, NetworkTest, Question, Reply,
+};
+use crate::admin::access::{Cluster, NodeLink};
+use crate::admin::{Failure, Outcome};
+use skep_net::{Endpoint, choose};
+use skep_types::ServiceKind;
+use skep_wire::instrument::Measure;
+use skep_wire::mgmt::{Address, NodeEntry};
+use std::time::{Duration, Instant};
+
+/// Between two looks at a job, at first; doubled each time.
+const LOOK_FIRST: Duration = Duration::from_millis(2);
+/// ... up to this.
+const LOOK_LAST: Duration = Duration::from_millis(100);
+/// A daemon that has been asked to listen does so within this time.
+const LISTEN_LIMIT: Duration = Duration::from_secs(5);
+
+fn put(link: &mut NodeLink, question: &Question) -> Outcome<Reply> {
+    let question = serde_json::to_vec(question).map_err(|e| Failure::new(format!("question: {e}")))?;
+    let reply = link.ask(&Measure { question })?;
+    serde_json::from_slice(&reply.answer).map_err(|e| {
+        Failure::new(format!("the answer cannot be understood ({e}); do both sides run the same release?"))
+    })
+}
+
+fn one(reply: Reply) -> Outcome<JobShown> {
+    match reply {
+        Reply::Job(job) => Ok(*job),
+        Reply::Jobs(_) => Err(Failure::new("a list of jobs came instead of one".to_owned())),
+    }
+}
+
+/// Starts a measurement at a node.
+pub fn start(cluster: &Cluster, node: &NodeEntry, what: &Measurement) -> Outcome<JobShown> {
+    one(put(&mut cluster.node(node), &Question::Start(what.clone()))?)
+}
+
+/// How a job of a node stands.
+pub fn status(cluster: &Cluster, node: &NodeEntry, job: u64) -> Outcome<JobShown> {
+    one(put(&mut cluster.node(node), &Question::Status(job))?)
+}
+
+/// Stops a job of a node.
+pub fn stop(cluster: &Cluster, node: &NodeEntry, job: u64) -> Outcome<JobShown> {
+    one(put(&mut cluster.node(node), &Question::Stop(job))?)
+}
+
+/// All jobs of a node, the newest last.
+pub fn jobs(cluster: &Cluster, node: &NodeEntry) -> Outcome<Vec<JobShown>> {
+    match put(&mut cluster.node(node), &Question::Jobs)? {
+        Reply::Jobs(jobs) => Ok(jobs),
+        Reply::Job(_) => Err(Failure::new("one job came instead of a list".to_owned())),
+    }
+}
+
+/// Measures at a node and waits for what it finds, at most `limit`; then the job is stopped, and that is an error.
+pub fn ask(cluster: &Cluster, node: &NodeEntry, what: &Measurement, limit: Duration) -> Outcome<Findings> {
+    wait(&mut cluster.node(node), node, what, limit)
+}
+
+/// [`ask`] at many nodes at once; the answers in the order of the questions.
+pub fn ask_all(
+    cluster: &Cluster,
+    questions: &[(&NodeEntry, Measurement)],
+    limit: Duration,
+) -> Vec<Outcome<Findings>> {
+    let links: Vec<NodeLink> = questions.iter().map(|(node, _)| cluster.node(node)).collect();
+    std::thread::scope(|scope| {
+        let asked: Vec<_> = links
+            .into_iter()
+            .zip(questions)
+            .map(|(mut link, (node, what))| scope.spawn(move || wait(&mut link, node, what, limit)))
+            .collect();
+        let ended = |thread: std::thread::ScopedJoinHandle<'_, Outcome<Findings>>| {
+            thread.join().unwrap_or_else(|_| Err(Failure::new("a thread ended badly".to_owned())))
+        };
+        asked.into_iter().map(ended).collect()
+    })
+}
+
+fn wait(link: &mut NodeLink, node: &NodeEntry, what: &Measurement, limit: Duration) -> Outcome<Findings> {
+    let until = Instant::now() + limit;
+    let mut job = one(put(link, &Question::Start(what.clone()))?)?;
+    let mut pause = LOOK_FIRST;
+    while job.state == JobState::Running {
+        if Instant::now() >= until {
+            put(link, &Question::Stop(job.job))?;
+            let text = format!("{}: {} was not done within {} s", node.alias, what.name(), limit.as_secs());
+            return Err(Failure::new(text));
+        }
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(LOOK_LAST);
+        job = one(put(link, &Question::Status(job.job))?)?;
+    }
+    found(&node.alias, job)
+}
+
+/// What an ended job found.
+pub fn found(alias: &str, job: JobShown) -> Outcome<Findings> {
+    match (job.findings, job.error) {
+        (_, Some(error)) => Err(Failure::new(format!("{alias}: {error}"))),
+        (Some(findings), None) => Ok(findings),
+        (None, None) => Err(Failure::new(format!("{alias}: {} found nothing", job.what.name()))),
+    }
+}
+
+/// Over which kind of socket the network is measured.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Transport {
+    /// As requests go: a Unix socket on the same machine, else TCP
+    #[default]
+    Auto,
+    /// TCP, also on the same machine
+    Tcp,
+}
+
+/// Measures from one node to another. What cannot serve payloads listens for it, for the time being.
+pub fn network(
+    cluster: &Cluster,
+    from: &NodeEntry,
+    to: &NodeEntry,
+    test: &NetworkTest,
+    transport: Transport,
+) -> Outcome<NetworkFound> {
+    let limit = Duration::from_secs_f64(2.0 * test.seconds.clamp(0.0, 3_600.0)) + Duration::from_secs(30);
+    let measured = |addresses: &[Address]| {
+        let mut endpoints = choose(addresses, to.machine, from.machine);
+        endpoints.retain(|endpoint| transport == Transport::Auto || !endpoint.is_unix());
+        let endpoints = endpoints.iter().map(Endpoint::to_string).collect();
+        let what = Measurement::Network(NetworkTest { endpoints, ..test.clone() });
+        match ask(cluster, from, &what, limit)? {
+            Findings::Network(found) => Ok(found),
+            _ => Err(Failure::new(format!("{}: the answer is to another question", from.alias))),
+        }
+    };
+    if to.service == ServiceKind::Storaged || !test.bandwidth {
+        return measured(&to.addresses);
+    }
+    // The latency through the loop that serves requests; payloads to a server of their own.
+    let latency = match test.pings {
+        0 => None,
+        _ => {
+            let what = NetworkTest { bandwidth: false, ..test.clone() };
+            network(cluster, from, to, &what, transport)?.latency
+        }
+    };
+    let mut link = cluster.node(to);
+    let listening = ListenTest { seconds: limit.as_secs_f64() };
+    let job = one(put(&mut link, &Question::Start(Measurement::Listen(listening)))?)?;
+    let result = listened(&mut link, to, job.job).and_then(|addresses| {
+        let test = NetworkTest { pings: 0, ..test.clone() };
+        let endpoints = choose(&addresses, to.machine, from.machine);
+        let endpoints = endpoints.iter().filter(|one| transport == Transport::Auto || !one.is_unix());
+        let endpoints = endpoints.map(Endpoint::to_string).collect();
+        match ask(cluster, from, &Measurement::Network(NetworkTest { endpoints, ..test }), limit)? {
+            Findings::Network(found) => Ok(NetworkFound { latency, ..found }),
+            _ => Err(Failure::new(format!("{}: the answer is to another question", from.alias))),
+        }
+    });
+    // It ends by itself when this does not reach it.
+    let _ = put(&mut link, &Question::Stop(job.job));
+    result
+}
+
+/// Where a job listens.
+fn listened(link: &mut NodeLink, node: &NodeEntry, job: u64) -> Outcome<Vec<Address>> {
+    let until = Instant::now() + LISTEN_LIMIT;
+    loop {
+        let job = one(put(link, &Question::Status(job))?)?;
+        if let (JobState::Running, Some(Findings::Listen(found))) = (job.state, &job.findings) {
+            let address = |(text, nic, preference): &(String, String, u16)| Address {
+                text: text.clone(),
+                nic: nic.clone(),
+                preference: *preference,
+            };
+            return Ok(found.addresses.iter().map(address).collect());
+        }
+        if job.state != JobState::Running || Instant::now() >= until {
+            found(&node.alias, job)?;
+            return Err(Failure::new(format!("{} does not listen for the measurement", node.alias)));
+        }
+        std::thread::sleep(LOOK_FIRST);
+    }
+}

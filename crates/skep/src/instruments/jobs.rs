@@ -1,0 +1,236 @@
+//! The jobs of a daemon: each on a thread of its own, a few at once, the last ones remembered.
+
+use super::question::{Findings, JobShown, JobState, Measurement};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Jobs that run at once; one more is refused.
+pub const RUNNING_MAX: usize = 8;
+/// Ended jobs that are remembered.
+pub const REMEMBERED_MAX: usize = 32;
+
+/// What a job shows while it runs.
+type Partial = Box<dyn Fn() -> Findings + Send>;
+
+/// What the thread of a job and those who ask for it share.
+#[derive(Default)]
+pub struct Control {
+    stop: AtomicBool,
+    partial: Mutex<Option<Partial>>,
+}
+
+impl Control {
+    /// Shall it end?
+    pub fn is_stopped(&self) -> bool {
+        self.stop.load(Relaxed)
+    }
+
+    /// What a question for the job is answered with while it runs.
+    pub fn show(&self, partial: impl Fn() -> Findings + Send + 'static) {
+        *lock(&self.partial) = Some(Box::new(partial));
+    }
+
+    /// Ends it.
+    pub fn stop(&self) {
+        self.stop.store(true, Relaxed);
+    }
+}
+
+struct Job {
+    what: Measurement,
+    began: Instant,
+    control: Arc<Control>,
+    /// Once it has ended: what it found, and how long it took.
+    outcome: Option<(Result<Findings, String>, Duration)>,
+}
+
+#[derive(Default)]
+struct Table {
+    last: u64,
+    jobs: BTreeMap<u64, Job>,
+}
+
+/// See the module.
+#[derive(Clone, Default)]
+pub struct Jobs(Arc<Mutex<Table>>);
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Jobs {
+    /// Runs `work` on a thread of its own. Refused when too many run, or one that `excludes` does.
+    pub fn start(
+        &self,
+        what: Measurement,
+        excludes: impl Fn(&Measurement) -> bool,
+        work: impl FnOnce(&Control) -> Result<Findings, String> + Send + 'static,
+    ) -> Result<u64, String> {
+        let mut table = lock(&self.0);
+        let running = || table.jobs.iter().filter(|(_, job)| job.outcome.is_none());
+        if let Some((other, job)) = running().find(|(_, job)| excludes(&job.what)) {
+            return Err(format!("job {other} ({}) runs: wait for it, or stop it", job.what.name()));
+        }
+        if running().count() >= RUNNING_MAX {
+            return Err(format!("{RUNNING_MAX} measurements run already: wait for one, or stop it"));
+        }
+        table.last += 1;
+        let number = table.last;
+        let control = Arc::new(Control::default());
+        let (jobs, own) = (self.clone(), control.clone());
+        let began = Instant::now();
+        table.jobs.insert(number, Job { what, began, control, outcome: None });
+        let thread = std::thread::Builder::new().name("instrument".to_owned());
+        let spawned = thread.spawn(move || {
+            let result = work(&own);
+            jobs.ended(number, result);
+        });
+        if let Err(e) = spawned {
+            table.jobs.remove(&number);
+            return Err(format!("cannot start a thread: {e}"));
+        }
+        Ok(number)
+    }
+
+    fn ended(&self, number: u64, result: Result<Findings, String>) {
+        let mut table = lock(&self.0);
+        if let Some(job) = table.jobs.get_mut(&number) {
+            job.outcome = Some((result, job.began.elapsed()));
+        }
+        let ended: Vec<u64> =
+            table.jobs.iter().filter(|(_, job)| job.outcome.is_some()).map(|(number, _)| *number).collect();
+        for oldest in ended.iter().take(ended.len().saturating_sub(REMEMBERED_MAX)) {
+            table.jobs.remove(oldest);
+        }
+    }
+
+    /// How a job stands.
+    pub fn shown(&self, number: u64) -> Option<JobShown> {
+        lock(&self.0).jobs.get(&number).map(|job| show(number, job))
+    }
+
+    /// All of them, without what is large.
+    pub fn all(&self) -> Vec<JobShown> {
+        lock(&self.0).jobs.iter().map(|(number, job)| show(*number, job)).collect()
+    }
+
+    /// Ends a job soon. `false`: there is no such job.
+    pub fn stop(&self, number: u64) -> bool {
+        match lock(&self.0).jobs.get(&number) {
+            Some(job) => {
+                job.control.stop();
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Ends all of them soon: the daemon stops.
+    pub fn stop_all(&self) {
+        lock(&self.0).jobs.values().for_each(|job| job.control.stop());
+    }
+
+    #[cfg(test)]
+    fn running(&self) -> usize {
+        lock(&self.0).jobs.values().filter(|job| job.outcome.is_none()).count()
+    }
+}
+
+fn show(number: u64, job: &Job) -> JobShown {
+    let what = job.what.clone();
+    let shown = |state, took: Duration, findings, error| JobShown {
+        job: number,
+        what,
+        state,
+        seconds: took.as_secs_f64(),
+        findings,
+        error,
+    };
+    match &job.outcome {
+        None => {
+            let partial = lock(&job.control.partial).as_ref().map(|partial| partial());
+            shown(JobState::Running, job.began.elapsed(), partial, None)
+        }
+        Some((Ok(findings), took)) => {
+            let state = if job.control.is_stopped() { JobState::Stopped } else { JobState::Done };
+            shown(state, *took, Some(findings.clone()), None)
+        }
+        Some((Err(why), took)) => shown(JobState::Failed, *took, None, Some(why.clone())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+
+    fn wait_for(jobs: &Jobs, number: u64) -> JobShown {
+        loop {
+            let shown = jobs.shown(number).unwrap();
+            if shown.state != JobState::Running {
+                return shown;
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    fn removed(n: u64) -> Findings {
+        Findings::Cleanup { removed: n }
+    }
+
+    /// Goal: a job is shown with what it has so far, stops when told, and its findings stay.
+    #[test]
+    fn life_of_a_job() {
+        let jobs = Jobs::default();
+        let (begun, begins) = channel();
+        let number = jobs.start(
+            Measurement::Facts,
+            |_| false,
+            move |control| {
+                control.show(|| removed(3));
+                begun.send(()).unwrap();
+                while !control.is_stopped() {
+                    std::thread::yield_now();
+                }
+                Ok(removed(4))
+            },
+        );
+        let number = number.unwrap();
+        begins.recv().unwrap();
+        let shown = jobs.shown(number).unwrap();
+        assert_eq!((shown.state, shown.findings), (JobState::Running, Some(removed(3))));
+        let refused = jobs.start(Measurement::Facts, |_| true, |_| Ok(removed(0))).unwrap_err();
+        assert!(refused.contains("job 1 (facts)"), "{refused}");
+        assert!(jobs.stop(number) && !jobs.stop(99));
+        let shown = wait_for(&jobs, number);
+        assert_eq!((shown.state, shown.findings), (JobState::Stopped, Some(removed(4))));
+        let failed = jobs.start(Measurement::Facts, |_| true, |_| Err("no disk".to_owned())).unwrap();
+        assert_eq!(wait_for(&jobs, failed).error.as_deref(), Some("no disk"));
+    }
+
+    /// Goal: neither running nor ended jobs pile up.
+    #[test]
+    fn jobs_are_bounded() {
+        let jobs = Jobs::default();
+        for _ in 0..REMEMBERED_MAX + 10 {
+            let number = jobs.start(Measurement::Facts, |_| false, |_| Ok(removed(0))).unwrap();
+            wait_for(&jobs, number);
+        }
+        assert_eq!(jobs.all().len(), REMEMBERED_MAX);
+        let (done, waits) = channel::<()>();
+        let waits = Arc::new(Mutex::new(waits));
+        for _ in 0..RUNNING_MAX {
+            let waits = waits.clone();
+            let work = move |_: &Control| {
+                let _ = lock(&waits).recv();
+                Ok(removed(0))
+            };
+            jobs.start(Measurement::Facts, |_| false, work).unwrap();
+        }
+        assert!(jobs.start(Measurement::Facts, |_| false, |_| Ok(removed(0))).is_err());
+        assert_eq!(jobs.running(), RUNNING_MAX);
+        drop(done);
+    }
+}

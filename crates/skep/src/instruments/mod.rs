@@ -1,0 +1,17 @@
+//! Instruments: every daemon, and a bench agent, measures what it stands on when an administrator asks.
+//!
+//! [`Instruments`] answers `Measure`, `Discard` and `Fabricate`; [`client`] asks. What can be asked is in
+//! [`question`]. Rules and reasons: `docs/design/instruments.md`.
+
+pub mod client;
+mod facts;
+mod jobs;
+mod listen;
+mod network;
+mod processor;
+pub mod question;
+mod service;
+mod storage;
+
+pub use service::{BenchTarget, Host, Instruments, is_instrument};
+pub use storage::clear_leftovers;

@@ -1,0 +1,169 @@
+//! The instruments of one daemon: questions in, answers out, never waiting.
+
+use super::jobs::{Control, Jobs};
+use super::question::{Findings, Measurement, QUESTION_MAX, Question, Reply};
+use super::{facts, listen, network, processor, storage};
+use skep_net::{Answer, Keyring, Payload, Peer, may_call};
+use skep_types::limits::PAYLOAD_MAX;
+use skep_types::{ClusterId, Encode, Errno, NodeId, Reader, ServiceKind, TargetId};
+use skep_wire::instrument::{InstrumentRequest, Measure, MeasureReply};
+use skep_wire::mgmt::Address;
+use skep_wire::{Empty, Header, Refusal, Status};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// A target as it is measured.
+#[derive(Debug, Clone)]
+pub struct BenchTarget {
+    /// Its number.
+    pub target: TargetId,
+    /// Its directory.
+    pub path: PathBuf,
+    /// The cluster it belongs to.
+    pub cluster: ClusterId,
+    /// Bytes that stay free.
+    pub reserve: u64,
+}
+
+/// The daemon that is measured.
+pub struct Host {
+    /// Which service.
+    pub service: ServiceKind,
+    /// What it is called in facts.
+    pub name: &'static str,
+    /// Its alias.
+    pub alias: String,
+    /// Its node.
+    pub node: NodeId,
+    /// Its cluster.
+    pub cluster: ClusterId,
+    /// Where it listens.
+    pub addresses: Vec<Address>,
+    /// Its keys.
+    pub keyring: Arc<Keyring>,
+    /// Its targets, if it has any.
+    pub targets: Vec<BenchTarget>,
+}
+
+/// See the module.
+pub struct Instruments {
+    host: Arc<Host>,
+    jobs: Jobs,
+}
+
+/// Is a message of this number for the instruments?
+pub fn is_instrument(kind: u16) -> bool {
+    InstrumentRequest::KINDS.iter().any(|(number, _)| *number == kind)
+}
+
+fn malformed(what: impl Into<String>) -> Refusal {
+    Refusal::with(Status::MALFORMED, what)
+}
+
+fn decode(header: &Header, body: &[u8]) -> Result<InstrumentRequest, Refusal> {
+    let mut r = Reader::new(body);
+    let request = InstrumentRequest::decode(header.kind, &mut r).map_err(|e| malformed(e.to_string()))?;
+    r.finish("request").map_err(|e| malformed(e.to_string()))?;
+    request.ok_or_else(|| malformed("not a message for an instrument"))
+}
+
+/// Answers the messages of a flow, with the payload buffer of their connection.
+pub fn flow_answer(header: &Header, body: &[u8], payload: &mut Payload) -> Result<Answer, Refusal> {
+    match decode(header, body)? {
+        InstrumentRequest::Discard(_) => Ok(Answer::done(&Empty {})),
+        InstrumentRequest::Fabricate(m) if m.len as usize <= PAYLOAD_MAX => {
+            payload.room(m.len as usize);
+            Ok(Answer::done(&Empty {}).with_payload(m.len as usize))
+        }
+        InstrumentRequest::Fabricate(m) => {
+            Err(malformed(format!("{} bytes do not fit into a frame of {PAYLOAD_MAX}", m.len)))
+        }
+        InstrumentRequest::Measure(_) => Err(malformed("questions go to the service itself")),
+    }
+}
+
+impl Instruments {
+    /// For this daemon.
+    pub fn new(host: Host) -> Arc<Self> {
+        Arc::new(Self { host: Arc::new(host), jobs: Jobs::default() })
+    }
+
+    /// The answer of a server with a thread for each connection.
+    pub fn stream_answer(&self, peer: &Peer, header: &Header, body: &[u8], payload: &mut Payload) -> Answer {
+        let mut answer = || {
+            may_call(header, peer.hello.role)?;
+            match decode(header, body)? {
+                InstrumentRequest::Measure(m) => self.measure(&m).map(|reply| Answer::done(&reply)),
+                _ => flow_answer(header, body, payload),
+            }
+        };
+        answer().unwrap_or_else(Answer::from)
+    }
+
+    /// The answer of a server with one thread: it has no payloads, so it cannot serve a flow.
+    pub fn event_answer(&self, peer: &Peer, header: &Header, body: &[u8]) -> Result<Vec<u8>, Refusal> {
+        may_call(header, peer.hello.role)?;
+        match decode(header, body)? {
+            InstrumentRequest::Measure(m) => self.measure(&m).map(|reply| reply.to_bytes()),
+            InstrumentRequest::Discard(_) => Ok(Empty {}.to_bytes()),
+            InstrumentRequest::Fabricate(_) => {
+                let text = "this service sends no payloads: ask it to listen for the measurement";
+                Err(Refusal::with(Status::errno(Errno::EOPNOTSUPP), text))
+            }
+        }
+    }
+
+    fn measure(&self, m: &Measure) -> Result<MeasureReply, Refusal> {
+        if m.question.len() > QUESTION_MAX {
+            return Err(malformed(format!("a question has at most {QUESTION_MAX} bytes")));
+        }
+        let question: Question = serde_json::from_slice(&m.question).map_err(|e| {
+            malformed(format!("the question cannot be understood ({e}): do both sides run the same release?"))
+        })?;
+        let none =
+            |job: u64| Refusal::with(Status::errno(Errno::ENOENT), format!("there is no job {job} here"));
+        let one =
+            |job: u64| self.jobs.shown(job).map(|shown| Reply::Job(Box::new(shown))).ok_or_else(|| none(job));
+        let reply = match question {
+            Question::Start(what) => one(self.start(what)?)?,
+            Question::Status(job) => one(job)?,
+            Question::Stop(job) => {
+                if !self.jobs.stop(job) {
+                    return Err(none(job));
+                }
+                one(job)?
+            }
+            Question::Jobs => Reply::Jobs(self.jobs.all()),
+        };
+        let answer = serde_json::to_vec(&reply).map_err(|e| malformed(format!("the answer: {e}")))?;
+        Ok(MeasureReply { answer })
+    }
+
+    /// Starts a job; gives its number.
+    pub fn start(&self, what: Measurement) -> Result<u64, Refusal> {
+        let host = self.host.clone();
+        let busy = |text: String| Refusal::with(Status::errno(Errno::EBUSY), text);
+        let touches_targets =
+            |what: &Measurement| matches!(what, Measurement::Storage(_) | Measurement::Cleanup { .. });
+        let excludes = |running: &Measurement| touches_targets(&what) && touches_targets(running);
+        let asked = what.clone();
+        let work = move |control: &Control| run(&host, &asked, control);
+        self.jobs.start(what.clone(), excludes, work).map_err(busy)
+    }
+
+    /// The daemon stops: so do its measurements.
+    pub fn end(&self) {
+        self.jobs.stop_all();
+    }
+}
+
+fn run(host: &Arc<Host>, what: &Measurement, control: &Control) -> Result<Findings, String> {
+    match what {
+        Measurement::Facts => Ok(Findings::Facts(Box::new(facts::look(host.name, &host.targets)))),
+        Measurement::Processor(test) => processor::measure(test, control),
+        Measurement::Listen(test) => listen::serve(host, test.seconds, control),
+        Measurement::Network(test) => network::measure(test, &host.keyring, control),
+        Measurement::Storage(test) => storage::measure(&host.targets, test, control),
+        Measurement::Cleanup { targets } => storage::cleanup(&host.targets, targets),
+    }
+}

@@ -1,0 +1,207 @@
+//! The threads of a storage measurement.
+
+use super::super::jobs::Control;
+use super::super::network::Times;
+use super::super::question::{Direction, Findings, Flow, JobState, StorageFound, StorageTest, TargetFound};
+use super::super::service::BenchTarget;
+use super::DIRECT_ALIGN;
+use super::order::{Order, fill};
+use super::place::Place;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Barrier, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+/// What the threads of a target have done, for those who ask meanwhile.
+struct Progress {
+    target: u32,
+    bytes: AtomicU64,
+    failed: AtomicBool,
+    ended: Mutex<Ended>,
+}
+
+/// What is known once threads have ended.
+struct Ended {
+    times: Times,
+    sync: Duration,
+    at: Option<Instant>,
+    threads: u32,
+    error: Option<String>,
+}
+
+/// What all threads share.
+struct Shared {
+    began: OnceLock<Instant>,
+    targets: Vec<Arc<Progress>>,
+    threads: u32,
+}
+
+impl Progress {
+    fn new(target: u32) -> Result<Arc<Self>, String> {
+        let ended = Ended { times: Times::new()?, sync: Duration::ZERO, at: None, threads: 0, error: None };
+        let (bytes, failed) = (AtomicU64::new(0), AtomicBool::new(false));
+        Ok(Arc::new(Self { target, bytes, failed, ended: Mutex::new(ended) }))
+    }
+
+    fn fail(&self, why: String) {
+        self.failed.store(true, Relaxed);
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner).error.get_or_insert(why);
+    }
+
+    fn shown(&self, shared: &Shared, stopped: bool) -> TargetFound {
+        let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = ended.threads == shared.threads;
+        let state = match () {
+            () if ended.error.is_some() => JobState::Failed,
+            () if !all => JobState::Running,
+            () if stopped => JobState::Stopped,
+            () => JobState::Done,
+        };
+        let until = ended.at.filter(|_| all).unwrap_or_else(Instant::now);
+        let seconds = shared.began.get().map_or(0.0, |began| until.duration_since(*began).as_secs_f64());
+        TargetFound {
+            target: self.target,
+            state,
+            flow: Flow { bytes: self.bytes.load(Relaxed), seconds },
+            latency: ended.times.latency(),
+            sync_ms: ended.sync.as_secs_f64() * 1e3,
+            error: ended.error.clone(),
+        }
+    }
+}
+
+impl Shared {
+    fn shown(&self, stopped: bool) -> StorageFound {
+        StorageFound { targets: self.targets.iter().map(|one| one.shown(self, stopped)).collect() }
+    }
+}
+
+/// One thread.
+struct Worker<'a> {
+    place: &'a Place,
+    progress: &'a Progress,
+    test: &'a StorageTest,
+    control: &'a Control,
+    object: u32,
+    /// Where its part of the object begins.
+    base: u64,
+    seed: u64,
+}
+
+/// Measures all targets at once; one that fails does not end the others.
+pub fn run(targets: &[&BenchTarget], test: &StorageTest, control: &Control) -> Result<StorageFound, String> {
+    // An object per thread, unless fewer are shared; never one without a thread.
+    let objects = if test.objects == 0 { test.threads } else { test.objects.min(test.threads) };
+    let parts = test.threads.div_ceil(objects);
+    let size = test.size / test.block * test.block;
+    let progress: Result<Vec<_>, _> = targets.iter().map(|one| Progress::new(one.target.0)).collect();
+    let shared = Arc::new(Shared { began: OnceLock::new(), targets: progress?, threads: test.threads });
+    let shown = shared.clone();
+    control.show(move || Findings::Storage(shown.shown(false)));
+    // The last objects may have a part less than the first ones.
+    let whole = u64::from(if test.threads.is_multiple_of(objects) { parts } else { parts - 1 });
+    let mut places = Vec::new();
+    for (target, progress) in targets.iter().zip(&shared.targets) {
+        match Place::open(target, test, objects, whole * size) {
+            Ok(place) => places.push(Some(place)),
+            Err(e) => {
+                progress.fail(e);
+                places.push(None);
+            }
+        }
+    }
+    let ready = places.iter().flatten().count();
+    if ready == 0 {
+        let first = shared.shown(false).targets.into_iter().next();
+        return Err(first.and_then(|one| one.error).unwrap_or_else(|| "no target".to_owned()));
+    }
+    let barrier = Barrier::new(ready * test.threads as usize);
+    std::thread::scope(|scope| {
+        for (place, progress) in places.iter().zip(&shared.targets) {
+            let Some(place) = place else { continue };
+            for thread in 0..test.threads {
+                let (object, part) = (thread % objects, u64::from(thread / objects));
+                let seed = u64::from(progress.target) << 32 | u64::from(thread) << 1;
+                let worker = Worker { place, progress, test, control, object, base: part * size, seed };
+                let (barrier, began) = (&barrier, &shared.began);
+                scope.spawn(move || {
+                    let mut buffer = Buffer::new(test.block as usize, seed);
+                    barrier.wait();
+                    let began = *began.get_or_init(Instant::now);
+                    worker.work(buffer.bytes(), began);
+                });
+            }
+        }
+    });
+    Ok(shared.shown(control.is_stopped()))
+}
+
+impl Worker<'_> {
+    fn work(&self, buffer: &mut [u8], began: Instant) {
+        let done = Times::new()
+            .and_then(|mut times| self.blocks(buffer, began, &mut times).map(|sync| (times, sync)));
+        let mut ended = self.progress.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        ended.threads += 1;
+        ended.at = Some(Instant::now());
+        match done {
+            Ok((times, sync)) => {
+                ended.times.merge(&times);
+                ended.sync = ended.sync.max(sync);
+            }
+            Err(e) => {
+                self.progress.failed.store(true, Relaxed);
+                ended.error.get_or_insert(e);
+            }
+        }
+    }
+
+    /// Every block; gives the time of the sync at the end.
+    fn blocks(&self, buffer: &mut [u8], began: Instant, times: &mut Times) -> Result<Duration, String> {
+        let test = self.test;
+        let mut order = Order::new(test.size / test.block, test.random, self.seed);
+        let limit = Duration::from_secs_f64(test.seconds);
+        let over = |order: &Order| match test.seconds > 0.0 {
+            true => began.elapsed() >= limit,
+            false => order.is_over(),
+        };
+        while !over(&order) && !self.control.is_stopped() && !self.progress.failed.load(Relaxed) {
+            let offset = self.base + order.next() * test.block;
+            let at = Instant::now();
+            let moved = match test.direction {
+                Direction::Write => self.place.write(self.object, offset, buffer).map(|()| buffer.len())?,
+                Direction::Read => self.place.read(self.object, offset, buffer)?,
+            };
+            times.add(at.elapsed());
+            if moved < buffer.len() {
+                return Err(
+                    "a file ended early: write with the same size, threads and objects first".to_owned()
+                );
+            }
+            self.progress.bytes.fetch_add(moved as u64, Relaxed);
+        }
+        let at = Instant::now();
+        if test.direction == Direction::Write {
+            self.place.sync(self.object)?;
+        }
+        Ok(at.elapsed())
+    }
+}
+
+/// Bytes at an address that O_DIRECT takes.
+struct Buffer {
+    bytes: Vec<u8>,
+    start: usize,
+    len: usize,
+}
+
+impl Buffer {
+    fn new(len: usize, seed: u64) -> Self {
+        let mut bytes = vec![0; len + DIRECT_ALIGN as usize];
+        let start = bytes.as_ptr().align_offset(DIRECT_ALIGN as usize).min(DIRECT_ALIGN as usize);
+        fill(&mut bytes[start..start + len], seed);
+        Self { bytes, start, len }
+    }
+
+    fn bytes(&mut self) -> &mut [u8] {
+        &mut self.bytes[self.start..self.start + self.len]
+    }
+}

@@ -1,0 +1,94 @@
+//! Storage measurements on directories.
+
+use super::super::question::{Direction, JobState, Path, StorageFound};
+use super::*;
+use skep_types::{TargetId, Uuid};
+
+fn target(number: u32, path: &std::path::Path) -> BenchTarget {
+    BenchTarget { target: TargetId(number), path: path.to_owned(), cluster: Uuid([1; 16]), reserve: 0 }
+}
+
+fn small(path: Path, direction: Direction) -> StorageTest {
+    StorageTest { path, direction, block: 64 << 10, size: 1 << 20, threads: 3, ..StorageTest::default() }
+}
+
+fn found(all: &[BenchTarget], test: &StorageTest) -> StorageFound {
+    match measure(all, test, &Control::default()) {
+        Ok(Findings::Storage(found)) => found,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Goal: on each way what is written can be read, every byte is counted, files of other kinds are not touched,
+/// and cleaning up leaves the target as it was.
+#[test]
+fn both_ways_of_both_paths() {
+    let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let all = [target(101, dirs[0].path()), target(102, dirs[1].path())];
+    std::fs::create_dir(dirs[0].path().join("chunks")).unwrap();
+    std::fs::write(dirs[0].path().join("chunks/user"), b"data").unwrap();
+    for path in [Path::Raw, Path::Target] {
+        let early = measure(&all, &small(path, Direction::Read), &Control::default());
+        assert!(early.unwrap_err().contains("write with the same size"));
+        for direction in [Direction::Write, Direction::Read] {
+            for objects in [0, 2] {
+                let test = StorageTest { objects, random: objects > 0, ..small(path, direction) };
+                if direction == Direction::Read {
+                    found(&all, &StorageTest { direction: Direction::Write, random: false, ..test.clone() });
+                }
+                for one in found(&all, &test).targets {
+                    assert_eq!((one.state, one.error), (JobState::Done, None));
+                    assert_eq!((one.flow.bytes, one.latency.count), (3 << 20, 48), "{path:?} {direction:?}");
+                    assert!(one.flow.seconds > 0.0 && one.latency.max_us >= one.latency.p50_us);
+                }
+            }
+        }
+        found(&all, &StorageTest { rewrite: true, ..small(path, Direction::Write) });
+    }
+    let Ok(Findings::Cleanup { removed }) = cleanup(&all, &[101]) else { panic!() };
+    assert!(removed >= 6, "{removed}");
+    assert!(dirs[1].path().join("bench").exists(), "not asked for");
+    clear_leftovers(&all[1]);
+    assert!(!dirs[1].path().join("bench").exists());
+    assert_eq!(std::fs::read(dirs[0].path().join("chunks/user")).unwrap(), b"data");
+}
+
+/// Goal: a measurement over a time goes round, and stops at once when told.
+#[test]
+fn over_a_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let all = [target(101, dir.path())];
+    let test = StorageTest { seconds: 0.2, size: 128 << 10, ..small(Path::Raw, Direction::Write) };
+    let one = &found(&all, &test).targets[0];
+    assert!(one.flow.seconds >= 0.2 && one.flow.bytes > 3 * (128 << 10), "{one:?}");
+    let control = Control::default();
+    control.stop();
+    let Ok(Findings::Storage(stopped)) = measure(&all, &StorageTest { seconds: 60.0, ..test }, &control)
+    else {
+        panic!()
+    };
+    assert_eq!((stopped.targets[0].state, stopped.targets[0].flow.bytes), (JobState::Stopped, 0));
+}
+
+/// Goal: what does not fit, or makes no sense, is refused with the reason before anything is written.
+#[test]
+fn refusals() {
+    let dir = tempfile::tempdir().unwrap();
+    let all = [target(101, dir.path())];
+    let ok = small(Path::Target, Direction::Write);
+    for (test, part) in [
+        (StorageTest { threads: 0, ..ok.clone() }, "threads"),
+        (StorageTest { block: 0, ..ok.clone() }, "block"),
+        (StorageTest { block: 8 << 20, size: 8 << 20, ..ok.clone() }, "block"),
+        (StorageTest { size: 1, ..ok.clone() }, "size"),
+        (StorageTest { seconds: f64::NAN, ..ok.clone() }, "seconds"),
+        (StorageTest { direct: true, ..ok.clone() }, "direct"),
+        (StorageTest { size: 1 << 40, threads: 256, ..ok.clone() }, "free"),
+        (StorageTest { targets: vec![7], ..ok.clone() }, "served are 101"),
+    ] {
+        let why = measure(&all, &test, &Control::default()).unwrap_err();
+        assert!(why.contains(part), "{why}");
+    }
+    assert!(!dir.path().join("bench").exists());
+    assert!(measure(&[], &ok, &Control::default()).unwrap_err().contains("no targets"));
+}
