@@ -1,0 +1,176 @@
+//! Tools whose work other commands of this program do: they are named instead of translated.
+
+use super::size::{Units, bytes};
+use super::words::{Known, Syntax, Takes, split, used};
+use super::{Cause, Tool};
+
+/// What to run instead.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Relative {
+    /// The tool that the command line is for.
+    pub tool: &'static str,
+    /// The command of this program that does the same.
+    pub instead: String,
+    /// Why, and what differs.
+    pub because: &'static str,
+}
+
+const STORAGE_BENCH: &[Known] = &[
+    used("", "storagebench", Takes::Nothing),
+    used("", "write", Takes::Nothing),
+    used("", "read", Takes::Nothing),
+    used("", "status", Takes::Nothing),
+    used("", "stop", Takes::Nothing),
+    used("", "cleanup", Takes::Nothing),
+    used("", "blocksize", Takes::Value),
+    used("", "size", Takes::Value),
+    used("", "threads", Takes::Value),
+    used("", "alltargets", Takes::Nothing),
+    used("", "targetids", Takes::Value),
+    used("", "servers", Takes::Value),
+    used("", "verbose", Takes::Nothing),
+    used("", "odirect", Takes::Nothing),
+];
+
+/// Recognises `beegfs-ctl --storagebench ...` and `qperf HOST TEST...`; none: it is something else.
+pub fn relative(words: &[String]) -> Option<Result<Relative, String>> {
+    let first = words.first()?.rsplit('/').next()?;
+    match first {
+        "beegfs-ctl" | "fhgfs-ctl" if words.iter().any(|word| word == "--storagebench") => {
+            Some(storage_bench(&words[1..]).map_err(|cause| format!("{first}: {cause}")))
+        }
+        "qperf" => Some(qperf(&words[1..])),
+        _ => None,
+    }
+}
+
+fn storage_bench(words: &[String]) -> Result<Relative, Cause> {
+    let syntax = Syntax { tool: Tool::Ior, known: STORAGE_BENCH, single_dash_long: false, any_case: true };
+    let (given, rest) = split(&syntax, words).map_err(|cause| {
+        let why = cause.why.replace("is no option of ior", "is no option of --storagebench");
+        Cause::new(cause.word, why)
+    })?;
+    if let Some(word) = rest.first() {
+        return Err(Cause::new(word, "belongs to no option"));
+    }
+    let (mut verb, mut behind) = ("", String::new());
+    for given in &given {
+        match given.name {
+            "write" => (verb, behind) = ("start", format!("{behind} --write")),
+            "read" => (verb, behind) = ("start", format!("{behind} --read")),
+            "status" => verb = "status",
+            "stop" => verb = "stop",
+            "cleanup" => verb = "cleanup",
+            "blocksize" | "size" => {
+                bytes(&given.value, Units::Bytes).map_err(|why| Cause::new(&given.written, why))?;
+                let name = if given.name == "size" { "size" } else { "block" };
+                behind = format!("{behind} --{name} {}", given.value);
+            }
+            "threads" => behind = format!("{behind} --threads {}", given.value),
+            "alltargets" => behind.push_str(" --all"),
+            "targetids" => {
+                given.value.split(',').for_each(|target| behind.push_str(&format!(" --target {target}")));
+            }
+            "servers" => {
+                let why = "names servers: name their targets instead (`skep target list`), with --target";
+                return Err(Cause::new(&given.written, why));
+            }
+            "odirect" => behind.push_str(" --direct"),
+            _ => {}
+        }
+    }
+    if verb.is_empty() {
+        return Err(Cause::new(
+            "--storagebench",
+            "needs one of --write, --read, --status, --stop, --cleanup",
+        ));
+    }
+    Ok(Relative {
+        tool: "StorageBench",
+        instead: format!("skep bench storage {verb}{behind}"),
+        because: "the storage daemons measure their own targets, without the network",
+    })
+}
+
+fn qperf(words: &[String]) -> Result<Relative, String> {
+    let mut named = words.iter().filter(|word| !word.starts_with('-'));
+    let Some(host) = named.next() else {
+        return Ok(Relative {
+            tool: "qperf",
+            instead: "skep bench agent".to_owned(),
+            because: "qperf without a host waits to be measured; daemons of a cluster answer without it",
+        });
+    };
+    for test in named {
+        match test.as_str() {
+            "tcp_bw" | "tcp_lat" | "conf" => {}
+            test if test.starts_with("rc_") || test.starts_with("uc_") || test.starts_with("ud_") => {
+                return Err(format!(
+                    "qperf: {test} measures RDMA verbs, which no connection of this program uses; tcp_bw and tcp_lat have an equivalent: skep bench net pairs"
+                ));
+            }
+            test => {
+                return Err(format!(
+                    "qperf: {test} has no equivalent here; tcp_bw and tcp_lat have: skep bench net pairs"
+                ));
+            }
+        }
+    }
+    let _ = host;
+    Ok(Relative {
+        tool: "qperf",
+        instead: "skep bench net pairs".to_owned(),
+        because: "bandwidth and latency between any two nodes of the cluster, over its own connections",
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(line: &str) -> Option<Result<Relative, String>> {
+        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        relative(&words)
+    }
+
+    /// Goal: the StorageBench and qperf lines of the papers name the command that does the same.
+    #[test]
+    fn equivalents() {
+        for (line, instead) in [
+            (
+                "beegfs-ctl --storagebench --write --blocksize=512K --size=640G --threads=4 --alltargets",
+                "skep bench storage start --write --block 512K --size 640G --threads 4 --all",
+            ),
+            (
+                "beegfs-ctl --storagebench --read --blocksize=512K --size=640G --threads=4 --alltargets",
+                "skep bench storage start --read --block 512K --size 640G --threads 4 --all",
+            ),
+            ("beegfs-ctl --storagebench --status --alltargets", "skep bench storage status --all"),
+            (
+                "beegfs-ctl --storagebench --cleanup --targetids=101,102",
+                "skep bench storage cleanup --target 101 --target 102",
+            ),
+            ("qperf", "skep bench agent"),
+            ("qperf beegfs002 tcp_bw tcp_lat", "skep bench net pairs"),
+        ] {
+            assert_eq!(of(line).unwrap().unwrap().instead, instead, "{line}");
+        }
+        assert_eq!(of("ior -w"), None);
+        assert_eq!(of("beegfs-ctl --listnodes --nodetype=client"), None);
+    }
+
+    /// Goal: what has no equivalent says so.
+    #[test]
+    fn refusals() {
+        for (line, says) in [
+            ("qperf beegfs002 rc_bi_bw", "RDMA verbs"),
+            ("beegfs-ctl --storagebench --alltargets", "needs one of --write"),
+            ("beegfs-ctl --storagebench --write --blocksize=x", "no size"),
+            ("beegfs-ctl --storagebench --write --servers=1", "name their targets"),
+            ("beegfs-ctl --storagebench --wipe", "--wipe is no option of --storagebench"),
+        ] {
+            let error = of(line).unwrap().unwrap_err();
+            assert!(error.contains(says), "{line}: {error}");
+        }
+    }
+}
