@@ -15,7 +15,7 @@ mod port;
 mod ring;
 mod served;
 mod shown;
-mod special;
+pub mod special;
 mod worker;
 
 use crate::admin::mount_table;

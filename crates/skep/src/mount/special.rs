@@ -19,6 +19,8 @@ const ENTRY: &[u8] = b"skep.entry";
 const LAYOUT: &[u8] = b"skep.layout";
 /// Space of the targets, as JSON.
 const SPACE: &[u8] = b"skep.space";
+/// Where the network is measured without the disks, as JSON; set on a directory: for how many milliseconds more.
+pub const NETBENCH: &str = "skep.netbench";
 /// Names that begin so are never stored.
 pub const NAMESPACE: &[u8] = b"skep.";
 
@@ -85,6 +87,7 @@ pub async fn get<P: MountPort>(lane: &MountLane<P>, ino: Ino, name: &[u8]) -> Re
             });
             serde_json::to_vec(&rows).map_err(|_| Errno::EIO)
         }
+        _ if name == NETBENCH.as_bytes() => Ok(netbench(lane)),
         LAYOUT => {
             let reply = lane.inspect(ino).await?;
             if !matches!(reply.attr.kind, Kind::File | Kind::Dir) {
@@ -97,7 +100,30 @@ pub async fn get<P: MountPort>(lane: &MountLane<P>, ino: Ino, name: &[u8]) -> Re
     }
 }
 
-/// Sets a name in the namespace: the layout wish of a directory or an empty file, by its owner or root.
+/// The value of [`NETBENCH`]: the same for every file of the mount.
+fn netbench<P: MountPort>(lane: &MountLane<P>) -> Vec<u8> {
+    let shown = |(dir, on_ms, left_ms): (Ino, u64, u64)| json!({ "directory": dir.0, "on_ms": on_ms, "left_ms": left_ms });
+    let all: Vec<Value> = lane.network_measured().into_iter().map(shown).collect();
+    Value::from(all).to_string().into_bytes()
+}
+
+/// Sets [`NETBENCH`]. What it drops is dropped for everybody, so only root may.
+async fn set_netbench<P: MountPort>(
+    lane: &MountLane<P>,
+    cx: &Context<'_>,
+    ino: Ino,
+    value: &[u8],
+) -> Result<(), Errno> {
+    if cx.uid != 0 {
+        return Err(Errno::EPERM);
+    }
+    let ms =
+        std::str::from_utf8(value).ok().and_then(|text| text.trim().parse().ok()).ok_or(Errno::EINVAL)?;
+    lane.measure_network(ino, ms).await
+}
+
+/// Sets a name in the namespace: the layout wish of a directory or an empty file, by its owner or root; the
+/// measurement of the network in a directory, by root.
 pub async fn set<P: MountPort>(
     lane: &MountLane<P>,
     cx: &Context<'_>,
@@ -106,11 +132,14 @@ pub async fn set<P: MountPort>(
     value: &[u8],
     create: bool,
 ) -> Result<(), Errno> {
-    if name != LAYOUT {
+    if name != LAYOUT && name != NETBENCH.as_bytes() {
         return Err(Errno::EOPNOTSUPP);
     }
     if create {
         return Err(Errno::EEXIST);
+    }
+    if name == NETBENCH.as_bytes() {
+        return set_netbench(lane, cx, ino, value).await;
     }
     let reply = lane.inspect(ino).await?;
     if cx.uid != 0 && cx.uid != reply.attr.uid {

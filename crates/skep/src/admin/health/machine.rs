@@ -10,6 +10,8 @@ use std::time::Duration;
 
 /// A mount that takes longer to answer does not answer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(3);
+/// Longest answer to the question for directories that are measured in.
+const NETBENCH_VALUE_MAX: usize = 4_096;
 /// What every mount opens.
 const DEVICE: &str = "/dev/fuse";
 /// Oldest kernel that everything was tried on.
@@ -70,6 +72,20 @@ fn mount_check(point: &Path) -> Check {
     }
 }
 
+/// Is the network measured there, so that some contents are dropped? Asked of a mount that answers.
+fn netbench_check(point: &Path) -> Option<Check> {
+    let mut value = [0; NETBENCH_VALUE_MAX];
+    let len = rustix::fs::lgetxattr(point, crate::mount::special::NETBENCH, &mut value[..]).ok()?;
+    let measured: Vec<serde_json::Value> = serde_json::from_slice(value.get(..len)?).ok()?;
+    (!measured.is_empty()).then(|| {
+        let many = measured.len();
+        let detail =
+            format!("the network is measured: contents of files in {many} scratch directories are dropped");
+        let hint = "it ends with `skep bench net`, or by itself";
+        check(Verdict::Warning, "mount", &point.display().to_string(), detail, hint)
+    })
+}
+
 /// Could a file system be mounted here? A server need not be able to.
 fn device_check(device: &Path) -> Option<Check> {
     let note = |detail: String, hint: &str| {
@@ -106,6 +122,12 @@ pub fn checks(run_dir: &Path) -> Vec<Check> {
     let mounts = mount_table::read().unwrap_or_default();
     let mut checks: Vec<_> =
         mounts.iter().filter(|mount| mount.is_skep()).map(|mount| mount_check(&mount.point)).collect();
+    let answering: Vec<PathBuf> = checks
+        .iter()
+        .filter(|one| one.verdict == Verdict::Ok)
+        .map(|one| PathBuf::from(&one.subject))
+        .collect();
+    checks.extend(answering.iter().filter_map(|point| netbench_check(point)));
     checks.extend(device_check(Path::new(DEVICE)));
     checks.extend(kernel_check(&rustix::system::uname().release().to_string_lossy()));
     for note in mount_notes(run_dir) {
