@@ -1,6 +1,7 @@
 //! Development tasks: `cargo xtask <task>`.
 
 mod bench;
+mod browser;
 mod calibrate;
 mod ci;
 mod conform;
@@ -39,6 +40,8 @@ enum Task {
     Bench(bench::Arguments),
     /// Measure what Skep's operations cost, for `skep plan scale`.
     Calibrate(calibrate::Arguments),
+    /// Open the survey's report in a real browser, print it, and look at every chart.
+    Browser(browser::Arguments),
     /// Run pjdfstest and fsx, built elsewhere, over a mount.
     Posix(posix::Arguments),
     /// Run real programs (git, SQLite, PostgreSQL, a compiler ...) over mounts.
@@ -73,6 +76,7 @@ fn main() -> ExitCode {
         Task::Sim(arguments) => sim::run(&root, &arguments),
         Task::Bench(arguments) => bench::run(&root, &arguments),
         Task::Calibrate(arguments) => calibrate::run(&root, &arguments),
+        Task::Browser(arguments) => browser::run(&root, &arguments),
         Task::Posix(arguments) => posix::run(&root, &arguments),
         Task::Programs(arguments) => programs::run(&root, &arguments),
         Task::OldKernel(arguments) => old_kernel::run(&root, &arguments),

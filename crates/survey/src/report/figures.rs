@@ -107,7 +107,8 @@ impl Figure<'_> {
             Self::Curves(curves) => {
                 let first = curves.first();
                 let (unit, axis) = first.map_or(("", ""), |curve| (curve.unit.as_str(), curve.axis.as_str()));
-                let bands = curves.iter().flat_map(|curve| &curve.points).any(|point| point.samples.len() > 1);
+                let bands =
+                    curves.iter().flat_map(|curve| &curve.points).any(|point| point.samples.len() > 1);
                 let band = if bands { "; mean, band from minimum to maximum" } else { "" };
                 format!("{} over {}{band}", number::unit(unit), axis.split(" (").next().unwrap_or(axis))
             }
@@ -179,9 +180,9 @@ impl Figure<'_> {
     /// True when there is nothing to draw.
     pub fn is_empty(&self) -> bool {
         match self {
-            Self::Curves(curves) => curves
-                .iter()
-                .all(|curve| curve.points.iter().all(|point| Spread::of(&point.samples).is_none() || !point.x.is_finite())),
+            Self::Curves(curves) => curves.iter().all(|curve| {
+                curve.points.iter().all(|point| Spread::of(&point.samples).is_none() || !point.x.is_finite())
+            }),
             Self::Side(side) => side.members.iter().all(|member| Spread::of(&member.samples).is_none()),
             Self::Waterfall(waterfall, _) => waterfall.steps.is_empty(),
         }
@@ -305,7 +306,8 @@ fn waterfall_table(waterfall: &Waterfall) -> Table {
         let possible = step.theoretical.map_or_else(|| number::NONE.to_owned(), number::number);
         let share = step.theoretical.and_then(|possible| number::percent(step.achieved, possible));
         let share = share.unwrap_or_else(|| number::NONE.to_owned());
-        let cells = vec![step.name.clone(), number::number(step.achieved), possible, share, step.because.clone()];
+        let cells =
+            vec![step.name.clone(), number::number(step.achieved), possible, share, step.because.clone()];
         table.add(false, cells);
     }
     table

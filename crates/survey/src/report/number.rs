@@ -154,8 +154,7 @@ mod tests {
     /// Goal: labels of axes carry no needless digits.
     #[test]
     fn ticks_are_shorter() {
-        let cases =
-            [(0.0, "0"), (0.5, "0.5"), (2000.0, "2,000"), (20_000.0, "20 k"), (2_500_000.0, "2.5 M")];
+        let cases = [(0.0, "0"), (0.5, "0.5"), (2000.0, "2,000"), (20_000.0, "20 k"), (2_500_000.0, "2.5 M")];
         for (value, text) in cases {
             assert_eq!(tick(value), text);
         }

@@ -2,9 +2,10 @@
 
 use std::fmt::Write;
 
+use super::charts;
 use super::draw::{Anchor, Drawing, Form, LABEL, Mark, Paint, SERIES, Shape, Spot, Tip};
 use super::html::escape;
-use super::letters::{self, Face};
+use super::letters::Face;
 
 /// The drawing as an element; `id` must be its own in the page.
 pub fn svg(drawing: &Drawing, id: &str, class: &str) -> String {
@@ -63,7 +64,8 @@ fn path(points: &[Spot], closed: bool) -> String {
 fn put_mark(out: &mut String, mark: &Mark) {
     let paint = class(mark.paint);
     let data = if mark.data { " m" } else { "" };
-    let opacity = if mark.opacity < 1.0 { format!(" opacity=\"{:.2}\"", mark.opacity) } else { String::new() };
+    let opacity =
+        if mark.opacity < 1.0 { format!(" opacity=\"{:.2}\"", mark.opacity) } else { String::new() };
     match &mark.shape {
         Shape::Line { points, width, dashed } => {
             let dash = if *dashed { " stroke-dasharray=\"4 3\"" } else { "" };
@@ -72,7 +74,10 @@ fn put_mark(out: &mut String, mark: &Mark) {
             put(out, format_args!("{dash}{opacity}/>\n"));
         }
         Shape::Area { points } => {
-            put(out, format_args!("<path class=\"f {paint}{data}\" d=\"{}\"{opacity}/>\n", path(points, true)));
+            put(
+                out,
+                format_args!("<path class=\"f {paint}{data}\" d=\"{}\"{opacity}/>\n", path(points, true)),
+            );
         }
         Shape::Bar { at: (x, y), width, height } => {
             let (x, y) = (coordinate(*x), coordinate(*y));
@@ -111,7 +116,7 @@ fn put_tip(out: &mut String, tip: &Tip, drawing: &Drawing) {
     let wide = tip
         .lines
         .iter()
-        .map(|line| letters::width(line, LABEL, Face::Bold) * 1.12)
+        .map(|line| charts::width(line, LABEL, Face::Bold))
         .fold(40.0, f32::max)
         .min(drawing.width - 20.0)
         + 16.0;
@@ -129,7 +134,7 @@ fn put_tip(out: &mut String, tip: &Tip, drawing: &Drawing) {
     for (which, line) in tip.lines.iter().enumerate() {
         let (x, y) = (coordinate(left + 8.0), coordinate(top + 15.0 + which as f32 * LINE));
         let bold = if which == 0 { " class=\"b\"" } else { "" };
-        let line = letters::fit(line, LABEL, Face::Bold, (wide - 16.0) / 1.12 + 1.0);
+        let line = charts::fit(line, LABEL, Face::Bold, wide - 15.0);
         put(out, format_args!("<text{bold} x=\"{x}\" y=\"{y}\" font-size=\"11\">{}</text>", escape(&line)));
     }
     out.push_str("</g></g>\n");

@@ -28,13 +28,14 @@ pub fn bars(wide: f32, title: &str, unit: &str, each: &[Bar]) -> Drawing {
     let narrow = wide < NARROW;
     let row = if narrow { 46.0 } else { 34.0 };
     let mut drawing = Drawing::new(wide, 26.0 + each.len().max(1) as f32 * row + 4.0, title);
-    drawing.label(Paint::Muted, (0.0, 12.0), Anchor::Start, number::unit(unit));
+    drawing.label(Paint::Muted, (0.0, 12.0), Anchor::Start, super::unit(unit, wide - 240.0));
     key(&mut drawing);
     let names =
         each.iter().map(|b| width(&b.name, STRONG, Face::Plain)).fold(60.0, f32::max).min(wide * 0.34) + 14.0;
     let left = if narrow { 0.0 } else { names };
     let numbers = each.iter().map(|b| width(&said(b), LABEL, Face::Bold)).fold(60.0, f32::max);
-    let right = if narrow { wide - 48.0 } else { wide - numbers - 16.0 - 48.0 };
+    let shares = each.iter().map(|b| width(&share(b), LABEL, Face::Bold)).fold(36.0, f32::max) + 14.0;
+    let right = if narrow { wide - shares } else { wide - numbers - 16.0 - shares };
     let most = each
         .iter()
         .flat_map(|bar| [Some(bar.achieved), bar.possible])
@@ -56,7 +57,7 @@ pub fn bars(wide: f32, title: &str, unit: &str, each: &[Bar]) -> Drawing {
         let paint = if bar.alert { Paint::Alert } else { Paint::Series(0) };
         let (at, width, height) = ((left, y + 3.0), scale(bar.achieved).max(1.0), THICK - 6.0);
         drawing.data(paint, 1.0, Shape::Bar { at, width, height });
-        words(&mut drawing, bar, y, left, right);
+        words(&mut drawing, bar, y, left, shares);
         drawing.tip((left + width / 2.0, y + THICK / 2.0), THICK / 2.0, tip(bar, unit));
     }
     drawing.about = each.iter().map(|bar| tip(bar, unit).join(" ")).collect::<Vec<_>>().join("; ");
@@ -84,6 +85,11 @@ fn said(bar: &Bar) -> String {
     }
 }
 
+fn share(bar: &Bar) -> String {
+    let share = bar.possible.and_then(|possible| number::percent(bar.achieved, possible));
+    share.unwrap_or_else(|| number::NONE.to_owned())
+}
+
 fn tip(bar: &Bar, unit: &str) -> Vec<String> {
     let mut lines = vec![format!("{}:", bar.name), format!("{} {}", said(bar), number::unit(unit))];
     if let Some(share) = bar.possible.and_then(|possible| number::percent(bar.achieved, possible)) {
@@ -92,13 +98,14 @@ fn tip(bar: &Bar, unit: &str) -> Vec<String> {
     lines
 }
 
-fn words(drawing: &mut Drawing, bar: &Bar, y: f32, left: f32, right: f32) {
+fn words(drawing: &mut Drawing, bar: &Bar, y: f32, left: f32, shares: f32) {
     let narrow = drawing.width < NARROW;
     let paint = if bar.alert { Paint::Alert } else { Paint::Ink };
     let numbers = said(bar);
     let note = bar.note.as_deref().unwrap_or_default();
     if narrow {
-        let room = drawing.width - width(&numbers, LABEL, Face::Plain) - width(note, LABEL, Face::Bold) - 30.0;
+        let room =
+            drawing.width - width(&numbers, LABEL, Face::Plain) - width(note, LABEL, Face::Bold) - 30.0;
         let name = fit(&bar.name, STRONG, Face::Plain, room.max(40.0));
         let after = width(&name, STRONG, Face::Plain) + 8.0;
         text(drawing, paint, (0.0, y - 5.0), Anchor::Start, &name);
@@ -109,12 +116,10 @@ fn words(drawing: &mut Drawing, bar: &Bar, y: f32, left: f32, right: f32) {
         let line = if note.is_empty() { y + 13.0 } else { y + 7.0 };
         text(drawing, paint, (left - 12.0, line), Anchor::End, &name);
         drawing.strong(Paint::Alert, (left - 12.0, y + 20.0), Anchor::End, note);
-        drawing.label(Paint::Muted, (drawing.width - 50.0, y + 13.0), Anchor::End, numbers);
+        drawing.label(Paint::Muted, (drawing.width - shares - 2.0, y + 13.0), Anchor::End, numbers);
     }
-    let share = bar.possible.and_then(|possible| number::percent(bar.achieved, possible));
-    let share = share.unwrap_or_else(|| number::NONE.to_owned());
-    let at = (if narrow { right + 44.0 } else { drawing.width - 2.0 }, y + 13.0);
-    drawing.strong(paint, at, Anchor::End, share);
+    let at = (drawing.width - 2.0, y + 13.0);
+    drawing.strong(paint, at, Anchor::End, share(bar));
 }
 
 fn text(drawing: &mut Drawing, paint: Paint, at: (f32, f32), anchor: Anchor, text: &str) {

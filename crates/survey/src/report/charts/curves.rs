@@ -104,10 +104,8 @@ fn field(drawing: &Drawing, top: f32, axis: &str, spreads: &[Vec<(f64, Spread)>]
     let all = || spreads.iter().flatten();
     let places: Vec<f64> = all().map(|(x, _)| *x).collect();
     let values: Vec<f64> = all().flat_map(|(_, s)| [s.min, s.max]).collect();
-    let typical: Vec<f64> = spreads
-        .iter()
-        .filter_map(|line| line.iter().map(|(_, s)| s.mean).max_by(f64::total_cmp))
-        .collect();
+    let typical: Vec<f64> =
+        spreads.iter().filter_map(|line| line.iter().map(|(_, s)| s.mean).max_by(f64::total_cmp)).collect();
     let y = Axis::of_values(&values, &typical, STEPS);
     let labels = y.ticks.iter().map(|(_, label)| width(label, LABEL, Face::Plain)).fold(24.0, f32::max);
     Field {
@@ -121,7 +119,7 @@ fn field(drawing: &Drawing, top: f32, axis: &str, spreads: &[Vec<(f64, Spread)>]
 }
 
 fn paper(drawing: &mut Drawing, field: &Field, unit: &str, axis: &str) {
-    drawing.label(Paint::Muted, (0.0, 11.0), Anchor::Start, number::unit(unit));
+    drawing.label(Paint::Muted, (0.0, 11.0), Anchor::Start, super::unit(unit, drawing.width));
     for (value, label) in &field.y.ticks {
         let (_, y) = field.spot(f64::NAN, *value);
         let paint = if y >= field.bottom - 0.5 { Paint::Muted } else { Paint::Grid };
@@ -218,7 +216,9 @@ fn peaks(drawing: &mut Drawing, field: &Field, spreads: &[Vec<(f64, Spread)>]) {
         let free = |y: f32| {
             y > field.top - 4.0
                 && y < field.bottom - 4.0
-                && taken.iter().all(|(l, r, t)| middle + half < *l || middle - half > *r || (y - t).abs() > 12.0)
+                && taken
+                    .iter()
+                    .all(|(l, r, t)| middle + half < *l || middle - half > *r || (y - t).abs() > 12.0)
         };
         let Some(y) = [y - 9.0, y + 18.0].into_iter().find(|y| free(*y)) else { continue };
         taken.push((middle - half, middle + half, y));
@@ -231,8 +231,10 @@ fn peaks(drawing: &mut Drawing, field: &Field, spreads: &[Vec<(f64, Spread)>]) {
 pub fn short_names(titles: &[&str]) -> (String, Vec<String>) {
     let parts: Vec<Vec<&str>> = titles.iter().map(|title| title.split(", ").collect()).collect();
     let everywhere = |part: &str| parts.iter().all(|other| other.contains(&part));
-    let common: Vec<&str> =
-        parts.first().map(|first| first.iter().copied().filter(|p| everywhere(p)).collect()).unwrap_or_default();
+    let common: Vec<&str> = parts
+        .first()
+        .map(|first| first.iter().copied().filter(|p| everywhere(p)).collect())
+        .unwrap_or_default();
     let names: Vec<String> = parts
         .iter()
         .map(|own| own.iter().copied().filter(|p| !everywhere(p)).collect::<Vec<_>>().join(", "))
@@ -270,7 +272,10 @@ mod tests {
     #[test]
     fn names_are_cut_to_what_differs() {
         let (common, names) = short_names(&["Sequential write, N-N", "Sequential read, N-N"]);
-        assert_eq!((common.as_str(), names), ("N-N", vec!["Sequential write".into(), "Sequential read".into()]));
+        assert_eq!(
+            (common.as_str(), names),
+            ("N-N", vec!["Sequential write".into(), "Sequential read".into()])
+        );
         let (common, names) = short_names(&["Write", "Write"]);
         assert_eq!((common.as_str(), names.len()), ("Write", 2));
         assert_eq!(short_names(&[]).1.len(), 0);

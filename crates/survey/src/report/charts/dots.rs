@@ -10,10 +10,13 @@ use super::{Members, fit, range, width};
 /// Height of a row.
 const ROW: f32 = 22.0;
 
+/// Above the first row: the unit, and what the broken line stands for.
+const TOP: f32 = 48.0;
+
 /// Draws them; for as many as a reader goes through one by one.
 pub fn dots(wide: f32, members: &Members) -> Drawing {
     let rows: Vec<Option<Spread>> = members.each.iter().map(|(_, samples, _)| Spread::of(samples)).collect();
-    let bottom = 40.0 + rows.len().max(1) as f32 * ROW;
+    let bottom = TOP + rows.len().max(1) as f32 * ROW;
     let mut drawing = Drawing::new(wide, bottom + 24.0, members.title);
     let names = members.each.iter().map(|(name, ..)| width(name, LABEL, Face::Bold));
     let left = names.fold(40.0, f32::max).min(wide * 0.38) + 14.0;
@@ -22,22 +25,22 @@ pub fn dots(wide: f32, members: &Members) -> Drawing {
     let steps = if wide < super::NARROW { 3 } else { 5 };
     let axis = Axis::of_values(&values, &[], steps);
     let x = |value: f64| left + (right - left) * axis.share(value);
-    drawing.label(Paint::Muted, (0.0, 12.0), Anchor::Start, number::unit(members.unit));
+    drawing.label(Paint::Muted, (0.0, 12.0), Anchor::Start, super::unit(members.unit, wide));
     for (value, label) in &axis.ticks {
-        drawing.rule(Paint::Grid, (x(*value), 34.0), (x(*value), bottom), false);
+        drawing.rule(Paint::Grid, (x(*value), TOP - 6.0), (x(*value), bottom), false);
         drawing.label(Paint::Muted, (x(*value), bottom + 16.0), Anchor::Middle, label);
     }
     let medians: Vec<f64> = rows.iter().flatten().map(|s| s.median).collect();
     let middle = Spread::of(&medians).map(|s| s.median);
     if let Some(middle) = middle {
-        drawing.rule(Paint::Muted, (x(middle), 26.0), (x(middle), bottom), true);
+        drawing.rule(Paint::Muted, (x(middle), TOP - 14.0), (x(middle), bottom), true);
         let text = format!("median {}", number::number(middle));
         let half = width(&text, LABEL, Face::Plain) / 2.0;
-        let at = (x(middle).clamp(half, wide - half), 21.0);
+        let at = (x(middle).clamp(half, wide - half), TOP - 19.0);
         drawing.label(Paint::Muted, at, Anchor::Middle, text);
     }
     for (which, ((name, samples, stands_out), spread)) in members.each.iter().zip(&rows).enumerate() {
-        let y = 40.0 + (which as f32 + 0.5) * ROW;
+        let y = TOP + (which as f32 + 0.5) * ROW;
         let (ink, paint, face) = if *stands_out {
             (Paint::Alert, Paint::Alert, Face::Bold)
         } else {

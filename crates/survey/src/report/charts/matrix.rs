@@ -59,7 +59,7 @@ pub fn grid(wide: f32, members: &Members, grid: &Grid) -> Drawing {
         members.each.iter().map(|(_, samples, _)| Spread::of(samples).map(|s| s.median)).collect();
     let numbers: Vec<f64> = medians.iter().flatten().copied().collect();
     let middle = Spread::of(&numbers).map(|s| s.median);
-    let unit = number::unit(members.unit);
+    let unit = super::unit(members.unit, wide);
     let head = middle.map_or_else(|| unit.clone(), |m| format!("{unit}, median {}", number::number(m)));
     drawing.label(Paint::Muted, (0.0, 12.0), Anchor::Start, head);
     drawing.label(Paint::Muted, (0.0, top - 8.0), Anchor::Start, "from \\ to");
@@ -127,7 +127,11 @@ fn one(
     }
     let value = number::with_unit(spread.median, members.unit);
     let name = fit(name, LABEL, Face::Bold, 260.0);
-    drawing.tip((x + wide / 2.0, y + high / 2.0), high / 2.0, vec![name, value, range(&spread, members.unit)]);
+    drawing.tip(
+        (x + wide / 2.0, y + high / 2.0),
+        high / 2.0,
+        vec![name, value, range(&spread, members.unit)],
+    );
 }
 
 #[cfg(test)]
@@ -141,8 +145,10 @@ mod tests {
                 names.push(format!("node-{from} -> node-{to}"));
             }
         }
-        let each: Vec<(&str, &[f64], bool)> =
-            names.iter().map(|name| (name.as_str(), [900.0].as_slice(), name.starts_with("node-1 "))).collect();
+        let each: Vec<(&str, &[f64], bool)> = names
+            .iter()
+            .map(|name| (name.as_str(), [900.0].as_slice(), name.starts_with("node-1 ")))
+            .collect();
         let members = Members { title: "t", unit: "MB/s", more_is_better: true, each };
         grid_of(&members).map(|found| grid(500.0, &members, &found))
     }

@@ -17,8 +17,9 @@ use super::number;
 
 /// A drawing narrower than this puts names above instead of beside.
 const NARROW: f32 = 460.0;
-/// Fonts of a browser may be wider than those that were measured.
-const ROOM_FOR_FONTS: f32 = 1.12;
+/// Fonts of a browser may be wider than those that were measured, heavy ones more so.
+const ROOM_FOR_PLAIN: f32 = 1.14;
+const ROOM_FOR_BOLD: f32 = 1.24;
 
 /// Members that should be equal.
 #[derive(Debug, Clone)]
@@ -33,12 +34,23 @@ pub struct Members<'a> {
     pub each: Vec<(&'a str, &'a [f64], bool)>,
 }
 
-fn width(text: &str, size: f32, face: Face) -> f32 {
-    letters::width(text, size, face) * ROOM_FOR_FONTS
+fn room(face: Face) -> f32 {
+    if face == Face::Bold { ROOM_FOR_BOLD } else { ROOM_FOR_PLAIN }
 }
 
-fn fit(text: &str, size: f32, face: Face, room: f32) -> String {
-    letters::fit(text, size, face, room / ROOM_FOR_FONTS)
+/// How wide a text may come out on a screen.
+pub fn width(text: &str, size: f32, face: Face) -> f32 {
+    letters::width(text, size, face) * room(face)
+}
+
+/// The text, cut so that it stays within that width on a screen.
+pub fn fit(text: &str, size: f32, face: Face, wide: f32) -> String {
+    letters::fit(text, size, face, wide / room(face))
+}
+
+/// The unit of a chart in no more than half of its width.
+fn unit(unit: &str, wide: f32) -> String {
+    fit(&number::unit(unit), super::draw::LABEL, Face::Plain, wide / 2.0)
 }
 
 fn range(spread: &super::spread::Spread, unit: &str) -> String {

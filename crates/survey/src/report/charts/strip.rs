@@ -28,7 +28,7 @@ pub fn strip(wide: f32, members: &Members) -> Drawing {
     let y = |value: f64| bottom - (bottom - top) * axis.share(value);
     let count = sorted.len().max(1) as f32;
     let x = |rank: usize| left + 8.0 + (right - left - 16.0) * (rank as f32 + 0.5) / count;
-    drawing.label(Paint::Muted, (0.0, 11.0), Anchor::Start, number::unit(members.unit));
+    drawing.label(Paint::Muted, (0.0, 11.0), Anchor::Start, super::unit(members.unit, wide));
     for (value, label) in &axis.ticks {
         drawing.rule(Paint::Grid, (left, y(*value)), (right, y(*value)), false);
         drawing.label(Paint::Muted, (left - 7.0, y(*value) + 4.0), Anchor::End, label);

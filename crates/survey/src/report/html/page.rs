@@ -113,11 +113,14 @@ fn verdict(verdict: &Verdict) -> String {
         Some(culprit) => (" bad", format!("Look first at {}", escape(&culprit.member))),
         None => ("", "No member lags behind its likes".to_owned()),
     };
-    let mut out = format!("<div id=\"verdict\" class=\"card verdict{class}\">\n<p class=\"badge\">{badge}</p>\n");
+    let mut out =
+        format!("<div id=\"verdict\" class=\"card verdict{class}\">\n<p class=\"badge\">{badge}</p>\n");
     out += &format!("<p class=\"headline\">{}</p>\n", escape(&verdict.headline));
     if let Some(culprit) = &verdict.culprit {
         let (member, layer) = (escape(&culprit.member), layer_name(culprit.layer));
-        out += &format!("<div class=\"culprit\">\n<h3><b>{member}</b> <span class=\"chip\">{layer}</span></h3>\n");
+        out += &format!(
+            "<div class=\"culprit\">\n<h3><b>{member}</b> <span class=\"chip\">{layer}</span></h3>\n"
+        );
         out += &format!("<p>{}</p>\n", escape(&culprit.finding));
         out += &parts::table(&figures::evidence(&culprit.evidence), "");
         out += &format!("<p class=\"advice\">{}</p>\n</div>\n", escape(&culprit.advice));
@@ -173,7 +176,10 @@ fn machines(survey: &Survey) -> String {
     let mut out = "<section id=\"machines\">\n<h2>Machines</h2>\n<div class=\"hosts\">\n".to_owned();
     for host in &survey.hosts {
         let roles = escape(&host.roles.join(", "));
-        out += &format!("<div class=\"card\">\n<h3>{}</h3>\n<p class=\"about\">{roles}</p>\n", escape(&host.name));
+        out += &format!(
+            "<div class=\"card\">\n<h3>{}</h3>\n<p class=\"about\">{roles}</p>\n",
+            escape(&host.name)
+        );
         out += &parts::facts(&host.facts);
         out += "</div>\n";
     }

@@ -8,7 +8,7 @@ use super::page::escape;
 /// Width of drawings beside each other.
 const HALF: f32 = 520.0;
 /// Width of drawings over the whole page.
-const FULL: f32 = 1060.0;
+const FULL: f32 = 860.0;
 /// Width of drawings on a telephone.
 const NARROW: f32 = 340.0;
 
@@ -46,7 +46,8 @@ impl Figures {
         for command in commands {
             out += &format!("<pre>{}</pre>\n", escape(command));
         }
-        out += &format!("<div class=\"scroll\">\n{}</div>\n</details>\n</figure>\n", table(&figure.table(), ""));
+        out +=
+            &format!("<div class=\"scroll\">\n{}</div>\n</details>\n</figure>\n", table(&figure.table(), ""));
         out
     }
 }

@@ -387,8 +387,7 @@ fn document(pages: Vec<Content>, bookmarks: &[Bookmark], title: &str) -> Vec<u8>
 
 /// Bookmarks of the first level, each with those of the second that follow it.
 fn write_outline(pdf: &mut Pdf, root: Ref, bookmarks: &[Bookmark], items: &[Ref], pages: &[(Ref, Ref)]) {
-    let firsts: Vec<usize> =
-        (0..bookmarks.len()).filter(|i| *i == 0 || bookmarks[*i].level == 1).collect();
+    let firsts: Vec<usize> = (0..bookmarks.len()).filter(|i| *i == 0 || bookmarks[*i].level == 1).collect();
     let (Some(first), Some(last)) = (firsts.first(), firsts.last()) else { return };
     let count = i32::try_from(firsts.len()).unwrap_or(i32::MAX);
     pdf.outline(root).first(items[*first]).last(items[*last]).count(count);
@@ -397,7 +396,8 @@ fn write_outline(pdf: &mut Pdf, root: Ref, bookmarks: &[Bookmark], items: &[Ref]
         let children: Vec<usize> = (at + 1..end).collect();
         let beside = |order: usize| firsts.get(order).map(|at| items[*at]);
         let before = order.checked_sub(1).and_then(beside);
-        let inner = children.first().zip(children.last()).map(|(a, b)| (items[*a], items[*b], children.len()));
+        let inner =
+            children.first().zip(children.last()).map(|(a, b)| (items[*a], items[*b], children.len()));
         write_item(pdf, items[*at], &bookmarks[*at], pages, root, (before, beside(order + 1)), inner);
         for (order, child) in children.iter().enumerate() {
             let beside = |order: usize| children.get(order).map(|at| items[*at]);

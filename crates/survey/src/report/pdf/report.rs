@@ -11,6 +11,8 @@ use super::flow::{Cell, Flow};
 const FULL: f32 = 700.0;
 /// Drawings beside each other.
 const HALF: f32 = 350.0;
+/// From their layout to the paper, about.
+const SCALE: f32 = 0.7;
 /// Rows of a table of one figure; the JSON has the others.
 const MOST_ROWS: usize = 48;
 
@@ -46,14 +48,16 @@ pub fn pdf(survey: &Survey) -> Vec<u8> {
         }
     }
     for layer in &survey.layers {
-        flow.heading(1, layer_name(layer.id), 180.0);
-        flow.text(&layer.about, Cell::QUIET);
-        flow.gap(4.0);
         let drawn: Vec<_> = figures::of_layer(layer)
             .iter()
             .filter(|figure| !figure.is_empty())
             .map(|figure| (figure.title(), figure.subtitle(), figure.draw(HALF)))
             .collect();
+        // The heading does not stay alone at the foot of a page.
+        let first = drawn.iter().take(2).map(|(.., drawing)| drawing.height * SCALE).fold(0.0, f32::max);
+        flow.heading(1, layer_name(layer.id), first + 80.0);
+        flow.text(&layer.about, Cell::QUIET);
+        flow.gap(4.0);
         flow.pairs(&drawn);
     }
     machines(&mut flow, survey);

@@ -1,0 +1,229 @@
+//! `cargo xtask browser`: the survey's report in a real browser without a window.
+//!
+//! Each survey of `cases` is drawn, opened light and dark, on a desk and on a telephone, and printed; no
+//! request may leave the page, nothing may complain, every chart has marks within its frame and labels that can be
+//! read. The PDF that Skep writes itself is given to poppler. Then each canary must be caught.
+
+mod base64;
+mod cases;
+mod devtools;
+mod paper;
+mod view;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+use cases::{CANARIES, CASES, Case, with_canary};
+use devtools::{Browser, installed};
+use view::{VIEWS, View, look};
+
+/// Where the sample is, and the pictures of its report.
+const PLACE: &str = "docs/survey";
+
+/// What to open.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Write the pictures of the sample's report to docs/survey.
+    #[arg(long)]
+    update: bool,
+    /// Look at this page too: a report that `skep survey` wrote.
+    #[arg(long)]
+    page: Vec<PathBuf>,
+    /// Keep pages, pictures and paper in this directory.
+    #[arg(long)]
+    keep: Option<PathBuf>,
+}
+
+/// What passed and what failed.
+#[derive(Default)]
+struct Tally {
+    passed: usize,
+    failed: usize,
+}
+
+impl Tally {
+    fn note(&mut self, name: &str, said: &str, faults: &[String]) {
+        if faults.is_empty() {
+            self.passed += 1;
+            println!("ok    {name}: {said}");
+        } else {
+            self.failed += 1;
+            println!("WRONG {name}");
+            for fault in faults {
+                println!("      {fault}");
+            }
+        }
+    }
+}
+
+/// A directory that goes when the test does.
+struct Work {
+    path: PathBuf,
+    keep: bool,
+}
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        if !self.keep {
+            let _ = fs::remove_dir_all(&self.path);
+        }
+    }
+}
+
+fn work(arguments: &Arguments) -> Result<Work, String> {
+    let path = arguments
+        .keep
+        .clone()
+        .unwrap_or_else(|| std::env::temp_dir().join(format!("skep-browser-{}", std::process::id())));
+    fs::create_dir_all(&path).map_err(|error| format!("cannot create {}: {error}", path.display()))?;
+    let path = path.canonicalize().map_err(|error| format!("{}: {error}", path.display()))?;
+    Ok(Work { path, keep: arguments.keep.is_some() })
+}
+
+/// Runs all of it.
+pub fn run(root: &Path, arguments: &Arguments) -> Result<bool, String> {
+    for program in paper::NEEDED {
+        if installed(program).is_none() {
+            return Err(format!(
+                "{program} is not installed, so PDFs cannot be tested: run `make prerequisites`, or: apt-get \
+                 install poppler-utils"
+            ));
+        }
+    }
+    let work = work(arguments)?;
+    let mut browser = Browser::start(&work.path)?;
+    let draw = drawing_program(root)?;
+    let sample = root.join(PLACE).join("sample.json");
+    let text = fs::read_to_string(&sample).map_err(|error| format!("{}: {error}", sample.display()))?;
+    let survey: Value =
+        serde_json::from_str(&text).map_err(|error| format!("{}: {error}", sample.display()))?;
+    let mut tally = Tally::default();
+    for case in CASES {
+        let files = Files::of(&work.path, case.name);
+        files.draw(&draw, &(case.make)(survey.clone()))?;
+        pages(&mut browser, &case, &files, &mut tally, &work.path)?;
+        own_paper(&survey, &case, &files, &mut tally)?;
+    }
+    for page in &arguments.page {
+        let page = page.canonicalize().map_err(|error| format!("{}: {error}", page.display()))?;
+        for view in VIEWS {
+            let seen = look(&mut browser, &page, view)?;
+            let said = format!("{} charts with {} marks", seen.charts, seen.marks);
+            tally.note(&format!("{}, {}", page.display(), view.name), &said, &seen.faults);
+        }
+    }
+    let good = fs::read_to_string(Files::of(&work.path, "sample").page).map_err(|error| error.to_string())?;
+    canaries(&mut browser, &good, &work.path, &mut tally)?;
+    if arguments.update {
+        for view in VIEWS.iter().filter(|view| view.name != "tablet") {
+            let picture = format!("{}.png", view.name);
+            let to = root.join(PLACE).join(&picture);
+            let from = work.path.join(format!("sample-{picture}"));
+            fs::copy(from, &to).map_err(|error| format!("{}: {error}", to.display()))?;
+        }
+    }
+    println!("{} passed, {} failed", tally.passed, tally.failed);
+    Ok(tally.failed == 0)
+}
+
+/// The files of one case.
+struct Files {
+    survey: PathBuf,
+    page: PathBuf,
+    paper: PathBuf,
+}
+
+impl Files {
+    fn of(directory: &Path, name: &str) -> Self {
+        let file = |end: &str| directory.join(format!("{name}.{end}"));
+        Self { survey: file("json"), page: file("html"), paper: file("pdf") }
+    }
+
+    fn draw(&self, program: &Path, survey: &Value) -> Result<(), String> {
+        fs::write(&self.survey, survey.to_string()).map_err(|error| error.to_string())?;
+        let status = Command::new(program)
+            .args([&self.survey, &self.page, &self.paper])
+            .status()
+            .map_err(|error| format!("{}: {error}", program.display()))?;
+        if status.success() { Ok(()) } else { Err(format!("drawing {}: {status}", self.survey.display())) }
+    }
+}
+
+/// The program that draws a report from its document.
+fn drawing_program(root: &Path) -> Result<PathBuf, String> {
+    let build = ["build", "--quiet", "--package", "skep-survey", "--example", "report"];
+    let status = Command::new("cargo").args(build).current_dir(root).status();
+    let status = status.map_err(|error| format!("cargo build: {error}"))?;
+    if !status.success() {
+        return Err(format!("cargo build --package skep-survey --example report: {status}"));
+    }
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    Ok(target.join("debug/examples/report"))
+}
+
+fn pages(
+    browser: &mut Browser,
+    case: &Case,
+    files: &Files,
+    tally: &mut Tally,
+    directory: &Path,
+) -> Result<(), String> {
+    let mut papers: Vec<Vec<f64>> = Vec::new();
+    for view in VIEWS {
+        let mut seen = look(browser, &files.page, view)?;
+        let picture = directory.join(format!("{}-{}.png", case.name, view.name));
+        fs::write(&picture, &seen.picture).map_err(|error| format!("{}: {error}", picture.display()))?;
+        if case.charts && seen.charts == 0 {
+            seen.faults.push("no charts".to_owned());
+        }
+        let mut said = format!("{} charts with {} marks", seen.charts, seen.marks);
+        if view.print {
+            let printed = directory.join(format!("{}-{}-printed.pdf", case.name, view.name));
+            fs::write(&printed, &seen.paper_copy)
+                .map_err(|error| format!("{}: {error}", printed.display()))?;
+            let count = paper::check(&printed, &seen.headings, &mut seen.faults)?;
+            said += &format!(", printed on {count} pages");
+        }
+        tally.note(&format!("{}, {}, {} pixels", case.name, view.name, view.wide), &said, &seen.faults);
+        papers.push(seen.paper);
+    }
+    if let [light, dark, ..] = papers.as_slice()
+        && light == dark
+    {
+        tally.note(case.name, "", &[format!("light and dark have the same paper: {light:?}")]);
+    }
+    Ok(())
+}
+
+/// The PDF that Skep writes itself.
+fn own_paper(survey: &Value, case: &Case, files: &Files, tally: &mut Tally) -> Result<(), String> {
+    let mut words = vec!["Verdict".to_owned(), "Page 1 of".to_owned()];
+    if case.name == "sample" {
+        let said = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        words.extend([said(&survey["title"]), said(&survey["verdict"]["headline"])]);
+        words.extend(survey["commands"].as_array().into_iter().flatten().take(3).map(said));
+    }
+    let mut faults = Vec::new();
+    let pages = paper::check(&files.paper, &words, &mut faults)?;
+    tally.note(&format!("{}, own PDF", case.name), &format!("{pages} pages"), &faults);
+    Ok(())
+}
+
+fn canaries(browser: &mut Browser, good: &str, directory: &Path, tally: &mut Tally) -> Result<(), String> {
+    let view = View { name: "canary", wide: 1280, scheme: "light", print: false };
+    for canary in &CANARIES {
+        let page = directory.join("canary.html");
+        fs::write(&page, with_canary(good, canary))
+            .map_err(|error| format!("{}: {error}", page.display()))?;
+        let seen = look(browser, &page, view)?;
+        let caught = seen.faults.iter().find(|fault| fault.contains(canary.fault));
+        let missed = format!("passed, but \"{}\" should have been found: {:?}", canary.fault, seen.faults);
+        let faults = if caught.is_some() { Vec::new() } else { vec![missed] };
+        let said = caught.map(|fault| fault.chars().take(90).collect::<String>()).unwrap_or_default();
+        tally.note(&format!("canary, {}", canary.name), &said, &faults);
+    }
+    Ok(())
+}
