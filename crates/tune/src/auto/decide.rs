@@ -1,0 +1,77 @@
+//! Is the new one better? Pairs of measurements, the signs of their differences exchanged in every way.
+
+/// Most pairs that are looked at in every way: 2^20 sums.
+pub const PAIRS_MAX: usize = 20;
+
+/// What pairs say.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Decision {
+    /// Median of new / old.
+    pub ratio: f64,
+    /// Probability of such a gain, or a larger one, if both were alike.
+    pub p: f64,
+    /// Is it kept?
+    pub better: bool,
+}
+
+/// Of pairs (old, new) of positive numbers: better when so large a gain happens by chance with at most
+/// probability `alpha`, and the median gain is at least `gain` (0.03: 3 %).
+///
+/// If both are alike, each pair's logarithmic difference is as likely to have the other sign, whatever the shape
+/// of the noise and whatever drifts slower than a pair lasts: the test is exact.
+pub fn decide(pairs: &[(f64, f64)], alpha: f64, gain: f64) -> Decision {
+    let sound = |(old, new): &&(f64, f64)| old.is_finite() && new.is_finite() && *old > 0.0 && *new > 0.0;
+    let logs: Vec<f64> =
+        pairs.iter().filter(sound).take(PAIRS_MAX).map(|(old, new)| (new / old).ln()).collect();
+    if logs.is_empty() {
+        return Decision { ratio: 1.0, p: 1.0, better: false };
+    }
+    let ratio = median(&logs).exp();
+    let p = chance(&logs);
+    Decision { ratio, p, better: p <= alpha && ratio >= 1.0 + gain }
+}
+
+/// Part of all ways to choose signs whose sum is at least as large.
+fn chance(logs: &[f64]) -> f64 {
+    let sum: f64 = logs.iter().sum();
+    let ways = 1u64 << logs.len();
+    // Sums that differ by rounding alone are alike.
+    let least = sum - 1e-12 * logs.iter().map(|log| log.abs()).sum::<f64>();
+    let reached = (0..ways).filter(|signs| {
+        let signed = logs.iter().enumerate().map(|(at, log)| if signs >> at & 1 == 1 { -log } else { *log });
+        signed.sum::<f64>() >= least
+    });
+    reached.count() as f64 / ways as f64
+}
+
+/// The middle one; 0 of none.
+pub fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    match (sorted.len(), sorted.len() / 2) {
+        (0, _) => 0.0,
+        (len, middle) if len % 2 == 1 => sorted[middle],
+        (_, middle) => f64::midpoint(sorted[middle - 1], sorted[middle]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: known cases: all pairs better gives 1 in 2^n; alike, fewer, worse or broken ones are never kept.
+    #[test]
+    fn known_cases() {
+        let all_better = vec![(100.0, 110.0); 8];
+        let decision = decide(&all_better, 0.01, 0.03);
+        assert!((decision.p - 1.0 / 256.0).abs() < 1e-9 && decision.better, "{decision:?}");
+        assert!((decision.ratio - 1.1).abs() < 1e-9);
+        assert!(!decide(&all_better[..6], 0.01, 0.03).better);
+        assert!(!decide(&all_better, 0.01, 0.2).better);
+        assert!(!decide(&[(100.0, 100.0); 12], 0.01, 0.0).better);
+        assert!(!decide(&[(110.0, 100.0); 12], 0.01, 0.0).better);
+        assert!(!decide(&[(0.0, 100.0), (f64::NAN, 1.0), (-1.0, 5.0)], 0.9, 0.0).better);
+        assert!(!decide(&[], 1.0, 0.0).better);
+        assert_eq!((median(&[3.0, 1.0, 2.0]), median(&[4.0, 2.0]), median(&[])), (2.0, 3.0, 0.0));
+    }
+}

@@ -1,0 +1,163 @@
+//! What can be changed and taken back: values of the running kernel, and files that bring them back at boot.
+
+mod apply;
+#[cfg(test)]
+mod failures;
+mod hands;
+mod journal;
+mod plan;
+mod undo;
+
+pub use apply::{Applied, apply};
+pub use hands::{Hands, RealHands};
+pub use journal::{Journal, UNDO_FILE};
+pub use plan::{Plan, Step};
+pub use undo::{Undone, undo};
+
+use crate::host::Disk;
+
+/// File of kernel values.
+pub const SYSCTL_FILE: &str = "/etc/sysctl.d/90-skep.conf";
+/// File of values of disks' queues.
+pub const UDEV_FILE: &str = "/etc/udev/rules.d/90-skep.rules";
+/// File of values below /sys that neither of the others can set.
+pub const TMPFILES_FILE: &str = "/etc/tmpfiles.d/skep.conf";
+/// File of parameters of kernel modules.
+pub const MODPROBE_FILE: &str = "/etc/modprobe.d/skep.conf";
+/// Name of the drop-ins of services.
+pub const DROP_IN: &str = "90-skep-tune.conf";
+
+/// How one setting is changed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Change {
+    /// Values of the running kernel, in the order in which they are set.
+    pub live: Vec<Live>,
+    /// Lines that keep them.
+    pub keep: Vec<Keep>,
+    /// What must be done before it counts.
+    pub after: Option<String>,
+}
+
+/// A value of the running kernel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Live {
+    /// Its file.
+    pub path: String,
+    /// What is written; none: it is only remembered, because the kernel changes it along with another.
+    pub value: Option<String>,
+}
+
+impl Live {
+    /// This is written.
+    pub fn set(path: impl Into<String>, value: &str) -> Self {
+        Self { path: path.into(), value: Some(value.to_owned()) }
+    }
+
+    /// This changes along.
+    pub fn along(path: impl Into<String>) -> Self {
+        Self { path: path.into(), value: None }
+    }
+}
+
+/// A line of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Keep {
+    /// The file.
+    pub file: String,
+    /// The section that it stands in; empty: the file has none.
+    pub section: &'static str,
+    /// What the line begins with: another line that begins so is replaced.
+    pub stem: String,
+    /// The rest of the line.
+    pub value: String,
+}
+
+/// What a file of the kernel says: of `a [b] c` the chosen word, else the words with one blank between.
+pub fn reading(text: &str) -> String {
+    let chosen = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
+    match chosen {
+        Some((word, _)) => word.to_owned(),
+        None => text.split_whitespace().collect::<Vec<_>>().join(" "),
+    }
+}
+
+impl Change {
+    /// The line of sysctl.d alone.
+    pub fn kept_sysctl(key: &str, value: &str) -> Keep {
+        Keep { file: SYSCTL_FILE.to_owned(), section: "", stem: format!("{key} = "), value: value.to_owned() }
+    }
+
+    /// A value of a disk's queue, kept by a udev rule that finds the disk by a name that stays.
+    pub fn queue(disk: &Disk, attribute: &str, value: &str) -> Self {
+        let found = match &disk.wwid {
+            Some(wwid) if wwid.bytes().all(|b| b.is_ascii_graphic() && b != b'"' && b != b'*') => {
+                format!("ENV{{DEVTYPE}}==\"disk\", ATTRS{{wwid}}==\"{wwid}\"")
+            }
+            _ => format!("KERNEL==\"{}\"", disk.name),
+        };
+        let stem =
+            format!("ACTION==\"add|change\", SUBSYSTEM==\"block\", {found}, ATTR{{queue/{attribute}}}=");
+        Self {
+            live: vec![Live::set(disk.queue(attribute), value)],
+            keep: vec![Keep { file: UDEV_FILE.to_owned(), section: "", stem, value: format!("\"{value}\"") }],
+            after: None,
+        }
+    }
+
+    /// A value below /sys, kept by tmpfiles.d; `pattern` is how it is found at boot.
+    pub fn sysfs(paths: &[String], pattern: &str, value: &str) -> Self {
+        Self {
+            live: paths.iter().map(|path| Live::set(path.clone(), value)).collect(),
+            keep: vec![Keep {
+                file: TMPFILES_FILE.to_owned(),
+                section: "",
+                stem: format!("w {pattern} - - - - "),
+                value: value.to_owned(),
+            }],
+            after: None,
+        }
+    }
+
+    /// A parameter of a kernel module.
+    pub fn module(module: &str, parameter: &str, live: &str, kept: &str) -> Self {
+        Self {
+            live: vec![Live::set(format!("/sys/module/{module}/parameters/{parameter}"), live)],
+            keep: vec![Keep {
+                file: MODPROBE_FILE.to_owned(),
+                section: "",
+                stem: format!("options {module} {parameter}="),
+                value: kept.to_owned(),
+            }],
+            after: None,
+        }
+    }
+
+    /// Lines of a service's drop-in.
+    pub fn drop_in(unit: &str, lines: &[(&str, String)]) -> Self {
+        let file = format!("/etc/systemd/system/{unit}.d/{DROP_IN}");
+        let keep = |(key, value): &(&str, String)| Keep {
+            file: file.clone(),
+            section: "[Service]",
+            stem: format!("{key}="),
+            value: value.clone(),
+        };
+        Self {
+            live: Vec::new(),
+            keep: lines.iter().map(keep).collect(),
+            after: Some(format!("systemctl daemon-reload; systemctl restart {unit}")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: what the kernel shows as a choice or with tabs is read as what one would write.
+    #[test]
+    fn readings() {
+        assert_eq!(reading("none [mq-deadline] kyber"), "mq-deadline");
+        assert_eq!(reading("4096\t131072\t6291456\n"), "4096 131072 6291456");
+        assert_eq!(reading(""), "");
+    }
+}

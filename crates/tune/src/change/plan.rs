@@ -1,0 +1,220 @@
+//! What an `apply` would do, step by step, before it does it.
+
+use super::journal::upward;
+use super::{Change, Keep, Live, reading};
+use crate::Root;
+use crate::finding::{Finding, Verdict};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// First line of a file that `apply` makes.
+const HEADER: &str = "# Written by skep tune apply; skep tune undo puts back what was here.";
+
+/// One change of one thing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// A value of the running kernel.
+    Live {
+        /// Its file.
+        path: String,
+        /// What it is.
+        before: String,
+        /// What it becomes; none: it only changes along with another.
+        after: Option<String>,
+    },
+    /// A file.
+    File {
+        /// Where.
+        path: String,
+        /// Its content; none: it is not there.
+        before: Option<String>,
+        /// What it becomes.
+        after: String,
+    },
+}
+
+/// See the module.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// In the order in which they are done: files first, they change nothing until the next boot.
+    pub steps: Vec<Step>,
+    /// Directories that must be made, the upper ones first.
+    pub missing_dirs: Vec<String>,
+    /// What must be done before everything counts.
+    pub after: Vec<String>,
+}
+
+impl Plan {
+    /// Of what was found. An error names the thing that cannot be read.
+    pub fn of(root: &Root, findings: &[Finding]) -> Result<Self, String> {
+        let wanted = findings.iter().filter(|finding| finding.verdict == Verdict::Change);
+        let changes: Vec<&Change> = wanted.filter_map(|finding| finding.change.as_ref()).collect();
+        let mut plan = Self::default();
+        let mut files: BTreeMap<&str, Vec<&Keep>> = BTreeMap::new();
+        for keep in changes.iter().flat_map(|change| &change.keep) {
+            files.entry(&keep.file).or_default().push(keep);
+        }
+        for (path, keeps) in files {
+            plan.file(root, path, &keeps)?;
+        }
+        for change in &changes {
+            for (at, live) in change.live.iter().enumerate() {
+                plan.live(root, live, at > 0)?;
+            }
+        }
+        for after in changes.iter().filter_map(|change| change.after.as_ref()) {
+            if !plan.after.contains(after) {
+                plan.after.push(after.clone());
+            }
+        }
+        Ok(plan)
+    }
+
+    /// A value; one that follows another is set even when it is right now: the first may change it.
+    fn live(&mut self, root: &Root, live: &Live, follows: bool) -> Result<(), String> {
+        let text = root.text(&live.path).ok_or_else(|| format!("{}: cannot be read any more", live.path))?;
+        let before = reading(&text);
+        if follows || live.value.as_ref() != Some(&before) {
+            self.steps.push(Step::Live { path: live.path.clone(), before, after: live.value.clone() });
+        }
+        Ok(())
+    }
+
+    fn file(&mut self, root: &Root, path: &str, keeps: &[&Keep]) -> Result<(), String> {
+        let before = match root.path(path).symlink_metadata() {
+            Err(_) => None,
+            Ok(_) => {
+                let text = std::fs::read_to_string(root.path(&root.real(path).unwrap_or_default()));
+                Some(text.map_err(|e| format!("{path}: {e}; it cannot be changed"))?)
+            }
+        };
+        let after = merged(before.as_deref(), keeps);
+        if before.as_ref() != Some(&after) {
+            let dir = path.rsplit_once('/').map_or("", |(dir, _)| dir);
+            for dir in upward(dir) {
+                if !root.exists(&dir) && !self.missing_dirs.contains(&dir) {
+                    self.missing_dirs.push(dir);
+                }
+            }
+            self.steps.push(Step::File { path: path.to_owned(), before, after });
+        }
+        Ok(())
+    }
+
+    /// Is there nothing to do?
+    pub fn is_empty(&self) -> bool {
+        self.steps.is_empty()
+    }
+
+    /// As people read changes.
+    pub fn diff(&self) -> String {
+        let mut text = String::new();
+        for step in &self.steps {
+            // Writing to a text never fails.
+            let _ = match step {
+                Step::Live { before, after: Some(after), .. } if before == after => Ok(()),
+                Step::Live { path, before, after: Some(after) } => {
+                    writeln!(text, "{path}\n-{before}\n+{after}")
+                }
+                Step::Live { .. } => Ok(()),
+                Step::File { path, before, after } => {
+                    let what = if before.is_some() { "" } else { " (new)" };
+                    writeln!(text, "{path}{what}\n{}", lines(before.as_deref().unwrap_or(""), after))
+                }
+            };
+        }
+        text
+    }
+}
+
+/// Lines that go and lines that come.
+fn lines(before: &str, after: &str) -> String {
+    let gone = before.lines().filter(|line| !after.lines().any(|kept| kept == *line));
+    let come = after.lines().filter(|line| !before.lines().any(|old| old == *line));
+    let signed = gone.map(|line| format!("-{line}")).chain(come.map(|line| format!("+{line}")));
+    signed.collect::<Vec<_>>().join("\n")
+}
+
+/// The file with the lines in it: one that begins alike is replaced, others come to the end of their section.
+fn merged(before: Option<&str>, keeps: &[&Keep]) -> String {
+    let mut all: Vec<String> = match before {
+        Some(text) => text.lines().map(str::to_owned).collect(),
+        None => vec![HEADER.to_owned()],
+    };
+    for keep in keeps {
+        let line = format!("{}{}", keep.stem, keep.value);
+        let (first, end) = section(&mut all, keep.section);
+        let alike = (first..end).find(|at| squeezed(&all[*at]).starts_with(&squeezed(&keep.stem)));
+        match alike {
+            Some(at) => all[at] = line,
+            None => all.insert(end, line),
+        }
+    }
+    all.join("\n") + "\n"
+}
+
+/// `a=1` and `a = 1` begin alike.
+fn squeezed(line: &str) -> String {
+    line.split_whitespace().collect::<Vec<_>>().join(" ").replace(" =", "=").replace("= ", "=")
+}
+
+/// First and last line of a section, which is made if it is not there.
+fn section(all: &mut Vec<String>, name: &str) -> (usize, usize) {
+    if name.is_empty() {
+        return (0, all.len());
+    }
+    let first = match all.iter().position(|line| line.trim() == name) {
+        Some(at) => at + 1,
+        None => {
+            all.push(name.to_owned());
+            all.len()
+        }
+    };
+    let next = all[first..].iter().position(|line| line.starts_with('['));
+    let mut end = next.map_or(all.len(), |after| first + after);
+    while end > first && all[end - 1].trim().is_empty() {
+        end -= 1;
+    }
+    (first, end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keep(section: &'static str, stem: &str, value: &str) -> Keep {
+        Keep { file: String::new(), section, stem: stem.to_owned(), value: value.to_owned() }
+    }
+
+    /// Goal: what others wrote stays, a line for the same thing is replaced, new ones come once.
+    #[test]
+    fn files_are_merged() {
+        let line = keep("", "vm.dirty_ratio = ", "20");
+        assert_eq!(merged(None, &[&line]), format!("{HEADER}\nvm.dirty_ratio = 20\n"));
+        let old = "# mine\nvm.dirty_ratio=40\nvm.swappiness = 1\n";
+        assert_eq!(merged(Some(old), &[&line]), "# mine\nvm.dirty_ratio = 20\nvm.swappiness = 1\n");
+        let limit = keep("[Service]", "LimitNOFILE=", "5");
+        let old = "[Service]\nNice=1\n\n[Install]\nLimitNOFILE=not-this\n";
+        let new = "[Service]\nNice=1\nLimitNOFILE=5\n\n[Install]\nLimitNOFILE=not-this\n";
+        assert_eq!(merged(Some(old), &[&limit]), new);
+        assert_eq!(merged(Some(new), &[&limit]), new);
+        assert_eq!(merged(None, &[&limit]), format!("{HEADER}\n[Service]\nLimitNOFILE=5\n"));
+    }
+
+    /// Goal: a diff shows the lines that go and come, and nothing that only changes along.
+    #[test]
+    fn diffs() {
+        let live = |path: &str, after: Option<&str>| Step::Live {
+            path: path.to_owned(),
+            before: "1".to_owned(),
+            after: after.map(str::to_owned),
+        };
+        let file = Step::File {
+            path: "/f".to_owned(),
+            before: Some("a\nb\n".to_owned()),
+            after: "a\nc\n".to_owned(),
+        };
+        let plan = Plan { steps: vec![live("/x", Some("2")), live("/y", None), file], ..Plan::default() };
+        assert_eq!(plan.diff(), "/x\n-1\n+2\n/f\n-b\n+c\n");
+    }
+}

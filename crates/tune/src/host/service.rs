@@ -1,0 +1,113 @@
+//! Services of Skep on the machine, and the directories they use.
+
+use super::{Disk, Host};
+use std::collections::BTreeMap;
+
+/// What a machine does in a cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Role {
+    /// Runs a mgmtd.
+    Mgmt,
+    /// Runs a metad.
+    Meta,
+    /// Runs a storaged.
+    Storage,
+    /// Mounts.
+    Client,
+}
+
+impl Role {
+    /// Its word on the command line.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Mgmt => "mgmt",
+            Self::Meta => "meta",
+            Self::Storage => "storage",
+            Self::Client => "client",
+        }
+    }
+
+    /// Has it data of its own?
+    pub fn has_disks(self) -> bool {
+        matches!(self, Self::Meta | Self::Storage)
+    }
+}
+
+/// A service that runs or is configured here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Service {
+    /// What it does.
+    pub role: Role,
+    /// Its name for people: `storaged`, `storaged@s1`.
+    pub name: String,
+    /// Its systemd unit: `skep-storaged@s1.service`.
+    pub unit: String,
+    /// Its process, if it runs.
+    pub pid: Option<u32>,
+    /// Where its data is.
+    pub directories: Vec<String>,
+    /// Interfaces that it announces; empty: all.
+    pub interfaces: Vec<String>,
+    /// Its own settings, as its configuration has them.
+    pub settings: BTreeMap<String, String>,
+}
+
+impl Service {
+    /// A setting as a number.
+    pub fn number(&self, key: &str) -> Option<u64> {
+        self.settings.get(key)?.parse().ok()
+    }
+}
+
+/// A directory that matters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// Whose.
+    pub role: Role,
+    /// The service that uses it, if one is known.
+    pub service: Option<String>,
+    /// Where.
+    pub path: String,
+    /// Disks that carry it, the one with the file system first; empty when nothing is known.
+    pub disks: Vec<String>,
+}
+
+/// What a cluster says of itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ClusterFacts {
+    /// Each pool with its number of usable targets.
+    pub pools: Vec<(String, u32)>,
+    /// Mounts that are connected.
+    pub clients: u32,
+    /// Storage servers.
+    pub storage_servers: u32,
+    /// Metadata servers.
+    pub metadata_servers: u32,
+    /// What each directory that was named has: path, chunk size, targets (0: progressive), pool.
+    pub directories: Vec<(String, u64, u32, String)>,
+}
+
+/// The directories of all services, and those that were named.
+pub fn places(host: &Host<'_>, named: &[String]) -> Vec<Place> {
+    let disks = |path: &str| -> Vec<String> {
+        let disk = host.mount_of(path).and_then(|mount| host.disk_of(mount));
+        let all = |disk: &Disk| host.with_members(disk).iter().map(|one| one.name.clone()).collect();
+        disk.map(all).unwrap_or_default()
+    };
+    let of_services = host.services.iter().filter(|service| service.role.has_disks()).flat_map(|service| {
+        let place = |path: &String| Place {
+            role: service.role,
+            service: Some(service.name.clone()),
+            disks: disks(path),
+            path: path.clone(),
+        };
+        service.directories.iter().map(place)
+    });
+    let roles = host.roles.iter().filter(|role| role.has_disks());
+    let of_words = roles.flat_map(|role| {
+        let place =
+            |path: &String| Place { role: *role, service: None, disks: disks(path), path: path.clone() };
+        named.iter().map(place)
+    });
+    of_services.chain(of_words).collect()
+}

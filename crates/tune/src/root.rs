@@ -1,0 +1,145 @@
+//! The file system that settings are read from: that of this machine, or a directory that looks like it.
+//!
+//! Every path is given as on the machine (`/proc/sys/vm/swappiness`) and looked up below the root. Nothing
+//! outside of the root is ever reached, whatever links lie in it.
+
+use crate::recording::Recording;
+use std::cell::RefCell;
+use std::io::Read;
+use std::path::{Component, Path, PathBuf};
+
+/// Longest file that is read: settings are short, a table of mounts may be long.
+pub const TEXT_MAX: u64 = 1 << 20;
+/// Longest list of names of one directory: a host has that many processes, not more.
+pub const NAMES_MAX: usize = 1 << 17;
+
+/// See the module.
+#[derive(Debug)]
+pub struct Root {
+    dir: PathBuf,
+    recording: Option<RefCell<Recording>>,
+}
+
+impl Root {
+    /// The machine below `dir`; `/` is this one.
+    pub fn new(dir: &Path) -> std::io::Result<Self> {
+        Ok(Self { dir: dir.canonicalize()?, recording: None })
+    }
+
+    /// The same, remembering everything that is read.
+    pub fn recording(dir: &Path) -> std::io::Result<Self> {
+        Ok(Self { dir: dir.canonicalize()?, recording: Some(RefCell::default()) })
+    }
+
+    /// Is it this machine itself?
+    pub fn is_live(&self) -> bool {
+        self.dir == Path::new("/")
+    }
+
+    /// What was read so far, if it is remembered.
+    pub fn recorded(&self) -> Option<Recording> {
+        self.recording.as_ref().map(|recording| recording.borrow().clone())
+    }
+
+    /// Where a path of the machine is.
+    pub fn path(&self, at: &str) -> PathBuf {
+        let mut path = self.dir.clone();
+        path.extend(Path::new(at).components().filter(|part| matches!(part, Component::Normal(_))));
+        path
+    }
+
+    /// The path without symbolic links, as on the machine; none when it is not there or leads outside.
+    pub fn real(&self, at: &str) -> Option<String> {
+        let path = self.path(at).canonicalize().ok()?;
+        let below = path.strip_prefix(&self.dir).ok()?.to_str()?;
+        let real = format!("/{below}");
+        if let Some(recording) = &self.recording {
+            recording.borrow_mut().links(&self.dir, at);
+        }
+        Some(real)
+    }
+
+    /// Is it there?
+    pub fn exists(&self, at: &str) -> bool {
+        self.real(at).is_some()
+    }
+
+    /// The text of a file without the white space at its end; none when it cannot be read.
+    pub fn text(&self, at: &str) -> Option<String> {
+        let real = self.real(at)?;
+        let file = std::fs::File::open(self.path(&real)).ok()?;
+        // Only files: a FIFO in a strange tree would hold the command up for ever.
+        if !file.metadata().ok()?.is_file() {
+            return None;
+        }
+        let mut bytes = Vec::new();
+        file.take(TEXT_MAX).read_to_end(&mut bytes).ok()?;
+        let text = String::from_utf8_lossy(&bytes).trim_end().to_owned();
+        if let Some(recording) = &self.recording {
+            recording.borrow_mut().file(&real, &text);
+        }
+        Some(text)
+    }
+
+    /// The first number in a file.
+    pub fn number(&self, at: &str) -> Option<u64> {
+        self.text(at)?.split_whitespace().next()?.parse().ok()
+    }
+
+    /// The first `len` bytes of a file or device; fewer when it is shorter. Not part of a recording: what
+    /// lies on disks is nobody else's business.
+    pub fn bytes(&self, at: &str, len: u64) -> Option<Vec<u8>> {
+        use std::os::unix::fs::FileTypeExt;
+        let path = self.path(&self.real(at)?);
+        let kind = std::fs::metadata(&path).ok()?.file_type();
+        if !kind.is_file() && !kind.is_block_device() {
+            return None;
+        }
+        let mut bytes = Vec::new();
+        std::fs::File::open(path).ok()?.take(len).read_to_end(&mut bytes).ok()?;
+        Some(bytes)
+    }
+
+    /// Names in a directory, in order; none when it is not there.
+    pub fn names(&self, at: &str) -> Vec<String> {
+        let Some(real) = self.real(at) else { return Vec::new() };
+        let entries = std::fs::read_dir(self.path(&real)).into_iter().flatten().flatten();
+        let mut names: Vec<String> =
+            entries.filter_map(|entry| entry.file_name().into_string().ok()).take(NAMES_MAX).collect();
+        names.sort();
+        if let Some(recording) = &self.recording {
+            // Links that are only counted, such as the members of a RAID, are part of the machine too.
+            let is_link = |name: &&String| self.path(&real).join(name).is_symlink();
+            names.iter().filter(is_link).for_each(|name| {
+                recording.borrow_mut().links(&self.dir, &format!("{real}/{name}"));
+            });
+        }
+        names
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: paths stay below the root: dots are dropped, links that lead out are not followed.
+    #[test]
+    fn nothing_outside_is_reached() {
+        let dir = tempfile::tempdir().unwrap();
+        let inside = dir.path().join("root");
+        std::fs::create_dir(&inside).unwrap();
+        std::fs::write(dir.path().join("secret"), "x").unwrap();
+        std::fs::write(inside.join("open"), "5 6\n").unwrap();
+        std::os::unix::fs::symlink("../secret", inside.join("out")).unwrap();
+        std::os::unix::fs::symlink("open", inside.join("in")).unwrap();
+        let root = Root::new(&inside).unwrap();
+        assert_eq!(root.text("/../secret"), None);
+        assert_eq!(root.text("/out"), None);
+        assert!(!root.exists("/out"));
+        assert_eq!(root.text("/in").as_deref(), Some("5 6"));
+        assert_eq!(root.real("/in").as_deref(), Some("/open"));
+        assert_eq!(root.number("/open"), Some(5));
+        assert_eq!(root.names("/"), ["in", "open", "out"]);
+        assert!(!root.is_live() && Root::new(Path::new("/")).unwrap().is_live());
+    }
+}
