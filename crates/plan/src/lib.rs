@@ -6,4 +6,8 @@ pub mod forward;
 pub mod hardware;
 pub mod load;
 pub mod raid;
+pub mod reproduction;
+pub mod scale;
+pub mod systems;
+pub mod text;
 pub mod units;

@@ -1,0 +1,189 @@
+//! 000: BeeGFS on one HP Apollo 4200.
+
+use super::{How, Published, Sheet, Shown, plan, value, vary};
+use crate::forward::{Forecast, Stage};
+
+/// Maxima over the number of processes, MiB/s: write and read.
+const TABLE_1: [f64; 2] = [2449.6, 2472.0];
+const TABLE_2_P440: [f64; 2] = [1451.0, 1396.0];
+const TABLE_2_P840AR: [f64; 2] = [1280.0, 1390.0];
+const TABLE_3: [f64; 2] = [2170.0, 2411.0];
+
+const SHARED_PATH: &str = "The model has nothing between two targets of one server but controllers and the link. What \
+    was measured in Table 1, and read in Table 3, ends at 2.5 to 2.6 GB/s with one controller as with two: something else limits \
+    there, and the document does not say what.";
+
+pub fn sheet() -> Result<Sheet, String> {
+    let mut sheet = Sheet::new("000", "BeeGFS benchmarks on HP Apollo 4200 Gen9 (December 2015)");
+    let one = [plan("hp-apollo-p440")?, plan("hp-apollo-p840ar")?];
+    let two = plan("hp-apollo")?;
+    let dense = plan("hp-apollo-24-on-p840ar")?;
+    inputs(&mut sheet, &one);
+    pairs(&mut sheet, &two, &dense);
+    ratios(&mut sheet, &one, &two, &dense);
+    conservative(&mut sheet)?;
+    other(&mut sheet, &two);
+    verdicts(&mut sheet, &one, &two, &dense);
+    Ok(sheet)
+}
+
+fn rates(forecast: &Forecast) -> [f64; 2] {
+    [forecast.write.expected.0, forecast.read.expected.0]
+}
+
+const WAYS: [&str; 2] = ["write", "read"];
+
+fn inputs(sheet: &mut Sheet, one: &[Forecast; 2]) {
+    for (name, forecast, table) in [("P440", &one[0], TABLE_2_P440), ("P840ar", &one[1], TABLE_2_P840AR)] {
+        for (at, way) in WAYS.into_iter().enumerate() {
+            let what = format!("12 disks on the {name}, {way}");
+            let line = sheet.line(
+                &what,
+                Shown::MibPerSecond,
+                Published::Number(table[at]),
+                rates(forecast)[at],
+                "Table 2",
+            );
+            line.how(How::Input);
+        }
+    }
+}
+
+fn pairs(sheet: &mut Sheet, two: &Forecast, dense: &Forecast) {
+    let slowest = "Table 1. Files are striped over both targets, so both go at the pace of the slower one.";
+    let notes = [
+        [slowest.to_owned(), format!("Table 1. {SHARED_PATH}")],
+        ["Table 3. The controller's 2.5 GB/s (001); that it computes the parity of 24 disks as well is not in the model.".to_owned(),
+         "Table 3. The controller's 2.5 GB/s (001).".to_owned()],
+    ];
+    for (name, forecast, table, notes, tolerances) in [
+        ("12 disks on each of two controllers", two, TABLE_1, &notes[0], [0.05, 0.13]),
+        ("24 disks on the P840ar", dense, TABLE_3, &notes[1], [0.11, 0.02]),
+    ] {
+        for (at, way) in WAYS.into_iter().enumerate() {
+            let what = format!("{name}, {way}");
+            let published = Published::Number(table[at]);
+            sheet
+                .line(&what, Shown::MibPerSecond, published, rates(forecast)[at], &notes[at])
+                .within(tolerances[at]);
+        }
+    }
+}
+
+fn ratios(sheet: &mut Sheet, one: &[Forecast; 2], two: &Forecast, dense: &Forecast) {
+    for (at, way) in WAYS.into_iter().enumerate() {
+        let (p440, p840ar) = (rates(&one[0])[at], rates(&one[1])[at]);
+        let (both, dense) = (rates(two)[at], rates(dense)[at]);
+        let read = at == 1;
+        let lines = [
+            (
+                "two controllers / sum of each alone",
+                TABLE_1[at] / (TABLE_2_P440[at] + TABLE_2_P840AR[at]),
+                both / (p440 + p840ar),
+                if read { SHARED_PATH } else { "Table 1 over Table 2" },
+                if read { 0.13 } else { 0.05 },
+            ),
+            (
+                "24 disks / twice 12 disks on the P840ar",
+                TABLE_3[at] / (2.0 * TABLE_2_P840AR[at]),
+                dense / (2.0 * p840ar),
+                if read {
+                    "Table 3 over Table 2"
+                } else {
+                    "Table 3 over Table 2; off as the rate of 24 disks above is"
+                },
+                if read { 0.05 } else { 0.11 },
+            ),
+            (
+                "one controller / two, 24 disks",
+                TABLE_3[at] / TABLE_1[at],
+                dense / both,
+                if read {
+                    "Table 3 over Table 1; the model expects more of two controllers than was measured"
+                } else {
+                    "Table 3 over Table 1; both are too high, the one controller more"
+                },
+                if read { 0.13 } else { 0.06 },
+            ),
+        ];
+        for (what, published, computed, note, tolerance) in lines {
+            let published = Published::Number(published * 100.0);
+            sheet
+                .line(&format!("{what}, {way}"), Shown::Percent, published, computed, note)
+                .within(tolerance);
+        }
+    }
+}
+
+fn conservative(sheet: &mut Sheet) -> Result<(), String> {
+    let forecast = vary("hp-apollo-p440", |hardware| {
+        for group in hardware.servers.iter_mut().flat_map(|server| &mut server.targets) {
+            (group.measured_read, group.measured_write) = (None, None);
+        }
+    })?;
+    let note = "No input: 001's 100 MB/s for a new hard disk. It is a conservative point of reference and stays below, as \
+                it should: 4 TB disks of 2015 stream faster.";
+    for (at, way) in WAYS.into_iter().enumerate() {
+        let what = format!("12 disks on the P440 by 001's table, {way}");
+        let published = Published::Number(TABLE_2_P440[at]);
+        sheet.line(&what, Shown::MibPerSecond, published, rates(&forecast)[at], note).within(0.35);
+    }
+    Ok(())
+}
+
+fn other(sheet: &mut Sheet, two: &Forecast) {
+    let table = "Table 4; cores of the E5-2620 v3 from Intel's data sheet";
+    for (what, published, figure) in [
+        ("files created per second", 40_785.0, &two.metadata.creates),
+        ("files stat'ed per second", 143_129.0, &two.metadata.stats),
+    ] {
+        let line =
+            sheet.line(what, Shown::Number, Published::Number(published), value(figure.as_ref()), table);
+        line.how(How::Input);
+    }
+    let memory = two.memory.per_client.value;
+    sheet.line(
+        "connection memory of one client",
+        Shown::Mb,
+        Published::Nothing,
+        memory,
+        "section 4.3, same settings as 001",
+    );
+    sheet.line(
+        "usable capacity",
+        Shown::Tib,
+        Published::Nothing,
+        two.capacity.usable.value,
+        "2 x 10 of 12 disks x 4 TB x 0.99",
+    );
+}
+
+fn verdicts(sheet: &mut Sheet, one: &[Forecast; 2], two: &Forecast, dense: &Forecast) {
+    let faster = "The document compares and does not name a limit; the link (6 GB/s) is far away.";
+    sheet.limits("12 disks on the P440, write", &one[0].write, None, faster);
+    sheet.limits(
+        "12 disks on the P840ar, write",
+        &one[1].write,
+        None,
+        "As on the P440, 12 % slower: the controller's parity.",
+    );
+    sheet.limits(
+        "12 disks on each of two controllers, write",
+        &two.write,
+        None,
+        "The slower of the two sets of disks.",
+    );
+    sheet.limits(
+        "12 disks on each of two controllers, read",
+        &two.read,
+        None,
+        "See the line of the rate: something more limits.",
+    );
+    let words = "Both read and write throughput were lower in such configuration, compared to the configuration with the \
+         additional P440 controller.";
+    for stream in [&dense.write, &dense.read] {
+        let what =
+            format!("24 disks on the P840ar, {}", if stream == &dense.write { "write" } else { "read" });
+        sheet.limits(&what, stream, Some((words, Stage::Controllers)), "2.5 GB/s of a controller (001)");
+    }
+}

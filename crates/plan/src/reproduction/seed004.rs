@@ -1,0 +1,186 @@
+//! 004: ClusterStor 6000, from the disks to IOR.
+
+use super::{How, Published, Sheet, Shown, alone, plan, vary};
+use crate::forward::{Forecast, Stage};
+
+/// obdfilter-survey of the two servers of one enclosure, MB/s.
+pub const WRITE: [f64; 2] = [3032.89, 3022.43];
+/// The same, reading.
+pub const READ: [f64; 2] = [3944.49, 3959.50];
+/// Disks of one enclosure that hold data or parity.
+pub const DISKS: f64 = 80.0;
+/// Targets of one enclosure.
+const TARGETS: f64 = 8.0;
+/// The best IOR runs over two enclosures, MB/s.
+pub const IOR_WRITE: f64 = 13_192.72;
+/// The same, reading.
+pub const IOR_READ: f64 = 11_996.17;
+
+pub fn sheet() -> Result<Sheet, String> {
+    let mut sheet =
+        Sheet::new("004", "Optimizing Performance of HPC Storage Systems (ClusterStor 6000, Lustre)");
+    let one = plan("clusterstor-ssu")?;
+    let two = plan("clusterstor-2-ssu")?;
+    enclosure(&mut sheet, &one);
+    by_the_table(&mut sheet)?;
+    waterfall(&mut sheet, &two);
+    let rack = vary("clusterstor-ssu", |hardware| hardware.servers[0].count = 12)?;
+    let note =
+        "six enclosures; \"in excess of 6 GB/s\" each. The model's disks write 5 % more than was measured.";
+    let line = sheet.line(
+        "one rack, write",
+        Shown::GbPerSecond,
+        Published::Number(36.0),
+        rack.write.expected.0,
+        note,
+    );
+    line.within(0.06);
+    let words = "a balanced solution pushing the bottleneck to the disk backend";
+    sheet.limits(
+        "two enclosures, write",
+        &two.write,
+        Some((words, Stage::Drives)),
+        "16 x 8 of 10 disks against 24 GB/s of links",
+    );
+    sheet.limits(
+        "two enclosures, read",
+        &two.read,
+        Some((words, Stage::Drives)),
+        "160 disks; what was measured above them is less, see the waterfall",
+    );
+    Ok(sheet)
+}
+
+fn enclosure(sheet: &mut Sheet, one: &Forecast) {
+    let (write, read) = (alone(&one.write, Stage::Drives), alone(&one.read, Stage::Drives));
+    let line = sheet.line(
+        "one disk, read",
+        Shown::MbPerSecond,
+        Published::Number(98.8),
+        read / DISKS,
+        "obdfilter-survey, 80 disks",
+    );
+    line.how(How::Input);
+    let line = sheet.line(
+        "one enclosure, read",
+        Shown::MbPerSecond,
+        Published::Number(7904.0),
+        read,
+        "obdfilter-survey",
+    );
+    line.how(How::Input);
+    let parity = "8 of 10 disks at the reading rate; RAID 6 in software loses the rest";
+    for (what, published, computed, note) in [
+        (
+            "one disk, write",
+            75.9,
+            write / DISKS,
+            "published 75.9; its own data give 75.7. 8 of 10 disks at the reading rate",
+        ),
+        ("one enclosure, write", 6055.0, write, parity),
+        (
+            "one target (OST), write",
+            750.0,
+            write / TARGETS,
+            "\"about 750\"; obdfilter-survey gives 757. 8 of 10 disks at the reading rate",
+        ),
+    ] {
+        sheet.line(what, Shown::MbPerSecond, Published::Number(published), computed, note).within(0.06);
+    }
+    let links = alone(&one.write, Stage::Links);
+    sheet.line(
+        "one enclosure, links",
+        Shown::MbPerSecond,
+        Published::Nothing,
+        links,
+        "2 x FDR of 6 GB/s (001)",
+    );
+}
+
+fn by_the_table(sheet: &mut Sheet) -> Result<(), String> {
+    let plain = vary("clusterstor-ssu", |hardware| {
+        hardware
+            .servers
+            .iter_mut()
+            .flat_map(|server| &mut server.targets)
+            .for_each(|group| group.drive = "hdd".to_owned());
+    })?;
+    let note = "no input from this document: 001's 100 MB/s for a new hard disk";
+    let lines = [
+        (
+            "one disk by 001's table, read",
+            98.8,
+            alone(&plain.read, Stage::Drives) / DISKS,
+            0.02,
+            note.to_owned(),
+        ),
+        ("one enclosure by 001's table, read", 7904.0, plain.read.expected.0, 0.02, note.to_owned()),
+        (
+            "one enclosure by 001's table, write",
+            6055.0,
+            plain.write.expected.0,
+            0.06,
+            format!("{note}; 8 of 10 disks, RAID 6 in software loses the rest"),
+        ),
+    ];
+    for (what, published, computed, tolerance, note) in lines {
+        sheet.line(what, Shown::MbPerSecond, Published::Number(published), computed, &note).within(tolerance);
+    }
+    Ok(())
+}
+
+/// From the disks up: what each layer could, and what was measured above it.
+fn waterfall(sheet: &mut Sheet, two: &Forecast) {
+    let survey = [2.0 * WRITE.iter().sum::<f64>(), 2.0 * READ.iter().sum::<f64>()];
+    let raw = two.write.raw_drives.0;
+    sheet.line("waterfall: 160 disks", Shown::MbPerSecond, Published::Nothing, raw, "160 x 98.8 MB/s");
+    for (way, stream, survey, measured, percent) in
+        [("write", &two.write, survey[0], IOR_WRITE, 109.0), ("read", &two.read, survey[1], IOR_READ, 76.0)]
+    {
+        let name = |layer: &str| format!("waterfall: {layer}, {way}");
+        let disks = alone(stream, Stage::Drives);
+        let note = "twice the enclosure of obdfilter-survey";
+        let line = sheet.line(&name("targets"), Shown::MbPerSecond, Published::Number(survey), disks, note);
+        line.within(0.05).how(if way == "read" { How::Input } else { How::Model });
+        sheet.line(
+            &name("links"),
+            Shown::MbPerSecond,
+            Published::Nothing,
+            alone(stream, Stage::Links),
+            "4 x FDR of 6 GB/s",
+        );
+        sheet.line(
+            &name("clients"),
+            Shown::MbPerSecond,
+            Published::Nothing,
+            alone(stream, Stage::Clients),
+            "64 x QDR of 3 GB/s",
+        );
+        let (note, tolerance) = if way == "write" {
+            (
+                "faster than obdfilter-survey on the same targets: IOR ran buffered and without -e, so part of its data may still be \
+              in memory when it stops",
+                0.05,
+            )
+        } else {
+            (
+                "The model knows nothing that limits reading above the disks. The document: reads are not as sequential, and direct I/O \
+              sends no new chunk before the last RPC is answered",
+                0.33,
+            )
+        };
+        let line = sheet.line(
+            &name("IOR"),
+            Shown::MbPerSecond,
+            Published::Number(measured),
+            stream.expected.0,
+            note,
+        );
+        line.within(tolerance);
+        let note = "IOR over twice obdfilter-survey, both measured";
+        let computed = measured / survey;
+        sheet
+            .line(&name("IOR / targets"), Shown::Percent, Published::Number(percent), computed, note)
+            .how(How::Quotient);
+    }
+}

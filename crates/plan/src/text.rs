@@ -1,0 +1,227 @@
+//! A forecast as people read it: what limits first, then everything else with its sum.
+
+use crate::forward::stream::Stream;
+use crate::forward::{Direction, Figure, Forecast};
+use crate::units::Rate;
+use std::fmt::Write;
+
+/// Columns of names.
+const NAME: usize = 24;
+/// Columns of values.
+const VALUE: usize = 22;
+
+/// The whole forecast; `components` adds the component rates and their sources.
+pub fn forecast(forecast: &Forecast, components: bool) -> String {
+    let mut page = Page(String::new());
+    page.line(&format!("{} (catalogue: {})", forecast.name, forecast.preset));
+    for stream in [&forecast.write, &forecast.read] {
+        verdict(&mut page, stream);
+    }
+    for stream in [&forecast.write, &forecast.read] {
+        chain(&mut page, stream);
+    }
+    other_load(&mut page, forecast);
+    space(&mut page, forecast);
+    names(&mut page, forecast);
+    page.title("memory for connections");
+    page.figure("one client, one server", Some(&forecast.memory.per_client));
+    for (server, figure) in &forecast.memory.per_server {
+        page.figure(&format!("one {server}"), Some(figure));
+    }
+    failures(&mut page, forecast);
+    money(&mut page, forecast);
+    if !forecast.notes.is_empty() {
+        page.title("notes");
+        forecast.notes.iter().for_each(|note| page.line(&format!("  - {note}")));
+    }
+    if components {
+        page.title("components");
+        for part in &forecast.components {
+            page.row(&part.name, &part.rate.to_string(), &part.source);
+        }
+    }
+    page.0
+}
+
+struct Page(String);
+
+impl Page {
+    fn line(&mut self, text: &str) {
+        self.0.push_str(text.trim_end());
+        self.0.push('\n');
+    }
+
+    fn title(&mut self, text: &str) {
+        self.0.push('\n');
+        self.line(text);
+    }
+
+    fn row(&mut self, name: &str, value: &str, why: &str) {
+        let mut line = String::new();
+        // Writing to a string cannot fail.
+        let _ = write!(line, "  {name:NAME$} {value:>VALUE$}  {why}");
+        self.line(&line);
+    }
+
+    fn figure(&mut self, name: &str, figure: Option<&Figure>) {
+        match figure {
+            Some(figure) => self.row(name, &figure.show(), &figure.why),
+            None => {
+                self.row(name, "not known", "nothing is known about this software, or cores are not given")
+            }
+        }
+    }
+}
+
+fn titles(stages: &[crate::forward::Stage]) -> String {
+    stages.iter().map(|stage| stage.title()).collect::<Vec<_>>().join(" and ")
+}
+
+fn way(direction: Direction) -> &'static str {
+    match direction {
+        Direction::Write => "write",
+        Direction::Read => "read",
+    }
+}
+
+fn verdict(page: &mut Page, stream: &Stream) {
+    let next = match stream.next.is_empty() {
+        true => "nothing else limits".to_owned(),
+        false => format!(
+            "next {} at {} ({:.0} % more)",
+            titles(&stream.next),
+            stream.next_rate,
+            stream.headroom * 100.0
+        ),
+    };
+    page.line(&format!(
+        "  {:5} {:>11}  limited by {}; {next}",
+        way(stream.direction),
+        stream.expected.to_string(),
+        titles(&stream.bottleneck),
+    ));
+}
+
+fn chain(page: &mut Page, stream: &Stream) {
+    page.title(&format!("{}: what each component alone would allow", way(stream.direction)));
+    for limit in &stream.limits {
+        let mark = if stream.bottleneck.contains(&limit.stage) { " <- limits" } else { "" };
+        let rate = format!("{}{mark:10}", limit.rate);
+        page.row(limit.stage.title(), &rate, &limit.why);
+    }
+    page.row("together", &format!("{}{:10}", stream.limit, ""), "");
+    let why = format!("{:.1} %: {}", stream.efficiency * 100.0, stream.efficiency_source);
+    page.row("programs see", &format!("{}{:10}", stream.expected, ""), &why);
+}
+
+fn other_load(page: &mut Page, forecast: &Forecast) {
+    page.title("other load");
+    page.figure("one shared file, write", forecast.shared.write.as_ref());
+    page.figure("one shared file, read", forecast.shared.read.as_ref());
+    page.figure("random 4 KiB write", forecast.random.write.as_ref());
+    page.figure("random 4 KiB read", forecast.random.read.as_ref());
+}
+
+fn space(page: &mut Page, forecast: &Forecast) {
+    page.title("space");
+    page.figure("drives as labelled", Some(&forecast.capacity.raw));
+    page.figure("usable", Some(&forecast.capacity.usable));
+}
+
+fn names(page: &mut Page, forecast: &Forecast) {
+    let metadata = &forecast.metadata;
+    page.title("metadata");
+    page.figure("creates", metadata.creates.as_ref());
+    page.figure("stats", metadata.stats.as_ref());
+    page.figure("removes", metadata.removes.as_ref());
+    page.figure("space", Some(&metadata.space));
+    if let Some(files) = &metadata.files {
+        page.figure("files", Some(files));
+    }
+    if let Some(mean) = &metadata.mean_file {
+        page.figure("mean file when full", Some(mean));
+    }
+    page.figure("part of usable space", Some(&metadata.part));
+    for rule in &metadata.rules {
+        let range = format!("{} to {}", crate::units::decimal(rule.least), crate::units::decimal(rule.most));
+        page.row("  rule", rule.verdict, &format!("{range} ({})", rule.source));
+    }
+}
+
+fn failures(page: &mut Page, forecast: &Forecast) {
+    page.title("after a failure");
+    for rebuild in &forecast.rebuild {
+        page.line(&format!("  {}: survives {} failed drives", rebuild.targets, rebuild.survives));
+        for (name, figure) in [
+            ("rebuild, idle", &rebuild.idle),
+            ("rebuild, in use", &rebuild.loaded),
+            ("resync", &rebuild.resync),
+        ] {
+            if let Some(figure) = figure {
+                page.figure(&format!("  {name}"), Some(figure));
+            }
+        }
+    }
+}
+
+fn money(page: &mut Page, forecast: &Forecast) {
+    let Some(cost) = &forecast.cost else { return };
+    page.title(&format!("cost ({})", cost.currency));
+    page.figure("total", Some(&cost.total));
+    page.figure("per usable TB", Some(&cost.per_tb));
+    page.figure("per GB/s written", Some(&cost.per_gbs_write));
+    page.figure("per GB/s read", Some(&cost.per_gbs_read));
+    if !cost.unpriced.is_empty() {
+        page.line(&format!("  without a price, so counted as free: {}", cost.unpriced.join(", ")));
+    }
+}
+
+/// The general catalogue.
+pub fn catalogue() -> String {
+    let (drives, nics, controllers) = crate::catalogue::listing();
+    let mut page = Page(String::new());
+    page.line("drives: read, write; random 4 KiB reads and writes per second");
+    for drive in drives {
+        let rates = format!("{}, {}", drive.read, drive.write);
+        let why = format!("{:.0}, {:.0}; {}", drive.read_iops, drive.write_iops, drive.source);
+        page.row(&drive.name, &rates, &why);
+    }
+    for (title, parts) in [("links: one direction", nics), ("controllers", controllers)] {
+        page.title(title);
+        for part in parts {
+            page.row(&part.name, &part.rate.to_string(), &part.source);
+        }
+    }
+    page.title("presets");
+    for preset in crate::catalogue::PRESETS {
+        page.row(preset.name, "", preset.about);
+    }
+    page.title("PCIe, one lane");
+    for generation in 1..=6 {
+        let rate: Rate = crate::catalogue::pcie(crate::hardware::Pcie { generation, lanes: 1 });
+        page.row(&format!("generation {generation}"), &rate.to_string(), "");
+    }
+    page.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hardware::Hardware;
+
+    /// Goal: the first lines name the bottleneck, and every line fits its columns without blanks at the end.
+    #[test]
+    fn bottleneck_first() {
+        let text = include_str!("../systems/sizing-6gbs-a.toml");
+        let hardware = Hardware::from_toml("a", text).unwrap();
+        let page = forecast(&crate::forward::forecast(&hardware).unwrap(), true);
+        let lines: Vec<&str> = page.lines().collect();
+        assert!(
+            lines[1].starts_with("  write   2.00 GB/s  limited by server links; next controllers at"),
+            "{}",
+            lines[1]
+        );
+        assert!(lines.iter().all(|line| line.trim_end() == *line));
+        assert!(page.contains("001, table of component throughputs: new SSD"));
+    }
+}
