@@ -27,6 +27,11 @@ fn translated(tool: Tool, line: &str) -> Result<Translation, String> {
             _ => Err("no such file".to_owned()),
         },
         is_dir: &|path| path == "/mnt/beegfs/testdir" || path == "/mnt/t",
+        file_size: &|path| match path {
+            "/mnt/t/there" => Some(G),
+            "/mnt/t/short" => Some(5),
+            _ => None,
+        },
     };
     translate(tool, &words(line), &around).map_err(|error| error.to_string())
 }
@@ -314,7 +319,10 @@ fn fio_of_the_course() {
     let (job, _) = one(Tool::Fio, "fio --rw=readwrite --name=test --size=1G --direct=1 --bs=128k");
     let expected = IoJob {
         name: "test".to_owned(),
-        phases: vec![IoPhase::new(IoKind::Mixed { read_percent: 50 })],
+        phases: vec![
+            IoPhase::new(IoKind::Write).as_setup(),
+            IoPhase::new(IoKind::Mixed { read_percent: 50 }),
+        ],
         transfer: 128 << 10,
         block: G,
         direct: true,
@@ -326,13 +334,16 @@ fn fio_of_the_course() {
         fresh: false,
         ..IoJob::new("/mnt/here")
     };
-    assert_eq!(job, Job { keep: true, existing: true, ..Job::new(Work::Io(expected)) });
+    assert_eq!(job, Job { keep: true, ..Job::new(Work::Io(expected)) });
+
+    let job = one(Tool::Fio, "--name=x --rw=read --size=1m --filename=/mnt/t/there").0;
+    assert!(job.existing && io(&job).phases == [IoPhase::new(IoKind::Read)], "a file that is there is read");
 
     let jobs = translated(Tool::Fio, "fio jobs.fio --output-format=json").unwrap().jobs;
     assert_eq!(jobs.len(), 2);
     assert_eq!(jobs[0].workers, processes(4, Placement::ByNode));
     assert_eq!(jobs[0].stonewall, Some(Stonewall { after_ms: 30_000, wear_out: false, repeat: true }));
-    assert_eq!(io(&jobs[0]).phases, [IoPhase::new(IoKind::Read).in_order(Order::RandomRepeating)]);
+    assert_eq!(io(&jobs[0]).phases[1], IoPhase::new(IoKind::Read).in_order(Order::RandomRepeating));
     assert_eq!(io(&jobs[1]).phases, [IoPhase::new(IoKind::Write).in_order(Order::Random)]);
     assert_eq!((io(&jobs[1]).fsync, jobs[1].keep), (Fsync::Every { transfers: 32 }, false));
     assert_eq!(io(&jobs[1]).paths, ["/mnt/t"]);
@@ -391,10 +402,11 @@ fn relatives_of_the_course() {
 #[test]
 fn further_options() {
     let of = |line: &str| one(Tool::Ior, line).0;
-    let job = of("-w -W -R -z -D 30 -O stoneWallingWearOut=1 -k -s 16 -b 47008 -t 47008");
+    let job = of("-w -W -R -D 30 -O stoneWallingWearOut=1 -k -s 16 -b 47008 -t 47008");
     assert_eq!(job.stonewall, Some(Stonewall { after_ms: 30_000, wear_out: true, repeat: false }));
     assert!(job.keep && io(&job).phases[1].verify && io(&job).phases[2].verify);
-    assert_eq!((io(&job).segments, io(&job).phases[0].order), (16, Order::Random));
+    assert_eq!(io(&job).segments, 16);
+    assert_eq!(io(&of("-z")).phases[1].order, Order::Random);
     let job = of("-r -Z -X 7 -Y --posix.odirect -o /a/f@/b/f -F");
     assert_eq!((io(&job).readers, io(&job).direct), (Readers::Random { seed: 7 }, true));
     assert_eq!((io(&job).paths.len(), io(&job).fsync), (2, Fsync::Every { transfers: 1 }));
@@ -443,6 +455,7 @@ fn what_cannot_be_honoured_is_named() {
         (Tool::Fio, "--name=x --size=1m --ioengine=libaio --iodepth=4", "--iodepth=4", "use numjobs"),
         (Tool::Fio, "--name=a --size=1m --name=b --size=1m", "job b", "add stonewall"),
         (Tool::Fio, "--name=a", "job a", "needs size="),
+        (Tool::Fio, "--name=a --size=1m --filename=/mnt/t/short", "job a", "has fewer than"),
         (Tool::Fio, "--name=a --size=1m --nonsense=1", "--nonsense=1", "no option of fio"),
         (Tool::Elbencho, "-w -s 1g --gpuids 0 /mnt/f", "--gpuids 0", "graphics"),
         (Tool::Elbencho, "-w -s 1g --iodepth 8 /mnt/f", "--iodepth 8", "more threads"),

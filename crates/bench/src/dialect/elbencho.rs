@@ -2,7 +2,7 @@
 
 use super::size::{Units, bytes};
 use super::words::{Given, Known, Syntax, Takes, ignored, number, refused, used};
-use super::{Cause, Launch, Surroundings, Tool, Understood, options};
+use super::{Cause, Launch, Surroundings, Tool, Understood, found_or_laid_out, options};
 use crate::job::{
     Fsync, IoJob, IoKind, IoPhase, Items, Job, MetaJob, MetaPhase, Order, Share, Stonewall, Things,
     TreeShape, Work, Workers,
@@ -167,14 +167,22 @@ pub(super) fn translate(
     }
     let s = settings;
     let on_directories = s.mkdirs || s.deldirs || s.dirs.is_some() || s.files.is_some() || s.stat;
+    let mut laid_out = None;
     let work = if on_directories || paths.iter().all(|path| (around.is_dir)(path)) {
         Work::Meta(trees(&s, paths)?)
     } else {
-        Work::Io(large_files(&s, paths, launch)?)
+        let mut io = large_files(&s, paths, launch)?;
+        if s.write && s.mix.is_some() {
+            let workers = s.threads.unwrap_or(1).saturating_mul((launch.hosts.len() as u32).max(1));
+            let found = found_or_laid_out(&mut io, workers, around);
+            laid_out = Some(found.map_err(|why| Cause::new("--rwmixpct", why))?);
+        }
+        Work::Io(io)
     };
     let mut job = Job::new(work);
     job.repetitions = s.iterations.unwrap_or(1);
-    job.existing = !s.write;
+    // elbencho writes over what it finds.
+    job.existing = laid_out.unwrap_or(!s.write || matches!(job.work, Work::Io(_)));
     job.keep = !s.delfiles;
     if job.keep {
         understood.push(Understood::new("no -F", "the files stay"));

@@ -3,7 +3,7 @@
 use super::fio_file::{Section, Sections};
 use super::size::{Units, bytes};
 use super::words::{number, switch};
-use super::{Cause, Launch, Surroundings, Understood};
+use super::{Cause, Launch, Surroundings, Understood, found_or_laid_out};
 use crate::job::{Fsync, IoJob, IoKind, IoPhase, Job, Order, Share, Stonewall, SyncMode, Work, Workers};
 
 /// Changes nothing that is measured here.
@@ -242,7 +242,7 @@ fn job(
         };
         understood.push(Understood::new(shown, meaning));
     }
-    finish(settings, &section.name, understood)
+    finish(settings, &section.name, around, understood)
 }
 
 /// A refused option that asks for nothing: `nrfiles=1`, `ramp_time=0`.
@@ -460,7 +460,12 @@ fn pattern(text: &str) -> Result<(bool, bool, bool), String> {
     })
 }
 
-fn finish(mut s: Settings, name: &str, understood: &mut Vec<Understood>) -> Result<(Job, bool), Cause> {
+fn finish(
+    mut s: Settings,
+    name: &str,
+    around: &Surroundings<'_>,
+    understood: &mut Vec<Understood>,
+) -> Result<(Job, bool), Cause> {
     let mut note = |option: &str, meaning: &str| understood.push(Understood::new(option, meaning));
     let size = s.size.ok_or_else(|| Cause::new(format!("job {name}"), "needs size="))?;
     if s.depth > 1 && matches!(s.engine.as_str(), "libaio" | "io_uring" | "posixaio") {
@@ -504,8 +509,15 @@ fn finish(mut s: Settings, name: &str, understood: &mut Vec<Understood>) -> Resu
     if s.runtime_ms > 0 {
         s.job.stonewall = Some(Stonewall { after_ms: s.runtime_ms, wear_out: false, repeat: s.time_based });
     }
-    // fio uses what it finds and leaves what it made.
-    s.job.existing = true;
+    // fio uses what it finds, makes what it is to read, and leaves it.
+    s.job.existing = match kind {
+        IoKind::Write => true,
+        _ => found_or_laid_out(&mut s.io, s.jobs, around)
+            .map_err(|why| Cause::new(format!("job {name}"), why))?,
+    };
+    if s.io.phases[0].setup {
+        note("no such files", "they are laid out first, untimed");
+    }
     s.job.keep = !s.unlink;
     s.io.fresh = false;
     if s.job.keep {

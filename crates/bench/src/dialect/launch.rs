@@ -101,7 +101,7 @@ fn launcher(words: &[String], launch: &mut Launch, notes: &mut Vec<Understood>) 
         // `-mca key value` takes two words, which no other option of a launcher does.
         if matches!(word.as_str(), "-mca" | "--mca" | "-gmca" | "--gmca" | "-genv") {
             let end = (at + 3).min(words.len());
-            notes.push(Understood::new(&words[at..end].join(" "), format!("no effect: {MPI}")));
+            notes.push(Understood::new(words[at..end].join(" "), format!("no effect: {MPI}")));
             at = end;
             continue;
         }

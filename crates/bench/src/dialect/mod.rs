@@ -18,7 +18,7 @@ pub use launch::{Launch, Slots, host_file};
 pub use relatives::{Relative, relative};
 pub use size::{Units, bytes};
 
-use crate::job::Job;
+use crate::job::{IoJob, IoKind, IoPhase, Job, io_file};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use words::{Fate, Given, Syntax};
@@ -135,6 +135,9 @@ pub struct Surroundings<'a> {
     pub read: &'a dyn Fn(&str) -> Result<String, String>,
     /// Is there a directory of this name? elbencho works otherwise on files than on directories.
     pub is_dir: &'a dyn Fn(&str) -> bool,
+    /// Length of the file of this name, none when there is no such file. fio and elbencho use files that
+    /// they find, and fio makes those that it is to read.
+    pub file_size: &'a dyn Fn(&str) -> Option<u64>,
 }
 
 impl Surroundings<'_> {
@@ -216,5 +219,31 @@ fn no_rest(rest: &[String]) -> Result<(), Cause> {
     match rest.first() {
         Some(word) => Err(Cause::new(word, "belongs to no option")),
         None => Ok(()),
+    }
+}
+
+/// Sees to the data that a job reads before it writes any: files that are there and long enough are used;
+/// when there is none they are written first, untimed. True: they are there.
+fn found_or_laid_out(io: &mut IoJob, workers: u32, around: &Surroundings<'_>) -> Result<bool, String> {
+    let files = if io.share.is_shared() { 1 } else { workers };
+    let need = io.file_size(u64::from(workers));
+    let (mut found, mut short) = (0, None);
+    for worker in 0..files {
+        let path = io_file(io, worker).to_string_lossy().into_owned();
+        if let Some(size) = (around.file_size)(&path) {
+            found += 1;
+            short = short.or((size < need).then_some(path));
+        }
+    }
+    match short {
+        Some(path) => {
+            Err(format!("{path} exists but has fewer than {need} bytes: remove it, or ask for less"))
+        }
+        None if found == files => Ok(true),
+        None if found == 0 => {
+            io.phases.insert(0, IoPhase::new(IoKind::Write).as_setup());
+            Ok(false)
+        }
+        None => Err(format!("{found} of {files} files exist: remove them, or make them all")),
     }
 }
