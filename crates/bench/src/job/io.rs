@@ -115,17 +115,25 @@ pub struct IoPhase {
     /// pattern that names file and offset.
     #[serde(default)]
     pub verify: bool,
+    /// It only lays out data for the phases after it: no stonewall, no line in the results.
+    #[serde(default)]
+    pub setup: bool,
 }
 
 impl IoPhase {
     /// A phase in order, without verification.
     pub fn new(kind: IoKind) -> Self {
-        Self { kind, order: Order::Forward, verify: false }
+        Self { kind, order: Order::Forward, verify: false, setup: false }
     }
 
     /// The same in another order.
     pub fn in_order(self, order: Order) -> Self {
         Self { order, ..self }
+    }
+
+    /// The same as preparation only.
+    pub fn as_setup(self) -> Self {
+        Self { setup: true, ..self }
     }
 
     /// The same with verification.
@@ -306,7 +314,7 @@ impl IoJob {
                 self.transfer, self.block
             )));
         }
-        if self.share == Share::Strided && self.block % self.transfer != 0 {
+        if self.share == Share::Strided && !self.block.is_multiple_of(self.transfer) {
             return refuse("strided: block must be a whole number of transfers");
         }
         self.check_alignment()?;
@@ -337,7 +345,7 @@ impl IoJob {
     }
 
     fn check_alignment(&self) -> Result<(), JobError> {
-        let odd = |bytes: u64| bytes % 512 != 0;
+        let odd = |bytes: u64| !bytes.is_multiple_of(512);
         if self.direct && (odd(self.transfer) || odd(self.block)) {
             return refuse(
                 "direct: transfer and block must be multiples of 512 bytes (of the device's sector)",

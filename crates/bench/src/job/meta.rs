@@ -223,7 +223,7 @@ impl MetaJob {
         limit("items of a worker", self.items.per_worker(&self.tree), 1, MAX_ITEMS)?;
         limit("bytes per file", self.write_bytes.max(self.read_bytes), 0, MAX_TRANSFER)?;
         limit("transfer", self.transfer, 0, MAX_TRANSFER)?;
-        let odd = |bytes: u64| bytes % 512 != 0;
+        let odd = |bytes: u64| !bytes.is_multiple_of(512);
         if self.direct && (odd(self.write_bytes) || odd(self.read_bytes) || odd(self.transfer)) {
             return refuse("direct: bytes per file and transfer must be multiples of 512");
         }

@@ -11,7 +11,7 @@ mod names;
 mod size;
 
 pub use files::{FilesJob, FilesPhase, SourceTree, Training};
-pub use io::{Fsync, IoJob, IoKind, IoPhase, Order, Share, Striping, SyncMode};
+pub use io::{Fsync, IoJob, IoKind, IoPhase, MAX_PHASES, Order, Share, Striping, SyncMode};
 pub use meta::{Items, MetaJob, MetaPhase, Things, TreeShape};
 pub use names::{io_file, root};
 pub use size::{format_size, parse_size};
@@ -124,7 +124,8 @@ pub struct Stonewall {
     #[serde(default)]
     pub wear_out: bool,
     /// A worker that has done everything before the time starts over (writers write the same range
-    /// again), so that the phase lasts as long as asked.
+    /// again), so that the phase lasts as long as asked. For contents only: what is made once cannot be
+    /// made again.
     #[serde(default)]
     pub repeat: bool,
 }
@@ -213,9 +214,28 @@ impl Job {
                 return refuse("stonewall: repeat and wear-out contradict each other; choose one");
             }
         }
+        let cut = self.stonewall.is_some_and(|wall| !wall.repeat);
         match &self.work {
-            Work::Io(io) => io.check(workers.count()),
-            Work::Meta(meta) => meta.check(),
+            Work::Io(io) => {
+                let first = io.phases.iter().position(|phase| phase.kind == IoKind::Write && !phase.setup);
+                let in_order = |at: usize| io.phases[at].order == Order::Forward;
+                if cut && first.is_some_and(|at| !in_order(at) && at + 1 < io.phases.len()) {
+                    return refuse(
+                        "stonewall: what a write in random order left out cannot be told, so no phase may follow it; write in order, or lay the file out first",
+                    );
+                }
+                io.check(workers.count())
+            }
+            Work::Meta(_) | Work::Files(_) if self.stonewall.is_some_and(|wall| wall.repeat) => {
+                refuse("stonewall: repeat is for contents (io) only; take more items")
+            }
+            Work::Meta(meta) => {
+                let rename = meta.phases.iter().position(|phase| *phase == MetaPhase::Rename);
+                if cut && rename.is_some_and(|at| at + 1 < meta.phases.len()) {
+                    return refuse("stonewall: a rename that is cut short must be the last phase");
+                }
+                meta.check()
+            }
             Work::Files(files) => files.check(),
         }
     }
@@ -276,9 +296,11 @@ mod tests {
         let mut job = Job::new(Work::Io(IoJob::new("/tmp")));
         job.stonewall = Some(Stonewall { after_ms: 1000, wear_out: true, repeat: false });
         job.workers = Workers { processes: 3, threads: 2, placement: Placement::BySlot };
+        let mut meta = MetaJob::new("/tmp");
+        meta.phases.retain(|phase| *phase != MetaPhase::Rename);
         for work in [
             Work::Io(IoJob::new("/tmp")),
-            Work::Meta(MetaJob::new("/tmp")),
+            Work::Meta(meta),
             Work::Files(FilesJob::new("/tmp")),
         ] {
             job.work = work;

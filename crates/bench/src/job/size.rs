@@ -25,7 +25,7 @@ pub fn format_size(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["", "k", "m", "g", "t", "p"];
     let mut power = 0;
     let mut number = bytes;
-    while number != 0 && number % 1024 == 0 && power + 1 < UNITS.len() {
+    while number != 0 && number.is_multiple_of(1024) && power + 1 < UNITS.len() {
         number /= 1024;
         power += 1;
     }

@@ -1,0 +1,308 @@
+//! Many small files: one worker's part of a [`crate::job::FilesJob`].
+
+mod samples;
+mod source;
+mod walk;
+
+use crate::engine::{Load, Meter, Next, Part, Place, Side, Step, StepKind, Trouble};
+use crate::io::write_all;
+use crate::job::{FilesJob, FilesPhase, root};
+use rustix::fs::{AtFlags, Mode, OFlags, Timestamps};
+use rustix::io::Errno;
+use rustix::time::Timespec;
+use samples::Samples;
+use source::{Source, WORD};
+use std::path::{Path, PathBuf};
+use walk::{Found, walk};
+
+/// Name of the directory of samples, below the job's directory.
+pub(crate) const SAMPLES: &str = "samples";
+/// Bytes of one read or write, as cp and tar use them.
+const CALL: usize = 128 << 10;
+/// What tar sets as time of a file: a moment long ago.
+const WHEN: Timespec = Timespec { tv_sec: 1_000_000_000, tv_nsec: 0 };
+
+/// Name of a worker's own trees.
+pub(crate) fn own_tree(worker: u32) -> String {
+    format!("w{worker:08}")
+}
+
+/// One worker of a files job.
+pub(crate) struct FilesLoad {
+    place: Place,
+    files: FilesJob,
+    source: Option<Source>,
+    samples: Samples,
+    buffer: Vec<u8>,
+    /// How often the word was written.
+    words: u64,
+}
+
+impl FilesLoad {
+    pub fn new(place: &Place, files: &FilesJob) -> Self {
+        let samples = Samples::new(files, place.job.seed, place.worker, place.job.workers.count());
+        let buffer = vec![0; CALL];
+        Self { place: place.clone(), files: files.clone(), source: None, samples, buffer, words: 0 }
+    }
+
+    fn root(&self) -> PathBuf {
+        root(&self.files.paths, &self.files.name, self.place.worker)
+    }
+
+    fn tree(&self) -> PathBuf {
+        self.root().join(own_tree(self.place.worker)).join("tree")
+    }
+
+    fn copied(&self) -> PathBuf {
+        self.root().join(own_tree(self.place.worker)).join("copy")
+    }
+
+    fn untar(&mut self, meter: &mut Meter) -> Result<(), Trouble> {
+        let Some(source) = &mut self.source else { return Ok(()) };
+        let tree = root(&self.files.paths, &self.files.name, self.place.worker)
+            .join(own_tree(self.place.worker))
+            .join("tree");
+        let mut now = meter.now();
+        mkdir(&tree)?;
+        for directory in source.directories() {
+            let path = tree.join(directory);
+            mkdir(&path)?;
+            now = meter.record(Side::First, 0, now);
+        }
+        self.words = 0;
+        for file in 0..self.files.tree.files {
+            if meter.next(file, u64::MAX, now)? == Next::Over {
+                break;
+            }
+            let path = tree.join(source.name(file));
+            let (bytes, words) = source.contents(file);
+            self.words += words;
+            // Contents are made before the clock of this file runs.
+            now = meter.now();
+            let fd = create(&path)?;
+            for (at, piece) in bytes.chunks(CALL).enumerate() {
+                let offset = (at * CALL) as u64;
+                write_all(&fd, piece, offset)
+                    .map_err(|errno| Trouble::call("write", &path, errno).at(offset))?;
+            }
+            let times = Timestamps { last_access: WHEN, last_modification: WHEN };
+            rustix::fs::futimens(&fd, &times).map_err(|errno| Trouble::call("set times of", &path, errno))?;
+            rustix::fs::fchmod(&fd, Mode::from_raw_mode(0o644))
+                .map_err(|errno| Trouble::call("set mode of", &path, errno))?;
+            drop(fd);
+            now = meter.record(Side::First, bytes.len() as u64, now);
+        }
+        Ok(())
+    }
+
+    fn find(&mut self, meter: &mut Meter) -> Result<(), Trouble> {
+        let tree = self.tree();
+        let mut now = meter.now();
+        let mut seen = 0;
+        walk(&tree, &mut |found| {
+            if meter.next(seen, u64::MAX, now)? == Next::Over {
+                return Ok(());
+            }
+            if let Found::File(directory, name, path) | Found::Directory(directory, name, path) = found {
+                rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)
+                    .map_err(|errno| Trouble::call("stat", path, errno))?;
+                seen += 1;
+                now = meter.record(Side::First, 0, now);
+            }
+            Ok(())
+        })?;
+        let should = self.files.tree.files + self.source.as_ref().map_or(0, |s| s.directories().len() as u64);
+        if seen != should {
+            return Err(Trouble::found("find", &tree, format!("{seen} of {should} entries were found")));
+        }
+        Ok(())
+    }
+
+    fn grep(&mut self, meter: &mut Meter) -> Result<(), Trouble> {
+        let tree = self.tree();
+        let buffer = &mut self.buffer;
+        let mut now = meter.now();
+        let (mut seen, mut words) = (0, 0);
+        walk(&tree, &mut |found| {
+            let Found::File(directory, name, path) = found else { return Ok(()) };
+            meter.next(seen, u64::MAX, now)?;
+            let fd = rustix::fs::openat(directory, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+                .map_err(|errno| Trouble::call("open", path, errno))?;
+            let (mut bytes, mut kept) = (0, 0);
+            loop {
+                let read = rustix::io::read(&fd, &mut buffer[kept..])
+                    .map_err(|errno| Trouble::call("read", path, errno).at(bytes))?;
+                if read == 0 {
+                    break;
+                }
+                bytes += read as u64;
+                let filled = kept + read;
+                words += count(&buffer[..filled], WORD);
+                // A word may lie across two reads.
+                kept = filled.min(WORD.len() - 1);
+                buffer.copy_within(filled - kept..filled, 0);
+            }
+            drop(fd);
+            seen += 1;
+            now = meter.record(Side::First, bytes, now);
+            Ok(())
+        })?;
+        if words != self.words {
+            let reason = format!("the word was found {words} times, it was written {} times", self.words);
+            return Err(Trouble::found("grep", &tree, reason));
+        }
+        Ok(())
+    }
+
+    fn copy(&mut self, meter: &mut Meter) -> Result<(), Trouble> {
+        let (tree, copied) = (self.tree(), self.copied());
+        mkdir(&copied)?;
+        let buffer = &mut self.buffer;
+        let mut now = meter.now();
+        let mut done = 0;
+        walk(&tree, &mut |found| {
+            meter.next(done, u64::MAX, now)?;
+            let (Found::File(_, _, from) | Found::Directory(_, _, from)) = found else { return Ok(()) };
+            let to = copied.join(from.strip_prefix(&tree).unwrap_or(from));
+            let mut bytes = 0;
+            match found {
+                Found::Directory(..) => mkdir(&to)?,
+                _ => bytes = copy_file(from, &to, buffer)?,
+            }
+            done += 1;
+            now = meter.record(Side::First, bytes, now);
+            Ok(())
+        })
+    }
+
+    fn remove(&mut self, meter: &mut Meter) -> Result<(), Trouble> {
+        let mut now = meter.now();
+        let mut done = 0;
+        for tree in [self.tree(), self.copied()] {
+            walk(&tree, &mut |found| {
+                let (directory, name, path, flags) = match found {
+                    Found::File(directory, name, path) => (directory, name, path, AtFlags::empty()),
+                    Found::Left(directory, name, path) => (directory, name, path, AtFlags::REMOVEDIR),
+                    Found::Directory(..) => return Ok(()),
+                };
+                meter.next(done, u64::MAX, now)?;
+                rustix::fs::unlinkat(directory, name, flags)
+                    .map_err(|errno| Trouble::call("remove", path, errno))?;
+                done += 1;
+                now = meter.record(Side::First, 0, now);
+                Ok(())
+            })?;
+            match rustix::fs::rmdir(&tree) {
+                Ok(()) | Err(Errno::NOENT) => {}
+                Err(errno) => return Err(Trouble::call("remove", &tree, errno)),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Load for FilesLoad {
+    fn prepare(&mut self, step: &Step, repetition: u32, _reach: &[u64]) -> Result<(), Trouble> {
+        let StepKind::Files(phase) = step.kind else { return Ok(()) };
+        match phase {
+            FilesPhase::Samples | FilesPhase::Train => self.samples.prepare(phase, repetition),
+            FilesPhase::Untar => {
+                mkdir_all(&self.root().join(own_tree(self.place.worker)))?;
+                let seed = self.place.job.seed;
+                self.source.get_or_insert_with(|| Source::new(&self.files.tree, seed));
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn part(&mut self, step: &Step, _part: Part, meter: &mut Meter) -> Result<(), Trouble> {
+        let StepKind::Files(phase) = step.kind else { return Ok(()) };
+        match phase {
+            FilesPhase::Untar => self.untar(meter),
+            FilesPhase::Find => self.find(meter),
+            FilesPhase::Grep => self.grep(meter),
+            FilesPhase::Copy => self.copy(meter),
+            FilesPhase::Remove => self.remove(meter),
+            FilesPhase::Samples => self.samples.make(meter),
+            FilesPhase::Train => self.samples.train(meter, &mut self.buffer),
+        }
+    }
+
+    fn tidy(&mut self, repetition: u32) -> Result<(), Trouble> {
+        if repetition + 1 == self.place.job.repetitions {
+            return Ok(());
+        }
+        crate::engine::remove_tree(&self.tree())?;
+        crate::engine::remove_tree(&self.copied())?;
+        self.samples.remove()
+    }
+}
+
+fn mkdir(path: &Path) -> Result<(), Trouble> {
+    rustix::fs::mkdir(path, Mode::from_raw_mode(0o755)).map_err(|errno| Trouble::call("mkdir", path, errno))
+}
+
+/// Makes a directory and the one above it, if they are not there.
+fn mkdir_all(path: &Path) -> Result<(), Trouble> {
+    for path in path.parent().into_iter().chain([path]) {
+        match rustix::fs::mkdir(path, Mode::from_raw_mode(0o755)) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(errno) => return Err(Trouble::call("mkdir", path, errno)),
+        }
+    }
+    Ok(())
+}
+
+fn create(path: &Path) -> Result<rustix::fd::OwnedFd, Trouble> {
+    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+    rustix::fs::open(path, flags, Mode::from_raw_mode(0o600))
+        .map_err(|errno| Trouble::call("create", path, errno))
+}
+
+fn copy_file(from: &Path, to: &Path, buffer: &mut [u8]) -> Result<u64, Trouble> {
+    let source = rustix::fs::open(from, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+        .map_err(|errno| Trouble::call("open", from, errno))?;
+    let stat = rustix::fs::fstat(&source).map_err(|errno| Trouble::call("stat", from, errno))?;
+    let copy = create(to)?;
+    let mut bytes = 0u64;
+    loop {
+        let read = rustix::io::read(&source, &mut *buffer)
+            .map_err(|errno| Trouble::call("read", from, errno).at(bytes))?;
+        if read == 0 {
+            break;
+        }
+        write_all(&copy, &buffer[..read], bytes)
+            .map_err(|errno| Trouble::call("write", to, errno).at(bytes))?;
+        bytes += read as u64;
+    }
+    if bytes != stat.st_size as u64 {
+        return Err(Trouble::found("copy", from, format!("{bytes} of {} bytes were read", stat.st_size)));
+    }
+    rustix::fs::fchmod(&copy, Mode::from_raw_mode(0o644))
+        .map_err(|errno| Trouble::call("set mode of", to, errno))?;
+    Ok(bytes)
+}
+
+/// How often a word stands in a text.
+fn count(text: &[u8], word: &[u8]) -> u64 {
+    let mut from = 0;
+    let mut found = 0;
+    while let Some(at) = text.get(from..).and_then(|rest| rest.iter().position(|byte| *byte == word[0])) {
+        from += at + 1;
+        found += u64::from(text[from - 1..].starts_with(word));
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: words are counted wherever they stand, also side by side and after a false start.
+    #[test]
+    fn counting() {
+        assert_eq!(count(b"skepskep sskep ske", b"skep"), 3);
+        assert_eq!(count(b"", b"skep"), 0);
+    }
+}

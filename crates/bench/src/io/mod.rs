@@ -1,0 +1,302 @@
+//! Reads and writes of file contents: one worker's part of an [`crate::job::IoJob`].
+
+mod buffer;
+mod course;
+mod pattern;
+
+use crate::engine::{Load, Meter, Next, Part, Place, Side, Step, StepKind, Trouble, mix, reader_of};
+use crate::engine::{now_ns, unlink_regular};
+use crate::job::{Fsync, IoJob, IoKind, IoPhase, Order, Striping, SyncMode, format_size, io_file};
+pub(crate) use buffer::Buffer;
+use course::Course;
+use pattern::Pattern;
+pub(crate) use pattern::{fill, first_wrong};
+use rustix::fd::OwnedFd;
+use rustix::fs::{Advice, FallocateFlags, Mode, OFlags, XattrFlags};
+use std::path::{Path, PathBuf};
+
+/// One worker of an I/O job.
+pub(crate) struct IoLoad {
+    place: Place,
+    io: IoJob,
+    buffer: Buffer,
+    /// Which passes of writes may have left what is in the files; empty: not known.
+    generations: Vec<u32>,
+    /// Whether this worker's file was made in this repetition.
+    made: bool,
+    run: Option<Pass>,
+}
+
+/// The pass that is prepared.
+struct Pass {
+    phase: IoPhase,
+    path: PathBuf,
+    file: Option<OwnedFd>,
+    course: Course,
+    pattern: Pattern,
+    generation: u32,
+    /// Draws the kinds of a mixed pass.
+    dice: u64,
+}
+
+impl IoLoad {
+    pub fn new(place: &Place, io: &IoJob) -> Result<Self, Trouble> {
+        let mut buffer = Buffer::new(io.transfer as usize).ok_or_else(|| {
+            Trouble::found("get memory for a transfer", Path::new(""), "there is not enough".to_owned())
+        })?;
+        fill(buffer.bytes(), mix(place.job.seed ^ u64::from(place.worker)), 0);
+        let (place, io) = (place.clone(), io.clone());
+        Ok(Self { place, io, buffer, generations: Vec::new(), made: false, run: None })
+    }
+
+    fn flags(&self, phase: &IoPhase) -> OFlags {
+        let mut flags = OFlags::CLOEXEC
+            | match phase.kind {
+                IoKind::Write => OFlags::WRONLY | OFlags::CREATE,
+                IoKind::Rewrite => OFlags::WRONLY,
+                IoKind::Read | IoKind::Reread => OFlags::RDONLY,
+                IoKind::Mixed { .. } => OFlags::RDWR,
+            };
+        if self.io.direct {
+            flags |= OFlags::DIRECT;
+        }
+        match self.io.sync {
+            SyncMode::None => {}
+            SyncMode::Data => flags |= OFlags::DSYNC,
+            SyncMode::Full => flags |= OFlags::SYNC,
+        }
+        let own = !self.io.share.is_shared();
+        if own && phase.kind == IoKind::Write && !self.made && !self.place.job.existing {
+            flags |= OFlags::EXCL;
+        }
+        flags
+    }
+
+    fn open(&mut self) -> Result<(), Trouble> {
+        let Some(pass) = &self.run else { return Ok(()) };
+        let phase = pass.phase;
+        let file = rustix::fs::open(&pass.path, self.flags(&phase), Mode::from_raw_mode(0o644))
+            .map_err(|errno| Trouble::call("open", &pass.path, errno))?;
+        let creator = !self.io.share.is_shared() || self.place.worker == 0;
+        if phase.kind == IoKind::Write && creator && !self.made {
+            if let Some(striping) = &self.io.striping {
+                stripe(&file, &pass.path, striping)?;
+            }
+            if self.io.preallocate {
+                let size = self.io.file_size(u64::from(self.place.job.workers.count()));
+                rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, size)
+                    .map_err(|errno| Trouble::call("set room aside for", &pass.path, errno))?;
+            }
+        }
+        if self.io.advise {
+            let advice = if phase.order == Order::Forward { Advice::Sequential } else { Advice::Random };
+            // A hint: a file system that knows none does as well.
+            let _ = rustix::fs::fadvise(&file, 0, None, advice);
+        }
+        self.made |= phase.kind == IoKind::Write;
+        if let Some(pass) = &mut self.run {
+            pass.file = Some(file);
+        }
+        Ok(())
+    }
+
+    /// Fsync and close; what of it counts is added to the time.
+    fn finish(&mut self, meter: &mut Meter) -> Result<(), Trouble> {
+        let Some(pass) = &mut self.run else { return Ok(()) };
+        let Some(file) = pass.file.take() else { return Ok(()) };
+        let began = now_ns();
+        if pass.phase.kind.writes() && self.io.fsync != Fsync::Never {
+            rustix::fs::fsync(&file).map_err(|errno| Trouble::call("fsync", &pass.path, errno))?;
+        }
+        let synced = now_ns();
+        drop(file);
+        let closed = now_ns();
+        let timed = [(self.io.time_fsync, synced - began), (self.io.time_close, closed - synced)];
+        meter.extend_by(timed.iter().filter(|(counts, _)| *counts).map(|(_, span)| span).sum());
+        Ok(())
+    }
+
+    fn transfer(&mut self, meter: &mut Meter) -> Result<(), Trouble> {
+        let Some(pass) = &mut self.run else { return Ok(()) };
+        let Some(file) = &pass.file else { return Ok(()) };
+        let fresh_bytes = self.io.verifies();
+        let every = match self.io.fsync {
+            Fsync::Every { transfers } if pass.phase.kind.writes() => transfers,
+            _ => u64::MAX,
+        };
+        let mut done = 0u64;
+        let mut now = meter.now();
+        while meter.next(done, pass.course.count(), now)? == Next::Go {
+            let (offset, length) = pass.course.at(done);
+            let bytes = &mut self.buffer.bytes()[..length];
+            let (write, side) = match pass.phase.kind {
+                IoKind::Write | IoKind::Rewrite => (true, Side::First),
+                IoKind::Read | IoKind::Reread => (false, Side::First),
+                IoKind::Mixed { read_percent } => {
+                    let write = mix(pass.dice ^ done) % 100 >= u64::from(read_percent);
+                    (write, if write { Side::Second } else { Side::First })
+                }
+            };
+            if write {
+                if fresh_bytes {
+                    pass.pattern.fill(bytes, pass.generation, offset);
+                    now = meter.now();
+                }
+                write_all(file, bytes, offset)
+                    .map_err(|errno| Trouble::call("write", &pass.path, errno).at(offset))?;
+            } else {
+                read_all(file, bytes, offset, &pass.path)?;
+            }
+            now = meter.record(side, length as u64, now);
+            if !write && pass.phase.verify {
+                pass.pattern
+                    .verify(bytes, &mut self.generations, offset)
+                    .map_err(|wrong| Trouble::found("verify", &pass.path, wrong.1).at(wrong.0))?;
+                now = meter.now();
+            }
+            done += 1;
+            if done.is_multiple_of(every) {
+                rustix::fs::fsync(file).map_err(|errno| Trouble::call("fsync", &pass.path, errno))?;
+                now = meter.now();
+                meter.extend();
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps what of earlier passes may still be in the files.
+    fn generation(&mut self, step: &Step, phase: &IoPhase, repetition: u32) -> u32 {
+        let generation = repetition.saturating_mul(crate::job::MAX_PHASES as u32) + step.index + 1;
+        if phase.kind.writes() {
+            let walled = step.walled && self.place.job.stonewall.is_some();
+            let covers = match phase.kind {
+                IoKind::Write => phase.order != Order::RandomRepeating,
+                IoKind::Rewrite => phase.order != Order::RandomRepeating && !walled,
+                _ => false,
+            };
+            if covers {
+                self.generations.clear();
+            }
+            self.generations.push(generation);
+        }
+        generation
+    }
+
+    fn invalidate(&self, path: &Path) -> Result<(), Trouble> {
+        let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+            .map_err(|errno| Trouble::call("open", path, errno))?;
+        rustix::fs::fsync(&file).map_err(|errno| Trouble::call("fsync", path, errno))?;
+        rustix::fs::fadvise(&file, 0, None, Advice::DontNeed)
+            .map_err(|errno| Trouble::call("drop from the cache", path, errno))
+    }
+}
+
+impl Load for IoLoad {
+    fn prepare(&mut self, step: &Step, repetition: u32, reach: &[u64]) -> Result<(), Trouble> {
+        let StepKind::Io(phase) = step.kind else { return Ok(()) };
+        let job = &self.place.job;
+        let worker = self.place.worker;
+        let readers = if phase.kind.needs_data() { self.io.readers } else { crate::job::Readers::Own };
+        let target = reader_of(job, readers, worker, self.place.hosts, repetition);
+        let seed =
+            mix(job.seed ^ mix(u64::from(worker) << 32 | u64::from(step.index)) ^ u64::from(repetition));
+        let limit = if phase.kind.needs_data() { reach.get(target as usize).copied() } else { None };
+        let workers = job.workers.count();
+        let course = Course::new(&self.io, phase.order, target, workers, limit, seed);
+        let pattern = Pattern::new(&self.io, job.seed, target, workers);
+        let path = io_file(&self.io, target);
+        if repetition > 0 && self.io.fresh && step.index == 0 {
+            self.made = false;
+        }
+        let generation = self.generation(step, &phase, repetition);
+        if self.io.invalidate && phase.kind.needs_data() {
+            self.invalidate(&path)?;
+        }
+        self.run = Some(Pass { phase, path, file: None, course, pattern, generation, dice: mix(seed) });
+        // The stripes of a shared file must be fixed before anybody writes to it.
+        let stripes_first = self.io.striping.is_some() && phase.kind == IoKind::Write && !self.made;
+        if (self.io.time_open || self.io.barriers) && !stripes_first {
+            return Ok(());
+        }
+        self.open()
+    }
+
+    fn part(&mut self, _step: &Step, part: Part, meter: &mut Meter) -> Result<(), Trouble> {
+        let closed = self.run.as_ref().is_some_and(|pass| pass.file.is_none());
+        if matches!(part, Part::All | Part::Open) && closed {
+            self.open()?;
+            if self.io.time_open {
+                meter.extend();
+            }
+            if part == Part::All && !self.io.time_open {
+                meter.restart();
+            }
+        }
+        if matches!(part, Part::All | Part::Transfer) {
+            self.transfer(meter)?;
+        }
+        if matches!(part, Part::All | Part::Finish) {
+            self.finish(meter)?;
+        }
+        Ok(())
+    }
+
+    fn tidy(&mut self, repetition: u32) -> Result<(), Trouble> {
+        self.run = None;
+        let mine = !self.io.share.is_shared() || self.place.worker == 0;
+        if mine && self.io.fresh && self.made && repetition + 1 < self.place.job.repetitions {
+            let path = io_file(&self.io, self.place.worker);
+            unlink_regular(&path).map_err(|errno| Trouble::call("remove", &path, errno))?;
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn stripe(file: &OwnedFd, path: &Path, striping: &Striping) -> Result<(), Trouble> {
+    let mut layout = Vec::new();
+    if let Some(bytes) = striping.chunk_size {
+        layout.push(format!("chunk={}", format_size(bytes).to_uppercase()));
+    }
+    if let Some(targets) = striping.targets {
+        layout.push(format!("targets={targets}"));
+    }
+    let layout = layout.join(" ");
+    rustix::fs::fsetxattr(file, "skep.layout", layout.as_bytes(), XattrFlags::empty()).map_err(|errno| {
+        let reason = format!(
+            "skep.layout={layout:?} is not taken ({}); leave striping out on other file systems than Skep, or check the values",
+            std::io::Error::from(errno)
+        );
+        Trouble::found("stripe", path, reason)
+    })
+}
+
+#[inline]
+pub(crate) fn write_all(file: &OwnedFd, bytes: &[u8], offset: u64) -> Result<(), rustix::io::Errno> {
+    let mut written = rustix::io::pwrite(file, bytes, offset)?;
+    while written < bytes.len() {
+        match rustix::io::pwrite(file, &bytes[written..], offset + written as u64) {
+            Ok(0) => return Err(rustix::io::Errno::IO),
+            Ok(more) => written += more,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}
+
+#[inline]
+pub(crate) fn read_all(file: &OwnedFd, bytes: &mut [u8], offset: u64, path: &Path) -> Result<(), Trouble> {
+    let mut read = 0;
+    while read < bytes.len() {
+        match rustix::io::pread(file, &mut bytes[read..], offset + read as u64) {
+            Ok(0) => {
+                let reason = "the file ends here, but the job needs data; was it written by the same job?";
+                return Err(Trouble::found("read", path, reason.to_owned()).at(offset + read as u64));
+            }
+            Ok(more) => read += more,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(Trouble::call("read", path, errno).at(offset + read as u64)),
+        }
+    }
+    Ok(())
+}

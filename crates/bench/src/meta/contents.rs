@@ -1,0 +1,73 @@
+//! What is in one small file.
+
+use crate::engine::Trouble;
+use crate::io::{Buffer, fill, first_wrong, read_all, stripe, write_all};
+use crate::job::MetaJob;
+use rustix::fs::{Mode, OFlags};
+use std::path::Path;
+
+/// The contents of one file of a metadata job.
+pub(super) struct Contents<'a> {
+    pub meta: &'a MetaJob,
+    /// Names its words.
+    pub key: u64,
+}
+
+impl Contents<'_> {
+    fn flags(&self, flags: OFlags) -> OFlags {
+        let flags = flags | OFlags::CLOEXEC;
+        if self.meta.direct { flags | OFlags::DIRECT } else { flags }
+    }
+
+    /// Makes the file; returns the bytes written.
+    pub fn create(&self, path: &Path, may_exist: bool, buffer: Option<&mut Buffer>) -> Result<u64, Trouble> {
+        let exclusive = if may_exist { OFlags::empty() } else { OFlags::EXCL };
+        let flags = self.flags(OFlags::CREATE | OFlags::WRONLY | exclusive);
+        let file = rustix::fs::open(path, flags, Mode::from_raw_mode(0o644))
+            .map_err(|errno| Trouble::call("create", path, errno))?;
+        if let Some(striping) = &self.meta.striping {
+            stripe(&file, path, striping)?;
+        }
+        let mut offset = 0;
+        if let Some(buffer) = buffer {
+            while offset < self.meta.write_bytes {
+                let all = buffer.bytes();
+                let length = all.len().min((self.meta.write_bytes - offset) as usize);
+                let bytes = &mut all[..length];
+                if self.meta.verify {
+                    fill(bytes, self.key, offset);
+                }
+                write_all(&file, bytes, offset)
+                    .map_err(|errno| Trouble::call("write", path, errno).at(offset))?;
+                offset += length as u64;
+            }
+        }
+        if self.meta.fsync {
+            rustix::fs::fsync(&file).map_err(|errno| Trouble::call("fsync", path, errno))?;
+        }
+        Ok(offset)
+    }
+
+    /// Opens, reads and closes the file; returns the bytes read.
+    pub fn read(&self, path: &Path, buffer: Option<&mut Buffer>) -> Result<u64, Trouble> {
+        let file = rustix::fs::open(path, self.flags(OFlags::RDONLY), Mode::empty())
+            .map_err(|errno| Trouble::call("open", path, errno))?;
+        let mut offset = 0;
+        if let Some(buffer) = buffer {
+            // No more than create wrote.
+            let size = self.meta.read_bytes.min(self.meta.write_bytes);
+            while offset < size {
+                let all = buffer.bytes();
+                let length = all.len().min((size - offset) as usize);
+                let bytes = &mut all[..length];
+                read_all(&file, bytes, offset, path)?;
+                if let Some(at) = first_wrong(bytes, self.key, offset).filter(|_| self.meta.verify) {
+                    let reason = format!("byte {:#04x} is not what was written", bytes[at]);
+                    return Err(Trouble::found("verify", path, reason).at(offset + at as u64));
+                }
+                offset += length as u64;
+            }
+        }
+        Ok(offset)
+    }
+}

@@ -1,0 +1,277 @@
+//! Files and directories as such: one worker's part of a [`crate::job::MetaJob`].
+
+mod contents;
+mod tree;
+
+use crate::engine::{Load, Meter, Next, Part, Place, Side, Step, StepKind, Trouble, mix, now_ns, reader_of};
+use crate::engine::{Permutation, remove_tree};
+use crate::io::{Buffer, fill};
+use crate::job::{MetaJob, MetaPhase, Readers, root};
+use contents::Contents;
+use rustix::fd::OwnedFd;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use std::path::{Path, PathBuf};
+use tree::Tree;
+
+/// Name of the tree all workers share, below the job's directory.
+pub(crate) const SHARED_TREE: &str = "shared";
+
+/// Name of a worker's own tree.
+pub(crate) fn own_tree(worker: u32) -> String {
+    format!("w{worker:08}")
+}
+
+/// One worker of a metadata job.
+pub(crate) struct MetaLoad {
+    place: Place,
+    meta: MetaJob,
+    buffer: Option<Buffer>,
+    /// Whether the items of the current kind are there, as far as the steps so far say.
+    present: bool,
+    pass: Option<Pass>,
+}
+
+/// The pass that is prepared.
+struct Pass {
+    tree: Tree,
+    owner: u32,
+    count: u64,
+    order: Option<Permutation>,
+}
+
+impl MetaLoad {
+    pub fn new(place: &Place, meta: &MetaJob) -> Self {
+        let bytes = meta.write_bytes.max(meta.read_bytes) as usize;
+        let call = if meta.transfer == 0 { bytes } else { bytes.min(meta.transfer as usize) };
+        let mut buffer = if call == 0 { None } else { Buffer::new(call) };
+        if let Some(buffer) = &mut buffer {
+            fill(buffer.bytes(), mix(place.job.seed ^ u64::from(place.worker)), 0);
+        }
+        Self { place: place.clone(), meta: meta.clone(), buffer, present: false, pass: None }
+    }
+
+    fn base(&self, worker: u32) -> PathBuf {
+        let root = root(&self.meta.paths, &self.meta.name, worker);
+        if self.meta.own_tree { root.join(own_tree(worker)) } else { root.join(SHARED_TREE) }
+    }
+
+    /// Whether this worker makes and removes directories: its own tree, or the shared one of a path.
+    fn is_builder(&self) -> bool {
+        self.meta.own_tree || (self.place.worker as usize) < self.meta.paths.len()
+    }
+
+    fn make_tree(&mut self, meter: &mut Meter) -> Result<(), Trouble> {
+        if !self.is_builder() {
+            return Ok(());
+        }
+        let root = root(&self.meta.paths, &self.meta.name, self.place.worker);
+        // Several workers may make it at the same time.
+        make_directory(&root, true)?;
+        meter.restart();
+        let tree = Tree::new(&self.base(self.place.worker), &self.meta);
+        let mut now = meter.now();
+        for (done, path) in tree.directories().iter().enumerate() {
+            if meter.next(done as u64, u64::MAX, now)? == Next::Over {
+                break;
+            }
+            make_directory(Path::new(path), self.place.job.existing)?;
+            now = meter.record(Side::First, 0, now);
+        }
+        Ok(())
+    }
+
+    fn remove_directories(&mut self, meter: &mut Meter) -> Result<(), Trouble> {
+        if !self.is_builder() {
+            return Ok(());
+        }
+        let tree = Tree::new(&self.base(self.place.worker), &self.meta);
+        let mut now = meter.now();
+        for path in tree.directories().iter().rev() {
+            rustix::fs::rmdir(path.as_str())
+                .map_err(|errno| Trouble::call("remove", Path::new(path), errno))?;
+            now = meter.record(Side::First, 0, now);
+        }
+        Ok(())
+    }
+
+    fn items(
+        &mut self,
+        phase: MetaPhase,
+        directories: bool,
+        renames: u32,
+        meter: &mut Meter,
+    ) -> Result<(), Trouble> {
+        let Some(pass) = &self.pass else { return Ok(()) };
+        let (mut path, mut other) = (String::with_capacity(256), String::with_capacity(256));
+        let mut now = meter.now();
+        let mut done = 0;
+        while meter.next(done, pass.count, now)? == Next::Go {
+            let item = pass.order.map_or(done, |order| order.at(done));
+            pass.tree.item(&mut path, directories, renames, pass.owner, item);
+            let key = mix(self.place.job.seed ^ mix(u64::from(pass.owner)) ^ item);
+            let contents = Contents { meta: &self.meta, key };
+            let mut moved = 0;
+            let here = Path::new(path.as_str());
+            match (phase, directories) {
+                (MetaPhase::Create, true) => make_directory(here, self.place.job.existing)?,
+                (MetaPhase::Create, false) => {
+                    moved = contents.create(here, self.place.job.existing, self.buffer.as_mut())?;
+                }
+                (MetaPhase::Stat, _) => {
+                    rustix::fs::stat(here).map_err(|errno| Trouble::call("stat", here, errno))?;
+                }
+                (MetaPhase::OpenRead, true) => {
+                    open_directory(here)?;
+                }
+                (MetaPhase::OpenRead, false) => moved = contents.read(here, self.buffer.as_mut())?,
+                (MetaPhase::Rename, _) => {
+                    pass.tree.item(&mut other, directories, renames + 1, pass.owner, item);
+                    rustix::fs::rename(here, other.as_str())
+                        .map_err(|errno| Trouble::call("rename", here, errno))?;
+                }
+                (MetaPhase::Remove, true) => {
+                    rustix::fs::rmdir(here).map_err(|errno| Trouble::call("remove", here, errno))?;
+                }
+                (MetaPhase::Remove, false) => {
+                    rustix::fs::unlink(here).map_err(|errno| Trouble::call("remove", here, errno))?;
+                }
+                (MetaPhase::Readdir, _) => {}
+            }
+            now = meter.record(Side::First, moved, now);
+            done += 1;
+        }
+        Ok(())
+    }
+
+    fn list(&mut self, meter: &mut Meter) -> Result<(), Trouble> {
+        let Some(pass) = &self.pass else { return Ok(()) };
+        let exact = self.present && self.meta.own_tree && self.place.job.stonewall.is_none();
+        let holders = pass.tree.holders();
+        let mut now = meter.now();
+        for (index, path) in holders.iter().enumerate() {
+            if meter.next(index as u64, holders.len() as u64, now)? == Next::Over {
+                break;
+            }
+            let here = Path::new(path);
+            let began = now;
+            let fd = open_directory(here)?;
+            let (mut entries, mut items) = (0, 0);
+            for entry in
+                rustix::fs::Dir::read_from(&fd).map_err(|errno| Trouble::call("list", here, errno))?
+            {
+                let entry = entry.map_err(|errno| Trouble::call("list", here, errno))?;
+                let name = entry.file_name().to_bytes();
+                if !matches!(name, b"." | b"..") {
+                    entries += 1;
+                    items += u64::from(!tree::is_branch(name));
+                }
+            }
+            let should = pass.tree.items_in(index as u64);
+            if exact && items != should {
+                let reason = format!("the listing has {items} of {should} entries");
+                return Err(Trouble::found("list", here, reason));
+            }
+            now = now_ns();
+            meter.latency(Side::First, now - began);
+            meter.count(Side::First, 0, entries, now);
+        }
+        Ok(())
+    }
+
+    /// Removes what phases before left in the tree, its directories excepted.
+    fn sweep(&self) -> Result<(), Trouble> {
+        if !self.is_builder() {
+            return Ok(());
+        }
+        for path in Tree::new(&self.base(self.place.worker), &self.meta).directories() {
+            let here = Path::new(path);
+            let fd = open_directory(here)?;
+            let mut names = Vec::new();
+            for entry in
+                rustix::fs::Dir::read_from(&fd).map_err(|errno| Trouble::call("list", here, errno))?
+            {
+                let entry = entry.map_err(|errno| Trouble::call("list", here, errno))?;
+                let name = entry.file_name();
+                if !matches!(name.to_bytes(), b"." | b"..") && !tree::is_branch(name.to_bytes()) {
+                    names.push(name.to_owned());
+                }
+            }
+            for name in names {
+                let gone = rustix::fs::unlinkat(&fd, &name, rustix::fs::AtFlags::empty());
+                let gone = match gone {
+                    Err(Errno::ISDIR | Errno::PERM) => {
+                        rustix::fs::unlinkat(&fd, &name, rustix::fs::AtFlags::REMOVEDIR)
+                    }
+                    other => other,
+                };
+                gone.map_err(|errno| Trouble::call("remove", &here.join(&*name.to_string_lossy()), errno))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Load for MetaLoad {
+    fn prepare(&mut self, step: &Step, repetition: u32, reach: &[u64]) -> Result<(), Trouble> {
+        let StepKind::Meta(phase, _, _) = step.kind else {
+            if step.kind == StepKind::TreeRemove {
+                self.sweep()?;
+            }
+            self.present = false;
+            return Ok(());
+        };
+        let own = phase == MetaPhase::Create || (phase == MetaPhase::Remove && self.meta.remove_own);
+        let readers = if own { Readers::Own } else { self.meta.readers };
+        let owner = reader_of(&self.place.job, readers, self.place.worker, self.place.hosts, repetition);
+        let mut count = self.meta.items.per_worker(&self.meta.tree);
+        if phase != MetaPhase::Create {
+            count = count.min(reach.get(owner as usize).copied().unwrap_or(u64::MAX));
+        }
+        let shuffled = self.meta.random_order
+            && matches!(phase, MetaPhase::Stat | MetaPhase::OpenRead | MetaPhase::Rename);
+        let seed = mix(self.place.job.seed ^ mix(u64::from(step.index) << 32 | u64::from(repetition)));
+        let order = shuffled.then(|| Permutation::new(count, seed ^ u64::from(self.place.worker)));
+        self.pass = Some(Pass { tree: Tree::new(&self.base(owner), &self.meta), owner, count, order });
+        Ok(())
+    }
+
+    fn part(&mut self, step: &Step, _part: Part, meter: &mut Meter) -> Result<(), Trouble> {
+        match step.kind {
+            StepKind::TreeMake => self.make_tree(meter),
+            StepKind::TreeRemove => self.remove_directories(meter),
+            StepKind::Meta(MetaPhase::Readdir, ..) => self.list(meter),
+            StepKind::Meta(phase, directories, renames) => {
+                self.items(phase, directories, renames, meter)?;
+                match phase {
+                    MetaPhase::Create => self.present = true,
+                    MetaPhase::Remove => self.present = false,
+                    _ => {}
+                }
+                Ok(())
+            }
+            StepKind::Io(_) | StepKind::Files(_) => Ok(()),
+        }
+    }
+
+    fn tidy(&mut self, repetition: u32) -> Result<(), Trouble> {
+        self.pass = None;
+        // Kept are the last repetition's; those before must make room for it.
+        if self.place.job.keep && repetition + 1 < self.place.job.repetitions && self.is_builder() {
+            remove_tree(&self.base(self.place.worker))?;
+        }
+        Ok(())
+    }
+}
+
+fn make_directory(path: &Path, may_exist: bool) -> Result<(), Trouble> {
+    match rustix::fs::mkdir(path, Mode::from_raw_mode(0o755)) {
+        Err(Errno::EXIST) if may_exist => Ok(()),
+        other => other.map_err(|errno| Trouble::call("mkdir", path, errno)),
+    }
+}
+
+fn open_directory(path: &Path) -> Result<OwnedFd, Trouble> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| Trouble::call("open", path, errno))
+}

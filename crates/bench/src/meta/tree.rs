@@ -1,0 +1,115 @@
+//! The directories of a tree and the names of what lies in them.
+
+use crate::job::{Items, MetaJob};
+use std::fmt::Write;
+use std::path::Path;
+
+/// Whether a name is that of a directory of the tree, not of an item.
+pub(super) fn is_branch(name: &[u8]) -> bool {
+    name.first() == Some(&b't')
+}
+
+/// One tree: its directories from the root down, level by level.
+pub(super) struct Tree {
+    directories: Vec<String>,
+    /// Index of the first that holds items.
+    first_holder: usize,
+    items: Items,
+}
+
+impl Tree {
+    /// The tree of a job at its root.
+    pub fn new(base: &Path, meta: &MetaJob) -> Self {
+        let mut directories = vec![base.display().to_string()];
+        let mut level = 0..1;
+        for _ in 0..meta.tree.depth {
+            for parent in level.clone() {
+                for child in 0..meta.tree.branching {
+                    directories.push(format!("{}/t{child}", directories[parent]));
+                }
+            }
+            level = level.end..directories.len();
+        }
+        let first_holder = if meta.tree.leaf_only { level.start } else { 0 };
+        Self { directories, first_holder, items: meta.items }
+    }
+
+    /// All of them, parents first.
+    pub fn directories(&self) -> &[String] {
+        &self.directories
+    }
+
+    /// Those that hold items.
+    pub fn holders(&self) -> &[String] {
+        &self.directories[self.first_holder..]
+    }
+
+    /// Items of one worker in a holder.
+    pub fn items_in(&self, holder: u64) -> u64 {
+        match self.items {
+            Items::PerDirectory(items) => items,
+            Items::Total(items) => {
+                let holders = self.holders().len() as u64;
+                items / holders + u64::from(holder < items % holders)
+            }
+        }
+    }
+
+    fn holder_of(&self, item: u64) -> u64 {
+        match self.items {
+            Items::PerDirectory(items) => item / items.max(1),
+            Items::Total(items) => {
+                let holders = self.holders().len() as u64;
+                let (each, more) = (items / holders, items % holders);
+                let in_more = more * (each + 1);
+                if item < in_more { item / (each + 1) } else { more + (item - in_more) / each.max(1) }
+            }
+        }
+    }
+
+    /// Writes the path of an item: `<directory>/<f|d><renames>.<owner>.<number>`.
+    pub fn item(&self, path: &mut String, directory: bool, renames: u32, owner: u32, item: u64) {
+        path.clear();
+        let kind = if directory { 'd' } else { 'f' };
+        let holder = &self.holders()[self.holder_of(item) as usize];
+        // Writing to a string cannot fail.
+        let _ = write!(path, "{holder}/{kind}{renames}.{owner}.{item}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::TreeShape;
+
+    fn tree(depth: u32, branching: u32, leaf_only: bool, items: Items) -> Tree {
+        let shape = TreeShape { branching, depth, leaf_only };
+        Tree::new(Path::new("/b"), &MetaJob { tree: shape, items, ..MetaJob::new("/") })
+    }
+
+    /// Goal: parents come before their children, and the shape counts what is made.
+    #[test]
+    fn shapes() {
+        let tree = tree(2, 3, true, Items::PerDirectory(2));
+        assert_eq!((tree.directories().len(), tree.holders().len()), (13, 9));
+        assert_eq!(tree.directories()[1..5], ["/b/t0", "/b/t1", "/b/t2", "/b/t0/t0"]);
+        assert_eq!(tree.holders()[8], "/b/t2/t2");
+        let mut path = String::new();
+        tree.item(&mut path, false, 1, 7, 17);
+        assert_eq!(path, "/b/t2/t2/f1.7.17");
+    }
+
+    /// Goal: items are spread evenly and each directory has as many as it is said to have.
+    #[test]
+    fn spread() {
+        for items in [1, 3, 12, 13, 40, 100] {
+            let tree = tree(2, 3, false, Items::Total(items));
+            let mut counts = [0; 13];
+            (0..items).for_each(|item| counts[tree.holder_of(item) as usize] += 1);
+            for (holder, count) in counts.iter().enumerate() {
+                assert_eq!(tree.items_in(holder as u64), *count, "{items}");
+            }
+            assert!(counts.iter().max().unwrap() - counts.iter().min().unwrap() <= 1);
+        }
+    }
+}
