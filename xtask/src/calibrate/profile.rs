@@ -20,6 +20,7 @@ pub struct Profiles {
 struct Operation {
     operation: String,
     transport: String,
+    us_per_op: f64,
     processes: Vec<Process>,
 }
 
@@ -40,10 +41,19 @@ impl Profiles {
 
     /// Microseconds of CPU of a process per operation, over /dev/fuse.
     pub fn cpu(&self, operation: &str, process: &str) -> Result<f64, String> {
+        let found = self.operation(operation)?.processes.iter().find(|p| p.name == process);
+        found
+            .map(|process| process.cpu_us)
+            .ok_or_else(|| format!("{}: {process} is not in the profile of `{operation}`", self.file))
+    }
+
+    /// Microseconds that one operation of one process took.
+    pub fn took(&self, operation: &str) -> Result<f64, String> {
+        self.operation(operation).map(|p| p.us_per_op)
+    }
+
+    fn operation(&self, operation: &str) -> Result<&Operation, String> {
         let found = self.profiles.iter().find(|p| p.operation == operation && p.transport == "dev");
-        let found = found.and_then(|p| p.processes.iter().find(|p| p.name == process));
-        found.map(|process| process.cpu_us).ok_or_else(|| {
-            format!("{}: no profile of `{operation}` with {process}; make one with --profile", self.file)
-        })
+        found.ok_or_else(|| format!("{}: no profile of `{operation}`; make one with --profile", self.file))
     }
 }

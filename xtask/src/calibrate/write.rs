@@ -94,6 +94,9 @@ fn registry(out: &mut String, runs: &Runs) -> Result<(), String> {
         let values = of(&runs.bytes, what);
         line(format!("{what}_bytes = [{}]", list(&mut values.iter().map(|s| format!("{}", s.value)))));
     }
+    let target = of(&runs.bytes, "target").first().map(|sized| sized.value);
+    let target = target.ok_or("the length of a target in the map was not measured")?;
+    line(format!("target_bytes = {target:.2} # of each target more in the map"));
     Ok(())
 }
 
@@ -134,6 +137,8 @@ fn metadata(out: &mut String, profiles: &Profiles, runs: &Runs) -> Result<(), St
         line(format!("# {key}: getattr, lookup, create, unlink, close; from docs/design/paths.md"));
         line(format!("{key}_requests = {counts:?}"));
         line(format!("{key}_measured = {:.3} # {name}: metad, one in flight", profiles.cpu(name, "metad")?));
+        let elsewhere = profiles.took(name)? - profiles.cpu(name, "metad")?;
+        line(format!("{key}_client = {elsewhere:.3} # of its wall time: program, kernel, mount"));
     }
     out.push_str(&text);
     Ok(())

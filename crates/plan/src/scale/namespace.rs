@@ -1,0 +1,169 @@
+//! Metadata servers under as many operations as the clients can ask for: throughput, and which server is the
+//! narrow place. A thread of a metadata server is a station; a process asks one request after the other.
+
+use super::calibration::Calibration;
+use super::costs::Operation;
+use super::management::nanos;
+use super::queue::{Nanos, Queue};
+use super::random::Random;
+use super::scenario::{Cluster, Scenario};
+use super::station::Station;
+
+const SECOND: Nanos = 1_000_000_000;
+/// Until all processes are at different places of their operations.
+const WARM_UP: Nanos = SECOND / 4;
+/// Measured after that, for as long as the operations need to be counted well.
+const MEASURED: Nanos = SECOND / 4;
+/// Processes that are simulated at most: more would wait in the same queues, and a queue must be short against the
+/// time before the counting begins.
+const PROCESSES_MAX: u64 = 4_096;
+/// Processes for each metadata server that keep it busy whatever the round trip.
+const PROCESSES_PER_SERVER: u64 = 64;
+
+/// Where the processes work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// Each in a directory of its own, spread over the shards.
+    Own,
+    /// All in one directory, which one shard holds (directories over several shards are not in this release).
+    Shared,
+}
+
+/// What came out.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Throughput {
+    /// Operations per second.
+    pub per_second: f64,
+    /// Share of time that the busiest metadata server's thread worked.
+    pub busiest: f64,
+    /// The same on average over all of them.
+    pub average: f64,
+}
+
+/// Requests of one operation in their order: which server, how long, how long the process does something else before.
+struct Path {
+    steps: Vec<(usize, Nanos)>,
+}
+
+/// The throughput of `operation` when all processes do nothing else.
+pub fn simulate(scenario: &Scenario, cluster: &Cluster, operation: &Operation, place: Place) -> Throughput {
+    let servers = cluster.metadata as usize;
+    let mut random = Random::new(scenario.seed, 1 << 32 | u64::from(cluster.servers));
+    let wanted = cluster.clients * u64::from(scenario.processes_per_client);
+    let processes = wanted.min(PROCESSES_MAX).min(PROCESSES_PER_SERVER * servers as u64).max(1);
+    let jobs = (cluster.clients / u64::from(scenario.clients_per_job)).max(1);
+    let middles: Vec<usize> = (0..jobs).map(|_| random.below(servers as u64) as usize).collect();
+    let shared = random.below(servers as u64) as usize;
+    let paths: Vec<Path> = (0..processes)
+        .map(|process| {
+            let middle = middles[(process % jobs) as usize];
+            let leaf = random.below(servers as u64) as usize;
+            let at = if place == Place::Shared { [0, shared, shared] } else { [0, middle, leaf] };
+            path(operation, at)
+        })
+        .collect();
+    let requests: u32 = operation.requests.iter().sum();
+    let between = nanos(operation.client / f64::from(requests.max(1)) + scenario.round_trip_us);
+    let mut stations: Vec<Station> = (0..servers).map(|_| Station::new(1)).collect();
+    let mut queue = Queue::default();
+    for process in 0..processes {
+        queue.at(random.below(between.max(1) * u64::from(requests)), (process as usize, 0));
+    }
+    let (mut done, mut reset) = (0u64, false);
+    while let Some((now, (process, step))) = queue.next(WARM_UP + MEASURED) {
+        if !reset && now >= WARM_UP {
+            reset = true;
+            stations.iter_mut().for_each(|station| station.reset(now));
+        }
+        let (server, service) = paths[process].steps[step];
+        let answered = stations[server].serve(now, service);
+        let last = step + 1 == paths[process].steps.len();
+        done += u64::from(last && reset && answered <= WARM_UP + MEASURED);
+        queue.at(answered + between, (process, if last { 0 } else { step + 1 }));
+    }
+    let loads: Vec<f64> =
+        stations.iter_mut().map(|station| station.work(WARM_UP + MEASURED).utilisation).collect();
+    Throughput {
+        per_second: done as f64 / (MEASURED as f64 / 1e9),
+        busiest: loads.iter().copied().fold(0.0, f64::max),
+        average: loads.iter().sum::<f64>() / loads.len().max(1) as f64,
+    }
+}
+
+fn path(operation: &Operation, at: [usize; 3]) -> Path {
+    let costs = [operation.root, operation.middle, operation.leaf];
+    let steps = (0..3).flat_map(|part| {
+        let count = operation.requests[part];
+        let each = nanos(costs[part] / f64::from(count.max(1)));
+        (0..count).map(move |_| (at[part], each))
+    });
+    Path { steps: steps.collect() }
+}
+
+/// Share of time that the busiest metadata server's thread needs for what the clients demand on average: the
+/// server of the root's shard, when there are several.
+pub fn demanded(calibration: &Calibration, scenario: &Scenario, cluster: &Cluster) -> f64 {
+    let clients = cluster.clients as f64;
+    let servers = f64::from(cluster.metadata);
+    let operations = [
+        (scenario.creates_per_client, Operation::create(calibration)),
+        (scenario.stats_per_client, Operation::stat(calibration)),
+    ];
+    let at_root = |o: &Operation| o.root + (o.middle + o.leaf) / servers;
+    operations.iter().map(|(each, operation)| clients * each * at_root(operation)).sum::<f64>() / 1e6
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn create() -> Operation {
+        Operation::create(&Calibration::shipped().expect("the calibration"))
+    }
+
+    fn rate(metadata: u32, servers: u32, place: Place) -> Throughput {
+        let scenario = Scenario { metadata_servers: metadata, ..Scenario::default() };
+        simulate(&scenario, &scenario.cluster(servers), &create(), place)
+    }
+
+    /// Goal: with enough processes one server does what its thread can: a second over the cost of an operation.
+    #[test]
+    fn one_server_is_its_thread() {
+        let expected = 1e6 / create().whole();
+        for place in [Place::Own, Place::Shared] {
+            let out = rate(1, 100, place);
+            assert!((out.per_second / expected - 1.0).abs() < 0.02, "{out:?}, expected {expected}");
+            assert!(out.busiest > 0.99, "{out:?}");
+        }
+    }
+
+    /// Goal: with few processes the way there and back counts: a process does one operation after the other.
+    #[test]
+    fn few_processes_wait_for_the_way() {
+        let scenario = Scenario { clients_per_server: 1.0, processes_per_client: 1, ..Scenario::default() };
+        let operation = create();
+        let out = simulate(&scenario, &scenario.cluster(1), &operation, Place::Own);
+        let requests: u32 = operation.requests.iter().sum();
+        let took = operation.whole() + operation.client + f64::from(requests) * scenario.round_trip_us;
+        assert!((out.per_second / (1e6 / took) - 1.0).abs() < 0.03, "{out:?}, {took} us");
+    }
+
+    /// Goal: more servers never do less; in one shared directory they hardly do more, because one shard holds it.
+    #[test]
+    fn more_servers() {
+        let own: Vec<f64> = [1, 2, 4, 8, 32].iter().map(|n| rate(*n, 1_000, Place::Own).per_second).collect();
+        assert!(own.windows(2).all(|pair| pair[1] > pair[0] * 0.98), "{own:?}");
+        assert!(own[2] > own[0] * 1.8, "{own:?}");
+        let (one, many) = (rate(1, 1_000, Place::Shared), rate(32, 1_000, Place::Shared));
+        assert!(many.per_second < one.per_second * 1.6, "{one:?} {many:?}");
+    }
+
+    /// Goal: without leases every path begins at the root, so its shard bounds what any number of servers can do.
+    #[test]
+    fn the_root_is_the_last_bound() {
+        let bound = 1e6 / create().root;
+        let out = rate(128, 1_000, Place::Own);
+        assert!(out.per_second < bound * 1.01, "{out:?}, bound {bound}");
+        assert!(out.per_second > bound * 0.8 && out.busiest > 0.95, "{out:?}, bound {bound}");
+    }
+}
