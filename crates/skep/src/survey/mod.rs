@@ -1,13 +1,234 @@
-//! `skep survey`: the whole system, layer by layer.
+//! `skep survey`: the whole system, layer by layer. Rules, judgement and report are in the crate `skep-survey`; here
+//! is what reaches daemons and mounts.
 
-use clap::Args;
+mod compare;
+mod disks;
+mod document;
+mod facts;
+mod load;
+mod members;
+mod paths;
+mod preset;
+mod processor;
+mod rounds;
+mod sweep;
+
+use crate::admin::access::AccessArgs;
+use crate::admin::{Failure, Outcome};
+use crate::cli::output::OutputArgs;
+use clap::{Args, Subcommand, ValueEnum};
+use members::Members;
+use preset::{Preset, PresetName};
+use skep_survey::model::{Layer, LayerId, Survey};
+use std::path::PathBuf;
 use std::process::ExitCode;
+
+/// Exit code of `compare` when something became significantly worse.
+const EXIT_WORSE: u8 = 3;
 
 /// What was asked.
 #[derive(Debug, Args)]
-pub struct SurveyArgs {}
+#[command(args_conflicts_with_subcommands = true)]
+pub struct SurveyArgs {
+    #[command(subcommand)]
+    command: Option<SurveyCommand>,
+    #[command(flatten)]
+    run: RunArgs,
+}
+
+#[derive(Debug, Subcommand)]
+enum SurveyCommand {
+    /// Say what changed significantly between two surveys; exit code 3 when something became worse
+    Compare(CompareArgs),
+    /// Search for the best settings of a stream by measurement
+    Sweep(sweep::SweepArgs),
+}
+
+/// Flags of `skep survey`.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// How much is measured
+    #[arg(long, value_enum, default_value_t)]
+    preset: PresetName,
+    /// Where survey.json, report.html and report.pdf are put
+    #[arg(long, value_name = "DIR", default_value = "skep-survey")]
+    out: PathBuf,
+    /// Only these layers, separated by commas
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "LAYER")]
+    only: Vec<LayerName>,
+    /// A mount of the cluster, for the layers of clients [default: the first one of this machine]
+    #[arg(long, value_name = "DIR")]
+    mount: Option<PathBuf>,
+    /// Have this program measure, too, if it is installed
+    #[arg(long, value_enum, value_name = "PROGRAM")]
+    with: Vec<load::Foreign>,
+    /// Title of the report
+    #[arg(long, value_name = "TEXT")]
+    title: Option<String>,
+    /// Most processes of the layers of clients [default: by the preset]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    processes: Option<u32>,
+    #[command(flatten)]
+    access: AccessArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+/// Arguments of `skep survey compare`.
+#[derive(Debug, Args)]
+pub struct CompareArgs {
+    /// Earlier survey: its survey.json, or the directory with it
+    first: PathBuf,
+    /// Later survey
+    second: PathBuf,
+    /// Show also what did not change
+    #[arg(long)]
+    all: bool,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+/// A layer, as the command line calls it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LayerName {
+    /// Processor time that every daemon gets
+    Processor,
+    /// Device or file system under each target
+    Device,
+    /// Target through its storage daemon
+    Storage,
+    /// Between every pair of nodes
+    Network,
+    /// One client
+    Client,
+    /// All clients
+    Clients,
+    /// Names
+    Metadata,
+}
+
+impl LayerName {
+    fn id(self) -> LayerId {
+        match self {
+            Self::Processor => LayerId::Processor,
+            Self::Device => LayerId::Device,
+            Self::Storage => LayerId::Storage,
+            Self::Network => LayerId::Network,
+            Self::Client => LayerId::Client,
+            Self::Clients => LayerId::Clients,
+            Self::Metadata => LayerId::Metadata,
+        }
+    }
+}
 
 /// Does it.
-pub fn run(_args: &SurveyArgs) -> ExitCode {
-    ExitCode::SUCCESS
+pub fn run(args: &SurveyArgs) -> ExitCode {
+    let outcome = match &args.command {
+        None => survey(&args.run),
+        Some(SurveyCommand::Compare(args)) => compare::run(args),
+        Some(SurveyCommand::Sweep(args)) => sweep::run(args),
+    };
+    outcome.unwrap_or_else(|failure| {
+        eprintln!("skep: {failure}");
+        ExitCode::FAILURE
+    })
+}
+
+/// What every layer needs.
+struct Run<'a> {
+    cluster: &'a crate::admin::access::Cluster,
+    members: &'a Members,
+    preset: Preset,
+    /// What a reader must know.
+    remarks: Vec<String>,
+    /// Command lines in the order in which they ran.
+    commands: Vec<String>,
+}
+
+impl Run<'_> {
+    fn remark(&mut self, text: impl Into<String>) {
+        let text = text.into();
+        eprintln!("  note: {text}");
+        self.remarks.push(text);
+    }
+}
+
+fn wanted(args: &RunArgs, layer: LayerName) -> bool {
+    args.only.is_empty() || args.only.contains(&layer)
+}
+
+fn survey(args: &RunArgs) -> Outcome<ExitCode> {
+    let began = std::time::Instant::now();
+    let started = facts::now();
+    let mut cluster = args.access.connect(None)?;
+    cluster.require_admin("a survey")?;
+    let status = cluster.status()?;
+    let members = Members::of(&status);
+    let preset = Preset::of(args.preset, args.processes);
+    let mut run =
+        Run { cluster: &cluster, members: &members, preset, remarks: Vec::new(), commands: Vec::new() };
+    std::fs::create_dir_all(&args.out).map_err(|e| Failure::local(args.out.display(), e))?;
+    eprintln!("looking at {} daemons and {} targets", members.nodes.len(), members.targets.len());
+    let hosts = facts::hosts(&mut run);
+    let place = load::Place::find(args, &mut run)?;
+    let settings = facts::settings(&status, place.as_ref());
+    let layers = layers(args, &mut run, place.as_ref());
+    let (remarks, commands) = (run.remarks, run.commands);
+    if layers.is_empty() {
+        return Err(Failure::new(format!("nothing could be measured: {}", remarks.join("; "))));
+    }
+    let mut survey = Survey {
+        format: skep_survey::model::FORMAT,
+        title: args
+            .title
+            .clone()
+            .unwrap_or_else(|| format!("Cluster of {} storage targets", members.targets.len())),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        started,
+        seconds: began.elapsed().as_secs_f64(),
+        preset: args.preset.as_str().to_owned(),
+        commands,
+        hosts,
+        settings,
+        parts: members.parts(),
+        layers,
+        waterfalls: Vec::new(),
+        verdict: skep_survey::model::Verdict { headline: String::new(), culprit: None, limits: Vec::new() },
+        remarks,
+    };
+    skep_survey::judge::judge(&mut survey);
+    document::write(&survey, &args.out)?;
+    document::show(&survey, &args.out, args.output.output)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Every layer from the bottom; one that cannot be measured is a remark.
+fn layers(args: &RunArgs, run: &mut Run<'_>, place: Option<&load::Place>) -> Vec<Layer> {
+    type Measure = fn(&mut Run<'_>, Option<&load::Place>, &RunArgs) -> Outcome<Layer>;
+    let all: [(LayerName, &str, Measure); 7] = [
+        (LayerName::Processor, "processor time of every daemon", |run, _, _| processor::measure(run)),
+        (LayerName::Device, "device under every target", |run, _, _| disks::measure(run, LayerId::Device)),
+        (LayerName::Storage, "every target through its daemon", |run, _, _| {
+            disks::measure(run, LayerId::Storage)
+        }),
+        (LayerName::Network, "network between every pair", |run, _, _| paths::measure(run)),
+        (LayerName::Client, "one client", |run, place, args| load::client(run, load::need(place)?, args)),
+        (LayerName::Clients, "all clients", |run, place, _| load::clients(run, load::need(place)?)),
+        (LayerName::Metadata, "names", |run, place, _| load::metadata(run, load::need(place)?)),
+    ];
+    let mut layers = Vec::new();
+    for (name, about, measure) in all {
+        if !wanted(args, name) {
+            continue;
+        }
+        let began = std::time::Instant::now();
+        eprintln!("{about} ...");
+        match measure(run, place, args) {
+            Ok(layer) => layers.push(layer),
+            Err(failure) => run.remark(format!("{about}: not measured: {failure}")),
+        }
+        eprintln!("  {:.1} s", began.elapsed().as_secs_f64());
+        debug_assert!(layers.last().is_none_or(|l| l.id <= name.id()));
+    }
+    layers
 }

@@ -1,0 +1,90 @@
+//! `skep survey compare A B`.
+
+use super::document;
+use super::{CompareArgs, EXIT_WORSE};
+use crate::admin::Outcome;
+use crate::cli::output::{self, Format, Row};
+use serde::Serialize;
+use skep_survey::compare::{Change, Comparison, Outcome as Became, compare};
+use std::io::Write;
+use std::process::ExitCode;
+
+#[derive(Serialize)]
+struct ChangeRow<'a>(&'a Change);
+
+impl Row for ChangeRow<'_> {
+    const TITLES: &'static [&'static str] =
+        &["MEASUREMENT", "PLACE", ">BEFORE", ">AFTER", "UNIT", ">RATIO", "95 % INTERVAL", "BECAME"];
+
+    fn cells(&self) -> Vec<String> {
+        let change = self.0;
+        let number = |x: f64| if x < 10.0 { format!("{x:.2}") } else { format!("{x:.0}") };
+        let (ratio, interval) = match change.ratio {
+            Some([ratio, low, high]) => (format!("{ratio:.3}"), format!("{low:.3} to {high:.3}")),
+            None => ("-".to_owned(), "too few samples".to_owned()),
+        };
+        vec![
+            change.id.clone(),
+            change.place.clone(),
+            number(change.before),
+            number(change.after),
+            change.unit.clone(),
+            ratio,
+            interval,
+            word(change.outcome).to_owned(),
+        ]
+    }
+}
+
+fn word(outcome: Became) -> &'static str {
+    match outcome {
+        Became::Better => "better",
+        Became::Worse => "worse",
+        Became::Same => "same",
+        Became::Unknown => "unknown",
+    }
+}
+
+/// Does it: exit code 0, or [`EXIT_WORSE`].
+pub fn run(args: &CompareArgs) -> Outcome<ExitCode> {
+    let (first, second) = (document::read(&args.first)?, document::read(&args.second)?);
+    let found = compare(&first, &second);
+    let stdout = &mut output::stdout();
+    match args.output.output {
+        Format::Table => show(&found, args.all, stdout)?,
+        format => output::documents(format, std::slice::from_ref(&found), |_| String::new(), stdout)?,
+    }
+    Ok(if found.count(Became::Worse) > 0 { ExitCode::from(EXIT_WORSE) } else { ExitCode::SUCCESS })
+}
+
+fn show(found: &Comparison, all: bool, out: &mut dyn Write) -> Outcome {
+    let marked = |change: &&Change| all || matches!(change.outcome, Became::Better | Became::Worse);
+    let rows: Vec<ChangeRow<'_>> = found.changes.iter().filter(marked).map(ChangeRow).collect();
+    if !rows.is_empty() {
+        output::rows(Format::Table, &rows, out)?;
+        writeln!(out)?;
+    }
+    let count = |outcome| found.count(outcome);
+    writeln!(
+        out,
+        "{} better, {} worse, {} without a change that can be told from chance, {} with too few samples",
+        count(Became::Better),
+        count(Became::Worse),
+        count(Became::Same),
+        count(Became::Unknown)
+    )?;
+    for [name, before, after] in &found.settings {
+        writeln!(out, "setting: {name}: {before} -> {after}")?;
+    }
+    if found.culprits[0] != found.culprits[1] {
+        let name = |culprit: &Option<String>| culprit.clone().unwrap_or_else(|| "nobody".to_owned());
+        writeln!(out, "lagging: {} -> {}", name(&found.culprits[0]), name(&found.culprits[1]))?;
+    }
+    for text in found.alone.iter().filter(|_| all) {
+        writeln!(out, "{text}")?;
+    }
+    if !found.alone.is_empty() && !all {
+        writeln!(out, "{} places were measured by one survey only (--all names them)", found.alone.len())?;
+    }
+    Ok(())
+}

@@ -1,0 +1,152 @@
+//! Machines, kernels, settings: what a reader must know to compare.
+
+use super::Run;
+use super::load::Place;
+use crate::cli::output::human;
+use crate::instruments::client::ask_all;
+use crate::instruments::question::{Findings, Measurement, NodeFacts};
+use skep_survey::model::{Fact, Host};
+use skep_wire::mgmt::StatusReply;
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// A daemon tells its facts within this time.
+const LIMIT: Duration = Duration::from_secs(30);
+/// Load of a machine above this share of its processors disturbs a measurement.
+const BUSY: f64 = 0.5;
+
+/// The present, as RFC 3339 in UTC.
+pub fn now() -> String {
+    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
+    rfc3339(seconds)
+}
+
+/// Seconds since 1970 as a date (the algorithm counts in eras of 400 years).
+fn rfc3339(seconds: u64) -> String {
+    let (days, rest) = (seconds / 86_400, seconds % 86_400);
+    let shifted = days + 719_468;
+    let (era, of_era) = (shifted / 146_097, shifted % 146_097);
+    let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let from_march = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * from_march + 2) / 5 + 1;
+    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
+    let year = year + era * 400 + u64::from(month <= 2);
+    format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", rest / 3_600, rest / 60 % 60, rest % 60)
+}
+
+fn fact(name: impl Into<String>, value: impl Into<String>) -> Fact {
+    Fact { name: name.into(), value: value.into() }
+}
+
+/// The machines of all daemons.
+pub fn hosts(run: &mut Run<'_>) -> Vec<Host> {
+    let nodes = &run.members.nodes;
+    let questions: Vec<_> = nodes.iter().map(|node| (node, Measurement::Facts)).collect();
+    let answers = ask_all(run.cluster, &questions, LIMIT);
+    let mut by_machine: BTreeMap<Vec<u8>, Host> = BTreeMap::new();
+    let mut remarks = Vec::new();
+    for (node, answer) in nodes.iter().zip(answers) {
+        let facts = match answer {
+            Ok(Findings::Facts(facts)) => facts,
+            Ok(_) => continue,
+            Err(failure) => {
+                remarks.push(format!("{}: no facts: {failure}", node.alias));
+                continue;
+            }
+        };
+        let machine = format!("{:?}", node.machine).into_bytes();
+        let host = by_machine.entry(machine).or_insert_with(|| {
+            if facts.load > BUSY * f64::from(facts.cores) {
+                remarks.push(format!(
+                    "{} was busy before the survey began: a load of {:.1} on {} processors",
+                    facts.host, facts.load, facts.cores
+                ));
+            }
+            Host { name: facts.host.clone(), roles: Vec::new(), facts: machine_facts(&facts) }
+        });
+        host.roles.push(node.alias.clone());
+        host.facts.extend(daemon_facts(&node.alias, &facts));
+    }
+    remarks.into_iter().for_each(|text| run.remark(text));
+    by_machine.into_values().collect()
+}
+
+fn machine_facts(facts: &NodeFacts) -> Vec<Fact> {
+    let mut all = vec![
+        fact("kernel", &facts.kernel),
+        fact("processor", &facts.processor),
+        fact("processors", facts.cores.to_string()),
+        fact("NUMA zones", facts.numa_zones.to_string()),
+        fact("memory", human(facts.memory_bytes)),
+    ];
+    for nic in &facts.nics {
+        let speed = nic.megabits.map_or_else(|| "speed not told".to_owned(), |m| format!("{m} Mbit/s"));
+        all.push(fact(
+            format!("interface {}", nic.name),
+            format!("{speed}, MTU {}, {}", nic.mtu, nic.driver),
+        ));
+    }
+    all
+}
+
+fn daemon_facts(alias: &str, facts: &NodeFacts) -> Vec<Fact> {
+    let mut all = vec![fact(format!("{alias}: version"), &facts.version)];
+    if !facts.allowed.is_empty() {
+        all.push(fact(format!("{alias}: may run on processors"), &facts.allowed));
+    }
+    if let Some(processors) = facts.group.processors {
+        all.push(fact(format!("{alias}: control group allows"), format!("{processors:.2} processors")));
+    }
+    for target in &facts.targets {
+        let medium = if target.medium.is_empty() { "medium not told" } else { &target.medium };
+        all.push(fact(
+            format!("{alias}: target {}", target.target),
+            format!(
+                "{} on {} ({medium} {}), {} [{}], {} of {} free",
+                target.filesystem,
+                target.device,
+                target.model,
+                target.path,
+                target.options,
+                human(target.bytes_free),
+                human(target.bytes)
+            ),
+        ));
+    }
+    all
+}
+
+/// Settings of the file system.
+pub fn settings(status: &StatusReply, place: Option<&Place>) -> Vec<Fact> {
+    let mut all = vec![
+        fact("metadata shards", status.shards.len().to_string()),
+        fact("storage targets", status.targets.len().to_string()),
+        fact("storage pools", status.pools.len().to_string()),
+    ];
+    if let Some(place) = place {
+        all.push(fact("mount", place.mount.display().to_string()));
+        all.push(fact("mount options", &place.options));
+        all.push(fact("layout of new files", &place.layout));
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: dates are right across leap years and centuries.
+    #[test]
+    fn dates() {
+        for (seconds, text) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_782_399, "2000-02-28T23:59:59Z"),
+            (951_782_400, "2000-02-29T00:00:00Z"),
+            (1_795_243_567, "2026-11-21T06:46:07Z"),
+            (4_107_542_400, "2100-03-01T00:00:00Z"),
+        ] {
+            assert_eq!(rfc3339(seconds), text);
+        }
+    }
+}

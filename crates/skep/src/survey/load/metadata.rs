@@ -1,0 +1,66 @@
+//! Names: files are created, looked at, opened and removed, over processes.
+
+use super::super::Run;
+use super::{Figure, Place, Shown, curves, doublings, note};
+use crate::admin::Outcome;
+use skep_bench::job::{Items, Job, MetaJob, MetaPhase, Readers, Work};
+use skep_survey::ids::METADATA;
+use skep_survey::model::{Layer, LayerId};
+
+/// What is done with every file.
+const PHASES: [MetaPhase; 4] = [MetaPhase::Create, MetaPhase::Stat, MetaPhase::OpenRead, MetaPhase::Remove];
+/// Phase of results, curve, title.
+const SHOWN: [(&str, &str, &str); 4] = [
+    ("file create", "create", "Create"),
+    ("file stat", "stat", "Stat"),
+    ("file open-read", "open", "Open and close"),
+    ("file remove", "remove", "Remove"),
+];
+
+/// The layer.
+pub fn measure(run: &mut Run<'_>, place: &Place) -> Outcome<Layer> {
+    let (files, repeats) = (run.preset.files, run.preset.repeats);
+    let mut found = Vec::new();
+    for own_tree in [true, false] {
+        let (suffix, words, flag) = match own_tree {
+            true => ("", "a directory per process", ""),
+            false => (".shared", "one directory for all", " --shared"),
+        };
+        let command = note(
+            run,
+            format!(
+                "skep bench meta --dir {} --processes PROCESSES --items {files}{flag} --readers shift:1 \
+                 --phases create,stat,open-read,remove --repetitions {repeats}",
+                place.path()
+            ),
+        );
+        let shown = SHOWN.map(|(phase, id, title)| Shown {
+            phase,
+            id: format!("{METADATA}.{id}{suffix}"),
+            title: format!("{title}, {words}"),
+        });
+        let places = doublings(run.preset.processes);
+        found.extend(curves(&places, "processes", Figure::Operations, &shown, &command, |processes| {
+            let meta = MetaJob {
+                items: Items::Total(files),
+                phases: PHASES.to_vec(),
+                own_tree,
+                readers: Readers::Shift { workers: 1 },
+                ..MetaJob::new(&place.path())
+            };
+            let mut job = Job::new(Work::Meta(meta));
+            job.workers.processes = processes as u32;
+            job.repetitions = repeats;
+            job
+        })?);
+    }
+    Ok(Layer {
+        id: LayerId::Metadata,
+        about: format!(
+            "1, 2, 4 ... processes until more bring nothing, each {files} empty files, every place {repeats} times; each \
+             process looks at, opens and removes what another created. First a directory each, then one for all."
+        ),
+        curves: found,
+        sides: Vec::new(),
+    })
+}

@@ -1,0 +1,110 @@
+//! Where load runs: a directory of its own on a mount of the cluster.
+
+use super::super::{Run, RunArgs};
+use crate::admin::access::{CLUSTER_FILE, mount_of};
+use crate::admin::mount_table::{self, MountEntry};
+use crate::admin::{Failure, Outcome};
+use crate::up::ClusterFile;
+use std::path::{Path, PathBuf};
+
+/// Longest text of a layout.
+const LAYOUT_MAX: usize = 4 << 10;
+
+/// A directory on a mount, removed in the end.
+pub struct Place {
+    /// The mount.
+    pub mount: PathBuf,
+    /// What was mounted, and of which type.
+    pub options: String,
+    /// How new files are striped.
+    pub layout: String,
+    /// The directory.
+    pub dir: PathBuf,
+}
+
+impl Place {
+    /// The mount that was named; that of `skep up`; the only one of this machine. None is a remark.
+    pub fn find(args: &RunArgs, run: &mut Run<'_>) -> Outcome<Option<Self>> {
+        let layers = [
+            super::super::LayerName::Client,
+            super::super::LayerName::Clients,
+            super::super::LayerName::Metadata,
+        ];
+        if !args.only.is_empty() && !layers.iter().any(|layer| args.only.contains(layer)) {
+            return Ok(None);
+        }
+        let named = match (&args.mount, &args.access.cluster) {
+            (Some(directory), _) => Some(directory.clone()),
+            (None, Some(file)) if file.file_name().is_some_and(|name| name == CLUSTER_FILE) => {
+                Some(ClusterFile::read(file)?.mount_point).filter(|point| is_mount(point))
+            }
+            _ => None,
+        };
+        let entry = match &named {
+            Some(directory) => mount_of(directory)?,
+            None => only_mount()?,
+        };
+        match (entry, args.mount.as_ref()) {
+            (Some(entry), _) => Self::make(&entry, named.as_deref()).map(Some),
+            (None, Some(directory)) => {
+                let text = format!(
+                    "{}: is not on a mount of skep; mount the cluster there first",
+                    directory.display()
+                );
+                Err(Failure::new(text))
+            }
+            (None, None) => {
+                run.remark("no mount of the cluster was found here, so nothing above the daemons was measured: name one by --mount DIR");
+                Ok(None)
+            }
+        }
+    }
+
+    fn make(entry: &MountEntry, named: Option<&Path>) -> Outcome<Self> {
+        let above = named.unwrap_or(&entry.point);
+        Self::below(above, entry.point.clone(), format!("{} {}", entry.kind, entry.source))
+    }
+
+    /// A directory below `above`.
+    pub fn below(above: &Path, mount: PathBuf, options: String) -> Outcome<Self> {
+        let dir = above.join(format!("skep-survey-{}", std::process::id()));
+        std::fs::create_dir(&dir).map_err(|e| Failure::local(dir.display(), e))?;
+        let mut text = vec![0; LAYOUT_MAX];
+        let layout = match rustix::fs::getxattr(&dir, "skep.layout", &mut text[..]) {
+            Ok(len) => String::from_utf8_lossy(&text[..len]).into_owned(),
+            Err(_) => "not told".to_owned(),
+        };
+        Ok(Self { mount, options, layout, dir })
+    }
+
+    /// The directory, as jobs want it.
+    pub fn path(&self) -> String {
+        self.dir.display().to_string()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Err(e) = std::fs::remove_dir_all(&self.dir) {
+            eprintln!("  note: {}: is left behind: {e}; remove it", self.dir.display());
+        }
+    }
+}
+
+fn is_mount(point: &Path) -> bool {
+    mount_table::at(point).is_ok_and(|entry| entry.is_some_and(|entry| entry.is_skep()))
+}
+
+fn only_mount() -> Outcome<Option<MountEntry>> {
+    let all = mount_table::read().map_err(|e| Failure::local("list of mounts", e))?;
+    let mut own: Vec<MountEntry> = all.into_iter().filter(MountEntry::is_skep).collect();
+    match own.len() {
+        0 | 1 => Ok(own.pop()),
+        count => Err(Failure::new(format!("{count} mounts of skep are here: say by --mount which one"))),
+    }
+}
+
+/// The layers above the daemons need a mount.
+pub fn need(place: Option<&Place>) -> Outcome<&Place> {
+    place.ok_or_else(|| Failure::new("there is no mount"))
+}

@@ -1,0 +1,179 @@
+//! The network: every pair of hosts, then all at once.
+
+use super::Run;
+use super::rounds::side_by_side;
+use crate::admin::{Failure, Outcome};
+use crate::instruments::client::{Transport, network};
+use crate::instruments::question::{NetworkFound, NetworkTest};
+use skep_bench::job::format_size;
+use skep_survey::ids::{self, NETWORK, READ, WRITE};
+use skep_survey::model::{Curve, Layer, LayerId, MemberResult, Point, SideBySide};
+use skep_survey::pairs::ARROW;
+use skep_types::ServiceKind;
+use skep_wire::mgmt::NodeEntry;
+
+/// Rates are told in these.
+const MEGABYTE: f64 = 1e6;
+/// Most pairs that are measured; of a larger cluster, a ring with chords is.
+const PAIRS_MAX: usize = 2_000;
+
+fn flows(found: &NetworkFound) -> Outcome<[f64; 2]> {
+    let rate = |flow: Option<crate::instruments::question::Flow>| flow.map(|f| f.rate() / MEGABYTE);
+    match (rate(found.sent), rate(found.received)) {
+        (Some(sent), Some(received)) => Ok([sent, received]),
+        _ => Err(Failure::new("no bandwidth was measured")),
+    }
+}
+
+/// Every unordered pair; who serves payloads is the second.
+fn pairs<'a>(nodes: &[&'a NodeEntry]) -> Vec<(&'a NodeEntry, &'a NodeEntry)> {
+    let serves = |node: &NodeEntry| node.service == ServiceKind::Storaged;
+    let mut all = Vec::new();
+    // By distance in the ring, so that what is cut off in a large cluster still touches every node alike.
+    for distance in 1..=nodes.len() / 2 {
+        for at in 0..nodes.len() {
+            let (a, b) = (nodes[at], nodes[(at + distance) % nodes.len()]);
+            let twice = distance * 2 == nodes.len() && at >= distance;
+            if !twice && all.len() < PAIRS_MAX {
+                all.push(if serves(a) && !serves(b) { (b, a) } else { (a, b) });
+            }
+        }
+    }
+    all
+}
+
+/// The layer.
+pub fn measure(run: &mut Run<'_>) -> Outcome<Layer> {
+    let nodes = run.members.representatives();
+    let pairs = pairs(&nodes);
+    if pairs.is_empty() {
+        return Err(Failure::new("there is one daemon only"));
+    }
+    let test = NetworkTest {
+        streams: run.preset.streams,
+        seconds: run.preset.network_seconds,
+        pings: run.preset.pings,
+        ..NetworkTest::default()
+    };
+    let names: Vec<String> = pairs.iter().map(|(a, b)| format!("{}{ARROW}{}", a.alias, b.alias)).collect();
+    let (mut sides, failed) = side_by_side(&names, run.preset.rounds, 3, |at| {
+        let found = network(run.cluster, pairs[at].0, pairs[at].1, &test, Transport::Auto)?;
+        let [sent, received] = flows(&found)?;
+        Ok(vec![sent, received, found.latency.map_or(0.0, |latency| latency.p50_us)])
+    });
+    failed.into_iter().for_each(|text| run.remark(text));
+    let (delays, received, sent) = (sides.pop(), sides.pop(), sides.pop());
+    let mut members = sent.unwrap_or_default();
+    let back = |member: MemberResult| {
+        let (a, b) = member.name.split_once(ARROW).unwrap_or((&member.name, ""));
+        MemberResult { name: format!("{b}{ARROW}{a}"), ..member }
+    };
+    members.extend(received.unwrap_or_default().into_iter().map(back));
+    let command = format!(
+        "skep bench net pairs --streams {} --block {} --time {}s",
+        test.streams,
+        format_size(u64::from(test.block)),
+        test.seconds
+    );
+    run.commands.push(command.clone());
+    let side = |id: &str, title: &str, unit: &str, more_is_better, members| SideBySide {
+        id: id.to_owned(),
+        title: title.to_owned(),
+        unit: unit.to_owned(),
+        more_is_better,
+        members,
+        command: command.clone(),
+    };
+    let sides = vec![
+        side(ids::NETWORK_PAIRS, "Bandwidth from one node to another", "MB/s", true, members),
+        side(ids::NETWORK_DELAYS, "Round trip of a small message", "us", false, delays.unwrap_or_default()),
+    ];
+    let curves = everybody(run, &nodes, &test)?;
+    let hosts =
+        if nodes.len() < run.members.nodes.len() { "one daemon of every host" } else { "every daemon" };
+    let about = format!(
+        "Between {hosts}: payloads that the receiver throws away, {} connections, {} s each way, one pair at a time, \
+         {} times in turn; round trips of small messages. Then in a ring, all at once.",
+        test.streams, test.seconds, run.preset.rounds
+    );
+    Ok(Layer { id: LayerId::Network, about, curves, sides })
+}
+
+/// All nodes at once, each to its neighbour in a ring: what the network carries in all.
+fn everybody(run: &mut Run<'_>, nodes: &[&NodeEntry], test: &NetworkTest) -> Outcome<Vec<Curve>> {
+    let storage: Vec<&NodeEntry> =
+        nodes.iter().copied().filter(|n| n.service == ServiceKind::Storaged).collect();
+    if storage.is_empty() {
+        return Ok(Vec::new());
+    }
+    let from = |at: usize| match storage.len() {
+        // A lone storage daemon gets its bytes from another one.
+        1 => nodes.iter().copied().find(|n| n.node != storage[0].node).unwrap_or(storage[0]),
+        count => storage[(at + 1) % count],
+    };
+    let test = NetworkTest { pings: 0, ..test.clone() };
+    let mut samples: [Vec<f64>; 2] = Default::default();
+    let cluster = run.cluster;
+    for _ in 0..run.preset.repeats {
+        let found: Vec<Outcome<[f64; 2]>> = std::thread::scope(|scope| {
+            let (storage, test) = (&storage, &test);
+            let asked: Vec<_> = (0..storage.len())
+                .map(|at| {
+                    let sender = from(at);
+                    scope.spawn(move || flows(&network(cluster, sender, storage[at], test, Transport::Auto)?))
+                })
+                .collect();
+            let ended = |thread: std::thread::ScopedJoinHandle<'_, _>| {
+                thread.join().unwrap_or_else(|_| Err(Failure::new("a thread ended badly")))
+            };
+            asked.into_iter().map(ended).collect()
+        });
+        let found: Vec<[f64; 2]> = found.into_iter().collect::<Outcome<_>>()?;
+        for (way, samples) in samples.iter_mut().enumerate() {
+            samples.push(found.iter().map(|flows| flows[way]).sum());
+        }
+    }
+    let x = f64::from(test.streams);
+    let command = "skep survey --only network # all storage daemons at once".to_owned();
+    run.commands.push(command.clone());
+    let curve = |(id, title, samples): (&str, &str, Vec<f64>)| Curve {
+        id: format!("{NETWORK}.{id}"),
+        title: title.to_owned(),
+        unit: "MB/s".to_owned(),
+        axis: "connections per storage daemon".to_owned(),
+        points: vec![Point { x, samples }],
+        command: command.clone(),
+    };
+    let [sent, received] = samples;
+    Ok([
+        (WRITE, "Into all storage daemons at once", sent),
+        (READ, "Out of all storage daemons at once", received),
+    ]
+    .map(curve)
+    .into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admin::namespace::samples;
+
+    /// Goal: every unordered pair once, whatever the number of nodes.
+    #[test]
+    fn all_pairs_once() {
+        let status = samples::status();
+        let node = &status.nodes[0].node;
+        for count in 0..9_u32 {
+            let nodes: Vec<NodeEntry> = (0..count)
+                .map(|n| NodeEntry { node: skep_types::NodeId(n), alias: format!("n{n}"), ..node.clone() })
+                .collect();
+            let refs: Vec<&NodeEntry> = nodes.iter().collect();
+            let mut seen: Vec<(u32, u32)> =
+                pairs(&refs).iter().map(|(a, b)| (a.node.0.min(b.node.0), a.node.0.max(b.node.0))).collect();
+            seen.sort_unstable();
+            let expected: Vec<(u32, u32)> =
+                (0..count).flat_map(|a| (a + 1..count).map(move |b| (a, b))).collect();
+            assert_eq!(seen, expected);
+        }
+    }
+}

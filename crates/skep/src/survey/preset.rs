@@ -1,0 +1,115 @@
+//! How much a survey measures.
+
+use clap::ValueEnum;
+
+/// The presets.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub enum PresetName {
+    /// Minutes: a test cluster, or a first look
+    #[default]
+    Small,
+    /// About an hour: caches are still larger than what is written
+    Medium,
+    /// Hours: more than the caches hold
+    Large,
+}
+
+impl PresetName {
+    /// Its name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Small => "small",
+            Self::Medium => "medium",
+            Self::Large => "large",
+        }
+    }
+}
+
+/// Numbers of one preset.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Preset {
+    /// Repetitions of side-by-side measurements: each member once in every round.
+    pub rounds: usize,
+    /// Repetitions of every point of a curve.
+    pub repeats: u32,
+    /// Length of one measurement of processor time, milliseconds.
+    pub processor_ms: u64,
+    /// Bytes that each thread moves on a target.
+    pub target_size: u64,
+    /// Threads on each target.
+    pub target_threads: &'static [u32],
+    /// Record sizes on targets.
+    pub records: &'static [u64],
+    /// Length of one network measurement in each direction.
+    pub network_seconds: f64,
+    /// Connections of one network measurement.
+    pub streams: u32,
+    /// Round trips of one measurement of latency.
+    pub pings: u32,
+    /// Bytes that each process writes and reads.
+    pub process_size: u64,
+    /// Most processes.
+    pub processes: u32,
+    /// Length of one point of random access.
+    pub random_ms: u64,
+    /// Files of each process in metadata measurements.
+    pub files: u64,
+}
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+
+impl Preset {
+    /// The numbers; `processes` replaces the preset's limit.
+    pub fn of(name: PresetName, processes: Option<u32>) -> Self {
+        let preset = match name {
+            PresetName::Small => Self {
+                rounds: 5,
+                repeats: 3,
+                processor_ms: 200,
+                target_size: 16 * MIB,
+                target_threads: &[1, 2, 4],
+                records: &[MIB],
+                network_seconds: 0.25,
+                streams: 2,
+                pings: 200,
+                process_size: 64 * MIB,
+                processes: 8,
+                random_ms: 700,
+                files: 400,
+            },
+            PresetName::Medium => Self {
+                rounds: 7,
+                repeats: 5,
+                processor_ms: 500,
+                target_size: GIB,
+                target_threads: &[1, 2, 4, 8, 16],
+                records: &[256 * KIB, MIB, 4 * MIB],
+                network_seconds: 2.0,
+                streams: 4,
+                pings: 2_000,
+                process_size: GIB,
+                processes: 128,
+                random_ms: 5_000,
+                files: 5_000,
+            },
+            PresetName::Large => Self {
+                rounds: 9,
+                repeats: 5,
+                processor_ms: 1_000,
+                target_size: 8 * GIB,
+                target_threads: &[1, 2, 4, 8, 16, 32, 64],
+                records: &[64 * KIB, 256 * KIB, MIB, 4 * MIB],
+                network_seconds: 5.0,
+                streams: 8,
+                pings: 5_000,
+                process_size: 8 * GIB,
+                processes: 2_048,
+                random_ms: 20_000,
+                files: 20_000,
+            },
+        };
+        Self { processes: processes.unwrap_or(preset.processes), ..preset }
+    }
+}
