@@ -1,7 +1,9 @@
 //! Is the new one better? Pairs of measurements, the signs of their differences exchanged in every way.
 
-/// Most pairs that are looked at in every way: 2^20 sums.
-pub const PAIRS_MAX: usize = 20;
+/// Most pairs that are looked at in every way: 2^24 sums, by halves.
+pub const PAIRS_MAX: usize = 24;
+/// Differences beyond so many times the median one count no more than that: a stall is no measure of a setting.
+const CUT: f64 = 1.0;
 
 /// What pairs say.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -18,7 +20,8 @@ pub struct Decision {
 /// probability `alpha`, and the median gain is at least `gain` (0.03: 3 %).
 ///
 /// If both are alike, each pair's logarithmic difference is as likely to have the other sign, whatever the shape
-/// of the noise and whatever drifts slower than a pair lasts: the test is exact.
+/// of the noise and whatever drifts slower than a pair lasts: the test is exact. (Cutting differences at a bound
+/// that does not depend on their signs leaves it so.)
 pub fn decide(pairs: &[(f64, f64)], alpha: f64, gain: f64) -> Decision {
     let sound = |(old, new): &&(f64, f64)| old.is_finite() && new.is_finite() && *old > 0.0 && *new > 0.0;
     let logs: Vec<f64> =
@@ -27,21 +30,29 @@ pub fn decide(pairs: &[(f64, f64)], alpha: f64, gain: f64) -> Decision {
         return Decision { ratio: 1.0, p: 1.0, better: false };
     }
     let ratio = median(&logs).exp();
-    let p = chance(&logs);
+    let sizes: Vec<f64> = logs.iter().map(|log| log.abs()).collect();
+    let bound = CUT * median(&sizes);
+    let cut: Vec<f64> = logs.iter().map(|log| log.clamp(-bound, bound)).collect();
+    let p = chance(&cut);
     Decision { ratio, p, better: p <= alpha && ratio >= 1.0 + gain }
 }
 
 /// Part of all ways to choose signs whose sum is at least as large.
 fn chance(logs: &[f64]) -> f64 {
     let sum: f64 = logs.iter().sum();
-    let ways = 1u64 << logs.len();
     // Sums that differ by rounding alone are alike.
     let least = sum - 1e-12 * logs.iter().map(|log| log.abs()).sum::<f64>();
-    let reached = (0..ways).filter(|signs| {
-        let signed = logs.iter().enumerate().map(|(at, log)| if signs >> at & 1 == 1 { -log } else { *log });
-        signed.sum::<f64>() >= least
-    });
-    reached.count() as f64 / ways as f64
+    let (first, second) = logs.split_at(logs.len() / 2);
+    let (first, mut second) = (sums(first), sums(second));
+    second.sort_by(f64::total_cmp);
+    let reached = |a: &f64| second.len() - second.partition_point(|b| a + b < least);
+    first.iter().map(reached).sum::<usize>() as f64 / (first.len() * second.len()) as f64
+}
+
+/// The sums of all ways to choose signs.
+fn sums(logs: &[f64]) -> Vec<f64> {
+    let add = |sums: Vec<f64>, log: &f64| sums.iter().flat_map(|sum| [sum + log, sum - log]).collect();
+    logs.iter().fold(vec![0.0], add)
 }
 
 /// The middle one; 0 of none.

@@ -1,6 +1,6 @@
 //! What is measured next. A rule: no clock, no file; it is told numbers and says what it wants to know.
 
-use super::decide::{Decision, PAIRS_MAX, decide, median};
+use super::decide::{Decision, PAIRS_MAX, decide};
 use std::collections::VecDeque;
 
 /// How hard it is looked.
@@ -18,7 +18,7 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { tries: 2, pairs: 12, alpha: 0.01, gain: 0.03 }
+        Self { tries: 2, pairs: 20, alpha: 0.01, gain: 0.03 }
     }
 }
 
@@ -42,9 +42,9 @@ pub struct Outcome {
     pub decision: Option<Decision>,
     /// The pairs: present, candidate.
     pub pairs: Vec<(f64, f64)>,
-    /// Median of each candidate in the first part, beside the present setting's of the same round (the last it
-    /// was in).
-    pub medians: Vec<(f64, f64)>,
+    /// Best of each candidate in the first part, beside the present setting's of the same round (the last it was
+    /// in).
+    pub best: Vec<(f64, f64)>,
 }
 
 /// Where it stands.
@@ -66,7 +66,7 @@ pub struct Search {
     queue: VecDeque<usize>,
     /// Numbers of this round, by candidate.
     round: Vec<Vec<f64>>,
-    medians: Vec<(f64, f64)>,
+    best: Vec<(f64, f64)>,
     finalist: Option<usize>,
     pairs: Vec<(f64, f64)>,
 }
@@ -82,7 +82,7 @@ impl Search {
             left: (1..=candidates).collect(),
             queue: VecDeque::new(),
             round: vec![Vec::new(); candidates + 1],
-            medians: vec![(0.0, 0.0); candidates + 1],
+            best: vec![(0.0, 0.0); candidates + 1],
             finalist: None,
             pairs: Vec::new(),
         };
@@ -156,11 +156,13 @@ impl Search {
 
     /// The worse half drops out.
     fn end_round(&mut self) {
-        let present = median(&self.round[0]);
+        // The best of each: a stall says nothing about a setting, and whoever is picked by luck is found out later.
+        let best = |values: &[f64]| values.iter().copied().fold(0.0, f64::max);
+        let present = best(&self.round[0]);
         for candidate in &self.left {
-            self.medians[*candidate] = (median(&self.round[*candidate]), present);
+            self.best[*candidate] = (best(&self.round[*candidate]), present);
         }
-        let value = |candidate: &usize| self.medians[*candidate].0;
+        let value = |candidate: &usize| self.best[*candidate].0;
         self.left.sort_by(|a, b| value(b).total_cmp(&value(a)));
         self.left.truncate(self.left.len().div_ceil(2));
         self.begin();
@@ -176,7 +178,7 @@ impl Search {
             finalist: self.finalist,
             decision,
             pairs: self.pairs.clone(),
-            medians: self.medians.clone(),
+            best: self.best.clone(),
         }
     }
 }
@@ -213,9 +215,10 @@ mod tests {
         fn measure(&mut self, candidate: usize) -> Result<f64, String> {
             self.measured += 1;
             let even = 1.0 + 0.1 * (self.random() - 0.5);
+            let (rare, depth) = (self.random() < 0.15, self.random());
             let noise = match self.shape {
                 0 => even,
-                1 if self.random() < 0.15 => even * (0.2 + 0.3 * self.random()),
+                1 if rare => even * (0.2 + 0.3 * depth),
                 1 => even,
                 _ => even * (1.0 + 0.3 * (self.measured as f64 / 15.0).sin()),
             };
@@ -247,13 +250,14 @@ mod tests {
         }
     }
 
-    /// Goal: a real gain is found nearly always, and it is the right candidate.
+    /// Goal: a real gain is found nearly always, and it is the right candidate; where one measurement in seven stalls,
+    /// four times of five.
     #[test]
     fn finds_what_helps() {
         let truth = [100.0, 90.0, 104.0, 140.0, 100.0, 80.0, 101.0, 99.0];
-        for shape in 0..3 {
+        for (shape, least) in [(0, 297), (1, 240), (2, 297)] {
             let found = (0..300).filter(|seed| outcome(&truth, *seed, shape).keep == Some(3)).count();
-            assert!(found >= 270, "shape {shape}: {found} of 300");
+            assert!(found >= least, "shape {shape}: {found} of 300");
         }
     }
 
