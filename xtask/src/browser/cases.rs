@@ -125,6 +125,39 @@ fn empty(mut survey: Value) -> Value {
     survey
 }
 
+/// The same cluster a day later: its slow target was repaired, metadata became slower.
+pub fn later(mut survey: Value) -> Value {
+    fn scale(samples: &mut Value, factor: f64) {
+        for sample in samples.as_array_mut().into_iter().flatten() {
+            *sample = json!(sample.as_f64().unwrap_or_default() * factor);
+        }
+    }
+    survey["started"] = json!("2026-11-22T09:30:00Z");
+    survey["settings"][0]["value"] = json!("2 MiB");
+    survey["verdict"]["culprit"] = Value::Null;
+    for layer in layers(&mut survey) {
+        let factor = match layer["id"].as_str().unwrap_or_default() {
+            "clients" => 2.3,
+            "metadata" => 0.85,
+            _ => 1.0,
+        };
+        for curve in layer["curves"].as_array_mut().into_iter().flatten() {
+            for point in curve["points"].as_array_mut().into_iter().flatten() {
+                scale(&mut point["samples"], factor);
+            }
+        }
+        for side in layer["sides"].as_array_mut().into_iter().flatten() {
+            for member in side["members"].as_array_mut().into_iter().flatten() {
+                if member["outlier"].is_string() {
+                    scale(&mut member["samples"], 3.9);
+                    member["outlier"] = Value::Null;
+                }
+            }
+        }
+    }
+    survey
+}
+
 /// A page that must not pass.
 pub struct Canary {
     /// For the log.

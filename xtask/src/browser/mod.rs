@@ -107,6 +107,11 @@ pub fn run(root: &Path, arguments: &Arguments) -> Result<bool, String> {
         pages(&mut browser, &case, &files, &mut tally, &work.path)?;
         own_paper(&survey, &case, &files, &mut tally)?;
     }
+    let compared = Case { name: "compared", make: cases::later, charts: true };
+    let files = Files::of(&work.path, compared.name);
+    let before = Files::of(&work.path, "sample").survey;
+    files.compare(&draw, &before, &(compared.make)(survey))?;
+    pages(&mut browser, &compared, &files, &mut tally, &work.path)?;
     for page in &arguments.page {
         let page = page.canonicalize().map_err(|error| format!("{}: {error}", page.display()))?;
         for view in VIEWS {
@@ -143,11 +148,17 @@ impl Files {
     }
 
     fn draw(&self, program: &Path, survey: &Value) -> Result<(), String> {
+        self.run(program, survey, &[&self.survey, &self.page, &self.paper])
+    }
+
+    fn compare(&self, program: &Path, before: &Path, after: &Value) -> Result<(), String> {
+        self.run(program, after, &[Path::new("--compare"), before, &self.survey, &self.page])
+    }
+
+    fn run(&self, program: &Path, survey: &Value, arguments: &[&Path]) -> Result<(), String> {
         fs::write(&self.survey, survey.to_string()).map_err(|error| error.to_string())?;
-        let status = Command::new(program)
-            .args([&self.survey, &self.page, &self.paper])
-            .status()
-            .map_err(|error| format!("{}: {error}", program.display()))?;
+        let status = Command::new(program).args(arguments).status();
+        let status = status.map_err(|error| format!("{}: {error}", program.display()))?;
         if status.success() { Ok(()) } else { Err(format!("drawing {}: {status}", self.survey.display())) }
     }
 }

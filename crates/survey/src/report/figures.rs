@@ -92,8 +92,9 @@ impl Figure<'_> {
                 [one] => one.title.clone(),
                 many => {
                     let titles: Vec<&str> = many.iter().map(|curve| curve.title.as_str()).collect();
-                    let (common, names) = charts::short_names(&titles);
-                    if common.is_empty() { names.join(", ") } else { common }
+                    let (common, _) = charts::short_names(&titles);
+                    let first = many.first().map_or("", |curve| curve.unit.as_str());
+                    capital(if common.is_empty() { what(first) } else { &common })
                 }
             },
             Self::Side(side) => side.title.clone(),
@@ -187,6 +188,21 @@ impl Figure<'_> {
             Self::Waterfall(waterfall, _) => waterfall.steps.is_empty(),
         }
     }
+}
+
+/// What a unit counts.
+fn what(unit: &str) -> &str {
+    match unit {
+        "MB/s" | "MiB/s" | "GB/s" | "GiB/s" => "throughput",
+        "operations/s" => "operations per second",
+        "us" | "ms" | "s" => "latency",
+        other => other,
+    }
+}
+
+fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
 fn members(side: &SideBySide) -> Members<'_> {

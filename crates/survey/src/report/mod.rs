@@ -14,6 +14,7 @@ pub mod pdf;
 pub mod spread;
 pub mod svg;
 
+use super::compare::Comparison;
 use super::model::Survey;
 
 /// The report as a page that fetches nothing.
@@ -24,4 +25,9 @@ pub fn html(survey: &Survey) -> String {
 /// The report on A4 paper.
 pub fn pdf(survey: &Survey) -> Vec<u8> {
     pdf::pdf(survey)
+}
+
+/// Two surveys and what differs between them, as a page that fetches nothing.
+pub fn compare_html(before: &Survey, after: &Survey, comparison: &Comparison) -> String {
+    html::compare_html(before, after, comparison)
 }

@@ -206,9 +206,13 @@ fn line(drawing: &mut Drawing, field: &Field, which: usize, points: &[(f64, Spre
 
 /// The best value of each line is written beside it, where nothing else is written.
 fn peaks(drawing: &mut Drawing, field: &Field, spreads: &[Vec<(f64, Spread)>]) {
+    let best =
+        |points: &Vec<(f64, Spread)>| points.iter().max_by(|a, b| a.1.mean.total_cmp(&b.1.mean)).copied();
+    let mut peaks: Vec<(f64, Spread)> = spreads.iter().filter_map(best).collect();
+    // From the highest down: of two that are close, the upper one is written above.
+    peaks.sort_by(|a, b| b.1.mean.total_cmp(&a.1.mean));
     let mut taken: Vec<(f32, f32, f32)> = Vec::new();
-    for points in spreads {
-        let Some((x, spread)) = points.iter().max_by(|a, b| a.1.mean.total_cmp(&b.1.mean)) else { continue };
+    for (x, spread) in &peaks {
         let (right, y) = field.spot(*x, spread.mean);
         let text = number::number(spread.mean);
         let half = width(&text, LABEL, Face::Bold) / 2.0;

@@ -42,6 +42,13 @@ pub fn grid_of<'a>(members: &Members<'a>) -> Option<Grid<'a>> {
         }
         grid.cells.push(cell);
     }
+    // Columns in the order of the rows, so that the diagonal is one.
+    let mut order: Vec<usize> = (0..grid.to.len()).collect();
+    order.sort_by_key(|to| grid.from.iter().position(|from| *from == grid.to[*to]).unwrap_or(usize::MAX));
+    for cell in &mut grid.cells {
+        cell.1 = order.iter().position(|to| *to == cell.1).unwrap_or(cell.1);
+    }
+    grid.to = order.iter().map(|to| grid.to[*to]).collect();
     let full = grid.cells.len() * 4 >= grid.from.len() * grid.to.len();
     (grid.from.len().max(grid.to.len()) >= FEWEST_NODES && full).then_some(grid)
 }
@@ -151,6 +158,19 @@ mod tests {
             .collect();
         let members = Members { title: "t", unit: "MB/s", more_is_better: true, each };
         grid_of(&members).map(|found| grid(500.0, &members, &found))
+    }
+
+    /// Goal: columns follow the rows, and every pair stays in its cell.
+    #[test]
+    fn rows_and_columns_have_one_order() {
+        let pairs = ["a -> c", "a -> b", "b -> a", "b -> c", "c -> a", "c -> b"];
+        let each = pairs.iter().map(|name| (*name, [1.0].as_slice(), false)).collect();
+        let found =
+            grid_of(&Members { title: "t", unit: "u", more_is_better: true, each }).expect("a matrix");
+        assert_eq!((&found.from, &found.to), (&vec!["a", "b", "c"], &vec!["a", "b", "c"]));
+        for (from, to, which) in found.cells {
+            assert_eq!(format!("{} -> {}", found.from[from], found.to[to]), pairs[which]);
+        }
     }
 
     /// Goal: each pair has a cell; two nodes or too many are no matrix.

@@ -4,12 +4,14 @@ mod bars;
 mod curves;
 mod dots;
 mod matrix;
+mod ratios;
 mod strip;
 
 pub use bars::{Bar, bars};
 pub use curves::{Line, MOST_LINES, curves, short_names};
 pub use dots::dots;
 pub use matrix::{Grid, grid, grid_of};
+pub use ratios::{Ratio, change, ratios};
 pub use strip::strip;
 
 use super::letters::{self, Face};

@@ -1,12 +1,13 @@
 //! Pieces of the page: figures with their numbers, tables, commands.
 
 use super::super::super::model::Fact;
+use super::super::draw::Drawing;
 use super::super::figures::{Figure, Table};
 use super::super::svg::svg;
 use super::page::escape;
 
 /// Width of drawings beside each other.
-const HALF: f32 = 520.0;
+const HALF: f32 = 480.0;
 /// Width of drawings over the whole page.
 const FULL: f32 = 860.0;
 /// Width of drawings on a telephone.
@@ -23,37 +24,61 @@ impl Figures {
     pub fn grid(&mut self, figures: Vec<Figure>, full: bool) -> String {
         let mut out = format!("<div class=\"figures{}\">\n", if full { " full" } else { "" });
         for figure in figures {
-            out += &self.one(&figure, if full { FULL } else { HALF });
+            let (title, subtitle) = (figure.title(), figure.subtitle());
+            let draw = |wide: f32| figure.draw(wide);
+            out += &if figure.is_empty() {
+                caption(&title, &subtitle) + "<p class=\"nothing\">Nothing was measured.</p>\n</figure>\n"
+            } else {
+                self.put(&title, &subtitle, full, &draw, &details(&figure))
+            };
         }
         out += "</div>\n";
         out
     }
 
-    fn one(&mut self, figure: &Figure, wide: f32) -> String {
+    /// One figure: drawn for a desk and for a telephone, with `below` it whatever belongs to it.
+    pub fn put(
+        &mut self,
+        title: &str,
+        subtitle: &str,
+        full: bool,
+        draw: &dyn Fn(f32) -> Drawing,
+        below: &str,
+    ) -> String {
         self.count += 1;
-        let (title, subtitle) = (escape(&figure.title()), escape(&figure.subtitle()));
-        let mut out = format!("<figure>\n<figcaption><h3>{title}</h3><span>{subtitle}</span></figcaption>\n");
-        if figure.is_empty() {
-            out += "<p class=\"nothing\">Nothing was measured.</p>\n";
-        } else {
-            out += &svg(&figure.draw(wide), &format!("f{}w", self.count), "chart wide");
-            out += &svg(&figure.draw(NARROW), &format!("f{}n", self.count), "chart narrow");
-        }
-        let commands = figure.commands();
-        let summary = if commands.is_empty() { "Numbers" } else { "Numbers and commands" };
-        let print = if matches!(figure, Figure::Waterfall(..)) { " class=\"print\"" } else { "" };
-        out += &format!("<details{print}><summary>{summary}</summary>\n");
-        for command in commands {
-            out += &format!("<pre>{}</pre>\n", escape(command));
-        }
-        out +=
-            &format!("<div class=\"scroll\">\n{}</div>\n</details>\n</figure>\n", table(&figure.table(), ""));
+        let wide = draw(if full { FULL } else { HALF });
+        let mut out = caption(title, subtitle);
+        out += &svg(&wide, &format!("f{}w", self.count), "chart wide");
+        out += &svg(&draw(NARROW), &format!("f{}n", self.count), "chart narrow");
+        out += below;
+        out += "</figure>\n";
         out
     }
 }
 
+fn caption(title: &str, subtitle: &str) -> String {
+    let (title, subtitle) = (escape(title), escape(subtitle));
+    format!("<figure>\n<figcaption><h3>{title}</h3><span>{subtitle}</span></figcaption>\n")
+}
+
+/// The numbers of a figure and how to measure them again, folded.
+fn details(figure: &Figure) -> String {
+    let commands = figure.commands();
+    let summary = if commands.is_empty() { "Numbers" } else { "Numbers and commands" };
+    let print = if matches!(figure, Figure::Waterfall(..)) { " class=\"print\"" } else { "" };
+    let mut out = format!("<details{print}><summary>{summary}</summary>\n");
+    for command in commands {
+        out += &format!("<pre>{}</pre>\n", escape(command));
+    }
+    out += &format!("<div class=\"scroll\">\n{}</div>\n</details>\n", table(&figure.table(), ""));
+    out
+}
+
 /// From this length on, a cell may break its lines.
 const LONG_CELL: usize = 40;
+
+/// Up to this length, a number stays on its line.
+const SHORT_CELL: usize = 12;
 
 /// A table; nothing where there are no rows.
 pub fn table(table: &Table, class: &str) -> String {
@@ -71,6 +96,7 @@ pub fn table(table: &Table, class: &str) -> String {
         out += if row.alert { "<tr class=\"alert\">" } else { "<tr>" };
         for (column, cell) in row.cells.iter().enumerate() {
             let class = match (number(column), cell.len() >= LONG_CELL) {
+                (true, _) if cell.len() <= SHORT_CELL => " class=\"n s\"",
                 (true, _) => " class=\"n\"",
                 (_, true) => " class=\"w\"",
                 _ => "",

@@ -1,7 +1,11 @@
 //! Pages that fill from the top: headings, paragraphs, tables and drawings, broken where a page ends.
 
+use std::io::Write;
+
+use flate2::Compression;
+use flate2::write::ZlibEncoder;
 use pdf_writer::types::PageMode;
-use pdf_writer::{Content, Finish, Name, Pdf, Rect, Ref, TextStr};
+use pdf_writer::{Content, Filter, Finish, Name, Pdf, Rect, Ref, TextStr};
 
 use super::super::draw::{Drawing, Paint, Spot};
 use super::super::figures::Table;
@@ -379,10 +383,24 @@ fn document(pages: Vec<Content>, bookmarks: &[Bookmark], title: &str) -> Vec<u8>
         states.finish();
         resources.finish();
         page.finish();
-        pdf.stream(*content_id, &content.finish());
+        stream(&mut pdf, *content_id, &content.finish());
     }
     write_outline(&mut pdf, outline, bookmarks, &items, &ids);
     pdf.finish()
+}
+
+/// The content of a page, a tenth of its size.
+fn stream(pdf: &mut Pdf, id: Ref, content: &[u8]) {
+    let mut encoder = ZlibEncoder::new(Vec::new(), Compression::default());
+    match encoder.write_all(content).and_then(|()| encoder.finish()) {
+        Ok(packed) => {
+            pdf.stream(id, &packed).filter(Filter::FlateDecode);
+        }
+        // Writing into memory does not fail; if it did, the page would be larger.
+        Err(_) => {
+            pdf.stream(id, content);
+        }
+    }
 }
 
 /// Bookmarks of the first level, each with those of the second that follow it.

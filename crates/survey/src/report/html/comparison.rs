@@ -1,0 +1,208 @@
+//! Two surveys beside each other: what changed significantly, then everything.
+
+use super::super::super::compare::{Change, Comparison, Outcome};
+use super::super::super::model::{Curve, SideBySide, Survey};
+use super::super::charts::{self, Line, Ratio};
+use super::super::figures::{Row, Table};
+use super::super::number;
+use super::page::{escape, shell};
+use super::parts::{self, Figures};
+
+/// Changes drawn as a chart; the table has all.
+const MOST_RATIOS: usize = 40;
+/// Curves drawn before and after.
+const MOST_CURVES: usize = 24;
+
+/// The page on two surveys.
+pub fn compare_html(before: &Survey, after: &Survey, comparison: &Comparison) -> String {
+    let mut figures = Figures::default();
+    let mut body = head(before, after);
+    body += "<main>\n";
+    body += &verdict(comparison);
+    body += &ratios(after, comparison, &mut figures);
+    body += &curves(before, after, comparison, &mut figures);
+    body += &section("settings", "Settings and facts that differ", &settings(comparison), "None differs.");
+    body += &section("all", "Everything that both measured", &changes(after, comparison), "Nothing.");
+    let mut alone = Table::new(&[("what only one of them measured", false)]);
+    alone.rows = comparison.alone.iter().map(|text| row(vec![text.clone()], false)).collect();
+    if !alone.rows.is_empty() {
+        body += &section("alone", "Measured once only", &alone, "");
+    }
+    body += "</main>\n";
+    let version = escape(&after.version);
+    body += &format!("<footer>Made by skep {version}. This file fetches nothing.</footer>\n");
+    shell(&format!("{}, compared", after.title), &body)
+}
+
+fn row(cells: Vec<String>, alert: bool) -> Row {
+    Row { cells, alert }
+}
+
+fn section(id: &str, title: &str, table: &Table, none: &str) -> String {
+    let inner = if table.rows.is_empty() {
+        format!("<p class=\"nothing\">{none}</p>\n")
+    } else {
+        format!("<div class=\"card\"><div class=\"scroll\">\n{}</div></div>\n", parts::table(table, ""))
+    };
+    format!("<section id=\"{id}\">\n<h2>{title}</h2>\n{inner}</section>\n")
+}
+
+fn head(before: &Survey, after: &Survey) -> String {
+    let mut out = "<header>\n<h1>Two surveys compared</h1>\n<ul class=\"meta\">\n".to_owned();
+    for (name, survey) in [("Before", before), ("After", after)] {
+        let when = survey.started.replace('T', " ").replace('Z', " UTC");
+        let (title, version) = (escape(&survey.title), escape(&survey.version));
+        out += &format!("<li>{name} <b>{title}</b>, {}, skep {version}</li>\n", escape(&when));
+    }
+    out += "</ul>\n</header>\n";
+    out
+}
+
+fn verdict(comparison: &Comparison) -> String {
+    let count = |outcome| comparison.count(outcome);
+    let (better, worse) = (count(Outcome::Better), count(Outcome::Worse));
+    let class = if worse > 0 { " bad" } else { "" };
+    let headline = match (better, worse) {
+        (0, 0) => "Nothing changed that can be told from chance.".to_owned(),
+        (better, 0) => format!("{better} places became better, none worse."),
+        (0, worse) => format!("{worse} places became worse, none better."),
+        (better, worse) => format!("{worse} places became worse, {better} better."),
+    };
+    let mut out = format!("<div id=\"verdict\" class=\"card verdict{class}\">\n");
+    out += &format!("<p class=\"badge\">{} places compared</p>\n", comparison.changes.len());
+    out += &format!("<p class=\"headline\">{headline}</p>\n");
+    out += &format!(
+        "<p class=\"about\">{} stayed the same, {} had too few samples to tell. Marks are so chosen that at most \
+         one in twenty of them is chance.</p>\n",
+        count(Outcome::Same),
+        count(Outcome::Unknown)
+    );
+    let name = |culprit: &Option<String>| culprit.as_deref().map_or_else(|| "nobody".to_owned(), escape);
+    let [before, after] = &comparison.culprits;
+    out += &format!("<p>Looked at first: before {}, after {}.</p>\n</div>\n", name(before), name(after));
+    out
+}
+
+fn curve<'a>(survey: &'a Survey, id: &str) -> Option<&'a Curve> {
+    survey.layers.iter().flat_map(|layer| &layer.curves).find(|curve| curve.id == id)
+}
+
+fn side<'a>(survey: &'a Survey, id: &str) -> Option<&'a SideBySide> {
+    survey.layers.iter().flat_map(|layer| &layer.sides).find(|side| side.id == id)
+}
+
+fn title<'a>(survey: &'a Survey, id: &'a str) -> &'a str {
+    let curve = curve(survey, id).map(|curve| curve.title.as_str());
+    curve.or_else(|| side(survey, id).map(|side| side.title.as_str())).unwrap_or(id)
+}
+
+fn better(change: &Change) -> Option<bool> {
+    match change.outcome {
+        Outcome::Better => Some(true),
+        Outcome::Worse => Some(false),
+        Outcome::Same | Outcome::Unknown => None,
+    }
+}
+
+fn ratios(after: &Survey, comparison: &Comparison, figures: &mut Figures) -> String {
+    let mut each: Vec<Ratio> = comparison
+        .changes
+        .iter()
+        .filter(|change| better(change).is_some())
+        .filter_map(|change| {
+            let name = format!("{}, {}", title(after, &change.id), change.place);
+            Some(Ratio { name, ratio: change.ratio?, better: better(change) })
+        })
+        .collect();
+    if each.is_empty() {
+        return String::new();
+    }
+    let far = |ratio: &Ratio| ratio.ratio[0].max(1e-9).ln().abs();
+    each.sort_by(|a, b| far(b).total_cmp(&far(a)));
+    let left_out = each.len().saturating_sub(MOST_RATIOS);
+    each.truncate(MOST_RATIOS);
+    let subtitle = if left_out > 0 {
+        format!("after over before, with the 95 % interval; {left_out} smaller changes are in the table")
+    } else {
+        "after over before, with the 95 % interval".to_owned()
+    };
+    let name = "Significant changes";
+    let draw = |wide: f32| charts::ratios(wide, name, &each);
+    let figure = figures.put(name, &subtitle, true, &draw, "");
+    format!(
+        "<section id=\"changes\">\n<h2>What changed</h2>\n<div class=\"figures full\">\n{figure}</div>\n</section>\n"
+    )
+}
+
+fn curves(before: &Survey, after: &Survey, comparison: &Comparison, figures: &mut Figures) -> String {
+    let mut ids: Vec<&str> = Vec::new();
+    for change in comparison.changes.iter().filter(|change| better(change).is_some()) {
+        if !ids.contains(&change.id.as_str()) {
+            ids.push(&change.id);
+        }
+    }
+    let mut out = String::new();
+    let pairs = ids.into_iter().filter_map(|id| Some((curve(before, id)?, curve(after, id)?)));
+    for (then, now) in pairs.take(MOST_CURVES) {
+        let line = |name: &str, curve: &'_ Curve| (name.to_owned(), curve.points.clone());
+        let owned = [line("after", now), line("before", then)];
+        let draw = |wide: f32| {
+            let lines: Vec<Line> = owned
+                .iter()
+                .map(|(name, points)| Line {
+                    name: name.clone(),
+                    points: points.iter().map(|point| (point.x, point.samples.as_slice())).collect(),
+                })
+                .collect();
+            charts::curves(wide, &now.title, &now.unit, &now.axis, &lines)
+        };
+        out += &figures.put(&now.title, &number::unit(&now.unit), false, &draw, "");
+    }
+    if out.is_empty() {
+        return out;
+    }
+    format!(
+        "<section id=\"curves\">\n<h2>Before and after</h2>\n<div class=\"figures\">\n{out}</div>\n</section>\n"
+    )
+}
+
+fn settings(comparison: &Comparison) -> Table {
+    let mut table = Table::new(&[("what", false), ("before", false), ("after", false)]);
+    table.rows = comparison.settings.iter().map(|cells| row(cells.to_vec(), false)).collect();
+    table
+}
+
+fn changes(after: &Survey, comparison: &Comparison) -> Table {
+    let mut table = Table::new(&[
+        ("what", false),
+        ("where", false),
+        ("before", true),
+        ("after", true),
+        ("change", true),
+        ("95 % interval", true),
+        ("outcome", false),
+    ]);
+    for change in &comparison.changes {
+        let outcome = match change.outcome {
+            Outcome::Better => "better",
+            Outcome::Worse => "worse",
+            Outcome::Same => "same",
+            Outcome::Unknown => "too few samples",
+        };
+        let (ratio, interval) = change.ratio.map_or_else(
+            || (number::NONE.to_owned(), number::NONE.to_owned()),
+            |[r, l, h]| (charts::change(r), format!("{} to {}", charts::change(l), charts::change(h))),
+        );
+        let cells = vec![
+            title(after, &change.id).to_owned(),
+            change.place.clone(),
+            number::with_unit(change.before, &change.unit),
+            number::with_unit(change.after, &change.unit),
+            ratio,
+            interval,
+            outcome.to_owned(),
+        ];
+        table.rows.push(row(cells, change.outcome == Outcome::Worse));
+    }
+    table
+}
