@@ -19,6 +19,7 @@ impl Default for Histogram {
 
 /// What is said of latencies, microseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Latency {
     /// Operations.
     pub count: u64,

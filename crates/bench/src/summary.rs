@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// Least, mean, most and standard deviation of repetitions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Spread {
     /// Least.
     pub min: f64,

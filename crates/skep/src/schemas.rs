@@ -11,6 +11,7 @@ use std::path::Path;
 
 fn all() -> Vec<(&'static str, Schema)> {
     vec![
+        ("bench-run", schema_for!(Vec<skep_bench::result::Document>)),
         ("df", schema_for!(Vec<df::SpaceRow>)),
         ("entry-info", schema_for!(Vec<entry_info::EntryInfo>)),
         ("entry-set", schema_for!(Vec<entry_set::SetRow>)),
@@ -35,7 +36,11 @@ fn all() -> Vec<(&'static str, Schema)> {
 
 /// The schema of each command that prints documents. Commands that change something print what they
 /// changed, as the lists do.
-const COMMANDS: [(&str, &str); 20] = [
+const COMMANDS: &[(&str, &str)] = &[
+    ("bench files", "bench-run"),
+    ("bench io", "bench-run"),
+    ("bench job", "bench-run"),
+    ("bench meta", "bench-run"),
     ("df", "df"),
     ("entry info", "entry-info"),
     ("entry set", "entry-set"),
@@ -73,7 +78,7 @@ fn every_command_has_a_schema() {
     let mut found = Vec::new();
     printing(&crate::cli::Cli::command(), "", &mut found);
     found.sort();
-    assert_eq!(found, COMMANDS.map(|(command, _)| command.to_owned()));
+    assert_eq!(found, COMMANDS.iter().map(|(command, _)| (*command).to_owned()).collect::<Vec<_>>());
     let manual = include_str!("../../../docs/schemas/README.md");
     for (command, schema) in COMMANDS {
         let row = format!("| `skep {command}` | [{schema}.json]({schema}.json) |");

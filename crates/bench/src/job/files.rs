@@ -10,6 +10,7 @@ pub const MAX_FILE_BYTES: u64 = 1 << 30;
 
 /// Work with a tree of small files. Every worker has its own copy; training samples are shared.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct FilesJob {
     /// Directories that exist; worker w works below `paths[w % paths]`/`name`.
@@ -28,6 +29,7 @@ pub struct FilesJob {
 
 /// A synthetic source tree. The same seed (of the job) makes the same tree, byte by byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct SourceTree {
     /// Files.
@@ -56,6 +58,7 @@ impl SourceTree {
 
 /// A set of samples that several workers read in random order, each sample once per epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Training {
     /// Samples, one file each.
@@ -77,6 +80,7 @@ impl Default for Training {
 
 /// One thing done with the whole tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum FilesPhase {
     /// Make it as tar does: mkdir, create, write, set times and mode, close.

@@ -14,6 +14,7 @@ pub const MAX_SEGMENTS: u64 = 1 << 40;
 /// bytes in all. In a shared file segment s of worker w begins at `(s x workers + w) x block`; in a
 /// file of its own at `s x block`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct IoJob {
     /// Directories that exist; worker w's file lies in `paths[w % paths]`. With `listed`: files.
@@ -82,6 +83,7 @@ fn yes() -> bool {
 
 /// One file for all, or one each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Share {
     /// A file per worker (N-N).
@@ -104,6 +106,7 @@ impl Share {
 
 /// One pass over the data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct IoPhase {
     /// What.
@@ -162,6 +165,7 @@ impl IoPhase {
 
 /// What a pass does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum IoKind {
     /// Write; makes the files.
@@ -193,6 +197,7 @@ impl IoKind {
 
 /// The order of transfers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Order {
     /// From front to back.
@@ -213,6 +218,7 @@ pub enum Order {
 
 /// O_SYNC and its lesser brother.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum SyncMode {
     /// Neither.
@@ -226,6 +232,7 @@ pub enum SyncMode {
 
 /// When a writer calls fsync.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Fsync {
     /// Never.
@@ -242,6 +249,7 @@ pub enum Fsync {
 
 /// How new files are striped.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Striping {
     /// Bytes of a chunk.

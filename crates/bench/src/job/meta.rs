@@ -13,6 +13,7 @@ pub const MAX_ITEMS: u64 = 1 << 40;
 
 /// Creates, stats, reads, lists, renames and removes files and directories.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct MetaJob {
     /// Directories that exist; worker w works below `paths[w % paths]`/`name`.
@@ -74,6 +75,7 @@ fn yes() -> bool {
 
 /// The directories below each root: `depth` levels, `branching` children each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TreeShape {
     /// Children of each directory.
@@ -116,6 +118,7 @@ impl TreeShape {
 
 /// How many items a worker has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Items {
     /// In each directory that holds items.
@@ -136,6 +139,7 @@ impl Items {
 
 /// Files or directories.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Things {
     /// Files.
@@ -149,6 +153,7 @@ pub enum Things {
 
 /// What is done with each item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum MetaPhase {
     /// Make it: open(O_CREAT|O_EXCL), write, close; or mkdir.

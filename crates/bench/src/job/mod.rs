@@ -33,6 +33,7 @@ pub const MAX_PATHS: usize = 65_536;
 
 /// One load, done by several workers, several times.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Job {
     /// Who does it.
@@ -68,6 +69,7 @@ fn one() -> u32 {
 /// How many workers. A worker is one thread of one process; they are numbered from 0 over all
 /// processes: worker = process x threads + thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Workers {
     /// Processes over all hosts.
@@ -94,6 +96,7 @@ impl Workers {
 
 /// Which host the next process goes to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Placement {
     /// Round robin: process 0 to the first host, 1 to the second, ...
@@ -116,6 +119,7 @@ impl Placement {
 
 /// An end by the clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Stonewall {
     /// After this long each worker stops, milliseconds.
@@ -132,6 +136,7 @@ pub struct Stonewall {
 
 /// Whose data a worker reads, stats, renames back: not its own, so that no cache of its own answers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Readers {
     /// Each its own.
@@ -156,6 +161,7 @@ pub enum Readers {
 
 /// The load.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Work {
     /// Contents of few large files.
@@ -298,11 +304,7 @@ mod tests {
         job.workers = Workers { processes: 3, threads: 2, placement: Placement::BySlot };
         let mut meta = MetaJob::new("/tmp");
         meta.phases.retain(|phase| *phase != MetaPhase::Rename);
-        for work in [
-            Work::Io(IoJob::new("/tmp")),
-            Work::Meta(meta),
-            Work::Files(FilesJob::new("/tmp")),
-        ] {
+        for work in [Work::Io(IoJob::new("/tmp")), Work::Meta(meta), Work::Files(FilesJob::new("/tmp"))] {
             job.work = work;
             job.check().unwrap();
             let text = serde_json::to_string(&job).unwrap();

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 /// A whole run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunResult {
     /// What was done.
     pub job: Job,
@@ -26,8 +27,20 @@ pub struct RunResult {
     pub warnings: Vec<String>,
 }
 
+/// A run as programs read it: what was measured, and summed up.
+#[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Document {
+    /// One line per phase, over all repetitions.
+    pub phases: Vec<Summary>,
+    /// The run.
+    #[serde(flatten)]
+    pub run: RunResult,
+}
+
 /// A host of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HostResult {
     /// Its name.
     pub name: String,
@@ -39,6 +52,7 @@ pub struct HostResult {
 
 /// One phase of one repetition.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StepResult {
     /// Its name.
     pub phase: String,
@@ -65,6 +79,7 @@ pub struct StepResult {
 
 /// What was done up to a moment.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cut {
     /// Since the first start.
     pub seconds: f64,
@@ -76,6 +91,7 @@ pub struct Cut {
 
 /// One worker in one phase.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WorkerResult {
     /// Its number.
     pub worker: u32,
@@ -93,6 +109,7 @@ pub struct WorkerResult {
 
 /// One phase over all repetitions: a line of the table.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Summary {
     /// Its name.
     pub phase: String,
@@ -150,6 +167,11 @@ impl RunResult {
             }
         }
         names.into_iter().map(|name| self.summary_of(name)).collect()
+    }
+
+    /// With its summary.
+    pub fn document(self) -> Document {
+        Document { phases: self.summary(), run: self }
     }
 
     fn summary_of(&self, name: &str) -> Summary {

@@ -1,0 +1,175 @@
+//! What all load generators share: workers, repetitions, ends; and doing a job.
+
+use super::output::{Live, ShowArgs, show};
+use super::worker;
+use crate::admin::{Failure, Outcome};
+use crate::units::{Period, Size};
+use clap::Args;
+use skep_bench::engine::{Crew, run};
+use skep_bench::job::{Job, Placement, Readers, Stonewall, Work, Workers, parse_size};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// How a load is done, whatever it is.
+#[derive(Debug, Clone, Args)]
+pub struct LoadArgs {
+    /// Worker processes
+    #[arg(long, short = 'p', default_value_t = 1, value_name = "N")]
+    pub processes: u32,
+    /// Threads of each process
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub threads: u32,
+    /// Where there are several hosts: round robin, or one host after the other
+    #[arg(long, default_value = "by-node", value_name = "by-node|by-slot", value_parser = placement)]
+    pub placement: Placement,
+    /// How often everything is done
+    #[arg(long, short = 'i', default_value_t = 1, value_name = "N")]
+    pub repetitions: u32,
+    /// Pause between repetitions
+    #[arg(long, value_name = "TIME")]
+    pub delay: Option<Period>,
+    /// Orders, contents and trees follow from it
+    #[arg(long, default_value_t = 0, value_name = "NUMBER")]
+    pub seed: u64,
+    /// End each phase after this time
+    #[arg(long, value_name = "TIME")]
+    pub stonewall: Option<Period>,
+    /// After that time all go on until each has done as much as the fastest had
+    #[arg(long, requires = "stonewall", conflicts_with = "repeat")]
+    pub wear_out: bool,
+    /// Start over when done before that time (contents only)
+    #[arg(long, requires = "stonewall")]
+    pub repeat: bool,
+    /// Leave what was made
+    #[arg(long)]
+    pub keep: bool,
+    /// Use what an earlier run with --keep has left
+    #[arg(long)]
+    pub existing: bool,
+    /// Show the job as JSON and do nothing
+    #[arg(long)]
+    pub print_job: bool,
+    /// How to show it.
+    #[command(flatten)]
+    pub show: ShowArgs,
+}
+
+impl LoadArgs {
+    /// The job these arguments make of a load.
+    pub fn job(&self, work: Work) -> Job {
+        Job {
+            workers: Workers { processes: self.processes, threads: self.threads, placement: self.placement },
+            repetitions: self.repetitions,
+            delay_ms: self.delay.map_or(0, |delay| delay.0.as_millis() as u64),
+            seed: self.seed,
+            keep: self.keep,
+            existing: self.existing,
+            stonewall: self.stonewall.map(|after| Stonewall {
+                after_ms: (after.0.as_millis() as u64).max(1),
+                wear_out: self.wear_out,
+                repeat: self.repeat,
+            }),
+            work,
+        }
+    }
+
+    /// Does the load on this machine and shows the result.
+    pub fn perform(&self, work: Work, out: &mut dyn Write) -> Outcome {
+        let job = self.job(work);
+        job.check().map_err(|error| Failure::new(error.to_string()))?;
+        if self.print_job {
+            let text = serde_json::to_string_pretty(&job).map_err(|error| Failure::new(error.to_string()))?;
+            return writeln!(out, "{text}").map_err(|error| Failure::new(error.to_string()));
+        }
+        let mut crew =
+            worker::crew(job.workers.processes).map_err(|error| Failure::new(error.to_string()))?;
+        perform(&job, &mut crew, &self.show, out)
+    }
+}
+
+/// Does a job with a crew and shows the result. An interrupt ends it: what was made is removed, what was
+/// measured until then is shown.
+pub fn perform(job: &Job, crew: &mut dyn Crew, args: &ShowArgs, out: &mut dyn Write) -> Outcome {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(&stop))
+            .map_err(|error| Failure::new(format!("cannot listen to signals: {error}")))?;
+    }
+    let mut live = Live::new(args);
+    let outcome = run(job, crew, &mut live, &stop);
+    live.clear();
+    let written = |error: std::io::Error| Failure::new(format!("cannot write the result: {error}"));
+    match outcome {
+        Ok(result) => show(result, args, out).map_err(written),
+        Err(error) => {
+            let failure = Failure::new(error.to_string());
+            if !error.so_far.steps.is_empty() {
+                show(*error.so_far, args, out).map_err(written)?;
+            }
+            Err(failure)
+        }
+    }
+}
+
+/// A size: `4k`, `1m` (powers of two), or with the units of the rest of this program: `1MiB`, `1MB`.
+pub fn size(text: &str) -> Result<u64, String> {
+    match Size::from_str(text) {
+        Ok(size) => Ok(size.0),
+        Err(_) => parse_size(text).map_err(|error| error.to_string()),
+    }
+}
+
+fn placement(text: &str) -> Result<Placement, String> {
+    match text {
+        "by-node" => Ok(Placement::ByNode),
+        "by-slot" => Ok(Placement::BySlot),
+        _ => Err("write by-node or by-slot".to_owned()),
+    }
+}
+
+/// `own`, `shift:N`, `node:N`, `random`, `random:SEED`.
+pub fn readers(text: &str) -> Result<Readers, String> {
+    let (kind, number) = text.split_once(':').unwrap_or((text, ""));
+    let wrong = || "write own, shift:N (workers), node:N (hosts), random or random:SEED".to_owned();
+    match (kind, number) {
+        ("own", "") => Ok(Readers::Own),
+        ("random", "") => Ok(Readers::Random { seed: 1 }),
+        ("random", seed) => seed.parse().map(|seed| Readers::Random { seed }).map_err(|_| wrong()),
+        ("shift", by) => by.parse().map(|workers| Readers::Shift { workers }).map_err(|_| wrong()),
+        ("node", by) => by.parse().map(|nodes| Readers::ShiftNode { nodes }).map_err(|_| wrong()),
+        _ => Err(wrong()),
+    }
+}
+
+/// Paths from the root, as workers need them.
+pub fn absolute(paths: &[PathBuf]) -> Result<Vec<String>, Failure> {
+    let whole = |path: &Path| std::path::absolute(path).ok()?.to_str().map(str::to_owned);
+    let all = paths.iter().map(|path| {
+        let name = path.display();
+        whole(path)
+            .ok_or_else(|| Failure::new(format!("{name}: cannot use this path; give one of plain text")))
+    });
+    all.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: sizes and readers are understood in every spelling the help names, and nonsense is refused.
+    #[test]
+    fn words() {
+        assert_eq!((size("4k"), size("1MiB"), size("47008")), (Ok(4096), Ok(1 << 20), Ok(47_008)));
+        assert!(size("many").is_err());
+        assert_eq!(readers("shift:3"), Ok(Readers::Shift { workers: 3 }));
+        assert_eq!(readers("node:1"), Ok(Readers::ShiftNode { nodes: 1 }));
+        assert_eq!(readers("random:9"), Ok(Readers::Random { seed: 9 }));
+        assert_eq!(readers("own"), Ok(Readers::Own));
+        for text in ["shift", "shift:x", "other", "own:1"] {
+            assert!(readers(text).is_err(), "{text}");
+        }
+    }
+}
