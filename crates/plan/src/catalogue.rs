@@ -36,6 +36,8 @@ pub struct Drive {
     pub read_iops: f64,
     /// Random 4 KiB writes per second.
     pub write_iops: f64,
+    /// The rates are those of a data sheet, which programs do not reach.
+    pub data_sheet: bool,
     /// Where this comes from.
     pub source: String,
 }
@@ -131,6 +133,9 @@ const DRIVES: [DriveLine; 8] = [
     ),
 ];
 
+/// Drives whose rates above are those of a data sheet.
+const DATA_SHEET: [&str; 2] = ["p4600", "p5600"];
+
 /// Ethernet above 10 Gbit/s is taken at 80 % of its line rate and InfiniBand above EDR at 88 %, as the
 /// document has it for 10 GbE (1 of 1.25 GB/s) and EDR (11 of 12.5 GB/s).
 const NICS: [ComponentLine; 14] = [
@@ -164,11 +169,12 @@ pub struct Preset {
     pub about: &'static str,
     nics: &'static [ComponentLine],
     controllers: &'static [ComponentLine],
-    write_efficiency: (f64, &'static str),
-    read_efficiency: (f64, &'static str),
+    /// Writing and reading; `None`: by what limits.
+    efficiency: Option<[(f64, &'static str); 2]>,
 }
 
-const WHOLE: &str = "1: the catalogue's rates are conservative points of reference already (001)";
+const WHOLE: &str = "the rates that limit are conservative points of reference already (001)";
+const ABOVE_TARGETS: &str = "no loss above the targets is assumed; 004 measures both sides of it";
 const WRITE_2020: (f64, &str) =
     (120.7 / 136.4, "002, figure 10: 120.7 GB/s written through 136.4 GB/s of links");
 const READ_2020: (f64, &str) = (132.4 / 136.4, "002, figure 10: 132.4 GB/s read through 136.4 GB/s of links");
@@ -180,8 +186,7 @@ pub const PRESETS: [Preset; 5] = [
         about: "001's table of component throughputs",
         nics: &[],
         controllers: &[],
-        write_efficiency: (1.0, WHOLE),
-        read_efficiency: (1.0, WHOLE),
+        efficiency: None,
     },
     Preset {
         name: "hp-apollo-2015",
@@ -191,24 +196,21 @@ pub const PRESETS: [Preset; 5] = [
             ("p440", 2.5, "001, table of component throughputs: disk controller"),
             ("p840ar", 2.5, "001, table of component throughputs: disk controller"),
         ],
-        write_efficiency: (1.0, WHOLE),
-        read_efficiency: (1.0, WHOLE),
+        efficiency: Some([(1.0, WHOLE), (1.0, WHOLE)]),
     },
     Preset {
         name: "clusterstor-6000",
         about: "004: Lustre on 84-drive enclosures with two servers each, FDR",
         nics: &[],
         controllers: &[],
-        write_efficiency: (1.0, "1: no loss above the targets is assumed; 004 measures both sides of it"),
-        read_efficiency: (1.0, "1: no loss above the targets is assumed; 004 measures both sides of it"),
+        efficiency: Some([(1.0, ABOVE_TARGETS), (1.0, ABOVE_TARGETS)]),
     },
     Preset {
         name: "dell-2020",
         about: "002: R740xd servers, 24 NVMe drives behind PCIe switches, two EDR links",
         nics: &[("edr", 12.4, "002, section 4.1: 12.4 GB/s for an EDR link")],
         controllers: &[],
-        write_efficiency: WRITE_2020,
-        read_efficiency: READ_2020,
+        efficiency: Some([WRITE_2020, READ_2020]),
     },
     Preset {
         name: "dell-2021",
@@ -218,8 +220,7 @@ pub const PRESETS: [Preset; 5] = [
             ("hdr100", 12.5, "003, Table 1: 100 Gb/s"),
         ],
         controllers: &[],
-        write_efficiency: WRITE_2020,
-        read_efficiency: READ_2020,
+        efficiency: Some([WRITE_2020, READ_2020]),
     },
 ];
 
@@ -250,8 +251,12 @@ pub struct Costs {
     pub bytes_per_file: f64,
     /// Where `bytes_per_file` comes from.
     pub bytes_per_file_source: &'static str,
-    /// Where the others come from.
-    pub source: &'static str,
+    /// Where the operations on names come from.
+    pub names_source: &'static str,
+    /// Where the random operations come from.
+    pub random_source: &'static str,
+    /// Where the figures of one shared file come from.
+    pub shared_source: &'static str,
 }
 
 /// 001 and 003: "512 GB of metadata capacity is usually good for about 150 million user files".
@@ -267,6 +272,10 @@ const BEEGFS_REMOVES: f64 = 126_000.0 / 28.0;
 const CORES_2020: f64 = 264.0;
 /// Links of 002 that carry file contents.
 const PATHS_2020: f64 = 11.0;
+
+/// Processor time of one request in flight on one slow core: more in flight cost less each.
+const SKEP_PROFILE: &str = "docs/bench/profile.md, one request in flight";
+const NOT_MEASURED: &str = "no document of the catalogue measures it";
 
 impl Costs {
     /// What is known about a file system.
@@ -285,8 +294,9 @@ impl Costs {
                 shared_part: 0.91,
                 bytes_per_file: RULE_BYTES / RULE_FILES,
                 bytes_per_file_source: "003: 512 GB per 150 million files, until Skep's own figure is measured",
-                source: "docs/bench/profile.md (processor time of one request in flight on one slow core: more \
-                         in flight costs less each), docs/bench/README.md (one shared file)",
+                names_source: SKEP_PROFILE,
+                random_source: SKEP_PROFILE,
+                shared_source: "docs/bench/README.md, the least of 12 measurements",
             },
             Software::Beegfs => Self {
                 creates_per_core: Some(BEEGFS_CREATES),
@@ -301,8 +311,9 @@ impl Costs {
                 shared_part: 1.0,
                 bytes_per_file: RULE_BYTES / RULE_FILES,
                 bytes_per_file_source: "003: 512 GB per 150 million files",
-                source: "creates and stats: 000, Table 4 (12 cores); removes: 003, Table 10 (28 cores); random \
-                         and one shared file: 002, sections 4.2 and 4.3 (264 cores, 11 links)",
+                names_source: "creates, stats: 000, Table 4, 12 cores; removes: 003, Table 10, 28 cores",
+                random_source: "002, section 4.3, 264 cores",
+                shared_source: "002, section 4.2, 11 paths",
             },
             Software::Lustre => Self {
                 creates_per_core: None,
@@ -317,7 +328,9 @@ impl Costs {
                 shared_part: 1.0,
                 bytes_per_file: RULE_BYTES / RULE_FILES,
                 bytes_per_file_source: "003: 512 GB per 150 million files (a rule for BeeGFS)",
-                source: "no document of the catalogue measures them",
+                names_source: NOT_MEASURED,
+                random_source: NOT_MEASURED,
+                shared_source: NOT_MEASURED,
             },
         }
     }
@@ -387,16 +400,21 @@ impl<'h> Catalogue<'h> {
         pick(name, own, [self.preset.controllers, &CONTROLLERS])
     }
 
-    /// Part of the limiting rate that programs see: writing, reading, each with its source.
-    pub fn efficiency(&self) -> [(f64, String); 2] {
-        let own = &self.hardware.catalogue;
-        [
-            (own.write_efficiency, self.preset.write_efficiency),
-            (own.read_efficiency, self.preset.read_efficiency),
-        ]
-        .map(|(own, (known, source))| match own {
-            Some(own) => (own, "the description's own".to_owned()),
-            None => (known, source.to_owned()),
+    /// Part of the limiting rate that programs see: writing, reading, each with its source. Rates of data sheets,
+    /// when they limit, are reached to the part that 002 measured.
+    pub fn efficiency(&self, data_sheet_limits: [bool; 2]) -> [(f64, String); 2] {
+        let own = [self.hardware.catalogue.write_efficiency, self.hardware.catalogue.read_efficiency];
+        let measured = [WRITE_2020, READ_2020];
+        std::array::from_fn(|way| {
+            if let Some(own) = own[way] {
+                return (own, "the description's own".to_owned());
+            }
+            let (part, source) = match self.preset.efficiency {
+                Some(known) => known[way],
+                None if data_sheet_limits[way] => measured[way],
+                None => (1.0, WHOLE),
+            };
+            (part, source.to_owned())
         })
     }
 
@@ -433,6 +451,7 @@ fn drive(line: &DriveLine) -> Drive {
         write: Rate::mb(write),
         read_iops,
         write_iops,
+        data_sheet: DATA_SHEET.contains(&name),
         source: source.to_owned(),
     }
 }
@@ -448,6 +467,7 @@ fn overridden(name: &str, known: Option<Drive>, own: &DriveOverride) -> Option<D
             write: own.write?,
             read_iops: 0.0,
             write_iops: 0.0,
+            data_sheet: false,
             source: String::new(),
         },
     };
@@ -456,6 +476,7 @@ fn overridden(name: &str, known: Option<Drive>, own: &DriveOverride) -> Option<D
         write: own.write.unwrap_or(base.write),
         read_iops: own.read_iops.unwrap_or(base.read_iops),
         write_iops: own.write_iops.unwrap_or(base.write_iops),
+        data_sheet: false,
         source: "the description's own".to_owned(),
         ..base
     })

@@ -124,9 +124,10 @@ pub fn duration(seconds: f64) -> String {
 
 impl fmt::Display for Size {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Sizes that are whole in binary units were meant that way (memory, chunks).
-        let whole =
-            [TIB, GIB, MIB, KIB].iter().any(|unit| self.bytes() >= *unit && self.bytes() % unit == 0.0);
+        // Sizes that are whole in the binary unit they would be shown in were meant that way (memory, chunks);
+        // labels of drives are not.
+        let unit = [GIB, MIB, KIB].into_iter().find(|unit| self.bytes() >= *unit);
+        let whole = unit.is_some_and(|unit| self.bytes() % unit == 0.0);
         let text = if whole { binary(self.bytes()) } else { decimal(self.bytes()) };
         // `1.6 TB` as it stands on the label, not `1.60 TB`.
         match text.split_once(' ') {
@@ -246,6 +247,10 @@ mod tests {
     #[test]
     fn shown() {
         assert_eq!((decimal(999_960.0), decimal(999.0)), ("1.00 MB".to_owned(), "999 B".to_owned()));
+        let label = |text: &str| text.parse::<Size>().map(|size| size.to_string());
+        for text in ["1.6 TB", "960 GB", "256 GiB", "512 KiB", "1 TB", "128 GB"] {
+            assert_eq!(label(text), Ok(text.to_owned()));
+        }
         assert_eq!(Size(64_000_000_000_000).both(), "64.0 TB (58.2 TiB)");
         assert_eq!(
             (Size(256 << 30).to_string(), Rate::gb(2.5).to_string()),

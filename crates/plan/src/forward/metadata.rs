@@ -72,7 +72,7 @@ pub fn metadata(hardware: &Hardware, capacity: &Capacity) -> Metadata {
     let cores = cores(hardware);
     let rate = |per_core: Option<f64>, what: &str| {
         let (per_core, cores) = (per_core?, cores?);
-        let why = format!("{cores} metadata cores x {} {what} ({})", count(per_core), costs.source);
+        let why = format!("{cores} metadata cores x {} {what} ({})", count(per_core), costs.names_source);
         (cores > 0.0).then(|| Figure::new(cores * per_core, Unit::PerSecond, why))
     };
     Metadata {

@@ -38,8 +38,8 @@ pub fn random(hardware: &Hardware, catalogue: &Catalogue<'_>) -> Random {
     }
     let copies = f64::from(hardware.striping.copies.max(1));
     Random {
-        read: least(reads, all_cores, costs.random_reads_per_core, 1.0, costs.source),
-        write: least(writes, all_cores, costs.random_writes_per_core, copies, costs.source),
+        read: least(reads, all_cores, costs.random_reads_per_core, 1.0, costs.random_source),
+        write: least(writes, all_cores, costs.random_writes_per_core, copies, costs.random_source),
     }
 }
 

@@ -29,12 +29,14 @@ pub fn shared(hardware: &Hardware, write: &Stream, read: &Stream) -> Shared {
             Some((rate, each)) if rate < most => Figure::new(
                 rate,
                 Unit::BytesPerSecond,
-                format!("{paths} data paths x {each} ({})", costs.source),
+                format!("{paths} data paths x {each} ({})", costs.shared_source),
             ),
             _ => {
                 let part = costs.shared_part * 100.0;
-                let why =
-                    format!("{part:.0} % of {} for a file per process ({})", stream.expected, costs.source);
+                let why = format!(
+                    "{part:.0} % of {} for a file per process ({})",
+                    stream.expected, costs.shared_source
+                );
                 Figure::new(most, Unit::BytesPerSecond, why)
             }
         })

@@ -128,7 +128,8 @@ pub fn stream(hardware: &Hardware, catalogue: &Catalogue<'_>, direction: Directi
     let lifted: BTreeSet<Stage> = bottleneck.iter().copied().collect();
     let next_rate = chain.delivered(&|stage| lifted.contains(&stage));
     let next = chain.bottleneck(next_rate, &alone, &lifted);
-    let [writing, reading] = catalogue.efficiency();
+    let data_sheet = bottleneck.contains(&Stage::Drives) && chain.by_data_sheet();
+    let [writing, reading] = catalogue.efficiency([data_sheet; 2]);
     let (efficiency, efficiency_source) = if direction == Direction::Write { writing } else { reading };
     let limits = alone
         .iter()
@@ -266,6 +267,17 @@ impl Chain<'_> {
     fn drive_rate(&self, group: &TargetGroup) -> f64 {
         let Some(drive) = self.catalogue.drive(&group.drive) else { return 0.0 };
         if self.direction == Direction::Write { drive.write.0 } else { drive.read.0 }
+    }
+
+    /// Some drives count with the rate of their data sheet.
+    fn by_data_sheet(&self) -> bool {
+        let measured = |group: &TargetGroup| match self.direction {
+            Direction::Write => group.measured_write.is_some(),
+            Direction::Read => group.measured_read.is_some(),
+        };
+        let sheet =
+            |group: &TargetGroup| self.catalogue.drive(&group.drive).is_some_and(|drive| drive.data_sheet);
+        self.hardware.servers.iter().flat_map(storage).any(|group| !measured(group) && sheet(group))
     }
 
     fn processors(&self, server: &Server) -> f64 {

@@ -162,3 +162,17 @@ fn unknown_stays_unknown() {
     assert!(forecast.metadata.creates.is_none() && forecast.shared.write.is_none());
     assert!(forecast.metadata.files.is_none(), "no metadata target");
 }
+
+/// Goal: rates of data sheets are not promised to programs; conservative and measured ones are taken as they are.
+#[test]
+fn data_sheets() {
+    let data_sheet =
+        SMALL.replace("drive = \"ssd\"", "drive = \"p5600\"").replace("kind = \"100gbe\"", "kind = \"ndr\"");
+    let plain = |text: &str| forecast(&read(text)).unwrap().write;
+    assert!((plain(&data_sheet).efficiency - 120.7 / 136.4).abs() < 1e-12);
+    let measured = data_sheet.replace("raid = \"raid6\"", "raid = \"raid6\"\nmeasured_write = \"6 GB/s\"");
+    assert_eq!((plain(&measured).efficiency, plain(&measured).limit), (1.0, Rate::gb(24.0)));
+    assert_eq!(plain(SMALL).efficiency, 1.0);
+    let own = data_sheet + "[catalogue]\nwrite_efficiency = 0.5\n";
+    assert_eq!(plain(&own).efficiency, 0.5);
+}
