@@ -134,9 +134,10 @@ impl Cluster {
         let hosts: Vec<&str> = DAEMONS.iter().map(|daemon| daemon.host).collect();
         let network = Network::start(&hosts, scratch)?;
         let cluster = Self { network, program: program.to_owned(), disks, group: Group::new()? };
-        cluster.configure()?;
-        cluster.begin()?;
-        Ok(cluster)
+        match cluster.configure().and_then(|()| cluster.begin()) {
+            Ok(()) => Ok(cluster),
+            Err(why) => Err(format!("{why}\n{}", cluster.logs())),
+        }
     }
 
     fn skep(&self) -> String {
@@ -149,7 +150,7 @@ impl Cluster {
             "alpha",
             &format!("{skep} key generate /etc/skep/cluster.key && cp /etc/skep/cluster.key /exchange/key"),
         )?;
-        self.network.write("alpha", "/etc/skep/mgmtd/m.toml", "shards = 8\nalias = \"mgmt\"\n")?;
+        self.network.write("alpha", "/etc/skep/mgmtd/m.toml", "shards = 8\n")?;
         for daemon in &DAEMONS {
             let own: Vec<&str> = TARGETS.iter().filter(|t| t.host == daemon.host).map(|t| t.path).collect();
             let targets = if own.is_empty() { String::new() } else { format!("targets = {own:?}\n") };
