@@ -4,6 +4,7 @@
 
 use crate::admin::{df, entry_info, entry_set, health, node, pool, session, stats, target};
 use crate::http::documents;
+use crate::tune;
 use crate::up;
 use clap::CommandFactory;
 use schemars::{Schema, schema_for};
@@ -23,6 +24,8 @@ fn all() -> Vec<(&'static str, Schema)> {
         ("stats-watch", schema_for!(Vec<stats::RateRow>)),
         ("status", schema_for!(up::UpStatus)),
         ("target-list", schema_for!(Vec<target::TargetRow>)),
+        ("tune-auto", schema_for!(Vec<tune::CandidateRow>)),
+        ("tune-check", schema_for!(Vec<tune::SettingRow>)),
         ("cluster", schema_for!(up::ClusterSummary)),
         ("done", schema_for!(documents::Done)),
         ("error", schema_for!(documents::ErrorDocument)),
@@ -61,6 +64,8 @@ const COMMANDS: &[(&str, &str)] = &[
     ("target remove", "target-list"),
     ("target set-alias", "target-list"),
     ("target set-state", "target-list"),
+    ("tune auto", "tune-auto"),
+    ("tune check", "tune-check"),
 ];
 
 fn printing(command: &clap::Command, path: &str, found: &mut Vec<String>) {

@@ -9,7 +9,7 @@ mod keeper;
 mod lane_hands;
 mod layout;
 mod locks;
-mod options;
+pub mod options;
 mod pages;
 mod port;
 mod ring;

@@ -1,13 +1,58 @@
-//! `skep tune`: settings of this machine.
+//! `skep tune`: settings of this machine and of Skep: what they are, what they should be, changed and put
+//! back, searched by measurement. Rules and changes are in the crate `skep-tune`; here is what knows Skep's
+//! own configuration and cluster.
 
-use clap::Args;
+mod apply;
+mod auto;
+mod check;
+mod machine;
+mod processes;
+
+#[cfg(test)]
+pub use auto::CandidateRow;
+#[cfg(test)]
+pub use check::SettingRow;
+
+#[cfg(test)]
+mod tests;
+
+use crate::admin::Outcome;
+use clap::{Args, Subcommand};
 use std::process::ExitCode;
 
 /// What was asked.
 #[derive(Debug, Args)]
-pub struct TuneArgs {}
+pub struct TuneArgs {
+    #[command(subcommand)]
+    command: TuneCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum TuneCommand {
+    /// Lay each setting beside the recommended one; changes nothing
+    Check(check::CheckArgs),
+    /// Change what can be put back: shows a diff, asks, keeps an undo file
+    Apply(apply::ApplyArgs),
+    /// Put back what apply changed
+    Undo(apply::UndoArgs),
+    /// Search chunk size and targets of a directory by measurement; keeps them only when clearly better
+    Auto(auto::AutoArgs),
+}
 
 /// Does it.
-pub fn run(_args: &TuneArgs) -> ExitCode {
-    ExitCode::SUCCESS
+pub fn run(args: &TuneArgs) -> ExitCode {
+    let out = &mut crate::cli::output::stdout();
+    let outcome: Outcome = match &args.command {
+        TuneCommand::Check(args) => check::run(args, out),
+        TuneCommand::Apply(args) => apply::run(args, out),
+        TuneCommand::Undo(args) => apply::undo(args),
+        TuneCommand::Auto(args) => auto::run(args, out),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("skep: {failure}");
+            ExitCode::FAILURE
+        }
+    }
 }

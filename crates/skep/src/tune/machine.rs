@@ -1,0 +1,226 @@
+//! The machine's part in a cluster: which services it has, and what the cluster says.
+
+use super::processes;
+use crate::admin::access::{AccessArgs, Cluster};
+use crate::admin::namespace::Namespace;
+use crate::admin::{Failure, Outcome};
+use crate::config::{
+    self, CONFIG_DIR, MetadConfig, MgmtdConfig, MountConfig, Service, Source, StoragedConfig,
+};
+use crate::units::{Period, Size};
+use clap::{Args, ValueEnum};
+use skep_tune::host::Part;
+use skep_tune::{ClusterFacts, Role, Root, Service as Here};
+use skep_types::limits::CHUNK_DEFAULT;
+use skep_types::{Consistency, PoolId, Reachability, ServiceKind};
+use skep_wire::meta::Inspect;
+use skep_wire::mgmt::StatusReply;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+/// Nobody waits longer for a cluster that was not named.
+const UNASKED_LIMIT: Period = Period::secs(2);
+
+/// `--role`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum RoleName {
+    Meta,
+    Storage,
+    Client,
+    Mgmt,
+}
+
+impl RoleName {
+    fn role(self) -> Role {
+        match self {
+            Self::Meta => Role::Meta,
+            Self::Storage => Role::Storage,
+            Self::Client => Role::Client,
+            Self::Mgmt => Role::Mgmt,
+        }
+    }
+}
+
+/// Flags that say which machine, and which part of it.
+#[derive(Debug, Args)]
+pub struct MachineArgs {
+    /// What the machine does, several times or separated by commas [default: what runs or is configured here]
+    #[arg(long = "role", value_enum, value_delimiter = ',', value_name = "ROLE")]
+    roles: Vec<RoleName>,
+    /// Directories of targets or metadata, beside those of the configuration; or a directory on a mount
+    #[arg(long = "path", value_name = "DIR")]
+    paths: Vec<PathBuf>,
+    /// Look at a directory that looks like a machine (with /proc, /sys and /etc below)
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    pub root: PathBuf,
+    #[command(flatten)]
+    access: AccessArgs,
+}
+
+impl MachineArgs {
+    /// The root.
+    pub fn open(&self) -> Outcome<Root> {
+        Root::new(&self.root).map_err(|e| Failure::local(self.root.display(), e))
+    }
+
+    /// Services, roles, directories and the cluster.
+    pub fn part(&self, root: &Root) -> Outcome<Part> {
+        let services = services(root);
+        let roles: BTreeSet<Role> = self.roles.iter().map(|role| role.role()).collect();
+        if services.is_empty() && roles.is_empty() {
+            return Err(Failure::new(format!(
+                "no service of Skep runs here or has a file below {}; say what the machine shall do: --role storage, \
+                 --role meta, --role client or --role mgmt",
+                root.path(CONFIG_DIR).display()
+            )));
+        }
+        let directories = self.paths.iter().map(|path| path.display().to_string()).collect();
+        Ok(Part { services, roles, directories, cluster: self.cluster(root)? })
+    }
+
+    /// What the cluster says: it must answer when it is named, it may when it is that of this machine.
+    fn cluster(&self, root: &Root) -> Outcome<Option<ClusterFacts>> {
+        let asked = self.access.is_explicit();
+        if !asked && (!root.is_live() || !Path::new(crate::admin::access::KEY_FILE).exists()) {
+            return Ok(None);
+        }
+        let timeout = if asked { self.access.timeout } else { UNASKED_LIMIT };
+        let access = AccessArgs { timeout, ..self.access.clone() };
+        let status = access.connect(None).and_then(|mut cluster: Cluster| cluster.status());
+        match status {
+            Ok(status) => Ok(Some(self.facts(&status))),
+            Err(failure) if asked => Err(failure),
+            Err(failure) => {
+                eprintln!("note: the cluster did not answer, so its targets are not known: {failure}");
+                Ok(None)
+            }
+        }
+    }
+
+    fn facts(&self, status: &StatusReply) -> ClusterFacts {
+        let usable = |pool: PoolId| {
+            let takes = |target: &&skep_wire::mgmt::TargetEntry| {
+                let node = status.nodes.iter().find(|one| one.node.node == target.node);
+                let heard = node.is_some_and(|one| one.node.reachability == Reachability::Online);
+                target.pool == pool && target.consistency == Consistency::Good && heard
+            };
+            status.targets.iter().filter(takes).count() as u32
+        };
+        let of =
+            |kind: ServiceKind| status.nodes.iter().filter(|one| one.node.service == kind).count() as u32;
+        ClusterFacts {
+            pools: status.pools.iter().map(|one| (one.pool.alias.clone(), usable(one.pool.pool))).collect(),
+            clients: status.sessions.len() as u32,
+            storage_servers: of(ServiceKind::Storaged),
+            metadata_servers: of(ServiceKind::Metad),
+            directories: self.paths.iter().filter_map(|path| self.policy(path)).collect(),
+        }
+    }
+
+    /// The policy of a directory that lies on a mount.
+    fn policy(&self, path: &Path) -> Option<(String, u64, u32, String)> {
+        let mut namespace = Namespace::connect(&self.access, path).ok()?;
+        let ino = namespace.resolve(path).ok()?;
+        let policy = namespace.ask(ino, &Inspect { ino }).ok()?.policy;
+        let chunk =
+            if policy.chunk_size == 0 { u64::from(CHUNK_DEFAULT) } else { u64::from(policy.chunk_size) };
+        let pool = if policy.pool == PoolId(0) { PoolId(1) } else { policy.pool };
+        let pool = crate::admin::find::pool_alias(&namespace.status, pool);
+        Some((path.display().to_string(), chunk, policy.targets, pool))
+    }
+}
+
+/// Every service that runs here, then those that are only configured.
+fn services(root: &Root) -> Vec<Here> {
+    let mut all = processes::running(root);
+    installed::<MgmtdConfig>(root, &mut all);
+    installed::<MetadConfig>(root, &mut all);
+    installed::<StoragedConfig>(root, &mut all);
+    installed::<MountConfig>(root, &mut all);
+    all
+}
+
+fn installed<S: Described>(root: &Root, all: &mut Vec<Here>) {
+    for (name, file) in config::installed::<S>(&root.path(CONFIG_DIR)) {
+        if all.iter().any(|known| known.name == name) {
+            continue;
+        }
+        match config::load::<S>(Source::Given(&file), &[], &[]) {
+            Ok(loaded) => all.push(described(&loaded.config, name, None)),
+            Err(e) => eprintln!("note: {e}"),
+        }
+    }
+}
+
+/// What a configuration says that rules ask about.
+pub trait Described: Service {
+    /// What the service does.
+    const ROLE: Role;
+    /// Where its data is.
+    fn directories(&self) -> Vec<PathBuf>;
+    /// Interfaces that it announces.
+    fn interfaces(&self) -> Vec<String>;
+}
+
+impl Described for MgmtdConfig {
+    const ROLE: Role = Role::Mgmt;
+    fn directories(&self) -> Vec<PathBuf> {
+        vec![self.state_dir.clone()]
+    }
+    fn interfaces(&self) -> Vec<String> {
+        self.interfaces.clone()
+    }
+}
+
+impl Described for MetadConfig {
+    const ROLE: Role = Role::Meta;
+    fn directories(&self) -> Vec<PathBuf> {
+        vec![self.state_dir.clone()]
+    }
+    fn interfaces(&self) -> Vec<String> {
+        self.interfaces.clone()
+    }
+}
+
+impl Described for StoragedConfig {
+    const ROLE: Role = Role::Storage;
+    fn directories(&self) -> Vec<PathBuf> {
+        self.targets.clone()
+    }
+    fn interfaces(&self) -> Vec<String> {
+        self.interfaces.clone()
+    }
+}
+
+impl Described for MountConfig {
+    const ROLE: Role = Role::Client;
+    fn directories(&self) -> Vec<PathBuf> {
+        Vec::new()
+    }
+    fn interfaces(&self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// A service as rules see it; sizes become numbers of bytes.
+pub fn described<S: Described>(config: &S, name: String, pid: Option<u32>) -> Here {
+    let table = toml::Table::try_from(config).unwrap_or_default();
+    let text = |value: &toml::Value| match value {
+        toml::Value::String(text) => {
+            text.parse::<Size>().map_or_else(|_| text.clone(), |size| size.bytes().to_string())
+        }
+        other => other.to_string(),
+    };
+    let settings: BTreeMap<String, String> =
+        table.iter().map(|(key, value)| (key.clone(), text(value))).collect();
+    let instance = name.split_once('@').map_or(S::NAME, |(_, instance)| instance);
+    Here {
+        role: S::ROLE,
+        unit: format!("skep-{}@{instance}.service", S::NAME),
+        pid,
+        directories: config.directories().iter().map(|path| path.display().to_string()).collect(),
+        interfaces: config.interfaces(),
+        settings,
+        name,
+    }
+}

@@ -1,0 +1,96 @@
+//! Services that run on the machine, found by their command lines.
+
+use super::machine::{Described, described};
+use crate::cli::{Cli, Command, DaemonArgs, arguments};
+use crate::config::{self, Source};
+use crate::mount;
+use clap::Parser;
+use skep_tune::{Root, Service as Here};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+/// Every service that runs.
+pub fn running(root: &Root) -> Vec<Here> {
+    let pids = root.names("/proc").into_iter().filter_map(|name| name.parse::<u32>().ok());
+    let mut all: Vec<Here> = Vec::new();
+    for here in pids.filter_map(|pid| one(root, pid)) {
+        // Two that are called alike (clusters of `skep up`) are told apart by their numbers.
+        let taken = all.iter().any(|known| known.name == here.name);
+        let name = match here.pid {
+            Some(pid) if taken => format!("{} (process {pid})", here.name),
+            _ => here.name.clone(),
+        };
+        all.push(Here { name, ..here });
+    }
+    all
+}
+
+fn one(root: &Root, pid: u32) -> Option<Here> {
+    let comm = root.text(&format!("/proc/{pid}/comm"))?;
+    if comm != "skep" && comm != "mount.skep" {
+        return None;
+    }
+    let line = root.text(&format!("/proc/{pid}/cmdline"))?;
+    let words: Vec<OsString> = line.trim_end_matches('\0').split('\0').map(OsString::from).collect();
+    let cli = Cli::try_parse_from(arguments(words.into_iter())).ok()?;
+    let at = Process { root, pid };
+    match &cli.command {
+        Command::Mgmtd(args) => at.service::<config::MgmtdConfig>(args, &args.sets(), None),
+        Command::Metad(args) => at.service::<config::MetadConfig>(args, &args.sets(), None),
+        Command::Storaged(args) => {
+            at.service::<config::StoragedConfig>(&args.daemon, &args.daemon.sets(), None)
+        }
+        Command::Mount(args) => {
+            let parsed = mount::options::parse(args).ok()?;
+            let sets: Vec<String> = parsed.sets.into_iter().chain(args.daemon.sets()).collect();
+            at.service::<config::MountConfig>(&args.daemon, &sets, parsed.config)
+        }
+        _ => None,
+    }
+}
+
+struct Process<'a> {
+    root: &'a Root,
+    pid: u32,
+}
+
+impl Process<'_> {
+    /// The service, with the configuration that it read.
+    fn service<S: Described>(
+        &self,
+        args: &DaemonArgs,
+        sets: &[String],
+        file: Option<PathBuf>,
+    ) -> Option<Here> {
+        let file = file.or_else(|| args.config.clone());
+        let named = |path: &Path| path.to_str().map(|text| self.root.path(text));
+        let path = match &file {
+            Some(path) => named(path)?,
+            None => named(&config::installed_path(S::NAME, args.instance.as_deref()))?,
+        };
+        let source = match path.exists() {
+            true => Source::Given(&path),
+            // Started without a file: defaults, environment and command line.
+            false if file.is_none() && args.instance.is_none() => Source::Installed(None),
+            false => return None,
+        };
+        let loaded = config::load::<S>(source, &self.environment(), sets).ok()?;
+        let name = match &args.instance {
+            Some(instance) => format!("{}@{instance}", S::NAME),
+            None => S::NAME.to_owned(),
+        };
+        Some(described(&loaded.config, name, Some(self.pid)))
+    }
+
+    /// Variables of Skep in the process's environment. They are read past the recording: what else stands
+    /// there may be secret.
+    fn environment(&self) -> Vec<(String, String)> {
+        let path = self.root.path(&format!("/proc/{}/environ", self.pid));
+        let bytes = std::fs::read(path).unwrap_or_default();
+        let variable = |bytes: &[u8]| {
+            let (name, value) = std::str::from_utf8(bytes).ok()?.split_once('=')?;
+            name.starts_with("SKEP_").then(|| (name.to_owned(), value.to_owned()))
+        };
+        bytes.split(|byte| *byte == 0).filter_map(variable).collect()
+    }
+}

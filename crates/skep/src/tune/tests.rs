@@ -1,0 +1,128 @@
+//! What the command makes of recorded machines and of its arguments.
+
+use super::check::row;
+use super::machine::MachineArgs;
+use clap::Parser;
+use skep_tune::recording::Recording;
+use skep_tune::{Finding, Host, Role, Root, Verdict, check};
+
+const HDD: &str = include_str!("../../../tune/hosts/hdd.txt");
+const SSD: &str = include_str!("../../../tune/hosts/ssd.txt");
+const NVME: &str = include_str!("../../../tune/hosts/nvme.txt");
+
+#[derive(Parser)]
+struct Line {
+    #[command(flatten)]
+    machine: MachineArgs,
+}
+
+fn findings(text: &str, words: &[&str]) -> Result<(Vec<Finding>, Vec<Role>), String> {
+    let dir = tempfile::tempdir().unwrap();
+    Recording::read(text).unwrap().unpack(dir.path()).unwrap();
+    let root = dir.path().to_str().unwrap();
+    let words = ["check", "--root", root].iter().chain(words);
+    let args = Line::try_parse_from(words).map_err(|e| e.to_string())?.machine;
+    let root = args.open().map_err(|e| e.to_string())?;
+    let host = Host::read(&root, args.part(&root).map_err(|e| e.to_string())?);
+    Ok((check(&host), host.roles.iter().copied().collect()))
+}
+
+fn verdict(all: &[Finding], setting: &str, subject: &str) -> Option<Verdict> {
+    all.iter().find(|one| one.setting == setting && one.subject == subject).map(|one| one.verdict)
+}
+
+/// Goal: roles, directories, interfaces and Skep's own settings come from the files and processes of the machine.
+#[test]
+fn recorded_machines() {
+    let (hdd, roles) = findings(HDD, &[]).unwrap();
+    assert_eq!(roles, [Role::Meta, Role::Storage]);
+    assert_eq!(verdict(&hdd, "read_ahead_kb", "md0"), Some(Verdict::Change));
+    assert_eq!(verdict(&hdd, "bind-numa", "storaged"), Some(Verdict::Change));
+
+    let (ssd, _) = findings(SSD, &[]).unwrap();
+    assert_eq!(verdict(&ssd, "chunk_size", "metad"), Some(Verdict::Change));
+    let bound = ssd.iter().find(|one| one.setting == "bind-numa" && one.subject == "metad").unwrap();
+    let file = &bound.change.as_ref().unwrap().keep[0].file;
+    assert_eq!(file, "/etc/systemd/system/skep-metad@metad.service.d/90-skep-tune.conf");
+
+    let (nvme, roles) = findings(NVME, &[]).unwrap();
+    assert_eq!(roles, [Role::Storage, Role::Client]);
+    assert_eq!(verdict(&nvme, "LimitNOFILE", "storaged@n0"), Some(Verdict::Change));
+    assert_eq!(verdict(&nvme, "bind-numa", "storaged@n0"), Some(Verdict::Ok));
+    assert_eq!(verdict(&nvme, "interfaces", "storaged@n1"), Some(Verdict::Change));
+    assert_eq!(verdict(&nvme, "request_size", "mount"), Some(Verdict::Change));
+    let max =
+        nvme.iter().find(|one| one.setting == "max_connections" && one.subject == "storaged@n0").unwrap();
+    assert_eq!((max.verdict, max.current.as_deref()), (Verdict::Unknown, Some("4096")));
+}
+
+/// Goal: a role can be named, wrong ones are refused, and a machine without Skep is told what to say.
+#[test]
+fn roles() {
+    let (all, roles) = findings(NVME, &["--role", "client"]).unwrap();
+    assert_eq!(roles, [Role::Client]);
+    assert!(
+        all.iter().filter(|one| one.setting == "scheduler").all(|one| one.verdict == Verdict::NotApplicable)
+    );
+    let (_, roles) = findings(NVME, &["--role", "meta,mgmt"]).unwrap();
+    assert_eq!(roles, [Role::Mgmt, Role::Meta]);
+    assert!(findings(NVME, &["--role", "disk"]).is_err());
+    let bare = NVME.lines().filter(|line| !line.contains("/etc/skep") && !line.starts_with("/proc/4711"));
+    let error = findings(&bare.collect::<Vec<_>>().join("\n"), &[]).unwrap_err();
+    assert!(error.contains("--role storage"), "{error}");
+}
+
+/// Goal: the field names of JSON are the released ones.
+#[test]
+fn field_names() {
+    let (all, _) = findings(SSD, &[]).unwrap();
+    let barriers =
+        all.iter().find(|one| one.setting == "barriers" && one.verdict == Verdict::Change).unwrap();
+    let json = serde_json::to_value(row(barriers)).unwrap();
+    let names: Vec<&str> = json.as_object().unwrap().keys().map(String::as_str).collect();
+    assert_eq!(
+        names,
+        [
+            "apply",
+            "area",
+            "choice",
+            "current",
+            "effect",
+            "note",
+            "reason",
+            "recommended",
+            "roles",
+            "setting",
+            "severity",
+            "sources",
+            "subject",
+            "verdict"
+        ]
+    );
+    assert_eq!((json["severity"].as_str(), json["apply"].as_bool()), (Some("danger"), Some(false)));
+    assert_eq!(json["sources"][0]["name"], "BeeGFS on HP Apollo 4200 (2015)");
+}
+
+/// Goal: what was recorded of this very machine is the same machine when it is looked at elsewhere, and holds no
+/// environment of any process.
+#[test]
+fn this_machine_recorded() {
+    let root = Root::recording(std::path::Path::new("/")).unwrap();
+    let words = ["check", "--role", "storage", "--role", "client", "--path", "/"];
+    let args = Line::try_parse_from(words).unwrap().machine;
+    let here = check(&Host::read(&root, args.part(&root).unwrap()));
+    let text = root.recorded().unwrap().write();
+    assert!(!text.contains("environ"));
+    let (there, _) = findings(&text, &["--role", "storage,client", "--path", "/"]).unwrap();
+    let queue = |all: &[Finding]| {
+        let mut rows: Vec<_> = all
+            .iter()
+            .filter(|one| one.area == "queue" || one.area == "memory")
+            .map(|one| (one.setting, one.subject.clone(), one.current.clone(), one.verdict))
+            .collect();
+        rows.sort();
+        rows
+    };
+    assert_eq!(queue(&here), queue(&there));
+    assert!(!here.is_empty());
+}
