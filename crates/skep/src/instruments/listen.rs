@@ -11,6 +11,7 @@ use skep_net::{
 use skep_types::{FenceEpoch, Incarnation};
 use skep_wire::mgmt::RegisterNodeReply;
 use skep_wire::{Header, Hello, Refusal, Welcome};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// It ends by itself after this time, whatever was asked for.
@@ -19,6 +20,9 @@ const SECONDS_MAX: f64 = 300.0;
 const CONNECTIONS_MAX: usize = 256;
 /// How often it looks whether it shall end.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// Tells the sockets of measurements apart: an earlier one may still be ending.
+static NEXT: AtomicU64 = AtomicU64::new(1);
 
 /// Answers nothing but the two messages of a flow.
 struct Sink<'a> {
@@ -87,7 +91,7 @@ fn open(host: &Host) -> Result<(Vec<Listener>, ListenFound), String> {
             Endpoint::Tcp(name, _) => Endpoint::Tcp(name, 0),
             Endpoint::Unix(path) => {
                 let mut name = path.file_name().unwrap_or_default().to_owned();
-                name.push(".bench");
+                name.push(format!(".bench{}", NEXT.fetch_add(1, Relaxed)));
                 Endpoint::Unix(path.with_file_name(name))
             }
         };

@@ -6,7 +6,7 @@ use super::place::absolute;
 use super::plan::{self, Kind, ServicePlan};
 use super::{ClusterFile, process};
 use crate::admin::access::AccessArgs;
-use crate::admin::{Failure, Outcome};
+use crate::admin::{Failure, Outcome, health};
 use crate::cli::output::{self, Format, human};
 use crate::units::Period;
 use serde::Serialize;
@@ -54,6 +54,8 @@ struct MountStatus {
     path: String,
     /// `mounted`, `dead` (its process is gone), `not-mounted` or `foreign`.
     state: &'static str,
+    /// Directories in which the network is measured: contents of files made there are dropped.
+    netbench: usize,
 }
 
 /// The cluster in numbers.
@@ -101,6 +103,13 @@ impl UpStatus {
             let _ = writeln!(text, "  {:<12} {state:<24} {}{http}", service.name, service.log);
         }
         let _ = writeln!(text, "  {:<12} {} at {}", "mount point", self.mount.state, self.mount.path);
+        if self.mount.netbench > 0 {
+            let _ = writeln!(
+                text,
+                "  {:<12} the network is measured: contents are dropped in {} scratch directories",
+                "", self.mount.netbench
+            );
+        }
         match (&self.cluster, &self.error) {
             (Some(cluster), _) => {
                 let (nodes, online) = (cluster.nodes, cluster.nodes_online);
@@ -142,7 +151,9 @@ fn mount_status(point: &Path, process_lives: bool) -> Outcome<MountStatus> {
         PointState::Free => "not-mounted",
         PointState::Foreign(_) => "foreign",
     };
-    Ok(MountStatus { path: point.display().to_string(), state })
+    // The mount answers this by itself, whatever its servers do.
+    let netbench = if state == "mounted" { health::netbench_directories(point) } else { 0 };
+    Ok(MountStatus { path: point.display().to_string(), state, netbench })
 }
 
 fn ask(dir: &Path) -> Outcome<StatusReply> {
@@ -196,7 +207,7 @@ mod tests {
         let services = plan::services(dir, 1);
         let http = BTreeMap::from([("mgmtd".to_owned(), 10_011)]);
         let services = services.iter().map(|plan| service_status(plan, &http)).collect();
-        let mount = MountStatus { path: "/m".into(), state: "not-mounted" };
+        let mount = MountStatus { path: "/m".into(), state: "not-mounted", netbench: 0 };
         let cluster = Some(ClusterSummary::of(&samples::status()));
         let status = UpStatus { dir: "/d".into(), up: false, services, mount, cluster, error: None };
         let text = status.text();

@@ -12,6 +12,7 @@ mod coherence;
 mod deletion;
 mod full;
 mod http;
+mod instruments;
 mod intruders;
 mod killed;
 mod locks;

@@ -72,13 +72,18 @@ fn mount_check(point: &Path) -> Check {
     }
 }
 
-/// Is the network measured there, so that some contents are dropped? Asked of a mount that answers.
-fn netbench_check(point: &Path) -> Option<Check> {
+/// In how many directories of a mount that answers the network is measured, so that contents are dropped there.
+pub fn netbench_directories(point: &Path) -> usize {
     let mut value = [0; NETBENCH_VALUE_MAX];
-    let len = rustix::fs::lgetxattr(point, crate::mount::special::NETBENCH, &mut value[..]).ok()?;
-    let measured: Vec<serde_json::Value> = serde_json::from_slice(value.get(..len)?).ok()?;
-    (!measured.is_empty()).then(|| {
-        let many = measured.len();
+    let len = rustix::fs::lgetxattr(point, crate::mount::special::NETBENCH, &mut value[..]).unwrap_or(0);
+    let measured: Option<Vec<serde_json::Value>> =
+        value.get(..len).and_then(|value| serde_json::from_slice(value).ok());
+    measured.map_or(0, |all| all.len())
+}
+
+fn netbench_check(point: &Path) -> Option<Check> {
+    let many = netbench_directories(point);
+    (many > 0).then(|| {
         let detail =
             format!("the network is measured: contents of files in {many} scratch directories are dropped");
         let hint = "it ends with `skep bench net`, or by itself";

@@ -7,6 +7,8 @@ mod cluster;
 mod facts;
 mod machine;
 
+pub use machine::netbench_directories;
+
 use super::access::{AccessArgs, CLUSTER_FILE, Cluster};
 use crate::cli::output::{self, OutputArgs, Row};
 use clap::{Args, Subcommand};

@@ -173,16 +173,12 @@ impl StorageReport {
 
     /// Fails when a target did.
     pub fn verdict(&self) -> Outcome {
-        let failed: Vec<&str> = self
-            .targets
-            .iter()
-            .filter(|row| row.state == JobState::Failed)
-            .map(|row| row.alias.as_str())
-            .collect();
-        match failed.is_empty() {
-            true => Ok(()),
-            false => Err(Failure::new(format!("could not be measured: {}", failed.join(", ")))),
-        }
+        let failed: Vec<&TargetRow> =
+            self.targets.iter().filter(|row| row.state == JobState::Failed).collect();
+        let Some(first) = failed.first() else { return Ok(()) };
+        let names: Vec<&str> = failed.iter().map(|row| row.alias.as_str()).collect();
+        let why = first.error.as_deref().unwrap_or("no reason was told");
+        Err(Failure::new(format!("could not be measured: {} ({}: {why})", names.join(", "), first.alias)))
     }
 }
 

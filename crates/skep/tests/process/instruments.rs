@@ -1,0 +1,252 @@
+//! Instruments of real daemons: targets and network measured while the cluster serves, and the mode of a mount that
+//! drops contents in one directory and nowhere else.
+
+use super::{bytes, plan, refusal, start};
+use rustix::process::{Pid, Signal, kill_process};
+use skep_rig::{Cluster, patiently};
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+type Json = serde_json::Value;
+
+fn json(cluster: &Cluster, words: &[&str]) -> Json {
+    let text = cluster.admin([words, &["--output", "json"]].concat()).unwrap();
+    serde_json::from_str(&text).unwrap_or_else(|e| panic!("{e}: {text}"))
+}
+
+/// Directories of measurements that exist on targets.
+fn areas(cluster: &Cluster) -> Vec<PathBuf> {
+    let targets = fs::read_dir(cluster.dir().join("targets")).unwrap().flatten();
+    targets.map(|target| target.path().join("bench")).filter(|area| area.exists()).collect()
+}
+
+/// Goal: every target is written and read both ways while nothing else is touched, nothing is left behind, a target
+/// that cannot be measured is named, and a client's key is not enough.
+#[test]
+fn targets_are_measured() {
+    let cluster = start(plan());
+    let file = cluster.mount().join("file");
+    fs::write(&file, bytes(1, 300_000)).unwrap();
+    for path in ["target", "raw"] {
+        let words = ["bench", "storage", "run", "--size", "2MiB", "--threads", "2", "--path", path];
+        let report = &json(&cluster, &words)[0];
+        let rows = report["targets"].as_array().unwrap();
+        assert_eq!(rows.len(), 8, "{report}");
+        for row in rows {
+            assert_eq!((&row["state"], &row["bytes"]), (&"done".into(), &(4 << 20).into()), "{row}");
+            assert!(row["bytes_per_second"].as_f64().unwrap() > 0.0, "{row}");
+            assert_eq!(row["latency"]["count"], 4, "{row}");
+        }
+        let summaries = report["summaries"].as_array().unwrap();
+        assert_eq!(summaries.len(), 2);
+        for summary in summaries {
+            let value = |key: &str| summary[key].as_f64().unwrap();
+            assert!(
+                value("minimum") <= value("average") && value("average") <= value("maximum"),
+                "{summary}"
+            );
+            assert!((value("aggregate") - 4.0 * value("average")).abs() < 1.0, "{summary}");
+        }
+    }
+    assert!(areas(&cluster).is_empty(), "{:?}", areas(&cluster));
+    let one =
+        json(&cluster, &["bench", "storage", "run", "--write", "--size", "1MiB", "--target", "target-102"]);
+    assert_eq!(one[0]["targets"].as_array().unwrap().len(), 1);
+    let words = cluster.admin_words(["bench", "storage", "run", "--size", "1TiB"]);
+    let words: Vec<&str> = words.iter().map(|word| word.to_str().unwrap()).collect();
+    assert!(refusal(&cluster, &words).contains("smaller size"));
+    let key = cluster.dir().join("client.key");
+    let with_key = [words.as_slice(), &["--key", key.to_str().unwrap()]].concat();
+    assert!(refusal(&cluster, &with_key).contains("needs the cluster key"));
+    assert_eq!(fs::read(&file).unwrap(), bytes(1, 300_000));
+    assert!(areas(&cluster).is_empty());
+}
+
+/// Goal: a measurement that was started goes on by itself while files are served, is shown meanwhile, ends at once
+/// when it is stopped; its files are removed when asked, and also after the daemon was killed.
+#[test]
+fn a_measurement_runs_by_itself() {
+    let cluster = start(plan());
+    let start =
+        ["bench", "storage", "start", "--write", "--size", "1MiB", "--threads", "1", "--for", "10min"];
+    cluster.admin(start).unwrap();
+    patiently("bytes are written", || {
+        let report = json(&cluster, &["bench", "storage", "status"]);
+        let rows = report[0]["targets"].as_array().unwrap();
+        rows.len() == 4 && rows.iter().all(|row| row["state"] == "running" && row["bytes"] != 0)
+    })
+    .unwrap();
+    let again = cluster.admin_words(start);
+    let again: Vec<&str> = again.iter().map(|word| word.to_str().unwrap()).collect();
+    assert!(refusal(&cluster, &again).contains("wait for it, or stop it"));
+    let file = cluster.mount().join("file");
+    fs::write(&file, bytes(2, 1_000_000)).unwrap();
+    assert_eq!(fs::read(&file).unwrap(), bytes(2, 1_000_000));
+    let began = Instant::now();
+    let stopped = json(&cluster, &["bench", "storage", "stop"]);
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    assert!(
+        stopped[0]["targets"].as_array().unwrap().iter().all(|row| row["state"] == "stopped"),
+        "{stopped}"
+    );
+    assert_eq!(areas(&cluster).len(), 4, "what was written stays until it is cleaned up");
+    cluster.admin(["bench", "storage", "cleanup", "--node", "storaged-1"]).unwrap();
+    assert_eq!(areas(&cluster).len(), 2);
+    let killed = cluster.of("storaged");
+    killed.iter().for_each(|daemon| daemon.kill().unwrap());
+    cluster.up().unwrap();
+    patiently("a daemon that starts removes what is left", || areas(&cluster).is_empty()).unwrap();
+    assert_eq!(fs::read(&file).unwrap(), bytes(2, 1_000_000));
+}
+
+/// Goal: bandwidth both ways and latency come from every pair of daemons, over both kinds of sockets.
+#[test]
+fn pairs_are_measured() {
+    let cluster = start(plan());
+    for transport in ["auto", "tcp"] {
+        let words = [
+            "bench",
+            "net",
+            "pairs",
+            "--rounds",
+            "1",
+            "--time",
+            "50ms",
+            "--pings",
+            "20",
+            "--transport",
+            transport,
+        ];
+        let report = &json(&cluster, &words)[0];
+        let pairs = report["pairs"].as_array().unwrap();
+        assert_eq!(pairs.len(), 6, "mgmtd, metad and two storaged: {report}");
+        for pair in pairs {
+            assert_eq!(pair["error"], Json::Null, "{pair}");
+            for key in ["sent", "received", "p50_us", "p99_us"] {
+                assert!(pair[key][0].as_f64().unwrap() > 0.0, "{key} of {pair}");
+            }
+            let address = pair["address"].as_str().unwrap();
+            assert_eq!(address.starts_with("unix:"), transport == "auto", "{address}");
+        }
+    }
+    let two = json(&cluster, &["bench", "net", "pairs", "--nodes", "storaged-1,metad-1", "--rounds", "1"]);
+    assert_eq!(two[0]["pairs"].as_array().unwrap().len(), 1);
+}
+
+/// The command that switches the mode on.
+struct Mode {
+    process: Child,
+    scratch: PathBuf,
+}
+
+impl Mode {
+    fn start(cluster: &Cluster, mount: &Path) -> Self {
+        let words = ["bench", "net", "mode", "--for", "10min", "--mount"].map(String::from);
+        let words = words.into_iter().chain([mount.display().to_string()]);
+        let mut process = cluster.command(words).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        Self { process, scratch: PathBuf::from(line.trim_end()) }
+    }
+
+    fn end(&mut self, signal: Signal) {
+        kill_process(Pid::from_child(&self.process), signal).unwrap();
+        self.process.wait().unwrap();
+    }
+}
+
+fn measured(mount: &Path) -> Vec<Json> {
+    let mut value = vec![0; 4_096];
+    let len = rustix::fs::getxattr(mount, "skep.netbench", &mut value[..]).unwrap();
+    serde_json::from_slice(&value[..len]).unwrap()
+}
+
+/// Bytes in chunk files of all targets.
+fn stored(cluster: &Cluster) -> u64 {
+    let sizes = Command::new("du").args(["-s", "-B1"]).arg(cluster.dir().join("targets")).output().unwrap();
+    let text = String::from_utf8(sizes.stdout).unwrap();
+    text.split_whitespace().next().unwrap().parse().unwrap()
+}
+
+/// Goal: in the directory nothing reaches a disk and zeros are read; files elsewhere, files that were there before,
+/// and files that another mount makes in the same directory keep every byte; the mode is shown while it is on.
+#[test]
+fn netbench_drops_only_its_own() {
+    let cluster = start(plan());
+    let mount = cluster.mount();
+    let other = cluster.second_mount("other", &[]).unwrap();
+    let before = mount.join("before");
+    fs::write(&before, bytes(1, 2_000_000)).unwrap();
+    let mut mode = Mode::start(&cluster, mount);
+    assert_eq!((measured(mount).len(), measured(&other).len()), (1, 0));
+    let health = cluster.run(cluster.admin_words(["health", mount.to_str().unwrap()])).unwrap();
+    let text = String::from_utf8_lossy(&health.stdout).into_owned();
+    assert!(health.status.code() == Some(1) && text.contains("contents of files"), "{text}");
+    let status = cluster.run(["status", "--dir", cluster.dir().to_str().unwrap()]).unwrap();
+    let text = String::from_utf8_lossy(&status.stdout).into_owned();
+    assert!(text.contains("network is measured"), "{text}");
+    let at_first = stored(&cluster);
+    let dropped = mode.scratch.join("deep/dropped");
+    fs::create_dir(mode.scratch.join("deep")).unwrap();
+    fs::write(&dropped, bytes(2, 32 << 20)).unwrap();
+    fs::File::open(&dropped).unwrap().sync_all().unwrap();
+    assert!(stored(&cluster) < at_first + (8 << 20), "{} after {at_first}", stored(&cluster));
+    assert_eq!(fs::read(&dropped).unwrap(), vec![0; 32 << 20]);
+    let elsewhere = mount.join("elsewhere");
+    fs::write(&elsewhere, bytes(3, 2_000_000)).unwrap();
+    let by_other = other.join(mode.scratch.strip_prefix(mount).unwrap()).join("by-other");
+    fs::write(&by_other, bytes(4, 2_000_000)).unwrap();
+    assert_eq!(fs::read(&by_other).unwrap(), bytes(4, 2_000_000));
+    assert_eq!(
+        fs::read(other.join(by_other.parent().unwrap()).join("deep/dropped")).unwrap(),
+        vec![0; 32 << 20]
+    );
+    // Through the measuring mount, too: only what it made itself is dropped.
+    assert_eq!(fs::read(mode.scratch.join("by-other")).unwrap(), bytes(4, 2_000_000));
+    fs::rename(&dropped, mount.join("kept")).unwrap();
+    mode.end(Signal::TERM);
+    assert!(!mode.scratch.exists() && measured(mount).is_empty());
+    assert_eq!(fs::read(mount.join("kept")).unwrap(), vec![0; 32 << 20]);
+    for (file, tag) in [(&before, 1), (&elsewhere, 3)] {
+        assert_eq!(fs::read(file).unwrap(), bytes(tag, 2_000_000), "{}", file.display());
+    }
+}
+
+/// Goal: a command that is killed leaves the mode on for some seconds only; nobody but root switches it on, and only
+/// in an empty directory.
+#[test]
+fn netbench_is_not_left_on() {
+    let cluster = start(plan());
+    let mount = cluster.mount();
+    let mut mode = Mode::start(&cluster, mount);
+    mode.end(Signal::KILL);
+    assert_eq!(measured(mount).len(), 1, "it is on at first");
+    patiently("it ends by itself", || measured(mount).is_empty()).unwrap();
+    let file = mode.scratch.join("file");
+    fs::write(&file, bytes(5, 1_000_000)).unwrap();
+    assert_eq!(fs::read(&file).unwrap(), bytes(5, 1_000_000));
+    let set = |path: &Path, value: &[u8]| {
+        let flags = rustix::fs::XattrFlags::empty();
+        rustix::fs::setxattr(path, "skep.netbench", value, flags)
+    };
+    use rustix::io::Errno;
+    assert_eq!(set(&mode.scratch, b"5000"), Err(Errno::NOTEMPTY));
+    assert_eq!(set(&file, b"5000"), Err(Errno::NOTDIR));
+    let empty = mount.join("empty");
+    fs::create_dir(&empty).unwrap();
+    for nonsense in [&b"3600000"[..], b"-1", b"on", b"\xff"] {
+        assert_eq!(set(&empty, nonsense), Err(Errno::INVAL), "{nonsense:?}");
+    }
+    std::os::unix::fs::chown(&empty, Some(1_000), Some(1_000)).unwrap();
+    let script = "import os,sys\nos.setegid(1000); os.seteuid(1000)\ntry: os.setxattr(sys.argv[1], 'skep.netbench', b'5000')\nexcept PermissionError as e: print(e.errno)";
+    let told = Command::new("python3").args(["-c", script]).arg(&empty).output().unwrap();
+    assert_eq!(
+        String::from_utf8_lossy(&told.stdout).trim(),
+        Errno::PERM.raw_os_error().to_string(),
+        "{told:?}"
+    );
+    assert!(measured(mount).is_empty());
+}
