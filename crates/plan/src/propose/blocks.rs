@@ -1,0 +1,302 @@
+//! Building blocks: servers as they are bought, and systems made of a number of them.
+
+use super::requirements::{Availability, Kind, Requirements, Servers};
+use crate::catalogue::Catalogue;
+use crate::hardware::{
+    Clients, Controller, FileSystem, Hardware, Network, Nic, Pcie, Role, Server, Striping, TargetGroup,
+};
+use crate::raid::Raid;
+use crate::units::Size;
+
+/// Targets of one file where there are enough.
+const STRIPE: u32 = 4;
+/// Bytes of one chunk.
+const CHUNK: u64 = 1 << 20;
+/// Links of a server are sought among these, the slowest first.
+const LINKS: [(&str, u32); 7] =
+    [("25gbe", 1), ("25gbe", 2), ("100gbe", 1), ("100gbe", 2), ("200gbe", 2), ("400gbe", 2), ("400gbe", 4)];
+/// Pairs of drives for names in one server at most.
+pub const PAIRS_MAX: u32 = 8;
+/// Cores of a combined server that serve metadata.
+const META_CORES: u32 = 8;
+/// Clients when nobody says how many: as many as carry the throughput, and at least these.
+const CLIENTS_LEAST: f64 = 16.0;
+
+const TB: u64 = 1_000_000_000_000;
+const GB: u64 = 1_000_000_000;
+
+/// A server for contents.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Block {
+    /// What it is called; prices name it too.
+    pub name: &'static str,
+    /// Its drives.
+    pub kind: Kind,
+    /// How many of them.
+    pub slots: u32,
+    /// Sockets and cores of each.
+    pub cores: (u32, u32),
+    /// GiB of memory.
+    pub memory_gib: u64,
+    /// Controllers or host bus adapters; none where drives hang on PCIe.
+    pub controllers: u32,
+    /// Sizes of drives that are sold for it.
+    pub sizes: &'static [u64],
+    /// What it is good at.
+    pub why: &'static str,
+}
+
+/// All blocks, two for each kind of drive.
+pub const BLOCKS: [Block; 6] = [
+    Block {
+        name: "hdd-60",
+        kind: Kind::Hdd,
+        slots: 60,
+        cores: (2, 16),
+        memory_gib: 256,
+        controllers: 4,
+        sizes: &[8 * TB, 12 * TB, 16 * TB, 20 * TB, 24 * TB],
+        why: "60 hard disks behind four controllers: the least per TB, and streams",
+    },
+    Block {
+        name: "hdd-24",
+        kind: Kind::Hdd,
+        slots: 24,
+        cores: (1, 16),
+        memory_gib: 128,
+        controllers: 1,
+        sizes: &[8 * TB, 12 * TB, 16 * TB, 20 * TB, 24 * TB],
+        why: "24 hard disks in a small server: less is lost with one, and it grows in small steps",
+    },
+    Block {
+        name: "ssd-24",
+        kind: Kind::Ssd,
+        slots: 24,
+        cores: (2, 16),
+        memory_gib: 256,
+        controllers: 4,
+        sizes: &[1_920 * GB, 3_840 * GB, 7_680 * GB, 15_360 * GB],
+        why: "24 SSDs behind four controllers: small records without seeking, hot-swap as disks have it",
+    },
+    Block {
+        name: "ssd-12",
+        kind: Kind::Ssd,
+        slots: 12,
+        cores: (1, 16),
+        memory_gib: 128,
+        controllers: 2,
+        sizes: &[1_920 * GB, 3_840 * GB, 7_680 * GB, 15_360 * GB],
+        why: "12 SSDs in a small server: less is lost with one, and it grows in small steps",
+    },
+    Block {
+        name: "nvme-24",
+        kind: Kind::Nvme,
+        slots: 24,
+        cores: (2, 32),
+        memory_gib: 512,
+        controllers: 0,
+        sizes: &[1_600 * GB, 3_200 * GB, 6_400 * GB, 12_800 * GB, 15_360 * GB],
+        why: "24 NVMe drives on PCIe: the most GB/s and IOPS in a server",
+    },
+    Block {
+        name: "nvme-12",
+        kind: Kind::Nvme,
+        slots: 12,
+        cores: (1, 32),
+        memory_gib: 256,
+        controllers: 0,
+        sizes: &[1_600 * GB, 3_200 * GB, 6_400 * GB, 12_800 * GB, 15_360 * GB],
+        why: "12 NVMe drives on PCIe: links keep up with the drives more easily than with 24",
+    },
+];
+
+/// Name of the server for names alone; prices name it too.
+pub const METADATA: &str = "metadata";
+
+/// How many of what.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Count {
+    /// Servers for contents.
+    pub storage: u32,
+    /// Servers for names; 0 when combined.
+    pub metadata: u32,
+    /// Pairs of drives for names in each server that holds some.
+    pub pairs: u32,
+    /// Bytes of a drive for contents.
+    pub size: u64,
+}
+
+/// Why the RAID groups are as they are.
+pub fn grouping(block: &Block, requirements: &Requirements) -> (Raid, u32, &'static str) {
+    if requirements.availability == Availability::Raid {
+        return match block.kind {
+            Kind::Hdd if requirements.write_iops.is_none() => {
+                (Raid::Raid6, 12, "RAID 6 of 12 disks, for large writes (001: around 12)")
+            }
+            Kind::Hdd => (Raid::Raid6, 6, "RAID 6 of 6 disks, for small writes (001: around 6)"),
+            Kind::Ssd => (Raid::Raid6, 6, "RAID 6 of 6 SSDs, as in 001's design"),
+            Kind::Nvme => (Raid::Raidz2, 6, "raidz2 of 6 drives (001: no more than 6, and no MD RAID 6)"),
+        };
+    }
+    let why = match requirements.availability {
+        Availability::Mirror => "a target for each drive; the copy is on another server",
+        _ => "a target for each drive, nothing is protected: scratch space",
+    };
+    (Raid::None, 1, why)
+}
+
+/// The system with so many blocks.
+pub fn system(block: &Block, layout: Servers, count: &Count, requirements: &Requirements) -> Hardware {
+    let mut storage = storage_server(block, count, requirements);
+    let mut servers = Vec::new();
+    match layout {
+        Servers::Combined => {
+            storage.roles = vec![Role::Mgmt, Role::Meta, Role::Storage];
+            storage.meta_cores = Some(META_CORES);
+            storage.targets.push(names(block.kind, count.pairs, requirements));
+            servers.push(storage);
+        }
+        Servers::Dedicated => {
+            servers.push(storage);
+            servers.push(Server {
+                name: METADATA.to_owned(),
+                count: count.metadata,
+                roles: vec![Role::Mgmt, Role::Meta],
+                sockets: 1,
+                cores: Some(16),
+                meta_cores: None,
+                memory: Size(256 << 30),
+                nics: vec![Nic { kind: "100gbe".into(), count: 1, roles: Vec::new(), pcie: None }],
+                controllers: Vec::new(),
+                pcie_switches: Vec::new(),
+                targets: vec![names(block.kind, count.pairs, requirements)],
+            });
+        }
+    }
+    let targets = servers[0].targets[0].count.saturating_mul(count.storage);
+    Hardware {
+        name: requirements.name.clone(),
+        description: format!("{} of {}", count.storage, block.name),
+        software: requirements.software,
+        clients: clients(requirements),
+        striping: Striping {
+            chunk: Size(CHUNK),
+            targets: STRIPE.min(targets),
+            copies: if requirements.availability == Availability::Mirror { 2 } else { 1 },
+        },
+        network: Network::default(),
+        prices: requirements.prices.clone(),
+        servers,
+        ..Hardware::default()
+    }
+}
+
+fn storage_server(block: &Block, count: &Count, requirements: &Requirements) -> Server {
+    let (raid, drives, _) = grouping(block, requirements);
+    let controllers = (block.controllers > 0).then(|| Controller {
+        name: "disks".into(),
+        // Parity is the controller's work; without it an adapter does.
+        kind: if raid == Raid::Raid6 { "controller" } else { "hba" }.into(),
+        count: block.controllers,
+        pcie: None,
+    });
+    let group = TargetGroup {
+        role: Role::Storage,
+        count: block.slots / drives,
+        drive: block.kind.name().to_owned(),
+        drives,
+        size: Size(count.size),
+        raid,
+        spares: 0,
+        file_system: if raid.is_zfs() { FileSystem::Zfs } else { FileSystem::Xfs },
+        pool: "default".to_owned(),
+        controller: controllers.as_ref().map(|one| one.name.clone()),
+        pcie_switch: None,
+        pcie: (block.kind == Kind::Nvme).then_some(Pcie { generation: 4, lanes: 4 }),
+        measured_read: None,
+        measured_write: None,
+        bytes_per_inode: None,
+    };
+    let nics = vec![link(block, drives, raid, requirements)];
+    Server {
+        name: block.name.to_owned(),
+        count: count.storage,
+        roles: vec![Role::Storage],
+        sockets: block.cores.0,
+        cores: Some(block.cores.1),
+        meta_cores: None,
+        memory: Size(block.memory_gib << 30),
+        nics,
+        controllers: controllers.into_iter().collect(),
+        pcie_switches: Vec::new(),
+        targets: vec![group],
+    }
+}
+
+/// The slowest link that carries what the drives deliver: "network bandwidth higher than disk bandwidth" (001).
+fn link(block: &Block, drives: u32, raid: Raid, requirements: &Requirements) -> Nic {
+    let empty = Hardware::default();
+    let catalogue = Catalogue::of(&empty);
+    let rate = |kind: &str| catalogue.as_ref().and_then(|c| c.nic(kind)).map_or(0.0, |nic| nic.rate.0);
+    let groups = f64::from(block.slots / drives);
+    let drive = catalogue.as_ref().and_then(|c| c.drive(block.kind.name()));
+    let (read, write) = drive.map_or((0.0, 0.0), |drive| (drive.read.0, drive.write.0));
+    let mut wanted = groups
+        * (read * f64::from(raid.reading_drives(drives))).max(write * f64::from(raid.data_drives(drives)));
+    if block.controllers > 0 {
+        let kind = if raid == Raid::Raid6 { "controller" } else { "hba" };
+        let one = catalogue.as_ref().and_then(|c| c.controller(kind)).map_or(0.0, |part| part.rate.0);
+        wanted = wanted.min(f64::from(block.controllers) * one);
+    }
+    let (kind, count) = match &requirements.server_nic {
+        Some(kind) => (kind.as_str(), 2),
+        None => LINKS
+            .into_iter()
+            .find(|(kind, count)| rate(kind) * f64::from(*count) >= wanted)
+            .unwrap_or(LINKS[LINKS.len() - 1]),
+    };
+    Nic { kind: kind.to_owned(), count, roles: Vec::new(), pcie: None }
+}
+
+/// Drives for names: pairs, of the fastest kind that is allowed (001: RAID 1 or 10, no parity).
+fn names(kind: Kind, pairs: u32, requirements: &Requirements) -> TargetGroup {
+    let allowed = requirements.kinds();
+    let best = allowed.iter().copied().max().unwrap_or(kind);
+    let size = match best {
+        Kind::Nvme => 3_200 * GB,
+        Kind::Ssd => 3_840 * GB,
+        Kind::Hdd => 8 * TB,
+    };
+    TargetGroup {
+        role: Role::Meta,
+        count: pairs,
+        drive: best.name().to_owned(),
+        drives: 2,
+        size: Size(size),
+        raid: Raid::Raid1,
+        spares: 0,
+        file_system: FileSystem::Ext4,
+        pool: "default".to_owned(),
+        controller: None,
+        pcie_switch: None,
+        pcie: None,
+        measured_read: None,
+        measured_write: None,
+        bytes_per_inode: None,
+    }
+}
+
+fn clients(requirements: &Requirements) -> Clients {
+    let empty = Hardware::default();
+    let link = Catalogue::of(&empty).and_then(|c| c.nic(&requirements.client_nic));
+    let rate = link.map_or(1.0, |nic| nic.rate.0);
+    let most = [requirements.write, requirements.read].into_iter().flatten().map(|rate| rate.0);
+    let wanted = (most.fold(0.0, f64::max) / rate).ceil().max(CLIENTS_LEAST);
+    Clients {
+        count: requirements.clients.unwrap_or(wanted.min(f64::from(crate::check::MACHINES_MAX)) as u32),
+        nic: requirements.client_nic.clone(),
+        nics: 1,
+        memory: None,
+        stream: None,
+    }
+}

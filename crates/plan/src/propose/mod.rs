@@ -1,0 +1,195 @@
+//! From requirements to building blocks: alternatives, each with its reason, each checked by the forward model.
+//!
+//! A proposal is a [`Hardware`] description like one that a person writes; what it is said to deliver is what
+//! `skep plan` says of it.
+
+pub mod blocks;
+pub mod requirements;
+pub mod search;
+mod text;
+
+pub use requirements::{Availability, Kind, Requirements, Servers};
+pub use search::Need;
+
+use crate::forward::Forecast;
+use crate::hardware::Hardware;
+use blocks::{BLOCKS, Block, grouping};
+use search::{Enough, Short};
+use serde::Serialize;
+use std::collections::BTreeSet;
+
+/// One way to meet the requirements.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Proposal {
+    /// Short name: block and layout.
+    pub title: String,
+    /// Name of the building block.
+    pub block: String,
+    /// Kind of drive.
+    pub kind: Kind,
+    /// Which services share a machine.
+    pub layout: Servers,
+    /// Servers for contents, servers for names.
+    pub servers: (u32, u32),
+    /// Drives of all servers.
+    pub drives: u64,
+    /// Bytes on the labels of the drives for contents.
+    pub raw_bytes: f64,
+    /// Requirements that decided how many servers there are; empty: the smallest possible is enough.
+    pub decided: Vec<Need>,
+    /// Why this block, so many, arranged like this.
+    pub reasons: Vec<String>,
+    /// The description, for `skep plan`.
+    pub hardware: Hardware,
+    /// What it delivers.
+    pub forecast: Forecast,
+}
+
+/// What was found.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Proposals {
+    /// What was asked.
+    pub requirements: Requirements,
+    /// The best first.
+    pub proposals: Vec<Proposal>,
+    /// Blocks that do not do, and why.
+    pub rejected: Vec<String>,
+}
+
+/// Proposes; `Err` says in sentences which requirements cannot be met.
+pub fn propose(requirements: &Requirements) -> Result<Proposals, Vec<String>> {
+    let wrong = requirements.check();
+    if !wrong.is_empty() {
+        return Err(wrong);
+    }
+    let kinds = requirements.kinds();
+    let (mut proposals, mut rejected, mut short) = (Vec::new(), Vec::new(), Vec::new());
+    for block in BLOCKS.iter().filter(|block| kinds.contains(&block.kind)) {
+        for layout in layouts(requirements) {
+            match best_size(block, layout, requirements) {
+                Ok(enough) => proposals.push(proposal(block, layout, requirements, enough)),
+                Err(why) => {
+                    rejected.push(format!(
+                        "{}: {}",
+                        title(block, layout),
+                        text::rejected(requirements, &why)
+                    ));
+                    short.push(why);
+                }
+            }
+        }
+    }
+    if proposals.is_empty() {
+        return Err(impossible(requirements, &short, rejected));
+    }
+    let proposals = order(proposals, requirements.show);
+    Ok(Proposals { requirements: requirements.clone(), proposals, rejected })
+}
+
+fn layouts(requirements: &Requirements) -> Vec<Servers> {
+    match requirements.servers {
+        Some(one) => vec![one],
+        None => vec![Servers::Combined, Servers::Dedicated],
+    }
+}
+
+fn title(block: &Block, layout: Servers) -> String {
+    match layout {
+        Servers::Combined => format!("{}, combined", block.name),
+        Servers::Dedicated => format!("{}, metadata apart", block.name),
+    }
+}
+
+/// The size of drive that costs least; without prices the one with fewest servers, then least raw space.
+fn best_size(block: &Block, layout: Servers, requirements: &Requirements) -> Result<Enough, Short> {
+    let mut best: Option<Enough> = None;
+    let mut shorts = Vec::new();
+    for size in block.sizes {
+        match search::enough(block, layout, *size, requirements) {
+            Ok(found) if best.as_ref().is_none_or(|best| better(&found, best)) => best = Some(found),
+            Ok(_) => {}
+            Err(short) => shorts.push(short),
+        }
+    }
+    best.ok_or_else(|| nearest(shorts))
+}
+
+/// Of the sizes that do not do: the one that misses least, then the cheapest.
+fn nearest(shorts: Vec<Short>) -> Short {
+    let key = |short: &Short| (short.unmet.len(), short.cost.unwrap_or(f64::INFINITY));
+    let none = Short { unmet: Vec::new(), cost: None, unpriced: Vec::new() };
+    shorts
+        .into_iter()
+        .min_by(|a, b| key(a).0.cmp(&key(b).0).then(key(a).1.total_cmp(&key(b).1)))
+        .unwrap_or(none)
+}
+
+fn better(one: &Enough, other: &Enough) -> bool {
+    rank(&one.hardware, &one.forecast) < rank(&other.hardware, &other.forecast)
+}
+
+/// Cost where everything has a price, then servers, then raw space; lower is better. All are whole numbers.
+fn rank(hardware: &Hardware, forecast: &Forecast) -> (u64, u64, u64) {
+    let cost = forecast.cost.as_ref().filter(|cost| cost.unpriced.is_empty());
+    let servers: u64 = hardware.servers.iter().map(|server| u64::from(server.count)).sum();
+    (cost.map_or(0, |cost| cost.total.value as u64), servers, (forecast.capacity.raw.value / 1e9) as u64)
+}
+
+/// The best of each kind of drive first, so that they can be compared, then the others.
+fn order(mut all: Vec<Proposal>, show: usize) -> Vec<Proposal> {
+    all.sort_by_key(|proposal| rank(&proposal.hardware, &proposal.forecast));
+    let mut seen = BTreeSet::new();
+    let (mut first, rest): (Vec<_>, Vec<_>) = all.into_iter().partition(|p| seen.insert(p.kind));
+    first.extend(rest);
+    first.truncate(show);
+    first
+}
+
+fn proposal(block: &Block, layout: Servers, requirements: &Requirements, enough: Enough) -> Proposal {
+    let Enough { count, hardware, forecast, decided } = enough;
+    let drives = |server: &crate::hardware::Server| {
+        let of: u64 = server.targets.iter().map(|g| u64::from(g.count) * u64::from(g.drives)).sum();
+        u64::from(server.count) * of
+    };
+    let (_, _, why_group) = grouping(block, requirements);
+    let mut reasons = vec![block.why.to_owned(), why_group.to_owned()];
+    reasons.extend(text::reasons(layout, requirements, &count, &forecast, &decided));
+    Proposal {
+        title: title(block, layout),
+        block: block.name.to_owned(),
+        kind: block.kind,
+        layout,
+        servers: (count.storage, count.metadata),
+        drives: hardware.servers.iter().map(drives).sum(),
+        raw_bytes: forecast.capacity.raw.value,
+        decided,
+        reasons,
+        hardware,
+        forecast,
+    }
+}
+
+fn impossible(requirements: &Requirements, short: &[Short], rejected: Vec<String>) -> Vec<String> {
+    // What no block meets is impossible by itself; otherwise it is what they miss together.
+    let mut everywhere: Option<BTreeSet<Need>> = None;
+    for one in short {
+        let unmet: BTreeSet<Need> = one.unmet.iter().copied().collect();
+        everywhere = Some(match everywhere {
+            Some(known) => known.intersection(&unmet).copied().collect(),
+            None => unmet,
+        });
+    }
+    let mut lines: Vec<String> = everywhere
+        .unwrap_or_default()
+        .into_iter()
+        .map(|need| text::impossible(need, requirements, short))
+        .collect();
+    if lines.is_empty() {
+        lines.push("no building block meets all requirements; each misses something else:".to_owned());
+        lines.extend(rejected);
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests;

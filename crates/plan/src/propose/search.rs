@@ -1,0 +1,220 @@
+//! How many of a block are enough: found with the forward model, which is the judge of every proposal.
+
+use super::blocks::{Block, Count, PAIRS_MAX, system};
+use super::requirements::{Availability, Requirements, Servers};
+use crate::forward::{self, Forecast};
+use crate::hardware::Hardware;
+use crate::scale::saturation::smallest;
+use serde::Serialize;
+
+/// Most servers of one kind that are proposed.
+pub const SERVERS_MAX: u32 = 4_096;
+/// Least metadata space as a part of the space for contents (001: 0.3 % to 0.5 %).
+const NAMES_PART: f64 = 0.003;
+
+/// One requirement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Need {
+    /// Streaming writes.
+    Write,
+    /// Streaming reads.
+    Read,
+    /// Random reads.
+    Iops,
+    /// Random writes.
+    WriteIops,
+    /// Space for contents.
+    Capacity,
+    /// Number of files.
+    Files,
+    /// Creates per second.
+    MetadataRate,
+    /// The rule for the space of names.
+    NamesSpace,
+    /// Cost.
+    Budget,
+}
+
+impl Need {
+    /// As the requirements call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Write => "write",
+            Self::Read => "read",
+            Self::Iops => "iops",
+            Self::WriteIops => "write_iops",
+            Self::Capacity => "capacity",
+            Self::Files => "files",
+            Self::MetadataRate => "metadata_rate",
+            Self::NamesSpace => "space for names (0.3 % of the capacity)",
+            Self::Budget => "budget",
+        }
+    }
+
+    /// Is it met by servers for names?
+    pub fn of_names(self) -> bool {
+        matches!(self, Self::Files | Self::MetadataRate | Self::NamesSpace)
+    }
+}
+
+/// What a forecast does not deliver.
+pub fn unmet(requirements: &Requirements, forecast: &Forecast) -> Vec<Need> {
+    let r = requirements;
+    let m = &forecast.metadata;
+    let has = |figure: &Option<forward::Figure>| figure.as_ref().map_or(0.0, |figure| figure.value);
+    let least = [
+        (Need::Write, r.write.map(|rate| rate.0), forecast.write.expected.0),
+        (Need::Read, r.read.map(|rate| rate.0), forecast.read.expected.0),
+        (Need::Iops, r.iops, has(&forecast.random.read)),
+        (Need::WriteIops, r.write_iops, has(&forecast.random.write)),
+        (Need::Capacity, r.capacity.map(|size| size.bytes()), forecast.capacity.usable.value),
+        (Need::Files, r.files, has(&m.files)),
+        (Need::MetadataRate, r.metadata_rate, has(&m.creates)),
+        (Need::NamesSpace, Some(NAMES_PART * forecast.capacity.usable.value), m.space.value),
+    ];
+    let mut unmet: Vec<Need> = least
+        .into_iter()
+        .filter(|(_, wanted, has)| wanted.is_some_and(|wanted| *has < wanted))
+        .map(|(need, ..)| need)
+        .collect();
+    if let (Some(budget), Some(cost)) = (r.budget, &forecast.cost)
+        && cost.total.value > budget
+    {
+        unmet.push(Need::Budget);
+    }
+    unmet
+}
+
+/// A system that is enough, and what made it as large as it is.
+#[derive(Debug, Clone)]
+pub struct Enough {
+    /// How many of what.
+    pub count: Count,
+    /// The description.
+    pub hardware: Hardware,
+    /// What it delivers.
+    pub forecast: Forecast,
+    /// Requirements that one server for contents less would not meet.
+    pub decided: Vec<Need>,
+}
+
+/// Why a block does not do.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Short {
+    /// What is not met by as many servers as may be proposed, or by the system that meets all the rest.
+    pub unmet: Vec<Need>,
+    /// The cost of the latter.
+    pub cost: Option<f64>,
+    /// Parts without a price, where there is a budget.
+    pub unpriced: Vec<String>,
+}
+
+struct Search<'a> {
+    block: &'a Block,
+    layout: Servers,
+    requirements: &'a Requirements,
+}
+
+/// The fewest servers that are enough, with drives of one size.
+pub fn enough(
+    block: &Block,
+    layout: Servers,
+    size: u64,
+    requirements: &Requirements,
+) -> Result<Enough, Short> {
+    let search = Search { block, layout, requirements };
+    let metadata = if layout == Servers::Combined { 0 } else { search.least() };
+    let mut count = Count { storage: search.least(), metadata, pairs: 1, size };
+    count = search.contents(count)?;
+    count = search.names(count)?;
+    let hardware = system(block, layout, &count, requirements);
+    let forecast = forecast(&hardware)?;
+    let missing = unmet(requirements, &forecast);
+    let unpriced = unpriced(requirements, &forecast);
+    if !missing.is_empty() || !unpriced.is_empty() {
+        let cost = forecast.cost.as_ref().map(|cost| cost.total.value);
+        return Err(Short { unmet: missing, cost, unpriced });
+    }
+    let decided = search.decided(count);
+    Ok(Enough { count, hardware, forecast, decided })
+}
+
+fn unpriced(requirements: &Requirements, forecast: &Forecast) -> Vec<String> {
+    match (&requirements.budget, &forecast.cost) {
+        (Some(_), Some(cost)) => cost.unpriced.clone(),
+        _ => Vec::new(),
+    }
+}
+
+fn forecast(hardware: &Hardware) -> Result<Forecast, Short> {
+    // Blocks make possible hardware only; the tests would see it otherwise.
+    forward::forecast(hardware).map_err(|_| Short { unmet: Vec::new(), cost: None, unpriced: Vec::new() })
+}
+
+impl Search<'_> {
+    fn missing(&self, count: &Count) -> Vec<Need> {
+        match forecast(&system(self.block, self.layout, count, self.requirements)) {
+            Ok(forecast) => unmet(self.requirements, &forecast),
+            Err(short) => short.unmet,
+        }
+    }
+
+    /// Servers for what does not depend on names.
+    fn contents(&self, count: Count) -> Result<Count, Short> {
+        let missing = |storage: u32| {
+            let mut missing = self.missing(&Count { storage, ..count });
+            missing.retain(|need| !need.of_names() && *need != Need::Budget);
+            missing
+        };
+        let least = self.least();
+        let found = smallest(SERVERS_MAX, |storage| storage >= least && missing(storage).is_empty());
+        let short = || Short { unmet: missing(SERVERS_MAX), cost: None, unpriced: Vec::new() };
+        found.map(|storage| Count { storage, ..count }).ok_or_else(short)
+    }
+
+    /// Servers of one kind at least: a copy needs another server.
+    fn least(&self) -> u32 {
+        if self.requirements.availability == Availability::Mirror { 2 } else { 1 }
+    }
+
+    /// Drives and servers for names.
+    fn names(&self, count: Count) -> Result<Count, Short> {
+        let missing = |count: &Count| {
+            let mut missing = self.missing(count);
+            missing.retain(|need| need.of_names());
+            missing
+        };
+        for pairs in 1..=PAIRS_MAX {
+            let more = Count { pairs, ..count };
+            if missing(&more).is_empty() {
+                return Ok(more);
+            }
+        }
+        let full = Count { pairs: PAIRS_MAX, ..count };
+        let with = |servers: u32| match self.layout {
+            Servers::Combined => Count { storage: servers, ..full },
+            Servers::Dedicated => Count { metadata: servers, ..full },
+        };
+        let least = if self.layout == Servers::Combined { count.storage } else { self.least() };
+        let found = smallest(SERVERS_MAX, |servers| servers >= least && missing(&with(servers)).is_empty());
+        let servers = found.ok_or_else(|| Short {
+            unmet: missing(&with(SERVERS_MAX)),
+            cost: None,
+            unpriced: Vec::new(),
+        })?;
+        // As few pairs as these servers need.
+        let count = with(servers);
+        let fewer = (1..=PAIRS_MAX).map(|pairs| Count { pairs, ..count });
+        Ok(fewer.into_iter().find(|count| missing(count).is_empty()).unwrap_or(count))
+    }
+
+    fn decided(&self, count: Count) -> Vec<Need> {
+        if count.storage <= self.least() {
+            return Vec::new();
+        }
+        let mut missing = self.missing(&Count { storage: count.storage - 1, ..count });
+        missing.retain(|need| *need != Need::Budget);
+        missing
+    }
+}

@@ -1,0 +1,213 @@
+//! Proposals against the forward model.
+
+use super::*;
+use crate::forward::forecast;
+use crate::hardware::Prices;
+use crate::units::{Rate, Size};
+
+/// SplitMix64: the same requirements in every run.
+struct Random(u64);
+
+impl Random {
+    fn share(&mut self) -> f64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// Spread evenly over the orders of magnitude; now and then nothing is asked for.
+    fn maybe(&mut self, least: f64, most: f64) -> Option<f64> {
+        let (asked, share) = (self.share() < 0.6, self.share());
+        asked.then(|| least * (most / least).powf(share))
+    }
+
+    fn requirements(&mut self) -> Requirements {
+        let availability = [Availability::None, Availability::Raid, Availability::Mirror];
+        let drives = KINDS_SETS[(self.share() * KINDS_SETS.len() as f64) as usize].to_vec();
+        Requirements {
+            write: self.maybe(0.1e9, 500e9).map(Rate),
+            read: self.maybe(0.1e9, 500e9).map(Rate),
+            iops: self.maybe(1e3, 5e6),
+            write_iops: self.maybe(1e3, 1e6),
+            files: self.maybe(1e6, 1e10),
+            capacity: self.maybe(1e12, 20e15).map(|bytes| Size(bytes as u64)),
+            metadata_rate: self.maybe(1e2, 1e6),
+            metadata_spread: true,
+            availability: availability[(self.share() * 3.0) as usize],
+            drives,
+            show: requirements::SHOWN_MAX,
+            ..Requirements::default()
+        }
+    }
+}
+
+const KINDS_SETS: [&[Kind]; 5] = [&[], &[Kind::Hdd], &[Kind::Ssd], &[Kind::Nvme], &[Kind::Hdd, Kind::Nvme]];
+
+/// What a text of the description gives, as a user would run it through `skep plan`.
+fn fed_back(proposal: &Proposal) -> Forecast {
+    let text = toml::to_string(&proposal.hardware).expect("a description is TOML");
+    let hardware = Hardware::from_toml("proposal.toml", &text).expect("a description that is accepted");
+    forecast(&hardware).expect("possible hardware")
+}
+
+/// Goal: whatever is required, a proposal that is printed and fed back into the forward model meets it; nothing that
+/// is asked for is forgotten; and without a lack of anything there are three alternatives or more.
+#[test]
+fn proposals_meet_their_requirements() {
+    let mut random = Random(2026);
+    let (mut proposed, mut refused) = (0, 0);
+    for round in 0..80 {
+        let requirements = random.requirements();
+        let found = match propose(&requirements) {
+            Ok(found) => found,
+            Err(lines) => {
+                refused += 1;
+                assert!(!lines.is_empty() && lines.iter().all(|line| line.contains(':')), "{lines:?}");
+                continue;
+            }
+        };
+        proposed += 1;
+        for proposal in &found.proposals {
+            let forecast = fed_back(proposal);
+            let missed = search::unmet(&requirements, &forecast);
+            assert!(missed.is_empty(), "round {round}, {}: {missed:?}\n{requirements:?}", proposal.title);
+            assert_eq!(forecast.write.expected, proposal.forecast.write.expected);
+            assert!(!proposal.reasons.is_empty());
+        }
+        if found.rejected.is_empty() {
+            assert!(found.proposals.len() >= 3, "round {round}: {}", found.proposals.len());
+        }
+    }
+    assert!(proposed > 40, "{proposed} proposed, {refused} refused");
+}
+
+/// Goal: no server for contents too many: with one less something is missed, and that is what the proposal says.
+#[test]
+fn no_server_too_many() {
+    let requirements = Requirements {
+        write: Some(Rate::gb(120.0)),
+        capacity: Some(Size(9_000_000_000_000_000)),
+        ..Requirements::default()
+    };
+    for proposal in propose(&requirements).expect("proposals").proposals {
+        assert!(!proposal.decided.is_empty(), "{}", proposal.title);
+        let mut less = proposal.hardware.clone();
+        less.servers[0].count -= 1;
+        let missed = search::unmet(&requirements, &forecast(&less).expect("possible"));
+        assert_eq!(missed, proposal.decided, "{}", proposal.title);
+    }
+}
+
+/// Goal: the design of 001 (6 GB/s, small writes, SSDs, metadata apart) comes out as the document draws it: SSDs in
+/// RAID 6 of six, a few servers, dedicated metadata; and three alternatives with other drives or sizes.
+#[test]
+fn the_six_gigabyte_design() {
+    let requirements = Requirements {
+        write: Some(Rate::gb(6.0)),
+        write_iops: Some(20e3),
+        show: requirements::SHOWN_MAX,
+        ..Requirements::default()
+    };
+    let found = propose(&requirements).expect("proposals");
+    let kinds: BTreeSet<Kind> = found.proposals.iter().map(|proposal| proposal.kind).collect();
+    assert_eq!(kinds.len(), 3, "one of each kind of drive");
+    let ssd = found
+        .proposals
+        .iter()
+        .find(|p| p.kind == Kind::Ssd && p.layout == Servers::Dedicated)
+        .expect("SSDs with metadata apart");
+    assert!(ssd.servers.0 <= 4, "{:?}", ssd.servers);
+    assert!(ssd.reasons.iter().any(|reason| reason.contains("RAID 6 of 6 SSDs")), "{:?}", ssd.reasons);
+}
+
+/// Goal: impossible requirements are an error that says which.
+#[test]
+fn impossible_requirements_are_named() {
+    let cases = [
+        (Requirements { write: Some(Rate::gb(1e9)), ..Requirements::default() }, "write"),
+        (Requirements { files: Some(1e18), ..Requirements::default() }, "files"),
+        (Requirements { metadata_rate: Some(1e6), ..Requirements::default() }, "metadata_rate"),
+        (
+            Requirements { metadata_rate: Some(1e12), metadata_spread: true, ..Requirements::default() },
+            "metadata_rate",
+        ),
+        (
+            Requirements { write_iops: Some(50e6), drives: vec![Kind::Hdd], ..Requirements::default() },
+            "write_iops",
+        ),
+        (Requirements { read: Some(Rate::gb(100.0)), clients: Some(1), ..Requirements::default() }, "read"),
+    ];
+    for (requirements, named) in cases {
+        let lines = propose(&requirements).expect_err(named);
+        assert!(lines.iter().any(|line| line.starts_with(named)), "{named}: {lines:?}");
+    }
+}
+
+fn prices() -> Prices {
+    let named = |pairs: &[(&str, f64)]| pairs.iter().map(|(n, p)| ((*n).to_owned(), *p)).collect();
+    Prices {
+        currency: "EUR".into(),
+        servers: named(&[
+            ("hdd-60", 14e3),
+            ("hdd-24", 6e3),
+            ("ssd-24", 9e3),
+            ("ssd-12", 6e3),
+            ("nvme-24", 16e3),
+            ("nvme-12", 9e3),
+            ("metadata", 5e3),
+        ]),
+        drives: named(&[("hdd", 350.0), ("ssd", 900.0), ("nvme", 1_000.0)]),
+        nics: named(&[("25gbe", 200.0), ("100gbe", 600.0), ("200gbe", 1_000.0), ("400gbe", 1_800.0)]),
+        controllers: named(&[("controller", 600.0), ("hba", 300.0)]),
+        network: 20e3,
+    }
+}
+
+/// Goal: with prices the cheapest comes first, a budget rejects what is dearer, and one that is too small says what
+/// the cheapest costs. A part without a price is named instead of counted as free.
+#[test]
+fn budget() {
+    let free = Requirements {
+        write: Some(Rate::gb(10.0)),
+        capacity: Some(Size(2_000_000_000_000_000)),
+        prices: Some(prices()),
+        ..Requirements::default()
+    };
+    let cost = |proposal: &Proposal| proposal.forecast.cost.as_ref().map_or(0.0, |cost| cost.total.value);
+    let all = propose(&free).expect("proposals").proposals;
+    assert!(all.iter().all(|proposal| cost(proposal) >= cost(&all[0])));
+    let dearest = all.iter().map(cost).fold(0.0, f64::max);
+    assert!(dearest > cost(&all[0]), "something to choose from");
+    let some = propose(&Requirements { budget: Some(cost(&all[0])), ..free.clone() }).expect("the cheapest");
+    assert!(some.proposals.iter().all(|proposal| cost(proposal) <= cost(&all[0])));
+    assert!(!some.rejected.is_empty());
+    let lines = propose(&Requirements { budget: Some(1.0), ..free.clone() }).expect_err("too small");
+    let named = format!("costs {:.0}", cost(&all[0]));
+    assert!(lines.iter().any(|line| line.starts_with("budget") && line.contains(&named)), "{lines:?}");
+    let mut unpriced = Requirements { budget: Some(1e9), ..free };
+    if let Some(prices) = &mut unpriced.prices {
+        prices.servers.clear();
+    }
+    let lines = propose(&unpriced).expect_err("no price");
+    assert!(lines.iter().any(|line| line.contains("no price of server")), "{lines:?}");
+}
+
+/// Goal: what is restricted is kept: layout, drives, and the number shown.
+#[test]
+fn restrictions() {
+    let requirements = Requirements {
+        write: Some(Rate::gb(20.0)),
+        drives: vec![Kind::Nvme],
+        show: 3,
+        ..Requirements::default()
+    };
+    let found = propose(&requirements).expect("proposals");
+    assert_eq!(found.proposals.len(), 3);
+    assert!(found.proposals.iter().all(|proposal| proposal.kind == Kind::Nvme));
+    let combined = Requirements { servers: Some(Servers::Combined), ..requirements };
+    let found = propose(&combined).expect("proposals");
+    assert!(found.proposals.iter().all(|p| p.servers.1 == 0 && p.hardware.servers.len() == 1));
+    assert!(found.text().contains("1. nvme-"), "{}", found.text());
+}

@@ -1,0 +1,180 @@
+//! `skep plan propose`: from requirements to building blocks.
+
+use super::{read_text, show};
+use crate::cli::output::{self, OutputArgs};
+use clap::{Args, ValueEnum};
+use skep_plan::propose::{Availability, Kind, Proposals, Requirements, Servers, propose};
+use skep_plan::units::{Rate, Size};
+use std::io::Write;
+use std::path::PathBuf;
+
+/// What was asked. A flag stands above the file.
+#[derive(Debug, Default, Args)]
+pub struct ProposeArgs {
+    /// Requirements in TOML; - reads them from standard input
+    #[arg(value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// Streaming writes of all programs together, such as 6GB/s
+    #[arg(long, value_name = "RATE")]
+    write: Option<Rate>,
+    /// Streaming reads
+    #[arg(long, value_name = "RATE")]
+    read: Option<Rate>,
+    /// Random reads of 4 KiB per second
+    #[arg(long, value_name = "N")]
+    iops: Option<f64>,
+    /// Random writes of 4 KiB per second
+    #[arg(long, value_name = "N")]
+    write_iops: Option<f64>,
+    /// Files to be stored, such as 1e9
+    #[arg(long, value_name = "N")]
+    files: Option<f64>,
+    /// Space for their contents, such as 2PB
+    #[arg(long, value_name = "SIZE")]
+    capacity: Option<Size>,
+    /// Files created per second
+    #[arg(long, value_name = "N")]
+    metadata_rate: Option<f64>,
+    /// What may fail without loss: nothing, two drives of a target, a server
+    #[arg(long, value_enum)]
+    availability: Option<AvailabilityArg>,
+    /// Most that it may cost; needs prices in FILE
+    #[arg(long, value_name = "N")]
+    budget: Option<f64>,
+    /// Kinds of drives that may be used
+    #[arg(long, value_enum, value_delimiter = ',')]
+    drives: Vec<KindArg>,
+    /// Names and contents on the same servers, or apart
+    #[arg(long, value_enum)]
+    servers: Option<ServersArg>,
+    /// Number of clients
+    #[arg(long, value_name = "N")]
+    clients: Option<u32>,
+    /// Link of a client, as the catalogue names it
+    #[arg(long, value_name = "KIND")]
+    client_nic: Option<String>,
+    /// Link of a server, as the catalogue names it
+    #[arg(long, value_name = "KIND")]
+    server_nic: Option<String>,
+    /// Alternatives to show
+    #[arg(long, value_name = "N")]
+    show: Option<usize>,
+    /// Print the description of one alternative instead, for `skep plan`
+    #[arg(long, value_name = "N")]
+    description: Option<usize>,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum AvailabilityArg {
+    None,
+    Raid,
+    Mirror,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum KindArg {
+    Hdd,
+    Ssd,
+    Nvme,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum ServersArg {
+    Combined,
+    Dedicated,
+}
+
+impl ProposeArgs {
+    fn requirements(&self) -> Result<Requirements, String> {
+        let read = match &self.file {
+            Some(file) => {
+                Requirements::parse(&read_text(file)?).map_err(|e| format!("{}: {e}", file.display()))?
+            }
+            None => Requirements::default(),
+        };
+        let availability = self.availability.map(|availability| match availability {
+            AvailabilityArg::None => Availability::None,
+            AvailabilityArg::Raid => Availability::Raid,
+            AvailabilityArg::Mirror => Availability::Mirror,
+        });
+        let servers = self.servers.map(|servers| match servers {
+            ServersArg::Combined => Servers::Combined,
+            ServersArg::Dedicated => Servers::Dedicated,
+        });
+        let kinds = self.drives.iter().map(|kind| match kind {
+            KindArg::Hdd => Kind::Hdd,
+            KindArg::Ssd => Kind::Ssd,
+            KindArg::Nvme => Kind::Nvme,
+        });
+        let drives = if self.drives.is_empty() { read.drives } else { kinds.collect() };
+        Ok(Requirements {
+            write: self.write.or(read.write),
+            read: self.read.or(read.read),
+            iops: self.iops.or(read.iops),
+            write_iops: self.write_iops.or(read.write_iops),
+            files: self.files.or(read.files),
+            capacity: self.capacity.or(read.capacity),
+            metadata_rate: self.metadata_rate.or(read.metadata_rate),
+            availability: availability.unwrap_or(read.availability),
+            budget: self.budget.or(read.budget),
+            drives,
+            servers: servers.or(read.servers),
+            clients: self.clients.or(read.clients),
+            client_nic: self.client_nic.clone().unwrap_or(read.client_nic),
+            server_nic: self.server_nic.clone().or(read.server_nic),
+            show: self.show.unwrap_or(read.show),
+            ..read
+        })
+    }
+}
+
+/// Does it.
+pub fn run(args: &ProposeArgs) -> Result<(), String> {
+    let found = propose(&args.requirements()?).map_err(|lines| lines.join("\n"))?;
+    match args.description {
+        Some(number) => describe(&found, number),
+        None => show(&[found], &args.output, Proposals::text),
+    }
+}
+
+fn describe(found: &Proposals, number: usize) -> Result<(), String> {
+    let all = found.proposals.len();
+    let proposal = number.checked_sub(1).and_then(|at| found.proposals.get(at));
+    let proposal = proposal.ok_or_else(|| format!("no alternative {number}: there are 1 to {all}"))?;
+    let text = toml::to_string(&proposal.hardware).map_err(|e| e.to_string())?;
+    output::stdout().write_all(text.as_bytes()).map_err(|e| e.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        propose: ProposeArgs,
+    }
+
+    fn requirements(words: &[&str]) -> Requirements {
+        let line = Line::try_parse_from(std::iter::once(&"propose").chain(words)).expect("flags");
+        line.propose.requirements().expect("requirements")
+    }
+
+    /// Goal: flags are read with their units, and stand above the file.
+    #[test]
+    fn flags() {
+        let read = requirements(&["--write", "6GB/s", "--capacity", "2PB", "--drives", "hdd,nvme"]);
+        assert_eq!(read.write, Some(Rate::gb(6.0)));
+        assert_eq!(read.capacity, Some(Size(2_000_000_000_000_000)));
+        assert_eq!(read.drives, [Kind::Hdd, Kind::Nvme]);
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("needs.toml");
+        std::fs::write(&file, "write = \"1 GB/s\"\nfiles = 1e9\navailability = \"mirror\"\n").unwrap();
+        let read = requirements(&[file.to_str().unwrap(), "--write", "2GB/s"]);
+        assert_eq!((read.write, read.files), (Some(Rate::gb(2.0)), Some(1e9)));
+        assert_eq!(read.availability, Availability::Mirror);
+    }
+}
