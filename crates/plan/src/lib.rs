@@ -5,6 +5,7 @@ pub mod check;
 pub mod forward;
 pub mod hardware;
 pub mod load;
+pub mod propose;
 pub mod raid;
 pub mod reproduction;
 pub mod scale;
