@@ -1,5 +1,6 @@
 //! elbencho: `elbencho -t 2 -d -n 16 -w -N 10000 -s 512k -b 512k DIRECTORY`, or files instead of directories.
 
+use super::launch::host_file;
 use super::size::{Units, bytes};
 use super::words::{Given, Known, Syntax, Takes, ignored, number, refused, used};
 use super::{Cause, Launch, Surroundings, Tool, Understood, found_or_laid_out, options};
@@ -157,7 +158,7 @@ pub(super) fn translate(
     understood: &mut Vec<Understood>,
 ) -> Result<Vec<Job>, Cause> {
     let mut settings = Settings::default();
-    let paths = options(&SYNTAX, words, understood, |given| apply(given, &mut settings, launch))?;
+    let paths = options(&SYNTAX, words, understood, |given| apply(given, &mut settings, launch, around))?;
     if paths.is_empty() {
         return Err(Cause::new("the command line", "names no directory or file"));
     }
@@ -200,7 +201,12 @@ pub(super) fn translate(
     Ok(vec![job])
 }
 
-fn apply(given: &Given, s: &mut Settings, launch: &mut Launch) -> Result<String, String> {
+fn apply(
+    given: &Given,
+    s: &mut Settings,
+    launch: &mut Launch,
+    around: &Surroundings<'_>,
+) -> Result<String, String> {
     let text = match given.name {
         "mkdirs" => {
             s.mkdirs = true;
@@ -254,12 +260,18 @@ fn apply(given: &Given, s: &mut Settings, launch: &mut Launch) -> Result<String,
             s.preallocate = true;
             "space is set aside first"
         }
-        _ => return apply_value(given.name, &given.value, s, launch),
+        _ => return apply_value(given.name, &given.value, s, launch, around),
     };
     Ok(text.to_owned())
 }
 
-fn apply_value(name: &str, value: &str, s: &mut Settings, launch: &mut Launch) -> Result<String, String> {
+fn apply_value(
+    name: &str,
+    value: &str,
+    s: &mut Settings,
+    launch: &mut Launch,
+    around: &Surroundings<'_>,
+) -> Result<String, String> {
     Ok(match name {
         "threads" => {
             s.threads = Some(number(value)?);
@@ -315,8 +327,9 @@ fn apply_value(name: &str, value: &str, s: &mut Settings, launch: &mut Launch) -
             "these hosts; each must run `skep bench agent`".to_owned()
         }
         "hostsfile" => {
-            launch.host_file = Some(value.into());
-            "hosts from this file; each must run `skep bench agent`".to_owned()
+            let hosts = host_file(&(around.read)(value)?)?;
+            launch.hosts = hosts.into_iter().map(|slots| slots.host).collect();
+            format!("{} hosts; each must run `skep bench agent`", launch.hosts.len())
         }
         _ => return Err("is not understood".to_owned()),
     })

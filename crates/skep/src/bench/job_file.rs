@@ -1,8 +1,8 @@
 //! `skep bench job`: a load written down.
 
+use super::coordinator::HostsArgs;
 use super::load::perform;
 use super::output::ShowArgs;
-use super::worker;
 use crate::admin::{Failure, Outcome};
 use clap::Args;
 use skep_bench::job::Job;
@@ -18,6 +18,9 @@ pub struct JobArgs {
     /// The job as JSON; -: standard input
     #[arg(value_name = "FILE")]
     file: PathBuf,
+    /// Where workers run.
+    #[command(flatten)]
+    hosts: HostsArgs,
     /// How to show it.
     #[command(flatten)]
     show: ShowArgs,
@@ -36,6 +39,6 @@ pub fn run(args: &JobArgs, out: &mut dyn Write) -> Outcome {
     read.map_err(|error| wrong(&error))?;
     let job: Job = serde_json::from_str(&text).map_err(|error| wrong(&error))?;
     job.check().map_err(|error| wrong(&error))?;
-    let mut crew = worker::crew(job.workers.processes).map_err(|error| Failure::new(error.to_string()))?;
-    perform(&job, &mut crew, &args.show, out)
+    let mut crew = args.hosts.crew(&job).map_err(Failure::new)?;
+    perform(&job, crew.as_mut(), &args.show, out)
 }

@@ -1,7 +1,7 @@
 //! What all load generators share: workers, repetitions, ends; and doing a job.
 
+use super::coordinator::HostsArgs;
 use super::output::{Live, ShowArgs, show};
-use super::worker;
 use crate::admin::{Failure, Outcome};
 use crate::units::{Period, Size};
 use clap::Args;
@@ -52,6 +52,9 @@ pub struct LoadArgs {
     /// Show the job as JSON and do nothing
     #[arg(long)]
     pub print_job: bool,
+    /// Where workers run.
+    #[command(flatten)]
+    pub hosts: HostsArgs,
     /// How to show it.
     #[command(flatten)]
     pub show: ShowArgs,
@@ -76,7 +79,7 @@ impl LoadArgs {
         }
     }
 
-    /// Does the load on this machine and shows the result.
+    /// Does the load, on this machine or where agents run, and shows the result.
     pub fn perform(&self, work: Work, out: &mut dyn Write) -> Outcome {
         let job = self.job(work);
         job.check().map_err(|error| Failure::new(error.to_string()))?;
@@ -84,9 +87,8 @@ impl LoadArgs {
             let text = serde_json::to_string_pretty(&job).map_err(|error| Failure::new(error.to_string()))?;
             return writeln!(out, "{text}").map_err(|error| Failure::new(error.to_string()));
         }
-        let mut crew =
-            worker::crew(job.workers.processes).map_err(|error| Failure::new(error.to_string()))?;
-        perform(&job, &mut crew, &self.show, out)
+        let mut crew = self.hosts.crew(&job).map_err(Failure::new)?;
+        perform(&job, crew.as_mut(), &self.show, out)
     }
 }
 

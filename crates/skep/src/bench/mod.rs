@@ -1,5 +1,8 @@
 //! `skep bench`: load and its measurement.
 
+mod agent;
+mod coordinator;
+mod dialect;
 mod files;
 mod io;
 mod job_file;
@@ -11,6 +14,7 @@ mod storage;
 mod worker;
 
 use clap::{Args, Subcommand};
+use skep_bench::dialect::Tool;
 use std::process::ExitCode;
 
 /// What was asked.
@@ -31,6 +35,24 @@ enum BenchCommand {
     Files(files::FilesArgs),
     /// A job as --print-job shows it, from a file or standard input
     Job(job_file::JobArgs),
+    /// What IOR's options ask for: `skep bench ior -- -w -r -t 1m -b 1g -F`
+    Ior(dialect::DialectArgs),
+    /// What mdtest's options ask for
+    Mdtest(dialect::DialectArgs),
+    /// What IOzone's options ask for
+    Iozone(dialect::DialectArgs),
+    /// What fio's options or job files ask for
+    Fio(dialect::DialectArgs),
+    /// What elbencho's options ask for
+    Elbencho(dialect::DialectArgs),
+    /// Names the command that does what `beegfs-ctl --storagebench` does
+    #[command(hide = true)]
+    BeegfsCtl(dialect::RelativeArgs),
+    /// Names the command that does what qperf does
+    #[command(hide = true)]
+    Qperf(dialect::RelativeArgs),
+    /// Run worker processes for a coordinator on another host
+    Agent(agent::AgentArgs),
     /// A worker process of the others
     #[command(hide = true)]
     Worker,
@@ -50,6 +72,14 @@ pub fn run(args: &BenchArgs) -> ExitCode {
         BenchCommand::Meta(args) => meta::run(args, out),
         BenchCommand::Files(args) => files::run(args, out),
         BenchCommand::Job(args) => job_file::run(args, out),
+        BenchCommand::Ior(args) => dialect::run(Tool::Ior, args, out),
+        BenchCommand::Mdtest(args) => dialect::run(Tool::Mdtest, args, out),
+        BenchCommand::Iozone(args) => dialect::run(Tool::Iozone, args, out),
+        BenchCommand::Fio(args) => dialect::run(Tool::Fio, args, out),
+        BenchCommand::Elbencho(args) => dialect::run(Tool::Elbencho, args, out),
+        BenchCommand::BeegfsCtl(args) => dialect::run_relative("beegfs-ctl", args),
+        BenchCommand::Qperf(args) => dialect::run_relative("qperf", args),
+        BenchCommand::Agent(args) => return agent::run(args),
         BenchCommand::Worker => return worker::run(),
         BenchCommand::Storage(command) => storage::run(command, out),
         BenchCommand::Net(command) => net::run(command, out),

@@ -1,0 +1,269 @@
+//! A run at an agent: its worker processes, the orders to them, the stream of their reports.
+
+use super::question::{PIECE_MAX, Relayed, WAIT_MAX_MS};
+use skep_bench::engine::{Crew, LocalCrew, Order, Report, Start};
+use skep_bench::job::Job;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A coordinator that asks nothing for this long is gone: its run is ended and cleaned up.
+pub const SILENCE: Duration = Duration::from_secs(10);
+/// Bytes of reports that wait to be fetched; beyond it the processes wait.
+const OUTBOX_MAX: usize = 64 << 20;
+/// How often orders are looked for while nothing is reported.
+const LOOK: Duration = Duration::from_millis(2);
+/// How long the processes have to come to rest, and each to clean up, when the coordinator is gone.
+const REST: Duration = Duration::from_secs(15);
+
+/// Text that is fetched by its place in the stream.
+#[derive(Default)]
+struct Outbox {
+    /// Place of the first byte that is kept.
+    base: u64,
+    text: String,
+    closed: bool,
+}
+
+struct Inner {
+    outbox: Mutex<Outbox>,
+    more: Condvar,
+    heard: Mutex<Instant>,
+    end: AtomicBool,
+    over: AtomicBool,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// See the module.
+pub struct Run {
+    /// As the coordinator named it.
+    pub id: u64,
+    job: Job,
+    processes: Vec<u32>,
+    last: u64,
+    orders: Sender<(usize, Order)>,
+    inner: Arc<Inner>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Run {
+    /// Starts it with this crew: one member for each of `processes`.
+    pub fn start(id: u64, job: Job, processes: Vec<u32>, crew: LocalCrew) -> Result<Self, String> {
+        let (orders, inbox) = mpsc::channel();
+        let inner = Arc::new(Inner {
+            outbox: Mutex::default(),
+            more: Condvar::new(),
+            heard: Mutex::new(Instant::now()),
+            end: AtomicBool::new(false),
+            over: AtomicBool::new(false),
+        });
+        let mut keeper = Keeper {
+            crew,
+            job: job.clone(),
+            processes: processes.clone(),
+            inbox,
+            inner: inner.clone(),
+            begun: false,
+        };
+        let thread = std::thread::Builder::new().name("bench-run".into()).spawn(move || keeper.keep());
+        let thread = Some(thread.map_err(|e| format!("no thread for the run: {e}"))?);
+        Ok(Self { id, job, processes, last: 0, orders, inner, thread })
+    }
+
+    /// Passes orders on. A number that was seen before is a question that came twice.
+    pub fn order(&mut self, number: u64, orders: Vec<(Vec<u32>, Relayed)>) -> Result<(), String> {
+        self.heard();
+        if number <= self.last {
+            return Ok(());
+        }
+        self.last = number;
+        for (places, relayed) in orders {
+            for place in places {
+                let process = *self.processes.get(place as usize).ok_or("there is no such process here")?;
+                let order = self.full(process, &relayed)?;
+                // Nobody listens any more: the reports say why.
+                let _ = self.orders.send((place as usize, order));
+            }
+        }
+        Ok(())
+    }
+
+    fn full(&self, process: u32, relayed: &Relayed) -> Result<Order, String> {
+        Ok(match relayed {
+            Relayed::Start { hosts, host_processes, first_on_host, progress_ms } => {
+                Order::Start(Box::new(Start {
+                    job: self.job.clone(),
+                    process,
+                    hosts: *hosts,
+                    host_processes: *host_processes,
+                    first_on_host: *first_on_host,
+                    progress_ms: *progress_ms,
+                }))
+            }
+            // It would bring a job of its own, which nobody has checked.
+            Relayed::Order(Order::Start(_)) => return Err("an order to start brings no job".to_owned()),
+            Relayed::Order(order) => order.clone(),
+        })
+    }
+
+    /// What waits from that byte on.
+    pub fn outlet(&self) -> Outlet {
+        self.heard();
+        Outlet(self.inner.clone())
+    }
+
+    fn heard(&self) {
+        *lock(&self.inner.heard) = Instant::now();
+    }
+
+    /// Have the processes ended?
+    pub fn is_over(&self) -> bool {
+        self.inner.over.load(Ordering::Acquire)
+    }
+
+    /// Ends it, and waits for that.
+    pub fn end(&mut self) {
+        self.inner.end.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.take() {
+            // A panic ends the process anyway.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// The reading end of a run's reports; waiting there holds nothing else up.
+pub struct Outlet(Arc<Inner>);
+
+impl Outlet {
+    /// The text from that byte on, waiting for it for a while.
+    pub fn read(&self, from: u64) -> Result<String, String> {
+        let mut outbox = lock(&self.0.outbox);
+        let skip = from.checked_sub(outbox.base).and_then(|skip| usize::try_from(skip).ok());
+        let skip = skip.filter(|skip| outbox.text.is_char_boundary(*skip));
+        let skip = skip.ok_or_else(|| format!("there are no reports at byte {from}"))?;
+        outbox.text.drain(..skip);
+        outbox.base = from;
+        let wait = Duration::from_millis(WAIT_MAX_MS);
+        let empty = |outbox: &mut Outbox| outbox.text.is_empty() && !outbox.closed;
+        let (outbox, _) =
+            self.0.more.wait_timeout_while(outbox, wait, empty).unwrap_or_else(PoisonError::into_inner);
+        let mut end = outbox.text.len().min(PIECE_MAX);
+        while !outbox.text.is_char_boundary(end) {
+            end -= 1;
+        }
+        Ok(outbox.text[..end].to_owned())
+    }
+}
+
+/// Owns the processes; runs on a thread of its own.
+struct Keeper {
+    crew: LocalCrew,
+    job: Job,
+    processes: Vec<u32>,
+    inbox: Receiver<(usize, Order)>,
+    inner: Arc<Inner>,
+    /// Something may have been made.
+    begun: bool,
+}
+
+impl Keeper {
+    fn keep(&mut self) {
+        let lost = self.relay();
+        if lost && self.begun {
+            self.clean_up();
+        }
+        self.crew.end();
+        self.inner.over.store(true, Ordering::Release);
+        lock(&self.inner.outbox).closed = true;
+        self.inner.more.notify_all();
+    }
+
+    /// Until the run is ended (false), or its coordinator is lost (true).
+    fn relay(&mut self) -> bool {
+        loop {
+            while let Ok((member, order)) = self.inbox.try_recv() {
+                self.begun |= matches!(order, Order::Go { .. });
+                if self.crew.send(member, &order).is_err() {
+                    return false;
+                }
+            }
+            if self.inner.end.load(Ordering::Acquire) {
+                return false;
+            }
+            if lock(&self.inner.heard).elapsed() > SILENCE {
+                crate::warning!(
+                    "the coordinator of a run is gone: its {} processes end",
+                    self.processes.len()
+                );
+                return true;
+            }
+            if lock(&self.inner.outbox).text.len() > OUTBOX_MAX {
+                std::thread::sleep(LOOK);
+                continue;
+            }
+            match self.crew.receive(LOOK) {
+                Ok(Some((member, report))) => self.put(member, &report),
+                Ok(None) => {}
+                Err(_) => return false,
+            }
+        }
+    }
+
+    fn put(&self, member: usize, report: &Report) {
+        // Numbers and texts only: there is nothing in a report that JSON cannot say.
+        let Ok(line) = serde_json::to_string(&(member, report)) else { return };
+        let mut outbox = lock(&self.inner.outbox);
+        outbox.text.push_str(&line);
+        outbox.text.push('\n');
+        drop(outbox);
+        self.inner.more.notify_all();
+    }
+
+    /// As the director would: all come to rest, then each removes what it made.
+    fn clean_up(&mut self) {
+        let count = self.processes.len();
+        let mut alive = vec![true; count];
+        (0..count).for_each(|member| drop(self.crew.send(member, &Order::Stop)));
+        self.gather(&mut alive, |report| matches!(report, Report::Stopped));
+        if self.job.keep {
+            return;
+        }
+        let threads = self.job.workers.threads;
+        for member in (0..count).filter(|member| alive[*member]).collect::<Vec<_>>() {
+            let first = self.processes[member].saturating_mul(threads);
+            let workers = (first..first.saturating_add(threads)).collect();
+            let mut asked = vec![false; count];
+            asked[member] = true;
+            if self.crew.send(member, &Order::Clean { workers }).is_ok() {
+                self.gather(&mut asked, |report| matches!(report, Report::Cleaned { .. }));
+            }
+        }
+    }
+
+    /// Waits until all in `members` have said it; who is gone or silent leaves the list.
+    fn gather(&mut self, members: &mut [bool], said: impl Fn(&Report) -> bool) {
+        let mut waiting = members.to_vec();
+        let deadline = Instant::now() + REST;
+        while waiting.contains(&true) && Instant::now() < deadline {
+            match self.crew.receive(LOOK) {
+                Ok(Some((member, Report::Gone { .. }))) => {
+                    (waiting[member], members[member]) = (false, false);
+                }
+                Ok(Some((member, report))) if said(&report) => waiting[member] = false,
+                Ok(_) => {}
+                Err(_) => return,
+            }
+        }
+        members.iter_mut().zip(&waiting).for_each(|(member, waits)| *member &= !waits);
+    }
+}

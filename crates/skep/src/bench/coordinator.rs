@@ -1,0 +1,283 @@
+//! Worker processes on several hosts: a [`Crew`] whose members are run by agents.
+
+mod link;
+
+use super::agent::AGENT_PORT;
+use super::agent::question::{AgentAnswer, AgentQuestion, Relayed};
+use super::worker;
+use crate::admin::access::KEY_FILE;
+use clap::Args;
+use link::{AgentLink, Clock, Speaker};
+use skep_bench::dialect::host_file;
+use skep_bench::engine::{Crew, CrewError, Member, Order, Report};
+use skep_bench::job::Job;
+use skep_net::{Endpoint, Keyring};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::time::Duration;
+
+/// Most hosts of a run.
+const HOSTS_MAX: usize = 4_096;
+/// Orders are on their way to the last process within this time and a few round trips.
+const LEAD: Duration = Duration::from_millis(25);
+/// ... and a little more per process.
+const LEAD_EACH: Duration = Duration::from_micros(50);
+/// Round trips that an order may take.
+const ROUND_TRIPS: u32 = 4;
+
+/// Flags that say where workers run.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Where workers run")]
+pub struct HostsArgs {
+    /// Agents (`skep bench agent`), separated by commas: host, host:port, unix:PATH [default: this machine]
+    #[arg(long, value_delimiter = ',', value_name = "HOST")]
+    pub hosts: Vec<String>,
+    /// File with an agent in each line
+    #[arg(long, value_name = "FILE", conflicts_with = "hosts")]
+    pub host_file: Option<PathBuf>,
+    /// Key of the agents [default: /etc/skep/cluster.key]
+    #[arg(long = "agent-key", value_name = "FILE")]
+    pub key: Option<PathBuf>,
+    /// The agents run without a key
+    #[arg(long = "agents-insecure")]
+    pub insecure: bool,
+}
+
+impl HostsArgs {
+    /// The agents that are named, none: this machine.
+    pub fn names(&self) -> Result<Vec<String>, String> {
+        let mut names = self.hosts.clone();
+        if let Some(path) = &self.host_file {
+            let text = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
+            let hosts = host_file(&text).map_err(|why| format!("{}: {why}", path.display()))?;
+            names = hosts.into_iter().map(|slots| slots.host).collect();
+            if names.is_empty() {
+                return Err(format!("{}: it names no host", path.display()));
+            }
+        }
+        let mut known = std::collections::BTreeSet::new();
+        if let Some(twice) = names.iter().find(|name| !known.insert(name.as_str())) {
+            return Err(format!("{twice} is named twice"));
+        }
+        if names.len() > HOSTS_MAX {
+            return Err(format!("more than {HOSTS_MAX} hosts are named"));
+        }
+        Ok(names)
+    }
+
+    fn keyring(&self) -> Result<Keyring, String> {
+        if self.insecure {
+            return Ok(Keyring::insecure());
+        }
+        let key = self.key.clone().unwrap_or_else(|| PathBuf::from(KEY_FILE));
+        Keyring::from_file(&key).map_err(|e| format!("{e}\nname the agents' key by --agent-key"))
+    }
+
+    /// The processes of a job: on the named hosts, or here.
+    pub fn crew(&self, job: &Job) -> Result<Box<dyn Crew>, String> {
+        let names = self.names()?;
+        if names.is_empty() {
+            let crew = worker::crew(job.workers.processes);
+            return Ok(Box::new(crew.map_err(|e| e.to_string())?));
+        }
+        let crew = RemoteCrew::gather(&names, &Arc::new(self.keyring()?), job).map_err(|e| e.to_string())?;
+        Ok(Box::new(crew))
+    }
+}
+
+/// One host of the crew.
+struct Host {
+    name: String,
+    /// Members here, in the order in which the agent knows them.
+    members: Vec<usize>,
+    orders: Option<Sender<(usize, Relayed)>>,
+    threads: Vec<std::thread::JoinHandle<()>>,
+}
+
+/// Processes that agents run.
+pub struct RemoteCrew {
+    members: Vec<Member>,
+    /// Host and place there of each member.
+    places: Vec<(usize, usize)>,
+    hosts: Vec<Host>,
+    reports: Receiver<(usize, Report)>,
+    lead: Duration,
+}
+
+impl RemoteCrew {
+    /// Reaches every agent, compares clocks, and has it start its processes.
+    fn gather(names: &[String], keyring: &Arc<Keyring>, job: &Job) -> Result<Self, CrewError> {
+        let wrong = |name: &str, why: String| CrewError(format!("agent {name}: {why}"));
+        let run = draw_run().map_err(CrewError)?;
+        let count = names.len() as u32;
+        let processes = job.workers.processes;
+        if processes < count {
+            return Err(CrewError(format!(
+                "{count} hosts for {processes} processes: name fewer hosts, or ask for more processes"
+            )));
+        }
+        // All at once: a cluster of a thousand hosts is not asked one by one.
+        let greeted: Vec<Result<(AgentLink, Clock), CrewError>> = std::thread::scope(|scope| {
+            let asked: Vec<_> = names
+                .iter()
+                .map(|name| {
+                    scope.spawn(move || {
+                        let endpoint = Endpoint::with_default_port(name, AGENT_PORT);
+                        let endpoint = endpoint.map_err(|e| wrong(name, e.to_string()))?;
+                        let mut link = AgentLink::new(keyring.clone(), endpoint);
+                        let clock = greet(&mut link).map_err(|why| wrong(name, why))?;
+                        Ok((link, clock))
+                    })
+                })
+                .collect();
+            let ended = |thread: std::thread::ScopedJoinHandle<'_, _>| {
+                thread.join().unwrap_or_else(|_| Err(CrewError("a thread ended badly".to_owned())))
+            };
+            asked.into_iter().map(ended).collect()
+        });
+        let (sender, reports) = mpsc::channel();
+        let mut crew =
+            Self { members: Vec::new(), places: Vec::new(), hosts: Vec::new(), reports, lead: LEAD };
+        let mut clocks = Vec::new();
+        let mut links = Vec::new();
+        for (name, greeted) in names.iter().zip(greeted) {
+            let (link, clock) = greeted?;
+            crew.lead = crew.lead.max(LEAD + clock.round_trip * ROUND_TRIPS);
+            clocks.push(clock);
+            links.push(link);
+            crew.hosts.push(Host {
+                name: name.clone(),
+                members: Vec::new(),
+                orders: None,
+                threads: Vec::new(),
+            });
+        }
+        crew.lead += LEAD_EACH * processes;
+        for process in 0..processes {
+            let at = job.workers.placement.host(process, processes, count) as usize;
+            let host = &mut crew.hosts[at];
+            crew.places.push((at, host.members.len()));
+            host.members.push(process as usize);
+            crew.members.push(Member {
+                host: host.name.clone(),
+                clock_offset_ns: clocks[at].offset_ns,
+                clock_error_ns: clocks[at].error_ns,
+            });
+        }
+        for (host, link) in crew.hosts.iter_mut().zip(links).filter(|(host, _)| !host.members.is_empty()) {
+            host.begin(run, link, job, &sender).map_err(|why| wrong(&host.name, why))?;
+        }
+        Ok(crew)
+    }
+}
+
+fn draw_run() -> Result<u64, String> {
+    let mut raw = [0; 8];
+    getrandom::fill(&mut raw).map_err(|e| format!("the kernel's random source: {e}"))?;
+    Ok(u64::from_le_bytes(raw))
+}
+
+fn greet(link: &mut AgentLink) -> Result<Clock, String> {
+    match link.ask(&AgentQuestion::Hello)? {
+        AgentAnswer::Hello { version, .. } if version == env!("CARGO_PKG_VERSION") => link.clock(),
+        AgentAnswer::Hello { version, host, .. } => Err(format!(
+            "{host} runs release {version}, this is {}: install the same on all hosts",
+            env!("CARGO_PKG_VERSION")
+        )),
+        _ => Err("the answer is to another question".to_owned()),
+    }
+}
+
+impl Host {
+    fn begin(
+        &mut self,
+        run: u64,
+        mut link: AgentLink,
+        job: &Job,
+        reports: &Sender<(usize, Report)>,
+    ) -> Result<(), String> {
+        let processes = self.members.iter().map(|member| *member as u32).collect();
+        link.ask(&AgentQuestion::Begin { run, job: Box::new(job.clone()), processes })?;
+        let (orders, inbox) = mpsc::channel();
+        self.orders = Some(orders);
+        let speaker = Speaker::new(run, self.members.clone(), reports.clone());
+        let ears = link.another();
+        let listener = speaker.clone();
+        let named = |name: &str| std::thread::Builder::new().name(name.to_owned());
+        let failed = |e: std::io::Error| format!("no thread: {e}");
+        self.threads.push(named("agent-orders").spawn(move || speaker.speak(link, inbox)).map_err(failed)?);
+        self.threads.push(named("agent-reports").spawn(move || listener.listen(ears)).map_err(failed)?);
+        Ok(())
+    }
+}
+
+impl Crew for RemoteCrew {
+    fn members(&self) -> &[Member] {
+        &self.members
+    }
+
+    fn send(&mut self, member: usize, order: &Order) -> Result<(), CrewError> {
+        let Some((host, place)) = self.places.get(member).copied() else { return Ok(()) };
+        let relayed = match order {
+            Order::Start(start) => Relayed::Start {
+                hosts: start.hosts,
+                host_processes: start.host_processes,
+                first_on_host: start.first_on_host,
+                progress_ms: start.progress_ms,
+            },
+            other => Relayed::Order(other.clone()),
+        };
+        if let Some(orders) = &self.hosts[host].orders {
+            // A host that is gone has said so in the reports.
+            let _ = orders.send((place, relayed));
+        }
+        Ok(())
+    }
+
+    fn receive(&mut self, wait: Duration) -> Result<Option<(usize, Report)>, CrewError> {
+        Ok(self.reports.recv_timeout(wait).ok())
+    }
+
+    fn lead(&self) -> Duration {
+        self.lead
+    }
+
+    fn end(&mut self) {
+        // Without orders to come each speaker ends its run, all at the same time.
+        self.hosts.iter_mut().for_each(|host| host.orders = None);
+        for thread in self.hosts.iter_mut().flat_map(|host| host.threads.drain(..)) {
+            // A panic ends the process anyway.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for RemoteCrew {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: hosts come from the flag or a file, twice named is a mistake, none means this machine.
+    #[test]
+    fn names() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("hosts");
+        std::fs::write(&file, "a slots=4\nb:7751 # the fast one\n").unwrap();
+        let of_file = HostsArgs { host_file: Some(file.clone()), ..HostsArgs::default() };
+        assert_eq!(of_file.names().unwrap(), ["a", "b:7751"]);
+        let named = |hosts: &[&str]| HostsArgs {
+            hosts: hosts.iter().map(|host| (*host).to_owned()).collect(),
+            ..HostsArgs::default()
+        };
+        assert!(named(&[]).names().unwrap().is_empty());
+        assert!(named(&["a", "a"]).names().unwrap_err().contains("twice"));
+        std::fs::write(&file, "# nobody\n").unwrap();
+        assert!(of_file.names().unwrap_err().contains("names no host"));
+    }
+}

@@ -1,0 +1,187 @@
+//! `skep bench ior|mdtest|iozone|fio|elbencho -- ARGS`: other tools' command lines.
+
+use super::coordinator::HostsArgs;
+use super::load::perform;
+use super::output::ShowArgs;
+use crate::admin::{Failure, Outcome};
+use crate::cli::output::{self, Row};
+use clap::Args;
+use serde::Serialize;
+use skep_bench::dialect::{Launch, Surroundings, Tool, Translation, Understood, relative, translate};
+use skep_bench::job::{Job, Work};
+use std::io::{Read, Write};
+use std::path::Path;
+
+/// Longest file that a command line names (job files, lists of clients).
+const FILE_MAX: u64 = 1 << 20;
+
+/// What each of them takes.
+#[derive(Debug, Args)]
+pub struct DialectArgs {
+    /// Show the job, and how each option was understood, and do nothing
+    #[arg(long)]
+    explain: bool,
+    /// Where workers run.
+    #[command(flatten)]
+    hosts: HostsArgs,
+    /// How to show it.
+    #[command(flatten)]
+    show: ShowArgs,
+    /// The tool's own options; mpirun and the program's path may stand first
+    #[arg(last = true, required = true, value_name = "ARGS")]
+    words: Vec<String>,
+}
+
+/// What tools take whose work other commands do.
+#[derive(Debug, Args)]
+pub struct RelativeArgs {
+    /// The tool's own options
+    #[arg(last = true, value_name = "ARGS")]
+    words: Vec<String>,
+}
+
+/// How an option was understood.
+#[derive(Serialize)]
+struct Line {
+    option: String,
+    meaning: String,
+}
+
+impl Row for Line {
+    const TITLES: &'static [&'static str] = &["OPTION", "MEANING"];
+    fn cells(&self) -> Vec<String> {
+        vec![self.option.clone(), self.meaning.clone()]
+    }
+}
+
+/// Does what the command line of `tool` says.
+pub fn run(tool: Tool, args: &DialectArgs, out: &mut dyn Write) -> Outcome {
+    if let Some(found) = relative(&args.words) {
+        return instead(found);
+    }
+    let mut translation = translated(tool, &args.words)?;
+    let hosts = hosts(&args.hosts, &translation.launch);
+    spread(&mut translation, &hosts)?;
+    if args.explain {
+        return explain(&translation, out).map_err(|e| Failure::new(format!("cannot write: {e}")));
+    }
+    for line in translation.understood.iter().filter(|line| line.meaning.starts_with("no effect")) {
+        eprintln!("skep: {}: {}", line.option, line.meaning);
+    }
+    for job in &translation.jobs {
+        prepare(tool, job)?;
+        let mut crew = hosts.crew(job).map_err(Failure::new)?;
+        perform(job, crew.as_mut(), &args.show, out)?;
+    }
+    Ok(())
+}
+
+/// Names the command that does what another tool's command line asks for.
+pub fn run_relative(name: &str, args: &RelativeArgs) -> Outcome {
+    let mut words = vec![name.to_owned()];
+    let own = args.words.first().is_some_and(|word| word.rsplit('/').next() == Some(name));
+    words.extend(args.words.iter().skip(usize::from(own)).cloned());
+    match relative(&words) {
+        Some(found) => instead(found),
+        None => Err(Failure::new(format!("{name}: of this tool only --storagebench has an equivalent here"))),
+    }
+}
+
+fn instead(found: Result<skep_bench::dialect::Relative, String>) -> Outcome {
+    let found = found.map_err(Failure::new)?;
+    Err(Failure::new(format!("{}: run `{}` instead: {}", found.tool, found.instead, found.because)))
+}
+
+fn translated(tool: Tool, words: &[String]) -> Outcome<Translation> {
+    let directory = std::env::current_dir().map_err(|e| Failure::local("working directory", e))?;
+    let around = Surroundings {
+        directory: &directory.to_string_lossy(),
+        read: &|path| read(path),
+        is_dir: &|path| Path::new(path).is_dir(),
+        file_size: &|path| {
+            Path::new(path).metadata().ok().filter(|meta| meta.is_file()).map(|meta| meta.len())
+        },
+    };
+    translate(tool, words, &around).map_err(|e| Failure::new(e.to_string()))
+}
+
+fn read(path: &str) -> Result<String, String> {
+    let wrong = |e: std::io::Error| format!("cannot be read: {e}");
+    let mut text = String::new();
+    let file = std::fs::File::open(path).map_err(wrong)?;
+    file.take(FILE_MAX).read_to_string(&mut text).map_err(wrong)?;
+    Ok(text)
+}
+
+/// Flags of this program win over what the tool's line says.
+fn hosts(flags: &HostsArgs, launch: &Launch) -> HostsArgs {
+    let mut hosts = flags.clone();
+    if hosts.hosts.is_empty() && hosts.host_file.is_none() {
+        hosts.hosts.clone_from(&launch.hosts);
+        hosts.host_file = launch.host_file.clone().filter(|_| hosts.hosts.is_empty());
+    }
+    hosts
+}
+
+/// `-npernode 4` counts once the hosts are known.
+fn spread(translation: &mut Translation, hosts: &HostsArgs) -> Outcome {
+    if let (None, Some(per_host)) = (translation.launch.processes, translation.launch.per_host) {
+        let count = hosts.names().map_err(Failure::new)?.len().max(1);
+        for job in &mut translation.jobs {
+            job.workers.processes = per_host.saturating_mul(u32::try_from(count).unwrap_or(u32::MAX));
+            job.check().map_err(|e| Failure::new(e.to_string()))?;
+        }
+    }
+    Ok(())
+}
+
+/// mdtest makes the directory that it is told to work in.
+fn prepare(tool: Tool, job: &Job) -> Outcome {
+    let (Tool::Mdtest, Work::Meta(meta)) = (tool, &job.work) else { return Ok(()) };
+    meta.paths.iter().try_for_each(|path| std::fs::create_dir_all(path).map_err(|e| Failure::local(path, e)))
+}
+
+fn explain(translation: &Translation, out: &mut dyn Write) -> std::io::Result<()> {
+    let line = |line: &Understood| Line { option: line.option.clone(), meaning: line.meaning.clone() };
+    let lines: Vec<_> = translation.understood.iter().map(line).collect();
+    output::rows(output::Format::Table, &lines, out)?;
+    for job in &translation.jobs {
+        writeln!(out, "\n{}", serde_json::to_string_pretty(job)?)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: `--hosts` wins over a launcher's host file; per-host counts are multiplied out.
+    #[test]
+    fn where_workers_run() {
+        let words: Vec<String> =
+            "mpirun -npernode 4 -machinefile m ior -w -o /tmp/x".split(' ').map(str::to_owned).collect();
+        let mut translation = translated(Tool::Ior, &words).unwrap();
+        let flags = HostsArgs { hosts: vec!["a".into(), "b".into()], ..HostsArgs::default() };
+        let chosen = hosts(&flags, &translation.launch);
+        assert_eq!((chosen.hosts.len(), chosen.host_file.is_none()), (2, true));
+        spread(&mut translation, &chosen).unwrap();
+        assert_eq!(translation.jobs[0].workers.processes, 8);
+        let chosen = hosts(&HostsArgs::default(), &translation.launch);
+        assert_eq!(chosen.host_file.as_deref(), Some(Path::new("m")));
+    }
+
+    /// Goal: the explanation holds every option and a job that can be read back.
+    #[test]
+    fn explained() {
+        let words: Vec<String> = "-w -i3 -t 1m -b 2m -v".split(' ').map(str::to_owned).collect();
+        let translation = translated(Tool::Ior, &words).unwrap();
+        let mut out = Vec::new();
+        explain(&translation, &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        let (table, json) = text.split_once("\n\n").unwrap();
+        for option in ["-w", "-i3", "-t 1m", "-b 2m", "-v"] {
+            assert!(table.lines().any(|line| line.starts_with(option)), "{option}: {table}");
+        }
+        assert_eq!(serde_json::from_str::<Job>(json).unwrap(), translation.jobs[0]);
+    }
+}
