@@ -171,7 +171,7 @@ pub struct Canary {
 }
 
 /// All of them.
-pub const CANARIES: [Canary; 11] = [
+pub const CANARIES: [Canary; 12] = [
     Canary {
         name: "a picture from outside",
         added: "<img alt=\"x\" src=\"http://127.0.0.1:9/x.png\">",
@@ -228,6 +228,12 @@ pub const CANARIES: [Canary; 11] = [
                 <text x=\"12\" y=\"52\">two</text></svg>",
         without_policy: false,
         fault: "on top of others",
+    },
+    Canary {
+        name: "a tip that says nothing",
+        added: "<style>.tip{visibility:hidden!important}</style>",
+        without_policy: false,
+        fault: "pointing at a mark",
     },
     Canary {
         name: "a page wider than its window",

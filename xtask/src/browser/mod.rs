@@ -122,6 +122,7 @@ pub fn run(root: &Path, arguments: &Arguments) -> Result<bool, String> {
     }
     let good = fs::read_to_string(Files::of(&work.path, "sample").page).map_err(|error| error.to_string())?;
     canaries(&mut browser, &good, &work.path, &mut tally)?;
+    paper_canaries(&work.path, &mut tally)?;
     if arguments.update {
         for view in VIEWS.iter().filter(|view| view.name != "tablet") {
             let picture = format!("{}.png", view.name);
@@ -236,5 +237,22 @@ fn canaries(browser: &mut Browser, good: &str, directory: &Path, tally: &mut Tal
         let said = caught.map(|fault| fault.chars().take(90).collect::<String>()).unwrap_or_default();
         tally.note(&format!("canary, {}", canary.name), &said, &faults);
     }
+    Ok(())
+}
+
+/// A PDF that was cut, and one that does not say what it should.
+fn paper_canaries(directory: &Path, tally: &mut Tally) -> Result<(), String> {
+    let good = Files::of(directory, "sample").paper;
+    let bytes = fs::read(&good).map_err(|error| format!("{}: {error}", good.display()))?;
+    let cut = directory.join("canary.pdf");
+    fs::write(&cut, &bytes[..bytes.len() / 2]).map_err(|error| format!("{}: {error}", cut.display()))?;
+    let mut faults = Vec::new();
+    paper::check(&cut, &[], &mut faults)?;
+    let missed = if faults.is_empty() { vec!["a cut PDF passed".to_owned()] } else { Vec::new() };
+    tally.note("canary, a PDF that was cut", &format!("{} faults", faults.len()), &missed);
+    faults.clear();
+    paper::check(&good, &["words that stand nowhere".to_owned()], &mut faults)?;
+    let missed = if faults.len() == 1 { Vec::new() } else { vec![format!("{faults:?}")] };
+    tally.note("canary, a PDF that says too little", &faults.join(" "), &missed);
     Ok(())
 }

@@ -5,10 +5,12 @@ use std::process::Command;
 
 /// The programs of poppler-utils that are used.
 pub const NEEDED: [&str; 3] = ["pdfinfo", "pdftotext", "pdftoppm"];
-/// Ink on a page that is not empty, in pixels at [`DOTS`] per inch.
-const LEAST_INK: usize = 60;
+/// Ink on a page that is not empty, in dots above its foot at [`DOTS`] per inch.
+const LEAST_INK: usize = 40;
 /// Resolution of the look at a page.
-const DOTS: &str = "40";
+const DOTS: &str = "60";
+/// Part of a page, in percent, above the line with the page number.
+const ABOVE_FOOT: usize = 92;
 
 /// Checks the file: readable without complaint, pages that are not empty, and these words on them.
 pub fn check(file: &Path, words: &[String], faults: &mut Vec<String>) -> Result<usize, String> {
@@ -62,7 +64,8 @@ fn inks(mut bytes: &[u8]) -> Vec<usize> {
     while let Some((wide, high, start)) = header(bytes) {
         let end = start + wide * high;
         let Some(dots) = bytes.get(start..end) else { break };
-        inks.push(dots.iter().filter(|dot| **dot < 128).count());
+        let above = &dots[..wide * (high * ABOVE_FOOT / 100)];
+        inks.push(above.iter().filter(|dot| **dot < 160).count());
         bytes = &bytes[end..];
     }
     inks
@@ -92,10 +95,10 @@ mod tests {
     /// Goal: dark dots are counted picture by picture; cut pictures do not count.
     #[test]
     fn ink_is_counted() {
-        let picture = [b"P5\n3 2\n255\n".as_slice(), &[0, 255, 90, 255, 255, 10]].concat();
+        let picture = [b"P5\n3 2\n255\n".as_slice(), &[0, 255, 90, 10, 10, 10]].concat();
         let two = [picture.clone(), picture.clone()].concat();
-        assert_eq!(inks(&two), [3, 3]);
-        assert_eq!(inks(&two[..two.len() - 1]), [3]);
+        assert_eq!(inks(&two), [2, 2], "the foot does not count");
+        assert_eq!(inks(&two[..two.len() - 1]), [2]);
         assert!(inks(b"P6\n").is_empty() && inks(b"").is_empty());
     }
 }

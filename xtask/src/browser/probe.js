@@ -29,6 +29,9 @@
   for (const element of document.querySelectorAll("h1,h2,h3,p,li,td,th,summary,pre,a,figcaption span,.chip,footer")) {
     if (shown(element)) read(element, getComputedStyle(element).color, ground(element));
   }
+  const inside = (a, b, slack) =>
+    a.x >= b.x - slack && a.y >= b.y - slack &&
+    a.x + a.width <= b.x + b.width + slack && a.y + a.height <= b.y + b.height + slack;
   const charts = [...document.querySelectorAll("svg.chart")].filter(shown).map((svg) => {
     const box = svg.viewBox.baseVal;
     const behind = ground(svg);
@@ -43,10 +46,7 @@
     const texts = [...svg.querySelectorAll("text")].filter((text) => !text.closest(".tip"));
     const outside = [...marks, ...texts].filter((element) => {
       const area = element.getBBox();
-      return (
-        area.x < box.x - 1.5 || area.y < box.y - 1.5 ||
-        area.x + area.width > box.x + box.width + 1.5 || area.y + area.height > box.y + box.height + 1.5
-      );
+      return !inside(area, box, 1.5);
     });
     const areas = texts.map((text) => ({ text: text.textContent, area: text.getBBox() }));
     const over = [];
@@ -56,6 +56,10 @@
       if (across > 2 && down > 4) over.push(`${a.text} / ${b.text}`);
     }));
     for (const text of texts) read(text, getComputedStyle(text).fill, behind);
+    const spilled = [...svg.querySelectorAll(".tip")].filter((tip) => {
+      const frame = tip.querySelector("rect").getBBox();
+      return !inside(frame, box, 1.5) || [...tip.querySelectorAll("text")].some((text) => !inside(text.getBBox(), frame, 2));
+    });
     const title = svg.querySelector("title");
     const size = svg.getBoundingClientRect();
     return {
@@ -65,6 +69,7 @@
       unseen: unseen.length,
       outside: outside.map((element) => element.textContent || element.outerHTML.slice(0, 80)),
       over,
+      spilled: spilled.map((tip) => tip.textContent),
       letters: texts.length ? (11 * size.width) / box.width : 11,
     };
   });

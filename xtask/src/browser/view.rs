@@ -78,6 +78,7 @@ struct Chart {
     unseen: usize,
     outside: Vec<String>,
     over: Vec<String>,
+    spilled: Vec<String>,
     letters: f64,
 }
 
@@ -104,6 +105,7 @@ fn with_tab(browser: &mut Browser, tab: &Tab, file: &Path, view: View) -> Result
     let page: Page = serde_json::from_str(answer.as_str().unwrap_or_default())
         .map_err(|error| format!("the page's answer cannot be read: {error}"))?;
     let mut look = Look::default();
+    look.faults.extend(point(browser, tab, page.charts.is_empty())?);
     let high = page.high.min(HIGHEST_PICTURE);
     let clip = json!({ "x": 0, "y": 0, "width": view.wide, "height": high, "scale": 1 });
     let shot = json!({ "format": "png", "captureBeyondViewport": true, "clip": clip });
@@ -118,6 +120,33 @@ fn with_tab(browser: &mut Browser, tab: &Tab, file: &Path, view: View) -> Result
     }
     judge(page, &mut look);
     Ok(look)
+}
+
+/// Where the first mark with a tip is, once it is on the screen.
+const FIRST_TIP: &str = "(() => { const mark = [...document.querySelectorAll('svg.chart .p > circle')]\
+    .find(e => e.getClientRects().length); if (!mark) return null; mark.scrollIntoView({ block: 'center', \
+    behavior: 'instant' }); const box = mark.getBoundingClientRect(); \
+    return [box.x + box.width / 2, box.y + box.height / 2]; })()";
+/// What is said at the place that is pointed at.
+const SAID: &str = "[...document.querySelectorAll('.tip')]\
+    .filter(e => getComputedStyle(e).visibility === 'visible').map(e => e.textContent).join(' ')";
+
+/// Points at a mark: its numbers must show up, and only then.
+fn point(browser: &mut Browser, tab: &Tab, no_charts: bool) -> Result<Option<String>, String> {
+    let place = browser.evaluate(tab, FIRST_TIP)?;
+    let (Some(x), Some(y)) = (place[0].as_f64(), place[1].as_f64()) else {
+        return Ok((!no_charts).then(|| "no mark has a tip".to_owned()));
+    };
+    let before = browser.evaluate(tab, SAID)?;
+    let moved = json!({ "type": "mouseMoved", "x": x, "y": y });
+    browser.call(tab, "Input.dispatchMouseEvent", moved)?;
+    let after = browser.evaluate(tab, SAID)?;
+    let away = json!({ "type": "mouseMoved", "x": 0, "y": 0 });
+    browser.call(tab, "Input.dispatchMouseEvent", away)?;
+    browser.evaluate(tab, "scrollTo({ top: 0, behavior: 'instant' })")?;
+    let quiet = before.as_str() == Some("");
+    let speaks = after.as_str().is_some_and(|said| said.chars().any(|c| c.is_ascii_digit()));
+    Ok((!quiet || !speaks).then(|| format!("pointing at a mark says {after}, before it {before}")))
 }
 
 fn bytes(answer: &Value) -> Result<Vec<u8>, String> {
@@ -163,6 +192,9 @@ fn judge(page: Page, look: &mut Look) {
         }
         if let Some(first) = chart.over.first() {
             fault(format!("{} labels lie on top of others, such as {first}", chart.over.len()));
+        }
+        if let Some(first) = chart.spilled.first() {
+            fault(format!("{} tips do not fit their frames, such as {first}", chart.spilled.len()));
         }
         if chart.letters < SMALLEST_LETTERS {
             fault(format!("letters of {:.1} pixels are too small", chart.letters));

@@ -224,7 +224,13 @@ fn peaks(drawing: &mut Drawing, field: &Field, spreads: &[Vec<(f64, Spread)>]) {
                     .iter()
                     .all(|(l, r, t)| middle + half < *l || middle - half > *r || (y - t).abs() > 12.0)
         };
-        let Some(y) = [y - 9.0, y + 18.0].into_iter().find(|y| free(*y)) else { continue };
+        // Not onto another line: where one runs closely above, the number stands below.
+        let beside = spreads.iter().flatten().filter(|(other, _)| other == x);
+        let above = beside
+            .map(|(_, other)| y - field.spot(*x, other.mean).1)
+            .any(|distance| (1.0..24.0).contains(&distance));
+        let places = if above { [y + 18.0, y - 9.0] } else { [y - 9.0, y + 18.0] };
+        let Some(y) = places.into_iter().find(|y| free(*y)) else { continue };
         taken.push((middle - half, middle + half, y));
         drawing.strong(Paint::Ink, (middle, y), Anchor::Middle, text);
     }

@@ -40,8 +40,8 @@ pub fn ratios(wide: f32, title: &str, each: &[Ratio]) -> Drawing {
     for mark in MARKED.into_iter().chain([8.0, FARTHEST]).filter(|v| v.ln().abs() <= reach) {
         let label = change(mark);
         let half = width(&label, LABEL, Face::Plain) / 2.0;
-        drawing.rule(Paint::Grid, (x(mark), 8.0), (x(mark), bottom), false);
         if x(mark) - half > free && x(mark) - half >= 0.0 {
+            drawing.rule(Paint::Grid, (x(mark), 8.0), (x(mark), bottom), false);
             drawing.label(Paint::Muted, (x(mark), bottom + 16.0), Anchor::Middle, label);
             free = x(mark) + half + 6.0;
         }

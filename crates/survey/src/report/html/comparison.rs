@@ -104,27 +104,53 @@ fn better(change: &Change) -> Option<bool> {
     }
 }
 
+/// How far a ratio lies from 1, in either direction.
+fn far(ratio: f64) -> f64 {
+    ratio.max(1e-9).ln().abs()
+}
+
+/// A row for each member that changed; of a curve, one for each direction: the middle one of its places.
+fn rows(after: &Survey, comparison: &Comparison) -> Vec<Ratio> {
+    let mut rows = Vec::new();
+    let mut done: Vec<(&str, bool)> = Vec::new();
+    for change in &comparison.changes {
+        let (Some(better), Some(ratio)) = (self::better(change), change.ratio) else { continue };
+        let title = title(after, &change.id);
+        if curve(after, &change.id).is_none() {
+            rows.push(Ratio { name: format!("{title}, {}", change.place), ratio, better: Some(better) });
+            continue;
+        }
+        if done.contains(&(&change.id, better)) {
+            continue;
+        }
+        done.push((&change.id, better));
+        let all = comparison.changes.iter().filter(|other| other.id == change.id);
+        let mut alike: Vec<&Change> = all.clone().filter(|o| self::better(o) == Some(better)).collect();
+        alike.sort_by(|a, b| {
+            far(a.ratio.map_or(1.0, |r| r[0])).total_cmp(&far(b.ratio.map_or(1.0, |r| r[0])))
+        });
+        let middle = alike[alike.len() / 2];
+        let name = match alike.len() {
+            1 => format!("{title}, {}", middle.place),
+            count => format!("{title}, {count} of {} places", all.count()),
+        };
+        rows.push(Ratio { name, ratio: middle.ratio.unwrap_or(ratio), better: Some(better) });
+    }
+    rows
+}
+
 fn ratios(after: &Survey, comparison: &Comparison, figures: &mut Figures) -> String {
-    let mut each: Vec<Ratio> = comparison
-        .changes
-        .iter()
-        .filter(|change| better(change).is_some())
-        .filter_map(|change| {
-            let name = format!("{}, {}", title(after, &change.id), change.place);
-            Some(Ratio { name, ratio: change.ratio?, better: better(change) })
-        })
-        .collect();
+    let mut each = rows(after, comparison);
     if each.is_empty() {
         return String::new();
     }
-    let far = |ratio: &Ratio| ratio.ratio[0].max(1e-9).ln().abs();
-    each.sort_by(|a, b| far(b).total_cmp(&far(a)));
+    each.sort_by(|a, b| far(b.ratio[0]).total_cmp(&far(a.ratio[0])));
     let left_out = each.len().saturating_sub(MOST_RATIOS);
     each.truncate(MOST_RATIOS);
     let subtitle = if left_out > 0 {
-        format!("after over before, with the 95 % interval; {left_out} smaller changes are in the table")
+        format!("after over before, with the 95 % interval; {left_out} smaller ones are in the table")
     } else {
-        "after over before, with the 95 % interval".to_owned()
+        "after over before, with the 95 % interval; of a curve, its middle place".to_owned()
     };
     let name = "Significant changes";
     let draw = |wide: f32| charts::ratios(wide, name, &each);

@@ -316,10 +316,7 @@ fn widths(table: &Table) -> Vec<f32> {
         .collect();
     let sum: f32 = widths.iter().sum();
     if sum <= WIDE {
-        // What is left goes to the first column, which holds words.
-        if let Some(first) = widths.first_mut() {
-            *first += WIDE - sum;
-        }
+        spend(&mut widths, table, WIDE - sum);
         return widths;
     }
     let fair = WIDE / widths.len().max(1) as f32;
@@ -331,6 +328,28 @@ fn widths(table: &Table) -> Vec<f32> {
         }
     }
     widths
+}
+
+/// Most of what numbers get besides their own width.
+const AIR: f32 = 26.0;
+
+/// What is left goes to numbers first, then to words: the last column of them, or the one before numbers.
+fn spend(widths: &mut [f32], table: &Table, left: f32) {
+    let numbers = table.heads.iter().filter(|(_, number)| *number).count();
+    let air = if numbers > 0 { (left / numbers as f32).min(AIR) } else { 0.0 };
+    for (width, (_, number)) in widths.iter_mut().zip(&table.heads) {
+        *width += if *number { air } else { 0.0 };
+    }
+    let words = if numbers > 0 { 0 } else { widths.len().saturating_sub(1) };
+    if let Some(width) = widths.get_mut(words) {
+        *width += left - air * numbers as f32;
+    }
+    // Two columns of words do not stand at opposite ends.
+    if let ([first, second], 0) = (&mut *widths, numbers) {
+        let move_over = (110.0 - *first).clamp(0.0, 110.0);
+        *first += move_over;
+        *second -= move_over;
+    }
 }
 
 fn document(pages: Vec<Content>, bookmarks: &[Bookmark], title: &str) -> Vec<u8> {
