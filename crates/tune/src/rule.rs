@@ -1,6 +1,7 @@
 //! What a rule is, and how the table of them is laid over a host.
 
-use crate::change::{Change, Live, reading};
+use crate::Root;
+use crate::change::{Change, Live, SYSCTL_FILE, reading};
 use crate::finding::{Finding, Severity, Source, Verdict};
 use crate::host::{Disk, DiskKind, Host, Role};
 use crate::rules;
@@ -205,6 +206,18 @@ impl Seen {
         Self { change, ..self }
     }
 
+    /// With a word about a file that sets the same key to something else at boot, after ours.
+    pub fn set_again(self, root: &Root, key: &str, accepts: impl Fn(&str) -> bool) -> Self {
+        match set_again(root, key) {
+            Some((file, value)) if !accepts(&value) => {
+                let more = format!("{file} sets it to {value} at every boot, after ours: remove it there");
+                let note = if self.note.is_empty() { more } else { format!("{}; {more}", self.note) };
+                self.note(note)
+            }
+            _ => self,
+        }
+    }
+
     /// Of another weight than the rule says.
     pub fn severity(self, severity: Severity) -> Self {
         Self { severity: Some(severity), ..self }
@@ -264,7 +277,24 @@ fn finding(rule: &'static Rule, roles: &[Role], seen: Seen) -> Finding {
 
 fn sysctl(rule: &Rule, host: &Host<'_>, wish: &Wish) -> Seen {
     let path = sysctl_path(rule.setting);
-    judged("host", host.root.text(&path), wish, |value| Change::sysctl(rule.setting, value))
+    let seen = judged("host", host.root.text(&path), wish, |value| Change::sysctl(rule.setting, value));
+    match wish {
+        Wish::Want(want) => seen.set_again(host.root, rule.setting, |value| want.accepts(value)),
+        Wish::Nothing(_) => seen,
+    }
+}
+
+/// The last file that is read after ours at boot and sets the same key.
+fn set_again(root: &Root, key: &str) -> Option<(String, String)> {
+    let (dir, ours) = SYSCTL_FILE.rsplit_once('/')?;
+    let later = root.names(dir).into_iter().filter(|name| name.ends_with(".conf") && name.as_str() > ours);
+    let files = later.map(|name| format!("{dir}/{name}")).chain(["/etc/sysctl.conf".to_owned()]);
+    let value = |text: &str| {
+        let lines = text.lines().filter_map(|line| line.split_once('='));
+        let mut ours = lines.filter(|(name, _)| name.trim().replace('/', ".") == key);
+        ours.next_back().map(|(_, value)| reading(value))
+    };
+    files.filter_map(|file| Some((file.clone(), value(&root.text(&file)?)?))).last()
 }
 
 /// Lays a wish beside a value.

@@ -5,9 +5,10 @@ use crate::admin::{Failure, Outcome};
 use crate::cli::output::{self, Format, OutputArgs, Row};
 use clap::Args;
 use serde::Serialize;
+use skep_tune::recording::Recording;
 use skep_tune::{Finding, Host, Root, Verdict, check};
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// So many things with the same setting are named one by one in a table.
 const NAMED_MAX: usize = 3;
@@ -21,7 +22,7 @@ pub struct CheckArgs {
     /// Say why, what to expect, who says so and what to do, for what should change or is not known
     #[arg(long, short = 'e')]
     explain: bool,
-    /// Write everything that was read into a file, to be looked at elsewhere (unpack it, then --root)
+    /// Write everything that was read into a file, to be looked at elsewhere with --root
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
     #[command(flatten)]
@@ -163,14 +164,42 @@ fn summary(findings: &[Finding]) -> String {
     )
 }
 
+/// A recorded machine, unpacked into a directory that goes with it.
+struct Unpacked(PathBuf);
+
+impl Unpacked {
+    fn of(file: &Path) -> Outcome<Self> {
+        use std::os::unix::fs::DirBuilderExt;
+        let wrong = |e: &dyn std::fmt::Display| Failure::local(file.display(), e);
+        let text = std::fs::read_to_string(file).map_err(|e| wrong(&e))?;
+        let recording = Recording::read(&text).map_err(|e| wrong(&e))?;
+        let dir = std::env::temp_dir().join(format!("skep-tune-{}", std::process::id()));
+        let named = |e: std::io::Error| Failure::local(dir.display(), e);
+        std::fs::DirBuilder::new().mode(0o700).create(&dir).map_err(named)?;
+        let unpacked = Self(dir.clone());
+        recording.unpack(&dir).map_err(named)?;
+        Ok(unpacked)
+    }
+}
+
+impl Drop for Unpacked {
+    fn drop(&mut self) {
+        if let Err(e) = std::fs::remove_dir_all(&self.0) {
+            eprintln!("note: {}: {e}; remove it by hand", self.0.display());
+        }
+    }
+}
+
 /// Does it.
 pub fn run(args: &CheckArgs, out: &mut dyn Write) -> Outcome {
+    let place = &args.machine.root;
+    let unpacked = place.is_file().then(|| Unpacked::of(place)).transpose()?;
+    let dir = unpacked.as_ref().map_or(place, |unpacked| &unpacked.0);
     let root = match &args.record {
-        None => args.machine.open()?,
-        Some(_) => {
-            Root::recording(&args.machine.root).map_err(|e| Failure::local(args.machine.root.display(), e))?
-        }
+        None => Root::new(dir),
+        Some(_) => Root::recording(dir),
     };
+    let root = root.map_err(|e| Failure::local(place.display(), e))?;
     let host = Host::read(&root, args.machine.part(&root)?);
     let findings = check(&host);
     let shown = findings.iter().filter(|one| args.all || one.verdict != Verdict::NotApplicable);

@@ -50,7 +50,8 @@ pub struct MachineArgs {
     /// Directories of targets or metadata, beside those of the configuration; or a directory on a mount
     #[arg(long = "path", value_name = "DIR")]
     paths: Vec<PathBuf>,
-    /// Look at a directory that looks like a machine (with /proc, /sys and /etc below)
+    /// Look at a directory that looks like a machine (with /proc, /sys and /etc below); check also takes what
+    /// --record wrote
     #[arg(long, value_name = "DIR", default_value = "/")]
     pub root: PathBuf,
     #[command(flatten)]

@@ -141,7 +141,7 @@ fn dirty(host: &Host<'_>, ratio: &str, bytes: &str, want: u64, low: u64, high: u
     let (share, size) = (host.root.number(&sysctl_path(ratio)), host.root.number(&sysctl_path(bytes)));
     let wanted = format!("{want} ({low}..{high})");
     let change = Change::sysctl(ratio, &want.to_string());
-    match (share, size) {
+    let seen = match (share, size) {
         (None, _) => Seen { recommended: Some(wanted), ..Seen::unknown("host", "it cannot be read") },
         (Some(share), None | Some(0)) => {
             Seen::new("host", share.to_string(), wanted).good_if((low..=high).contains(&share)).change(change)
@@ -162,7 +162,9 @@ fn dirty(host: &Host<'_>, ratio: &str, bytes: &str, want: u64, low: u64, high: u
                 .note(note)
                 .change(change)
         }
-    }
+    };
+    let right = |text: &str| text.parse().is_ok_and(|share: u64| (low..=high).contains(&share));
+    seen.set_again(host.root, ratio, right)
 }
 
 fn huge_pages(host: &Host<'_>) -> Vec<Seen> {

@@ -56,6 +56,10 @@ fn turning_disks_and_old_names() {
     assert_eq!(says(&all, "vm.dirty_background_ratio", "host"), change("10", "5 (1..5)"));
     assert_eq!(says(&all, "vm.dirty_ratio", "host"), ok("20", "20 (10..75)"));
     assert_eq!(says(&all, "vm.min_free_kbytes", "host").0, Verdict::Change);
+    // A file that is read later would win at the next boot.
+    assert!(one(&all, "vm.dirty_ratio", "host").note.contains("sets it to 5 at every boot"));
+    let cache = one(&all, "vm.vfs_cache_pressure", "host");
+    assert!(cache.note.contains("/etc/sysctl.d/99-sysctl.conf sets it to 200"), "{cache:?}");
     assert_eq!(says(&all, "vm.zone_reclaim_mode", "host"), change("1", "0"));
     assert_eq!(says(&all, "transparent_hugepage", "host"), change("always", "madvise (or never)"));
     let pages = one(&all, "transparent_hugepage", "host").change.as_ref().unwrap();
