@@ -116,8 +116,8 @@ fn chain(page: &mut Page, stream: &Stream) {
 
 fn other_load(page: &mut Page, forecast: &Forecast) {
     page.title("other load");
-    page.figure("one shared file, write", forecast.shared.write.as_ref());
-    page.figure("one shared file, read", forecast.shared.read.as_ref());
+    page.figure("one shared file, write", forecast.single_file.write.as_ref());
+    page.figure("one shared file, read", forecast.single_file.read.as_ref());
     page.figure("random 4 KiB write", forecast.random.write.as_ref());
     page.figure("random 4 KiB read", forecast.random.read.as_ref());
 }

@@ -8,7 +8,7 @@ pub mod metadata;
 mod notes;
 pub mod random;
 pub mod rebuild;
-pub mod shared;
+pub mod single_file;
 pub mod stream;
 
 pub use figure::{Figure, Unit};
@@ -31,7 +31,7 @@ pub struct Forecast {
     /// Streaming, a file per process.
     pub read: Stream,
     /// One shared file; `None` where nothing is known about the software.
-    pub shared: shared::Shared,
+    pub single_file: single_file::SingleFile,
     /// Random 4 KiB.
     pub random: random::Random,
     /// Space for file contents.
@@ -67,7 +67,7 @@ pub fn forecast(hardware: &Hardware) -> Result<Forecast, Vec<Problem>> {
     let mut forecast = Forecast {
         name: hardware.name.clone(),
         preset: hardware.preset.clone().unwrap_or_else(|| crate::catalogue::PRESETS[0].name.to_owned()),
-        shared: shared::shared(hardware, &write, &read),
+        single_file: single_file::single_file(hardware, &write, &read),
         random: random::random(hardware, &catalogue),
         rebuild: rebuild::rebuild(hardware, &catalogue),
         components: components(hardware, &catalogue),

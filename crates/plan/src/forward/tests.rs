@@ -159,7 +159,7 @@ fn unknown_stays_unknown() {
     let forecast =
         forecast(&read(&SMALL.replace("name = \"small\"", "name = \"small\"\nsoftware = \"lustre\"")))
             .unwrap();
-    assert!(forecast.metadata.creates.is_none() && forecast.shared.write.is_none());
+    assert!(forecast.metadata.creates.is_none() && forecast.single_file.write.is_none());
     assert!(forecast.metadata.files.is_none(), "no metadata target");
 }
 

@@ -63,15 +63,15 @@ fn measured(sheet: &mut Sheet, medium: &Forecast) {
     for (what, published, computed) in [
         ("file per process, read", READ, medium.read.expected.0),
         ("file per process, write", WRITE, medium.write.expected.0),
-        ("one shared file, write", SHARED_WRITE, value(medium.shared.write.as_ref())),
-        ("one shared file, read", SHARED_READ, value(medium.shared.read.as_ref())),
+        ("one shared file, write", SHARED_WRITE, value(medium.single_file.write.as_ref())),
+        ("one shared file, read", SHARED_READ, value(medium.single_file.read.as_ref())),
     ] {
         let note = "figures 10 and 11; the preset's efficiency and rate of a data path come from here";
         sheet.line(what, Shown::GbPerSecond, Published::Number(published), computed, note).how(How::Input);
     }
     for (what, published, shared, own) in [
-        ("shared file / file per process, write", 31.0, &medium.shared.write, &medium.write),
-        ("shared file / file per process, read", 50.0, &medium.shared.read, &medium.read),
+        ("shared file / file per process, write", 31.0, &medium.single_file.write, &medium.write),
+        ("shared file / file per process, read", 50.0, &medium.single_file.read, &medium.read),
     ] {
         let computed = value(shared.as_ref()) / own.expected.0;
         sheet

@@ -211,15 +211,29 @@ fn shared_and_random(sheet: &mut Sheet, small: &Forecast) {
     let faster =
         "5 data paths at the rate of one of 002 (6.0 GB/s read); the newer servers read faster: 6.9 each";
     for (what, published, figure, note, tolerance) in [
-        ("Small: one shared file, write", SHARED[0], &small.shared.write, path, 0.05),
-        ("Small: one shared file, read", SHARED[1], &small.shared.read, faster, 0.13),
+        ("Small: one shared file, write", SHARED[0], &small.single_file.write, path, 0.05),
+        ("Small: one shared file, read", SHARED[1], &small.single_file.read, faster, 0.13),
     ] {
         let computed = value(figure.as_ref());
         sheet.line(what, Shown::GbPerSecond, Published::Number(published), computed, note).within(tolerance);
     }
     for (what, published, figure, own, note, tolerance) in [
-        ("Small: shared file / file per process, write", 28.0, &small.shared.write, &small.write, path, 0.05),
-        ("Small: shared file / file per process, read", 30.0, &small.shared.read, &small.read, faster, 0.2),
+        (
+            "Small: shared file / file per process, write",
+            28.0,
+            &small.single_file.write,
+            &small.write,
+            path,
+            0.05,
+        ),
+        (
+            "Small: shared file / file per process, read",
+            30.0,
+            &small.single_file.read,
+            &small.read,
+            faster,
+            0.2,
+        ),
     ] {
         let computed = value(figure.as_ref()) / own.expected.0;
         sheet.line(what, Shown::Percent, Published::Number(published), computed, note).within(tolerance);

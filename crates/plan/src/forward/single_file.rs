@@ -9,7 +9,7 @@ use serde::Serialize;
 
 /// One shared file.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Shared {
+pub struct SingleFile {
     /// Written.
     pub write: Option<Figure>,
     /// Read.
@@ -18,7 +18,7 @@ pub struct Shared {
 
 /// Estimates it: so much for every data path (a link with the service behind it) where that was measured, and
 /// never more than a part of what a file per process gets.
-pub fn shared(hardware: &Hardware, write: &Stream, read: &Stream) -> Shared {
+pub fn single_file(hardware: &Hardware, write: &Stream, read: &Stream) -> SingleFile {
     let costs = Costs::of(hardware.software);
     let known = costs.random_reads_per_core.is_some();
     let one = |stream: &Stream, per_path: Option<Rate>| {
@@ -42,7 +42,7 @@ pub fn shared(hardware: &Hardware, write: &Stream, read: &Stream) -> Shared {
         })
         .filter(|_| known)
     };
-    Shared { write: one(write, costs.shared_write_per_path), read: one(read, costs.shared_read_per_path) }
+    SingleFile { write: one(write, costs.shared_write_per_path), read: one(read, costs.shared_read_per_path) }
 }
 
 /// Links that carry file contents; on servers bound by NUMA zone each has its own service.
