@@ -49,9 +49,16 @@ pub struct Arguments {
     /// Keep every survey.json below this directory.
     #[arg(long)]
     keep: Option<PathBuf>,
+    /// Keep what came out so far in this file, and go on from there: a long run can be done in pieces.
+    #[arg(long)]
+    state: Option<PathBuf>,
+    /// Stop after so many set-ups (with --state).
+    #[arg(long, requires = "state")]
+    most: Option<usize>,
 }
 
 /// What came of one set-up.
+#[derive(serde::Serialize, serde::Deserialize)]
 pub struct Outcome {
     rig: Rig,
     /// Layer and member that the survey named.
@@ -91,6 +98,13 @@ pub fn run(root: &Path, arguments: &Arguments) -> Result<bool, String> {
     }
     println!("{} passed, {wrong} failed", outcomes.len() - wrong);
     Ok(wrong == 0)
+}
+
+/// What an earlier piece of this run found.
+fn earlier(arguments: &Arguments) -> Result<Vec<Outcome>, String> {
+    let Some(path) = arguments.state.as_ref().filter(|path| path.exists()) else { return Ok(Vec::new()) };
+    let text = std::fs::read(path).map_err(|e| format!("{}: {e}", path.display()))?;
+    serde_json::from_slice(&text).map_err(|e| format!("{}: {e}", path.display()))
 }
 
 /// What is done one after the other: rigs as drawn, a control now and then.

@@ -10,7 +10,7 @@ const LINK_RATES: [u32; 3] = [100, 200, 300];
 const PROCESSOR_SHARES: [u32; 3] = [8, 12, 20];
 
 /// What is wrong with the set-up.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Rig {
     /// Nothing: the control.
     Nothing,

@@ -8,10 +8,13 @@ mod io;
 mod job_file;
 mod load;
 mod meta;
-mod net;
+pub mod net;
 mod output;
-mod storage;
+mod report;
+pub mod storage;
 mod worker;
+
+pub use coordinator::HostsArgs;
 
 use clap::{Args, Subcommand};
 use skep_bench::dialect::Tool;

@@ -1,7 +1,7 @@
 //! What is under each target, and each target through its daemon.
 
 use super::Run;
-use super::rounds::side_by_side;
+use super::rounds::{may_lag, side_by_side};
 use crate::admin::{Failure, Outcome};
 use crate::instruments::client::{ask, ask_all};
 use crate::instruments::question::{Direction, Findings, Measurement, Path, StorageTest, TargetFound};
@@ -151,11 +151,13 @@ fn sides(run: &mut Run<'_>, way: &Way) -> Outcome<Vec<SideBySide>> {
     let test = |at: usize, direction| {
         way.test(Some(targets[at].0.target.0), direction, EACH_THREADS, EACH_BLOCK, run.preset.target_size)
     };
-    let (sides, failed) = side_by_side(&names, run.preset.rounds, 2, |at| {
+    let measure = |at: usize| {
         let node = &run.members.nodes[targets[at].1];
         let written = one(run, node, test(at, Direction::Write))?;
         Ok(vec![written, one(run, node, test(at, Direction::Read))?])
-    });
+    };
+    let doubtful = |_, members: &[_]| may_lag(members, true);
+    let (sides, failed) = side_by_side(&names, run.preset.rounds, 2, measure, doubtful);
     let command = way.command(&test(0, Direction::Write));
     failed.into_iter().for_each(|text| run.remark(text));
     if sides.first().is_none_or(Vec::is_empty) {

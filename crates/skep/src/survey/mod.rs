@@ -15,6 +15,7 @@ mod sweep;
 
 use crate::admin::access::AccessArgs;
 use crate::admin::{Failure, Outcome};
+use crate::bench::HostsArgs;
 use crate::cli::output::OutputArgs;
 use clap::{Args, Subcommand, ValueEnum};
 use members::Members;
@@ -68,6 +69,8 @@ pub struct RunArgs {
     /// Most processes of the layers of clients [default: by the preset]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     processes: Option<u32>,
+    #[command(flatten)]
+    hosts: HostsArgs,
     #[command(flatten)]
     access: AccessArgs,
     #[command(flatten)]
@@ -139,6 +142,8 @@ struct Run<'a> {
     cluster: &'a crate::admin::access::Cluster,
     members: &'a Members,
     preset: Preset,
+    /// Where the processes of clients run.
+    hosts: HostsArgs,
     /// What a reader must know.
     remarks: Vec<String>,
     /// Command lines in the order in which they ran.
@@ -164,9 +169,14 @@ fn survey(args: &RunArgs) -> Outcome<ExitCode> {
     cluster.require_admin("a survey")?;
     let status = cluster.status()?;
     let members = Members::of(&status);
-    let preset = Preset::of(args.preset, args.processes);
-    let mut run =
-        Run { cluster: &cluster, members: &members, preset, remarks: Vec::new(), commands: Vec::new() };
+    let mut run = Run {
+        cluster: &cluster,
+        members: &members,
+        preset: Preset::of(args.preset, args.processes),
+        hosts: args.hosts.clone(),
+        remarks: Vec::new(),
+        commands: Vec::new(),
+    };
     std::fs::create_dir_all(&args.out).map_err(|e| Failure::local(args.out.display(), e))?;
     eprintln!("looking at {} daemons and {} targets", members.nodes.len(), members.targets.len());
     let hosts = facts::hosts(&mut run);

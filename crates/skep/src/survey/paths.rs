@@ -1,7 +1,7 @@
 //! The network: every pair of hosts, then all at once.
 
 use super::Run;
-use super::rounds::side_by_side;
+use super::rounds::{may_be_slow, side_by_side};
 use crate::admin::{Failure, Outcome};
 use crate::instruments::client::{Transport, network};
 use crate::instruments::question::{NetworkFound, NetworkTest};
@@ -56,11 +56,14 @@ pub fn measure(run: &mut Run<'_>) -> Outcome<Layer> {
         ..NetworkTest::default()
     };
     let names: Vec<String> = pairs.iter().map(|(a, b)| format!("{}{ARROW}{}", a.alias, b.alias)).collect();
-    let (mut sides, failed) = side_by_side(&names, run.preset.rounds, 3, |at| {
+    let measure = |at: usize| {
         let found = network(run.cluster, pairs[at].0, pairs[at].1, &test, Transport::Auto)?;
         let [sent, received] = flows(&found)?;
         Ok(vec![sent, received, found.latency.map_or(0.0, |latency| latency.p50_us)])
-    });
+    };
+    // Of the three figures, the last is a delay.
+    let doubtful = |figure, members: &[_]| may_be_slow(members, figure < 2);
+    let (mut sides, failed) = side_by_side(&names, run.preset.rounds, 3, measure, doubtful);
     failed.into_iter().for_each(|text| run.remark(text));
     let (delays, received, sent) = (sides.pop(), sides.pop(), sides.pop());
     let mut members = sent.unwrap_or_default();

@@ -1,7 +1,7 @@
 //! Processor time that every daemon gets: a thread of the daemon is busy for a while.
 
 use super::Run;
-use super::rounds::side_by_side;
+use super::rounds::{may_lag, side_by_side};
 use crate::admin::{Failure, Outcome};
 use crate::instruments::client::ask;
 use crate::instruments::question::{Findings, Measurement, ProcessorTest};
@@ -17,12 +17,13 @@ pub fn measure(run: &mut Run<'_>) -> Outcome<Layer> {
     let nodes = &run.members.nodes;
     let names: Vec<String> = nodes.iter().map(|node| node.alias.clone()).collect();
     let test = ProcessorTest { round_ms: run.preset.processor_ms, rounds: 1, threads: 1 };
-    let (sides, failed) = side_by_side(&names, run.preset.rounds, 1, |at| {
-        match ask(run.cluster, &nodes[at], &Measurement::Processor(test.clone()), LIMIT)? {
+    let measure =
+        |at: usize| match ask(run.cluster, &nodes[at], &Measurement::Processor(test.clone()), LIMIT)? {
             Findings::Processor(found) => Ok(found.shares()),
             _ => Err(Failure::new("the answer is to another question")),
-        }
-    });
+        };
+    let doubtful = |_, members: &[_]| may_lag(members, true);
+    let (sides, failed) = side_by_side(&names, run.preset.rounds, 1, measure, doubtful);
     failed.into_iter().for_each(|text| run.remark(text));
     let command =
         format!("skep survey --only processor # a busy thread, {} ms a round", run.preset.processor_ms);

@@ -4,6 +4,7 @@ use super::load::{MEGABYTE, Place, run_job};
 use super::{Preset, PresetName, Run, document, facts};
 use crate::admin::access::{AccessArgs, mount_of};
 use crate::admin::{Failure, Outcome};
+use crate::bench::HostsArgs;
 use crate::cli::output::{self, Format, OutputArgs, Row};
 use crate::units::Size;
 use clap::{Args, ValueEnum};
@@ -65,6 +66,8 @@ pub struct SweepArgs {
     /// Where survey.json, report.html and report.pdf are put
     #[arg(long, value_name = "DIR", default_value = "skep-survey")]
     out: PathBuf,
+    #[command(flatten)]
+    hosts: HostsArgs,
     #[command(flatten)]
     access: AccessArgs,
     #[command(flatten)]
@@ -141,8 +144,8 @@ fn axes(processes: u32, targets: usize) -> Vec<Axis> {
 }
 
 /// Rate of a goal, MB/s.
-fn measure(setting: Setting, dir: &str, size: u64, shared: bool, goal: Goal) -> Outcome<f64> {
-    let result = run_job(&setting.job(dir, size, shared))?;
+fn measure(setting: Setting, dir: &str, args: &Search) -> Outcome<f64> {
+    let result = run_job(&args.hosts, &setting.job(dir, args.size, args.shared))?;
     let rate = |phase: &str| {
         let rates: Vec<f64> = result
             .steps
@@ -152,7 +155,7 @@ fn measure(setting: Setting, dir: &str, size: u64, shared: bool, goal: Goal) -> 
             .collect();
         mean(&rates).ok_or_else(|| Failure::new(format!("the load generator told nothing about {phase}")))
     };
-    Ok(match goal {
+    Ok(match args.goal {
         Goal::Write => rate("write")?,
         Goal::Read => rate("read")?,
         Goal::Both => 2.0 / (1.0 / rate("write")? + 1.0 / rate("read")?),
@@ -221,7 +224,7 @@ pub fn search(
         .collect();
     let found = climb(&axes, &start, args.budget as usize, |place| {
         let setting = Setting::at(&axes, place);
-        let value = measure(setting, dir, args.size, args.shared, args.goal)?;
+        let value = measure(setting, dir, args)?;
         told(&format!("{value:>7.0} MB/s  {}", setting.describe()));
         Ok::<f64, Failure>(value)
     })?;
@@ -240,6 +243,8 @@ pub struct Search {
     pub budget: u32,
     /// One shared file.
     pub shared: bool,
+    /// Where the processes run.
+    pub hosts: HostsArgs,
 }
 
 fn place(mount: &Path) -> Outcome<(Place, bool)> {
@@ -271,6 +276,7 @@ pub fn run(args: &SweepArgs) -> Outcome<ExitCode> {
         processes: args.processes,
         budget: args.budget,
         shared: args.shared,
+        hosts: args.hosts.clone(),
     };
     let (axes, found) = search(&place.path(), targets, &wanted, |line| eprintln!("{line}"))?;
     let best = Setting::at(&axes, &found.best);
@@ -335,6 +341,7 @@ pub fn within(run: &mut Run<'_>, place: &Place) -> Outcome<Vec<Curve>> {
         processes: run.preset.processes,
         budget: 80,
         shared: false,
+        hosts: run.hosts.clone(),
     };
     let command =
         format!("skep survey sweep --mount {} --size {}", place.mount.display(), format_size(wanted.size));

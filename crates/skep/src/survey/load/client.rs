@@ -16,7 +16,7 @@ pub fn measure(run: &mut Run<'_>, place: &Place, args: &RunArgs) -> Outcome<Laye
     let command = note(
         run,
         format!(
-            "skep bench io --dir {} --block {} --transfer TRANSFER --repetitions {} --invalidate",
+            "skep bench io {} --block {} --transfer TRANSFER --repetitions {} --invalidate",
             place.path(),
             format_size(size),
             run.preset.repeats
@@ -28,8 +28,14 @@ pub fn measure(run: &mut Run<'_>, place: &Place, args: &RunArgs) -> Outcome<Laye
         title: format!("{title}, one process"),
     });
     let repeats = run.preset.repeats;
-    let mut found =
-        curves(&TRANSFERS, "transfer size (bytes)", Figure::Bytes, &shown, &command, |transfer| {
+    let mut found = curves(
+        &run.hosts,
+        &TRANSFERS,
+        "transfer size (bytes)",
+        Figure::Bytes,
+        &shown,
+        &command,
+        |transfer| {
             let mut job = Job::new(Work::Io(IoJob {
                 transfer,
                 block: size,
@@ -38,7 +44,8 @@ pub fn measure(run: &mut Run<'_>, place: &Place, args: &RunArgs) -> Outcome<Laye
             }));
             job.repetitions = repeats;
             job
-        })?;
+        },
+    )?;
     for program in &args.with {
         match foreign::stream(run, place, *program) {
             Ok(curves) => found.extend(curves),

@@ -46,7 +46,7 @@ fn job(processes: u64, repeats: u32, io: IoJob) -> Job {
 fn streams(run: &mut Run<'_>, place: &Place, share: Share) -> Outcome<Vec<Curve>> {
     let (suffix, words, flag) = match share {
         Share::PerWorker => (OWN_FILES, "a file per process", ""),
-        _ => (ONE_FILE, "all processes in one file", " --share segmented"),
+        _ => (ONE_FILE, "all processes in one file", " --shared segmented"),
     };
     let (size, repeats) = (run.preset.process_size, run.preset.repeats);
     let (block, segments) =
@@ -54,7 +54,7 @@ fn streams(run: &mut Run<'_>, place: &Place, share: Share) -> Outcome<Vec<Curve>
     let command = note(
         run,
         format!(
-            "skep bench io --dir {} --processes PROCESSES{flag} --block {} --segments {segments} --transfer {} \
+            "skep bench io {} --processes PROCESSES{flag} --block {} --segments {segments} --transfer {} \
              --readers shift:1 --repetitions {repeats} --invalidate",
             place.path(),
             format_size(block),
@@ -66,18 +66,26 @@ fn streams(run: &mut Run<'_>, place: &Place, share: Share) -> Outcome<Vec<Curve>
         id: format!("{CLIENTS}.{phase}{suffix}"),
         title: format!("{title}, {words}"),
     });
-    curves(&doublings(run.preset.processes), "processes", Figure::Bytes, &shown, &command, |processes| {
-        let io = IoJob {
-            share,
-            transfer: TRANSFER,
-            block,
-            segments,
-            invalidate: true,
-            readers: Readers::Shift { workers: 1 },
-            ..IoJob::new(&place.path())
-        };
-        job(processes, repeats, io)
-    })
+    curves(
+        &run.hosts,
+        &doublings(run.preset.processes),
+        "processes",
+        Figure::Bytes,
+        &shown,
+        &command,
+        |processes| {
+            let io = IoJob {
+                share,
+                transfer: TRANSFER,
+                block,
+                segments,
+                invalidate: true,
+                readers: Readers::Shift { workers: 1 },
+                ..IoJob::new(&place.path())
+            };
+            job(processes, repeats, io)
+        },
+    )
 }
 
 fn random(run: &mut Run<'_>, place: &Place) -> Outcome<Vec<Curve>> {
@@ -85,8 +93,8 @@ fn random(run: &mut Run<'_>, place: &Place) -> Outcome<Vec<Curve>> {
     let command = note(
         run,
         format!(
-            "skep bench io --dir {} --processes PROCESSES --block {} --transfer {} --phases random-read,random-rewrite \
-             --direct --stonewall {after_ms}ms --repetitions {repeats}",
+            "skep bench io {} --processes PROCESSES --block {} --transfer {} --phases write+setup,repeating-read,repeating-rewrite \
+             --direct --stonewall {after_ms}ms --repeat --repetitions {repeats}",
             place.path(),
             format_size(size),
             format_size(RECORD),
@@ -99,20 +107,28 @@ fn random(run: &mut Run<'_>, place: &Place) -> Outcome<Vec<Curve>> {
                 id: format!("{CLIENTS}.{id}"),
                 title: format!("{title} of {}, own files", format_size(RECORD)),
             });
-    curves(&doublings(run.preset.processes), "processes", Figure::Operations, &shown, &command, |processes| {
-        let io = IoJob {
-            phases: vec![
-                IoPhase::new(IoKind::Write).as_setup(),
-                IoPhase::new(IoKind::Read).in_order(Order::RandomRepeating),
-                IoPhase::new(IoKind::Rewrite).in_order(Order::RandomRepeating),
-            ],
-            transfer: RECORD,
-            block: size,
-            direct: true,
-            ..IoJob::new(&place.path())
-        };
-        let mut job = job(processes, repeats, io);
-        job.stonewall = Some(Stonewall { after_ms, wear_out: false, repeat: true });
-        job
-    })
+    curves(
+        &run.hosts,
+        &doublings(run.preset.processes),
+        "processes",
+        Figure::Operations,
+        &shown,
+        &command,
+        |processes| {
+            let io = IoJob {
+                phases: vec![
+                    IoPhase::new(IoKind::Write).as_setup(),
+                    IoPhase::new(IoKind::Read).in_order(Order::RandomRepeating),
+                    IoPhase::new(IoKind::Rewrite).in_order(Order::RandomRepeating),
+                ],
+                transfer: RECORD,
+                block: size,
+                direct: true,
+                ..IoJob::new(&place.path())
+            };
+            let mut job = job(processes, repeats, io);
+            job.stonewall = Some(Stonewall { after_ms, wear_out: false, repeat: true });
+            job
+        },
+    )
 }

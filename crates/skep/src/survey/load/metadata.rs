@@ -29,7 +29,7 @@ pub fn measure(run: &mut Run<'_>, place: &Place) -> Outcome<Layer> {
         let command = note(
             run,
             format!(
-                "skep bench meta --dir {} --processes PROCESSES --items {files}{flag} --readers shift:1 \
+                "skep bench meta {} --processes PROCESSES --items {files}{flag} --readers shift:1 \
                  --phases create,stat,open-read,remove --repetitions {repeats}",
                 place.path()
             ),
@@ -40,19 +40,27 @@ pub fn measure(run: &mut Run<'_>, place: &Place) -> Outcome<Layer> {
             title: format!("{title}, {words}"),
         });
         let places = doublings(run.preset.processes);
-        found.extend(curves(&places, "processes", Figure::Operations, &shown, &command, |processes| {
-            let meta = MetaJob {
-                items: Items::Total(files),
-                phases: PHASES.to_vec(),
-                own_tree,
-                readers: Readers::Shift { workers: 1 },
-                ..MetaJob::new(&place.path())
-            };
-            let mut job = Job::new(Work::Meta(meta));
-            job.workers.processes = processes as u32;
-            job.repetitions = repeats;
-            job
-        })?);
+        found.extend(curves(
+            &run.hosts,
+            &places,
+            "processes",
+            Figure::Operations,
+            &shown,
+            &command,
+            |processes| {
+                let meta = MetaJob {
+                    items: Items::Total(files),
+                    phases: PHASES.to_vec(),
+                    own_tree,
+                    readers: Readers::Shift { workers: 1 },
+                    ..MetaJob::new(&place.path())
+                };
+                let mut job = Job::new(Work::Meta(meta));
+                job.workers.processes = processes as u32;
+                job.repetitions = repeats;
+                job
+            },
+        )?);
     }
     Ok(Layer {
         id: LayerId::Metadata,

@@ -14,36 +14,27 @@ pub use place::{Place, need};
 
 use super::Run;
 use crate::admin::{Failure, Outcome};
-use skep_bench::engine::{Crew, LocalCrew, Silent};
+use crate::bench::HostsArgs;
+use skep_bench::engine::Silent;
 use skep_bench::job::Job;
 use skep_bench::result::{RunResult, StepResult};
 use skep_bench::significance::median;
 use skep_survey::model::{Curve, Point};
 use skep_survey::search::{FLAT, GAIN};
 use std::collections::BTreeMap;
-use std::process::Command;
 use std::sync::atomic::AtomicBool;
 
 /// Rates are told in these.
 pub const MEGABYTE: f64 = 1e6;
 
-/// Does a job with processes of this machine.
-pub fn run_job(job: &Job) -> Outcome<RunResult> {
-    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    let own = std::env::current_exe().map_err(|e| Failure::local("this program", e))?;
-    let worker = |_| {
-        let mut command = Command::new(&own);
-        command.args(["bench", "worker"]);
-        command
-    };
-    let mut crew =
-        LocalCrew::spawn(job.workers.processes, &host, worker).map_err(|e| Failure::new(e.to_string()))?;
-    directed(job, &mut crew)
-}
-
-fn directed(job: &Job, crew: &mut dyn Crew) -> Outcome<RunResult> {
+/// Does a job: with processes of this machine, or of the hosts that are named (as many of them as it has processes).
+pub fn run_job(hosts: &HostsArgs, job: &Job) -> Outcome<RunResult> {
+    let mut names = hosts.names().map_err(Failure::new)?;
+    names.truncate(job.workers.processes as usize);
+    let chosen = HostsArgs { hosts: names, host_file: None, ..hosts.clone() };
+    let mut crew = chosen.crew(job).map_err(Failure::new)?;
     let stop = AtomicBool::new(false);
-    skep_bench::engine::run(job, crew, &mut Silent, &stop).map_err(|e| Failure::new(e.to_string()))
+    skep_bench::engine::run(job, crew.as_mut(), &mut Silent, &stop).map_err(|e| Failure::new(e.to_string()))
 }
 
 /// What is taken of a step.
@@ -83,6 +74,7 @@ pub struct Shown {
 
 /// Runs a job at places of an axis, until none of its figures grows any more; a curve for each of `shown`.
 pub fn curves(
+    hosts: &HostsArgs,
     places: &[u64],
     axis: &str,
     figure: Figure,
@@ -92,7 +84,7 @@ pub fn curves(
 ) -> Outcome<Vec<Curve>> {
     let mut points: BTreeMap<&str, Vec<Point>> = BTreeMap::new();
     for &x in places {
-        let result = run_job(&job(x))?;
+        let result = run_job(hosts, &job(x))?;
         for one in shown {
             let samples: Vec<f64> = result
                 .steps
