@@ -1,6 +1,7 @@
 //! Development tasks: `cargo xtask <task>`.
 
 mod bench;
+mod bench_fio;
 mod browser;
 mod calibrate;
 mod ci;
@@ -42,6 +43,8 @@ enum Task {
     Calibrate(calibrate::Arguments),
     /// Open the survey's report in a real browser, print it, and look at every chart.
     Browser(browser::Arguments),
+    /// Compare `skep bench io` with fio on the same files.
+    BenchFio(bench_fio::Arguments),
     /// Run pjdfstest and fsx, built elsewhere, over a mount.
     Posix(posix::Arguments),
     /// Run real programs (git, SQLite, PostgreSQL, a compiler ...) over mounts.
@@ -77,6 +80,7 @@ fn main() -> ExitCode {
         Task::Bench(arguments) => bench::run(&root, &arguments),
         Task::Calibrate(arguments) => calibrate::run(&root, &arguments),
         Task::Browser(arguments) => browser::run(&root, &arguments),
+        Task::BenchFio(arguments) => bench_fio::run(&root, &arguments),
         Task::Posix(arguments) => posix::run(&root, &arguments),
         Task::Programs(arguments) => programs::run(&root, &arguments),
         Task::OldKernel(arguments) => old_kernel::run(&root, &arguments),

@@ -25,6 +25,7 @@ use std::path::{Path, PathBuf};
 use system::Systems;
 use transport::Transport;
 
+pub use place::realtime;
 pub use worker::WorkerArguments;
 
 /// What to measure and where.

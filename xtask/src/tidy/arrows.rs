@@ -104,6 +104,7 @@ const EVERYTHING: &[&str] = &[
     "skep-sim",
     "skep-conform",
     "skep-rig",
+    "skep-bench",
 ];
 
 /// What tests of any crate may use besides what its program may.
