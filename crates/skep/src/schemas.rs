@@ -13,6 +13,8 @@ use std::path::Path;
 fn all() -> Vec<(&'static str, Schema)> {
     vec![
         ("bench-run", schema_for!(Vec<skep_bench::result::Document>)),
+        ("bench-net-pairs", schema_for!(Vec<crate::bench::net::PairsReport>)),
+        ("bench-storage", schema_for!(Vec<crate::bench::storage::StorageReport>)),
         ("df", schema_for!(Vec<df::SpaceRow>)),
         ("entry-info", schema_for!(Vec<entry_info::EntryInfo>)),
         ("entry-set", schema_for!(Vec<entry_set::SetRow>)),
@@ -40,10 +42,20 @@ fn all() -> Vec<(&'static str, Schema)> {
 /// The schema of each command that prints documents. Commands that change something print what they
 /// changed, as the lists do.
 const COMMANDS: &[(&str, &str)] = &[
+    ("bench elbencho", "bench-run"),
     ("bench files", "bench-run"),
+    ("bench fio", "bench-run"),
     ("bench io", "bench-run"),
+    ("bench ior", "bench-run"),
+    ("bench iozone", "bench-run"),
     ("bench job", "bench-run"),
+    ("bench mdtest", "bench-run"),
     ("bench meta", "bench-run"),
+    ("bench net pairs", "bench-net-pairs"),
+    ("bench net run", "bench-run"),
+    ("bench storage run", "bench-storage"),
+    ("bench storage status", "bench-storage"),
+    ("bench storage stop", "bench-storage"),
     ("df", "df"),
     ("entry info", "entry-info"),
     ("entry set", "entry-set"),

@@ -108,7 +108,11 @@ pub struct RemoteCrew {
 impl RemoteCrew {
     /// Reaches every agent, compares clocks, and has it start its processes.
     fn gather(names: &[String], keyring: &Arc<Keyring>, job: &Job) -> Result<Self, CrewError> {
-        let wrong = |name: &str, why: String| CrewError(format!("agent {name}: {why}"));
+        // Errors of connections name the address themselves.
+        let wrong = |name: &str, why: String| match why.starts_with(name) {
+            true => CrewError(format!("agent {why}")),
+            false => CrewError(format!("agent {name}: {why}")),
+        };
         let run = draw_run().map_err(CrewError)?;
         let count = names.len() as u32;
         let processes = job.workers.processes;

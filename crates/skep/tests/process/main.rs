@@ -8,6 +8,7 @@ mod administration;
 mod agent;
 mod appends;
 mod away;
+mod bench;
 mod coherence;
 mod deletion;
 mod full;
@@ -26,6 +27,7 @@ mod shards;
 mod sparse;
 mod start;
 mod tending;
+mod tune;
 
 use skep_rig::{Cluster, Plan};
 use std::ops::Deref;
