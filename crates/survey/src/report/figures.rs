@@ -75,8 +75,11 @@ pub fn of_layer(layer: &Layer) -> Vec<Figure<'_>> {
             None => groups.push(vec![curve]),
         }
     }
+    // Two stand beside each other; what belongs together is not torn apart by a single one before it.
+    let sides_first = groups.len() % 2 == 1 && layer.sides.len().is_multiple_of(2);
     let curves = groups.into_iter().map(Figure::Curves);
-    curves.chain(layer.sides.iter().map(Figure::Side)).collect()
+    let sides = layer.sides.iter().map(Figure::Side);
+    if sides_first { sides.chain(curves).collect() } else { curves.chain(sides).collect() }
 }
 
 /// The waterfalls of a survey.

@@ -212,8 +212,8 @@ fn peaks(drawing: &mut Drawing, field: &Field, spreads: &[Vec<(f64, Spread)>]) {
     // From the highest down: of two that are close, the upper one is written above.
     peaks.sort_by(|a, b| b.1.mean.total_cmp(&a.1.mean));
     let mut taken: Vec<(f32, f32, f32)> = Vec::new();
-    for (x, spread) in &peaks {
-        let (right, y) = field.spot(*x, spread.mean);
+    for (x, spread) in peaks {
+        let (right, y) = field.spot(x, spread.mean);
         let text = number::number(spread.mean);
         let half = width(&text, LABEL, Face::Bold) / 2.0;
         let middle = right.clamp(field.left + half, drawing.width - half - 1.0);
@@ -224,13 +224,13 @@ fn peaks(drawing: &mut Drawing, field: &Field, spreads: &[Vec<(f64, Spread)>]) {
                     .iter()
                     .all(|(l, r, t)| middle + half < *l || middle - half > *r || (y - t).abs() > 12.0)
         };
-        // Not onto another line: where one runs closely above, the number stands below.
-        let beside = spreads.iter().flatten().filter(|(other, _)| other == x);
-        let above = beside
-            .map(|(_, other)| y - field.spot(*x, other.mean).1)
-            .any(|distance| (1.0..24.0).contains(&distance));
-        let places = if above { [y + 18.0, y - 9.0] } else { [y - 9.0, y + 18.0] };
-        let Some(y) = places.into_iter().find(|y| free(*y)) else { continue };
+        // Not onto another line: where lines run close on both sides, the tip and the table have the number.
+        let beside = spreads.iter().flatten().filter(|(other, _)| *other == x);
+        let gaps: Vec<f32> = beside.map(|(_, other)| y - field.spot(x, other.mean).1).collect();
+        let clear = |near: std::ops::Range<f32>| !gaps.iter().any(|gap| near.contains(gap));
+        let above = Some(y - 9.0).filter(|_| clear(1.0..24.0));
+        let below = Some(y + 18.0).filter(|_| clear(-24.0..-1.0));
+        let Some(y) = [above, below].into_iter().flatten().find(|y| free(*y)) else { continue };
         taken.push((middle - half, middle + half, y));
         drawing.strong(Paint::Ink, (middle, y), Anchor::Middle, text);
     }

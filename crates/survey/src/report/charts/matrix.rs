@@ -11,6 +11,9 @@ const MOST_NODES: usize = 40;
 /// Nodes from which on a matrix says more than rows.
 const FEWEST_NODES: usize = 3;
 
+/// Part of the median that a pair may lack and still look like the others.
+const WEAK: f64 = 0.2;
+
 /// Between the two ends of a pair.
 const ARROW: &str = " -> ";
 
@@ -115,9 +118,11 @@ fn one(
         Some(m) if m != 0.0 => spread.median / m - 1.0,
         _ => 0.0,
     };
-    // A tenth is noise between machines; what lies below it keeps the quiet colour.
-    let (paint, opacity) = if worse > 0.1 || *stands_out {
-        (Paint::Alert, (worse as f32).clamp(0.15, 0.6))
+    // What only looks weak gets a colour of its own: to judge is not the chart's business.
+    let (paint, opacity) = if *stands_out {
+        (Paint::Alert, (worse as f32).clamp(0.25, 0.6))
+    } else if worse > WEAK {
+        (Paint::Series(2), (worse as f32).clamp(0.2, 0.5))
     } else {
         (Paint::Series(0), 0.1)
     };
@@ -127,8 +132,7 @@ fn one(
         let points = vec![(x, y), (x + wide, y), (x + wide, y + high), (x, y + high), (x, y)];
         drawing.data(Paint::Alert, 1.0, Shape::Line { points, width: 2.0, dashed: false });
     }
-    let text = number::tick(if spread.median.abs() >= 100.0 { spread.median.round() } else { spread.median });
-    let text = if text.len() > 6 { number::number(spread.median) } else { text };
+    let text = number::number(spread.median);
     if width(&text, LABEL, Face::Plain) < wide - 2.0 && high >= 13.0 {
         drawing.label(Paint::Ink, (x + wide / 2.0, y + high / 2.0 + 4.0), Anchor::Middle, text);
     }

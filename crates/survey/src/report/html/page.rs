@@ -111,7 +111,7 @@ fn head(survey: &Survey) -> String {
 fn verdict(verdict: &Verdict) -> String {
     let (class, badge) = match &verdict.culprit {
         Some(culprit) => (" bad", format!("Look first at {}", escape(&culprit.member))),
-        None => ("", "No member lags behind its likes".to_owned()),
+        None => ("", "Nothing stands out".to_owned()),
     };
     let mut out =
         format!("<div id=\"verdict\" class=\"card verdict{class}\">\n<p class=\"badge\">{badge}</p>\n");
