@@ -227,6 +227,8 @@ pub const PRESETS: [Preset; 5] = [
 /// What the software costs and what it cannot exceed. `None`: nothing is known, so nothing is predicted.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Costs {
+    /// Threads of the whole system that serve metadata, when the software has a limit.
+    pub metadata_threads: Option<f64>,
     /// Files created per second by one metadata core.
     pub creates_per_core: Option<f64>,
     /// Stats per second by one metadata core.
@@ -284,6 +286,7 @@ impl Costs {
     pub fn of(software: Software) -> Self {
         match software {
             Software::Skep => Self {
+                metadata_threads: Some(1.0),
                 creates_per_core: Some(1e6 / 82.8),
                 stats_per_core: Some(1e6 / 57.9),
                 removes_per_core: Some(1e6 / 71.2),
@@ -302,6 +305,7 @@ impl Costs {
                 shared_source: "docs/bench/README.md, the least of 12 measurements",
             },
             Software::Beegfs => Self {
+                metadata_threads: None,
                 creates_per_core: Some(BEEGFS_CREATES),
                 stats_per_core: Some(BEEGFS_STATS),
                 removes_per_core: Some(BEEGFS_REMOVES),
@@ -319,6 +323,7 @@ impl Costs {
                 shared_source: "002, section 4.2, 11 paths",
             },
             Software::Lustre => Self {
+                metadata_threads: None,
                 creates_per_core: None,
                 stats_per_core: None,
                 removes_per_core: None,

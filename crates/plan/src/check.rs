@@ -10,6 +10,8 @@ pub const MACHINES_MAX: u32 = 1_000_000;
 pub const PARTS_MAX: u32 = 10_000;
 /// Smallest chunk that the file system takes.
 pub const CHUNK_MIN: u64 = 64 << 10;
+/// Largest price, or operations per second, of one part.
+pub const NUMBER_MAX: f64 = 1e12;
 /// Most copies of a chunk.
 pub const COPIES_MAX: u32 = 3;
 
@@ -84,6 +86,12 @@ impl Found {
         self.problems.push(Problem { place, message });
     }
 
+    /// Names of priced things may hold dots.
+    fn priced(&mut self, table: &str, name: &str, message: &str) {
+        let place = ["prices", table, name].map(|part| Step::Field(part.to_owned())).to_vec();
+        self.problems.push(Problem { place, message: message.to_owned() });
+    }
+
     fn within(&mut self, name: &str, value: u32, most: u32) {
         if value == 0 || value > most {
             self.field(name, format!("{value} makes no sense: write at least 1 and at most {most}"));
@@ -113,6 +121,11 @@ fn check_server(found: &mut Found, catalogue: &Catalogue<'_>, server: &Server) {
     found.within("sockets", server.sockets, 64);
     if let Some(cores) = server.cores {
         found.within("cores", cores, PARTS_MAX);
+    }
+    if let (Some(meta), Some(cores)) = (server.meta_cores, server.cores)
+        && u64::from(meta) > u64::from(cores) * u64::from(server.sockets)
+    {
+        found.field("meta_cores", format!("{meta} of {cores} x {} cores: write fewer", server.sockets));
     }
     if server.memory.0 == 0 {
         found.field(
@@ -214,6 +227,14 @@ fn check_group(found: &mut Found, catalogue: &Catalogue<'_>, server: &Server, gr
         (true, FileSystem::Zfs) | (false, _) => {}
         (true, _) => found.field("raid", format!("{} is ZFS's own: write file_system = \"zfs\"", group.raid)),
     }
+    for (name, rate) in [("measured_read", group.measured_read), ("measured_write", group.measured_write)] {
+        if rate.is_some_and(|rate| rate.0 <= 0.0) {
+            found.field(
+                name,
+                "a target that delivers nothing: write what was measured, or leave it out".to_owned(),
+            );
+        }
+    }
     if group.bytes_per_inode == Some(0) {
         found.field(
             "bytes_per_inode",
@@ -251,14 +272,15 @@ fn check_layout(found: &mut Found, hardware: &Hardware) {
     let groups =
         || hardware.servers.iter().flat_map(|server| server.targets.iter().map(move |group| (server, group)));
     let storage = || groups().filter(|(_, group)| group.role == Role::Storage);
-    let targets: u64 =
-        storage().map(|(server, group)| u64::from(server.count) * u64::from(group.count)).sum();
+    // Wide, because counts have not been refused yet.
+    let targets: u128 =
+        storage().map(|(server, group)| u128::from(server.count) * u128::from(group.count)).sum();
     if targets == 0 {
         found.field(
             "servers",
             "no storage target anywhere: give a server role \"storage\" and targets".to_owned(),
         );
-    } else if striping.targets == 0 || u64::from(striping.targets) > targets {
+    } else if striping.targets == 0 || u128::from(striping.targets) > targets {
         let message =
             format!("a file over {} targets, of {targets} there are: write 1 to {targets}", striping.targets);
         found.field("striping.targets", message);
@@ -300,12 +322,41 @@ fn check_rates(found: &mut Found, hardware: &Hardware) {
         }
     }
     let zero = "a component that delivers nothing: write its rate, such as \"2.5 GB/s\"".to_owned();
+    let amount = format!("write a number from 0 to {NUMBER_MAX}");
+    if let Some(prices) = &hardware.prices {
+        let lists = [
+            ("servers", &prices.servers),
+            ("drives", &prices.drives),
+            ("nics", &prices.nics),
+            ("controllers", &prices.controllers),
+        ];
+        for (table, list) in lists {
+            for (name, _) in list.iter().filter(|(_, price)| !(0.0..=NUMBER_MAX).contains(*price)) {
+                found.priced(table, name, &amount);
+            }
+        }
+        if !(0.0..=NUMBER_MAX).contains(&prices.network) {
+            found.field("prices.network", amount.clone());
+        }
+    }
     for (table, rates) in [("nics", &own.nics), ("controllers", &own.controllers)] {
         for (name, _) in rates.iter().filter(|(_, rate)| rate.0 <= 0.0) {
             found.field(&format!("catalogue.{table}.{name}"), zero.clone());
         }
     }
+    for (field, rate) in
+        [("clients.stream", hardware.clients.stream), ("network.fabric", hardware.network.fabric)]
+    {
+        if rate.is_some_and(|rate| rate.0 <= 0.0) {
+            found.field(field, zero.clone());
+        }
+    }
     for (name, drive) in &own.drives {
+        for (field, number) in [("read_iops", drive.read_iops), ("write_iops", drive.write_iops)] {
+            if number.is_some_and(|number| !(0.0..=NUMBER_MAX).contains(&number)) {
+                found.field(&format!("catalogue.drives.{name}.{field}"), amount.clone());
+            }
+        }
         for (field, rate) in [("read", drive.read), ("write", drive.write)] {
             if rate.is_some_and(|rate| rate.0 <= 0.0) {
                 found.field(&format!("catalogue.drives.{name}.{field}"), zero.clone());
@@ -339,5 +390,49 @@ mod tests {
         let fields: Vec<String> = found.iter().map(|problem| field(&problem.place)).collect();
         assert_eq!(fields, ["servers", "clients.count", "clients.nics", "clients.nic", "servers"]);
         assert!(found.iter().all(|problem| problem.message.contains(':')), "{found:?}");
+    }
+
+    /// Goal: whatever numbers stand in a description, it is refused or planned with finite figures; nothing panics.
+    #[test]
+    fn any_numbers() {
+        let text = crate::systems::system("example").unwrap().text;
+        let numbers = ["0", "1", "2", "7", "999", "4294967295", "-1", "0.5", "1e300", "nan", "inf"];
+        let sizes =
+            ["\"0 B\"", "\"1 B\"", "\"8 GB/s\"", "\"6.4 PB\"", "\"7 EiB\"", "\"1e9 PB\"", "\"1e300 PB/s\""];
+        let (mut planned, mut refused) = (0, 0);
+        for (at, line) in text.lines().enumerate() {
+            let Some((key, _)) = line.split_once(" = ") else { continue };
+            for value in numbers.into_iter().chain(sizes) {
+                let changed: Vec<String> = text
+                    .lines()
+                    .enumerate()
+                    .map(
+                        |(other, line)| {
+                            if other == at { format!("{key} = {value}") } else { line.to_owned() }
+                        },
+                    )
+                    .collect();
+                match Hardware::from_toml("x", &changed.join("\n")) {
+                    Err(faults) => {
+                        refused += 1;
+                        assert!(faults.iter().all(|fault| fault.line > 0), "{faults:?}");
+                    }
+                    Ok(hardware) => {
+                        planned += 1;
+                        let forecast = crate::forward::forecast(&hardware).unwrap();
+                        let json = serde_json::to_string(&forecast).unwrap();
+                        assert!(
+                            !json.contains("null,\"unit\""),
+                            "{key} = {value}: a figure that is no number: {json}"
+                        );
+                        assert!(
+                            forecast.write.limit.0.is_finite() && forecast.read.headroom.is_finite(),
+                            "{key} = {value}"
+                        );
+                    }
+                }
+            }
+        }
+        assert!(planned > 50 && refused > 200, "{planned} {refused}");
     }
 }

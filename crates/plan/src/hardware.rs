@@ -23,6 +23,9 @@ pub struct Hardware {
     /// The file system software, whose costs per operation and per connection count.
     #[serde(default)]
     pub software: Software,
+    /// Count on all metadata cores of all servers, although this release of Skep gives all shards to one thread.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub metadata_spread: bool,
     /// Kinds of servers.
     pub servers: Vec<Server>,
     /// The machines that use the system.

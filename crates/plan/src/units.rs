@@ -179,6 +179,7 @@ fn parse(text: &str, units: &[(&str, f64)], wanted: &str) -> Result<f64, String>
         return Err(format!("{text:?} is not a positive amount: write {wanted}"));
     }
     match units.iter().find(|(name, _)| *name == unit) {
+        Some((_, factor)) if value * factor > SIZE_MAX => Err(format!("{text} is too much: check the unit")),
         Some((_, factor)) => Ok(value * factor),
         None if unit.is_empty() => Err(format!("{text:?} has no unit: write {wanted}")),
         None => Err(format!("unit {unit:?} could mean more than one thing or is not known: write {wanted}")),

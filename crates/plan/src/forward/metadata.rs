@@ -72,7 +72,14 @@ pub fn metadata(hardware: &Hardware, capacity: &Capacity) -> Metadata {
     let cores = cores(hardware);
     let rate = |per_core: Option<f64>, what: &str| {
         let (per_core, cores) = (per_core?, cores?);
-        let why = format!("{cores} metadata cores x {} {what} ({})", count(per_core), costs.names_source);
+        let (cores, whose) = match costs.metadata_threads {
+            Some(threads) if threads < cores && !hardware.metadata_spread => (
+                threads,
+                format!("{threads} thread, which owns all shards in this release, of {cores} cores"),
+            ),
+            _ => (cores, format!("{cores} metadata cores")),
+        };
+        let why = format!("{whose} x {} {what} ({})", count(per_core), costs.names_source);
         (cores > 0.0).then(|| Figure::new(cores * per_core, Unit::PerSecond, why))
     };
     Metadata {

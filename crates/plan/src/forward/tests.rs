@@ -176,3 +176,13 @@ fn data_sheets() {
     let own = data_sheet + "[catalogue]\nwrite_efficiency = 0.5\n";
     assert_eq!(plain(&own).efficiency, 0.5);
 }
+
+/// Goal: what this release of Skep cannot use is not promised: one thread serves all names, unless told otherwise.
+#[test]
+fn one_metadata_thread() {
+    let text = crate::systems::system("example").unwrap().text;
+    let creates = |text: &str| forecast(&read(text)).unwrap().metadata.creates.unwrap().value;
+    assert!((creates(text) - 1e6 / 82.8).abs() < 1.0);
+    let spread = text.replacen("software = \"skep\"", "metadata_spread = true\nsoftware = \"skep\"", 1);
+    assert!((creates(&spread) / creates(text) - 64.0).abs() < 1e-9);
+}

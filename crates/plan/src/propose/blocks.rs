@@ -178,6 +178,7 @@ pub fn system(block: &Block, layout: Servers, count: &Count, requirements: &Requ
         name: requirements.name.clone(),
         description: format!("{} of {}", count.storage, block.name),
         software: requirements.software,
+        metadata_spread: requirements.metadata_spread,
         clients: clients(requirements),
         striping: Striping {
             chunk: Size(CHUNK),

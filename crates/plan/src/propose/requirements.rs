@@ -2,8 +2,6 @@
 
 use crate::catalogue::{Catalogue, Costs};
 use crate::hardware::{Hardware, Prices, Software};
-use crate::scale::Calibration;
-use crate::scale::costs::Operation;
 use crate::units::{Rate, Size};
 use serde::{Deserialize, Serialize};
 
@@ -251,7 +249,8 @@ impl Requirements {
         if self.software != Software::Skep || self.metadata_spread {
             return None;
         }
-        Some(1e6 / Operation::create(&Calibration::shipped().ok()?).whole())
+        let costs = Costs::of(self.software);
+        Some(costs.creates_per_core? * costs.metadata_threads?)
     }
 
     fn money(&self, wrong: &mut Vec<String>) {
