@@ -66,19 +66,27 @@ impl Root {
 
     /// The text of a file without the white space at its end; none when it cannot be read.
     pub fn text(&self, at: &str) -> Option<String> {
-        let real = self.real(at)?;
-        let file = std::fs::File::open(self.path(&real)).ok()?;
+        let text = self.glance(at)?;
+        if let Some(recording) = &self.recording {
+            recording.borrow_mut().file(&self.real(at)?, &text);
+        }
+        Some(text)
+    }
+
+    /// The same, not remembered: for what is only looked through, such as the names of all processes.
+    pub fn glance(&self, at: &str) -> Option<String> {
+        let path = self.path(at).canonicalize().ok()?;
+        if !path.starts_with(&self.dir) {
+            return None;
+        }
+        let file = std::fs::File::open(path).ok()?;
         // Only files: a FIFO in a strange tree would hold the command up for ever.
         if !file.metadata().ok()?.is_file() {
             return None;
         }
         let mut bytes = Vec::new();
         file.take(TEXT_MAX).read_to_end(&mut bytes).ok()?;
-        let text = String::from_utf8_lossy(&bytes).trim_end().to_owned();
-        if let Some(recording) = &self.recording {
-            recording.borrow_mut().file(&real, &text);
-        }
-        Some(text)
+        Some(String::from_utf8_lossy(&bytes).trim_end().to_owned())
     }
 
     /// The first number in a file.

@@ -26,10 +26,11 @@ pub fn running(root: &Root) -> Vec<Here> {
 }
 
 fn one(root: &Root, pid: u32) -> Option<Here> {
-    let comm = root.text(&format!("/proc/{pid}/comm"))?;
-    if comm != "skep" && comm != "mount.skep" {
-        return None;
-    }
+    let name = format!("/proc/{pid}/comm");
+    let is_ours = |name: &String| name == "skep" || name == "mount.skep";
+    // Only ours are remembered in a recording.
+    root.glance(&name).filter(is_ours)?;
+    root.text(&name)?;
     let line = root.text(&format!("/proc/{pid}/cmdline"))?;
     let words: Vec<OsString> = line.trim_end_matches('\0').split('\0').map(OsString::from).collect();
     let cli = Cli::try_parse_from(arguments(words.into_iter())).ok()?;
