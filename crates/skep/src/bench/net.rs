@@ -2,6 +2,9 @@
 
 mod mode;
 mod pairs;
+mod run;
+
+pub use pairs::PairsReport;
 
 use crate::admin::Outcome;
 use clap::Subcommand;
@@ -14,6 +17,8 @@ pub enum NetCommand {
     Pairs(pairs::PairsArgs),
     /// A directory on a mount whose files never reach a disk, as long as this command runs: for any load generator
     Mode(mode::ModeArgs),
+    /// Write and read files of such a directory: what client and network carry without the disks
+    Run(run::RunArgs),
 }
 
 /// Does it.
@@ -21,5 +26,6 @@ pub fn run(command: &NetCommand, out: &mut dyn Write) -> Outcome {
     match command {
         NetCommand::Pairs(args) => pairs::run(args, out),
         NetCommand::Mode(args) => mode::run(args, out),
+        NetCommand::Run(args) => run::run(args, out),
     }
 }

@@ -2,11 +2,12 @@
 
 mod shown;
 
-use shown::StorageReport;
+pub use shown::StorageReport;
 
+use super::report::ReportArgs;
 use crate::admin::access::{AccessArgs, Cluster};
 use crate::admin::{Failure, Outcome, find};
-use crate::cli::output::{OutputArgs, human};
+use crate::cli::output::human;
 use crate::daemon::Stop;
 use crate::instruments::client;
 use crate::instruments::question::{
@@ -100,7 +101,7 @@ pub struct RunArgs {
     #[command(flatten)]
     access: AccessArgs,
     #[command(flatten)]
-    output: OutputArgs,
+    output: ReportArgs,
 }
 
 /// Arguments of `skep bench storage start`.
@@ -129,7 +130,7 @@ pub struct ShowArgs {
     #[command(flatten)]
     access: AccessArgs,
     #[command(flatten)]
-    output: OutputArgs,
+    output: ReportArgs,
 }
 
 /// Arguments of `skep bench storage cleanup`.

@@ -250,3 +250,20 @@ fn netbench_is_not_left_on() {
     );
     assert!(measured(mount).is_empty());
 }
+
+/// Goal: the ready-made load writes and reads files of such a directory, shows both rates, and leaves neither the
+/// directory nor the mode nor bytes on disks behind.
+#[test]
+fn netbench_runs_a_load() {
+    let cluster = start(plan());
+    let mount = cluster.mount();
+    let at_first = stored(&cluster);
+    let words =
+        ["bench", "net", "run", "-p", "2", "-i", "2", "-b", "16m", "-O", "json", "--quiet", "--mount"];
+    let words = words.into_iter().chain([mount.to_str().unwrap()]);
+    let text = cluster.must(words).unwrap();
+    let result: Json = serde_json::from_str(&text).unwrap_or_else(|e| panic!("{e}: {text}"));
+    assert!(text.contains("write") && text.contains("read"), "{result}");
+    assert!(stored(&cluster) < at_first + (4 << 20), "{} after {at_first}", stored(&cluster));
+    assert_eq!((fs::read_dir(mount).unwrap().count(), measured(mount).len()), (0, 0));
+}

@@ -2,7 +2,8 @@
 
 use crate::admin::access::{AccessArgs, Cluster};
 use crate::admin::{Failure, Outcome, find};
-use crate::cli::output::{self, Format, OutputArgs, Row, human};
+use crate::bench::report::{self, ReportArgs};
+use crate::cli::output::{Row, human};
 use crate::instruments::client::{self, Transport};
 use crate::instruments::question::{NetworkFound, NetworkTest};
 use crate::units::{Period, Size};
@@ -42,7 +43,7 @@ pub struct PairsArgs {
     #[command(flatten)]
     access: AccessArgs,
     #[command(flatten)]
-    output: OutputArgs,
+    output: ReportArgs,
 }
 
 /// One pair: what the first one sent and received.
@@ -231,14 +232,9 @@ pub fn run(args: &PairsArgs, out: &mut dyn Write) -> Outcome {
     let pairs = measure(&cluster, &nodes, args);
     let slow = judge(&pairs);
     let report = PairsReport { pairs, slow };
-    if args.output.output == Format::Table {
-        output::rows(Format::Table, &report.pairs, out)?;
-        for one in &report.slow {
-            writeln!(out, "slow: {}: {}", one.who, one.finding)?;
-        }
-    } else {
-        output::documents(args.output.output, std::slice::from_ref(&report), |_| String::new(), out)?;
-    }
+    let words: Vec<String> =
+        report.slow.iter().map(|one| format!("slow: {}: {}\n", one.who, one.finding)).collect();
+    report::write(args.output, &report, &report.pairs, &words.concat(), out)?;
     let failed = report.pairs.iter().filter(|row| row.error.is_some()).count();
     match failed {
         0 => Ok(()),

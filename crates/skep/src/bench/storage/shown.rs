@@ -1,7 +1,8 @@
 //! How measurements of targets are shown: a row for each, and what they are together.
 
 use crate::admin::{Failure, Outcome};
-use crate::cli::output::{self, Format, OutputArgs, Row, human};
+use crate::bench::report::{self, ReportArgs};
+use crate::cli::output::{Row, human};
 use crate::instruments::question::{Direction, JobState, Latency, Path, StorageTest, TargetFound};
 use serde::Serialize;
 use skep_wire::mgmt::TargetEntry;
@@ -157,18 +158,10 @@ impl StorageReport {
     }
 
     /// Shows it.
-    pub fn write(&self, output: OutputArgs, out: &mut dyn Write) -> Outcome {
-        if output.output != Format::Table {
-            return Ok(output::documents(output.output, std::slice::from_ref(self), |_| String::new(), out)?);
-        }
-        if self.targets.is_empty() {
-            return Ok(writeln!(out, "no measurement is remembered")?);
-        }
-        output::rows(Format::Table, &self.targets, out)?;
-        for summary in &self.summaries {
-            writeln!(out, "\n{}", summary.text())?;
-        }
-        Ok(())
+    pub fn write(&self, args: ReportArgs, out: &mut dyn Write) -> Outcome {
+        let words: Vec<String> =
+            self.summaries.iter().map(|summary| format!("\n{}\n", summary.text())).collect();
+        Ok(report::write(args, self, &self.targets, &words.concat(), out)?)
     }
 
     /// Fails when a target did.
@@ -251,7 +244,7 @@ mod tests {
         assert_eq!((report.summaries[0].targets, report.summaries[0].minimum), (2, 100.0));
         assert!(report.verdict().unwrap_err().to_string().contains("target-101"));
         let mut out = Vec::new();
-        report.write(OutputArgs::default(), &mut out).unwrap();
+        report.write(ReportArgs::default(), &mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
         assert!(text.contains("FAILED") && text.contains("no space") && text.contains("aggregate"), "{text}");
     }
