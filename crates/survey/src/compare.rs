@@ -14,6 +14,7 @@ pub const WORTH_NAMING: f64 = 0.03;
 
 /// What became of one place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
     /// Significantly better.
@@ -28,6 +29,7 @@ pub enum Outcome {
 
 /// One place that both surveys measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Change {
     /// Name of the curve or the side-by-side measurement.
     pub id: String,
@@ -49,6 +51,7 @@ pub struct Change {
 
 /// What two surveys differ in.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Comparison {
     /// Everything that both measured, in the order of the second.
     pub changes: Vec<Change>,

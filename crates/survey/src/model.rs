@@ -8,6 +8,7 @@ pub const FORMAT: u32 = 1;
 
 /// Everything one survey found.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Survey {
     /// See [`FORMAT`].
     pub format: u32,
@@ -42,6 +43,7 @@ pub struct Survey {
 
 /// One machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Host {
     /// Its name.
     pub name: String,
@@ -53,6 +55,7 @@ pub struct Host {
 
 /// Something that was looked up.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Fact {
     /// What.
     pub name: String,
@@ -62,6 +65,7 @@ pub struct Fact {
 
 /// A member and what it is a part of.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Part {
     /// `target-101`.
     pub name: String,
@@ -71,6 +75,7 @@ pub struct Part {
 
 /// One layer of the system.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Layer {
     /// Which.
     pub id: LayerId,
@@ -84,6 +89,7 @@ pub struct Layer {
 
 /// The layers, from the bottom.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum LayerId {
     /// Processor time that every daemon gets.
@@ -104,6 +110,7 @@ pub enum LayerId {
 
 /// A measured curve.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Curve {
     /// Short, unique in the survey: `clients.write.n-n`.
     pub id: String,
@@ -121,6 +128,7 @@ pub struct Curve {
 
 /// All repetitions at one place of a curve.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Point {
     /// Place on the axis.
     pub x: f64,
@@ -130,6 +138,7 @@ pub struct Point {
 
 /// Members that should be equal, measured alike.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SideBySide {
     /// Short, unique in the survey: `storage.write`.
     pub id: String,
@@ -147,6 +156,7 @@ pub struct SideBySide {
 
 /// One member of a side-by-side measurement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MemberResult {
     /// `target-101`, `storaged-1 -> storaged-2`, `metad-1`.
     pub name: String,
@@ -158,6 +168,7 @@ pub struct MemberResult {
 
 /// Achieved beside theoretical, layer by layer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Waterfall {
     /// "Write", "Read", "Random 4 KiB read".
     pub title: String,
@@ -169,6 +180,7 @@ pub struct Waterfall {
 
 /// One layer of a waterfall.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Step {
     /// The layer.
     pub layer: LayerId,
@@ -184,6 +196,7 @@ pub struct Step {
 
 /// What the survey concludes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Verdict {
     /// In one sentence; says plainly when nothing stands out.
     pub headline: String,
@@ -195,6 +208,7 @@ pub struct Verdict {
 
 /// What is wrong.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Culprit {
     /// In which layer.
     pub layer: LayerId,
@@ -210,6 +224,7 @@ pub struct Culprit {
 
 /// The layer that limits one kind of work.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Limit {
     /// "Write, a file per process".
     pub work: String,
@@ -223,6 +238,7 @@ pub struct Limit {
 
 /// A number that shows something.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Evidence {
     /// Of what.
     pub what: String,

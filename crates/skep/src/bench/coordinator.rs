@@ -37,10 +37,10 @@ pub struct HostsArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "hosts")]
     pub host_file: Option<PathBuf>,
     /// Key of the agents [default: /etc/skep/cluster.key]
-    #[arg(long = "agent-key", value_name = "FILE")]
+    #[arg(long = "agent-key", id = "agent_key", value_name = "FILE")]
     pub key: Option<PathBuf>,
     /// The agents run without a key
-    #[arg(long = "agents-insecure")]
+    #[arg(long = "agents-insecure", id = "agents_insecure")]
     pub insecure: bool,
 }
 

@@ -45,7 +45,6 @@ pub fn read(path: &Path) -> Outcome<Survey> {
 
 /// One line of what is printed: a curve's best place, or the range of members.
 #[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct FigureRow {
     layer: String,
     id: String,

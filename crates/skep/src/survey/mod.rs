@@ -11,7 +11,7 @@ mod paths;
 mod preset;
 mod processor;
 mod rounds;
-mod sweep;
+pub mod sweep;
 
 use crate::admin::access::AccessArgs;
 use crate::admin::{Failure, Outcome};

@@ -187,7 +187,8 @@ pub fn curves(axes: &[Axis], found: &Found, goal: &str, command: &str) -> Vec<Cu
 
 /// One place that was measured.
 #[derive(Debug, Serialize)]
-struct PlaceRow {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct PlaceRow {
     setting: String,
     samples: usize,
     median: f64,

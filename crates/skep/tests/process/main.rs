@@ -26,6 +26,7 @@ mod semantics;
 mod shards;
 mod sparse;
 mod start;
+mod survey;
 mod tending;
 mod tune;
 

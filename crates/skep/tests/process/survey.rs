@@ -1,0 +1,86 @@
+//! A survey of a real cluster: its files, what is left behind, what it says of a target that cannot be reached by it.
+
+use super::{plan, refusal, start};
+use skep_rig::Cluster;
+use std::fs;
+
+type Json = serde_json::Value;
+
+fn survey(cluster: &Cluster, out: &str, words: &[&str]) -> Json {
+    let mount = cluster.mount().display().to_string();
+    let common = ["survey", "--out", out, "--mount", &mount, "--processes", "2"];
+    cluster.admin([&common, words].concat()).unwrap();
+    let text = fs::read_to_string(format!("{out}/survey.json")).unwrap();
+    serde_json::from_str(&text).unwrap()
+}
+
+/// Every sample of a survey is a number above zero, and nothing is empty.
+fn check_samples(survey: &Json) {
+    for layer in survey["layers"].as_array().unwrap() {
+        let curves = layer["curves"].as_array().unwrap();
+        let sides = layer["sides"].as_array().unwrap();
+        let points = curves.iter().flat_map(|curve| curve["points"].as_array().unwrap());
+        let members = sides.iter().flat_map(|side| side["members"].as_array().unwrap());
+        let all: Vec<&Json> = points.chain(members).collect();
+        assert!(!all.is_empty(), "{layer}");
+        for one in all {
+            let samples = one["samples"].as_array().unwrap();
+            assert!(!samples.is_empty() && samples.iter().all(|s| s.as_f64().unwrap() > 0.0), "{one}");
+        }
+    }
+}
+
+/// Goal: all layers of a real cluster are measured, the three files are written, nothing is left on mount or
+/// targets, and a survey does not differ from itself.
+#[test]
+fn every_layer() {
+    let cluster = start(plan());
+    let out = cluster.dir().join("survey").display().to_string();
+    let found = survey(&cluster, &out, &[]);
+    let layers: Vec<&str> =
+        found["layers"].as_array().unwrap().iter().map(|layer| layer["id"].as_str().unwrap()).collect();
+    assert_eq!(
+        layers,
+        ["processor", "device", "storage", "network", "client", "clients", "metadata"],
+        "{}",
+        found["remarks"]
+    );
+    check_samples(&found);
+    assert!(!found["verdict"]["headline"].as_str().unwrap().is_empty());
+    assert!(found["verdict"]["limits"].as_array().unwrap().len() >= 2, "{}", found["verdict"]);
+    assert_eq!(found["parts"].as_array().unwrap().len(), 4);
+    assert!(fs::read_to_string(format!("{out}/report.html")).unwrap().contains("<svg"));
+    assert!(fs::read(format!("{out}/report.pdf")).unwrap().starts_with(b"%PDF"));
+    let left: Vec<_> = fs::read_dir(cluster.mount()).unwrap().flatten().map(|entry| entry.file_name()).collect();
+    assert!(left.is_empty(), "{left:?}");
+    for target in fs::read_dir(cluster.dir().join("targets")).unwrap().flatten() {
+        assert!(!target.path().join("bench").exists(), "{}", target.path().display());
+    }
+    let same = cluster.run(["survey", "compare", &out, &out, "--output", "json"]).unwrap();
+    assert!(same.status.success());
+    let changes: Json = serde_json::from_slice(&same.stdout).unwrap();
+    let worse = |change: &&Json| change["outcome"] == "worse" || change["outcome"] == "better";
+    assert_eq!(changes[0]["changes"].as_array().unwrap().iter().filter(worse).count(), 0);
+}
+
+/// Goal: what became worse is an exit code of its own, and what is no survey is refused with its name.
+#[test]
+fn comparisons() {
+    let cluster = start(plan());
+    let out = cluster.dir().join("first").display().to_string();
+    let mut found = survey(&cluster, &out, &["--only", "processor"]);
+    for member in found["layers"][0]["sides"][0]["members"].as_array_mut().unwrap() {
+        let slower = |sample: &Json| Json::from(sample.as_f64().unwrap() / 10.0);
+        let slow: Vec<Json> = member["samples"].as_array().unwrap().iter().map(slower).collect();
+        member["samples"] = slow.into();
+    }
+    let second = cluster.dir().join("second.json").display().to_string();
+    fs::write(&second, found.to_string()).unwrap();
+    let compared = |a: &str, b: &str| cluster.run(["survey", "compare", a, b]).unwrap();
+    assert_eq!(compared(&out, &second).status.code(), Some(3));
+    assert_eq!(compared(&second, &out).status.code(), Some(0));
+    let said = String::from_utf8_lossy(&compared(&out, &second).stdout).into_owned();
+    assert!(said.contains("processor.share") && said.contains("worse"), "{said}");
+    fs::write(&second, "{}").unwrap();
+    assert!(refusal(&cluster, &["survey", "compare", &out, &second]).contains("second.json"));
+}
