@@ -148,6 +148,7 @@ impl Bench {
 }
 
 fn main() {
+    target_bytes();
     for nodes in NODES {
         let (per, targets, sessions) =
             (TARGETS_PER_NODE, nodes * TARGETS_PER_NODE, nodes * SESSIONS_PER_NODE);
@@ -204,6 +205,15 @@ impl Bench {
                 Bench::request(0, message)
             }),
         );
+        let per = TARGETS_PER_NODE;
+        say(
+            "register-target",
+            self.cost(|n| {
+                let n = n % (known * per);
+                let Target { id, uuid, node, alias, capacity, .. } = target(n + 1, n / per + 2);
+                Bench::request(0, RegisterTarget { node, uuid, target: id, alias, capacity })
+            }),
+        );
         // Open and close in turn, so that the table keeps its size; ids are given one by one.
         let mut client = self.registry.state().last_client.0;
         let mut opened = false;
@@ -219,6 +229,13 @@ impl Bench {
         });
         say("open-and-close-session", 2.0 * us);
     }
+}
+
+/// What each target more takes in the map.
+fn target_bytes() {
+    let length = |per| Bench::new(1_000, per, 1).registry.map(MapVersion(0)).to_bytes().len();
+    let more = (length(2 * TARGETS_PER_NODE) - length(TARGETS_PER_NODE)) as f64;
+    println!("bytes target 1000 1 1 {:.2}", more / f64::from(1_000 * TARGETS_PER_NODE));
 }
 
 fn bytes(bench: &Bench, at: &str) {

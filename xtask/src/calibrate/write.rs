@@ -59,7 +59,7 @@ fn socket(out: &mut String, runs: &Runs) -> Result<(), String> {
 }
 
 /// What is measured at every size, and its key.
-const CURVES: [(&str, &str); 9] = [
+const CURVES: [(&str, &str); 10] = [
     ("heartbeat", "heartbeat"),
     ("tick", "tick"),
     ("tick-after-reports", "tick_after_reports"),
@@ -68,6 +68,7 @@ const CURVES: [(&str, &str); 9] = [
     ("map-known", "map_known"),
     ("fences", "fences"),
     ("register-node", "register_node"),
+    ("register-target", "register_target"),
     ("open-and-close-session", "open_and_close_session"),
 ];
 

@@ -20,6 +20,7 @@ use std::collections::BTreeSet;
 
 /// One way to meet the requirements.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Proposal {
     /// Short name: block and layout.
     pub title: String,
@@ -47,6 +48,7 @@ pub struct Proposal {
 
 /// What was found.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Proposals {
     /// What was asked.
     pub requirements: Requirements,

@@ -12,6 +12,7 @@ pub const SHOWN_MAX: usize = 12;
 
 /// What is asked for; what is left out is not asked for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct Requirements {
     /// What the system is called.
@@ -68,6 +69,7 @@ pub struct Requirements {
 
 /// What may fail without loss of data.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Availability {
     /// Nothing: scratch space.
@@ -81,6 +83,7 @@ pub enum Availability {
 
 /// Kinds of drives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// Spinning.
@@ -107,6 +110,7 @@ impl Kind {
 
 /// Which services share a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Servers {
     /// Every server holds names and contents.

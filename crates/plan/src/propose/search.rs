@@ -14,6 +14,7 @@ const NAMES_PART: f64 = 0.003;
 
 /// One requirement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Need {
     /// Streaming writes.

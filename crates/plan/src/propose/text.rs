@@ -149,7 +149,7 @@ impl Proposals {
         );
         let _ = writeln!(out, "{}", if priced { format!(" {:>12}", "cost") } else { String::new() });
         for (at, proposal) in self.proposals.iter().enumerate() {
-            let line = row(proposal);
+            let line = row(proposal, self.requirements.one_thread());
             let cost = proposal.forecast.cost.as_ref();
             let cost = cost.map_or(String::new(), |cost| format!(" {:>12.0}", cost.total.value));
             let _ = writeln!(out, "{:>2}. {line}{cost}", at + 1);
@@ -158,13 +158,19 @@ impl Proposals {
 }
 
 fn group(group: &crate::hardware::TargetGroup) -> String {
-    format!("{} targets of {} {} {} ({})", group.count, group.drives, group.drive, group.size, group.raid)
+    let targets = if group.count == 1 { "target" } else { "targets" };
+    format!("{} {targets} of {} {} {} ({})", group.count, group.drives, group.drive, group.size, group.raid)
 }
 
-fn row(proposal: &Proposal) -> String {
+/// `one_thread`: what this release's one metadata thread does, where that is less than the forecast's cores.
+fn row(proposal: &Proposal, one_thread: Option<f64>) -> String {
     let forecast = &proposal.forecast;
     let figure = |figure: &Option<crate::forward::Figure>| {
         figure.as_ref().map_or_else(|| "-".to_owned(), |figure| count(figure.value))
+    };
+    let creates = match (one_thread, &forecast.metadata.creates) {
+        (Some(most), Some(figure)) if most < figure.value => count(most),
+        _ => figure(&forecast.metadata.creates),
     };
     format!(
         "{:<26} {:>7} {:>7} {:>11} {:>11} {:>9} {:>9} {:>9} {:>9} {:>9}",
@@ -177,6 +183,6 @@ fn row(proposal: &Proposal) -> String {
         figure(&forecast.random.write),
         decimal(forecast.capacity.usable.value),
         figure(&forecast.metadata.files),
-        figure(&forecast.metadata.creates),
+        creates,
     )
 }

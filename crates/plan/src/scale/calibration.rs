@@ -124,6 +124,8 @@ pub struct Registry {
     pub fences: Vec<f64>,
     /// A daemon that comes back.
     pub register_node: Vec<f64>,
+    /// A target that comes back.
+    pub register_target: Vec<f64>,
     /// A mount that comes and goes.
     pub open_and_close_session: Vec<f64>,
     /// Bytes of the map.
@@ -216,6 +218,7 @@ impl Calibration {
             &r.map_known,
             &r.fences,
             &r.register_node,
+            &r.register_target,
             &r.open_and_close_session,
             &r.map_bytes,
             &r.fences_bytes,

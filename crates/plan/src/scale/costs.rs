@@ -22,6 +22,10 @@ pub struct Costs {
     pub tick: f64,
     /// A mount that comes and goes, with its two synced appends.
     pub come_and_go: f64,
+    /// A daemon that comes back: its connection and registration, with a synced append.
+    pub register_node: f64,
+    /// A target that it brings.
+    pub register_target: f64,
     /// Bytes of a map.
     pub map_bytes: f64,
     /// Bytes of a list of sessions and fences.
@@ -57,6 +61,10 @@ impl Costs {
             tick: service * tick,
             come_and_go: small(along(&r.sessions, &r.open_and_close_session, sessions))
                 + 2.0 * (request + sync),
+            register_node: small(along(&r.nodes, &r.register_node, nodes))
+                + calibration.socket.connect
+                + sync,
+            register_target: small(along(&r.targets, &r.register_target, targets)),
             map_bytes,
             fences_bytes,
         }

@@ -43,6 +43,8 @@ pub struct Management {
     pub daemons_know_s: Option<f64>,
     /// ... until all mounts knew, those that ask for nothing too.
     pub clients_know_s: Option<f64>,
+    /// Seconds from the eviction of a mount until all daemons hold the list that fences it.
+    pub fenced_s: Option<f64>,
 }
 
 /// Who asks mgmtd.
@@ -87,7 +89,7 @@ enum Event {
     Tick,
     /// A mount comes and another goes.
     Session,
-    /// A storage server dies.
+    /// A storage server dies, and a mount is evicted.
     Death,
 }
 
@@ -110,6 +112,10 @@ struct Spread {
     /// Of metadata servers, daemons, clients: how many do not know yet, and when the last one knew.
     missing: [u64; 3],
     last: [Nanos; 3],
+    /// The eviction: its number, daemons that do not hold it yet, when the last one did.
+    ended: Option<u64>,
+    unfenced: u64,
+    fenced: Nanos,
 }
 
 struct World {
@@ -277,7 +283,12 @@ impl World {
             }
             Event::FencesReady { daemon, ended, map } => {
                 let here = self.send(now, self.costs.fences_bytes);
-                self.daemons[daemon as usize].ended = ended;
+                let before = std::mem::replace(&mut self.daemons[daemon as usize].ended, ended);
+                let dead = self.daemons[daemon as usize].dead;
+                if !dead && self.spread.ended.is_some_and(|evicted| before < evicted && ended >= evicted) {
+                    self.spread.unfenced = self.spread.unfenced.saturating_sub(1);
+                    self.spread.fenced = here;
+                }
                 self.after_pulse(here, Who::Daemon(daemon), map);
             }
             Event::AskMap(who) => {
@@ -417,6 +428,9 @@ impl World {
         self.daemons[victim as usize].dead = true;
         self.spread.died = now;
         self.spread.victim = Some(victim);
+        self.ended += 1;
+        self.spread.ended = Some(self.ended);
+        self.spread.unfenced = self.daemons.len() as u64 - 1;
     }
 
     fn noticed(&mut self, now: Nanos) {
@@ -443,6 +457,7 @@ impl World {
             metadata_know_s: None,
             daemons_know_s: None,
             clients_know_s: None,
+            fenced_s: None,
             thread: self.thread.work(end),
             link: self.link.work(end),
         }
@@ -460,6 +475,7 @@ impl World {
             metadata_know_s: since(0),
             daemons_know_s: since(1),
             clients_know_s: since(2),
+            fenced_s: (spread.unfenced == 0).then(|| seconds(spread.fenced - spread.died)),
             ..load
         }
     }
@@ -518,6 +534,8 @@ mod tests {
             let beat = c.heartbeat_ms as f64 / 1e3;
             assert!(out.daemons_know_s.expect("all know") <= beat * 1.2, "{out:?}");
             assert!(out.metadata_know_s <= out.daemons_know_s);
+            let fenced = out.fenced_s.expect("fenced everywhere");
+            assert!(fenced <= beat * 1.1 && fenced > beat * 0.5, "{fenced} s");
             let renewal = c.session_timeout_ms as f64 / c.renewals_per_timeout as f64 / 1e3;
             let clients = out.clients_know_s.expect("all know");
             assert!(clients <= renewal * 1.1 && clients > renewal * 0.8, "{clients} s");

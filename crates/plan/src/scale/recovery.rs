@@ -1,7 +1,8 @@
-//! What happens after a loss: a metadata server that starts again, the content of a target or server that is written
-//! anew.
+//! What happens after a loss: a cluster that starts, a metadata server that starts again, the content of a target or
+//! server that is written anew.
 
 use super::calibration::Calibration;
+use super::costs::Costs;
 use super::management::nanos;
 use super::queue::{Nanos, Queue};
 use super::random::Random;
@@ -36,6 +37,61 @@ pub fn metadata_restart_s(calibration: &Calibration, scenario: &Scenario, cluste
     }
     let grace = restarted + c.grace_ms * (SECOND / 1_000);
     (last <= grace).then_some(last as f64 / 1e9)
+}
+
+/// All daemons begin within this time when a cluster is switched on.
+const SWITCHED_ON: Nanos = SECOND;
+/// Longest start that is simulated.
+const START_MAX: Nanos = 3_600 * SECOND;
+
+/// Seconds from switching on until every daemon is registered and holds the last map. Each registration moves the map,
+/// so who is registered fetches it again at every heartbeat. `None`: not within an hour. Every registration
+/// is counted with a sync of its own, although those of one round share one.
+pub fn cold_start_s(calibration: &Calibration, scenario: &Scenario, cluster: &Cluster) -> Option<f64> {
+    /// What a daemon asks mgmtd next.
+    #[derive(Clone, Copy)]
+    enum Step {
+        Node,
+        Targets(u32),
+        Beat,
+        Map(u64),
+    }
+    let costs = Costs::at(calibration, scenario, cluster);
+    let mut random = Random::new(scenario.seed, 4 << 32 | u64::from(cluster.servers));
+    let (trip, beat) = (nanos(scenario.round_trip_us), calibration.constants.heartbeat_ms * (SECOND / 1_000));
+    let mut thread = Station::new(1);
+    let mut queue = Queue::default();
+    for daemon in 0..cluster.daemons() {
+        queue.at(random.below(SWITCHED_ON), (daemon, Step::Node));
+    }
+    let (mut map, mut missing, mut ended) = (0u64, cluster.daemons(), 0);
+    while let Some((now, (daemon, step))) = queue.next(START_MAX) {
+        let targets = if daemon < u64::from(cluster.servers) { scenario.targets_per_server } else { 0 };
+        let cost = match step {
+            Step::Node => costs.register_node,
+            Step::Targets(_) => costs.register_target,
+            Step::Beat => costs.heartbeat,
+            Step::Map(_) => costs.map,
+        };
+        let done = thread.serve(now, nanos(cost)) + trip;
+        map += u64::from(matches!(step, Step::Node | Step::Targets(_)));
+        let newest = cluster.daemons() + cluster.targets;
+        let next = match step {
+            Step::Node if targets > 0 => Step::Targets(1),
+            Step::Targets(done) if done < targets => Step::Targets(done + 1),
+            Step::Node | Step::Targets(_) => Step::Beat,
+            Step::Beat => Step::Map(map),
+            Step::Map(told) if told == newest => {
+                missing -= 1;
+                ended = done;
+                continue;
+            }
+            Step::Map(_) => Step::Beat,
+        };
+        let pause = if matches!((step, next), (Step::Map(_), Step::Beat)) { beat } else { 0 };
+        queue.at(done + pause, (daemon, next));
+    }
+    (missing == 0).then(|| ended as f64 / 1e9)
 }
 
 /// Writing lost content anew.
@@ -81,6 +137,27 @@ mod tests {
         assert!(many > few, "{few} {many}");
         let crowd = Scenario { threads_per_client: 64, ..Scenario::default() };
         assert_eq!(metadata_restart_s(&calibration, &crowd, &crowd.cluster(10_000)), None);
+    }
+
+    /// Goal: a small cluster starts in about the second in which its daemons begin and a heartbeat; a larger one takes
+    /// at least the work that it makes.
+    #[test]
+    fn cold_start() {
+        let calibration = Calibration::shipped().expect("the calibration");
+        let scenario = Scenario::default();
+        let of = |servers| {
+            let cluster = scenario.cluster(servers);
+            let start = cold_start_s(&calibration, &scenario, &cluster).expect("it starts");
+            let costs = Costs::at(&calibration, &scenario, &cluster);
+            let (daemons, targets) = (cluster.daemons() as f64, cluster.targets as f64);
+            let work = daemons * (costs.register_node + costs.heartbeat + costs.map)
+                + targets * costs.register_target;
+            assert!(start >= work / 1e6, "{servers}: {start} s for {work} us of work");
+            start
+        };
+        let (few, many) = (of(10), of(2_000));
+        assert!(few < 2.5, "{few} s");
+        assert!(many > few, "{few} {many}");
     }
 
     /// Goal: a rebuild is bound by the spare where there are many others, by the others where there are few, and is

@@ -13,6 +13,7 @@ use std::fmt::Write;
 
 /// Everything.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
     /// When and where the costs were measured.
     pub calibrated: String,
@@ -26,6 +27,7 @@ pub struct Report {
 
 /// A cluster of one size. Shares are of 1; above it stands what would be needed.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Step {
     /// Its size.
     pub cluster: Cluster,
@@ -61,6 +63,10 @@ pub struct Step {
     pub avoided_s: Option<f64>,
     /// Seconds for all mounts to learn a changed map.
     pub clients_learn_s: Option<f64>,
+    /// Seconds from the eviction of a client until all servers refuse its late writes.
+    pub fenced_s: Option<f64>,
+    /// Seconds for all daemons to register and learn the map when the whole cluster is switched on.
+    pub cold_start_s: Option<f64>,
     /// Seconds from the death of a metadata server until it serves all its clients again.
     pub metadata_back_s: Option<f64>,
     /// Hours to write a target's content anew.
@@ -105,6 +111,8 @@ pub fn step(calibration: &Calibration, scenario: &Scenario, servers: u32) -> Ste
         fences_bytes: costs.fences_bytes,
         avoided_s: managed.noticed_s.zip(managed.metadata_know_s).map(|(noticed, know)| noticed + know),
         clients_learn_s: managed.clients_know_s,
+        fenced_s: managed.fenced_s,
+        cold_start_s: recovery::cold_start_s(calibration, scenario, &cluster),
         metadata_back_s: recovery::metadata_restart_s(calibration, scenario, &cluster),
         rebuild_target_h: rebuild.target_h,
         rebuild_server_h: rebuild.server_h,
@@ -154,6 +162,8 @@ impl Report {
             ("servers", Box::new(|s| s.cluster.servers.to_string())),
             ("avoided after s", Box::new(move |s| time(s.avoided_s))),
             ("clients know s", Box::new(move |s| time(s.clients_learn_s))),
+            ("fenced s", Box::new(move |s| time(s.fenced_s))),
+            ("cold start s", Box::new(move |s| time(s.cold_start_s))),
             ("metadata back s", Box::new(move |s| time(s.metadata_back_s))),
             ("target anew h", Box::new(|s| format!("{:.1}", s.rebuild_target_h))),
             ("server anew h", Box::new(|s| format!("{:.1}", s.rebuild_server_h))),
@@ -272,6 +282,24 @@ mod tests {
         let text = report.text();
         assert!(text.lines().nth(1).is_some_and(|line| line.contains(&first.what)), "{text}");
         assert_eq!(super::super::run(&calibration, &scenario).expect("a report"), report);
+    }
+
+    /// Goal: the table of docs/plan/scale.md is what the program shows. SKEP_WRITE_TABLES=1 writes it anew.
+    #[test]
+    fn the_committed_table() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/plan/scale.md");
+        let page = std::fs::read_to_string(path).expect("docs/plan/scale.md");
+        let (begin, end) = ("<!-- scale -->\n\n```text\n", "```\n\n<!-- /scale -->");
+        let from = page.find(begin).expect("the mark of the beginning") + begin.len();
+        let to = from + page[from..].find(end).expect("the mark of the end");
+        let calibration = Calibration::shipped().expect("the calibration");
+        let text = super::super::run(&calibration, &Scenario::default()).expect("a report").text();
+        if std::env::var_os("SKEP_WRITE_TABLES").is_some() {
+            let page = format!("{}{text}{}", &page[..from], &page[to..]);
+            std::fs::write(path, page).expect("docs/plan/scale.md");
+            return;
+        }
+        assert_eq!(&page[from..to], text, "SKEP_WRITE_TABLES=1 cargo test -p skep-plan writes the page anew");
     }
 
     /// Goal: larger clusters never need less, and deliver no less.

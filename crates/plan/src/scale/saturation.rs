@@ -14,6 +14,7 @@ const AROUND: f64 = 2.0;
 
 /// What has no room left.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Point {
     /// What it is.
     pub what: String,
@@ -29,6 +30,7 @@ pub struct Point {
 
 /// How a point was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Found {
     /// By runs of the simulation.

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// Sizes, proportions and demands. What is not measured stands here, so that it can be changed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct Scenario {
     /// Numbers of storage servers to look at.
@@ -202,6 +203,7 @@ impl Scenario {
 
 /// A cluster of one size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cluster {
     /// Storage servers.
     pub servers: u32,
