@@ -387,7 +387,7 @@ fn apply_rest(name: &str, text: &str, s: &mut Settings) -> Result<String, String
         }
         "kb_base" => return Err("cannot be honoured: units are powers of two".to_owned()),
         "nrfiles" => return Err("cannot be honoured: a file for each worker".to_owned()),
-        _ => return Err("is no option of fio that is understood; see docs/admin/bench.md".to_owned()),
+        _ => return Err("is no option of fio that is understood; see docs/admin/bench-tools.md".to_owned()),
     })
 }
 

@@ -224,7 +224,7 @@ fn unknown(syntax: &Syntax, word: &str, name: &str) -> Cause {
         name.len() > 2 && (known.long.starts_with(name) || known.long.eq_ignore_ascii_case(name))
     });
     let hint = near.map_or_else(
-        || "see its manual; what is understood here: docs/admin/bench.md".to_owned(),
+        || "see its manual; what is understood here: docs/admin/bench-tools.md".to_owned(),
         |near| format!("did you mean --{}?", near.long),
     );
     Cause::new(word, format!("is no option of {tool}; {hint}"))
