@@ -33,7 +33,7 @@ pub struct Arguments {
     /// Where files, images and clusters live.
     #[arg(long, default_value = "/dev/shm")]
     backing: PathBuf,
-    /// In the real-time class on one core: keeps other work of the machine out (root).
+    /// In the real-time class: keeps other work of the machine out (root).
     #[arg(long)]
     realtime: bool,
     /// The results; rows measured again replace those that are there.

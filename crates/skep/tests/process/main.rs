@@ -16,6 +16,7 @@ mod http;
 mod instruments;
 mod intruders;
 mod killed;
+mod loads;
 mod locks;
 mod mapped;
 mod nameless;

@@ -1,0 +1,95 @@
+//! `skep bench io` on this machine: interrupted, a worker killed, the command itself killed. No cluster is
+//! needed: the file system is a directory.
+
+use super::TURN;
+use skep_rig::{Scratch, until};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::PoisonError;
+use std::time::{Duration, Instant};
+
+/// Everything ends, and is clean, within this time.
+const SOON: Duration = Duration::from_secs(20);
+
+/// A load of two processes that would last an hour, once it writes.
+fn endless(dir: &Path) -> Child {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_skep"));
+    command.args([
+        "bench",
+        "io",
+        "--phases",
+        "write",
+        "-p",
+        "2",
+        "-b",
+        "16m",
+        "--stonewall",
+        "1h",
+        "--repeat",
+    ]);
+    let child = command.arg(dir).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let written = || {
+        let files = std::fs::read_dir(dir).unwrap().flatten();
+        let lengths = files.map(|file| file.metadata().map_or(0, |data| data.len()));
+        lengths.filter(|length| *length > 0).count() == 2
+    };
+    let child = child.unwrap();
+    until("both workers write", SOON, || if written() { Ok(()) } else { Err("not yet".to_owned()) }).unwrap();
+    child
+}
+
+fn signal(pid: u32, signal: &str) {
+    let status = Command::new("kill").args([signal, &pid.to_string()]).status().unwrap();
+    assert!(status.success());
+}
+
+fn is_empty(dir: &Path) -> bool {
+    std::fs::read_dir(dir).unwrap().next().is_none()
+}
+
+/// What it says at its end, which is no success.
+fn end(child: Child) -> String {
+    let began = Instant::now();
+    let output = child.wait_with_output().unwrap();
+    assert!(began.elapsed() < SOON);
+    assert!(!output.status.success());
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Goal: an interrupt ends a load at once and nothing is left.
+#[test]
+fn interrupted_load() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let dir = Scratch::new(None).unwrap();
+    let load = endless(dir.path());
+    signal(load.id(), "-INT");
+    assert!(end(load).contains("stopped"));
+    assert!(is_empty(dir.path()));
+}
+
+/// Goal: a worker process killed in the middle ends the load; it is named, and its file is removed too.
+#[test]
+fn killed_load_worker() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let dir = Scratch::new(None).unwrap();
+    let load = endless(dir.path());
+    let children = format!("/proc/{0}/task/{0}/children", load.id());
+    let children = std::fs::read_to_string(children).unwrap();
+    let worker: u32 = children.split_whitespace().next().unwrap().parse().unwrap();
+    signal(worker, "-KILL");
+    let text = end(load);
+    assert!(text.contains("is gone") && text.contains("signal: 9"), "{text}");
+    assert!(is_empty(dir.path()));
+}
+
+/// Goal: workers whose command is killed stop by themselves and remove what they made.
+#[test]
+fn killed_load_command() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let dir = Scratch::new(None).unwrap();
+    let mut load = endless(dir.path());
+    load.kill().unwrap();
+    load.wait().unwrap();
+    let clean = || if is_empty(dir.path()) { Ok(()) } else { Err("files are left".to_owned()) };
+    until("the workers clean up", SOON, clean).unwrap();
+}
