@@ -106,12 +106,19 @@ fn odd(mut survey: Value) -> Value {
             }
         }
     }
-    if let Some(points) = survey["layers"][2]["curves"][0]["points"].as_array_mut() {
+    let first = layers(&mut survey).find_map(|layer| layer.pointer_mut("/curves/0/points")?.as_array_mut());
+    if let Some(points) = first {
         points.truncate(1);
     }
-    survey["waterfalls"][0]["steps"][0]["theoretical"] = Value::Null;
-    survey["waterfalls"][0]["steps"][1]["achieved"] = json!(-1.0);
-    survey["waterfalls"][1]["steps"][0]["achieved"] = json!(1e300);
+    for (place, value) in [
+        ("/waterfalls/0/steps/0/theoretical", Value::Null),
+        ("/waterfalls/0/steps/1/achieved", json!(-1.0)),
+        ("/waterfalls/1/steps/0/achieved", json!(1e300)),
+    ] {
+        if let Some(place) = survey.pointer_mut(place) {
+            *place = value;
+        }
+    }
     survey
 }
 
@@ -133,7 +140,9 @@ pub fn later(mut survey: Value) -> Value {
         }
     }
     survey["started"] = json!("2026-11-22T09:30:00Z");
-    survey["settings"][0]["value"] = json!("2 MiB");
+    if let Some(setting) = survey.pointer_mut("/settings/0/value") {
+        *setting = json!("another");
+    }
     survey["verdict"]["culprit"] = Value::Null;
     for layer in layers(&mut survey) {
         let factor = match layer["id"].as_str().unwrap_or_default() {

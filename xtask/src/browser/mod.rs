@@ -124,7 +124,7 @@ pub fn run(root: &Path, arguments: &Arguments) -> Result<bool, String> {
     canaries(&mut browser, &good, &work.path, &mut tally)?;
     paper_canaries(&work.path, &mut tally)?;
     if arguments.update {
-        for view in VIEWS.iter().filter(|view| view.name != "tablet") {
+        for view in VIEWS.iter().filter(|view| view.print) {
             let picture = format!("{}.png", view.name);
             let to = root.join(PLACE).join(&picture);
             let from = work.path.join(format!("sample-{picture}"));
