@@ -91,42 +91,25 @@ impl Recording {
 
     /// Makes the files and links below `dir`; contents end in a line feed, as those of the kernel do.
     pub fn unpack(&self, dir: &Path) -> io::Result<()> {
+        let below = |at: &String| dir.join(at.trim_start_matches('/'));
         for (at, held) in &self.held {
-            let path = dir.join(at.trim_start_matches('/'));
+            let path = below(at);
             if let Some(parent) = path.parent() {
                 std::fs::create_dir_all(parent)?;
             }
             match held {
                 Held::Text(text) => std::fs::write(&path, format!("{text}\n"))?,
-                Held::Link(target) => {
-                    // What the link leads to is made now or later.
-                    if let Some(parent) = path.parent() {
-                        let there = parent.join(target);
-                        std::os::unix::fs::symlink(target, &path)?;
-                        // A directory, if anything is below; a file of this name would be made over it.
-                        if !self.held.contains_key(&lexical(at, target)) {
-                            std::fs::create_dir_all(&there)?;
-                        }
-                    }
-                }
+                Held::Link(target) => std::os::unix::fs::symlink(target, &path)?,
             }
+        }
+        // What links lead to, and nothing was read of, is a directory.
+        let links = self.held.iter().filter(|(_, held)| matches!(held, Held::Link(_)));
+        for path in links.map(|(at, _)| below(at)).filter(|path| !path.exists()) {
+            let target = path.parent().unwrap_or(dir).join(std::fs::read_link(&path)?);
+            std::fs::create_dir_all(target)?;
         }
         Ok(())
     }
-}
-
-/// Where a link at `at` leads, by its letters alone.
-fn lexical(at: &str, target: &str) -> String {
-    let mut parts: Vec<&str> = at.split('/').filter(|part| !part.is_empty()).collect();
-    parts.pop();
-    for part in target.split('/') {
-        match part {
-            ".." => drop(parts.pop()),
-            "." | "" => {}
-            name => parts.push(name),
-        }
-    }
-    format!("/{}", parts.join("/"))
 }
 
 fn escaped(text: &str) -> String {

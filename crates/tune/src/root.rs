@@ -66,9 +66,9 @@ impl Root {
 
     /// The text of a file without the white space at its end; none when it cannot be read.
     pub fn text(&self, at: &str) -> Option<String> {
-        let text = self.glance(at)?;
+        let (text, real) = (self.glance(at)?, self.real(at)?);
         if let Some(recording) = &self.recording {
-            recording.borrow_mut().file(&self.real(at)?, &text);
+            recording.borrow_mut().file(&real, &text);
         }
         Some(text)
     }
