@@ -48,7 +48,10 @@ pub fn service(role: Role, name: &str, directory: &str, settings: &[(&str, &str)
     Service {
         role,
         name: name.to_owned(),
-        unit: format!("skep-{name}.service"),
+        unit: format!(
+            "skep-{}.service",
+            if name.contains('@') { name.to_owned() } else { format!("{name}@{name}") }
+        ),
         pid: None,
         directories: if directory.is_empty() { Vec::new() } else { vec![directory.to_owned()] },
         interfaces: Vec::new(),

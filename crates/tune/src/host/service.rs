@@ -1,6 +1,7 @@
 //! Services of Skep on the machine, and the directories they use.
 
 use super::{Disk, Host};
+use crate::Root;
 use std::collections::BTreeMap;
 
 /// What a machine does in a cluster.
@@ -59,6 +60,18 @@ impl Service {
     }
 }
 
+impl Service {
+    /// Does its unit decide what it may do? Not when it runs and was started by something else.
+    pub fn is_of_unit(&self, root: &Root) -> bool {
+        match self.pid {
+            None => true,
+            Some(pid) => {
+                root.text(&format!("/proc/{pid}/cgroup")).is_some_and(|text| text.contains(&self.unit))
+            }
+        }
+    }
+}
+
 /// A directory that matters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
@@ -107,7 +120,9 @@ pub fn places(host: &Host<'_>, named: &[String]) -> Vec<Place> {
     let of_words = roles.flat_map(|role| {
         let place =
             |path: &String| Place { role: *role, service: None, disks: disks(path), path: path.clone() };
-        named.iter().map(place)
+        // A directory on a mount of Skep is no place of a target: its policy is looked at, not its disk.
+        let is_ours = |path: &str| host.mount_of(path).is_some_and(|mount| mount.kind.ends_with("skep"));
+        named.iter().filter(move |path| !is_ours(path)).map(place)
     });
     of_services.chain(of_words).collect()
 }

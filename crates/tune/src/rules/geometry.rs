@@ -141,7 +141,7 @@ fn stripes(host: &Host<'_>) -> Vec<Seen> {
         };
         match known(host, mount) {
             None => {
-                let note = format!("the superblock cannot be read: run as root; {whose} says {wanted}");
+                let note = format!("{} cannot be read: run as root; {whose} says {wanted}", mount.source);
                 Seen { recommended: Some(wanted), ..Seen::unknown(&mount.point, note) }
             }
             Some((0, _) | (_, 0)) => Seen::new(&mount.point, "none", wanted).note(format!(
@@ -192,7 +192,8 @@ fn inode_size(host: &Host<'_>) -> Vec<Seen> {
         }
         match superblock(host, mount) {
             None => {
-                let seen = Seen::unknown(&mount.point, "the superblock cannot be read: run as root");
+                let note = format!("{} cannot be read: run as root", mount.source);
+                let seen = Seen::unknown(&mount.point, note);
                 Seen { recommended: Some(">= 512".to_owned()), ..seen }
             }
             Some(block) => {

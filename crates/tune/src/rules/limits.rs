@@ -72,7 +72,14 @@ fn files(host: &Host<'_>) -> Vec<Seen> {
             Some(soft) => {
                 let good = soft == "unlimited" || soft.parse().is_ok_and(|number: u64| number >= FILES);
                 let change = Change::drop_in(&service.unit, &[("LimitNOFILE", FILES.to_string())]);
-                Seen::new(&service.name, soft, format!(">= {FILES}")).good_if(good).change(change)
+                let seen = Seen::new(&service.name, soft, format!(">= {FILES}")).good_if(good);
+                match good || service.is_of_unit(host.root) {
+                    true => seen.change(change),
+                    false => seen.note(format!(
+                        "not started by {}: ulimit -n {FILES} before it is started",
+                        service.unit
+                    )),
+                }
             }
         }
     };

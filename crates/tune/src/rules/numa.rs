@@ -105,6 +105,10 @@ fn binding(host: &Host<'_>) -> Vec<Seen> {
         };
         let seen = Seen::new(&service.name, listed(&now), listed(drives));
         match drives.first() {
+            Some(node) if drives.len() == 1 && !service.is_of_unit(host.root) => seen.note(format!(
+                "not started by {}: start it with numactl --cpunodebind={node} --membind={node}",
+                service.unit
+            )),
             Some(node) if drives.len() == 1 => {
                 let lines = [
                     ("NUMAPolicy", "bind".to_owned()),

@@ -183,6 +183,7 @@ fn nvme_on_two_nodes() {
     assert_eq!(says(&all, "interfaces", "storaged@n0"), ok("eth0", "eth0"));
     assert_eq!(says(&all, "interfaces", "storaged@n1"), change("eth0 eth1", "eth1"));
     assert_eq!(says(&all, "LimitNOFILE", "storaged@n0"), change("1024", ">= 1048576"));
+    assert!(one(&all, "LimitNOFILE", "storaged@n0").change.is_some());
     assert_eq!(says(&all, "LimitNOFILE", "storaged@n1").0, Verdict::Unknown);
     assert_eq!(says(&all, "fuse.enable_uring", "host"), change("N", "Y"));
     assert_eq!(says(&all, "request_size", "mount"), change("131072", ">= 1048576"));
@@ -190,6 +191,17 @@ fn nvme_on_two_nodes() {
     assert_eq!(says(&all, "mtu", "eth0").0, Verdict::Ok);
     assert_eq!(says(&all, "mtu", "eth1").0, Verdict::Change);
     assert_eq!(says(&all, "RDMA", "mlx5_1/1").0, Verdict::Change);
+}
+
+/// Goal: a service that something else than its unit started is not changed by a drop-in, which would do nothing.
+#[test]
+fn services_without_a_unit() {
+    let all = findings(&NVME.replace("skep-storaged@n0.service", "session-3.scope"), nvme_part());
+    let files = one(&all, "LimitNOFILE", "storaged@n0");
+    assert!(files.verdict == Verdict::Change && files.change.is_none() && files.note.contains("ulimit -n"));
+    // A directory on a mount of Skep is no place of a target.
+    let part = Part { directories: vec!["/mnt/skep/project".to_owned()], ..nvme_part() };
+    assert!(!findings(NVME, part).iter().any(|one| one.subject == "/mnt/skep"));
 }
 
 /// Goal: a role that is only named applies to every drive but the system's; directories that are named narrow it.
