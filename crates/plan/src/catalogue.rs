@@ -11,6 +11,7 @@ use serde::Serialize;
 
 /// How a drive is made, which decides what else is known about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum DriveKind {
     /// Spinning.
@@ -23,14 +24,19 @@ pub enum DriveKind {
 
 /// One drive.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Drive {
     /// What target groups call it.
     pub name: String,
     /// How it is made.
     pub kind: DriveKind,
     /// Sequential reading.
+    #[serde(serialize_with = "crate::units::as_number")]
+    #[cfg_attr(feature = "schema", schemars(with = "f64"))]
     pub read: Rate,
     /// Sequential writing.
+    #[serde(serialize_with = "crate::units::as_number")]
+    #[cfg_attr(feature = "schema", schemars(with = "f64"))]
     pub write: Rate,
     /// Random 4 KiB reads per second.
     pub read_iops: f64,
@@ -44,10 +50,13 @@ pub struct Drive {
 
 /// A rate and where it comes from.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Component {
     /// Its name.
     pub name: String,
     /// What one delivers in one direction.
+    #[serde(serialize_with = "crate::units::as_number")]
+    #[cfg_attr(feature = "schema", schemars(with = "f64"))]
     pub rate: Rate,
     /// Where this comes from.
     pub source: String,
@@ -225,7 +234,7 @@ pub const PRESETS: [Preset; 5] = [
 ];
 
 /// What the software costs and what it cannot exceed. `None`: nothing is known, so nothing is predicted.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Costs {
     /// Threads of the whole system that serve metadata, when the software has a limit.
     pub metadata_threads: Option<f64>,
@@ -502,19 +511,47 @@ fn pick(name: &str, own: Option<&Rate>, tables: [&[ComponentLine]; 2]) -> Option
     Some(Component { name: name.to_owned(), rate: Rate::gb(*gb), source: (*source).to_owned() })
 }
 
+/// The general catalogue.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Listing {
+    /// Drives.
+    pub drives: Vec<Drive>,
+    /// Links.
+    pub links: Vec<Component>,
+    /// Controllers and adapters.
+    pub controllers: Vec<Component>,
+    /// Sets of rates for known systems.
+    pub presets: Vec<Named>,
+}
+
+/// A name and what it stands for.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Named {
+    /// The name.
+    pub name: String,
+    /// What it stands for.
+    pub about: String,
+}
+
 /// Everything in the general catalogue, for display.
-pub fn listing() -> (Vec<Drive>, Vec<Component>, Vec<Component>) {
+pub fn listing() -> Listing {
     let components = |lines: &[ComponentLine]| {
-        lines
-            .iter()
-            .map(|(name, gb, source)| Component {
-                name: (*name).to_owned(),
-                rate: Rate::gb(*gb),
-                source: (*source).to_owned(),
-            })
-            .collect::<Vec<_>>()
+        let component = |(name, gb, source): &ComponentLine| Component {
+            name: (*name).to_owned(),
+            rate: Rate::gb(*gb),
+            source: (*source).to_owned(),
+        };
+        lines.iter().map(component).collect()
     };
-    (DRIVES.iter().map(drive).collect(), components(&NICS), components(&CONTROLLERS))
+    let named = |preset: &Preset| Named { name: preset.name.to_owned(), about: preset.about.to_owned() };
+    Listing {
+        drives: DRIVES.iter().map(drive).collect(),
+        links: components(&NICS),
+        controllers: components(&CONTROLLERS),
+        presets: PRESETS.iter().map(named).collect(),
+    }
 }
 
 #[cfg(test)]

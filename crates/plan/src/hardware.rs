@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 
 /// A whole system.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Hardware {
     /// What it is called.
@@ -49,6 +50,7 @@ pub struct Hardware {
 
 /// File system software.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Software {
     /// This one.
@@ -62,6 +64,7 @@ pub enum Software {
 
 /// What a server does, or a target holds, or a link carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
     /// Management service.
@@ -74,6 +77,7 @@ pub enum Role {
 
 /// Some servers of one kind.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Server {
     /// What this kind is called.
@@ -110,6 +114,7 @@ pub struct Server {
 
 /// Some links of one kind.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Nic {
     /// Name in the catalogue: `10gbe`, `25gbe`, `100gbe`, `fdr`, `edr`, `hdr`...
@@ -127,6 +132,7 @@ pub struct Nic {
 
 /// A PCIe connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Pcie {
     /// 1 to 6.
@@ -137,6 +143,7 @@ pub struct Pcie {
 
 /// Some controllers of one kind.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Controller {
     /// What target groups call it.
@@ -154,6 +161,7 @@ pub struct Controller {
 
 /// Some PCIe switches of one kind.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct PcieSwitch {
     /// What target groups call it.
@@ -167,6 +175,7 @@ pub struct PcieSwitch {
 
 /// Some targets that are alike.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TargetGroup {
     /// `meta` or `storage`.
@@ -213,6 +222,7 @@ pub struct TargetGroup {
 
 /// Local file systems below a target.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum FileSystem {
     /// XFS.
@@ -228,6 +238,7 @@ pub enum FileSystem {
 
 /// The machines that use the system.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Clients {
     /// How many.
@@ -247,6 +258,7 @@ pub struct Clients {
 
 /// How files are cut.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct Striping {
     /// Bytes on one target before the next.
@@ -265,6 +277,7 @@ impl Default for Striping {
 
 /// Between servers and clients.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct Network {
     /// 3 means that a third of the servers' links passes at the same time; 1 is non-blocking.
@@ -282,6 +295,7 @@ impl Default for Network {
 
 /// Buffers of connections between one client and one server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Connections {
     /// Bytes of one buffer (`connRDMABufSize`).
@@ -294,6 +308,7 @@ pub struct Connections {
 
 /// Component rates that differ from the catalogue's, by name.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct Overrides {
     /// Drives.
@@ -322,6 +337,7 @@ impl Overrides {
 
 /// One drive; what is not given comes from the catalogue.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct DriveOverride {
     /// Sequential reading.
@@ -340,6 +356,7 @@ pub struct DriveOverride {
 
 /// What things cost, by name; what has no price counts as free and is named.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct Prices {
     /// For display only.

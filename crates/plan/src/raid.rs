@@ -5,6 +5,7 @@ use std::fmt;
 
 /// How the drives of one target are combined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Raid {
     /// One drive, or several concatenated; nothing is lost, nothing is protected.

@@ -178,7 +178,7 @@ fn money(page: &mut Page, forecast: &Forecast) {
 
 /// The general catalogue.
 pub fn catalogue() -> String {
-    let (drives, nics, controllers) = crate::catalogue::listing();
+    let crate::catalogue::Listing { drives, links: nics, controllers, presets } = crate::catalogue::listing();
     let mut page = Page(String::new());
     page.line("drives: read, write; random 4 KiB reads and writes per second");
     for drive in drives {
@@ -193,8 +193,8 @@ pub fn catalogue() -> String {
         }
     }
     page.title("presets");
-    for preset in crate::catalogue::PRESETS {
-        page.row(preset.name, "", preset.about);
+    for preset in presets {
+        page.row(&preset.name, "", &preset.about);
     }
     page.title("PCIe, one lane");
     for generation in 1..=6 {

@@ -201,9 +201,31 @@ macro_rules! as_text {
         }
     };
 }
+#[cfg(feature = "schema")]
+macro_rules! schema_of_text {
+    ($type:ty, $name:literal) => {
+        impl schemars::JsonSchema for $type {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                $name.into()
+            }
+            fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                String::json_schema(generator)
+            }
+        }
+    };
+}
+#[cfg(feature = "schema")]
+schema_of_text!(Size, "Size");
+#[cfg(feature = "schema")]
+schema_of_text!(Rate, "Rate");
 // Bytes, so that what is written is read back as the same value.
 as_text!(Size, |size| format!("{} B", size.0));
 as_text!(Rate, |rate| format!("{} B/s", rate.0));
+
+/// Rates in answers are plain numbers of bytes per second; only descriptions carry units.
+pub fn as_number<S: Serializer>(rate: &Rate, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(rate.0)
+}
 
 #[cfg(test)]
 mod tests {

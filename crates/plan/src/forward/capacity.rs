@@ -17,6 +17,7 @@ pub fn left_by(file_system: FileSystem) -> (f64, &'static str) {
 
 /// Space for file contents.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Capacity {
     /// What the labels of the drives say, spares included.
     pub raw: Figure,

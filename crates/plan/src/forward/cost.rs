@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 
 /// What it costs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cost {
     /// As the description calls it.
     pub currency: String,

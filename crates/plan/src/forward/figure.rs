@@ -5,6 +5,7 @@ use serde::Serialize;
 
 /// What a number counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
     /// Bytes per second, shown with decimal units.
@@ -27,6 +28,7 @@ pub enum Unit {
 
 /// A computed number and how it came about.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Figure {
     /// The number.
     pub value: f64,

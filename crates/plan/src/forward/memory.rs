@@ -11,6 +11,7 @@ pub const MUCH: f64 = 0.1;
 
 /// Memory for connections.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Memory {
     /// One client at one server.
     pub per_client: Figure,

@@ -13,6 +13,7 @@ pub const RULES: [(f64, f64, &str); 2] =
 
 /// Names.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Metadata {
     /// Space for names, after RAID.
     pub space: Figure,
@@ -34,6 +35,7 @@ pub struct Metadata {
 
 /// A rule of thumb and whether it is met.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Rule {
     /// Who says it.
     pub source: String,

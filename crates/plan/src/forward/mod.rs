@@ -21,6 +21,7 @@ use serde::Serialize;
 
 /// What a system delivers.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Forecast {
     /// Name of the description.
     pub name: String,

@@ -9,6 +9,7 @@ use serde::Serialize;
 
 /// Random 4 KiB operations.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Random {
     /// Reads.
     pub read: Option<Figure>,

@@ -12,6 +12,7 @@ pub const UNDER_LOAD: f64 = 0.3;
 
 /// What happens after one failure.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Rebuild {
     /// Kind of server and of target.
     pub targets: String,

@@ -9,6 +9,7 @@ use serde::Serialize;
 
 /// One shared file.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SingleFile {
     /// Written.
     pub write: Option<Figure>,

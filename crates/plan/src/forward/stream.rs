@@ -18,6 +18,7 @@ const SAME: f64 = 1e-9;
 
 /// Which way bytes go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Direction {
     /// To the targets.
@@ -28,6 +29,7 @@ pub enum Direction {
 
 /// A component of the chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
     /// The drives, with what RAID parity leaves of them.
@@ -82,10 +84,13 @@ impl Stage {
 
 /// What one component alone would allow.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Limit {
     /// The component.
     pub stage: Stage,
     /// What the system would deliver if all other components were infinite.
+    #[serde(serialize_with = "crate::units::as_number")]
+    #[cfg_attr(feature = "schema", schemars(with = "f64"))]
     pub rate: Rate,
     /// The sum.
     pub why: String,
@@ -93,12 +98,17 @@ pub struct Limit {
 
 /// One direction of the whole system.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Stream {
     /// Which way.
     pub direction: Direction,
     /// What the components allow together.
+    #[serde(serialize_with = "crate::units::as_number")]
+    #[cfg_attr(feature = "schema", schemars(with = "f64"))]
     pub limit: Rate,
     /// What programs are expected to see: the limit times the efficiency.
+    #[serde(serialize_with = "crate::units::as_number")]
+    #[cfg_attr(feature = "schema", schemars(with = "f64"))]
     pub expected: Rate,
     /// Expected as a part of the limit, and where that comes from.
     pub efficiency: f64,
@@ -109,10 +119,14 @@ pub struct Stream {
     /// What would limit if the bottleneck were gone.
     pub next: Vec<Stage>,
     /// What the system would deliver then.
+    #[serde(serialize_with = "crate::units::as_number")]
+    #[cfg_attr(feature = "schema", schemars(with = "f64"))]
     pub next_rate: Rate,
     /// How much more that is, as a part of the limit.
     pub headroom: f64,
     /// Drives without RAID parity.
+    #[serde(serialize_with = "crate::units::as_number")]
+    #[cfg_attr(feature = "schema", schemars(with = "f64"))]
     pub raw_drives: Rate,
     /// Components in the order of the chain; those that cannot limit are left out.
     pub limits: Vec<Limit>,

@@ -5,6 +5,7 @@ use serde::Serialize;
 
 /// One of them.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Contradiction {
     /// Documents.
     pub documents: &'static str,

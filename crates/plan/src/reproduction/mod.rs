@@ -23,6 +23,7 @@ use serde::Serialize;
 
 /// How a number came about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum How {
     /// Computed by the model from things other than this number.
@@ -35,6 +36,7 @@ pub enum How {
 
 /// In what a number is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Shown {
     /// 10^9 bytes per second.
@@ -71,6 +73,7 @@ impl Shown {
 
 /// What the document says.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Published {
     /// A number, in the units of the line.
@@ -83,6 +86,7 @@ pub enum Published {
 
 /// One line.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Line {
     /// What it is about.
     pub what: String,
@@ -112,6 +116,7 @@ impl Line {
 
 /// What the document and the model say limits.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Verdict {
     /// Of which system and direction.
     pub what: String,
@@ -129,6 +134,7 @@ pub struct Verdict {
 
 /// One document.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Sheet {
     /// Its number.
     pub document: &'static str,
@@ -226,6 +232,16 @@ fn alone(stream: &crate::forward::Stream, stage: Stage) -> f64 {
 /// Value of a figure, or not a number.
 fn value(figure: Option<&crate::forward::Figure>) -> f64 {
     figure.map_or(f64::NAN, |figure| figure.value)
+}
+
+/// All of it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Reproduction {
+    /// The documents, in their order.
+    pub documents: Vec<Sheet>,
+    /// Where they contradict themselves or each other.
+    pub contradictions: Vec<Contradiction>,
 }
 
 /// Everything, in the order of the documents.
