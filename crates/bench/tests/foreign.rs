@@ -282,6 +282,42 @@ fn nothing_is_made_up() {
     }
 }
 
+/// Goal: an output cut anywhere, or with a byte changed, is a result or an error, never the end of the program.
+#[test]
+fn damaged_outputs() {
+    let samples = [
+        (Tool::Ior, IOR_2),
+        (Tool::Ior, IOR_3),
+        (Tool::Mdtest, MDTEST_1),
+        (Tool::Mdtest, MDTEST_4),
+        (Tool::Iozone, IOZONE),
+        (Tool::Fio, FIO),
+        (Tool::Elbencho, ELBENCHO),
+        (Tool::Elbencho, ELBENCHO_3),
+    ];
+    let (mut good, mut bad) = (0, 0);
+    for (tool, sample) in samples {
+        for at in (0..sample.len()).step_by(3) {
+            let cut = parse(tool, &sample[..at]);
+            let odd = [" ", "=", ":", "9", "-", "\n", "\u{20ac}"][at % 7];
+            let changed = parse(tool, &format!("{}{odd}{}", &sample[..at], &sample[at + 1..]));
+            for result in [cut, changed] {
+                match result {
+                    Ok(result) => {
+                        assert!(result.rows.iter().all(|row| row.bytes_per_second.mean.is_finite()));
+                        good += 1;
+                    }
+                    Err(error) => {
+                        assert!(!error.why.is_empty());
+                        bad += 1;
+                    }
+                }
+            }
+        }
+    }
+    assert!(good > 500 && bad > 500, "{good} {bad}");
+}
+
 /// Goal: a tool is found on the PATH, run, and read; one that hangs is ended; one that fails says why.
 /// The tool is a script, so that nothing has to be installed.
 #[test]

@@ -389,9 +389,14 @@ fn trees(s: &Settings, paths: Vec<String>) -> Result<MetaJob, Cause> {
 /// Large files that all workers share, or one for each.
 fn large_files(s: &Settings, paths: Vec<String>, launch: &Launch) -> Result<IoJob, Cause> {
     let workers = u64::from(s.threads.unwrap_or(1)) * (launch.hosts.len() as u64).max(1);
+    if workers == 0 {
+        return Err(Cause::new("-t", "must be at least 1"));
+    }
     let files = paths.len() as u64;
     let (share, block) = match (files, s.random, s.amount) {
-        (1, true, Some(amount)) if workers > 1 && amount == s.size * workers => (Share::Whole, s.size),
+        (1, true, Some(amount)) if workers > 1 && amount == s.size.saturating_mul(workers) => {
+            (Share::Whole, s.size)
+        }
         (1, true, _) if workers > 1 => {
             let why =
                 "with several threads reads all of the file at random: add --randamount of size x threads";
@@ -408,7 +413,7 @@ fn large_files(s: &Settings, paths: Vec<String>, launch: &Launch) -> Result<IoJo
         _ if files == workers => (Share::PerWorker, s.size),
         _ => return Err(Cause::new("-t", "must be the number of files, or name one file")),
     };
-    if s.amount.is_some_and(|amount| amount != block * workers) {
+    if s.amount.is_some_and(|amount| amount != block.saturating_mul(workers)) {
         return Err(Cause::new("--randamount", "must be the size of the file, or size x threads"));
     }
     let order = match (s.random, s.backward) {

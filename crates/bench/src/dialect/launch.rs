@@ -106,7 +106,9 @@ fn launcher(words: &[String], launch: &mut Launch, notes: &mut Vec<Understood>) 
             continue;
         }
         let mut given = Vec::new();
-        step(&SYNTAX, words, &mut at, &mut given).map_err(unknown)?;
+        if !step(&SYNTAX, words, &mut at, &mut given).map_err(unknown)? {
+            return Err(Cause::new(word, "is no launcher option"));
+        }
         for given in given {
             let meaning = match given.fate {
                 Fate::Used => {

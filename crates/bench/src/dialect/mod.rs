@@ -18,7 +18,7 @@ pub use launch::{Launch, Slots, host_file};
 pub use relatives::{Relative, relative};
 pub use size::{Units, bytes};
 
-use crate::job::{IoJob, IoKind, IoPhase, Job, io_file};
+use crate::job::{IoJob, IoKind, IoPhase, Job, MAX_PROCESSES, MAX_THREADS, io_file};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use words::{Fate, Given, Syntax};
@@ -225,6 +225,9 @@ fn no_rest(rest: &[String]) -> Result<(), Cause> {
 /// Sees to the data that a job reads before it writes any: files that are there and long enough are used;
 /// when there is none they are written first, untimed. True: they are there.
 fn found_or_laid_out(io: &mut IoJob, workers: u32, around: &Surroundings<'_>) -> Result<bool, String> {
+    if workers > MAX_PROCESSES.saturating_mul(MAX_THREADS) {
+        return Err(format!("asks for {workers} workers, which is more than any job has"));
+    }
     let files = if io.share.is_shared() { 1 } else { workers };
     let need = io.file_size(u64::from(workers));
     let (mut found, mut short) = (0, None);
@@ -245,5 +248,122 @@ fn found_or_laid_out(io: &mut IoJob, workers: u32, around: &Surroundings<'_>) ->
             Ok(false)
         }
         None => Err(format!("{found} of {files} files exist: remove them, or make them all")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WORDS: &[&str] = &[
+        "mpirun",
+        "-np",
+        "--map-by",
+        "node",
+        "-mca",
+        "--byslot",
+        "ior",
+        "fio",
+        "--",
+        "-",
+        "--name=a",
+        "--name",
+        "--rw=rw",
+        "--size=4k",
+        "--size=99999999p",
+        "--numjobs=4000000000",
+        "--bs=0",
+        "--bs=1,2",
+        "--rwmixread=200",
+        "--runtime=9d",
+        "--time_based",
+        "--filename=/a:/b",
+        "-t",
+        "-t0",
+        "-b",
+        "-s",
+        "-o",
+        "-O",
+        "a=b,c",
+        "blockSize=1",
+        "@",
+        "/",
+        "0",
+        "1",
+        "-1",
+        "18446744073709551615",
+        "99999999999999999999",
+        "4k",
+        "1g",
+        "9999999t",
+        "-i",
+        "-i8",
+        "-+m",
+        "-+n",
+        "-+",
+        "-F",
+        "-R5",
+        "-z",
+        "-n",
+        "-N",
+        "-I",
+        "-w",
+        "-r",
+        "-d",
+        "-D",
+        "--rand",
+        "--randamount",
+        "--hosts",
+        "a,b",
+        "--rwmixpct",
+        "101",
+        "--timelimit",
+        "--infloop",
+        "x y",
+        "\u{e9}\u{20ac}",
+        "-\u{e9}",
+        "--\u{e9}=",
+        "=",
+        "--=",
+        "-C",
+        "-Q",
+        "-j",
+    ];
+
+    /// Goal: no line of words, however odd, brings a translation down; what comes out is a job that can be.
+    #[test]
+    fn odd_lines_are_errors_at_worst() {
+        let around = Surroundings {
+            directory: "/mnt",
+            read: &|path| {
+                if path == "a" { Ok("h /d p\n[j]\nsize=4k\n".to_owned()) } else { Err("gone".to_owned()) }
+            },
+            is_dir: &|path| path.len() % 2 == 0,
+            file_size: &|path| path.ends_with('a').then_some(7),
+        };
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut draw = |below: usize| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state % below as u64) as usize
+        };
+        let (mut good, mut bad) = (0, 0);
+        for round in 0..40_000 {
+            let tool = Tool::ALL[round % Tool::ALL.len()];
+            let words: Vec<String> = (0..draw(9)).map(|_| WORDS[draw(WORDS.len())].to_owned()).collect();
+            match translate(tool, &words, &around) {
+                Ok(translation) => {
+                    translation.jobs.iter().for_each(|job| job.check().unwrap());
+                    good += 1;
+                }
+                Err(error) => {
+                    assert!(!error.word.is_empty() && !error.why.is_empty(), "{words:?}");
+                    bad += 1;
+                }
+            }
+            let _ = relative(&words);
+        }
+        assert!(good > 500 && bad > 10_000, "{good} {bad}: the words are not odd, or too odd");
     }
 }

@@ -78,11 +78,8 @@ fn read(sample: &mut Sample, label: &str, values: &str) -> Result<(), String> {
         "Elapsed ms" => sample.seconds = pair().ok_or_else(wrong)?.map(|ms| ms / 1e3),
         "Throughput MiB/s" => sample.rate = pair().ok_or_else(wrong)?.map(|rate| Some(rate * MIB)),
         "Total MiB" => sample.bytes = pair().ok_or_else(wrong)?[1] * MIB,
-        "IOPS" => {
-            if sample.ops_rate[1].is_none() {
-                sample.ops_rate = pair().ok_or_else(wrong)?.map(Some);
-            }
-        }
+        // Files count for more than calls where both are printed.
+        "IOPS" if sample.ops_rate[1].is_some() => {}
         _ if label.ends_with("/s") => sample.ops_rate = pair().ok_or_else(wrong)?.map(Some),
         // "Files total" now, "Total files" formerly.
         _ if label.ends_with("total") || label.starts_with("Total") => {
