@@ -229,9 +229,11 @@ fn growth_limit(layer: LayerId, curve: &Curve) -> Option<Limit> {
         true => {
             format!("still grows at {at:.0} processes ({most:.0} {unit}): more processes would bring more")
         }
+        false if at <= first.x => format!("{most:.0} {unit} with {at:.0} process; more bring nothing"),
         false => format!(
-            "{most:.0} {unit} at {at:.0} processes, {:.1} times what one reaches; more processes bring nothing",
-            most / start
+            "{most:.0} {unit} at {at:.0} processes, {:.1} times what {:.0} reaches; more bring nothing",
+            most / start,
+            first.x
         ),
     };
     let expected = start * doublings.exp2();
@@ -330,6 +332,6 @@ mod tests {
         };
         assert!(of(&[100.0, 200.0, 400.0]).finding.starts_with("still grows at 4"));
         assert!(of(&[100.0, 180.0, 181.0]).finding.contains("1.8 times"));
-        assert!(of(&[100.0]).finding.contains("1.0 times"));
+        assert!(of(&[100.0]).finding.contains("with 1 process;"));
     }
 }

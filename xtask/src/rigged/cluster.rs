@@ -242,7 +242,7 @@ impl Cluster {
     pub fn survey(&self, more: &str, limit: Duration) -> Result<String, String> {
         let skep = self.skep();
         let script = format!(
-            "rm -rf /tmp/survey && {skep} survey --preset small {more} --out /tmp/survey > /tmp/survey.txt 2>&1 \
+            "rm -rf /tmp/survey && {skep} survey {more} --out /tmp/survey > /tmp/survey.txt 2>&1 \
              || {{ cat /tmp/survey.txt; exit 1; }}"
         );
         self.network.run_within("alpha", &script, limit)?;

@@ -44,7 +44,7 @@ pub struct Arguments {
     #[arg(long)]
     program: Option<PathBuf>,
     /// More words for the survey.
-    #[arg(long, default_value = "--only processor,device,storage,network")]
+    #[arg(long, default_value = "--preset quick --only processor,device,storage,network")]
     survey: String,
     /// Keep every survey.json below this directory.
     #[arg(long)]
@@ -82,16 +82,23 @@ pub fn run(root: &Path, arguments: &Arguments) -> Result<bool, String> {
     };
     let scratch = skep_rig::Scratch::new(None)?;
     let cluster = Cluster::start(&program, scratch.path())?;
-    let mut outcomes = Vec::new();
-    for (number, rig) in set_ups(arguments).into_iter().enumerate() {
+    let set_ups = set_ups(arguments);
+    let all = set_ups.len();
+    let mut outcomes = earlier(arguments)?;
+    let todo = set_ups.into_iter().enumerate().skip(outcomes.len()).take(arguments.most.unwrap_or(all));
+    for (number, rig) in todo {
         let outcome =
             one(&cluster, rig, number, arguments).inspect_err(|_| eprintln!("{}", cluster.logs()))?;
         let mark = if outcome.right() { "right" } else { "WRONG" };
         println!("  {mark} {:<34} {:>5.1} s  {}", outcome.rig.describe(), outcome.seconds, outcome.headline);
         outcomes.push(outcome);
+        if let Some(path) = &arguments.state {
+            let text = serde_json::to_vec(&outcomes).map_err(|e| format!("{}: {e}", path.display()))?;
+            std::fs::write(path, text).map_err(|e| format!("{}: {e}", path.display()))?;
+        }
     }
     let wrong = outcomes.iter().filter(|outcome| !outcome.right()).count();
-    if arguments.write {
+    if arguments.write && outcomes.len() == all {
         let path = root.join(PAGE);
         std::fs::write(&path, page::text(&outcomes, arguments.seed))
             .map_err(|e| format!("{}: {e}", path.display()))?;

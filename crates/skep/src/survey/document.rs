@@ -94,7 +94,7 @@ fn rows(layer: &Layer) -> Vec<FigureRow> {
             what: curve.title.clone(),
             figure,
             unit: curve.unit.clone(),
-            place: format!("at {x:.0} {}", curve.axis),
+            place: format!("{} = {x:.0}", curve.axis),
         })
     });
     sides.chain(curves).collect()

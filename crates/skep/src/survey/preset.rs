@@ -5,6 +5,8 @@ use clap::ValueEnum;
 /// The presets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub enum PresetName {
+    /// Half a minute: does anything lag?
+    Quick,
     /// Minutes: a test cluster, or a first look
     #[default]
     Small,
@@ -18,6 +20,7 @@ impl PresetName {
     /// Its name.
     pub fn as_str(self) -> &'static str {
         match self {
+            Self::Quick => "quick",
             Self::Small => "small",
             Self::Medium => "medium",
             Self::Large => "large",
@@ -64,6 +67,21 @@ impl Preset {
     /// The numbers; `processes` replaces the preset's limit.
     pub fn of(name: PresetName, processes: Option<u32>) -> Self {
         let preset = match name {
+            PresetName::Quick => Self {
+                rounds: 5,
+                repeats: 2,
+                processor_ms: 150,
+                target_size: 16 * MIB,
+                target_threads: &[2],
+                records: &[MIB],
+                network_seconds: 0.12,
+                streams: 2,
+                pings: 50,
+                process_size: 16 * MIB,
+                processes: 2,
+                random_ms: 300,
+                files: 100,
+            },
             PresetName::Small => Self {
                 rounds: 5,
                 repeats: 3,

@@ -4,9 +4,9 @@ use crate::admin::Outcome;
 use skep_survey::model::{MemberResult, SideBySide};
 
 /// Whoever seems to lag, but reaches more than this share of its likes, is looked at longer.
-pub const CLEAR: f64 = 0.25;
+pub const CLEAR: f64 = 0.12;
 /// So many times as long.
-const LONGER: usize = 3;
+const LONGER: usize = 4;
 
 /// Members with their samples, and what could not be measured. `measure` gives the figures of one member, one for
 /// each of the side-by-side measurements that are made at once (write and read). A member that fails is left out.
@@ -96,11 +96,11 @@ mod tests {
         assert_eq!(shown, [("a", 3), ("c", 3)]);
     }
 
-    /// Goal: whoever may be unlucky is looked at three times as long; whoever is far behind is not.
+    /// Goal: whoever may be unlucky is looked at four times as long; whoever is far behind is not.
     #[test]
     fn doubt() {
         let names = ["a", "b", "c", "d"].map(str::to_owned);
-        for (slow, rounds) in [(0.5, 15), (0.05, 5), (1.0, 5)] {
+        for (slow, rounds) in [(0.5, 20), (0.05, 5), (1.0, 5)] {
             let measure = |at| Ok(vec![if at == 2 { 100.0 * slow } else { 100.0 }]);
             let (sides, _) = side_by_side(&names, 5, 1, measure, |_, members| may_lag(members, true));
             assert_eq!(sides[0][0].samples.len(), rounds, "{slow}");

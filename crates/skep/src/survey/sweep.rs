@@ -333,7 +333,8 @@ fn show(args: &SweepArgs, axes: &[Axis], found: &Found, survey: &Survey) -> Outc
 
 /// The search as a part of a survey: what the larger presets do besides.
 pub fn within(run: &mut Run<'_>, place: &Place) -> Outcome<Vec<Curve>> {
-    if run.preset == Preset::of(PresetName::Small, Some(run.preset.processes)) {
+    let short = [PresetName::Quick, PresetName::Small];
+    if short.iter().any(|name| run.preset == Preset::of(*name, Some(run.preset.processes))) {
         return Ok(Vec::new());
     }
     let wanted = Search {

@@ -8,7 +8,7 @@ type Json = serde_json::Value;
 
 fn survey(cluster: &Cluster, out: &str, words: &[&str]) -> Json {
     let mount = cluster.mount().display().to_string();
-    let common = ["survey", "--out", out, "--mount", &mount, "--processes", "2"];
+    let common = ["survey", "--out", out, "--mount", &mount, "--preset", "quick"];
     cluster.admin([&common, words].concat()).unwrap();
     let text = fs::read_to_string(format!("{out}/survey.json")).unwrap();
     serde_json::from_str(&text).unwrap()
