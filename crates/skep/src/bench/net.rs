@@ -4,6 +4,7 @@ mod mode;
 mod pairs;
 mod run;
 
+#[cfg(test)] // its schema
 pub use pairs::PairsReport;
 
 use crate::admin::Outcome;

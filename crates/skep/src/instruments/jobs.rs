@@ -111,9 +111,19 @@ impl Jobs {
         lock(&self.0).jobs.get(&number).map(|job| show(number, job))
     }
 
-    /// All of them, without what is large.
+    /// All of them; findings only of the newest of each kind, for an answer has a limit.
     pub fn all(&self) -> Vec<JobShown> {
-        lock(&self.0).jobs.iter().map(|(number, job)| show(*number, job)).collect()
+        let mut all: Vec<JobShown> =
+            lock(&self.0).jobs.iter().map(|(number, job)| show(*number, job)).collect();
+        let mut seen = Vec::new();
+        for job in all.iter_mut().rev() {
+            let kind = job.what.name();
+            if seen.contains(&kind) {
+                job.findings = None;
+            }
+            seen.push(kind);
+        }
+        all
     }
 
     /// Ends a job soon. `false`: there is no such job.
@@ -218,7 +228,11 @@ mod tests {
             let number = jobs.start(Measurement::Facts, |_| false, |_| Ok(removed(0))).unwrap();
             wait_for(&jobs, number);
         }
-        assert_eq!(jobs.all().len(), REMEMBERED_MAX);
+        let all = jobs.all();
+        assert_eq!(all.len(), REMEMBERED_MAX);
+        let with_findings: Vec<u64> =
+            all.iter().filter(|job| job.findings.is_some()).map(|job| job.job).collect();
+        assert_eq!(with_findings, [all.last().unwrap().job]);
         let (done, waits) = channel::<()>();
         let waits = Arc::new(Mutex::new(waits));
         for _ in 0..RUNNING_MAX {

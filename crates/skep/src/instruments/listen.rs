@@ -1,6 +1,7 @@
 //! Taking connections for a network measurement, for services that have one thread and serve no payloads: a server
 //! of its own, at free ports of the same addresses, for a short time.
 
+use super::gate::spawn;
 use super::jobs::Control;
 use super::question::{Findings, ListenFound};
 use super::service::{Host, flow_answer};
@@ -66,9 +67,10 @@ pub fn serve(host: &Host, seconds: f64, control: &Control) -> Result<Findings, S
     let handle = server.stop_handle();
     let shown = found.clone();
     control.show(move || Findings::Listen(shown.clone()));
-    let until = Instant::now() + Duration::from_secs_f64(seconds.clamp(0.0, SECONDS_MAX));
+    let seconds = if seconds.is_finite() { seconds.clamp(0.0, SECONDS_MAX) } else { 0.0 };
+    let until = Instant::now() + Duration::from_secs_f64(seconds);
     std::thread::scope(|scope| {
-        let serving = scope.spawn(|| server.run(&Sink { host }));
+        let serving = spawn(scope, || server.run(&Sink { host }))?;
         while Instant::now() < until && !control.is_stopped() && !serving.is_finished() {
             std::thread::sleep(LOOK_EVERY);
         }

@@ -5,6 +5,7 @@
 
 pub mod client;
 mod facts;
+mod gate;
 mod jobs;
 mod listen;
 mod network;

@@ -1,6 +1,7 @@
 //! Bandwidth and latency from this process to a service, over the same links that requests take: handshake, frames,
 //! checksums or MACs included.
 
+use super::gate::{Gate, spawn};
 use super::jobs::Control;
 use super::question::{Findings, Flow, Latency, NetworkFound, NetworkTest};
 use crate::caller::hello;
@@ -10,7 +11,6 @@ use skep_types::limits::PAYLOAD_MAX;
 use skep_types::{Decode, Encode, Role};
 use skep_wire::instrument::{Discard, Fabricate};
 use skep_wire::{Header, Message, Refusal};
-use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
@@ -22,8 +22,10 @@ pub const SECONDS_MAX: f64 = 120.0;
 const PINGS_MAX: u32 = 100_000;
 /// Payloads that are on their way at once on each connection, as a pipelining client has them.
 const WINDOW: u32 = 4;
-/// Connecting, and each answer, may take so long.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Connecting may take so long.
+const CONNECT_LIMIT: Duration = Duration::from_secs(10);
+/// An answer may: a slow network is to be measured, too, and has all windows to carry first.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// Longest latency that is told apart, in nanoseconds.
 const LATENCY_MAX_NS: u64 = 60_000_000_000;
 
@@ -78,7 +80,7 @@ impl Stream {
         // Servers speak as such; an agent may hold the administrator's key only. Without a node's id: a connection
         // that supersedes none and is superseded by none.
         let role = if keyring.has(Role::Server) { Role::Server } else { Role::Admin };
-        let link = Link::connect(endpoints, keyring, &hello(role), Instant::now() + PATIENCE);
+        let link = Link::connect(endpoints, keyring, &hello(role), Instant::now() + CONNECT_LIMIT);
         link.map(|link| Self { link, next: 0 }).map_err(|e| failed(&e))
     }
 
@@ -156,21 +158,19 @@ fn flow(
     control: &Control,
     mover: Mover,
 ) -> Result<Flow, String> {
-    let (over, barrier) = (AtomicBool::new(false), Barrier::new(streams.len() + 1));
+    let (over, gate) = (AtomicBool::new(false), Gate::default());
+    let many = streams.len();
     std::thread::scope(|scope| {
-        let (over, barrier) = (&over, &barrier);
-        let moving: Vec<_> = streams
-            .iter_mut()
-            .map(|stream| {
-                scope.spawn(move || {
-                    barrier.wait();
-                    let moved = mover(stream, block, over, control);
-                    (moved, Instant::now())
-                })
+        let (over, gate) = (&over, &gate);
+        let start = |stream| {
+            spawn(scope, move || {
+                let moved = if gate.wait() { mover(stream, block, over, control) } else { Ok(0) };
+                (moved, Instant::now())
             })
-            .collect();
-        barrier.wait();
-        let began = Instant::now();
+        };
+        let moving: Result<Vec<_>, String> = streams.iter_mut().map(start).collect();
+        gate.open(many, moving.is_ok());
+        let (moving, began) = (moving?, Instant::now());
         while began.elapsed() < time && !control.is_stopped() && !moving.iter().any(|one| one.is_finished()) {
             std::thread::sleep(Duration::from_millis(5).min(time));
         }

@@ -4,6 +4,7 @@
 //! held back. The pace of the work per processor time tells a slow processor from a busy one.
 
 use super::facts::group;
+use super::gate::spawn;
 use super::jobs::Control;
 use super::question::{Findings, ProcessorFound, ProcessorRound, ProcessorTest};
 use rustix::time::{ClockId, clock_gettime};
@@ -48,8 +49,9 @@ pub fn measure(test: &ProcessorTest, control: &Control) -> Result<Findings, Stri
 
 fn one_round(round: Duration, threads: u32) -> Result<ProcessorRound, String> {
     let burnt: Result<Vec<Burnt>, String> = std::thread::scope(|scope| {
-        let handles: Vec<_> = (0..threads).map(|_| scope.spawn(move || burn(round))).collect();
-        handles.into_iter().map(|one| one.join().map_err(|_| "a thread ended badly".to_owned())).collect()
+        let started: Vec<_> = (0..threads).map(|_| spawn(scope, move || burn(round))).collect();
+        let ended = started.into_iter().map(|one| one?.join().map_err(|_| "a thread ended badly".to_owned()));
+        ended.collect()
     });
     let burnt = burnt?;
     let sum = |of: fn(&Burnt) -> Duration| burnt.iter().map(|one| of(one).as_secs_f64() * 1e3).sum::<f64>();

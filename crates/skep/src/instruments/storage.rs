@@ -24,6 +24,8 @@ const OBJECTS_MAX: u32 = 4_096;
 const RAW_BLOCK_MAX: u64 = 64 << 20;
 /// Requests past the page cache must be multiples of it.
 const DIRECT_ALIGN: u64 = 4_096;
+/// Memory of all threads' buffers together.
+const BUFFERS_MAX: u64 = 1 << 30;
 /// Most bytes of one thread.
 const SIZE_MAX: u64 = 1 << 40;
 /// Longest time.
@@ -62,6 +64,10 @@ fn check(test: &StorageTest, targets: usize) -> Result<(), String> {
         }
         () if test.objects > OBJECTS_MAX => refused(format!("{OBJECTS_MAX} files a target at most")),
         () if !(1..=most).contains(&test.block) => refused(format!("a block of 1 to {most} bytes")),
+        () if test.block * u64::from(test.threads) * targets as u64 > BUFFERS_MAX => refused(format!(
+            "a block of {} for each thread: {BUFFERS_MAX} bytes together at most",
+            test.block
+        )),
         () if !(test.block..=SIZE_MAX).contains(&test.size) => {
             refused(format!("a size of one block ({}) to {SIZE_MAX} bytes a thread", test.block))
         }

@@ -25,8 +25,9 @@ use skep_disk::disk::RealDisk;
 use skep_disk::log::{CommandLog, LogOptions, SyncPolicy, SyncThread};
 use skep_disk::rows::{RowOptions, RowStore};
 use skep_meta::Server;
-use skep_net::{EventLimits, EventServer, StopHandle};
+use skep_net::{EventLimits, EventServer, Keyring, StopHandle};
 use skep_types::{LogIndex, ServiceKind};
+use skep_wire::mgmt::{Address, RegisterNodeReply};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -88,16 +89,7 @@ fn serve(config: &MetadConfig) -> Result<(), String> {
         .map_err(|e| format!("cannot start a thread: {e}"))?;
     let handle = server.stop_handle();
     let watch = stop_when_told(stop.clone(), handle.clone());
-    let instruments = Instruments::new(Host {
-        service: ServiceKind::Metad,
-        name: "metad",
-        alias: place.alias.clone(),
-        node: place.node,
-        cluster: place.cluster,
-        addresses,
-        keyring: Arc::new(keyring.clone()),
-        targets: Vec::new(),
-    });
+    let instruments = instruments(&place, addresses, &keyring);
     let measured = instruments.clone();
     let who = service::Who { place: place.clone(), incarnation, keyring, instruments };
     let readiness = Readiness::new("metad");
@@ -128,6 +120,20 @@ fn serve(config: &MetadConfig) -> Result<(), String> {
     ended.and(fatal)?;
     info!("stopped");
     Ok(())
+}
+
+/// What an administrator can have this daemon measure.
+fn instruments(place: &RegisterNodeReply, addresses: Vec<Address>, keyring: &Keyring) -> Arc<Instruments> {
+    Instruments::new(Host {
+        service: ServiceKind::Metad,
+        name: "metad",
+        alias: place.alias.clone(),
+        node: place.node,
+        cluster: place.cluster,
+        addresses,
+        keyring: Arc::new(keyring.clone()),
+        targets: Vec::new(),
+    })
 }
 
 /// Ends the loop once `stop` is set.

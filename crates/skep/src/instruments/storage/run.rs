@@ -1,5 +1,6 @@
 //! The threads of a storage measurement.
 
+use super::super::gate::{Gate, spawn};
 use super::super::jobs::Control;
 use super::super::network::Times;
 use super::super::question::{Direction, Findings, Flow, JobState, StorageFound, StorageTest, TargetFound};
@@ -8,7 +9,7 @@ use super::DIRECT_ALIGN;
 use super::order::{Order, fill};
 use super::place::Place;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Barrier, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// What the threads of a target have done, for those who ask meanwhile.
@@ -109,30 +110,45 @@ pub fn run(targets: &[&BenchTarget], test: &StorageTest, control: &Control) -> R
             }
         }
     }
-    let ready = places.iter().flatten().count();
-    if ready == 0 {
+    if places.iter().all(Option::is_none) {
         let first = shared.shown(false).targets.into_iter().next();
         return Err(first.and_then(|one| one.error).unwrap_or_else(|| "no target".to_owned()));
     }
-    let barrier = Barrier::new(ready * test.threads as usize);
+    start_all(&places, &shared, test, control, (objects, size))?;
+    Ok(shared.shown(control.is_stopped()))
+}
+
+/// Starts the threads of all targets, together, and waits for them.
+fn start_all(
+    places: &[Option<Place>],
+    shared: &Shared,
+    test: &StorageTest,
+    control: &Control,
+    (objects, size): (u32, u64),
+) -> Result<(), String> {
+    let gate = Gate::default();
     std::thread::scope(|scope| {
+        let mut started = Ok(0);
         for (place, progress) in places.iter().zip(&shared.targets) {
             let Some(place) = place else { continue };
             for thread in 0..test.threads {
                 let (object, part) = (thread % objects, u64::from(thread / objects));
                 let seed = u64::from(progress.target) << 32 | u64::from(thread) << 1;
                 let worker = Worker { place, progress, test, control, object, base: part * size, seed };
-                let (barrier, began) = (&barrier, &shared.began);
-                scope.spawn(move || {
+                let (gate, began) = (&gate, &shared.began);
+                let work = move || {
                     let mut buffer = Buffer::new(test.block as usize, seed);
-                    barrier.wait();
-                    let began = *began.get_or_init(Instant::now);
-                    worker.work(buffer.bytes(), began);
-                });
+                    if gate.wait() {
+                        let began = *began.get_or_init(Instant::now);
+                        worker.work(buffer.bytes(), began);
+                    }
+                };
+                started = started.and_then(|many| spawn(scope, work).map(|_| many + 1));
             }
         }
-    });
-    Ok(shared.shown(control.is_stopped()))
+        gate.open(*started.as_ref().unwrap_or(&0), started.is_ok());
+        started.map(drop)
+    })
 }
 
 impl Worker<'_> {

@@ -80,6 +80,10 @@ fn refusals() {
         (StorageTest { threads: 0, ..ok.clone() }, "threads"),
         (StorageTest { block: 0, ..ok.clone() }, "block"),
         (StorageTest { block: 8 << 20, size: 8 << 20, ..ok.clone() }, "block"),
+        (
+            StorageTest { block: 64 << 20, size: 64 << 20, threads: 99, path: Path::Raw, ..ok.clone() },
+            "together",
+        ),
         (StorageTest { size: 1, ..ok.clone() }, "size"),
         (StorageTest { seconds: f64::NAN, ..ok.clone() }, "seconds"),
         (StorageTest { direct: true, ..ok.clone() }, "direct"),
