@@ -44,7 +44,7 @@ impl Browser {
         let Some(program) = BROWSERS.into_iter().find_map(installed) else {
             let names = BROWSERS.join(", ");
             return Err(format!(
-                "no browser ({names}) is installed, so the report cannot be tested: run `make prerequisites`, \
+                "no browser ({names}) is installed, so the report cannot be tested: run `make test-packages`, \
                  or: apt-get install chromium-headless-shell"
             ));
         };

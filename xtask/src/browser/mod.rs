@@ -88,7 +88,7 @@ pub fn run(root: &Path, arguments: &Arguments) -> Result<bool, String> {
     for program in paper::NEEDED {
         if installed(program).is_none() {
             return Err(format!(
-                "{program} is not installed, so PDFs cannot be tested: run `make prerequisites`, or: apt-get \
+                "{program} is not installed, so PDFs cannot be tested: run `make test-packages`, or: apt-get \
                  install poppler-utils"
             ));
         }

@@ -175,6 +175,22 @@ const STEPS: &[Step] = &[
         transport: None,
     },
     Step {
+        name: "browser",
+        title: "the survey's report in a real browser and on paper",
+        command: &["cargo", "xtask", "browser"],
+        limit: MOUNTED,
+        always: true,
+        transport: None,
+    },
+    Step {
+        name: "rigged",
+        title: "a disk, a network, a daemon made slow, which the survey must name; and nothing, where nothing is",
+        command: &["cargo", "xtask", "rigged", "--short"],
+        limit: MOUNTED,
+        always: true,
+        transport: None,
+    },
+    Step {
         name: "crash",
         title: "random kill -9 under load: nothing lost, nothing leaked",
         command: &["cargo", "xtask", "crash", "--kills", "8", "--mount-kills", "1"],
@@ -320,6 +336,8 @@ mod tests {
                 "conform",
                 "conform-dev",
                 "hosts",
+                "browser",
+                "rigged",
                 "crash",
                 "lost-log",
                 "lost-byte"
