@@ -134,16 +134,15 @@ fn example(name: &str) -> Result<(), String> {
 }
 
 fn catalogue(output: &OutputArgs) -> Result<(), String> {
-    let (drives, links, controllers) = skep_plan::catalogue::listing();
-    let all = serde_json::json!({ "drives": drives, "links": links, "controllers": controllers });
-    show(&[all], output, |_| text::catalogue())
+    show(&[skep_plan::catalogue::listing()], output, |_| text::catalogue())
 }
 
 fn reproduce(output: &OutputArgs) -> Result<(), String> {
-    let sheets = reproduction::reproduce()?;
-    let contradictions = reproduction::contradictions();
-    let all = serde_json::json!({ "documents": sheets, "contradictions": contradictions });
-    show(&[all], output, |_| reproduction::markdown(&sheets, &contradictions))
+    let all = reproduction::Reproduction {
+        documents: reproduction::reproduce()?,
+        contradictions: reproduction::contradictions(),
+    };
+    show(&[all], output, |all| reproduction::markdown(&all.documents, &all.contradictions))
 }
 
 fn show<T: serde::Serialize>(
