@@ -9,5 +9,5 @@ pub mod judge;
 pub mod lag;
 pub mod model;
 pub mod pairs;
-pub mod search;
 pub mod report;
+pub mod search;
