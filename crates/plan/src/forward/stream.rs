@@ -145,11 +145,16 @@ pub fn stream(hardware: &Hardware, catalogue: &Catalogue<'_>, direction: Directi
     let data_sheet = bottleneck.contains(&Stage::Drives) && chain.by_data_sheet();
     let [writing, reading] = catalogue.efficiency([data_sheet; 2]);
     let (efficiency, efficiency_source) = if direction == Direction::Write { writing } else { reading };
-    let limits = alone
+    let mut limits: Vec<Limit> = alone
         .iter()
         .filter(|(_, rate)| *rate < INFINITE / 10.0)
         .map(|(stage, rate)| Limit { stage: *stage, rate: Rate(*rate), why: chain.why(*stage) })
         .collect();
+    // No component of its own, but it explains why less passes than the drives alone would give.
+    if chain.delivered(&|stage| stage == Stage::SlowestTarget) > limit * (1.0 + SAME) {
+        let why = chain.why(Stage::SlowestTarget);
+        limits.push(Limit { stage: Stage::SlowestTarget, rate: Rate(limit), why });
+    }
     Stream {
         direction,
         limit: Rate(limit),

@@ -76,6 +76,8 @@ fn slowest_target() {
     let limit = |text: &str| forecast(&read(text)).unwrap().write;
     assert_eq!(limit(&uneven).limit, Rate::gb(7.4));
     let striped = limit(&striped);
+    let shown = |stream: &Stream| stream.limits.iter().any(|limit| limit.stage == Stage::SlowestTarget);
+    assert!(shown(&striped) && !shown(&limit(&uneven)), "the page says why");
     assert_eq!(striped.limit, Rate::gb(5.0), "five targets at the 1 GB/s of the one behind 10 GbE");
     assert_eq!(striped.bottleneck, [Stage::Links], "the link of the old server slows all");
 }
