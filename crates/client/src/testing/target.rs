@@ -98,11 +98,10 @@ impl Targets {
             StorageRequest::ReadChunk(m) => {
                 alive(&m.chunk)?;
                 if m.netbench {
-                    into[..m.len as usize].fill(0);
-                    return Ok((ReadChunkReply { size: m.offset }.to_bytes(), m.len as usize));
+                    into.fill(0);
+                    return Ok((ReadChunkReply { size: 0 }.to_bytes(), into.len()));
                 }
-                let empty = Vec::new();
-                let data = self.chunks.get(&(m.target, m.chunk)).unwrap_or(&empty);
+                let data = self.chunks.get(&(m.target, m.chunk)).map_or(&[][..], Vec::as_slice);
                 let start = (m.offset as usize).min(data.len());
                 let n = (data.len() - start).min(m.len as usize);
                 into[..n].copy_from_slice(&data[start..start + n]);

@@ -90,7 +90,6 @@ fn serve(config: &MetadConfig) -> Result<(), String> {
     let handle = server.stop_handle();
     let watch = stop_when_told(stop.clone(), handle.clone());
     let instruments = instruments(&place, addresses, &keyring);
-    let measured = instruments.clone();
     let who = service::Who { place: place.clone(), incarnation, keyring, instruments };
     let readiness = Readiness::new("metad");
     let pages = MetadPages { counts: counts.clone(), keyring: Arc::new(who.keyring.clone()), own };
@@ -109,7 +108,6 @@ fn serve(config: &MetadConfig) -> Result<(), String> {
     )?;
     let ended = server.run(&mut metad).map_err(|e| format!("the server failed: {e}"));
     let fatal = metad.end(FLUSH_LIMIT);
-    measured.end();
     stop.set();
     nudge.nudge();
     for thread in [heartbeat, watch] {

@@ -109,6 +109,7 @@ impl Metad {
 
     /// After the loop: everything durable and into the rows. An error tells why the loop ended.
     pub fn end(mut self, limit: Duration) -> Result<(), String> {
+        self.who.instruments.end();
         if let Some(why) = self.fatal {
             return Err(format!("ended: {why}"));
         }

@@ -12,15 +12,15 @@ use crate::config::StoragedConfig;
 use crate::daemon::{self, Readiness, Stop, raise_open_files};
 use crate::http;
 use crate::identity::{StateDir, random_uuid};
-use crate::instruments::{self, Host, Instruments};
+use crate::instruments::{Host, Instruments, clear_leftovers};
 use crate::listen;
 use crate::membership::{Introduction, Membership, Nudge};
 use pages::StoragedPages;
 use serve::Storaged;
 use skep_disk::target::TargetDir;
-use skep_net::{StreamLimits, StreamServer};
+use skep_net::{Keyring, StreamLimits, StreamServer};
 use skep_types::{Errno, ServiceKind};
-use skep_wire::mgmt::RegisterTarget;
+use skep_wire::mgmt::{Address, RegisterNodeReply, RegisterTarget};
 use std::process::ExitCode;
 use std::sync::Arc;
 use target::Target;
@@ -59,19 +59,7 @@ fn serve(config: &StoragedConfig, args: &StoragedArgs) -> Result<(), String> {
     let share = usize::try_from(descriptors / 2).unwrap_or(usize::MAX) / count.max(1);
     targets.iter().for_each(|target| target.limit_open_files(share));
     let place = membership.place.clone();
-    let bench: Vec<_> =
-        targets.iter().map(|target| target.bench(place.cluster, config.reserve.bytes())).collect();
-    bench.iter().for_each(instruments::clear_leftovers);
-    let instruments = Instruments::new(Host {
-        service: ServiceKind::Storaged,
-        name: "storaged",
-        alias: place.alias.clone(),
-        node: place.node,
-        cluster: place.cluster,
-        addresses,
-        keyring: keyring.clone(),
-        targets: bench,
-    });
+    let instruments = instruments(config, &place, addresses, &keyring, &targets);
     let nudge = Nudge::default();
     let storaged = Arc::new(Storaged::new(
         place.clone(),
@@ -107,6 +95,29 @@ fn serve(config: &StoragedConfig, args: &StoragedArgs) -> Result<(), String> {
     }
     info!("stopped");
     ended
+}
+
+/// What an administrator can have this daemon measure; files of an earlier measurement go.
+fn instruments(
+    config: &StoragedConfig,
+    place: &RegisterNodeReply,
+    addresses: Vec<Address>,
+    keyring: &Arc<Keyring>,
+    targets: &[Target],
+) -> Arc<Instruments> {
+    let reserve = config.reserve.bytes();
+    let targets: Vec<_> = targets.iter().map(|target| target.bench(place.cluster, reserve)).collect();
+    targets.iter().for_each(clear_leftovers);
+    Instruments::new(Host {
+        service: ServiceKind::Storaged,
+        name: "storaged",
+        alias: place.alias.clone(),
+        node: place.node,
+        cluster: place.cluster,
+        addresses,
+        keyring: keyring.clone(),
+        targets,
+    })
 }
 
 /// Opens, checks and registers every configured directory. One that is refused stops the daemon:
