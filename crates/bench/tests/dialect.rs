@@ -388,9 +388,9 @@ fn relatives_of_the_course() {
     for (line, command) in [
         (
             "beegfs-ctl --storagebench --write --blocksize=512K --size=640G --threads=4 --alltargets",
-            "skep bench storage start --write --block 512K --size 640G --threads 4 --all",
+            "skep bench storage start --write --block 512KiB --size 640GiB --threads 4",
         ),
-        ("beegfs-ctl --storagebench --status --alltargets", "skep bench storage status --all"),
+        ("beegfs-ctl --storagebench --status --alltargets", "skep bench storage status"),
         ("qperf beegfs002 tcp_bw tcp_lat", "skep bench net pairs"),
     ] {
         assert_eq!(instead(line), command);

@@ -62,20 +62,16 @@ fn storage_bench(words: &[String]) -> Result<Relative, Cause> {
             "stop" => verb = "stop",
             "cleanup" => verb = "cleanup",
             "blocksize" | "size" => {
-                bytes(&given.value, Units::Bytes).map_err(|why| Cause::new(&given.written, why))?;
+                let size =
+                    bytes(&given.value, Units::Bytes).map_err(|why| Cause::new(&given.written, why))?;
                 let name = if given.name == "size" { "size" } else { "block" };
-                behind = format!("{behind} --{name} {}", given.value);
+                behind = format!("{behind} --{name} {}", binary(size));
             }
             "threads" => behind = format!("{behind} --threads {}", given.value),
-            "alltargets" => behind.push_str(" --all"),
-            "targetids" => {
-                given.value.split(',').for_each(|target| behind.push_str(&format!(" --target {target}")));
-            }
-            "servers" => {
-                let why = "names servers: name their targets instead (`skep target list`), with --target";
-                return Err(Cause::new(&given.written, why));
-            }
-            "odirect" => behind.push_str(" --direct"),
+            "targetids" => behind = format!("{behind} --target {}", given.value),
+            "servers" => behind = format!("{behind} --node {}", given.value),
+            "odirect" => behind.push_str(" --path raw --direct"),
+            // All targets are meant where none is named.
             _ => {}
         }
     }
@@ -90,6 +86,16 @@ fn storage_bench(words: &[String]) -> Result<Relative, Cause> {
         instead: format!("skep bench storage {verb}{behind}"),
         because: "the storage daemons measure their own targets, without the network",
     })
+}
+
+/// As commands of this program take sizes: the unit says that it counts in powers of 1024.
+fn binary(size: u64) -> String {
+    const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+    let (mut count, mut unit) = (size, 0);
+    while count != 0 && count.is_multiple_of(1024) && unit + 1 < UNITS.len() {
+        (count, unit) = (count / 1024, unit + 1);
+    }
+    format!("{count}{}", UNITS[unit])
 }
 
 fn qperf(words: &[String]) -> Result<Relative, String> {
@@ -139,16 +145,16 @@ mod tests {
         for (line, instead) in [
             (
                 "beegfs-ctl --storagebench --write --blocksize=512K --size=640G --threads=4 --alltargets",
-                "skep bench storage start --write --block 512K --size 640G --threads 4 --all",
+                "skep bench storage start --write --block 512KiB --size 640GiB --threads 4",
             ),
             (
                 "beegfs-ctl --storagebench --read --blocksize=512K --size=640G --threads=4 --alltargets",
-                "skep bench storage start --read --block 512K --size 640G --threads 4 --all",
+                "skep bench storage start --read --block 512KiB --size 640GiB --threads 4",
             ),
-            ("beegfs-ctl --storagebench --status --alltargets", "skep bench storage status --all"),
+            ("beegfs-ctl --storagebench --status --alltargets", "skep bench storage status"),
             (
                 "beegfs-ctl --storagebench --cleanup --targetids=101,102",
-                "skep bench storage cleanup --target 101 --target 102",
+                "skep bench storage cleanup --target 101,102",
             ),
             ("qperf", "skep bench agent"),
             ("qperf beegfs002 tcp_bw tcp_lat", "skep bench net pairs"),
@@ -166,7 +172,6 @@ mod tests {
             ("qperf beegfs002 rc_bi_bw", "RDMA verbs"),
             ("beegfs-ctl --storagebench --alltargets", "needs one of --write"),
             ("beegfs-ctl --storagebench --write --blocksize=x", "no size"),
-            ("beegfs-ctl --storagebench --write --servers=1", "name their targets"),
             ("beegfs-ctl --storagebench --wipe", "--wipe is no option of --storagebench"),
         ] {
             let error = of(line).unwrap().unwrap_err();

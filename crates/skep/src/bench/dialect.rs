@@ -170,6 +170,24 @@ mod tests {
         assert_eq!(chosen.host_file.as_deref(), Some(Path::new("m")));
     }
 
+    /// Goal: the commands that are named instead of StorageBench and qperf can be typed as they stand.
+    #[test]
+    fn commands_that_are_named_exist() {
+        for line in [
+            "beegfs-ctl --storagebench --write --blocksize=512K --size=640G --threads=4 --alltargets",
+            "beegfs-ctl --storagebench --read --odirect --targetids=101,102",
+            "beegfs-ctl --storagebench --status --alltargets",
+            "beegfs-ctl --storagebench --stop --servers=1",
+            "beegfs-ctl --storagebench --cleanup --alltargets",
+            "qperf beegfs002 tcp_bw tcp_lat",
+        ] {
+            let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            let instead = relative(&words).unwrap().unwrap().instead;
+            let parsed = <crate::cli::Cli as clap::Parser>::try_parse_from(instead.split(' '));
+            assert!(parsed.is_ok(), "{line}: {instead}: {:?}", parsed.err());
+        }
+    }
+
     /// Goal: the explanation holds every option and a job that can be read back.
     #[test]
     fn explained() {
