@@ -258,7 +258,10 @@ mod tests {
         assert_eq!(ratio(&[1.0, 0.0], &[1.0, 2.0]), None);
         assert_eq!(ratio(&[1.0, f64::NAN], &[1.0, 2.0]), None);
         assert_eq!(paired_ratio(&[1.0, 2.0], &[1.0, 2.0, 3.0]), None);
-        assert_eq!((median(&[]), median(&[f64::NAN]), mean(&[]), deviation(&[1.0])), (None, None, None, None));
+        assert_eq!(
+            (median(&[]), median(&[f64::NAN]), mean(&[]), deviation(&[1.0])),
+            (None, None, None, None)
+        );
         let same = ratio(&[2.0, 2.0], &[2.0, 2.0]).unwrap();
         assert!(!same.differs() && same.p == 1.0);
         assert!(ratio(&[2.0, 2.0], &[3.0, 3.0]).unwrap().differs());

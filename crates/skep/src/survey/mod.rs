@@ -138,7 +138,7 @@ pub fn run(args: &SurveyArgs) -> ExitCode {
 }
 
 /// What every layer needs.
-struct Run<'a> {
+pub struct Run<'a> {
     cluster: &'a crate::admin::access::Cluster,
     members: &'a Members,
     preset: Preset,
