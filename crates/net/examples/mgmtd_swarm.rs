@@ -163,8 +163,9 @@ fn mgmtd(skep: &str, dir: &Path, port: u16) -> (Child, Keyring) {
         "http=".to_owned(),
         "log=error".to_owned(),
     ];
-    let mut command = Command::new(skep);
-    command.args(["mgmtd", "--config", "/dev/null"]);
+    // It must not outlive a swarm that is killed.
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL", skep, "mgmtd", "--config", "/dev/null"]);
     settings.iter().for_each(|setting| {
         command.args(["--set", setting]);
     });
@@ -175,7 +176,8 @@ fn main() {
     let arguments: Vec<String> = std::env::args().collect();
     let number = |at: usize| arguments.get(at).and_then(|n| n.parse::<u32>().ok()).expect("a number");
     let (servers, sessions, seconds) = (number(2), number(3), number(4));
-    let dir = std::env::temp_dir().join(format!("skep-swarm-{}", std::process::id()));
+    // In memory: the disk's syncs of thousands of registrations are not what is measured.
+    let dir = Path::new("/dev/shm").join(format!("skep-swarm-{}", std::process::id()));
     std::fs::create_dir_all(&dir).expect("a directory");
     let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port");
     let (mut process, keyring) = mgmtd(&arguments[1], &dir, free.port());
