@@ -90,31 +90,26 @@ fn waterfall(work: &Work, title: &str, place: Place) -> Waterfall {
         Place::Together => "storage daemons and network one behind the other on the same processors",
     };
     let below = work.below(place);
-    let rows: [(LayerId, &str, Option<f64>, Option<f64>, &str); 6] = [
-        (LayerId::Device, "Devices of all targets", work.device, None, "no data sheet was given"),
-        (
+    let step = |layer, name: &str, achieved: Option<f64>, theoretical, because: &str| {
+        let (name, because) = (name.to_owned(), because.to_owned());
+        achieved.map(|achieved| Step { layer, name, achieved, theoretical, because })
+    };
+    let unknown = "no data sheet was given";
+    let steps = [
+        step(LayerId::Device, "Devices of all targets", work.device, None, unknown),
+        step(
             LayerId::Storage,
             "Through the storage daemons",
             work.storage,
             work.device,
             "what the devices deliver",
         ),
-        (LayerId::Network, "Network of all storage daemons", work.network, None, "no data sheet was given"),
-        (LayerId::Client, "One client process", work.client, below, how),
-        (LayerId::Clients, "All processes, own files", work.own, below, how),
-        (LayerId::Clients, "All processes, one file", work.one, work.own, "what own files reach"),
+        step(LayerId::Network, "Network of all storage daemons", work.network, None, unknown),
+        step(LayerId::Client, "One client process", work.client, below, how),
+        step(LayerId::Clients, "All processes, own files", work.own, below, how),
+        step(LayerId::Clients, "All processes, one file", work.one, work.own, "what own files reach"),
     ];
-    let step =
-        |(layer, name, achieved, theoretical, because): (LayerId, &str, Option<f64>, Option<f64>, &str)| {
-            Some(Step {
-                layer,
-                name: name.to_owned(),
-                achieved: achieved?,
-                theoretical,
-                because: because.to_owned(),
-            })
-        };
-    let steps = rows.into_iter().filter_map(step).collect();
+    let steps = steps.into_iter().flatten().collect();
     Waterfall { title: title.to_owned(), unit: "MB/s".to_owned(), steps }
 }
 
