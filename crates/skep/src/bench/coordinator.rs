@@ -7,7 +7,7 @@ use super::agent::question::{AgentAnswer, AgentQuestion, Relayed};
 use super::worker;
 use crate::admin::access::KEY_FILE;
 use clap::Args;
-use link::{AgentLink, Clock, Speaker};
+use link::{AgentLink, CLOCK_ROUNDS, Clock, Speaker};
 use skep_bench::dialect::host_file;
 use skep_bench::engine::{Crew, CrewError, Member, Order, Report};
 use skep_bench::job::Job;
@@ -15,7 +15,7 @@ use skep_net::{Endpoint, Keyring};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Most hosts of a run.
 const HOSTS_MAX: usize = 4_096;
@@ -93,6 +93,9 @@ struct Host {
     members: Vec<usize>,
     orders: Option<Sender<(usize, Relayed)>>,
     threads: Vec<std::thread::JoinHandle<()>>,
+    clock: Clock,
+    read: Instant,
+    clocks: Option<Receiver<Clock>>,
 }
 
 /// Processes that agents run.
@@ -143,18 +146,19 @@ impl RemoteCrew {
         let (sender, reports) = mpsc::channel();
         let mut crew =
             Self { members: Vec::new(), places: Vec::new(), hosts: Vec::new(), reports, lead: LEAD };
-        let mut clocks = Vec::new();
         let mut links = Vec::new();
         for (name, greeted) in names.iter().zip(greeted) {
             let (link, clock) = greeted?;
             crew.lead = crew.lead.max(LEAD + clock.round_trip * ROUND_TRIPS);
-            clocks.push(clock);
             links.push(link);
             crew.hosts.push(Host {
                 name: name.clone(),
                 members: Vec::new(),
                 orders: None,
                 threads: Vec::new(),
+                clock,
+                read: Instant::now(),
+                clocks: None,
             });
         }
         crew.lead += LEAD_EACH * processes;
@@ -165,8 +169,8 @@ impl RemoteCrew {
             host.members.push(process as usize);
             crew.members.push(Member {
                 host: host.name.clone(),
-                clock_offset_ns: clocks[at].offset_ns,
-                clock_error_ns: clocks[at].error_ns,
+                clock_offset_ns: host.clock.offset_ns,
+                clock_error_ns: host.clock.error_ns,
             });
         }
         for (host, link) in crew.hosts.iter_mut().zip(links).filter(|(host, _)| !host.members.is_empty()) {
@@ -184,7 +188,9 @@ fn draw_run() -> Result<u64, String> {
 
 fn greet(link: &mut AgentLink) -> Result<Clock, String> {
     match link.ask(&AgentQuestion::Hello)? {
-        AgentAnswer::Hello { version, .. } if version == env!("CARGO_PKG_VERSION") => link.clock(),
+        AgentAnswer::Hello { version, .. } if version == env!("CARGO_PKG_VERSION") => {
+            link.clock(CLOCK_ROUNDS)
+        }
         AgentAnswer::Hello { version, host, .. } => Err(format!(
             "{host} runs release {version}, this is {}: install the same on all hosts",
             env!("CARGO_PKG_VERSION")
@@ -205,7 +211,9 @@ impl Host {
         link.ask(&AgentQuestion::Begin { run, job: Box::new(job.clone()), processes })?;
         let (orders, inbox) = mpsc::channel();
         self.orders = Some(orders);
-        let speaker = Speaker::new(run, self.members.clone(), reports.clone());
+        let (clocks, newer) = mpsc::channel();
+        self.clocks = Some(newer);
+        let speaker = Speaker::new(run, self.members.clone(), reports.clone(), clocks);
         let ears = link.another();
         let listener = speaker.clone();
         let named = |name: &str| std::thread::Builder::new().name(name.to_owned());
@@ -213,6 +221,24 @@ impl Host {
         self.threads.push(named("agent-orders").spawn(move || speaker.speak(link, inbox)).map_err(failed)?);
         self.threads.push(named("agent-reports").spawn(move || listener.listen(ears)).map_err(failed)?);
         Ok(())
+    }
+}
+
+impl RemoteCrew {
+    /// Takes newer readings of the hosts' clocks over.
+    fn set_clocks(&mut self) {
+        for host in &mut self.hosts {
+            let Some(newer) = host.clocks.as_ref().and_then(|clocks| clocks.try_iter().last()) else {
+                continue;
+            };
+            if host.clock.is_bettered_by(&newer, host.read.elapsed()) {
+                (host.clock, host.read) = (newer, Instant::now());
+                for member in &host.members {
+                    self.members[*member].clock_offset_ns = newer.offset_ns;
+                    self.members[*member].clock_error_ns = newer.error_ns;
+                }
+            }
+        }
     }
 }
 
@@ -240,6 +266,7 @@ impl Crew for RemoteCrew {
     }
 
     fn receive(&mut self, wait: Duration) -> Result<Option<(usize, Report)>, CrewError> {
+        self.set_clocks();
         Ok(self.reports.recv_timeout(wait).ok())
     }
 

@@ -17,10 +17,14 @@ use std::time::{Duration, Instant};
 const ANSWER: Duration = Duration::from_secs(4);
 /// Ending a run takes a little longer: its processes are told and waited for.
 const END: Duration = Duration::from_secs(15);
-/// Clocks are compared so many times; the quickest answer counts.
-const CLOCK_ROUNDS: u32 = 24;
-/// Without orders the agent still hears of the coordinator, through the questions for reports.
-const QUIET: Duration = Duration::from_secs(3_600);
+/// Clocks are compared so many times before a run; the quickest answer counts.
+pub const CLOCK_ROUNDS: u32 = 24;
+/// ... and again later: orders may wait for it, so fewer times.
+const CLOCK_ROUNDS_AGAIN: u32 = 6;
+/// Clocks drift: they are compared again when there was nothing to order for this long.
+const QUIET: Duration = Duration::from_secs(5);
+/// Clocks of two hosts drift apart by no more than this, nanoseconds in a second.
+const DRIFT_NS: u64 = 100_000;
 
 /// An agent's clock beside ours.
 #[derive(Debug, Clone, Copy)]
@@ -31,6 +35,13 @@ pub struct Clock {
     pub error_ns: u64,
     /// The quickest round trip.
     pub round_trip: Duration,
+}
+
+impl Clock {
+    /// Is a newer reading better than this one, which is so old? Under load a round trip takes longer.
+    pub fn is_bettered_by(&self, newer: &Self, age: Duration) -> bool {
+        newer.error_ns <= self.error_ns.saturating_add(age.as_secs().saturating_mul(DRIFT_NS))
+    }
 }
 
 /// A connection to an agent.
@@ -76,9 +87,9 @@ impl AgentLink {
     }
 
     /// Compares the clocks.
-    pub fn clock(&mut self) -> Result<Clock, String> {
+    pub fn clock(&mut self, rounds: u32) -> Result<Clock, String> {
         let mut best: Option<Clock> = None;
-        for _ in 0..CLOCK_ROUNDS {
+        for _ in 0..rounds {
             let before = now_ns();
             let AgentAnswer::Clock { now_ns: theirs } = self.ask(&AgentQuestion::Clock)? else {
                 return Err("the answer is to another question".to_owned());
@@ -110,14 +121,21 @@ pub struct Speaker {
     run: u64,
     members: Vec<usize>,
     reports: Sender<(usize, Report)>,
+    /// Newer readings of the agent's clock.
+    clocks: Sender<Clock>,
     /// The run is ended, or the agent is lost: no more is asked.
     over: Arc<AtomicBool>,
 }
 
 impl Speaker {
     /// For the members of a run at one agent, in the order in which it knows them.
-    pub fn new(run: u64, members: Vec<usize>, reports: Sender<(usize, Report)>) -> Self {
-        Self { run, members, reports, over: Arc::default() }
+    pub fn new(
+        run: u64,
+        members: Vec<usize>,
+        reports: Sender<(usize, Report)>,
+        clocks: Sender<Clock>,
+    ) -> Self {
+        Self { run, members, reports, clocks, over: Arc::default() }
     }
 
     /// The agent is lost, and all its processes with it; said once.
@@ -138,7 +156,13 @@ impl Speaker {
         loop {
             let first = match orders.recv_timeout(QUIET) {
                 Ok(first) => first,
-                Err(RecvTimeoutError::Timeout) => continue,
+                Err(RecvTimeoutError::Timeout) => {
+                    // An agent that does not answer is told by the other connection.
+                    if let Ok(clock) = link.clock(CLOCK_ROUNDS_AGAIN) {
+                        let _ = self.clocks.send(clock);
+                    }
+                    continue;
+                }
                 Err(RecvTimeoutError::Disconnected) => break,
             };
             let batch = batched(std::iter::once(first).chain(orders.try_iter()));
@@ -227,6 +251,11 @@ mod tests {
         assert_eq!((ahead.offset_ns, ahead.error_ns), (4_000, 50));
         let behind = compared(5_000, 1_050, 5_100);
         assert_eq!((behind.offset_ns, behind.round_trip), (-4_000, Duration::from_nanos(100)));
+        // A worse reading is taken once the better one is so old that drift may have made it the worse.
+        let slow = compared(1_000, 5_050, 301_000);
+        assert!(slow.is_bettered_by(&ahead, Duration::ZERO));
+        assert!(!ahead.is_bettered_by(&slow, Duration::from_secs(1)));
+        assert!(ahead.is_bettered_by(&slow, Duration::from_secs(2)));
     }
 
     /// Goal: orders keep their order; equal neighbours are one.
@@ -243,7 +272,7 @@ mod tests {
     #[test]
     fn lost_once() {
         let (sender, reports) = std::sync::mpsc::channel();
-        let speaker = Speaker::new(1, vec![4, 7], sender);
+        let speaker = Speaker::new(1, vec![4, 7], sender, std::sync::mpsc::channel().0);
         speaker.clone().lost("it is off");
         speaker.lost("again");
         let gone: Vec<_> = reports.try_iter().collect();
