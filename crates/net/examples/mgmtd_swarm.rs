@@ -52,14 +52,24 @@ fn capacity(free: u64) -> Capacity {
 
 impl Peer {
     fn connect(at: &Endpoint, keyring: &Keyring, role: Role, group: u32) -> Self {
+        Self::connect_as(at, keyring, role, group, (ClientId(0), [0; 32]))
+    }
+
+    fn connect_as(
+        at: &Endpoint,
+        keyring: &Keyring,
+        role: Role,
+        group: u32,
+        (client, token): (ClientId, skep_wire::SessionToken),
+    ) -> Self {
         let hello = Hello {
             version_min: VERSION_MIN,
             version_max: VERSION_MAX,
             features: 0,
             role,
-            client: ClientId(0),
+            client,
             incarnation: Incarnation(1),
-            token: [0; 32],
+            token,
             node: NodeId(0),
             group,
             connection: 1,
@@ -68,7 +78,7 @@ impl Peer {
         };
         let link = Link::connect(std::slice::from_ref(at), keyring, &hello, Instant::now() + PATIENCE);
         let link = link.expect("mgmtd takes the connection");
-        Self { link, node: 0, client: 0, targets: Vec::new(), map: MapVersion(0), beats: 0 }
+        Self { link, node: 0, client: client.0, targets: Vec::new(), map: MapVersion(0), beats: 0 }
     }
 
     fn ask<M: Message>(&mut self, message: &M) -> (M::Reply, u64) {
@@ -104,10 +114,11 @@ impl Peer {
         }
     }
 
-    fn mount(&mut self, n: u32) {
+    /// Opens a session and comes back with its proof, as a mount does.
+    fn mount(mut self, n: u32, at: &Endpoint, keyring: &Keyring) -> Self {
         let (host, mount) = (format!("node{n:06}"), "/mnt/skep".to_owned());
         let (session, _) = self.ask(&OpenSession { uuid: uuid(4, n), host, mount, machine: uuid(5, n) });
-        self.client = session.client.0;
+        Self::connect_as(at, keyring, Role::Client, n + 1, (session.client, session.token))
     }
 
     /// A heartbeat or a renewal, and the map when it moved.
@@ -193,9 +204,7 @@ fn main() {
         peers.push(peer);
     }
     for n in 0..sessions {
-        let mut peer = Peer::connect(&at, &keyring, Role::Client, n + 1);
-        peer.mount(n);
-        peers.push(peer);
+        peers.push(Peer::connect(&at, &keyring, Role::Client, n + 1).mount(n, &at, &keyring));
     }
     // Everybody at a time of its own within its interval.
     let begin = Instant::now();
