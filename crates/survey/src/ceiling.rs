@@ -17,6 +17,8 @@ pub enum Place {
 const CLIENTS_REACH: f64 = 0.7;
 /// A layer that reaches this share of the one below costs nothing worth naming.
 const PASSES_ON: f64 = 0.85;
+/// A storage daemon this much faster than its devices answers from memory.
+const FROM_MEMORY: f64 = 1.1;
 /// More processes bring more as long as the rate grows by this factor at least per doubling.
 const GROWS: f64 = 1.1;
 
@@ -70,6 +72,12 @@ impl Work {
         }
     }
 
+    /// What the devices deliver, if the bytes of the layers above come from them at all.
+    fn device_in_path(&self) -> Option<f64> {
+        let beats = |device: &f64| self.storage.is_some_and(|storage| storage > FROM_MEMORY * device);
+        self.device.filter(|device| !beats(device))
+    }
+
     fn below(&self, place: Place) -> Option<f64> {
         let parts: Vec<f64> = [self.storage.or(self.device), self.network].into_iter().flatten().collect();
         composed(place, &parts)
@@ -95,14 +103,15 @@ fn waterfall(work: &Work, title: &str, place: Place) -> Waterfall {
         achieved.map(|achieved| Step { layer, name, achieved, theoretical, because })
     };
     let unknown = "no data sheet was given";
+    let memory = "the page cache of the daemon's host answers, so devices set no ceiling";
     let steps = [
         step(LayerId::Device, "Devices of all targets", work.device, None, unknown),
         step(
             LayerId::Storage,
             "Through the storage daemons",
             work.storage,
-            work.device,
-            "what the devices deliver",
+            work.device_in_path(),
+            if work.device_in_path().is_some() { "what the devices deliver" } else { memory },
         ),
         step(LayerId::Network, "Network of all storage daemons", work.network, None, unknown),
         step(LayerId::Client, "One client process", work.client, below, how),
@@ -159,7 +168,7 @@ fn slowest(work: &Work, clients: f64, below: f64) -> Option<(LayerId, String)> {
             format!("the network carries {below:.0} MB/s, less than the storage daemons deliver"),
         ));
     }
-    match work.device {
+    match work.device_in_path() {
         Some(device) if storage >= PASSES_ON * device => Some((
             LayerId::Device,
             format!("the devices deliver {device:.0} MB/s, and all above them could carry more"),
@@ -176,8 +185,8 @@ fn slowest(work: &Work, clients: f64, below: f64) -> Option<(LayerId, String)> {
 fn dearest(work: &Work, clients: f64) -> Option<(LayerId, String)> {
     let total = 1.0 / clients;
     let cost = |rate: Option<f64>| rate.map_or(0.0, |rate| 1.0 / rate);
-    let device = cost(work.device.or(work.storage)).min(total);
-    let storage = (cost(work.storage) - cost(work.device)).max(0.0);
+    let device = cost(work.device_in_path()).min(total);
+    let storage = (cost(work.storage) - device).max(0.0);
     let network = cost(work.network);
     let rest = (total - device - storage - network).max(0.0);
     let parts = [
@@ -299,6 +308,16 @@ mod tests {
             let [d, s, n, c] = figures;
             let found = limits(&system(d, s, n, c), Place::Together);
             assert_eq!(found[0].layer, expected, "{figures:?}: {}", found[0].finding);
+        }
+    }
+
+    /// Goal: devices are no limit of bytes that come from memory, and no ceiling of what is above them.
+    #[test]
+    fn from_memory() {
+        for place in [Place::Apart, Place::Together] {
+            let layers = system(500.0, 2_500.0, 3_000.0, 1_300.0);
+            assert_ne!(limits(&layers, place)[0].layer, LayerId::Device);
+            assert_eq!(waterfalls(&layers, place)[0].steps[1].theoretical, None);
         }
     }
 

@@ -2,6 +2,8 @@
 
 /// Share of a processor that each daemon gets (members: daemons).
 pub const PROCESSOR_SHARE: &str = "processor.share";
+/// Share of the time in which the control group of a daemon did not hold it back (members: daemons).
+pub const PROCESSOR_FREE: &str = "processor.free";
 /// The same measurement of every member has this at its end; without it stands all members together.
 pub const EACH: &str = ".each";
 /// Devices: `device.write`, `device.read`.

@@ -6,8 +6,8 @@ use super::cluster::{Cluster, DAEMONS, TARGETS};
 const DISK_RATES: [u64; 3] = [20_000_000, 30_000_000, 40_000_000];
 /// Slow links carry so many megabits a second.
 const LINK_RATES: [u32; 3] = [100, 200, 300];
-/// Starved daemons get so many per cent of a processor.
-const PROCESSOR_SHARES: [u32; 3] = [8, 12, 20];
+/// Starved daemons get so many per cent of a processor: well below what a busy machine leaves to any.
+const PROCESSOR_SHARES: [u32; 3] = [6, 9, 12];
 
 /// What is wrong with the set-up.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
