@@ -18,6 +18,10 @@ const SAME: f64 = 0.05;
 /// An interval of the ratio that holds 1 counts when it is no wider than this.
 const NARROW: f64 = 0.10;
 
+/// A file that was removed is freed in the background; the next run waits until that is over. The tools
+/// need different times to start, so without it one of them is hit more often.
+const SETTLE: std::time::Duration = std::time::Duration::from_secs(1);
+
 /// What to compare and where.
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -36,6 +40,9 @@ pub struct Arguments {
     /// In the real-time class: keeps other work of the machine out (root).
     #[arg(long)]
     realtime: bool,
+    /// A release build made before [default: build one].
+    #[arg(long)]
+    program: Option<PathBuf>,
     /// The results; rows measured again replace those that are there.
     #[arg(long)]
     json: Option<PathBuf>,
@@ -94,7 +101,10 @@ pub struct Results {
 
 /// Compares, and writes what came out.
 pub fn run(root: &Path, arguments: &Arguments) -> Result<bool, String> {
-    let program = crate::program::built(root, "skep", true)?;
+    let program = match &arguments.program {
+        Some(program) => program.clone(),
+        None => crate::program::built(root, "skep", true)?,
+    };
     if arguments.realtime {
         crate::bench::realtime()?;
     }
@@ -135,6 +145,9 @@ fn compare(tools: &Tools, ground: &Ground, load: &Load, arguments: &Arguments) -
     for pair in 0..=arguments.pairs {
         for turn in 0..2 {
             let which = (pair + turn) % 2;
+            if load.makes {
+                std::thread::sleep(SETTLE);
+            }
             let sample = if which == 0 { tools.fio(&file, load)? } else { tools.ours(&file, load)? };
             if pair > 0 {
                 samples[which].push(sample);

@@ -112,7 +112,10 @@ impl Tools {
         if load.synced {
             words.push("--sync=dsync".to_owned());
         }
-        if load.write && !load.makes {
+        if load.makes {
+            // Not by another process some time before: that is another load.
+            words.push("--create_on_open=1".to_owned());
+        } else if load.write {
             words.push("--overwrite=1".to_owned());
         }
         words
