@@ -156,7 +156,8 @@ fn damage_is_found() {
     let keep = || {
         std::fs::File::open(&file).unwrap().read_exact_at(&mut old.borrow_mut(), 8192).unwrap();
     };
-    let cases: [(&str, Box<dyn FnMut()>, &str, &str); 4] = [
+    type Damage<'a> = (&'a str, Box<dyn FnMut() + 'a>, &'a str, &'a str);
+    let cases: [Damage; 4] = [
         ("byte", Box::new(|| write(&[0xee], 12_345)), "at byte 12345", "instead of"),
         ("shifted", Box::new(|| copy(0, 20_480)), "at byte 20480", "belongs to byte 0 of this file"),
         ("lost", Box::new(|| write(&[0; 4096], 40_960)), "at byte 40960", "zeros"),

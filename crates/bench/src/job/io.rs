@@ -377,7 +377,8 @@ mod tests {
     /// Goal: fields that contradict each other are refused in words that name them.
     #[test]
     fn contradictions() {
-        let cases: [(&str, fn(&mut IoJob)); 7] = [
+        type Case = (&'static str, fn(&mut IoJob));
+        let cases: [Case; 7] = [
             ("larger than block", |io| io.transfer = io.block + 1),
             ("whole number", |io| {
                 io.share = Share::Strided;

@@ -318,7 +318,8 @@ mod tests {
     #[test]
     fn refusals() {
         let good = Job::new(Work::Io(IoJob::new("/tmp")));
-        let cases: [(&str, fn(&mut Job)); 4] = [
+        type Case = (&'static str, fn(&mut Job));
+        let cases: [Case; 4] = [
             ("processes", |job| job.workers.processes = 0),
             ("threads", |job| job.workers.threads = MAX_THREADS + 1),
             ("repetitions", |job| job.repetitions = 0),
