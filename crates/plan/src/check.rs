@@ -46,6 +46,9 @@ pub fn field(place: &[Step]) -> String {
     text
 }
 
+const NO_MIRROR: &str = "this release of Skep keeps one copy of every chunk (mirror groups come in a later one): write \
+    copies = 1, and a raid level for the targets";
+
 /// Everything wrong with a description; empty when it can be planned with.
 pub fn check(hardware: &Hardware) -> Vec<Problem> {
     let mut found = Found { problems: Vec::new(), at: Vec::new() };
@@ -70,6 +73,9 @@ pub fn check(hardware: &Hardware) -> Vec<Problem> {
     found.at.clear();
     check_clients(&mut found, &catalogue, hardware);
     check_layout(&mut found, hardware);
+    if hardware.software == Software::Skep && hardware.striping.copies > 1 {
+        found.field("striping.copies", NO_MIRROR.to_owned());
+    }
     check_rates(&mut found, hardware);
     found.problems
 }

@@ -3,7 +3,7 @@
 use super::capacity::Capacity;
 use super::{Figure, Unit};
 use crate::catalogue::{Costs, RULE_BYTES, RULE_FILES};
-use crate::hardware::{Hardware, Role, Server};
+use crate::hardware::{Hardware, Role, Server, Software, TargetGroup};
 use crate::units::{count, decimal};
 use serde::Serialize;
 
@@ -96,14 +96,46 @@ pub fn metadata(hardware: &Hardware, capacity: &Capacity) -> Metadata {
     }
 }
 
+/// Servers of a kind that hold names, with the kind. This release of Skep gives all shards to the one metadata server
+/// that registers first, and nobody knows which that will be: the one with least space counts.
+fn holders(hardware: &Hardware) -> Vec<(u64, &Server)> {
+    let all = hardware.servers.iter().filter(|server| bytes(server) > 0.0);
+    if one_server(hardware) {
+        return all
+            .min_by(|a, b| bytes(a).total_cmp(&bytes(b)))
+            .map(|server| (1, server))
+            .into_iter()
+            .collect();
+    }
+    all.map(|server| (u64::from(server.count), server)).collect()
+}
+
+/// Does one metadata server hold all names, however many there are?
+pub fn one_server(hardware: &Hardware) -> bool {
+    hardware.software == Software::Skep && !hardware.metadata_spread
+}
+
+fn targets(server: &Server) -> impl Iterator<Item = &TargetGroup> {
+    server.targets.iter().filter(|group| group.role == Role::Meta)
+}
+
+/// Space for names in one server.
+fn bytes(server: &Server) -> f64 {
+    targets(server).map(group_bytes).sum()
+}
+
+fn group_bytes(group: &TargetGroup) -> f64 {
+    f64::from(group.count) * f64::from(group.raid.data_drives(group.drives)) * group.size.bytes()
+}
+
 fn space(hardware: &Hardware) -> Figure {
     let mut sum = 0.0;
     let mut parts = Vec::new();
-    for server in &hardware.servers {
-        for group in server.targets.iter().filter(|group| group.role == Role::Meta) {
-            let targets = u64::from(server.count) * u64::from(group.count);
+    for (servers, server) in holders(hardware) {
+        for group in targets(server) {
+            let targets = servers * u64::from(group.count);
             let data = group.raid.data_drives(group.drives);
-            sum += targets as f64 * f64::from(data) * group.size.bytes();
+            sum += servers as f64 * group_bytes(group);
             parts.push(format!(
                 "{targets} targets x {data} of {} drives ({}) x {}",
                 group.drives, group.raid, group.size
@@ -113,7 +145,12 @@ fn space(hardware: &Hardware) -> Figure {
     if parts.is_empty() {
         parts.push("the description has no metadata target".to_owned());
     }
-    Figure::new(sum, Unit::Bytes, parts.join(" + "))
+    let mut why = parts.join(" + ");
+    let serving: u64 = hardware.servers.iter().filter(|s| bytes(s) > 0.0).map(|s| u64::from(s.count)).sum();
+    if one_server(hardware) && serving > 1 {
+        why += &format!("; 1 of {serving} metadata servers, which holds all shards in this release");
+    }
+    Figure::new(sum, Unit::Bytes, why)
 }
 
 /// Files by the bytes that one takes, or by the inodes that mkfs made, whichever is less.
@@ -121,12 +158,10 @@ fn files(hardware: &Hardware, costs: &Costs, space: f64) -> Figure {
     let by_bytes = space / costs.bytes_per_file;
     let mut inodes = 0.0;
     let mut bounded = true;
-    for server in &hardware.servers {
-        for group in server.targets.iter().filter(|group| group.role == Role::Meta) {
-            let targets = f64::from(server.count) * f64::from(group.count);
-            let bytes = targets * f64::from(group.raid.data_drives(group.drives)) * group.size.bytes();
+    for (servers, server) in holders(hardware) {
+        for group in targets(server) {
             match group.bytes_per_inode {
-                Some(per_inode) => inodes += bytes / per_inode as f64,
+                Some(per_inode) => inodes += servers as f64 * group_bytes(group) / per_inode as f64,
                 None => bounded = false,
             }
         }

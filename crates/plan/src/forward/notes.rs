@@ -4,8 +4,9 @@ use super::Forecast;
 use super::memory::MUCH;
 use super::stream::{Stage, storage};
 use crate::catalogue::DriveKind;
-use crate::hardware::{Hardware, Role, Server, TargetGroup};
+use crate::hardware::{Hardware, Role, Server, Software, TargetGroup};
 use crate::raid::Raid;
+use crate::scale::Calibration;
 
 /// 001: more drives in a raidz2 cost performance.
 const RAIDZ2_DRIVES: u32 = 6;
@@ -75,12 +76,33 @@ pub fn notes(hardware: &Hardware, forecast: &Forecast) -> Vec<String> {
             percent(forecast.memory.largest_part)
         ));
     }
+    notes.extend(connections(hardware));
     let files = forecast.capacity.targets.div_ceil(u64::from(hardware.striping.targets.max(1)));
     notes.push(format!(
         "{} targets, {} for each file: at least {files} files in use at the same time to reach all targets.",
         forecast.capacity.targets, hardware.striping.targets
     ));
     notes
+}
+
+/// More clients and servers than the shipped limit of connections of one server, if so. A client holds a connection of
+/// each of its threads, one at least, and every daemon one.
+fn connections(hardware: &Hardware) -> Option<String> {
+    if hardware.software != Software::Skep {
+        return None;
+    }
+    let constants = Calibration::shipped().ok()?.constants;
+    let most = constants.metad_connections_max.min(constants.storaged_connections_max);
+    let daemons: u64 = hardware.servers.iter().map(|s| u64::from(s.count) * s.roles.len() as u64).sum();
+    let needed = u64::from(hardware.clients.count) + daemons;
+    (needed > most).then(|| {
+        format!(
+            "{} clients and {daemons} services are {needed} connections of a server, more than max_connections ({most}): \
+             raise it in metad's and storaged's configuration (a thread each in storaged, 256 KiB of stack), or \
+             clients are turned away.",
+            hardware.clients.count
+        )
+    })
 }
 
 fn group_notes(notes: &mut Vec<String>, hardware: &Hardware, server: &Server, group: &TargetGroup) {
@@ -105,7 +127,10 @@ fn group_notes(notes: &mut Vec<String>, hardware: &Hardware, server: &Server, gr
     }
     if group.raid.survives(group.drives) == 0 && group.role == Role::Storage && hardware.striping.copies == 1
     {
-        note("one failed drive loses a target and every file with a chunk on it: scratch data only, or copies = 2.".to_owned());
+        let other = if hardware.software == Software::Skep { "a RAID level" } else { "copies = 2" };
+        note(format!(
+            "one failed drive loses a target and every file with a chunk on it: scratch data only, or {other}."
+        ));
     }
     if group.raid.survives(group.drives) > 0
         && group.spares == 0

@@ -95,8 +95,11 @@ fn a_tie() {
 /// Goal: copies halve capacity and writing, and leave reading alone.
 #[test]
 fn copies() {
-    let once = forecast(&read(SMALL)).unwrap();
-    let twice = forecast(&read(&(SMALL.to_owned() + "copies = 2\n"))).unwrap();
+    let refused = Hardware::from_toml("test", &(SMALL.to_owned() + "copies = 2\n")).unwrap_err();
+    assert!(refused.iter().any(|fault| fault.to_string().contains("one copy")), "Skep has no mirrors");
+    let small = SMALL.replace("name = \"small\"", "name = \"small\"\nsoftware = \"beegfs\"");
+    let once = forecast(&read(&small)).unwrap();
+    let twice = forecast(&read(&(small + "copies = 2\n"))).unwrap();
     assert_eq!(twice.write.limit.0 * 2.0, once.write.limit.0);
     assert_eq!(twice.read.limit, once.read.limit);
     assert_eq!(twice.capacity.usable.value * 2.0, once.capacity.usable.value);
@@ -187,4 +190,46 @@ fn one_metadata_thread() {
     assert!((creates(text) - 1e6 / 82.8).abs() < 1.0);
     let spread = text.replacen("software = \"skep\"", "metadata_spread = true\nsoftware = \"skep\"", 1);
     assert!((creates(&spread) / creates(text) - 64.0).abs() < 1e-9);
+}
+
+/// Goal: names fill the one server that holds them all in this release, however many there are: the one with least
+/// space, as nobody knows which registers first. Spread, or with other software, all count.
+#[test]
+fn names_on_one_server() {
+    let text = crate::systems::system("example").unwrap().text;
+    let names = |text: &str| forecast(&read(text)).unwrap().metadata;
+    let one = names(text);
+    assert_eq!(one.space.value, 960e9);
+    assert!(one.space.why.contains("1 of 2 metadata servers"), "{}", one.space.why);
+    let spread = text.replacen("software = \"skep\"", "metadata_spread = true\nsoftware = \"skep\"", 1);
+    assert_eq!(names(&spread).space.value, 2.0 * 960e9);
+    let ratio = names(&spread).files.unwrap().value / one.files.unwrap().value;
+    assert!((ratio - 2.0).abs() < 1e-9, "{ratio}");
+    assert_eq!(names(&text.replacen("\"skep\"", "\"beegfs\"", 1)).space.value, 2.0 * 960e9);
+}
+
+/// Goal: nobody is advised to do what this release refuses.
+#[test]
+fn no_advice_to_mirror() {
+    let plain = SMALL.replace("drives = 6", "drives = 1").replace("raid6", "none");
+    let notes = |text: &str| forecast(&read(text)).unwrap().notes.join("\n");
+    assert!(notes(&plain).contains("scratch data only, or a RAID level"), "{}", notes(&plain));
+    let other = plain.replace("name = \"small\"", "name = \"small\"\nsoftware = \"beegfs\"");
+    assert!(notes(&other).contains("or copies = 2"), "{}", notes(&other));
+}
+
+/// Goal: clients that need more connections than a server takes are warned of, as `skep plan scale` knows them.
+#[test]
+fn too_many_connections() {
+    let many = |clients: u32| {
+        let text = crate::systems::system("example").unwrap().text;
+        forecast(&read(&text.replace("count = 16\n", &format!("count = {clients}\n"))))
+            .unwrap()
+            .notes
+            .join("\n")
+    };
+    // Two servers with three services each connect to one another too.
+    assert!(!many(4_090).contains("max_connections"), "{}", many(4_090));
+    let warned = many(4_097);
+    assert!(warned.contains("max_connections (4096)") && warned.contains("raise"), "{warned}");
 }

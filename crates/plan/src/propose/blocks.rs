@@ -3,7 +3,8 @@
 use super::requirements::{Availability, Kind, Requirements, Servers};
 use crate::catalogue::Catalogue;
 use crate::hardware::{
-    Clients, Controller, FileSystem, Hardware, Network, Nic, Pcie, Role, Server, Striping, TargetGroup,
+    Clients, Controller, FileSystem, Hardware, Network, Nic, Pcie, Role, Server, Software, Striping,
+    TargetGroup,
 };
 use crate::raid::Raid;
 use crate::units::Size;
@@ -263,18 +264,15 @@ fn link(block: &Block, drives: u32, raid: Raid, requirements: &Requirements) -> 
 fn names(kind: Kind, pairs: u32, requirements: &Requirements) -> TargetGroup {
     let allowed = requirements.kinds();
     let best = allowed.iter().copied().max().unwrap_or(kind);
-    let size = match best {
-        Kind::Nvme => 3_200 * GB,
-        Kind::Ssd => 3_840 * GB,
-        Kind::Hdd => 8 * TB,
-    };
+    // A metadata server of Skep has one directory for all its names, so its pairs are joined.
+    let joined = requirements.software == Software::Skep && pairs > 1;
     TargetGroup {
         role: Role::Meta,
-        count: pairs,
+        count: if joined { 1 } else { pairs },
         drive: best.name().to_owned(),
-        drives: 2,
-        size: Size(size),
-        raid: Raid::Raid1,
+        drives: if joined { 2 * pairs } else { 2 },
+        size: Size(names_size(best)),
+        raid: if joined { Raid::Raid10 } else { Raid::Raid1 },
         spares: 0,
         file_system: FileSystem::Ext4,
         pool: "default".to_owned(),
@@ -284,6 +282,15 @@ fn names(kind: Kind, pairs: u32, requirements: &Requirements) -> TargetGroup {
         measured_read: None,
         measured_write: None,
         bytes_per_inode: None,
+    }
+}
+
+/// Bytes of a drive for names.
+pub fn names_size(kind: Kind) -> u64 {
+    match kind {
+        Kind::Nvme => 3_200 * GB,
+        Kind::Ssd => 3_840 * GB,
+        Kind::Hdd => 8 * TB,
     }
 }
 

@@ -52,6 +52,8 @@ pub struct Proposal {
 pub struct Proposals {
     /// What was asked.
     pub requirements: Requirements,
+    /// By what they are ordered.
+    pub order: String,
     /// The best first.
     pub proposals: Vec<Proposal>,
     /// Blocks that do not do, and why.
@@ -84,8 +86,11 @@ pub fn propose(requirements: &Requirements) -> Result<Proposals, Vec<String>> {
     if proposals.is_empty() {
         return Err(impossible(requirements, &short, rejected));
     }
-    let proposals = order(proposals, requirements.show);
-    Ok(Proposals { requirements: requirements.clone(), proposals, rejected })
+    let priced =
+        proposals.iter().all(|p| p.forecast.cost.as_ref().is_some_and(|cost| cost.unpriced.is_empty()));
+    let proposals = order(proposals, requirements);
+    let order = order_rule(priced).to_owned();
+    Ok(Proposals { requirements: requirements.clone(), order, proposals, rejected })
 }
 
 fn layouts(requirements: &Requirements) -> Vec<Servers> {
@@ -102,13 +107,15 @@ fn title(block: &Block, layout: Servers) -> String {
     }
 }
 
-/// The size of drive that costs least; without prices the one with fewest servers, then least raw space.
+/// The size of drive that ranks best.
 fn best_size(block: &Block, layout: Servers, requirements: &Requirements) -> Result<Enough, Short> {
     let mut best: Option<Enough> = None;
     let mut shorts = Vec::new();
     for size in block.sizes {
         match search::enough(block, layout, *size, requirements) {
-            Ok(found) if best.as_ref().is_none_or(|best| better(&found, best)) => best = Some(found),
+            Ok(found) if best.as_ref().is_none_or(|best| better(&found, best, requirements)) => {
+                best = Some(found)
+            }
             Ok(_) => {}
             Err(short) => shorts.push(short),
         }
@@ -126,24 +133,39 @@ fn nearest(shorts: Vec<Short>) -> Short {
         .unwrap_or(none)
 }
 
-fn better(one: &Enough, other: &Enough) -> bool {
-    rank(&one.hardware, &one.forecast) < rank(&other.hardware, &other.forecast)
+fn better(one: &Enough, other: &Enough, requirements: &Requirements) -> bool {
+    rank(requirements, &one.hardware, &one.forecast) < rank(requirements, &other.hardware, &other.forecast)
 }
 
-/// Cost where everything has a price, then servers, then raw space; lower is better. All are whole numbers.
-fn rank(hardware: &Hardware, forecast: &Forecast) -> (u64, u64, u64) {
+/// How proposals are ordered; lower is better. All are whole numbers, so that they can be compared.
+///
+/// Cost where everything has a price. Without prices servers times over-provision: few servers that deliver what was
+/// asked for and not much more; then raw space.
+fn rank(requirements: &Requirements, hardware: &Hardware, forecast: &Forecast) -> (u64, u64, u64) {
     let cost = forecast.cost.as_ref().filter(|cost| cost.unpriced.is_empty());
-    let servers: u64 = hardware.servers.iter().map(|server| u64::from(server.count)).sum();
-    (cost.map_or(0, |cost| cost.total.value as u64), servers, (forecast.capacity.raw.value / 1e9) as u64)
+    let servers: f64 = hardware.servers.iter().map(|server| f64::from(server.count)).sum();
+    let waste = servers * search::over_provision(requirements, forecast);
+    let first = cost.map_or(0, |cost| cost.total.value as u64);
+    (first, (waste * 1e3) as u64, (forecast.capacity.raw.value / 1e9) as u64)
+}
+
+/// The rule of the order in a sentence.
+pub fn order_rule(priced: bool) -> &'static str {
+    if priced {
+        "Order: cost, least first; the best of each kind of drive before the others."
+    } else {
+        "Order: without prices, number of servers times over-provision (what is delivered over what was asked for, \
+         geometric mean), least first; the best of each kind of drive before the others."
+    }
 }
 
 /// The best of each kind of drive first, so that they can be compared, then the others.
-fn order(mut all: Vec<Proposal>, show: usize) -> Vec<Proposal> {
-    all.sort_by_key(|proposal| rank(&proposal.hardware, &proposal.forecast));
+fn order(mut all: Vec<Proposal>, requirements: &Requirements) -> Vec<Proposal> {
+    all.sort_by_key(|proposal| rank(requirements, &proposal.hardware, &proposal.forecast));
     let mut seen = BTreeSet::new();
     let (mut first, rest): (Vec<_>, Vec<_>) = all.into_iter().partition(|p| seen.insert(p.kind));
     first.extend(rest);
-    first.truncate(show);
+    first.truncate(requirements.show);
     first
 }
 

@@ -1,8 +1,9 @@
 //! What a system has to do: TOML, or flags of the command.
 
+use super::blocks::{PAIRS_MAX, names_size};
 use crate::catalogue::{Catalogue, Costs};
 use crate::hardware::{Hardware, Prices, Software};
-use crate::units::{Rate, Size};
+use crate::units::{Rate, Size, count};
 use serde::{Deserialize, Serialize};
 
 /// Most clients that are planned for.
@@ -238,6 +239,25 @@ impl Requirements {
                 ));
             }
         }
+        if self.software == Software::Skep && self.availability == Availability::Mirror {
+            wrong.push(
+                "availability: this release of Skep has no mirroring (mirror groups come in a later one), so \
+                 nothing it keeps survives the loss of a server: write raid, which survives two drives of each target, \
+                 and keep a backup for the loss of a server"
+                    .into(),
+            );
+        }
+        if let (Some(files), Some((most, why))) = (self.files, self.one_server())
+            && files > most
+        {
+            wrong.push(format!(
+                "files: {} files are more than this release of Skep holds ({}: {why}): one metadata server holds all \
+                 shards. Several clusters, or metadata_spread = true, which counts on the space of all metadata servers, \
+                 for the day when shards are spread",
+                count(files),
+                count(most)
+            ));
+        }
         let (Some(rate), Some(most)) = (self.metadata_rate, self.one_thread()) else { return };
         if rate > most {
             wrong.push(format!(
@@ -257,6 +277,18 @@ impl Requirements {
         Some(costs.creates_per_core? * costs.metadata_threads?)
     }
 
+    /// Files that this release's one metadata server holds at most, where that counts, and the sum.
+    pub fn one_server(&self) -> Option<(f64, String)> {
+        if self.software != Software::Skep || self.metadata_spread {
+            return None;
+        }
+        let best = self.kinds().into_iter().max()?;
+        let size = Size(names_size(best));
+        let each = Costs::of(self.software).bytes_per_file;
+        let most = f64::from(PAIRS_MAX) * size.bytes() / each;
+        Some((most, format!("{PAIRS_MAX} pairs of {} x {size} at {each:.0} bytes a file", best.name())))
+    }
+
     fn money(&self, wrong: &mut Vec<String>) {
         if self.budget.is_some() && self.prices.is_none() {
             wrong.push(
@@ -274,7 +306,7 @@ mod tests {
     #[test]
     fn read_and_refuse() {
         let read = Requirements::parse(
-            "write = \"6 GB/s\"\ncapacity = \"500 TB\"\nfiles = 1e9\navailability = \"mirror\"\ndrives = [\"nvme\"]\n",
+            "write = \"6 GB/s\"\ncapacity = \"500 TB\"\nfiles = 1e9\navailability = \"mirror\"\nsoftware = \"beegfs\"\ndrives = [\"nvme\"]\n",
         )
         .expect("requirements");
         assert_eq!(read.write, Some(Rate::gb(6.0)));
@@ -288,6 +320,8 @@ mod tests {
             ("write = \"1 GB/s\"\nclient_nic = \"carrier pigeon\"", "client_nic"),
             ("write = \"1 GB/s\"\nbudget = 10000.0", "budget"),
             ("metadata_rate = 1e6", "metadata_rate"),
+            ("files = 1e12", "files"),
+            ("write = \"1 GB/s\"\navailability = \"mirror\"", "availability"),
             ("iops = 1000.0\nsoftware = \"lustre\"", "iops"),
             ("write = \"1 GB/s\"\nshow = 0", "show"),
         ] {

@@ -59,12 +59,12 @@ impl Need {
     }
 }
 
-/// What a forecast does not deliver.
-pub fn unmet(requirements: &Requirements, forecast: &Forecast) -> Vec<Need> {
+/// What is asked for beside what is delivered.
+fn delivered(requirements: &Requirements, forecast: &Forecast) -> [(Need, Option<f64>, f64); 7] {
     let r = requirements;
     let m = &forecast.metadata;
     let has = |figure: &Option<forward::Figure>| figure.as_ref().map_or(0.0, |figure| figure.value);
-    let least = [
+    [
         (Need::Write, r.write.map(|rate| rate.0), forecast.write.expected.0),
         (Need::Read, r.read.map(|rate| rate.0), forecast.read.expected.0),
         (Need::Iops, r.iops, has(&forecast.random.read)),
@@ -72,19 +72,42 @@ pub fn unmet(requirements: &Requirements, forecast: &Forecast) -> Vec<Need> {
         (Need::Capacity, r.capacity.map(|size| size.bytes()), forecast.capacity.usable.value),
         (Need::Files, r.files, has(&m.files)),
         (Need::MetadataRate, r.metadata_rate, has(&m.creates)),
-        (Need::NamesSpace, Some(NAMES_PART * forecast.capacity.usable.value), m.space.value),
-    ];
+    ]
+}
+
+/// Delivered over asked for: the geometric mean of all that was asked for, 1 when nothing was.
+pub fn over_provision(requirements: &Requirements, forecast: &Forecast) -> f64 {
+    let all = delivered(requirements, forecast);
+    let asked = all.iter().filter_map(|(_, asked, has)| asked.map(|asked| has / asked));
+    let (count, sum) = asked.fold((0.0, 0.0), |(count, sum), ratio| (count + 1.0, sum + ratio.max(1.0).ln()));
+    if count > 0.0 { (sum / count).exp() } else { 1.0 }
+}
+
+/// What a forecast does not deliver.
+pub fn unmet(requirements: &Requirements, forecast: &Forecast) -> Vec<Need> {
+    let r = requirements;
+    let least = delivered(requirements, forecast);
     let mut unmet: Vec<Need> = least
         .into_iter()
         .filter(|(_, wanted, has)| wanted.is_some_and(|wanted| *has < wanted))
         .map(|(need, ..)| need)
         .collect();
+    // Where one server holds all names, more servers do not help: the rule is followed as far as its drives go, and
+    // the proposal says how far that is.
+    if r.one_server().is_none() && names_short(forecast) {
+        unmet.push(Need::NamesSpace);
+    }
     if let (Some(budget), Some(cost)) = (r.budget, &forecast.cost)
         && cost.total.value > budget
     {
         unmet.push(Need::Budget);
     }
     unmet
+}
+
+/// Is there less space for names than the rule asks for?
+pub fn names_short(forecast: &Forecast) -> bool {
+    forecast.metadata.space.value < NAMES_PART * forecast.capacity.usable.value
 }
 
 /// A system that is enough, and what made it as large as it is.
@@ -186,6 +209,9 @@ impl Search<'_> {
             missing.retain(|need| need.of_names());
             missing
         };
+        if self.requirements.one_server().is_some() {
+            return self.names_of_one_server(count);
+        }
         for pairs in 1..=PAIRS_MAX {
             let more = Count { pairs, ..count };
             if missing(&more).is_empty() {
@@ -208,6 +234,23 @@ impl Search<'_> {
         let count = with(servers);
         let fewer = (1..=PAIRS_MAX).map(|pairs| Count { pairs, ..count });
         Ok(fewer.into_iter().find(|count| missing(count).is_empty()).unwrap_or(count))
+    }
+
+    /// Drives for names of the one server that holds all of them: as many as the rule asks for, or as fit.
+    fn names_of_one_server(&self, count: Count) -> Result<Count, Short> {
+        for pairs in 1..=PAIRS_MAX {
+            let more = Count { pairs, ..count };
+            let forecast = forecast(&system(self.block, self.layout, &more, self.requirements))?;
+            let mut missing = unmet(self.requirements, &forecast);
+            missing.retain(|need| need.of_names());
+            if missing.is_empty() && (pairs == PAIRS_MAX || !names_short(&forecast)) {
+                return Ok(more);
+            }
+            if pairs == PAIRS_MAX {
+                return Err(Short { unmet: missing, cost: None, unpriced: Vec::new() });
+            }
+        }
+        Ok(count)
     }
 
     fn decided(&self, count: Count) -> Vec<Need> {

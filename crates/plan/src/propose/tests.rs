@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::forward::forecast;
-use crate::hardware::Prices;
+use crate::hardware::{Prices, Software};
 use crate::units::{Rate, Size};
 
 /// SplitMix64: the same requirements in every run.
@@ -25,6 +25,9 @@ impl Random {
 
     fn requirements(&mut self) -> Requirements {
         let availability = [Availability::None, Availability::Raid, Availability::Mirror];
+        let availability = availability[(self.share() * 3.0) as usize];
+        // Only a file system that has mirrors is asked for them.
+        let mirrored = availability == Availability::Mirror;
         let drives = KINDS_SETS[(self.share() * KINDS_SETS.len() as f64) as usize].to_vec();
         Requirements {
             write: self.maybe(0.1e9, 500e9).map(Rate),
@@ -35,7 +38,8 @@ impl Random {
             capacity: self.maybe(1e12, 20e15).map(|bytes| Size(bytes as u64)),
             metadata_rate: self.maybe(1e2, 1e6),
             metadata_spread: true,
-            availability: availability[(self.share() * 3.0) as usize],
+            software: if mirrored { Software::Beegfs } else { Software::Skep },
+            availability,
             drives,
             show: requirements::SHOWN_MAX,
             ..Requirements::default()
@@ -210,4 +214,50 @@ fn restrictions() {
     let found = propose(&combined).expect("proposals");
     assert!(found.proposals.iter().all(|p| p.servers.1 == 0 && p.hardware.servers.len() == 1));
     assert!(found.text().contains("1. nvme-"), "{}", found.text());
+}
+
+/// Goal: without prices a small system is not answered with the fastest drives that happen to have the least raw space:
+/// for 500 MB/s and 10 TB what fits comes first, and the output says by which rule.
+#[test]
+fn small_needs_get_small_servers() {
+    let requirements = Requirements {
+        write: Some(Rate::mb(500.0)),
+        capacity: Some(Size(10_000_000_000_000)),
+        ..Requirements::default()
+    };
+    let found = propose(&requirements).expect("proposals");
+    let first = &found.proposals[0];
+    assert_ne!(first.kind, Kind::Nvme, "{}", found.text());
+    let over = |p: &Proposal| search::over_provision(&requirements, &p.forecast);
+    let alike = found.proposals.iter().filter(|p| p.servers == first.servers);
+    assert!(alike.clone().all(|p| over(p) >= over(first)), "{}", found.text());
+    assert!(found.text().contains("Order: without prices, number of servers times over-provision"));
+}
+
+/// Goal: names that do not fit the one metadata server of this release are refused by name, whatever the number of
+/// servers; what fits is proposed, with one server for names; and mirrors are refused with what to do instead.
+#[test]
+fn this_release() {
+    let files = |files: f64| Requirements { files: Some(files), ..Requirements::default() };
+    for wanted in [1e11, 1e12] {
+        let lines = propose(&files(wanted)).expect_err("too many names");
+        assert!(lines[0].starts_with("files: ") && lines[0].contains("one metadata server"), "{lines:?}");
+    }
+    let spread = Requirements { metadata_spread: true, ..files(1e12) };
+    assert!(propose(&spread).expect("spread").proposals[0].forecast.metadata.files.is_some());
+    for proposal in propose(&files(4e10)).expect("they fit").proposals {
+        assert!(proposal.servers.1 <= 1, "{:?}", proposal.servers);
+        let names = proposal.hardware.servers.iter().flat_map(|s| &s.targets);
+        let names: Vec<_> = names.filter(|group| group.role == crate::hardware::Role::Meta).collect();
+        assert!(names.iter().all(|group| group.count == 1 && group.raid == crate::raid::Raid::Raid10));
+    }
+    // Beyond what one server holds by the rule of 0.3 %: proposed, and said.
+    let large = Requirements { capacity: Some(Size(20_000_000_000_000_000)), ..Requirements::default() };
+    for proposal in propose(&large).expect("proposals").proposals {
+        assert!(proposal.reasons.iter().any(|reason| reason.contains("less than the rule of 0.3 %")));
+    }
+    let mirror = Requirements { availability: Availability::Mirror, ..large };
+    let lines = propose(&mirror).expect_err("no mirrors");
+    assert!(lines[0].starts_with("availability: ") && lines[0].contains("write raid"), "{lines:?}");
+    assert!(propose(&Requirements { software: Software::Beegfs, ..mirror }).is_ok());
 }

@@ -2,10 +2,9 @@
 
 use super::blocks::Count;
 use super::requirements::{Availability, Requirements, Servers};
-use super::search::{Need, SERVERS_MAX, Short};
+use super::search::{Need, SERVERS_MAX, Short, names_short};
 use super::{Proposal, Proposals};
 use crate::forward::{Forecast, Stage, Stream};
-use crate::hardware::Software;
 use crate::units::{count, decimal};
 use std::fmt::Write;
 
@@ -36,18 +35,26 @@ pub fn reasons(
         reasons.push(limited(stream));
     }
     if requirements.availability == Availability::Mirror {
-        reasons.push(match requirements.software {
-            Software::Skep => {
-                "mirrored: survives the loss of a server; this release of Skep has no mirror groups yet, so plan it \
-                 for one that has, or protect the targets with RAID"
-                    .to_owned()
-            }
-            _ => "mirrored: survives the loss of a server, at half the space and writes".to_owned(),
-        });
+        // Requirements refuse it for Skep, which has no mirror groups in this release.
+        reasons.push("mirrored: survives the loss of a server, at half the space and writes".to_owned());
     }
     if requirements.one_thread().is_some() {
-        reasons
-            .push("this release of Skep keeps all names on one metadata server, with one thread".to_owned());
+        let empty = if layout == Servers::Combined && number.storage > 1 {
+            "; the drives for names of the others stay empty until shards are spread: leave them out, or plan for that"
+        } else {
+            ""
+        };
+        reasons.push(format!(
+            "this release of Skep keeps all names on one metadata server, with one thread{empty}"
+        ));
+    }
+    if names_short(forecast) {
+        let files = forecast.metadata.files.as_ref().map_or(0.0, |files| files.value);
+        reasons.push(format!(
+            "space for names is {} of the capacity on that server, less than the rule of 0.3 % (001): {} files fit",
+            forecast.metadata.part.show(),
+            count(files)
+        ));
     }
     reasons
 }
@@ -108,6 +115,7 @@ impl Proposals {
     pub fn text(&self) -> String {
         let mut out = String::new();
         self.table(&mut out);
+        let _ = writeln!(out, "{}", self.order);
         for (at, proposal) in self.proposals.iter().enumerate() {
             let _ = writeln!(out, "\n{}. {}", at + 1, proposal.title);
             for server in &proposal.hardware.servers {
