@@ -162,6 +162,14 @@ fn check_server(found: &mut Found, catalogue: &Catalogue<'_>, server: &Server) {
                 let names = catalogue.controller_names();
                 found.field("kind", unknown("controller", &controller.kind, &names, "controllers"));
             }
+            let measured =
+                [("measured_read", controller.measured_read), ("measured_write", controller.measured_write)];
+            for (name, rate) in measured {
+                if rate.is_some_and(|rate| rate.0 <= 0.0) {
+                    let wrong = "a controller that passes nothing: write what was measured, or leave it out";
+                    found.field(name, wrong.to_owned());
+                }
+            }
             if server.controllers[..at].iter().any(|other| other.name == controller.name) {
                 found.field("name", format!("two controllers are called {:?}", controller.name));
             }

@@ -157,6 +157,12 @@ pub struct Controller {
     /// The slot of each.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pcie: Option<Pcie>,
+    /// One of them as measured with these drives, reading; replaces the catalogue's rate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measured_read: Option<Rate>,
+    /// The same, writing: parity costs some controllers more than passing bytes on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measured_write: Option<Rate>,
 }
 
 /// Some PCIe switches of one kind.

@@ -16,7 +16,7 @@ pub use stream::{Direction, Limit, Stage, Stream};
 
 use crate::catalogue::{Catalogue, Component};
 use crate::check::{self, Problem};
-use crate::hardware::Hardware;
+use crate::hardware::{Controller, Hardware};
 use serde::Serialize;
 
 /// What a system delivers.
@@ -107,7 +107,9 @@ fn components(hardware: &Hardware, catalogue: &Catalogue<'_>) -> Vec<Component> 
                 source: drive.source,
             }));
         }
-        server.controllers.iter().for_each(|controller| add(catalogue.controller(&controller.kind)));
+        let by_catalogue = |c: &&Controller| c.measured_read.is_none() || c.measured_write.is_none();
+        let controllers = server.controllers.iter().filter(by_catalogue);
+        controllers.for_each(|controller| add(catalogue.controller(&controller.kind)));
         server.nics.iter().for_each(|nic| add(catalogue.nic(&nic.kind)));
     }
     add(catalogue.nic(&hardware.clients.nic));

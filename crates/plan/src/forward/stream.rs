@@ -6,7 +6,7 @@
 //! infinite: the one that frees most is the bottleneck. This also holds for servers that are not alike.
 
 use crate::catalogue::{Catalogue, Costs, pcie};
-use crate::hardware::{Hardware, Role, Server, TargetGroup};
+use crate::hardware::{Controller, Hardware, Role, Server, TargetGroup};
 use crate::units::Rate;
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -239,11 +239,7 @@ impl Chain<'_> {
         if !lifted(Stage::Controllers) {
             for controller in &server.controllers {
                 let slot = controller.pcie.map_or(INFINITE, |slot| pcie(slot).0);
-                let one = self
-                    .catalogue
-                    .controller(&controller.kind)
-                    .map_or(INFINITE, |part| part.rate.0)
-                    .min(slot);
+                let one = self.controller(controller).map_or(INFINITE, |rate| rate.0).min(slot);
                 let on_it = |at: usize| groups[at].controller.as_ref() == Some(&controller.name);
                 squeeze(&mut flows, on_it, f64::from(controller.count) * one);
             }
@@ -261,6 +257,19 @@ impl Chain<'_> {
             squeeze(&mut flows, |_| true, self.links(server));
         }
         flows
+    }
+
+    /// What one controller passes: as measured, else by the catalogue.
+    fn controller(&self, controller: &Controller) -> Option<Rate> {
+        let listed = || self.catalogue.controller(&controller.kind).map(|part| part.rate);
+        self.measured(controller).or_else(listed)
+    }
+
+    fn measured(&self, controller: &Controller) -> Option<Rate> {
+        match self.direction {
+            Direction::Write => controller.measured_write,
+            Direction::Read => controller.measured_read,
+        }
     }
 
     /// What the drives of a group deliver, after parity.
@@ -434,12 +443,13 @@ impl Chain<'_> {
 
     fn why_controllers(&self, server: &Server) -> String {
         join(server.controllers.iter().map(|controller| {
-            let rate = self.catalogue.controller(&controller.kind).map_or(Rate(0.0), |part| part.rate);
+            let rate = self.controller(controller).unwrap_or(Rate(0.0));
             let slot = match controller.pcie {
                 Some(slot) if pcie(slot) < rate => format!(", in a slot of {}", pcie(slot)),
                 _ => String::new(),
             };
-            format!("{} {} x {rate}{slot}", controller.count, controller.kind)
+            let measured = if self.measured(controller).is_some() { " as measured" } else { "" };
+            format!("{} {} x {rate}{measured}{slot}", controller.count, controller.kind)
         }))
     }
 

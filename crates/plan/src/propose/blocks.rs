@@ -201,6 +201,8 @@ fn storage_server(block: &Block, count: &Count, requirements: &Requirements) -> 
         kind: if raid == Raid::Raid6 { "controller" } else { "hba" }.into(),
         count: block.controllers,
         pcie: None,
+        measured_read: None,
+        measured_write: None,
     });
     let group = TargetGroup {
         role: Role::Storage,

@@ -1,6 +1,7 @@
 //! Where the documents contradict themselves or each other, with the sum that shows it.
 
 use super::seed004;
+use crate::units::MIB;
 use serde::Serialize;
 
 /// One of them.
@@ -105,6 +106,31 @@ fn of_001() -> Vec<Contradiction> {
                 "with one of five at 4977 the mean is at most {:.0} and the deviation at least {:.0}",
                 (4977.01 + 4.0 * 6088.56) / 5.0,
                 ((6034.04f64 - 4977.01).powi(2) / 5.0).sqrt()
+            ),
+            "not used",
+        ),
+        entry(
+            "001",
+            "IOR read: minimum 4957.82, mean 6099.51, maximum 6190.62 of 5 repetitions",
+            format!(
+                "with one of five at the minimum the mean is at most {:.0}",
+                (4957.82 + 4.0 * 6190.62) / 5.0
+            ),
+            "not used",
+        ),
+        entry(
+            "001",
+            "IOR: 6088.56 MiB/s are 6190.01 MB/s, 6190.62 MiB/s are 6297.03 MB/s",
+            format!("1 MiB is 1.048576 MB: {:.1} and {:.1} MB/s", 6088.56 * MIB / 1e6, 6190.62 * MIB / 1e6),
+            "not used; a parser must take the MiB/s",
+        ),
+        entry(
+            "001",
+            "IOzone: average per process 243446 kB/s written, 180185 kB/s read",
+            format!(
+                "the sums over 32 processes are {:.0} and {:.0} kB/s each (7310362.51 and 5242248.32 kB/s)",
+                7_310_362.51 / 32.0,
+                5_242_248.32 / 32.0
             ),
             "not used",
         ),
@@ -229,6 +255,16 @@ fn of_002_and_004() -> Vec<Contradiction> {
             "6,055 MB/s written are 75.9 MB/s per disk",
             format!("{sum:.2} / 80 disks = {:.1} MB/s", sum / seed004::DISKS),
             "the sum",
+        ),
+        entry(
+            "004",
+            "\"both read and write performances in excess of 6 GB/s\" of one enclosure, measured by clients (abstract)",
+            format!(
+                "IOR reads {:.2} MB/s from two: {:.0} MB/s each",
+                seed004::IOR_READ,
+                seed004::IOR_READ / 2.0
+            ),
+            "the measurement",
         ),
         entry(
             "004",

@@ -32,6 +32,8 @@ pub enum How {
     Input,
     /// Measured in the document, divided by what the model computes.
     Quotient,
+    /// Two measurements of the document, divided by one another: the model has no part in it.
+    Measured,
 }
 
 /// In what a number is shown.
@@ -78,10 +80,22 @@ impl Shown {
 pub enum Published {
     /// A number, in the units of the line.
     Number(f64),
+    /// A number that is not printed in the document but follows from numbers that are.
+    Derived(f64),
     /// A range that the number must lie in.
     Within(f64, f64),
     /// Nothing.
     Nothing,
+}
+
+impl Published {
+    /// The number, printed or derived.
+    pub fn number(&self) -> Option<f64> {
+        match self {
+            Self::Number(number) | Self::Derived(number) => Some(*number),
+            Self::Within(..) | Self::Nothing => None,
+        }
+    }
 }
 
 /// One line.
@@ -107,10 +121,7 @@ pub struct Line {
 impl Line {
     /// Computed over published, less one.
     pub fn error(&self) -> Option<f64> {
-        match self.published {
-            Published::Number(published) => Some(self.computed / published - 1.0),
-            _ => None,
-        }
+        self.published.number().map(|published| self.computed / published - 1.0)
     }
 }
 

@@ -107,7 +107,7 @@ fn ratios(sheet: &mut Sheet, one: &[Forecast; 2], two: &Forecast, dense: &Foreca
             ),
         ];
         for (what, published, computed, note, tolerance) in lines {
-            let published = Published::Number(published * 100.0);
+            let published = Published::Derived(published * 100.0);
             sheet
                 .line(&format!("{what}, {way}"), Shown::Percent, published, computed, note)
                 .within(tolerance);
@@ -165,13 +165,13 @@ fn verdicts(sheet: &mut Sheet, one: &[Forecast; 2], two: &Forecast, dense: &Fore
         "12 disks on the P840ar, write",
         &one[1].write,
         None,
-        "As on the P440, 12 % slower: the controller's parity.",
+        "The same disks as on the P440, 12 % slower: the controller is what the document varies.",
     );
     sheet.limits(
         "12 disks on each of two controllers, write",
         &two.write,
         None,
-        "The slower of the two sets of disks.",
+        "The slower of the two: the controller of one half.",
     );
     sheet.limits(
         "12 disks on each of two controllers, read",

@@ -75,7 +75,7 @@ fn measured(sheet: &mut Sheet, medium: &Forecast) {
     ] {
         let computed = value(shared.as_ref()) / own.expected.0;
         sheet
-            .line(what, Shown::Percent, Published::Number(published), computed, "figures 10 and 11")
+            .line(what, Shown::Percent, Published::Derived(published), computed, "figures 10 and 11")
             .how(How::Input);
     }
     for (what, published, figure) in [

@@ -236,7 +236,7 @@ fn shared_and_random(sheet: &mut Sheet, small: &Forecast) {
         ),
     ] {
         let computed = value(figure.as_ref()) / own.expected.0;
-        sheet.line(what, Shown::Percent, Published::Number(published), computed, note).within(tolerance);
+        sheet.line(what, Shown::Percent, Published::Derived(published), computed, note).within(tolerance);
     }
     let cores = "140 cores at 002's operations per core; these cores are a generation newer and do 29 % more";
     for (what, published, figure) in [

@@ -140,7 +140,7 @@ fn waterfall(sheet: &mut Sheet, two: &Forecast) {
         let name = |layer: &str| format!("waterfall: {layer}, {way}");
         let disks = alone(stream, Stage::Drives);
         let note = "twice the enclosure of obdfilter-survey";
-        let line = sheet.line(&name("targets"), Shown::MbPerSecond, Published::Number(survey), disks, note);
+        let line = sheet.line(&name("targets"), Shown::MbPerSecond, Published::Derived(survey), disks, note);
         line.within(0.05).how(if way == "read" { How::Input } else { How::Model });
         sheet.line(
             &name("links"),
@@ -177,10 +177,15 @@ fn waterfall(sheet: &mut Sheet, two: &Forecast) {
             note,
         );
         line.within(tolerance);
-        let note = "IOR over twice obdfilter-survey, both measured";
+        let published = Published::Derived(percent);
+        let note = "IOR over twice obdfilter-survey: both are the document's";
         let computed = measured / survey;
         sheet
-            .line(&name("IOR / targets"), Shown::Percent, Published::Number(percent), computed, note)
-            .how(How::Quotient);
+            .line(&name("IOR / targets"), Shown::Percent, published.clone(), computed, note)
+            .how(How::Measured);
+        let note = "IOR over what the model computes for the targets";
+        let computed = measured * 1e6 / disks;
+        let line = sheet.line(&name("IOR / targets of the model"), Shown::Percent, published, computed, note);
+        line.how(How::Quotient).within(0.05);
     }
 }

@@ -34,6 +34,9 @@ its tolerance. The descriptions are `crates/plan/systems/*.toml` (`skep plan exa
 * **model**: computed from other things than the published number.
 * **input**: the model was fed with this number (a measured rate of a component); agreement proves nothing.
 * **quotient**: a rate that the document measured over one that the model computes.
+* **both measured**: one measured rate of the document over another; the model has no part in it.
+
+A number in brackets is not printed in the document: it was computed here from numbers that are (a ratio of two of its tables, a multiple of one).
 
 Documents: 000 to 004 in the order in which they were given to this project. Units: GB and MB are decimal, MiB and TiB binary.
 ";
@@ -48,6 +51,7 @@ const CONTRADICTIONS: &str = "
 fn row(line: &Line) -> String {
     let published = match line.published {
         Published::Number(number) => digits(line.shown, number),
+        Published::Derived(number) => format!("({})", digits(line.shown, number)),
         Published::Within(least, most) => {
             format!("{} to {}", digits(line.shown, least), digits(line.shown, most))
         }
@@ -65,6 +69,7 @@ fn row(line: &Line) -> String {
         How::Model => "model",
         How::Input => "input",
         How::Quotient => "quotient",
+        How::Measured => "both measured",
     };
     let (what, unit) = (&line.what, unit(line.shown));
     let computed = digits(line.shown, line.computed);
