@@ -1,7 +1,10 @@
 //! From what was measured to a verdict: who lags, what explains what, which layer limits.
 //!
-//! A cause shows in every layer above it: a daemon without processor time has slow targets and slow paths too. So the
-//! layers are judged from the bottom, and whatever a finding below explains is marked, but blamed on nobody else.
+//! A cause shows in layers above it: a daemon without processor time has slow targets and slow paths too. So the layers
+//! are judged from the bottom, and what a finding below explains is marked, but blamed on nobody else. Findings that
+//! do not explain each other are equals: the worst of them, by what is certain, is named first.
+
+mod absent;
 
 use crate::ceiling::{self, Place};
 use crate::lag::{Lag, laggards};
@@ -19,18 +22,67 @@ const ORDER: [LayerId; 7] = [
     LayerId::Client,
     LayerId::Clients,
 ];
+/// A cause explains an effect as long as its logarithm is at least this part of the effect's: half of the processor
+/// time does not explain a hundredth of the rate. Little processor time hurts out of proportion, for threads wait for
+/// each other ...
+const PROCESSOR_EXPLAINS: f64 = 0.25;
+/// ... slow devices and networks hurt in proportion, but for noise.
+const RATE_EXPLAINS: f64 = 0.5;
+/// Unit of delays; they grow out of all proportion to what causes them.
+const DELAYS: &str = "us";
+/// What is said when there is nothing to say.
+const ALL_ALIKE: &str = "Nothing lags behind its likes.";
 
 /// One thing that is wrong, before it is known what explains it.
 struct Finding {
     culprit: Culprit,
+    /// The finding without its numbers.
+    brief: String,
+    /// What it reaches of what it should be.
     share: f64,
+    /// ... at most, as far as chance can tell.
+    at_most: f64,
+}
+
+/// Who was found to be slow, where, and how much of its likes it reaches.
+#[derive(Default)]
+struct Blamed(BTreeMap<String, Vec<(LayerId, f64)>>);
+
+impl Blamed {
+    fn add(&mut self, finding: &Finding) {
+        let entry = self.0.entry(finding.culprit.member.clone()).or_default();
+        entry.push((finding.culprit.layer, finding.share));
+    }
+
+    /// Whether what is known of `name` explains that something of it reaches `share` only in a layer above.
+    fn explains(&self, name: &str, layer: LayerId, share: f64, unit: &str) -> bool {
+        let enough = |(below, known): &(LayerId, f64)| {
+            let Some(part) = reach(*below, layer) else { return false };
+            unit == DELAYS || known.max(f64::MIN_POSITIVE).ln() <= part * share.max(f64::MIN_POSITIVE).ln()
+        };
+        self.0.get(name).is_some_and(|known| known.iter().any(enough))
+    }
+}
+
+/// How far a cause in one layer reaches into another; none when it does not touch it.
+fn reach(below: LayerId, above: LayerId) -> Option<f64> {
+    use LayerId::{Client, Clients, Device, Metadata, Network, Processor, Storage};
+    match (below, above) {
+        (Processor, Processor) => None,
+        (Processor, _) => Some(PROCESSOR_EXPLAINS),
+        (Device, Storage | Metadata | Client | Clients)
+        | (Network | Storage, Metadata | Client | Clients) => Some(RATE_EXPLAINS),
+        _ => None,
+    }
 }
 
 /// Judges a survey: marks members that lag, fills waterfalls and verdict.
 pub fn judge(survey: &mut Survey) {
     let place = if survey.hosts.len() > 1 { Place::Apart } else { Place::Together };
+    let missing = absent::findings(survey);
+    let gone: BTreeSet<String> = missing.iter().map(|finding| finding.culprit.member.clone()).collect();
     let mut findings: Vec<Finding> = Vec::new();
-    let mut blamed: BTreeSet<String> = BTreeSet::new();
+    let mut blamed = Blamed::default();
     for id in ORDER {
         let fresh: Vec<Finding> = survey
             .layers
@@ -38,53 +90,57 @@ pub fn judge(survey: &mut Survey) {
             .filter(|layer| layer.id == id)
             .flat_map(|layer| judge_layer(layer, &survey.parts, &blamed))
             .collect();
-        blamed.extend(fresh.iter().map(|finding| finding.culprit.member.clone()));
-        findings.extend(merged(fresh));
+        let fresh = merged(without_paths_of(fresh));
+        fresh.iter().for_each(|finding| blamed.add(finding));
+        findings.extend(fresh);
     }
+    // Who does not answer at all is not slow besides.
+    findings.retain(|finding| !gone.contains(&finding.culprit.member));
+    let mut all = missing;
+    all.extend(merged(findings));
     survey.waterfalls = ceiling::waterfalls(&survey.layers, place);
     let limits = ceiling::limits(&survey.layers, place);
-    let headline = headline(&findings, &limits);
-    let culprit = findings.into_iter().next().map(|finding| finding.culprit);
-    survey.verdict = Verdict { headline, culprit, limits };
+    let headline = headline(&all);
+    let mut culprits = all.into_iter().map(|finding| finding.culprit);
+    survey.verdict = Verdict { headline, culprit: culprits.next(), also: culprits.collect(), limits };
 }
 
-fn headline(findings: &[Finding], limits: &[crate::model::Limit]) -> String {
-    let Some((first, rest)) = findings.split_first() else {
-        let named: Vec<String> =
-            limits.iter().take(2).map(|l| format!("{}: {}", l.work, l.finding)).collect();
-        let all_alike = "No member lags behind its likes.";
-        return if named.is_empty() {
-            all_alike.to_owned()
-        } else {
-            format!("{all_alike} {}", named.join("; "))
-        };
-    };
-    let mut text = format!("{}: {}", first.culprit.member, first.culprit.finding);
-    for other in rest {
-        text += &format!("; also {}: {}", other.culprit.member, other.culprit.finding);
-    }
+fn headline(findings: &[Finding]) -> String {
+    let Some((first, rest)) = findings.split_first() else { return ALL_ALIKE.to_owned() };
+    let mut text = format!("{}: {}", first.culprit.member, first.brief);
+    rest.iter().for_each(|other| text += &format!("; also {}", other.culprit.member));
     text
+}
+
+/// A path is not blamed beside a node at its end.
+fn without_paths_of(mut findings: Vec<Finding>) -> Vec<Finding> {
+    let names: BTreeSet<String> = findings.iter().map(|finding| finding.culprit.member.clone()).collect();
+    findings.retain(|finding| {
+        let mut ends = finding.culprit.member.split(ARROW);
+        !finding.culprit.member.contains(ARROW) || !ends.any(|end| names.contains(end))
+    });
+    findings
 }
 
 /// Findings about the same member (its write and its read) become one; the worst comes first.
 fn merged(findings: Vec<Finding>) -> Vec<Finding> {
-    let mut by_member: BTreeMap<String, Finding> = BTreeMap::new();
+    let mut all: Vec<Finding> = Vec::new();
     for mut finding in findings {
-        let Some(known) = by_member.get_mut(&finding.culprit.member) else {
-            by_member.insert(finding.culprit.member.clone(), finding);
+        let Some(known) = all.iter_mut().find(|known| known.culprit.member == finding.culprit.member) else {
+            all.push(finding);
             continue;
         };
-        if finding.share < known.share {
+        if finding.at_most < known.at_most {
             std::mem::swap(known, &mut finding);
         }
         known.culprit.evidence.append(&mut finding.culprit.evidence);
     }
-    let mut all: Vec<Finding> = by_member.into_values().collect();
-    all.sort_by(|a, b| a.share.total_cmp(&b.share));
+    // Of equals the one in the lower layer stays first.
+    all.sort_by(|a, b| a.at_most.total_cmp(&b.at_most));
     all
 }
 
-fn judge_layer(layer: &mut Layer, parts: &[Part], blamed: &BTreeSet<String>) -> Vec<Finding> {
+fn judge_layer(layer: &mut Layer, parts: &[Part], blamed: &Blamed) -> Vec<Finding> {
     let id = layer.id;
     let mut found = Vec::new();
     for side in &mut layer.sides {
@@ -101,18 +157,15 @@ fn owner<'a>(parts: &'a [Part], name: &str) -> Option<&'a str> {
     parts.iter().find(|part| part.name == name).map(|part| part.part_of.as_str())
 }
 
-fn judge_members(
-    id: LayerId,
-    side: &mut SideBySide,
-    parts: &[Part],
-    blamed: &BTreeSet<String>,
-) -> Vec<Finding> {
+fn judge_members(id: LayerId, side: &mut SideBySide, parts: &[Part], blamed: &Blamed) -> Vec<Finding> {
     let lags = laggards(side);
     let mut found = Vec::new();
     for lag in &lags {
         let name = side.members[lag.at].name.clone();
-        let below =
-            [Some(name.as_str()), owner(parts, &name)].into_iter().flatten().find(|n| blamed.contains(*n));
+        let below = [Some(name.as_str()), owner(parts, &name)]
+            .into_iter()
+            .flatten()
+            .find(|cause| blamed.explains(cause, id, lag.share, &side.unit));
         let mark = describe(side, lag);
         side.members[lag.at].outlier = Some(match below {
             Some(cause) if cause != name => format!("{mark}; {cause} explains it"),
@@ -139,6 +192,7 @@ fn whole_daemon(side: &SideBySide, parts: &[Part], found: Vec<Finding>) -> Vec<F
     let renamed = |mut finding: Finding| {
         if let Some(daemon) = owner(parts, &finding.culprit.member).filter(|d| whole.contains(*d)) {
             finding.culprit.finding = format!("all its targets lag: {}", finding.culprit.finding);
+            finding.brief = format!("all its targets lag: {}", finding.brief);
             finding.culprit.member = daemon.to_owned();
         }
         finding
@@ -161,7 +215,6 @@ fn figure(x: f64) -> String {
 }
 
 fn finding(id: LayerId, name: &str, side: &SideBySide, lag: &Lag) -> Finding {
-    let percent = 100.0 * lag.share;
     let (what, advice) = words(id);
     let evidence = Evidence {
         what: format!("{}: {name}", side.title),
@@ -169,7 +222,8 @@ fn finding(id: LayerId, name: &str, side: &SideBySide, lag: &Lag) -> Finding {
         expected: lag.expected,
         unit: side.unit.clone(),
     };
-    let finding = format!("{what} {percent:.0} % of its likes ({})", describe(side, lag));
+    let brief = format!("{what} {} of its likes", percent(lag.share));
+    let finding = format!("{brief} ({})", describe(side, lag));
     Finding {
         culprit: Culprit {
             layer: id,
@@ -178,7 +232,16 @@ fn finding(id: LayerId, name: &str, side: &SideBySide, lag: &Lag) -> Finding {
             evidence: vec![evidence],
             advice: advice.to_owned(),
         },
+        brief,
         share: lag.share,
+        at_most: lag.at_most,
+    }
+}
+
+fn percent(share: f64) -> String {
+    match 100.0 * share {
+        p if p < 1.0 => "less than 1 %".to_owned(),
+        p => format!("{p:.0} %"),
     }
 }
 
@@ -214,14 +277,15 @@ fn words(id: LayerId) -> (&'static str, &'static str) {
 const NETWORK_ADVICE: &str = "look at the link of this host: negotiated speed and duplex (ethtool), errors and \
      drops (ip -s link), MTU, cable, switch port, traffic shaping (tc qdisc)";
 
-fn judge_paths(side: &mut SideBySide, blamed: &BTreeSet<String>) -> Vec<Finding> {
+fn judge_paths(side: &mut SideBySide, blamed: &Blamed) -> Vec<Finding> {
     let mut found = Vec::new();
     for slow in pairs::slow(side) {
         let (name, touched) = match &slow {
             Slow::Node { node, .. } => (node.clone(), touching(side, node)),
             Slow::Pair(lag) => (side.members[lag.at].name.clone(), vec![lag.at]),
         };
-        let cause = name.split(ARROW).find(|node| blamed.contains(*node));
+        let cause =
+            name.split(ARROW).find(|n| blamed.explains(n, LayerId::Network, slow.share(), &side.unit));
         for at in touched {
             let why = cause.map_or_else(|| format!("{name} is slow"), |c| format!("{c} explains it"));
             side.members[at].outlier = Some(why);
@@ -239,21 +303,10 @@ fn touching(side: &SideBySide, node: &str) -> Vec<usize> {
 }
 
 fn network_finding(name: &str, side: &SideBySide, slow: &Slow) -> Finding {
-    let percent = 100.0 * slow.share();
-    let (what, value, expected) = match slow {
-        Slow::Node { sends, receives, value, expected, .. } => {
-            let way = match (sends, receives) {
-                (Some(_), None) => "what it sends is at",
-                (None, Some(_)) => "what it receives is at",
-                _ => "what it sends and receives is at",
-            };
-            (format!("its network is slow: {way}"), *value, *expected)
-        }
-        Slow::Pair(lag) => (
-            "this path is slow, other paths of both ends are not: it is at".to_owned(),
-            lag.value,
-            lag.expected,
-        ),
+    let brief = network_words(slow, side.unit == DELAYS);
+    let (value, expected) = match slow {
+        Slow::Node { value, expected, .. } => (*value, *expected),
+        Slow::Pair(lag) => (lag.value, lag.expected),
     };
     let unit = &side.unit;
     let numbers = format!("{} {unit} where the others show {}", figure(value), figure(expected));
@@ -263,11 +316,34 @@ fn network_finding(name: &str, side: &SideBySide, slow: &Slow) -> Finding {
         culprit: Culprit {
             layer: LayerId::Network,
             member: name.to_owned(),
-            finding: format!("{what} {percent:.0} % of the others ({numbers})"),
+            finding: format!("{brief} ({numbers})"),
             evidence: vec![evidence],
             advice: NETWORK_ADVICE.to_owned(),
         },
+        brief,
         share: slow.share(),
+        at_most: slow.at_most(),
+    }
+}
+
+/// Rates are a share of the others', round trips take so many times as long.
+fn network_words(slow: &Slow, delays: bool) -> String {
+    let share = slow.share();
+    let times = format!("take {:.1} times as long as those of the others", 1.0 / share);
+    let rate = format!("at {} of the others", percent(share));
+    match slow {
+        Slow::Node { .. } if delays => format!("its network is slow: its round trips {times}"),
+        Slow::Pair(_) if delays => {
+            format!("this path is slow, other paths of both ends are not: its round trips {times}")
+        }
+        Slow::Node { sends: Some(_), receives: None, .. } => {
+            format!("its network is slow: what it sends is {rate}")
+        }
+        Slow::Node { sends: None, receives: Some(_), .. } => {
+            format!("its network is slow: what it receives is {rate}")
+        }
+        Slow::Node { .. } => format!("its network is slow: what it sends and receives is {rate}"),
+        Slow::Pair(_) => format!("this path is slow, other paths of both ends are not: it is {rate}"),
     }
 }
 

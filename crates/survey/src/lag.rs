@@ -24,6 +24,8 @@ pub struct Lag {
     pub at: usize,
     /// What it reaches of its likes: below 1.
     pub share: f64,
+    /// What it reaches at most, as far as chance can tell: the upper end of the interval of that share.
+    pub at_most: f64,
     /// Median of its samples.
     pub value: f64,
     /// Median of its likes' samples.
@@ -37,9 +39,9 @@ pub fn laggards(side: &SideBySide) -> Vec<Lag> {
     let mut found: Vec<Lag> = (0..rows.len())
         .filter_map(|at| {
             let others: Vec<&[f64]> = all_but(&rows, at);
-            let share = behind(&rows[at], &others)?;
+            let Behind { share, at_most } = behind(&rows[at], &others)?;
             let likes: Vec<f64> = all_but(&samples, at).concat();
-            Some(Lag { at, share, value: median(&samples[at])?, expected: median(&likes)? })
+            Some(Lag { at, share, at_most, value: median(&samples[at])?, expected: median(&likes)? })
         })
         .collect();
     found.sort_by(|a, b| a.share.total_cmp(&b.share));
@@ -56,8 +58,17 @@ fn all_but(rows: &[Vec<f64>], at: usize) -> Vec<&[f64]> {
     rows.iter().enumerate().filter(|(i, _)| *i != at).map(|(_, row)| row.as_slice()).collect()
 }
 
+/// How far one is behind others.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Behind {
+    /// See [`Lag::share`].
+    pub share: f64,
+    /// See [`Lag::at_most`].
+    pub at_most: f64,
+}
+
 /// What `one` reaches of `others`, if it lags behind them.
-pub(crate) fn behind(one: &[f64], others: &[&[f64]]) -> Option<f64> {
+pub(crate) fn behind(one: &[f64], others: &[&[f64]]) -> Option<Behind> {
     let rounds = others.iter().map(|row| row.len()).min()?.min(one.len());
     let typical: Option<Vec<f64>> =
         (0..rounds).map(|round| median(&others.iter().map(|row| row[round]).collect::<Vec<f64>>())).collect();
@@ -66,7 +77,8 @@ pub(crate) fn behind(one: &[f64], others: &[&[f64]]) -> Option<f64> {
     let shares: Vec<f64> = one.iter().zip(&typical).map(|(a, b)| a / b).collect();
     let share = median(&shares)?;
     let spread = spread_of(others, rounds)?.max(SPREAD_FLOOR);
-    (share <= LAGS_AT && ratio.high < LAGS_SURELY && -share.ln() > DEVIATIONS * spread).then_some(share)
+    let lags = share <= LAGS_AT && ratio.high < LAGS_SURELY && -share.ln() > DEVIATIONS * spread;
+    lags.then_some(Behind { share, at_most: ratio.high.max(share) })
 }
 
 /// How far the likes lie apart among themselves (of logarithms); nothing when there is one only.

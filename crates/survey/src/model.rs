@@ -31,6 +31,9 @@ pub struct Survey {
     /// What belongs to what, as far as one can slow the other: a target to its daemon.
     #[serde(default)]
     pub parts: Vec<Part>,
+    /// Members that should have been measured and could not be.
+    #[serde(default)]
+    pub absent: Vec<Absent>,
     /// From the device up to all clients.
     pub layers: Vec<Layer>,
     /// The best sustained figure of each layer beside what it should be.
@@ -71,6 +74,18 @@ pub struct Part {
     pub name: String,
     /// `storaged-1`.
     pub part_of: String,
+}
+
+/// A member that could not be measured.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Absent {
+    /// `storaged-2`, `target-103`, `storaged-1 -> storaged-2`.
+    pub name: String,
+    /// The layer in which it was missed first.
+    pub layer: LayerId,
+    /// In words: "is offline, last heard 40 s ago".
+    pub why: String,
 }
 
 /// One layer of the system.
@@ -202,6 +217,9 @@ pub struct Verdict {
     pub headline: String,
     /// A member that lags behind its likes: what should be looked at first. None when all are alike.
     pub culprit: Option<Culprit>,
+    /// Others of which the culprit is not the cause: to be looked at as well, the worst first.
+    #[serde(default)]
+    pub also: Vec<Culprit>,
     /// The layer that limits the whole, each direction, with numbers, even when nothing is wrong with it.
     pub limits: Vec<Limit>,
 }

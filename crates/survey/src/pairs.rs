@@ -3,7 +3,7 @@
 //! A node is slow in one direction when even the best of its pairs in that direction lags behind the pairs that
 //! it has no part in. What is slow without a node that explains it is one path.
 
-use crate::lag::{Lag, behind, goodness, laggards};
+use crate::lag::{Behind, Lag, behind, goodness, laggards};
 use crate::model::{MemberResult, SideBySide};
 use skep_bench::significance::median;
 use std::collections::BTreeSet;
@@ -24,6 +24,8 @@ pub enum Slow {
         sends: Option<f64>,
         /// Share that its pairs reach when it receives, if they lag.
         receives: Option<f64>,
+        /// What it reaches at most, as far as chance can tell.
+        at_most: f64,
         /// Median of its pairs.
         value: f64,
         /// Median of the pairs without it.
@@ -39,6 +41,14 @@ impl Slow {
         match self {
             Slow::Node { sends, receives, .. } => sends.unwrap_or(1.0).min(receives.unwrap_or(1.0)),
             Slow::Pair(lag) => lag.share,
+        }
+    }
+
+    /// What it reaches at most, as far as chance can tell.
+    pub fn at_most(&self) -> f64 {
+        match self {
+            Slow::Node { at_most, .. } => *at_most,
+            Slow::Pair(lag) => lag.at_most,
         }
     }
 }
@@ -67,7 +77,7 @@ fn slow_node(side: &SideBySide, node: &str) -> Option<Slow> {
     let good = |m: &MemberResult| goodness(&m.samples, side.more_is_better);
     let rows: Vec<Vec<f64>> = others.iter().map(|m| good(m)).collect();
     let rows: Vec<&[f64]> = rows.iter().map(Vec::as_slice).collect();
-    let judge = |own: Vec<&MemberResult>| -> Option<f64> {
+    let judge = |own: Vec<&MemberResult>| -> Option<Behind> {
         let best = better_quarter(&own.iter().map(|m| good(m)).collect::<Vec<_>>())?;
         behind(&best, &rows)
     };
@@ -84,7 +94,10 @@ fn slow_node(side: &SideBySide, node: &str) -> Option<Slow> {
         (None, Some(_)) => chosen(&|_, b| b == node),
         _ => chosen(&|a, b| a == node || b == node),
     };
-    Some(Slow::Node { node: node.to_owned(), sends, receives, value: all(&slow)?, expected: all(&others)? })
+    let at_most = [sends, receives].into_iter().flatten().map(|way| way.at_most).fold(1.0, f64::min);
+    let [sends, receives] = [sends, receives].map(|way| way.map(|way| way.share));
+    let (value, expected) = (all(&slow)?, all(&others)?);
+    Some(Slow::Node { node: node.to_owned(), sends, receives, at_most, value, expected })
 }
 
 /// Round by round what the best quarter of the pairs reaches at least; of up to four pairs that is the best.

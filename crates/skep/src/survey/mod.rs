@@ -80,13 +80,21 @@ pub struct RunArgs {
 /// Arguments of `skep survey compare`.
 #[derive(Debug, Args)]
 pub struct CompareArgs {
-    /// Earlier survey: its survey.json, or the directory with it
-    first: PathBuf,
-    /// Later survey
-    second: PathBuf,
+    /// Earlier survey: its survey.json, or the directory with it; repetitions separated by commas
+    #[arg(required = true, num_args = 1, value_delimiter = ',')]
+    first: Vec<PathBuf>,
+    /// Later survey, or its repetitions
+    #[arg(required = true, num_args = 1, value_delimiter = ',')]
+    second: Vec<PathBuf>,
     /// Show also what did not change
     #[arg(long)]
     all: bool,
+    /// Compare surveys of different presets, with a warning
+    #[arg(long)]
+    force: bool,
+    /// Write the comparison as a page, compare.html, to this directory
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
     #[command(flatten)]
     output: OutputArgs,
 }
@@ -201,9 +209,10 @@ fn survey(args: &RunArgs) -> Outcome<ExitCode> {
         hosts,
         settings,
         parts: members.parts(),
+        absent: Vec::new(),
         layers,
         waterfalls: Vec::new(),
-        verdict: skep_survey::model::Verdict { headline: String::new(), culprit: None, limits: Vec::new() },
+        verdict: skep_survey::model::Verdict { headline: String::new(), culprit: None, also: Vec::new(), limits: Vec::new() },
         remarks,
     };
     skep_survey::judge::judge(&mut survey);

@@ -302,9 +302,10 @@ pub fn run(args: &SweepArgs) -> Outcome<ExitCode> {
         hosts: Vec::new(),
         settings: Vec::new(),
         parts: Vec::new(),
+        absent: Vec::new(),
         layers: vec![layer],
         waterfalls: Vec::new(),
-        verdict: Verdict { headline: sentence.clone(), culprit: None, limits: Vec::new() },
+        verdict: Verdict { headline: sentence.clone(), culprit: None, also: Vec::new(), limits: Vec::new() },
         remarks,
     };
     std::fs::create_dir_all(&args.out).map_err(|e| Failure::local(args.out.display(), e))?;

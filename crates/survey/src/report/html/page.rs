@@ -46,9 +46,9 @@ pub fn html(survey: &Survey) -> String {
     let mut body = head(survey);
     body += "<main>\n";
     body += &verdict(&survey.verdict);
+    body += &waterfalls(survey, &mut figures);
     body += &limits(&survey.verdict);
     body += &remarks(survey);
-    body += &waterfalls(survey, &mut figures);
     for layer in &survey.layers {
         let name = layer_name(layer.id);
         body += &format!("<section id=\"{}\">\n<h2>{name}</h2>\n", anchor(layer.id));
@@ -116,7 +116,7 @@ fn verdict(verdict: &Verdict) -> String {
     let mut out =
         format!("<div id=\"verdict\" class=\"card verdict{class}\">\n<p class=\"badge\">{badge}</p>\n");
     out += &format!("<p class=\"headline\">{}</p>\n", escape(&verdict.headline));
-    if let Some(culprit) = &verdict.culprit {
+    for culprit in verdict.culprit.iter().chain(&verdict.also) {
         let (member, layer) = (escape(&culprit.member), layer_name(culprit.layer));
         out += &format!(
             "<div class=\"culprit\">\n<h3><b>{member}</b> <span class=\"chip\">{layer}</span></h3>\n"

@@ -76,16 +76,14 @@ fn verdict(flow: &mut Flow, survey: &Survey) {
     let from = flow.place();
     let verdict = &survey.verdict;
     flow.text(&verdict.headline, Cell { size: 12.0, face: Face::Bold, paint: Paint::Ink });
-    let Some(culprit) = &verdict.culprit else {
-        flow.side_bar(from, Paint::Series(1));
-        return;
-    };
-    let head = format!("{} ({})", culprit.member, layer_name(culprit.layer));
-    flow.text(&head, Cell { size: 10.5, face: Face::Bold, paint: Paint::Alert });
-    flow.text(&culprit.finding, Cell::BODY);
-    flow.table(&figures::evidence(&culprit.evidence));
-    flow.text(&culprit.advice, Cell::BODY);
-    flow.side_bar(from, Paint::Alert);
+    for culprit in verdict.culprit.iter().chain(&verdict.also) {
+        let head = format!("{} ({})", culprit.member, layer_name(culprit.layer));
+        flow.text(&head, Cell { size: 10.5, face: Face::Bold, paint: Paint::Alert });
+        flow.text(&culprit.finding, Cell::BODY);
+        flow.table(&figures::evidence(&culprit.evidence));
+        flow.text(&culprit.advice, Cell::BODY);
+    }
+    flow.side_bar(from, if verdict.culprit.is_some() { Paint::Alert } else { Paint::Series(1) });
 }
 
 fn limits(flow: &mut Flow, survey: &Survey) {
