@@ -1,11 +1,11 @@
 //! Finding the best setting by measurement, without measuring every combination.
 //!
-//! Two searches: [`double`] raises one number in powers of two until more brings nothing; [`climb`] moves over
-//! several axes at once, along one axis at a time, to the neighbour that is better. Every measurement errs: a
-//! difference that may be chance is measured again before it decides, and a budget ends the search.
+//! [`climb`] moves over several axes, along one axis at a time, to the neighbour that is better. Every measurement
+//! errs: a difference that may be chance is measured again before it decides, and a budget ends the search.
 
 use skep_bench::significance::{median, ratio};
 use std::collections::BTreeMap;
+use std::time::Instant;
 
 /// A doubling that gains less than this share brings nothing.
 pub const GAIN: f64 = 0.05;
@@ -41,40 +41,33 @@ pub struct Found {
     pub unfinished: bool,
 }
 
-/// Measures `from`, twice it and so on, each `repeats` times, up to `limit`, until it falls or is flat. Gives the
-/// samples of each place. More is better.
-pub fn double<E>(
-    from: u64,
-    limit: u64,
-    repeats: usize,
-    mut measure: impl FnMut(u64) -> Result<f64, E>,
-) -> Result<Vec<(u64, Vec<f64>)>, E> {
-    let mut points: Vec<(u64, Vec<f64>)> = Vec::new();
-    let (mut best, mut flat): (Option<f64>, usize) = (None, 0);
-    let mut at = from.max(1);
-    while at <= limit && flat < FLAT {
-        let samples: Vec<f64> = (0..repeats.max(1)).map(|_| measure(at)).collect::<Result<_, E>>()?;
-        let value = median(&samples).unwrap_or(0.0);
-        points.push((at, samples));
-        flat = if best.is_none_or(|best| value > best * (1.0 + GAIN)) { 0 } else { flat + 1 };
-        best = Some(best.map_or(value, |best| best.max(value)));
-        let Some(next) = at.checked_mul(2) else { break };
-        at = next;
-    }
-    Ok(points)
+/// What a search may cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Budget {
+    /// Most measurements.
+    pub measurements: usize,
+    /// No measurement begins after this, but for the first.
+    pub until: Option<Instant>,
 }
 
-/// Climbs from `start` to a place without a better neighbour along any axis. More is better; at most `budget`
-/// measurements are made.
+impl From<usize> for Budget {
+    fn from(measurements: usize) -> Self {
+        Self { measurements, until: None }
+    }
+}
+
+/// Climbs from `start` to a place without a better neighbour along any axis. More is better; the
+/// search ends with its budget.
 pub fn climb<E>(
     axes: &[Axis],
     start: &Place,
-    budget: usize,
+    budget: impl Into<Budget>,
     mut measure: impl FnMut(&Place) -> Result<f64, E>,
 ) -> Result<Found, E> {
     let start =
         start.iter().zip(axes).map(|(at, axis)| (*at).min(axis.values.len().saturating_sub(1))).collect();
-    let mut climber = Climber { measure: &mut measure, samples: BTreeMap::new(), measured: 0, budget };
+    let mut climber =
+        Climber { measure: &mut measure, samples: BTreeMap::new(), measured: 0, budget: budget.into() };
     let mut best: Place = start;
     climber.fill(&best, FIRST_SAMPLES)?;
     // An axis is left alone once it brought nothing at the present place; any move makes all of them open again.
@@ -98,12 +91,13 @@ struct Climber<'a, F> {
     measure: &'a mut F,
     samples: BTreeMap<Place, Vec<f64>>,
     measured: usize,
-    budget: usize,
+    budget: Budget,
 }
 
 impl<E, F: FnMut(&Place) -> Result<f64, E>> Climber<'_, F> {
     fn spent(&self) -> bool {
-        self.measured >= self.budget
+        let late = |until: Instant| self.measured > 0 && Instant::now() >= until;
+        self.measured >= self.budget.measurements || self.budget.until.is_some_and(late)
     }
 
     fn fill(&mut self, place: &Place, wanted: usize) -> Result<(), E> {
@@ -251,17 +245,15 @@ mod tests {
         assert_eq!(climb(&axes(&[3]), &vec![0], 9, |_| Err::<f64, _>("no space")), Err("no space"));
     }
 
-    /// Goal: doubling stops two steps after the top or when it is flat, and at the limit while it still grows.
+    /// Goal: a search ends when its time is over, with what it knows.
     #[test]
-    fn doubling_stops() {
-        let at = |rate: &dyn Fn(u64) -> f64, limit| {
-            let points = double(1, limit, 3, |n| Ok::<_, ()>(rate(n))).unwrap();
-            points.iter().map(|(n, _)| *n).collect::<Vec<u64>>()
-        };
-        assert_eq!(at(&|n| n.min(4) as f64, 1_024), [1, 2, 4, 8, 16]);
-        assert_eq!(at(&|n| if n <= 2 { n as f64 } else { 1.0 }, 1_024), [1, 2, 4, 8]);
-        assert_eq!(at(&|n| n as f64, 12), [1, 2, 4, 8]);
-        assert_eq!(at(&|_| 0.0, 1_024), [1, 2, 4]);
-        assert_eq!(double(u64::MAX, u64::MAX, 1, |_| Ok::<_, ()>(1.0)).unwrap().len(), 1);
+    fn time_is_over() {
+        let until = Instant::now();
+        let found =
+            climb(&axes(&[20, 20]), &vec![3, 3], Budget { measurements: 900, until: Some(until) }, |place| {
+                Ok::<_, ()>(place[0] as f64 + 1.0)
+            })
+            .unwrap();
+        assert!(found.unfinished && found.measured == 1 && found.best == [3, 3], "{found:?}");
     }
 }
