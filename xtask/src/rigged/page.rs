@@ -12,7 +12,8 @@ namespaces of one machine with two processors): `alpha` runs mgmtd and metad, `b
 daemon each, with four targets together, on disks of their own (ext4 on a loop device on a file behind FUSE, whose
 rate can be limited). Before each survey one thing was drawn at random and made slow: the disk of a target, the
 network of a node (tbf at both ends of its cable), or the processor time of a daemon (quota of its control group).
-In a control nothing was. No line of the product knows of it.
+In a control nothing was. No line of the product knows of it. Each survey measured the four lowest layers at the
+`quick` preset, unless `--survey` said otherwise.
 ";
 
 /// The page.
