@@ -49,10 +49,10 @@ const KNOWN: &[Known] = &[
     used("", "sync", Takes::Nothing),
     refused("", "dropcache", Takes::Nothing, "the machine's caches are left alone: use --direct"),
     used("", "preallocfile", Takes::Nothing),
-    ignored("", "trunc", Takes::Nothing, "files are made anew"),
+    used("", "trunc", Takes::Nothing),
     refused("", "trunctosize", Takes::Nothing, "files grow as they are written"),
-    ignored("", "blockvarpct", Takes::Value, "what is written is neither zero nor compressible"),
-    ignored("", "blockvaralgo", Takes::Value, "what is written is neither zero nor compressible"),
+    ignored("", "blockvarpct", Takes::Value, "what is written cannot be compressed, and no block of it comes twice"),
+    ignored("", "blockvaralgo", Takes::Value, "what is written cannot be compressed, and no block of it comes twice"),
     ignored("", "lat", Takes::Nothing, LATENCY),
     ignored("", "lathisto", Takes::Nothing, LATENCY),
     ignored("", "latpercent", Takes::Nothing, LATENCY),
@@ -146,6 +146,7 @@ struct Settings {
     endless: bool,
     sync: bool,
     preallocate: bool,
+    truncate: bool,
 }
 
 /// elbencho's own default.
@@ -255,6 +256,10 @@ fn apply(
         "sync" => {
             s.sync = true;
             "fsync after writing, outside the time"
+        }
+        "trunc" => {
+            s.truncate = true;
+            "files that are there are emptied before they are written"
         }
         "preallocfile" => {
             s.preallocate = true;
@@ -444,6 +449,7 @@ fn large_files(s: &Settings, paths: Vec<String>, launch: &Launch) -> Result<IoJo
         time_fsync: false,
         time_close: false,
         preallocate: s.preallocate,
+        truncate: s.truncate,
         fresh: false,
         ..IoJob::new("/")
     })

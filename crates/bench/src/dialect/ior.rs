@@ -47,7 +47,7 @@ const KNOWN: &[Known] = &[
         Takes::Nothing,
         "the run ends at the first wrong byte and says where it is",
     ),
-    ignored("l", "dataPacketType", Takes::Value, "what is written is neither zero nor compressible"),
+    ignored("l", "dataPacketType", Takes::Value, "what is written cannot be compressed, and no block of it comes twice"),
     refused("m", "multiFile", Takes::Nothing, "every repetition writes the same names: run it once for each"),
     refused(
         "M",
@@ -83,7 +83,12 @@ const KNOWN: &[Known] = &[
     ignored("x", "singleXferAttempt", Takes::Nothing, "a transfer that comes short is continued"),
     used("X", "reorderTasksRandomSeed", Takes::Value),
     used("Y", "fsyncPerWrite", Takes::Nothing),
-    used("y", "fsyncPerWrite", Takes::Nothing),
+    refused(
+        "y",
+        "dualMount",
+        Takes::Nothing,
+        "one mount point at a time (an fsync of each transfer is -Y): name the directories in -o, separated by @",
+    ),
     used("z", "randomOffset", Takes::Nothing),
     used("Z", "reorderTasksRandom", Takes::Nothing),
     used("", "beegfsNumTargets", Takes::Value),
@@ -114,6 +119,7 @@ struct Settings {
     shift: bool,
     shuffle: bool,
     random: bool,
+    overlapping: bool,
     nodes: u32,
     seed: u64,
     wear_out: bool,
@@ -143,6 +149,7 @@ impl Settings {
             shift: false,
             shuffle: false,
             random: false,
+            overlapping: false,
             nodes: 1,
             seed: 0,
             wear_out: false,
@@ -220,7 +227,11 @@ fn apply(given: &Given, s: &mut Settings, around: &Surroundings<'_>) -> Result<S
         "useO_DIRECT" | "posix.odirect" => s.io.direct = flag()?,
         "reorderTasksConstant" | "reorderTasks" => s.shift = flag()?,
         "reorderTasksRandom" => s.shuffle = flag()?,
-        "randomOffset" => s.random = flag()?,
+        "randomOffset" => {
+            // Said twice, offsets are drawn anew each time and overlap.
+            s.overlapping = s.random && flag()?;
+            s.random = flag()?;
+        }
         "stoneWallingWearOut" => s.wear_out = flag()?,
         "fsync" => s.fsync = flag()?,
         "fsyncPerWrite" => s.fsync_each = flag()?,
@@ -241,6 +252,7 @@ fn apply(given: &Given, s: &mut Settings, around: &Surroundings<'_>) -> Result<S
         "useO_DIRECT" | "posix.odirect" => "O_DIRECT",
         "reorderTasksConstant" | "reorderTasks" => "read what a worker on the next host wrote",
         "reorderTasksRandom" => "read what a worker drawn at random wrote",
+        "randomOffset" if s.overlapping => "offsets drawn anew each time: some come twice, some never",
         "randomOffset" => "transfers in random order",
         "stoneWallingWearOut" => "after the deadline all do as much as the fastest had",
         "fsync" => "fsync at the end, within the time",
@@ -352,7 +364,11 @@ fn finish(mut s: Settings, launch: &mut Launch, understood: &mut Vec<Understood>
         (_, true) => Fsync::AtEnd,
         _ => Fsync::Never,
     };
-    let order = if s.random { Order::Random } else { Order::Forward };
+    let order = match (s.random, s.overlapping) {
+        (true, true) => Order::RandomRepeating,
+        (true, false) => Order::Random,
+        _ => Order::Forward,
+    };
     let phase = |kind| IoPhase::new(kind).in_order(order);
     let mut phases = Vec::new();
     if s.write {

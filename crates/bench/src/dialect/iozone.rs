@@ -99,6 +99,9 @@ const SYNTAX: Syntax = Syntax { tool: Tool::Iozone, known: KNOWN, single_dash_lo
 /// IOzone's stride when `-j` is not given, in records.
 const STRIDE: u64 = 17;
 
+/// Tests that write.
+const WRITING: [u32; 3] = [0, 2, 9];
+
 struct Settings {
     job: Job,
     io: IoJob,
@@ -109,6 +112,7 @@ struct Settings {
     threads: bool,
     retest: bool,
     verify: bool,
+    read_only: bool,
     stride: u64,
 }
 
@@ -137,6 +141,7 @@ pub(super) fn translate(
         threads: false,
         retest: true,
         verify: false,
+        read_only: false,
         stride: STRIDE,
     };
     let rest = options(&SYNTAX, words, understood, |given| apply(given, &mut settings, launch, around))?;
@@ -176,8 +181,8 @@ fn apply(
             "the files stay"
         }
         "existing" => {
-            s.job.existing = true;
-            "the files are there already"
+            s.read_only = true;
+            "the files are there already: they are read only, and stay"
         }
         "threads" => {
             s.threads = true;
@@ -331,8 +336,19 @@ fn phases(s: &Settings) -> Vec<IoPhase> {
 fn finish(mut s: Settings, launch: &mut Launch, understood: &mut Vec<Understood>) -> Result<Job, Cause> {
     let mut note = |option: &str, meaning: &str| understood.push(Understood::new(option, meaning));
     if s.tests.is_empty() {
-        s.tests = vec![0, 1];
-        note("no -i", "write, rewrite, read, reread");
+        s.tests = if s.read_only { vec![1] } else { vec![0, 1] };
+        note("no -i", if s.read_only { "read, reread" } else { "write, rewrite, read, reread" });
+    }
+    if s.read_only {
+        if let Some(test) = s.tests.iter().find(|test| WRITING.contains(test)) {
+            let why = "writes, and -+E only reads files that are there: use -i 1, 3, 5 or 10 with it";
+            return Err(Cause::new(format!("-i {test}"), why));
+        }
+        if s.verify {
+            let why = "with -+E compares with what somebody else wrote: leave it out";
+            return Err(Cause::new("-+d or -V", why));
+        }
+        (s.job.existing, s.job.keep) = (true, true);
     }
     if s.io.transfer == 0 || !s.io.block.is_multiple_of(s.io.transfer) {
         return Err(Cause::new(
@@ -355,9 +371,8 @@ fn finish(mut s: Settings, launch: &mut Launch, understood: &mut Vec<Understood>
     }
     s.io.phases = phases(&s);
     if s.io.phases.first().is_some_and(|phase| phase.kind.needs_data()) && !s.job.existing {
-        s.job.existing = true;
-        // Files that somebody named are not this run's to remove, whatever IOzone does without -w.
-        s.job.keep |= s.io.listed;
+        // Files that are there are not this run's to remove, whatever IOzone does without -w.
+        (s.job.existing, s.job.keep) = (true, true);
         note("no -i 0", "the files must be there, from a run with -i 0 -w");
     }
     s.io.share = Share::PerWorker;

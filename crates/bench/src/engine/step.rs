@@ -1,6 +1,6 @@
 //! The steps of a job: what the director takes the workers through in each repetition.
 
-use crate::job::{FilesPhase, IoPhase, Job, MetaPhase, Things, Work};
+use crate::job::{FilesPhase, IoJob, IoPhase, Job, MetaPhase, Things, Work};
 use serde::{Deserialize, Serialize};
 
 /// One step of a repetition.
@@ -68,7 +68,10 @@ pub fn steps(job: &Job) -> Vec<Step> {
     match &job.work {
         Work::Io(io) => {
             for phase in &io.phases {
-                let makes = phase.kind == crate::job::IoKind::Write;
+                // A write that the clock may end out of order goes over what a write before it made.
+                let by_clock = job.stonewall.is_some() && !phase.setup;
+                let makes =
+                    phase.kind == crate::job::IoKind::Write && IoJob::covers(phase.order, by_clock);
                 add(phase.name(), StepKind::Io(*phase), !phase.setup, makes);
             }
         }
@@ -97,7 +100,9 @@ pub fn steps(job: &Job) -> Vec<Step> {
             }
         }
     }
-    if job.keep {
+    // Trees that were there before go only where a phase says so.
+    let asked = matches!(&job.work, Work::Meta(meta) if meta.phases.contains(&MetaPhase::Remove));
+    if job.keep || (job.existing && !asked) {
         steps.retain(|step| step.kind != StepKind::TreeRemove);
     }
     steps
@@ -114,7 +119,7 @@ pub fn parts(job: &Job) -> &'static [Part] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::{IoJob, IoKind, MetaJob};
+    use crate::job::{IoKind, MetaJob};
 
     /// Goal: steps come in the job's order, with their names, directories before files.
     #[test]

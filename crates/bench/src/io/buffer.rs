@@ -1,7 +1,7 @@
 //! Memory as O_DIRECT wants it.
 
 /// Alignment that satisfies every device's sector.
-const ALIGNMENT: usize = 4096;
+pub(super) const ALIGNMENT: usize = 4096;
 
 /// Bytes that begin at a multiple of 4 KiB.
 pub(crate) struct Buffer {

@@ -3,9 +3,10 @@
 mod buffer;
 mod course;
 mod pattern;
+mod supply;
 
 use crate::engine::{Load, Meter, Next, Part, Place, Side, Step, StepKind, Trouble, mix, reader_of};
-use crate::engine::{now_ns, unlink_regular};
+use crate::engine::{ground, now_ns};
 use crate::job::{Fsync, IoJob, IoKind, IoPhase, Order, Striping, SyncMode, format_size, io_file};
 pub(crate) use buffer::Buffer;
 use course::Course;
@@ -13,13 +14,17 @@ use pattern::Pattern;
 pub(crate) use pattern::{fill, first_wrong};
 use rustix::fd::OwnedFd;
 use rustix::fs::{Advice, FallocateFlags, Mode, OFlags, XattrFlags};
+use rustix::io::Errno;
 use std::path::{Path, PathBuf};
+use supply::Supply;
 
 /// One worker of an I/O job.
 pub(crate) struct IoLoad {
     place: Place,
     io: IoJob,
     buffer: Buffer,
+    /// What is written where nothing is compared.
+    supply: Option<Supply>,
     /// Which passes of writes may have left what is in the files; empty: not known.
     generations: Vec<u32>,
     /// Whether this worker's file was made in this repetition.
@@ -41,18 +46,27 @@ struct Pass {
 
 impl IoLoad {
     pub fn new(place: &Place, io: &IoJob) -> Result<Self, Trouble> {
-        let mut buffer = Buffer::new(io.transfer as usize).ok_or_else(|| {
+        let short = || {
             Trouble::found("get memory for a transfer", Path::new(""), "there is not enough".to_owned())
-        })?;
-        fill(buffer.bytes(), mix(place.job.seed ^ u64::from(place.worker)), 0);
+        };
+        let buffer = Buffer::new(io.transfer as usize).ok_or_else(short)?;
+        let supply = if !io.verifies() && io.phases.iter().any(|phase| phase.kind.writes()) {
+            // Two runs with the same seed must not write the same bytes either.
+            let key = mix(place.job.seed ^ u64::from(place.worker)) ^ mix(now_ns());
+            let threads = place.job.workers.threads;
+            Some(Supply::new(threads, io.transfer, key).ok_or_else(short)?)
+        } else {
+            None
+        };
         let (place, io) = (place.clone(), io.clone());
-        Ok(Self { place, io, buffer, generations: Vec::new(), made: false, run: None })
+        Ok(Self { place, io, buffer, supply, generations: Vec::new(), made: false, run: None })
     }
 
     fn flags(&self, phase: &IoPhase) -> OFlags {
         let mut flags = OFlags::CLOEXEC
+            | OFlags::NOFOLLOW
             | match phase.kind {
-                IoKind::Write => OFlags::WRONLY | OFlags::CREATE,
+                IoKind::Write => OFlags::WRONLY,
                 IoKind::Rewrite => OFlags::WRONLY,
                 IoKind::Read | IoKind::Reread => OFlags::RDONLY,
                 IoKind::Mixed { .. } => OFlags::RDWR,
@@ -65,17 +79,27 @@ impl IoLoad {
             SyncMode::Data => flags |= OFlags::DSYNC,
             SyncMode::Full => flags |= OFlags::SYNC,
         }
-        let own = !self.io.share.is_shared();
-        if own && phase.kind == IoKind::Write && !self.made && !self.place.job.existing {
-            flags |= OFlags::EXCL;
-        }
         flags
+    }
+
+    /// What this worker makes is this run's to remove; what is there already, or another worker made, is not.
+    fn open_file(&self, phase: &IoPhase, path: &Path) -> Result<OwnedFd, Errno> {
+        let mode = Mode::from_raw_mode(0o644);
+        let flags = self.flags(phase);
+        if phase.kind == IoKind::Write && !self.made {
+            match self.place.claims.file(path, flags, mode) {
+                Err(Errno::EXIST) if self.place.job.existing || self.io.share.is_shared() => {}
+                other => return other,
+            }
+        }
+        ground::open(path, flags, mode)
     }
 
     fn open(&mut self) -> Result<(), Trouble> {
         let Some(pass) = &self.run else { return Ok(()) };
         let phase = pass.phase;
-        let file = rustix::fs::open(&pass.path, self.flags(&phase), Mode::from_raw_mode(0o644))
+        let file = self
+            .open_file(&phase, &pass.path)
             .map_err(|errno| Trouble::call("open", &pass.path, errno))?;
         let creator = !self.io.share.is_shared() || self.place.worker == 0;
         if phase.kind == IoKind::Write && creator && !self.made {
@@ -119,12 +143,11 @@ impl IoLoad {
     fn transfer(&mut self, meter: &mut Meter) -> Result<(), Trouble> {
         let Some(pass) = &mut self.run else { return Ok(()) };
         let Some(file) = &pass.file else { return Ok(()) };
-        let fresh_bytes = self.io.verifies();
         let every = match self.io.fsync {
             Fsync::Every { transfers } if pass.phase.kind.writes() => transfers,
             _ => u64::MAX,
         };
-        let mut done = 0u64;
+        let (mut done, mut written) = (0u64, 0u64);
         let mut now = meter.now();
         while meter.next(done, pass.course.count(), now)? == Next::Go {
             let (offset, length) = pass.course.at(done);
@@ -138,10 +161,14 @@ impl IoLoad {
                 }
             };
             if write {
-                if fresh_bytes {
-                    pass.pattern.fill(bytes, pass.generation, offset);
-                    now = meter.now();
-                }
+                let bytes = match &mut self.supply {
+                    Some(supply) => supply.next(length),
+                    None => {
+                        pass.pattern.fill(bytes, pass.generation, offset);
+                        now = meter.now();
+                        &mut *bytes
+                    }
+                };
                 write_all(file, bytes, offset)
                     .map_err(|errno| Trouble::call("write", &pass.path, errno).at(offset))?;
             } else {
@@ -155,7 +182,8 @@ impl IoLoad {
                 now = meter.now();
             }
             done += 1;
-            if done.is_multiple_of(every) {
+            written += u64::from(write);
+            if write && written.is_multiple_of(every) {
                 rustix::fs::fsync(file).map_err(|errno| Trouble::call("fsync", &pass.path, errno))?;
                 now = meter.now();
                 meter.extend();
@@ -170,8 +198,8 @@ impl IoLoad {
         if phase.kind.writes() {
             let walled = step.walled && self.place.job.stonewall.is_some();
             let covers = match phase.kind {
-                IoKind::Write => phase.order != Order::RandomRepeating,
-                IoKind::Rewrite => phase.order != Order::RandomRepeating && !walled,
+                IoKind::Write => IoJob::covers(phase.order, walled),
+                IoKind::Rewrite => IoJob::covers(phase.order, false) && !walled,
                 _ => false,
             };
             if covers {
@@ -183,7 +211,7 @@ impl IoLoad {
     }
 
     fn invalidate(&self, path: &Path) -> Result<(), Trouble> {
-        let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+        let file = ground::open(path, OFlags::RDONLY, Mode::empty())
             .map_err(|errno| Trouble::call("open", path, errno))?;
         rustix::fs::fsync(&file).map_err(|errno| Trouble::call("fsync", path, errno))?;
         rustix::fs::fadvise(&file, 0, None, Advice::DontNeed)
@@ -209,6 +237,10 @@ impl Load for IoLoad {
             self.made = false;
         }
         let generation = self.generation(step, &phase, repetition);
+        let creator = !self.io.share.is_shared() || worker == 0;
+        if self.io.truncate && phase.kind == IoKind::Write && creator && !self.made {
+            empty(&path)?;
+        }
         if self.io.invalidate && phase.kind.needs_data() {
             self.invalidate(&path)?;
         }
@@ -243,12 +275,22 @@ impl Load for IoLoad {
 
     fn tidy(&mut self, repetition: u32) -> Result<(), Trouble> {
         self.run = None;
-        let mine = !self.io.share.is_shared() || self.place.worker == 0;
-        if mine && self.io.fresh && self.made && repetition + 1 < self.place.job.repetitions {
-            let path = io_file(&self.io, self.place.worker);
-            unlink_regular(&path).map_err(|errno| Trouble::call("remove", &path, errno))?;
+        if self.io.fresh && self.made && repetition + 1 < self.place.job.repetitions {
+            // A file that was there before stays, and is written over.
+            self.place.claims.remove(&self.place.job, &io_file(&self.io, self.place.worker))?;
         }
         Ok(())
+    }
+}
+
+/// Empties a file that is there.
+fn empty(path: &Path) -> Result<(), Trouble> {
+    let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    match rustix::fs::open(path, flags, Mode::empty()) {
+        Err(rustix::io::Errno::NOENT) => Ok(()),
+        file => file
+            .and_then(|file| rustix::fs::ftruncate(&file, 0))
+            .map_err(|errno| Trouble::call("empty", path, errno)),
     }
 }
 

@@ -61,6 +61,9 @@ pub struct IoJob {
     /// Set the file's length in blocks aside before the first write (fallocate).
     #[serde(default)]
     pub preallocate: bool,
+    /// Empty files that are there already before they are written first.
+    #[serde(default)]
+    pub truncate: bool,
     /// Drop the file's pages from this host's cache before each phase (posix_fadvise DONTNEED, after an
     /// fsync of what is dirty).
     #[serde(default)]
@@ -281,6 +284,7 @@ impl IoJob {
             barriers: false,
             readers: Readers::Own,
             preallocate: false,
+            truncate: false,
             invalidate: false,
             advise: false,
             fresh: true,

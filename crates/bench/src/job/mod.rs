@@ -4,6 +4,7 @@
 //! command lines of other load generators are translated into it, so it can say what they can say
 //! as far as it means the same thing.
 
+mod coverage;
 mod files;
 mod io;
 mod meta;
@@ -223,14 +224,8 @@ impl Job {
         let cut = self.stonewall.is_some_and(|wall| !wall.repeat);
         match &self.work {
             Work::Io(io) => {
-                let first = io.phases.iter().position(|phase| phase.kind == IoKind::Write && !phase.setup);
-                let in_order = |at: usize| io.phases[at].order == Order::Forward;
-                if cut && first.is_some_and(|at| !in_order(at) && at + 1 < io.phases.len()) {
-                    return refuse(
-                        "stonewall: what a write in random order left out cannot be told, so no phase may follow it; write in order, or lay the file out first",
-                    );
-                }
-                io.check(workers.count())
+                io.check(workers.count())?;
+                coverage::check(self, io)
             }
             Work::Meta(_) | Work::Files(_) if self.stonewall.is_some_and(|wall| wall.repeat) => {
                 refuse("stonewall: repeat is for contents (io) only; take more items")

@@ -1,0 +1,159 @@
+//! Figures must be of what was asked for: what is verified, what is written, who reads whose data, and other
+//! tools' options that are easily taken for something else.
+#![allow(clippy::unwrap_used)]
+
+use skep_bench::dialect::{Surroundings, Tool, Translation, translate};
+use skep_bench::engine::{LocalCrew, RunError, Silent, run};
+use skep_bench::job::{
+    Fsync, IoJob, IoKind, IoPhase, Job, Order, Readers, Share, Stonewall, Work,
+};
+use skep_bench::result::RunResult;
+use std::collections::BTreeSet;
+use std::sync::atomic::AtomicBool;
+
+fn translated(tool: Tool, line: &str) -> Result<Translation, String> {
+    let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+    let around = Surroundings {
+        directory: "/mnt/here",
+        read: &|_| Err("no such file".to_owned()),
+        is_dir: &|path| path == "/mnt/t",
+        file_size: &|path| path.ends_with("there").then_some(1 << 30),
+    };
+    translate(tool, &words, &around).map_err(|error| error.to_string())
+}
+
+fn job_of(tool: Tool, line: &str) -> Job {
+    translated(tool, line).unwrap_or_else(|error| panic!("{line}: {error}")).jobs.remove(0)
+}
+
+fn io_of(job: &Job) -> &IoJob {
+    match &job.work {
+        Work::Io(io) => io,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn go(job: &Job) -> Result<RunResult, RunError> {
+    let mut crew = LocalCrew::in_process(job.workers.processes, "here").unwrap();
+    run(job, &mut crew, &mut Silent, &AtomicBool::new(false))
+}
+
+fn io(dir: &tempfile::TempDir) -> IoJob {
+    IoJob { transfer: 4096, block: 64 << 10, ..IoJob::new(dir.path().to_str().unwrap()) }
+}
+
+const READ: IoPhase = IoPhase { kind: IoKind::Read, order: Order::Forward, verify: true, setup: false };
+const WRITE: IoPhase = IoPhase { kind: IoKind::Write, order: Order::Forward, verify: false, setup: false };
+
+/// Goal: IOzone's -+E reads somebody's file and nothing else: it is whole afterwards, and tests that write are
+/// refused.
+#[test]
+fn existing_files_are_read_only() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("userdata");
+    std::fs::write(&data, vec![7; 64 << 10]).unwrap();
+    let job = job_of(Tool::Iozone, &format!("-i 1 -+E -r 4k -s 64k -f {}", data.display()));
+    assert!(job.existing && job.keep);
+    go(&job).unwrap();
+    assert_eq!(std::fs::read(&data).unwrap(), vec![7; 64 << 10]);
+    for test in [0, 2, 9] {
+        let error = translated(Tool::Iozone, &format!("-i {test} -+E -f /mnt/there")).unwrap_err();
+        assert!(error.contains("only reads"), "{error}");
+    }
+    let reads = job_of(Tool::Iozone, "-+E -f /mnt/there");
+    assert!(io_of(&reads).phases.iter().all(|phase| !phase.kind.writes()));
+    assert!(job_of(Tool::Iozone, "-i 1").keep, "what a run did not write stays");
+}
+
+/// Goal: where the clock ends writes, and where writes go over others, verification finds no damage that is not
+/// there; where nobody could tell, the job is refused.
+#[test]
+fn verification_knows_what_was_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let random = WRITE.in_order(Order::Random);
+    let repeating = WRITE.in_order(Order::RandomRepeating);
+    for phases in [
+        vec![WRITE.as_setup(), random, READ],
+        vec![WRITE, random, READ],
+        vec![WRITE.as_setup(), repeating, READ],
+        vec![WRITE, IoPhase::new(IoKind::Rewrite).in_order(Order::Random), READ],
+    ] {
+        for repeat in [false, true] {
+            let mut load = io(&dir);
+            load.block = 8 << 20;
+            load.phases.clone_from(&phases);
+            load.readers = Readers::Shift { workers: 1 };
+            let mut job = Job::new(Work::Io(load));
+            (job.workers.processes, job.repetitions) = (2, 2);
+            job.stonewall = Some(Stonewall { after_ms: 1, wear_out: false, repeat });
+            go(&job).unwrap_or_else(|error| panic!("{phases:?} repeat {repeat}: {error}"));
+        }
+    }
+    let mut load = io(&dir);
+    load.phases = vec![repeating, READ];
+    assert!(go(&Job::new(Work::Io(load))).unwrap_err().to_string().contains("leaves some transfers out"));
+    for line in ["--norandommap=1", "--time_based --runtime=1"] {
+        let line = format!("--name=x --rw=randwrite --size=1m --verify=crc32c {line}");
+        assert!(translated(Tool::Fio, &line).unwrap_err().contains("never be written"), "{line}");
+    }
+}
+
+/// Goal: no block of 512 bytes that a run writes comes twice, in any file or pass.
+#[test]
+fn what_is_written_does_not_repeat() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut load = io(&dir);
+    (load.phases, load.block) = (vec![WRITE], 4 << 20);
+    let mut job = Job::new(Work::Io(load));
+    (job.workers.processes, job.keep) = (3, true);
+    go(&job).unwrap();
+    let (mut seen, mut blocks) = (BTreeSet::new(), 0);
+    for worker in 0..3 {
+        let bytes = std::fs::read(dir.path().join(format!("skep-bench-io.{worker:08}"))).unwrap();
+        for block in bytes.chunks(512) {
+            seen.insert(block.to_vec());
+            blocks += 1;
+        }
+    }
+    assert_eq!((seen.len(), blocks), (3 * 8192, 3 * 8192));
+}
+
+/// Goal: a link where a shared file should be is not followed.
+#[test]
+fn links_are_not_followed() {
+    let dir = tempfile::tempdir().unwrap();
+    let victim = dir.path().join("victim");
+    std::fs::write(&victim, "mine").unwrap();
+    std::os::unix::fs::symlink(&victim, dir.path().join("skep-bench-io")).unwrap();
+    for share in [Share::Segmented, Share::Strided, Share::Whole] {
+        let mut job = Job::new(Work::Io(IoJob { share, ..io(&dir) }));
+        job.existing = true;
+        go(&job).unwrap_err();
+        assert_eq!(std::fs::read(&victim).unwrap(), b"mine");
+    }
+}
+
+/// Goal: options that mean something else than they seem to are refused or do what they say.
+#[test]
+fn options_mean_what_the_tools_say() {
+    assert!(translated(Tool::Ior, "-w -y").unwrap_err().contains("-Y"));
+    assert_eq!(io_of(&job_of(Tool::Ior, "-w -Y")).fsync, Fsync::Every { transfers: 1 });
+    assert_eq!(io_of(&job_of(Tool::Ior, "-w -z -z")).phases[0].order, Order::RandomRepeating);
+    let line = "--name=x --rw=write --size=1m --verify=crc32c --do_verify=0";
+    assert_eq!(io_of(&job_of(Tool::Fio, line)).phases.len(), 1);
+    assert!(io_of(&job_of(Tool::Elbencho, "-w --trunc -s 1m /mnt/f")).truncate);
+}
+
+/// Goal: --trunc empties what is there before it is written.
+#[test]
+fn truncation() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("skep-bench-io.00000000");
+    for (truncate, length) in [(false, 100_000), (true, 65_536)] {
+        std::fs::write(&file, vec![1; 100_000]).unwrap();
+        let mut job = Job::new(Work::Io(IoJob { phases: vec![WRITE], truncate, ..io(&dir) }));
+        (job.existing, job.keep) = (true, true);
+        go(&job).unwrap();
+        assert_eq!(std::fs::metadata(&file).unwrap().len(), length);
+    }
+}
