@@ -14,6 +14,16 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(50);
 /// Length of the period in which the kernel shares out processor time.
 const PERIOD_US: u32 = 100_000;
+/// Bytes a second that a healthy disk moves: less than this machine can, so that disks are alike whatever else it does.
+const DISK_RATE: u64 = 300_000_000;
+/// Megabits a second that a healthy link carries, for the same reason.
+const LINK_RATE: u32 = 2_000;
+/// Bytes that a shaped link lets pass at once, at least.
+const BURST: u32 = 128 << 10;
+/// Bytes for each megabit a second that pass at once: two milliseconds' worth.
+const BURST_PER_MEGABIT: u32 = 250;
+/// Numbers of the busy neighbours on a host.
+const CROWD: &str = "/run/neighbours.pid";
 /// The control group of a starved daemon.
 const GROUP: &str = "skep-rigged";
 
@@ -191,7 +201,8 @@ impl Cluster {
         wait("the cluster", || {
             self.network.run("alpha", &targets).is_ok_and(|said| said.trim() == expected)
         })?;
-        self.name_targets()
+        self.name_targets()?;
+        self.level()
     }
 
     /// Gives every target the name by which it is known here.
@@ -205,25 +216,60 @@ impl Cluster {
         Ok(())
     }
 
-    /// Limits a disk; 0 takes the limit away.
-    pub fn disk_rate(&self, index: usize, rate: u64) -> Result<(), String> {
+    /// All disks and links at their common rates.
+    fn level(&self) -> Result<(), String> {
+        (0..TARGETS.len()).try_for_each(|index| self.disk_rate(index, 100))?;
+        (0..DAEMONS.len()).try_for_each(|index| self.shape(index, 100))
+    }
+
+    /// Gives a disk so many per cent of the rate of a healthy one.
+    pub fn disk_rate(&self, index: usize, percent: u32) -> Result<(), String> {
+        let rate = DISK_RATE * u64::from(percent) / 100;
         // Of one length, so that a reader never sees half of a new number behind half of an old one.
         let path = &self.disks[index].rate;
         std::fs::write(path, format!("{rate:<20}")).map_err(|e| format!("{}: {e}", path.display()))
     }
 
-    /// Limits the network of a host, both ways, or takes the limit away.
-    pub fn shape(&self, index: usize, megabits: Option<u32>) -> Result<(), String> {
+    /// Gives the network of a host so many per cent of the rate of a healthy one, both ways.
+    pub fn shape(&self, index: usize, percent: u32) -> Result<(), String> {
         let daemon = &DAEMONS[index];
-        let port = format!("port{}", daemon.port);
-        let change = |device: &str| match megabits {
-            Some(rate) => {
-                format!("tc qdisc add dev {device} root tbf rate {rate}mbit burst 128kb latency 50ms")
-            }
-            None => format!("tc qdisc del dev {device} root"),
+        let rate = LINK_RATE * percent / 100;
+        let burst = BURST.max(rate * BURST_PER_MEGABIT);
+        let change = |device: &str| {
+            format!("tc qdisc replace dev {device} root tbf rate {rate}mbit burst {burst} latency 50ms")
         };
         self.network.run(daemon.host, &change("eth0"))?;
-        self.network.at_switch(&change(&port))
+        self.network.at_switch(&change(&format!("port{}", daemon.port)))
+    }
+
+    /// Keeps a daemon on one processor, and puts busy neighbours there.
+    pub fn crowd(&self, index: usize, processor: usize, count: u32, nice: i32) -> Result<(), String> {
+        let daemon = &DAEMONS[index];
+        // Each neighbour is a session: where the kernel shares out time among sessions first, it is theirs that
+        // has the level, as with anything that was started by somebody else.
+        let script = format!(
+            "taskset -a -c -p {processor} $(cat /run/{}-{}.pid) > /dev/null
+             for neighbour in $(seq {count}); do
+                 setsid nice -n {nice} taskset -c {processor} sh -c 'while :; do :; done' < /dev/null > /dev/null 2>&1 &
+                 pid=$!
+                 echo $pid >> {CROWD}
+                 until [ \"$(ps -o sid= -p $pid | tr -d ' ')\" = $pid ]; do :; done
+                 [ ! -w /proc/$pid/autogroup ] || echo {nice} > /proc/$pid/autogroup
+             done",
+            daemon.service, daemon.instance
+        );
+        self.network.run(daemon.host, &script).map(drop)
+    }
+
+    /// Takes the neighbours away, and lets the daemon run everywhere.
+    pub fn alone(&self, index: usize) -> Result<(), String> {
+        let daemon = &DAEMONS[index];
+        let script = format!(
+            "kill $(cat {CROWD}); rm {CROWD}
+             taskset -a -c -p 0-$(($(nproc --all) - 1)) $(cat /run/{}-{}.pid) > /dev/null",
+            daemon.service, daemon.instance
+        );
+        self.network.run(daemon.host, &script).map(drop)
     }
 
     /// Limits the processor time of a daemon, or takes the limit away.

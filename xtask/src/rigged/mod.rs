@@ -2,17 +2,20 @@
 //! was. The survey must name the right culprit in each, and none in a control.
 //!
 //! Product code is untouched: a target is slow because the disk under it is (a file behind FUSE and a loop device),
-//! a network because its cable is shaped (tbf, both ways), a daemon because its control group has a quota. The
-//! cluster runs on four hosts that are network namespaces of this machine (root is needed).
+//! a network because its cable is shaped (tbf, both ways), a daemon because its control group has a quota, or because
+//! it is kept on one processor with busy neighbours. The cluster runs on four hosts that are network namespaces of
+//! this machine (root is needed). Whatever comes out is kept: a survey that failed is a wrong one.
 
 mod cluster;
 mod disk;
 mod page;
 mod rig;
+mod state;
 
 use crate::program;
 use cluster::Cluster;
 use rig::{Draw, Rig};
+use state::{Series, State};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -21,7 +24,9 @@ pub use disk::{DiskArguments, serve};
 /// Longest survey.
 const LIMIT: Duration = Duration::from_secs(300);
 /// One control for so many rigged runs.
-const CONTROL_EVERY: u32 = 4;
+const CONTROL_EVERY: usize = 4;
+/// After so many failures in a row there is no use in going on.
+const FAILURES: usize = 3;
 /// Where the table is kept.
 const PAGE: &str = "docs/survey/rigged.md";
 
@@ -30,11 +35,11 @@ const PAGE: &str = "docs/survey/rigged.md";
 pub struct Arguments {
     /// Rigged runs; controls come on top, one for every four.
     #[arg(long, default_value_t = 20)]
-    runs: u32,
+    runs: usize,
     /// Which set-ups are drawn.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// One rig of each kind and one control.
+    /// A disk, a network, a starved daemon and a control.
     #[arg(long, conflicts_with = "runs")]
     short: bool,
     /// Write the table to docs/survey/rigged.md.
@@ -61,16 +66,19 @@ pub struct Arguments {
 #[derive(serde::Serialize, serde::Deserialize)]
 pub struct Outcome {
     rig: Rig,
-    /// Layer and member that the survey named.
-    named: Option<(String, String)>,
+    /// Layers and members that the survey accused: the culprit, then those that it named beside it.
+    accused: Vec<(String, String)>,
     headline: String,
     seconds: f64,
+    /// Why there was no verdict.
+    failed: Option<String>,
 }
 
 impl Outcome {
+    /// The right one was named, and nobody beside it.
     fn right(&self) -> bool {
-        let named = self.named.as_ref().map(|(layer, member)| (layer.as_str(), member.as_str()));
-        named == self.rig.expected()
+        let accused = self.accused.iter().map(|(layer, member)| (layer.as_str(), member.as_str()));
+        self.failed.is_none() && accused.eq(self.rig.expected())
     }
 }
 
@@ -80,77 +88,137 @@ pub fn run(root: &Path, arguments: &Arguments) -> Result<bool, String> {
         Some(program) => program.clone(),
         None => program::built(root, "skep", false)?,
     };
-    let scratch = skep_rig::Scratch::new(None)?;
-    let cluster = Cluster::start(&program, scratch.path())?;
-    let set_ups = set_ups(arguments);
-    let all = set_ups.len();
-    let mut outcomes = earlier(arguments)?;
-    let todo = set_ups.into_iter().enumerate().skip(outcomes.len()).take(arguments.most.unwrap_or(all));
-    for (number, rig) in todo {
-        let outcome =
-            one(&cluster, rig, number, arguments).inspect_err(|_| eprintln!("{}", cluster.logs()))?;
+    let (path, most) = (arguments.state.as_deref(), arguments.most.unwrap_or(usize::MAX));
+    let series = Series::of(arguments, &program, set_ups(arguments))?;
+    let mut state = State::open(path, root, series)?;
+    let all = state.series.set_ups.len();
+    let end = all.min(state.outcomes.len().saturating_add(most));
+    let mut cluster = Running { program: &program, now: None };
+    for number in state.outcomes.len()..end {
+        state.begun = Some(number);
+        state.keep(path)?;
+        let outcome = one(&mut cluster, state.series.set_ups[number].clone(), number, arguments);
         let mark = if outcome.right() { "right" } else { "WRONG" };
-        println!("  {mark} {:<34} {:>5.1} s  {}", outcome.rig.describe(), outcome.seconds, outcome.headline);
-        outcomes.push(outcome);
-        if let Some(path) = &arguments.state {
-            let text = serde_json::to_vec(&outcomes).map_err(|e| format!("{}: {e}", path.display()))?;
-            std::fs::write(path, text).map_err(|e| format!("{}: {e}", path.display()))?;
+        let said = outcome.failed.as_ref().unwrap_or(&outcome.headline);
+        println!("  {mark} {:<34} {:>5.1} s  {said}", outcome.rig.describe(), outcome.seconds);
+        state.outcomes.push(outcome);
+        state.keep(path)?;
+        let last = state.outcomes.iter().rev().take(FAILURES);
+        if last.filter(|outcome| outcome.failed.is_some()).count() == FAILURES {
+            return Err(format!("{FAILURES} surveys in a row failed"));
         }
     }
+    let outcomes = &state.outcomes;
     let wrong = outcomes.iter().filter(|outcome| !outcome.right()).count();
     if arguments.write && outcomes.len() == all {
         let path = root.join(PAGE);
-        std::fs::write(&path, page::text(&outcomes, arguments.seed))
-            .map_err(|e| format!("{}: {e}", path.display()))?;
+        std::fs::write(&path, page::text(&state)).map_err(|e| format!("{}: {e}", path.display()))?;
     }
     println!("{} passed, {wrong} failed", outcomes.len() - wrong);
     Ok(wrong == 0)
-}
-
-/// What an earlier piece of this run found.
-fn earlier(arguments: &Arguments) -> Result<Vec<Outcome>, String> {
-    let Some(path) = arguments.state.as_ref().filter(|path| path.exists()) else { return Ok(Vec::new()) };
-    let text = std::fs::read(path).map_err(|e| format!("{}: {e}", path.display()))?;
-    serde_json::from_slice(&text).map_err(|e| format!("{}: {e}", path.display()))
 }
 
 /// What is done one after the other: rigs as drawn, a control now and then.
 fn set_ups(arguments: &Arguments) -> Vec<Rig> {
     let mut draw = Draw::new(arguments.seed);
     if arguments.short {
-        let mut all: Vec<Rig> = (0..3).map(|kind| draw.rig_of(kind)).collect();
+        let mut all = draw.short();
         all.push(Rig::Nothing);
         return all;
     }
     let mut all = Vec::new();
-    for number in 0..arguments.runs {
+    for (number, rig) in draw.rigs(arguments.runs).into_iter().enumerate() {
         if number % CONTROL_EVERY == 0 {
             all.push(Rig::Nothing);
         }
-        all.push(draw.rig());
+        all.push(rig);
     }
     all
 }
 
-fn one(cluster: &Cluster, rig: Rig, number: usize, arguments: &Arguments) -> Result<Outcome, String> {
-    rig.apply(cluster)?;
-    let began = Instant::now();
-    let surveyed = cluster.survey(&arguments.survey, LIMIT);
-    let seconds = began.elapsed().as_secs_f64();
-    // Even after a failure, so that the daemons can end.
-    rig.undo(cluster)?;
-    let text = surveyed?;
-    if let Some(directory) = &arguments.keep {
-        let path = directory.join(format!("rigged-{number:02}.json"));
-        std::fs::create_dir_all(directory)
-            .and_then(|()| std::fs::write(&path, &text))
-            .map_err(|e| format!("{}: {e}", path.display()))?;
+/// A cluster that is started anew after a failure.
+struct Running<'a> {
+    program: &'a Path,
+    now: Option<(Cluster, skep_rig::Scratch)>,
+}
+
+impl Running<'_> {
+    fn cluster(&mut self) -> Result<&Cluster, String> {
+        if self.now.is_none() {
+            let scratch = skep_rig::Scratch::new(None)?;
+            self.now = Some((Cluster::start(self.program, scratch.path())?, scratch));
+        }
+        self.now.as_ref().map(|(cluster, _)| cluster).ok_or_else(|| "there is no cluster".to_owned())
     }
-    let survey: serde_json::Value = serde_json::from_str(&text).map_err(|e| format!("survey.json: {e}"))?;
+}
+
+/// One set-up; a failure is an outcome, too.
+fn one(running: &mut Running<'_>, rig: Rig, number: usize, arguments: &Arguments) -> Outcome {
+    let mut seconds = 0.0;
+    let judged = running.cluster().and_then(|cluster| {
+        rig.apply(cluster)?;
+        let began = Instant::now();
+        let surveyed = cluster.survey(&arguments.survey, LIMIT);
+        seconds = began.elapsed().as_secs_f64();
+        // Even after a failure, so that the daemons can end.
+        rig.undo(cluster)?;
+        let text = surveyed.inspect_err(|_| eprintln!("{}", cluster.logs()))?;
+        if let Some(directory) = &arguments.keep {
+            let path = directory.join(format!("rigged-{number:02}.json"));
+            std::fs::create_dir_all(directory)
+                .and_then(|()| std::fs::write(&path, &text))
+                .map_err(|e| format!("{}: {e}", path.display()))?;
+        }
+        verdict(&text)
+    });
+    match judged {
+        Ok((accused, headline)) => Outcome { rig, accused, headline, seconds, failed: None },
+        Err(why) => {
+            running.now = None;
+            Outcome { rig, accused: Vec::new(), headline: String::new(), seconds, failed: Some(why) }
+        }
+    }
+}
+
+/// Whom a survey accuses, the culprit first, and its headline.
+fn verdict(text: &str) -> Result<(Vec<(String, String)>, String), String> {
+    let survey: serde_json::Value = serde_json::from_str(text).map_err(|e| format!("survey.json: {e}"))?;
     let verdict = &survey["verdict"];
-    let culprit = &verdict["culprit"];
     let word = |value: &serde_json::Value| value.as_str().map(str::to_owned);
-    let named = word(&culprit["layer"]).zip(word(&culprit["member"]));
+    let also = verdict["also"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let named = |one: &serde_json::Value| word(&one["layer"]).zip(word(&one["member"]));
+    let accused = std::iter::once(&verdict["culprit"]).chain(also).filter_map(named).collect();
     let headline = word(&verdict["headline"]).ok_or("survey.json: the verdict has no headline")?;
-    Ok(Outcome { rig, named, headline, seconds })
+    Ok((accused, headline))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcome(rig: Rig, verdict_json: &str) -> Outcome {
+        let (accused, headline) = verdict(&format!("{{\"verdict\": {verdict_json}}}")).unwrap();
+        Outcome { rig, accused, headline, seconds: 1.0, failed: None }
+    }
+
+    /// Goal: who accuses somebody beside the culprit is wrong, as is who accuses anybody in a control, names the
+    /// right member in a wrong layer, or fails.
+    #[test]
+    fn only_the_culprit() {
+        let rig = || Rig::Network { index: 2, percent: 10 };
+        let gamma = r#"{"layer": "network", "member": "gamma"}"#;
+        let beta = r#"{"layer": "processor", "member": "beta"}"#;
+        let said = |culprit: &str, also: &str| {
+            format!(r#"{{"headline": "x", "culprit": {culprit}, "also": [{also}]}}"#)
+        };
+        assert!(outcome(rig(), &said(gamma, "")).right());
+        assert!(outcome(Rig::Nothing, &said("null", "")).right());
+        assert!(!outcome(rig(), &said(gamma, beta)).right());
+        assert!(!outcome(rig(), &said(beta, gamma)).right());
+        assert!(!outcome(rig(), &said("null", "")).right());
+        assert!(!outcome(rig(), &said(&gamma.replace("network", "device"), "")).right());
+        assert!(!outcome(Rig::Nothing, &said("null", beta)).right());
+        let failed = Some("no answer".to_owned());
+        assert!(!Outcome { failed, ..outcome(Rig::Nothing, &said("null", "")) }.right());
+    }
 }

@@ -2,6 +2,8 @@
 
 use super::Outcome;
 use super::rig::Rig;
+use super::state::State;
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 const ABOUT: &str = "\
@@ -9,53 +11,118 @@ const ABOUT: &str = "\
 
 Made by `cargo xtask rigged --write`; see [the design](../design/survey.md). A cluster on four hosts (network
 namespaces of one machine with two processors): `alpha` runs mgmtd and metad, `beta`, `gamma` and `delta` a storage
-daemon each, with four targets together, on disks of their own (ext4 on a loop device on a file behind FUSE, whose
-rate can be limited). Before each survey one thing was drawn at random and made slow: the disk of a target, the
-network of a node (tbf at both ends of its cable), or the processor time of a daemon (quota of its control group).
-In a control nothing was. No line of the product knows of it. Each survey measured the four lowest layers at the
-`quick` preset, unless `--survey` said otherwise.
+daemon each, with four targets together, on disks of their own (ext4 on a loop device on a file behind FUSE, 300 MB/s
+each) and links of 2 Gbit/s. Before each survey one thing was drawn at random and made slow. In a control nothing was.
+No line of the product knows of it.
+
+| kind | how | strength |
+| --- | --- | --- |
+| disk of a target | a lower rate | 3 to 50 % of its likes |
+| network of a node | a lower rate at both ends of its cable (tbf) | 3 to 50 % of its likes |
+| processor: quota | control group of the daemon | 6 to 40 % of one processor, 20 % always among them |
+| processor: neighbours | kept on one processor with others that are busy, at nice levels; no quota | 5 to 43 % are left |
+
+Kinds have equal numbers, and the strengths of each are spread over its range. A verdict is right when it names this
+member in this layer and accuses nobody else beside it; in a control, when it accuses nobody. Surveys that failed
+stand in the table and count as wrong; none was left out.
 ";
 
 /// The page.
-pub fn text(outcomes: &[Outcome], seed: u64) -> String {
+pub fn text(state: &State) -> String {
     let mut out = ABOUT.to_owned();
-    let count = |control: bool| {
-        let of: Vec<&Outcome> = outcomes.iter().filter(|o| (o.rig == Rig::Nothing) == control).collect();
-        (of.iter().filter(|o| o.right()).count(), of.len())
-    };
-    let ((rigged, all), (quiet, controls)) = (count(false), count(true));
+    let outcomes = &state.outcomes;
+    let series = &state.series;
     let _ = write!(
         out,
-        "\nSeed {seed}. Right culprit named: **{rigged} of {all}**. Controls in which nobody was named: **{quiet} of \
-         {controls}**.\n\n| # | made slow | named | seconds | what the survey said |\n| ---: | --- | --- | ---: | --- |\n"
+        "\nSeed {}; survey: `{}`; program: {} (SHA-256 {}), source at commit {} when the series began; set-ups that were \
+         cut off and done again: {}.\n\n| kind | right | of |\n| --- | ---: | ---: |\n",
+        series.seed,
+        series.survey,
+        series.version,
+        series.hash.get(..16).unwrap_or(&series.hash),
+        state.commit,
+        state.interrupted
+    );
+    for (kind, (right, all)) in counts(outcomes) {
+        let _ = writeln!(out, "| {kind} | {right} | {all} |");
+    }
+    let rigged = outcomes.iter().filter(|o| o.rig != Rig::Nothing);
+    let right = rigged.clone().filter(|o| o.right()).count();
+    let _ = write!(
+        out,
+        "| **all rigs** | **{right}** | **{}** |\n\n| # | made slow | accused | seconds | what the survey said |\n\
+         | ---: | --- | --- | ---: | --- |\n",
+        rigged.count()
     );
     for (number, outcome) in outcomes.iter().enumerate() {
-        let named = outcome.named.as_ref().map_or_else(|| "nobody".to_owned(), |(l, m)| format!("{l}: {m}"));
+        let names: Vec<String> = outcome.accused.iter().map(|(l, m)| format!("{l}: {m}")).collect();
+        let named = match (&outcome.failed, names.is_empty()) {
+            (Some(_), _) => "no verdict".to_owned(),
+            (None, true) => "nobody".to_owned(),
+            (None, false) => names.join(", "),
+        };
         let mark = if outcome.right() { "" } else { " **(wrong)**" };
-        let said = outcome.headline.replace('|', "/");
-        let rig = outcome.rig.describe();
+        let said = outcome.failed.as_ref().map_or_else(|| outcome.headline.clone(), |why| first_line(why));
+        let (rig, said) = (outcome.rig.describe(), said.replace('|', "/"));
         let _ = writeln!(out, "| {} | {rig} | {named}{mark} | {:.0} | {said} |", number + 1, outcome.seconds);
     }
     out
 }
 
+/// Right ones and all of them, by kind.
+fn counts(outcomes: &[Outcome]) -> BTreeMap<&'static str, (usize, usize)> {
+    let mut kinds = BTreeMap::new();
+    for outcome in outcomes {
+        let (right, all) = kinds.entry(outcome.rig.kind()).or_insert((0, 0));
+        *right += usize::from(outcome.right());
+        *all += 1;
+    }
+    kinds
+}
+
+fn first_line(why: &str) -> String {
+    format!("failed: {}", why.lines().next().unwrap_or_default())
+}
+
 #[cfg(test)]
 mod tests {
+    use super::super::state::Series;
     use super::*;
 
-    /// Goal: the counts tell rigged runs and controls apart, and a wrong one is marked.
+    /// Goal: the counts tell kinds and controls apart; wrong ones, false accusations and failures are shown.
     #[test]
-    fn counts() {
-        let of = |rig: Rig, named: Option<(&str, &str)>| Outcome {
-            rig,
-            named: named.map(|(l, m)| (l.to_owned(), m.to_owned())),
+    fn counted() {
+        let of = |rig: &Rig, accused: &[(&str, &str)], failed: Option<&str>| Outcome {
+            rig: rig.clone(),
+            accused: accused.iter().map(|(l, m)| ((*l).to_owned(), (*m).to_owned())).collect(),
             headline: "a | b".to_owned(),
             seconds: 1.0,
+            failed: failed.map(str::to_owned),
         };
-        let target = Rig::Target { index: 0, rate: 20_000_000 };
-        let page =
-            text(&[of(target.clone(), target.expected()), of(target, None), of(Rig::Nothing, None)], 7);
-        assert!(page.contains("**1 of 2**") && page.contains("**1 of 1**"), "{page}");
-        assert!(page.contains("| nobody **(wrong)** |") && page.contains("a / b"), "{page}");
+        let target = Rig::Target { index: 0, percent: 20 };
+        let right = target.expected().unwrap();
+        let outcomes = vec![
+            of(&target, &[right], None),
+            of(&target, &[right, ("network", "beta")], None),
+            of(&target, &[], None),
+            of(&target, &[], Some("no answer\nlog")),
+            of(&Rig::Nothing, &[], None),
+        ];
+        let series = Series {
+            seed: 7,
+            set_ups: vec![],
+            survey: "--preset quick".into(),
+            version: "skep 0.1.0".into(),
+            hash: "ab".into(),
+        };
+        let state = State { series, commit: "c".into(), outcomes, begun: None, interrupted: 0 };
+        let page = text(&state);
+        assert!(page.contains("| disk of a target | 1 | 4 |"), "{page}");
+        assert!(page.contains("| nothing (control) | 1 | 1 |") && page.contains("**1** | **4**"), "{page}");
+        assert!(
+            page.contains("device: beta-0, network: beta **(wrong)**") && page.contains("a / b"),
+            "{page}"
+        );
+        assert!(page.contains("no verdict **(wrong)**") && page.contains("failed: no answer |"), "{page}");
     }
 }

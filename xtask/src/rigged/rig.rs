@@ -2,24 +2,34 @@
 
 use super::cluster::{Cluster, DAEMONS, TARGETS};
 
-/// Slow disks move between these bytes a second.
-const DISK_RATES: [u64; 3] = [20_000_000, 30_000_000, 40_000_000];
-/// Slow links carry so many megabits a second.
-const LINK_RATES: [u32; 3] = [100, 200, 300];
-/// Starved daemons get so many per cent of a processor: well below what a busy machine leaves to any.
-const PROCESSOR_SHARES: [u32; 3] = [6, 9, 12];
+/// Slow disks and links reach so many per cent of their likes: from broken to mild.
+const SLOW: [u32; 2] = [3, 50];
+/// Daemons with a quota get so many per cent of one processor.
+const QUOTA: [u32; 2] = [6, 40];
+/// This quota is in every draw that has a quota at all.
+const QUOTA_ALWAYS: u32 = 20;
+/// Of a short series: strong enough to be seen at once, and surveyed within its time.
+const SHORT: [u32; 2] = [10, 30];
+/// Busy neighbours: how many, their nice level, and the per cent of the processor that is left for the daemon
+/// (a weight of 1024 beside the kernel's weights of their levels), from broken to mild.
+const NEIGHBOURS: [(u32, i32, u32); 7] =
+    [(2, -10, 5), (3, -5, 10), (2, -5, 14), (4, 0, 20), (1, -5, 25), (2, 0, 33), (4, 5, 43)];
+/// Kinds of rigs.
+const KINDS: usize = 4;
 
 /// What is wrong with the set-up.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Rig {
     /// Nothing: the control.
     Nothing,
-    /// The disk under one target moves so many bytes a second.
-    Target { index: usize, rate: u64 },
-    /// The network of one node carries so many megabits a second.
-    Network { index: usize, megabits: u32 },
-    /// One daemon gets so many per cent of a processor.
-    Processor { index: usize, percent: u32 },
+    /// The disk under one target reaches so many per cent of the others'.
+    Target { index: usize, percent: u32 },
+    /// The network of one node carries so many per cent of the others'.
+    Network { index: usize, percent: u32 },
+    /// One daemon has a quota of so many per cent of a processor.
+    Quota { index: usize, percent: u32 },
+    /// One daemon may run on one processor only, on which others are busy. There is no quota.
+    Neighbours { index: usize, processor: usize, count: u32, nice: i32, left: u32 },
 }
 
 /// Draws set-ups; the same seed draws the same ones (splitmix64).
@@ -38,37 +48,105 @@ impl Draw {
         ((z ^ (z >> 31)) % limit.max(1) as u64) as usize
     }
 
-    /// Any kind of rig.
-    pub fn rig(&mut self) -> Rig {
-        let kind = self.below(3);
-        self.rig_of(kind)
+    fn shuffled(&mut self, count: usize) -> Vec<usize> {
+        let mut all: Vec<usize> = (0..count).collect();
+        (1..count).rev().for_each(|at| all.swap(at, self.below(at + 1)));
+        all
     }
 
-    /// A rig of a kind: 0 target, 1 network, 2 processor.
-    pub fn rig_of(&mut self, kind: usize) -> Rig {
-        let strength = self.below(3);
-        match kind {
-            0 => Rig::Target { index: self.below(TARGETS.len()), rate: DISK_RATES[strength] },
-            1 => Rig::Network { index: self.below(DAEMONS.len()), megabits: LINK_RATES[strength] },
-            _ => Rig::Processor { index: self.below(DAEMONS.len()), percent: PROCESSOR_SHARES[strength] },
+    /// `count` numbers from `low` to `high`, one from each of as many equal parts, in any order.
+    fn spread(&mut self, count: usize, [low, high]: [u32; 2]) -> Vec<u32> {
+        /// Steps within a part.
+        const FINE: usize = 1_000;
+        let parts = self.shuffled(count);
+        let width = (high - low + 1) as usize;
+        parts
+            .into_iter()
+            .map(|at| low + ((at * FINE + self.below(FINE)) * width / (count * FINE)) as u32)
+            .collect()
+    }
+
+    /// Rigs of all kinds in equal numbers (but for what four does not divide), in any order; the strengths of each
+    /// kind are spread over its range.
+    pub fn rigs(&mut self, runs: usize) -> Vec<Rig> {
+        let mut all: Vec<Rig> = Vec::new();
+        for kind in 0..KINDS {
+            let count = runs / KINDS + usize::from(kind < runs % KINDS);
+            all.extend(self.of_kind(kind, count));
         }
+        self.shuffled(all.len()).into_iter().map(|at| all[at].clone()).collect()
+    }
+
+    /// A disk, a network, and a daemon that starves in one way or the other.
+    pub fn short(&mut self) -> Vec<Rig> {
+        let percent = self.spread(3, SHORT);
+        let starved = match self.below(2) {
+            0 => Rig::Quota { index: self.below(DAEMONS.len()), percent: percent[2] },
+            _ => self.neighbours(NEIGHBOURS.len() / 2),
+        };
+        vec![
+            Rig::Target { index: self.below(TARGETS.len()), percent: percent[0] },
+            Rig::Network { index: self.below(DAEMONS.len()), percent: percent[1] },
+            starved,
+        ]
+    }
+
+    fn of_kind(&mut self, kind: usize, count: usize) -> Vec<Rig> {
+        let mut strengths = match kind {
+            0 | 1 => self.spread(count, SLOW),
+            2 => self.spread(count, QUOTA),
+            _ => self.spread(count, [0, NEIGHBOURS.len() as u32 - 1]),
+        };
+        if kind == 2
+            && let Some(nearest) = strengths.iter_mut().min_by_key(|percent| percent.abs_diff(QUOTA_ALWAYS))
+        {
+            *nearest = QUOTA_ALWAYS;
+        }
+        let rig = |strength| match kind {
+            0 => Rig::Target { index: self.below(TARGETS.len()), percent: strength },
+            1 => Rig::Network { index: self.below(DAEMONS.len()), percent: strength },
+            2 => Rig::Quota { index: self.below(DAEMONS.len()), percent: strength },
+            _ => self.neighbours(strength as usize),
+        };
+        strengths.into_iter().map(rig).collect()
+    }
+
+    fn neighbours(&mut self, strength: usize) -> Rig {
+        let (count, nice, left) = NEIGHBOURS[strength];
+        // On a processor that any machine has.
+        Rig::Neighbours { index: self.below(DAEMONS.len()), processor: self.below(2), count, nice, left }
     }
 }
 
 impl Rig {
+    /// For people: which kind.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Nothing => "nothing (control)",
+            Self::Target { .. } => "disk of a target",
+            Self::Network { .. } => "network of a node",
+            Self::Quota { .. } => "processor: quota",
+            Self::Neighbours { .. } => "processor: neighbours",
+        }
+    }
+
     /// For people.
     pub fn describe(&self) -> String {
         match self {
             Self::Nothing => "nothing".to_owned(),
-            Self::Target { index, rate } => {
-                format!("disk of {}: {} MB/s", TARGETS[*index].alias, rate / 1_000_000)
+            Self::Target { index, percent } => {
+                format!("disk of {}: {percent} % of its likes", TARGETS[*index].alias)
             }
-            Self::Network { index, megabits } => {
-                format!("network of {}: {megabits} Mbit/s", DAEMONS[*index].alias)
+            Self::Network { index, percent } => {
+                format!("network of {}: {percent} % of its likes", DAEMONS[*index].alias)
             }
-            Self::Processor { index, percent } => {
-                format!("{}: {percent} % of a processor", DAEMONS[*index].alias)
+            Self::Quota { index, percent } => {
+                format!("{}: quota of {percent} % of a processor", DAEMONS[*index].alias)
             }
+            Self::Neighbours { index, processor, count, nice, left } => format!(
+                "{}: on processor {processor} with {count} busy neighbours at nice {nice}, which leave {left} %",
+                DAEMONS[*index].alias
+            ),
         }
     }
 
@@ -78,7 +156,9 @@ impl Rig {
             Self::Nothing => None,
             Self::Target { index, .. } => Some(("device", TARGETS[*index].alias)),
             Self::Network { index, .. } => Some(("network", DAEMONS[*index].alias)),
-            Self::Processor { index, .. } => Some(("processor", DAEMONS[*index].alias)),
+            Self::Quota { index, .. } | Self::Neighbours { index, .. } => {
+                Some(("processor", DAEMONS[*index].alias))
+            }
         }
     }
 
@@ -86,9 +166,12 @@ impl Rig {
     pub fn apply(&self, cluster: &Cluster) -> Result<(), String> {
         match self {
             Self::Nothing => Ok(()),
-            Self::Target { index, rate } => cluster.disk_rate(*index, *rate),
-            Self::Network { index, megabits } => cluster.shape(*index, Some(*megabits)),
-            Self::Processor { index, percent } => cluster.starve(*index, Some(*percent)),
+            Self::Target { index, percent } => cluster.disk_rate(*index, *percent),
+            Self::Network { index, percent } => cluster.shape(*index, *percent),
+            Self::Quota { index, percent } => cluster.starve(*index, Some(*percent)),
+            Self::Neighbours { index, processor, count, nice, .. } => {
+                cluster.crowd(*index, *processor, *count, *nice)
+            }
         }
     }
 
@@ -96,9 +179,10 @@ impl Rig {
     pub fn undo(&self, cluster: &Cluster) -> Result<(), String> {
         match self {
             Self::Nothing => Ok(()),
-            Self::Target { index, .. } => cluster.disk_rate(*index, 0),
-            Self::Network { index, .. } => cluster.shape(*index, None),
-            Self::Processor { index, .. } => cluster.starve(*index, None),
+            Self::Target { index, .. } => cluster.disk_rate(*index, 100),
+            Self::Network { index, .. } => cluster.shape(*index, 100),
+            Self::Quota { index, .. } => cluster.starve(*index, None),
+            Self::Neighbours { index, .. } => cluster.alone(*index),
         }
     }
 }
@@ -106,18 +190,48 @@ impl Rig {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeMap;
 
-    /// Goal: draws are repeatable, and every kind and member comes up.
+    fn percent(rig: &Rig) -> u32 {
+        match rig {
+            Rig::Nothing => 100,
+            Rig::Target { percent, .. } | Rig::Network { percent, .. } | Rig::Quota { percent, .. } => {
+                *percent
+            }
+            Rig::Neighbours { left, .. } => *left,
+        }
+    }
+
+    /// Goal: draws are repeatable, kinds are balanced, every kind has broken and mild rigs within its range, a
+    /// quota of 20 % is among them, and every member comes up.
     #[test]
     fn draws() {
-        let all = |seed| {
-            let mut draw = Draw::new(seed);
-            (0..200).map(|_| draw.rig()).collect::<Vec<Rig>>()
-        };
-        assert_eq!(all(3), all(3));
-        assert_ne!(all(3), all(4));
-        let seen: std::collections::BTreeSet<String> =
-            all(3).iter().filter_map(Rig::expected).map(|(layer, name)| format!("{layer} {name}")).collect();
+        assert_eq!(Draw::new(3).rigs(20), Draw::new(3).rigs(20));
+        assert_ne!(Draw::new(3).rigs(20), Draw::new(4).rigs(20));
+        let mut seen = std::collections::BTreeSet::new();
+        for seed in 0..50 {
+            let all = Draw::new(seed).rigs(20);
+            let mut kinds: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
+            all.iter().for_each(|rig| kinds.entry(rig.kind()).or_default().push(percent(rig)));
+            for (kind, strengths) in &kinds {
+                let (low, high) = (*strengths.iter().min().unwrap(), *strengths.iter().max().unwrap());
+                assert!(strengths.len() == 5 && low <= 12 && high >= 33, "{seed}: {kind}: {strengths:?}");
+                assert!(low >= 3 && high <= 50, "{seed}: {kind}: {strengths:?}");
+            }
+            let quota = &kinds["processor: quota"];
+            assert!(kinds.len() == KINDS && quota.contains(&QUOTA_ALWAYS), "{seed}: {quota:?}");
+            assert!(quota.iter().all(|percent| (QUOTA[0]..=QUOTA[1]).contains(percent)));
+            seen.extend(all.iter().filter_map(Rig::expected));
+        }
         assert_eq!(seen.len(), TARGETS.len() + 2 * DAEMONS.len());
+    }
+
+    /// Goal: the shares that neighbours leave are those of the kernel's weights (a level is a factor of 1.25).
+    #[test]
+    fn weights() {
+        for (count, nice, left) in NEIGHBOURS {
+            let share = 100.0 / (1.0 + f64::from(count) * 1.25_f64.powi(-nice));
+            assert!((share - f64::from(left)).abs() < 1.0, "{count} at {nice}: {share}");
+        }
     }
 }

@@ -1,0 +1,142 @@
+//! What came out so far, and of what: a long series can be done in pieces, but only of one and the same kind.
+
+use super::rig::Rig;
+use super::{Arguments, Outcome};
+use std::path::Path;
+use std::process::Command;
+
+/// What all pieces of a series must share.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Series {
+    /// The seed of the draw.
+    pub seed: u64,
+    /// What is done, in this order.
+    pub set_ups: Vec<Rig>,
+    /// Words for the survey.
+    pub survey: String,
+    /// What the program says of itself.
+    pub version: String,
+    /// SHA-256 of the program.
+    pub hash: String,
+}
+
+/// A series and how far it is.
+#[derive(serde::Serialize, serde::Deserialize)]
+pub struct State {
+    /// Of what.
+    pub series: Series,
+    /// The commit of the source tree when it began.
+    pub commit: String,
+    /// One of each set-up that is done, whatever came of it.
+    pub outcomes: Vec<Outcome>,
+    /// This set-up was begun.
+    pub begun: Option<usize>,
+    /// So many set-ups were begun and then cut off with this program, and done again.
+    pub interrupted: u32,
+}
+
+fn said(command: &mut Command) -> Result<String, String> {
+    let output = command.output().map_err(|e| format!("{command:?}: {e}"))?;
+    match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned()),
+        false => Err(format!("{command:?}: {}", String::from_utf8_lossy(&output.stderr).trim())),
+    }
+}
+
+impl Series {
+    /// Of these arguments.
+    pub fn of(arguments: &Arguments, program: &Path, set_ups: Vec<Rig>) -> Result<Self, String> {
+        let sum = said(Command::new("sha256sum").arg(program))?;
+        Ok(Self {
+            seed: arguments.seed,
+            set_ups,
+            survey: arguments.survey.clone(),
+            version: said(Command::new(program).arg("--version"))?,
+            hash: sum.split_whitespace().next().unwrap_or_default().to_owned(),
+        })
+    }
+
+    /// In what another series differs from this one.
+    fn differs(&self, other: &Self) -> Option<String> {
+        let rows = [
+            ("seed", self.seed.to_string(), other.seed.to_string()),
+            ("words for the survey", self.survey.clone(), other.survey.clone()),
+            ("version of the program", self.version.clone(), other.version.clone()),
+            ("SHA-256 of the program", self.hash.clone(), other.hash.clone()),
+            ("list of set-ups", format!("{:?}", self.set_ups), format!("{:?}", other.set_ups)),
+        ];
+        let (what, kept, now) = rows.into_iter().find(|(_, kept, now)| kept != now)?;
+        Some(format!("the {what} is {kept} there and {now} now"))
+    }
+}
+
+impl State {
+    /// What an earlier piece of this series left, or a beginning.
+    pub fn open(path: Option<&Path>, root: &Path, series: Series) -> Result<Self, String> {
+        let Some(path) = path.filter(|path| path.exists()) else {
+            let mut git = Command::new("git");
+            let commit = said(git.args(["rev-parse", "--short=12", "HEAD"]).current_dir(root));
+            let commit = commit.unwrap_or_else(|_| "not known".to_owned());
+            return Ok(Self { series, commit, outcomes: Vec::new(), begun: None, interrupted: 0 });
+        };
+        let failed = |e: &dyn std::fmt::Display| format!("{}: {e}", path.display());
+        let text = std::fs::read(path).map_err(|e| failed(&e))?;
+        let mut state: Self = serde_json::from_slice(&text).map_err(|e| failed(&e))?;
+        if let Some(why) = state.series.differs(&series) {
+            return Err(format!(
+                "{}: keeps another series: {why}. Pieces of two series make no table: name another file",
+                path.display()
+            ));
+        }
+        if state.begun == Some(state.outcomes.len()) {
+            state.interrupted += 1;
+        }
+        Ok(state)
+    }
+
+    /// Keeps it, so that nothing is lost, and nothing can be left out.
+    pub fn keep(&self, path: Option<&Path>) -> Result<(), String> {
+        let Some(path) = path else { return Ok(()) };
+        let text = serde_json::to_vec(self).map_err(|e| format!("{}: {e}", path.display()))?;
+        std::fs::write(path, text).map_err(|e| format!("{}: {e}", path.display()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn series() -> Series {
+        Series {
+            seed: 7,
+            set_ups: vec![Rig::Nothing],
+            survey: "--preset quick".into(),
+            version: "skep 0.1.0".into(),
+            hash: "ab".into(),
+        }
+    }
+
+    /// Goal: a series goes on where it stopped, a cut is counted, and pieces of another seed, program or rig
+    /// table are refused by name.
+    #[test]
+    fn no_mixture() {
+        let scratch = skep_rig::Scratch::new(None).unwrap();
+        let (path, root) = (scratch.path().join("state.json"), scratch.path());
+        let mut state = State::open(Some(&path), root, series()).unwrap();
+        state.begun = Some(0);
+        state.keep(Some(&path)).unwrap();
+        let state = State::open(Some(&path), root, series()).unwrap();
+        assert_eq!((state.interrupted, state.outcomes.len()), (1, 0));
+        let others = [
+            ("seed", Series { seed: 8, ..series() }),
+            ("SHA-256", Series { hash: "cd".into(), ..series() }),
+            ("version", Series { version: "skep 0.2.0".into(), ..series() }),
+            ("words", Series { survey: "--preset small".into(), ..series() }),
+            ("set-ups", Series { set_ups: vec![], ..series() }),
+        ];
+        for (what, other) in others {
+            let refused = State::open(Some(&path), root, other).err().unwrap();
+            assert!(refused.contains(what), "{refused}");
+        }
+    }
+}
