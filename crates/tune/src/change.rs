@@ -5,6 +5,8 @@ mod apply;
 mod failures;
 mod hands;
 mod journal;
+#[cfg(test)]
+mod others;
 mod plan;
 mod undo;
 
@@ -12,9 +14,10 @@ pub use apply::{Applied, apply};
 pub use hands::{Hands, RealHands};
 pub use journal::{Journal, UNDO_FILE};
 pub use plan::{Plan, Step};
-pub use undo::{Undone, undo};
+pub use undo::{SAVED, Undone, undo};
 
-use crate::host::Disk;
+use crate::host::{Disk, Identity};
+use serde::{Deserialize, Serialize};
 
 /// File of kernel values.
 pub const SYSCTL_FILE: &str = "/etc/sysctl.d/90-skep.conf";
@@ -45,17 +48,29 @@ pub struct Live {
     pub path: String,
     /// What is written; none: it is only remembered, because the kernel changes it along with another.
     pub value: Option<String>,
+    /// The disk that it is a value of.
+    pub disk: Option<Owner>,
+}
+
+/// A disk by the name that it has now and by one that stays.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Owner {
+    /// `sda`: where its files are now.
+    pub name: String,
+    /// How it is found when it has another name.
+    pub identity: Identity,
 }
 
 impl Live {
     /// This is written.
     pub fn set(path: impl Into<String>, value: &str) -> Self {
-        Self { path: path.into(), value: Some(value.to_owned()) }
+        Self { path: path.into(), value: Some(value.to_owned()), disk: None }
     }
 
     /// This changes along.
     pub fn along(path: impl Into<String>) -> Self {
-        Self { path: path.into(), value: None }
+        Self { path: path.into(), value: None, disk: None }
     }
 }
 
@@ -87,19 +102,22 @@ impl Change {
         Keep { file: SYSCTL_FILE.to_owned(), section: "", stem: format!("{key} = "), value: value.to_owned() }
     }
 
-    /// A value of a disk's queue, kept by a udev rule that finds the disk by a name that stays.
+    /// A value of a disk's queue, kept by a udev rule that finds the disk by a name that stays. A disk without one is
+    /// changed until the next boot only; one that could not be found again by undo is not changed.
     pub fn queue(disk: &Disk, attribute: &str, value: &str) -> Self {
-        let found = match &disk.wwid {
-            Some(wwid) if wwid.bytes().all(|b| b.is_ascii_graphic() && b != b'"' && b != b'*') => {
-                format!("ENV{{DEVTYPE}}==\"disk\", ATTRS{{wwid}}==\"{wwid}\"")
-            }
-            _ => format!("KERNEL==\"{}\"", disk.name),
-        };
-        let stem =
-            format!("ACTION==\"add|change\", SUBSYSTEM==\"block\", {found}, ATTR{{queue/{attribute}}}=");
+        let Some(identity) = &disk.identity else { return Self::default() };
+        let owner = Owner { name: disk.name.clone(), identity: identity.clone() };
+        let keep = identity.udev().map(|found| Keep {
+            file: UDEV_FILE.to_owned(),
+            section: "",
+            stem: format!(
+                "ACTION==\"add|change\", SUBSYSTEM==\"block\", {found}, ATTR{{queue/{attribute}}}="
+            ),
+            value: format!("\"{value}\""),
+        });
         Self {
-            live: vec![Live::set(disk.queue(attribute), value)],
-            keep: vec![Keep { file: UDEV_FILE.to_owned(), section: "", stem, value: format!("\"{value}\"") }],
+            live: vec![Live { disk: Some(owner), ..Live::set(disk.queue(attribute), value) }],
+            keep: keep.into_iter().collect(),
             after: None,
         }
     }

@@ -1,6 +1,7 @@
 //! What is known about a machine, read once.
 
 mod block;
+pub mod identity;
 mod mounts;
 mod net;
 mod processor;
@@ -8,6 +9,7 @@ mod service;
 mod superblock;
 
 pub use block::{Disk, DiskKind, Md, Partition};
+pub use identity::{Identity, IdentityKind};
 pub use mounts::Mount;
 pub use net::{Fabric, Nic};
 pub use processor::{Node, cpus_of};

@@ -218,6 +218,25 @@ impl Seen {
         }
     }
 
+    /// With a word about how long a change of this disk holds; a disk that undo could not find again is not changed.
+    pub fn of_disk(self, disk: &Disk) -> Self {
+        let more = match &disk.identity {
+            Some(identity) if identity.lasts() => return self,
+            _ if self.change.is_none() => return self,
+            Some(_) => {
+                "it has no wwid, serial number or place that udev could know it by: changed in the running kernel only, \
+                 it does not persist over a reboot"
+            }
+            None => {
+                "it has nothing that tells it from other disks when names change places: set it by hand, and again after \
+                 each reboot"
+            }
+        };
+        let change = self.change.clone().filter(|_| disk.identity.is_some());
+        let note = if self.note.is_empty() { more.to_owned() } else { format!("{}; {more}", self.note) };
+        Self { change, note, ..self }
+    }
+
     /// Of another weight than the rule says.
     pub fn severity(self, severity: Severity) -> Self {
         Self { severity: Some(severity), ..self }
@@ -331,7 +350,7 @@ fn serving<'h>(host: &'h Host<'_>, roles: &'static [Role]) -> impl Iterator<Item
 
 fn disk(rule: &Rule, host: &Host<'_>, disk: &Disk, wish: &Wish) -> Seen {
     let change = |value: &str| Change::queue(disk, rule.setting, value);
-    judged(&disk.name, host.root.text(&disk.queue(rule.setting)), wish, change)
+    judged(&disk.name, host.root.text(&disk.queue(rule.setting)), wish, change).of_disk(disk)
 }
 
 /// When there is nothing to look at, that is said.

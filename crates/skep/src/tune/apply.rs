@@ -29,13 +29,16 @@ pub struct ApplyArgs {
 /// Arguments of `skep tune undo`.
 #[derive(Debug, Args)]
 pub struct UndoArgs {
+    /// Go on when a disk cannot be found; its values stay as they are
+    #[arg(long)]
+    leave_missing: bool,
     /// Undo in a directory that looks like a machine
     #[arg(long, value_name = "DIR", default_value = "/")]
     root: PathBuf,
 }
 
 /// One that changes settings at a time: a lock on the directory that every change goes through.
-fn lock(root: &Root) -> Outcome<File> {
+pub fn lock(root: &Root) -> Outcome<File> {
     let path = root.path("/etc");
     let dir = File::open(&path).map_err(|e| Failure::local(path.display(), e))?;
     flock(&dir, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
@@ -62,6 +65,11 @@ fn chosen(findings: Vec<Finding>, names: &[String]) -> Outcome<Vec<Finding>> {
 
 /// Does it.
 pub fn run(args: &ApplyArgs, out: &mut dyn Write) -> Outcome {
+    run_when(args, out, &mut agreed)
+}
+
+/// Does it when the person agrees.
+pub fn run_when(args: &ApplyArgs, out: &mut dyn Write, agreed: &mut dyn FnMut() -> Outcome<bool>) -> Outcome {
     let root = args.machine.open()?;
     let _lock = if args.dry_run { None } else { Some(lock(&root)?) };
     let host = Host::read(&root, args.machine.part(&root)?);
@@ -99,7 +107,7 @@ pub fn run(args: &ApplyArgs, out: &mut dyn Write) -> Outcome {
 }
 
 /// Asks the person at the terminal.
-fn agreed() -> Outcome<bool> {
+pub fn agreed() -> Outcome<bool> {
     if !std::io::stdin().is_terminal() {
         return Err(Failure::new("nobody can be asked here: give --yes, or --dry-run to look only"));
     }
@@ -113,7 +121,7 @@ fn agreed() -> Outcome<bool> {
 pub fn undo(args: &UndoArgs) -> Outcome {
     let root = Root::new(&args.root).map_err(|e| Failure::local(args.root.display(), e))?;
     let _lock = lock(&root)?;
-    match put_back(&mut RealHands(&root)).map_err(Failure::new)? {
+    match put_back(&mut RealHands(&root), args.leave_missing).map_err(Failure::new)? {
         None => eprintln!("nothing to undo: there is no {}", root.path(UNDO_FILE).display()),
         Some(undone) => {
             undone.notes.iter().for_each(|note| eprintln!("note: {note}"));

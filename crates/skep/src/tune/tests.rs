@@ -1,5 +1,6 @@
 //! What the command makes of recorded machines and of its arguments.
 
+use super::apply::{ApplyArgs, run_when};
 use super::check::row;
 use super::machine::MachineArgs;
 use clap::Parser;
@@ -125,4 +126,31 @@ fn this_machine_recorded() {
     };
     assert_eq!(queue(&here), queue(&there));
     assert!(!here.is_empty());
+}
+
+/// Goal: an edit that somebody makes while the prompt of apply waits is not lost: it stays, and nothing is changed.
+#[test]
+fn an_edit_while_the_prompt_waits() {
+    #[derive(Parser)]
+    struct Applied {
+        #[command(flatten)]
+        args: ApplyArgs,
+    }
+    let dir = tempfile::tempdir().unwrap();
+    Recording::read(SSD).unwrap().unpack(dir.path()).unwrap();
+    let args = Applied::try_parse_from(["apply", "--root", dir.path().to_str().unwrap()]).unwrap().args;
+    let file = dir.path().join("etc/sysctl.d/90-skep.conf");
+    let value = dir.path().join("proc/sys/vm/vfs_cache_pressure");
+    let mut shown = Vec::new();
+    let error = run_when(&args, &mut shown, &mut || {
+        std::fs::write(&file, "# in the meantime\n").unwrap();
+        Ok(true)
+    });
+    assert!(
+        error.unwrap_err().to_string().contains("/etc/sysctl.d/90-skep.conf was changed by somebody else")
+    );
+    assert!(String::from_utf8(shown).unwrap().contains("/etc/sysctl.d/90-skep.conf"));
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "# in the meantime\n");
+    assert_eq!(std::fs::read_to_string(value).unwrap(), "100\n");
+    assert!(!dir.path().join("var/lib/skep/tune").exists());
 }

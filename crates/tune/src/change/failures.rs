@@ -1,7 +1,8 @@
 //! Tests of apply and undo: what they do, and that every step may fail or be the last before a crash.
 
 use super::hands::{Hands, RealHands, UNFINISHED};
-use super::{Applied, Plan, UNDO_FILE, apply, reading, undo};
+use super::{Applied, Plan, SAVED, UNDO_FILE, apply, reading, undo};
+use crate::host::Identity;
 use crate::testing::{HDD, NVME, SSD, nvme_part, read, storage_and_meta, unpacked};
 use crate::{Root, Verdict, check, host::Part};
 use std::collections::BTreeMap;
@@ -64,6 +65,12 @@ impl Hands for Failing<'_> {
             return Err(io::Error::other("the machine is down"));
         }
         self.hands.read(path)
+    }
+    fn disks(&mut self) -> io::Result<Vec<(String, Vec<Identity>)>> {
+        self.hands.disks()
+    }
+    fn names_of(&mut self, disk: &str) -> io::Result<Vec<Identity>> {
+        self.hands.names_of(disk)
     }
     fn set(&mut self, path: &str, value: &str) -> io::Result<()> {
         self.step()?;
@@ -152,11 +159,11 @@ fn there_and_back() {
         assert!(left.is_empty(), "{left:#?}");
         let second = plan(&root, &part);
         assert!(second.is_empty(), "{}", second.diff());
-        let undone = undo(&mut Failing::never(&root)).unwrap().unwrap();
+        let undone = undo(&mut Failing::never(&root), false).unwrap().unwrap();
         assert_eq!(undone.files, done.files);
         assert_eq!(undone.notes, Vec::<String>::new());
         assert_eq!(snapshot(dir.path()), before);
-        assert_eq!(undo(&mut Failing::never(&root)).unwrap(), None);
+        assert_eq!(undo(&mut Failing::never(&root), false).unwrap(), None);
         assert_eq!(snapshot(dir.path()), before);
     }
 }
@@ -177,7 +184,9 @@ fn files_for_the_next_boot() {
     let line = "ACTION==\"add|change\", SUBSYSTEM==\"block\", ENV{DEVTYPE}==\"disk\", \
                 ATTRS{wwid}==\"eui.0100000001000000e4d25c0000000002\", ATTR{queue/scheduler}=\"none\"";
     assert!(udev.lines().any(|one| one == line), "{udev}");
-    assert!(udev.contains("KERNEL==\"md1\", ATTR{queue/read_ahead_kb}=\"4096\""));
+    let raid = "KERNEL==\"md*\", ENV{MD_UUID}==\"5c0ffee0:00000000:00000000:00000001\", ATTR{queue/read_ahead_kb}=\"4096\"";
+    assert!(udev.contains(raid), "{udev}");
+    assert!(!udev.contains("KERNEL==\"md1") && !udev.contains("KERNEL==\"nvme"), "{udev}");
     let unit = text("/etc/systemd/system/skep-storaged@n1.service.d/90-skep-tune.conf");
     assert!(unit.ends_with("\n[Service]\nNUMAPolicy=bind\nNUMAMask=1\nCPUAffinity=numa\n"), "{unit}");
     assert!(text("/etc/modprobe.d/skep.conf").contains("\noptions fuse enable_uring=1\n"));
@@ -200,11 +209,20 @@ fn files_of_others() {
     assert!(
         text.starts_with("# by hand\nvm.swappiness = 1\n") && text.contains("vm.dirty_background_ratio = 5")
     );
-    // Somebody changes the file and a value afterwards: undo says so, and still puts back what was there first.
+    // Somebody changes the file and a value afterwards: undo says so, keeps the text, and puts back what was there first.
     std::fs::write(&path, "# other\n").unwrap();
     std::fs::write(root.path("/proc/sys/vm/vfs_cache_pressure"), "7\n").unwrap();
-    let undone = undo(&mut Failing::never(&root)).unwrap().unwrap();
+    let undone = undo(&mut Failing::never(&root), false).unwrap().unwrap();
     assert_eq!(undone.notes.len(), 2, "{:?}", undone.notes);
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), before);
+    let saved =
+        |n: &str| std::fs::read_to_string(root.path(&format!("/etc/sysctl.d/90-skep.conf{SAVED}{n}")));
+    assert!(undone.notes[1].contains(SAVED) && saved("").unwrap() == "# other\n", "{:?}", undone.notes);
+    // Another time: what was saved first stays.
+    apply(&plan(&root, &storage_and_meta()), &mut Failing::never(&root)).unwrap();
+    std::fs::write(&path, "# third\n").unwrap();
+    undo(&mut Failing::never(&root), false).unwrap();
+    assert_eq!((saved("").unwrap(), saved("-2").unwrap()), ("# other\n".to_owned(), "# third\n".to_owned()));
     assert_eq!(std::fs::read_to_string(&path).unwrap(), before);
 }
 
@@ -219,7 +237,7 @@ fn every_step_may_fail() {
         let steps = {
             let mut hands = Failing::never(&root);
             apply(&plan(&root, &part), &mut hands).unwrap();
-            undo(&mut Failing::never(&root)).unwrap();
+            undo(&mut Failing::never(&root), false).unwrap();
             hands.done
         };
         assert!(steps > 20, "{steps}");
@@ -229,7 +247,7 @@ fn every_step_may_fail() {
                 let error = apply(&plan(&root, &part), &mut hands).unwrap_err();
                 assert!(error.contains("the test says so"), "{left}: {error}");
                 if for_ever {
-                    undo(&mut Failing::never(&root)).unwrap();
+                    undo(&mut Failing::never(&root), false).unwrap();
                 } else {
                     assert!(
                         error.contains("as it was before") || error.contains("nothing was changed"),
@@ -237,7 +255,7 @@ fn every_step_may_fail() {
                     );
                 }
                 assert_eq!(snapshot(dir.path()), before, "step {left}, crash {for_ever}: {error}");
-                assert_eq!(undo(&mut Failing::never(&root)).unwrap(), None);
+                assert_eq!(undo(&mut Failing::never(&root), false).unwrap(), None);
             }
         }
     }
@@ -252,8 +270,8 @@ fn undo_may_crash_too() {
     for left in 0.. {
         apply(&plan(&root, &nvme_part()), &mut Failing::never(&root)).unwrap();
         let mut hands = Failing { hands: RealHands(&root), left, for_ever: true, done: 0 };
-        let crashed = undo(&mut hands).is_err();
-        undo(&mut Failing::never(&root)).unwrap();
+        let crashed = undo(&mut hands, false).is_err();
+        undo(&mut Failing::never(&root), false).unwrap();
         assert_eq!(snapshot(dir.path()), before, "step {left}");
         if !crashed {
             assert!(left > 20, "{left}");
@@ -282,7 +300,7 @@ fn a_second_apply_that_fails() {
         }
         assert_eq!(snapshot(dir.path()), between, "step {left}");
     }
-    undo(&mut Failing::never(&root)).unwrap();
+    undo(&mut Failing::never(&root), false).unwrap();
     assert_eq!(snapshot(dir.path()), before);
 }
 
@@ -296,7 +314,7 @@ fn a_damaged_undo_file() {
     for text in ["", "{", "{\"format\":99,\"live\":[],\"files\":[],\"made_dirs\":[]}"] {
         std::fs::write(root.path(UNDO_FILE), text).unwrap();
         let before = snapshot(dir.path());
-        assert!(undo(&mut Failing::never(&root)).unwrap_err().contains(UNDO_FILE));
+        assert!(undo(&mut Failing::never(&root), false).unwrap_err().contains(UNDO_FILE));
         assert!(apply(&plan, &mut Failing::never(&root)).unwrap_err().contains(UNDO_FILE));
         assert_eq!(snapshot(dir.path()), before);
     }

@@ -1,6 +1,7 @@
 //! What touches the disk and the kernel, apart, so that tests can make any single step fail.
 
 use crate::Root;
+use crate::host::{Identity, identity};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
@@ -13,6 +14,10 @@ pub const FILE_MAX: u64 = 1 << 20;
 pub trait Hands {
     /// A file's content; none when it is not there.
     fn read(&mut self, path: &str) -> io::Result<Option<String>>;
+    /// Every disk with all names that tell it from others.
+    fn disks(&mut self) -> io::Result<Vec<(String, Vec<Identity>)>>;
+    /// The names of one disk.
+    fn names_of(&mut self, disk: &str) -> io::Result<Vec<Identity>>;
     /// Writes a value to a file of the kernel.
     fn set(&mut self, path: &str, value: &str) -> io::Result<()>;
     /// Makes a directory; false when it is there already.
@@ -78,6 +83,14 @@ impl Hands for RealHands<'_> {
             return Err(io::Error::other("it is too long to be a file of settings"));
         }
         Ok(Some(text))
+    }
+
+    fn disks(&mut self) -> io::Result<Vec<(String, Vec<Identity>)>> {
+        Ok(identity::of_all(self.0))
+    }
+
+    fn names_of(&mut self, disk: &str) -> io::Result<Vec<Identity>> {
+        Ok(identity::all(self.0, disk))
     }
 
     fn set(&mut self, path: &str, value: &str) -> io::Result<()> {

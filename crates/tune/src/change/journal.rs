@@ -1,5 +1,6 @@
 //! The undo file: what was there before, on stable storage before anything is changed.
 
+use super::Owner;
 use super::hands::{Hands, UNFINISHED};
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -9,7 +10,7 @@ pub const UNDO_DIR: &str = "/var/lib/skep/tune";
 /// The undo file.
 pub const UNDO_FILE: &str = "/var/lib/skep/tune/undo.json";
 /// Raised when older programs would misunderstand the file.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 /// What was there before the first change that was not undone yet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,12 +29,42 @@ pub struct Journal {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OldValue {
-    /// Its file.
+    /// Its file, by the names of that day.
     pub path: String,
+    /// The disk that it is a value of.
+    pub disk: Option<Owner>,
     /// What it was.
     pub before: String,
     /// What it became; none where it only changed along with another.
     pub after: Option<String>,
+}
+
+impl OldValue {
+    /// The same thing, whatever its disk is called by now?
+    fn is_same(&self, other: &Self) -> bool {
+        match (&self.disk, &other.disk) {
+            (Some(one), Some(two)) => one.identity == two.identity && self.attribute() == other.attribute(),
+            (None, None) => self.path == other.path,
+            _ => false,
+        }
+    }
+
+    /// Of a disk's value what comes after the disk's name.
+    fn attribute(&self) -> &str {
+        self.disk.as_ref().and_then(|owner| self.path.strip_prefix(&owner.dir())).unwrap_or(&self.path)
+    }
+
+    /// Where it is when its disk is called so.
+    pub fn at(&self, name: &str) -> String {
+        format!("/sys/block/{name}{}", self.attribute())
+    }
+}
+
+impl Owner {
+    /// Where its files are.
+    fn dir(&self) -> String {
+        format!("/sys/block/{}", self.name)
+    }
 }
 
 /// A file.
@@ -87,11 +118,10 @@ impl Journal {
     }
 
     /// A value before it is changed: of one that was changed before, the oldest stays.
-    pub fn value(&mut self, path: &str, before: &str, after: Option<&str>) {
-        let after = after.map(str::to_owned);
-        match self.live.iter_mut().find(|old| old.path == path) {
-            Some(old) => old.after = after,
-            None => self.live.push(OldValue { path: path.to_owned(), before: before.to_owned(), after }),
+    pub fn value(&mut self, new: OldValue) {
+        match self.live.iter_mut().find(|old| old.is_same(&new)) {
+            Some(old) => old.after = new.after,
+            None => self.live.push(new),
         }
     }
 
@@ -118,13 +148,31 @@ pub fn make_dirs(path: &str, hands: &mut dyn Hands) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::{Identity, IdentityKind};
 
     /// Goal: the oldest value stays through several changes, the newest is known.
     #[test]
     fn the_oldest_stays() {
         let mut journal = Journal::default();
-        journal.value("/proc/sys/vm/x", "1", Some("2"));
-        journal.value("/proc/sys/vm/x", "2", Some("3"));
+        let value = |path: &str, disk: Option<(&str, &str)>, before: &str, after: &str| OldValue {
+            path: path.to_owned(),
+            disk: disk.map(|(name, wwid)| Owner {
+                name: name.to_owned(),
+                identity: Identity { kind: IdentityKind::Wwid, value: wwid.to_owned() },
+            }),
+            before: before.to_owned(),
+            after: Some(after.to_owned()),
+        };
+        journal.value(value("/proc/sys/vm/x", None, "1", "2"));
+        journal.value(value("/proc/sys/vm/x", None, "2", "3"));
+        // Two disks that changed places between two changes are two disks.
+        journal.value(value("/sys/block/sda/queue/y", Some(("sda", "A")), "5", "6"));
+        journal.value(value("/sys/block/sda/queue/y", Some(("sda", "B")), "7", "8"));
+        journal.value(value("/sys/block/sdb/queue/y", Some(("sdb", "A")), "6", "9"));
+        let disks: Vec<_> =
+            journal.live[1..].iter().map(|one| (one.before.as_str(), one.after.as_deref())).collect();
+        assert_eq!(disks, [("5", Some("9")), ("7", Some("8"))]);
+        assert_eq!(journal.live[1].at("sdq"), "/sys/block/sdq/queue/y");
         journal.file("/etc/x", None, "a");
         journal.file("/etc/x", Some("a".to_owned()), "b");
         assert_eq!((journal.live[0].before.as_str(), journal.live[0].after.as_deref()), ("1", Some("3")));

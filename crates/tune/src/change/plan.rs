@@ -1,7 +1,7 @@
 //! What an `apply` would do, step by step, before it does it.
 
 use super::journal::upward;
-use super::{Change, Keep, Live, reading};
+use super::{Change, Keep, Live, Owner, reading};
 use crate::Root;
 use crate::finding::{Finding, Verdict};
 use std::collections::BTreeMap;
@@ -17,6 +17,10 @@ pub enum Step {
     Live {
         /// Its file.
         path: String,
+        /// The disk that it is a value of.
+        disk: Option<Owner>,
+        /// It may be changed by the step before it.
+        follows: bool,
         /// What it is.
         before: String,
         /// What it becomes; none: it only changes along with another.
@@ -75,7 +79,8 @@ impl Plan {
         let text = root.text(&live.path).ok_or_else(|| format!("{}: cannot be read any more", live.path))?;
         let before = reading(&text);
         if follows || live.value.as_ref() != Some(&before) {
-            self.steps.push(Step::Live { path: live.path.clone(), before, after: live.value.clone() });
+            let (path, disk, after) = (live.path.clone(), live.disk.clone(), live.value.clone());
+            self.steps.push(Step::Live { path, disk, follows, before, after });
         }
         Ok(())
     }
@@ -113,7 +118,7 @@ impl Plan {
             // Writing to a text never fails.
             let _ = match step {
                 Step::Live { before, after: Some(after), .. } if before == after => Ok(()),
-                Step::Live { path, before, after: Some(after) } => {
+                Step::Live { path, before, after: Some(after), .. } => {
                     writeln!(text, "{path}\n-{before}\n+{after}")
                 }
                 Step::Live { .. } => Ok(()),
@@ -206,6 +211,8 @@ mod tests {
     fn diffs() {
         let live = |path: &str, after: Option<&str>| Step::Live {
             path: path.to_owned(),
+            disk: None,
+            follows: false,
             before: "1".to_owned(),
             after: after.map(str::to_owned),
         };

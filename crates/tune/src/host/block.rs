@@ -1,6 +1,7 @@
 //! Disks, as `/sys/block` shows them.
 
 use super::Role;
+use super::identity::{self, Identity};
 use crate::Root;
 use std::collections::BTreeSet;
 
@@ -87,8 +88,8 @@ pub struct Disk {
     pub partitions: Vec<Partition>,
     /// NUMA node of the controller it hangs on.
     pub numa: Option<u32>,
-    /// Name that stays when the order of disks changes.
-    pub wwid: Option<String>,
+    /// Name that stays when the order of disks changes, and that no other disk has.
+    pub identity: Option<Identity>,
     /// What it carries.
     pub roles: BTreeSet<Role>,
 }
@@ -102,10 +103,12 @@ impl Disk {
 
 /// All disks.
 pub fn read(root: &Root) -> Vec<Disk> {
-    root.names("/sys/block").into_iter().filter_map(|name| one(root, name)).collect()
+    let names = identity::of_all(root);
+    let chosen = identity::chosen(&names).into_iter();
+    names.iter().zip(chosen).filter_map(|((name, _), identity)| one(root, name.clone(), identity)).collect()
 }
 
-fn one(root: &Root, name: String) -> Option<Disk> {
+fn one(root: &Root, name: String, identity: Option<Identity>) -> Option<Disk> {
     let at = format!("/sys/block/{name}");
     let dev = root.text(&format!("{at}/dev"))?;
     let slaves = root.names(&format!("{at}/slaves"));
@@ -119,8 +122,6 @@ fn one(root: &Root, name: String) -> Option<Disk> {
         () if rotational => DiskKind::Hdd,
         () => DiskKind::Ssd,
     };
-    let wwid = [format!("{at}/wwid"), format!("{at}/device/wwid")];
-    let wwid = wwid.iter().find_map(|path| root.text(path)).filter(|text| !text.is_empty());
     Some(Disk {
         dev,
         kind,
@@ -128,7 +129,7 @@ fn one(root: &Root, name: String) -> Option<Disk> {
         md: md(root, &at),
         partitions: partitions(root, &at, &name),
         numa: numa(root, &at),
-        wwid,
+        identity,
         roles: BTreeSet::new(),
         name,
     })

@@ -131,7 +131,7 @@ fn scheduler(host: &Host<'_>) -> Vec<Seen> {
             change
         };
         let text = host.root.text(&disk.queue("scheduler"));
-        judged(&disk.name, text, &scheduler_wish(host, disk), change)
+        judged(&disk.name, text, &scheduler_wish(host, disk), change).of_disk(disk)
     };
     drives(host, SERVERS).map(one).collect()
 }
