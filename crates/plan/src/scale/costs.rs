@@ -42,7 +42,7 @@ impl Costs {
         let service = calibration.metadata.in_service;
         let request = calibration.socket.request;
         let per_byte = calibration.socket.long_reply_per_mib / MIB;
-        let sync = scenario.log_sync_us.unwrap_or(calibration.socket.sync);
+        let sync = scenario.sync_us(calibration);
         let map_bytes = map_bytes(calibration, nodes, targets);
         let fences_bytes = along(&r.sessions, &r.fences_bytes, sessions);
         let small = |rules: f64| service * (request + rules);
@@ -71,6 +71,23 @@ impl Costs {
     }
 }
 
+impl Costs {
+    /// Everything of the thread so many times as dear; lengths stay.
+    pub fn times(self, factor: f64) -> Self {
+        Self {
+            heartbeat: self.heartbeat * factor,
+            renew: self.renew * factor,
+            map: self.map * factor,
+            fences: self.fences * factor,
+            tick: self.tick * factor,
+            come_and_go: self.come_and_go * factor,
+            register_node: self.register_node * factor,
+            register_target: self.register_target * factor,
+            ..self
+        }
+    }
+}
+
 /// The map grows with nodes and targets. It was measured with as many targets for each node; each more, or less, takes
 /// what the codec takes for one.
 fn map_bytes(calibration: &Calibration, nodes: f64, targets: f64) -> f64 {
@@ -93,6 +110,8 @@ pub struct Operation {
     pub requests: [u32; 3],
     /// Microseconds that program, kernel and mount take.
     pub client: f64,
+    /// It changes something, so it goes into the log.
+    pub changes: bool,
 }
 
 impl Operation {
@@ -114,7 +133,9 @@ impl Operation {
         let step = m.in_service * (one(2, request) + m.rules_getattr + m.rules_lookup);
         let whole = m.in_service * (one(asked, request) + ruled) + changes;
         let leaf = (whole - 2.0 * step).max(0.0);
-        Self { root: step, middle: step, leaf, requests: [2, 2, asked.saturating_sub(4)], client }
+        let changed = requests[2] + requests[3] > 0;
+        let requests = [2, 2, asked.saturating_sub(4)];
+        Self { root: step, middle: step, leaf, requests, client, changes: changed }
     }
 
     /// A file is created and closed.

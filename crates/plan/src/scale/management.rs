@@ -192,9 +192,10 @@ pub fn simulate(calibration: &Calibration, scenario: &Scenario, cluster: &Cluste
     world.told(load)
 }
 
-/// Only the load, without a loss at the end.
-pub fn load(calibration: &Calibration, scenario: &Scenario, cluster: &Cluster) -> Work {
+/// Only the load, without a loss at the end, of a thread that takes `factor` times as long as was calibrated.
+pub fn load(calibration: &Calibration, scenario: &Scenario, cluster: &Cluster, factor: f64) -> Work {
     let mut world = World::new(calibration, scenario, cluster);
+    world.costs = world.costs.times(factor);
     world.begin();
     world.until(WARM_UP);
     world.reset(WARM_UP);

@@ -10,6 +10,7 @@ pub mod management;
 pub mod namespace;
 mod queue;
 mod random;
+pub mod real;
 pub mod recovery;
 pub mod report;
 pub mod saturation;

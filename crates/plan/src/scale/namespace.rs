@@ -6,7 +6,7 @@ use super::costs::Operation;
 use super::management::nanos;
 use super::queue::{Nanos, Queue};
 use super::random::Random;
-use super::scenario::{Cluster, Scenario};
+use super::scenario::{Cluster, Scenario, Sync};
 use super::station::Station;
 
 const SECOND: Nanos = 1_000_000_000;
@@ -40,13 +40,61 @@ pub struct Throughput {
     pub average: f64,
 }
 
-/// Requests of one operation in their order: which server, how long, how long the process does something else before.
+/// Requests of one operation in their order: which server, how long.
 struct Path {
     steps: Vec<(usize, Nanos)>,
 }
 
+/// The log of a metadata server, which a thread of its own makes durable: who comes while it syncs shares the next one.
+#[derive(Debug, Clone, Copy, Default)]
+struct Log {
+    /// When the sync that runs ends, and the one after it.
+    ends: Nanos,
+    next: Option<Nanos>,
+    /// Nanoseconds of syncs that were begun.
+    busy: Nanos,
+}
+
+impl Log {
+    /// A change is appended at `now`; when it is durable.
+    fn commit(&mut self, now: Nanos, sync: Nanos) -> Nanos {
+        if let Some(next) = self.next.filter(|_| now >= self.ends) {
+            (self.ends, self.next) = (next, None);
+        }
+        if now >= self.ends {
+            self.ends = now + sync;
+            self.busy += sync;
+            return self.ends;
+        }
+        if self.next.is_none() {
+            self.busy += sync;
+        }
+        *self.next.get_or_insert(self.ends + sync)
+    }
+
+    /// Share of time of its syncs, the last of which may end after the others were counted.
+    fn share(&self, counted: Nanos) -> Option<f64> {
+        let end = counted.max(self.next.unwrap_or(self.ends));
+        (self.busy > 0).then(|| self.busy as f64 / end as f64)
+    }
+
+    /// A change is appended at `now` that waits for nothing: it is durable after an interval at the latest.
+    fn append(&mut self, now: Nanos, sync: Nanos, interval: Nanos) {
+        if now >= self.ends {
+            self.ends = now + interval + sync;
+            self.busy += sync;
+        }
+    }
+}
+
 /// The throughput of `operation` when all processes do nothing else.
-pub fn simulate(scenario: &Scenario, cluster: &Cluster, operation: &Operation, place: Place) -> Throughput {
+pub fn simulate(
+    calibration: &Calibration,
+    scenario: &Scenario,
+    cluster: &Cluster,
+    operation: &Operation,
+    place: Place,
+) -> Throughput {
     let servers = cluster.metadata as usize;
     let mut random = Random::new(scenario.seed, 1 << 32 | u64::from(cluster.servers));
     let wanted = cluster.clients * u64::from(scenario.processes_per_client);
@@ -65,6 +113,9 @@ pub fn simulate(scenario: &Scenario, cluster: &Cluster, operation: &Operation, p
     let requests: u32 = operation.requests.iter().sum();
     let between = nanos(operation.client / f64::from(requests.max(1)) + scenario.round_trip_us);
     let mut stations: Vec<Station> = (0..servers).map(|_| Station::new(1)).collect();
+    let mut logs = vec![Log::default(); servers];
+    let waits = operation.changes && scenario.metadata_sync == Sync::Always;
+    let sync = nanos(scenario.sync_us(calibration));
     let mut queue = Queue::default();
     for process in 0..processes {
         queue.at(random.below(between.max(1) * u64::from(requests)), (process as usize, 0));
@@ -76,8 +127,11 @@ pub fn simulate(scenario: &Scenario, cluster: &Cluster, operation: &Operation, p
             stations.iter_mut().for_each(|station| station.reset(now));
         }
         let (server, service) = paths[process].steps[step];
-        let answered = stations[server].serve(now, service);
+        let mut answered = stations[server].serve(now, service);
         let last = step + 1 == paths[process].steps.len();
+        if last && waits {
+            answered = logs[server].commit(answered, sync);
+        }
         done += u64::from(last && reset && answered <= WARM_UP + MEASURED);
         queue.at(answered + between, (process, if last { 0 } else { step + 1 }));
     }
@@ -100,6 +154,67 @@ fn path(operation: &Operation, at: [usize; 3]) -> Path {
     Path { steps: steps.collect() }
 }
 
+/// What the metadata servers do for what clients demand.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Load {
+    /// Share of time that the busiest server's thread worked.
+    pub busiest: f64,
+    /// Share of time that the busiest log was being synced; `None`: under this load no change came through.
+    pub log: Option<f64>,
+}
+
+/// Operations that are counted, and the time that they are counted for at least.
+const OPERATIONS: f64 = 20_000.0;
+const LOAD_LEAST: Nanos = SECOND / 50;
+
+/// Creates and stats come at random times, as often as the clients demand them on average, whoever waits.
+pub fn load(calibration: &Calibration, scenario: &Scenario, cluster: &Cluster) -> Load {
+    let clients = cluster.clients as f64;
+    let (creates, stats) = (clients * scenario.creates_per_client, clients * scenario.stats_per_client);
+    let rate = creates + stats;
+    if rate <= 0.0 {
+        return Load { busiest: 0.0, log: None };
+    }
+    let servers = u64::from(cluster.metadata);
+    let mut random = Random::new(scenario.seed, 5 << 32 | u64::from(cluster.servers));
+    let jobs = (cluster.clients / u64::from(scenario.clients_per_job)).max(1);
+    let middles: Vec<usize> = (0..jobs).map(|_| random.below(servers) as usize).collect();
+    let operations = [Operation::create(calibration), Operation::stat(calibration)];
+    let trip = nanos(scenario.round_trip_us);
+    let sync = nanos(scenario.sync_us(calibration));
+    let interval = (scenario.sync_interval_ms * 1e6) as Nanos;
+    let mut stations: Vec<Station> = (0..servers).map(|_| Station::new(1)).collect();
+    let mut logs = vec![Log::default(); servers as usize];
+    let end = ((OPERATIONS / rate * 1e9) as Nanos).max(LOAD_LEAST);
+    // An operation is under way as an index into its path; `None` is the next one that comes.
+    let mut queue: Queue<Option<(Vec<(usize, Nanos)>, usize, bool)>> = Queue::default();
+    queue.at(random.exponential(1e9 / rate), None);
+    while let Some((now, event)) = queue.next(end) {
+        let (steps, step, changes) = match event {
+            Some(under_way) => under_way,
+            None => {
+                queue.at(now + random.exponential(1e9 / rate), None);
+                let create = (random.below(1 << 32) as f64) < creates / rate * (1u64 << 32) as f64;
+                let operation = &operations[usize::from(!create)];
+                let middle = middles[random.below(jobs) as usize];
+                let at = [0, middle, random.below(servers) as usize];
+                (path(operation, at).steps, 0, operation.changes)
+            }
+        };
+        let (server, service) = steps[step];
+        let answered = stations[server].serve(now, service);
+        if step + 1 < steps.len() {
+            queue.at(answered + trip, Some((steps, step + 1, changes)));
+        } else if changes && scenario.metadata_sync == Sync::Always {
+            logs[server].commit(answered, sync);
+        } else if changes {
+            logs[server].append(answered, sync, interval);
+        }
+    }
+    let busiest = stations.iter_mut().map(|station| station.work(end).utilisation).fold(0.0, f64::max);
+    Load { busiest, log: logs.iter().filter_map(|log| log.share(end)).reduce(f64::max) }
+}
+
 /// Share of time that the busiest metadata server's thread needs for what the clients demand on average: the
 /// server of the root's shard, when there are several.
 pub fn demanded(calibration: &Calibration, scenario: &Scenario, cluster: &Cluster) -> f64 {
@@ -117,13 +232,63 @@ pub fn demanded(calibration: &Calibration, scenario: &Scenario, cluster: &Cluste
 mod tests {
     use super::*;
 
+    fn calibration() -> Calibration {
+        Calibration::shipped().expect("the calibration")
+    }
+
     fn create() -> Operation {
-        Operation::create(&Calibration::shipped().expect("the calibration"))
+        Operation::create(&calibration())
+    }
+
+    /// Goal: threads of metadata servers under a given demand are as busy as arithmetic says, of one server and of the
+    /// root's among several; above saturation they are busy all the time.
+    #[test]
+    fn load_agrees_with_demand() {
+        for (metadata, servers) in [(1, 20), (1, 150), (4, 300), (1, 2_000)] {
+            let scenario = Scenario { metadata_servers: metadata, ..Scenario::default() };
+            let cluster = scenario.cluster(servers);
+            let expected = demanded(&calibration(), &scenario, &cluster).min(1.0);
+            let out = load(&calibration(), &scenario, &cluster);
+            assert!((out.busiest / expected - 1.0).abs() < 0.05, "{servers}: {out:?}, expected {expected}");
+        }
+        let idle = Scenario { creates_per_client: 0.0, stats_per_client: 0.0, ..Scenario::default() };
+        let out = load(&calibration(), &idle, &idle.cluster(10));
+        assert_eq!(out, Load { busiest: 0.0, log: None });
+    }
+
+    /// Goal: the log is synced once per interval while something changes, and nobody waits; when every change waits for
+    /// the disk, few processes are as slow as it, and many share its syncs.
+    #[test]
+    fn the_log_is_synced() {
+        let shipped = calibration();
+        let scenario = Scenario { log_sync_us: Some(3_000.0), ..Scenario::default() };
+        let out = load(&shipped, &scenario, &scenario.cluster(100));
+        let expected = 3.0 / 53.0;
+        let share = out.log.expect("synced");
+        assert!((share / expected - 1.0).abs() < 0.1, "{out:?}, expected {expected}");
+        let stats_only = Scenario { creates_per_client: 0.0, ..scenario.clone() };
+        assert_eq!(load(&shipped, &stats_only, &scenario.cluster(100)).log, None);
+        let rate = |sync: Sync, clients: f64| {
+            let scenario = Scenario {
+                metadata_sync: sync,
+                clients_per_server: clients,
+                processes_per_client: 1,
+                ..scenario.clone()
+            };
+            simulate(&shipped, &scenario, &scenario.cluster(1), &create(), Place::Own).per_second
+        };
+        let (one, many) = (rate(Sync::Always, 1.0), rate(Sync::Always, 64.0));
+        let whole = create();
+        let requests: u32 = whole.requests.iter().sum();
+        let took = whole.whole() + whole.client + f64::from(requests) * scenario.round_trip_us + 3_000.0;
+        assert!((one / (1e6 / took) - 1.0).abs() < 0.03, "{one}, {took} us");
+        assert!(many > one * 20.0, "syncs are shared: {one} {many}");
+        assert!(many < rate(Sync::Interval, 64.0) * 1.01);
     }
 
     fn rate(metadata: u32, servers: u32, place: Place) -> Throughput {
         let scenario = Scenario { metadata_servers: metadata, ..Scenario::default() };
-        simulate(&scenario, &scenario.cluster(servers), &create(), place)
+        simulate(&calibration(), &scenario, &scenario.cluster(servers), &create(), place)
     }
 
     /// Goal: with enough processes one server does what its thread can: a second over the cost of an operation.
@@ -142,7 +307,7 @@ mod tests {
     fn few_processes_wait_for_the_way() {
         let scenario = Scenario { clients_per_server: 1.0, processes_per_client: 1, ..Scenario::default() };
         let operation = create();
-        let out = simulate(&scenario, &scenario.cluster(1), &operation, Place::Own);
+        let out = simulate(&calibration(), &scenario, &scenario.cluster(1), &operation, Place::Own);
         let requests: u32 = operation.requests.iter().sum();
         let took = operation.whole() + operation.client + f64::from(requests) * scenario.round_trip_us;
         assert!((out.per_second / (1e6 / took) - 1.0).abs() < 0.03, "{out:?}, {took} us");

@@ -4,6 +4,7 @@ use super::calibration::Calibration;
 use super::costs::{Costs, Operation};
 use super::management;
 use super::namespace::{self, Place};
+use super::real;
 use super::recovery;
 use super::saturation::{self, Found, Point};
 use super::scenario::{Cluster, Scenario};
@@ -35,6 +36,8 @@ pub struct Step {
     pub mgmt_thread: f64,
     /// ... and as needed by arithmetic.
     pub mgmt_needed: f64,
+    /// ... and by what a real mgmtd took for 1 of that, at most ([`super::real`]).
+    pub mgmt_needed_real: f64,
     /// What needs most of it.
     pub mgmt_largest: String,
     /// mgmtd's link.
@@ -45,6 +48,10 @@ pub struct Step {
     pub wrongly_silent: f64,
     /// The busiest metadata server's thread for what clients demand.
     pub metadata_needed: f64,
+    /// The same thread as simulated, at most 1.
+    pub metadata_thread: f64,
+    /// Share of time that the busiest metadata server's log is being synced; `None`: no change came through.
+    pub metadata_log: Option<f64>,
     /// Creates per second that all clients together can get, each process in its own directory.
     pub creates_per_s: f64,
     /// The same in one shared directory.
@@ -85,8 +92,10 @@ pub fn step(calibration: &Calibration, scenario: &Scenario, servers: u32) -> Ste
     let costs = Costs::at(calibration, scenario, &cluster);
     let managed = management::simulate(calibration, scenario, &cluster);
     let needed = saturation::mgmt_load(calibration, scenario, &cluster);
-    let rate =
-        |operation: Operation, place| namespace::simulate(scenario, &cluster, &operation, place).per_second;
+    let metadata = namespace::load(calibration, scenario, &cluster);
+    let rate = |operation: Operation, place| {
+        namespace::simulate(calibration, scenario, &cluster, &operation, place).per_second
+    };
     let stream = |direction| streams::simulate(calibration, scenario, &cluster, direction).gb_s;
     let rebuild = recovery::rebuild(calibration, scenario, &cluster);
     let beyond = saturation::limits(calibration, scenario)
@@ -97,11 +106,14 @@ pub fn step(calibration: &Calibration, scenario: &Scenario, servers: u32) -> Ste
         cluster,
         mgmt_thread: managed.thread.utilisation,
         mgmt_needed: needed.thread(),
+        mgmt_needed_real: needed.thread() * real::factor().unwrap_or(1.0),
         mgmt_largest: needed.largest().into(),
         mgmt_link: needed.link,
         heartbeat_s: managed.heartbeat_s,
         wrongly_silent: managed.wrongly_silent,
         metadata_needed: namespace::demanded(calibration, scenario, &cluster),
+        metadata_thread: metadata.busiest,
+        metadata_log: metadata.log,
         creates_per_s: rate(Operation::create(calibration), Place::Own),
         shared_creates_per_s: rate(Operation::create(calibration), Place::Shared),
         stats_per_s: rate(Operation::stat(calibration), Place::Own),
@@ -141,6 +153,7 @@ impl Report {
             ("servers", Box::new(|s| s.cluster.servers.to_string())),
             ("mgmtd thread", Box::new(move |s| share(s.mgmt_thread))),
             ("needed", Box::new(move |s| share(s.mgmt_needed))),
+            ("real, up to", Box::new(move |s| share(s.mgmt_needed_real))),
             ("most of it", Box::new(|s| s.mgmt_largest.clone())),
             ("link", Box::new(move |s| share(s.mgmt_link))),
             ("heartbeat s", Box::new(move |s| wait(s.heartbeat_s.map(|(average, _)| average)))),
@@ -150,7 +163,9 @@ impl Report {
             ("sessions KiB", Box::new(|s| format!("{:.0}", s.fences_bytes / 1024.0))),
         ];
         let files: Vec<Column<'_>> = vec![
-            ("metadata needed", Box::new(move |s| share(s.metadata_needed))),
+            ("metad thread", Box::new(move |s| share(s.metadata_thread))),
+            ("needed", Box::new(move |s| share(s.metadata_needed))),
+            ("log synced", Box::new(move |s| s.metadata_log.map_or_else(|| "-".to_owned(), share))),
             ("creates/s", Box::new(|s| format!("{:.0}", s.creates_per_s))),
             ("in one dir.", Box::new(|s| format!("{:.0}", s.shared_creates_per_s))),
             ("stats/s", Box::new(|s| format!("{:.0}", s.stats_per_s))),
@@ -195,8 +210,10 @@ impl Report {
                 let clients = point.clients.unwrap_or_default();
                 let _ = writeln!(
                     out,
-                    "First: {} at {servers} storage servers, {clients} clients\nChange: {}",
-                    point.what, point.change
+                    "First: {} at {servers} storage servers{}, {clients} clients\nChange: {}",
+                    point.what,
+                    by_the_real(point.servers_real.map(u64::from)),
+                    point.change
                 );
             }
             None => {
@@ -220,14 +237,23 @@ impl Report {
         );
         let mut lines = vec![["servers", "clients", "what", "found"].map(str::to_owned).to_vec()];
         for point in &self.points {
-            let number = |n: Option<u64>| n.map_or_else(|| "-".to_owned(), |n| n.to_string());
+            let number = |n: Option<u64>, real: Option<u64>| match (n, real) {
+                (None, _) => "-".to_owned(),
+                (Some(n), None) => n.to_string(),
+                (Some(n), Some(real)) => format!("{real} to {n}"),
+            };
+            let band = by_the_real(point.servers_real.map(u64::from));
+            let what = match (point.servers, band.is_empty()) {
+                (Some(servers), false) => format!("{}: {servers}{band}", point.what),
+                _ => point.what.clone(),
+            };
             let found = match point.found {
                 Found::Simulated => "simulated",
                 Found::Computed => "computed",
                 Found::Limit => "limit",
             };
-            let servers = number(point.servers.map(u64::from));
-            lines.push(vec![servers, number(point.clients), point.what.clone(), found.to_owned()]);
+            let servers = number(point.servers.map(u64::from), point.servers_real.map(u64::from));
+            lines.push(vec![servers, number(point.clients, point.clients_real), what, found.to_owned()]);
         }
         align(out, &lines);
         let _ = writeln!(out, "\nWhat to change, in this order");
@@ -235,6 +261,11 @@ impl Report {
             let _ = writeln!(out, "- {}: {}", point.what, point.change);
         }
     }
+}
+
+/// What a number is by the real daemon, when that is known.
+fn by_the_real(servers: Option<u64>) -> String {
+    servers.map_or_else(String::new, |servers| format!(", or as few as {servers} by the real daemon"))
 }
 
 /// Columns under their titles; texts to the left, numbers to the right.
@@ -273,15 +304,19 @@ mod tests {
         assert_eq!(sizes, [10, 300]);
         let first = &report.points[0];
         assert!(first.servers.is_some());
-        assert!(
-            report
-                .points
-                .windows(2)
-                .all(|pair| { pair[0].servers.unwrap_or(u32::MAX) <= pair[1].servers.unwrap_or(u32::MAX) })
-        );
+        assert!(report.points.windows(2).all(|pair| pair[0].least() <= pair[1].least()));
         let text = report.text();
         assert!(text.lines().nth(1).is_some_and(|line| line.contains(&first.what)), "{text}");
         assert_eq!(super::super::run(&calibration, &scenario).expect("a report"), report);
+        // mgmtd's number never stands alone.
+        let mgmt = report.points.iter().find(|point| point.what.starts_with("mgmtd, thread")).expect("mgmtd");
+        let (simulated, real) = (mgmt.servers.expect("found"), mgmt.servers_real.expect("found"));
+        assert!(text.contains(&format!("{simulated}, or as few as {real} by the real daemon")), "{text}");
+        assert!(text.contains(&format!("{real} to {simulated}")), "{text}");
+        let alone = |line: &&str| line.split_whitespace().next() == Some(&simulated.to_string());
+        assert_eq!(text.lines().filter(alone).count(), 0, "{text}");
+        let step = &report.steps[1];
+        assert!(step.mgmt_needed_real > 2.0 * step.mgmt_needed, "{step:?}");
     }
 
     /// Goal: the table of docs/plan/scale.md is what the program shows. SKEP_WRITE_TABLES=1 writes it anew.
@@ -293,7 +328,11 @@ mod tests {
         let from = page.find(begin).expect("the mark of the beginning") + begin.len();
         let to = from + page[from..].find(end).expect("the mark of the end");
         let calibration = Calibration::shipped().expect("the calibration");
-        let text = super::super::run(&calibration, &Scenario::default()).expect("a report").text();
+        let report = super::super::run(&calibration, &Scenario::default()).expect("a report");
+        let text = report.text();
+        let mgmt = report.points.iter().find(|point| point.what.starts_with("mgmtd, thread")).expect("mgmtd");
+        let real = mgmt.servers_real.expect("found");
+        assert!(page.contains(&format!("or as few as {real} by the real daemon, mgmtd's thread")), "{real}");
         if std::env::var_os("SKEP_WRITE_TABLES").is_some() {
             let page = format!("{}{text}{}", &page[..from], &page[to..]);
             std::fs::write(path, page).expect("docs/plan/scale.md");

@@ -4,13 +4,12 @@ use super::calibration::Calibration;
 use super::costs::{Costs, SMALL_BYTES};
 use super::management;
 use super::namespace;
+use super::real;
 use super::scenario::{CLIENTS_MAX, Cluster, SERVERS_MAX, Scenario};
 use serde::Serialize;
 
 /// Busy for this share of the time, a thread or link counts as saturated: what comes in bursts waits for seconds.
 pub const SATURATED: f64 = 0.9;
-/// The simulated saturation is looked for within this factor of the computed one.
-const AROUND: f64 = 2.0;
 
 /// What has no room left.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -22,6 +21,10 @@ pub struct Point {
     pub servers: Option<u32>,
     /// Clients that come with them.
     pub clients: Option<u64>,
+    /// Storage servers by what a real daemon took ([`super::real`]), where that is less.
+    pub servers_real: Option<u32>,
+    /// Clients that come with those.
+    pub clients_real: Option<u64>,
     /// How it was found.
     pub found: Found,
     /// What to change.
@@ -133,28 +136,67 @@ pub fn mgmt_computed(calibration: &Calibration, scenario: &Scenario) -> Option<u
     })
 }
 
-/// The same by runs of the simulation, looked for around the computed number.
-pub fn mgmt_simulated(calibration: &Calibration, scenario: &Scenario) -> Option<u32> {
-    let around = mgmt_computed(calibration, scenario)?;
-    let highest = (f64::from(around) * AROUND).min(f64::from(most(scenario))) as u32;
-    let lowest = (f64::from(around) / AROUND) as u32;
-    let busy = |servers: u32| {
-        management::load(calibration, scenario, &scenario.cluster(servers)).utilisation >= SATURATED
-    };
-    smallest(highest.max(1), |servers| servers > lowest && busy(servers))
+/// The smallest number for which `enough` holds, found from below: the number is doubled until it does. So nothing
+/// has to be known before, and nothing much larger than the answer is tried.
+pub fn first(most: u32, mut enough: impl FnMut(u32) -> bool) -> Option<u32> {
+    let (mut below, mut at) = (0, 1.min(most));
+    while !enough(at) {
+        if at >= most {
+            return None;
+        }
+        (below, at) = (at, at.saturating_mul(2).min(most));
+    }
+    while at - below > 1 {
+        let middle = below + (at - below) / 2;
+        if enough(middle) {
+            at = middle;
+        } else {
+            below = middle;
+        }
+    }
+    Some(at)
+}
+
+/// The same by runs of the simulation, which know nothing of the computed number; `factor` times as dear as calibrated.
+pub fn mgmt_simulated(calibration: &Calibration, scenario: &Scenario, factor: f64) -> Option<u32> {
+    first(most(scenario), |servers| {
+        management::load(calibration, scenario, &scenario.cluster(servers), factor).utilisation >= SATURATED
+    })
+}
+
+/// Storage servers at which the busiest metadata thread saturates, by arithmetic.
+pub fn metadata_computed(calibration: &Calibration, scenario: &Scenario) -> Option<u32> {
+    smallest(most(scenario), |servers| {
+        namespace::demanded(calibration, scenario, &scenario.cluster(servers)) >= SATURATED
+    })
+}
+
+/// The same by runs of the simulation.
+pub fn metadata_simulated(calibration: &Calibration, scenario: &Scenario) -> Option<u32> {
+    first(most(scenario), |servers| {
+        namespace::load(calibration, scenario, &scenario.cluster(servers)).busiest >= SATURATED
+    })
 }
 
 /// Everything that ends somewhere, the first first.
 pub fn points(calibration: &Calibration, scenario: &Scenario) -> Vec<Point> {
     let mut points = stations(calibration, scenario);
     points.extend(limits(calibration, scenario));
-    points.sort_by_key(|point| point.servers.unwrap_or(u32::MAX));
+    points.sort_by_key(Point::least);
     points
+}
+
+impl Point {
+    /// The least number of servers that it is told of.
+    pub fn least(&self) -> u32 {
+        self.servers_real.or(self.servers).unwrap_or(u32::MAX)
+    }
 }
 
 fn point(scenario: &Scenario, what: &str, servers: Option<u32>, found: Found, change: &str) -> Point {
     let clients = servers.map(|servers| scenario.cluster(servers).clients);
-    Point { what: what.into(), servers, clients, found, change: change.into() }
+    let (servers_real, clients_real) = (None, None);
+    Point { what: what.into(), servers, clients, servers_real, clients_real, found, change: change.into() }
 }
 
 fn stations(calibration: &Calibration, scenario: &Scenario) -> Vec<Point> {
@@ -162,21 +204,27 @@ fn stations(calibration: &Calibration, scenario: &Scenario) -> Vec<Point> {
     let of = |busy: &dyn Fn(&Cluster) -> f64| {
         smallest(most, |servers| busy(&scenario.cluster(servers)) >= SATURATED)
     };
-    let mgmt = mgmt_simulated(calibration, scenario);
+    let mgmt = mgmt_simulated(calibration, scenario, 1.0);
+    let real = real::factor().ok().and_then(|factor| mgmt_simulated(calibration, scenario, factor));
     let why =
         mgmt.map_or("", |servers| mgmt_load(calibration, scenario, &scenario.cluster(servers)).largest());
     let mgmt_name = format!("mgmtd, thread (most of it: {why})");
-    let metadata = of(&|cluster| namespace::demanded(calibration, scenario, cluster));
+    let metadata = metadata_simulated(calibration, scenario);
     let link = of(&|cluster| mgmt_load(calibration, scenario, cluster).link);
     let many = scenario.metadata_servers > 1;
+    let mgmt = Point {
+        servers_real: real,
+        clients_real: real.map(|servers| scenario.cluster(servers).clients),
+        ..point(scenario, &mgmt_name, mgmt, Found::Simulated, mgmt_change(why))
+    };
     vec![
-        point(scenario, &mgmt_name, mgmt, Found::Simulated, mgmt_change(why)),
+        mgmt,
         point(scenario, "mgmtd, link", link, Found::Computed, "a faster link of the management server"),
         point(
             scenario,
             if many { "metadata server of the root directory, thread" } else { "metadata server, thread" },
             metadata,
-            Found::Computed,
+            Found::Simulated,
             if many {
                 "every path begins at the root: mount a subtree per group of clients, or fewer names in a path"
             } else {
@@ -271,8 +319,17 @@ mod tests {
     fn search() {
         for first in [1, 2, 17, 99, 100] {
             assert_eq!(smallest(100, |n| n >= first), Some(first));
+            assert_eq!(super::first(100, |n| n >= first), Some(first));
         }
         assert_eq!(smallest(100, |_| false), None);
+        assert_eq!(super::first(100, |_| false), None);
+        // From below: nothing much above the answer is tried, and no hint is needed.
+        let mut largest = 0;
+        let found = super::first(65_536, |n| {
+            largest = largest.max(n);
+            n >= 981
+        });
+        assert_eq!((found, largest), (Some(981), 1_024));
     }
 
     /// Goal: simulation and arithmetic find the same saturation, although they know nothing of each other but rates
@@ -293,10 +350,40 @@ mod tests {
             [("mixed", mixed), ("heartbeats", heartbeats), ("maps", maps), ("lists", lists)]
         {
             let computed = f64::from(mgmt_computed(&calibration, &scenario).expect("a number"));
-            let simulated = f64::from(mgmt_simulated(&calibration, &scenario).expect("a number"));
+            let simulated = f64::from(mgmt_simulated(&calibration, &scenario, 1.0).expect("a number"));
             let off = simulated / computed - 1.0;
             assert!(off.abs() < 0.05, "{name}: simulated {simulated}, computed {computed}");
         }
+    }
+
+    /// Goal: metadata saturates where arithmetic says, by a simulation that knows only rates and costs: one server, and
+    /// the root's among several.
+    #[test]
+    fn metadata_simulation_agrees() {
+        let calibration = shipped();
+        for metadata_servers in [1, 4] {
+            let scenario = Scenario { metadata_servers, ..Scenario::default() };
+            let computed = f64::from(metadata_computed(&calibration, &scenario).expect("a number"));
+            let simulated = f64::from(metadata_simulated(&calibration, &scenario).expect("a number"));
+            assert!((simulated / computed - 1.0).abs() < 0.05, "{simulated} {computed}");
+        }
+        let points = points(&calibration, &Scenario::default());
+        let metadata = points.iter().find(|point| point.what.starts_with("metadata server")).expect("metad");
+        assert_eq!(metadata.found, Found::Simulated);
+    }
+
+    /// Goal: mgmtd's saturation is told with what a real one took: earlier, by no more than the factor, and sooner than
+    /// its root because maps grow with the square.
+    #[test]
+    fn the_real_daemon_saturates_earlier() {
+        let points = points(&shipped(), &Scenario::default());
+        let mgmt = points.iter().find(|point| point.what.starts_with("mgmtd, thread")).expect("mgmtd");
+        let (simulated, real) = (mgmt.servers.expect("found"), mgmt.servers_real.expect("found"));
+        let ratio = f64::from(simulated) / f64::from(real);
+        let factor = real::factor().expect("a factor");
+        assert!(ratio > 1.3 && ratio < factor, "{simulated} {real} {factor}");
+        assert!((ratio / factor.sqrt() - 1.0).abs() < 0.15, "{ratio} {factor}");
+        assert_eq!(mgmt.clients_real, Some(10 * u64::from(real)));
     }
 
     /// Goal: whatever grows brings saturation nearer, or leaves it where it is.

@@ -1,5 +1,6 @@
 //! What is to be extrapolated: the proportions of the cluster and what its clients do.
 
+use super::calibration::Calibration;
 use serde::{Deserialize, Serialize};
 
 /// Sizes, proportions and demands. What is not measured stands here, so that it can be changed.
@@ -54,8 +55,13 @@ pub struct Scenario {
     pub target_losses_per_year: f64,
     /// Time until a metadata server that died runs again (a supervisor's restart, replay), in seconds.
     pub restart_s: f64,
-    /// A synced append to mgmtd's log in microseconds; measured on the machine of the calibration when not given.
+    /// A synced append to a log in microseconds, mgmtd's or a metadata server's; measured on the machine of the
+    /// calibration when not given.
     pub log_sync_us: Option<f64>,
+    /// When a metadata server's log reaches the disk (`sync` of metad): `interval` or `always`.
+    pub metadata_sync: Sync,
+    /// At least every so many milliseconds (`sync_interval` of metad), with `interval`.
+    pub sync_interval_ms: f64,
     /// Of the random numbers.
     pub seed: u64,
 }
@@ -87,9 +93,23 @@ impl Default for Scenario {
             target_losses_per_year: 0.01,
             restart_s: 5.0,
             log_sync_us: None,
+            metadata_sync: Sync::Interval,
+            sync_interval_ms: 50.0,
             seed: 1,
         }
     }
+}
+
+/// When a metadata server's log reaches the disk.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum Sync {
+    /// On fsync, and after an interval: no change waits for the disk.
+    #[default]
+    Interval,
+    /// Before a change is acknowledged; changes that come meanwhile share the next sync.
+    Always,
 }
 
 /// Most storage servers of a step.
@@ -154,6 +174,7 @@ impl Scenario {
             ("target_write_gb_s", self.target_write_gb_s),
             ("target_read_gb_s", self.target_read_gb_s),
             ("rebuild_share", self.rebuild_share),
+            ("sync_interval_ms", self.sync_interval_ms),
         ];
         let not_negative = [
             ("creates_per_client", self.creates_per_client),
@@ -187,6 +208,11 @@ impl Scenario {
             );
         }
         Ok(())
+    }
+
+    /// Microseconds of a synced append.
+    pub fn sync_us(&self, calibration: &Calibration) -> f64 {
+        self.log_sync_us.unwrap_or(calibration.socket.sync)
     }
 
     /// The cluster with so many storage servers.
