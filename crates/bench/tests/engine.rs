@@ -1,7 +1,7 @@
 //! The engine at work on a directory: every kind of job, damage that must be noticed, ends that come early.
 
 use skep_bench::engine::{
-    Crew, LocalCrew, Order as Command, Report, RunError, Silent, Watch, clean, run, serve,
+    Crew, LocalCrew, Made, Order as Command, Report, RunError, Silent, Watch, clean, run, serve,
 };
 use skep_bench::job::{
     FilesJob, FilesPhase, Fsync, IoJob, IoKind, IoPhase, Items, Job, MetaJob, MetaPhase, Order, Readers,
@@ -366,7 +366,7 @@ fn refusals() {
     }
 }
 
-/// Goal: files one job kept are read and verified by another.
+/// Goal: files one job kept are read and verified by another, which leaves them where they are.
 #[test]
 fn kept_files() {
     let dir = place();
@@ -380,7 +380,7 @@ fn kept_files() {
         load.phases = vec![READ.in_order(Order::Random)];
     }
     assert_eq!(go(&job).unwrap().steps[0].bytes, 64 << 10);
-    assert_eq!(left(dir.path()), [""; 0]);
+    assert_eq!(left(dir.path()), ["skep-bench-io.00000000"]);
 }
 
 /// Goal: a run that is stopped ends soon, says so and cleans up.
@@ -496,6 +496,7 @@ fn abandoned_worker() {
         host_processes: 1,
         first_on_host: true,
         progress_ms: 20,
+        settled: false,
     };
     let mut crew = LocalCrew::in_process(1, "here").unwrap();
     let wait_for = |crew: &mut LocalCrew, wanted: fn(&Report) -> bool| {
@@ -522,13 +523,29 @@ fn abandoned_worker() {
     assert_eq!(left(dir.path()), [""; 0]);
 }
 
-/// Goal: cleaning twice, or after nothing was made, is no error.
+/// Goal: cleaning after nothing was made is no error, and an order to remove something that is not there any
+/// more, is another one by now or lies where the job makes nothing removes nothing.
 #[test]
 fn cleaning_nothing() {
     let dir = place();
     for work in
         [Work::Io(io(&dir)), Work::Meta(MetaJob::new(&path(&dir))), Work::Files(FilesJob::new(&path(&dir)))]
     {
-        assert_eq!(clean(&Job::new(work), &[0, 1, 2]), [""; 0]);
+        assert_eq!(clean(&Job::new(work), &[]), [""; 0]);
     }
+    let job = Job::new(Work::Io(io(&dir)));
+    let made = |name: &str, ino: u64| {
+        let path = dir.path().canonicalize().unwrap().join(name);
+        Made { path: path.to_str().unwrap().to_owned(), dev: 0, ino }
+    };
+    let file = dir.path().join("skep-bench-io.00000000");
+    assert_eq!(clean(&job, &[made("skep-bench-io.00000000", 1)]), [""; 0]);
+    std::fs::write(&file, "mine").unwrap();
+    let ino = std::os::unix::fs::MetadataExt::ino(&file.metadata().unwrap());
+    assert_eq!(clean(&job, &[made("skep-bench-io.00000000", ino + 1)]), [""; 0]);
+    std::fs::hard_link(&file, dir.path().join("data")).unwrap();
+    assert!(clean(&job, &[made("data", ino)])[0].contains("not a place of this job"));
+    assert_eq!(left(dir.path()).len(), 2);
+    assert_eq!(clean(&job, &[made("skep-bench-io.00000000", ino)]), [""; 0]);
+    assert_eq!(left(dir.path()), ["data"]);
 }

@@ -1,8 +1,9 @@
 //! The director: takes a crew through a job, step by step, and gathers what came of it.
 
 use super::gather::Gathered;
-use super::{Crew, CrewError, Order, Part, PartReport, Report, Start, Step, Trouble, now_ns, parts, steps};
-use crate::job::Job;
+use super::{Crew, CrewError, Made, Order, Part, PartReport, Report, Start, Step, Trouble};
+use super::{keeps, now_ns, parts, steps};
+use crate::job::{Job, Work};
 use crate::result::{HostResult, RunResult, StepResult};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -104,12 +105,14 @@ pub fn run(
     let mut left = Vec::new();
     if failure.is_none() {
         let alive = vec![true; crew.members().len()];
-        let mut director = Director { job, crew, watch, stop, alive, reach: Vec::new(), result: &mut result };
+        let made = vec![Vec::new(); alive.len()];
+        let reach = Vec::new();
+        let mut director = Director { job, crew, watch, stop, alive, made, reach, result: &mut result };
         failure = director.drive().err();
         if let Some(failure) = &failure {
             director.halt();
             left = if failure.before_any { Vec::new() } else { director.clean(true) };
-        } else if !job.keep {
+        } else if !keeps(job) {
             left = director.clean(false);
         }
     }
@@ -173,6 +176,8 @@ struct Director<'a> {
     watch: &'a mut dyn Watch,
     stop: &'a AtomicBool,
     alive: Vec<bool>,
+    /// What each member said that it made.
+    made: Vec<Vec<Made>>,
     reach: Vec<u64>,
     result: &'a mut RunResult,
 }
@@ -205,6 +210,7 @@ impl Director<'_> {
                 host_processes: hosts.iter().filter(|other| *other == host).count() as u32,
                 first_on_host: hosts.iter().position(|other| other == host) == Some(process),
                 progress_ms: PROGRESS_MS,
+                settled: false,
             };
             self.crew.send(process, &Order::Start(Box::new(start)))?;
         }
@@ -307,6 +313,7 @@ impl Director<'_> {
                         ops: progress.iter().map(|each| each.1).sum(),
                     });
                 }
+                Report::Made(made) => self.noted(member, made),
                 Report::Walled { ops } => {
                     levels[member] = Some(ops);
                     // Only when the slowest has told how far it was.
@@ -373,6 +380,7 @@ impl Director<'_> {
                     resting[member] = true;
                     self.alive[member] = false;
                 }
+                Ok(Some((member, Report::Made(made)))) => self.noted(member, made),
                 Ok(_) => {}
                 Err(_) => return,
             }
@@ -383,43 +391,61 @@ impl Director<'_> {
         }
     }
 
+    fn noted(&mut self, member: usize, made: Made) {
+        let list = &mut self.made[member];
+        list.retain(|other| other.path != made.path);
+        list.push(made);
+    }
+
     /// Has everything removed that the job made. Members that are gone are stood in for by one of the
     /// same host, or else by any; when nobody is left, by this process (right where it sees the same files).
     fn clean(&mut self, early: bool) -> Vec<String> {
-        if early && self.job.keep {
+        if early && keeps(self.job) {
             let text = "the run ended early; what it made is kept, as the job says";
             self.watch.warning(text);
             return Vec::new();
         }
-        let threads = self.job.workers.threads;
-        let mut tasks: Vec<Vec<u32>> = vec![Vec::new(); self.alive.len()];
+        let members = self.alive.len();
+        let mut tasks: Vec<Vec<Made>> = vec![Vec::new(); members];
         let mut mine = Vec::new();
-        for member in 0..self.alive.len() {
+        for member in (0..members).filter(|member| !self.alive[*member]).collect::<Vec<_>>() {
             let host = &self.crew.members()[member].host;
             let same = |other: &usize| self.alive[*other] && self.crew.members()[*other].host == *host;
-            let stand_in = Some(member)
-                .filter(same)
-                .or_else(|| (0..self.alive.len()).find(same))
-                .or_else(|| self.alive.iter().position(|alive| *alive));
-            let workers = (0..threads).map(|thread| member as u32 * threads + thread);
-            match stand_in {
-                Some(stand_in) => tasks[stand_in].extend(workers),
-                None => mine.extend(workers),
+            let mut orphans = self.made[member].clone();
+            if let Some(stand_in) = (0..members).find(same) {
+                tasks[stand_in].extend(orphans);
+                continue;
+            }
+            // Other hosts number their file systems otherwise.
+            orphans.iter_mut().for_each(|made| made.dev = 0);
+            match self.alive.iter().position(|alive| *alive) {
+                Some(stand_in) => tasks[stand_in].extend(orphans),
+                None => mine.extend(orphans),
             }
         }
         let mut left = if mine.is_empty() { Vec::new() } else { super::clean(self.job, &mine) };
-        // One after the other: all may share one directory, and the last one removes it.
-        for (member, workers) in tasks.into_iter().enumerate() {
-            if !workers.is_empty() {
-                self.clean_by(member, workers, &mut left);
+        // One after the other: all may share one directory. Who made that has to come once more at the end.
+        let rounds = if matches!(self.job.work, Work::Io(_)) { 1 } else { 2 };
+        for round in 0..rounds {
+            for member in (0..members).filter(|member| self.alive[*member]).collect::<Vec<_>>() {
+                let made = if round + 1 == rounds {
+                    std::mem::take(&mut tasks[member])
+                } else {
+                    tasks[member].clone()
+                };
+                if !self.made[member].is_empty() || !made.is_empty() {
+                    self.clean_by(member, made, &mut left);
+                }
             }
         }
+        left.sort();
+        left.dedup();
         left
     }
 
-    fn clean_by(&mut self, member: usize, workers: Vec<u32>, left: &mut Vec<String>) {
-        let what = format!("what workers {:?} to {:?} made", workers.first(), workers.last());
-        if self.crew.send(member, &Order::Clean { workers }).is_err() {
+    fn clean_by(&mut self, member: usize, made: Vec<Made>, left: &mut Vec<String>) {
+        let what = format!("what process {member} made");
+        if self.crew.send(member, &Order::Clean { made }).is_err() {
             left.push(what);
             return;
         }

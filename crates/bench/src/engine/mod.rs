@@ -9,7 +9,9 @@ mod clock;
 mod crew;
 mod director;
 mod gather;
+pub(crate) mod ground;
 mod local;
+mod made;
 mod meter;
 mod order;
 mod permutation;
@@ -22,6 +24,7 @@ pub use clock::now_ns;
 pub use crew::{Crew, CrewError, Member};
 pub use director::{Progress, RunError, Silent, Watch, run};
 pub use local::LocalCrew;
+pub use made::Made;
 pub use meter::{Meter, Next, Side};
 pub use order::{
     MAX_LINE, Order, PartReport, Report, SideReport, Start, WorkerReport, read_line, write_line,
@@ -30,12 +33,13 @@ pub use permutation::{Permutation, mix, unmix};
 pub use process::serve;
 pub use step::{Part, Step, StepKind, parts, steps};
 pub use trouble::Trouble;
-pub use volume::clean;
+pub use volume::{clean, keeps};
 
+pub(crate) use made::Claims;
 pub(crate) use process::{Load, Place};
-pub(crate) use volume::{remove_tree, unlink_regular};
+pub(crate) use volume::entries;
 
-use crate::job::{Job, Placement, Readers};
+use crate::job::{Job, Readers};
 
 /// Whose data a worker reads back, in a repetition.
 pub fn reader_of(job: &Job, readers: Readers, worker: u32, hosts: u32, repetition: u32) -> u32 {
@@ -45,13 +49,13 @@ pub fn reader_of(job: &Job, readers: Readers, worker: u32, hosts: u32, repetitio
         Readers::Own => worker,
         Readers::Shift { workers: by } => shift(u64::from(by)),
         Readers::ShiftNode { nodes } => {
-            let threads = u64::from(job.workers.threads);
-            let one_host = match job.workers.placement {
-                _ if job.workers.processes == 1 => 1,
-                Placement::BySlot if hosts > 1 => u64::from(job.workers.processes.div_ceil(hosts)) * threads,
-                Placement::ByNode | Placement::BySlot => threads,
-            };
-            shift(one_host * u64::from(nodes))
+            let threads = job.workers.threads.max(1);
+            let places = job.hosts_of(hosts);
+            match on_host_further(&places, worker / threads, nodes) {
+                Some(process) => process * threads + worker % threads,
+                None if job.workers.processes == 1 => shift(u64::from(nodes)),
+                None => shift(u64::from(threads) * u64::from(nodes)),
+            }
         }
         Readers::Random { seed } => {
             let seed = mix(seed ^ mix(u64::from(repetition)));
@@ -60,10 +64,45 @@ pub fn reader_of(job: &Job, readers: Readers, worker: u32, hosts: u32, repetitio
     }
 }
 
+/// The process so many hosts further, at the same place there. Hosts with fewer processes are read twice rather
+/// than that anybody reads what its own host wrote. None: there is one host.
+fn on_host_further(places: &[u32], process: u32, nodes: u32) -> Option<u32> {
+    let used: std::collections::BTreeSet<u32> = places.iter().copied().collect();
+    let host = *places.get(process as usize)?;
+    if used.len() < 2 {
+        return None;
+    }
+    let slot = places[..process as usize].iter().filter(|other| **other == host).count();
+    let at = used.iter().position(|other| *other == host)?;
+    let further = used.iter().nth((at + nodes as usize % used.len()) % used.len())?;
+    let there: Vec<usize> = (0..places.len()).filter(|other| places[*other] == *further).collect();
+    there.get(slot % there.len()).map(|process| *process as u32)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::{IoJob, Work, Workers};
+    use crate::job::{IoJob, Placement, Work, Workers};
+
+    /// Goal: who reads a host further never reads what its own host wrote, also where processes do not divide
+    /// by hosts, and where a host file gives hosts different numbers of slots.
+    #[test]
+    fn further_hosts_are_others() {
+        for (processes, hosts, slots) in [(3, 2, vec![]), (7, 3, vec![]), (4, 2, vec![3, 1]), (5, 4, vec![])] {
+            for placement in [Placement::ByNode, Placement::BySlot] {
+                let mut job = Job::new(Work::Io(IoJob::new("/tmp")));
+                job.workers = Workers { processes, threads: 2, placement };
+                job.slots.clone_from(&slots);
+                let places = job.hosts_of(hosts);
+                for worker in 0..processes * 2 {
+                    let target = reader_of(&job, Readers::ShiftNode { nodes: 1 }, worker, hosts, 0);
+                    let host = |worker: u32| places[worker as usize / 2];
+                    assert_ne!(host(worker), host(target), "{processes} on {hosts} {placement:?}: {worker}");
+                    assert_eq!(worker % 2, target % 2);
+                }
+            }
+        }
+    }
 
     /// Goal: each worker's data is read by exactly one worker, and shifted readers are not its own.
     #[test]

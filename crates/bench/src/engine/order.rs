@@ -1,6 +1,6 @@
 //! What director and workers say to each other: one JSON object per line.
 
-use super::{Part, Trouble};
+use super::{Made, Part, Trouble};
 use crate::job::Job;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::io::{self, BufRead, Write};
@@ -24,6 +24,10 @@ pub struct Start {
     pub first_on_host: bool,
     /// How often to report progress, milliseconds.
     pub progress_ms: u32,
+    /// The job's paths are free of links already: who started it has checked just these, and a link that
+    /// turns up in one is refused.
+    #[serde(default)]
+    pub settled: bool,
 }
 
 /// From the director.
@@ -59,10 +63,10 @@ pub enum Order {
         /// Which repetition.
         repetition: u32,
     },
-    /// Remove what these workers made; answered by Cleaned.
+    /// Remove what the workers of this process made; answered by Cleaned.
     Clean {
-        /// Worker numbers.
-        workers: Vec<u32>,
+        /// And what processes made that are gone.
+        made: Vec<Made>,
     },
     /// Stop at once; answered by Stopped.
     Stop,
@@ -79,6 +83,8 @@ pub enum Report {
         /// Sentences.
         warnings: Vec<String>,
     },
+    /// Something was made, which has to be removed if this process cannot do so itself.
+    Made(Made),
     /// A part is done.
     Done(PartReport),
     /// The stonewall is reached, all threads wait for Level.
@@ -178,8 +184,15 @@ mod tests {
     #[test]
     fn lines() {
         let job = Job::new(Work::Io(IoJob::new("/tmp")));
-        let start =
-            Start { job, process: 1, hosts: 2, host_processes: 1, first_on_host: true, progress_ms: 250 };
+        let start = Start {
+            job,
+            process: 1,
+            hosts: 2,
+            host_processes: 1,
+            first_on_host: true,
+            progress_ms: 250,
+            settled: false,
+        };
         let orders = [Order::Start(Box::new(start)), Order::Go { part: Part::All, start_ns: 5 }, Order::End];
         let mut wire = Vec::new();
         for order in &orders {

@@ -3,7 +3,7 @@
 use super::clock::sleep_until;
 use super::meter::{Gauge, Wall};
 use super::order::{Order, PartReport, Report, Start, WorkerReport, read_line, write_line};
-use super::{Meter, Part, Step, Trouble, steps, volume};
+use super::{Claims, Made, Meter, Part, Step, Trouble, ground, steps, volume};
 use crate::histogram::Histogram;
 use crate::job::{Job, Work};
 use std::io::{BufRead, Write};
@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 
 /// How long threads have to come to rest after the director is gone, before the process cleans up.
 const REST: Duration = Duration::from_secs(10);
+/// How long the process that made the directory around all trees waits for the others to empty it.
+const OTHERS: Duration = Duration::from_secs(5);
 /// Threads of a worker process need little: their buffers are on the heap.
 const STACK: usize = 512 << 10;
 
@@ -33,6 +35,7 @@ pub(crate) struct Place {
     pub job: Arc<Job>,
     pub worker: u32,
     pub hosts: u32,
+    pub claims: Claims,
 }
 
 fn load(place: &Place) -> Result<Box<dyn Load>, Trouble> {
@@ -60,6 +63,7 @@ enum Event {
     Order(Order),
     Hangup(String),
     Thread(usize, Answer),
+    Made(Made),
 }
 
 struct Hand {
@@ -73,6 +77,9 @@ struct Hand {
 pub fn serve(input: impl BufRead + Send + 'static, output: impl Write) -> Result<(), String> {
     let (events, inbox) = mpsc::channel();
     let reader = events.clone();
+    let maker = events.clone();
+    // Whoever no longer listens has the list itself.
+    let claims = Claims::told(Arc::new(move |made| drop(maker.send(Event::Made(made)))));
     let mut input = input;
     // Ends with the input; not joined, as a blocked read cannot be called back.
     let spawned = std::thread::Builder::new().name("orders".to_owned()).spawn(move || {
@@ -95,6 +102,7 @@ pub fn serve(input: impl BufRead + Send + 'static, output: impl Write) -> Result
         inbox,
         stop: Arc::default(),
         start: None,
+        claims,
         hands: Vec::new(),
         pending: 0,
         walled: 0,
@@ -114,6 +122,7 @@ struct Process<W> {
     inbox: Receiver<Event>,
     stop: Arc<AtomicBool>,
     start: Option<Arc<Start>>,
+    claims: Claims,
     hands: Vec<Hand>,
     /// Threads that have not answered yet.
     pending: usize,
@@ -133,6 +142,7 @@ impl<W: Write> Process<W> {
                 Ok(Event::Order(order)) => self.obey(order)?,
                 Ok(Event::Hangup(reason)) => return Err(reason),
                 Ok(Event::Thread(thread, answer)) => self.answered(thread, answer)?,
+                Ok(Event::Made(made)) => self.say(&Report::Made(made))?,
                 Err(RecvTimeoutError::Timeout) if self.pending > 0 => self.progress()?,
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return Err("all threads are gone".to_owned()),
@@ -153,7 +163,12 @@ impl<W: Write> Process<W> {
 
     fn obey(&mut self, order: Order) -> Result<(), String> {
         match order {
-            Order::Start(start) => self.begin(Arc::new(*start)),
+            Order::Start(mut start) => {
+                if !start.settled {
+                    volume::settle(&mut start.job);
+                }
+                self.begin(Arc::new(*start))
+            }
             Order::Prepare { step, repetition, reach } => {
                 let reach = Arc::new(reach);
                 self.all(|| Task::Prepare { step, repetition, reach: Arc::clone(&reach) });
@@ -176,8 +191,8 @@ impl<W: Write> Process<W> {
                 self.all(|| Task::Tidy { repetition });
                 Ok(())
             }
-            Order::Clean { workers } => {
-                let left = self.start.as_ref().map(|start| volume::clean(&start.job, &workers));
+            Order::Clean { made } => {
+                let left = self.start.as_ref().map(|start| self.claims.clean(&start.job, &made));
                 self.say(&Report::Cleaned { left: left.unwrap_or_default() })
             }
             Order::Stop => {
@@ -198,6 +213,7 @@ impl<W: Write> Process<W> {
                         job: Arc::new(start.job.clone()),
                         worker: first + thread,
                         hosts: start.hosts,
+                        claims: self.claims.clone(),
                     };
                     if let Err(error) = self.hire(place, thread as usize) {
                         let trouble = Trouble::found("start a thread", "".as_ref(), error.to_string());
@@ -302,15 +318,21 @@ impl<W: Write> Process<W> {
         let deadline = Instant::now() + REST;
         while self.pending > 0 {
             match self.inbox.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-                Ok(Event::Thread(_, Answer::Walled(_)) | Event::Order(_) | Event::Hangup(_)) => {}
+                Ok(
+                    Event::Thread(_, Answer::Walled(_)) | Event::Order(_) | Event::Hangup(_) | Event::Made(_),
+                ) => {}
                 Ok(Event::Thread(..)) => self.pending -= 1,
                 Err(_) => break,
             }
         }
-        if let Some(start) = self.start.take().filter(|start| abandoned && !start.job.keep) {
-            let threads = start.job.workers.threads;
-            let own: Vec<u32> = (0..threads).map(|thread| start.process * threads + thread).collect();
-            volume::clean(&start.job, &own);
+        if let Some(start) = self.start.take().filter(|start| abandoned && !volume::keeps(&start.job)) {
+            self.claims.clean(&start.job, &[]);
+            // The directory around the trees is one process's, and empty when the last has cleaned up.
+            let deadline = Instant::now() + OTHERS;
+            while self.claims.waits(&start.job) && Instant::now() < deadline {
+                std::thread::sleep(OTHERS / 100);
+                self.claims.clean(&start.job, &[]);
+            }
         }
     }
 }
@@ -344,6 +366,7 @@ fn perform<'a>(
     match task {
         Task::Prepare { step, repetition, reach } => {
             let step = steps.get(step as usize).ok_or_else(out_of_turn)?;
+            ground::forget();
             load.prepare(step, repetition, &reach)?;
             *prepared = Some(step);
             Ok(Answer::Ready)

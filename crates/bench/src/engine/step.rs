@@ -56,7 +56,10 @@ pub fn steps(job: &Job) -> Vec<Step> {
     let mut add = |name: String, kind: StepKind, shown: bool, makes: bool| {
         let walled = match kind {
             StepKind::Io(phase) => !phase.setup,
-            StepKind::Meta(..) => true,
+            StepKind::Meta(phase, ..) => {
+                let creates_only = matches!(&job.work, Work::Meta(meta) if meta.stonewall_creates);
+                phase == MetaPhase::Create || !creates_only
+            }
             StepKind::Files(phase) => phase == FilesPhase::Train,
             StepKind::TreeMake | StepKind::TreeRemove => false,
         };

@@ -1,10 +1,13 @@
 //! The places a job works in: whether they are free before, and empty again after.
 
-use super::{Start, Trouble};
+use super::{Made, Start, Trouble, ground};
 use crate::job::{IoKind, Job, Share, Work, io_file, root};
+use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use std::collections::BTreeSet;
+use std::ffi::{CString, OsStr};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// Room that must stay on the file system, percent of what the job needs (metadata, rounding).
@@ -157,99 +160,213 @@ fn mib(bytes: u64) -> String {
     format!("{} MiB", bytes.div_ceil(1 << 20))
 }
 
-/// Removes what these workers made. Returns what could not be removed, with the reason.
-pub fn clean(job: &Job, workers: &[u32]) -> Vec<String> {
-    let mut left = Vec::new();
+/// Whether what the run made stays at its end: as the job says, and always for trees that were there before,
+/// in which nobody can tell whose is what. Phases that remove do so by name.
+pub fn keeps(job: &Job) -> bool {
+    job.keep || (job.existing && !matches!(job.work, Work::Io(_)))
+}
+
+/// Frees the job's paths of links, once, before anything is checked. From then on no link is followed.
+pub(super) fn settle(job: &mut Job) {
+    let listed = listed(job);
+    let paths = match &mut job.work {
+        Work::Io(io) => &mut io.paths,
+        Work::Meta(meta) => &mut meta.paths,
+        Work::Files(files) => &mut files.paths,
+    };
+    for path in paths {
+        // What cannot be found is told by the check of places.
+        if let Some(real) =
+            real(Path::new(path.as_str()), listed).and_then(|real| real.to_str().map(str::to_owned))
+        {
+            *path = real;
+        }
+    }
+}
+
+fn real(path: &Path, file: bool) -> Option<PathBuf> {
+    if !file {
+        return path.canonicalize().ok();
+    }
+    // Devices have names that are links; a file that is one is refused.
+    let device = rustix::fs::stat(path)
+        .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice);
+    if device {
+        return path.canonicalize().ok();
+    }
+    Some(path.parent()?.canonicalize().ok()?.join(path.file_name()?))
+}
+
+/// The places where a job makes something that is claimed: a file, a tree, or the directory around trees.
+enum Role {
+    File,
+    Tree,
+    Root,
+}
+
+fn role(job: &Job, path: &Path) -> Option<Role> {
+    let workers = job.workers.count();
+    let below = |paths: &[String], name: &str, trees: &dyn Fn(&str) -> bool| {
+        let root = |path: &Path| paths.iter().any(|dir| Path::new(dir).join(name) == path);
+        if root(path) {
+            return Some(Role::Root);
+        }
+        // One level down, or two.
+        let mut rest = Vec::new();
+        let mut here = path;
+        for _ in 0..2 {
+            rest.insert(0, here.file_name()?.to_str()?);
+            here = here.parent()?;
+            if root(here) {
+                return trees(&rest.join("/")).then_some(Role::Tree);
+            }
+        }
+        None
+    };
+    let own = |name: &str| name.strip_prefix('w').is_some_and(|rest| digits(rest.as_bytes()));
     match &job.work {
-        Work::Io(_) => {
-            for path in made_by(job, workers) {
-                if let Err(errno) = unlink_regular(&path) {
+        Work::Io(io) if io.listed => {
+            io.paths.iter().any(|file| Path::new(file) == path).then_some(Role::File)
+        }
+        Work::Io(io) => {
+            let suffix =
+                path.file_name()?.to_str()?.rsplit_once('.').and_then(|(_, worker)| worker.parse().ok());
+            let worker = if io.share.is_shared() { 0 } else { suffix? };
+            (worker < workers && io_file(io, worker) == path).then_some(Role::File)
+        }
+        Work::Meta(meta) => {
+            below(&meta.paths, &meta.name, &|rest| rest == crate::meta::SHARED_TREE || own(rest))
+        }
+        Work::Files(files) => below(&files.paths, &files.name, &|rest| {
+            let (worker, tree) = rest.split_once('/').unwrap_or((rest, "tree"));
+            rest == crate::files::SAMPLES || (own(worker) && matches!(tree, "tree" | "copy"))
+        }),
+    }
+}
+
+fn digits(name: &[u8]) -> bool {
+    !name.is_empty() && name.iter().all(u8::is_ascii_digit)
+}
+
+/// Whether a name below a job's trees is one that such jobs give.
+fn own_name(job: &Job, name: &[u8]) -> bool {
+    match &job.work {
+        Work::Io(_) => false,
+        Work::Meta(_) => crate::meta::is_branch(name) || crate::meta::is_item(name),
+        Work::Files(_) => crate::files::own_name(name),
+    }
+}
+
+/// Removes what was made, and nothing else: what bears the name now must be the same inode, and lie where this
+/// job makes things. Returns what could not be removed, with the reason. Directories around trees that are
+/// not empty yet stay without a word: others may still have to clean up there.
+pub fn clean(job: &Job, made: &[Made]) -> Vec<String> {
+    let mut job = job.clone();
+    settle(&mut job);
+    let mut order: Vec<&Made> = made.iter().collect();
+    // What lies deepest first.
+    order.sort_by_key(|made| std::cmp::Reverse(Path::new(&made.path).components().count()));
+    let mut left = Vec::new();
+    ground::forget();
+    for made in order {
+        let path = Path::new(&made.path);
+        match role(&job, path) {
+            None => left.push(format!("{} (not a place of this job)", path.display())),
+            Some(role) => {
+                if let Err(errno) = remove(&job, made, role, &mut left) {
                     left.push(format!("{} ({})", path.display(), std::io::Error::from(errno)));
                 }
             }
         }
-        Work::Meta(meta) => {
-            for worker in workers {
-                let root = root(&meta.paths, &meta.name, *worker);
-                if meta.own_tree {
-                    remove_into(&root.join(crate::meta::own_tree(*worker)), &mut left);
-                } else if *worker < meta.paths.len() as u32 {
-                    remove_into(&root.join(crate::meta::SHARED_TREE), &mut left);
-                }
-                remove_when_empty(&root);
-            }
-        }
-        Work::Files(files) => {
-            for worker in workers {
-                let root = root(&files.paths, &files.name, *worker);
-                remove_into(&root.join(crate::files::own_tree(*worker)), &mut left);
-                if *worker < files.paths.len() as u32 {
-                    remove_into(&root.join(crate::files::SAMPLES), &mut left);
-                }
-                remove_when_empty(&root);
-            }
-        }
     }
+    ground::forget();
     left
 }
 
-/// Only plain files are ever removed: a device that was read stays.
-pub(crate) fn unlink_regular(path: &Path) -> Result<(), Errno> {
-    match rustix::fs::lstat(path) {
-        Err(Errno::NOENT) => Ok(()),
-        Err(errno) => Err(errno),
-        Ok(stat) if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile => Ok(()),
-        Ok(_) => match rustix::fs::unlink(path) {
-            Err(Errno::NOENT) | Ok(()) => Ok(()),
-            Err(errno) => Err(errno),
-        },
-    }
+/// Whether this is a directory around trees, and there still.
+pub(super) fn waits(job: &Job, made: &Made) -> bool {
+    let path = Path::new(&made.path);
+    matches!(role(job, path), Some(Role::Root)) && rustix::fs::lstat(path).is_ok_and(|stat| made.is(&stat))
 }
 
-fn remove_when_empty(dir: &Path) {
-    // The last one removes it; before that it is not empty.
-    let _ = rustix::fs::rmdir(dir);
-}
-
-fn remove_into(dir: &Path, left: &mut Vec<String>) {
-    if let Err(trouble) = remove_tree(dir) {
-        left.push(trouble.to_string());
-    }
-}
-
-/// Removes a directory and all below it; nothing is there: done. Never follows a link.
-pub(crate) fn remove_tree(dir: &Path) -> Result<(), Trouble> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let fd = match rustix::fs::open(dir, flags, Mode::empty()) {
+fn remove(job: &Job, made: &Made, role: Role, left: &mut Vec<String>) -> Result<(), Errno> {
+    let path = Path::new(&made.path);
+    let (dir, name) = match ground::parent(path) {
         Err(Errno::NOENT) => return Ok(()),
-        Err(errno) => return Err(Trouble::call("open", dir, errno)),
-        Ok(fd) => fd,
+        other => other?,
     };
-    // Listed before anything is removed: some file systems skip entries otherwise.
+    let stat = match rustix::fs::statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Err(Errno::NOENT) => return Ok(()),
+        other => other?,
+    };
+    // Somebody put another thing there: it is theirs.
+    if !made.is(&stat) {
+        return Ok(());
+    }
+    let done = match role {
+        Role::File => rustix::fs::unlinkat(&dir, name, AtFlags::empty()),
+        Role::Root => rustix::fs::unlinkat(&dir, name, AtFlags::REMOVEDIR),
+        Role::Tree => return remove_tree(job, &*dir, name, path, stat.st_dev, left),
+    };
+    match done {
+        Err(Errno::NOENT) => Ok(()),
+        Err(Errno::NOTEMPTY | Errno::EXIST) if matches!(role, Role::Root) => Ok(()),
+        other => other,
+    }
+}
+
+/// Removes a tree that was made: names that such jobs give, on one file system. Anything else stays.
+fn remove_tree(
+    job: &Job,
+    at: &OwnedFd,
+    name: &OsStr,
+    path: &Path,
+    dev: u64,
+    left: &mut Vec<String>,
+) -> Result<(), Errno> {
+    let fd = match ground::open_at(at, Path::new(name), OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()) {
+        Err(Errno::NOENT) => return Ok(()),
+        other => other?,
+    };
+    if rustix::fs::fstat(&fd)?.st_dev != dev {
+        left.push(format!("{} (another file system is mounted there)", path.display()));
+        return Ok(());
+    }
+    let before = left.len();
+    for (name, kind) in entries(&fd)? {
+        let inner = path.join(OsStr::from_bytes(name.to_bytes()));
+        if !own_name(job, name.to_bytes()) {
+            left.push(format!("{} (not of this job, so it stays)", inner.display()));
+            continue;
+        }
+        let gone = match kind {
+            FileType::Directory => Err(Errno::ISDIR),
+            _ => rustix::fs::unlinkat(&fd, &name, AtFlags::empty()),
+        };
+        match gone {
+            Err(Errno::ISDIR) => {
+                remove_tree(job, &fd, OsStr::from_bytes(name.to_bytes()), &inner, dev, left)?
+            }
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(errno) => left.push(format!("{} ({})", inner.display(), std::io::Error::from(errno))),
+        }
+    }
+    match rustix::fs::unlinkat(at, name, AtFlags::REMOVEDIR) {
+        Ok(()) | Err(Errno::NOENT) => Ok(()),
+        // Said above, in detail.
+        Err(Errno::NOTEMPTY | Errno::EXIST) if left.len() > before => Ok(()),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// What is in a directory. Listed before anything is removed: some file systems skip entries otherwise.
+pub(crate) fn entries(fd: &OwnedFd) -> Result<Vec<(CString, FileType)>, Errno> {
     let mut entries = Vec::new();
-    for entry in rustix::fs::Dir::read_from(&fd).map_err(|errno| Trouble::call("list", dir, errno))? {
-        let entry = entry.map_err(|errno| Trouble::call("list", dir, errno))?;
+    for entry in rustix::fs::Dir::read_from(fd)? {
+        let entry = entry?;
         if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
             entries.push((entry.file_name().to_owned(), entry.file_type()));
         }
     }
-    for (name, kind) in entries {
-        let path = dir.join(std::ffi::OsStr::new(&*name.to_string_lossy()));
-        let gone = match kind {
-            FileType::Directory => None,
-            _ => match rustix::fs::unlinkat(&fd, &name, AtFlags::empty()) {
-                Err(Errno::ISDIR) => None,
-                other => Some(other),
-            },
-        };
-        match gone {
-            None => remove_tree(&path)?,
-            Some(Ok(()) | Err(Errno::NOENT)) => {}
-            Some(Err(errno)) => return Err(Trouble::call("remove", &path, errno)),
-        }
-    }
-    match rustix::fs::rmdir(dir) {
-        Ok(()) | Err(Errno::NOENT) => Ok(()),
-        Err(errno) => Err(Trouble::call("remove", dir, errno)),
-    }
+    Ok(entries)
 }

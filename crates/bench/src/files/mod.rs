@@ -4,7 +4,7 @@ mod samples;
 mod source;
 mod walk;
 
-use crate::engine::{Load, Meter, Next, Part, Place, Side, Step, StepKind, Trouble};
+use crate::engine::{Claims, Load, Meter, Next, Part, Place, Side, Step, StepKind, Trouble, ground};
 use crate::io::write_all;
 use crate::job::{FilesJob, FilesPhase, root};
 use rustix::fs::{AtFlags, Mode, OFlags, Timestamps};
@@ -63,7 +63,7 @@ impl FilesLoad {
             .join(own_tree(self.place.worker))
             .join("tree");
         let mut now = meter.now();
-        mkdir(&tree)?;
+        claimed(&self.place.claims, &tree)?;
         for directory in source.directories() {
             let path = tree.join(directory);
             mkdir(&path)?;
@@ -126,8 +126,13 @@ impl FilesLoad {
         walk(&tree, &mut |found| {
             let Found::File(directory, name, path) = found else { return Ok(()) };
             meter.next(seen, u64::MAX, now)?;
-            let fd = rustix::fs::openat(directory, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
-                .map_err(|errno| Trouble::call("open", path, errno))?;
+            let fd = rustix::fs::openat(
+                directory,
+                name,
+                OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+                Mode::empty(),
+            )
+            .map_err(|errno| Trouble::call("open", path, errno))?;
             let (mut bytes, mut kept) = (0, 0);
             loop {
                 let read = rustix::io::read(&fd, &mut buffer[kept..])
@@ -156,7 +161,7 @@ impl FilesLoad {
 
     fn copy(&mut self, meter: &mut Meter) -> Result<(), Trouble> {
         let (tree, copied) = (self.tree(), self.copied());
-        mkdir(&copied)?;
+        claimed(&self.place.claims, &copied)?;
         let buffer = &mut self.buffer;
         let mut now = meter.now();
         let mut done = 0;
@@ -185,6 +190,10 @@ impl FilesLoad {
                     Found::Left(directory, name, path) => (directory, name, path, AtFlags::REMOVEDIR),
                     Found::Directory(..) => return Ok(()),
                 };
+                if !own_name(name.to_bytes()) {
+                    let reason = "it is not of this job, so it stays; move it away".to_owned();
+                    return Err(Trouble::found("remove", path, reason));
+                }
                 meter.next(done, u64::MAX, now)?;
                 rustix::fs::unlinkat(directory, name, flags)
                     .map_err(|errno| Trouble::call("remove", path, errno))?;
@@ -192,10 +201,15 @@ impl FilesLoad {
                 now = meter.record(Side::First, 0, now);
                 Ok(())
             })?;
-            match rustix::fs::rmdir(&tree) {
+            match ground::rmdir(&tree) {
                 Ok(()) | Err(Errno::NOENT) => {}
                 Err(errno) => return Err(Trouble::call("remove", &tree, errno)),
             }
+        }
+        if self.place.job.existing && !self.place.job.keep {
+            // What was around trees that were there before goes with them, if nothing else is in it.
+            let _ = ground::rmdir(&self.root().join(own_tree(self.place.worker)));
+            let _ = ground::rmdir(&self.root());
         }
         Ok(())
     }
@@ -205,9 +219,11 @@ impl Load for FilesLoad {
     fn prepare(&mut self, step: &Step, repetition: u32, _reach: &[u64]) -> Result<(), Trouble> {
         let StepKind::Files(phase) = step.kind else { return Ok(()) };
         match phase {
-            FilesPhase::Samples | FilesPhase::Train => self.samples.prepare(phase, repetition),
+            FilesPhase::Samples | FilesPhase::Train => {
+                self.samples.prepare(phase, repetition, &self.place.claims)
+            }
             FilesPhase::Untar => {
-                mkdir_all(&self.root().join(own_tree(self.place.worker)))?;
+                claim(&self.place.claims, &self.root().join(own_tree(self.place.worker)))?;
                 let seed = self.place.job.seed;
                 self.source.get_or_insert_with(|| Source::new(&self.files.tree, seed));
                 Ok(())
@@ -233,20 +249,27 @@ impl Load for FilesLoad {
         if repetition + 1 == self.place.job.repetitions {
             return Ok(());
         }
-        crate::engine::remove_tree(&self.tree())?;
-        crate::engine::remove_tree(&self.copied())?;
-        self.samples.remove()
+        // What was there before stays.
+        let (job, claims) = (&self.place.job, &self.place.claims);
+        claims.remove(job, &self.tree())?;
+        claims.remove(job, &self.copied())?;
+        self.samples.remove(job, claims)
     }
 }
 
 fn mkdir(path: &Path) -> Result<(), Trouble> {
-    rustix::fs::mkdir(path, Mode::from_raw_mode(0o755)).map_err(|errno| Trouble::call("mkdir", path, errno))
+    ground::mkdir(path).map_err(|errno| Trouble::call("mkdir", path, errno))
 }
 
-/// Makes a directory and the one above it, if they are not there.
-fn mkdir_all(path: &Path) -> Result<(), Trouble> {
+/// Makes a directory that is this run's from now on.
+fn claimed(claims: &Claims, path: &Path) -> Result<(), Trouble> {
+    claims.directory(path).map_err(|errno| Trouble::call("mkdir", path, errno))
+}
+
+/// Makes a directory and the one above it, if they are not there; those made are this run's.
+fn claim(claims: &Claims, path: &Path) -> Result<(), Trouble> {
     for path in path.parent().into_iter().chain([path]) {
-        match rustix::fs::mkdir(path, Mode::from_raw_mode(0o755)) {
+        match claims.directory(path) {
             Ok(()) | Err(Errno::EXIST) => {}
             Err(errno) => return Err(Trouble::call("mkdir", path, errno)),
         }
@@ -254,14 +277,28 @@ fn mkdir_all(path: &Path) -> Result<(), Trouble> {
     Ok(())
 }
 
+/// Whether a name is one of those that such jobs give below their trees.
+pub(crate) fn own_name(name: &[u8]) -> bool {
+    let Ok(name) = std::str::from_utf8(name) else { return false };
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let file = |text: &str, endings: &[&str]| {
+        text.rsplit_once('.').is_some_and(|(number, ending)| digits(number) && endings.contains(&ending))
+    };
+    matches!(name, "tree" | "copy")
+        || name.strip_prefix("dir").is_some_and(digits)
+        || name.strip_prefix("file").is_some_and(|rest| file(rest, &source::ENDINGS))
+        || digits(name)
+        || file(name, &["jpg"])
+}
+
 fn create(path: &Path) -> Result<rustix::fd::OwnedFd, Trouble> {
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
-    rustix::fs::open(path, flags, Mode::from_raw_mode(0o600))
+    ground::open(path, flags, Mode::from_raw_mode(0o600))
         .map_err(|errno| Trouble::call("create", path, errno))
 }
 
 fn copy_file(from: &Path, to: &Path, buffer: &mut [u8]) -> Result<u64, Trouble> {
-    let source = rustix::fs::open(from, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+    let source = ground::open(from, OFlags::RDONLY, Mode::empty())
         .map_err(|errno| Trouble::call("open", from, errno))?;
     let stat = rustix::fs::fstat(&source).map_err(|errno| Trouble::call("stat", from, errno))?;
     let copy = create(to)?;
@@ -298,6 +335,17 @@ fn count(text: &[u8], word: &[u8]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Goal: only names that such jobs give are taken for their own.
+    #[test]
+    fn own_names() {
+        for name in ["tree", "copy", "dir3", "file12.rs", "000001", "000000012.jpg"] {
+            assert!(own_name(name.as_bytes()), "{name}");
+        }
+        for name in ["trees", "dir", "file.rs", "file1.doc", "photo.jpg", "1.png", "notes", "file1.x.rs"] {
+            assert!(!own_name(name.as_bytes()), "{name}");
+        }
+    }
 
     /// Goal: words are counted wherever they stand, also side by side and after a false start.
     #[test]

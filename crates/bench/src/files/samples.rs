@@ -1,10 +1,11 @@
 //! Training: samples that several workers read in random order, each once per epoch.
 
-use super::{CALL, SAMPLES, create, mkdir_all};
-use crate::engine::{Meter, Next, Permutation, Side, Trouble, mix, remove_tree};
+use super::{CALL, SAMPLES, claim, create};
+use crate::engine::{Claims, Meter, Next, Permutation, Side, Trouble, ground, mix};
 use crate::io::{fill, first_wrong, write_all};
-use crate::job::{FilesJob, FilesPhase, Training, root};
+use crate::job::{FilesJob, FilesPhase, Job, Training, root};
 use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use std::path::PathBuf;
 
 /// Samples of one directory.
@@ -52,7 +53,7 @@ impl Samples {
     }
 
     /// Directories are made before the clock runs.
-    pub fn prepare(&mut self, phase: FilesPhase, repetition: u32) -> Result<(), Trouble> {
+    pub fn prepare(&mut self, phase: FilesPhase, repetition: u32, claims: &Claims) -> Result<(), Trouble> {
         self.repetition = repetition;
         if phase != FilesPhase::Samples {
             return Ok(());
@@ -62,8 +63,11 @@ impl Samples {
             let directory = self.directory(sample);
             if directory != last {
                 let top = self.top(sample % self.job.paths.len() as u64);
-                mkdir_all(&top)?;
-                mkdir_all(&directory)?;
+                claim(claims, &top)?;
+                match ground::mkdir(&directory) {
+                    Ok(()) | Err(Errno::EXIST) => {}
+                    Err(errno) => return Err(Trouble::call("mkdir", &directory, errno)),
+                }
                 last = directory;
             }
         }
@@ -110,7 +114,7 @@ impl Samples {
     fn read(&self, sample: u64, buffer: &mut Vec<u8>) -> Result<u64, Trouble> {
         let path = self.path(sample);
         buffer.resize(CALL, 0);
-        let file = rustix::fs::open(&path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+        let file = ground::open(&path, OFlags::RDONLY, Mode::empty())
             .map_err(|errno| Trouble::call("open", &path, errno))?;
         let mut bytes = 0;
         loop {
@@ -134,11 +138,8 @@ impl Samples {
         Ok(bytes)
     }
 
-    /// Removes this worker's part.
-    pub fn remove(&self) -> Result<(), Trouble> {
-        if self.worker < self.job.paths.len() as u64 {
-            remove_tree(&self.top(self.worker))?;
-        }
-        Ok(())
+    /// Removes the samples' directories that this process made.
+    pub fn remove(&self, job: &Job, claims: &Claims) -> Result<(), Trouble> {
+        (0..self.job.paths.len() as u64).try_for_each(|path| claims.remove(job, &self.top(path)))
     }
 }

@@ -5,6 +5,8 @@ use crate::job::SourceTree;
 
 /// The word that grep looks for.
 pub(super) const WORD: &[u8] = b"lease_epoch";
+/// Endings of files.
+pub(super) const ENDINGS: [&str; 4] = ["c", "h", "rs", "txt"];
 /// Children of a directory.
 const BRANCHING: u64 = 4;
 /// Spread of the logarithm of sizes (natural): with it the mean is three times the median, as in a
@@ -82,7 +84,6 @@ impl Source {
 
     /// The path of a file.
     pub fn name(&self, file: u64) -> String {
-        const ENDINGS: [&str; 4] = ["c", "h", "rs", "txt"];
         let directory = file / self.shape.per_directory.max(1) % self.directories.len() as u64;
         let ending = ENDINGS[(mix(self.seed ^ file) % 4) as usize];
         format!("{}/file{file}.{ending}", self.directories[directory as usize])

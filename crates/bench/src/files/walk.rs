@@ -1,6 +1,6 @@
 //! A walk over a tree as find does it: a directory is listed, then its entries are visited.
 
-use crate::engine::Trouble;
+use crate::engine::{Trouble, entries, ground};
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use std::ffi::{CStr, OsStr};
@@ -25,8 +25,7 @@ pub(super) fn walk(
     top: &Path,
     visit: &mut dyn FnMut(Found<'_>) -> Result<(), Trouble>,
 ) -> Result<(), Trouble> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    match rustix::fs::open(top, flags, Mode::empty()) {
+    match ground::open(top, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()) {
         Ok(fd) => below(&fd, top, visit, 0),
         Err(rustix::io::Errno::NOENT) => Ok(()),
         Err(errno) => Err(Trouble::call("open", top, errno)),
@@ -42,14 +41,7 @@ fn below(
     if depth > MAX_DEPTH {
         return Err(Trouble::found("walk", here, format!("deeper than {MAX_DEPTH} levels")));
     }
-    let mut entries = Vec::new();
-    for entry in rustix::fs::Dir::read_from(fd).map_err(|errno| Trouble::call("list", here, errno))? {
-        let entry = entry.map_err(|errno| Trouble::call("list", here, errno))?;
-        if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
-            entries.push((entry.file_name().to_owned(), entry.file_type()));
-        }
-    }
-    for (name, kind) in entries {
+    for (name, kind) in entries(fd).map_err(|errno| Trouble::call("list", here, errno))? {
         let path = here.join(OsStr::from_bytes(name.to_bytes()));
         let kind = match kind {
             FileType::Unknown => {

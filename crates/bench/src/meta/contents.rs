@@ -1,6 +1,6 @@
 //! What is in one small file.
 
-use crate::engine::Trouble;
+use crate::engine::{Trouble, ground};
 use crate::io::{Buffer, fill, first_wrong, read_all, stripe, write_all};
 use crate::job::MetaJob;
 use rustix::fs::{Mode, OFlags};
@@ -23,7 +23,7 @@ impl Contents<'_> {
     pub fn create(&self, path: &Path, may_exist: bool, buffer: Option<&mut Buffer>) -> Result<u64, Trouble> {
         let exclusive = if may_exist { OFlags::empty() } else { OFlags::EXCL };
         let flags = self.flags(OFlags::CREATE | OFlags::WRONLY | exclusive);
-        let file = rustix::fs::open(path, flags, Mode::from_raw_mode(0o644))
+        let file = ground::open(path, flags, Mode::from_raw_mode(0o644))
             .map_err(|errno| Trouble::call("create", path, errno))?;
         if let Some(striping) = &self.meta.striping {
             stripe(&file, path, striping)?;
@@ -50,7 +50,7 @@ impl Contents<'_> {
 
     /// Opens, reads and closes the file; returns the bytes read.
     pub fn read(&self, path: &Path, buffer: Option<&mut Buffer>) -> Result<u64, Trouble> {
-        let file = rustix::fs::open(path, self.flags(OFlags::RDONLY), Mode::empty())
+        let file = ground::open(path, self.flags(OFlags::RDONLY), Mode::empty())
             .map_err(|errno| Trouble::call("open", path, errno))?;
         let mut offset = 0;
         if let Some(buffer) = buffer {

@@ -4,15 +4,16 @@ mod contents;
 mod tree;
 
 use crate::engine::{Load, Meter, Next, Part, Place, Side, Step, StepKind, Trouble, mix, now_ns, reader_of};
-use crate::engine::{Permutation, remove_tree};
+use crate::engine::{Permutation, entries, ground};
 use crate::io::{Buffer, fill};
-use crate::job::{MetaJob, MetaPhase, Readers, root};
+use crate::job::{MetaJob, MetaPhase, root};
 use contents::Contents;
 use rustix::fd::OwnedFd;
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
 use tree::Tree;
+pub(crate) use tree::{is_branch, is_item};
 
 /// Name of the tree all workers share, below the job's directory.
 pub(crate) const SHARED_TREE: &str = "shared";
@@ -66,16 +67,26 @@ impl MetaLoad {
             return Ok(());
         }
         let root = root(&self.meta.paths, &self.meta.name, self.place.worker);
-        // Several workers may make it at the same time.
-        make_directory(&root, true)?;
+        // Several workers may make it at the same time; it is whose mkdir succeeds.
+        match self.place.claims.directory(&root) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(errno) => return Err(Trouble::call("mkdir", &root, errno)),
+        }
         meter.restart();
-        let tree = Tree::new(&self.base(self.place.worker), &self.meta);
+        let existing = self.place.job.existing;
+        let base = self.base(self.place.worker);
+        let tree = Tree::new(&base, &self.meta);
         let mut now = meter.now();
         for (done, path) in tree.directories().iter().enumerate() {
             if meter.next(done as u64, u64::MAX, now)? == Next::Over {
                 break;
             }
-            make_directory(Path::new(path), self.place.job.existing)?;
+            let here = Path::new(path);
+            let made = if done == 0 { self.place.claims.directory(here) } else { ground::mkdir(here) };
+            match made {
+                Err(Errno::EXIST) if existing => {}
+                other => other.map_err(|errno| Trouble::call("mkdir", here, errno))?,
+            }
             now = meter.record(Side::First, 0, now);
         }
         Ok(())
@@ -88,10 +99,12 @@ impl MetaLoad {
         let tree = Tree::new(&self.base(self.place.worker), &self.meta);
         let mut now = meter.now();
         for path in tree.directories().iter().rev() {
-            rustix::fs::rmdir(path.as_str())
+            ground::rmdir(Path::new(path))
                 .map_err(|errno| Trouble::call("remove", Path::new(path), errno))?;
             now = meter.record(Side::First, 0, now);
         }
+        // The last one removes what is around the trees; before that it is not empty.
+        let _ = ground::rmdir(&root(&self.meta.paths, &self.meta.name, self.place.worker));
         Ok(())
     }
 
@@ -119,7 +132,7 @@ impl MetaLoad {
                     moved = contents.create(here, self.place.job.existing, self.buffer.as_mut())?;
                 }
                 (MetaPhase::Stat, _) => {
-                    rustix::fs::stat(here).map_err(|errno| Trouble::call("stat", here, errno))?;
+                    ground::stat(here).map_err(|errno| Trouble::call("stat", here, errno))?;
                 }
                 (MetaPhase::OpenRead, true) => {
                     open_directory(here)?;
@@ -127,14 +140,14 @@ impl MetaLoad {
                 (MetaPhase::OpenRead, false) => moved = contents.read(here, self.buffer.as_mut())?,
                 (MetaPhase::Rename, _) => {
                     pass.tree.item(&mut other, directories, renames + 1, pass.owner, item);
-                    rustix::fs::rename(here, other.as_str())
+                    ground::rename(here, Path::new(&other))
                         .map_err(|errno| Trouble::call("rename", here, errno))?;
                 }
                 (MetaPhase::Remove, true) => {
-                    rustix::fs::rmdir(here).map_err(|errno| Trouble::call("remove", here, errno))?;
+                    ground::rmdir(here).map_err(|errno| Trouble::call("remove", here, errno))?;
                 }
                 (MetaPhase::Remove, false) => {
-                    rustix::fs::unlink(here).map_err(|errno| Trouble::call("remove", here, errno))?;
+                    ground::unlink(here).map_err(|errno| Trouble::call("remove", here, errno))?;
                 }
                 (MetaPhase::Readdir, _) => {}
             }
@@ -179,33 +192,31 @@ impl MetaLoad {
         Ok(())
     }
 
-    /// Removes what phases before left in the tree, its directories excepted.
+    /// Removes what phases before left in the tree, its directories excepted: items that bear this job's
+    /// names, on the tree's file system. What else is there stays, and then the tree does, too.
     fn sweep(&self) -> Result<(), Trouble> {
         if !self.is_builder() {
             return Ok(());
         }
+        let mut device = None;
         for path in Tree::new(&self.base(self.place.worker), &self.meta).directories() {
             let here = Path::new(path);
             let fd = open_directory(here)?;
-            let mut names = Vec::new();
-            for entry in
-                rustix::fs::Dir::read_from(&fd).map_err(|errno| Trouble::call("list", here, errno))?
-            {
-                let entry = entry.map_err(|errno| Trouble::call("list", here, errno))?;
-                let name = entry.file_name();
-                if !matches!(name.to_bytes(), b"." | b"..") && !tree::is_branch(name.to_bytes()) {
-                    names.push(name.to_owned());
-                }
+            let stat = rustix::fs::fstat(&fd).map_err(|errno| Trouble::call("stat", here, errno))?;
+            if *device.get_or_insert(stat.st_dev) != stat.st_dev {
+                let reason = "another file system is mounted here, so it is left alone".to_owned();
+                return Err(Trouble::found("remove", here, reason));
             }
-            for name in names {
-                let gone = rustix::fs::unlinkat(&fd, &name, rustix::fs::AtFlags::empty());
-                let gone = match gone {
-                    Err(Errno::ISDIR | Errno::PERM) => {
-                        rustix::fs::unlinkat(&fd, &name, rustix::fs::AtFlags::REMOVEDIR)
-                    }
-                    other => other,
+            for (name, _) in entries(&fd).map_err(|errno| Trouble::call("list", here, errno))? {
+                if !is_item(name.to_bytes()) {
+                    continue;
+                }
+                let flags = match name.to_bytes().first() {
+                    Some(b'd') => AtFlags::REMOVEDIR,
+                    _ => AtFlags::empty(),
                 };
-                gone.map_err(|errno| Trouble::call("remove", &here.join(&*name.to_string_lossy()), errno))?;
+                rustix::fs::unlinkat(&fd, &name, flags)
+                    .map_err(|errno| Trouble::call("remove", &here.join(&*name.to_string_lossy()), errno))?;
             }
         }
         Ok(())
@@ -221,8 +232,7 @@ impl Load for MetaLoad {
             self.present = false;
             return Ok(());
         };
-        let own = phase == MetaPhase::Create || (phase == MetaPhase::Remove && self.meta.remove_own);
-        let readers = if own { Readers::Own } else { self.meta.readers };
+        let readers = self.meta.readers_of(phase);
         let owner = reader_of(&self.place.job, readers, self.place.worker, self.place.hosts, repetition);
         let mut count = self.meta.items.per_worker(&self.meta.tree);
         if phase != MetaPhase::Create {
@@ -258,20 +268,21 @@ impl Load for MetaLoad {
         self.pass = None;
         // Kept are the last repetition's; those before must make room for it.
         if self.place.job.keep && repetition + 1 < self.place.job.repetitions && self.is_builder() {
-            remove_tree(&self.base(self.place.worker))?;
+            // Those that were there before stay, and are used again.
+            self.place.claims.remove(&self.place.job, &self.base(self.place.worker))?;
         }
         Ok(())
     }
 }
 
 fn make_directory(path: &Path, may_exist: bool) -> Result<(), Trouble> {
-    match rustix::fs::mkdir(path, Mode::from_raw_mode(0o755)) {
+    match ground::mkdir(path) {
         Err(Errno::EXIST) if may_exist => Ok(()),
         other => other.map_err(|errno| Trouble::call("mkdir", path, errno)),
     }
 }
 
 fn open_directory(path: &Path) -> Result<OwnedFd, Trouble> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| Trouble::call("open", path, errno))
+    ground::open(path, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())
+        .map_err(|errno| Trouble::call("open", path, errno))
 }

@@ -5,8 +5,19 @@ use std::fmt::Write;
 use std::path::Path;
 
 /// Whether a name is that of a directory of the tree, not of an item.
-pub(super) fn is_branch(name: &[u8]) -> bool {
-    name.first() == Some(&b't')
+pub(crate) fn is_branch(name: &[u8]) -> bool {
+    name.strip_prefix(b"t").is_some_and(digits)
+}
+
+/// Whether a name is that of an item: `<f|d><renames>.<owner>.<number>`.
+pub(crate) fn is_item(name: &[u8]) -> bool {
+    let Some((b'f' | b'd', numbers)) = name.split_first() else { return false };
+    let mut parts = numbers.split(|byte| *byte == b'.');
+    parts.clone().count() == 3 && parts.all(digits)
+}
+
+fn digits(name: &[u8]) -> bool {
+    !name.is_empty() && name.iter().all(u8::is_ascii_digit)
 }
 
 /// One tree: its directories from the root down, level by level.
@@ -97,6 +108,16 @@ mod tests {
         let mut path = String::new();
         tree.item(&mut path, false, 1, 7, 17);
         assert_eq!(path, "/b/t2/t2/f1.7.17");
+    }
+
+    /// Goal: only names that such a job gives are taken for its own.
+    #[test]
+    fn own_names() {
+        assert!(is_branch(b"t0") && is_branch(b"t17") && is_item(b"f1.7.17") && is_item(b"d0.0.0"));
+        for name in ["t", "tax.ods", "thesis", "f1.7", "f1.7.17.old", "f.1.2", "file", "d1.2.x", "x1.2.3", ""]
+        {
+            assert!(!is_branch(name.as_bytes()) && !is_item(name.as_bytes()), "{name}");
+        }
     }
 
     /// Goal: items are spread evenly and each directory has as many as it is said to have.

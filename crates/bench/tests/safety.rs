@@ -1,0 +1,199 @@
+//! What is not a run's own is never touched: user's files that are read, links, names that come in the way.
+
+use skep_bench::engine::{LocalCrew, RunError, Silent, Watch, run};
+use skep_bench::job::{
+    FilesJob, FilesPhase, IoJob, IoKind, IoPhase, Items, Job, MetaJob, MetaPhase, Share, SourceTree,
+    Training, TreeShape, Work, Workers,
+};
+use skep_bench::result::{RunResult, StepResult};
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+fn path(dir: &Path) -> String {
+    dir.to_str().unwrap().to_owned()
+}
+
+fn go_with(job: &Job, watch: &mut dyn Watch) -> Result<RunResult, RunError> {
+    let mut crew = LocalCrew::in_process(job.workers.processes, "here").unwrap();
+    run(job, &mut crew, watch, &AtomicBool::new(false))
+}
+
+fn go(job: &Job) -> Result<RunResult, RunError> {
+    go_with(job, &mut Silent)
+}
+
+fn all(dir: &Path) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut todo = vec![dir.to_owned()];
+    while let Some(here) = todo.pop() {
+        for entry in std::fs::read_dir(here).unwrap().map(Result::unwrap) {
+            names.push(path(entry.path().strip_prefix(dir).unwrap()));
+            if entry.file_type().unwrap().is_dir() {
+                todo.push(entry.path());
+            }
+        }
+    }
+    names.sort();
+    names
+}
+
+/// Goal: a run that reads, rewrites or writes over files that were there removes none of them, whatever they are
+/// called and how often it repeats, also when it fails; what it had to make itself goes.
+#[test]
+fn files_that_were_there_stay() {
+    let kinds = [IoKind::Read, IoKind::Rewrite, IoKind::Write];
+    for (kind, length, works) in
+        [(kinds[0], 64, true), (kinds[1], 64, true), (kinds[2], 64, true), (kinds[0], 5, false)]
+    {
+        for share in [Share::PerWorker, Share::Segmented] {
+            for listed in [true, false] {
+                let dir = tempfile::tempdir().unwrap();
+                let name = match (listed, share) {
+                    (true, _) => "mydata",
+                    (false, Share::PerWorker) => "skep-bench-io.00000000",
+                    (false, _) => "skep-bench-io",
+                };
+                let file = dir.path().join(name);
+                std::fs::write(&file, vec![7; length << 10]).unwrap();
+                let place = if listed { &file } else { dir.path() };
+                let mut job = Job::new(Work::Io(IoJob {
+                    listed,
+                    share,
+                    transfer: 4096,
+                    block: 64 << 10,
+                    phases: vec![IoPhase::new(kind)],
+                    ..IoJob::new(&path(place))
+                }));
+                (job.existing, job.repetitions) = (true, 2);
+                assert_eq!(go(&job).is_ok(), works, "{kind:?} {share:?} {listed}");
+                assert_eq!(all(dir.path()), [name], "{kind:?} {share:?} {listed}");
+                if kind == IoKind::Write {
+                    std::fs::remove_file(&file).unwrap();
+                    go(&job).unwrap();
+                    assert_eq!(all(dir.path()), [""; 0], "what the run made itself");
+                }
+            }
+        }
+    }
+}
+
+/// Goal: in trees that were there before a run without a phase that removes touches nothing, also when it fails
+/// and when it repeats; one that removes takes the names of such jobs only.
+#[test]
+fn trees_that_were_there_stay() {
+    let dir = tempfile::tempdir().unwrap();
+    let inside = ["shared/letter.odt", "shared/f0.0.0", "w00000000/thesis.pdf", "w00000000/tree/notes"];
+    for (name, more) in [("skep-bench-meta", ""), ("skep-bench-files", "samples/000000/photo.jpg")] {
+        for file in inside.iter().chain([&more]).filter(|file| !file.is_empty()) {
+            let file = dir.path().join(name).join(file);
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(&file, "mine").unwrap();
+        }
+    }
+    let before = all(dir.path());
+    for phases in [vec![FilesPhase::Find], vec![FilesPhase::Train], vec![FilesPhase::Remove]] {
+        let mut job = Job::new(Work::Files(FilesJob { phases, ..FilesJob::new(&path(dir.path())) }));
+        (job.existing, job.repetitions) = (true, 2);
+        go(&job).unwrap_err();
+        assert_eq!(all(dir.path()), before);
+    }
+    for phase in [MetaPhase::Stat, MetaPhase::Remove, MetaPhase::Readdir] {
+        for own_tree in [true, false] {
+            let items = Items::Total(3);
+            let load = MetaJob { phases: vec![phase], own_tree, items, ..MetaJob::new(&path(dir.path())) };
+            let mut job = Job::new(Work::Meta(load));
+            (job.existing, job.repetitions) = (true, 2);
+            let _ = go(&job);
+            let mut left = all(dir.path());
+            if phase == MetaPhase::Remove || !left.contains(&"skep-bench-meta/shared/f0.0.0".to_owned()) {
+                left.push("skep-bench-meta/shared/f0.0.0".to_owned());
+                left.sort();
+                left.dedup();
+            }
+            assert_eq!(left, before, "{phase:?} {own_tree}");
+        }
+    }
+}
+
+/// Goal: a link in place of a job's directory, of its tree or of a directory in it is refused, and what is behind
+/// it stays as it is.
+#[test]
+fn links_are_not_followed() {
+    for link in ["skep-bench-meta", "skep-bench-meta/w00000000", "skep-bench-meta/w00000000/t0"] {
+        for phases in [vec![MetaPhase::Create], vec![MetaPhase::Remove], vec![MetaPhase::Readdir]] {
+            let dir = tempfile::tempdir().unwrap();
+            let behind = dir.path().join("behind");
+            std::fs::create_dir(&behind).unwrap();
+            for name in ["precious", "f0.0.0", "f0.0.1"] {
+                std::fs::write(behind.join(name), "mine").unwrap();
+            }
+            let link = dir.path().join(link);
+            std::fs::create_dir_all(link.parent().unwrap()).unwrap();
+            std::os::unix::fs::symlink(&behind, &link).unwrap();
+            let load = MetaJob {
+                tree: TreeShape { branching: 1, depth: 1, leaf_only: true },
+                items: Items::Total(2),
+                phases,
+                ..MetaJob::new(&path(dir.path()))
+            };
+            let mut job = Job::new(Work::Meta(load));
+            job.existing = true;
+            go(&job).unwrap_err();
+            assert_eq!(all(&behind), ["f0.0.0", "f0.0.1", "precious"]);
+            assert!(link.is_symlink());
+        }
+    }
+}
+
+/// Puts something into the directory after the first phase.
+struct Intrude<F>(F);
+
+impl<F: FnMut(&str)> Watch for Intrude<F> {
+    fn progress(&mut self, _: &skep_bench::engine::Progress<'_>) {}
+    fn step(&mut self, result: &StepResult) {
+        (self.0)(&result.phase);
+    }
+    fn warning(&mut self, _: &str) {}
+}
+
+/// Goal: what somebody else puts into a run's own trees meanwhile, or in place of its file, stays when the run
+/// cleans up, and the run says so.
+#[test]
+fn what_others_put_there_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    let files = FilesJob {
+        phases: vec![FilesPhase::Samples, FilesPhase::Train],
+        training: Training { samples: 5, ..Training::default() },
+        tree: SourceTree { files: 5, ..SourceTree::default() },
+        ..FilesJob::new(&path(dir.path()))
+    };
+    let note = dir.path().join("skep-bench-files/samples/note.txt");
+    let mut put = Intrude(|_: &str| std::fs::write(&note, "mine").unwrap());
+    let error = go_with(&Job::new(Work::Files(files)), &mut put).unwrap_err().to_string();
+    assert!(error.contains("note.txt") && error.contains("stays"), "{error}");
+    assert_eq!(all(dir.path()).last().unwrap(), "skep-bench-files/samples/note.txt");
+    assert_eq!(all(dir.path()).len(), 3);
+    let dir = tempfile::tempdir().unwrap();
+    let note = dir.path().join("skep-bench-meta/w00000000/report.ods");
+    let mut put = Intrude(|_: &str| std::fs::write(&note, "mine").unwrap());
+    let load =
+        MetaJob { phases: vec![MetaPhase::Create, MetaPhase::Stat], ..MetaJob::new(&path(dir.path())) };
+    let error = go_with(&Job::new(Work::Meta(load)), &mut put).unwrap_err().to_string();
+    assert!(error.contains("skep-bench-meta"), "{error}");
+    assert_eq!(all(dir.path()).last().unwrap(), "skep-bench-meta/w00000000/report.ods");
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("skep-bench-io.00000000");
+    let other = dir.path().join("other");
+    std::fs::write(&other, vec![1; 64 << 10]).unwrap();
+    let mut put = Intrude(|phase: &str| {
+        if phase == "write" {
+            std::fs::rename(&other, &file).unwrap();
+        }
+    });
+    let load = IoJob { transfer: 4096, block: 64 << 10, ..IoJob::new(&path(dir.path())) };
+    let mut job = Job::new(Work::Io(load));
+    job.workers = Workers { processes: 2, threads: 1, ..Workers::default() };
+    go_with(&job, &mut put).unwrap();
+    assert_eq!(std::fs::read(&file).unwrap(), vec![1; 64 << 10]);
+    assert_eq!(all(dir.path()), ["skep-bench-io.00000000"]);
+}
