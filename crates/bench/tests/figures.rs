@@ -3,9 +3,9 @@
 #![allow(clippy::unwrap_used)]
 
 use skep_bench::dialect::{Surroundings, Tool, Translation, translate};
-use skep_bench::engine::{LocalCrew, RunError, Silent, run};
+use skep_bench::engine::{LocalCrew, RunError, Silent, run, steps};
 use skep_bench::job::{
-    Fsync, IoJob, IoKind, IoPhase, Job, Order, Readers, Share, Stonewall, Work,
+    Fsync, IoJob, IoKind, IoPhase, Job, MetaPhase, Order, Readers, Share, Stonewall, Work,
 };
 use skep_bench::result::RunResult;
 use std::collections::BTreeSet;
@@ -156,4 +156,30 @@ fn truncation() {
         go(&job).unwrap();
         assert_eq!(std::fs::metadata(&file).unwrap().len(), length);
     }
+}
+
+/// Goal: mdtest's -N shifts further from phase to phase, by hosts where workers fill them one by one; its -W ends
+/// the create phase only; -U renames directories.
+#[test]
+fn mdtest_shifts_and_stops() {
+    let meta = |line: &str| match job_of(Tool::Mdtest, line).work {
+        Work::Meta(meta) => meta,
+        other => panic!("{other:?}"),
+    };
+    let shifted = meta("-n 10 -N 2 -F");
+    let by = |phase| shifted.readers_of(phase);
+    let shift = |workers| Readers::Shift { workers };
+    assert_eq!(by(MetaPhase::Create), Readers::Own);
+    assert_eq!((by(MetaPhase::Stat), by(MetaPhase::OpenRead)), (shift(2), shift(4)));
+    assert_eq!(by(MetaPhase::Remove), shift(6));
+    let by_slot = meta("mpirun -np 4 --map-by slot mdtest -n 10 -N 1 -F");
+    assert_eq!(by_slot.readers_of(MetaPhase::Remove), Readers::ShiftNode { nodes: 3 });
+    let job = job_of(Tool::Mdtest, "-n 10 -W 5 -F");
+    let walled: Vec<String> =
+        steps(&job).into_iter().filter(|step| step.walled).map(|step| step.name).collect();
+    assert_eq!(walled, ["file create"]);
+    let renaming = meta("-n 10 -U -D");
+    assert_eq!(renaming.phases[renaming.phases.len() - 2..], [MetaPhase::Rename, MetaPhase::Remove]);
+    assert!(!meta("-n 10 -U -F").phases.contains(&MetaPhase::Rename));
+    assert!(translated(Tool::Mdtest, "-n 10 -U").unwrap_err().contains("-U with -D"));
 }

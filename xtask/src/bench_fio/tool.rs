@@ -139,9 +139,7 @@ impl Tools {
         if load.direct {
             words.push("--direct".to_owned());
         }
-        if load.cold {
-            words.push("--invalidate".to_owned());
-        }
+        words.push(if load.cold { "--invalidate" } else { "--cached" }.to_owned());
         if load.synced {
             words.extend(["--sync".to_owned(), "data".to_owned()]);
         }

@@ -342,7 +342,8 @@ fn apply_rest(name: &str, text: &str, s: &mut Settings) -> Result<String, String
         }
         "do_verify" => {
             s.do_verify = on()?;
-            if s.do_verify { "what verify says is done" } else { "nothing is read back after writing" }.to_owned()
+            if s.do_verify { "what verify says is done" } else { "nothing is read back after writing" }
+                .to_owned()
         }
         "stonewall" | "wait_for_previous" => {
             s.apart = true;

@@ -47,7 +47,12 @@ const KNOWN: &[Known] = &[
         Takes::Nothing,
         "the run ends at the first wrong byte and says where it is",
     ),
-    ignored("l", "dataPacketType", Takes::Value, "what is written cannot be compressed, and no block of it comes twice"),
+    ignored(
+        "l",
+        "dataPacketType",
+        Takes::Value,
+        "what is written cannot be compressed, and no block of it comes twice",
+    ),
     refused("m", "multiFile", Takes::Nothing, "every repetition writes the same names: run it once for each"),
     refused(
         "M",

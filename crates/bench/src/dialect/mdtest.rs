@@ -3,7 +3,7 @@
 use super::size::{Units, bytes};
 use super::words::{Given, Known, Syntax, Takes, ignored, number, refused, used};
 use super::{Cause, Launch, Surroundings, Tool, Understood, no_rest, options};
-use crate::job::{Items, Job, MetaJob, MetaPhase, Readers, Stonewall, Things, Work, Workers};
+use crate::job::{Items, Job, MetaJob, MetaPhase, Placement, Readers, Stonewall, Things, Work, Workers};
 
 const TALK: &str = "concerns the tool's own output";
 
@@ -39,6 +39,7 @@ const KNOWN: &[Known] = &[
     used("t", "time-unique", Takes::Nothing),
     used("T", "stat", Takes::Nothing),
     used("u", "unique", Takes::Nothing),
+    used("U", "rename-dirs", Takes::Nothing),
     ignored("v", "verbose", Takes::Nothing, TALK),
     ignored("V", "verbosity", Takes::Value, TALK),
     used("w", "write-bytes", Takes::Value),
@@ -71,6 +72,7 @@ struct Settings {
     per_directory: Option<u64>,
     total: Option<u64>,
     stride: u32,
+    rename: bool,
     sync: bool,
 }
 
@@ -96,6 +98,7 @@ pub(super) fn translate(
         per_directory: None,
         total: None,
         stride: 0,
+        rename: false,
         sync: false,
     };
     let rest = options(&SYNTAX, words, understood, |given| apply(given, &mut settings, around))?;
@@ -143,6 +146,10 @@ fn apply(given: &Given, s: &mut Settings, around: &Surroundings<'_>) -> Result<S
         "verify-read" => {
             meta.verify = true;
             "what is read is compared"
+        }
+        "rename-dirs" => {
+            s.rename = true;
+            "directories are renamed before they are removed"
         }
         "fsync" => {
             s.sync = true;
@@ -197,7 +204,9 @@ fn apply_value(
         }
         "stride" => {
             s.stride = number(value)?;
-            format!("all but create use the items of the worker {value} further")
+            format!(
+                "stat uses the items of the worker {value} further, read twice and remove three times so far"
+            )
         }
         "random" => {
             meta.random_order = true;
@@ -258,7 +267,12 @@ fn finish(
         [false, false] => Things::Both,
     };
     if s.stride > 0 {
-        s.meta.readers = Readers::Shift { workers: s.stride };
+        // Where workers fill one host after the other, mdtest multiplies the stride by the workers of a host.
+        s.meta.readers = match launch.placement {
+            Some(Placement::BySlot) => Readers::ShiftNode { nodes: s.stride },
+            _ => Readers::Shift { workers: s.stride },
+        };
+        s.meta.readers_move_on = true;
     }
     s.meta.fsync = s.sync && s.meta.write_bytes > 0;
     if s.sync && !s.meta.fsync {
@@ -267,8 +281,20 @@ fn finish(
             "no effect: mdtest calls fsync after a write, and the files are empty".to_owned(),
         );
     }
+    if s.rename && s.meta.things == Things::Both {
+        return Err(Cause::new("-U", "renames directories only: run -D and -F apart, -U with -D"));
+    }
+    if s.rename && s.meta.things == Things::Files {
+        note("-U with -F", "no effect: only directories are renamed".to_owned());
+        s.rename = false;
+    }
     let order = [MetaPhase::Create, MetaPhase::Stat, MetaPhase::OpenRead, MetaPhase::Remove];
     s.meta.phases = order.into_iter().zip(s.phases).filter(|(_, on)| *on).map(|(phase, _)| phase).collect();
+    if s.rename {
+        let at = s.meta.phases.iter().position(|phase| *phase == MetaPhase::Remove);
+        s.meta.phases.insert(at.unwrap_or(s.meta.phases.len()), MetaPhase::Rename);
+    }
+    s.meta.stonewall_creates = s.job.stonewall.is_some();
     let [create, _, _, remove] = s.phases;
     s.job.existing = !create;
     s.job.keep = !remove;

@@ -73,8 +73,7 @@ pub fn steps(job: &Job) -> Vec<Step> {
             for phase in &io.phases {
                 // A write that the clock may end out of order goes over what a write before it made.
                 let by_clock = job.stonewall.is_some() && !phase.setup;
-                let makes =
-                    phase.kind == crate::job::IoKind::Write && IoJob::covers(phase.order, by_clock);
+                let makes = phase.kind == crate::job::IoKind::Write && IoJob::covers(phase.order, by_clock);
                 add(phase.name(), StepKind::Io(*phase), !phase.setup, makes);
             }
         }

@@ -46,9 +46,8 @@ struct Pass {
 
 impl IoLoad {
     pub fn new(place: &Place, io: &IoJob) -> Result<Self, Trouble> {
-        let short = || {
-            Trouble::found("get memory for a transfer", Path::new(""), "there is not enough".to_owned())
-        };
+        let short =
+            || Trouble::found("get memory for a transfer", Path::new(""), "there is not enough".to_owned());
         let buffer = Buffer::new(io.transfer as usize).ok_or_else(short)?;
         let supply = if !io.verifies() && io.phases.iter().any(|phase| phase.kind.writes()) {
             // Two runs with the same seed must not write the same bytes either.
@@ -98,9 +97,8 @@ impl IoLoad {
     fn open(&mut self) -> Result<(), Trouble> {
         let Some(pass) = &self.run else { return Ok(()) };
         let phase = pass.phase;
-        let file = self
-            .open_file(&phase, &pass.path)
-            .map_err(|errno| Trouble::call("open", &pass.path, errno))?;
+        let file =
+            self.open_file(&phase, &pass.path).map_err(|errno| Trouble::call("open", &pass.path, errno))?;
         let creator = !self.io.share.is_shared() || self.place.worker == 0;
         if phase.kind == IoKind::Write && creator && !self.made {
             if let Some(striping) = &self.io.striping {
@@ -182,6 +180,11 @@ impl IoLoad {
                 now = meter.now();
             }
             done += 1;
+            if self.io.invalidate && pass.phase.kind.needs_data() && done.is_multiple_of(pass.course.count())
+            {
+                // Another lap (the clock decides) must not find what this one left in the cache.
+                let _ = rustix::fs::fadvise(file, 0, None, Advice::DontNeed);
+            }
             written += u64::from(write);
             if write && written.is_multiple_of(every) {
                 rustix::fs::fsync(file).map_err(|errno| Trouble::call("fsync", &pass.path, errno))?;

@@ -55,6 +55,13 @@ pub struct MetaJob {
     /// Whose items a worker stats, opens, lists, renames and removes. Creates are its own.
     #[serde(default)]
     pub readers: Readers,
+    /// The shift grows from phase to phase: once for stat, twice for open-read, three times for the others, so
+    /// that nobody finds in its cache what the phase before brought there.
+    #[serde(default)]
+    pub readers_move_on: bool,
+    /// The clock ends creates only.
+    #[serde(default)]
+    pub stonewall_creates: bool,
     /// Remove its own all the same.
     #[serde(default)]
     pub remove_own: bool,
@@ -204,10 +211,29 @@ impl MetaJob {
             fsync: false,
             verify: false,
             readers: Readers::Own,
+            readers_move_on: false,
+            stonewall_creates: false,
             remove_own: false,
             random_order: false,
             time_tree: false,
             striping: None,
+        }
+    }
+
+    /// Whose items a worker uses in a phase.
+    pub fn readers_of(&self, phase: MetaPhase) -> Readers {
+        let times = match phase {
+            _ if !self.readers_move_on => 1,
+            MetaPhase::Create | MetaPhase::Stat => 1,
+            MetaPhase::OpenRead => 2,
+            MetaPhase::Readdir | MetaPhase::Rename | MetaPhase::Remove => 3,
+        };
+        match (phase, self.readers) {
+            (MetaPhase::Create, _) => Readers::Own,
+            (MetaPhase::Remove, _) if self.remove_own => Readers::Own,
+            (_, Readers::Shift { workers }) => Readers::Shift { workers: workers.saturating_mul(times) },
+            (_, Readers::ShiftNode { nodes }) => Readers::ShiftNode { nodes: nodes.saturating_mul(times) },
+            (_, readers) => readers,
         }
     }
 

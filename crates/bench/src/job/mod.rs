@@ -56,6 +56,10 @@ pub struct Job {
     /// existing files are refused.
     #[serde(default)]
     pub existing: bool,
+    /// Processes that each host takes, in the order of hosts, where a host file says so; empty: as many on
+    /// each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub slots: Vec<u32>,
     /// Stop each phase by the clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stonewall: Option<Stonewall>,
@@ -204,6 +208,7 @@ impl Job {
             seed: 0,
             keep: false,
             existing: false,
+            slots: Vec::new(),
             stonewall: None,
             work,
         }
@@ -215,6 +220,7 @@ impl Job {
         limit("processes", u64::from(workers.processes), 1, u64::from(MAX_PROCESSES))?;
         limit("threads", u64::from(workers.threads), 1, u64::from(MAX_THREADS))?;
         limit("repetitions", u64::from(self.repetitions), 1, u64::from(MAX_REPETITIONS))?;
+        limit("hosts with slots", self.slots.len() as u64, 0, u64::from(MAX_PROCESSES))?;
         if let Some(wall) = self.stonewall {
             limit("stonewall", wall.after_ms, 1, 7 * 24 * 3_600_000)?;
             if wall.repeat && wall.wear_out {
@@ -232,13 +238,35 @@ impl Job {
             }
             Work::Meta(meta) => {
                 let rename = meta.phases.iter().position(|phase| *phase == MetaPhase::Rename);
-                if cut && rename.is_some_and(|at| at + 1 < meta.phases.len()) {
+                if cut && !meta.stonewall_creates && rename.is_some_and(|at| at + 1 < meta.phases.len()) {
                     return refuse("stonewall: a rename that is cut short must be the last phase");
                 }
                 meta.check()
             }
             Work::Files(files) => files.check(),
         }
+    }
+
+    /// The host of each process. Slots are filled before any host takes more; then they begin again.
+    pub fn hosts_of(&self, hosts: u32) -> Vec<u32> {
+        let Workers { processes, placement, .. } = self.workers;
+        if self.slots.iter().all(|slots| *slots == 0) {
+            return (0..processes).map(|process| placement.host(process, processes, hosts)).collect();
+        }
+        let mut placed = Vec::with_capacity(processes as usize);
+        let mut left = Vec::new();
+        while placed.len() < processes as usize {
+            if left.iter().all(|slots| *slots == 0) {
+                left.clone_from(&self.slots);
+            }
+            for (host, left) in left.iter_mut().enumerate() {
+                let fill = if placement == Placement::BySlot { *left } else { (*left).min(1) };
+                let fill = fill.min(processes - placed.len() as u32);
+                placed.extend(std::iter::repeat_n(host as u32, fill as usize));
+                *left -= fill;
+            }
+        }
+        placed
     }
 
     /// What it needs on the file system.
@@ -338,5 +366,15 @@ mod tests {
         let by = |placement: Placement| (0..5).map(|p| placement.host(p, 5, 2)).collect::<Vec<_>>();
         assert_eq!(by(Placement::ByNode), [0, 1, 0, 1, 0]);
         assert_eq!(by(Placement::BySlot), [0, 0, 0, 1, 1]);
+        let mut job = Job::new(Work::Io(IoJob::new("/tmp")));
+        job.slots = vec![3, 1];
+        let mut with = |processes: u32, placement: Placement| {
+            job.workers = Workers { processes, threads: 1, placement };
+            job.hosts_of(2)
+        };
+        assert_eq!(with(4, Placement::BySlot), [0, 0, 0, 1]);
+        assert_eq!(with(4, Placement::ByNode), [0, 1, 0, 0]);
+        assert_eq!(with(6, Placement::BySlot), [0, 0, 0, 1, 0, 0]);
+        assert_eq!(with(2, Placement::BySlot), [0, 0]);
     }
 }

@@ -1,6 +1,7 @@
 //! What came of a job: per phase and repetition, and summed up.
 
 mod csv;
+mod remark;
 
 pub use csv::{steps_csv, summary_csv};
 
@@ -33,6 +34,8 @@ pub struct RunResult {
 pub struct Document {
     /// One line per phase, over all repetitions.
     pub phases: Vec<Summary>,
+    /// How figures came about that are easily taken for something else.
+    pub remarks: Vec<String>,
     /// The run.
     #[serde(flatten)]
     pub run: RunResult,
@@ -169,9 +172,14 @@ impl RunResult {
         names.into_iter().map(|name| self.summary_of(name)).collect()
     }
 
+    /// How figures came about that are easily taken for something else.
+    pub fn remarks(&self) -> Vec<String> {
+        remark::remarks(self)
+    }
+
     /// With its summary.
     pub fn document(self) -> Document {
-        Document { phases: self.summary(), run: self }
+        Document { phases: self.summary(), remarks: self.remarks(), run: self }
     }
 
     fn summary_of(&self, name: &str) -> Summary {

@@ -66,6 +66,16 @@ impl HostsArgs {
         Ok(names)
     }
 
+    /// Processes that each host takes, where the host file says so; empty: it does not.
+    pub fn slots(&self) -> Result<Vec<u32>, String> {
+        let Some(path) = &self.host_file else { return Ok(Vec::new()) };
+        let text = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
+        let hosts = host_file(&text).map_err(|why| format!("{}: {why}", path.display()))?;
+        let slots: Vec<u32> = hosts.into_iter().map(|slots| slots.slots).collect();
+        // A plain list of hosts gives each of them one.
+        Ok(if slots.iter().all(|slots| *slots == 1) { Vec::new() } else { slots })
+    }
+
     fn keyring(&self) -> Result<Keyring, String> {
         if self.insecure {
             return Ok(Keyring::insecure());
@@ -119,7 +129,11 @@ impl RemoteCrew {
         let run = draw_run().map_err(CrewError)?;
         let count = names.len() as u32;
         let processes = job.workers.processes;
-        if processes < count {
+        let places = job.hosts_of(count);
+        if let Some(idle) = idle(names, &places) {
+            eprintln!("skep: {idle}");
+        }
+        if processes < count && job.slots.is_empty() {
             return Err(CrewError(format!(
                 "{count} hosts for {processes} processes: name fewer hosts, or ask for more processes"
             )));
@@ -163,7 +177,7 @@ impl RemoteCrew {
         }
         crew.lead += LEAD_EACH * processes;
         for process in 0..processes {
-            let at = job.workers.placement.host(process, processes, count) as usize;
+            let at = places.get(process as usize).map_or(0, |host| *host as usize);
             let host = &mut crew.hosts[at];
             crew.places.push((at, host.members.len()));
             host.members.push(process as usize);
@@ -178,6 +192,19 @@ impl RemoteCrew {
         }
         Ok(crew)
     }
+}
+
+/// Names the hosts that no process goes to.
+fn idle(names: &[String], places: &[u32]) -> Option<String> {
+    let unused = |(at, name): (usize, &String)| (!places.contains(&(at as u32))).then(|| name.as_str());
+    let idle: Vec<&str> = names.iter().enumerate().filter_map(unused).collect();
+    (!idle.is_empty()).then(|| {
+        format!(
+            "no process runs on {}: {} processes fill the slots of the others; place them by node to use all hosts",
+            idle.join(", "),
+            places.len()
+        )
+    })
 }
 
 fn draw_run() -> Result<u64, String> {
@@ -294,6 +321,14 @@ impl Drop for RemoteCrew {
 mod tests {
     use super::*;
 
+    /// Goal: a host that gets no process is named.
+    #[test]
+    fn idle_hosts() {
+        let names = ["a".to_owned(), "b".to_owned(), "c".to_owned()];
+        assert!(idle(&names, &[0, 0, 1]).unwrap().contains("runs on c"));
+        assert_eq!(idle(&names, &[0, 1, 2]), None);
+    }
+
     /// Goal: hosts come from the flag or a file, twice named is a mistake, none means this machine.
     #[test]
     fn names() {
@@ -302,6 +337,7 @@ mod tests {
         std::fs::write(&file, "a slots=4\nb:7751 # the fast one\n").unwrap();
         let of_file = HostsArgs { host_file: Some(file.clone()), ..HostsArgs::default() };
         assert_eq!(of_file.names().unwrap(), ["a", "b:7751"]);
+        assert_eq!(of_file.slots().unwrap(), [4, 1]);
         let named = |hosts: &[&str]| HostsArgs {
             hosts: hosts.iter().map(|host| (*host).to_owned()).collect(),
             ..HostsArgs::default()

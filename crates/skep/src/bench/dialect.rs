@@ -36,7 +36,7 @@ pub struct DialectArgs {
 #[derive(Debug, Args)]
 pub struct RelativeArgs {
     /// The tool's own options
-    #[arg(last = true, value_name = "ARGS")]
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
     words: Vec<String>,
 }
 
@@ -129,8 +129,12 @@ fn spread(translation: &mut Translation, hosts: &HostsArgs) -> Outcome {
         let count = hosts.names().map_err(Failure::new)?.len().max(1);
         for job in &mut translation.jobs {
             job.workers.processes = per_host.saturating_mul(u32::try_from(count).unwrap_or(u32::MAX));
-            job.check().map_err(|e| Failure::new(e.to_string()))?;
         }
+    }
+    let slots = hosts.slots().map_err(Failure::new)?;
+    for job in &mut translation.jobs {
+        job.slots.clone_from(&slots);
+        job.check().map_err(|e| Failure::new(e.to_string()))?;
     }
     Ok(())
 }
@@ -168,6 +172,20 @@ mod tests {
         assert_eq!(translation.jobs[0].workers.processes, 8);
         let chosen = hosts(&HostsArgs::default(), &translation.launch);
         assert_eq!(chosen.host_file.as_deref(), Some(Path::new("m")));
+    }
+
+    /// Goal: a host file's slots decide which host a process goes to.
+    #[test]
+    fn slots_of_a_host_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("hosts");
+        std::fs::write(&file, "a slots=3\nb slots=1\n").unwrap();
+        let line = format!("mpirun -np 4 --map-by slot --hostfile {} ior -w -o /tmp/x", file.display());
+        let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        let mut translation = translated(Tool::Ior, &words).unwrap();
+        let chosen = hosts(&HostsArgs::default(), &translation.launch);
+        spread(&mut translation, &chosen).unwrap();
+        assert_eq!(translation.jobs[0].hosts_of(2), [0, 0, 0, 1]);
     }
 
     /// Goal: the commands that are named instead of StorageBench and qperf can be typed as they stand.

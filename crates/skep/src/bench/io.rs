@@ -54,9 +54,12 @@ pub struct IoArgs {
     /// Set room aside before the first write
     #[arg(long)]
     preallocate: bool,
-    /// Drop this host's cached pages before each phase that reads
-    #[arg(long)]
+    /// Drop this host's cached pages before each phase that reads; this is done anyway without --cached
+    #[arg(long, conflicts_with = "cached")]
     invalidate: bool,
+    /// Leave cached pages: reads may then measure this host's memory
+    #[arg(long)]
+    cached: bool,
     /// Tell the kernel whether the order is sequential or random
     #[arg(long)]
     advise: bool,
@@ -104,7 +107,8 @@ impl IoArgs {
         (io.direct, io.sync, io.fsync) = (self.direct, self.sync, self.fsync);
         (io.time_open, io.time_fsync, io.time_close) = (timed("open"), timed("fsync"), timed("close"));
         (io.barriers, io.readers) = (self.barriers, self.readers);
-        (io.preallocate, io.invalidate, io.advise) = (self.preallocate, self.invalidate, self.advise);
+        (io.preallocate, io.advise) = (self.preallocate, self.advise);
+        io.invalidate = self.invalidate || !self.cached;
         io.fresh = !self.reuse;
         if self.chunk_size.is_some() || self.targets.is_some() {
             io.striping = Some(Striping { chunk_size: self.chunk_size, targets: self.targets });
@@ -204,7 +208,8 @@ mod tests {
     #[test]
     fn fields() {
         let plain = job(&[]);
-        assert_eq!(plain, IoJob::new("/d"));
+        assert_eq!(plain, IoJob { invalidate: true, ..IoJob::new("/d") });
+        assert!(!job(&["--cached"]).invalidate);
         let full = job(&[
             "--phases",
             "write+setup,stride:8-read,mixed:70,random-rewrite,backward-read+verify",

@@ -70,6 +70,7 @@ impl LoadArgs {
             seed: self.seed,
             keep: self.keep,
             existing: self.existing,
+            slots: Vec::new(),
             stonewall: self.stonewall.map(|after| Stonewall {
                 after_ms: (after.0.as_millis() as u64).max(1),
                 wear_out: self.wear_out,
@@ -81,7 +82,8 @@ impl LoadArgs {
 
     /// Does the load, on this machine or where agents run, and shows the result.
     pub fn perform(&self, work: Work, out: &mut dyn Write) -> Outcome {
-        let job = self.job(work);
+        let mut job = self.job(work);
+        job.slots = self.hosts.slots().map_err(Failure::new)?;
         job.check().map_err(|error| Failure::new(error.to_string()))?;
         if self.print_job {
             let text = serde_json::to_string_pretty(&job).map_err(|error| Failure::new(error.to_string()))?;

@@ -95,7 +95,8 @@ pub fn show(run: RunResult, args: &ShowArgs, out: &mut dyn Write) -> io::Result<
             }
             let lines: Vec<Line> =
                 run.summary().iter().map(|summary| summary_line(summary, by_bytes)).collect();
-            output::rows(output::Format::Table, &lines, out)
+            output::rows(output::Format::Table, &lines, out)?;
+            run.remarks().iter().try_for_each(|remark| writeln!(out, "\nremark: {remark}"))
         }
     }
 }
@@ -258,15 +259,17 @@ mod tests {
     #[test]
     fn formats() {
         let table = shown(Format::Table, false);
-        assert_eq!(table.lines().count(), 3, "{table}");
+        assert_eq!(table.lines().count(), 3 + 2, "{table}");
+        assert!(table.contains("page cache"), "{table}");
         assert!(table.contains("write") && table.contains("MiB/s") && table.contains("P99.9"), "{table}");
-        assert_eq!(shown(Format::Table, true).lines().count(), 5 + 1 + 3);
+        assert_eq!(shown(Format::Table, true).lines().count(), 5 + 1 + 3 + 2);
         assert_eq!(shown(Format::Csv, false).lines().count(), 3);
         assert_eq!(shown(Format::Csv, true).lines().count(), 5);
         let json: serde_json::Value = serde_json::from_str(&shown(Format::Json, false)).unwrap();
         assert_eq!(json[0]["phases"][1]["phase"], "read");
         assert_eq!(json[0]["steps"].as_array().unwrap().len(), 4);
         assert_eq!(json[0]["job"]["repetitions"], 2);
+        assert!(json[0]["remarks"][0].as_str().unwrap().contains("page cache"));
         assert_eq!(shown(Format::Ndjson, false).lines().count(), 1);
     }
 

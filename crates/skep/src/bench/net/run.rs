@@ -52,12 +52,7 @@ impl RunArgs {
         Job {
             workers: Workers { processes: self.processes, threads: self.threads, ..Workers::default() },
             repetitions: self.repetitions,
-            delay_ms: 0,
-            seed: 0,
-            keep: false,
-            existing: false,
-            stonewall: None,
-            work: Work::Io(io),
+            ..Job::new(Work::Io(io))
         }
     }
 }
