@@ -7,6 +7,7 @@ mod net;
 mod processor;
 mod service;
 mod superblock;
+mod zfs;
 
 pub use block::{Disk, DiskKind, Md, Partition};
 pub use identity::{Identity, IdentityKind};
@@ -17,7 +18,7 @@ pub use service::{ClusterFacts, Place, Role, Service};
 pub use superblock::Superblock;
 
 use crate::Root;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// See the module.
 #[derive(Debug)]
@@ -36,6 +37,8 @@ pub struct Host<'a> {
     pub disks: Vec<Disk>,
     /// What is mounted.
     pub mounts: Vec<Mount>,
+    /// What `zfs get` says of each dataset.
+    pub zfs: BTreeMap<String, String>,
     /// What shall be mounted at boot.
     pub fstab: Vec<Mount>,
     /// Network interfaces.
@@ -82,6 +85,7 @@ impl<'a> Host<'a> {
             cpus: processor::count(root),
             disks: block::read(root),
             mounts: mounts::mounted(root),
+            zfs: BTreeMap::new(),
             fstab: mounts::at_boot(root),
             nics: net::interfaces(root),
             fabrics: net::fabrics(root),
@@ -90,6 +94,7 @@ impl<'a> Host<'a> {
             places: Vec::new(),
             cluster: part.cluster,
         };
+        host.zfs = zfs::properties(root, &host.mounts);
         host.places = service::places(&host, &part.directories);
         host.give_roles();
         host

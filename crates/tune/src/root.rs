@@ -89,22 +89,37 @@ impl Root {
         Some(String::from_utf8_lossy(&bytes).trim_end().to_owned())
     }
 
+    /// The same of something that is no file of the machine but was asked of a program or of the cluster: a recording
+    /// holds it below `/.skep`. On the machine itself `ask` is asked.
+    pub fn answer(&self, name: &str, ask: impl FnOnce() -> Option<String>) -> Option<String> {
+        let at = format!("/.skep/{name}");
+        let text = if self.is_live() { ask()? } else { self.glance(&at)? };
+        if let Some(recording) = &self.recording {
+            recording.borrow_mut().file(&at, text.trim_end());
+        }
+        Some(text)
+    }
+
     /// The first number in a file.
     pub fn number(&self, at: &str) -> Option<u64> {
         self.text(at)?.split_whitespace().next()?.parse().ok()
     }
 
-    /// The first `len` bytes of a file or device; fewer when it is shorter. Not part of a recording: what
-    /// lies on disks is nobody else's business.
-    pub fn bytes(&self, at: &str, len: u64) -> Option<Vec<u8>> {
+    /// The first `len` bytes of a file or device; fewer when it is shorter. Of these a recording gets
+    /// what `essence` leaves: what else lies on disks is nobody else's business.
+    pub fn bytes(&self, at: &str, len: u64, essence: fn(&[u8]) -> Option<Vec<u8>>) -> Option<Vec<u8>> {
         use std::os::unix::fs::FileTypeExt;
-        let path = self.path(&self.real(at)?);
+        let real = self.real(at)?;
+        let path = self.path(&real);
         let kind = std::fs::metadata(&path).ok()?.file_type();
         if !kind.is_file() && !kind.is_block_device() {
             return None;
         }
         let mut bytes = Vec::new();
         std::fs::File::open(path).ok()?.take(len).read_to_end(&mut bytes).ok()?;
+        if let (Some(recording), Some(kept)) = (&self.recording, essence(&bytes)) {
+            recording.borrow_mut().bytes(&real, kept);
+        }
         Some(bytes)
     }
 

@@ -12,12 +12,15 @@ pub const HDD: &str = include_str!("../hosts/hdd.txt");
 pub const SSD: &str = include_str!("../hosts/ssd.txt");
 /// NVMe drives on two nodes.
 pub const NVME: &str = include_str!("../hosts/nvme.txt");
+/// ZFS on turning disks.
+pub const ZFS: &str = include_str!("../hosts/zfs.txt");
 
 /// The first bytes of an XFS: blocks of 4 KiB, `su` bytes, `sw` drives.
 pub fn xfs_superblock(inode: u16, su: u32, sw: u32) -> Vec<u8> {
     let mut bytes = vec![0; 4096];
     bytes[..4].copy_from_slice(b"XFSB");
     bytes[4..8].copy_from_slice(&4096u32.to_be_bytes());
+    bytes[102..104].copy_from_slice(&4096u16.to_be_bytes());
     bytes[104..106].copy_from_slice(&inode.to_be_bytes());
     bytes[184..188].copy_from_slice(&(su / 4096).to_be_bytes());
     bytes[188..192].copy_from_slice(&(su / 4096 * sw).to_be_bytes());

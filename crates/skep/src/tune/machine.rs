@@ -82,14 +82,21 @@ impl MachineArgs {
     /// What the cluster says: it must answer when it is named, it may when it is that of this machine.
     fn cluster(&self, root: &Root) -> Outcome<Option<ClusterFacts>> {
         let asked = self.access.is_explicit();
-        if !asked && (!root.is_live() || !Path::new(crate::admin::access::KEY_FILE).exists()) {
+        if !asked && !root.is_live() {
+            return Ok(ClusterFacts::recorded(root));
+        }
+        if !asked && !Path::new(crate::admin::access::KEY_FILE).exists() {
             return Ok(None);
         }
         let timeout = if asked { self.access.timeout } else { UNASKED_LIMIT };
         let access = AccessArgs { timeout, ..self.access.clone() };
         let status = access.connect(None).and_then(|mut cluster: Cluster| cluster.status());
         match status {
-            Ok(status) => Ok(Some(self.facts(&status))),
+            Ok(status) => {
+                let facts = self.facts(&status);
+                facts.record(root);
+                Ok(Some(facts))
+            }
             Err(failure) if asked => Err(failure),
             Err(failure) => {
                 eprintln!("note: the cluster did not answer, so its targets are not known: {failure}");

@@ -9,6 +9,7 @@ use skep_tune::{Finding, Host, Role, Root, Verdict, check};
 
 const HDD: &str = include_str!("../../../tune/hosts/hdd.txt");
 const SSD: &str = include_str!("../../../tune/hosts/ssd.txt");
+const ZFS: &str = include_str!("../../../tune/hosts/zfs.txt");
 const NVME: &str = include_str!("../../../tune/hosts/nvme.txt");
 
 #[derive(Parser)]
@@ -54,7 +55,17 @@ fn recorded_machines() {
     assert_eq!(verdict(&nvme, "request_size", "mount"), Some(Verdict::Change));
     let max =
         nvme.iter().find(|one| one.setting == "max_connections" && one.subject == "storaged@n0").unwrap();
-    assert_eq!((max.verdict, max.current.as_deref()), (Verdict::Unknown, Some("4096")));
+    // 200 mounts, as the cluster said when the machine was recorded.
+    assert_eq!((max.verdict, max.current.as_deref()), (Verdict::Ok, Some("4096")));
+    assert_eq!(verdict(&ssd, "max_connections", "storaged"), Some(Verdict::Change));
+    assert_eq!(verdict(&hdd, "max_connections", "storaged"), Some(Verdict::Unknown));
+    // How file systems were made is read from what was recorded of their superblocks.
+    assert_eq!(verdict(&hdd, "inode size", "/data/skep0"), Some(Verdict::Ok));
+    assert_eq!(verdict(&ssd, "inode size", "/data/skep0"), Some(Verdict::Ok));
+    assert_eq!(verdict(&nvme, "inode size", "/data/skep1"), Some(Verdict::Change));
+    let (zfs, _) = findings(ZFS, &[]).unwrap();
+    assert_eq!(verdict(&zfs, "zfs properties", "/data/skep0"), Some(Verdict::Change));
+    assert_eq!(verdict(&zfs, "zfs properties", "/data/skep1"), Some(Verdict::Ok));
 }
 
 /// Goal: a role can be named, wrong ones are refused, and a machine without Skep is told what to say.

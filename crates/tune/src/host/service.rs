@@ -2,6 +2,7 @@
 
 use super::{Disk, Host};
 use crate::Root;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// What a machine does in a cluster.
@@ -86,7 +87,8 @@ pub struct Place {
 }
 
 /// What a cluster says of itself.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ClusterFacts {
     /// Each pool with its number of usable targets.
     pub pools: Vec<(String, u32)>,
@@ -98,6 +100,22 @@ pub struct ClusterFacts {
     pub metadata_servers: u32,
     /// What each directory that was named has: path, chunk size, targets (0: progressive), pool.
     pub directories: Vec<(String, u64, u32, String)>,
+}
+
+impl ClusterFacts {
+    /// What a recorded machine's cluster said on that day.
+    pub fn recorded(root: &Root) -> Option<Self> {
+        let text = if root.is_live() { None } else { root.answer(Self::NAME, || None) };
+        serde_json::from_str(&text?).ok()
+    }
+
+    /// Remembers it, when the machine is recorded.
+    pub fn record(&self, root: &Root) {
+        root.answer(Self::NAME, || serde_json::to_string(self).ok());
+    }
+
+    /// What it is called in a recording.
+    const NAME: &str = "cluster.json";
 }
 
 /// The directories of all services, and those that were named.

@@ -94,7 +94,12 @@ fn stripe(host: &Host<'_>, disk: &Disk) -> Option<(u64, u64, &'static str)> {
 
 /// The device of a mount, read as far as its superblock goes.
 fn superblock(host: &Host<'_>, mount: &Mount) -> Option<Superblock> {
-    Superblock::parse(&host.root.bytes(&mount.source, LOOKED_AT)?)
+    // `/dev/root` and the like are no files: the number always is.
+    let number = format!("/dev/block/{}", mount.dev);
+    let bytes = [&mount.source, &number]
+        .into_iter()
+        .find_map(|at| host.root.bytes(at, LOOKED_AT, Superblock::essence));
+    Superblock::parse(&bytes?)
 }
 
 /// What the file system knows of the stripe: by its options, else by its superblock.

@@ -5,6 +5,7 @@ use super::sources::{guide, hp, linux, skep, slides, slides_nvme, xfs};
 use crate::finding::Severity;
 use crate::host::{DiskKind, Host, Mount, Place, Role};
 use crate::rule::{Look, Rule, Seen};
+use std::collections::BTreeMap;
 
 /// XFS forgot nobarrier in this release; a mount that asks for it fails.
 const NO_BARRIER_GONE: (u32, u32) = (4, 19);
@@ -276,13 +277,44 @@ fn inode64(_: &Host<'_>, _: &Place, mount: &Mount) -> Option<Seen> {
     Some(if mount.has("inode32") { seen.note(remount(mount, "inode64")) } else { seen })
 }
 
-fn zfs(_: &Host<'_>, place: &Place, mount: &Mount) -> Option<Seen> {
+/// Properties that are judged, and what may stay. The first is what is set.
+const PROPERTIES: &[(&str, &[&str])] = &[
+    ("compression", &["lz4", "on", "zstd", "zstd-fast"]),
+    ("dedup", &["off"]),
+    ("atime", &["off"]),
+    ("xattr", &["sa"]),
+    ("dnodesize", &["auto"]),
+];
+/// Records of a target: as long as a request.
+const RECORD: u64 = 1 << 20;
+
+fn zfs(host: &Host<'_>, place: &Place, mount: &Mount) -> Option<Seen> {
     let data = &mount.source;
-    let size = if place.role == Role::Storage { " recordsize=1M" } else { "" };
+    let stores = place.role == Role::Storage;
+    let size = if stores { " recordsize=1M" } else { "" };
     let wanted = format!("compression=lz4 dedup=off atime=off xattr=sa dnodesize=auto{size}");
-    let note = format!(
-        "the kernel does not show them; look: zfs get compression,dedup,atime,xattr,dnodesize,recordsize {data}; \
-         set: zfs set {wanted} {data}"
-    );
-    Some(Seen { recommended: Some(wanted), ..Seen::unknown(&mount.point, note) })
+    let Some(text) = host.zfs.get(data) else {
+        let note = format!(
+            "the kernel does not show them and there is no program zfs here that answers; look: zfs get \
+             compression,dedup,atime,xattr,dnodesize,recordsize {data}; set: zfs set {wanted} {data}"
+        );
+        return Some(Seen { recommended: Some(wanted), ..Seen::unknown(&mount.point, note) });
+    };
+    let now: BTreeMap<&str, &str> = text.lines().filter_map(|line| line.split_once('\t')).collect();
+    let mut wrong: Vec<String> = Vec::new();
+    for (name, good) in PROPERTIES {
+        if !now.get(name).is_some_and(|value| good.contains(value)) {
+            wrong.push(format!("{name}={}", good[0]));
+        }
+    }
+    let record = now.get("recordsize").and_then(|value| value.parse::<u64>().ok());
+    if stores && record.is_none_or(|bytes| bytes < RECORD) {
+        wrong.push("recordsize=1M".to_owned());
+    }
+    let names = PROPERTIES.iter().map(|(name, _)| *name).chain(stores.then_some("recordsize"));
+    let current: Vec<String> =
+        names.map(|name| format!("{name}={}", now.get(name).copied().unwrap_or("?"))).collect();
+    let seen = Seen::new(&mount.point, current.join(" "), wanted).good_if(wrong.is_empty());
+    let how = format!("zfs set {} {data}; files that are there keep their records", wrong.join(" "));
+    Some(if wrong.is_empty() { seen } else { seen.note(how) })
 }

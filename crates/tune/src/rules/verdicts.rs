@@ -2,7 +2,7 @@
 
 use crate::finding::{Finding, Severity, Verdict};
 use crate::host::{ClusterFacts, Host, Part, Role};
-use crate::testing::{HDD, NVME, SSD, nvme_part, read, storage_and_meta, unpacked, xfs_superblock};
+use crate::testing::{HDD, NVME, SSD, ZFS, nvme_part, read, storage_and_meta, unpacked, xfs_superblock};
 use crate::{Root, check};
 use std::collections::BTreeSet;
 
@@ -76,9 +76,9 @@ fn turning_disks_and_old_names() {
     assert_eq!(says(&all, "allocsize", "/data/skep0"), change("default", "allocsize=131072k"));
     assert_eq!(says(&all, "logbsize", "/data/skep0").0, Verdict::Change);
     assert_eq!(says(&all, "noatime", "/data/meta"), change("relatime", "noatime"));
-    // The RAID: 12 drives, 2 of them parity, 256 KiB each. Nothing can be read of the device.
-    let stripe = says(&all, "stripe (su, sw)", "/data/skep0");
-    assert_eq!((stripe.0, stripe.2.as_str()), (Verdict::Unknown, "su=256k,sw=10"));
+    // The RAID: 12 drives, 2 of them parity, 256 KiB each, and the file system knows it.
+    assert_eq!(says(&all, "stripe (su, sw)", "/data/skep0"), ok("su=256k,sw=10", "su=256k,sw=10"));
+    assert_eq!(says(&all, "inode size", "/data/skep0"), ok("512", ">= 512"));
     // Drives of storage and the InfiniBand card hang on node 1, those of metadata on node 0.
     assert_eq!(says(&all, "bind-numa", "storaged"), change("node 0,1", "node 1"));
     assert_eq!(says(&all, "interfaces", "storaged"), change("all", "ib0"));
@@ -87,6 +87,33 @@ fn turning_disks_and_old_names() {
     assert_eq!(says(&all, "mtu", "eth0").0, Verdict::NotApplicable);
     assert_eq!(says(&all, "RDMA", "mlx4_0/1").0, Verdict::Ok);
     assert_eq!(says(&all, "net.core.somaxconn", "host"), change("128", ">= 4096"));
+}
+
+/// Goal: properties of ZFS are judged by what `zfs get` said, one dataset as it is made and one as it should be; where it
+/// was not asked that is said, and what to ask.
+#[test]
+fn zfs_on_turning_disks() {
+    let storage = crate::testing::service(Role::Storage, "storaged", "/data/skep0/t1", &[]);
+    let directories =
+        vec!["/data/skep0/t1".to_owned(), "/data/skep1/t2".to_owned(), "/data/skep2/t3".to_owned()];
+    let storage = crate::host::Service { directories, ..storage };
+    let all = findings(ZFS, Part { services: vec![storage], ..Part::default() });
+    let made = one(&all, "zfs properties", "/data/skep0");
+    assert_eq!(made.verdict, Verdict::Change);
+    let how = "zfs set compression=lz4 atime=off xattr=sa dnodesize=auto recordsize=1M tank/skep0;";
+    assert!(made.note.starts_with(how) && made.change.is_none(), "{}", made.note);
+    assert!(
+        made.current.as_deref().unwrap().contains("atime=on")
+            && made.current.as_deref().unwrap().contains("recordsize=131072")
+    );
+    assert_eq!(one(&all, "zfs properties", "/data/skep1").verdict, Verdict::Ok);
+    let unasked = one(&all, "zfs properties", "/data/skep2");
+    assert!(unasked.verdict == Verdict::Unknown && unasked.note.contains("there is no program zfs"));
+    assert_eq!(says(&all, "noatime", "/data/skep0"), change("relatime", "noatime"));
+    assert_eq!(says(&all, "noatime", "/data/skep1").0, Verdict::Ok);
+    assert_eq!(says(&all, "inode size", "/data/skep0").0, Verdict::NotApplicable);
+    assert_eq!(says(&all, "stripe (su, sw)", "/data/skep0").0, Verdict::Unknown);
+    assert_eq!(says(&all, "barriers", "/data/skep0").0, Verdict::NotApplicable);
 }
 
 /// Goal: with the superblocks readable, geometry and inode size are compared.
