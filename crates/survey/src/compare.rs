@@ -1,11 +1,19 @@
 //! Two surveys side by side: what changed, and what only seems so.
 //!
-//! Every place that both measured is compared by the interval of the ratio. A survey has many places, and some
-//! would differ by chance: those marked are so chosen that at most one in twenty of them is.
+//! Every place that both measured is compared by the interval of the ratio, in which the drift from one survey to
+//! the next has its part ([`drift`]). A survey has many places, and some would differ by chance: those marked are so
+//! chosen that at most one in twenty of them is, as far as the drift is what was assumed or measured.
 
-use crate::model::{Curve, SideBySide, Survey};
+mod drift;
+#[cfg(test)]
+mod tests;
+
+use crate::model::{Curve, Fact, SideBySide, Survey};
+use drift::{Drift, Runs};
 use serde::{Deserialize, Serialize};
-use skep_bench::significance::{discoveries, median, ratio};
+use skep_bench::significance::{Ratio, discoveries, median};
+
+pub use drift::{DRIFT_LEAST, DRIFT_MOST, DRIFT_MOST_BUSY};
 
 /// Share of the marked changes that may be chance.
 pub const FALSE_ALARMS: f64 = 0.05;
@@ -61,6 +69,8 @@ pub struct Comparison {
     pub settings: Vec<[String; 3]>,
     /// The culprit each one named.
     pub culprits: [Option<String>; 2],
+    /// What a reader must know before he trusts a mark: presets that differ, machines that were busy, the drift.
+    pub remarks: Vec<String>,
 }
 
 impl Comparison {
@@ -71,6 +81,7 @@ impl Comparison {
 }
 
 /// One place before it is compared.
+#[derive(Clone)]
 struct Place<'a> {
     id: &'a str,
     place: String,
@@ -110,41 +121,126 @@ fn side_places(side: &SideBySide) -> impl Iterator<Item = Place<'_>> {
     })
 }
 
-/// Compares the second survey with the first.
+/// Compares one survey with an earlier one.
 pub fn compare(first: &Survey, second: &Survey) -> Comparison {
-    let (before, after) = (places(first), places(second));
-    let same = |a: &Place<'_>, b: &Place<'_>| a.id == b.id && a.place == b.place && a.unit == b.unit;
-    let mut changes = Vec::new();
-    let mut directions = Vec::new();
-    for now in &after {
-        let Some(then) = before.iter().find(|then| same(then, now)) else { continue };
-        changes.push(change(then, now));
-        directions.push(now.more_is_better);
+    compare_sides(std::slice::from_ref(first), std::slice::from_ref(second))
+}
+
+/// What speaks against comparing these surveys: presets that measure in different ways.
+pub fn presets_differ(first: &[Survey], second: &[Survey]) -> Option<String> {
+    let (before, after) = (distinct(first, |s| s.preset.clone()), distinct(second, |s| s.preset.clone()));
+    (before != after || before.len() > 1).then(|| {
+        format!(
+            "the presets differ: {} before, {} after; other sizes and numbers of processes give other figures",
+            before.join(" and "),
+            after.join(" and ")
+        )
+    })
+}
+
+fn distinct(surveys: &[Survey], of: impl Fn(&Survey) -> String) -> Vec<String> {
+    let mut all: Vec<String> = surveys.iter().map(of).collect();
+    all.sort();
+    all.dedup();
+    all
+}
+
+/// All places of a side, in the order in which its surveys have them, with the samples of each survey.
+fn gathered(surveys: &[Survey]) -> Vec<(Place<'_>, Vec<Vec<f64>>)> {
+    let mut all: Vec<(Place<'_>, Vec<Vec<f64>>)> = Vec::new();
+    for (at, survey) in surveys.iter().enumerate() {
+        for place in places(survey) {
+            let known = all.iter().position(|(p, _)| same(p, &place));
+            let index = known.unwrap_or_else(|| {
+                all.push((place.clone(), vec![Vec::new(); surveys.len()]));
+                all.len() - 1
+            });
+            all[index].1[at] = place.samples.to_vec();
+        }
     }
-    settle(&mut changes, &directions);
-    let only = |one: &[Place<'_>], other: &[Place<'_>], which: &str| -> Vec<String> {
-        let missing = one.iter().filter(|place| !other.iter().any(|o| same(place, o)));
-        missing.map(|place| format!("{which} only: {}, {}", place.id, place.place)).collect()
+    all
+}
+
+fn same(a: &Place<'_>, b: &Place<'_>) -> bool {
+    a.id == b.id && a.place == b.place && a.unit == b.unit
+}
+
+/// Compares later surveys with earlier ones. With two or more of each, the spread between those of one side
+/// tells what drifts; with one, a drift is assumed.
+pub fn compare_sides(first: &[Survey], second: &[Survey]) -> Comparison {
+    let (before, after) = (gathered(first), gathered(second));
+    let mut both = Vec::new();
+    for (now, late) in &after {
+        let Some((_, early)) = before.iter().find(|(then, _)| same(then, now)) else { continue };
+        both.push((now, Runs { before: early.clone(), after: late.clone() }));
+    }
+    let (of, runs): (Vec<&Place<'_>>, Vec<Runs>) = both.into_iter().unzip();
+    let busy = busy(first, "before").into_iter().chain(busy(second, "after")).collect::<Vec<String>>();
+    let (ratios, drift) = drift::ratios(&runs, !busy.is_empty());
+    let rows = of.iter().zip(&runs).zip(ratios);
+    let mut changes: Vec<Change> = rows.map(|((place, runs), ratio)| change(place, runs, ratio)).collect();
+    settle(&mut changes, &of.iter().map(|place| place.more_is_better).collect::<Vec<bool>>());
+    let only = |one: &[(Place<'_>, Vec<Vec<f64>>)], other: &[(Place<'_>, Vec<Vec<f64>>)], which: &str| {
+        let missing = one.iter().filter(|(place, _)| !other.iter().any(|(o, _)| same(place, o)));
+        missing.map(|(place, _)| format!("{which} only: {}, {}", place.id, place.place)).collect()
     };
-    let mut alone = only(&before, &after, "first");
-    alone.extend(only(&after, &before, "second"));
-    let culprit = |survey: &Survey| survey.verdict.culprit.as_ref().map(|c| c.member.clone());
-    Comparison {
-        changes,
-        alone,
-        settings: settings(first, second),
-        culprits: [culprit(first), culprit(second)],
+    let mut alone: Vec<String> = only(&before, &after, "first");
+    alone.extend::<Vec<String>>(only(&after, &before, "second"));
+    let mut remarks: Vec<String> = presets_differ(first, second).into_iter().collect();
+    remarks.extend(busy);
+    remarks.push(about(&drift, &changes));
+    let culprits = [first, second].map(culprit);
+    Comparison { changes, alone, settings: settings(first, second), culprits, remarks }
+}
+
+/// Whom the surveys of a side named.
+fn culprit(surveys: &[Survey]) -> Option<String> {
+    let mut named: Vec<String> =
+        surveys.iter().filter_map(|s| s.verdict.culprit.as_ref().map(|c| c.member.clone())).collect();
+    named.sort();
+    named.dedup();
+    (!named.is_empty()).then(|| named.join(", "))
+}
+
+/// What the surveys of a side remarked on machines that were busy.
+fn busy(surveys: &[Survey], side: &str) -> Vec<String> {
+    let remarks = surveys.iter().flat_map(|survey| &survey.remarks);
+    let mut said: Vec<String> =
+        remarks.filter(|text| text.contains("busy")).map(|text| format!("{side}: {text}")).collect();
+    said.dedup();
+    said
+}
+
+/// The drift in words.
+fn about(drift: &Drift, changes: &[Change]) -> String {
+    let all: Vec<f64> = changes.iter().filter_map(|change| Some(change.ratio?[0])).collect();
+    let middle = median(&all).unwrap_or(1.0);
+    match drift {
+        Drift::Assumed(sd) => format!(
+            "One survey on a side does not tell a change from drift: a standard deviation of {:.0} % between surveys \
+             was assumed (the middle of all ratios is {middle:.3}). Repeat each side and give all of them: \
+             skep survey compare A1,A2 B1,B2",
+            100.0 * sd
+        ),
+        Drift::Measured(sd) => format!(
+            "The surveys of one side differ by a standard deviation of {:.0} % at a place (the middle of all ratios \
+             is {middle:.3})",
+            100.0 * sd
+        ),
     }
 }
 
-fn change(then: &Place<'_>, now: &Place<'_>) -> Change {
-    let found = ratio(then.samples, now.samples);
+fn change(place: &Place<'_>, runs: &Runs, found: Option<Ratio>) -> Change {
+    let middle = |side: &[Vec<f64>]| {
+        let middles: Vec<f64> = side.iter().filter_map(|samples| median(samples)).collect();
+        median(&middles).unwrap_or(0.0)
+    };
     Change {
-        id: now.id.to_owned(),
-        place: now.place.clone(),
-        unit: now.unit.to_owned(),
-        before: median(then.samples).unwrap_or(0.0),
-        after: median(now.samples).unwrap_or(0.0),
+        id: place.id.to_owned(),
+        place: place.place.clone(),
+        unit: place.unit.to_owned(),
+        before: middle(&runs.before),
+        after: middle(&runs.after),
         ratio: found.map(|r| [r.ratio, r.low, r.high]),
         p: found.map(|r| r.p),
         outcome: if found.is_some() { Outcome::Same } else { Outcome::Unknown },
@@ -164,17 +260,13 @@ fn settle(changes: &mut [Change], more_is_better: &[bool]) {
     }
 }
 
-fn settings(first: &Survey, second: &Survey) -> Vec<[String; 3]> {
-    let all = |survey: &Survey| -> Vec<(String, String)> {
-        let own = survey.settings.iter().map(|fact| (fact.name.clone(), fact.value.clone()));
-        let hosts = survey.hosts.iter().flat_map(|host| {
-            host.facts.iter().map(move |fact| (format!("{}: {}", host.name, fact.name), fact.value.clone()))
-        });
-        own.chain(hosts).collect()
-    };
-    let (before, after) = (all(first), all(second));
+fn settings(first: &[Survey], second: &[Survey]) -> Vec<[String; 3]> {
+    let (before, after) = (facts(first), facts(second));
     let value = |list: &[(String, String)], name: &str| {
-        list.iter().find(|(n, _)| n == name).map_or_else(|| "-".to_owned(), |(_, v)| v.clone())
+        let mut values: Vec<&str> = list.iter().filter(|(n, _)| n == name).map(|(_, v)| v.as_str()).collect();
+        values.sort_unstable();
+        values.dedup();
+        if values.is_empty() { "-".to_owned() } else { values.join(" / ") }
     };
     let mut names: Vec<&String> = before.iter().chain(&after).map(|(name, _)| name).collect();
     names.sort();
@@ -183,105 +275,24 @@ fn settings(first: &Survey, second: &Survey) -> Vec<[String; 3]> {
     rows.filter(|[_, before, after]| before != after).collect()
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::draw::Draw;
-    use crate::model::{FORMAT, Fact, Layer, LayerId, MemberResult, Point, Verdict};
-
-    /// 30 places of a curve and four latencies; those of the list changed by a factor.
-    fn survey(draw: &mut Draw, changed: &[(usize, f64)]) -> Survey {
-        let factor = |at: usize| changed.iter().find(|(place, _)| *place == at).map_or(1.0, |(_, f)| *f);
-        let mut samples = |middle: f64| (0..5).map(|_| draw.noisy(middle, 0.05)).collect::<Vec<f64>>();
-        let points = (0..30).map(|at| Point { x: at as f64, samples: samples(100.0 * factor(at)) }).collect();
-        let members = (30..34)
-            .map(|at| MemberResult {
-                name: format!("m{at}"),
-                samples: samples(20.0 * factor(at)),
-                outlier: None,
-            })
-            .collect();
-        let text = String::new;
-        let curve = Curve {
-            id: "clients.write.n-n".into(),
-            title: text(),
-            unit: "MB/s".into(),
-            axis: "processes".into(),
-            points,
-            command: text(),
-        };
-        let side = SideBySide {
-            id: "network.latency.each".into(),
-            title: text(),
-            unit: "us".into(),
-            more_is_better: false,
-            members,
-            command: text(),
-        };
-        Survey {
-            format: FORMAT,
-            title: text(),
-            version: text(),
-            started: text(),
-            seconds: 0.0,
-            preset: text(),
-            commands: vec![],
-            hosts: vec![],
-            settings: vec![Fact { name: "chunk size".into(), value: factor(0).to_string() }],
-            parts: vec![],
-            layers: vec![Layer {
-                id: LayerId::Clients,
-                about: text(),
-                curves: vec![curve],
-                sides: vec![side],
-            }],
-            waterfalls: vec![],
-            verdict: Verdict { headline: text(), culprit: None, limits: vec![] },
-            remarks: vec![],
+/// Names and values of everything that somebody chose.
+fn facts(surveys: &[Survey]) -> Vec<(String, String)> {
+    let mut all = Vec::new();
+    for survey in surveys {
+        all.extend(survey.settings.iter().map(|fact| (fact.name.clone(), fact.value.clone())));
+        for host in &survey.hosts {
+            let named = |fact: &Fact| (format!("{}: {}", host.name, fact.name), without_free(&fact.value));
+            all.extend(host.facts.iter().map(named));
         }
     }
+    all
+}
 
-    /// Goal: two surveys of the same system differ in nothing, but for a rare family with a false alarm.
-    #[test]
-    fn nothing_changed() {
-        let mut draw = Draw::new(31);
-        let alarmed = (0..200)
-            .filter(|_| {
-                let found = compare(&survey(&mut draw, &[]), &survey(&mut draw, &[]));
-                found.count(Outcome::Better) + found.count(Outcome::Worse) > 0
-            })
-            .count();
-        assert!(alarmed <= 20, "{alarmed} of 200");
-    }
-
-    /// Goal: what changed is marked in its direction, a latency that fell as better, and settings are shown.
-    #[test]
-    fn changes_are_marked() {
-        let mut draw = Draw::new(32);
-        let changed = [(0, 0.7), (7, 1.4), (31, 0.5), (33, 2.0)];
-        let mut seen = [0; 4];
-        for _ in 0..100 {
-            let found = compare(&survey(&mut draw, &[]), &survey(&mut draw, &changed));
-            let right = [Outcome::Worse, Outcome::Better, Outcome::Better, Outcome::Worse];
-            for (at, (place, _)) in changed.iter().enumerate() {
-                seen[at] += u32::from(found.changes[*place].outcome == right[at]);
-            }
-            assert_eq!(found.settings, [["chunk size", "1", "0.7"].map(str::to_owned)]);
-        }
-        assert!(seen.iter().all(|n| *n >= 98), "{seen:?}");
-    }
-
-    /// Goal: single samples and places that one survey lacks are said, not judged.
-    #[test]
-    fn what_cannot_be_told() {
-        let mut draw = Draw::new(33);
-        let (first, mut second) = (survey(&mut draw, &[]), survey(&mut draw, &[]));
-        let points = &mut second.layers[0].curves[0].points;
-        points[0].samples.truncate(1);
-        points.pop();
-        let found = compare(&first, &second);
-        assert_eq!(found.changes[0].outcome, Outcome::Unknown);
-        assert_eq!(found.alone, ["first only: clients.write.n-n, processes = 29"]);
-        assert_eq!(found.changes.len(), 33);
-    }
+/// A fact without the part `700 GiB of 1 TiB free`: how full a disk is was not set by anybody. Its size stays.
+fn without_free(value: &str) -> String {
+    let part = |text: &str| match text.strip_suffix(" free").and_then(|t| t.split_once(" of ")) {
+        Some((_, size)) => size.to_owned(),
+        None => text.to_owned(),
+    };
+    value.split(", ").map(part).collect::<Vec<String>>().join(", ")
 }

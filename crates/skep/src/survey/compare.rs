@@ -1,12 +1,14 @@
-//! `skep survey compare A B`.
+//! `skep survey compare A B`, with one survey or several on each side.
 
 use super::document;
 use super::{CompareArgs, EXIT_WORSE};
-use crate::admin::Outcome;
+use crate::admin::{Failure, Outcome};
 use crate::cli::output::{self, Format, Row};
 use serde::Serialize;
-use skep_survey::compare::{Change, Comparison, Outcome as Became, compare};
+use skep_survey::compare::{Change, Comparison, Outcome as Became, compare_sides, presets_differ};
+use skep_survey::model::Survey;
 use std::io::Write;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 #[derive(Serialize)]
@@ -45,10 +47,28 @@ fn word(outcome: Became) -> &'static str {
     }
 }
 
+/// The page of a comparison, below `--out`.
+const PAGE: &str = "compare.html";
+
+/// The surveys of one side.
+fn side(paths: &[PathBuf]) -> Outcome<Vec<Survey>> {
+    paths.iter().map(|path| document::read(path)).collect()
+}
+
 /// Does it: exit code 0, or [`EXIT_WORSE`].
 pub fn run(args: &CompareArgs) -> Outcome<ExitCode> {
-    let (first, second) = (document::read(&args.first)?, document::read(&args.second)?);
-    let found = compare(&first, &second);
+    let (first, second) = (side(&args.first)?, side(&args.second)?);
+    if let Some(why) = presets_differ(&first, &second).filter(|_| !args.force) {
+        return Err(Failure::new(format!("{why}. Survey again with one preset, or compare with --force")));
+    }
+    let found = compare_sides(&first, &second);
+    if let (Some(out), Some(before), Some(after)) = (&args.out, first.last(), second.last()) {
+        std::fs::create_dir_all(out).map_err(|e| Failure::local(out.display(), e))?;
+        let page = out.join(PAGE);
+        let text = skep_survey::report::compare_html(before, after, &found);
+        std::fs::write(&page, text).map_err(|e| Failure::local(page.display(), e))?;
+        eprintln!("{}", page.display());
+    }
     let stdout = &mut output::stdout();
     match args.output.output {
         Format::Table => show(&found, args.all, stdout)?,
@@ -73,6 +93,9 @@ fn show(found: &Comparison, all: bool, out: &mut dyn Write) -> Outcome {
         count(Became::Same),
         count(Became::Unknown)
     )?;
+    for text in &found.remarks {
+        writeln!(out, "note: {text}")?;
+    }
     for [name, before, after] in &found.settings {
         writeln!(out, "setting: {name}: {before} -> {after}")?;
     }

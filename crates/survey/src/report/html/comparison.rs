@@ -73,10 +73,13 @@ fn verdict(comparison: &Comparison) -> String {
     out += &format!("<p class=\"headline\">{headline}</p>\n");
     out += &format!(
         "<p class=\"about\">{} stayed the same, {} had too few samples to tell. Marks are so chosen that at most \
-         one in twenty of them is chance.</p>\n",
+         one in twenty of them is chance, as far as surveys drift no more than the notes say.</p>\n",
         count(Outcome::Same),
         count(Outcome::Unknown)
     );
+    for text in &comparison.remarks {
+        out += &format!("<p class=\"about\">{}</p>\n", escape(text));
+    }
     let name = |culprit: &Option<String>| culprit.as_deref().map_or_else(|| "nobody".to_owned(), escape);
     let [before, after] = &comparison.culprits;
     out += &format!("<p>Looked at first: before {}, after {}.</p>\n</div>\n", name(before), name(after));

@@ -1,0 +1,185 @@
+//! Tests on synthetic surveys, with noise within a survey and drift from one to the next.
+
+use super::*;
+use crate::draw::Draw;
+use crate::model::{FORMAT, Fact, Layer, LayerId, MemberResult, Point, Verdict};
+
+/// How far surveys of one cluster lie apart: all places together, and each by itself.
+#[derive(Clone, Copy, Default)]
+struct Weather {
+    common: f64,
+    each: f64,
+}
+
+const CALM: Weather = Weather { common: 0.0, each: 0.0 };
+
+/// 30 places of a curve and four latencies; those of the list changed by a factor.
+fn survey(draw: &mut Draw, changed: &[(usize, f64)]) -> Survey {
+    drifted(draw, changed, CALM)
+}
+
+fn drifted(draw: &mut Draw, changed: &[(usize, f64)], weather: Weather) -> Survey {
+    let common = draw.noisy(1.0, weather.common);
+    let drift: Vec<f64> = (0..34).map(|_| common * draw.noisy(1.0, weather.each)).collect();
+    let chosen = |at: usize| changed.iter().find(|(place, _)| *place == at).map_or(1.0, |(_, f)| *f);
+    let factor = |at: usize| drift[at] * chosen(at);
+    let mut samples = |middle: f64| (0..5).map(|_| draw.noisy(middle, 0.05)).collect::<Vec<f64>>();
+    let points = (0..30).map(|at| Point { x: at as f64, samples: samples(100.0 * factor(at)) }).collect();
+    let members = (30..34)
+        .map(|at| MemberResult { name: format!("m{at}"), samples: samples(20.0 * factor(at)), outlier: None })
+        .collect();
+    let text = String::new;
+    let curve = Curve {
+        id: "clients.write.n-n".into(),
+        title: text(),
+        unit: "MB/s".into(),
+        axis: "processes".into(),
+        points,
+        command: text(),
+    };
+    let side = SideBySide {
+        id: "network.latency.each".into(),
+        title: text(),
+        unit: "us".into(),
+        more_is_better: false,
+        members,
+        command: text(),
+    };
+    Survey {
+        format: FORMAT,
+        title: text(),
+        version: text(),
+        started: text(),
+        seconds: 0.0,
+        preset: text(),
+        commands: vec![],
+        hosts: vec![],
+        settings: vec![Fact { name: "chunk size".into(), value: chosen(0).to_string() }],
+        parts: vec![],
+        absent: vec![],
+        layers: vec![Layer { id: LayerId::Clients, about: text(), curves: vec![curve], sides: vec![side] }],
+        waterfalls: vec![],
+        verdict: Verdict { headline: text(), culprit: None, also: vec![], limits: vec![] },
+        remarks: vec![],
+    }
+}
+
+fn marked(found: &Comparison) -> usize {
+    found.count(Outcome::Better) + found.count(Outcome::Worse)
+}
+
+/// Shares of pairs of untouched sides in which anything was marked.
+fn alarms(seed: u64, surveys: usize, weather: Weather) -> f64 {
+    const PAIRS: usize = 400;
+    let mut draw = Draw::new(seed);
+    let mut side = || (0..surveys).map(|_| drifted(&mut draw, &[], weather)).collect::<Vec<Survey>>();
+    let alarmed = (0..PAIRS).filter(|_| marked(&compare_sides(&side(), &side())) > 0).count();
+    alarmed as f64 / PAIRS as f64
+}
+
+/// Goal: surveys of an untouched cluster differ in nothing, though they drift from one to the next: of 400 pairs
+/// at most one in twenty has any mark, with one survey on a side and with several.
+#[test]
+fn nothing_changed() {
+    let weathers = [(0.0, 0.0), (0.1, 0.0), (0.0, 0.1), (0.1, 0.1), (0.15, 0.1), (0.05, 0.2)];
+    for (at, (common, each)) in weathers.into_iter().enumerate() {
+        for surveys in [1, 2, 3] {
+            let share = alarmed(at, surveys, Weather { common, each });
+            assert!(share <= 0.05, "{share} with {surveys} surveys, drift of {common} and {each}");
+        }
+    }
+}
+
+fn alarmed(at: usize, surveys: usize, weather: Weather) -> f64 {
+    alarms(31 + at as u64, surveys, weather)
+}
+
+/// Goal: a target at half of its former rate, which shows in four of 34 places, is still marked in spite of drift,
+/// and samples without any spread are no proof of anything.
+#[test]
+fn a_halved_target_is_marked() {
+    let halved = [(3, 0.5), (4, 0.5), (5, 0.5), (6, 0.5)];
+    for (surveys, weather, least) in [
+        (1, Weather { common: 0.05, each: 0.05 }, 0.9),
+        (2, Weather { common: 0.05, each: 0.1 }, 0.9),
+        (3, Weather { common: 0.1, each: 0.1 }, 0.95),
+    ] {
+        let mut draw = Draw::new(40 + surveys);
+        let (mut any, mut places) = (0.0, 0.0);
+        for _ in 0..100 {
+            let mut side = |changed: &[(usize, f64)]| {
+                (0..surveys).map(|_| drifted(&mut draw, changed, weather)).collect::<Vec<Survey>>()
+            };
+            let found = compare_sides(&side(&[]), &side(&halved));
+            let worse = |(place, _): &&(usize, f64)| found.changes[*place].outcome == Outcome::Worse;
+            let count = halved.iter().filter(worse).count();
+            any += if count > 0 { 0.01 } else { 0.0 };
+            places += count as f64 / 400.0;
+        }
+        let enough = any >= least && places >= least - 0.05;
+        assert!(enough, "{any:.2} of the pairs, {places:.2} of the places, with {surveys} surveys");
+    }
+    let constant = |value: f64| {
+        let mut one = survey(&mut Draw::new(1), &[]);
+        one.layers[0].sides[0].members.iter_mut().for_each(|m| m.samples = vec![value; 5]);
+        one
+    };
+    let found = compare(&constant(15.0), &constant(16.0));
+    assert!(found.changes[30..].iter().all(|c| c.outcome == Outcome::Same && c.p.unwrap() > 0.05));
+}
+
+/// Goal: surveys of different presets are told apart; remarks on busy machines are those of both sides; free
+/// bytes are no setting, a size is.
+#[test]
+fn what_a_reader_must_know() {
+    let (mut first, mut second) = (survey(&mut Draw::new(5), &[]), survey(&mut Draw::new(6), &[]));
+    let host = |value: &str| crate::model::Host {
+        name: "alpha".into(),
+        roles: vec![],
+        facts: vec![Fact { name: "target 1".into(), value: value.into() }],
+    };
+    first.hosts = vec![host("ext4 on sda (hdd ST1), /d [rw], 9.3 GiB of 12 GiB free")];
+    second.hosts = vec![host("ext4 on sda (hdd ST1), /d [rw], 7.1 GiB of 12 GiB free")];
+    first.remarks = vec!["alpha was busy before the survey began: a load of 9".into()];
+    let found = compare(&first, &second);
+    assert_eq!(found.settings, Vec::<[String; 3]>::new());
+    assert!(found.remarks[0].starts_with("before: alpha was busy"), "{:?}", found.remarks);
+    assert!(presets_differ(&[first.clone()], &[second.clone()]).is_none());
+    second.preset = "small".into();
+    second.hosts = vec![host("ext4 on sda (hdd ST1), /d [rw], 7.1 GiB of 24 GiB free")];
+    let found = compare(&first, &second);
+    assert!(found.remarks[0].contains("small after"), "{:?}", found.remarks);
+    assert_eq!(found.settings.len(), 1);
+    assert!(presets_differ(&[first.clone(), second.clone()], &[first, second]).is_some());
+}
+
+/// Goal: what changed is marked in its direction, a latency that fell as better, and settings are shown.
+#[test]
+fn changes_are_marked() {
+    let mut draw = Draw::new(32);
+    let changed = [(0, 0.5), (7, 2.0), (31, 0.5), (33, 2.0)];
+    let mut seen = [0; 4];
+    for _ in 0..100 {
+        let found = compare(&survey(&mut draw, &[]), &survey(&mut draw, &changed));
+        let right = [Outcome::Worse, Outcome::Better, Outcome::Better, Outcome::Worse];
+        for (at, (place, _)) in changed.iter().enumerate() {
+            seen[at] += u32::from(found.changes[*place].outcome == right[at]);
+        }
+        assert_eq!(found.settings, [["chunk size", "1", "0.5"].map(str::to_owned)]);
+    }
+    assert!(seen.iter().all(|n| *n >= 98), "{seen:?}");
+}
+
+/// Goal: single samples and places that one survey lacks are said, not judged.
+#[test]
+fn what_cannot_be_told() {
+    let mut draw = Draw::new(33);
+    let (first, mut second) = (survey(&mut draw, &[]), survey(&mut draw, &[]));
+    let points = &mut second.layers[0].curves[0].points;
+    points[0].samples.truncate(1);
+    points.pop();
+    let found = compare(&first, &second);
+    assert_eq!(found.changes[0].outcome, Outcome::Unknown);
+    assert_eq!(found.alone, ["first only: clients.write.n-n, processes = 29"]);
+    assert_eq!(found.changes.len(), 33);
+}
