@@ -53,11 +53,14 @@ struct Log {
     next: Option<Nanos>,
     /// Nanoseconds of syncs that were begun.
     busy: Nanos,
+    /// When the first change came.
+    since: Option<Nanos>,
 }
 
 impl Log {
     /// A change is appended at `now`; when it is durable.
     fn commit(&mut self, now: Nanos, sync: Nanos) -> Nanos {
+        self.since.get_or_insert(now);
         if let Some(next) = self.next.filter(|_| now >= self.ends) {
             (self.ends, self.next) = (next, None);
         }
@@ -72,14 +75,15 @@ impl Log {
         *self.next.get_or_insert(self.ends + sync)
     }
 
-    /// Share of time of its syncs, the last of which may end after the others were counted.
+    /// Share of time of its syncs since the first change; the last sync may end after the counting did.
     fn share(&self, counted: Nanos) -> Option<f64> {
         let end = counted.max(self.next.unwrap_or(self.ends));
-        (self.busy > 0).then(|| self.busy as f64 / end as f64)
+        self.since.map(|since| self.busy as f64 / (end - since).max(1) as f64)
     }
 
     /// A change is appended at `now` that waits for nothing: it is durable after an interval at the latest.
     fn append(&mut self, now: Nanos, sync: Nanos, interval: Nanos) {
+        self.since.get_or_insert(now);
         if now >= self.ends {
             self.ends = now + interval + sync;
             self.busy += sync;
@@ -107,7 +111,7 @@ pub fn simulate(
             let middle = middles[(process % jobs) as usize];
             let leaf = random.below(servers as u64) as usize;
             let at = if place == Place::Shared { [0, shared, shared] } else { [0, middle, leaf] };
-            path(operation, at)
+            path_of(operation, at)
         })
         .collect();
     let requests: u32 = operation.requests.iter().sum();
@@ -144,7 +148,7 @@ pub fn simulate(
     }
 }
 
-fn path(operation: &Operation, at: [usize; 3]) -> Path {
+fn path_of(operation: &Operation, at: [usize; 3]) -> Path {
     let costs = [operation.root, operation.middle, operation.leaf];
     let steps = (0..3).flat_map(|part| {
         let count = operation.requests[part];
@@ -159,13 +163,19 @@ fn path(operation: &Operation, at: [usize; 3]) -> Path {
 pub struct Load {
     /// Share of time that the busiest server's thread worked.
     pub busiest: f64,
-    /// Share of time that the busiest log was being synced; `None`: under this load no change came through.
+    /// Share of time that the busiest log was being synced; `None`: nothing changes, or the threads are
+    /// overloaded and fewer and fewer changes come through.
     pub log: Option<f64>,
 }
+
+/// An operation: its path, the next step of it, and whether it changes something.
+type UnderWay = (Path, usize, bool);
 
 /// Operations that are counted, and the time that they are counted for at least.
 const OPERATIONS: f64 = 20_000.0;
 const LOAD_LEAST: Nanos = SECOND / 50;
+/// A thread that is busier than this falls ever more behind.
+const OVERLOADED: f64 = 0.995;
 
 /// Creates and stats come at random times, as often as the clients demand them on average, whoever waits.
 pub fn load(calibration: &Calibration, scenario: &Scenario, cluster: &Cluster) -> Load {
@@ -186,11 +196,11 @@ pub fn load(calibration: &Calibration, scenario: &Scenario, cluster: &Cluster) -
     let mut stations: Vec<Station> = (0..servers).map(|_| Station::new(1)).collect();
     let mut logs = vec![Log::default(); servers as usize];
     let end = ((OPERATIONS / rate * 1e9) as Nanos).max(LOAD_LEAST);
-    // An operation is under way as an index into its path; `None` is the next one that comes.
-    let mut queue: Queue<Option<(Vec<(usize, Nanos)>, usize, bool)>> = Queue::default();
+    // `None` is the next operation that comes.
+    let mut queue: Queue<Option<UnderWay>> = Queue::default();
     queue.at(random.exponential(1e9 / rate), None);
     while let Some((now, event)) = queue.next(end) {
-        let (steps, step, changes) = match event {
+        let (path, step, changes) = match event {
             Some(under_way) => under_way,
             None => {
                 queue.at(now + random.exponential(1e9 / rate), None);
@@ -198,13 +208,13 @@ pub fn load(calibration: &Calibration, scenario: &Scenario, cluster: &Cluster) -
                 let operation = &operations[usize::from(!create)];
                 let middle = middles[random.below(jobs) as usize];
                 let at = [0, middle, random.below(servers) as usize];
-                (path(operation, at).steps, 0, operation.changes)
+                (path_of(operation, at), 0, operation.changes)
             }
         };
-        let (server, service) = steps[step];
+        let (server, service) = path.steps[step];
         let answered = stations[server].serve(now, service);
-        if step + 1 < steps.len() {
-            queue.at(answered + trip, Some((steps, step + 1, changes)));
+        if step + 1 < path.steps.len() {
+            queue.at(answered + trip, Some((path, step + 1, changes)));
         } else if changes && scenario.metadata_sync == Sync::Always {
             logs[server].commit(answered, sync);
         } else if changes {
@@ -212,7 +222,8 @@ pub fn load(calibration: &Calibration, scenario: &Scenario, cluster: &Cluster) -
         }
     }
     let busiest = stations.iter_mut().map(|station| station.work(end).utilisation).fold(0.0, f64::max);
-    Load { busiest, log: logs.iter().filter_map(|log| log.share(end)).reduce(f64::max) }
+    let log = logs.iter().filter_map(|log| log.share(end)).reduce(f64::max);
+    Load { busiest, log: log.filter(|_| busiest < OVERLOADED) }
 }
 
 /// Share of time that the busiest metadata server's thread needs for what the clients demand on average: the

@@ -50,7 +50,8 @@ pub struct Step {
     pub metadata_needed: f64,
     /// The same thread as simulated, at most 1.
     pub metadata_thread: f64,
-    /// Share of time that the busiest metadata server's log is being synced; `None`: no change came through.
+    /// Share of time that the busiest metadata server's log is being synced; `None`: nothing changes, or its
+    /// thread is overloaded.
     pub metadata_log: Option<f64>,
     /// Creates per second that all clients together can get, each process in its own directory.
     pub creates_per_s: f64,
