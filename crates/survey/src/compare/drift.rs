@@ -48,6 +48,11 @@ fn side(runs: &[Vec<f64>]) -> Option<Vec<Option<Run>>> {
     runs.iter().map(run).collect()
 }
 
+/// A place's surveys before and after; none where a sample is not above zero.
+type Sides = Option<[Vec<Option<Run>>; 2]>;
+/// A sum of squares and its degrees of freedom.
+type Squares = (f64, f64);
+
 /// What was assumed or found about the drift.
 pub enum Drift {
     /// One survey on a side at least: this standard deviation from one survey to the next.
@@ -112,21 +117,21 @@ fn share(a: &[Run], b: &[Run]) -> f64 {
 }
 
 /// Sum of squares around the middle, and degrees of freedom.
-fn squares(values: &[f64]) -> (f64, f64) {
+fn squares(values: &[f64]) -> Squares {
     let middle = mean(values).unwrap_or(0.0);
     (values.iter().map(|x| (x - middle).powi(2)).sum(), values.len().saturating_sub(1) as f64)
 }
 
 /// Each side has repetitions: what all places have in common in a survey is told apart from what a place does.
 fn repeated(places: &[Runs]) -> (Vec<Option<Ratio>>, Drift) {
-    let known: Vec<Option<[Vec<Option<Run>>; 2]>> =
+    let known: Vec<Sides> =
         places.iter().map(|place| Some([side(&place.before)?, side(&place.after)?])).collect();
     let common = [0, 1].map(|which| common(&known, which));
     let (sums, freedoms): (Vec<f64>, Vec<f64>) = common.iter().map(|shifts| squares(shifts)).unzip();
     let common_freedom: f64 = freedoms.iter().sum();
     let common_variance = sums.iter().sum::<f64>() / common_freedom.max(1.0);
     // Of each place, what is left without the common part: squares and degrees of freedom.
-    let left: Vec<Option<(f64, f64)>> = known
+    let left: Vec<Option<Squares>> = known
         .iter()
         .map(|place| {
             let of = place.as_ref()?.each_ref();
@@ -141,7 +146,7 @@ fn repeated(places: &[Runs]) -> (Vec<Option<Ratio>>, Drift) {
         .collect();
     let each: Vec<f64> = left.iter().flatten().map(|(sum, freedom)| sum / freedom).collect();
     let prior = mean(&each).unwrap_or(0.0).max(RESOLUTION.powi(2));
-    let ratio = |(place, left): (&Option<[Vec<Option<Run>>; 2]>, &Option<(f64, f64)>)| {
+    let ratio = |(place, left): (&Sides, &Option<Squares>)| {
         let (Some([before, after]), Some((sum, freedom))) = (place, left) else { return None };
         let list = |runs: &[Option<Run>]| runs.iter().copied().flatten().collect::<Vec<Run>>();
         let (a, b) = (list(before), list(after));
@@ -157,7 +162,7 @@ fn repeated(places: &[Runs]) -> (Vec<Option<Ratio>>, Drift) {
 }
 
 /// How far each survey of a side lies from the others of its side, in the middle of all places.
-fn common(known: &[Option<[Vec<Option<Run>>; 2]>], which: usize) -> Vec<f64> {
+fn common(known: &[Sides], which: usize) -> Vec<f64> {
     let surveys = known.iter().flatten().map(|sides| sides[which].len()).max().unwrap_or(0);
     let shift = |survey: usize| {
         let away: Vec<f64> = known
