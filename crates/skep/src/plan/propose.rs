@@ -35,7 +35,7 @@ pub struct ProposeArgs {
     /// Files created per second
     #[arg(long, value_name = "N")]
     metadata_rate: Option<f64>,
-    /// What may fail without loss: nothing, two drives of a target, a server
+    /// What may fail without loss: nothing, two drives of a target, a server (Skep has no mirrors in this release)
     #[arg(long, value_enum)]
     availability: Option<AvailabilityArg>,
     /// Most that it may cost; needs prices in FILE
