@@ -14,6 +14,8 @@ pub const STORAGE: &str = "storage";
 pub const NETWORK: &str = "network";
 /// Bandwidth of every pair of nodes (members: `a -> b`).
 pub const NETWORK_PAIRS: &str = "network.bandwidth.each";
+/// Bandwidth between the host of the survey and every storage daemon (members: `this host -> b`).
+pub const NETWORK_CLIENT: &str = "network.client.each";
 /// Delay of every pair of nodes (members: `a -> b`).
 pub const NETWORK_DELAYS: &str = "network.latency.each";
 /// One client: `client.write`, `client.read`.

@@ -188,6 +188,11 @@ impl Cluster {
         self.ask(&ClusterStatus {})
     }
 
+    /// The keys with which daemons are asked.
+    pub fn keyring(&self) -> &Keyring {
+        &self.keyring
+    }
+
     /// A node of the cluster, to be asked directly.
     pub fn node(&self, node: &NodeEntry) -> NodeLink {
         let endpoints = choose(&node.addresses, node.machine, machine_id());

@@ -167,6 +167,17 @@ pub fn network(
     result
 }
 
+/// Measures from this process to a storage daemon, as a mount would reach it.
+pub fn network_from_here(cluster: &Cluster, to: &NodeEntry, test: &NetworkTest) -> Outcome<NetworkFound> {
+    let endpoints = choose(&to.addresses, to.machine, skep_net::machine_id());
+    let test = NetworkTest { endpoints: endpoints.iter().map(Endpoint::to_string).collect(), ..test.clone() };
+    match super::network::measure(&test, cluster.keyring(), &super::jobs::Control::default()) {
+        Ok(Findings::Network(found)) => Ok(found),
+        Ok(_) => Err(Failure::new("the answer is to another question")),
+        Err(why) => Err(Failure::new(format!("to {}: {why}", to.alias))),
+    }
+}
+
 /// Where a job listens.
 fn listened(link: &mut NodeLink, node: &NodeEntry, job: u64) -> Outcome<Vec<Address>> {
     let until = Instant::now() + LISTEN_LIMIT;

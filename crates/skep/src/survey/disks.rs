@@ -1,13 +1,13 @@
 //! What is under each target, and each target through its daemon.
 
 use super::Run;
-use super::rounds::{may_lag, side_by_side};
+use super::rounds::{any_may_lag, side_by_side};
 use crate::admin::{Failure, Outcome};
 use crate::instruments::client::{ask, ask_all};
 use crate::instruments::question::{Direction, Findings, Measurement, Path, StorageTest, TargetFound};
 use skep_bench::job::format_size;
 use skep_survey::ids::{DEVICE, EACH, READ, STORAGE, WRITE};
-use skep_survey::model::{Curve, Layer, LayerId, Point, SideBySide};
+use skep_survey::model::{Curve, Layer, LayerId, MemberResult, Point, SideBySide};
 use skep_wire::mgmt::NodeEntry;
 use std::time::Duration;
 
@@ -24,6 +24,7 @@ const MEGABYTE: f64 = 1e6;
 
 /// How a layer is measured.
 struct Way {
+    id: LayerId,
     name: &'static str,
     path: Path,
     direct: bool,
@@ -33,10 +34,15 @@ struct Way {
 impl Way {
     fn of(id: LayerId, direct: bool) -> Self {
         match id {
-            LayerId::Device => {
-                Self { name: DEVICE, path: Path::Raw, direct, what: "plain files in the target's directory" }
-            }
+            LayerId::Device => Self {
+                id,
+                name: DEVICE,
+                path: Path::Raw,
+                direct,
+                what: "plain files in the target's directory",
+            },
             _ => Self {
+                id,
                 name: STORAGE,
                 path: Path::Target,
                 direct: false,
@@ -108,20 +114,26 @@ pub fn measure(run: &mut Run<'_>, id: LayerId) -> Outcome<Layer> {
     }
     let direct = id == LayerId::Device && takes_direct(run);
     let way = Way::of(id, direct);
-    let measured = sides(run, &way).and_then(|sides| Ok((sides, curves(run, &way)?)));
+    let measured = sides(run, &way);
+    // All at once as the daemon does it, so that the layers can be compared: through the page cache, but synced
+    // within the time of writes and dropped before reads.
+    let curves = measured.is_ok().then(|| curves(run, id)).unwrap_or_else(|| Ok(Vec::new()));
     cleanup(run);
-    let (sides, curves) = measured?;
-    let reads = match (id, direct) {
-        (LayerId::Device, true) => "Requests went past the page cache (O_DIRECT).",
-        (LayerId::Device, false) => {
-            "The file system does not take O_DIRECT, so what was just written is read from memory."
-        }
-        _ => "Chunk files go through the page cache, so what was just written is read from memory.",
+    let sides = measured?;
+    let curves = curves.unwrap_or_else(|failure| {
+        run.remark(format!("{}: all targets at once: not measured: {failure}", way.what));
+        Vec::new()
+    });
+    let alone = match (id, direct) {
+        (LayerId::Device, true) => "By itself a target was measured past the page cache (O_DIRECT); all",
+        (LayerId::Device, false) => "The file system does not take O_DIRECT, so all",
+        _ => "All",
     };
     let about = format!(
         "{}: each target by itself with {EACH_THREADS} threads, {} times in turn; then all targets at once with a \
          growing number of threads. Each thread wrote a file of {} and read it again; the sync at the end of a write \
-         is inside its time. {reads}",
+         is inside its time. {alone} files go through the page cache, and their pages are dropped before they are \
+         read, so that a disk has to answer; a file system in memory keeps them.",
         capitalised(way.what),
         run.preset.rounds,
         format_size(run.preset.target_size),
@@ -156,16 +168,28 @@ fn sides(run: &mut Run<'_>, way: &Way) -> Outcome<Vec<SideBySide>> {
         let written = one(run, node, test(at, Direction::Write))?;
         Ok(vec![written, one(run, node, test(at, Direction::Read))?])
     };
-    let doubtful = |_, members: &[_]| may_lag(members, true);
+    let sets: Vec<(String, Vec<String>)> = run
+        .members
+        .likes(&run.media)
+        .into_iter()
+        .map(|(set, members)| (set, members.into_iter().map(|at| names[at].clone()).collect()))
+        .collect();
+    let doubtful = |_, members: &[_]| any_may_lag(sets.iter().map(|(_, names)| names.as_slice()), members);
     let (sides, failed) = side_by_side(&names, run.preset.rounds, 2, measure, doubtful);
     let command = way.command(&test(0, Direction::Write));
-    failed.into_iter().for_each(|text| run.remark(text));
+    run.missing(way.id, failed);
+    for (set, names) in sets.iter().filter(|(_, names)| names.len() == 1 && way.id == LayerId::Device) {
+        run.remark(format!(
+            "{} is the only target of its kind ({set}): it has no likes, so nothing tells whether it is slow",
+            names[0]
+        ));
+    }
     if sides.first().is_none_or(Vec::is_empty) {
         return Err(Failure::new("no target could be measured"));
     }
     run.commands.push(command.clone());
     let titled = [(WRITE, "Write"), (READ, "Read")].into_iter().zip(sides);
-    let side = |((id, title), members): ((&str, &str), Vec<_>)| SideBySide {
+    let side = |(id, title): (&str, &str), members: Vec<MemberResult>| SideBySide {
         id: format!("{}.{id}{EACH}", way.name),
         title: format!("{title}, each target by itself, {}", way.what),
         unit: "MB/s".to_owned(),
@@ -173,53 +197,103 @@ fn sides(run: &mut Run<'_>, way: &Way) -> Outcome<Vec<SideBySide>> {
         members,
         command: command.clone(),
     };
-    Ok(titled.map(side).collect())
+    Ok(titled.flat_map(|(names, members)| by_likes(&side(names, members), &sets)).collect())
 }
 
-/// All targets at once, over threads, for each record size; the plain name is that of 1 MiB.
-fn curves(run: &mut Run<'_>, way: &Way) -> Outcome<Vec<Curve>> {
-    let mut curves = Vec::new();
-    for &block in run.preset.records {
-        let mut points: [Vec<Point>; 2] = Default::default();
-        for &threads in run.preset.target_threads {
-            let mut samples: [Vec<f64>; 2] = Default::default();
-            for _ in 0..run.preset.repeats {
-                for (direction, samples) in [Direction::Write, Direction::Read].into_iter().zip(&mut samples)
-                {
-                    samples.push(together(run, way, direction, threads, block)?);
-                }
-            }
-            points.iter_mut().zip(samples).for_each(|(points, samples)| {
-                points.push(Point { x: f64::from(threads), samples });
-            });
+/// A side for each set of targets that should be equal; as it is when there is one set only.
+fn by_likes(side: &SideBySide, sets: &[(String, Vec<String>)]) -> Vec<SideBySide> {
+    let word = |set: &str| set.replace(", ", "-").replace(' ', "-");
+    let of = |(set, names): &(String, Vec<String>)| match sets.len() {
+        1 => side.clone(),
+        _ => SideBySide {
+            id: format!("{}.{}{EACH}", side.id.trim_end_matches(EACH), word(set)),
+            title: format!("{}, {set}", side.title),
+            members: side.members.iter().filter(|member| names.contains(&member.name)).cloned().collect(),
+            ..side.clone()
+        },
+    };
+    sets.iter().map(of).filter(|side| !side.members.is_empty()).collect()
+}
+
+/// All targets at once: threads x record size, and for storage daemons x files.
+fn curves(run: &mut Run<'_>, id: LayerId) -> Outcome<Vec<Curve>> {
+    let way = Way::of(id, false);
+    let mut all = Vec::new();
+    for &objects in run.preset.objects {
+        if objects > 0 && id == LayerId::Device {
+            continue;
         }
-        let size = format_size(block);
-        let command = way.command(&way.test(None, Direction::Write, 1, block, run.preset.target_size));
-        let command = command.replace("--threads 1", "--threads THREADS");
-        run.commands.push(command.clone());
-        for ((id, title), points) in [(WRITE, "Write"), (READ, "Read")].into_iter().zip(points) {
-            curves.push(Curve {
-                id: if block == EACH_BLOCK {
-                    format!("{}.{id}", way.name)
-                } else {
-                    format!("{}.{id}.{size}", way.name)
-                },
-                title: format!("{title}, all targets at once, records of {size}"),
-                unit: "MB/s".to_owned(),
-                axis: "threads per target".to_owned(),
-                points,
-                command: command.clone(),
-            });
+        // With as many files as threads each thread has its own, which is measured already.
+        let threads: Vec<u32> = run.preset.target_threads.iter().copied().filter(|n| *n > objects).collect();
+        for &block in run.preset.records.iter().filter(|_| !threads.is_empty()) {
+            all.extend(over_threads(run, &way, &threads, block, objects)?);
         }
     }
-    Ok(curves)
+    Ok(all)
 }
 
-/// Sum over all targets that work at the same time.
-fn together(run: &Run<'_>, way: &Way, direction: Direction, threads: u32, block: u64) -> Outcome<f64> {
-    let test = way.test(None, direction, threads, block, run.preset.target_size);
-    let (limit, nodes) = (limit(&test), daemons(run));
-    let questions: Vec<_> = nodes.iter().map(|node| (*node, Measurement::Storage(test.clone()))).collect();
+/// One record size and number of files, over threads; the plain name is that of 1 MiB and own files.
+fn over_threads(
+    run: &mut Run<'_>,
+    way: &Way,
+    threads: &[u32],
+    block: u64,
+    objects: u32,
+) -> Outcome<Vec<Curve>> {
+    let mut points: [Vec<Point>; 2] = Default::default();
+    let size = run.preset.target_size;
+    for &threads in threads {
+        let mut samples: [Vec<f64>; 2] = Default::default();
+        for _ in 0..run.preset.repeats {
+            for (direction, samples) in [Direction::Write, Direction::Read].into_iter().zip(&mut samples) {
+                let test = StorageTest { objects, ..way.test(None, direction, threads, block, size) };
+                samples.push(together(run, &test)?);
+            }
+        }
+        points.iter_mut().zip(samples).for_each(|(points, samples)| {
+            points.push(Point { x: f64::from(threads), samples });
+        });
+    }
+    let record = format_size(block);
+    let (files, flag) = match objects {
+        0 => (String::new(), String::new()),
+        1 => (", one file for all threads".to_owned(), " --objects 1".to_owned()),
+        n => (format!(", {n} files for all threads"), format!(" --objects {n}")),
+    };
+    let suffix = match (block == EACH_BLOCK, objects) {
+        (true, 0) => String::new(),
+        (_, 0) => format!(".{record}"),
+        _ => format!(".{record}.objects-{objects}"),
+    };
+    let command = way.command(&way.test(None, Direction::Write, 1, block, size));
+    let command = command.replace("--threads 1", "--threads THREADS") + &flag;
+    run.commands.push(command.clone());
+    let curve = |((id, title), points): ((&str, &str), Vec<Point>)| Curve {
+        id: format!("{}.{id}{suffix}", way.name),
+        title: format!("{title}, all targets at once, records of {record}{files}"),
+        unit: "MB/s".to_owned(),
+        axis: "threads per target".to_owned(),
+        points,
+        command: command.clone(),
+    };
+    Ok([(WRITE, "Write"), (READ, "Read")].into_iter().zip(points).map(curve).collect())
+}
+
+/// Sum over all targets that work at the same time; those that could not be measured by themselves are left out.
+fn together(run: &Run<'_>, test: &StorageTest) -> Outcome<f64> {
+    let (limit, nodes) = (limit(test), daemons(run));
+    let failed = |alias: &str| run.absent.iter().any(|one| one.name == alias);
+    let questions: Vec<_> = nodes
+        .iter()
+        .map(|(at, node)| {
+            let own =
+                run.members.targets.iter().filter(|(target, owner)| owner == at && !failed(&target.alias));
+            let targets: Vec<u32> = own.map(|(target, _)| target.target.0).collect();
+            (*node, targets)
+        })
+        .filter(|(_, targets)| !targets.is_empty())
+        .map(|(node, targets)| (node, Measurement::Storage(StorageTest { targets, ..test.clone() })))
+        .collect();
     let mut sum = 0.0;
     for answer in ask_all(run.cluster, &questions, limit) {
         let Findings::Storage(found) = answer? else {
@@ -232,15 +306,16 @@ fn together(run: &Run<'_>, way: &Way, direction: Direction, threads: u32, block:
     Ok(sum)
 }
 
-fn daemons<'a>(run: &Run<'a>) -> Vec<&'a NodeEntry> {
+/// Storage daemons, with their places among all.
+fn daemons<'a>(run: &Run<'a>) -> Vec<(usize, &'a NodeEntry)> {
     let serves = |at: usize| run.members.targets.iter().any(|(_, node)| *node == at);
-    run.members.nodes.iter().enumerate().filter(|(at, _)| serves(*at)).map(|(_, node)| node).collect()
+    run.members.nodes.iter().enumerate().filter(|(at, _)| serves(*at)).collect()
 }
 
 /// Whatever was left behind goes, also after a failure.
 fn cleanup(run: &Run<'_>) {
     let all = Measurement::Cleanup { targets: Vec::new() };
-    let nodes = daemons(run);
+    let nodes: Vec<&NodeEntry> = daemons(run).into_iter().map(|(_, node)| node).collect();
     let questions: Vec<_> = nodes.iter().map(|node| (*node, all.clone())).collect();
     for (node, answer) in nodes.iter().zip(ask_all(run.cluster, &questions, GRACE)) {
         if let Err(failure) = answer {
@@ -249,5 +324,40 @@ fn cleanup(run: &Run<'_>) {
                 node.alias
             );
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: targets of two media are judged apart, so that a healthy disk is not blamed for not being flash.
+    #[test]
+    fn disks_are_no_likes_of_flash() {
+        let member = |name: &str, rate: f64| MemberResult {
+            name: name.to_owned(),
+            samples: vec![rate, rate * 1.02, rate * 0.98],
+            outlier: None,
+        };
+        let mut members: Vec<MemberResult> = (0..4).map(|n| member(&format!("flash-{n}"), 2_000.0)).collect();
+        members.extend((0..2).map(|n| member(&format!("disk-{n}"), 150.0)));
+        let side = SideBySide {
+            id: format!("device.write{EACH}"),
+            title: "Write".to_owned(),
+            unit: "MB/s".to_owned(),
+            more_is_better: true,
+            members,
+            command: String::new(),
+        };
+        assert_eq!(skep_survey::lag::laggards(&side).len(), 2, "together they would be");
+        let names =
+            |word: &str, count: usize| (0..count).map(|n| format!("{word}-{n}")).collect::<Vec<String>>();
+        let set = |name: &str, names| (name.to_owned(), names);
+        let sets = [set("pool a, ssd", names("flash", 4)), set("pool a, hdd", names("disk", 2))];
+        let apart = by_likes(&side, &sets);
+        assert_eq!(apart[1].id, "device.write.pool-a-hdd.each");
+        assert!(apart.iter().all(|side| skep_survey::lag::laggards(side).is_empty()));
+        assert!(!any_may_lag(sets.iter().map(|(_, names)| names.as_slice()), &side.members));
+        assert_eq!(by_likes(&side, &sets[..1])[0].id, side.id);
     }
 }

@@ -109,8 +109,9 @@ pub fn show(survey: &Survey, out: &Path, format: Format) -> Outcome {
     let all: Vec<FigureRow> = survey.layers.iter().flat_map(rows).collect();
     output::rows(format, &all, stdout)?;
     writeln!(stdout, "\n{}", survey.verdict.headline)?;
-    if let Some(culprit) = &survey.verdict.culprit {
-        writeln!(stdout, "What to do: {}", culprit.advice)?;
+    for culprit in survey.verdict.culprit.iter().chain(&survey.verdict.also) {
+        writeln!(stdout, "{}: {}", culprit.member, culprit.finding)?;
+        writeln!(stdout, "  What to do: {}", culprit.advice)?;
     }
     for limit in &survey.verdict.limits {
         writeln!(stdout, "- {}: {}", limit.work, limit.finding)?;

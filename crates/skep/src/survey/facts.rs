@@ -4,7 +4,7 @@ use super::Run;
 use super::load::Place;
 use crate::cli::output::human;
 use crate::instruments::client::ask_all;
-use crate::instruments::question::{Findings, Measurement, NodeFacts};
+use crate::instruments::question::{Findings, Measurement, NodeFacts, TargetFacts};
 use skep_survey::model::{Fact, Host};
 use skep_wire::mgmt::StatusReply;
 use std::collections::BTreeMap;
@@ -46,6 +46,7 @@ pub fn hosts(run: &mut Run<'_>) -> Vec<Host> {
     let answers = ask_all(run.cluster, &questions, LIMIT);
     let mut by_machine: BTreeMap<Vec<u8>, Host> = BTreeMap::new();
     let mut remarks = Vec::new();
+    let mut media = BTreeMap::new();
     for (node, answer) in nodes.iter().zip(answers) {
         let facts = match answer {
             Ok(Findings::Facts(facts)) => facts,
@@ -55,6 +56,7 @@ pub fn hosts(run: &mut Run<'_>) -> Vec<Host> {
                 continue;
             }
         };
+        media.extend(facts.targets.iter().map(|target| (target.target, medium(target))));
         let machine = format!("{:?}", node.machine).into_bytes();
         let host = by_machine.entry(machine).or_insert_with(|| {
             if facts.load > BUSY * f64::from(facts.cores) {
@@ -68,6 +70,7 @@ pub fn hosts(run: &mut Run<'_>) -> Vec<Host> {
         host.roles.push(node.alias.clone());
         host.facts.extend(daemon_facts(&node.alias, &facts));
     }
+    run.media = media;
     remarks.into_iter().for_each(|text| run.remark(text));
     by_machine.into_values().collect()
 }
@@ -99,14 +102,15 @@ fn daemon_facts(alias: &str, facts: &NodeFacts) -> Vec<Fact> {
         all.push(fact(format!("{alias}: control group allows"), format!("{processors:.2} processors")));
     }
     for target in &facts.targets {
-        let medium = if target.medium.is_empty() { "medium not told" } else { &target.medium };
+        let kind = [medium(target), target.model.trim().to_owned()];
+        let kind: Vec<String> = kind.into_iter().filter(|word| !word.is_empty()).collect();
+        let kind = if kind.is_empty() { "medium not told".to_owned() } else { kind.join(" ") };
         all.push(fact(
             format!("{alias}: target {}", target.target),
             format!(
-                "{} on {} ({medium} {}), {} [{}], {} of {} free",
+                "{} on {} ({kind}), {} [{}], {} of {} free",
                 target.filesystem,
                 target.device,
-                target.model,
                 target.path,
                 target.options,
                 human(target.bytes_free),
@@ -115,6 +119,12 @@ fn daemon_facts(alias: &str, facts: &NodeFacts) -> Vec<Fact> {
         ));
     }
     all
+}
+
+/// `hdd`, `ssd`, `nvme`, `tmpfs`; empty when nothing tells.
+fn medium(target: &TargetFacts) -> String {
+    let memory = ["tmpfs", "ramfs"].into_iter().find(|name| target.filesystem == *name);
+    memory.map_or_else(|| target.medium.clone(), str::to_owned)
 }
 
 /// Settings of the file system.
@@ -135,6 +145,25 @@ pub fn settings(status: &StatusReply, place: Option<&Place>) -> Vec<Fact> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Goal: what is not known about a medium leaves no hole in the text, and memory is a medium of its own.
+    #[test]
+    fn media() {
+        let target = |filesystem: &str, medium: &str, model: &str| TargetFacts {
+            filesystem: filesystem.to_owned(),
+            medium: medium.to_owned(),
+            model: model.to_owned(),
+            ..TargetFacts::default()
+        };
+        let told = |target| {
+            let facts = NodeFacts { targets: vec![target], ..NodeFacts::default() };
+            daemon_facts("s", &facts).pop().unwrap().value
+        };
+        assert!(told(target("xfs", "hdd", "")).contains("(hdd),"));
+        assert!(told(target("xfs", "ssd", "X1 ")).contains("(ssd X1),"));
+        assert!(told(target("xfs", "", "")).contains("(medium not told),"));
+        assert!(told(target("tmpfs", "", "")).contains("(tmpfs),"));
+    }
 
     /// Goal: dates are right across leap years and centuries.
     #[test]

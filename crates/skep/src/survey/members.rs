@@ -1,26 +1,85 @@
-//! Who is measured side by side: daemons, targets, one daemon per host for its network.
+//! Who is measured side by side: daemons, targets, one daemon per host for its network; and who is missing.
 
-use skep_survey::model::Part;
-use skep_types::{Reachability, ServiceKind};
-use skep_wire::mgmt::{NodeEntry, StatusReply, TargetEntry};
+use skep_survey::model::{Absent, LayerId, Part};
+use skep_types::{Consistency, Reachability, ServiceKind};
+use skep_wire::mgmt::{NodeEntry, NodeStatus, StatusReply, TargetEntry};
+use std::collections::BTreeMap;
 
-/// Daemons and targets that can be reached.
+/// Daemons and targets.
 pub struct Members {
-    /// Every daemon.
+    /// Every daemon that can be reached.
     pub nodes: Vec<NodeEntry>,
-    /// Every target, with its daemon's place in `nodes`.
+    /// Every target of those, with its daemon's place in `nodes`.
     pub targets: Vec<(TargetEntry, usize)>,
+    /// Daemons that cannot be reached, and targets that must not be trusted: they are findings themselves.
+    pub absent: Vec<Absent>,
+    parts: Vec<Part>,
+    pools: BTreeMap<u32, String>,
+}
+
+/// Why a daemon is not measured.
+fn silence(status: &NodeStatus) -> String {
+    let state = match status.node.reachability {
+        Reachability::ProbablyOffline => "is probably offline",
+        _ => "is offline",
+    };
+    match status.silent_ms {
+        Some(ms) => format!("{state}, last heard {} s ago", ms / 1_000),
+        None => format!("{state}, not heard since mgmtd started"),
+    }
+}
+
+/// The layer that has nothing to stand on without this daemon.
+fn layer_of(service: ServiceKind) -> LayerId {
+    match service {
+        ServiceKind::Storaged => LayerId::Storage,
+        ServiceKind::Metad => LayerId::Metadata,
+        ServiceKind::Mgmtd => LayerId::Processor,
+    }
 }
 
 impl Members {
     /// From what mgmtd knows.
     pub fn of(status: &StatusReply) -> Self {
-        let online = |node: &&NodeEntry| node.reachability == Reachability::Online;
-        let nodes: Vec<NodeEntry> =
-            status.nodes.iter().map(|one| &one.node).filter(online).cloned().collect();
+        let online = |one: &&NodeStatus| one.node.reachability == Reachability::Online;
+        let nodes: Vec<NodeEntry> = status.nodes.iter().filter(online).map(|one| one.node.clone()).collect();
         let owner = |target: &TargetEntry| nodes.iter().position(|node| node.node == target.node);
         let targets = status.targets.iter().filter_map(|t| Some((t.clone(), owner(t)?))).collect();
-        Self { nodes, targets }
+        let missing = status.nodes.iter().filter(|one| !online(one)).map(|one| Absent {
+            name: one.node.alias.clone(),
+            layer: layer_of(one.node.service),
+            why: silence(one),
+        });
+        let bad = status.targets.iter().filter(|target| target.consistency != Consistency::Good);
+        let bad = bad.map(|target| Absent {
+            name: target.alias.clone(),
+            layer: LayerId::Device,
+            why: format!("its content is not good ({})", target.consistency.as_str()),
+        });
+        let part = |target: &TargetEntry| {
+            let owner = status.nodes.iter().find(|one| one.node.node == target.node)?;
+            Some(Part { name: target.alias.clone(), part_of: owner.node.alias.clone() })
+        };
+        let pools = status.pools.iter().map(|one| (u32::from(one.pool.pool.0), one.pool.alias.clone()));
+        Self {
+            absent: missing.chain(bad).collect(),
+            parts: status.targets.iter().filter_map(part).collect(),
+            pools: pools.collect(),
+            targets,
+            nodes,
+        }
+    }
+
+    /// Targets that should be equal: of one pool, on one kind of medium. `media` tells it by the target's number.
+    pub fn likes(&self, media: &BTreeMap<u32, String>) -> BTreeMap<String, Vec<usize>> {
+        let mut sets: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+        for (at, (target, _)) in self.targets.iter().enumerate() {
+            let pool = self.pools.get(&u32::from(target.pool.0)).map_or("no pool", String::as_str);
+            let medium = media.get(&target.target.0).filter(|medium| !medium.is_empty());
+            let medium = medium.map_or("medium not told", String::as_str);
+            sets.entry(format!("pool {pool}, {medium}")).or_default().push(at);
+        }
+        sets
     }
 
     /// One daemon of every host, storage daemons first; all daemons when there is one host only.
@@ -42,12 +101,53 @@ impl Members {
         if chosen.len() > 1 { chosen } else { ordered }
     }
 
-    /// What belongs to what.
+    /// What belongs to what, also of those who are missing.
     pub fn parts(&self) -> Vec<Part> {
-        let part = |(target, node): &(TargetEntry, usize)| Part {
-            name: target.alias.clone(),
-            part_of: self.nodes[*node].alias.clone(),
-        };
-        self.targets.iter().map(part).collect()
+        self.parts.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admin::namespace::samples;
+
+    /// Goal: a daemon that is not online, and a target that is not good, are told with the reason, not dropped.
+    #[test]
+    fn the_missing_are_told() {
+        let mut status = samples::status();
+        assert!(Members::of(&status).absent.is_empty());
+        status.nodes[1].node.reachability = Reachability::Offline;
+        status.nodes[1].silent_ms = Some(41_500);
+        status.targets[0].consistency = Consistency::Bad;
+        let members = Members::of(&status);
+        let told: Vec<(&str, &str)> =
+            members.absent.iter().map(|a| (a.name.as_str(), a.why.as_str())).collect();
+        assert_eq!(told[0], ("storaged-2", "is offline, last heard 41 s ago"));
+        assert!(told[1].0 == "target-101" && told[1].1.contains("not good"));
+        assert_eq!((members.nodes.len(), members.targets.len()), (1, 0));
+        assert_eq!(members.parts()[0].part_of, "storaged-2");
+        status.nodes[1].silent_ms = None;
+        assert!(Members::of(&status).absent[0].why.contains("not heard since mgmtd started"));
+    }
+
+    /// Goal: targets of different pools or media are not likes of each other.
+    #[test]
+    fn likes_by_pool_and_medium() {
+        let mut status = samples::status();
+        let first = status.targets[0].clone();
+        for (number, pool) in [(102, 1), (103, 1), (104, 0)] {
+            let (target, pool) = (skep_types::TargetId(number), skep_types::PoolId(pool));
+            status.targets.push(TargetEntry { target, pool, ..first.clone() });
+        }
+        let members = Members::of(&status);
+        let media = [(101, "hdd"), (102, "nvme"), (103, "hdd")].map(|(n, m)| (n, m.to_owned()));
+        let sets: Vec<_> = members.likes(&media.into_iter().collect()).into_iter().collect();
+        let expected = [
+            ("pool default, hdd", vec![0, 2]),
+            ("pool default, nvme", vec![1]),
+            ("pool no pool, medium not told", vec![3]),
+        ];
+        assert_eq!(sets, expected.map(|(name, all)| (name.to_owned(), all)));
     }
 }

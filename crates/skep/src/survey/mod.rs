@@ -20,7 +20,7 @@ use crate::cli::output::OutputArgs;
 use clap::{Args, Subcommand, ValueEnum};
 use members::Members;
 use preset::{Preset, PresetName};
-use skep_survey::model::{Layer, LayerId, Survey};
+use skep_survey::model::{Absent, Layer, LayerId, Survey};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -152,6 +152,10 @@ pub struct Run<'a> {
     preset: Preset,
     /// Where the processes of clients run.
     hosts: HostsArgs,
+    /// Medium of each target, by its number, as the daemons tell.
+    media: std::collections::BTreeMap<u32, String>,
+    /// Who could not be measured.
+    absent: Vec<Absent>,
     /// What a reader must know.
     remarks: Vec<String>,
     /// Command lines in the order in which they ran.
@@ -163,6 +167,15 @@ impl Run<'_> {
         let text = text.into();
         eprintln!("  note: {text}");
         self.remarks.push(text);
+    }
+
+    /// Members that should have been measured in a layer and could not be: a finding each.
+    fn missing(&mut self, layer: LayerId, failed: Vec<(String, String)>) {
+        for (name, why) in failed {
+            self.remark(format!("{name}: could not be measured: {why}"));
+            let why = format!("could not be measured: {why}");
+            self.absent.push(Absent { name, layer, why });
+        }
     }
 }
 
@@ -182,16 +195,21 @@ fn survey(args: &RunArgs) -> Outcome<ExitCode> {
         members: &members,
         preset: Preset::of(args.preset, args.processes),
         hosts: args.hosts.clone(),
+        media: std::collections::BTreeMap::new(),
+        absent: members.absent.clone(),
         remarks: Vec::new(),
         commands: Vec::new(),
     };
     std::fs::create_dir_all(&args.out).map_err(|e| Failure::local(args.out.display(), e))?;
     eprintln!("looking at {} daemons and {} targets", members.nodes.len(), members.targets.len());
+    for one in &members.absent {
+        run.remark(format!("{}: {}", one.name, one.why));
+    }
     let hosts = facts::hosts(&mut run);
     let place = load::Place::find(args, &mut run)?;
     let settings = facts::settings(&status, place.as_ref());
     let layers = layers(args, &mut run, place.as_ref());
-    let (remarks, commands) = (run.remarks, run.commands);
+    let (remarks, commands, absent) = (run.remarks, run.commands, run.absent);
     if layers.is_empty() {
         return Err(Failure::new(format!("nothing could be measured: {}", remarks.join("; "))));
     }
@@ -209,10 +227,15 @@ fn survey(args: &RunArgs) -> Outcome<ExitCode> {
         hosts,
         settings,
         parts: members.parts(),
-        absent: Vec::new(),
+        absent,
         layers,
         waterfalls: Vec::new(),
-        verdict: skep_survey::model::Verdict { headline: String::new(), culprit: None, also: Vec::new(), limits: Vec::new() },
+        verdict: skep_survey::model::Verdict {
+            headline: String::new(),
+            culprit: None,
+            also: Vec::new(),
+            limits: Vec::new(),
+        },
         remarks,
     };
     skep_survey::judge::judge(&mut survey);

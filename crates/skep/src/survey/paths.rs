@@ -3,7 +3,7 @@
 use super::Run;
 use super::rounds::{may_be_slow, side_by_side};
 use crate::admin::{Failure, Outcome};
-use crate::instruments::client::{Transport, network};
+use crate::instruments::client::{Transport, network, network_from_here};
 use crate::instruments::question::{NetworkFound, NetworkTest};
 use skep_bench::job::format_size;
 use skep_survey::ids::{self, NETWORK, READ, WRITE};
@@ -14,6 +14,8 @@ use skep_wire::mgmt::NodeEntry;
 
 /// Rates are told in these.
 const MEGABYTE: f64 = 1e6;
+/// How this host is called in pairs.
+const CLIENT: &str = "this host";
 /// Most pairs that are measured; of a larger cluster, a ring with chords is.
 const PAIRS_MAX: usize = 2_000;
 
@@ -64,7 +66,7 @@ pub fn measure(run: &mut Run<'_>) -> Outcome<Layer> {
     // Of the three figures, the last is a delay.
     let doubtful = |figure, members: &[_]| may_be_slow(members, figure < 2);
     let (mut sides, failed) = side_by_side(&names, run.preset.rounds, 3, measure, doubtful);
-    failed.into_iter().for_each(|text| run.remark(text));
+    run.missing(LayerId::Network, failed);
     let (delays, received, sent) = (sides.pop(), sides.pop(), sides.pop());
     let mut members = sent.unwrap_or_default();
     let back = |member: MemberResult| {
@@ -87,19 +89,53 @@ pub fn measure(run: &mut Run<'_>) -> Outcome<Layer> {
         members,
         command: command.clone(),
     };
-    let sides = vec![
+    let mut sides = vec![
         side(ids::NETWORK_PAIRS, "Bandwidth from one node to another", "MB/s", true, members),
         side(ids::NETWORK_DELAYS, "Round trip of a small message", "us", false, delays.unwrap_or_default()),
     ];
-    let curves = everybody(run, &nodes, &test)?;
+    sides.extend(from_here(run, &test));
+    let curves = everybody(run, &nodes, &test).unwrap_or_else(|failure| {
+        run.remark(format!("network of all storage daemons at once: not measured: {failure}"));
+        Vec::new()
+    });
     let hosts =
         if nodes.len() < run.members.nodes.len() { "one daemon of every host" } else { "every daemon" };
     let about = format!(
         "Between {hosts}: payloads that the receiver throws away, {} connections, {} s each way, one pair at a time, \
-         {} times in turn; round trips of small messages. Then in a ring, all at once.",
+         {} times in turn; round trips of small messages. The same between this host and every storage daemon. Then \
+         in a ring, all at once.",
         test.streams, test.seconds, run.preset.rounds
     );
     Ok(Layer { id: LayerId::Network, about, curves, sides })
+}
+
+/// Between this host, on which clients may run, and every storage daemon.
+fn from_here(run: &mut Run<'_>, test: &NetworkTest) -> Option<SideBySide> {
+    let cluster = run.cluster;
+    let nodes = run.members.nodes.iter().filter(|node| node.service == ServiceKind::Storaged);
+    let nodes: Vec<&NodeEntry> = nodes.collect();
+    let test = NetworkTest { pings: 0, ..test.clone() };
+    let names: Vec<String> = nodes.iter().map(|node| format!("{CLIENT}{ARROW}{}", node.alias)).collect();
+    let measure = |at: usize| Ok(flows(&network_from_here(cluster, nodes[at], &test)?)?.to_vec());
+    let (mut ways, failed) =
+        side_by_side(&names, run.preset.rounds, 2, measure, |_, members: &[_]| may_be_slow(members, true));
+    run.missing(LayerId::Network, failed);
+    let (received, sent) = (ways.pop()?, ways.pop()?);
+    let turned = |member: MemberResult| {
+        let node = member.name.split_once(ARROW).map_or("", |(_, node)| node);
+        MemberResult { name: format!("{node}{ARROW}{CLIENT}"), ..member }
+    };
+    let members: Vec<MemberResult> = sent.into_iter().chain(received.into_iter().map(turned)).collect();
+    let command = "skep survey --only network # this host and every storage daemon".to_owned();
+    run.commands.push(command.clone());
+    (!members.is_empty()).then(|| SideBySide {
+        id: ids::NETWORK_CLIENT.to_owned(),
+        title: "Bandwidth between this host and each storage daemon".to_owned(),
+        unit: "MB/s".to_owned(),
+        more_is_better: true,
+        members,
+        command,
+    })
 }
 
 /// All nodes at once, each to its neighbour in a ring: what the network carries in all.

@@ -43,6 +43,10 @@ pub struct Preset {
     pub target_threads: &'static [u32],
     /// Record sizes on targets.
     pub records: &'static [u64],
+    /// Files of each target in measurements of the storage daemons; 0 is one for each thread.
+    pub objects: &'static [u32],
+    /// The search for the best settings of a stream.
+    pub search: Option<Searched>,
     /// Length of one network measurement in each direction.
     pub network_seconds: f64,
     /// Connections of one network measurement.
@@ -59,6 +63,22 @@ pub struct Preset {
     pub files: u64,
 }
 
+/// How much is searched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Searched {
+    /// Most measurements.
+    pub measurements: u32,
+    /// It begins no measurement after so long.
+    pub seconds: Option<u64>,
+    /// Chunk sizes and numbers of targets, too, not only processes, transfer size and page cache.
+    pub striping: bool,
+}
+
+/// The search of test clusters: with what is still running when its time is over, it takes less than a minute.
+const SHORT_SEARCH: Searched = Searched { measurements: 24, seconds: Some(40), striping: false };
+/// The search of real ones.
+const WHOLE_SEARCH: Searched = Searched { measurements: 80, seconds: None, striping: true };
+
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
@@ -70,10 +90,12 @@ impl Preset {
             PresetName::Quick => Self {
                 rounds: 5,
                 repeats: 2,
-                processor_ms: 150,
+                processor_ms: 200,
                 target_size: 16 * MIB,
                 target_threads: &[2],
                 records: &[MIB],
+                objects: &[0],
+                search: None,
                 network_seconds: 0.12,
                 streams: 2,
                 pings: 50,
@@ -86,9 +108,11 @@ impl Preset {
                 rounds: 5,
                 repeats: 3,
                 processor_ms: 200,
-                target_size: 16 * MIB,
-                target_threads: &[1, 2, 4],
-                records: &[MIB],
+                target_size: 8 * MIB,
+                target_threads: &[1, 2, 4, 8],
+                records: &[256 * KIB, MIB],
+                objects: &[0, 1, 4],
+                search: Some(SHORT_SEARCH),
                 network_seconds: 0.25,
                 streams: 2,
                 pings: 200,
@@ -104,6 +128,8 @@ impl Preset {
                 target_size: GIB,
                 target_threads: &[1, 2, 4, 8, 16],
                 records: &[256 * KIB, MIB, 4 * MIB],
+                objects: &[0, 1, 4, 16],
+                search: Some(WHOLE_SEARCH),
                 network_seconds: 2.0,
                 streams: 4,
                 pings: 2_000,
@@ -119,6 +145,8 @@ impl Preset {
                 target_size: 8 * GIB,
                 target_threads: &[1, 2, 4, 8, 16, 32, 64],
                 records: &[64 * KIB, 256 * KIB, MIB, 4 * MIB],
+                objects: &[0, 1, 4, 16, 64],
+                search: Some(WHOLE_SEARCH),
                 network_seconds: 5.0,
                 streams: 8,
                 pings: 5_000,

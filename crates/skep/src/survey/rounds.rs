@@ -8,7 +8,7 @@ pub const CLEAR: f64 = 0.12;
 /// So many times as long.
 const LONGER: usize = 4;
 
-/// Members with their samples, and what could not be measured. `measure` gives the figures of one member, one for
+/// Members with their samples, and who could not be measured, and why. `measure` gives the figures of one member, one for
 /// each of the side-by-side measurements that are made at once (write and read). A member that fails is left out.
 /// When `doubtful` says that a member seems to lag, but may be unlucky, more rounds are added.
 pub fn side_by_side(
@@ -17,7 +17,7 @@ pub fn side_by_side(
     figures: usize,
     mut measure: impl FnMut(usize) -> Outcome<Vec<f64>>,
     doubtful: impl Fn(usize, &[MemberResult]) -> bool,
-) -> (Vec<Vec<MemberResult>>, Vec<String>) {
+) -> (Vec<Vec<MemberResult>>, Vec<(String, String)>) {
     let mut samples: Vec<Vec<Vec<f64>>> = vec![vec![Vec::new(); figures]; names.len()];
     let mut failed: Vec<Option<String>> = vec![None; names.len()];
     let sides = |samples: &[Vec<Vec<f64>>], failed: &[Option<String>]| -> Vec<Vec<MemberResult>> {
@@ -47,11 +47,20 @@ pub fn side_by_side(
                 Ok(values) => {
                     samples[at].iter_mut().zip(values).for_each(|(all, value)| all.push(value));
                 }
-                Err(failure) => failed[at] = Some(format!("{}: left out: {failure}", names[at])),
+                Err(failure) => failed[at] = Some(failure.to_string()),
             }
         }
     }
-    (sides(&samples, &failed), failed.into_iter().flatten().collect())
+    let why = names.iter().cloned().zip(failed.iter().cloned());
+    (sides(&samples, &failed), why.filter_map(|(name, why)| Some((name, why?))).collect())
+}
+
+/// As [`may_lag`], of members of several sets: those of one set are likes of each other only.
+pub fn any_may_lag<'a>(sets: impl IntoIterator<Item = &'a [String]>, members: &[MemberResult]) -> bool {
+    let chosen = |set: &[String]| -> Vec<MemberResult> {
+        members.iter().filter(|member| set.contains(&member.name)).cloned().collect()
+    };
+    sets.into_iter().any(|set| may_lag(&chosen(set), true))
 }
 
 /// Members of which one seems to lag, and not by so much that chance cannot be why.
@@ -80,7 +89,7 @@ mod tests {
     use super::*;
     use crate::admin::Failure;
 
-    /// Goal: every member is measured once a round, in turning order; one that fails is left out and named.
+    /// Goal: every member is measured once a round, in turning order; one that fails is left out and told.
     #[test]
     fn rounds() {
         let names = ["a", "b", "c"].map(str::to_owned);
@@ -91,7 +100,7 @@ mod tests {
         };
         let (sides, failed) = side_by_side(&names, 3, 2, measure, |_, _| false);
         assert_eq!(order, [0, 1, 2, 2, 1, 0, 0, 2]);
-        assert_eq!(failed, ["b: left out: gone"]);
+        assert_eq!(failed, [("b".to_owned(), "gone".to_owned())]);
         let shown: Vec<_> = sides[1].iter().map(|m| (m.name.as_str(), m.samples.len())).collect();
         assert_eq!(shown, [("a", 3), ("c", 3)]);
     }

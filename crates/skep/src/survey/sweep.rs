@@ -1,7 +1,7 @@
 //! `skep survey sweep`: the best settings of a stream, found by measurement.
 
 use super::load::{MEGABYTE, Place, run_job};
-use super::{Preset, PresetName, Run, document, facts};
+use super::{Run, document, facts};
 use crate::admin::access::{AccessArgs, mount_of};
 use crate::admin::{Failure, Outcome};
 use crate::bench::HostsArgs;
@@ -12,11 +12,11 @@ use serde::Serialize;
 use skep_bench::job::{IoJob, Job, Readers, Share, Striping, Work, format_size};
 use skep_bench::significance::{mean, median};
 use skep_survey::model::{Curve, FORMAT, Layer, LayerId, Point, Survey, Verdict};
-use skep_survey::search::{Axis, Found, Place as At, climb};
+use skep_survey::search::{Axis, Budget, Found, Place as At, climb};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 const MIB: u64 = 1 << 20;
 /// Transfer sizes that are tried.
@@ -223,7 +223,7 @@ pub fn search(
             _ => 0,
         })
         .collect();
-    let found = climb(&axes, &start, args.budget as usize, |place| {
+    let found = climb(&axes, &start, args.budget, |place| {
         let setting = Setting::at(&axes, place);
         let value = measure(setting, dir, args)?;
         told(&format!("{value:>7.0} MB/s  {}", setting.describe()));
@@ -240,8 +240,8 @@ pub struct Search {
     pub size: u64,
     /// Most processes.
     pub processes: u32,
-    /// Most measurements.
-    pub budget: u32,
+    /// What it may cost.
+    pub budget: Budget,
     /// One shared file.
     pub shared: bool,
     /// Where the processes run.
@@ -275,7 +275,7 @@ pub fn run(args: &SweepArgs) -> Outcome<ExitCode> {
         goal: args.goal,
         size: args.size.bytes(),
         processes: args.processes,
-        budget: args.budget,
+        budget: (args.budget as usize).into(),
         shared: args.shared,
         hosts: args.hosts.clone(),
     };
@@ -334,24 +334,31 @@ fn show(args: &SweepArgs, axes: &[Axis], found: &Found, survey: &Survey) -> Outc
 
 /// The search as a part of a survey: what the larger presets do besides.
 pub fn within(run: &mut Run<'_>, place: &Place) -> Outcome<Vec<Curve>> {
-    let short = [PresetName::Quick, PresetName::Small];
-    if short.iter().any(|name| run.preset == Preset::of(*name, Some(run.preset.processes))) {
-        return Ok(Vec::new());
-    }
+    let Some(searched) = run.preset.search else { return Ok(Vec::new()) };
     let wanted = Search {
         goal: Goal::Both,
         size: run.preset.process_size,
         processes: run.preset.processes,
-        budget: 80,
+        budget: Budget {
+            measurements: searched.measurements as usize,
+            until: searched.seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds)),
+        },
         shared: false,
         hosts: run.hosts.clone(),
     };
-    let command =
-        format!("skep survey sweep --mount {} --size {}", place.mount.display(), format_size(wanted.size));
+    let command = format!(
+        "skep survey sweep --mount {} --size {} --processes {} --budget {}",
+        place.mount.display(),
+        format_size(wanted.size),
+        wanted.processes,
+        wanted.budget.measurements
+    );
     run.commands.push(command.clone());
-    let (axes, found) = search(&place.path(), run.members.targets.len(), &wanted, |_| {})?;
+    let targets = if searched.striping { run.members.targets.len() } else { 0 };
+    let (axes, found) = search(&place.path(), targets, &wanted, |_| {})?;
     let best = Setting::at(&axes, &found.best).describe();
-    run.remark(format!("of {} places searched the best for a stream has {best}", found.samples.len()));
+    let end = if found.unfinished { "; the search ended before all neighbours of it were tried" } else { "" };
+    run.remark(format!("of {} places searched the best for a stream has {best}{end}", found.samples.len()));
     Ok(curves(&axes, &found, "both", &command))
 }
 

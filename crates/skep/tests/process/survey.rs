@@ -51,7 +51,8 @@ fn every_layer() {
     assert_eq!(found["parts"].as_array().unwrap().len(), 4);
     assert!(fs::read_to_string(format!("{out}/report.html")).unwrap().contains("<svg"));
     assert!(fs::read(format!("{out}/report.pdf")).unwrap().starts_with(b"%PDF"));
-    let left: Vec<_> = fs::read_dir(cluster.mount()).unwrap().flatten().map(|entry| entry.file_name()).collect();
+    let left: Vec<_> =
+        fs::read_dir(cluster.mount()).unwrap().flatten().map(|entry| entry.file_name()).collect();
     assert!(left.is_empty(), "{left:?}");
     for target in fs::read_dir(cluster.dir().join("targets")).unwrap().flatten() {
         assert!(!target.path().join("bench").exists(), "{}", target.path().display());
@@ -61,6 +62,39 @@ fn every_layer() {
     let changes: Json = serde_json::from_slice(&same.stdout).unwrap();
     let worse = |change: &&Json| change["outcome"] == "worse" || change["outcome"] == "better";
     assert_eq!(changes[0]["changes"].as_array().unwrap().iter().filter(worse).count(), 0);
+}
+
+/// Goal: a dead daemon is the first thing that is said, at once and when mgmtd knows it; its targets are not blamed
+/// beside it, and the others are measured all the same.
+#[test]
+fn a_dead_daemon() {
+    let cluster = start(plan());
+    let dead = &cluster.of("storaged")[1];
+    dead.kill().unwrap();
+    dead.wait_gone(skep_rig::PATIENCE).unwrap();
+    let out = cluster.dir().join("survey").display().to_string();
+    let quick = ["--only", "processor,device,network"];
+    for known in [false, true] {
+        if known {
+            let offline = || cluster.admin(["node", "list"]).is_ok_and(|list| list.contains("offline"));
+            skep_rig::patiently("mgmtd knows", offline).unwrap();
+        }
+        let found = survey(&cluster, &out, &quick);
+        let (verdict, remarks) = (&found["verdict"], &found["remarks"]);
+        let culprit = verdict["culprit"]["member"].as_str().unwrap();
+        assert!(culprit.starts_with("storaged-"), "{verdict} {remarks}");
+        let headline = verdict["headline"].as_str().unwrap();
+        assert_eq!(headline.contains("offline"), known, "{headline}");
+        let of_dead = |part: &&Json| part["part_of"] == culprit;
+        let parts = found["parts"].as_array().unwrap();
+        assert_eq!(parts.iter().filter(of_dead).count(), 2);
+        let also = verdict["also"].as_array().unwrap();
+        let accused = |part: &Json| also.iter().any(|one| one["member"] == part["name"]);
+        assert!(!parts.iter().filter(of_dead).any(accused), "{verdict}");
+        let device = found["layers"].as_array().unwrap().iter().find(|layer| layer["id"] == "device").unwrap();
+        assert_eq!(device["sides"][0]["members"].as_array().unwrap().len(), 2, "{remarks}");
+        assert!(!device["curves"].as_array().unwrap().is_empty(), "{remarks}");
+    }
 }
 
 /// Goal: what became worse is an exit code of its own, and what is no survey is refused with its name.

@@ -151,7 +151,7 @@ fn told(slow: &Slow, side: &SideBySide) -> SlowOne {
     let rate = |value: f64| format!("{}/s", human(value as u64));
     let share = slow.share();
     match slow {
-        Slow::Node { node, sends, receives, value, expected } => {
+        Slow::Node { node, sends, receives, value, expected, .. } => {
             let what = match (sends, receives) {
                 (Some(_), Some(_)) => "what it sends and receives is slow",
                 (Some(_), None) => "what it sends is slow",
