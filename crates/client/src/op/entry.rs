@@ -48,6 +48,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             }
             _ => {
                 let reply = self.ask(parent.shard(), &Lookup { parent, name: name(bytes)? }).await?;
+                let ino = reply.ino;
+                self.shared.with(|s| s.netbench.found(parent, ino));
                 let attr = self.entry(reply).await?;
                 if attr.kind == Kind::Dir {
                     self.shared.with(|s| s.ghosts.seen(parent, bytes, &attr));
@@ -141,6 +143,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             if ino.shard() != parent.shard() {
                 return Err(Errno::EXDEV.into());
             }
+            self.may_be_named_in(ino, parent)?;
             let message = Link { ino, parent, name: name(bytes)? };
             let reply: EntryReply = self.change_ino(ino, &message).await?;
             match reply.attr {

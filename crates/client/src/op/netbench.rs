@@ -3,7 +3,9 @@
 use crate::lane::Lane;
 use crate::port::{Cell, Port};
 use crate::state::Shared;
-use skep_types::{Errno, Ino, Kind};
+use skep_types::{Errno, Ino, Kind, Name};
+use skep_wire::Refusal;
+use skep_wire::meta::{EntryReply, Lookup};
 
 impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// Measures in the directory `dir` for another `ms`; 0 ends it. A directory must be empty when it begins.
@@ -55,6 +57,30 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         self.shared.with(|s| s.netbench.made(parent, ino, now));
     }
 
+    /// Was it made in a directory that is measured in, through this mount, while it was?
+    pub fn is_dropped(&self, ino: Ino) -> bool {
+        self.shared.with(|s| s.netbench.is_marked(ino))
+    }
+
+    /// A name is about to move: EPERM if that leads a marked inode out of its directory, where nobody would expect
+    /// that its content is dropped.
+    pub(crate) async fn stays_inside(&self, parent: Ino, name: &Name, to_parent: Ino) -> Result<(), Refusal> {
+        if !self.shared.with(|s| s.netbench.is_inside(parent)) {
+            return Ok(());
+        }
+        let message = Lookup { parent, name: name.clone() };
+        let EntryReply { ino, .. } = self.ask(parent.shard(), &message).await?;
+        self.may_be_named_in(ino, to_parent)
+    }
+
+    /// The same of an inode that gets another name.
+    pub(crate) fn may_be_named_in(&self, ino: Ino, parent: Ino) -> Result<(), Refusal> {
+        match self.shared.with(|s| s.netbench.keeps(ino, parent)) {
+            true => Err(Errno::EPERM.into()),
+            false => Ok(()),
+        }
+    }
+
     /// Ends what was not renewed. `true`: something is still measured in.
     pub(crate) fn end_netbench(&self) -> bool {
         let now = self.port.now();
@@ -70,8 +96,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
 mod tests {
     use crate::port::{Cell, Port};
     use crate::testing::{BOTH, FakeLane, block_on, create, mounted, read, write};
-    use crate::{CreateHow, Lane, Opened};
-    use skep_types::Ino;
+    use crate::{CreateHow, Lane, Opened, RenameHow};
+    use skep_types::{Errno, Ino};
 
     /// The fake shard knows one directory only; the mount tells them apart.
     const DIR: Ino = Ino(77);
@@ -113,6 +139,30 @@ mod tests {
         assert_eq!(read(&lane, &inside, 0, 10), [5; 10], "an ordinary file from now on");
         assert_eq!(read(&lane, &before, 0, 400_000), [[1; 100_000].as_slice(), &[3; 200_000]].concat());
         assert_eq!(read(&lane, &elsewhere, 0, 400_000), [2; 200_000]);
+    }
+
+    /// Goal: neither rename nor link nor an exchange gives a marked file a name outside of its directory; when
+    /// another mount has done so, its content is kept from the moment on at which it is found there.
+    #[test]
+    fn marked_files_stay_inside() {
+        let (_cluster, lane) = mounted();
+        create(&lane, b"elsewhere");
+        begin(&lane, 5_000);
+        let inside = create_inside(&lane);
+        let how = RenameHow::default();
+        let moved =
+            |from, name: &[u8], to, to_name: &[u8], how| block_on(lane.rename(from, name, to, to_name, how));
+        assert_eq!(moved(DIR, b"inside", Ino::ROOT, b"out", how), Err(Errno::EPERM));
+        let exchange = RenameHow { exchange: true, ..how };
+        assert_eq!(moved(Ino::ROOT, b"elsewhere", DIR, b"inside", exchange), Err(Errno::EPERM));
+        assert_eq!(block_on(lane.link(inside.attr.ino, Ino::ROOT, b"out")).unwrap_err(), Errno::EPERM);
+        write(&lane, &inside, 0, &[4; 20_000]);
+        assert_eq!(read(&lane, &inside, 0, 20_000), [0; 20_000]);
+        // The fake shard has one directory: every name is found in the root as well.
+        block_on(lane.lookup(Ino::ROOT, b"inside")).unwrap();
+        assert!(!lane.is_dropped(inside.attr.ino));
+        write(&lane, &inside, 0, &[5; 20_000]);
+        assert_eq!(read(&lane, &inside, 0, 20_000), [5; 20_000]);
     }
 
     /// Goal: a lease that is not renewed ends by itself: what is written later is stored.

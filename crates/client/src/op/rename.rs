@@ -34,6 +34,10 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             if parent.shard() != to_parent.shard() {
                 return Err(Errno::EXDEV.into());
             }
+            self.stays_inside(parent, &name, to_parent).await?;
+            if how.exchange {
+                self.stays_inside(to_parent, &to_name, parent).await?;
+            }
             let RenameHow { no_replace, exchange } = how;
             let message = Rename { parent, name, to_parent, to_name, no_replace, exchange };
             let done = self.change(parent.shard(), &message).await?;

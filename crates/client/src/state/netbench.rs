@@ -2,7 +2,8 @@
 //!
 //! What is made in such a directory, through this mount and while its lease runs, carries the mark; chunks of a
 //! marked file are neither written nor read by the targets. Nothing else is ever marked, so nobody's data can be
-//! harmed; when the lease ends, marked files are ordinary ones full of holes.
+//! harmed; when the lease ends, marked files are ordinary ones full of holes. What is marked gets no name outside
+//! of the directory: this mount refuses it, and what another mount gave a name there loses the mark when it is found.
 
 use alloc::collections::BTreeMap;
 use skep_types::{Errno, Ino, Millis};
@@ -95,6 +96,28 @@ impl Netbench {
         if self.leases.contains_key(&ino) { Some(ino) } else { self.marked.get(&ino).copied() }
     }
 
+    /// Is it marked? Then its name may not leave the directories of its own mark.
+    pub fn keeps(&self, ino: Ino, to_parent: Ino) -> bool {
+        self.marked.get(&ino).is_some_and(|dir| self.dir_of(to_parent) != Some(*dir))
+    }
+
+    /// May something that is here, if it is marked, not leave? Marks are few, and mostly there are none.
+    pub fn is_inside(&self, parent: Ino) -> bool {
+        !self.marked.is_empty() && self.dir_of(parent).is_some()
+    }
+
+    /// Is it marked: made in a directory that is measured in, through this mount, while it was?
+    pub fn is_marked(&self, ino: Ino) -> bool {
+        self.marked.contains_key(&ino)
+    }
+
+    /// Something was found in `parent`: outside of its directory it is an ordinary file from now on.
+    pub fn found(&mut self, parent: Ino, ino: Ino) {
+        if self.keeps(ino, parent) {
+            self.marked.remove(&ino);
+        }
+    }
+
     /// Until when chunks of this file are not for the disks.
     pub fn until(&self, ino: Ino) -> Option<Millis> {
         if self.leases.is_empty() {
@@ -132,6 +155,33 @@ mod tests {
         assert_eq!(bench.expire(Millis(9_000)), [DIR]);
         assert!(bench.until(Ino(12)).is_none() && !bench.has(DIR) && bench.marked.is_empty());
         assert!(!bench.end(DIR));
+    }
+
+    /// Goal: what is marked stays below its directory, and loses the mark when it is found elsewhere; what is not
+    /// goes where it likes.
+    #[test]
+    fn marks_stay_inside() {
+        let mut bench = Netbench::default();
+        bench.renew(DIR, Millis(0), 5_000).unwrap();
+        bench.renew(Ino(20), Millis(0), 5_000).unwrap();
+        for (parent, ino) in [(DIR, 12), (Ino(12), 13), (DIR, 14)] {
+            bench.made(parent, Ino(ino), Millis(10));
+        }
+        for (ino, parent, stays) in
+            [(13, 12, false), (13, 10, false), (13, 1, true), (13, 20, true), (99, 1, false)]
+        {
+            assert_eq!(bench.keeps(Ino(ino), Ino(parent)), stays, "{ino} to {parent}");
+        }
+        assert!(bench.is_inside(DIR) && bench.is_inside(Ino(12)) && !bench.is_inside(Ino(1)));
+        bench.found(DIR, Ino(14));
+        assert!(bench.is_marked(Ino(14)));
+        bench.found(Ino(1), Ino(14));
+        assert!(!bench.is_marked(Ino(14)) && bench.until(Ino(14)).is_none());
+        bench.found(Ino(1), Ino(12));
+        bench.found(Ino(12), Ino(13));
+        assert!(!bench.is_marked(Ino(13)), "with the directory what is in it");
+        bench.end(DIR);
+        assert!(!bench.is_inside(Ino(12)));
     }
 
     /// Goal: neither a long lease nor endless renewal keeps the mode on.
