@@ -70,7 +70,7 @@ fn free_name(job: &Job, path: &Path) -> Result<(), Trouble> {
         Ok(stat) => stat,
     };
     if !job.existing {
-        let reason = "it exists already and is not this run's; remove it, choose another name, or say that existing files may be used";
+        let reason = "it exists already and is not this run's; remove it, choose another name (-o, -f and the like in other tools' lines), or let it be used by --existing";
         return Err(Trouble::found("make", path, reason.to_owned()));
     }
     let kind = FileType::from_raw_mode(stat.st_mode);

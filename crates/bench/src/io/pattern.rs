@@ -181,7 +181,7 @@ impl Pattern {
                 return format!("the data belongs to byte {from} of worker {file}'s file");
             }
         }
-        "nothing this job wrote".to_owned()
+        "nothing this job wrote (was it written with --verify?)".to_owned()
     }
 }
 
@@ -237,7 +237,7 @@ mod tests {
             (block(&p, 9, 12_288), "belongs to byte 12288 of this file"),
             (block(&p, 5, 8192), "stale"),
             (block(&pattern(8, 6), 9, 0), "belongs to byte 0 of worker 6's file"),
-            (vec![0x5a; 4096], "nothing this job wrote"),
+            (vec![0x5a; 4096], "nothing this job wrote (was it written with --verify?)"),
         ];
         for (bytes, words) in cases {
             let (place, text) = p.verify(&bytes, &mut vec![9], 8192).unwrap_err();

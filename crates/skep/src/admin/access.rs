@@ -19,10 +19,20 @@ use std::time::{Duration, Instant};
 
 /// The key that is tried when none is named.
 pub const KEY_FILE: &str = "/etc/skep/cluster.key";
+/// The variable that names that file.
+pub const CLUSTER_VARIABLE: &str = "SKEP_CLUSTER";
 /// Name of the file that `skep up` writes.
 pub const CLUSTER_FILE: &str = "cluster.toml";
 /// Pause before a service that is starting is asked again.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
+
+/// The key file when none is named: that of the cluster of `SKEP_CLUSTER`, else the usual one.
+pub fn default_key() -> Outcome<PathBuf> {
+    match std::env::var_os(CLUSTER_VARIABLE).filter(|file| !file.is_empty()) {
+        Some(file) => Ok(ClusterFile::read(Path::new(&file))?.key_file),
+        None => Ok(PathBuf::from(KEY_FILE)),
+    }
+}
 
 /// Flags that say which cluster is meant.
 #[derive(Debug, Clone, Args)]
@@ -35,7 +45,7 @@ pub struct AccessArgs {
     #[arg(long, value_name = "FILE")]
     pub key: Option<PathBuf>,
     /// cluster.toml that skep up wrote
-    #[arg(long, value_name = "FILE", env = "SKEP_CLUSTER")]
+    #[arg(long, value_name = "FILE", env = CLUSTER_VARIABLE)]
     pub cluster: Option<PathBuf>,
     /// The cluster runs without a key
     #[arg(long)]

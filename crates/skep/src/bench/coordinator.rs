@@ -5,7 +5,7 @@ mod link;
 use super::agent::AGENT_PORT;
 use super::agent::question::{AgentAnswer, AgentQuestion, Relayed};
 use super::worker;
-use crate::admin::access::KEY_FILE;
+use crate::admin::access::default_key;
 use clap::Args;
 use link::{AgentLink, CLOCK_ROUNDS, Clock, Speaker};
 use skep_bench::dialect::host_file;
@@ -36,7 +36,7 @@ pub struct HostsArgs {
     /// File with an agent in each line
     #[arg(long, value_name = "FILE", conflicts_with = "hosts")]
     pub host_file: Option<PathBuf>,
-    /// Key of the agents [default: /etc/skep/cluster.key]
+    /// Key of the agents [default: that of SKEP_CLUSTER, /etc/skep/cluster.key]
     #[arg(long = "agent-key", id = "agent_key", value_name = "FILE")]
     pub key: Option<PathBuf>,
     /// The agents run without a key
@@ -80,7 +80,7 @@ impl HostsArgs {
         if self.insecure {
             return Ok(Keyring::insecure());
         }
-        let key = self.key.clone().unwrap_or_else(|| PathBuf::from(KEY_FILE));
+        let key = self.key.clone().map_or_else(default_key, Ok).map_err(|e| e.to_string())?;
         Keyring::from_file(&key).map_err(|e| format!("{e}\nname the agents' key by --agent-key"))
     }
 
@@ -196,8 +196,9 @@ impl RemoteCrew {
 
 /// Names the hosts that no process goes to.
 fn idle(names: &[String], places: &[u32]) -> Option<String> {
-    let unused = |(at, name): (usize, &String)| (!places.contains(&(at as u32))).then(|| name.as_str());
-    let idle: Vec<&str> = names.iter().enumerate().filter_map(unused).collect();
+    let idle = |at: usize| !places.contains(&(at as u32));
+    let idle: Vec<&str> =
+        names.iter().enumerate().filter(|(at, _)| idle(*at)).map(|(_, name)| name.as_str()).collect();
     (!idle.is_empty()).then(|| {
         format!(
             "no process runs on {}: {} processes fill the slots of the others; place them by node to use all hosts",

@@ -11,6 +11,7 @@ mod meta;
 pub mod net;
 mod output;
 mod report;
+pub mod scratch;
 pub mod storage;
 mod worker;
 

@@ -17,6 +17,13 @@ pub struct ReportArgs {
     pub output: Format,
 }
 
+impl ReportArgs {
+    /// A table, for people?
+    pub fn is_for_people(self) -> bool {
+        self.output == Format::Table
+    }
+}
+
 /// Writes `document`; people and spreadsheets get its `rows`, people `words` below them.
 pub fn write<R: Row>(
     args: ReportArgs,

@@ -11,7 +11,7 @@ use crate::cli::output::human;
 use crate::daemon::Stop;
 use crate::instruments::client;
 use crate::instruments::question::{
-    Direction, Findings, JobShown, JobState, Measurement, Path, StorageTest, TargetFound,
+    Direction, Findings, JobShown, JobState, Measurement, Order, Path, SetFound, StorageTest, TargetFound,
 };
 use crate::units::{Period, Size};
 use clap::{ArgGroup, Args, Subcommand};
@@ -23,6 +23,10 @@ use std::time::Duration;
 
 /// Between two looks at running measurements.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// At every such look, ended measurements are asked for, too.
+const RENEW_AFTER: u64 = 10;
+/// Listing files takes no longer.
+const SETS_LIMIT: Duration = Duration::from_secs(5);
 
 /// `skep bench storage ...`
 #[derive(Debug, Subcommand)]
@@ -48,6 +52,9 @@ struct Which {
     /// All targets of these daemons, by alias or number
     #[arg(long = "node", value_delimiter = ',', value_name = "NODE", conflicts_with = "targets")]
     nodes: Vec<String>,
+    /// All targets (so it is when none is named)
+    #[arg(long, conflicts_with_all = ["targets", "nodes"])]
+    all: bool,
 }
 
 /// How a target is used.
@@ -74,7 +81,7 @@ struct Load {
     /// Past the page cache (O_DIRECT); with --path raw
     #[arg(long)]
     direct: bool,
-    /// Write over files that are there already
+    /// Write over files that an earlier run with --keep left
     #[arg(long)]
     rewrite: bool,
     /// Go round until this time is over, instead of once over the size
@@ -91,9 +98,12 @@ pub struct RunArgs {
     /// Only read what an earlier run with --keep left
     #[arg(long, conflicts_with = "write")]
     read: bool,
-    /// Leave the files
+    /// Leave the files, until `skep bench storage cleanup`
     #[arg(long)]
     keep: bool,
+    /// How often each direction is measured: a target is called slow only when rounds agree
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
     #[command(flatten)]
     which: Which,
     #[command(flatten)]
@@ -136,6 +146,9 @@ pub struct ShowArgs {
 /// Arguments of `skep bench storage cleanup`.
 #[derive(Debug, Args)]
 pub struct CleanupArgs {
+    /// Only show what would be removed
+    #[arg(long)]
+    list: bool,
     #[command(flatten)]
     which: Which,
     #[command(flatten)]
@@ -143,9 +156,19 @@ pub struct CleanupArgs {
 }
 
 impl Load {
+    /// Said before anything is asked of a daemon.
+    fn check(&self) -> Outcome {
+        if self.direct && self.path == Path::Target {
+            let text = "--direct goes with --path raw: chunk files are read and written through the page cache";
+            return Err(Failure::new(text));
+        }
+        Ok(())
+    }
+
     fn test(&self, direction: Direction) -> StorageTest {
         StorageTest {
             targets: Vec::new(),
+            set: client::own_set(),
             path: self.path,
             direction,
             block: self.block.0,
@@ -208,23 +231,41 @@ fn rows_of(served: &Served, job: &JobShown, report: &mut StorageReport) {
     }
 }
 
-fn begin(cluster: &Cluster, served: &[Served], test: &StorageTest) -> Outcome<Vec<JobShown>> {
+/// Begins everywhere. All or none: half a measurement compares nothing.
+fn begin(
+    cluster: &Cluster,
+    served: &[Served],
+    test: &StorageTest,
+    order: impl Fn(Measurement) -> Order,
+) -> Outcome<Vec<JobShown>> {
     let mut begun: Vec<JobShown> = Vec::new();
     for one in served {
         let targets = one.targets.iter().map(|target| target.target.0).collect();
         let what = Measurement::Storage(StorageTest { targets, ..test.clone() });
-        match client::start(cluster, &one.node, &what) {
+        match client::start(cluster, &one.node, order(what)) {
             Ok(job) => begun.push(job),
             Err(failure) => {
-                // All or none: half a measurement compares nothing.
-                for (job, of) in begun.iter().zip(served) {
-                    let _ = client::stop(cluster, &of.node, job.job);
-                }
+                end(cluster, served, &mut begun)?;
+                clean(cluster, &served[..begun.len()], std::slice::from_ref(&test.set), CLEANUP_LIMIT)?;
                 return Err(failure);
             }
         }
     }
     Ok(begun)
+}
+
+/// Stops these jobs and waits until they have ended: within a block's time and a sync.
+fn end(cluster: &Cluster, served: &[Served], jobs: &mut [JobShown]) -> Outcome {
+    for (job, of) in jobs.iter_mut().zip(served) {
+        *job = client::stop(cluster, &of.node, job.job)?;
+    }
+    for (job, of) in jobs.iter_mut().zip(served) {
+        while job.state == JobState::Running {
+            std::thread::sleep(LOOK_EVERY / 10);
+            *job = client::status(cluster, &of.node, job.job)?;
+        }
+    }
+    Ok(())
 }
 
 /// Waits for all; told to stop, the measurements are stopped, and `false` comes back.
@@ -235,9 +276,10 @@ fn wait(
     stop: &Stop,
     progress: bool,
 ) -> Outcome<bool> {
-    loop {
+    for look in 1_u64.. {
         for (job, of) in jobs.iter_mut().zip(served) {
-            if job.state == JobState::Running {
+            // Those that have ended are asked now and then, too: their files are still wanted.
+            if job.state == JobState::Running || look.is_multiple_of(RENEW_AFTER) {
                 *job = client::status(cluster, &of.node, job.job)?;
             }
         }
@@ -245,14 +287,20 @@ fn wait(
             show_progress(jobs);
         }
         if jobs.iter().all(|job| job.state != JobState::Running) {
-            return Ok(true);
+            break;
         }
         if stop.wait(LOOK_EVERY) {
-            for (job, of) in jobs.iter_mut().zip(served) {
-                *job = client::stop(cluster, &of.node, job.job)?;
-            }
+            end(cluster, served, jobs)?;
             return Ok(false);
         }
+    }
+    match jobs.iter().any(|job| job.state == JobState::Stopped) {
+        true => Err(Failure::new(format!(
+            "the measurement was stopped: by `skep bench storage stop`, or because this command was not heard of for \
+             {} s",
+            client::LEASE.as_secs()
+        ))),
+        false => Ok(true),
     }
 }
 
@@ -270,13 +318,13 @@ fn show_progress(jobs: &[JobShown]) {
     }
 }
 
-/// Removes what is left on these targets.
-fn clean(cluster: &Cluster, served: &[Served], patience: Duration) -> Outcome<u64> {
+/// Removes these sets from these targets; all of them when none is named.
+fn clean(cluster: &Cluster, served: &[Served], sets: &[String], patience: Duration) -> Outcome<u64> {
     let mut removed = 0;
     for one in served {
         let targets = one.targets.iter().map(|target| target.target.0).collect();
-        let found = client::ask(cluster, &one.node, &Measurement::Cleanup { targets }, patience)?;
-        if let Findings::Cleanup { removed: files } = found {
+        let what = Measurement::Cleanup { targets, sets: sets.to_vec() };
+        if let Findings::Cleanup { removed: files } = client::ask(cluster, &one.node, &what, patience)? {
             removed += files;
         }
     }
@@ -286,37 +334,49 @@ fn clean(cluster: &Cluster, served: &[Served], patience: Duration) -> Outcome<u6
 /// Removing the files of a large measurement takes a while.
 const CLEANUP_LIMIT: Duration = Duration::from_secs(600);
 
-fn run_all(args: &RunArgs, out: &mut dyn Write) -> Outcome {
-    let stop = Stop::on_signals().map_err(|e| Failure::local("signals", e))?;
-    let mut cluster = args.access.connect(None)?;
-    cluster.require_admin("measuring targets")?;
-    let served = served(&cluster.status()?, &args.which)?;
+/// One direction after the other; `false`: told to stop.
+fn measure(
+    args: &RunArgs,
+    cluster: &Cluster,
+    served: &[Served],
+    stop: &Stop,
+    report: &mut StorageReport,
+) -> Outcome<bool> {
     let directions: &[Direction] = match (args.write, args.read) {
         (true, _) => &[Direction::Write],
         (_, true) => &[Direction::Read],
         _ => &[Direction::Write, Direction::Read],
     };
     let progress = std::io::stderr().is_terminal();
-    let mut report = StorageReport::default();
-    let mut result = Ok(true);
-    for direction in directions {
-        let mut jobs = match begin(&cluster, &served, &args.load.test(*direction)) {
-            Ok(jobs) => jobs,
-            Err(failure) => {
-                result = Err(failure);
-                break;
-            }
-        };
-        result = wait(&cluster, &served, &mut jobs, &stop, progress);
-        jobs.iter().zip(&served).for_each(|(job, of)| rows_of(of, job, &mut report));
-        if !matches!(result, Ok(true)) {
+    let rounds = directions.iter().flat_map(|direction| (0..args.rounds).map(move |_| direction));
+    for direction in rounds {
+        let order = |what| Order { keep: args.keep, ..Order::leased(what) };
+        let mut jobs = begin(cluster, served, &args.load.test(*direction), order)?;
+        let result = wait(cluster, served, &mut jobs, stop, progress);
+        jobs.iter().zip(served).for_each(|(job, of)| rows_of(of, job, report));
+        // What could not be written cannot be read.
+        if !result? {
+            return Ok(false);
+        }
+        if report.is_void() {
             break;
         }
     }
-    if !args.keep {
-        // Told to stop, the threads need a moment until they are done.
-        let cleaned = clean_when_ended(&cluster, &served);
-        result = result.and_then(|whole| cleaned.map(|()| whole));
+    Ok(true)
+}
+
+fn run_all(args: &RunArgs, out: &mut dyn Write) -> Outcome {
+    args.load.check()?;
+    let stop = Stop::on_signals().map_err(|e| Failure::local("signals", e))?;
+    let mut cluster = args.access.connect(None)?;
+    cluster.require_admin("measuring targets")?;
+    let served = served(&cluster.status()?, &args.which)?;
+    let mut report = StorageReport::default();
+    let mut result = measure(args, &cluster, &served, &stop, &mut report);
+    // Only what this run wrote: neither what others keep nor what they measure with.
+    if !args.keep && !report.is_empty() {
+        let cleaned = clean(&cluster, &served, &[client::own_set()], CLEANUP_LIMIT);
+        result = result.and_then(|whole| cleaned.map(|_| whole));
     }
     report.conclude();
     report.write(args.output, out)?;
@@ -326,30 +386,17 @@ fn run_all(args: &RunArgs, out: &mut dyn Write) -> Outcome {
     }
 }
 
-/// A job that was stopped ends within a block's time.
-fn clean_when_ended(cluster: &Cluster, served: &[Served]) -> Outcome {
-    for one in served {
-        while client::jobs(cluster, &one.node)?.iter().any(is_running) {
-            std::thread::sleep(LOOK_EVERY / 10);
-        }
-    }
-    clean(cluster, served, CLEANUP_LIMIT).map(drop)
-}
-
 fn is_storage(job: &JobShown) -> bool {
     matches!(job.what, Measurement::Storage(_))
 }
 
-fn is_running(job: &JobShown) -> bool {
-    is_storage(job) && job.state == JobState::Running
-}
-
 fn start(args: &StartArgs) -> Outcome {
+    args.load.check()?;
     let mut cluster = args.access.connect(None)?;
     cluster.require_admin("measuring targets")?;
     let served = served(&cluster.status()?, &args.which)?;
     let direction = if args.write { Direction::Write } else { Direction::Read };
-    let jobs = begin(&cluster, &served, &args.load.test(direction))?;
+    let jobs = begin(&cluster, &served, &args.load.test(direction), Order::alone)?;
     eprintln!("{} daemons measure: see `skep bench storage status`", jobs.len());
     Ok(())
 }
@@ -380,9 +427,28 @@ fn cleanup(args: &CleanupArgs) -> Outcome {
     let mut cluster = args.access.connect(None)?;
     cluster.require_admin("measuring targets")?;
     let served = served(&cluster.status()?, &args.which)?;
-    let removed = clean(&cluster, &served, CLEANUP_LIMIT)?;
-    eprintln!("{removed} files removed");
+    for one in &served {
+        for found in sets(&cluster, &one.node)? {
+            if let Some(target) = one.targets.iter().find(|target| target.target.0 == found.target) {
+                let SetFound { set, files, bytes, used, .. } = found;
+                let used = if used { ", in use" } else { "" };
+                eprintln!("{}: set {set}: {files} files, {}{used}", target.alias, human(bytes));
+            }
+        }
+    }
+    if !args.list {
+        let removed = clean(&cluster, &served, &[], CLEANUP_LIMIT)?;
+        eprintln!("{removed} files removed");
+    }
     Ok(())
+}
+
+/// Files of measurements on the targets of a daemon.
+pub fn sets(cluster: &Cluster, node: &NodeEntry) -> Outcome<Vec<SetFound>> {
+    match client::ask(cluster, node, &Measurement::Sets, SETS_LIMIT)? {
+        Findings::Sets(sets) => Ok(sets),
+        _ => Err(Failure::new(format!("{}: the answer is to another question", node.alias))),
+    }
 }
 
 /// Does it.

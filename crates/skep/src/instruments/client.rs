@@ -1,7 +1,7 @@
 //! The side that asks: commands, the survey.
 
 use super::question::{
-    Findings, JobShown, JobState, ListenTest, Measurement, NetworkFound, NetworkTest, Question, Reply,
+    Findings, JobShown, JobState, ListenTest, Measurement, NetworkFound, NetworkTest, Order, Question, Reply,
 };
 use crate::admin::access::{Cluster, NodeLink};
 use crate::admin::{Failure, Outcome};
@@ -9,7 +9,9 @@ use skep_net::{Endpoint, choose};
 use skep_types::ServiceKind;
 use skep_wire::instrument::Measure;
 use skep_wire::mgmt::{Address, NodeEntry};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, LazyLock};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Between two looks at a job, at first; doubled each time.
 const LOOK_FIRST: Duration = Duration::from_millis(2);
@@ -19,6 +21,47 @@ const LOOK_LAST: Duration = Duration::from_millis(100);
 const NETWORK_SLACK: Duration = Duration::from_secs(150);
 /// A daemon that has been asked to listen does so within this time.
 const LISTEN_LIMIT: Duration = Duration::from_secs(5);
+
+/// A measurement whose command was killed ends after this time, and its files go.
+pub const LEASE: Duration = Duration::from_secs(15);
+/// How often an ended measurement is asked for while others go on.
+const RENEW_EVERY: Duration = Duration::from_secs(2);
+
+/// A job that is told to stop has ended within this time.
+const END_LIMIT: Duration = Duration::from_secs(20);
+
+/// The command shall end: whoever waits for a measurement stops it. (Removing files goes on.)
+pub static INTERRUPTED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
+
+/// The set in which measurements of this process have their files.
+pub fn own_set() -> String {
+    static SET: LazyLock<String> = LazyLock::new(|| {
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        format!("{}-{:x}", std::process::id(), since.as_nanos())
+    });
+    SET.clone()
+}
+
+/// Who this is, for others.
+fn whoami() -> String {
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let user = std::env::var("USER").unwrap_or_else(|_| rustix::process::getuid().as_raw().to_string());
+    let words: Vec<String> =
+        std::env::args().skip(1).take_while(|word| !word.starts_with('-')).take(3).collect();
+    format!("{user} on {host} (process {}, skep {})", std::process::id(), words.join(" "))
+}
+
+impl Order {
+    /// Goes on by itself when this process has ended.
+    pub fn alone(what: Measurement) -> Self {
+        Self { what, by: whoami(), lease_ms: 0, keep: true }
+    }
+
+    /// Ends, and its files go, when this process is killed.
+    pub fn leased(what: Measurement) -> Self {
+        Self { what, by: whoami(), lease_ms: LEASE.as_millis() as u64, keep: false }
+    }
+}
 
 fn put(link: &mut NodeLink, question: &Question) -> Outcome<Reply> {
     let question = serde_json::to_vec(question).map_err(|e| Failure::new(format!("question: {e}")))?;
@@ -36,8 +79,8 @@ fn one(reply: Reply) -> Outcome<JobShown> {
 }
 
 /// Starts a measurement at a node.
-pub fn start(cluster: &Cluster, node: &NodeEntry, what: &Measurement) -> Outcome<JobShown> {
-    one(put(&mut cluster.node(node), &Question::Start(what.clone()))?)
+pub fn start(cluster: &Cluster, node: &NodeEntry, order: Order) -> Outcome<JobShown> {
+    one(put(&mut cluster.node(node), &Question::Start(order))?)
 }
 
 /// How a job of a node stands.
@@ -60,7 +103,7 @@ pub fn jobs(cluster: &Cluster, node: &NodeEntry) -> Outcome<Vec<JobShown>> {
 
 /// Measures at a node and waits for what it finds, at most `limit`; then the job is stopped, and that is an error.
 pub fn ask(cluster: &Cluster, node: &NodeEntry, what: &Measurement, limit: Duration) -> Outcome<Findings> {
-    wait(&mut cluster.node(node), node, what, limit)
+    wait(&mut cluster.node(node), node, what, limit).map(|(_, found)| found)
 }
 
 /// [`ask`] at many nodes at once; the answers in the order of the questions.
@@ -70,11 +113,29 @@ pub fn ask_all(
     limit: Duration,
 ) -> Vec<Outcome<Findings>> {
     let links: Vec<NodeLink> = questions.iter().map(|(node, _)| cluster.node(node)).collect();
+    let left = AtomicUsize::new(links.len());
     std::thread::scope(|scope| {
         let asked: Vec<_> = links
             .into_iter()
             .zip(questions)
-            .map(|(mut link, (node, what))| scope.spawn(move || wait(&mut link, node, what, limit)))
+            .map(|(mut link, (node, what))| {
+                let left = &left;
+                scope.spawn(move || {
+                    let answer = wait(&mut link, node, what, limit);
+                    left.fetch_sub(1, Relaxed);
+                    let (job, found) = answer?;
+                    // What was written is wanted until the last one has ended.
+                    let mut renewed = Instant::now();
+                    while left.load(Relaxed) > 0 {
+                        std::thread::sleep(LOOK_FIRST);
+                        if renewed.elapsed() >= RENEW_EVERY {
+                            put(&mut link, &Question::Status(job))?;
+                            renewed = Instant::now();
+                        }
+                    }
+                    Ok(found)
+                })
+            })
             .collect();
         let ended = |thread: std::thread::ScopedJoinHandle<'_, Outcome<Findings>>| {
             thread.join().unwrap_or_else(|_| Err(Failure::new("a thread ended badly".to_owned())))
@@ -83,9 +144,19 @@ pub fn ask_all(
     })
 }
 
-fn wait(link: &mut NodeLink, node: &NodeEntry, what: &Measurement, limit: Duration) -> Outcome<Findings> {
+/// Waits for a job; its number, and what it found.
+fn wait(
+    link: &mut NodeLink,
+    node: &NodeEntry,
+    what: &Measurement,
+    limit: Duration,
+) -> Outcome<(u64, Findings)> {
+    let interrupted = || INTERRUPTED.load(Relaxed) && !matches!(what, Measurement::Cleanup { .. });
+    if interrupted() {
+        return Err(Failure::new("interrupted"));
+    }
     let until = Instant::now() + limit;
-    let mut job = one(put(link, &Question::Start(what.clone()))?)?;
+    let mut job = one(put(link, &Question::Start(Order::leased(what.clone())))?)?;
     let mut pause = LOOK_FIRST;
     while job.state == JobState::Running {
         if Instant::now() >= until {
@@ -93,11 +164,22 @@ fn wait(link: &mut NodeLink, node: &NodeEntry, what: &Measurement, limit: Durati
             let text = format!("{}: {} was not done within {} s", node.alias, what.name(), limit.as_secs());
             return Err(Failure::new(text));
         }
+        if interrupted() {
+            put(link, &Question::Stop(job.job))?;
+            // Its files can be removed once it has ended.
+            let ends = Instant::now() + END_LIMIT;
+            while job.state == JobState::Running && Instant::now() < ends {
+                std::thread::sleep(LOOK_LAST);
+                job = one(put(link, &Question::Status(job.job))?)?;
+            }
+            return Err(Failure::new("interrupted"));
+        }
         std::thread::sleep(pause);
         pause = (pause * 2).min(LOOK_LAST);
         job = one(put(link, &Question::Status(job.job))?)?;
     }
-    found(&node.alias, job)
+    let number = job.job;
+    found(&node.alias, job).map(|found| (number, found))
 }
 
 /// What an ended job found.
@@ -150,15 +232,22 @@ pub fn network(
         }
     };
     let mut link = cluster.node(to);
+    // What is shown is where the daemon itself is, not the socket that is made for the measurement.
+    let mut own = choose(&to.addresses, to.machine, from.machine);
+    own.retain(|endpoint| transport == Transport::Auto || !endpoint.is_unix());
     let listening = ListenTest { seconds: limit.as_secs_f64() };
-    let job = one(put(&mut link, &Question::Start(Measurement::Listen(listening)))?)?;
+    let job = one(put(&mut link, &Question::Start(Order::alone(Measurement::Listen(listening))))?)?;
     let result = listened(&mut link, to, job.job).and_then(|addresses| {
         let test = NetworkTest { pings: 0, ..test.clone() };
         let endpoints = choose(&addresses, to.machine, from.machine);
         let endpoints = endpoints.iter().filter(|one| transport == Transport::Auto || !one.is_unix());
         let endpoints = endpoints.map(Endpoint::to_string).collect();
         match ask(cluster, from, &Measurement::Network(NetworkTest { endpoints, ..test }), limit)? {
-            Findings::Network(found) => Ok(NetworkFound { latency, ..found }),
+            Findings::Network(found) => {
+                let unix = found.peer.starts_with("unix:");
+                let daemon = own.iter().find(|own| own.is_unix() == unix).map(Endpoint::to_string);
+                Ok(NetworkFound { latency, peer: daemon.unwrap_or(found.peer), ..found })
+            }
             _ => Err(Failure::new(format!("{}: the answer is to another question", from.alias))),
         }
     });

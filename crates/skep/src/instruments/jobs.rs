@@ -1,8 +1,8 @@
 //! The jobs of a daemon: each on a thread of its own, a few at once, the last ones remembered.
 
-use super::question::{Findings, JobShown, JobState, Measurement};
+use super::question::{Findings, JobShown, JobState, Measurement, Order};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -14,16 +14,53 @@ pub const REMEMBERED_MAX: usize = 32;
 /// What a job shows while it runs.
 type Partial = Box<dyn Fn() -> Findings + Send>;
 
+/// Longest text of whom a job is for.
+const BY_MAX: usize = 200;
+
 /// What the thread of a job and those who ask for it share.
-#[derive(Default)]
 pub struct Control {
     stop: AtomicBool,
     partial: Mutex<Option<Partial>>,
+    began: Instant,
+    /// It ends when nobody has asked for it for so long; 0: it does not.
+    lease_ms: u64,
+    /// When the lease ends, in milliseconds since it began.
+    until_ms: AtomicU64,
+}
+
+impl Default for Control {
+    fn default() -> Self {
+        Self::leased(0)
+    }
 }
 
 impl Control {
+    /// Of a job that must be asked for.
+    fn leased(lease_ms: u64) -> Self {
+        Self {
+            stop: AtomicBool::new(false),
+            partial: Mutex::new(None),
+            began: Instant::now(),
+            lease_ms,
+            until_ms: AtomicU64::new(lease_ms),
+        }
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.began.elapsed().as_millis() as u64
+    }
+
+    /// Somebody asks for it.
+    fn renew(&self) {
+        self.until_ms.store(self.now_ms().saturating_add(self.lease_ms), Relaxed);
+    }
+
     /// Shall it end?
     pub fn is_stopped(&self) -> bool {
+        // Who has forgotten it is gone for good: a late question does not bring it back.
+        if self.lease_ms > 0 && self.now_ms() > self.until_ms.load(Relaxed) {
+            self.stop();
+        }
         self.stop.load(Relaxed)
     }
 
@@ -40,10 +77,17 @@ impl Control {
 
 struct Job {
     what: Measurement,
+    by: String,
     began: Instant,
     control: Arc<Control>,
-    /// Once it has ended: what it found, and how long it took.
-    outcome: Option<(Result<Findings, String>, Duration)>,
+    outcome: Option<Outcome>,
+}
+
+/// How a job has ended.
+struct Outcome {
+    result: Result<Findings, String>,
+    took: Duration,
+    stopped: bool,
 }
 
 #[derive(Default)]
@@ -64,24 +108,30 @@ impl Jobs {
     /// Runs `work` on a thread of its own. Refused when too many run, or one that `excludes` does.
     pub fn start(
         &self,
-        what: Measurement,
+        order: Order,
         excludes: impl Fn(&Measurement) -> bool,
         work: impl FnOnce(&Control) -> Result<Findings, String> + Send + 'static,
     ) -> Result<u64, String> {
         let mut table = lock(&self.0);
         let running = || table.jobs.iter().filter(|(_, job)| job.outcome.is_none());
         if let Some((other, job)) = running().find(|(_, job)| excludes(&job.what)) {
-            return Err(format!("job {other} ({}) runs: wait for it, or stop it", job.what.name()));
+            return Err(format!(
+                "job {other} ({}) of {} has been running for {} s: wait for it, or stop it",
+                job.what.name(),
+                job.by,
+                job.began.elapsed().as_secs()
+            ));
         }
         if running().count() >= RUNNING_MAX {
             return Err(format!("{RUNNING_MAX} measurements run already: wait for one, or stop it"));
         }
         table.last += 1;
         let number = table.last;
-        let control = Arc::new(Control::default());
+        let control = Arc::new(Control::leased(order.lease_ms));
         let (jobs, own) = (self.clone(), control.clone());
         let began = Instant::now();
-        table.jobs.insert(number, Job { what, began, control, outcome: None });
+        let by = order.by.chars().filter(|letter| !letter.is_control()).take(BY_MAX).collect();
+        table.jobs.insert(number, Job { what: order.what, by, began, control, outcome: None });
         let thread = std::thread::Builder::new().name("instrument".to_owned());
         let spawned = thread.spawn(move || {
             let result = work(&own);
@@ -97,7 +147,8 @@ impl Jobs {
     fn ended(&self, number: u64, result: Result<Findings, String>) {
         let mut table = lock(&self.0);
         if let Some(job) = table.jobs.get_mut(&number) {
-            job.outcome = Some((result, job.began.elapsed()));
+            let (took, stopped) = (job.began.elapsed(), job.control.is_stopped());
+            job.outcome = Some(Outcome { result, took, stopped });
         }
         let ended: Vec<u64> =
             table.jobs.iter().filter(|(_, job)| job.outcome.is_some()).map(|(number, _)| *number).collect();
@@ -109,6 +160,19 @@ impl Jobs {
     /// How a job stands.
     pub fn shown(&self, number: u64) -> Option<JobShown> {
         lock(&self.0).jobs.get(&number).map(|job| show(number, job))
+    }
+
+    /// [`Self::shown`] to whom it is for: it may go on.
+    pub fn asked(&self, number: u64) -> Option<JobShown> {
+        let table = lock(&self.0);
+        let job = table.jobs.get(&number)?;
+        job.control.renew();
+        Some(show(number, job))
+    }
+
+    /// Does a job run that is so?
+    pub fn runs(&self, is: impl Fn(&Measurement) -> bool) -> bool {
+        lock(&self.0).jobs.values().any(|job| job.outcome.is_none() && is(&job.what))
     }
 
     /// All of them; findings only of the newest of each kind, for an answer has a limit.
@@ -149,10 +213,11 @@ impl Jobs {
 }
 
 fn show(number: u64, job: &Job) -> JobShown {
-    let what = job.what.clone();
+    let (what, by) = (job.what.clone(), job.by.clone());
     let shown = |state, took: Duration, findings, error| JobShown {
         job: number,
         what,
+        by,
         state,
         seconds: took.as_secs_f64(),
         findings,
@@ -163,11 +228,13 @@ fn show(number: u64, job: &Job) -> JobShown {
             let partial = lock(&job.control.partial).as_ref().map(|partial| partial());
             shown(JobState::Running, job.began.elapsed(), partial, None)
         }
-        Some((Ok(findings), took)) => {
-            let state = if job.control.is_stopped() { JobState::Stopped } else { JobState::Done };
+        Some(Outcome { result: Ok(findings), took, stopped }) => {
+            let state = if *stopped { JobState::Stopped } else { JobState::Done };
             shown(state, *took, Some(findings.clone()), None)
         }
-        Some((Err(why), took)) => shown(JobState::Failed, *took, None, Some(why.clone())),
+        Some(Outcome { result: Err(why), took, .. }) => {
+            shown(JobState::Failed, *took, None, Some(why.clone()))
+        }
     }
 }
 
@@ -186,6 +253,35 @@ mod tests {
         }
     }
 
+    fn order(lease_ms: u64) -> Order {
+        Order { what: Measurement::Facts, by: "somebody".to_owned(), lease_ms, keep: false }
+    }
+
+    /// Goal: a job that nobody asks for ends by itself, one that is asked for goes on, and one that has ended keeps
+    /// its state.
+    #[test]
+    fn forgotten_jobs_end() {
+        let jobs = Jobs::default();
+        let endless = |control: &Control| {
+            while !control.is_stopped() {
+                std::thread::yield_now();
+            }
+            Ok(removed(1))
+        };
+        let asked = jobs.start(order(60_000), |_| false, endless).unwrap();
+        let forgotten = jobs.start(order(1), |_| false, endless).unwrap();
+        assert_eq!(wait_for(&jobs, forgotten).state, JobState::Stopped);
+        assert_eq!(jobs.asked(asked).unwrap().state, JobState::Running);
+        jobs.stop_all();
+        wait_for(&jobs, asked);
+        let done = jobs.start(order(50), |_| false, |_| Ok(removed(2))).unwrap();
+        let state = wait_for(&jobs, done).state;
+        while !lock(&jobs.0).jobs[&done].control.is_stopped() {
+            std::thread::yield_now();
+        }
+        assert_eq!(jobs.shown(done).unwrap().state, state);
+    }
+
     fn removed(n: u64) -> Findings {
         Findings::Cleanup { removed: n }
     }
@@ -196,7 +292,7 @@ mod tests {
         let jobs = Jobs::default();
         let (begun, begins) = channel();
         let number = jobs.start(
-            Measurement::Facts,
+            order(0),
             |_| false,
             move |control| {
                 control.show(|| removed(3));
@@ -211,12 +307,12 @@ mod tests {
         begins.recv().unwrap();
         let shown = jobs.shown(number).unwrap();
         assert_eq!((shown.state, shown.findings), (JobState::Running, Some(removed(3))));
-        let refused = jobs.start(Measurement::Facts, |_| true, |_| Ok(removed(0))).unwrap_err();
-        assert!(refused.contains("job 1 (facts)"), "{refused}");
+        let refused = jobs.start(order(0), |_| true, |_| Ok(removed(0))).unwrap_err();
+        assert!(refused.contains("job 1 (facts) of somebody"), "{refused}");
         assert!(jobs.stop(number) && !jobs.stop(99));
         let shown = wait_for(&jobs, number);
         assert_eq!((shown.state, shown.findings), (JobState::Stopped, Some(removed(4))));
-        let failed = jobs.start(Measurement::Facts, |_| true, |_| Err("no disk".to_owned())).unwrap();
+        let failed = jobs.start(order(0), |_| true, |_| Err("no disk".to_owned())).unwrap();
         assert_eq!(wait_for(&jobs, failed).error.as_deref(), Some("no disk"));
     }
 
@@ -225,7 +321,7 @@ mod tests {
     fn jobs_are_bounded() {
         let jobs = Jobs::default();
         for _ in 0..REMEMBERED_MAX + 10 {
-            let number = jobs.start(Measurement::Facts, |_| false, |_| Ok(removed(0))).unwrap();
+            let number = jobs.start(order(0), |_| false, |_| Ok(removed(0))).unwrap();
             wait_for(&jobs, number);
         }
         let all = jobs.all();
@@ -241,9 +337,9 @@ mod tests {
                 let _ = lock(&waits).recv();
                 Ok(removed(0))
             };
-            jobs.start(Measurement::Facts, |_| false, work).unwrap();
+            jobs.start(order(0), |_| false, work).unwrap();
         }
-        assert!(jobs.start(Measurement::Facts, |_| false, |_| Ok(removed(0))).is_err());
+        assert!(jobs.start(order(0), |_| false, |_| Ok(removed(0))).is_err());
         assert_eq!(jobs.running(), RUNNING_MAX);
         drop(done);
     }

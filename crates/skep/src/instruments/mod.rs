@@ -7,6 +7,7 @@ pub mod client;
 mod facts;
 mod gate;
 mod jobs;
+mod leases;
 mod listen;
 mod network;
 mod processor;

@@ -13,13 +13,26 @@ pub const QUESTION_MAX: usize = 64 << 10;
 #[serde(rename_all = "kebab-case")]
 pub enum Question {
     /// Begin.
-    Start(Measurement),
+    Start(Order),
     /// How far is it? With its findings, as far as there are any.
     Status(u64),
     /// End it now; what was found so far stays.
     Stop(u64),
     /// Every job that is remembered, the newest last.
     Jobs,
+}
+
+/// A measurement that is to begin, and for whom.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Order {
+    /// What.
+    pub what: Measurement,
+    /// Who wants it, for others whom it stands in the way.
+    pub by: String,
+    /// It ends when its state was not asked for during this time, and its files go; 0: it goes on by itself.
+    pub lease_ms: u64,
+    /// Its files stay until they are removed by name.
+    pub keep: bool,
 }
 
 /// What to measure.
@@ -40,7 +53,11 @@ pub enum Measurement {
     Cleanup {
         /// Numbers of targets.
         targets: Vec<u32>,
+        /// Names of sets; none named: all of them.
+        sets: Vec<String>,
     },
+    /// Which files storage measurements have on the daemon's targets.
+    Sets,
 }
 
 impl Measurement {
@@ -53,6 +70,7 @@ impl Measurement {
             Self::Network(_) => "network",
             Self::Storage(_) => "storage",
             Self::Cleanup { .. } => "cleanup",
+            Self::Sets => "sets",
         }
     }
 }
@@ -129,6 +147,9 @@ pub enum Direction {
 pub struct StorageTest {
     /// Numbers of targets; empty: all of the daemon.
     pub targets: Vec<u32>,
+    /// Name of the set of files that is written, a directory of its own on each target. What is read or written
+    /// over may be of another set, the newest that fits, when this one does not.
+    pub set: String,
     /// Which code.
     pub path: Path,
     /// Which way.
@@ -155,6 +176,7 @@ impl Default for StorageTest {
     fn default() -> Self {
         Self {
             targets: Vec::new(),
+            set: "unnamed".to_owned(),
             path: Path::Target,
             direction: Direction::Write,
             block: 1 << 20,
@@ -201,6 +223,8 @@ pub struct JobShown {
     pub job: u64,
     /// What was asked for.
     pub what: Measurement,
+    /// By whom.
+    pub by: String,
     /// How it stands.
     pub state: JobState,
     /// How long it has run.
@@ -230,6 +254,23 @@ pub enum Findings {
         /// How many.
         removed: u64,
     },
+    /// See [`Measurement::Sets`].
+    Sets(Vec<SetFound>),
+}
+
+/// Files of one measurement on one target.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SetFound {
+    /// The target.
+    pub target: u32,
+    /// Name of the set.
+    pub set: String,
+    /// How many files.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// A measurement uses them now.
+    pub used: bool,
 }
 
 /// What a machine and a daemon on it are. What cannot be told is empty, or none.

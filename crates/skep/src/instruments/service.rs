@@ -1,7 +1,8 @@
 //! The instruments of one daemon: questions in, answers out, never waiting.
 
 use super::jobs::{Control, Jobs};
-use super::question::{Findings, Measurement, QUESTION_MAX, Question, Reply};
+use super::leases::Leases;
+use super::question::{Direction, Findings, Measurement, Order, QUESTION_MAX, Question, Reply, StorageTest};
 use super::{facts, listen, network, processor, storage};
 use skep_net::{Answer, Keyring, Payload, Peer, may_call};
 use skep_types::limits::PAYLOAD_MAX;
@@ -11,6 +12,7 @@ use skep_wire::mgmt::Address;
 use skep_wire::{Empty, Header, Refusal, Status};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A target as it is measured.
 #[derive(Debug, Clone)]
@@ -49,6 +51,7 @@ pub struct Host {
 pub struct Instruments {
     host: Arc<Host>,
     jobs: Jobs,
+    leases: Arc<Leases>,
 }
 
 /// Is a message of this number for the instruments?
@@ -85,7 +88,7 @@ pub fn flow_answer(header: &Header, body: &[u8], payload: &mut Payload) -> Resul
 impl Instruments {
     /// For this daemon.
     pub fn new(host: Host) -> Arc<Self> {
-        Arc::new(Self { host: Arc::new(host), jobs: Jobs::default() })
+        Arc::new(Self { host: Arc::new(host), jobs: Jobs::default(), leases: Arc::default() })
     }
 
     /// The answer of a server with a thread for each connection.
@@ -125,8 +128,14 @@ impl Instruments {
         let one =
             |job: u64| self.jobs.shown(job).map(|shown| Reply::Job(Box::new(shown))).ok_or_else(|| none(job));
         let reply = match question {
-            Question::Start(what) => one(self.start(what)?)?,
-            Question::Status(job) => one(job)?,
+            Question::Start(order) => one(self.start(order)?)?,
+            Question::Status(job) => {
+                let shown = self.jobs.asked(job).ok_or_else(|| none(job))?;
+                if let Measurement::Storage(test) = &shown.what {
+                    self.leases.renew(&test.set);
+                }
+                Reply::Job(Box::new(shown))
+            }
             Question::Stop(job) => {
                 if !self.jobs.stop(job) {
                     return Err(none(job));
@@ -140,15 +149,23 @@ impl Instruments {
     }
 
     /// Starts a job; gives its number.
-    pub fn start(&self, what: Measurement) -> Result<u64, Refusal> {
+    pub fn start(&self, order: Order) -> Result<u64, Refusal> {
         let host = self.host.clone();
         let busy = |text: String| Refusal::with(Status::errno(Errno::EBUSY), text);
-        let touches_targets =
-            |what: &Measurement| matches!(what, Measurement::Storage(_) | Measurement::Cleanup { .. });
-        let excludes = |running: &Measurement| touches_targets(&what) && touches_targets(running);
-        let asked = what.clone();
-        let work = move |control: &Control| run(&host, &asked, control);
-        self.jobs.start(what.clone(), excludes, work).map_err(busy)
+        let asked = order.what.clone();
+        let jobs = self.jobs.clone();
+        let work = move |control: &Control| run(&host, &jobs, &asked, control);
+        let (what, lease_ms, keep) = (order.what.clone(), order.lease_ms, order.keep);
+        let number = self.jobs.start(order, |running| disturbs(&what, running), work).map_err(busy)?;
+        match &what {
+            Measurement::Storage(test) if lease_ms > 0 && !keep && test.direction == Direction::Write => {
+                self.leases.hold(&test.set, Duration::from_millis(lease_ms), &self.host, &self.jobs);
+            }
+            // Whatever reads them asks for them, too.
+            Measurement::Storage(test) => self.leases.renew(&test.set),
+            _ => {}
+        }
+        Ok(number)
     }
 
     /// The daemon stops: so do its measurements.
@@ -157,13 +174,34 @@ impl Instruments {
     }
 }
 
-fn run(host: &Arc<Host>, what: &Measurement, control: &Control) -> Result<Findings, String> {
+/// Does this measurement use the files of that set?
+pub fn uses(what: &Measurement, set: &str) -> bool {
+    matches!(what, Measurement::Storage(test) if test.set == set)
+}
+
+/// Two at once on the targets measure each other; files that are in use must stay.
+fn disturbs(what: &Measurement, running: &Measurement) -> bool {
+    let removes = |sets: &[String], test: &StorageTest| sets.is_empty() || sets.contains(&test.set);
+    match (what, running) {
+        (Measurement::Storage(_), Measurement::Storage(_)) => true,
+        (Measurement::Cleanup { sets, .. }, Measurement::Storage(test))
+        | (Measurement::Storage(test), Measurement::Cleanup { sets, .. }) => removes(sets, test),
+        (Measurement::Cleanup { .. }, Measurement::Cleanup { .. }) => true,
+        _ => false,
+    }
+}
+
+fn run(host: &Arc<Host>, jobs: &Jobs, what: &Measurement, control: &Control) -> Result<Findings, String> {
     match what {
         Measurement::Facts => Ok(Findings::Facts(Box::new(facts::look(host.name, &host.targets)))),
         Measurement::Processor(test) => processor::measure(test, control),
         Measurement::Listen(test) => listen::serve(host, test.seconds, control),
         Measurement::Network(test) => network::measure(test, &host.keyring, control),
         Measurement::Storage(test) => storage::measure(&host.targets, test, control),
-        Measurement::Cleanup { targets } => storage::cleanup(&host.targets, targets),
+        Measurement::Cleanup { targets, sets } => storage::cleanup(&host.targets, targets, sets),
+        Measurement::Sets => {
+            let used = |set: &str| jobs.runs(|what| uses(what, set));
+            Ok(Findings::Sets(storage::sets(&host.targets, used)))
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! The daemon reads and writes its own targets, without network: what BeeGFS calls StorageBench.
 //!
 //! Everything lies in `bench/` beside `chunks/` of a target, where nothing else looks: no list, no scrub, no count
-//! of files. A daemon that starts removes what it finds there.
+//! of files. Each measurement has a directory of its own there, a set. A daemon that starts removes what it finds.
 
 mod area;
 mod order;
@@ -9,7 +9,7 @@ mod place;
 mod run;
 
 use super::jobs::Control;
-use super::question::{Findings, StorageTest};
+use super::question::{Findings, SetFound, StorageTest};
 use super::service::BenchTarget;
 use area::Area;
 use skep_types::limits::PAYLOAD_MAX;
@@ -30,6 +30,8 @@ const BUFFERS_MAX: u64 = 1 << 30;
 const SIZE_MAX: u64 = 1 << 40;
 /// Longest time.
 const SECONDS_MAX: f64 = 3_600.0;
+/// Longest name of a set.
+const SET_MAX: usize = 64;
 
 /// Those of `all` that are wanted; all when none is named.
 fn chosen<'a>(all: &'a [BenchTarget], wanted: &[u32]) -> Result<Vec<&'a BenchTarget>, String> {
@@ -48,6 +50,12 @@ fn chosen<'a>(all: &'a [BenchTarget], wanted: &[u32]) -> Result<Vec<&'a BenchTar
     wanted.iter().map(find).collect()
 }
 
+/// The name of a set is that of a directory, whoever asks.
+fn is_set(name: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    !name.starts_with('.') && (1..=SET_MAX).contains(&name.len()) && name.bytes().all(plain)
+}
+
 /// Refuses what cannot be measured, with the limit.
 fn check(test: &StorageTest, targets: usize) -> Result<(), String> {
     let most = match test.path {
@@ -56,6 +64,9 @@ fn check(test: &StorageTest, targets: usize) -> Result<(), String> {
     };
     let refused = |text: String| Err(text);
     match () {
+        () if !is_set(&test.set) => {
+            refused(format!("a set has a name of 1 to {SET_MAX} letters, digits, - or _"))
+        }
         () if !(1..=THREADS_MAX).contains(&test.threads) => {
             refused(format!("1 to {THREADS_MAX} threads a target"))
         }
@@ -86,17 +97,39 @@ fn check(test: &StorageTest, targets: usize) -> Result<(), String> {
 pub fn measure(all: &[BenchTarget], test: &StorageTest, control: &Control) -> Result<Findings, String> {
     let targets = chosen(all, &test.targets)?;
     check(test, targets.len())?;
-    area::require_space(&targets, test)?;
+    let full = area::full(&targets, test)?;
+    if !full.is_empty() {
+        return Ok(Findings::Storage(run::refused(&targets, &full)));
+    }
     run::run(&targets, test, control).map(Findings::Storage)
 }
 
-/// Removes what measurements left on these targets.
-pub fn cleanup(all: &[BenchTarget], wanted: &[u32]) -> Result<Findings, String> {
+/// Removes what measurements left on these targets: these sets, or all of them.
+pub fn cleanup(all: &[BenchTarget], wanted: &[u32], sets: &[String]) -> Result<Findings, String> {
+    if let Some(wrong) = sets.iter().find(|set| !is_set(set)) {
+        return Err(format!("{wrong:?} is no name of a set: see `skep bench storage cleanup --list`"));
+    }
     let mut removed = 0;
     for target in chosen(all, wanted)? {
-        removed += Area::of(target).remove()?;
+        let area = Area::of(target);
+        removed += match sets {
+            [] => area.remove()?,
+            _ => sets.iter().try_fold(0, |sum, set| area.remove_set(set).map(|files| sum + files))?,
+        };
     }
     Ok(Findings::Cleanup { removed })
+}
+
+/// Which sets there are.
+pub fn sets(all: &[BenchTarget], used: impl Fn(&str) -> bool) -> Vec<SetFound> {
+    let of = |target: &BenchTarget| {
+        let found = |(set, files, bytes): (String, u64, u64)| {
+            let used = used(&set);
+            SetFound { target: target.target.0, set, files, bytes, used }
+        };
+        Area::of(target).sets().into_iter().map(found).collect::<Vec<_>>()
+    };
+    all.iter().flat_map(of).collect()
 }
 
 /// A daemon starts: what a measurement of an earlier life left on a target goes.

@@ -3,7 +3,7 @@
 use super::Run;
 use super::rounds::{any_may_lag, side_by_side};
 use crate::admin::{Failure, Outcome};
-use crate::instruments::client::{ask, ask_all};
+use crate::instruments::client::{ask, ask_all, own_set};
 use crate::instruments::question::{Direction, Findings, Measurement, Path, StorageTest, TargetFound};
 use skep_bench::job::format_size;
 use skep_survey::ids::{DEVICE, EACH, READ, STORAGE, WRITE};
@@ -61,6 +61,7 @@ impl Way {
     ) -> StorageTest {
         StorageTest {
             targets: target.into_iter().collect(),
+            set: own_set(),
             path: self.path,
             direction,
             block,
@@ -313,8 +314,8 @@ fn daemons<'a>(run: &Run<'a>) -> Vec<(usize, &'a NodeEntry)> {
 }
 
 /// Whatever was left behind goes, also after a failure.
-fn cleanup(run: &Run<'_>) {
-    let all = Measurement::Cleanup { targets: Vec::new() };
+pub fn cleanup(run: &Run<'_>) {
+    let all = Measurement::Cleanup { targets: Vec::new(), sets: vec![own_set()] };
     let nodes: Vec<&NodeEntry> = daemons(run).into_iter().map(|(_, node)| node).collect();
     let questions: Vec<_> = nodes.iter().map(|node| (*node, all.clone())).collect();
     for (node, answer) in nodes.iter().zip(ask_all(run.cluster, &questions, GRACE)) {

@@ -5,6 +5,7 @@ mod compare;
 mod disks;
 mod document;
 mod facts;
+mod interrupt;
 mod load;
 mod members;
 mod paths;
@@ -26,6 +27,11 @@ use std::process::ExitCode;
 
 /// Exit code of `compare` when something became significantly worse.
 const EXIT_WORSE: u8 = 3;
+
+/// Digits of a date.
+const DATE_DIGITS: usize = 8;
+/// Digits of a time of day.
+const TIME_DIGITS: usize = 6;
 
 /// What was asked.
 #[derive(Debug, Args)]
@@ -52,8 +58,12 @@ pub struct RunArgs {
     #[arg(long, value_enum, default_value_t)]
     preset: PresetName,
     /// Where survey.json, report.html and report.pdf are put
-    #[arg(long, value_name = "DIR", default_value = "skep-survey")]
-    out: PathBuf,
+    /// [default: skep-survey-DATE-TIME]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Write over the survey that is there already
+    #[arg(long, requires = "out")]
+    force: bool,
     /// Only these layers, separated by commas
     #[arg(long, value_enum, value_delimiter = ',', value_name = "LAYER")]
     only: Vec<LayerName>,
@@ -165,7 +175,10 @@ pub struct Run<'a> {
 impl Run<'_> {
     fn remark(&mut self, text: impl Into<String>) {
         let text = text.into();
-        eprintln!("  note: {text}");
+        // What fails because it was interrupted is no news.
+        if !interrupt::came() {
+            eprintln!("  note: {text}");
+        }
         self.remarks.push(text);
     }
 
@@ -183,9 +196,25 @@ fn wanted(args: &RunArgs, layer: LayerName) -> bool {
     args.only.is_empty() || args.only.contains(&layer)
 }
 
+/// Where the report goes: a place of its own for every survey, unless it is named.
+fn out(args: &RunArgs, started: &str) -> Outcome<PathBuf> {
+    let Some(dir) = &args.out else {
+        let digits: String = started.chars().filter(char::is_ascii_digit).collect();
+        let (day, time) = digits.split_at_checked(DATE_DIGITS).unwrap_or((&digits, ""));
+        return Ok(format!("skep-survey-{day}-{}", time.get(..TIME_DIGITS).unwrap_or(time)).into());
+    };
+    if dir.join(document::JSON).exists() && !args.force {
+        let text = format!("{}: holds a survey: name another directory by --out, or add --force", dir.display());
+        return Err(Failure::new(text));
+    }
+    Ok(dir.clone())
+}
+
 fn survey(args: &RunArgs) -> Outcome<ExitCode> {
     let began = std::time::Instant::now();
     let started = facts::now();
+    let out = out(args, &started)?;
+    interrupt::listen()?;
     let mut cluster = args.access.connect(None)?;
     cluster.require_admin("a survey")?;
     let status = cluster.status()?;
@@ -200,7 +229,7 @@ fn survey(args: &RunArgs) -> Outcome<ExitCode> {
         remarks: Vec::new(),
         commands: Vec::new(),
     };
-    std::fs::create_dir_all(&args.out).map_err(|e| Failure::local(args.out.display(), e))?;
+    std::fs::create_dir_all(&out).map_err(|e| Failure::local(out.display(), e))?;
     eprintln!("looking at {} daemons and {} targets", members.nodes.len(), members.targets.len());
     for one in &members.absent {
         run.remark(format!("{}: {}", one.name, one.why));
@@ -209,6 +238,11 @@ fn survey(args: &RunArgs) -> Outcome<ExitCode> {
     let place = load::Place::find(args, &mut run)?;
     let settings = facts::settings(&status, place.as_ref());
     let layers = layers(args, &mut run, place.as_ref());
+    if interrupt::came() {
+        // Nothing is in it yet, unless it was there before.
+        let _ = std::fs::remove_dir(&out);
+        return Ok(interrupt::leave(&run, place));
+    }
     let (remarks, commands, absent) = (run.remarks, run.commands, run.absent);
     if layers.is_empty() {
         return Err(Failure::new(format!("nothing could be measured: {}", remarks.join("; "))));
@@ -239,8 +273,8 @@ fn survey(args: &RunArgs) -> Outcome<ExitCode> {
         remarks,
     };
     skep_survey::judge::judge(&mut survey);
-    document::write(&survey, &args.out)?;
-    document::show(&survey, &args.out, args.output.output)?;
+    document::write(&survey, &out)?;
+    document::show(&survey, &out, args.output.output)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -262,6 +296,9 @@ fn layers(args: &RunArgs, run: &mut Run<'_>, place: Option<&load::Place>) -> Vec
     for (name, about, measure) in all {
         if !wanted(args, name) {
             continue;
+        }
+        if interrupt::came() {
+            break;
         }
         let began = std::time::Instant::now();
         eprintln!("{about} ...");

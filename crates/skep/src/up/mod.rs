@@ -22,7 +22,7 @@ mod status;
 
 pub use cluster_file::ClusterFile;
 pub use mount_point::take_away;
-pub use process::process_exists;
+pub use process::{boot_id, process_exists, started};
 pub use status::ClusterSummary;
 #[cfg(test)]
 pub use status::UpStatus;

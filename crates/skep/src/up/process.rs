@@ -32,20 +32,26 @@ fn parse_stat(text: &[u8]) -> Option<(u8, u64)> {
     Some((state, words.nth(18)?.parse().ok()?))
 }
 
-fn boot_id() -> String {
+/// The start of this machine.
+pub fn boot_id() -> String {
     std::fs::read_to_string(BOOT_ID).unwrap_or_default().trim().to_owned()
+}
+
+/// When a process that runs began, in clock ticks since boot.
+pub fn started(pid: u32) -> Option<u64> {
+    stat(pid).filter(|(state, _)| !matches!(state, b'Z' | b'X')).map(|(_, since)| since)
 }
 
 /// Does a process with this id run (and is no zombie)?
 pub fn process_exists(pid: u32) -> bool {
-    stat(pid).is_some_and(|(state, _)| !matches!(state, b'Z' | b'X'))
+    started(pid).is_some()
 }
 
-/// Notes a process in a file.
+/// Notes a process in a file. Its id has a line of its own: people read such files by `kill $(head -1 FILE)`.
 pub fn note(file: &Path, pid: u32) -> Outcome {
     let fail = |e: &dyn std::fmt::Display| Failure::local(file.display(), e);
     let (_, started) = stat(pid).ok_or_else(|| fail(&"the process ended at once"))?;
-    std::fs::write(file, format!("{pid} {started} {}\n", boot_id())).map_err(|e| fail(&e))
+    std::fs::write(file, format!("{pid}\n{started} {}\n", boot_id())).map_err(|e| fail(&e))
 }
 
 /// The process that a file notes, if it still lives.
@@ -116,7 +122,11 @@ mod tests {
         let mut child = Command::new("sleep").arg("600").spawn().unwrap();
         note(&file, child.id()).unwrap();
         let text = std::fs::read_to_string(&file).unwrap();
-        let started = text.split(' ').nth(1).unwrap();
+        assert_eq!(text.lines().next(), Some(child.id().to_string().as_str()));
+        let started = text.split_whitespace().nth(1).unwrap();
+        // Files of earlier releases have one line.
+        std::fs::write(&file, text.replacen('\n', " ", 1)).unwrap();
+        assert_eq!(living(&file).map(|found| found.pid), Some(child.id()));
         for wrong in [text.replace(started, "1"), text.replace(&boot_id(), "other"), String::new()] {
             std::fs::write(&file, wrong).unwrap();
             assert!(living(&file).is_none());

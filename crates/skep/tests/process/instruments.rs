@@ -102,6 +102,65 @@ fn a_measurement_runs_by_itself() {
     assert_eq!(fs::read(&file).unwrap(), bytes(2, 1_000_000));
 }
 
+/// Goal: a second measurement is refused with the name of the first one's owner and touches nothing of it; files that
+/// were kept outlive other measurements, are read by later ones, and are named by health until they are removed.
+#[test]
+fn files_of_others_stay() {
+    let cluster = start(plan());
+    let run = ["bench", "storage", "run", "--all", "--threads", "1"];
+    cluster.admin([&run[..], &["--size", "2MiB", "--keep", "--write"]].concat()).unwrap();
+    cluster.admin([&run[..], &["--size", "1MiB", "--path", "raw"]].concat()).unwrap();
+    let kept = json(&cluster, &[&run[..], &["--size", "2MiB", "--read"]].concat());
+    assert!(kept[0]["targets"].as_array().unwrap().iter().all(|row| row["bytes"] == 2 << 20), "{kept}");
+    let health = || {
+        let found = cluster.run(cluster.admin_words(["health"])).unwrap();
+        String::from_utf8_lossy(&found.stdout).into_owned()
+    };
+    let told = health();
+    assert!(told.contains("1 files, 2.0 MiB") && told.contains("cleanup --target target-101"), "{told}");
+    cluster.admin(["bench", "storage", "cleanup"]).unwrap();
+    assert!(areas(&cluster).is_empty() && !health().contains("cleanup"), "{}", health());
+    cluster
+        .admin(["bench", "storage", "start", "--write", "--size", "1MiB", "--threads", "1", "--for", "10min"])
+        .unwrap();
+    patiently("all areas are there", || areas(&cluster).len() == 4).unwrap();
+    for more in [&[][..], &["--keep"][..]] {
+        let words = cluster.admin_words([&run[..], &["--size", "1MiB"], more].concat());
+        let words: Vec<&str> = words.iter().map(|word| word.to_str().unwrap()).collect();
+        let began = Instant::now();
+        let why = refusal(&cluster, &words);
+        assert!(why.contains("skep bench storage start") && why.contains("process "), "{why}");
+        assert!(began.elapsed() < Duration::from_secs(9), "it does not wait for the other one");
+    }
+    let report = json(&cluster, &["bench", "storage", "status"]);
+    assert!(report[0]["targets"].as_array().unwrap().iter().all(|row| row["state"] == "running"), "{report}");
+    assert_eq!(areas(&cluster).len(), 4);
+    cluster.admin(["bench", "storage", "stop"]).unwrap();
+    cluster.admin(["bench", "storage", "cleanup"]).unwrap();
+}
+
+/// Goal: the daemons of a command that was killed stop by themselves and leave no file, while one that was interrupted
+/// has removed them when it ends.
+#[test]
+fn killed_commands_leave_nothing() {
+    let cluster = start(plan());
+    for signal in [Signal::TERM, Signal::KILL] {
+        let words = ["bench", "storage", "run", "--size", "1MiB", "--threads", "1", "--for", "10min"];
+        let mut command = cluster.command(cluster.admin_words(words));
+        let mut process = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        patiently("all areas are there", || areas(&cluster).len() == 4).unwrap();
+        kill_process(Pid::from_child(&process), signal).unwrap();
+        process.wait().unwrap();
+        if signal == Signal::KILL {
+            patiently("the files go", || areas(&cluster).is_empty()).unwrap();
+        }
+        assert!(areas(&cluster).is_empty());
+        let report = json(&cluster, &["bench", "storage", "status"]);
+        let rows = report[0]["targets"].as_array().unwrap();
+        assert!(rows.iter().all(|row| row["state"] == "stopped"), "{report}");
+    }
+}
+
 /// Goal: bandwidth both ways and latency come from every pair of daemons, over both kinds of sockets.
 #[test]
 fn pairs_are_measured() {
@@ -130,8 +189,13 @@ fn pairs_are_measured() {
             }
             let address = pair["address"].as_str().unwrap();
             assert_eq!(address.starts_with("unix:"), transport == "auto", "{address}");
+            assert!(!address.contains(".bench"), "the daemon's own address: {address}");
         }
     }
+    let words = ["bench", "net", "pairs", "--rounds", "1", "--time", "50ms", "--pings", "20", "--parallel"];
+    let together = json(&cluster, &words);
+    let pairs = together[0]["pairs"].as_array().unwrap();
+    assert!(pairs.len() == 6 && pairs.iter().all(|pair| pair["sent"][0].as_f64().unwrap() > 0.0), "{together}");
     let two = json(&cluster, &["bench", "net", "pairs", "--nodes", "storaged-1,metad-1", "--rounds", "1"]);
     assert_eq!(two[0]["pairs"].as_array().unwrap().len(), 1);
 }
@@ -206,10 +270,24 @@ fn netbench_drops_only_its_own() {
     );
     // Through the measuring mount, too: only what it made itself is dropped.
     assert_eq!(fs::read(mode.scratch.join("by-other")).unwrap(), bytes(4, 2_000_000));
-    fs::rename(&dropped, mount.join("kept")).unwrap();
+    for refused in [fs::rename(&dropped, mount.join("out")), fs::hard_link(&dropped, mount.join("out"))] {
+        assert_eq!(refused.unwrap_err().raw_os_error(), Some(rustix::io::Errno::PERM.raw_os_error()));
+    }
+    fs::rename(&dropped, mode.scratch.join("deep/renamed")).unwrap();
+    // Out by way of another mount: it is an ordinary file as soon as it is found there.
+    let deep = other.join(mode.scratch.strip_prefix(mount).unwrap()).join("deep");
+    fs::rename(deep.join("renamed"), other.join("moved")).unwrap();
+    fs::write(mount.join("moved"), bytes(6, 2_000_000)).unwrap();
+    assert_eq!(fs::read(mount.join("moved")).unwrap(), bytes(6, 2_000_000));
+    fs::write(mount.join("users"), bytes(7, 1_000)).unwrap();
+    fs::rename(mount.join("users"), mode.scratch.join("deep/users")).unwrap();
+    fs::write(mode.scratch.join("deep/dropped"), bytes(8, 1_000)).unwrap();
     mode.end(Signal::TERM);
-    assert!(!mode.scratch.exists() && measured(mount).is_empty());
-    assert_eq!(fs::read(mount.join("kept")).unwrap(), vec![0; 32 << 20]);
+    assert!(measured(mount).is_empty());
+    // What was moved in is its owner's still.
+    assert_eq!(fs::read(mode.scratch.join("deep/users")).unwrap(), bytes(7, 1_000));
+    assert_eq!(fs::read(mode.scratch.join("by-other")).unwrap(), bytes(4, 2_000_000));
+    assert!(!mode.scratch.join("deep/dropped").exists());
     for (file, tag) in [(&before, 1), (&elsewhere, 3)] {
         assert_eq!(fs::read(file).unwrap(), bytes(tag, 2_000_000), "{}", file.display());
     }
@@ -228,6 +306,16 @@ fn netbench_is_not_left_on() {
     let file = mode.scratch.join("file");
     fs::write(&file, bytes(5, 1_000_000)).unwrap();
     assert_eq!(fs::read(&file).unwrap(), bytes(5, 1_000_000));
+    // The next command removes the directory, unless somebody's bytes are in it.
+    Mode::start(&cluster, mount).end(Signal::TERM);
+    assert_eq!(fs::read(&file).unwrap(), bytes(5, 1_000_000));
+    let health = cluster.run(cluster.admin_words(["health", mount.to_str().unwrap()])).unwrap();
+    assert!(String::from_utf8_lossy(&health.stdout).contains("was left by"), "{health:?}");
+    let left = mode.scratch.clone();
+    let mut second = Mode::start(&cluster, mount);
+    second.end(Signal::KILL);
+    Mode::start(&cluster, mount).end(Signal::TERM);
+    assert!(left.exists() && !second.scratch.exists());
     let set = |path: &Path, value: &[u8]| {
         let flags = rustix::fs::XattrFlags::empty();
         rustix::fs::setxattr(path, "skep.netbench", value, flags)

@@ -1,14 +1,17 @@
 //! A survey of a real cluster: its files, what is left behind, what it says of a target that cannot be reached by it.
 
 use super::{plan, refusal, start};
-use skep_rig::Cluster;
+use rustix::process::{Pid, Signal, kill_process};
+use skep_rig::{Cluster, patiently};
 use std::fs;
+use std::path::PathBuf;
+use std::process::Stdio;
 
 type Json = serde_json::Value;
 
 fn survey(cluster: &Cluster, out: &str, words: &[&str]) -> Json {
     let mount = cluster.mount().display().to_string();
-    let common = ["survey", "--out", out, "--mount", &mount, "--preset", "quick"];
+    let common = ["survey", "--out", out, "--mount", &mount, "--preset", "quick", "--force"];
     cluster.admin([&common, words].concat()).unwrap();
     let text = fs::read_to_string(format!("{out}/survey.json")).unwrap();
     serde_json::from_str(&text).unwrap()
@@ -97,6 +100,47 @@ fn a_dead_daemon() {
     }
 }
 
+/// What surveys have on the mount.
+fn on_mount(cluster: &Cluster) -> Vec<PathBuf> {
+    fs::read_dir(cluster.mount()).unwrap().flatten().map(|entry| entry.path()).collect()
+}
+
+/// What measurements have on targets.
+fn on_targets(cluster: &Cluster) -> usize {
+    let targets = fs::read_dir(cluster.dir().join("targets")).unwrap().flatten();
+    targets.filter(|target| target.path().join("bench").exists()).count()
+}
+
+/// Goal: an interrupted survey removes everything before it ends, and says so; what a killed one leaves is removed by
+/// the daemons and the next survey. A survey that is there is not written over unless that is asked for.
+#[test]
+fn interrupted_and_killed() {
+    let cluster = start(plan());
+    let out = cluster.dir().join("survey");
+    let (mount, out_text) = (cluster.mount().display().to_string(), out.display().to_string());
+    for signal in [Signal::INT, Signal::KILL] {
+        let words = ["survey", "--out", &out_text, "--mount", &mount, "--preset", "medium", "--only", "storage,client"];
+        let mut command = cluster.command(cluster.admin_words(words));
+        let process = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        patiently("it measures", || on_targets(&cluster) > 0 && !on_mount(&cluster).is_empty()).unwrap();
+        kill_process(Pid::from_child(&process), signal).unwrap();
+        let ended = process.wait_with_output().unwrap();
+        if signal == Signal::INT {
+            let told = String::from_utf8_lossy(&ended.stderr).into_owned();
+            assert!(ended.status.code() == Some(130) && told.contains("removed: files"), "{told}");
+            assert_eq!((on_mount(&cluster).len(), on_targets(&cluster), out.exists()), (0, 0, false));
+        }
+    }
+    patiently("daemons remove what a killed one wrote", || on_targets(&cluster) == 0).unwrap();
+    assert_eq!(on_mount(&cluster).len(), 1);
+    let found = survey(&cluster, &out_text, &["--only", "client"]);
+    assert!(found["remarks"].to_string().contains("left by a survey that was killed; removed"), "{}", found["remarks"]);
+    assert!(on_mount(&cluster).is_empty());
+    let again = cluster.admin_words(["survey", "--out", &out_text, "--only", "processor"]);
+    let again: Vec<&str> = again.iter().map(|word| word.to_str().unwrap()).collect();
+    assert!(refusal(&cluster, &again).contains("--force"));
+}
+
 /// Goal: what became worse is an exit code of its own, and what is no survey is refused with its name.
 #[test]
 fn comparisons() {
@@ -115,6 +159,20 @@ fn comparisons() {
     assert_eq!(compared(&second, &out).status.code(), Some(0));
     let said = String::from_utf8_lossy(&compared(&out, &second).stdout).into_owned();
     assert!(said.contains("processor.share") && said.contains("worse"), "{said}");
+    // Several on a side, and a page.
+    let (firsts, seconds) = (format!("{out},{out}"), format!("{second},{second}"));
+    let page = cluster.dir().join("page").display().to_string();
+    let several = cluster.run(["survey", "compare", &firsts, &seconds, "--out", &page]).unwrap();
+    let said = String::from_utf8_lossy(&several.stdout).into_owned();
+    assert!(several.status.code() == Some(3) && said.contains("of one side differ"), "{said}");
+    assert!(fs::read_to_string(format!("{page}/compare.html")).unwrap().contains("became worse"));
+    // Another preset measures in another way.
+    found["preset"] = "large".into();
+    fs::write(&second, found.to_string()).unwrap();
+    let refused = refusal(&cluster, &["survey", "compare", &out, &second]);
+    assert!(refused.contains("large after") && refused.contains("--force"), "{refused}");
+    let forced = cluster.run(["survey", "compare", &out, &second, "--force"]).unwrap();
+    assert!(String::from_utf8_lossy(&forced.stdout).contains("the presets differ"));
     fs::write(&second, "{}").unwrap();
     assert!(refusal(&cluster, &["survey", "compare", &out, &second]).contains("second.json"));
 }

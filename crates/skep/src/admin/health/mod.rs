@@ -2,6 +2,7 @@
 //!
 //! Exit codes: 0 healthy, 1 degraded, 2 down or not reachable, 3 wrong usage or no permission.
 
+mod bench;
 mod bundle;
 mod cluster;
 mod facts;
@@ -152,7 +153,10 @@ fn look(access: &AccessArgs, path: Option<&std::path::Path>) -> Findings {
         return Findings { checks, permitted: false };
     }
     match cluster.status() {
-        Ok(status) => checks.extend(cluster::checks(&cluster, &status)),
+        Ok(status) => {
+            checks.extend(cluster::checks(&cluster, &status));
+            checks.extend(bench::checks(&cluster, &status));
+        }
         Err(failure) => {
             let hint = format!("start skep mgmtd, or skep up when the cluster is of {CLUSTER_FILE}");
             refused(&mut checks, failure.to_string(), &hint);

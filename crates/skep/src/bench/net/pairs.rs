@@ -15,6 +15,7 @@ use skep_types::Reachability;
 use skep_types::limits::PAYLOAD_MAX;
 use skep_wire::mgmt::{NodeEntry, StatusReply};
 use std::io::{IsTerminal, Write};
+use std::time::{Duration, Instant};
 
 /// Arguments of `skep bench net pairs`.
 #[derive(Debug, Args)]
@@ -37,6 +38,9 @@ pub struct PairsArgs {
     /// Small messages for the latency of each pair and round
     #[arg(long, value_name = "N", default_value = "200")]
     pings: u32,
+    /// Measure pairs that share no daemon at the same time: faster, but they may share a cable or a machine
+    #[arg(long)]
+    parallel: bool,
     /// Over which sockets
     #[arg(long, value_enum, default_value = "auto")]
     transport: Transport,
@@ -199,23 +203,91 @@ fn measure(cluster: &Cluster, nodes: &[NodeEntry], args: &PairsArgs) -> Vec<Pair
         PairRow { from, to, ..PairRow::default() }
     };
     let mut rows: Vec<PairRow> = pairs.iter().map(row).collect();
-    let told = std::io::stderr().is_terminal();
+    let groups = match args.parallel {
+        true => disjoint(&pairs, nodes.len()),
+        false => (0..pairs.len()).map(|pair| vec![pair]).collect(),
+    };
+    let rounds = args.rounds.max(1);
+    let mut progress = Progress::new(groups.len() * rounds as usize);
     // Round by round, so that what disturbs the whole machine for a while falls on all pairs alike.
-    for round in 1..=args.rounds.max(1) {
-        for (row, (a, b)) in rows.iter_mut().zip(&pairs) {
-            if told {
-                eprint!("\rround {round}: {}{ARROW}{}          ", row.from, row.to);
+    for round in 1..=rounds {
+        for group in &groups {
+            if let Some(first) = group.first().and_then(|pair| rows.get(*pair)) {
+                progress.show(&format!("round {round} of {rounds}: {}{ARROW}{}", first.from, first.to));
             }
-            match client::network(cluster, &nodes[*a], &nodes[*b], &test, args.transport) {
-                Ok(found) => row.add(found),
-                Err(failure) => row.error = Some(failure.to_string()),
+            let found = std::thread::scope(|scope| {
+                let one = |pair: usize| {
+                    let (a, b) = pairs[pair];
+                    client::network(cluster, &nodes[a], &nodes[b], &test, args.transport)
+                };
+                let asked: Vec<_> =
+                    group.iter().map(|pair| (*pair, scope.spawn(move || one(*pair)))).collect();
+                let ended = |(pair, thread): (usize, std::thread::ScopedJoinHandle<'_, _>)| {
+                    let lost = || Err(Failure::new("a thread ended badly"));
+                    (pair, thread.join().unwrap_or_else(|_| lost()))
+                };
+                asked.into_iter().map(ended).collect::<Vec<(usize, Outcome<NetworkFound>)>>()
+            });
+            for (pair, found) in found {
+                match found {
+                    Ok(found) => rows[pair].add(found),
+                    Err(failure) => rows[pair].error = Some(failure.to_string()),
+                }
             }
         }
     }
-    if told {
-        eprintln!();
-    }
+    progress.end();
     rows
+}
+
+/// Groups of pairs in which no node appears twice: every node meets another one in each, as in a tournament.
+fn disjoint(pairs: &[(usize, usize)], nodes: usize) -> Vec<Vec<usize>> {
+    // One node stays where it is, the others go round it; of an odd number, one rests each time.
+    let around = nodes + nodes % 2 - 1;
+    let turn = |(a, b): (usize, usize)| if b == around { 2 * a % around } else { (a + b) % around };
+    let mut groups = vec![Vec::new(); around];
+    pairs.iter().enumerate().for_each(|(number, pair)| groups[turn(*pair)].push(number));
+    groups.retain(|group| !group.is_empty());
+    groups
+}
+
+/// What is told on a terminal meanwhile.
+struct Progress {
+    told: bool,
+    began: Instant,
+    done: usize,
+    all: usize,
+}
+
+impl Progress {
+    fn new(all: usize) -> Self {
+        Self { told: std::io::stderr().is_terminal(), began: Instant::now(), done: 0, all }
+    }
+
+    /// One more begins.
+    fn show(&mut self, what: &str) {
+        if self.told {
+            eprint!("\r\x1b[K{} of {}, {what}{}", self.done + 1, self.all, self.left(self.began.elapsed()));
+        }
+        self.done += 1;
+    }
+
+    /// The time that those that are left will take, if they are like those that are done.
+    fn left(&self, elapsed: Duration) -> String {
+        match self.done {
+            0 => String::new(),
+            done => {
+                let seconds = elapsed.as_secs_f64() / done as f64 * (self.all - done) as f64;
+                format!(", about {} s left", seconds.ceil() as u64)
+            }
+        }
+    }
+
+    fn end(&self) {
+        if self.told {
+            eprint!("\r\x1b[K");
+        }
+    }
 }
 
 /// Does it.
@@ -255,6 +327,34 @@ mod tests {
             received: around(rate),
             ..PairRow::default()
         }
+    }
+
+    /// Goal: groups hold every pair once and no node twice, as few of them as there can be.
+    #[test]
+    fn groups_are_disjoint() {
+        for nodes in 2..9_usize {
+            let pairs: Vec<(usize, usize)> =
+                (0..nodes).flat_map(|a| (a + 1..nodes).map(move |b| (a, b))).collect();
+            let groups = disjoint(&pairs, nodes);
+            assert_eq!(groups.len(), nodes + nodes % 2 - 1);
+            let mut all: Vec<usize> = groups.concat();
+            all.sort_unstable();
+            assert_eq!(all, (0..pairs.len()).collect::<Vec<_>>());
+            for group in groups {
+                let mut ends: Vec<usize> = group.iter().flat_map(|pair| [pairs[*pair].0, pairs[*pair].1]).collect();
+                ends.sort_unstable();
+                ends.dedup();
+                assert_eq!(ends.len(), 2 * group.len(), "{nodes}");
+            }
+        }
+    }
+
+    /// Goal: the estimate is that of the pairs that are done.
+    #[test]
+    fn estimates() {
+        let progress = |done| Progress { told: false, began: Instant::now(), done, all: 10 };
+        assert_eq!(progress(0).left(Duration::from_secs(4)), "");
+        assert_eq!(progress(2).left(Duration::from_secs(4)), ", about 16 s left");
     }
 
     /// Goal: a slow daemon is named by its alias, and nothing when all pairs are alike or fail.

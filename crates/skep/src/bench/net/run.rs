@@ -20,7 +20,7 @@ const RENEW_EVERY: Duration = Duration::from_secs(1);
 /// Arguments of `skep bench net run`.
 #[derive(Debug, Args)]
 pub struct RunArgs {
-    /// The mount [default: the only one of this machine]
+    /// The mount [default: that of SKEP_CLUSTER; the only one of this machine]
     #[arg(long, value_name = "DIR")]
     mount: Option<PathBuf>,
     /// Worker processes

@@ -5,11 +5,15 @@ use crate::bench::report::{self, ReportArgs};
 use crate::cli::output::{Row, human};
 use crate::instruments::question::{Direction, JobState, Latency, Path, StorageTest, TargetFound};
 use serde::Serialize;
+use skep_bench::significance::{discoveries, median, paired_ratio};
 use skep_wire::mgmt::TargetEntry;
 use std::io::Write;
 
 /// A target that delivers less than this part of what the middle one does is named.
 const SLOW_BELOW: f64 = 0.75;
+
+/// Share of targets called slow that may be so by chance.
+const CHANCE: f64 = 0.05;
 
 /// What one target delivered.
 #[derive(Debug, Serialize)]
@@ -26,6 +30,8 @@ pub struct TargetRow {
     bytes: u64,
     seconds: f64,
     bytes_per_second: f64,
+    /// Bytes per second of each round; what stands beside it is the mean of all.
+    rounds: Vec<f64>,
     /// Of the sync at the end, inside the time.
     sync_ms: f64,
     latency: Latency,
@@ -46,7 +52,10 @@ pub struct Summary {
     average: f64,
     /// All of them added up, in bytes a second.
     aggregate: f64,
-    /// Targets that deliver less than three quarters of what the middle one does.
+    /// How often each was measured.
+    rounds: usize,
+    /// Targets that deliver less than three quarters of what the middle one does, in all rounds taken together
+    /// more clearly than chance would have it. One round names none.
     slow: Vec<String>,
 }
 
@@ -94,6 +103,50 @@ impl Row for TargetRow {
     }
 }
 
+impl TargetRow {
+    /// Another round of the same.
+    fn join(&mut self, round: Self) {
+        let before = self.rounds.len() as f64;
+        let mean = |all: f64, one: f64| (all * before + one) / (before + 1.0);
+        self.bytes = mean(self.bytes as f64, round.bytes as f64) as u64;
+        self.seconds = mean(self.seconds, round.seconds);
+        self.sync_ms = mean(self.sync_ms, round.sync_ms);
+        self.latency.count += round.latency.count;
+        for (all, one) in [
+            (&mut self.latency.mean_us, round.latency.mean_us),
+            (&mut self.latency.p50_us, round.latency.p50_us),
+            (&mut self.latency.p90_us, round.latency.p90_us),
+            (&mut self.latency.p99_us, round.latency.p99_us),
+            (&mut self.latency.p999_us, round.latency.p999_us),
+        ] {
+            *all = mean(*all, one);
+        }
+        self.latency.max_us = self.latency.max_us.max(round.latency.max_us);
+        if self.seconds > 0.0 {
+            self.bytes_per_second = self.bytes as f64 / self.seconds;
+        }
+        self.rounds.extend(round.rounds);
+        if self.error.is_none() {
+            (self.state, self.error) = (round.state, round.error);
+        }
+    }
+}
+
+/// The chance that a target delivers no less than the others: rounds are compared in pairs with the middle of all
+/// others, as all targets are measured at the same time.
+fn chance(row: &TargetRow, rows: &[&TargetRow]) -> f64 {
+    let others = |round: usize| {
+        let rates: Vec<f64> = rows
+            .iter()
+            .filter(|other| !std::ptr::eq(**other, row))
+            .filter_map(|other| other.rounds.get(round).copied())
+            .collect();
+        median(&rates)
+    };
+    let likes: Option<Vec<f64>> = (0..row.rounds.len()).map(others).collect();
+    likes.and_then(|likes| paired_ratio(&likes, &row.rounds)).map_or(1.0, |ratio| ratio.p)
+}
+
 impl StorageReport {
     /// One more target.
     pub fn add(
@@ -107,7 +160,7 @@ impl StorageReport {
     ) {
         let flow = found.map(|one| one.flow).unwrap_or_default();
         let state = found.map_or(job, |one| one.state);
-        self.targets.push(TargetRow {
+        let row = TargetRow {
             target: target.target.0,
             alias: target.alias.clone(),
             node_alias: node_alias.to_owned(),
@@ -123,10 +176,18 @@ impl StorageReport {
             bytes: flow.bytes,
             seconds: flow.seconds,
             bytes_per_second: flow.rate(),
+            rounds: vec![flow.rate()],
             sync_ms: found.map_or(0.0, |one| one.sync_ms),
             latency: found.map(|one| one.latency.clone()).unwrap_or_default(),
             error,
-        });
+        };
+        let same = |known: &&mut TargetRow| {
+            known.target == row.target && known.alias == row.alias && known.direction == row.direction
+        };
+        match self.targets.iter_mut().find(same) {
+            Some(known) => known.join(row),
+            None => self.targets.push(row),
+        }
     }
 
     /// Adds up what the targets delivered; those that failed count for nothing.
@@ -142,7 +203,11 @@ impl StorageReport {
         let aggregate: f64 = rows.iter().map(|row| row.bytes_per_second).sum();
         // Of an even number the upper one: of two targets the slower one can be named.
         let middle = rows[rows.len() / 2].bytes_per_second;
-        let slow = rows.iter().filter(|row| row.bytes_per_second < SLOW_BELOW * middle);
+        let below = |row: &&TargetRow| row.bytes_per_second < SLOW_BELOW * middle;
+        let chances: Vec<f64> = rows.iter().map(|row| chance(row, &rows)).collect();
+        let stands = discoveries(&chances, CHANCE);
+        let stands = rows.iter().copied().zip(stands).filter(|(_, stands)| *stands).map(|(row, _)| row);
+        let slow = stands.filter(below);
         Some(Summary {
             direction,
             path: first.path,
@@ -153,12 +218,26 @@ impl StorageReport {
             maximum_target: last.alias.clone(),
             average: aggregate / rows.len() as f64,
             aggregate,
+            rounds: rows.iter().map(|row| row.rounds.len()).max().unwrap_or(0),
             slow: slow.map(|row| row.alias.clone()).collect(),
         })
     }
 
-    /// Shows it.
+    /// Is nothing known of any target?
+    pub fn is_empty(&self) -> bool {
+        self.targets.is_empty()
+    }
+
+    /// Could nothing be measured?
+    pub fn is_void(&self) -> bool {
+        self.targets.iter().all(|row| row.state == JobState::Failed && row.bytes == 0)
+    }
+
+    /// Shows it; for people not when nothing could be measured, for then the reasons say it all.
     pub fn write(&self, args: ReportArgs, out: &mut dyn Write) -> Outcome {
+        if self.is_void() && !self.is_empty() && args.is_for_people() {
+            return Ok(());
+        }
         let words: Vec<String> =
             self.summaries.iter().map(|summary| format!("\n{}\n", summary.text())).collect();
         Ok(report::write(args, self, &self.targets, &words.concat(), out)?)
@@ -168,10 +247,14 @@ impl StorageReport {
     pub fn verdict(&self) -> Outcome {
         let failed: Vec<&TargetRow> =
             self.targets.iter().filter(|row| row.state == JobState::Failed).collect();
-        let Some(first) = failed.first() else { return Ok(()) };
-        let names: Vec<&str> = failed.iter().map(|row| row.alias.as_str()).collect();
-        let why = first.error.as_deref().unwrap_or("no reason was told");
-        Err(Failure::new(format!("could not be measured: {} ({}: {why})", names.join(", "), first.alias)))
+        if failed.is_empty() {
+            return Ok(());
+        }
+        let line = |row: &&TargetRow| {
+            format!("\n  {}: {}", row.alias, row.error.as_deref().unwrap_or("no reason was told"))
+        };
+        let lines: Vec<String> = failed.iter().map(line).collect();
+        Err(Failure::new(format!("could not be measured:{}", lines.concat())))
     }
 }
 
@@ -190,6 +273,9 @@ impl Summary {
                 SLOW_BELOW * 100.0
             ));
         }
+        if self.rounds == 1 && self.targets > 1 {
+            text.push_str("  slow: one round tells a slow target from noise no more than a throw of dice: --rounds 3\n");
+        }
         text.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
     }
 }
@@ -201,6 +287,10 @@ mod tests {
     use crate::instruments::question::Flow;
 
     fn report(rates: &[u64]) -> StorageReport {
+        report_of(rates, 3)
+    }
+
+    fn report_of(rates: &[u64], rounds: u64) -> StorageReport {
         let status = samples::status();
         let mut report = StorageReport::default();
         for (number, rate) in rates.iter().enumerate() {
@@ -214,7 +304,11 @@ mod tests {
                 error: None,
             };
             let test = StorageTest::default();
-            report.add("storaged-1", &target, &test, JobState::Done, Some(&found), None);
+            for round in 0..rounds {
+                let bytes = rate * (999 + round);
+                let found = TargetFound { flow: Flow { bytes, seconds: 1_000.0 }, ..found.clone() };
+                report.add("storaged-1", &target, &test, JobState::Done, Some(&found), None);
+            }
         }
         report.conclude();
         report
@@ -230,6 +324,33 @@ mod tests {
         assert!(summary.text().contains("slow: target-1"), "{}", summary.text());
         assert!(report(&[100, 90, 110, 95]).summaries[0].slow.is_empty());
         assert_eq!(report(&[20, 100]).summaries[0].slow, ["target-0"]);
+    }
+
+    /// Goal: noise is no slow target: neither one round, nor rounds of which another target is the last each time.
+    #[test]
+    fn noise_is_not_slow() {
+        let once = report_of(&[100, 30, 110, 90], 1);
+        assert!(once.summaries[0].slow.is_empty());
+        assert!(once.summaries[0].text().contains("--rounds"), "{}", once.summaries[0].text());
+        let mut noisy = StorageReport::default();
+        let status = samples::status();
+        for round in [[100, 20, 90], [30, 110, 100], [95, 100, 25]] {
+            for (number, rate) in round.into_iter().enumerate() {
+                let target = TargetEntry { alias: format!("target-{number}"), ..status.targets[0].clone() };
+                let found = TargetFound {
+                    target: 101,
+                    state: JobState::Done,
+                    flow: Flow { bytes: rate, seconds: 1.0 },
+                    latency: Latency::default(),
+                    sync_ms: 0.0,
+                    error: None,
+                };
+                noisy.add("n", &target, &StorageTest::default(), JobState::Done, Some(&found), None);
+            }
+        }
+        noisy.conclude();
+        assert_eq!((noisy.targets.len(), noisy.targets[0].rounds.len()), (3, 3));
+        assert!(noisy.summaries[0].slow.is_empty(), "{:?}", noisy.summaries[0].slow);
     }
 
     /// Goal: a target that failed is shown with its reason, counts for nothing, and fails the command.

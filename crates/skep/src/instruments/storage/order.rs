@@ -31,6 +31,11 @@ impl Order {
         }
     }
 
+    /// Has it just ended a round?
+    pub fn is_round(&self) -> bool {
+        self.next.is_multiple_of(self.blocks)
+    }
+
     /// Has it gone over all of them once?
     pub fn is_over(&self) -> bool {
         self.next >= self.blocks
@@ -45,6 +50,16 @@ pub fn fill(buffer: &mut [u8], seed: u64) {
     }
 }
 
+/// A number of its own in every 512 bytes, so that no storage finds the same block twice.
+pub fn stamp(buffer: &mut [u8], stamps: &mut u64) {
+    for block in buffer.chunks_mut(512) {
+        *stamps = stamps.wrapping_add(1);
+        let number = stamps.to_le_bytes();
+        let length = block.len().min(number.len());
+        block[..length].copy_from_slice(&number[..length]);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -56,7 +71,9 @@ mod tests {
         assert_eq!([order.next(), order.next()], [0, 1]);
         assert!(!order.is_over());
         assert_eq!([order.next(), order.next()], [2, 0]);
-        assert!(order.is_over());
+        assert!(order.is_over() && !order.is_round());
+        assert_eq!([order.next(), order.next()], [1, 2]);
+        assert!(order.is_round());
         let mut order = Order::new(1_000, true, 7);
         let drawn: Vec<u64> = (0..100).map(|_| order.next()).collect();
         assert!(drawn.iter().all(|block| *block < 1_000));
@@ -65,5 +82,13 @@ mod tests {
         fill(&mut a, 1);
         fill(&mut b, 3);
         assert!(a != b && a != [0; 20]);
+        let (mut first, mut stamps) = ([0; 2048], 5);
+        stamp(&mut first, &mut stamps);
+        let mut second = first;
+        stamp(&mut second, &mut stamps);
+        let mut blocks: Vec<&[u8]> = first.chunks(512).chain(second.chunks(512)).collect();
+        blocks.sort_unstable();
+        blocks.dedup();
+        assert_eq!(blocks.len(), 8, "no block is written twice");
     }
 }

@@ -11,6 +11,7 @@ use skep_storage::PieceName;
 use skep_types::{ChunkId, Consistency, Decode, Generation, Ino};
 use skep_wire::storage::{DeleteChunks, Owner, ReadChunk, SyncChunks, WriteChunk, WriteChunkReply};
 use std::fs::File;
+use std::num::NonZeroU64;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -20,7 +21,7 @@ pub enum Place {
     /// Plain ones.
     Raw(Vec<OwnedFd>),
     /// Of a target within the target.
-    Chunks(Box<Target>, AtomicU64),
+    Chunks(Box<Target>, AtomicU64, Vec<File>),
 }
 
 fn at<E: std::fmt::Display>(path: &Path) -> impl Fn(E) -> String + '_ {
@@ -36,11 +37,25 @@ impl Place {
         objects: u32,
         object_size: u64,
     ) -> Result<Self, String> {
-        let directory = Area::of(target).place(test.path);
+        let area = Area::of(target);
+        let fit = |place: &Path| {
+            let all_there =
+                |path: &dyn Fn(u32) -> PathBuf| (0..objects).all(|one| is_there(&path(one), object_size));
+            match test.path {
+                Way::Raw => all_there(&|object| raw_file(place, object)),
+                Way::Target => all_there(&|object| chunk_file(place, object)),
+            }
+        };
+        let found = || area.find(&test.set, test.path, fit);
+        let directory = match test.direction {
+            Direction::Read => found().ok_or_else(|| NOTHING.to_owned())?,
+            Direction::Write if test.rewrite => found().unwrap_or_else(|| area.place(&test.set, test.path)),
+            Direction::Write => area.place(&test.set, test.path),
+        };
         std::fs::create_dir_all(&directory).map_err(at(&directory))?;
         match test.path {
-            Way::Raw => raw(&directory, test, objects, object_size),
-            Way::Target => chunks(target, &directory, test, objects, object_size),
+            Way::Raw => raw(&directory, test, objects),
+            Way::Target => chunks(target, &directory, test, objects),
         }
     }
 
@@ -60,7 +75,7 @@ impl Place {
                 }
                 Ok(())
             }
-            Self::Chunks(target, life) => {
+            Self::Chunks(target, life, _) => {
                 let (chunk, owner) = (chunk(object), Owner::default());
                 let m = WriteChunk { target: target.id, chunk, offset, owner, sync: false, netbench: false };
                 let body = target.write(&m, data).map_err(|refusal| refusal.to_string())?;
@@ -87,12 +102,24 @@ impl Place {
                 }
                 Ok(done)
             }
-            Self::Chunks(target, _) => {
+            Self::Chunks(target, ..) => {
                 let len = into.len() as u32;
                 let m = ReadChunk { target: target.id, chunk: chunk(object), offset, len, netbench: false };
                 target.read(&m, into).map(|(_, len)| len).map_err(|refusal| refusal.to_string())
             }
         }
+    }
+
+    /// Drops pages of an object that was read, so that whoever reads them again asks the disk.
+    pub fn forget(&self, object: u32, offset: u64, len: u64) -> Result<(), String> {
+        let len = NonZeroU64::new(len);
+        let advised = match self {
+            Self::Raw(files) => files.get(object as usize).map(|file| fadvise(file, offset, len, Advice::DontNeed)),
+            Self::Chunks(_, _, files) => {
+                files.get(object as usize).map(|file| fadvise(file, offset, len, Advice::DontNeed))
+            }
+        };
+        advised.unwrap_or(Ok(())).map_err(|e| format!("fadvise: {e}"))
     }
 
     /// Makes a file durable.
@@ -102,7 +129,7 @@ impl Place {
                 let file = files.get(object as usize).ok_or("no such file")?;
                 fdatasync(file).map_err(|e| format!("fdatasync: {e}"))
             }
-            Self::Chunks(target, life) => {
+            Self::Chunks(target, life, _) => {
                 let m =
                     SyncChunks { target: target.id, chunks: vec![chunk(object)], life: life.load(Relaxed) };
                 target.run(&m.into()).map(drop).map_err(|refusal| refusal.to_string())
@@ -116,11 +143,20 @@ fn chunk(object: u32) -> ChunkId {
     ChunkId { ino: Ino(u64::from(object) + 1), generation: Generation(1), extent: 0, stripe: 0 }
 }
 
-fn is_there(path: &Path, size: u64) -> Result<(), String> {
-    match std::fs::metadata(path).map(|meta| meta.len()) {
-        Ok(len) if len >= size => Ok(()),
-        _ => Err("nothing to read: write with the same size, threads, objects and path first".to_owned()),
-    }
+/// Why nothing can be read.
+const NOTHING: &str =
+    "nothing to read: write with the same size, threads, objects and path first, and --keep";
+
+fn is_there(path: &Path, size: u64) -> bool {
+    std::fs::metadata(path).is_ok_and(|meta| meta.len() >= size)
+}
+
+fn raw_file(place: &Path, object: u32) -> PathBuf {
+    place.join(format!("object.{object}"))
+}
+
+fn chunk_file(place: &Path, object: u32) -> PathBuf {
+    place.join(PieceName::first(chunk(object)).path())
 }
 
 /// What is read shall come from the disk. (Pages that are not written yet stay; a write ends with a sync.)
@@ -128,16 +164,16 @@ fn drop_pages(file: &impl std::os::fd::AsFd) -> Result<(), String> {
     fadvise(file, 0, None, Advice::DontNeed).map_err(|e| format!("fadvise: {e}"))
 }
 
-fn raw(directory: &Path, test: &StorageTest, objects: u32, object_size: u64) -> Result<Place, String> {
+fn raw(directory: &Path, test: &StorageTest, objects: u32) -> Result<Place, String> {
     let mut files = Vec::with_capacity(objects as usize);
     for object in 0..objects {
-        let path = directory.join(format!("object.{object}"));
+        let path = raw_file(directory, object);
         let mut flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         if test.direct {
             flags |= OFlags::DIRECT;
         }
         match test.direction {
-            Direction::Read => is_there(&path, object_size)?,
+            Direction::Read => {}
             Direction::Write => {
                 flags |= OFlags::CREATE;
                 if !test.rewrite {
@@ -166,23 +202,17 @@ fn remove(path: &Path) -> Result<(), String> {
     }
 }
 
-fn chunks(
-    target: &BenchTarget,
-    directory: &Path,
-    test: &StorageTest,
-    objects: u32,
-    object_size: u64,
-) -> Result<Place, String> {
+fn chunks(target: &BenchTarget, directory: &Path, test: &StorageTest, objects: u32) -> Result<Place, String> {
     let uuid = crate::identity::random_uuid()?;
     let inner = TargetDir::open(directory, target.cluster, Some(uuid), target.reserve);
     let inner = Target::new(target.target, inner.map_err(|e| e.to_string())?, Consistency::Good);
-    let path = |object: u32| -> PathBuf { directory.join(PieceName::first(chunk(object)).path()) };
+    let mut files = Vec::new();
     match test.direction {
         Direction::Read => {
             for object in 0..objects {
-                is_there(&path(object), object_size)?;
-                let file = File::open(path(object)).map_err(at(directory))?;
+                let file = File::open(chunk_file(directory, object)).map_err(at(directory))?;
                 drop_pages(&file)?;
+                files.push(file);
             }
         }
         Direction::Write if !test.rewrite => {
@@ -192,5 +222,5 @@ fn chunks(
         }
         Direction::Write => {}
     }
-    Ok(Place::Chunks(Box::new(inner), AtomicU64::new(0)))
+    Ok(Place::Chunks(Box::new(inner), AtomicU64::new(0), files))
 }

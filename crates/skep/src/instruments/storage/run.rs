@@ -3,11 +3,14 @@
 use super::super::gate::{Gate, spawn};
 use super::super::jobs::Control;
 use super::super::network::Times;
-use super::super::question::{Direction, Findings, Flow, JobState, StorageFound, StorageTest, TargetFound};
+use super::super::question::{
+    Direction, Findings, Flow, JobState, Latency, StorageFound, StorageTest, TargetFound,
+};
 use super::super::service::BenchTarget;
 use super::DIRECT_ALIGN;
-use super::order::{Order, fill};
+use super::order::{Order, fill, stamp};
 use super::place::Place;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -76,6 +79,9 @@ impl Shared {
     }
 }
 
+/// Threads count their stamps from places far apart.
+const STAMPS_APART: u64 = 0x9e37_79b9_7f4a_7c15;
+
 /// One thread.
 struct Worker<'a> {
     place: &'a Place,
@@ -86,6 +92,22 @@ struct Worker<'a> {
     /// Where its part of the object begins.
     base: u64,
     seed: u64,
+}
+
+/// What is found when some targets have no room: nothing is written to any.
+pub fn refused(targets: &[&BenchTarget], full: &BTreeMap<u32, String>) -> StorageFound {
+    let found = |target: &&BenchTarget| TargetFound {
+        target: target.target.0,
+        state: JobState::Failed,
+        flow: Flow::default(),
+        latency: Latency::default(),
+        sync_ms: 0.0,
+        error: Some(match full.get(&target.target.0) {
+            Some(why) => why.clone(),
+            None => "not measured, for another target of its daemon has too little room".to_owned(),
+        }),
+    };
+    StorageFound { targets: targets.iter().map(found).collect() }
 }
 
 /// Measures all targets at once; one that fails does not end the others.
@@ -170,10 +192,20 @@ impl Worker<'_> {
         }
     }
 
+    /// What was read must not be in memory when it is read again: in the next round, or drawn twice.
+    fn forget(&self, order: &Order, offset: u64) -> Result<(), String> {
+        let test = self.test;
+        if test.random {
+            return self.place.forget(self.object, offset, test.block);
+        }
+        if order.is_round() { self.place.forget(self.object, self.base, test.size) } else { Ok(()) }
+    }
+
     /// Every block; gives the time of the sync at the end.
     fn blocks(&self, buffer: &mut [u8], began: Instant, times: &mut Times) -> Result<Duration, String> {
         let test = self.test;
         let mut order = Order::new(test.size / test.block, test.random, self.seed);
+        let mut stamps = self.seed.wrapping_mul(STAMPS_APART);
         let limit = Duration::from_secs_f64(test.seconds);
         let over = |order: &Order| match test.seconds > 0.0 {
             true => began.elapsed() >= limit,
@@ -181,6 +213,9 @@ impl Worker<'_> {
         };
         while !over(&order) && !self.control.is_stopped() && !self.progress.failed.load(Relaxed) {
             let offset = self.base + order.next() * test.block;
+            if test.direction == Direction::Write {
+                stamp(buffer, &mut stamps);
+            }
             let at = Instant::now();
             let moved = match test.direction {
                 Direction::Write => self.place.write(self.object, offset, buffer).map(|()| buffer.len())?,
@@ -193,6 +228,9 @@ impl Worker<'_> {
                 );
             }
             self.progress.bytes.fetch_add(moved as u64, Relaxed);
+            if test.direction == Direction::Read {
+                self.forget(&order, offset)?;
+            }
         }
         let at = Instant::now();
         if test.direction == Direction::Write {

@@ -45,7 +45,7 @@ fn both_ways_of_both_paths() {
         }
         found(&all, &StorageTest { rewrite: true, ..small(path, Direction::Write) });
     }
-    let Ok(Findings::Cleanup { removed }) = cleanup(&all, &[101]) else { panic!() };
+    let Ok(Findings::Cleanup { removed }) = cleanup(&all, &[101], &[]) else { panic!() };
     assert!(removed >= 6, "{removed}");
     assert!(dirs[1].path().join("bench").exists(), "not asked for");
     clear_leftovers(&all[1]);
@@ -87,12 +87,51 @@ fn refusals() {
         (StorageTest { size: 1, ..ok.clone() }, "size"),
         (StorageTest { seconds: f64::NAN, ..ok.clone() }, "seconds"),
         (StorageTest { direct: true, ..ok.clone() }, "direct"),
-        (StorageTest { size: 1 << 40, threads: 256, ..ok.clone() }, "free"),
+        (StorageTest { set: "../chunks".to_owned(), ..ok.clone() }, "name"),
+        (StorageTest { set: ".".to_owned(), ..ok.clone() }, "name"),
         (StorageTest { targets: vec![7], ..ok.clone() }, "served are 101"),
     ] {
         let why = measure(&all, &test, &Control::default()).unwrap_err();
         assert!(why.contains(part), "{why}");
     }
+    assert!(cleanup(&all, &[], &["../chunks".to_owned()]).is_err());
     assert!(!dir.path().join("bench").exists());
     assert!(measure(&[], &ok, &Control::default()).unwrap_err().contains("no targets"));
+}
+
+/// Goal: what does not fit is refused for each target by itself, with its file system's figures for people, and nothing
+/// is written.
+#[test]
+fn too_little_room() {
+    let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let all = [target(101, dirs[0].path()), target(102, dirs[1].path())];
+    let large = StorageTest { size: 1 << 40, threads: 256, ..small(Path::Target, Direction::Write) };
+    for one in found(&all, &large).targets {
+        let why = one.error.unwrap();
+        assert!(why.starts_with("512 TiB") || why.starts_with("512.0 TiB"), "{why}");
+        assert!(why.contains("by the 2 targets on it") && !why.contains("10"), "{why}");
+        assert!(!dirs[0].path().join("bench").exists());
+    }
+}
+
+/// Goal: a set's files outlive other measurements, are found by what reads them, are listed, and removed by name only.
+#[test]
+fn sets_are_apart() {
+    let dir = tempfile::tempdir().unwrap();
+    let all = [target(101, dir.path())];
+    let of =
+        |set: &str, size, direction| StorageTest { set: set.to_owned(), size, ..small(Path::Raw, direction) };
+    found(&all, &of("kept", 1 << 20, Direction::Write));
+    found(&all, &of("other", 2 << 20, Direction::Write));
+    let Ok(Findings::Cleanup { removed: 3 }) = cleanup(&all, &[], &["other".to_owned()]) else { panic!() };
+    let listed = sets(&all, |set| set == "kept");
+    let one = SetFound { target: 101, set: "kept".to_owned(), files: 3, bytes: 3 << 20, used: true };
+    assert_eq!(listed, [one]);
+    let read = found(&all, &of("new", 1 << 20, Direction::Read));
+    assert_eq!(read.targets[0].flow.bytes, 3 << 20, "{read:?}");
+    assert!(measure(&all, &of("new", 2 << 20, Direction::Read), &Control::default()).is_err());
+    found(&all, &StorageTest { rewrite: true, ..of("new", 1 << 20, Direction::Write) });
+    assert_eq!(sets(&all, |_| false).len(), 1, "written over, not beside");
+    cleanup(&all, &[], &["kept".to_owned()]).unwrap();
+    assert!(!dir.path().join("bench").exists());
 }

@@ -10,11 +10,12 @@ pub use client::measure as client;
 pub use clients::measure as clients;
 pub use foreign::Foreign;
 pub use metadata::measure as metadata;
-pub use place::{Place, need};
+pub use place::{PREFIX, Place, need};
 
 use super::Run;
 use crate::admin::{Failure, Outcome};
 use crate::bench::HostsArgs;
+use crate::instruments::client::INTERRUPTED;
 use skep_bench::engine::Silent;
 use skep_bench::job::Job;
 use skep_bench::result::{RunResult, StepResult};
@@ -22,7 +23,6 @@ use skep_bench::significance::median;
 use skep_survey::model::{Curve, Point};
 use skep_survey::search::{FLAT, GAIN};
 use std::collections::BTreeMap;
-use std::sync::atomic::AtomicBool;
 
 /// Rates are told in these.
 pub const MEGABYTE: f64 = 1e6;
@@ -33,8 +33,7 @@ pub fn run_job(hosts: &HostsArgs, job: &Job) -> Outcome<RunResult> {
     names.truncate(job.workers.processes as usize);
     let chosen = HostsArgs { hosts: names, host_file: None, ..hosts.clone() };
     let mut crew = chosen.crew(job).map_err(Failure::new)?;
-    let stop = AtomicBool::new(false);
-    skep_bench::engine::run(job, crew.as_mut(), &mut Silent, &stop).map_err(|e| Failure::new(e.to_string()))
+    skep_bench::engine::run(job, crew.as_mut(), &mut Silent, &INTERRUPTED).map_err(|e| Failure::new(e.to_string()))
 }
 
 /// What is taken of a step.

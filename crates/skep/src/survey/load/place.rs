@@ -4,11 +4,15 @@ use super::super::{Run, RunArgs};
 use crate::admin::access::{CLUSTER_FILE, mount_of};
 use crate::admin::mount_table::{self, MountEntry};
 use crate::admin::{Failure, Outcome};
+use crate::bench::scratch::own_name;
 use crate::up::ClusterFile;
 use std::path::{Path, PathBuf};
 
 /// Longest text of a layout.
 const LAYOUT_MAX: usize = 4 << 10;
+
+/// Names of such directories begin so.
+pub const PREFIX: &str = "skep-survey-";
 
 /// A directory on a mount, removed in the end.
 pub struct Place {
@@ -45,7 +49,10 @@ impl Place {
             None => only_mount()?,
         };
         match (entry, args.mount.as_ref()) {
-            (Some(entry), _) => Self::make(&entry, named.as_deref()).map(Some),
+            (Some(entry), _) => {
+                super::super::interrupt::sweep(named.as_deref().unwrap_or(&entry.point), run);
+                Self::make(&entry, named.as_deref()).map(Some)
+            }
             (None, Some(directory)) => {
                 let text = format!(
                     "{}: is not on a mount of skep; mount the cluster there first",
@@ -67,7 +74,7 @@ impl Place {
 
     /// A directory below `above`.
     pub fn below(above: &Path, mount: PathBuf, options: String) -> Outcome<Self> {
-        let dir = above.join(format!("skep-survey-{}", std::process::id()));
+        let dir = above.join(own_name(PREFIX));
         std::fs::create_dir(&dir).map_err(|e| Failure::local(dir.display(), e))?;
         let mut text = vec![0; LAYOUT_MAX];
         let layout = match rustix::fs::getxattr(&dir, "skep.layout", &mut text[..]) {
