@@ -100,6 +100,8 @@ impl MetaArgs {
             verify: self.verify,
             readers: self.readers,
             remove_own: self.remove_own,
+            readers_move_on: false,
+            stonewall_creates: false,
             random_order: self.random,
             time_tree: self.time_tree,
             striping: None,

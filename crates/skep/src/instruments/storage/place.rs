@@ -114,7 +114,9 @@ impl Place {
     pub fn forget(&self, object: u32, offset: u64, len: u64) -> Result<(), String> {
         let len = NonZeroU64::new(len);
         let advised = match self {
-            Self::Raw(files) => files.get(object as usize).map(|file| fadvise(file, offset, len, Advice::DontNeed)),
+            Self::Raw(files) => {
+                files.get(object as usize).map(|file| fadvise(file, offset, len, Advice::DontNeed))
+            }
             Self::Chunks(_, _, files) => {
                 files.get(object as usize).map(|file| fadvise(file, offset, len, Advice::DontNeed))
             }
