@@ -4,15 +4,18 @@
 //! the agent, one run at a time; a coordinator that goes away takes its run with it.
 
 mod allow;
+mod budget;
 pub mod question;
 mod run;
 
 use super::worker;
+use crate::admin::access::default_key;
 use crate::cli::EXIT_USAGE;
 use crate::daemon::{self, Readiness, Stop};
 use crate::instruments::{self, Instruments, is_instrument};
 use crate::listen;
 use allow::Allowed;
+use budget::Budget;
 use clap::Args;
 use question::{AgentAnswer, AgentQuestion, QUESTION_MAX, ToAgent};
 use run::Run;
@@ -22,7 +25,7 @@ use skep_net::{Answer, Handler, Keyring, Payload, Peer, PeerInfo, StreamLimits, 
 use skep_types::{ClusterId, Decode, Errno, FenceEpoch, Incarnation, NodeId, Role, ServiceKind};
 use skep_wire::instrument::{Measure, MeasureReply};
 use skep_wire::{Header, Hello, Message, Refusal, Status, VERSION_MAX, Welcome};
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -38,24 +41,35 @@ const PROCESSES: u32 = 512;
 /// What `skep bench agent` takes.
 #[derive(Debug, Args)]
 pub struct AgentArgs {
-    /// Where to listen
-    #[arg(long, value_name = "ADDRESS:PORT", default_value_t = SocketAddr::from(([0, 0, 0, 0], AGENT_PORT)))]
-    listen: SocketAddr,
+    /// Where to listen [default: 0.0.0.0:7750; with --insecure 127.0.0.1:7750]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    listen: Option<SocketAddr>,
     /// Listen on this Unix socket as well
     #[arg(long, value_name = "PATH")]
     unix: Option<PathBuf>,
     /// Let jobs work below this directory (several times: several); without it no job is accepted
     #[arg(long, value_name = "DIR")]
     allow: Vec<PathBuf>,
-    /// Key file: that of the cluster, or of its clients
-    #[arg(long, value_name = "FILE", default_value = crate::admin::access::KEY_FILE)]
-    key: PathBuf,
+    /// Key file: that of the cluster, or of its clients [default: that of SKEP_CLUSTER, /etc/skep/cluster.key]
+    #[arg(long, value_name = "FILE")]
+    key: Option<PathBuf>,
     /// Without a key: whoever reaches the port may run jobs
     #[arg(long)]
     insecure: bool,
     /// Most worker processes of a run
     #[arg(long, value_name = "N", default_value_t = PROCESSES)]
     processes_max: u32,
+    /// Most memory of a run's worker processes [default: half of this machine's]
+    #[arg(long, value_name = "SIZE", value_parser = skep_bench::job::parse_size)]
+    memory_max: Option<u64>,
+}
+
+impl AgentArgs {
+    /// Without a key only this machine's own users reach it, unless they are told otherwise.
+    fn listen(&self) -> SocketAddr {
+        let everywhere = if self.insecure { Ipv4Addr::LOCALHOST } else { Ipv4Addr::UNSPECIFIED };
+        self.listen.unwrap_or(SocketAddr::new(IpAddr::V4(everywhere), AGENT_PORT))
+    }
 }
 
 /// Serves until it is told to stop.
@@ -78,7 +92,8 @@ fn serve(args: &AgentArgs) -> Result<(), String> {
         );
         Keyring::insecure()
     } else {
-        Keyring::from_file(&args.key).map_err(|e| format!("{e}\nname the key by --key"))?
+        let key = args.key.clone().map_or_else(default_key, Ok).map_err(|e| e.to_string())?;
+        Keyring::from_file(&key).map_err(|e| format!("{e}\nname the key by --key"))?
     });
     let allowed = Allowed::new(&args.allow)?;
     if args.allow.is_empty() {
@@ -86,7 +101,7 @@ fn serve(args: &AgentArgs) -> Result<(), String> {
     }
     let stop = Stop::on_signals().map_err(|e| format!("signals: {e}"))?;
     daemon::raise_open_files().map_err(|e| format!("open-file limit: {e}"))?;
-    let (listeners, addresses) = listen::open(&[args.listen], args.unix.as_deref(), &[])?;
+    let (listeners, addresses) = listen::open(&[args.listen()], args.unix.as_deref(), &[])?;
     let places: Vec<_> = addresses.iter().map(|address| address.text.clone()).collect();
     let host = worker::host_name();
     let instruments = Instruments::new(instruments::Host {
@@ -99,8 +114,8 @@ fn serve(args: &AgentArgs) -> Result<(), String> {
         keyring: keyring.clone(),
         targets: Vec::new(),
     });
-    let agent =
-        Agent { host, allowed, processes_max: args.processes_max, instruments, run: Mutex::default() };
+    let budget = Budget::new(args.processes_max, args.memory_max);
+    let agent = Agent { host, allowed, budget, instruments, run: Mutex::default() };
     let limits = StreamLimits { connections: CONNECTIONS_MAX, ..StreamLimits::default() };
     let server = StreamServer::new(listeners, (*keyring).clone(), limits, daemon::net_log());
     let server = server.map_err(|e| format!("server: {e}"))?;
@@ -125,7 +140,7 @@ fn serve(args: &AgentArgs) -> Result<(), String> {
 struct Agent {
     host: String,
     allowed: Allowed,
-    processes_max: u32,
+    budget: Budget,
     instruments: Arc<Instruments>,
     run: Mutex<Option<Run>>,
 }
@@ -140,7 +155,7 @@ impl Agent {
             AgentQuestion::Hello => Ok(AgentAnswer::Hello {
                 host: self.host.clone(),
                 version: env!("CARGO_PKG_VERSION").to_owned(),
-                processes_max: self.processes_max,
+                processes_max: self.budget.processes,
             }),
             AgentQuestion::Clock => Ok(AgentAnswer::Clock { now_ns: now_ns() }),
             AgentQuestion::Begin { run, job, processes } => self.begin(run, *job, processes),
@@ -200,15 +215,8 @@ impl Agent {
             _ => {}
         }
         job.check().map_err(|e| refused(Errno::EINVAL, e.to_string()))?;
-        self.allowed.check(&job).map_err(|text| refused(Errno::EACCES, text))?;
-        let count = u32::try_from(processes.len()).unwrap_or(u32::MAX);
-        if count == 0 || count > self.processes_max || processes.iter().any(|p| *p >= job.workers.processes) {
-            let text = format!(
-                "{count} processes are asked for; this agent starts 1 to {} (--processes-max)",
-                self.processes_max
-            );
-            return Err(refused(Errno::EINVAL, text));
-        }
+        let job = self.allowed.settle(job).map_err(|text| refused(Errno::EACCES, text))?;
+        let count = self.budget.check(&job, &processes).map_err(|text| refused(Errno::EINVAL, text))?;
         let crew = worker::crew(count).map_err(|e| refused(Errno::EAGAIN, e.to_string()))?;
         let run = Run::start(id, job, processes, crew).map_err(|text| refused(Errno::EAGAIN, text))?;
         info!("run {id:016x} with {count} processes");
@@ -267,5 +275,26 @@ impl Handler for Agent {
 
     fn epoch(&self) -> FenceEpoch {
         FenceEpoch(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: AgentArgs,
+    }
+
+    /// Goal: without a key an agent is reached from its own machine only, unless it is told otherwise.
+    #[test]
+    fn where_it_listens() {
+        let at = |words: &[&str]| Line::parse_from(words.iter().copied()).args.listen().to_string();
+        assert_eq!(at(&["agent"]), "0.0.0.0:7750");
+        assert_eq!(at(&["agent", "--insecure"]), "127.0.0.1:7750");
+        assert_eq!(at(&["agent", "--insecure", "--listen", "10.0.0.1:99"]), "10.0.0.1:99");
     }
 }

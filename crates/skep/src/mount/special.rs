@@ -21,6 +21,8 @@ const LAYOUT: &[u8] = b"skep.layout";
 const SPACE: &[u8] = b"skep.space";
 /// Where the network is measured without the disks, as JSON; set on a directory: for how many milliseconds more.
 pub const NETBENCH: &str = "skep.netbench";
+/// 1 on what was made, through this mount, in a directory that is measured in; 0 on anything else.
+pub const NETBENCH_MARK: &str = "skep.netbench.mark";
 /// Names that begin so are never stored.
 pub const NAMESPACE: &[u8] = b"skep.";
 
@@ -88,6 +90,7 @@ pub async fn get<P: MountPort>(lane: &MountLane<P>, ino: Ino, name: &[u8]) -> Re
             serde_json::to_vec(&rows).map_err(|_| Errno::EIO)
         }
         _ if name == NETBENCH.as_bytes() => Ok(netbench(lane)),
+        _ if name == NETBENCH_MARK.as_bytes() => Ok(u8::from(lane.is_dropped(ino)).to_string().into_bytes()),
         LAYOUT => {
             let reply = lane.inspect(ino).await?;
             if !matches!(reply.attr.kind, Kind::File | Kind::Dir) {

@@ -21,38 +21,48 @@ impl Allowed {
         directories.iter().map(real).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Does everything that the job would touch lie below one of them? Links in the paths are followed first.
-    /// Who may write there can still exchange a directory for a link later: agents run as a user who may do no
-    /// harm elsewhere.
-    pub fn check(&self, job: &Job) -> Result<(), String> {
+    /// The job with its paths free of links, if all of them lie below one of the directories. Workers follow no
+    /// link on these paths nor below them, so that whoever may write there leads them nowhere else later.
+    pub fn settle(&self, mut job: Job) -> Result<Job, String> {
         let listed = matches!(&job.work, Work::Io(IoJob { listed: true, .. }));
-        job.paths().iter().try_for_each(|path| self.check_path(Path::new(path), listed))
+        let paths = match &mut job.work {
+            Work::Io(io) => &mut io.paths,
+            Work::Meta(meta) => &mut meta.paths,
+            Work::Files(files) => &mut files.paths,
+        };
+        for path in paths {
+            *path = self.real(Path::new(path.as_str()), listed)?;
+        }
+        Ok(job)
     }
 
-    fn check_path(&self, path: &Path, file: bool) -> Result<(), String> {
+    fn real(&self, path: &Path, file: bool) -> Result<String, String> {
         let refused = |why: String| Err(format!("{}: {why}", path.display()));
-        // A file may be missing yet: then its directory decides.
-        let (real, rest) = match path.canonicalize() {
-            Ok(real) => (real, false),
-            Err(e) if file && e.kind() == std::io::ErrorKind::NotFound && !is_link(path) => {
-                match path.parent().map(Path::canonicalize) {
-                    Some(Ok(parent)) => (parent, true),
-                    _ => return refused(e.to_string()),
-                }
+        // A file may be missing yet; its directory is not.
+        let real = match (file, path.parent(), path.file_name()) {
+            (false, ..) => path.canonicalize(),
+            (true, Some(parent), Some(name)) => parent.canonicalize().map(|parent| parent.join(name)),
+            (true, ..) => return refused("names no file".to_owned()),
+        };
+        let real = match real {
+            Ok(real) => real,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+                let host = super::worker::host_name();
+                return refused(format!("is not there: make it first on {host}"));
             }
             Err(e) => return refused(e.to_string()),
         };
-        if rest && path.file_name().is_none() {
-            return refused("names no file".to_owned());
+        if file && is_link(&real) {
+            return refused("it is a link: name the file itself".to_owned());
         }
-        if self.0.iter().any(|allowed| real.starts_with(allowed)) {
-            return Ok(());
+        if !self.0.iter().any(|allowed| real.starts_with(allowed)) {
+            let allowed: Vec<_> = self.0.iter().map(|allowed| allowed.display().to_string()).collect();
+            return refused(format!(
+                "is not below what this agent allows ({}): start it with --allow",
+                allowed.join(", ")
+            ));
         }
-        let allowed: Vec<_> = self.0.iter().map(|allowed| allowed.display().to_string()).collect();
-        refused(format!(
-            "is not below what this agent allows ({}): start it with --allow",
-            allowed.join(", ")
-        ))
+        real.into_os_string().into_string().or_else(|_| refused("is not in UTF-8".to_owned()))
     }
 }
 
@@ -76,9 +86,11 @@ mod tests {
         std::os::unix::fs::symlink(outside.join("file"), inside.join("file-link")).unwrap();
         let allowed = Allowed::new(std::slice::from_ref(&inside)).unwrap();
         let text = |path: &Path| path.to_string_lossy().into_owned();
-        let tree = |path: PathBuf| allowed.check(&Job::new(Work::Meta(MetaJob::new(&text(&path)))));
+        let tree = |path: PathBuf| allowed.settle(Job::new(Work::Meta(MetaJob::new(&text(&path)))));
         tree(inside.clone()).unwrap();
-        tree(inside.join("deep")).unwrap();
+        std::os::unix::fs::symlink(inside.join("deep"), inside.join("good")).unwrap();
+        let settled = tree(inside.join("good")).unwrap();
+        assert_eq!(Path::new(&settled.paths()[0]), inside.canonicalize().unwrap().join("deep"));
         for path in [
             outside.clone(),
             inside.join("link"),
@@ -90,7 +102,7 @@ mod tests {
         }
         let listed = |path: PathBuf| {
             let io = IoJob { listed: true, ..IoJob::new(&text(&path)) };
-            allowed.check(&Job::new(Work::Io(io)))
+            allowed.settle(Job::new(Work::Io(io)))
         };
         listed(inside.join("new-file")).unwrap();
         for path in [outside.join("new-file"), inside.join("link/new-file"), inside.join("file-link")] {

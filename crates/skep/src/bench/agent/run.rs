@@ -1,7 +1,7 @@
 //! A run at an agent: its worker processes, the orders to them, the stream of their reports.
 
 use super::question::{PIECE_MAX, Relayed, WAIT_MAX_MS};
-use skep_bench::engine::{Crew, LocalCrew, Order, Report, Start};
+use skep_bench::engine::{Crew, LocalCrew, Made, Order, Report, Start, keeps};
 use skep_bench::job::Job;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -68,6 +68,7 @@ impl Run {
             inbox,
             inner: inner.clone(),
             begun: false,
+            made: vec![Vec::new(); processes.len()],
         };
         let thread = std::thread::Builder::new().name("bench-run".into()).spawn(move || keeper.keep());
         let thread = Some(thread.map_err(|e| format!("no thread for the run: {e}"))?);
@@ -102,6 +103,7 @@ impl Run {
                     host_processes: *host_processes,
                     first_on_host: *first_on_host,
                     progress_ms: *progress_ms,
+                    settled: true,
                 }))
             }
             // It would bring a job of its own, which nobody has checked.
@@ -174,6 +176,8 @@ struct Keeper {
     inner: Arc<Inner>,
     /// Something may have been made.
     begun: bool,
+    /// What each process said that it made.
+    made: Vec<Vec<Made>>,
 }
 
 impl Keeper {
@@ -192,7 +196,7 @@ impl Keeper {
     fn relay(&mut self) -> bool {
         loop {
             while let Ok((member, order)) = self.inbox.try_recv() {
-                self.begun |= matches!(order, Order::Go { .. });
+                self.begun |= matches!(order, Order::Prepare { .. } | Order::Go { .. });
                 if self.crew.send(member, &order).is_err() {
                     return false;
                 }
@@ -212,7 +216,10 @@ impl Keeper {
                 continue;
             }
             match self.crew.receive(LOOK) {
-                Ok(Some((member, report))) => self.put(member, &report),
+                Ok(Some((member, report))) => {
+                    self.note(member, &report);
+                    self.put(member, &report);
+                }
                 Ok(None) => {}
                 Err(_) => return false,
             }
@@ -229,24 +236,35 @@ impl Keeper {
         self.inner.more.notify_all();
     }
 
-    /// As the director would: all come to rest, then each removes what it made.
+    fn note(&mut self, member: usize, report: &Report) {
+        if let Report::Made(made) = report {
+            self.made[member].retain(|other| other.path != made.path);
+            self.made[member].push(made.clone());
+        }
+    }
+
+    /// As the director would: all come to rest, then each removes what it made, and the first of them what
+    /// processes made that are gone. Twice, as who made the directory around all trees must come last.
     fn clean_up(&mut self) {
         let count = self.processes.len();
         let mut alive = vec![true; count];
         (0..count).for_each(|member| drop(self.crew.send(member, &Order::Stop)));
         self.gather(&mut alive, |report| matches!(report, Report::Stopped));
-        if self.job.keep {
+        if keeps(&self.job) {
             return;
         }
-        let threads = self.job.workers.threads;
-        for member in (0..count).filter(|member| alive[*member]).collect::<Vec<_>>() {
-            let first = self.processes[member].saturating_mul(threads);
-            let workers = (first..first.saturating_add(threads)).collect();
-            let mut asked = vec![false; count];
-            asked[member] = true;
-            if self.crew.send(member, &Order::Clean { workers }).is_ok() {
-                self.gather(&mut asked, |report| matches!(report, Report::Cleaned { .. }));
+        for _ in 0..2 {
+            let gone = (0..count).filter(|member| !alive[*member]);
+            let mut orphans: Vec<Made> = gone.flat_map(|member| self.made[member].clone()).collect();
+            for member in (0..count).filter(|member| alive[*member]).collect::<Vec<_>>() {
+                let mut asked = vec![false; count];
+                asked[member] = true;
+                let made = std::mem::take(&mut orphans);
+                if self.crew.send(member, &Order::Clean { made }).is_ok() {
+                    self.gather(&mut asked, |report| matches!(report, Report::Cleaned { .. }));
+                }
             }
+            skep_bench::engine::clean(&self.job, &orphans);
         }
     }
 
@@ -260,7 +278,8 @@ impl Keeper {
                     (waiting[member], members[member]) = (false, false);
                 }
                 Ok(Some((member, report))) if said(&report) => waiting[member] = false,
-                Ok(_) => {}
+                Ok(Some((member, report))) => self.note(member, &report),
+                Ok(None) => {}
                 Err(_) => return,
             }
         }
