@@ -214,10 +214,8 @@ mod tests {
             (&device[..4], &device[0x401..0x405], device.len()),
             (&b"XFSB"[..], &[0, 1, 255, 0][..], 4096)
         );
-        assert_eq!(
-            Recording::read(text).unwrap().write().lines().filter(|line| text.contains(line)).count(),
-            6
-        );
+        let written = Recording::read(text).unwrap().write();
+        assert!(written.contains("/dev/sda : 0:58465342 402:01ff\n"), "{written}");
         assert_eq!(root.text("/etc/y").as_deref(), Some("a : b"));
         let recorded = root.recorded().unwrap();
         assert_eq!(Recording::read(&recorded.write()).unwrap(), recorded);

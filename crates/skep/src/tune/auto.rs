@@ -43,7 +43,19 @@ enum Goal {
 #[derive(Debug, Args)]
 pub struct AutoArgs {
     /// A directory on a mount
-    path: PathBuf,
+    pub(super) path: PathBuf,
+    /// Search settings of the mount (transport, threads, queue_depth, request_size, io) on mounts of their own
+    #[arg(long)]
+    mount_options: bool,
+    /// With --mount-options: the configuration file of the mount [default: that of skep up, or the installed one]
+    #[arg(long, value_name = "FILE", requires = "mount_options")]
+    pub(super) config: Option<PathBuf>,
+    /// With --mount-options: do not ask before the file is changed
+    #[arg(long, short = 'y', requires = "mount_options")]
+    pub(super) yes: bool,
+    /// With --mount-options: where the configuration and the undo file are
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    pub(super) root: PathBuf,
     /// What shall be fast
     #[arg(long, value_enum, default_value_t)]
     goal: Goal,
@@ -70,11 +82,11 @@ pub struct AutoArgs {
     gain: u32,
     /// Only measure; keep nothing
     #[arg(long, short = 'n')]
-    dry_run: bool,
+    pub(super) dry_run: bool,
     #[command(flatten)]
-    access: AccessArgs,
+    pub(super) access: AccessArgs,
     #[command(flatten)]
-    output: OutputArgs,
+    pub(super) output: OutputArgs,
 }
 
 /// One setting that was tried.
@@ -85,6 +97,8 @@ pub struct CandidateRow {
     chunk_size: Option<u32>,
     /// Absent: progressive.
     targets: Option<u32>,
+    /// Settings of a mount; absent: those of a directory are searched.
+    mount_options: Option<String>,
     /// The one that the directory had.
     present: bool,
     /// Best of the first part, bytes per second, and that of the present setting in the same round; absent for the
@@ -100,8 +114,7 @@ pub struct CandidateRow {
 }
 
 impl Row for CandidateRow {
-    const TITLES: &'static [&'static str] =
-        &[">CHUNK", ">TARGETS", ">RATE", ">PRESENT", ">RATIO", ">P", "RESULT"];
+    const TITLES: &'static [&'static str] = &["SETTING", ">RATE", ">PRESENT", ">RATIO", ">P", "RESULT"];
 
     fn cells(&self) -> Vec<String> {
         let rate =
@@ -113,9 +126,10 @@ impl Row for CandidateRow {
             (_, _, Some(_)) => "measured in pairs, not kept",
             _ => "",
         };
+        let chunk = self.chunk_size.map_or("default".to_owned(), |size| human(u64::from(size)));
+        let targets = self.targets.map_or("progressive".to_owned(), |targets| targets.to_string());
         vec![
-            self.chunk_size.map_or("default".to_owned(), |size| human(u64::from(size))),
-            self.targets.map_or("progressive".to_owned(), |targets| targets.to_string()),
+            self.mount_options.clone().unwrap_or(format!("chunk {chunk}, targets {targets}")),
             rate(self.best),
             rate(self.present_best),
             number(self.ratio, 3),
@@ -166,7 +180,7 @@ impl AutoArgs {
         }
     }
 
-    fn job(&self, dir: &Path) -> Outcome<Job> {
+    pub(super) fn job(&self, dir: &Path) -> Outcome<Job> {
         let dir = dir.to_str().ok_or_else(|| Failure::new("the path must be UTF-8"))?;
         let mut job = Job::new(Work::Io(IoJob {
             transfer: self.transfer.bytes(),
@@ -186,10 +200,10 @@ impl AutoArgs {
 }
 
 /// Directories of the candidates, removed when it is over.
-struct Scratch(PathBuf);
+pub(super) struct Scratch(PathBuf);
 
 impl Scratch {
-    fn make(above: &Path, candidates: usize) -> Outcome<Self> {
+    pub(super) fn make(above: &Path, candidates: usize) -> Outcome<Self> {
         let dir = above.join(format!(".skep-tune-{}", std::process::id()));
         let named = |e: std::io::Error| Failure::local(dir.display(), e);
         std::fs::create_dir(&dir).map_err(named)?;
@@ -200,7 +214,7 @@ impl Scratch {
         Ok(scratch)
     }
 
-    fn of(&self, candidate: usize) -> PathBuf {
+    pub(super) fn of(&self, candidate: usize) -> PathBuf {
         self.0.join(format!("candidate-{candidate}"))
     }
 }
@@ -214,12 +228,12 @@ impl Drop for Scratch {
 }
 
 /// Measures candidates by writing and reading files in their directories.
-struct Loads<'a> {
-    jobs: Vec<Job>,
-    stop: &'a AtomicBool,
-    done: usize,
-    most: usize,
-    began: Instant,
+pub(super) struct Loads<'a> {
+    pub(super) jobs: Vec<Job>,
+    pub(super) stop: &'a AtomicBool,
+    pub(super) done: usize,
+    pub(super) most: usize,
+    pub(super) began: Instant,
 }
 
 impl Measure for Loads<'_> {
@@ -259,8 +273,38 @@ fn set(namespace: &mut Namespace, path: &Path, policy: Policy) -> Outcome<Ino> {
     Ok(ino)
 }
 
+/// Raised by an interrupt.
+pub(super) fn stop_flag() -> Outcome<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register(signal, stop.clone()).map_err(|e| Failure::local("signals", e))?;
+    }
+    Ok(stop)
+}
+
+/// How hard it is looked.
+pub(super) fn settings(args: &AutoArgs) -> Settings {
+    Settings { pairs: args.pairs as usize, gain: f64::from(args.gain) / 100.0, ..Settings::default() }
+}
+
+/// Runs the search; says what it found, and which candidate is to be kept.
+pub(super) fn decided(
+    rule: &mut Search,
+    measure: &mut dyn Measure,
+    dry_run: bool,
+) -> Outcome<(Found, Option<usize>)> {
+    // The first measurement warms up, and tells how long it will take.
+    measure.measure(0).map_err(Failure::new)?;
+    let found = search(rule, measure).map_err(Failure::new)?;
+    let keep = found.keep.filter(|_| !dry_run);
+    Ok((found, keep))
+}
+
 /// Does it.
 pub fn run(args: &AutoArgs, out: &mut dyn Write) -> Outcome {
+    if args.mount_options {
+        return super::mount_options::run(args, out);
+    }
     let mut namespace = Namespace::connect(&args.access, &args.path)?;
     let ino = namespace.resolve(&args.path)?;
     let now = namespace.ask(ino, &Inspect { ino })?;
@@ -268,10 +312,7 @@ pub fn run(args: &AutoArgs, out: &mut dyn Write) -> Outcome {
         return Err(Failure::new(format!("{}: not a directory; name one", args.path.display())));
     }
     let candidates = args.candidates(now.policy, available(&namespace, now.policy.pool))?;
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register(signal, stop.clone()).map_err(|e| Failure::local("signals", e))?;
-    }
+    let stop = stop_flag()?;
     let scratch = Scratch::make(&args.path, candidates.len())?;
     let mut jobs = Vec::new();
     for (candidate, policy) in candidates.iter().enumerate() {
@@ -279,15 +320,10 @@ pub fn run(args: &AutoArgs, out: &mut dyn Write) -> Outcome {
         set(&mut namespace, &dir, *policy)?;
         jobs.push(args.job(&dir)?);
     }
-    let settings =
-        Settings { pairs: args.pairs as usize, gain: f64::from(args.gain) / 100.0, ..Settings::default() };
-    let mut rule = Search::new(candidates.len() - 1, settings);
-    // The first measurement warms up, and tells how long it will take.
+    let mut rule = Search::new(candidates.len() - 1, settings(args));
     let mut loads = Loads { jobs, stop: &stop, done: 0, most: rule.most(), began: Instant::now() };
-    loads.measure(0).map_err(Failure::new)?;
-    let found = search(&mut rule, &mut loads).map_err(Failure::new)?;
+    let (found, keep) = decided(&mut rule, &mut loads, args.dry_run)?;
     drop(scratch);
-    let keep = found.keep.filter(|_| !args.dry_run);
     if let Some(policy) = keep.and_then(|keep| candidates.get(keep)) {
         set(&mut namespace, &args.path, *policy)?;
     }
@@ -300,17 +336,31 @@ pub fn run(args: &AutoArgs, out: &mut dyn Write) -> Outcome {
 
 fn row(at: usize, policy: &Policy, found: &Found, keep: Option<usize>) -> CandidateRow {
     let given = |value: u32| (value != 0).then_some(value);
-    let rates = found.best.get(at).filter(|(rate, _)| *rate > 0.0);
-    let decision = found.decision.filter(|_| found.finalist == Some(at));
-    CandidateRow {
-        chunk_size: given(policy.chunk_size),
-        targets: given(policy.targets),
-        present: at == 0,
-        best: rates.map(|(rate, _)| *rate),
-        present_best: rates.map(|(_, present)| *present),
-        ratio: decision.map(|decision| decision.ratio),
-        p: decision.map(|decision| decision.p),
-        kept: keep == Some(at),
+    let base = CandidateRow::of(at, found, keep);
+    CandidateRow { chunk_size: given(policy.chunk_size), targets: given(policy.targets), ..base }
+}
+
+impl CandidateRow {
+    /// What was found of a candidate, without its settings.
+    fn of(at: usize, found: &Found, keep: Option<usize>) -> Self {
+        let rates = found.best.get(at).filter(|(rate, _)| *rate > 0.0);
+        let decision = found.decision.filter(|_| found.finalist == Some(at));
+        Self {
+            chunk_size: None,
+            targets: None,
+            mount_options: None,
+            present: at == 0,
+            best: rates.map(|(rate, _)| *rate),
+            present_best: rates.map(|(_, present)| *present),
+            ratio: decision.map(|decision| decision.ratio),
+            p: decision.map(|decision| decision.p),
+            kept: keep == Some(at),
+        }
+    }
+
+    /// Of a candidate for a mount.
+    pub(super) fn of_mount(at: usize, words: String, found: &Found, keep: Option<usize>) -> Self {
+        Self { mount_options: Some(words), ..Self::of(at, found, keep) }
     }
 }
 
@@ -346,5 +396,45 @@ fn verdict(args: &AutoArgs, before: &Policy, own: bool, candidates: &[Policy], f
             "{path}: stays as it is; the best other one, {}, is not clearly better ({said})",
             words(best)
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Candidates whose true worth is known, without noise but for the last digit.
+    struct Rigged(Vec<f64>, usize);
+
+    impl Measure for Rigged {
+        fn measure(&mut self, candidate: usize) -> Result<f64, String> {
+            self.1 += 1;
+            Ok(self.0[candidate] + (self.1 % 3) as f64 * 1e-3)
+        }
+    }
+
+    /// Goal: where the right answer is known it is the answer: the better one is kept and shown as kept, with its own
+    /// ratio; none is kept when none is better, or nobody asked to keep one.
+    #[test]
+    fn the_right_answer() {
+        for (truth, dry_run, right) in [
+            (vec![100.0, 100.0, 130.0, 90.0], false, Some(2)),
+            (vec![100.0, 100.0, 130.0, 90.0], true, None),
+            (vec![100.0, 100.0, 101.0, 90.0], false, None),
+            (vec![100.0, 60.0, 70.0, 90.0], false, None),
+            (vec![100.0, 110.0], false, Some(1)),
+        ] {
+            let mut rule = Search::new(truth.len() - 1, Settings::default());
+            let (found, keep) = decided(&mut rule, &mut Rigged(truth.clone(), 0), dry_run).unwrap();
+            assert_eq!(keep, right, "{truth:?} {dry_run}");
+            let policy =
+                |at: usize| Policy { chunk_size: 1 << 20, targets: at as u32 + 1, ..Policy::default() };
+            let rows: Vec<_> = (0..truth.len()).map(|at| row(at, &policy(at), &found, keep)).collect();
+            let kept: Vec<usize> = (0..rows.len()).filter(|at| rows[*at].kept).collect();
+            assert_eq!(kept, Vec::from_iter(right));
+            let shown: Vec<_> = rows.iter().filter_map(|row| row.ratio).collect();
+            let best = truth[1..].iter().copied().fold(0.0, f64::max) / truth[0];
+            assert!(shown.len() == 1 && (shown[0] - best).abs() < 1e-3, "{shown:?}");
+        }
     }
 }

@@ -6,6 +6,7 @@ mod apply;
 mod auto;
 mod check;
 mod machine;
+mod mount_options;
 mod processes;
 
 #[cfg(test)]
@@ -35,7 +36,8 @@ enum TuneCommand {
     Apply(apply::ApplyArgs),
     /// Put back what apply changed
     Undo(apply::UndoArgs),
-    /// Search chunk size and targets of a directory by measurement; keeps them only when clearly better
+    /// Search chunk size and targets of a directory, or settings of a mount, by measurement; keeps them only when clearly
+    /// better
     Auto(auto::AutoArgs),
 }
 

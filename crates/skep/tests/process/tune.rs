@@ -96,16 +96,69 @@ fn a_directory_is_tuned_by_measurement() {
     let rows = run(&[]);
     let kept: Vec<&Value> = rows.iter().filter(|row| row["kept"] == true).collect();
     match kept[..] {
-        [] => assert_eq!(policy(&cluster, &dir), before),
+        [] => {
+            assert_eq!(policy(&cluster, &dir), before);
+            let best = rows.iter().find(|row| row["ratio"].is_number()).unwrap();
+            assert!(best["p"].as_f64().unwrap() > 0.01 || best["ratio"].as_f64().unwrap() < 1.03, "{best}");
+        }
         [row] => {
+            let now = policy(&cluster, &dir);
+            assert_eq!((&now["chunk_size"], &now["targets"]), (&row["chunk_size"], &row["targets"]), "{now}");
             assert!(row["p"].as_f64().unwrap() <= 0.01 && row["ratio"].as_f64().unwrap() >= 1.03, "{row}");
-            assert_ne!(policy(&cluster, &dir), before);
         }
         _ => panic!("{rows:?}"),
     }
     assert_eq!(fs::read_dir(&dir).unwrap().count(), 0);
 
+    // A gain that nothing can bring: whatever was tried, the directory has what it had.
+    let before = policy(&cluster, &dir);
+    let rows = run(&["--gain", "100000"]);
+    assert!(rows.iter().all(|row| row["kept"] == false), "{rows:?}");
+    assert_eq!(policy(&cluster, &dir), before);
+
     let refused = cluster.run(cluster.admin_words(["tune", "auto", path, "--targets", "5"])).unwrap();
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(!refused.status.success() && said.contains("the pool has 4"), "{said}");
+}
+
+/// Goal: settings of a mount are searched on mounts of their own: the one in use stays, its file is written only when the
+/// answer says so and then holds what the answer says, undo brings it back, and nothing is left behind.
+#[test]
+fn a_mount_is_tuned_by_measurement() {
+    let cluster = start(plan());
+    let path = cluster.mount().to_str().unwrap().to_owned();
+    let root = tempfile::tempdir().unwrap();
+    let file = root.path().join("etc/skep/mount.toml");
+    fs::create_dir_all(file.parent().unwrap()).unwrap();
+    fs::create_dir_all(root.path().join("var/lib/skep")).unwrap();
+    fs::copy(cluster.dir().join("etc/mount.toml"), &file).unwrap();
+    let before = fs::read_to_string(&file).unwrap();
+    let place = ["--root", root.path().to_str().unwrap(), "--config", "/etc/skep/mount.toml"];
+    for (gain, may_keep) in [("100000", false), ("3", true)] {
+        let search = ["tune", "auto", &path, "--mount-options", "--yes", "--size", "1MiB", "--pairs", "8"];
+        let words = [&search[..], &place, &["--gain", gain, "--output", "ndjson"]].concat();
+        let text = cluster.admin(&words).unwrap();
+        let rows: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        rows.iter().for_each(|row| check_element("tune-auto", row));
+        assert!(rows.len() > 4 && rows[0]["mount_options"] == "as it is", "{rows:?}");
+        let kept: Vec<&Value> = rows.iter().filter(|row| row["kept"] == true).collect();
+        let now = fs::read_to_string(&file).unwrap();
+        match kept[..] {
+            [] => assert_eq!(now, before),
+            [row] => {
+                assert!(may_keep && row["p"].as_f64().unwrap() <= 0.01, "{row}");
+                let lines = row["mount_options"].as_str().unwrap().split(", ");
+                assert!(lines.clone().all(|line| now.lines().any(|one| one == line)), "{row} {now}");
+            }
+            _ => panic!("{rows:?}"),
+        }
+        assert_eq!(skep(&["tune", "undo", "--root", place[1]]).status.code(), Some(0));
+        assert_eq!(fs::read_to_string(&file).unwrap(), before);
+        assert!(
+            fs::read_dir(cluster.mount())
+                .unwrap()
+                .flatten()
+                .all(|one| !one.file_name().to_string_lossy().contains("skep-tune"))
+        );
+    }
 }

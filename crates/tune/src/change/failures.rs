@@ -114,7 +114,7 @@ fn snapshot(dir: &Path) -> BTreeMap<String, String> {
                 () if kind.is_symlink() => format!("-> {}", std::fs::read_link(&path).unwrap().display()),
                 () if kind.is_dir() => "directory".to_owned(),
                 () => {
-                    let text = std::fs::read_to_string(&path).unwrap();
+                    let text = String::from_utf8_lossy(&std::fs::read(&path).unwrap()).into_owned();
                     let of_kernel = name.starts_with("sys/") || name.starts_with("proc/sys/");
                     if of_kernel { reading(&text) } else { text }
                 }

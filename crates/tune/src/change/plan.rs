@@ -74,6 +74,25 @@ impl Plan {
         Ok(plan)
     }
 
+    /// Of lines of files alone.
+    pub fn of_lines(root: &Root, keeps: &[Keep]) -> Result<Self, String> {
+        let mut plan = Self::default();
+        let mut files: BTreeMap<&str, Vec<&Keep>> = BTreeMap::new();
+        for keep in keeps {
+            files.entry(&keep.file).or_default().push(keep);
+        }
+        files.into_iter().try_for_each(|(path, keeps)| plan.file(root, path, &keeps))?;
+        Ok(plan)
+    }
+
+    /// What a file becomes.
+    pub fn text_of(&self, file: &str) -> Option<&str> {
+        self.steps.iter().find_map(|step| match step {
+            Step::File { path, after, .. } if path == file => Some(after.as_str()),
+            _ => None,
+        })
+    }
+
     /// A value; one that follows another is set even when it is right now: the first may change it.
     fn live(&mut self, root: &Root, live: &Live, follows: bool) -> Result<(), String> {
         let text = root.text(&live.path).ok_or_else(|| format!("{}: cannot be read any more", live.path))?;

@@ -78,7 +78,7 @@ impl std::fmt::Display for Identity {
 pub const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 /// A name that udev compares letter by letter: no patterns, no quotes.
-fn plain(value: &String) -> bool {
+fn plain(value: &str) -> bool {
     let harmless = |b: u8| (b.is_ascii_graphic() || b == b' ') && !b"\"*?[]|\\".contains(&b);
     !value.is_empty() && value.bytes().all(harmless)
 }
@@ -103,8 +103,9 @@ pub fn all(root: &Root, disk: &str) -> Vec<Identity> {
         (IdentityKind::Path, property("ID_PATH")),
         (IdentityKind::Sequence, sequence()),
     ];
-    let known =
-        names.into_iter().filter_map(|(kind, value)| Some(Identity { kind, value: value.filter(plain)? }));
+    let known = names
+        .into_iter()
+        .filter_map(|(kind, value)| Some(Identity { kind, value: value.filter(|value| plain(value))? }));
     known.collect()
 }
 

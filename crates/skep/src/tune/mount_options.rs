@@ -1,0 +1,283 @@
+//! `skep tune auto --mount-options`: settings of a mount, searched on mounts of their own.
+//!
+//! Each candidate is a second mount of the same cluster at a place of its own; the mount that is in use is not touched.
+//! What is clearly better is written into the mount's configuration file, through the journal of `skep tune apply`.
+
+use super::apply::{agreed, lock};
+use super::auto::{AutoArgs, CandidateRow, Loads, Scratch, decided, settings, stop_flag};
+use crate::admin::access::mount_of;
+use crate::admin::{Failure, Outcome};
+use crate::cli::output;
+use crate::config::mount::{Io, MountConfig, Transport};
+use crate::config::{self, Source};
+use crate::units::Size;
+use rustix::mount::UnmountFlags;
+use skep_tune::Root;
+use skep_tune::auto::{Outcome as Found, Search};
+use skep_tune::change::{Keep, Plan, RealHands, apply};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+/// Says whether the kernel has FUSE over io_uring.
+const URING: &str = "/sys/module/fuse/parameters/enable_uring";
+/// Depths that are tried.
+const DEPTHS: [u32; 3] = [8, 32, 128];
+/// Request sizes that are tried.
+const REQUESTS: [Size; 3] = [Size::kib(256), Size::kib(512), Size::kib(1024)];
+/// Threads for each processor that are tried.
+const THREADS: [u32; 3] = [1, 2, 4];
+
+/// Keys of the configuration with values as TOML has them; none: the present setting.
+pub type Wish = Vec<(&'static str, String)>;
+
+/// The present setting first, then each that differs from it in one thing.
+pub fn candidates(now: &MountConfig, cpus: u32, has_uring: bool) -> Vec<Wish> {
+    let mut all: Vec<Wish> = vec![Vec::new()];
+    let rings = has_uring && now.transport != Transport::Dev;
+    match (has_uring, rings) {
+        (true, true) => all.push(vec![("transport", "\"dev\"".to_owned())]),
+        (true, false) => all.push(vec![("transport", "\"uring\"".to_owned())]),
+        (false, _) => {}
+    }
+    if rings {
+        let other = DEPTHS.into_iter().filter(|depth| *depth != now.queue_depth);
+        all.extend(other.map(|depth| vec![("queue_depth", depth.to_string())]));
+    } else {
+        // 0 means one for each processor, as far as they may be.
+        let present = if now.threads == 0 { cpus.min(now.max_threads) } else { now.threads };
+        let other = THREADS.into_iter().map(|times| cpus.saturating_mul(times)).filter(|n| *n != present);
+        for threads in other.filter(|n| *n <= config::mount::THREADS_MAX) {
+            let mut wish = vec![("threads", threads.to_string())];
+            if threads > now.max_threads {
+                wish.push(("max_threads", threads.to_string()));
+            }
+            all.push(wish);
+        }
+    }
+    let sizes = REQUESTS.into_iter().filter(|size| *size != now.request_size);
+    all.extend(sizes.map(|size| vec![("request_size", format!("\"{size}\""))]));
+    let ways = [(Io::Auto, "auto"), (Io::Direct, "direct"), (Io::Cached, "cached")];
+    let ways = ways.into_iter().filter(|(way, _)| *way != now.io);
+    all.extend(ways.map(|(_, word)| vec![("io", format!("\"{word}\""))]));
+    all
+}
+
+/// As people write it.
+fn words(wish: &Wish) -> String {
+    match wish.is_empty() {
+        true => "as it is".to_owned(),
+        false => wish.iter().map(|(key, value)| format!("{key} = {value}")).collect::<Vec<_>>().join(", "),
+    }
+}
+
+/// Mounts of the candidates, gone when it is over.
+struct Mounts(Vec<PathBuf>);
+
+impl Mounts {
+    fn make(file: &Path, wishes: &[Wish]) -> Outcome<Self> {
+        let mut mounts = Self(Vec::new());
+        let program = std::env::current_exe().map_err(|e| Failure::local("the skep program", e))?;
+        for (at, wish) in wishes.iter().enumerate() {
+            let point = std::env::temp_dir().join(format!("skep-tune-{}-{at}", std::process::id()));
+            std::fs::create_dir(&point).map_err(|e| Failure::local(point.display(), e))?;
+            mounts.0.push(point.clone());
+            let mut command = Command::new(&program);
+            command.arg("mount").arg("--config").arg(file);
+            command.arg("--set").arg(format!("mount_point={}", point.display()));
+            for (key, value) in wish {
+                command.arg("--set").arg(format!("{key}={}", value.trim_matches('"')));
+            }
+            let status = command.stdin(Stdio::null()).stdout(Stdio::null()).status();
+            let status = status.map_err(|e| Failure::local(program.display(), e))?;
+            if !status.success() {
+                let text = format!("the cluster cannot be mounted with {} ({})", words(wish), file.display());
+                return Err(Failure::new(text));
+            }
+        }
+        Ok(mounts)
+    }
+}
+
+impl Drop for Mounts {
+    fn drop(&mut self) {
+        for point in &self.0 {
+            let flags = UnmountFlags::NOFOLLOW;
+            let gone = crate::up::take_away(point, flags, "-u");
+            if gone.is_err() {
+                let _ = crate::up::take_away(point, flags | UnmountFlags::DETACH, "-uz");
+            }
+            if let Err(e) = std::fs::remove_dir(point) {
+                eprintln!("note: {}: {e}; unmount and remove it by hand", point.display());
+            }
+        }
+    }
+}
+
+/// The configuration file of the mount, as on the machine: named, that of `skep up`, the installed one.
+fn file(args: &AutoArgs) -> Outcome<PathBuf> {
+    if let Some(file) = &args.config {
+        return Ok(file.clone());
+    }
+    let place = args.access.place(Some(&args.path))?;
+    let of_up = place.cluster.as_deref().and_then(Path::parent).map(|dir| dir.join("etc/mount.toml"));
+    Ok(of_up.unwrap_or_else(|| config::installed_path("mount", None)))
+}
+
+/// The plan that writes the keys into the file; the result is read as the mount will read it.
+pub fn plan(root: &Root, file: &Path, wish: &Wish) -> Outcome<Plan> {
+    let name = file.to_str().ok_or_else(|| Failure::new("the path must be UTF-8"))?;
+    let keeps: Vec<Keep> = wish
+        .iter()
+        .map(|(key, value)| Keep {
+            file: name.to_owned(),
+            section: "",
+            stem: format!("{key} = "),
+            value: value.clone(),
+        })
+        .collect();
+    let plan = Plan::of_lines(root, &keeps).map_err(Failure::new)?;
+    let after = plan.text_of(name).unwrap_or_default();
+    let table: toml::Table =
+        toml::from_str(after).map_err(|e| Failure::new(format!("{name}: {}", e.message())))?;
+    let is_there =
+        |(key, value): &(&str, String)| table.get(*key).is_some_and(|now| now.to_string() == *value);
+    match wish.iter().all(is_there) || plan.is_empty() {
+        true => Ok(plan),
+        false => Err(Failure::new(format!("{name}: write {} into it by hand", words(wish)))),
+    }
+}
+
+/// Writes it, when the person agrees.
+fn keep(root: &Root, file: &Path, wish: &Wish, args: &AutoArgs, out: &mut dyn Write) -> Outcome {
+    let _lock = lock(root)?;
+    let plan = plan(root, file, wish)?;
+    write!(out, "{}", plan.diff())?;
+    out.flush()?;
+    if !args.yes && !agreed()? {
+        eprintln!("nothing was changed");
+        return Ok(());
+    }
+    apply(&plan, &mut RealHands(root)).map_err(Failure::new)?;
+    eprintln!("{} is changed; it counts from the next mount. Back: skep tune undo", file.display());
+    Ok(())
+}
+
+/// Does it.
+pub fn run(args: &AutoArgs, out: &mut dyn Write) -> Outcome {
+    let path = args.path.canonicalize().map_err(|e| Failure::local(args.path.display(), e))?;
+    let Some(entry) = mount_of(&path)? else {
+        return Err(Failure::new(format!("{}: is on no mount of skep", path.display())));
+    };
+    let inner = path.strip_prefix(&entry.point).map_err(|e| Failure::local(path.display(), e))?;
+    let root = Root::new(&args.root).map_err(|e| Failure::local(args.root.display(), e))?;
+    let file = file(args)?;
+    let real = root.path(file.to_str().unwrap_or_default());
+    let loaded = config::load::<MountConfig>(Source::Given(&real), &config::environment(), &[]);
+    let now = loaded.map_err(|e| Failure::new(e.to_string()))?.config;
+    let has_uring = std::fs::read_to_string(URING).is_ok_and(|text| matches!(text.trim(), "Y" | "1"));
+    let cpus = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
+    let wishes = candidates(&now, cpus, has_uring);
+    let stop = stop_flag()?;
+    let scratch = Scratch::make(&path, wishes.len())?;
+    let mounts = Mounts::make(&real, &wishes)?;
+    let mut jobs = Vec::new();
+    for (at, point) in mounts.0.iter().enumerate() {
+        let own = scratch.of(at);
+        let below = own.strip_prefix(&path).map_err(|e| Failure::local(own.display(), e))?;
+        jobs.push(args.job(&point.join(inner).join(below))?);
+    }
+    let mut rule = Search::new(wishes.len() - 1, settings(args));
+    let most = rule.most();
+    let mut loads = Loads { jobs, stop: &stop, done: 0, most, began: Instant::now() };
+    let (found, kept) = decided(&mut rule, &mut loads, args.dry_run)?;
+    drop(mounts);
+    drop(scratch);
+    let rows: Vec<CandidateRow> =
+        (0..wishes.len()).map(|at| CandidateRow::of_mount(at, words(&wishes[at]), &found, kept)).collect();
+    output::rows(args.output.output, &rows, out)?;
+    eprintln!("{}", verdict(&file, &wishes, &found));
+    // The lines of a diff are no document.
+    match kept.and_then(|at| wishes.get(at)) {
+        Some(wish) => keep(&root, &file, wish, args, &mut std::io::stderr()),
+        None => Ok(()),
+    }
+}
+
+fn verdict(file: &Path, wishes: &[Wish], found: &Found) -> String {
+    let file = file.display();
+    let Some((decision, best)) = found.decision.zip(found.finalist.and_then(|at| wishes.get(at))) else {
+        return format!("{file}: nothing was tried; it stays as it is");
+    };
+    let gain = (decision.ratio - 1.0) * 100.0;
+    let said = format!("{gain:+.1} % in {} pairs, p = {:.4}", found.pairs.len(), decision.p);
+    match decision.better {
+        true => format!("{file}: {} is better ({said})", words(best)),
+        false => format!("{file}: stays as it is; {} is not clearly better ({said})", words(best)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use skep_tune::change::undo;
+
+    /// Goal: each candidate is one change of what can be tried here, and every one is a configuration that a mount takes.
+    #[test]
+    fn one_change_each() {
+        let text = |all: &[Wish]| all.iter().map(words).collect::<Vec<_>>();
+        let base = MountConfig { mount_point: "/m".into(), ..MountConfig::default() };
+        let rings = candidates(&base, 4, true);
+        assert_eq!(
+            text(&rings),
+            [
+                "as it is",
+                "transport = \"dev\"",
+                "queue_depth = 8",
+                "queue_depth = 128",
+                "request_size = \"256KiB\"",
+                "request_size = \"512KiB\"",
+                "io = \"direct\"",
+                "io = \"cached\""
+            ]
+        );
+        let plain = text(&candidates(&MountConfig { max_threads: 8, ..base.clone() }, 4, false));
+        assert_eq!(plain[1..3], ["threads = 8", "threads = 16, max_threads = 16"]);
+        assert!(plain.iter().all(|one| !one.contains("transport") && !one.contains("queue_depth")));
+        let dev = text(&candidates(&MountConfig { transport: Transport::Dev, ..base }, 4, true));
+        assert!(dev.contains(&"transport = \"uring\"".to_owned()) && dev.contains(&"threads = 8".to_owned()));
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("mount.toml");
+        std::fs::write(&file, "mount_point = \"/m\"\n").unwrap();
+        for wish in rings {
+            let sets: Vec<String> =
+                wish.iter().map(|(key, value)| format!("{key}={}", value.trim_matches('"'))).collect();
+            config::load::<MountConfig>(Source::Given(&file), &[], &sets).unwrap();
+        }
+    }
+
+    /// Goal: what is kept goes into the file beside the administrator's lines, and undo brings the file back to the byte.
+    #[test]
+    fn kept_and_undone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("etc/skep/mount.toml");
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::create_dir_all(dir.path().join("var/lib/skep")).unwrap();
+        let before = "# ours\nmount_point = \"/m\"\nqueue_depth=16\n";
+        std::fs::write(&path, before).unwrap();
+        let root = Root::new(dir.path()).unwrap();
+        let wish = vec![("queue_depth", "128".to_owned()), ("io", "\"direct\"".to_owned())];
+        let plan = plan(&root, Path::new("/etc/skep/mount.toml"), &wish).unwrap();
+        assert!(
+            plan.diff().contains("-queue_depth=16\n+queue_depth = 128\n+io = \"direct\""),
+            "{}",
+            plan.diff()
+        );
+        apply(&plan, &mut RealHands(&root)).unwrap();
+        let now = config::load::<MountConfig>(Source::Given(&path), &[], &[]).unwrap().config;
+        assert_eq!((now.queue_depth, now.io), (128, Io::Direct));
+        undo(&mut RealHands(&root), false).unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), before);
+    }
+}
