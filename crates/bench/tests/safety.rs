@@ -1,6 +1,6 @@
 //! What is not a run's own is never touched: user's files that are read, links, names that come in the way.
 
-use skep_bench::engine::{LocalCrew, RunError, Silent, Watch, run};
+use skep_bench::engine::{Crew, LocalCrew, Order, Report, RunError, Silent, Start, Watch, run};
 use skep_bench::job::{
     FilesJob, FilesPhase, IoJob, IoKind, IoPhase, Items, Job, MetaJob, MetaPhase, Share, SourceTree,
     Training, TreeShape, Work, Workers,
@@ -196,4 +196,45 @@ fn what_others_put_there_stays() {
     go_with(&job, &mut put).unwrap();
     assert_eq!(std::fs::read(&file).unwrap(), vec![1; 64 << 10]);
     assert_eq!(all(dir.path()), ["skep-bench-io.00000000"]);
+}
+
+/// Goal: a worker whose job was checked elsewhere follows no link that turns up in its paths since, at whatever
+/// component; a job that was not checked may name a link.
+#[test]
+fn checked_paths_hold() {
+    let dir = tempfile::tempdir().unwrap();
+    let top = dir.path().canonicalize().unwrap();
+    std::fs::create_dir_all(top.join("real/deep")).unwrap();
+    std::os::unix::fs::symlink(top.join("real"), top.join("link")).unwrap();
+    for settled in [true, false] {
+        let load = IoJob { transfer: 4096, block: 4096, ..IoJob::new(&path(&top.join("link/deep"))) };
+        let job = Job::new(Work::Io(load));
+        let start = Start {
+            job,
+            process: 0,
+            hosts: 1,
+            host_processes: 1,
+            first_on_host: true,
+            progress_ms: 1_000,
+            settled,
+        };
+        let mut crew = LocalCrew::in_process(1, "here").unwrap();
+        crew.send(0, &Order::Start(Box::new(start))).unwrap();
+        let mut said = Vec::new();
+        while said.len() < 2 {
+            let report = crew.receive(std::time::Duration::from_secs(20)).unwrap().expect("a report").1;
+            if matches!(report, Report::Ready { .. }) && said.is_empty() {
+                crew.send(0, &Order::Prepare { step: 0, repetition: 0, reach: Vec::new() }).unwrap();
+            }
+            let last = matches!(report, Report::Failed { .. });
+            said.push(report);
+            if last {
+                break;
+            }
+        }
+        let refused = matches!(said.last(), Some(Report::Failed { .. }));
+        assert_eq!(refused, settled, "{said:?}");
+        assert_eq!(std::fs::read_dir(top.join("real/deep")).unwrap().count(), usize::from(!settled));
+        crew.end();
+    }
 }

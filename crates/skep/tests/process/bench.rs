@@ -231,6 +231,19 @@ fn limits_of_an_agent() {
     }
     assert_eq!(fs::read_dir(place.path("outside")).unwrap().count(), 0);
     fs::remove_file(place.path("load/link")).unwrap();
+    // Nor does a link in place of what a job would make lead out.
+    fs::write(place.path("outside/f0.0.0"), "mine").unwrap();
+    let links = ["meta", "files"].map(|kind| place.path(&format!("load/skep-bench-{kind}")));
+    links.iter().for_each(|link| std::os::unix::fs::symlink(place.path("outside"), link).unwrap());
+    for (kind, phase) in [("meta", "remove"), ("meta", "create"), ("files", "untar"), ("files", "remove")] {
+        let words = ["bench", kind, "load", "--existing", "--phases", phase, "--hosts", &agent.address];
+        place.refusal(&[&words[..], &["--agent-key", &key]].concat());
+        assert_eq!(fs::read_dir(place.path("outside")).unwrap().count(), 1, "{kind} {phase}");
+    }
+    links.iter().for_each(|link| fs::remove_file(link).unwrap());
+    let small = place.agent(&["--memory-max", "64m"]);
+    let refusal = place.refusal(&place.load(&small.address, &key, &["--threads", "8"]));
+    assert!(refusal.contains("--memory-max"), "{refusal}");
     let refusal = place.refusal(&place.load(&agent.address, &key, &[]));
     assert!(refusal.contains("--processes-max"), "{refusal}");
     let nobody = place.refusal(&place.load("127.0.0.1:9", &key, &[]));
