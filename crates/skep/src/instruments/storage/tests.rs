@@ -1,6 +1,7 @@
 //! Storage measurements on directories.
 
 use super::super::question::{Direction, JobState, Path, StorageFound};
+use super::place::Place;
 use super::*;
 use skep_types::{TargetId, Uuid};
 
@@ -51,6 +52,47 @@ fn both_ways_of_both_paths() {
     clear_leftovers(&all[1]);
     assert!(!dirs[1].path().join("bench").exists());
     assert_eq!(std::fs::read(dirs[0].path().join("chunks/user")).unwrap(), b"data");
+}
+
+/// Is the beginning of the file in memory?
+fn in_memory(file: &std::fs::File) -> bool {
+    use rustix::io::{Errno, ReadWriteFlags, preadv2};
+    let mut bytes = [0; 4096];
+    let read = preadv2(file, &mut [std::io::IoSliceMut::new(&mut bytes)], 0, ReadWriteFlags::NOWAIT);
+    !matches!(read, Err(Errno::AGAIN))
+}
+
+/// Goal: what a read brought into memory is gone behind it, so that a measurement that goes round asks the disk
+/// again; nothing that is written is written twice.
+#[test]
+fn reads_leave_nothing_in_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let all = [target(101, dir.path())];
+    for random in [false, true] {
+        let test = StorageTest { random, threads: 1, ..small(Path::Raw, Direction::Read) };
+        found(&all, &StorageTest { direction: Direction::Write, random: false, ..test.clone() });
+        found(&all, &test);
+        let file = dir.path().join("bench/unnamed/raw/object.0");
+        let bytes = std::fs::read(&file).unwrap();
+        let mut blocks: Vec<&[u8]> = bytes.chunks(512).collect();
+        blocks.sort_unstable();
+        blocks.dedup();
+        assert_eq!(blocks.len(), bytes.len() / 512);
+        // A file system that lives in memory keeps what it has.
+        let opened = std::fs::File::open(&file).unwrap();
+        rustix::fs::fadvise(&opened, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+        if in_memory(&opened) {
+            return;
+        }
+        std::fs::read(&file).unwrap();
+        assert!(in_memory(&opened));
+        let area = Place::open(&all[0], &test, 1, 1 << 20).unwrap();
+        let mut into = vec![0; 64 << 10];
+        area.read(0, 0, &mut into).unwrap();
+        assert!(in_memory(&opened));
+        found(&all, &StorageTest { seconds: if random { 0.2 } else { 0.0 }, ..test });
+        assert!(!in_memory(&opened), "random {random}");
+    }
 }
 
 /// Goal: a measurement over a time goes round, and stops at once when told.
