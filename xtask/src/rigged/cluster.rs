@@ -15,7 +15,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// Length of the period in which the kernel shares out processor time.
 const PERIOD_US: u32 = 100_000;
 /// Bytes a second that a healthy disk moves: less than this machine can, so that disks are alike whatever else it does.
-const DISK_RATE: u64 = 300_000_000;
+const DISK_RATE: u64 = 500_000_000;
 /// Megabits a second that a healthy link carries, for the same reason.
 const LINK_RATE: u32 = 2_000;
 /// Bytes that a shaped link lets pass at once, at least.

@@ -103,6 +103,11 @@ pub fn run(root: &Path, arguments: &Arguments) -> Result<bool, String> {
         println!("  {mark} {:<34} {:>5.1} s  {said}", outcome.rig.describe(), outcome.seconds);
         state.outcomes.push(outcome);
         state.keep(path)?;
+        if arguments.write {
+            // A part of a series is shown as one: what came out cannot be unsaid by not going on.
+            let page = root.join(PAGE);
+            std::fs::write(&page, page::text(&state)).map_err(|e| format!("{}: {e}", page.display()))?;
+        }
         let last = state.outcomes.iter().rev().take(FAILURES);
         if last.filter(|outcome| outcome.failed.is_some()).count() == FAILURES {
             return Err(format!("{FAILURES} surveys in a row failed"));
@@ -110,10 +115,6 @@ pub fn run(root: &Path, arguments: &Arguments) -> Result<bool, String> {
     }
     let outcomes = &state.outcomes;
     let wrong = outcomes.iter().filter(|outcome| !outcome.right()).count();
-    if arguments.write && outcomes.len() == all {
-        let path = root.join(PAGE);
-        std::fs::write(&path, page::text(&state)).map_err(|e| format!("{}: {e}", path.display()))?;
-    }
     println!("{} passed, {wrong} failed", outcomes.len() - wrong);
     Ok(wrong == 0)
 }

@@ -11,7 +11,7 @@ const ABOUT: &str = "\
 
 Made by `cargo xtask rigged --write`; see [the design](../design/survey.md). A cluster on four hosts (network
 namespaces of one machine with two processors): `alpha` runs mgmtd and metad, `beta`, `gamma` and `delta` a storage
-daemon each, with four targets together, on disks of their own (ext4 on a loop device on a file behind FUSE, 300 MB/s
+daemon each, with four targets together, on disks of their own (ext4 on a loop device on a file behind FUSE, 500 MB/s
 each) and links of 2 Gbit/s. Before each survey one thing was drawn at random and made slow. In a control nothing was.
 No line of the product knows of it.
 
@@ -35,13 +35,15 @@ pub fn text(state: &State) -> String {
     let _ = write!(
         out,
         "\nSeed {}; survey: `{}`; program: {} (SHA-256 {}), source at commit {} when the series began; set-ups that were \
-         cut off and done again: {}.\n\n| kind | right | of |\n| --- | ---: | ---: |\n",
+         cut off and done again: {}; set-ups done: {} of {}.\n\n| kind | right | of |\n| --- | ---: | ---: |\n",
         series.seed,
         series.survey,
         series.version,
         series.hash.get(..16).unwrap_or(&series.hash),
         state.commit,
-        state.interrupted
+        state.interrupted,
+        outcomes.len(),
+        series.set_ups.len()
     );
     for (kind, (right, all)) in counts(outcomes) {
         let _ = writeln!(out, "| {kind} | {right} | {all} |");
