@@ -88,7 +88,8 @@ mod tests {
     /// by hosts, and where a host file gives hosts different numbers of slots.
     #[test]
     fn further_hosts_are_others() {
-        for (processes, hosts, slots) in [(3, 2, vec![]), (7, 3, vec![]), (4, 2, vec![3, 1]), (5, 4, vec![])] {
+        for (processes, hosts, slots) in [(3, 2, vec![]), (7, 3, vec![]), (4, 2, vec![3, 1]), (5, 4, vec![])]
+        {
             for placement in [Placement::ByNode, Placement::BySlot] {
                 let mut job = Job::new(Work::Io(IoJob::new("/tmp")));
                 job.workers = Workers { processes, threads: 2, placement };

@@ -306,7 +306,7 @@ fn remove(job: &Job, made: &Made, role: Role, left: &mut Vec<String>) -> Result<
     let done = match role {
         Role::File => rustix::fs::unlinkat(&dir, name, AtFlags::empty()),
         Role::Root => rustix::fs::unlinkat(&dir, name, AtFlags::REMOVEDIR),
-        Role::Tree => return remove_tree(job, &*dir, name, path, stat.st_dev, left),
+        Role::Tree => return remove_tree(job, &dir, name, path, stat.st_dev, left),
     };
     match done {
         Err(Errno::NOENT) => Ok(()),

@@ -35,7 +35,9 @@ pub fn abandoned(above: &Path, prefix: &str) -> Vec<PathBuf> {
     let ours = entries.filter(|entry| {
         let name = entry.file_name();
         let name = name.to_str().unwrap_or_default();
-        name.starts_with(prefix) && has_ended(name) == Some(true) && entry.file_type().is_ok_and(|t| t.is_dir())
+        name.starts_with(prefix)
+            && has_ended(name) == Some(true)
+            && entry.file_type().is_ok_and(|t| t.is_dir())
     });
     ours.map(|entry| entry.path()).collect()
 }

@@ -159,7 +159,8 @@ impl Load {
     /// Said before anything is asked of a daemon.
     fn check(&self) -> Outcome {
         if self.direct && self.path == Path::Target {
-            let text = "--direct goes with --path raw: chunk files are read and written through the page cache";
+            let text =
+                "--direct goes with --path raw: chunk files are read and written through the page cache";
             return Err(Failure::new(text));
         }
         Ok(())

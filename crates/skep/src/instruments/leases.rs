@@ -60,7 +60,9 @@ impl Leases {
         let over = |(set, lease): (&String, &Lease)| (lease.until < now).then(|| set.clone());
         let over: Vec<String> = table.sets.iter().filter_map(over).collect();
         let over: Vec<String> = over.into_iter().filter(|set| !jobs.runs(|what| uses(what, set))).collect();
-        over.iter().for_each(|set| drop(table.sets.remove(set)));
+        for set in &over {
+            table.sets.remove(set);
+        }
         if over.is_empty() && table.sets.is_empty() {
             table.watched = false;
             return None;

@@ -118,7 +118,7 @@ pub fn measure(run: &mut Run<'_>, id: LayerId) -> Outcome<Layer> {
     let measured = sides(run, &way);
     // All at once as the daemon does it, so that the layers can be compared: through the page cache, but synced
     // within the time of writes and dropped before reads.
-    let curves = measured.is_ok().then(|| curves(run, id)).unwrap_or_else(|| Ok(Vec::new()));
+    let curves = if measured.is_ok() { curves(run, id) } else { Ok(Vec::new()) };
     cleanup(run);
     let sides = measured?;
     let curves = curves.unwrap_or_else(|failure| {

@@ -18,7 +18,8 @@ pub fn listen() -> Outcome {
     let failed = |e| Failure::local("signals", e);
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         let code = i32::from(EXIT_INTERRUPTED);
-        signal_hook::flag::register_conditional_shutdown(signal, code, INTERRUPTED.clone()).map_err(failed)?;
+        signal_hook::flag::register_conditional_shutdown(signal, code, INTERRUPTED.clone())
+            .map_err(failed)?;
         signal_hook::flag::register(signal, INTERRUPTED.clone()).map_err(failed)?;
     }
     Ok(())
@@ -45,7 +46,9 @@ pub fn sweep(above: &Path, run: &mut Run<'_>) {
     for dir in abandoned(above, PREFIX) {
         match std::fs::remove_dir_all(&dir) {
             Ok(()) => run.remark(format!("{}: was left by a survey that was killed; removed", dir.display())),
-            Err(e) => run.remark(format!("{}: was left by a survey that was killed: {e}; remove it", dir.display())),
+            Err(e) => {
+                run.remark(format!("{}: was left by a survey that was killed: {e}; remove it", dir.display()))
+            }
         }
     }
 }

@@ -60,7 +60,7 @@ impl Members {
             let owner = status.nodes.iter().find(|one| one.node.node == target.node)?;
             Some(Part { name: target.alias.clone(), part_of: owner.node.alias.clone() })
         };
-        let pools = status.pools.iter().map(|one| (u32::from(one.pool.pool.0), one.pool.alias.clone()));
+        let pools = status.pools.iter().map(|one| (one.pool.pool.0, one.pool.alias.clone()));
         Self {
             absent: missing.chain(bad).collect(),
             parts: status.targets.iter().filter_map(part).collect(),
@@ -74,7 +74,7 @@ impl Members {
     pub fn likes(&self, media: &BTreeMap<u32, String>) -> BTreeMap<String, Vec<usize>> {
         let mut sets: BTreeMap<String, Vec<usize>> = BTreeMap::new();
         for (at, (target, _)) in self.targets.iter().enumerate() {
-            let pool = self.pools.get(&u32::from(target.pool.0)).map_or("no pool", String::as_str);
+            let pool = self.pools.get(&target.pool.0).map_or("no pool", String::as_str);
             let medium = media.get(&target.target.0).filter(|medium| !medium.is_empty());
             let medium = medium.map_or("medium not told", String::as_str);
             sets.entry(format!("pool {pool}, {medium}")).or_default().push(at);

@@ -204,7 +204,8 @@ fn out(args: &RunArgs, started: &str) -> Outcome<PathBuf> {
         return Ok(format!("skep-survey-{day}-{}", time.get(..TIME_DIGITS).unwrap_or(time)).into());
     };
     if dir.join(document::JSON).exists() && !args.force {
-        let text = format!("{}: holds a survey: name another directory by --out, or add --force", dir.display());
+        let text =
+            format!("{}: holds a survey: name another directory by --out, or add --force", dir.display());
         return Err(Failure::new(text));
     }
     Ok(dir.clone())

@@ -86,7 +86,12 @@ const GIB: u64 = 1 << 30;
 impl Preset {
     /// The numbers; `processes` replaces the preset's limit.
     pub fn of(name: PresetName, processes: Option<u32>) -> Self {
-        let preset = match name {
+        let preset = Self::of_name(name);
+        Self { processes: processes.unwrap_or(preset.processes), ..preset }
+    }
+
+    fn of_name(name: PresetName) -> Self {
+        match name {
             PresetName::Quick => Self {
                 rounds: 5,
                 repeats: 2,
@@ -155,7 +160,6 @@ impl Preset {
                 random_ms: 20_000,
                 files: 20_000,
             },
-        };
-        Self { processes: processes.unwrap_or(preset.processes), ..preset }
+        }
     }
 }

@@ -38,7 +38,7 @@ fn targets_are_measured() {
         for row in rows {
             assert_eq!((&row["state"], &row["bytes"]), (&"done".into(), &(4 << 20).into()), "{row}");
             assert!(row["bytes_per_second"].as_f64().unwrap() > 0.0, "{row}");
-            assert_eq!(row["latency"]["count"], 4, "{row}");
+            assert_eq!((&row["latency"]["count"], row["rounds"].as_array().unwrap().len()), (&12.into(), 3), "{row}");
         }
         let summaries = report["summaries"].as_array().unwrap();
         assert_eq!(summaries.len(), 2);
@@ -117,7 +117,7 @@ fn files_of_others_stay() {
         String::from_utf8_lossy(&found.stdout).into_owned()
     };
     let told = health();
-    assert!(told.contains("1 files, 2.0 MiB") && told.contains("cleanup --target target-101"), "{told}");
+    assert!(told.contains("2.00 MiB") && told.contains("cleanup --target target-101"), "{told}");
     cluster.admin(["bench", "storage", "cleanup"]).unwrap();
     assert!(areas(&cluster).is_empty() && !health().contains("cleanup"), "{}", health());
     cluster
@@ -195,7 +195,10 @@ fn pairs_are_measured() {
     let words = ["bench", "net", "pairs", "--rounds", "1", "--time", "50ms", "--pings", "20", "--parallel"];
     let together = json(&cluster, &words);
     let pairs = together[0]["pairs"].as_array().unwrap();
-    assert!(pairs.len() == 6 && pairs.iter().all(|pair| pair["sent"][0].as_f64().unwrap() > 0.0), "{together}");
+    assert!(
+        pairs.len() == 6 && pairs.iter().all(|pair| pair["sent"][0].as_f64().unwrap() > 0.0),
+        "{together}"
+    );
     let two = json(&cluster, &["bench", "net", "pairs", "--nodes", "storaged-1,metad-1", "--rounds", "1"]);
     assert_eq!(two[0]["pairs"].as_array().unwrap().len(), 1);
 }
@@ -316,6 +319,8 @@ fn netbench_is_not_left_on() {
     second.end(Signal::KILL);
     Mode::start(&cluster, mount).end(Signal::TERM);
     assert!(left.exists() && !second.scratch.exists());
+    patiently("the second one ends by itself, too", || measured(mount).is_empty()).unwrap();
+    patiently("the killed command's lease ends", || measured(mount).is_empty()).unwrap();
     let set = |path: &Path, value: &[u8]| {
         let flags = rustix::fs::XattrFlags::empty();
         rustix::fs::setxattr(path, "skep.netbench", value, flags)

@@ -94,7 +94,8 @@ fn a_dead_daemon() {
         let also = verdict["also"].as_array().unwrap();
         let accused = |part: &Json| also.iter().any(|one| one["member"] == part["name"]);
         assert!(!parts.iter().filter(of_dead).any(accused), "{verdict}");
-        let device = found["layers"].as_array().unwrap().iter().find(|layer| layer["id"] == "device").unwrap();
+        let device =
+            found["layers"].as_array().unwrap().iter().find(|layer| layer["id"] == "device").unwrap();
         assert_eq!(device["sides"][0]["members"].as_array().unwrap().len(), 2, "{remarks}");
         assert!(!device["curves"].as_array().unwrap().is_empty(), "{remarks}");
     }
@@ -119,7 +120,17 @@ fn interrupted_and_killed() {
     let out = cluster.dir().join("survey");
     let (mount, out_text) = (cluster.mount().display().to_string(), out.display().to_string());
     for signal in [Signal::INT, Signal::KILL] {
-        let words = ["survey", "--out", &out_text, "--mount", &mount, "--preset", "medium", "--only", "storage,client"];
+        let words = [
+            "survey",
+            "--out",
+            &out_text,
+            "--mount",
+            &mount,
+            "--preset",
+            "medium",
+            "--only",
+            "storage,client",
+        ];
         let mut command = cluster.command(cluster.admin_words(words));
         let process = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         patiently("it measures", || on_targets(&cluster) > 0 && !on_mount(&cluster).is_empty()).unwrap();
@@ -134,7 +145,11 @@ fn interrupted_and_killed() {
     patiently("daemons remove what a killed one wrote", || on_targets(&cluster) == 0).unwrap();
     assert_eq!(on_mount(&cluster).len(), 1);
     let found = survey(&cluster, &out_text, &["--only", "client"]);
-    assert!(found["remarks"].to_string().contains("left by a survey that was killed; removed"), "{}", found["remarks"]);
+    assert!(
+        found["remarks"].to_string().contains("left by a survey that was killed; removed"),
+        "{}",
+        found["remarks"]
+    );
     assert!(on_mount(&cluster).is_empty());
     let again = cluster.admin_words(["survey", "--out", &out_text, "--only", "processor"]);
     let again: Vec<&str> = again.iter().map(|word| word.to_str().unwrap()).collect();

@@ -16,7 +16,8 @@ pub fn checks(cluster: &Cluster, status: &StatusReply) -> Vec<Check> {
     for one in storage {
         for found in storage::sets(cluster, &one.node).unwrap_or_default() {
             let target = status.targets.iter().find(|target| target.target.0 == found.target);
-            let subject = target.map_or_else(|| format!("target {}", found.target), |target| target.alias.clone());
+            let subject =
+                target.map_or_else(|| format!("target {}", found.target), |target| target.alias.clone());
             let (detail, hint) = match found.used {
                 true => ("a measurement runs", "see `skep bench storage status`".to_owned()),
                 false => (
@@ -24,7 +25,8 @@ pub fn checks(cluster: &Cluster, status: &StatusReply) -> Vec<Check> {
                     format!("skep bench storage cleanup --target {subject}"),
                 ),
             };
-            let detail = format!("{detail}: set {}, {} files, {}", found.set, found.files, human(found.bytes));
+            let detail =
+                format!("{detail}: set {}, {} files, {}", found.set, found.files, human(found.bytes));
             checks.push(check(Verdict::Note, "bench", &subject, detail, &hint));
         }
     }

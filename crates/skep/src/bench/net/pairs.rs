@@ -341,7 +341,8 @@ mod tests {
             all.sort_unstable();
             assert_eq!(all, (0..pairs.len()).collect::<Vec<_>>());
             for group in groups {
-                let mut ends: Vec<usize> = group.iter().flat_map(|pair| [pairs[*pair].0, pairs[*pair].1]).collect();
+                let mut ends: Vec<usize> =
+                    group.iter().flat_map(|pair| [pairs[*pair].0, pairs[*pair].1]).collect();
                 ends.sort_unstable();
                 ends.dedup();
                 assert_eq!(ends.len(), 2 * group.len(), "{nodes}");

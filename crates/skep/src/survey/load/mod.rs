@@ -33,7 +33,8 @@ pub fn run_job(hosts: &HostsArgs, job: &Job) -> Outcome<RunResult> {
     names.truncate(job.workers.processes as usize);
     let chosen = HostsArgs { hosts: names, host_file: None, ..hosts.clone() };
     let mut crew = chosen.crew(job).map_err(Failure::new)?;
-    skep_bench::engine::run(job, crew.as_mut(), &mut Silent, &INTERRUPTED).map_err(|e| Failure::new(e.to_string()))
+    skep_bench::engine::run(job, crew.as_mut(), &mut Silent, &INTERRUPTED)
+        .map_err(|e| Failure::new(e.to_string()))
 }
 
 /// What is taken of a step.
