@@ -38,7 +38,11 @@ fn targets_are_measured() {
         for row in rows {
             assert_eq!((&row["state"], &row["bytes"]), (&"done".into(), &(4 << 20).into()), "{row}");
             assert!(row["bytes_per_second"].as_f64().unwrap() > 0.0, "{row}");
-            assert_eq!((&row["latency"]["count"], row["rounds"].as_array().unwrap().len()), (&12.into(), 3), "{row}");
+            assert_eq!(
+                (&row["latency"]["count"], row["rounds"].as_array().unwrap().len()),
+                (&12.into(), 3),
+                "{row}"
+            );
         }
         let summaries = report["summaries"].as_array().unwrap();
         assert_eq!(summaries.len(), 2);

@@ -131,6 +131,8 @@ impl Place {
                 let file = files.get(object as usize).ok_or("no such file")?;
                 fdatasync(file).map_err(|e| format!("fdatasync: {e}"))
             }
+            // Stopped before the first write there is nothing to sync, and no life of the target is known.
+            Self::Chunks(_, life, _) if life.load(Relaxed) == 0 => Ok(()),
             Self::Chunks(target, life, _) => {
                 let m =
                     SyncChunks { target: target.id, chunks: vec![chunk(object)], life: life.load(Relaxed) };

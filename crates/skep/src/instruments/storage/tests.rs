@@ -110,6 +110,9 @@ fn over_a_time() {
         panic!()
     };
     assert_eq!((stopped.targets[0].state, stopped.targets[0].flow.bytes), (JobState::Stopped, 0));
+    let chunks = small(Path::Target, Direction::Write);
+    let Ok(Findings::Storage(stopped)) = measure(&all, &chunks, &control) else { panic!() };
+    assert_eq!((stopped.targets[0].state, &stopped.targets[0].error), (JobState::Stopped, &None));
 }
 
 /// Goal: what does not fit, or makes no sense, is refused with the reason before anything is written.
