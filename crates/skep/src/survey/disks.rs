@@ -169,10 +169,13 @@ fn sides(run: &mut Run<'_>, way: &Way) -> Outcome<Vec<SideBySide>> {
         let written = one(run, node, test(at, Direction::Write))?;
         Ok(vec![written, one(run, node, test(at, Direction::Read))?])
     };
+    let missing = |name: &str| run.absent.iter().any(|one| one.name == name);
     let sets: Vec<(String, Vec<String>)> = run
         .members
         .likes(&run.media)
         .into_iter()
+        // Of a daemon that does not answer nobody knows the media: its targets are no set of their own.
+        .filter(|(_, members)| !members.iter().all(|at| missing(&run.members.nodes[targets[*at].1].alias)))
         .map(|(set, members)| (set, members.into_iter().map(|at| names[at].clone()).collect()))
         .collect();
     let doubtful = |_, members: &[_]| any_may_lag(sets.iter().map(|(_, names)| names.as_slice()), members);

@@ -74,6 +74,7 @@ fn rows(layer: &Layer) -> Vec<FigureRow> {
         let lag: Vec<&str> =
             side.members.iter().filter(|m| m.outlier.is_some()).map(|m| m.name.as_str()).collect();
         let place = match lag.is_empty() {
+            true if side.members.len() == 1 => "1 without likes".to_owned(),
             true => format!("{} alike", side.members.len()),
             false => format!("not alike: {}", lag.join(", ")),
         };
@@ -110,7 +111,10 @@ pub fn show(survey: &Survey, out: &Path, format: Format) -> Outcome {
     output::rows(format, &all, stdout)?;
     writeln!(stdout, "\n{}", survey.verdict.headline)?;
     for culprit in survey.verdict.culprit.iter().chain(&survey.verdict.also) {
-        writeln!(stdout, "{}: {}", culprit.member, culprit.finding)?;
+        let told = format!("{}: {}", culprit.member, culprit.finding);
+        if told != survey.verdict.headline {
+            writeln!(stdout, "{told}")?;
+        }
         writeln!(stdout, "  What to do: {}", culprit.advice)?;
     }
     for limit in &survey.verdict.limits {

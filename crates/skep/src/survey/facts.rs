@@ -5,7 +5,7 @@ use super::load::Place;
 use crate::cli::output::human;
 use crate::instruments::client::ask_all;
 use crate::instruments::question::{Findings, Measurement, NodeFacts, TargetFacts};
-use skep_survey::model::{Fact, Host};
+use skep_survey::model::{Fact, Host, LayerId};
 use skep_wire::mgmt::StatusReply;
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -46,13 +46,13 @@ pub fn hosts(run: &mut Run<'_>) -> Vec<Host> {
     let answers = ask_all(run.cluster, &questions, LIMIT);
     let mut by_machine: BTreeMap<Vec<u8>, Host> = BTreeMap::new();
     let mut remarks = Vec::new();
-    let mut media = BTreeMap::new();
+    let (mut media, mut absent) = (BTreeMap::new(), Vec::new());
     for (node, answer) in nodes.iter().zip(answers) {
         let facts = match answer {
             Ok(Findings::Facts(facts)) => facts,
             Ok(_) => continue,
             Err(failure) => {
-                remarks.push(format!("{}: no facts: {failure}", node.alias));
+                absent.push((node.alias.clone(), failure.to_string()));
                 continue;
             }
         };
@@ -71,6 +71,7 @@ pub fn hosts(run: &mut Run<'_>) -> Vec<Host> {
         host.facts.extend(daemon_facts(&node.alias, &facts));
     }
     run.media = media;
+    run.missing(LayerId::Processor, absent);
     remarks.into_iter().for_each(|text| run.remark(text));
     by_machine.into_values().collect()
 }

@@ -185,6 +185,9 @@ impl Run<'_> {
     /// Members that should have been measured in a layer and could not be: a finding each.
     fn missing(&mut self, layer: LayerId, failed: Vec<(String, String)>) {
         for (name, why) in failed {
+            if self.absent.iter().any(|known| known.name == name) {
+                continue;
+            }
             self.remark(format!("{name}: could not be measured: {why}"));
             let why = format!("could not be measured: {why}");
             self.absent.push(Absent { name, layer, why });

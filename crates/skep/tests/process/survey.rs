@@ -75,13 +75,13 @@ fn a_dead_daemon() {
     let dead = &cluster.of("storaged")[1];
     dead.kill().unwrap();
     dead.wait_gone(skep_rig::PATIENCE).unwrap();
-    let out = cluster.dir().join("survey").display().to_string();
     let quick = ["--only", "processor,device,network"];
     for known in [false, true] {
         if known {
             let offline = || cluster.admin(["node", "list"]).is_ok_and(|list| list.contains("offline"));
             skep_rig::patiently("mgmtd knows", offline).unwrap();
         }
+        let out = cluster.dir().join(if known { "known" } else { "at-once" }).display().to_string();
         let found = survey(&cluster, &out, &quick);
         let (verdict, remarks) = (&found["verdict"], &found["remarks"]);
         let culprit = verdict["culprit"]["member"].as_str().unwrap();

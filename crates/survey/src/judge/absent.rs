@@ -36,7 +36,8 @@ fn finding(one: &Absent) -> Finding {
             evidence: Vec::new(),
             advice: ADVICE.to_owned(),
         },
-        brief: one.why.clone(),
+        // Of a failed call the headline needs no addresses and numbers.
+        brief: one.why.split_once(": ").map_or(one.why.as_str(), |(brief, _)| brief).to_owned(),
         share: 0.0,
         at_most: 0.0,
     }

@@ -259,7 +259,7 @@ fn who_is_gone_comes_first() {
         absent("target-201", LayerId::Device, "refused"),
         absent("storaged-2", LayerId::Processor, "is offline, last heard 40 s ago"),
         absent("storaged-2 -> storaged-0", LayerId::Network, "refused"),
-        absent("target-110", LayerId::Device, "No such device"),
+        absent("target-110", LayerId::Device, "could not be measured: write: No such device"),
     ];
     judge(&mut survey);
     let verdict = &survey.verdict;
@@ -267,6 +267,12 @@ fn who_is_gone_comes_first() {
     let also: Vec<&str> = verdict.also.iter().map(|c| c.member.as_str()).collect();
     assert_eq!(also, ["target-110", "target-001"]);
     assert!(verdict.culprit.as_ref().is_some_and(|c| c.advice.contains("start it again")));
+    assert_eq!(verdict.also[0].finding, "could not be measured: write: No such device");
+    survey.absent.remove(1);
+    survey.absent.truncate(1);
+    survey.absent[0].why = "could not be measured: unix:/run/s.sock: refused".into();
+    judge(&mut survey);
+    assert!(survey.verdict.headline.starts_with("target-201: could not be measured;"));
 }
 
 /// Goal: a node whose paths all fail is named itself; one path that fails is that path.
