@@ -7,7 +7,8 @@
 mod absent;
 
 use crate::ceiling::{self, Place};
-use crate::lag::{Lag, laggards};
+use crate::ids::{PROCESSOR_FREE, PROCESSOR_SHARE};
+use crate::lag::{HINT, Lag, laggards, laggards_within};
 use crate::model::{Culprit, Evidence, Layer, LayerId, Part, SideBySide, Survey, Verdict};
 use crate::pairs::{self, ARROW, Slow};
 use std::collections::{BTreeMap, BTreeSet};
@@ -150,6 +151,38 @@ fn judge_layer(layer: &mut Layer, parts: &[Part], blamed: &Blamed) -> Vec<Findin
             _ => judge_members(id, side, parts, blamed),
         });
     }
+    if id == LayerId::Processor {
+        let known: BTreeSet<String> = found.iter().map(|f: &Finding| f.culprit.member.clone()).collect();
+        let held = held_back(&mut layer.sides);
+        found.extend(held.into_iter().filter(|finding| !known.contains(&finding.culprit.member)));
+    }
+    found
+}
+
+/// On a busy machine nobody gets much, so a quota does not stand out by the share alone. Who gets less than its likes,
+/// and is held back by its control group while they are not, is short of processor time all the same.
+fn held_back(sides: &mut [SideBySide]) -> Vec<Finding> {
+    let shares = sides.iter().filter(|side| side.id.starts_with(PROCESSOR_SHARE));
+    let of_side = |side: &SideBySide| -> Vec<Finding> {
+        let free = side.id.replacen(PROCESSOR_SHARE, PROCESSOR_FREE, 1);
+        let Some(free) = sides.iter().find(|one| one.id == free) else { return Vec::new() };
+        let held = laggards_within(free, HINT);
+        let both = |lag: Lag| {
+            let name = &side.members[lag.at].name;
+            let other = held.iter().find(|other| free.members[other.at].name == *name)?;
+            let mut both = finding(LayerId::Processor, name, side, &lag);
+            both.culprit.evidence.extend(finding(LayerId::Processor, name, free, other).culprit.evidence);
+            Some(both)
+        };
+        laggards_within(side, HINT).into_iter().filter_map(both).collect()
+    };
+    let found: Vec<Finding> = shares.flat_map(of_side).collect();
+    for member in sides.iter_mut().flat_map(|side| &mut side.members) {
+        let blamed = found.iter().any(|finding| finding.culprit.member == member.name);
+        if blamed && member.outlier.is_none() {
+            member.outlier = Some("held back by its control group, and gets less than its likes".to_owned());
+        }
+    }
     found
 }
 
@@ -249,7 +282,7 @@ fn percent(share: f64) -> String {
 fn words(id: LayerId) -> (&'static str, &'static str) {
     match id {
         LayerId::Processor => (
-            "it gets processor time as if alone only to",
+            "the processor time that it gets is at",
             "look at what else runs on its host, at CPUQuota= or cpu.max of its control group, and at the \
              binding of the service (skep tune check)",
         ),

@@ -10,12 +10,25 @@ use skep_bench::significance::{median, paired_ratio, robust_deviation};
 pub const LAGS_AT: f64 = 0.6;
 /// ... and the interval of that share ends below this.
 pub const LAGS_SURELY: f64 = 0.8;
+/// What seems to lag within these only hints at it: two different measurements must do so.
+pub const HINT: Bounds = Bounds { at: 0.8, surely: 0.95 };
+/// Where a member lags by one measurement.
+const LAGS: Bounds = Bounds { at: LAGS_AT, surely: LAGS_SURELY };
 /// How many deviations of its likes it must lie below them.
 const DEVIATIONS: f64 = 4.0;
 /// Deviation (of logarithms) that likes have at least: three members may agree by chance.
 const SPREAD_FLOOR: f64 = 0.05;
 /// What stands for nothing at all: logarithms of zero do not exist.
 const FLOOR: f64 = 1e-4;
+
+/// From where on a member is said to lag.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Bounds {
+    /// It reaches this share of its likes at most ...
+    pub at: f64,
+    /// ... and the interval of that share ends below this.
+    pub surely: f64,
+}
 
 /// One member that lags.
 #[derive(Debug, Clone, PartialEq)]
@@ -34,12 +47,17 @@ pub struct Lag {
 
 /// The members that lag, the worst first.
 pub fn laggards(side: &SideBySide) -> Vec<Lag> {
+    laggards_within(side, LAGS)
+}
+
+/// As [`laggards`], within other bounds.
+pub fn laggards_within(side: &SideBySide, bounds: Bounds) -> Vec<Lag> {
     let samples: Vec<Vec<f64>> = side.members.iter().map(|m| m.samples.clone()).collect();
     let rows: Vec<Vec<f64>> = samples.iter().map(|s| goodness(s, side.more_is_better)).collect();
     let mut found: Vec<Lag> = (0..rows.len())
         .filter_map(|at| {
             let others: Vec<&[f64]> = all_but(&rows, at);
-            let Behind { share, at_most } = behind(&rows[at], &others)?;
+            let Behind { share, at_most } = behind_within(&rows[at], &others, bounds)?;
             let likes: Vec<f64> = all_but(&samples, at).concat();
             Some(Lag { at, share, at_most, value: median(&samples[at])?, expected: median(&likes)? })
         })
@@ -69,6 +87,10 @@ pub(crate) struct Behind {
 
 /// What `one` reaches of `others`, if it lags behind them.
 pub(crate) fn behind(one: &[f64], others: &[&[f64]]) -> Option<Behind> {
+    behind_within(one, others, LAGS)
+}
+
+fn behind_within(one: &[f64], others: &[&[f64]], bounds: Bounds) -> Option<Behind> {
     let rounds = others.iter().map(|row| row.len()).min()?.min(one.len());
     let typical: Option<Vec<f64>> =
         (0..rounds).map(|round| median(&others.iter().map(|row| row[round]).collect::<Vec<f64>>())).collect();
@@ -77,7 +99,7 @@ pub(crate) fn behind(one: &[f64], others: &[&[f64]]) -> Option<Behind> {
     let shares: Vec<f64> = one.iter().zip(&typical).map(|(a, b)| a / b).collect();
     let share = median(&shares)?;
     let spread = spread_of(others, rounds)?.max(SPREAD_FLOOR);
-    let lags = share <= LAGS_AT && ratio.high < LAGS_SURELY && -share.ln() > DEVIATIONS * spread;
+    let lags = share <= bounds.at && ratio.high < bounds.surely && -share.ln() > DEVIATIONS * spread;
     lags.then_some(Behind { share, at_most: ratio.high.max(share) })
 }
 

@@ -6,6 +6,7 @@ use crate::cli::output::human;
 use crate::instruments::client::ask_all;
 use crate::instruments::question::{Findings, Measurement, NodeFacts, TargetFacts};
 use skep_survey::model::{Fact, Host, LayerId};
+use skep_types::{ServiceKind, Uuid};
 use skep_wire::mgmt::StatusReply;
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -46,7 +47,7 @@ pub fn hosts(run: &mut Run<'_>) -> Vec<Host> {
     let answers = ask_all(run.cluster, &questions, LIMIT);
     let mut by_machine: BTreeMap<Vec<u8>, Host> = BTreeMap::new();
     let mut remarks = Vec::new();
-    let (mut media, mut absent) = (BTreeMap::new(), Vec::new());
+    let (mut media, mut absent, mut bound) = (BTreeMap::new(), Vec::new(), Vec::new());
     for (node, answer) in nodes.iter().zip(answers) {
         let facts = match answer {
             Ok(Findings::Facts(facts)) => facts,
@@ -57,6 +58,7 @@ pub fn hosts(run: &mut Run<'_>) -> Vec<Host> {
             }
         };
         media.extend(facts.targets.iter().map(|target| (target.target, medium(target))));
+        bound.push((node.service, node.machine, node.alias.clone(), facts.allowed.clone()));
         let machine = format!("{:?}", node.machine).into_bytes();
         let host = by_machine.entry(machine).or_insert_with(|| {
             if facts.load > BUSY * f64::from(facts.cores) {
@@ -70,10 +72,30 @@ pub fn hosts(run: &mut Run<'_>) -> Vec<Host> {
         host.roles.push(node.alias.clone());
         host.facts.extend(daemon_facts(&node.alias, &facts));
     }
+    remarks.extend(bindings(&bound));
     run.media = media;
     run.missing(LayerId::Processor, absent);
     remarks.into_iter().for_each(|text| run.remark(text));
     by_machine.into_values().collect()
+}
+
+/// Daemons of one service on one host that may run on different processors: where everybody gets little, the shares
+/// alone do not tell.
+fn bindings(all: &[(ServiceKind, Uuid, String, String)]) -> Vec<String> {
+    let mut remarks = Vec::new();
+    for (service, machine, alias, allowed) in all {
+        let mut likes = all.iter().filter(|one| (one.0, one.1) == (*service, *machine) && one.2 != *alias);
+        // Only he who differs from all of several likes, as long as those are alike.
+        let Some(first) = likes.next() else { continue };
+        let many = likes.clone().count() > 0;
+        if many && first.3 != *allowed && likes.all(|one| one.3 == first.3) {
+            remarks.push(format!(
+                "{alias} may run on processors {allowed} only, the others of its service here on {}",
+                first.3
+            ));
+        }
+    }
+    remarks
 }
 
 fn machine_facts(facts: &NodeFacts) -> Vec<Fact> {
@@ -146,6 +168,23 @@ pub fn settings(status: &StatusReply, place: Option<&Place>) -> Vec<Fact> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Goal: the one daemon that is bound otherwise than its likes is told, several different bindings are not.
+    #[test]
+    fn bound_otherwise() {
+        let of = |allowed: [&str; 3]| {
+            let all = allowed.iter().enumerate();
+            let one = |(at, allowed): (usize, &&str)| {
+                (ServiceKind::Storaged, Uuid([1; 16]), format!("s{at}"), (*allowed).to_owned())
+            };
+            bindings(&all.map(one).collect::<Vec<_>>())
+        };
+        assert_eq!(
+            of(["0-1", "0", "0-1"]),
+            ["s1 may run on processors 0 only, the others of its service here on 0-1"]
+        );
+        assert!(of(["0-1"; 3]).is_empty() && of(["0", "1", "2"]).is_empty());
+    }
 
     /// Goal: what is not known about a medium leaves no hole in the text, and memory is a medium of its own.
     #[test]

@@ -319,3 +319,49 @@ fn delays_are_told_as_times() {
     assert!(headline.starts_with("storaged-3: its network is slow: its round trips take "), "{headline}");
     assert!(!headline.contains('%') && headline.len() < 120, "{headline}");
 }
+
+/// Goal: a quota is found on a machine where nobody gets much: the share hints at it, the control group as well. One
+/// hint alone accuses nobody. (Samples as a rigged cluster on a busy machine gave them.)
+#[test]
+fn a_quota_on_a_busy_machine() {
+    let shares = [
+        ("beta", [0.26, 0.22, 0.24, 0.23, 0.24, 0.26, 0.23, 0.21, 0.24, 0.23]),
+        ("gamma", [0.45, 0.44, 0.39, 0.33, 0.41, 0.4, 0.43, 0.32, 0.35, 0.34]),
+        ("delta", [0.47, 0.57, 0.37, 0.32, 0.34, 0.55, 0.43, 0.36, 0.28, 0.3]),
+    ];
+    let held = [0.65, 0.53, 0.52, 0.56, 0.84, 0.57, 0.7, 0.89, 0.92, 0.52];
+    let member = |name: &str, samples: [f64; 10]| MemberResult {
+        name: name.to_owned(),
+        samples: samples.to_vec(),
+        outlier: None,
+    };
+    let side = |id: &str, members| SideBySide {
+        id: format!("{id}.storaged"),
+        title: id.to_owned(),
+        unit: "of a processor".to_owned(),
+        more_is_better: true,
+        members,
+        command: String::new(),
+    };
+    let judged = |share_of_beta: [f64; 10], free_of_beta: [f64; 10]| {
+        let of = |name: &str, other| if name == "beta" { share_of_beta } else { other };
+        let share = shares.iter().map(|(name, samples)| member(name, of(name, *samples))).collect();
+        let of = |name: &str| if name == "beta" { free_of_beta } else { [1.0; 10] };
+        let free = shares.iter().map(|(name, _)| member(name, of(name))).collect();
+        let mut survey = system(Fault::None, &mut Draw::new(1));
+        survey.layers = vec![Layer {
+            id: LayerId::Processor,
+            about: String::new(),
+            curves: vec![],
+            sides: vec![side(ids::PROCESSOR_SHARE, share), side(ids::PROCESSOR_FREE, free)],
+        }];
+        judge(&mut survey);
+        survey
+    };
+    let both = judged(shares[0].1, held);
+    assert_eq!(named(&both), Some((LayerId::Processor, "beta".to_owned())));
+    assert_eq!(both.verdict.culprit.as_ref().map(|c| c.evidence.len()), Some(2));
+    assert!(both.layers[0].sides.iter().all(|side| side.members[0].outlier.is_some()));
+    assert_eq!(named(&judged(shares[0].1, [1.0; 10])), None);
+    assert_eq!(named(&judged(shares[1].1, held)), None);
+}
