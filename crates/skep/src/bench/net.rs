@@ -4,7 +4,6 @@ mod mode;
 mod pairs;
 mod run;
 
-pub use mode::PREFIX as NETBENCH_PREFIX;
 #[cfg(test)] // its schema
 pub use pairs::PairsReport;
 

@@ -112,7 +112,8 @@ fn fsynced(cluster: &Running, mount: &Path) -> Vec<u8> {
     // The kernel ends a ring somewhat later than its process: what is asked between is cut off with the connection.
     let ended = |error: std::io::Error| match Errno::from_io_error(&error) {
         Some(Errno::NOTCONN) => true,
-        Some(Errno::CONNABORTED) => false,
+        // ECANCELED: the kernel was handing it to the dying thread.
+        Some(Errno::CONNABORTED | Errno::CANCELED) => false,
         _ => panic!("{error}"),
     };
     let until = Instant::now() + Duration::from_secs(10);

@@ -2,8 +2,6 @@
 
 use super::{Check, Verdict, check, fine};
 use crate::admin::mount_table;
-use crate::bench::net::NETBENCH_PREFIX;
-use crate::bench::scratch::abandoned;
 use serde::Deserialize;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
@@ -93,16 +91,6 @@ fn netbench_check(point: &Path) -> Option<Check> {
     })
 }
 
-/// Directories in which the network was measured by commands that were killed.
-fn netbench_leftovers(point: &Path) -> Vec<Check> {
-    let left = |dir: PathBuf| {
-        let detail = "was left by a `skep bench net` that was killed".to_owned();
-        let hint = format!("the next one removes it unless it holds files; or: rm -r {}", dir.display());
-        check(Verdict::Note, "mount", &dir.display().to_string(), detail, &hint)
-    };
-    abandoned(point, NETBENCH_PREFIX).into_iter().map(left).collect()
-}
-
 /// Could a file system be mounted here? A server need not be able to.
 fn device_check(device: &Path) -> Option<Check> {
     let note = |detail: String, hint: &str| {
@@ -145,7 +133,6 @@ pub fn checks(run_dir: &Path) -> Vec<Check> {
         .map(|one| PathBuf::from(&one.subject))
         .collect();
     checks.extend(answering.iter().filter_map(|point| netbench_check(point)));
-    checks.extend(answering.iter().flat_map(|point| netbench_leftovers(point)));
     checks.extend(device_check(Path::new(DEVICE)));
     checks.extend(kernel_check(&rustix::system::uname().release().to_string_lossy()));
     for note in mount_notes(run_dir) {
