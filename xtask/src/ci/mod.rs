@@ -186,7 +186,7 @@ const STEPS: &[Step] = &[
         name: "rigged",
         title: "a disk, a network, a daemon made slow, which the survey must name; and nothing, where nothing is",
         command: &["cargo", "xtask", "rigged", "--short"],
-        limit: MOUNTED,
+        limit: COMPILING,
         always: true,
         transport: None,
     },
