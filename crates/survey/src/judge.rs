@@ -5,8 +5,9 @@
 //! do not explain each other are equals: the worst of them, by what is certain, is named first.
 
 mod absent;
+mod machines;
 
-use crate::ceiling::{self, Place};
+use crate::ceiling;
 use crate::ids::{PROCESSOR_FREE, PROCESSOR_SHARE};
 use crate::lag::{HINT, Lag, laggards, laggards_within};
 use crate::model::{Culprit, Evidence, Layer, LayerId, Part, SideBySide, Survey, Verdict};
@@ -79,7 +80,7 @@ fn reach(below: LayerId, above: LayerId) -> Option<f64> {
 
 /// Judges a survey: marks members that lag, fills waterfalls and verdict.
 pub fn judge(survey: &mut Survey) {
-    let place = if survey.hosts.len() > 1 { Place::Apart } else { Place::Together };
+    let place = machines::place(survey);
     let missing = absent::findings(survey);
     let gone: BTreeSet<String> = missing.iter().map(|finding| finding.culprit.member.clone()).collect();
     let mut findings: Vec<Finding> = Vec::new();
@@ -296,11 +297,8 @@ fn words(id: LayerId) -> (&'static str, &'static str) {
             "compare the daemon's configuration (workers, checksums) and host with those of the others",
         ),
         LayerId::Network => ("the network gives it", ""),
-        LayerId::Metadata => (
-            "it serves names at",
-            "look at the device under its log, its host and its share of the shards (skep node list)",
-        ),
-        LayerId::Client | LayerId::Clients => (
+        // Their members are hosts of clients.
+        LayerId::Metadata | LayerId::Client | LayerId::Clients => (
             "it reaches",
             "compare kernel, mount options and processors of this client with those of the others",
         ),

@@ -52,6 +52,12 @@ pub struct Host {
     pub name: String,
     /// What runs there.
     pub roles: Vec<String>,
+    /// Processes of clients ran there.
+    #[serde(default)]
+    pub clients: bool,
+    /// Set when it was busy before the survey began: the remark on it.
+    #[serde(default)]
+    pub busy: Option<String>,
     /// Kernel, processors, memory, interfaces, devices, file systems.
     pub facts: Vec<Fact>,
 }

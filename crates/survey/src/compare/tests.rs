@@ -136,6 +136,8 @@ fn what_a_reader_must_know() {
     let host = |value: &str| crate::model::Host {
         name: "alpha".into(),
         roles: vec![],
+        clients: false,
+        busy: None,
         facts: vec![Fact { name: "target 1".into(), value: value.into() }],
     };
     first.hosts = vec![host("ext4 on sda (hdd ST1), /d [rw], 9.3 GiB of 12 GiB free")];
