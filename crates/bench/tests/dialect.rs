@@ -1,5 +1,5 @@
-//! Every command line that the papers print, with the job that it must come to. Shell variables stand with
-//! example values, lines that a page broke are joined.
+//! Every command line that the papers print, as they print it, with the job that it must come to. Lines that a page
+//! broke are joined; what a shell would put in the place of variables stands in [`VARIABLES`].
 #![allow(clippy::unwrap_used)]
 
 use skep_bench::dialect::{Launch, Relative, Surroundings, Tool, Translation, relative, translate};
@@ -14,7 +14,23 @@ const CLIENTS: &str = "node1 /mnt/beegfs/bench /usr/bin/iozone\nnode2 /mnt/beegf
 const JOB_FILE: &str = "[global]\nbs=4k\nsize=1g\ndirectory=/mnt/t\n[a]\nrw=randread\nnumjobs=4\nruntime=30\ntime_based\n\
                         [b]\nstonewall\nrw=randwrite\nfsync=32\nunlink=1\n";
 
+/// Longer names before those that they begin with.
+const VARIABLES: [(&str, &str); 11] = [
+    ("$((320/$numprocs))", "40"),
+    ("${numprocs}", "8"),
+    ("${filesperdir}", "1953"),
+    ("$hostlist", "hosts"),
+    ("$threads", "64"),
+    ("$working_dir", "/mnt/work"),
+    ("$file_size", "128g"),
+    ("$record_size", "2m"),
+    ("$Size", "8g"),
+    ("$Thread", "512"),
+    ("$Directories", "32"),
+];
+
 fn words(line: &str) -> Vec<String> {
+    let line = VARIABLES.iter().fold(line.to_owned(), |line, (name, value)| line.replace(name, value));
     line.split_whitespace().map(str::to_owned).collect()
 }
 
@@ -22,7 +38,9 @@ fn translated(tool: Tool, line: &str) -> Result<Translation, String> {
     let around = Surroundings {
         directory: "/mnt/here",
         read: &|path| match path {
-            "/path/to/threadlist" | "~/run/hosts.309571" => Ok(CLIENTS.to_owned()),
+            "/path/to/threadlist"
+            | "~/2021Q2_BeePerf/15G-beeperf-08042021/15g-perf.backup/hosts.309571"
+            | "~/netbenchRHEL/hosts.157606" => Ok(CLIENTS.to_owned()),
             "jobs.fio" => Ok(JOB_FILE.to_owned()),
             _ => Err("no such file".to_owned()),
         },
@@ -32,6 +50,8 @@ fn translated(tool: Tool, line: &str) -> Result<Translation, String> {
             "/mnt/t/short" => Some(5),
             _ => None,
         },
+        hosts: &[],
+        drawn: 4_711,
     };
     translate(tool, &words(line), &around).map_err(|error| error.to_string())
 }
@@ -78,7 +98,7 @@ fn ior(directory: &str, name: &str) -> IoJob {
 fn ior_of_the_first_papers() {
     let (job, launch) = one(
         Tool::Ior,
-        "mpirun -hostfile /tmp/nodefile -np 8 /opt/ior/src/ior -wr -i5 -t512k -b 40g -F -g -e -o /scratch/ior/ior-file.dat",
+        "mpirun -hostfile /tmp/nodefile -np ${numprocs} /opt/ior/src/ior -wr -i5 -t512k -b $((320/$numprocs))g -F -g -e -o /scratch/ior/ior-file.dat",
     );
     let hp = IoJob {
         share: Share::PerWorker,
@@ -117,8 +137,8 @@ fn ior_of_the_first_papers() {
 /// Goal: IOR of the Dell papers: directives for striping, the later order of options, the appendix.
 #[test]
 fn ior_of_the_dell_papers() {
-    let dell = "mpirun -machinefile hosts --map-by node -np 64 -mca btl openib,self ~/bin/ior -w -r -i 3 -d 3 -e \
-                -O beegfsNumTargets=33,beegfsChunkSize=2M -o /mnt/work/ior.out -s 1 -g -t 2M -b 128g";
+    let dell = "mpirun -machinefile $hostlist --map-by node -np $threads -mca btl openib,self ~/bin/ior -w -r -i 3 \
+                -d 3 -e -O beegfsNumTargets=33,beegfsChunkSize=2M -o $working_dir/ior.out -s 1 -g -t 2M -b $file_size";
     let (job, _) = one(Tool::Ior, dell);
     let shared = IoJob {
         transfer: 2 * M,
@@ -136,12 +156,12 @@ fn ior_of_the_dell_papers() {
     };
     assert_eq!(job, expected);
 
-    let later = "mpirun -machinefile hosts --map-by node -np 64 ~/bin/ior -C -w -r -i 3 -d 3 -e -o /mnt/work/ior.out \
-                 -s 1 -g -t 2M -b 128g";
+    let later = "mpirun -machinefile $hostlist --map-by node -np $threads ~/bin/ior -C -w -r -i 3 -d 3 -e -o \
+                 $working_dir/ior.out -s 1 -g -t 2M -b $file_size";
     let later_io = IoJob { striping: None, readers: Readers::ShiftNode { nodes: 1 }, ..shared.clone() };
     assert_eq!(one(Tool::Ior, later).0, Job { work: Work::Io(later_io), ..expected.clone() });
-    let appendix = "mpirun -machinefile hosts --map-by node -np 64 -mca btl openib,self ~/bin/ior -w -r -i 3 -d 3 -e \
-                    -o /mnt/work/ior.out -s 1 -g -t 2m -b 128g";
+    let appendix = "mpirun -machinefile $hostlist --map-by node -np $threads -mca btl openib,self ~/bin/ior -w -r -i 3 \
+                    -d 3 -e -o $working_dir/ior.out -s 1 -g -t $record_size -b $file_size";
     let appendix_io = IoJob { striping: None, ..shared };
     assert_eq!(one(Tool::Ior, appendix).0, Job { work: Work::Io(appendix_io), ..expected });
 }
@@ -194,7 +214,7 @@ fn mdtest() -> MetaJob {
 fn mdtest_of_the_first_papers() {
     for (line, np, items, path) in [
         (
-            "mpirun -hostfile /tmp/nodefile -np 8 /opt/mdtest/mdtest -C -T -d /scratch/mdtest -i 5 -I 1953 -z 2 -b 8 -L -u -F",
+            "mpirun -hostfile /tmp/nodefile -np ${numprocs} /opt/mdtest/mdtest -C -T -d /scratch/mdtest -i 5 -I ${filesperdir} -z 2 -b 8 -L -u -F",
             8,
             1_953,
             "/scratch/mdtest",
@@ -221,8 +241,8 @@ fn mdtest_of_the_first_papers() {
 /// Goal: mdtest of the Dell papers, which counts its files, and of the issue.
 #[test]
 fn mdtest_of_the_dell_papers() {
-    let dell =
-        "mpirun -machinefile hosts --map-by node -np 64 ~/bin/mdtest -i 3 -b 32 -z 1 -L -I 1024 -y -u -t -F";
+    let dell = "mpirun -machinefile $hostlist --map-by node -np $threads ~/bin/mdtest -i 3 -b $Directories -z 1 -L \
+                -I 1024 -y -u -t -F";
     let all = [MetaPhase::Create, MetaPhase::Stat, MetaPhase::OpenRead, MetaPhase::Remove];
     let expected = MetaJob {
         items: Items::PerDirectory(1_024),
@@ -274,13 +294,26 @@ fn iozone_of_the_papers() {
         Job { workers: processes(64, Placement::ByNode), keep: true, ..Job::new(Work::Io(course)) };
     assert_eq!(one(Tool::Iozone, "iozone -i 0 -i 1 -c -e -w -r 1m -s 40g -t 64 -+n").0, expected);
 
-    for (program, tests, phases, existing, clients) in [
-        ("iozone", "-i 0 -i 1", vec![write, read], false, "/path/to/threadlist"),
-        ("~/perf/iozone3_492/src/current/iozone", "-i 0", vec![write], false, "~/run/hosts.309571"),
-        ("~/netbenchRHEL/current/iozone", "-i 0", vec![write], false, "/path/to/threadlist"),
-        ("iozone", "-i 1", vec![read], true, "/path/to/threadlist"),
+    for (line, phases, existing) in [
+        (
+            "iozone -i 0 -i 1 -c -e -w -r 1m -I -s $Size -t $Thread -+n -+m /path/to/threadlist",
+            vec![write, read],
+            false,
+        ),
+        (
+            "~/2021Q2_BeePerf/15G-beeperf-08042021/15g-perf.backup/iozone3_492/src/current/iozone -i 0 -c -e -w -r 1m \
+             -I -s 8g -t 512 -+n -+m ~/2021Q2_BeePerf/15G-beeperf-08042021/15g-perf.backup/hosts.309571",
+            vec![write],
+            false,
+        ),
+        (
+            "~/netbenchRHEL/current/iozone -i 0 -c -e -w -r 1m -I -s 8g -t 512 -+n -+m ~/netbenchRHEL/hosts.157606",
+            vec![write],
+            false,
+        ),
+        ("iozone -i 0 -c -e -w -r 1m -I -s $Size -t $Thread -+n -+m /path/to/threadlist", vec![write], false),
+        ("iozone -i 1 -c -e -w -r 1m -I -s $Size -t $Thread -+n -+m /path/to/threadlist", vec![read], true),
     ] {
-        let line = format!("{program} {tests} -c -e -w -r 1m -I -s 8g -t 512 -+n -+m {clients}");
         let direct = IoJob { phases, direct: true, ..iozone("/mnt/beegfs/bench", M, 8 * G) };
         let expected = Job {
             workers: processes(512, Placement::ByNode),
@@ -288,12 +321,12 @@ fn iozone_of_the_papers() {
             existing,
             ..Job::new(Work::Io(direct))
         };
-        let (job, launch) = one(Tool::Iozone, &line);
+        let (job, launch) = one(Tool::Iozone, line);
         assert_eq!(job, expected, "{line}");
         assert_eq!(launch.hosts, ["node1", "node2"]);
     }
 
-    let line = "iozone -i 2 -w -c -O -I -r 4K -s 8g -t 1024 -+n -+m /path/to/threadlist";
+    let line = "iozone -i 2 -w -c -O -I -r 4K -s $Size -t $Thread -+n -+m /path/to/threadlist";
     let random = IoJob {
         phases: vec![read.in_order(Order::Random), IoPhase::new(IoKind::Rewrite).in_order(Order::Random)],
         direct: true,
@@ -301,7 +334,7 @@ fn iozone_of_the_papers() {
         ..iozone("/mnt/beegfs/bench", 4 << 10, 8 * G)
     };
     let expected = Job {
-        workers: processes(1_024, Placement::ByNode),
+        workers: processes(512, Placement::ByNode),
         keep: true,
         existing: true,
         ..Job::new(Work::Io(random))
@@ -343,7 +376,7 @@ fn fio_of_the_course() {
     assert_eq!(jobs.len(), 2);
     assert_eq!(jobs[0].workers, processes(4, Placement::ByNode));
     assert_eq!(jobs[0].stonewall, Some(Stonewall { after_ms: 30_000, wear_out: false, repeat: true }));
-    assert_eq!(io(&jobs[0]).phases[1], IoPhase::new(IoKind::Read).in_order(Order::RandomRepeating));
+    assert_eq!(io(&jobs[0]).phases[1], IoPhase::new(IoKind::Read).in_order(Order::Random));
     assert_eq!(io(&jobs[1]).phases, [IoPhase::new(IoKind::Write).in_order(Order::Random)]);
     assert_eq!((io(&jobs[1]).fsync, jobs[1].keep), (Fsync::Every { transfers: 32 }, false));
     assert_eq!(io(&jobs[1]).paths, ["/mnt/t"]);
@@ -352,7 +385,7 @@ fn fio_of_the_course() {
 /// Goal: elbencho of the course; one shared file cut among threads.
 #[test]
 fn elbencho_of_the_course() {
-    let line = "/opt/bin/elbencho -t 2 -d -n 16 -w -N 10000 -s 512k -b 512k /mnt/beegfs/testdir";
+    let line = "/root/bin/elbencho -t 2 -d -n 16 -w -N 10000 -s 512k -b 512k /mnt/beegfs/testdir";
     let (job, _) = one(Tool::Elbencho, line);
     let expected = MetaJob {
         name: "skep-bench-elbencho".to_owned(),
@@ -378,24 +411,59 @@ fn elbencho_of_the_course() {
     assert_eq!((io(&job).share, io(&job).block, io(&job).listed), (Share::Segmented, 2 * G, true));
 }
 
-/// Goal: StorageBench and qperf of the course lead to the commands that do the same.
+/// Goal: lines for what other commands of this program do lead to them: StorageBench, NetBench and qperf of the
+/// course, lists of BeeGFS, obdfilter-survey of the ClusterStor paper.
 #[test]
-fn relatives_of_the_course() {
-    let instead = |line: &str| match relative(&words(line)) {
-        Some(Ok(Relative { instead, .. })) => instead,
-        other => panic!("{line}: {other:?}"),
+fn relatives_of_the_papers() {
+    let found = |line: &str| {
+        let shell: Vec<String> = match line.split_once('"') {
+            // What stands in quotes is one word.
+            Some((before, quoted)) => {
+                let mut all = words(before);
+                all.push(quoted.trim_end_matches('"').to_owned());
+                all
+            }
+            None => words(line),
+        };
+        relative(&shell).unwrap_or_else(|| panic!("{line}: is not known"))
     };
     for (line, command) in [
         (
             "beegfs-ctl --storagebench --write --blocksize=512K --size=640G --threads=4 --alltargets",
             "skep bench storage start --write --block 512KiB --size 640GiB --threads 4",
         ),
+        (
+            "beegfs-ctl --storagebench --read --blocksize=512K --size=640G --threads=4 --alltargets",
+            "skep bench storage start --read --block 512KiB --size 640GiB --threads 4",
+        ),
         ("beegfs-ctl --storagebench --status --alltargets", "skep bench storage status"),
+        ("echo 1 > /proc/fs/beegfs/<clientID>/netbench_mode", "skep bench net mode"),
+        ("echo 0 > /proc/fs/beegfs/<clientID>/netbench_mode", "skep bench net mode"),
+        ("echo 1 > /proc/fs/beegfs/<client ID>/netbench_mode", "skep bench net mode"),
+        ("qperf", "skep bench agent"),
         ("qperf beegfs002 tcp_bw tcp_lat", "skep bench net pairs"),
+        ("beegfs-ctl --listnodes --nodetype=client --sysMgmtHost=10.140.63.10", "skep session list"),
+        (
+            "beegfs-ctl --getentryinfo --mount=/mnt/beegfs /mnt/beegfs/benchmark --verbose",
+            "skep entry info /mnt/beegfs/benchmark",
+        ),
+        (
+            "beegfs-ctl --getentryinfo /mnt/15g-perf/Benchmarks/ --cfgFile=/etc/beegfs/beegfs-client-15Gperf.conf",
+            "skep entry info /mnt/15g-perf/Benchmarks/",
+        ),
+        ("beegfs-ctl --setpattern", "skep entry set PATH"),
+        (
+            "pdsh -g oss \"TERM=linux thrlo=256 thrhi=256 nobjlo=1 nobjhi=1 rsz=1024K size=32768 obdfilter-survey\"",
+            "skep bench storage run --block 1MiB --size 128MiB --threads 256 --objects 1",
+        ),
     ] {
-        assert_eq!(instead(line), command);
+        let Relative { instead, because, .. } = found(line).unwrap_or_else(|why| panic!("{line}: {why}"));
+        assert_eq!(instead, command, "{line}");
+        assert!(!because.is_empty());
     }
-    assert!(relative(&words("qperf beegfs002 rc_bi_bw")).unwrap().is_err());
+    let off = found("echo 0 > /proc/fs/beegfs/<clientID>/netbench_mode").unwrap();
+    assert!(off.because.contains("nothing to switch off"));
+    assert!(found("qperf beegfs002 rc_bi_bw").unwrap_err().contains("RDMA"));
 }
 
 /// Goal: more of each tool's options than the papers use, each with what it must become.
@@ -406,7 +474,7 @@ fn further_options() {
     assert_eq!(job.stonewall, Some(Stonewall { after_ms: 30_000, wear_out: true, repeat: false }));
     assert!(job.keep && io(&job).phases[1].verify && io(&job).phases[2].verify);
     assert_eq!(io(&job).segments, 16);
-    assert_eq!(io(&of("-z")).phases[1].order, Order::Random);
+    assert_eq!(io(&of("-z -F")).phases[1].order, Order::Random);
     let job = of("-r -Z -X 7 -Y --posix.odirect -o /a/f@/b/f -F");
     assert_eq!((io(&job).readers, io(&job).direct), (Readers::Random { seed: 7 }, true));
     assert_eq!((io(&job).paths.len(), io(&job).fsync), (2, Fsync::Every { transfers: 1 }));
@@ -442,6 +510,11 @@ fn what_cannot_be_honoured_is_named() {
         (Tool::Ior, "-w -t 3m -b 4m", "-b", "no multiple"),
         (Tool::Ior, "-w file", "file", "belongs to no option"),
         (Tool::Ior, "-w -i 0", "the command line", "repetitions"),
+        (Tool::Ior, "-w -z", "-z", "--shared segmented"),
+        (Tool::Ior, "-w -z -C", "-z", "without -F"),
+        (Tool::Ior, "-w -F -z -z", "-z -z", "-b larger than -t"),
+        (Tool::Ior, "-w -r -F -W -C", "-W", "one node more than -Q"),
+        (Tool::Ior, "-w -R -F -W -Z", "-W", "task's own data"),
         (Tool::Ior, "mdtest -C", "mdtest", "skep bench mdtest"),
         (Tool::Mdtest, "-n 1 -B", "-B", "phases are always apart"),
         (Tool::Mdtest, "-F -C", "-n or -I", "how many items"),

@@ -325,7 +325,9 @@ fn driven() {
     let dir = tempfile::tempdir().unwrap();
     let script = dir.path().join("mdtest");
     let body = format!(
-        "#!/bin/sh\n[ \"$1\" = hang ] && exec sleep 60\n[ \"$1\" = fail ] && echo no room >&2 && exit 1\ncat <<'END'\n{MDTEST_1}END\n"
+        "#!/bin/sh\n[ \"$1\" = hang ] && exec sleep 60\n[ \"$1\" = fail ] && echo no room >&2 && exit 1\n\
+         [ \"$1\" = family ] && trap '' TERM && (sleep 60 & echo $! >child; wait)\n\
+         [ \"$1\" = orphan ] && (sleep 60 & echo $! >child)\ncat <<'END'\n{MDTEST_1}END\n"
     );
     std::fs::write(&script, body).unwrap();
     std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
@@ -343,6 +345,38 @@ fn driven() {
     assert!(run("hang", 200).unwrap_err().why.contains("ended after"));
     stop.store(true, std::sync::atomic::Ordering::Relaxed);
     assert!(run("hang", 60_000).unwrap_err().why.contains("asked to"));
+
+    // Its children end with it, whether it is ended or ends by itself, though they hold its output open; also when
+    // they do not listen to SIGTERM.
+    for (word, limit, stopped) in
+        [("family", 2_000, false), ("family", 60_000, true), ("orphan", 60_000, false)]
+    {
+        stop.store(stopped, std::sync::atomic::Ordering::Relaxed);
+        let _ = std::fs::remove_file(dir.path().join("child"));
+        let since = std::time::Instant::now();
+        assert_eq!(run(word, limit).is_ok(), word == "orphan", "{word}");
+        assert!(since.elapsed() < Duration::from_secs(30), "{word}: {:?}", since.elapsed());
+        // Stopped at once it may not have come so far.
+        let Ok(child) = std::fs::read_to_string(dir.path().join("child")) else {
+            assert!(stopped, "{word} has started no child");
+            continue;
+        };
+        assert!(gone(child.trim()), "{word}: {child} still runs");
+    }
+}
+
+/// Whether a process ends within a few seconds; one that nobody has reaped yet has ended.
+fn gone(pid: &str) -> bool {
+    let since = std::time::Instant::now();
+    while since.elapsed() < Duration::from_secs(10) {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let state = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().next());
+        if matches!(state, None | Some("Z" | "X")) {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    false
 }
 
 /// Goal: the real fio, where it is installed, does the same work as a job of ours and is read.

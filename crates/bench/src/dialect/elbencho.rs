@@ -170,6 +170,9 @@ pub(super) fn translate(
 ) -> Result<Vec<Job>, Cause> {
     let mut settings = Settings::default();
     let paths = options(&SYNTAX, words, understood, |given| apply(given, &mut settings, launch, around))?;
+    if !around.hosts.is_empty() {
+        launch.hosts = around.hosts.to_vec();
+    }
     if paths.is_empty() {
         return Err(Cause::new("the command line", "names no directory or file"));
     }

@@ -26,8 +26,6 @@ const IGNORED: &[(&str, &str)] = &[
     ("disable_clat", "latencies are always taken"),
     ("disable_slat", "latencies are always taken"),
     ("gtod_reduce", "latencies are always taken"),
-    ("randrepeat", "the same seed gives the same order"),
-    ("allrandrepeat", "the same seed gives the same order"),
     ("random_generator", "the order is drawn by a generator of its own"),
     ("refill_buffers", "what is written cannot be compressed, and no block of it comes twice"),
     ("scramble_buffers", "no block that is written comes twice in any case"),
@@ -182,6 +180,8 @@ struct Settings {
     verify: bool,
     do_verify: bool,
     norandommap: bool,
+    repeatable: bool,
+    seed: Option<u64>,
     unlink: bool,
     runtime_ms: u64,
     time_based: bool,
@@ -218,6 +218,8 @@ fn job(
         verify: false,
         do_verify: true,
         norandommap: false,
+        repeatable: true,
+        seed: None,
         unlink: false,
         runtime_ms: 0,
         time_based: false,
@@ -312,6 +314,11 @@ fn apply(
             "calls in flight of each worker".to_owned()
         }
         "verify" | "sync" | "fsync" | "end_fsync" | "fsync_on_close" => durability(name, text, s)?,
+        "randrepeat" | "allrandrepeat" => {
+            s.repeatable = on()?;
+            if s.repeatable { "the same order in every run" } else { "an order that is drawn for this run" }
+                .to_owned()
+        }
         "directory" => {
             s.io.paths = text.split(':').map(|path| around.absolute(path)).collect();
             format!("in {}", s.io.paths.join(", "))
@@ -354,7 +361,7 @@ fn apply_rest(name: &str, text: &str, s: &mut Settings) -> Result<String, String
             "offsets may come twice".to_owned()
         }
         "randseed" => {
-            s.job.seed = number(text)?;
+            s.seed = Some(number(text)?);
             "the seed".to_owned()
         }
         "invalidate" => {
@@ -466,6 +473,22 @@ fn pattern(text: &str) -> Result<(bool, bool, bool), String> {
     })
 }
 
+/// What verify= adds to a pass.
+fn phases(s: &Settings, kind: IoKind, order: Order) -> Vec<IoPhase> {
+    let pass = IoPhase::new(kind).in_order(order);
+    if !s.verify || (kind != IoKind::Read && !s.do_verify) {
+        return vec![pass];
+    }
+    let read = IoPhase::new(IoKind::Read).verified();
+    // fio keeps a log of the blocks that it wrote, nobody here does: over a file that is whole all can be compared.
+    let left_out = order == Order::RandomRepeating || (order == Order::Random && s.runtime_ms > 0);
+    match kind {
+        IoKind::Read => vec![pass.verified()],
+        IoKind::Write if left_out => vec![IoPhase::new(IoKind::Write).as_setup(), pass, read],
+        _ => vec![pass, read],
+    }
+}
+
 fn finish(
     mut s: Settings,
     name: &str,
@@ -481,7 +504,9 @@ fn finish(
         ));
     }
     let (writes, reads, random) = pattern(&s.rw).map_err(|why| Cause::new("--rw", why))?;
-    let order = match (random, s.norandommap || s.time_based) {
+    // Every block comes once before any comes again, also where the clock lets several rounds go by: fio empties
+    // its map of blocks when it is full.
+    let order = match (random, s.norandommap) {
         (true, true) => Order::RandomRepeating,
         (true, false) => Order::Random,
         _ => Order::Forward,
@@ -491,20 +516,10 @@ fn finish(
         (true, false) => IoKind::Write,
         _ => IoKind::Read,
     };
-    let mut phases = vec![IoPhase::new(kind).in_order(order)];
-    if s.verify {
-        match kind {
-            IoKind::Read => phases[0].verify = true,
-            _ if !s.do_verify => {}
-            _ if kind == IoKind::Write && order == Order::RandomRepeating => {
-                let why = "cannot be honoured with --norandommap or --time_based: some blocks would never be \
-                           written, and reading them back would say nothing; leave those out, or --verify";
-                return Err(Cause::new("--verify", why));
-            }
-            _ => phases.push(IoPhase::new(IoKind::Read).verified()),
-        }
+    s.io.phases = phases(&s, kind, order);
+    if kind == IoKind::Write && s.io.phases[0].setup {
+        note("--verify", "all of the file is written first, untimed, so that every block can be compared");
     }
-    s.io.phases = phases;
     s.io.block = size;
     s.io.share = Share::PerWorker;
     if s.file {
@@ -527,7 +542,7 @@ fn finish(
         _ => found_or_laid_out(&mut s.io, s.jobs, around)
             .map_err(|why| Cause::new(format!("job {name}"), why))?,
     };
-    if s.io.phases[0].setup {
+    if kind != IoKind::Write && s.io.phases[0].setup {
         note("no such files", "they are laid out first, untimed");
     }
     s.job.keep = !s.unlink;
@@ -535,6 +550,11 @@ fn finish(
     if s.job.keep {
         note("no --unlink=1", "the files stay, as with fio");
     }
+    s.job.seed = match (s.seed, s.repeatable) {
+        (Some(seed), _) => seed,
+        (None, true) => s.job.seed,
+        (None, false) => around.drawn,
+    };
     let (processes, threads) = if s.thread { (1, s.jobs) } else { (s.jobs, 1) };
     s.job.workers = Workers { processes, threads, ..Workers::default() };
     s.job.work = Work::Io(s.io);

@@ -341,6 +341,47 @@ fn apply_value(
     })
 }
 
+/// IOR shares the offsets of the whole file out among its tasks at random, and draws blocks where the option
+/// stands twice; workers here stay within their own blocks, and draw transfers.
+fn random_offsets(s: &Settings) -> Result<(), Cause> {
+    if s.random && s.io.share != Share::PerWorker {
+        let why = "cannot be honoured without -F: IOR deals the offsets of the whole shared file out to its tasks; \
+                   use -F, or `skep bench io --shared segmented --phases random-write,random-read`, in which each \
+                   worker keeps to its own blocks";
+        return Err(Cause::new("-z", why));
+    }
+    if s.overlapping && s.io.block != s.io.transfer {
+        let why = "cannot be honoured with -b larger than -t: IOR draws blocks and goes through each in order; \
+                   use -b as large as -t and more segments (-s)";
+        return Err(Cause::new("-z -z", why));
+    }
+    Ok(())
+}
+
+/// Whose data is read. A job has one answer for all its reads; IOR has another for the check after a write,
+/// which goes one node further than the timed read, so that this finds no cache warm.
+fn readers(s: &Settings) -> Result<Readers, Cause> {
+    let reads = s.read || s.check_read;
+    match (s.shift, s.shuffle) {
+        (false, false) => Ok(Readers::Own),
+        (shift, _) if s.check_write && reads => {
+            let why = if shift {
+                "cannot be honoured with -C and a read: IOR checks the data of one node more than -Q says, so that \
+                 the read finds no cache warm"
+            } else {
+                "cannot be honoured with -Z and a read: IOR checks a task's own data, and reads another's"
+            };
+            Err(Cause::new("-W", format!("{why}; run -w -W -k first, then -r alone, or use -R to compare")))
+        }
+        (true, _) => {
+            let further = u32::from(s.check_write);
+            Ok(Readers::ShiftNode { nodes: s.nodes.saturating_add(further) })
+        }
+        (_, true) if s.check_write => Ok(Readers::Own),
+        (_, true) => Ok(Readers::Random { seed: s.seed }),
+    }
+}
+
 fn finish(mut s: Settings, launch: &mut Launch, understood: &mut Vec<Understood>) -> Result<Job, Cause> {
     let mut note = |option: &str, meaning: &str| understood.push(Understood::new(option, meaning));
     if !(s.write || s.read || s.check_write || s.check_read) {
@@ -359,11 +400,8 @@ fn finish(mut s: Settings, launch: &mut Launch, understood: &mut Vec<Understood>
     if s.io.paths.len() > 1 && s.io.share != Share::PerWorker {
         return Err(Cause::new("-o", "names several files, which IOR uses with -F only"));
     }
-    s.io.readers = match (s.shift, s.shuffle) {
-        (true, _) => Readers::ShiftNode { nodes: s.nodes },
-        (_, true) => Readers::Random { seed: s.seed },
-        _ => Readers::Own,
-    };
+    random_offsets(&s)?;
+    s.io.readers = readers(&s)?;
     s.io.fsync = match (s.fsync_each, s.fsync) {
         (true, _) => Fsync::Every { transfers: 1 },
         (_, true) => Fsync::AtEnd,

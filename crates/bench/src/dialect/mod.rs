@@ -10,6 +10,7 @@ mod ior;
 mod iozone;
 mod launch;
 mod mdtest;
+mod obdfilter;
 mod relatives;
 mod size;
 mod words;
@@ -138,6 +139,11 @@ pub struct Surroundings<'a> {
     /// Length of the file of this name, none when there is no such file. fio and elbencho use files that
     /// they find, and fio makes those that it is to read.
     pub file_size: &'a dyn Fn(&str) -> Option<u64>,
+    /// Hosts that are named otherwise than by the tool's line; they win over it. What each worker does may
+    /// follow from how many there are (elbencho cuts a shared file among the threads of all hosts).
+    pub hosts: &'a [String],
+    /// A number that no other run has, for options that ask for another order in each run.
+    pub drawn: u64,
 }
 
 impl Surroundings<'_> {
@@ -277,6 +283,9 @@ mod tests {
         "--rwmixread=200",
         "--runtime=9d",
         "--time_based",
+        "--randrepeat=0",
+        "--verify=crc32c",
+        "--norandommap",
         "--filename=/a:/b",
         "-t",
         "-t0",
@@ -340,6 +349,8 @@ mod tests {
             },
             is_dir: &|path| path.len() % 2 == 0,
             file_size: &|path| path.ends_with('a').then_some(7),
+            hosts: &[],
+            drawn: 0,
         };
         let mut state = 0x9e37_79b9_7f4a_7c15_u64;
         let mut draw = |below: usize| {

@@ -2,7 +2,7 @@
 
 use super::size::{Units, bytes};
 use super::words::{Known, Syntax, Takes, split, used};
-use super::{Cause, Tool};
+use super::{Cause, Tool, obdfilter};
 
 /// What to run instead.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,16 +32,85 @@ const STORAGE_BENCH: &[Known] = &[
     used("", "odirect", Takes::Nothing),
 ];
 
-/// Recognises `beegfs-ctl --storagebench ...` and `qperf HOST TEST...`; none: it is something else.
+/// Recognises lines of tools whose work other commands do: StorageBench and a few further modes of `beegfs-ctl`,
+/// qperf, NetBench's switch, obdfilter-survey. None: it is something else.
 pub fn relative(words: &[String]) -> Option<Result<Relative, String>> {
+    // One word of pdsh is a whole line of a shell.
+    let split: Vec<String> =
+        words.iter().flat_map(|word| word.split_whitespace()).map(str::to_owned).collect();
+    let words = on_hosts(&split);
     let first = words.first()?.rsplit('/').next()?;
     match first {
-        "beegfs-ctl" | "fhgfs-ctl" if words.iter().any(|word| word == "--storagebench") => {
-            Some(storage_bench(&words[1..]).map_err(|cause| format!("{first}: {cause}")))
-        }
+        "beegfs-ctl" | "fhgfs-ctl" => beegfs_ctl(first, &words[1..]),
         "qperf" => Some(qperf(&words[1..])),
-        _ => None,
+        "echo" if words.last().is_some_and(|word| word.ends_with("/netbench_mode")) => {
+            Some(Ok(netbench(words.get(1).map_or("", String::as_str))))
+        }
+        _ => obdfilter::survey(words),
     }
+}
+
+/// What `pdsh -g oss ...` runs on its hosts: daemons here measure at the same time without it.
+fn on_hosts(words: &[String]) -> &[String] {
+    if words.first().and_then(|word| word.rsplit('/').next()) != Some("pdsh") {
+        return words;
+    }
+    let mut at = 1;
+    while let Some(option) = words.get(at).filter(|word| word.starts_with('-')) {
+        // Of these the value is the next word, unless it is attached.
+        at += if ["-g", "-w", "-x", "-l", "-f", "-R", "-t", "-u"].contains(&option.as_str()) { 2 } else { 1 };
+    }
+    words.get(at..).unwrap_or(&[])
+}
+
+fn netbench(value: &str) -> Relative {
+    Relative {
+        tool: "NetBench",
+        instead: "skep bench net mode".to_owned(),
+        because: match value {
+            "0" => "the mode ends with that command, so that there is nothing to switch off",
+            _ => {
+                "as long as it runs, files of one directory are dropped by the storage daemons and answered from \
+                 memory, for any load generator; `skep bench net run` brings a load of its own"
+            }
+        },
+    }
+}
+
+/// None: another mode than those that the papers print.
+fn beegfs_ctl(program: &str, words: &[String]) -> Option<Result<Relative, String>> {
+    let has = |mode: &str| words.iter().any(|word| word == mode);
+    let value = |name: &str| words.iter().find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
+    let path = words.iter().find(|word| !word.starts_with('-')).map_or("PATH", String::as_str);
+    let found = |instead: String, because| Some(Ok(Relative { tool: "beegfs-ctl", instead, because }));
+    if has("--storagebench") {
+        return Some(storage_bench(words).map_err(|cause| format!("{program}: {cause}")));
+    }
+    if has("--listnodes") {
+        return match value("--nodetype") {
+            Some("client") => found("skep session list".to_owned(), "every mount is a session"),
+            _ => found("skep node list".to_owned(), "it lists the daemons of the cluster"),
+        };
+    }
+    if has("--getentryinfo") {
+        return found(format!("skep entry info {path}"), "it shows chunk size, targets and metadata shard");
+    }
+    if has("--setpattern") {
+        let mut instead = "skep entry set".to_owned();
+        for (name, ours) in [("--chunksize", "--chunk-size"), ("--numtargets", "--targets")] {
+            let Some(value) = value(name) else { continue };
+            let value = match name {
+                "--chunksize" => match bytes(value, Units::Bytes) {
+                    Ok(size) => binary(size),
+                    Err(why) => return Some(Err(format!("{program}: {name}={value} {why}"))),
+                },
+                _ => value.to_owned(),
+            };
+            instead = format!("{instead} {ours} {value}");
+        }
+        return found(format!("{instead} {path}"), "it sets the striping of new files in a directory");
+    }
+    None
 }
 
 fn storage_bench(words: &[String]) -> Result<Relative, Cause> {
@@ -89,7 +158,7 @@ fn storage_bench(words: &[String]) -> Result<Relative, Cause> {
 }
 
 /// As commands of this program take sizes: the unit says that it counts in powers of 1024.
-fn binary(size: u64) -> String {
+pub(super) fn binary(size: u64) -> String {
     const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
     let (mut count, mut unit) = (size, 0);
     while count != 0 && count.is_multiple_of(1024) && unit + 1 < UNITS.len() {
@@ -162,7 +231,9 @@ mod tests {
             assert_eq!(of(line).unwrap().unwrap().instead, instead, "{line}");
         }
         assert_eq!(of("ior -w"), None);
-        assert_eq!(of("beegfs-ctl --listnodes --nodetype=client"), None);
+        assert_eq!(of("beegfs-ctl --listpools"), None);
+        assert_eq!(of("pdsh -g oss uptime"), None);
+        assert_eq!(of("pdsh -g"), None);
     }
 
     /// Goal: what has no equivalent says so.
@@ -170,6 +241,7 @@ mod tests {
     fn refusals() {
         for (line, says) in [
             ("qperf beegfs002 rc_bi_bw", "RDMA verbs"),
+            ("beegfs-ctl --setpattern --chunksize=x /d", "no size"),
             ("beegfs-ctl --storagebench --alltargets", "needs one of --write"),
             ("beegfs-ctl --storagebench --write --blocksize=x", "no size"),
             ("beegfs-ctl --storagebench --wipe", "--wipe is no option of --storagebench"),

@@ -3,15 +3,22 @@
 use super::{ForeignError, ForeignResult, OUTPUT_MAX, parse};
 use crate::dialect::Tool;
 use crate::job::{Fsync, IoJob, IoKind, Order, Share};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How often a running tool is looked at.
 const LOOK: Duration = Duration::from_millis(50);
+/// A tool that is told to end has this long for its own children (mpirun its ranks); so has one that is killed, and
+/// the end of an output.
+const GRACE: Duration = Duration::from_secs(2);
 /// Longest standard error that is kept: its end says what went wrong.
 const COMPLAINT_MAX: usize = 4 << 10;
 
@@ -78,12 +85,14 @@ impl Found {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
+            // Whatever it starts belongs to a group that can be ended as a whole.
+            .process_group(0)
             .spawn()
             .map_err(|error| fail(format!("{}: {error}", words[0])))?;
         let output = collect(child.stdout.take(), OUTPUT_MAX);
         let complaint = collect(child.stderr.take(), OUTPUT_MAX);
         let ended = wait(&mut child, drive);
-        let (output, complaint) = (joined(output), joined(complaint));
+        let (output, complaint) = (text_of(output), text_of(complaint));
         match ended.map_err(fail)? {
             true => parse(self.tool, &output),
             false => {
@@ -94,46 +103,101 @@ impl Found {
     }
 }
 
-/// True: it ended well.
+/// True: it ended well. What it started ends with it in any case.
 fn wait(child: &mut Child, drive: &Drive<'_>) -> Result<bool, String> {
     let since = Instant::now();
     loop {
-        match child.try_wait() {
-            Ok(Some(status)) => return Ok(status.success()),
-            Ok(None) => {}
-            Err(error) => return Err(error.to_string()),
+        if has_ended(child)? {
+            // A child that outlives it would disturb whatever is measured next, and keep its output open.
+            signal(child, Signal::KILL);
+            return child.wait().map(|status| status.success()).map_err(|error| error.to_string());
         }
         let stopped = drive.stop.load(Ordering::Relaxed);
         if stopped || since.elapsed() > drive.limit {
-            // Errors: it ended by itself in between.
-            let _ = child.kill();
-            let _ = child.wait();
-            return Err(if stopped {
+            let why = if stopped {
                 "ended, as it was asked to".to_owned()
             } else {
                 format!("ended after {} s: give it less to do", drive.limit.as_secs())
+            };
+            return Err(match end(child) {
+                true => why,
+                false => {
+                    format!("{why}; process {} cannot be killed: does its file system hang?", child.id())
+                }
             });
         }
         std::thread::sleep(LOOK);
     }
 }
 
-type Collected = std::thread::JoinHandle<String>;
+/// Whether it has ended. It is not reaped yet: until then no other process group gets its number.
+fn has_ended(child: &Child) -> Result<bool, String> {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    match waitid(WaitId::Pid(Pid::from_child(child)), options) {
+        Ok(status) => Ok(status.is_some()),
+        Err(rustix::io::Errno::INTR) => Ok(false),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// To it and all that it started, except what left its group.
+fn signal(child: &Child, signal: Signal) {
+    // Nobody is left in the group: all have ended by themselves.
+    let _ = kill_process_group(Pid::from_child(child), signal);
+}
+
+/// Asks first, for mpirun's ranks have groups of their own, which only mpirun ends. False: it is still there.
+fn end(child: &mut Child) -> bool {
+    for order in [Signal::TERM, Signal::KILL] {
+        signal(child, order);
+        let since = Instant::now();
+        while since.elapsed() < GRACE {
+            if matches!(has_ended(child), Ok(true)) {
+                signal(child, Signal::KILL);
+                // It has ended: this does not wait.
+                let _ = child.wait();
+                return true;
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+    false
+}
+
+/// What a stream has said so far, and the end of it.
+struct Collected {
+    text: Arc<Mutex<Vec<u8>>>,
+    end: Receiver<()>,
+}
 
 /// Reads to the end so that the tool never waits for us; beyond the limit it is thrown away.
 fn collect(stream: Option<impl Read + Send + 'static>, limit: usize) -> Option<Collected> {
     let mut stream = stream?;
-    Some(std::thread::spawn(move || {
-        let mut text = Vec::new();
+    let text = Arc::new(Mutex::new(Vec::new()));
+    let (ended, end) = mpsc::channel::<()>();
+    let kept = text.clone();
+    std::thread::spawn(move || {
+        // Dropped when the stream ends, which the receiver sees.
+        let _ended = ended;
+        let mut piece = [0; 16 << 10];
         // A broken pipe is the end of what can be known.
-        let _ = stream.by_ref().take(limit as u64).read_to_end(&mut text);
-        let _ = std::io::copy(&mut stream, &mut std::io::sink());
-        String::from_utf8_lossy(&text).into_owned()
-    }))
+        while let Ok(length @ 1..) = stream.read(&mut piece) {
+            let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+            let room = limit.saturating_sub(kept.len());
+            kept.extend_from_slice(&piece[..length.min(room)]);
+        }
+    });
+    Some(Collected { text, end })
 }
 
-fn joined(collected: Option<Collected>) -> String {
-    collected.and_then(|thread| thread.join().ok()).unwrap_or_default()
+/// The tool has ended, and its group: a stream that stays open is held by something that left the group, for which
+/// nobody waits.
+fn text_of(collected: Option<Collected>) -> String {
+    let Some(Collected { text, end }) = collected else { return String::new() };
+    // Disconnected is the end; nothing is ever sent.
+    let _ = end.recv_timeout(GRACE);
+    let text = text.lock().unwrap_or_else(PoisonError::into_inner);
+    String::from_utf8_lossy(&text).into_owned()
 }
 
 fn end_of(text: &str) -> &str {
