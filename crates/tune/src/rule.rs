@@ -206,11 +206,15 @@ impl Seen {
         Self { change, ..self }
     }
 
-    /// With a word about a file that sets the same key to something else at boot, after ours.
+    /// With a word about a file that sets the same key to something else at boot: after ours, or ours itself where
+    /// `apply` has nothing to change.
     pub fn set_again(self, root: &Root, key: &str, accepts: impl Fn(&str) -> bool) -> Self {
-        match set_again(root, key) {
+        match set_again(root, key, self.verdict == Verdict::Ok) {
             Some((file, value)) if !accepts(&value) => {
-                let more = format!("{file} sets it to {value} at every boot, after ours: remove it there");
+                let more = match file == SYSCTL_FILE {
+                    true => format!("{file} sets it to {value} at the next boot: remove that line"),
+                    false => format!("{file} sets it to {value} at every boot, after ours: remove it there"),
+                };
                 let note = if self.note.is_empty() { more } else { format!("{}; {more}", self.note) };
                 self.note(note)
             }
@@ -303,14 +307,16 @@ fn sysctl(rule: &Rule, host: &Host<'_>, wish: &Wish) -> Seen {
     }
 }
 
-/// The last file that is read after ours at boot and sets the same key.
-fn set_again(root: &Root, key: &str) -> Option<(String, String)> {
+/// The last file that is read after ours at boot, or is ours, and sets the same key.
+fn set_again(root: &Root, key: &str, own: bool) -> Option<(String, String)> {
     let (dir, ours) = SYSCTL_FILE.rsplit_once('/')?;
-    let later = root.names(dir).into_iter().filter(|name| name.ends_with(".conf") && name.as_str() > ours);
+    let after = |name: &str| name > ours || (own && name == ours);
+    let later = root.names(dir).into_iter().filter(|name| name.ends_with(".conf") && after(name));
     let files = later.map(|name| format!("{dir}/{name}")).chain(["/etc/sysctl.conf".to_owned()]);
     let value = |text: &str| {
         let lines = text.lines().filter_map(|line| line.split_once('='));
-        let mut ours = lines.filter(|(name, _)| name.trim().replace('/', ".") == key);
+        let plain = |name: &str| name.trim().trim_start_matches('-').replace('/', ".");
+        let mut ours = lines.filter(|(name, _)| plain(name) == key);
         ours.next_back().map(|(_, value)| reading(value))
     };
     files.filter_map(|file| Some((file.clone(), value(&root.text(&file)?)?))).last()

@@ -159,7 +159,7 @@ fn lines(before: &str, after: &str) -> String {
     signed.collect::<Vec<_>>().join("\n")
 }
 
-/// The file with the lines in it: one that begins alike is replaced, others come to the end of their section.
+/// The file with the lines in it: those that begin alike are replaced, others come to the end of their section.
 fn merged(before: Option<&str>, keeps: &[&Keep]) -> String {
     let mut all: Vec<String> = match before {
         Some(text) => text.lines().map(str::to_owned).collect(),
@@ -168,16 +168,30 @@ fn merged(before: Option<&str>, keeps: &[&Keep]) -> String {
     for keep in keeps {
         let line = format!("{}{}", keep.stem, keep.value);
         let (first, end) = section(&mut all, keep.section);
-        let alike = (first..end).find(|at| squeezed(&all[*at]).starts_with(&squeezed(&keep.stem)));
-        match alike {
-            Some(at) => all[at] = line,
+        let alike: Vec<usize> = (first..end).filter(|at| begins_alike(&all[*at], &keep.stem)).collect();
+        // Of several lines for one setting the last one counts at boot: none may stay behind the new one.
+        for at in alike.iter().skip(1).rev() {
+            all.remove(*at);
+        }
+        match alike.first() {
+            Some(at) => all[*at] = line,
             None => all.insert(end, line),
         }
     }
     all.join("\n") + "\n"
 }
 
-/// `a=1` and `a = 1` begin alike.
+/// `a=1` and `a = 1` begin alike; of a sysctl `-a/b=1` and `a.b = 1`, too.
+fn begins_alike(line: &str, stem: &str) -> bool {
+    let (line, stem) = (squeezed(line), squeezed(stem));
+    match (line.split_once('='), stem.strip_suffix('=').filter(|name| !name.contains(' '))) {
+        (Some((key, _)), Some(name)) => {
+            key.trim_start_matches('-').replace('/', ".") == name.replace('/', ".")
+        }
+        _ => line.starts_with(&stem),
+    }
+}
+
 fn squeezed(line: &str) -> String {
     line.split_whitespace().collect::<Vec<_>>().join(" ").replace(" =", "=").replace("= ", "=")
 }
@@ -223,6 +237,26 @@ mod tests {
         assert_eq!(merged(Some(old), &[&limit]), new);
         assert_eq!(merged(Some(new), &[&limit]), new);
         assert_eq!(merged(None, &[&limit]), format!("{HEADER}\n[Service]\nLimitNOFILE=5\n"));
+    }
+
+    /// Goal: of several lines for one setting, in whichever spelling, only the new one is left: the last one would count
+    /// at boot. The diff names those that go.
+    #[test]
+    fn no_second_line_stays() {
+        let line = keep("", "vm.dirty_ratio = ", "20");
+        let old =
+            "vm.dirty_ratio=40\n# mine\nvm.dirty_ratio = 20\n-vm/dirty_ratio = 60\nvm.dirty_ratio_not = 1\n";
+        let new = merged(Some(old), &[&line]);
+        assert_eq!(new, "vm.dirty_ratio = 20\n# mine\nvm.dirty_ratio_not = 1\n");
+        assert_eq!(lines(old, &new), "-vm.dirty_ratio=40\n--vm/dirty_ratio = 60");
+        let limit = keep("[Service]", "LimitNOFILE=", "5");
+        let old = "[Service]\nLimitNOFILE=1\nNice=1\nLimitNOFILE=2\n[Install]\nLimitNOFILE=not-this\n";
+        let new = "[Service]\nLimitNOFILE=5\nNice=1\n[Install]\nLimitNOFILE=not-this\n";
+        assert_eq!(merged(Some(old), &[&limit]), new);
+        let rule = keep("", "KERNEL==\"md*\", ATTR{a}=", "\"1\"");
+        let old = "KERNEL==\"md*\", ATTR{b}=\"2\"\nKERNEL==\"md*\", ATTR{a}=\"3\"\n";
+        let new = "KERNEL==\"md*\", ATTR{b}=\"2\"\nKERNEL==\"md*\", ATTR{a}=\"1\"\n";
+        assert_eq!(merged(Some(old), &[&rule]), new);
     }
 
     /// Goal: a diff shows the lines that go and come, and nothing that only changes along.

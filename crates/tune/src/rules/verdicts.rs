@@ -33,6 +33,23 @@ fn ok(current: &str, recommended: &str) -> (Verdict, String, String) {
     (Verdict::Ok, current.to_owned(), recommended.to_owned())
 }
 
+/// Goal: a line of our own file that would undo a right value at the next boot is told, whichever spelling it has.
+#[test]
+fn a_line_of_ours_that_is_wrong() {
+    for line in ["vm.dirty_ratio = 20\\nvm.dirty_ratio = 3", "-vm/dirty_ratio=3"] {
+        let all = findings(&format!("{HDD}\n/etc/sysctl.d/90-skep.conf = {line}\n"), storage_and_meta());
+        // The recorded file that is read later is told first; without it ours is.
+        assert!(one(&all, "vm.dirty_ratio", "host").note.contains("at every boot"));
+        let without = HDD.lines().filter(|line| !line.starts_with("/etc/sysctl"));
+        let text =
+            without.chain([&*format!("/etc/sysctl.d/90-skep.conf = {line}")]).collect::<Vec<_>>().join("\n");
+        let all = findings(&text, storage_and_meta());
+        let ratio = one(&all, "vm.dirty_ratio", "host");
+        assert_eq!(ratio.verdict, Verdict::Ok);
+        assert!(ratio.note.contains("90-skep.conf sets it to 3 at the next boot"), "{ratio:?}");
+    }
+}
+
 /// Goal: on the machine of the HP paper the table says what the paper says, in the names of its kernel, except where
 /// the paper is not safe.
 #[test]
