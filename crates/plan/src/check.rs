@@ -1,8 +1,10 @@
 //! Impossible hardware is refused, each fault with the place and what to write instead.
 
 use crate::catalogue::{Catalogue, PRESETS};
+use crate::forward::inodes::has_table as has_inode_table;
 use crate::hardware::{FileSystem, Hardware, Pcie, Role, Server, Software, TargetGroup};
 use crate::raid::Raid;
+use std::ops::RangeInclusive;
 
 /// Most servers or clients of one kind.
 pub const MACHINES_MAX: u32 = 1_000_000;
@@ -10,6 +12,10 @@ pub const MACHINES_MAX: u32 = 1_000_000;
 pub const PARTS_MAX: u32 = 10_000;
 /// Smallest chunk that the file system takes.
 pub const CHUNK_MIN: u64 = 64 << 10;
+/// Bytes per inode that mkfs.ext4 takes (`-i`).
+pub const INODE_RATIO: RangeInclusive<u64> = 1024..=67_108_864;
+/// Bytes of an inode that mkfs.ext4 takes (`-I`).
+pub const INODE_SIZE: RangeInclusive<u64> = 128..=4096;
 /// Largest price, or operations per second, of one part.
 pub const NUMBER_MAX: f64 = 1e12;
 /// Most copies of a chunk.
@@ -68,7 +74,7 @@ pub fn check(hardware: &Hardware) -> Vec<Problem> {
                 format!("two kinds of servers are called {:?}: name them differently", server.name),
             );
         }
-        check_server(&mut found, &catalogue, server);
+        check_server(&mut found, &catalogue, hardware.software, server);
     }
     found.at.clear();
     check_clients(&mut found, &catalogue, hardware);
@@ -122,7 +128,7 @@ impl Found {
     }
 }
 
-fn check_server(found: &mut Found, catalogue: &Catalogue<'_>, server: &Server) {
+fn check_server(found: &mut Found, catalogue: &Catalogue<'_>, software: Software, server: &Server) {
     found.within("count", server.count, MACHINES_MAX);
     found.within("sockets", server.sockets, 64);
     if let Some(cores) = server.cores {
@@ -182,7 +188,10 @@ fn check_server(found: &mut Found, catalogue: &Catalogue<'_>, server: &Server) {
         });
     }
     for (at, group) in server.targets.iter().enumerate() {
-        found.inside("targets", at, |found| check_group(found, catalogue, server, group));
+        found.inside("targets", at, |found| {
+            check_group(found, catalogue, server, group);
+            check_inodes(found, software, group);
+        });
     }
 }
 
@@ -249,12 +258,6 @@ fn check_group(found: &mut Found, catalogue: &Catalogue<'_>, server: &Server, gr
             );
         }
     }
-    if group.bytes_per_inode == Some(0) {
-        found.field(
-            "bytes_per_inode",
-            "0 bytes per inode: write what mkfs was given, such as 2048".to_owned(),
-        );
-    }
     if catalogue.drive(&group.drive).is_none() {
         found.field("drive", unknown("drive", &group.drive, &catalogue.drive_names(), "drives"));
     }
@@ -270,6 +273,45 @@ fn check_group(found: &mut Found, catalogue: &Catalogue<'_>, server: &Server, gr
     {
         let names: Vec<String> = server.pcie_switches.iter().map(|switch| switch.name.clone()).collect();
         found.field("pcie_switch", elsewhere("PCIe switch", name, &names, "[[servers.pcie_switches]]"));
+    }
+}
+
+/// What mkfs.ext4 would refuse, and what it is not asked for.
+fn check_inodes(found: &mut Found, software: Software, group: &TargetGroup) {
+    let table = group.role == Role::Meta && has_inode_table(group.file_system);
+    for (name, given) in [("bytes_per_inode", group.bytes_per_inode), ("inode_size", group.inode_size)] {
+        if given.is_some() && !table {
+            found.field(
+                name,
+                "only a metadata target on ext4 or ldiskfs has a table of inodes: leave it out".to_owned(),
+            );
+            return;
+        }
+    }
+    if group.bytes_per_inode.is_some_and(|ratio| !INODE_RATIO.contains(&ratio)) {
+        found.field(
+            "bytes_per_inode",
+            format!(
+                "write what mkfs.ext4 -i was given, from {} to {}, such as 2048",
+                INODE_RATIO.start(),
+                INODE_RATIO.end()
+            ),
+        );
+        return;
+    }
+    let Some(size) = group.inode_size else { return };
+    if !INODE_SIZE.contains(&size) || !size.is_power_of_two() {
+        let (least, most) = (INODE_SIZE.start(), INODE_SIZE.end());
+        found
+            .field("inode_size", format!("{size}: write a power of two from {least} to {most}, such as 512"));
+        return;
+    }
+    let (ratio, _) = crate::forward::inodes::geometry(software, group);
+    if size >= ratio {
+        found.field(
+            "inode_size",
+            format!("inodes of {size} bytes, one for every {ratio}: the table leaves nothing; write a larger bytes_per_inode"),
+        );
     }
 }
 

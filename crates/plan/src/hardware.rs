@@ -221,9 +221,12 @@ pub struct TargetGroup {
     /// One target as measured, writing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measured_write: Option<Rate>,
-    /// Bytes of metadata target for one inode (`mkfs.ext4 -i`); metadata targets only.
+    /// Bytes of metadata target for one inode (`mkfs.ext4 -i`); metadata targets on ext4 or ldiskfs only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes_per_inode: Option<u64>,
+    /// Bytes of one inode (`mkfs.ext4 -I`); metadata targets on ext4 or ldiskfs only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inode_size: Option<u64>,
 }
 
 /// Local file systems below a target.

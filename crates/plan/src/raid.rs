@@ -54,14 +54,14 @@ impl Raid {
         drives
     }
 
-    /// Operations on drives that one small write costs: data and each parity are read and written.
+    /// Operations that one small write costs. RAID 5 and 6 read and write data and each parity, each on a drive of its
+    /// own; raidz reads the record and writes it anew, each on all drives at once.
     pub fn small_write_cost(self) -> u32 {
         match self {
             Self::None | Self::Raid0 => 1,
-            Self::Raid1 | Self::Raid10 => 2,
-            Self::Raid5 | Self::Raidz1 => 4,
-            Self::Raid6 | Self::Raidz2 => 6,
-            Self::Raidz3 => 8,
+            Self::Raid1 | Self::Raid10 | Self::Raidz1 | Self::Raidz2 | Self::Raidz3 => 2,
+            Self::Raid5 => 4,
+            Self::Raid6 => 6,
         }
     }
 

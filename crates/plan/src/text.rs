@@ -138,6 +138,13 @@ fn names(page: &mut Page, forecast: &Forecast) {
     if let Some(files) = &metadata.files {
         page.figure("files", Some(files));
     }
+    if let Some(inodes) = &metadata.inodes {
+        page.figure("inodes", Some(&inodes.made));
+        page.figure("table of inodes", Some(&inodes.table));
+        if let Some(one) = &inodes.per_file {
+            page.figure("least of a file", Some(one));
+        }
+    }
     if let Some(mean) = &metadata.mean_file {
         page.figure("mean file when full", Some(mean));
     }

@@ -1,6 +1,7 @@
 //! Names: how many operations a second, how many files, and whether the space fits the rules.
 
 use super::capacity::Capacity;
+use super::inodes::{self, Inodes};
 use super::{Figure, Unit};
 use crate::catalogue::{Costs, RULE_BYTES, RULE_FILES};
 use crate::hardware::{Hardware, Role, Server, Software, TargetGroup};
@@ -19,6 +20,8 @@ pub struct Metadata {
     pub space: Figure,
     /// Files that fit.
     pub files: Option<Figure>,
+    /// Inodes of its file systems; `None` where mkfs makes no table of them.
+    pub inodes: Option<Inodes>,
     /// The space as a part of the usable storage space.
     pub part: Figure,
     /// What each rule asks for.
@@ -89,6 +92,7 @@ pub fn metadata(hardware: &Hardware, capacity: &Capacity) -> Metadata {
         creates: rate(costs.creates_per_core, "creates/s"),
         stats: rate(costs.stats_per_core, "stats/s"),
         removes: rate(costs.removes_per_core, "removes/s"),
+        inodes: inodes::inodes(hardware.software, &held(hardware)),
         space,
         files,
         rules,
@@ -153,34 +157,49 @@ fn space(hardware: &Hardware) -> Figure {
     Figure::new(sum, Unit::Bytes, why)
 }
 
-/// Files by the bytes that one takes, or by the inodes that mkfs made, whichever is less.
+/// Groups of targets for names, each with its number of servers.
+fn held(hardware: &Hardware) -> Vec<(u64, &TargetGroup)> {
+    let of = |(servers, server)| targets(server).map(move |group| (servers, group));
+    holders(hardware).into_iter().flat_map(of).collect()
+}
+
+/// Files by the bytes that one takes, or by the inodes that mkfs made, whichever is less. Where files are rows, the table
+/// of inodes is lost to them; where a file takes an inode, the table is part of what it takes.
 fn files(hardware: &Hardware, costs: &Costs, space: f64) -> Figure {
-    let by_bytes = space / costs.bytes_per_file;
-    let mut inodes = 0.0;
-    let mut bounded = true;
-    for (servers, server) in holders(hardware) {
-        for group in targets(server) {
-            match group.bytes_per_inode {
-                Some(per_inode) => inodes += servers as f64 * group_bytes(group) / per_inode as f64,
-                None => bounded = false,
-            }
+    let (mut files, mut rows_lost, mut short, mut large) = (0.0, 0.0, 0.0, None);
+    for (servers, group) in held(hardware) {
+        let bytes = servers as f64 * group_bytes(group);
+        let Some((one, why)) = inodes::per_file(hardware.software, group) else {
+            let lost = bytes * inodes::table_part(hardware.software, group);
+            rows_lost += lost;
+            files += (bytes - lost) / costs.bytes_per_file;
+            continue;
+        };
+        let by_bytes = bytes / one.max(costs.bytes_per_file);
+        if one > costs.bytes_per_file {
+            large = Some(format!("{one:.0} bytes each: {why}"));
         }
+        let made = bytes / inodes::geometry(hardware.software, group).0 as f64;
+        short += (by_bytes - made).max(0.0);
+        files += by_bytes.min(made);
     }
     let rule = format!(
         "{} of {:.0} bytes each ({}; the rule of {} per {} files is {:.0} bytes)",
-        decimal(space),
+        decimal(space - rows_lost),
         costs.bytes_per_file,
         costs.bytes_per_file_source,
         decimal(RULE_BYTES),
         count(RULE_FILES),
         RULE_BYTES / RULE_FILES,
     );
-    if bounded && inodes < by_bytes {
-        let why = format!("inodes of mkfs; the space would be enough for {}: {rule}", count(by_bytes));
-        return Figure::new(inodes, Unit::Count, why);
+    let mut why = large.unwrap_or(rule);
+    if rows_lost > 0.0 {
+        why += &format!("; {} of the space is the table of inodes", decimal(rows_lost));
     }
-    let spare = if bounded { format!("; mkfs made {} inodes", count(inodes)) } else { String::new() };
-    Figure::new(by_bytes, Unit::Count, rule + &spare)
+    if short > 0.0 {
+        why = format!("inodes of mkfs; the space would be enough for {}: {why}", count(files + short));
+    }
+    Figure::new(files, Unit::Count, why)
 }
 
 /// Cores that serve metadata; `None` when a description does not say.

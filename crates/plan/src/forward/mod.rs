@@ -3,6 +3,7 @@
 pub mod capacity;
 pub mod cost;
 mod figure;
+pub mod inodes;
 pub mod memory;
 pub mod metadata;
 mod notes;

@@ -233,3 +233,46 @@ fn too_many_connections() {
     let warned = many(4_097);
     assert!(warned.contains("max_connections (4096)") && warned.contains("raise"), "{warned}");
 }
+
+/// Goal: a small read of a RAID 6 keeps one drive busy, one of a raidz all data drives: more drives in a raidz give no
+/// more reads of hard disks, and drives that are fast are bound by the bytes of whole records.
+#[test]
+fn random_reads_by_raid() {
+    let of = |raid: &str, drive: &str, drives: u32| {
+        let zfs = if raid.starts_with("raidz") { "\nfile_system = \"zfs\"" } else { "" };
+        let text = SMALL
+            .replace("raid = \"raid6\"", &format!("raid = \"{raid}\"{zfs}"))
+            .replace("drive = \"ssd\"", &format!("drive = \"{drive}\""))
+            .replace("drives = 6", &format!("drives = {drives}"));
+        let random = forecast(&read(&text)).unwrap().random;
+        (random.read.unwrap(), random.write.unwrap())
+    };
+    // Four targets.
+    let hdd = 79.0;
+    assert_eq!(of("raid6", "hdd", 6).0.value, 24.0 * hdd);
+    assert_eq!(of("raid6", "hdd", 12).0.value, 48.0 * hdd);
+    assert_eq!(of("raid6", "hdd", 6).1.value, 24.0 * hdd / 6.0);
+    for drives in [6, 12] {
+        let (reads, writes) = of("raidz2", "hdd", drives);
+        assert_eq!((reads.value, writes.value), (4.0 * hdd, 4.0 * hdd / 2.0), "{drives}");
+        assert!(reads.why.contains("a record lies on all data drives"), "{}", reads.why);
+    }
+    // 4 x 400 MB/s move 12,207 records of 128 KiB, fewer than the 60,000 operations of one drive.
+    let (reads, writes) = of("raidz2", "ssd", 6);
+    assert_eq!(reads.value, 4.0 * 4.0 * 400e6 / 131_072.0);
+    assert_eq!(writes.value, reads.value / 2.0);
+    assert!(reads.why.contains("records of 128 KiB"), "{}", reads.why);
+}
+
+/// Goal: a controller that was measured passes that, each way by itself; one that was not, what the catalogue says.
+#[test]
+fn a_measured_controller() {
+    let text = crate::systems::system("hp-apollo-p440").unwrap().text;
+    let measured = text.replace("kind = \"p440\"\n", "kind = \"p440\"\nmeasured_write = \"1 GB/s\"\n");
+    let forecast = forecast(&read(&measured)).unwrap();
+    assert_eq!(
+        (forecast.write.limit, &*forecast.write.bottleneck),
+        (Rate::gb(1.0), &[Stage::Controllers][..])
+    );
+    assert_eq!((&*forecast.read.bottleneck, forecast.read.next_rate), (&[Stage::Drives][..], Rate::gb(2.5)));
+}

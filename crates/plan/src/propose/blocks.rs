@@ -3,7 +3,7 @@
 use super::requirements::{Availability, Kind, Requirements, Servers};
 use crate::catalogue::Catalogue;
 use crate::hardware::{
-    Clients, Controller, FileSystem, Hardware, Network, Nic, Pcie, Role, Server, Software, Striping,
+    Clients, Controller, FileSystem, Hardware, Network, Nic, Pcie, Prices, Role, Server, Software, Striping,
     TargetGroup,
 };
 use crate::raid::Raid;
@@ -127,54 +127,100 @@ pub struct Count {
     pub size: u64,
 }
 
-/// Why the RAID groups are as they are.
-pub fn grouping(block: &Block, requirements: &Requirements) -> (Raid, u32, &'static str) {
-    if requirements.availability == Availability::Raid {
-        return match block.kind {
-            Kind::Hdd if requirements.write_iops.is_none() => {
-                (Raid::Raid6, 12, "RAID 6 of 12 disks, for large writes (001: around 12)")
-            }
-            Kind::Hdd => (Raid::Raid6, 6, "RAID 6 of 6 disks, for small writes (001: around 6)"),
-            Kind::Ssd => (Raid::Raid6, 6, "RAID 6 of 6 SSDs, as in 001's design"),
-            Kind::Nvme => (Raid::Raidz2, 6, "raidz2 of 6 drives (001: no more than 6, and no MD RAID 6)"),
-        };
+/// RAID of the groups for contents, and the drives of one where slots do not set the number.
+pub fn grouping(block: &Block, requirements: &Requirements) -> (Raid, u32) {
+    if requirements.availability != Availability::Raid {
+        return (Raid::None, 1);
     }
-    let why = match requirements.availability {
-        Availability::Mirror => "a target for each drive; the copy is on another server",
-        _ => "a target for each drive, nothing is protected: scratch space",
-    };
-    (Raid::None, 1, why)
+    match block.kind {
+        Kind::Hdd if requirements.write_iops.is_none() => (Raid::Raid6, 12),
+        Kind::Hdd | Kind::Ssd => (Raid::Raid6, 6),
+        Kind::Nvme => (Raid::Raidz2, 6),
+    }
+}
+
+/// Why the groups are as they are, with so many drives.
+pub fn why_grouped(block: &Block, requirements: &Requirements, drives: u32) -> String {
+    match (requirements.availability, block.kind) {
+        (Availability::Mirror, _) => "a target for each drive; the copy is on another server".to_owned(),
+        (Availability::None, _) => "a target for each drive, nothing is protected: scratch space".to_owned(),
+        (Availability::Raid, Kind::Hdd) if requirements.write_iops.is_none() => {
+            format!("RAID 6 of {drives} disks, for large writes (001: around 12)")
+        }
+        (Availability::Raid, Kind::Hdd) => {
+            format!("RAID 6 of {drives} disks, for small writes (001: around 6)")
+        }
+        (Availability::Raid, Kind::Ssd) => format!("RAID 6 of {drives} SSDs (001's design has 6)"),
+        (Availability::Raid, Kind::Nvme) => {
+            format!("raidz2 of {drives} drives (001: no more than 6, and no MD RAID 6)")
+        }
+    }
+}
+
+/// Groups for contents in one server, and the drives of each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shape {
+    /// Groups, a target each.
+    pub groups: u32,
+    /// Drives of one.
+    pub drives: u32,
+}
+
+/// Most pairs for names in a server: of a combined one they take slots, and a group for contents must be left.
+pub fn pairs_max(block: &Block, layout: Servers, requirements: &Requirements) -> u32 {
+    match layout {
+        Servers::Dedicated => PAIRS_MAX,
+        Servers::Combined => {
+            let (raid, drives) = grouping(block, requirements);
+            let least = raid.least_drives().min(drives);
+            (block.slots.saturating_sub(least) / 2).min(PAIRS_MAX)
+        }
+    }
+}
+
+/// Groups in a server whose other slots hold names. Beside servers without names they are as large as there, because a
+/// striped file waits for the smallest target; otherwise as many drives for data as the slots give.
+pub fn shape(block: &Block, pairs: u32, beside_others: bool, requirements: &Requirements) -> Shape {
+    let (raid, usual) = grouping(block, requirements);
+    let slots = block.slots.saturating_sub(pairs.saturating_mul(2));
+    if slots >= usual && (beside_others || slots.is_multiple_of(usual)) {
+        return Shape { groups: slots / usual, drives: usual };
+    }
+    let least = raid.least_drives().min(usual);
+    let fitting = (1..=slots / least).map(|groups| Shape { groups, drives: (slots / groups).min(usual) });
+    let data = |shape: &Shape| shape.groups * raid.data_drives(shape.drives);
+    let most = fitting.max_by_key(|shape| (data(shape), std::cmp::Reverse(shape.groups)));
+    most.unwrap_or(Shape { groups: 0, drives: usual })
+}
+
+/// How many of a combined system's servers hold names, and how many do not: this release of Skep has use for one.
+pub fn holders(servers: u32, requirements: &Requirements) -> (u32, u32) {
+    let with = if requirements.names_on_one_server() { servers.min(1) } else { servers };
+    (with, servers - with)
+}
+
+/// Name of a combined server that holds the names of others like it.
+pub fn names_server(block: &Block) -> String {
+    format!("{}-names", block.name)
 }
 
 /// The system with so many blocks.
 pub fn system(block: &Block, layout: Servers, count: &Count, requirements: &Requirements) -> Hardware {
-    let mut storage = storage_server(block, count, requirements);
-    let mut servers = Vec::new();
-    match layout {
-        Servers::Combined => {
-            storage.roles = vec![Role::Mgmt, Role::Meta, Role::Storage];
-            storage.meta_cores = Some(META_CORES);
-            storage.targets.push(names(block.kind, count.pairs, requirements));
-            servers.push(storage);
-        }
+    let servers = match layout {
+        Servers::Combined => combined(block, count, requirements),
         Servers::Dedicated => {
-            servers.push(storage);
-            servers.push(Server {
-                name: METADATA.to_owned(),
-                count: count.metadata,
-                roles: vec![Role::Mgmt, Role::Meta],
-                sockets: 1,
-                cores: Some(16),
-                meta_cores: None,
-                memory: Size(256 << 30),
-                nics: vec![Nic { kind: "100gbe".into(), count: 1, roles: Vec::new(), pcie: None }],
-                controllers: Vec::new(),
-                pcie_switches: Vec::new(),
-                targets: vec![names(block.kind, count.pairs, requirements)],
-            });
+            let whole = shape(block, 0, true, requirements);
+            vec![
+                storage_server(block, count.storage, whole, count.size, requirements),
+                metadata_server(block, count, requirements),
+            ]
         }
-    }
-    let targets = servers[0].targets[0].count.saturating_mul(count.storage);
+    };
+    let storage = |server: &Server| {
+        let groups = server.targets.iter().filter(|group| group.role == Role::Storage);
+        groups.fold(0u32, |sum, group| sum.saturating_add(group.count)).saturating_mul(server.count)
+    };
+    let targets = servers.iter().fold(0u32, |sum, server| sum.saturating_add(storage(server)));
     Hardware {
         name: requirements.name.clone(),
         description: format!("{} of {}", count.storage, block.name),
@@ -187,14 +233,58 @@ pub fn system(block: &Block, layout: Servers, count: &Count, requirements: &Requ
             copies: if requirements.availability == Availability::Mirror { 2 } else { 1 },
         },
         network: Network::default(),
-        prices: requirements.prices.clone(),
+        prices: requirements.prices.as_ref().map(|prices| priced(prices, block)),
         servers,
         ..Hardware::default()
     }
 }
 
-fn storage_server(block: &Block, count: &Count, requirements: &Requirements) -> Server {
-    let (raid, drives, _) = grouping(block, requirements);
+/// The server with names costs what its block costs, unless it has a price of its own.
+fn priced(prices: &Prices, block: &Block) -> Prices {
+    let mut prices = prices.clone();
+    if let Some(price) = prices.servers.get(block.name).copied() {
+        prices.servers.entry(names_server(block)).or_insert(price);
+    }
+    prices
+}
+
+fn combined(block: &Block, count: &Count, requirements: &Requirements) -> Vec<Server> {
+    let (with, without) = holders(count.storage, requirements);
+    let mut servers = Vec::new();
+    if without > 0 {
+        let whole = shape(block, 0, true, requirements);
+        servers.push(storage_server(block, without, whole, count.size, requirements));
+    }
+    let rest = shape(block, count.pairs, without > 0, requirements);
+    let mut holder = storage_server(block, with, rest, count.size, requirements);
+    if without > 0 {
+        holder.name = names_server(block);
+    }
+    holder.roles = vec![Role::Mgmt, Role::Meta, Role::Storage];
+    holder.meta_cores = Some(META_CORES);
+    holder.targets.push(names(block.kind, count.pairs, requirements));
+    servers.push(holder);
+    servers
+}
+
+fn metadata_server(block: &Block, count: &Count, requirements: &Requirements) -> Server {
+    Server {
+        name: METADATA.to_owned(),
+        count: count.metadata,
+        roles: vec![Role::Mgmt, Role::Meta],
+        sockets: 1,
+        cores: Some(16),
+        meta_cores: None,
+        memory: Size(256 << 30),
+        nics: vec![Nic { kind: "100gbe".into(), count: 1, roles: Vec::new(), pcie: None }],
+        controllers: Vec::new(),
+        pcie_switches: Vec::new(),
+        targets: vec![names(block.kind, count.pairs, requirements)],
+    }
+}
+
+fn storage_server(block: &Block, many: u32, shape: Shape, size: u64, requirements: &Requirements) -> Server {
+    let (raid, usual) = grouping(block, requirements);
     let controllers = (block.controllers > 0).then(|| Controller {
         name: "disks".into(),
         // Parity is the controller's work; without it an adapter does.
@@ -206,10 +296,10 @@ fn storage_server(block: &Block, count: &Count, requirements: &Requirements) -> 
     });
     let group = TargetGroup {
         role: Role::Storage,
-        count: block.slots / drives,
+        count: shape.groups,
         drive: block.kind.name().to_owned(),
-        drives,
-        size: Size(count.size),
+        drives: shape.drives,
+        size: Size(size),
         raid,
         spares: 0,
         file_system: if raid.is_zfs() { FileSystem::Zfs } else { FileSystem::Xfs },
@@ -220,11 +310,13 @@ fn storage_server(block: &Block, count: &Count, requirements: &Requirements) -> 
         measured_read: None,
         measured_write: None,
         bytes_per_inode: None,
+        inode_size: None,
     };
-    let nics = vec![link(block, drives, raid, requirements)];
+    // The same link in every server, for what its slots deliver without names.
+    let nics = vec![link(block, usual, raid, requirements)];
     Server {
         name: block.name.to_owned(),
-        count: count.storage,
+        count: many,
         roles: vec![Role::Storage],
         sockets: block.cores.0,
         cores: Some(block.cores.1),
@@ -263,7 +355,7 @@ fn link(block: &Block, drives: u32, raid: Raid, requirements: &Requirements) -> 
 }
 
 /// Drives for names: pairs, of the fastest kind that is allowed (001: RAID 1 or 10, no parity).
-fn names(kind: Kind, pairs: u32, requirements: &Requirements) -> TargetGroup {
+pub fn names(kind: Kind, pairs: u32, requirements: &Requirements) -> TargetGroup {
     let allowed = requirements.kinds();
     let best = allowed.iter().copied().max().unwrap_or(kind);
     // A metadata server of Skep has one directory for all its names, so its pairs are joined.
@@ -284,11 +376,12 @@ fn names(kind: Kind, pairs: u32, requirements: &Requirements) -> TargetGroup {
         measured_read: None,
         measured_write: None,
         bytes_per_inode: None,
+        inode_size: None,
     }
 }
 
 /// Bytes of a drive for names.
-pub fn names_size(kind: Kind) -> u64 {
+fn names_size(kind: Kind) -> u64 {
     match kind {
         Kind::Nvme => 3_200 * GB,
         Kind::Ssd => 3_840 * GB,

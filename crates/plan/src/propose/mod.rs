@@ -13,7 +13,7 @@ pub use search::Need;
 
 use crate::forward::Forecast;
 use crate::hardware::Hardware;
-use blocks::{BLOCKS, Block, grouping};
+use blocks::{BLOCKS, Block};
 use search::{Enough, Short};
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -175,9 +175,9 @@ fn proposal(block: &Block, layout: Servers, requirements: &Requirements, enough:
         let of: u64 = server.targets.iter().map(|g| u64::from(g.count) * u64::from(g.drives)).sum();
         u64::from(server.count) * of
     };
-    let (_, _, why_group) = grouping(block, requirements);
-    let mut reasons = vec![block.why.to_owned(), why_group.to_owned()];
-    reasons.extend(text::reasons(layout, requirements, &count, &forecast, &decided));
+    let grouped = text::grouped(block, requirements, &hardware);
+    let mut reasons = vec![block.why.to_owned(), grouped, text::decided(&count, &decided)];
+    reasons.extend(text::reasons(block, layout, requirements, &count, &forecast));
     Proposal {
         title: title(block, layout),
         block: block.name.to_owned(),

@@ -1,7 +1,8 @@
 //! What a system has to do: TOML, or flags of the command.
 
-use super::blocks::{PAIRS_MAX, names_size};
+use super::blocks::{PAIRS_MAX, names};
 use crate::catalogue::{Catalogue, Costs};
+use crate::forward::inodes::table_part;
 use crate::hardware::{Hardware, Prices, Software};
 use crate::units::{Rate, Size, count};
 use serde::{Deserialize, Serialize};
@@ -268,9 +269,14 @@ impl Requirements {
         }
     }
 
+    /// Does one metadata server hold all names, however many there are, as in this release of Skep?
+    pub fn names_on_one_server(&self) -> bool {
+        self.software == Software::Skep && !self.metadata_spread
+    }
+
     /// Creates per second of this release's one metadata thread, where it counts.
     pub fn one_thread(&self) -> Option<f64> {
-        if self.software != Software::Skep || self.metadata_spread {
+        if !self.names_on_one_server() {
             return None;
         }
         let costs = Costs::of(self.software);
@@ -279,14 +285,21 @@ impl Requirements {
 
     /// Files that this release's one metadata server holds at most, where that counts, and the sum.
     pub fn one_server(&self) -> Option<(f64, String)> {
-        if self.software != Software::Skep || self.metadata_spread {
+        if !self.names_on_one_server() {
             return None;
         }
         let best = self.kinds().into_iter().max()?;
-        let size = Size(names_size(best));
+        let group = names(best, PAIRS_MAX, self);
+        let space = f64::from(PAIRS_MAX) * group.size.bytes();
+        let part = table_part(self.software, &group);
         let each = Costs::of(self.software).bytes_per_file;
-        let most = f64::from(PAIRS_MAX) * size.bytes() / each;
-        Some((most, format!("{PAIRS_MAX} pairs of {} x {size} at {each:.0} bytes a file", best.name())))
+        let why = format!(
+            "{PAIRS_MAX} pairs of {} x {}, {:.1} % of it the table of inodes, at {each:.0} bytes a file",
+            best.name(),
+            group.size,
+            part * 100.0
+        );
+        Some((space * (1.0 - part) / each, why))
     }
 
     fn money(&self, wrong: &mut Vec<String>) {

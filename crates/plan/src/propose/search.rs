@@ -1,6 +1,6 @@
 //! How many of a block are enough: found with the forward model, which is the judge of every proposal.
 
-use super::blocks::{Block, Count, PAIRS_MAX, system};
+use super::blocks::{Block, Count, pairs_max, system};
 use super::requirements::{Availability, Requirements, Servers};
 use crate::forward::{self, Forecast};
 use crate::hardware::Hardware;
@@ -94,7 +94,7 @@ pub fn unmet(requirements: &Requirements, forecast: &Forecast) -> Vec<Need> {
         .collect();
     // Where one server holds all names, more servers do not help: the rule is followed as far as its drives go, and
     // the proposal says how far that is.
-    if r.one_server().is_none() && names_short(forecast) {
+    if !r.names_on_one_server() && names_short(forecast) {
         unmet.push(Need::NamesSpace);
     }
     if let (Some(budget), Some(cost)) = (r.budget, &forecast.cost)
@@ -184,13 +184,16 @@ impl Search<'_> {
         }
     }
 
-    /// Servers for what does not depend on names.
+    /// Servers for what does not depend on names; no fewer than there are already.
     fn contents(&self, count: Count) -> Result<Count, Short> {
         let missing = |storage: u32| {
             let mut missing = self.missing(&Count { storage, ..count });
             missing.retain(|need| !need.of_names() && *need != Need::Budget);
             missing
         };
+        if missing(count.storage).is_empty() {
+            return Ok(count);
+        }
         let least = self.least();
         let found = smallest(SERVERS_MAX, |storage| storage >= least && missing(storage).is_empty());
         let short = || Short { unmet: missing(SERVERS_MAX), cost: None, unpriced: Vec::new() };
@@ -202,55 +205,45 @@ impl Search<'_> {
         if self.requirements.availability == Availability::Mirror { 2 } else { 1 }
     }
 
-    /// Drives and servers for names.
-    fn names(&self, count: Count) -> Result<Count, Short> {
-        let missing = |count: &Count| {
-            let mut missing = self.missing(count);
-            missing.retain(|need| need.of_names());
-            missing
-        };
-        if self.requirements.one_server().is_some() {
-            return self.names_of_one_server(count);
-        }
-        for pairs in 1..=PAIRS_MAX {
-            let more = Count { pairs, ..count };
-            if missing(&more).is_empty() {
-                return Ok(more);
-            }
-        }
-        let full = Count { pairs: PAIRS_MAX, ..count };
-        let with = |servers: u32| match self.layout {
-            Servers::Combined => Count { storage: servers, ..full },
-            Servers::Dedicated => Count { metadata: servers, ..full },
-        };
-        let least = if self.layout == Servers::Combined { count.storage } else { self.least() };
-        let found = smallest(SERVERS_MAX, |servers| servers >= least && missing(&with(servers)).is_empty());
-        let servers = found.ok_or_else(|| Short {
-            unmet: missing(&with(SERVERS_MAX)),
-            cost: None,
-            unpriced: Vec::new(),
-        })?;
-        // As few pairs as these servers need.
-        let count = with(servers);
-        let fewer = (1..=PAIRS_MAX).map(|pairs| Count { pairs, ..count });
-        Ok(fewer.into_iter().find(|count| missing(count).is_empty()).unwrap_or(count))
+    fn missing_names(&self, count: &Count) -> Vec<Need> {
+        let mut missing = self.missing(count);
+        missing.retain(|need| need.of_names());
+        missing
     }
 
-    /// Drives for names of the one server that holds all of them: as many as the rule asks for, or as fit.
-    fn names_of_one_server(&self, count: Count) -> Result<Count, Short> {
-        for pairs in 1..=PAIRS_MAX {
-            let more = Count { pairs, ..count };
-            let forecast = forecast(&system(self.block, self.layout, &more, self.requirements))?;
-            let mut missing = unmet(self.requirements, &forecast);
-            missing.retain(|need| need.of_names());
-            if missing.is_empty() && (pairs == PAIRS_MAX || !names_short(&forecast)) {
-                return Ok(more);
-            }
-            if pairs == PAIRS_MAX {
+    /// Drives and servers for names. In a combined server their drives take the place of others, so that more servers
+    /// for contents may be needed.
+    fn names(&self, mut count: Count) -> Result<Count, Short> {
+        let one = self.requirements.names_on_one_server();
+        let most = pairs_max(self.block, self.layout, self.requirements);
+        for pairs in 1..=most {
+            count = self.contents(Count { pairs, ..count })?;
+            let missing = self.missing_names(&count);
+            if one && pairs == most && !missing.is_empty() {
                 return Err(Short { unmet: missing, cost: None, unpriced: Vec::new() });
             }
+            // Of the one server that holds all names, as many as the rule asks for, or as fit.
+            if missing.is_empty() && (!one || pairs == most || !self.names_short(&count)?) {
+                return Ok(count);
+            }
         }
-        Ok(count)
+        let with = |servers: u32| match self.layout {
+            Servers::Combined => Count { storage: servers, ..count },
+            Servers::Dedicated => Count { metadata: servers, ..count },
+        };
+        let least = if self.layout == Servers::Combined { count.storage } else { self.least() };
+        let missing = |servers: u32| self.missing_names(&with(servers));
+        let found = smallest(SERVERS_MAX, |servers| servers >= least && missing(servers).is_empty());
+        let short = || Short { unmet: missing(SERVERS_MAX), cost: None, unpriced: Vec::new() };
+        let count = with(found.ok_or_else(short)?);
+        // As few pairs as these servers need.
+        let mut fewer = (1..=most).map(|pairs| Count { pairs, ..count });
+        Ok(fewer.find(|count| self.missing_names(count).is_empty()).unwrap_or(count))
+    }
+
+    fn names_short(&self, count: &Count) -> Result<bool, Short> {
+        let hardware = system(self.block, self.layout, count, self.requirements);
+        Ok(names_short(&forecast(&hardware)?))
     }
 
     fn decided(&self, count: Count) -> Vec<Need> {

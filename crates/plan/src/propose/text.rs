@@ -1,36 +1,69 @@
 //! Proposals in sentences.
 
-use super::blocks::Count;
+use super::blocks::{Block, Count, holders, shape, why_grouped};
 use super::requirements::{Availability, Requirements, Servers};
 use super::search::{Need, SERVERS_MAX, Short, names_short};
 use super::{Proposal, Proposals};
 use crate::forward::{Forecast, Stage, Stream};
+use crate::hardware::Hardware;
 use crate::units::{count, decimal};
 use std::fmt::Write;
 
-/// Why so many, and what to know about it.
+/// How drives are grouped, and why.
+pub fn grouped(block: &Block, requirements: &Requirements, hardware: &Hardware) -> String {
+    let group = hardware.servers.first().and_then(|server| server.targets.first());
+    why_grouped(block, requirements, group.map_or(1, |group| group.drives))
+}
+
+/// Why so many.
+pub fn decided(number: &Count, decided: &[Need]) -> String {
+    let names: Vec<&str> = decided.iter().map(|need| need.name()).collect();
+    match names.is_empty() {
+        true => format!("{} for contents: fewer are not possible", number.storage),
+        false => format!("{} for contents: one less would miss {}", number.storage, names.join(" and ")),
+    }
+}
+
+/// Drives for names, and what they leave to contents.
+fn place_of_names(block: &Block, requirements: &Requirements, number: &Count) -> String {
+    let (with, without) = holders(number.storage, requirements);
+    let rest = shape(block, number.pairs, without > 0, requirements);
+    let whose = match (without, with) {
+        (0, 1) => "of the server".to_owned(),
+        (0, _) => "of every server".to_owned(),
+        _ => "of one server, the others have none,".to_owned(),
+    };
+    format!(
+        "drives for names take {} of the {} slots {whose} and leave {} targets of {} drives",
+        number.pairs * 2,
+        block.slots,
+        rest.groups,
+        rest.drives
+    )
+}
+
+/// What to know about it.
 pub fn reasons(
+    block: &Block,
     layout: Servers,
     requirements: &Requirements,
     number: &Count,
     forecast: &Forecast,
-    decided: &[Need],
 ) -> Vec<String> {
     let mut reasons = Vec::new();
-    let names: Vec<&str> = decided.iter().map(|need| need.name()).collect();
-    reasons.push(match names.is_empty() {
-        true => format!("{} for contents: fewer are not possible", number.storage),
-        false => format!("{} for contents: one less would miss {}", number.storage, names.join(" and ")),
-    });
-    reasons.push(match layout {
+    match layout {
         Servers::Combined => {
-            "names and contents on the same servers: fewer machines, the most common design (001)".to_owned()
+            reasons.push(
+                "names and contents on the same servers: fewer machines, the most common design (001)"
+                    .to_owned(),
+            );
+            reasons.push(place_of_names(block, requirements, number));
         }
-        Servers::Dedicated => format!(
+        Servers::Dedicated => reasons.push(format!(
             "{} for names alone: storage load neither pushes names out of the cache nor delays them (001)",
             number.metadata
-        ),
-    });
+        )),
+    }
     for stream in [&forecast.write, &forecast.read] {
         reasons.push(limited(stream));
     }
@@ -38,15 +71,9 @@ pub fn reasons(
         // Requirements refuse it for Skep, which has no mirror groups in this release.
         reasons.push("mirrored: survives the loss of a server, at half the space and writes".to_owned());
     }
-    if requirements.one_thread().is_some() {
-        let empty = if layout == Servers::Combined && number.storage > 1 {
-            "; the drives for names of the others stay empty until shards are spread: leave them out, or plan for that"
-        } else {
-            ""
-        };
-        reasons.push(format!(
-            "this release of Skep keeps all names on one metadata server, with one thread{empty}"
-        ));
+    if requirements.names_on_one_server() {
+        reasons
+            .push("this release of Skep keeps all names on one metadata server, with one thread".to_owned());
     }
     if names_short(forecast) {
         let files = forecast.metadata.files.as_ref().map_or(0.0, |files| files.value);
@@ -82,6 +109,12 @@ pub fn rejected(requirements: &Requirements, short: &Short) -> String {
         let cost = short.cost.map_or(String::new(), |cost| format!(" costs {cost:.0},"));
         let budget = requirements.budget.unwrap_or_default();
         return format!("what meets the rest{cost} more than the budget of {budget:.0}");
+    }
+    if requirements.names_on_one_server() && short.unmet.iter().all(|need| need.of_names()) {
+        return format!(
+            "one server holds all names in this release, and this one has too few slots for {}",
+            names.join(" and ")
+        );
     }
     format!("{SERVERS_MAX} servers are not enough for {}", names.join(" and "))
 }

@@ -30,6 +30,8 @@ pub enum How {
     Model,
     /// The model was fed with this number, so agreement proves nothing.
     Input,
+    /// Put together by the model from measured rates of the same document: only how they combine is tested.
+    Combined,
     /// Measured in the document, divided by what the model computes.
     Quotient,
     /// Two measurements of the document, divided by one another: the model has no part in it.

@@ -70,8 +70,18 @@ fn measured(sheet: &mut Sheet, medium: &Forecast) {
         sheet.line(what, Shown::GbPerSecond, Published::Number(published), computed, note).how(How::Input);
     }
     for (what, published, shared, own) in [
-        ("shared file / file per process, write", 31.0, &medium.single_file.write, &medium.write),
-        ("shared file / file per process, read", 50.0, &medium.single_file.read, &medium.read),
+        (
+            "shared file / file per process, write",
+            SHARED_WRITE / WRITE * 100.0,
+            &medium.single_file.write,
+            &medium.write,
+        ),
+        (
+            "shared file / file per process, read",
+            SHARED_READ / READ * 100.0,
+            &medium.single_file.read,
+            &medium.read,
+        ),
     ] {
         let computed = value(shared.as_ref()) / own.expected.0;
         sheet

@@ -33,6 +33,7 @@ its tolerance. The descriptions are `crates/plan/systems/*.toml` (`skep plan exa
 
 * **model**: computed from other things than the published number.
 * **input**: the model was fed with this number (a measured rate of a component); agreement proves nothing.
+* **from inputs**: put together by the model from inputs of the same document (sums, the slowest, the least); only that is tested.
 * **quotient**: a rate that the document measured over one that the model computes.
 * **both measured**: one measured rate of the document over another; the model has no part in it.
 
@@ -68,6 +69,7 @@ fn row(line: &Line) -> String {
     let how = match line.how {
         How::Model => "model",
         How::Input => "input",
+        How::Combined => "from inputs",
         How::Quotient => "quotient",
         How::Measured => "both measured",
     };

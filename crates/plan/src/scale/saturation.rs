@@ -5,6 +5,7 @@ use super::costs::{Costs, SMALL_BYTES};
 use super::management;
 use super::namespace;
 use super::real;
+use super::recovery;
 use super::scenario::{CLIENTS_MAX, Cluster, SERVERS_MAX, Scenario};
 use serde::Serialize;
 
@@ -181,6 +182,8 @@ pub fn metadata_simulated(calibration: &Calibration, scenario: &Scenario) -> Opt
 /// Everything that ends somewhere, the first first.
 pub fn points(calibration: &Calibration, scenario: &Scenario) -> Vec<Point> {
     let mut points = stations(calibration, scenario);
+    points.push(heartbeats(calibration, scenario));
+    points.push(rebuild(calibration, scenario));
     points.extend(limits(calibration, scenario));
     points.sort_by_key(Point::least);
     points
@@ -233,6 +236,45 @@ fn stations(calibration: &Calibration, scenario: &Scenario) -> Vec<Point> {
             },
         ),
     ]
+}
+
+/// mgmtd's thread if it had nothing but heartbeats to answer: what is left when maps cost nothing any more.
+fn heartbeats(calibration: &Calibration, scenario: &Scenario) -> Point {
+    let at = |factor: f64| {
+        smallest(most(scenario), |servers| {
+            factor * mgmt_load(calibration, scenario, &scenario.cluster(servers)).heartbeats >= SATURATED
+        })
+    };
+    let real = real::factor().ok().and_then(at);
+    Point {
+        servers_real: real,
+        clients_real: real.map(|servers| scenario.cluster(servers).clients),
+        ..point(
+            scenario,
+            "heartbeats alone, thread of mgmtd",
+            at(1.0),
+            Found::Computed,
+            mgmt_change("heartbeats"),
+        )
+    }
+}
+
+/// From here on targets are lost faster than they are written anew: the queue of those that wait grows without end.
+fn rebuild(calibration: &Calibration, scenario: &Scenario) -> Point {
+    let of = |servers: u32| recovery::rebuild(calibration, scenario, &scenario.cluster(servers));
+    let repairs = f64::from(scenario.repairs_at_once);
+    let found = first(most(scenario), |servers| of(servers).at_once >= repairs);
+    let servers = found.unwrap_or(most(scenario));
+    let what = format!(
+        "rebuild: losses exceed repair ({} targets, {} lost per target and year, {:.1} h each, {} at a time)",
+        scenario.cluster(servers).targets,
+        scenario.target_losses_per_year,
+        of(servers).target_h,
+        scenario.repairs_at_once
+    );
+    let change = "more spares and streams of the source (repairs_at_once of the scenario), smaller targets, or targets \
+                  that are lost less often";
+    point(scenario, &what, found, Found::Computed, change)
 }
 
 fn mgmt_change(largest: &str) -> &'static str {
@@ -384,6 +426,69 @@ mod tests {
         assert!(ratio > 1.3 && ratio < factor, "{simulated} {real} {factor}");
         assert!((ratio / factor.sqrt() - 1.0).abs() < 0.15, "{ratio} {factor}");
         assert_eq!(mgmt.clients_real, Some(10 * u64::from(real)));
+    }
+
+    /// Goal: heartbeats are answered for themselves too: later than all of mgmtd's work together, earlier with more targets
+    /// to look at, and told with what a real one took.
+    #[test]
+    fn heartbeats_alone() {
+        let of = |scenario: &Scenario| {
+            let points = points(&shipped(), scenario);
+            let at =
+                |what: &str| points.iter().find(|point| point.what.starts_with(what)).expect(what).clone();
+            (at("heartbeats alone"), at("mgmtd, thread"))
+        };
+        let (alone, all) = of(&Scenario::default());
+        assert!(alone.servers > all.servers && alone.servers_real > all.servers_real, "{alone:?} {all:?}");
+        assert!(alone.servers_real < alone.servers);
+        let load =
+            |n| mgmt_load(&shipped(), &Scenario::default(), &Scenario::default().cluster(n)).heartbeats;
+        let at = alone.servers.expect("a number");
+        assert!(load(at) >= SATURATED && load(at - 1) < SATURATED);
+        let (more, _) = of(&Scenario { targets_per_server: 12, ..Scenario::default() });
+        assert!(more.servers < alone.servers, "{more:?}");
+        // Where nothing else is asked for, the simulation of all of it ends there too.
+        let nothing_else = Scenario {
+            writing: false,
+            remounts_per_client_day: 0.0,
+            clients_per_server: 0.1,
+            ..Scenario::default()
+        };
+        let (alone, all) = of(&nothing_else);
+        let (alone, all) = (alone.servers.expect("a number"), all.servers.expect("a number"));
+        assert!((f64::from(all) / f64::from(alone) - 1.0).abs() < 0.05, "{all} {alone}");
+    }
+
+    /// Goal: losses exceed repair where a queue of lost targets, simulated with losses at random, has no end: below, the
+    /// repairs are busy for a part of the time; above, all the time, and the queue grows.
+    #[test]
+    fn losses_exceed_repair() {
+        let calibration = shipped();
+        let hours = |h: f64| (h * 3_600e9) as u64;
+        for repairs_at_once in [1, 3] {
+            let scenario = Scenario { target_losses_per_year: 0.2, repairs_at_once, ..Scenario::default() };
+            let points = points(&calibration, &scenario);
+            let found = points.iter().find(|point| point.what.starts_with("rebuild: ")).expect("a row");
+            assert!(found.what.contains("0.2 lost per target and year, 9.3 h each"), "{}", found.what);
+            let servers = found.servers.expect("a number");
+            let run = |servers: u32| {
+                let rebuild = recovery::rebuild(&calibration, &scenario, &scenario.cluster(servers));
+                let targets = f64::from(servers) * f64::from(scenario.targets_per_server);
+                let between = 365.25 * 24.0 / targets / scenario.target_losses_per_year;
+                let mut random = super::super::random::Random::new(5, u64::from(servers));
+                let mut station = super::super::station::Station::new(repairs_at_once);
+                let mut now = 0;
+                for _ in 0..20_000 {
+                    now += random.exponential(between * 3_600e9);
+                    station.serve(now, hours(rebuild.target_h));
+                }
+                (station.work(now).utilisation, station.wait(now) as f64 / hours(rebuild.target_h) as f64)
+            };
+            let (busy, wait) = run(servers * 8 / 10);
+            assert!((busy - 0.8).abs() < 0.03 && wait < 50.0, "{servers}: {busy} {wait}");
+            let (busy, wait) = run(servers * 12 / 10);
+            assert!(busy > 0.999 && wait > 500.0, "{servers}: {busy} {wait}");
+        }
     }
 
     /// Goal: whatever grows brings saturation nearer, or leaves it where it is.

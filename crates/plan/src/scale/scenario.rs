@@ -53,6 +53,8 @@ pub struct Scenario {
     pub rebuild_share: f64,
     /// Targets that are lost with their content, per target and year.
     pub target_losses_per_year: f64,
+    /// Lost targets that are written anew at the same time: spares, and streams of what the content comes from.
+    pub repairs_at_once: u32,
     /// Time until a metadata server that died runs again (a supervisor's restart, replay), in seconds.
     pub restart_s: f64,
     /// A synced append to a log in microseconds, mgmtd's or a metadata server's; measured on the machine of the
@@ -91,6 +93,7 @@ impl Default for Scenario {
             target_filled_tb: 40.0,
             rebuild_share: 0.3,
             target_losses_per_year: 0.01,
+            repairs_at_once: 1,
             restart_s: 5.0,
             log_sync_us: None,
             metadata_sync: Sync::Interval,
@@ -120,7 +123,7 @@ pub const CLIENTS_MAX: f64 = 1_000_000.0;
 pub const METADATA_SERVERS_MAX: u32 = 4_096;
 /// Most targets of one server.
 pub const TARGETS_PER_SERVER_MAX: u32 = 1_024;
-/// Most processes of a client, clients of a job, threads of a mount, and cores.
+/// Most processes of a client, clients of a job, threads of a mount, cores, and repairs at the same time.
 pub const COUNT_MAX: u32 = 65_536;
 
 impl Scenario {
@@ -160,6 +163,7 @@ impl Scenario {
             ("clients_per_job", self.clients_per_job, COUNT_MAX),
             ("threads_per_client", self.threads_per_client, COUNT_MAX),
             ("server_cores", self.server_cores, COUNT_MAX),
+            ("repairs_at_once", self.repairs_at_once, COUNT_MAX),
         ];
         for (key, count, most) in counts {
             if count == 0 || count > most {
@@ -275,6 +279,7 @@ mod tests {
             ("clients_per_server = -1.0", "clients_per_server"),
             ("clients_per_server = nan", "clients_per_server"),
             ("rebuild_share = 1.5", "rebuild_share"),
+            ("repairs_at_once = 0", "repairs_at_once"),
             ("clients_per_server = 1e9", "clients_per_server"),
             ("severs = [1]", "severs"),
         ] {
