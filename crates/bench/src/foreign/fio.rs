@@ -19,6 +19,7 @@ struct Document {
 
 #[derive(Deserialize)]
 struct Job {
+    #[serde(default)]
     jobname: String,
     #[serde(default)]
     error: i64,
@@ -68,6 +69,12 @@ pub(super) fn parse(output: &str) -> Result<ForeignResult, String> {
     let mut documents = serde_json::Deserializer::from_str(&output[start..]).into_iter::<Document>();
     let document = documents.next().ok_or("its output holds no document")?;
     let document = document.map_err(|error| format!("its JSON cannot be understood: {error}"))?;
+    if document.jobs.iter().any(|job| job.jobname.is_empty()) {
+        // fio 3.33 mixes up the jobs of a group of which only some are reported together, names and all.
+        let why = "an entry has no job's name: jobs that run at the same time are reported together in part; give \
+                   group_reporting to all of them or to none";
+        return Err(why.to_owned());
+    }
     let several = document.jobs.iter().any(|job| job.jobname != document.jobs[0].jobname);
     let mut rows: Vec<Summary> = Vec::new();
     let mut workers: BTreeMap<&str, u32> = BTreeMap::new();

@@ -36,6 +36,12 @@ pub(super) fn parse(output: &str) -> Result<ForeignResult, String> {
         }
     }
     workers = workers.or_else(|| clients(output));
+    // Without -v the old table says nothing of amounts; the summary before it does, of one test.
+    let (amount, transfer) = (labelled_size(output, "aggregate filesize"), labelled_size(output, "xfersize"));
+    for row in rows.iter_mut().filter(|row| row.bytes == 0.0) {
+        row.bytes = amount.unwrap_or(0.0);
+        row.ops = transfer.filter(|size| *size > 0.0).map_or(0.0, |size| row.bytes / size);
+    }
     if let Some(repetitions) = labelled(output, "repetitions") {
         rows.iter_mut().filter(|row| row.repetitions <= 1).for_each(|row| row.repetitions = repetitions);
     }
@@ -46,6 +52,8 @@ pub(super) fn parse(output: &str) -> Result<ForeignResult, String> {
 /// The table's head: `Max (MiB)` of 2.10 is `Max(MiB)` later.
 fn header(line: &str) -> Option<Vec<String>> {
     let line = line.trim().replace(" (", "(").replace("Std Dev", "StdDev");
+    // 2.10 announces two columns with -v that its lines do not have.
+    let line = line.replace(" Op grep #Tasks", " #Tasks");
     let names: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
     (names.first()? == "Operation" && names.iter().any(|name| name == "Max(MiB)")).then_some(names)
 }
@@ -105,6 +113,23 @@ impl Cells<'_> {
 fn labelled(output: &str, label: &str) -> Option<u32> {
     let line = output.lines().find(|line| line.trim_start().starts_with(label))?;
     line.split(['=', ':']).nth(1)?.split_whitespace().next()?.parse().ok()
+}
+
+/// `xfersize           = 65536 bytes`, `aggregate filesize : 4 MiB`: bytes.
+fn labelled_size(output: &str, label: &str) -> Option<f64> {
+    let line = output.lines().find(|line| line.trim_start().starts_with(label))?;
+    let mut words = line.split(['=', ':']).nth(1)?.split_whitespace();
+    let count = figure(words.next()?)?;
+    let power = match words.next()? {
+        "bytes" => 0,
+        "KiB" => 1,
+        "MiB" => 2,
+        "GiB" => 3,
+        "TiB" => 4,
+        "PiB" => 5,
+        _ => return None,
+    };
+    Some(count * 1024_f64.powi(power))
 }
 
 fn clients(output: &str) -> Option<u32> {

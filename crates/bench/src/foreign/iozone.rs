@@ -29,7 +29,12 @@ pub(super) fn parse(output: &str) -> Result<ForeignResult, String> {
             "ops/sec" | "ops/s" => row.ops_per_second = spread(value),
             _ => return Err(format!("\"{unit}\" is no unit that is known: leave -N out")),
         }
-        workers = workers.or(Some(count));
+        if workers.is_some_and(|known| known != count) {
+            return Err(
+                "its output is of several numbers of processes: run it with -t, once for each".to_owned()
+            );
+        }
+        workers = Some(count);
         rows.push(row);
     }
     if rows.is_empty() && output.contains("reclen") {
@@ -44,10 +49,17 @@ pub(super) fn parse(output: &str) -> Result<ForeignResult, String> {
 /// Its phases in our words.
 fn phase(name: &str) -> String {
     match name {
-        "initial writers" | "writers" | "pwrite writers" => "write",
-        "rewriters" | "re-pwrite writers" => "rewrite",
-        "readers" | "pread readers" => "read",
-        "re-readers" | "re-pread readers" => "reread",
+        "initial writers" | "writers" => "write",
+        "rewriters" => "rewrite",
+        "readers" => "read",
+        "re-readers" => "reread",
+        // -i 9 and -i 10 can stand beside -i 0 and -i 1.
+        "pwrite writers" => "pwrite",
+        "re-pwrite writers" => "repwrite",
+        "pread readers" => "pread",
+        "re-pread readers" => "repread",
+        "fwriters" => "fwrite",
+        "freaders" => "fread",
         "random readers" => "random read",
         "random writers" => "random rewrite",
         "reverse readers" => "backward read",
