@@ -1,7 +1,7 @@
 //! What a layer could deliver given those below it, and which layer costs most.
 
 use crate::ids::{self, CLIENT, CLIENTS, DEVICE, NETWORK, ONE_FILE, OWN_FILES, STORAGE};
-use crate::model::{Curve, Evidence, Layer, LayerId, Limit, Step, Waterfall};
+use crate::model::{Curve, Evidence, Layer, LayerId, Limit, Step, Theory, Waterfall};
 use skep_bench::significance::median;
 
 /// Where the layers run: it decides how their limits add up.
@@ -113,45 +113,65 @@ impl Work {
 const WORKS: [(&str, &str); 2] = [(ids::WRITE, "Write"), (ids::READ, "Read")];
 
 /// Achieved beside theoretical, for each kind of work that was measured in two layers at least.
-pub fn waterfalls(layers: &[Layer], place: Place) -> Vec<Waterfall> {
-    let made = WORKS.iter().map(|(id, title)| waterfall(&Work::of(layers, id), title, place));
+pub fn waterfalls(layers: &[Layer], theory: &[Theory], place: Place) -> Vec<Waterfall> {
+    let made = WORKS.iter().map(|(id, title)| {
+        let of = theory.iter().filter(|one| one.work == *id).collect::<Vec<&Theory>>();
+        waterfall(&Work::of(layers, id), &of, title, place)
+    });
     made.filter(|w| w.steps.len() > 1).collect()
 }
 
-fn waterfall(work: &Work, title: &str, place: Place) -> Waterfall {
+/// What a layer could do, and from where that comes or why nothing tells.
+struct Ceiling<'a> {
+    rate: Option<f64>,
+    because: &'a str,
+    /// What is said when more was reached.
+    beaten: &'static str,
+}
+
+fn waterfall(work: &Work, theory: &[&Theory], title: &str, place: Place) -> Waterfall {
     let how = match place {
         Place::Apart => "the slower of storage daemons and network",
         Place::Together => "storage daemons and network one behind the other on the same processors",
     };
-    let below = work.below(place);
-    let step = |layer, name: &str, achieved: Option<Rate>, theoretical: Option<f64>, because: &str| {
+    let step = |layer, name: &str, achieved: Option<Rate>, ceiling: Ceiling<'_>| {
         let achieved = achieved?.value;
         // More than the layers below can give comes from a cache: no share of theirs.
-        let cached = theoretical.is_some_and(|possible| achieved > FROM_MEMORY * possible);
-        let because = if cached { NOT_COMPARABLE } else { because };
-        let theoretical = theoretical.filter(|_| !cached);
-        Some(Step { layer, name: name.to_owned(), achieved, theoretical, because: because.to_owned() })
+        let beaten = ceiling.rate.is_some_and(|possible| achieved > FROM_MEMORY * possible);
+        let because = if beaten { ceiling.beaten } else { ceiling.because }.to_owned();
+        let theoretical = ceiling.rate.filter(|_| !beaten);
+        Some(Step { layer, name: name.to_owned(), achieved, theoretical, because })
     };
-    let unknown = "no data sheet was given";
+    let sheet = |layer| {
+        let told = theory.iter().find(|one| one.layer == layer);
+        Ceiling {
+            rate: told.and_then(|one| one.rate).filter(|rate| rate.is_finite() && *rate > 0.0),
+            because: told.map_or("nothing told what it could do", |one| &one.because),
+            beaten: BEYOND_THE_SHEET,
+        }
+    };
+    let measured = |rate, because| Ceiling { rate, because, beaten: NOT_COMPARABLE };
+    let below = work.below(place);
     let (device, own) = (value(work.device), value(work.own));
     let steps = [
-        step(LayerId::Device, "Devices of all targets", work.device, None, unknown),
+        step(LayerId::Device, "Devices of all targets", work.device, sheet(LayerId::Device)),
         step(
             LayerId::Storage,
             "Through the storage daemons",
             work.storage,
-            device,
-            "what the devices deliver",
+            measured(device, "what the devices deliver"),
         ),
-        step(LayerId::Network, "Network of all storage daemons", work.network, None, unknown),
-        step(LayerId::Client, "One client process", work.client, below, how),
-        step(LayerId::Clients, "All processes, own files", work.own, below, how),
-        step(LayerId::Clients, "All processes, one file", work.one, own, "what own files reach"),
+        step(LayerId::Network, "Network of all storage daemons", work.network, sheet(LayerId::Network)),
+        step(LayerId::Client, "One client process", work.client, measured(below, how)),
+        step(LayerId::Clients, "All processes, own files", work.own, measured(below, how)),
+        step(LayerId::Clients, "All processes, one file", work.one, measured(own, "what own files reach")),
     ];
     let steps = steps.into_iter().flatten().collect();
     Waterfall { title: title.to_owned(), unit: "MB/s".to_owned(), steps }
 }
 
+/// Why a layer has no ceiling though its hardware was described.
+const BEYOND_THE_SHEET: &str = "not comparable: it delivers more than its hardware can, so a cache answered or the description is not of it";
 /// Why a step has no ceiling though layers below it were measured.
 const NOT_COMPARABLE: &str = "not comparable: caches answered faster than the layers below were measured";
 
@@ -405,7 +425,7 @@ mod tests {
         for place in [Place::Apart, Place::Together] {
             let layers = system(500.0, 2_500.0, 3_000.0, 1_300.0);
             assert_ne!(limits(&layers, place)[0].layer, LayerId::Device);
-            assert_eq!(waterfalls(&layers, place)[0].steps[1].theoretical, None);
+            assert_eq!(waterfalls(&layers, &[], place)[0].steps[1].theoretical, None);
         }
     }
 
@@ -445,7 +465,7 @@ mod tests {
         let all = [(900.0, 1_000.0), (2_000.0, 900.0), (850.0, 900.0)];
         assert_eq!(rows([1_000.0, 900.0, 2_000.0, 850.0]), all);
         assert_eq!(rows([1_000.0, 3_000.0, 2_000.0, 2_500.0]), [(2_000.0, 3_000.0)]);
-        let falls = waterfalls(&system(1_000.0, 900.0, 2_000.0, 1_500.0), Place::Apart);
+        let falls = waterfalls(&system(1_000.0, 900.0, 2_000.0, 1_500.0), &[], Place::Apart);
         let clients = &falls[0].steps[3];
         assert_eq!(clients.theoretical, None);
         assert!(clients.because.starts_with("not comparable"));
@@ -457,14 +477,41 @@ mod tests {
         assert_eq!(composed(Place::Apart, &[3.0, 2.0, 0.0]), Some(2.0));
         assert_eq!(composed(Place::Together, &[4.0, 4.0]), Some(2.0));
         assert_eq!(composed(Place::Together, &[]), None);
-        let falls = waterfalls(&system(1_000.0, 800.0, 2_000.0, 500.0), Place::Apart);
+        let falls = waterfalls(&system(1_000.0, 800.0, 2_000.0, 500.0), &[], Place::Apart);
         assert_eq!((falls.len(), falls[0].steps.len()), (1, 4));
         let storage = &falls[0].steps[1];
         assert_eq!((storage.achieved, storage.theoretical), (800.0, Some(1_000.0)));
         assert_eq!(falls[0].steps[3].theoretical, Some(800.0));
-        assert!(waterfalls(&[], Place::Apart).is_empty() && limits(&[], Place::Together).is_empty());
+        assert!(waterfalls(&[], &[], Place::Apart).is_empty() && limits(&[], Place::Together).is_empty());
         let lone = vec![layer(LayerId::Clients, vec![curve("clients.write.n-n", &[5.0])])];
-        assert!(waterfalls(&lone, Place::Apart).is_empty() && limits(&lone, Place::Apart).is_empty());
+        assert!(waterfalls(&lone, &[], Place::Apart).is_empty() && limits(&lone, Place::Apart).is_empty());
+    }
+
+    /// Goal: devices and network stand beside what data sheets say, in their own direction only; where nothing tells,
+    /// the reason stands there, and what beats its data sheet has no percentage.
+    #[test]
+    fn data_sheets_are_ceilings() {
+        let told =
+            |layer, work: &str, rate| Theory { layer, work: work.into(), rate, because: "a sheet".into() };
+        let layers = system(1_000.0, 800.0, 2_000.0, 500.0);
+        let steps = |theory: &[Theory]| {
+            let steps = waterfalls(&layers, theory, Place::Apart).remove(0).steps;
+            let of = |at: usize| (steps[at].theoretical, steps[at].because.clone());
+            [of(0), of(2)]
+        };
+        let sheet = || "a sheet".to_owned();
+        let both =
+            [told(LayerId::Device, "write", Some(1_250.0)), told(LayerId::Network, "write", Some(2_500.0))];
+        assert_eq!(steps(&both), [(Some(1_250.0), sheet()), (Some(2_500.0), sheet())]);
+        assert_eq!(steps(&[told(LayerId::Device, "write", None)])[0], (None, sheet()));
+        let other_way = steps(&[told(LayerId::Device, "read", Some(1_250.0))]);
+        assert!(other_way[0].0.is_none() && other_way[0].1.starts_with("nothing told"), "{other_way:?}");
+        for impossible in [700.0, 0.0, -1.0, f64::NAN, f64::INFINITY] {
+            assert_eq!(steps(&[told(LayerId::Device, "write", Some(impossible))])[0].0, None);
+        }
+        assert!(
+            steps(&[told(LayerId::Device, "write", Some(700.0))])[0].1.contains("more than its hardware")
+        );
     }
 
     /// Goal: metadata that still grows is told apart from metadata that stopped.

@@ -2,7 +2,8 @@
 //!
 //! Every place that both measured is compared by the interval of the ratio, in which the drift from one survey to
 //! the next has its part ([`drift`]). A survey has many places, and some would differ by chance: those marked are so
-//! chosen that at most one in twenty of them is, as far as the drift is what was assumed or measured.
+//! chosen that at most one in twenty of them is, as far as the drift is what was assumed or measured. One survey on
+//! a side cannot tell a change from drift, so what it shows only may have changed, unless no drift goes so far.
 
 mod drift;
 #[cfg(test)]
@@ -13,7 +14,7 @@ use drift::{Drift, Runs};
 use serde::{Deserialize, Serialize};
 use skep_bench::significance::{Ratio, discoveries, median};
 
-pub use drift::{DRIFT_LEAST, DRIFT_MOST, DRIFT_MOST_BUSY};
+pub use drift::{DRIFT_FARTHEST, DRIFT_LEAST, DRIFT_MOST, DRIFT_MOST_BUSY};
 
 /// Share of the marked changes that may be chance.
 pub const FALSE_ALARMS: f64 = 0.05;
@@ -29,6 +30,10 @@ pub enum Outcome {
     Better,
     /// Significantly worse.
     Worse,
+    /// Better by more than the assumed drift, but one survey on a side cannot tell drift from change.
+    MaybeBetter,
+    /// Worse by more than the assumed drift, but one survey on a side cannot tell drift from change.
+    MaybeWorse,
     /// No change that can be told from chance.
     Same,
     /// Too few samples on one side, or samples of zero.
@@ -71,6 +76,29 @@ pub struct Comparison {
     pub culprits: [Option<String>; 2],
     /// What a reader must know before he trusts a mark: presets that differ, machines that were busy, the drift.
     pub remarks: Vec<String>,
+}
+
+impl Outcome {
+    /// Better or worse, whether it is certain or may be drift; none when nothing is marked.
+    pub fn better(self) -> Option<bool> {
+        match self {
+            Self::Better | Self::MaybeBetter => Some(true),
+            Self::Worse | Self::MaybeWorse => Some(false),
+            Self::Same | Self::Unknown => None,
+        }
+    }
+
+    /// What people read.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Better => "better",
+            Self::Worse => "worse",
+            Self::MaybeBetter => "maybe better",
+            Self::MaybeWorse => "maybe worse",
+            Self::Same => "same",
+            Self::Unknown => "unknown",
+        }
+    }
 }
 
 impl Comparison {
@@ -177,9 +205,11 @@ pub fn compare_sides(first: &[Survey], second: &[Survey]) -> Comparison {
     let (of, runs): (Vec<&Place<'_>>, Vec<Runs>) = both.into_iter().unzip();
     let busy = busy(first, "before").into_iter().chain(busy(second, "after")).collect::<Vec<String>>();
     let (ratios, drift) = drift::ratios(&runs, !busy.is_empty());
-    let rows = of.iter().zip(&runs).zip(ratios);
-    let mut changes: Vec<Change> = rows.map(|((place, runs), ratio)| change(place, runs, ratio)).collect();
-    settle(&mut changes, &of.iter().map(|place| place.more_is_better).collect::<Vec<bool>>());
+    let rows = of.iter().zip(&runs).zip(&ratios);
+    let mut changes: Vec<Change> =
+        rows.map(|((place, runs), found)| change(place, runs, found.map(|f| f.likely))).collect();
+    let far: Vec<Option<f64>> = ratios.iter().map(|found| found.map(|f| f.certain.p)).collect();
+    settle(&mut changes, &far, &of.iter().map(|place| place.more_is_better).collect::<Vec<bool>>());
     let only = |one: &[(Place<'_>, Vec<Vec<f64>>)], other: &[(Place<'_>, Vec<Vec<f64>>)], which: &str| {
         let missing = one.iter().filter(|(place, _)| !other.iter().any(|(o, _)| same(place, o)));
         missing.map(|(place, _)| format!("{which} only: {}, {}", place.id, place.place)).collect()
@@ -202,11 +232,11 @@ fn culprit(surveys: &[Survey]) -> Option<String> {
     (!named.is_empty()).then(|| named.join(", "))
 }
 
-/// What the surveys of a side remarked on machines that were busy.
+/// The machines of a side that were busy before one of its surveys began.
 fn busy(surveys: &[Survey], side: &str) -> Vec<String> {
-    let remarks = surveys.iter().flat_map(|survey| &survey.remarks);
+    let hosts = surveys.iter().flat_map(|survey| &survey.hosts);
     let mut said: Vec<String> =
-        remarks.filter(|text| text.contains("busy")).map(|text| format!("{side}: {text}")).collect();
+        hosts.filter_map(|host| host.busy.as_ref()).map(|text| format!("{side}: {text}")).collect();
     said.dedup();
     said
 }
@@ -217,10 +247,12 @@ fn about(drift: &Drift, changes: &[Change]) -> String {
     let middle = median(&all).unwrap_or(1.0);
     match drift {
         Drift::Assumed(sd) => format!(
-            "One survey on a side does not tell a change from drift: a standard deviation of {:.0} % between surveys \
-             was assumed (the middle of all ratios is {middle:.3}). Repeat each side and give all of them: \
-             skep survey compare A1,A2 B1,B2",
-            100.0 * sd
+            "One survey a side cannot tell drift from change: places that differ by more than a standard deviation of \
+             {:.0} % between surveys explains may have changed, and only those beyond one of {:.0} % are said to have \
+             (the middle of all ratios is {middle:.3}). Repeat each side and give all of them: skep survey compare \
+             A1,A2 B1,B2",
+            100.0 * sd,
+            100.0 * DRIFT_FARTHEST
         ),
         Drift::Measured(sd) => format!(
             "The surveys of one side differ by a standard deviation of {:.0} % at a place (the middle of all ratios \
@@ -247,15 +279,22 @@ fn change(place: &Place<'_>, runs: &Runs, found: Option<Ratio>) -> Change {
     }
 }
 
-/// Marks what stands when all places are looked at together.
-fn settle(changes: &mut [Change], more_is_better: &[bool]) {
+/// Marks what stands when all places are looked at together; as certain what stands against the farthest drift, too.
+fn settle(changes: &mut [Change], far: &[Option<f64>], more_is_better: &[bool]) {
     let told: Vec<usize> = (0..changes.len()).filter(|at| changes[*at].p.is_some()).collect();
     let p: Vec<f64> = told.iter().filter_map(|at| changes[*at].p).collect();
-    for (at, stands) in told.iter().zip(discoveries(&p, FALSE_ALARMS)) {
+    let far: Vec<f64> = told.iter().map(|at| far[*at].unwrap_or(1.0)).collect();
+    let stand = discoveries(&p, FALSE_ALARMS).into_iter().zip(discoveries(&far, FALSE_ALARMS));
+    for (at, (stands, certain)) in told.iter().zip(stand) {
         let Some([ratio, low, high]) = changes[*at].ratio else { continue };
         if stands && (low > 1.0 || high < 1.0) && (ratio - 1.0).abs() >= WORTH_NAMING {
             let better = (ratio > 1.0) == more_is_better[*at];
-            changes[*at].outcome = if better { Outcome::Better } else { Outcome::Worse };
+            changes[*at].outcome = match (better, certain) {
+                (true, true) => Outcome::Better,
+                (false, true) => Outcome::Worse,
+                (true, false) => Outcome::MaybeBetter,
+                (false, false) => Outcome::MaybeWorse,
+            };
         }
     }
 }

@@ -6,6 +6,7 @@
 
 mod absent;
 mod machines;
+mod two_nodes;
 
 use crate::ceiling;
 use crate::ids::{PROCESSOR_FREE, PROCESSOR_SHARE};
@@ -98,9 +99,10 @@ pub fn judge(survey: &mut Survey) {
     }
     // Who does not answer at all is not slow besides.
     findings.retain(|finding| !gone.contains(&finding.culprit.member));
+    two_nodes::remark(survey);
     let mut all = missing;
     all.extend(merged(findings));
-    survey.waterfalls = ceiling::waterfalls(&survey.layers, place);
+    survey.waterfalls = ceiling::waterfalls(&survey.layers, &survey.theory, place);
     let limits = ceiling::limits(&survey.layers, place);
     let headline = headline(&all);
     let mut culprits = all.into_iter().map(|finding| finding.culprit);
@@ -334,13 +336,15 @@ fn touching(side: &SideBySide, node: &str) -> Vec<usize> {
 }
 
 fn network_finding(name: &str, side: &SideBySide, slow: &Slow) -> Finding {
-    let brief = network_words(slow, side.unit == DELAYS);
+    let two = pairs::nodes(side).len() == 2;
+    let brief = network_words(slow, side.unit == DELAYS, two);
     let (value, expected) = match slow {
         Slow::Node { value, expected, .. } => (*value, *expected),
         Slow::Pair(lag) => (lag.value, lag.expected),
     };
     let unit = &side.unit;
-    let numbers = format!("{} {unit} where the others show {}", figure(value), figure(expected));
+    let others = if two { "the way back shows" } else { "the others show" };
+    let numbers = format!("{} {unit} where {others} {}", figure(value), figure(expected));
     let evidence =
         Evidence { what: format!("{}: {name}", side.title), value, expected, unit: side.unit.clone() };
     Finding {
@@ -358,11 +362,16 @@ fn network_finding(name: &str, side: &SideBySide, slow: &Slow) -> Finding {
 }
 
 /// Rates are a share of the others', round trips take so many times as long.
-fn network_words(slow: &Slow, delays: bool) -> String {
+fn network_words(slow: &Slow, delays: bool, two: bool) -> String {
     let share = slow.share();
-    let times = format!("take {:.1} times as long as those of the others", 1.0 / share);
-    let rate = format!("at {} of the others", percent(share));
+    let others = if two { "of the way back" } else { "of the others" };
+    let times = format!("take {:.1} times as long as those {others}", 1.0 / share);
+    let rate = format!("at {} {others}", percent(share));
     match slow {
+        Slow::Pair(_) if two && delays => {
+            format!("this path is slow, the way back is not: its round trips {times}")
+        }
+        Slow::Pair(_) if two => format!("this path is slow, the way back is not: it is {rate}"),
         Slow::Node { .. } if delays => format!("its network is slow: its round trips {times}"),
         Slow::Pair(_) if delays => {
             format!("this path is slow, other paths of both ends are not: its round trips {times}")

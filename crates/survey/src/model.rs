@@ -36,6 +36,9 @@ pub struct Survey {
     pub absent: Vec<Absent>,
     /// From the device up to all clients.
     pub layers: Vec<Layer>,
+    /// What layers could do by data sheet, for the waterfalls.
+    #[serde(default)]
+    pub theory: Vec<Theory>,
     /// The best sustained figure of each layer beside what it should be.
     pub waterfalls: Vec<Waterfall>,
     /// Which layer limits, and the numbers that show it.
@@ -60,6 +63,23 @@ pub struct Host {
     pub busy: Option<String>,
     /// Kernel, processors, memory, interfaces, devices, file systems.
     pub facts: Vec<Fact>,
+    /// MB/s of its fastest interface; none where no hardware tells a speed.
+    #[serde(default)]
+    pub link: Option<f64>,
+}
+
+/// What a layer could do, whatever was measured.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Theory {
+    /// The layer.
+    pub layer: LayerId,
+    /// `write` or `read`.
+    pub work: String,
+    /// MB/s; none when nothing tells.
+    pub rate: Option<f64>,
+    /// From where the number comes, or why there is none.
+    pub because: String,
 }
 
 /// Something that was looked up.

@@ -1,7 +1,8 @@
 //! The network: which node is slow, when what is measured is pairs of nodes.
 //!
 //! A node is slow in one direction when even the best of its pairs in that direction lags behind the pairs that
-//! it has no part in. What is slow without a node that explains it is one path.
+//! it has no part in. What is slow without a node that explains it is one path. Between two nodes there are no such
+//! pairs: a path has only the way back to be compared with, and a node cannot be told from its path.
 
 use crate::lag::{Behind, Lag, behind, goodness, laggards};
 use crate::model::{MemberResult, SideBySide};
@@ -57,10 +58,14 @@ fn ends(member: &MemberResult) -> Option<(&str, &str)> {
     member.name.split_once(ARROW)
 }
 
+/// The ends of all paths.
+pub fn nodes(side: &SideBySide) -> BTreeSet<&str> {
+    side.members.iter().filter_map(ends).flat_map(|(a, b)| [a, b]).collect()
+}
+
 /// What is slow, the worst first: nodes, or paths when no node explains them.
 pub fn slow(side: &SideBySide) -> Vec<Slow> {
-    let nodes: BTreeSet<&str> = side.members.iter().filter_map(ends).flat_map(|(a, b)| [a, b]).collect();
-    let mut found: Vec<Slow> = nodes.iter().filter_map(|node| slow_node(side, node)).collect();
+    let mut found: Vec<Slow> = nodes(side).into_iter().filter_map(|node| slow_node(side, node)).collect();
     if found.is_empty() {
         found = laggards(side).into_iter().map(Slow::Pair).collect();
     }

@@ -1,9 +1,11 @@
 //! Finding the best setting by measurement, without measuring every combination.
 //!
 //! [`climb`] moves over several axes, along one axis at a time, to the neighbour that is better. Every measurement
-//! errs: a difference that may be chance is measured again before it decides, and a budget ends the search.
+//! errs: a difference that may be chance is measured again before it decides, and a budget ends the search. A step may
+//! be taken on a difference that chance made, so what is found is the best that was seen; [`Found::lead`] says how
+//! far it is ahead.
 
-use skep_bench::significance::{median, ratio};
+use skep_bench::significance::{Ratio, median, ratio};
 use std::collections::BTreeMap;
 use std::time::Instant;
 
@@ -39,6 +41,41 @@ pub struct Found {
     pub measured: usize,
     /// The budget ended before no neighbour was better.
     pub unfinished: bool,
+}
+
+/// How far the best place is ahead of the next one.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Lead {
+    /// The place whose median comes next.
+    pub next: Place,
+    /// The best over it; none when one of them was measured once only.
+    pub ratio: Option<Ratio>,
+}
+
+impl Found {
+    /// The best place beside the next one; none when nothing else was measured. The search chose both by the same
+    /// samples, so fresh ones may bring them closer together.
+    pub fn lead(&self) -> Option<Lead> {
+        let best = self.samples.get(&self.best)?;
+        let others = self.samples.iter().filter(|(place, _)| **place != self.best);
+        let known = others.filter_map(|(place, samples)| Some((place, samples, median(samples)?)));
+        let (next, samples, _) = known.max_by(|a, b| a.2.total_cmp(&b.2))?;
+        Some(Lead { next: next.clone(), ratio: ratio(samples, best) })
+    }
+
+    /// The lead in words; `name` tells what a place stands for.
+    pub fn told(&self, name: impl Fn(&Place) -> String) -> String {
+        let Some(lead) = self.lead() else { return "nothing else was measured".to_owned() };
+        let next = name(&lead.next);
+        let Some(found) = lead.ratio else {
+            return format!("next comes {next}; they were measured too seldom to be compared");
+        };
+        let interval = format!("95 % interval {:.2} to {:.2}", found.low, found.high);
+        match found.differs() && found.ratio > 1.0 {
+            true => format!("{:.2} times what comes next, {next} ({interval})", found.ratio),
+            false => format!("not told apart from {next} ({:.2} times as much, {interval})", found.ratio),
+        }
+    }
 }
 
 /// What a search may cost.
@@ -229,6 +266,29 @@ mod tests {
         }
         let flat = climb(&axes(&[9, 5]), &vec![4, 2], 400, |_| Ok::<_, ()>(5.0)).unwrap();
         assert_eq!(flat.best, [4, 2]);
+    }
+
+    /// Goal: what is called the best says how far it is ahead: told apart from the next one, or not, or too seldom
+    /// measured, or alone.
+    #[test]
+    fn the_best_says_how_far_it_is_ahead() {
+        let told = |samples: &[(usize, &[f64])]| {
+            let samples: BTreeMap<Place, Vec<f64>> =
+                samples.iter().map(|(at, samples)| (vec![*at], samples.to_vec())).collect();
+            let found = Found { best: vec![0], samples, measured: 9, unfinished: false };
+            found.told(|place| format!("place {}", place[0]))
+        };
+        let best: (usize, &[f64]) = (0, &[120.0, 121.0, 119.0, 120.5, 120.0]);
+        let far: (usize, &[f64]) = (1, &[50.0, 51.0, 49.0]);
+        let sure = told(&[best, far, (2, &[100.0, 101.0, 99.0, 100.0, 100.5])]);
+        assert!(sure.starts_with("1.20 times what comes next, place 2 (95 % interval 1.1"), "{sure}");
+        let close = told(&[best, far, (2, &[110.0, 131.0, 119.0, 105.0, 127.0])]);
+        assert!(close.starts_with("not told apart from place 2 (1.0"), "{close}");
+        // A few wild samples may leave another place ahead of the one that was chosen.
+        let behind = told(&[best, (2, &[130.0, 131.0, 129.0])]);
+        assert!(behind.starts_with("not told apart from place 2 (0.9"), "{behind}");
+        assert!(told(&[best, (1, &[118.0])]).contains("too seldom"));
+        assert_eq!(told(&[best]), "nothing else was measured");
     }
 
     /// Goal: the budget holds, what is unfinished is said, and a failing measurement ends it with its reason.

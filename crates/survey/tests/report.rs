@@ -2,7 +2,7 @@
 //! broken markup, nothing that runs or asks.
 
 use skep_survey::compare::compare;
-use skep_survey::model::{Culprit, LayerId, Survey};
+use skep_survey::model::{Culprit, LayerId, MemberResult, SideBySide, Survey};
 use skep_survey::report;
 
 const SAMPLE: &str = include_str!("../../../docs/survey/sample.json");
@@ -314,6 +314,48 @@ fn a_thousand_targets_are_shown() {
     assert!(page.contains("target-501  211"), "the slow one is written into its chart");
 }
 
+/// Goal: a host of clients that lags is shown as a target is: named first, marked in its chart and in the table, in
+/// every layer of clients.
+#[test]
+fn slow_client_hosts_are_shown() {
+    let mut survey = sample();
+    for layer in &mut survey.layers {
+        let name = match layer.id {
+            LayerId::Client => "client.write.n-n.hosts",
+            LayerId::Clients => "clients.write.n-n.hosts",
+            LayerId::Metadata => "metadata.create.hosts",
+            _ => continue,
+        };
+        let members = (1..=4).map(|at| MemberResult {
+            name: format!("compute-{at}"),
+            samples: (0..5).map(|round| f64::from(if at == 3 { 110 + round } else { 400 + round })).collect(),
+            outlier: None,
+        });
+        layer.sides.push(SideBySide {
+            id: name.to_owned(),
+            title: format!("{name}, each host of clients"),
+            unit: "MB/s".to_owned(),
+            more_is_better: true,
+            members: members.collect(),
+            command: String::new(),
+        });
+    }
+    skep_survey::judge::judge(&mut survey);
+    let named = |member: &str| {
+        survey.verdict.culprit.iter().chain(&survey.verdict.also).filter(|c| c.member == member).count()
+    };
+    assert_eq!((named("compute-3"), named("compute-1")), (1, 0), "{}", survey.verdict.headline);
+    let page = check(&survey, "hosts of clients");
+    for id in ["client.write.n-n.hosts", "clients.write.n-n.hosts", "metadata.create.hosts"] {
+        let charts: Vec<&str> =
+            page.split("<figure>").filter(|part| part.contains(&format!("data-shows=\"{id}\""))).collect();
+        assert_eq!(charts.len(), 1, "{id}");
+        assert!(charts[0].contains("compute-3 stands out"), "{id}");
+        let row = charts[0].split("<tr class=\"alert\">").nth(1).unwrap_or_default();
+        assert!(row.starts_with("<td>compute-3</td>"), "{id}: {row}");
+    }
+}
+
 /// Goal: the comparison says what became better and worse, and survives hostile names as well.
 #[test]
 fn comparisons_are_shown() {
@@ -322,7 +364,11 @@ fn comparisons_are_shown() {
     samples(&mut after, &mut |place| *place = vec![50.0, 51.0, 49.0, 50.5, 49.5]);
     let page = report::compare_html(&before, &after, &compare(&before, &after));
     assert_eq!(broken(&page), None);
-    assert!(page.contains("became worse") && page.contains("-50 %") && page.contains("chart wide"));
+    assert!(page.contains("Nothing changed for certain") && page.contains("may have become worse"));
+    assert!(page.contains("maybe worse") && page.contains("-50 %") && page.contains("chart wide"));
+    samples(&mut after, &mut |place| *place = vec![10.0, 11.0, 9.0, 10.5, 9.5]);
+    let page = report::compare_html(&before, &after, &compare(&before, &after));
+    assert!(page.contains("places became worse") && page.contains("-90 %") && !page.contains("maybe"));
     let same = report::compare_html(&before, &before, &compare(&before, &before));
     assert!(same.contains("Nothing changed that can be told from chance"));
     texts(&mut after, &mut |place| *place = "<script>\"'".to_owned());

@@ -33,17 +33,8 @@ impl Row for ChangeRow<'_> {
             change.unit.clone(),
             ratio,
             interval,
-            word(change.outcome).to_owned(),
+            change.outcome.words().to_owned(),
         ]
-    }
-}
-
-fn word(outcome: Became) -> &'static str {
-    match outcome {
-        Became::Better => "better",
-        Became::Worse => "worse",
-        Became::Same => "same",
-        Became::Unknown => "unknown",
     }
 }
 
@@ -74,11 +65,16 @@ pub fn run(args: &CompareArgs) -> Outcome<ExitCode> {
         Format::Table => show(&found, args.all, stdout)?,
         format => output::documents(format, std::slice::from_ref(&found), |_| String::new(), stdout)?,
     }
-    Ok(if found.count(Became::Worse) > 0 { ExitCode::from(EXIT_WORSE) } else { ExitCode::SUCCESS })
+    Ok(ExitCode::from(exit_code(&found)))
+}
+
+/// What may be drift is no reason to fail.
+fn exit_code(found: &Comparison) -> u8 {
+    if found.count(Became::Worse) > 0 { EXIT_WORSE } else { 0 }
 }
 
 fn show(found: &Comparison, all: bool, out: &mut dyn Write) -> Outcome {
-    let marked = |change: &&Change| all || matches!(change.outcome, Became::Better | Became::Worse);
+    let marked = |change: &&Change| all || change.outcome.better().is_some();
     let rows: Vec<ChangeRow<'_>> = found.changes.iter().filter(marked).map(ChangeRow).collect();
     if !rows.is_empty() {
         output::rows(Format::Table, &rows, out)?;
@@ -93,6 +89,13 @@ fn show(found: &Comparison, all: bool, out: &mut dyn Write) -> Outcome {
         count(Became::Same),
         count(Became::Unknown)
     )?;
+    let (better, worse) = (count(Became::MaybeBetter), count(Became::MaybeWorse));
+    if better + worse > 0 {
+        writeln!(
+            out,
+            "{better} may have become better, {worse} worse; repeat: one survey a side cannot tell drift from change"
+        )?;
+    }
     for text in &found.remarks {
         writeln!(out, "note: {text}")?;
     }
@@ -110,4 +113,45 @@ fn show(found: &Comparison, all: bool, out: &mut dyn Write) -> Outcome {
         writeln!(out, "{} places were measured by one survey only (--all names them)", found.alone.len())?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(outcomes: &[Became]) -> Comparison {
+        let change = |outcome: &Became| Change {
+            id: "clients.write.n-n".into(),
+            place: "processes = 4".into(),
+            unit: "MB/s".into(),
+            before: 100.0,
+            after: 50.0,
+            ratio: Some([0.5, 0.4, 0.6]),
+            p: Some(0.001),
+            outcome: *outcome,
+        };
+        Comparison {
+            changes: outcomes.iter().map(change).collect(),
+            alone: vec![],
+            settings: vec![],
+            culprits: [None, None],
+            remarks: vec![],
+        }
+    }
+
+    /// Goal: what only may have become worse is shown with its reason and does not fail; what did, fails.
+    #[test]
+    fn only_what_is_certain_fails() {
+        let maybe = found(&[Became::MaybeWorse, Became::Same]);
+        assert_eq!(exit_code(&maybe), 0);
+        let mut text = Vec::new();
+        show(&maybe, false, &mut text).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        assert!(text.contains("maybe worse") && text.contains("0 better, 0 worse, 1 without"), "{text}");
+        assert!(text.contains("1 worse; repeat: one survey a side cannot tell drift from change"), "{text}");
+        assert_eq!(exit_code(&found(&[Became::MaybeWorse, Became::Worse])), EXIT_WORSE);
+        let mut text = Vec::new();
+        show(&found(&[Became::Worse]), false, &mut text).unwrap();
+        assert!(!String::from_utf8(text).unwrap().contains("repeat"));
+    }
 }

@@ -11,6 +11,9 @@ pub const DRIFT_LEAST: f64 = 0.10;
 pub const DRIFT_MOST: f64 = 0.20;
 /// What is assumed at most when a machine was busy before a survey began.
 pub const DRIFT_MOST_BUSY: f64 = 0.40;
+/// No drift goes farther: what one survey on a side shows is certain only if it stands against this one, which takes
+/// a change of everything by a factor of three, or of a single place by about six.
+pub const DRIFT_FARTHEST: f64 = 0.40;
 /// Degrees of freedom given to an assumed deviation: real drift has longer tails than a normal one.
 const ASSUMED_FREEDOM: f64 = 30.0;
 /// Deviation between repeated surveys that is taken at least: what clocks and rounding resolve.
@@ -53,6 +56,15 @@ type Sides = Option<[Vec<Option<Run>>; 2]>;
 /// A sum of squares and its degrees of freedom.
 type Squares = (f64, f64);
 
+/// How a place compares.
+#[derive(Clone, Copy)]
+pub struct Found {
+    /// With the drift that was measured, or is likely.
+    pub likely: Ratio,
+    /// With the farthest that drift may go; the same where it was measured.
+    pub certain: Ratio,
+}
+
 /// What was assumed or found about the drift.
 pub enum Drift {
     /// One survey on a side at least: this standard deviation from one survey to the next.
@@ -62,10 +74,12 @@ pub enum Drift {
 }
 
 /// The ratio of every place, second over first; none where too little is known.
-pub fn ratios(places: &[Runs], busy: bool) -> (Vec<Option<Ratio>>, Drift) {
+pub fn ratios(places: &[Runs], busy: bool) -> (Vec<Option<Found>>, Drift) {
     let count = |of: fn(&Runs) -> &Vec<Vec<f64>>| places.iter().map(|p| of(p).len()).max().unwrap_or(0);
     if count(|p| &p.before) > 1 && count(|p| &p.after) > 1 {
-        return repeated(places);
+        let (ratios, drift) = repeated(places);
+        let both = |ratio: Option<Ratio>| ratio.map(|ratio| Found { likely: ratio, certain: ratio });
+        return (ratios.into_iter().map(both).collect(), drift);
     }
     let known: Vec<Option<Single>> = places.iter().map(single).collect();
     let steps: Vec<f64> = known.iter().flatten().map(|one| one.step.abs()).collect();
@@ -75,8 +89,11 @@ pub fn ratios(places: &[Runs], busy: bool) -> (Vec<Option<Ratio>>, Drift) {
     let drift = seen.clamp(DRIFT_LEAST, if busy { DRIFT_MOST_BUSY } else { DRIFT_MOST });
     let found = known.iter().map(|one| {
         let one = one.as_ref()?;
-        let error = (drift.powi(2) * one.share + one.spread).sqrt();
-        Some(Ratio::from_logs(one.step, error, ASSUMED_FREEDOM))
+        let with = |drift: f64| {
+            let error = (drift.powi(2) * one.share + one.spread).sqrt();
+            Ratio::from_logs(one.step, error, ASSUMED_FREEDOM)
+        };
+        Some(Found { likely: with(drift), certain: with(DRIFT_FARTHEST) })
     });
     (found.collect(), Drift::Assumed(drift))
 }

@@ -19,7 +19,7 @@ mod tests {
 
     fn host(name: &str, roles: &[&str], clients: bool) -> Host {
         let roles = roles.iter().map(|role| (*role).to_owned()).collect();
-        Host { name: name.to_owned(), roles, clients, busy: None, facts: Vec::new() }
+        Host { name: name.to_owned(), roles, clients, busy: None, facts: Vec::new(), link: None }
     }
 
     fn survey(hosts: Vec<Host>, layers: Vec<Layer>) -> Survey {
@@ -36,6 +36,7 @@ mod tests {
             parts: vec![Part { name: "target-101".into(), part_of: "storaged-1".into() }],
             absent: vec![],
             layers,
+            theory: vec![],
             waterfalls: vec![],
             verdict: Verdict { headline: String::new(), culprit: None, also: vec![], limits: vec![] },
             remarks: vec![],

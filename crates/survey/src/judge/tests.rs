@@ -116,6 +116,7 @@ fn system(fault: Fault, draw: &mut Draw) -> Survey {
         parts: all().map(|(d, t)| Part { name: target(d, t), part_of: daemon(d) }).collect(),
         absent: vec![],
         layers: layers.into_iter().map(layer).collect(),
+        theory: vec![],
         waterfalls: vec![],
         verdict: Verdict { headline: String::new(), culprit: None, also: vec![], limits: vec![] },
         remarks: vec![],
@@ -364,4 +365,47 @@ fn a_quota_on_a_busy_machine() {
     assert!(both.layers[0].sides.iter().all(|side| side.members[0].outlier.is_some()));
     assert_eq!(named(&judged(shares[0].1, [1.0; 10])), None);
     assert_eq!(named(&judged(shares[1].1, held)), None);
+}
+
+/// Goal: of a network of two nodes it is said what cannot be told, with what the interfaces could carry; a slow way
+/// is named as a path beside the way back. With three nodes nothing is said.
+#[test]
+fn two_nodes_are_no_likes() {
+    let survey = |nodes: usize, levels: [f64; 2]| {
+        let mut draw = Draw::new(61);
+        let mut survey = system(Fault::None, &mut draw);
+        let pairs = (0..nodes).flat_map(|a| (0..nodes).map(move |b| (a, b))).filter(|(a, b)| a != b);
+        let rows = pairs
+            .map(|(a, b)| {
+                let level = if (a, b) == (0, 1) { levels[0] } else { levels[1] };
+                (format!("{}{ARROW}{}", daemon(a), daemon(b)), level)
+            })
+            .collect();
+        let network = survey.layers.iter_mut().find(|layer| layer.id == LayerId::Network).unwrap();
+        network.sides = vec![side(ids::NETWORK_PAIRS, "MB/s", true, rows, &mut draw)];
+        survey.hosts = (0..nodes)
+            .map(|d| crate::model::Host {
+                name: format!("host-{d}"),
+                roles: vec![daemon(d)],
+                clients: false,
+                busy: None,
+                facts: vec![],
+                link: Some(1_250.0 * (d + 1) as f64),
+            })
+            .collect();
+        judge(&mut survey);
+        let once = survey.remarks.len();
+        judge(&mut survey);
+        assert_eq!(survey.remarks.len(), once, "the same remark twice");
+        survey
+    };
+    let slow = survey(2, [100.0, 1_000.0]);
+    let culprit = slow.verdict.culprit.as_ref().unwrap();
+    assert_eq!(culprit.member, format!("{}{ARROW}{}", daemon(0), daemon(1)));
+    assert!(culprit.finding.starts_with("this path is slow, the way back is not: it is at "), "{culprit:?}");
+    let both = survey(2, [100.0, 100.0]);
+    assert!(both.verdict.culprit.is_none());
+    assert!(both.remarks[0].contains("a node cannot be told from its path"), "{:?}", both.remarks);
+    assert!(both.remarks[0].contains("of the 1250 that the slower interface"), "{:?}", both.remarks);
+    assert!(survey(3, [1_000.0, 1_000.0]).remarks.is_empty());
 }

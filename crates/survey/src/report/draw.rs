@@ -181,6 +181,8 @@ pub struct Drawing {
     pub title: String,
     /// What is to be seen in it, for those who hear it.
     pub about: String,
+    /// Names of what is measured in it, in the order of its series, for those who check it against the document.
+    pub shows: Vec<String>,
     /// From the lowest to the topmost.
     pub marks: Vec<Mark>,
     /// What is said at places.
@@ -196,7 +198,8 @@ impl Drawing {
     /// An empty sheet.
     pub fn new(width: f32, height: f32, title: &str) -> Self {
         let title = title.to_owned();
-        Self { width, height, title, about: String::new(), marks: Vec::new(), tips: Vec::new() }
+        let (about, shows) = (String::new(), Vec::new());
+        Self { width, height, title, about, shows, marks: Vec::new(), tips: Vec::new() }
     }
 
     /// Adds what frames the data.

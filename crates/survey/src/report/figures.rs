@@ -6,6 +6,8 @@ use super::draw::Drawing;
 use super::number;
 use super::spread::Spread;
 
+/// How a waterfall is called among what charts show.
+const WATERFALL: &str = "waterfall";
 /// Members that get a row each in a chart; more are drawn as a strip.
 const MOST_ROWS: usize = 20;
 
@@ -64,22 +66,44 @@ pub enum Figure<'a> {
 
 /// The figures of a layer.
 pub fn of_layer(layer: &Layer) -> Vec<Figure<'_>> {
-    let mut groups: Vec<Vec<&Curve>> = Vec::new();
+    let mut questions: Vec<(Question<'_>, Vec<&Curve>)> = Vec::new();
     for curve in &layer.curves {
-        let fits = |group: &&mut Vec<&Curve>| {
-            group.len() < MOST_LINES
-                && group.first().is_some_and(|first| first.unit == curve.unit && first.axis == curve.axis)
-        };
-        match groups.iter_mut().find(fits) {
-            Some(group) => group.push(curve),
-            None => groups.push(vec![curve]),
+        let asked = Question::of(curve);
+        match questions.iter_mut().find(|(known, _)| *known == asked) {
+            Some((_, curves)) => curves.push(curve),
+            None => questions.push((asked, vec![curve])),
         }
     }
+    let groups: Vec<Vec<&Curve>> = questions.into_iter().flat_map(|(_, curves)| evenly(&curves)).collect();
     // Two stand beside each other; what belongs together is not torn apart by a single one before it.
     let sides_first = groups.len() % 2 == 1 && layer.sides.len().is_multiple_of(2);
     let curves = groups.into_iter().map(Figure::Curves);
     let sides = layer.sides.iter().map(Figure::Side);
     if sides_first { sides.chain(curves).collect() } else { curves.chain(sides).collect() }
+}
+
+/// What a chart answers. Its curves differ by the kind of work only, which is the second word of their names:
+/// `clients.write.n-n` and `clients.read.n-n`, but neither `clients.write.n-1` nor `sweep.processes`.
+#[derive(PartialEq)]
+struct Question<'a> {
+    layer: &'a str,
+    setting: &'a str,
+    unit: &'a str,
+    axis: &'a str,
+}
+
+impl<'a> Question<'a> {
+    fn of(curve: &'a Curve) -> Self {
+        let (layer, rest) = curve.id.split_once('.').unwrap_or((&curve.id, ""));
+        let setting = rest.split_once('.').map_or("", |(_, setting)| setting);
+        Self { layer, setting, unit: &curve.unit, axis: &curve.axis }
+    }
+}
+
+/// More lines than a reader tells apart stand in several charts of about the same number.
+fn evenly<'a>(curves: &[&'a Curve]) -> Vec<Vec<&'a Curve>> {
+    let charts = curves.len().div_ceil(MOST_LINES).max(1);
+    curves.chunks(curves.len().div_ceil(charts).max(1)).map(<[&Curve]>::to_vec).collect()
 }
 
 /// The waterfalls of a survey.
@@ -95,9 +119,14 @@ impl Figure<'_> {
                 [one] => one.title.clone(),
                 many => {
                     let titles: Vec<&str> = many.iter().map(|curve| curve.title.as_str()).collect();
-                    let (common, _) = charts::short_names(&titles);
-                    let first = many.first().map_or("", |curve| curve.unit.as_str());
-                    capital(if common.is_empty() { what(first) } else { &common })
+                    let (common, names) = charts::short_names(&titles);
+                    // Where names say nothing of their own, they are the titles, which the common part begins with.
+                    let own = common.is_empty() || names != titles;
+                    let alike = if own { first_words(&names) } else { String::new() };
+                    let unit = many.first().map_or("", |curve| curve.unit.as_str());
+                    let parts = [alike.as_str(), common.as_str()].into_iter().filter(|part| !part.is_empty());
+                    let title = parts.collect::<Vec<&str>>().join(", ");
+                    capital(if title.is_empty() { what(unit) } else { &title })
                 }
             },
             Self::Side(side) => side.title.clone(),
@@ -126,8 +155,21 @@ impl Figure<'_> {
         }
     }
 
+    /// Names of what it shows, in the order of its series.
+    fn shows(&self) -> Vec<String> {
+        match self {
+            Self::Curves(curves) => curves.iter().map(|curve| curve.id.clone()).collect(),
+            Self::Side(side) => vec![side.id.clone()],
+            Self::Waterfall(..) => vec![WATERFALL.to_owned()],
+        }
+    }
+
     /// The drawing in that width.
     pub fn draw(&self, wide: f32) -> Drawing {
+        Drawing { shows: self.shows(), ..self.marks(wide) }
+    }
+
+    fn marks(&self, wide: f32) -> Drawing {
         match self {
             Self::Curves(curves) => {
                 let titles: Vec<&str> = curves.iter().map(|curve| curve.title.as_str()).collect();
@@ -191,6 +233,13 @@ impl Figure<'_> {
             Self::Waterfall(waterfall, _) => waterfall.steps.is_empty(),
         }
     }
+}
+
+/// The words with which all names begin: `Random` of `Random reads` and `Random writes`.
+fn first_words(names: &[String]) -> String {
+    let Some((first, rest)) = names.split_first() else { return String::new() };
+    let alike = |(at, word): &(usize, &str)| rest.iter().all(|name| name.split(' ').nth(*at) == Some(word));
+    first.split(' ').enumerate().take_while(alike).map(|(_, word)| word).collect::<Vec<&str>>().join(" ")
 }
 
 /// What a unit counts.
@@ -344,4 +393,83 @@ pub fn evidence(evidence: &[Evidence]) -> Table {
         table.add(false, vec![number.what.clone(), value, expected, share]);
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn curve(id: &str, title: &str, unit: &str, axis: &str) -> Curve {
+        Curve {
+            id: id.to_owned(),
+            title: title.to_owned(),
+            unit: unit.to_owned(),
+            axis: axis.to_owned(),
+            points: Vec::new(),
+            command: String::new(),
+        }
+    }
+
+    fn shown(curves: Vec<Curve>) -> Vec<(String, Vec<String>)> {
+        let layer = Layer { id: LayerId::Clients, about: String::new(), curves, sides: Vec::new() };
+        of_layer(&layer).iter().map(|figure| (figure.title(), figure.shows())).collect()
+    }
+
+    /// Goal: every chart is one question: own files, one file, random access, each axis of the search, each record
+    /// size and each kind of directory have a chart of their own, and reading stands beside writing.
+    #[test]
+    fn a_chart_is_one_question() {
+        let mut curves = Vec::new();
+        let mut add =
+            |id: &str, title: &str, unit: &str, axis: &str| curves.push(curve(id, title, unit, axis));
+        for (suffix, words) in [("n-n", "a file per process"), ("n-1", "all processes in one file")] {
+            add(&format!("clients.write.{suffix}"), &format!("Write, {words}"), "MB/s", "processes");
+            add(&format!("clients.read.{suffix}"), &format!("Read, {words}"), "MB/s", "processes");
+        }
+        add("clients.random-read", "Random reads of 4 KiB, own files", "operations/s", "processes");
+        add("clients.random-write", "Random writes of 4 KiB, own files", "operations/s", "processes");
+        add("sweep.processes", "both over processes, the rest as found best", "MB/s", "processes");
+        add("sweep.transfer", "both over transfer size, the rest as found best", "MB/s", "transfer size");
+        for suffix in ["", ".256KiB", ".1MiB.objects-1"] {
+            let of = |work: &str| format!("{work}, records{suffix}");
+            add(&format!("storage.write{suffix}"), &of("Write"), "MB/s", "threads per target");
+            add(&format!("storage.read{suffix}"), &of("Read"), "MB/s", "threads per target");
+        }
+        for suffix in ["", ".shared"] {
+            for work in ["create", "stat", "open", "remove"] {
+                let title = format!("{work}, directory{suffix}");
+                add(&format!("metadata.{work}{suffix}"), &title, "operations/s", "processes");
+            }
+        }
+        let found = shown(curves);
+        let ids: Vec<String> = found.iter().map(|(_, ids)| ids.join(" ")).collect();
+        assert_eq!(
+            ids,
+            [
+                "clients.write.n-n clients.read.n-n",
+                "clients.write.n-1 clients.read.n-1",
+                "clients.random-read clients.random-write",
+                "sweep.processes",
+                "sweep.transfer",
+                "storage.write storage.read",
+                "storage.write.256KiB storage.read.256KiB",
+                "storage.write.1MiB.objects-1 storage.read.1MiB.objects-1",
+                "metadata.create metadata.stat metadata.open metadata.remove",
+                "metadata.create.shared metadata.stat.shared metadata.open.shared metadata.remove.shared",
+            ]
+        );
+        let titles: Vec<&str> = found.iter().map(|(title, _)| title.as_str()).take(3).collect();
+        assert_eq!(titles, ["A file per process", "All processes in one file", "Random, own files"]);
+    }
+
+    /// Goal: too many lines for one chart are shared out evenly; names without dots are names as well.
+    #[test]
+    fn many_lines_are_shared_out() {
+        let many = (0..7).map(|n| curve(&format!("metadata.{n}"), &format!("w{n}"), "u", "x")).collect();
+        let counts: Vec<usize> = shown(many).iter().map(|(_, ids)| ids.len()).collect();
+        assert_eq!(counts, [4, 3]);
+        let odd = ["", "a", "..", "a.b."].map(|id| curve(id, "t", "u", "x"));
+        let lines: usize = shown(odd.into()).iter().map(|(_, ids)| ids.len()).sum();
+        assert_eq!(lines, 4);
+    }
 }

@@ -12,6 +12,7 @@ pub fn svg(drawing: &Drawing, id: &str, class: &str) -> String {
     let mut out = String::new();
     let (wide, high) = (coordinate(drawing.width), coordinate(drawing.height));
     put(&mut out, format_args!("<svg class=\"{class}\" viewBox=\"0 0 {wide} {high}\" role=\"img\" "));
+    put(&mut out, format_args!("data-shows=\"{}\" ", escape(&drawing.shows.join(" "))));
     put(&mut out, format_args!("aria-labelledby=\"{id}-t {id}-d\"><title id=\"{id}-t\">"));
     put(&mut out, format_args!("{}</title><desc id=\"{id}-d\">", escape(&drawing.title)));
     put(&mut out, format_args!("{}</desc>\n", escape(&drawing.about)));

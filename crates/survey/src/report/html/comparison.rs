@@ -3,6 +3,7 @@
 use super::super::super::compare::{Change, Comparison, Outcome};
 use super::super::super::model::{Curve, SideBySide, Survey};
 use super::super::charts::{self, Line, Ratio};
+use super::super::draw::Drawing;
 use super::super::figures::{Row, Table};
 use super::super::number;
 use super::page::{escape, shell};
@@ -61,12 +62,21 @@ fn head(before: &Survey, after: &Survey) -> String {
 fn verdict(comparison: &Comparison) -> String {
     let count = |outcome| comparison.count(outcome);
     let (better, worse) = (count(Outcome::Better), count(Outcome::Worse));
+    let maybe = (count(Outcome::MaybeBetter), count(Outcome::MaybeWorse));
     let class = if worse > 0 { " bad" } else { "" };
-    let headline = match (better, worse) {
-        (0, 0) => "Nothing changed that can be told from chance.".to_owned(),
+    let certain = match (better, worse) {
+        (0, 0) if maybe == (0, 0) => "Nothing changed that can be told from chance.".to_owned(),
+        (0, 0) => "Nothing changed for certain.".to_owned(),
         (better, 0) => format!("{better} places became better, none worse."),
         (0, worse) => format!("{worse} places became worse, none better."),
         (better, worse) => format!("{worse} places became worse, {better} better."),
+    };
+    let headline = match maybe {
+        (0, 0) => certain,
+        (better, worse) => format!(
+            "{certain} {worse} places may have become worse, {better} better; repeat: one survey a side cannot tell \
+             drift from change."
+        ),
     };
     let mut out = format!("<div id=\"verdict\" class=\"card verdict{class}\">\n");
     out += &format!("<p class=\"badge\">{} places compared</p>\n", comparison.changes.len());
@@ -100,11 +110,7 @@ fn title<'a>(survey: &'a Survey, id: &'a str) -> &'a str {
 }
 
 fn better(change: &Change) -> Option<bool> {
-    match change.outcome {
-        Outcome::Better => Some(true),
-        Outcome::Worse => Some(false),
-        Outcome::Same | Outcome::Unknown => None,
-    }
+    change.outcome.better()
 }
 
 /// How far a ratio lies from 1, in either direction.
@@ -183,7 +189,8 @@ fn curves(before: &Survey, after: &Survey, comparison: &Comparison, figures: &mu
                     points: points.iter().map(|point| (point.x, point.samples.as_slice())).collect(),
                 })
                 .collect();
-            charts::curves(wide, &now.title, &now.unit, &now.axis, &lines)
+            let shows = vec![now.id.clone(), now.id.clone()];
+            Drawing { shows, ..charts::curves(wide, &now.title, &now.unit, &now.axis, &lines) }
         };
         out += &figures.put(&now.title, &number::unit(&now.unit), false, &draw, "");
     }
@@ -213,10 +220,8 @@ fn changes(after: &Survey, comparison: &Comparison) -> Table {
     ]);
     for change in &comparison.changes {
         let outcome = match change.outcome {
-            Outcome::Better => "better",
-            Outcome::Worse => "worse",
-            Outcome::Same => "same",
             Outcome::Unknown => "too few samples",
+            told => told.words(),
         };
         let (ratio, interval) = change.ratio.map_or_else(
             || (number::NONE.to_owned(), number::NONE.to_owned()),
