@@ -36,6 +36,7 @@ pub fn run<C: Service>(
     };
     log::set_level(process(&loaded.config).log.into());
     loaded.warnings.iter().for_each(|text| warning!("{text}"));
+    config::remember(&loaded.config);
     match serve(&loaded.config) {
         Ok(()) => ExitCode::SUCCESS,
         Err(text) => {

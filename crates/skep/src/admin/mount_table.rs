@@ -17,6 +17,8 @@ pub struct MountEntry {
     pub kind: String,
     /// What was mounted, such as `mgmt1,mgmt2:/`.
     pub source: String,
+    /// Options of the mount, then those of the file system: `rw,noatime,user_id=0`.
+    pub options: String,
     /// Mounted read-only?
     pub read_only: bool,
 }
@@ -25,6 +27,11 @@ impl MountEntry {
     /// Is it one of ours?
     pub fn is_skep(&self) -> bool {
         self.kind == "skep" || self.kind == "fuse.skep"
+    }
+
+    /// For people: type, what was mounted, and how.
+    pub fn describe(&self) -> String {
+        format!("{} {} ({})", self.kind, self.source, self.options)
     }
 }
 
@@ -56,13 +63,26 @@ fn parse_line(line: &[u8]) -> Option<MountEntry> {
     let options = words.next()?;
     let mut rest = words.skip_while(|word| *word != b"-").skip(1);
     let text = |word: &[u8]| String::from_utf8_lossy(&unescape(word)).into_owned();
+    let (kind, source) = (text(rest.next()?), text(rest.next()?));
     Some(MountEntry {
         device: rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?),
         point,
-        kind: text(rest.next()?),
-        source: text(rest.next()?),
+        kind,
+        source,
+        options: both(&text(options), &rest.next().map(text).unwrap_or_default()),
         read_only: options.split(|b| *b == b',').any(|option| option == b"ro"),
     })
+}
+
+/// Options of the mount, and those of the file system that are not among them.
+fn both(mount: &str, filesystem: &str) -> String {
+    let mut all: Vec<&str> = mount.split(',').collect();
+    for option in filesystem.split(',').filter(|option| !option.is_empty()) {
+        if !all.contains(&option) {
+            all.push(option);
+        }
+    }
+    all.join(",")
 }
 
 /// The kernel writes blanks, tabs, newlines and backslashes as three octal digits.
@@ -89,7 +109,8 @@ mod tests {
     /// Goal: lines with and without optional fields, and escaped paths, are understood.
     #[test]
     fn lines() {
-        let text = b"36 35 0:61 / /mnt/a\\040b rw,nosuid shared:9 master:1 - fuse.skep m1,m2:/ rw\n\
+        let text =
+            b"36 35 0:61 / /mnt/a\\040b rw,nosuid shared:9 master:1 - fuse.skep m1,m2:/ rw,user_id=0\n\
                      22 1 8:1 / / ro - ext4 /dev/sda1 rw\nnonsense\n";
         let mounts = parse(text);
         assert_eq!(mounts.len(), 2);
@@ -98,6 +119,7 @@ mod tests {
             (mounts[0].source.as_str(), mounts[0].is_skep(), mounts[0].read_only),
             ("m1,m2:/", true, false)
         );
+        assert_eq!(mounts[0].describe(), "fuse.skep m1,m2:/ (rw,nosuid,user_id=0)");
         assert_eq!(
             (mounts[1].device, mounts[1].is_skep(), mounts[1].read_only),
             (rustix::fs::makedev(8, 1), false, true)

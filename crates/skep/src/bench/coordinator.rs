@@ -76,7 +76,8 @@ impl HostsArgs {
         Ok(if slots.iter().all(|slots| *slots == 1) { Vec::new() } else { slots })
     }
 
-    fn keyring(&self) -> Result<Keyring, String> {
+    /// The key with which agents are reached.
+    pub fn keyring(&self) -> Result<Keyring, String> {
         if self.insecure {
             return Ok(Keyring::insecure());
         }

@@ -15,6 +15,7 @@ pub mod scratch;
 pub mod storage;
 mod worker;
 
+pub use agent::AGENT_PORT;
 pub use coordinator::HostsArgs;
 
 use clap::{Args, Subcommand};

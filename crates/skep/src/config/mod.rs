@@ -14,7 +14,9 @@ pub mod nearest;
 pub mod service;
 pub mod storaged;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 pub use error::{ConfigError, Origin, Problem};
 pub use layers::Loaded;
@@ -28,6 +30,30 @@ pub use storaged::StoragedConfig;
 pub const CONFIG_DIR: &str = "/etc/skep";
 /// Largest configuration file that is read.
 pub const CONFIG_FILE_MAX: u64 = 1 << 20;
+
+/// The configuration with which this process serves, for those who ask what it runs with.
+static IN_USE: OnceLock<BTreeMap<String, String>> = OnceLock::new();
+
+/// This process serves with that from now on.
+pub fn remember<S: Service>(config: &S) {
+    // A process serves once.
+    let _ = IN_USE.set(shown(config));
+}
+
+/// What this process serves with, by key; empty when it is no service.
+pub fn in_use() -> BTreeMap<String, String> {
+    IN_USE.get().cloned().unwrap_or_default()
+}
+
+/// Keys and values as a file would have them.
+pub fn shown<S: Service>(config: &S) -> BTreeMap<String, String> {
+    let table = toml::Table::try_from(config).unwrap_or_default();
+    let text = |value: &toml::Value| match value {
+        toml::Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    table.iter().map(|(key, value)| (key.clone(), text(value))).collect()
+}
 
 /// Which file is read.
 #[derive(Clone, Copy, Debug)]
@@ -120,6 +146,15 @@ mod tests {
         let absent = Some("no-such-instance");
         assert!(load::<MgmtdConfig>(Source::Installed(absent), &[], &[]).is_err());
         assert!(layers::assemble::<MgmtdConfig>(None, &[], &[]).is_ok());
+    }
+
+    /// Goal: what a service runs with is told by key, as its file would have it.
+    #[test]
+    fn told_by_key() {
+        let told = shown(&StoragedConfig { max_connections: 77, ..StoragedConfig::default() });
+        assert_eq!(told.get("max_connections").map(String::as_str), Some("77"));
+        assert_eq!(told.get("reserve").map(String::as_str), Some("64MiB"));
+        assert_eq!(told.get("sync_on_write").map(String::as_str), Some("false"));
     }
 
     /// Goal: services and instances have the paths that the manual names.

@@ -3,8 +3,12 @@
 mod disk;
 pub mod group;
 
-use super::question::{NicFacts, NodeFacts};
+use super::question::{MountFacts, NicFacts, NodeFacts};
 use super::service::BenchTarget;
+use crate::admin::mount_table;
+use crate::config;
+use crate::tune::processes::running;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Reads a file of one line; none when it is not there.
@@ -60,7 +64,29 @@ pub fn look(service: &str, targets: &[BenchTarget]) -> NodeFacts {
         group: group::look(),
         nics: nics(Path::new("/sys/class/net")),
         targets: targets.iter().map(|target| disk::look(target.target.0, &target.path)).collect(),
+        machine: skep_net::machine_id().to_string(),
+        settings: config::in_use(),
+        mounts: mounts(),
     }
+}
+
+/// Mounts of Skep here: how the kernel shows them, and with which settings their processes run.
+fn mounts() -> Vec<MountFacts> {
+    // What cannot be read (another user's process) is not told.
+    let Ok(table) = mount_table::read() else { return Vec::new() };
+    let own: Vec<_> = table.into_iter().filter(mount_table::MountEntry::is_skep).collect();
+    if own.is_empty() {
+        return Vec::new();
+    }
+    let running = skep_tune::Root::new(Path::new("/")).map(|root| running(&root)).unwrap_or_default();
+    let told = |entry: mount_table::MountEntry| {
+        let point = entry.point.display().to_string();
+        let here = |settings: &BTreeMap<String, String>| settings.get("mount_point") == Some(&point);
+        let settings = running.iter().find(|one| here(&one.settings));
+        let settings = settings.map(|one| one.settings.clone()).unwrap_or_default();
+        MountFacts { point, options: entry.describe(), settings }
+    };
+    own.into_iter().map(told).collect()
 }
 
 fn zones() -> u32 {
@@ -110,6 +136,7 @@ mod tests {
         };
         let facts = look("storaged", &[target]);
         assert!(!facts.host.is_empty() && facts.kernel.contains('.'), "{facts:?}");
+        assert_eq!(facts.machine, skep_net::machine_id().to_string());
         assert!(facts.cores >= 1 && facts.memory_bytes > 1 << 20 && !facts.allowed.is_empty(), "{facts:?}");
         let below = &facts.targets[0];
         assert_eq!(below.target, 101);

@@ -4,7 +4,7 @@
 //! [`question`]. Rules and reasons: `docs/design/instruments.md`.
 
 pub mod client;
-mod facts;
+pub mod facts;
 mod gate;
 mod jobs;
 mod leases;

@@ -4,6 +4,7 @@
 //! services with one thread answer them like any other request.
 
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// Longest question.
 pub const QUESTION_MAX: usize = 64 << 10;
@@ -306,6 +307,26 @@ pub struct NodeFacts {
     pub nics: Vec<NicFacts>,
     /// Targets (storage daemons).
     pub targets: Vec<TargetFacts>,
+    /// Which machine it is, whatever its name; empty: an older release.
+    #[serde(default)]
+    pub machine: String,
+    /// What the daemon's configuration says, by key.
+    #[serde(default)]
+    pub settings: BTreeMap<String, String>,
+    /// Mounts of Skep on this machine.
+    #[serde(default)]
+    pub mounts: Vec<MountFacts>,
+}
+
+/// A mount of Skep.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MountFacts {
+    /// Where.
+    pub point: String,
+    /// Its type, what is mounted, and how, as the kernel tells it.
+    pub options: String,
+    /// What its configuration says, by key, as far as its process can be looked at.
+    pub settings: BTreeMap<String, String>,
 }
 
 /// The control group of a process.

@@ -1,10 +1,11 @@
 //! What is under each target, and each target through its daemon.
 
-use super::Run;
 use super::rounds::{any_may_lag, side_by_side};
+use super::{Run, commands};
 use crate::admin::{Failure, Outcome};
 use crate::instruments::client::{ask, ask_all, own_set};
 use crate::instruments::question::{Direction, Findings, Measurement, Path, StorageTest, TargetFound};
+use crate::units::Size;
 use skep_bench::job::format_size;
 use skep_survey::ids::{DEVICE, EACH, READ, STORAGE, WRITE};
 use skep_survey::model::{Curve, Layer, LayerId, MemberResult, Point, SideBySide};
@@ -72,17 +73,20 @@ impl Way {
         }
     }
 
-    fn command(&self, test: &StorageTest) -> String {
+    /// The line that does it; `more` are flags of the place.
+    fn line(&self, test: &StorageTest, rounds: usize, more: &str) -> String {
         let path = match self.path {
             Path::Raw => "raw",
             Path::Target => "target",
         };
-        let target = if test.targets.is_empty() { "" } else { " --target TARGET" };
         let direct = if test.direct { " --direct" } else { "" };
-        let (block, size) = (format_size(test.block), format_size(test.size));
+        let objects = match test.objects {
+            0 => String::new(),
+            n => format!(" --objects {n}"),
+        };
+        let (block, size) = (Size(test.block), Size(test.size));
         format!(
-            "skep bench storage run{target} --path {path} --block {block} --size {size} --threads {}{direct}",
-            test.threads
+            "skep bench storage run --path {path} --block {block} --size {size}{objects}{direct} --rounds {rounds}{more}"
         )
     }
 }
@@ -180,7 +184,13 @@ fn sides(run: &mut Run<'_>, way: &Way) -> Outcome<Vec<SideBySide>> {
         .collect();
     let doubtful = |_, members: &[_]| any_may_lag(sets.iter().map(|(_, names)| names.as_slice()), members);
     let (sides, failed) = side_by_side(&names, run.preset.rounds, 2, measure, doubtful);
-    let command = way.command(&test(0, Direction::Write));
+    let line = |target: &str| {
+        let more = format!(" --threads {EACH_THREADS} --target {target}{}", run.lines.cluster());
+        way.line(&test(0, Direction::Write), run.preset.rounds, &more)
+    };
+    let measured: Vec<&String> = sides.iter().flatten().map(|member| &member.name).collect();
+    let measured: Vec<&String> = measured.iter().copied().take(measured.len() / 2).collect();
+    let command = commands::each("target", &measured, line);
     run.missing(way.id, failed);
     for (set, names) in sets.iter().filter(|(_, names)| names.len() == 1 && way.id == LayerId::Device) {
         run.remark(format!(
@@ -259,18 +269,22 @@ fn over_threads(
         });
     }
     let record = format_size(block);
-    let (files, flag) = match objects {
-        0 => (String::new(), String::new()),
-        1 => (", one file for all threads".to_owned(), " --objects 1".to_owned()),
-        n => (format!(", {n} files for all threads"), format!(" --objects {n}")),
+    let files = match objects {
+        0 => String::new(),
+        1 => ", one file for all threads".to_owned(),
+        n => format!(", {n} files for all threads"),
     };
     let suffix = match (block == EACH_BLOCK, objects) {
         (true, 0) => String::new(),
         (_, 0) => format!(".{record}"),
         _ => format!(".{record}.objects-{objects}"),
     };
-    let command = way.command(&way.test(None, Direction::Write, 1, block, size));
-    let command = command.replace("--threads 1", "--threads THREADS") + &flag;
+    let test = StorageTest { objects, ..way.test(None, Direction::Write, 1, block, size) };
+    let line = |threads: &str| {
+        let more = format!(" --threads {threads}{}", run.lines.cluster());
+        way.line(&test, run.preset.repeats as usize, &more)
+    };
+    let command = commands::each("n", threads, line);
     run.commands.push(command.clone());
     let curve = |((id, title), points): ((&str, &str), Vec<Point>)| Curve {
         id: format!("{}.{id}{suffix}", way.name),

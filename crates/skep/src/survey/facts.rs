@@ -1,13 +1,13 @@
 //! Machines, kernels, settings: what a reader must know to compare.
 
-use super::Run;
 use super::load::Place;
+use super::{Run, agents, theory};
 use crate::cli::output::human;
 use crate::instruments::client::ask_all;
-use crate::instruments::question::{Findings, Measurement, NodeFacts, TargetFacts};
-use skep_survey::model::{Fact, Host, LayerId};
+use crate::instruments::question::{Findings, Measurement, MountFacts, NodeFacts, TargetFacts};
+use skep_survey::model::{Fact, Host, LayerId, Part};
 use skep_types::{ServiceKind, Uuid};
-use skep_wire::mgmt::StatusReply;
+use skep_wire::mgmt::{NodeEntry, StatusReply};
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -15,6 +15,25 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 const LIMIT: Duration = Duration::from_secs(30);
 /// Load of a machine above this share of its processors disturbs a measurement.
 const BUSY: f64 = 0.5;
+/// What runs on a machine of clients.
+const CLIENTS: &str = "clients";
+/// Keys of configurations that say where a service is, how it is called and whom it asks.
+const PLACES: [&str; 14] = [
+    "alias",
+    "domain",
+    "listen",
+    "unix_socket",
+    "http",
+    "interfaces",
+    "state_dir",
+    "run_dir",
+    "key_file",
+    "targets",
+    "mgmtd",
+    "mount_point",
+    "log",
+    "insecure",
+];
 
 /// The present, as RFC 3339 in UTC.
 pub fn now() -> String {
@@ -40,13 +59,79 @@ fn fact(name: impl Into<String>, value: impl Into<String>) -> Fact {
     Fact { name: name.into(), value: value.into() }
 }
 
-/// The machines of all daemons.
-pub fn hosts(run: &mut Run<'_>) -> Vec<Host> {
+/// The machines of all daemons and clients.
+#[derive(Debug, Default)]
+pub struct Machines {
+    /// By what tells a machine from another.
+    hosts: BTreeMap<String, Host>,
+    /// What the machines were busy with.
+    remarks: Vec<String>,
+    /// Clients, by the name of their host here, and on which machine.
+    clients: Vec<(String, String)>,
+}
+
+impl Machines {
+    /// The machine of these facts, which nobody may have spoken of before.
+    fn of(&mut self, machine: String, facts: &NodeFacts) -> &mut Host {
+        let Self { hosts, remarks, .. } = self;
+        hosts.entry(machine).or_insert_with(|| {
+            let busy = (facts.load > BUSY * f64::from(facts.cores)).then(|| {
+                format!(
+                    "{} was busy before the survey began: a load of {:.1} on {} processors",
+                    facts.host, facts.load, facts.cores
+                )
+            });
+            remarks.extend(busy.clone());
+            let facts_told = machine_facts(facts);
+            let (name, link) = (facts.host.clone(), theory::link(&facts.nics));
+            Host { name, roles: Vec::new(), clients: false, busy, facts: facts_told, link }
+        })
+    }
+
+    /// A machine on which processes of clients run; without facts it is known by its name only, as a machine of its own.
+    fn client(&mut self, name: &str, facts: Option<&NodeFacts>) {
+        let known = facts.map(|facts| facts.machine.clone()).filter(|machine| !machine.is_empty());
+        let machine = known.unwrap_or_else(|| name.to_owned());
+        let nobody = NodeFacts { host: name.to_owned(), ..NodeFacts::default() };
+        let host = self.of(machine.clone(), facts.unwrap_or(&nobody));
+        if facts.is_none() {
+            host.facts.clear();
+        }
+        if !host.clients {
+            host.clients = true;
+            host.roles.push(CLIENTS.to_owned());
+            host.facts.extend(facts.iter().flat_map(|facts| mount_facts(facts)));
+        }
+        self.clients.push((name.to_owned(), machine));
+    }
+
+    /// All of them.
+    pub fn hosts(&self) -> Vec<Host> {
+        self.hosts.values().cloned().collect()
+    }
+
+    /// Clients that are alone on a machine of a daemon: what is wrong with it is wrong with them.
+    pub fn parts(&self, nodes: &[NodeEntry]) -> Vec<Part> {
+        let part = |(name, machine): &(String, String)| {
+            let alone = self.clients.iter().filter(|(_, other)| other == machine).count() == 1;
+            let node = nodes.iter().find(|node| node.machine.to_string() == *machine).filter(|_| alone)?;
+            Some(Part { name: client_name(name), part_of: node.alias.clone() })
+        };
+        self.clients.iter().filter_map(part).collect()
+    }
+}
+
+/// How a host of clients is called beside others.
+pub fn client_name(host: &str) -> String {
+    format!("client {host}")
+}
+
+/// Looks at the machines of all daemons, and at those on which clients run, if they do.
+pub fn machines(run: &mut Run<'_>, clients: bool) -> Machines {
     let nodes = &run.members.nodes;
     let questions: Vec<_> = nodes.iter().map(|node| (node, Measurement::Facts)).collect();
     let answers = ask_all(run.cluster, &questions, LIMIT);
-    let mut by_machine: BTreeMap<Vec<u8>, Host> = BTreeMap::new();
-    let mut remarks = Vec::new();
+    let mut machines = Machines::default();
     let (mut media, mut absent, mut bound) = (BTreeMap::new(), Vec::new(), Vec::new());
     for (node, answer) in nodes.iter().zip(answers) {
         let facts = match answer {
@@ -59,24 +144,25 @@ pub fn hosts(run: &mut Run<'_>) -> Vec<Host> {
         };
         media.extend(facts.targets.iter().map(|target| (target.target, medium(target))));
         bound.push((node.service, node.machine, node.alias.clone(), facts.allowed.clone()));
-        let machine = format!("{:?}", node.machine).into_bytes();
-        let host = by_machine.entry(machine).or_insert_with(|| {
-            if facts.load > BUSY * f64::from(facts.cores) {
-                remarks.push(format!(
-                    "{} was busy before the survey began: a load of {:.1} on {} processors",
-                    facts.host, facts.load, facts.cores
-                ));
-            }
-            Host { name: facts.host.clone(), roles: Vec::new(), facts: machine_facts(&facts) }
-        });
+        let host = machines.of(node.machine.to_string(), &facts);
         host.roles.push(node.alias.clone());
         host.facts.extend(daemon_facts(&node.alias, &facts));
     }
-    remarks.extend(bindings(&bound));
+    let mut unknown = Vec::new();
+    if clients {
+        for (name, facts) in agents::facts(&run.hosts) {
+            unknown.extend(
+                facts.as_ref().err().map(|why| format!("{name}: nothing is known of this client: {why}")),
+            );
+            machines.client(&name, facts.ok().as_ref());
+        }
+    }
+    let remarks: Vec<String> =
+        machines.remarks.iter().cloned().chain(bindings(&bound)).chain(unknown).collect();
     run.media = media;
     run.missing(LayerId::Processor, absent);
     remarks.into_iter().for_each(|text| run.remark(text));
-    by_machine.into_values().collect()
+    machines
 }
 
 /// Daemons of one service on one host that may run on different processors: where everybody gets little, the shares
@@ -124,6 +210,7 @@ fn daemon_facts(alias: &str, facts: &NodeFacts) -> Vec<Fact> {
     if let Some(processors) = facts.group.processors {
         all.push(fact(format!("{alias}: control group allows"), format!("{processors:.2} processors")));
     }
+    all.extend(settings_fact(alias, &facts.settings));
     for target in &facts.targets {
         let kind = [medium(target), target.model.trim().to_owned()];
         let kind: Vec<String> = kind.into_iter().filter(|word| !word.is_empty()).collect();
@@ -142,6 +229,24 @@ fn daemon_facts(alias: &str, facts: &NodeFacts) -> Vec<Fact> {
         ));
     }
     all
+}
+
+/// Mounts of Skep: how the kernel shows them, and with which settings they run.
+fn mount_facts(facts: &NodeFacts) -> Vec<Fact> {
+    let of = |mount: &MountFacts| {
+        let name = format!("mount {}", mount.point);
+        std::iter::once(fact(&name, &mount.options))
+            .chain(settings_fact(&name, &mount.settings))
+            .collect::<Vec<_>>()
+    };
+    facts.mounts.iter().flat_map(of).collect()
+}
+
+/// What a service runs with; what only says where it is and how it is called is left out.
+fn settings_fact(name: &str, settings: &BTreeMap<String, String>) -> Option<Fact> {
+    let chosen = settings.iter().filter(|(key, value)| !PLACES.contains(&key.as_str()) && !value.is_empty());
+    let words: Vec<String> = chosen.map(|(key, value)| format!("{key} = {value}")).collect();
+    (!words.is_empty()).then(|| fact(format!("{name}: settings"), words.join(", ")))
 }
 
 /// `hdd`, `ssd`, `nvme`, `tmpfs`; empty when nothing tells.
@@ -168,6 +273,7 @@ pub fn settings(status: &StatusReply, place: Option<&Place>) -> Vec<Fact> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::admin::namespace::samples;
 
     /// Goal: the one daemon that is bound otherwise than its likes is told, several different bindings are not.
     #[test]
@@ -184,6 +290,74 @@ mod tests {
             ["s1 may run on processors 0 only, the others of its service here on 0-1"]
         );
         assert!(of(["0-1"; 3]).is_empty() && of(["0", "1", "2"]).is_empty());
+    }
+
+    fn node_facts(host: &str, machine: &str, load: f64) -> NodeFacts {
+        let mount = MountFacts {
+            point: "/mnt".to_owned(),
+            options: "fuse.skep m:/ (rw,noatime)".to_owned(),
+            settings: [("threads", "8"), ("key_file", "/k"), ("alias", "")]
+                .map(|(key, value)| (key.to_owned(), value.to_owned()))
+                .into(),
+        };
+        NodeFacts {
+            host: host.to_owned(),
+            machine: machine.to_owned(),
+            cores: 2,
+            load,
+            mounts: vec![mount],
+            ..NodeFacts::default()
+        }
+    }
+
+    /// Goal: machines of clients stand beside those of daemons, one that is both stands there once, one that tells
+    /// nothing is a machine of its own; mounts are told with options and settings; a busy one has its remark.
+    #[test]
+    fn machines_of_clients() {
+        let node = NodeEntry {
+            machine: Uuid([7; 16]),
+            alias: "s1".to_owned(),
+            ..samples::status().nodes[0].node.clone()
+        };
+        let shared = node.machine.to_string();
+        let mut machines = Machines::default();
+        machines.of(shared.clone(), &node_facts("alpha", &shared, 0.0)).roles.push("s1".to_owned());
+        machines.client("a:1", Some(&node_facts("alpha", &shared, 0.0)));
+        machines.client("b:1", Some(&node_facts("beta", "m2", 9.0)));
+        machines.client("c:1", None);
+        let hosts = machines.hosts();
+        let told = |name: &str| hosts.iter().find(|host| host.name == name).unwrap();
+        assert_eq!(hosts.len(), 3);
+        assert!(hosts.iter().all(|host| host.clients));
+        assert_eq!(told("alpha").roles, ["s1", "clients"]);
+        assert!(told("beta").busy.as_ref().is_some_and(|text| text.contains("a load of 9.0")));
+        assert!(told("alpha").busy.is_none() && told("c:1").facts.is_empty());
+        let mounts: Vec<&Fact> =
+            told("beta").facts.iter().filter(|fact| fact.name.starts_with("mount")).collect();
+        assert_eq!(mounts[0].value, "fuse.skep m:/ (rw,noatime)");
+        assert_eq!(
+            (mounts[1].name.as_str(), mounts[1].value.as_str()),
+            ("mount /mnt: settings", "threads = 8")
+        );
+        assert_eq!(
+            machines.parts(&[node]),
+            [Part { name: "client a:1".to_owned(), part_of: "s1".to_owned() }]
+        );
+    }
+
+    /// Goal: what a daemon runs with is a fact, where it runs is not.
+    #[test]
+    fn settings_of_daemons() {
+        let settings = [("max_connections", "4096"), ("listen", "0.0.0.0:1"), ("sync_on_write", "false")];
+        let facts = NodeFacts {
+            settings: settings.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
+            ..NodeFacts::default()
+        };
+        let told = daemon_facts("s1", &facts).pop().unwrap();
+        assert_eq!(
+            (told.name.as_str(), told.value.as_str()),
+            ("s1: settings", "max_connections = 4096, sync_on_write = false")
+        );
     }
 
     /// Goal: what is not known about a medium leaves no hole in the text, and memory is a medium of its own.

@@ -30,6 +30,14 @@ pub fn came() -> bool {
     INTERRUPTED.load(SeqCst)
 }
 
+/// Removes what a search made.
+pub fn leave_place(place: Place) -> ExitCode {
+    let dir = place.dir.display().to_string();
+    drop(place);
+    eprintln!("interrupted: removed {dir}; nothing was written to the report");
+    ExitCode::from(EXIT_INTERRUPTED)
+}
+
 /// Removes what this survey made.
 pub fn leave(run: &Run<'_>, place: Option<Place>) -> ExitCode {
     eprintln!("interrupted: removing what was made (a second signal leaves it)");

@@ -1,6 +1,8 @@
 //! `skep survey`: the whole system, layer by layer. Rules, judgement and report are in the crate `skep-survey`; here
 //! is what reaches daemons and mounts.
 
+mod agents;
+mod commands;
 mod compare;
 mod disks;
 mod document;
@@ -13,12 +15,14 @@ mod preset;
 mod processor;
 mod rounds;
 pub mod sweep;
+mod theory;
 
 use crate::admin::access::AccessArgs;
 use crate::admin::{Failure, Outcome};
 use crate::bench::HostsArgs;
 use crate::cli::output::OutputArgs;
 use clap::{Args, Subcommand, ValueEnum};
+use commands::Lines;
 use members::Members;
 use preset::{Preset, PresetName};
 use skep_survey::model::{Absent, Layer, LayerId, Survey};
@@ -70,9 +74,12 @@ pub struct RunArgs {
     /// A mount of the cluster, for the layers of clients [default: the first one of this machine]
     #[arg(long, value_name = "DIR")]
     mount: Option<PathBuf>,
-    /// Have this program measure, too, if it is installed
+    /// Have this program measure the layers of clients, too, if it is installed
     #[arg(long, value_enum, value_name = "PROGRAM")]
     with: Vec<load::Foreign>,
+    /// What the machines are made of, in TOML, as `skep plan` reads it: the report then shows what the devices could do
+    #[arg(long, value_name = "FILE")]
+    hardware: Option<PathBuf>,
     /// Title of the report
     #[arg(long, value_name = "TEXT")]
     title: Option<String>,
@@ -160,8 +167,10 @@ pub struct Run<'a> {
     cluster: &'a crate::admin::access::Cluster,
     members: &'a Members,
     preset: Preset,
-    /// Where the processes of clients run.
+    /// Where the processes of clients run: by name, as far as they are not on this host.
     hosts: HostsArgs,
+    /// How command lines are written.
+    lines: Lines,
     /// Medium of each target, by its number, as the daemons tell.
     media: std::collections::BTreeMap<u32, String>,
     /// Who could not be measured.
@@ -218,16 +227,19 @@ fn survey(args: &RunArgs) -> Outcome<ExitCode> {
     let began = std::time::Instant::now();
     let started = facts::now();
     let out = out(args, &started)?;
+    let sheet = args.hardware.as_deref().map(theory::Sheet::read).transpose()?;
     interrupt::listen()?;
     let mut cluster = args.access.connect(None)?;
     cluster.require_admin("a survey")?;
     let status = cluster.status()?;
     let members = Members::of(&status);
+    let names = args.hosts.names().map_err(Failure::new)?;
     let mut run = Run {
         cluster: &cluster,
         members: &members,
-        preset: Preset::of(args.preset, args.processes),
-        hosts: args.hosts.clone(),
+        preset: Preset::of(args.preset, args.processes, names.len()),
+        lines: Lines::new(&args.access, &args.hosts, names.clone(), args.preset),
+        hosts: HostsArgs { hosts: names, host_file: None, ..args.hosts.clone() },
         media: std::collections::BTreeMap::new(),
         absent: members.absent.clone(),
         remarks: Vec::new(),
@@ -238,8 +250,8 @@ fn survey(args: &RunArgs) -> Outcome<ExitCode> {
     for one in &members.absent {
         run.remark(format!("{}: {}", one.name, one.why));
     }
-    let hosts = facts::hosts(&mut run);
     let place = load::Place::find(args, &mut run)?;
+    let machines = facts::machines(&mut run, place.is_some());
     let settings = facts::settings(&status, place.as_ref());
     let layers = layers(args, &mut run, place.as_ref());
     if interrupt::came() {
@@ -247,6 +259,8 @@ fn survey(args: &RunArgs) -> Outcome<ExitCode> {
         let _ = std::fs::remove_dir(&out);
         return Ok(interrupt::leave(&run, place));
     }
+    let hosts = machines.hosts();
+    let theory = theory::of(sheet.as_ref(), &hosts, &members);
     let (remarks, commands, absent) = (run.remarks, run.commands, run.absent);
     if layers.is_empty() {
         return Err(Failure::new(format!("nothing could be measured: {}", remarks.join("; "))));
@@ -264,9 +278,10 @@ fn survey(args: &RunArgs) -> Outcome<ExitCode> {
         commands,
         hosts,
         settings,
-        parts: members.parts(),
+        parts: members.parts().into_iter().chain(machines.parts(&members.nodes)).collect(),
         absent,
         layers,
+        theory,
         waterfalls: Vec::new(),
         verdict: skep_survey::model::Verdict {
             headline: String::new(),
@@ -292,9 +307,9 @@ fn layers(args: &RunArgs, run: &mut Run<'_>, place: Option<&load::Place>) -> Vec
             disks::measure(run, LayerId::Storage)
         }),
         (LayerName::Network, "network between every pair", |run, _, _| paths::measure(run)),
-        (LayerName::Client, "one client", |run, place, args| load::client(run, load::need(place)?, args)),
-        (LayerName::Clients, "all clients", |run, place, _| load::clients(run, load::need(place)?)),
-        (LayerName::Metadata, "names", |run, place, _| load::metadata(run, load::need(place)?)),
+        (LayerName::Client, "one client", |run, place, _| load::client(run, load::need(place)?)),
+        (LayerName::Clients, "all clients", |run, place, args| load::clients(run, load::need(place)?, args)),
+        (LayerName::Metadata, "names", |run, place, args| load::metadata(run, load::need(place)?, args)),
     ];
     let mut layers = Vec::new();
     for (name, about, measure) in all {

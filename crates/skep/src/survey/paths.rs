@@ -1,16 +1,17 @@
 //! The network: every pair of hosts, then all at once.
 
-use super::Run;
 use super::rounds::{may_be_slow, side_by_side};
+use super::{Run, commands};
 use crate::admin::{Failure, Outcome};
 use crate::instruments::client::{Transport, network, network_from_here};
 use crate::instruments::question::{NetworkFound, NetworkTest};
-use skep_bench::job::format_size;
+use crate::units::{Period, Size};
 use skep_survey::ids::{self, NETWORK, READ, WRITE};
 use skep_survey::model::{Curve, Layer, LayerId, MemberResult, Point, SideBySide};
 use skep_survey::pairs::ARROW;
 use skep_types::ServiceKind;
 use skep_wire::mgmt::NodeEntry;
+use std::time::Duration;
 
 /// Rates are told in these.
 const MEGABYTE: f64 = 1e6;
@@ -74,11 +75,16 @@ pub fn measure(run: &mut Run<'_>) -> Outcome<Layer> {
         MemberResult { name: format!("{b}{ARROW}{a}"), ..member }
     };
     members.extend(received.unwrap_or_default().into_iter().map(back));
+    let measured: Vec<String> = nodes.iter().map(|node| commands::word(&node.alias)).collect();
     let command = format!(
-        "skep bench net pairs --streams {} --block {} --time {}s",
+        "skep bench net pairs --nodes {} --streams {} --block {} --time {} --pings {} --rounds {}{}",
+        measured.join(","),
         test.streams,
-        format_size(u64::from(test.block)),
-        test.seconds
+        Size(u64::from(test.block)),
+        Period(Duration::from_secs_f64(test.seconds)),
+        test.pings,
+        run.preset.rounds,
+        run.lines.cluster()
     );
     run.commands.push(command.clone());
     let side = |id: &str, title: &str, unit: &str, more_is_better, members| SideBySide {
@@ -126,7 +132,7 @@ fn from_here(run: &mut Run<'_>, test: &NetworkTest) -> Option<SideBySide> {
         MemberResult { name: format!("{node}{ARROW}{CLIENT}"), ..member }
     };
     let members: Vec<MemberResult> = sent.into_iter().chain(received.into_iter().map(turned)).collect();
-    let command = "skep survey --only network # this host and every storage daemon".to_owned();
+    let command = run.lines.only(NETWORK);
     run.commands.push(command.clone());
     (!members.is_empty()).then(|| SideBySide {
         id: ids::NETWORK_CLIENT.to_owned(),
@@ -173,8 +179,8 @@ fn everybody(run: &mut Run<'_>, nodes: &[&NodeEntry], test: &NetworkTest) -> Out
         }
     }
     let x = f64::from(test.streams);
-    let command = "skep survey --only network # all storage daemons at once".to_owned();
-    run.commands.push(command.clone());
+    // The line of the side before it does this, too.
+    let command = run.lines.only(NETWORK);
     let curve = |(id, title, samples): (&str, &str, Vec<f64>)| Curve {
         id: format!("{NETWORK}.{id}"),
         title: title.to_owned(),

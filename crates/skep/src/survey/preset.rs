@@ -70,24 +70,26 @@ pub struct Searched {
     pub measurements: u32,
     /// It begins no measurement after so long.
     pub seconds: Option<u64>,
-    /// Chunk sizes and numbers of targets, too, not only processes, transfer size and page cache.
-    pub striping: bool,
+    /// Bytes that all processes together move in every measurement.
+    pub size: u64,
 }
 
-/// The search of test clusters: with what is still running when its time is over, it takes less than a minute.
-const SHORT_SEARCH: Searched = Searched { measurements: 24, seconds: Some(40), striping: false };
+/// The search of test clusters: with what is still running when its time is over, it takes less than two minutes.
+const SHORT_SEARCH: Searched = Searched { measurements: 100, seconds: Some(90), size: 256 * MIB };
 /// The search of real ones.
-const WHOLE_SEARCH: Searched = Searched { measurements: 80, seconds: None, striping: true };
+const WHOLE_SEARCH: Searched = Searched { measurements: 80, seconds: None, size: 4 * GIB };
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 
 impl Preset {
-    /// The numbers; `processes` replaces the preset's limit.
-    pub fn of(name: PresetName, processes: Option<u32>) -> Self {
+    /// The numbers; `processes` replaces the preset's limit. Each of `hosts` has a process at least, unless that is
+    /// replaced.
+    pub fn of(name: PresetName, processes: Option<u32>, hosts: usize) -> Self {
         let preset = Self::of_name(name);
-        Self { processes: processes.unwrap_or(preset.processes), ..preset }
+        let least = preset.processes.max(hosts as u32);
+        Self { processes: processes.unwrap_or(least), ..preset }
     }
 
     fn of_name(name: PresetName) -> Self {
@@ -151,7 +153,7 @@ impl Preset {
                 target_threads: &[1, 2, 4, 8, 16, 32, 64],
                 records: &[64 * KIB, 256 * KIB, MIB, 4 * MIB],
                 objects: &[0, 1, 4, 16, 64],
-                search: Some(WHOLE_SEARCH),
+                search: Some(Searched { size: 64 * GIB, ..WHOLE_SEARCH }),
                 network_seconds: 5.0,
                 streams: 8,
                 pings: 5_000,

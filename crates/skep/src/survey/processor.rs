@@ -121,8 +121,7 @@ pub fn measure(run: &mut Run<'_>) -> Outcome<Layer> {
         }
         Managers::TooLittle => with_managers(sets, &daemons),
     };
-    let command =
-        format!("skep survey --only processor # a busy thread, {} ms a round", run.preset.processor_ms);
+    let command = run.lines.only("processor");
     run.commands.push(command.clone());
     let titled = [
         (

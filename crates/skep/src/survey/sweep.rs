@@ -1,18 +1,21 @@
 //! `skep survey sweep`: the best settings of a stream, found by measurement.
 
+use super::commands::Lines;
 use super::load::{MEGABYTE, Place, run_job};
-use super::{Run, document, facts};
+use super::preset::PresetName;
+use super::{Run, document, facts, interrupt};
 use crate::admin::access::{AccessArgs, mount_of};
 use crate::admin::{Failure, Outcome};
 use crate::bench::HostsArgs;
 use crate::cli::output::{self, Format, OutputArgs, Row};
-use crate::units::Size;
+use crate::units::{Period, Size};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use skep_bench::job::{IoJob, Job, Readers, Share, Striping, Work, format_size};
 use skep_bench::significance::{mean, median};
 use skep_survey::model::{Curve, FORMAT, Layer, LayerId, Point, Survey, Verdict};
 use skep_survey::search::{Axis, Budget, Found, Place as At, climb};
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -51,15 +54,22 @@ pub struct SweepArgs {
     /// A directory on a mount of the cluster, or on any other file system
     #[arg(long, value_name = "DIR")]
     mount: PathBuf,
-    /// Bytes that all processes together move in one measurement
-    #[arg(long, value_name = "SIZE", default_value = "256MiB")]
-    size: Size,
+    /// Bytes that all processes together move in every measurement; only transfers of which two fit into each process's
+    /// part are tried [default: enough for two of 64 MiB with most processes]
+    #[arg(long, value_name = "SIZE")]
+    size: Option<Size>,
     /// Most processes
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=4096))]
     processes: u32,
     /// Most measurements
     #[arg(long, value_name = "N", default_value_t = 80, value_parser = clap::value_parser!(u32).range(4..=10_000))]
     budget: u32,
+    /// Begin no measurement after this time; every axis is searched once, and has its share of it
+    #[arg(long, value_name = "TIME")]
+    time: Option<Period>,
+    /// Leave chunk size and targets as the directory has them
+    #[arg(long)]
+    no_striping: bool,
     /// One shared file instead of one per process
     #[arg(long)]
     shared: bool,
@@ -84,6 +94,17 @@ pub struct Setting {
     striping: Option<(u64, u64)>,
 }
 
+impl Goal {
+    /// As the command line has it.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Write => "write",
+            Self::Read => "read",
+            Self::Both => "both",
+        }
+    }
+}
+
 impl Setting {
     fn at(axes: &[Axis], place: &At) -> Self {
         let value =
@@ -105,11 +126,10 @@ impl Setting {
     }
 
     fn job(&self, dir: &str, size: u64, shared: bool) -> Job {
-        let block = (size / self.processes).max(self.transfer) / self.transfer * self.transfer;
         let mut job = Job::new(Work::Io(IoJob {
             share: if shared { Share::Segmented } else { Share::PerWorker },
             transfer: self.transfer,
-            block,
+            block: size / self.processes,
             direct: self.direct,
             invalidate: true,
             readers: Readers::Shift { workers: 1 },
@@ -123,13 +143,50 @@ impl Setting {
     }
 }
 
+/// What every measurement of a search moves, whatever its setting: else settings would be compared by different work.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Amount {
+    /// Bytes of all processes together: whole transfers for each.
+    size: u64,
+    /// Transfer sizes of which at least two fit into each process's part.
+    transfers: Vec<u64>,
+}
+
+impl Amount {
+    /// As many bytes as wanted, or what the largest transfers need.
+    fn of(wanted: Option<u64>, processes: u32) -> Self {
+        let most = super::load::doublings(processes).last().copied().unwrap_or(1);
+        let needs = |transfer: &u64| 2 * most * transfer;
+        let wanted = wanted.unwrap_or(needs(&TRANSFERS[TRANSFERS.len() - 1])).max(needs(&TRANSFERS[0]));
+        let transfers: Vec<u64> =
+            TRANSFERS.into_iter().filter(|transfer| needs(transfer) <= wanted).collect();
+        let largest = transfers.last().copied().unwrap_or(TRANSFERS[0]);
+        Self { size: wanted.next_multiple_of(most * largest), transfers }
+    }
+
+    /// What a reader must know of it.
+    fn describe(&self) -> String {
+        let largest = self.transfers.last().copied().unwrap_or(TRANSFERS[0]);
+        let why = if self.transfers.len() < TRANSFERS.len() {
+            " (two of a larger one do not fit into it)"
+        } else {
+            ""
+        };
+        format!(
+            "in every setting all processes together moved {}, so that transfers of up to {} were tried{why}",
+            format_size(self.size),
+            format_size(largest)
+        )
+    }
+}
+
 /// The axes of a file system; without targets there is no striping.
-fn axes(processes: u32, targets: usize) -> Vec<Axis> {
+fn axes(processes: u32, transfers: &[u64], targets: usize) -> Vec<Axis> {
     let axis = |name: &str, values: Vec<f64>| Axis { name: name.to_owned(), values };
     let numbers = |values: &[u64]| values.iter().map(|v| *v as f64).collect::<Vec<f64>>();
     let mut all = vec![
         axis("processes", numbers(&super::load::doublings(processes))),
-        axis("transfer size (bytes)", numbers(&TRANSFERS)),
+        axis("transfer size (bytes)", numbers(transfers)),
         axis("past the page cache (0 no, 1 yes)", vec![0.0, 1.0]),
     ];
     if targets > 0 {
@@ -145,7 +202,7 @@ fn axes(processes: u32, targets: usize) -> Vec<Axis> {
 
 /// Rate of a goal, MB/s.
 fn measure(setting: Setting, dir: &str, args: &Search) -> Outcome<f64> {
-    let result = run_job(&args.hosts, &setting.job(dir, args.size, args.shared))?;
+    let result = run_job(&args.hosts, &setting.job(dir, args.amount.size, args.shared))?;
     let rate = |phase: &str| {
         let rates: Vec<f64> = result
             .steps
@@ -162,27 +219,89 @@ fn measure(setting: Setting, dir: &str, args: &Search) -> Outcome<f64> {
     })
 }
 
-/// One curve per axis through the best place.
-pub fn curves(axes: &[Axis], found: &Found, goal: &str, command: &str) -> Vec<Curve> {
-    let along = |(number, axis): (usize, &Axis)| {
-        let same =
-            |place: &At| (0..axes.len()).all(|other| other == number || place[other] == found.best[other]);
-        let points: Vec<Point> = found
-            .samples
-            .iter()
-            .filter(|(place, _)| same(place))
-            .map(|(place, samples)| Point { x: axis.values[place[number]], samples: samples.clone() })
-            .collect();
-        (points.len() > 1).then(|| Curve {
-            id: format!("sweep.{}", axis.name.split(' ').next().unwrap_or(&axis.name)),
-            title: format!("{goal} over {}, the rest as found best", axis.name),
-            unit: "MB/s".to_owned(),
-            axis: axis.name.clone(),
-            points,
-            command: command.to_owned(),
-        })
-    };
-    axes.iter().enumerate().filter_map(along).collect()
+/// What a search found, and along which lines it looked.
+pub struct Searched {
+    /// The axes.
+    pub axes: Vec<Axis>,
+    /// The best place, and all that was measured.
+    pub found: Found,
+    /// For each axis that was searched by itself, the place on whose line that was.
+    lines: Vec<At>,
+}
+
+impl Searched {
+    /// One curve per axis: through the best place, or where the axis was searched.
+    pub fn curves(&self, goal: &str, command: &str) -> Vec<Curve> {
+        let along = |(number, axis): (usize, &Axis)| {
+            let (on, rest) = match self.lines.get(number) {
+                Some(line) => (line, "the rest as found best before"),
+                None => (&self.found.best, "the rest as found best"),
+            };
+            let same =
+                |place: &At| (0..self.axes.len()).all(|other| other == number || place[other] == on[other]);
+            let points: Vec<Point> = self
+                .found
+                .samples
+                .iter()
+                .filter(|(place, _)| same(place))
+                .map(|(place, samples)| Point { x: axis.values[place[number]], samples: samples.clone() })
+                .collect();
+            (points.len() > 1).then(|| Curve {
+                id: format!("sweep.{}", axis.name.split(' ').next().unwrap_or(&axis.name)),
+                title: format!("{goal} over {}, {rest}", axis.name),
+                unit: "MB/s".to_owned(),
+                axis: axis.name.clone(),
+                points,
+                command: command.to_owned(),
+            })
+        };
+        self.axes.iter().enumerate().filter_map(along).collect()
+    }
+}
+
+/// Every axis once, in order, each with its share of what is left of the budget: a search that ends by the clock has
+/// looked at all of them, not only at the first ones.
+fn in_turn<E>(
+    axes: &[Axis],
+    start: &At,
+    budget: Budget,
+    mut measure: impl FnMut(&At) -> Result<f64, E>,
+) -> Result<(Found, Vec<At>), E> {
+    let (mut best, mut lines) = (start.clone(), Vec::new());
+    let (mut samples, mut measured, mut unfinished) = (BTreeMap::<At, Vec<f64>>::new(), 0, false);
+    for (number, _) in axes.iter().enumerate() {
+        let left = (axes.len() - number) as u32;
+        let only = |(other, axis): (usize, &Axis)| match other == number {
+            true => axis.clone(),
+            false => Axis { values: vec![axis.values[best[other]]], ..axis.clone() },
+        };
+        let narrow: Vec<Axis> = axes.iter().enumerate().map(only).collect();
+        let mut from = vec![0; axes.len()];
+        from[number] = best[number];
+        let until = budget.until.map(|until| {
+            let now = Instant::now();
+            now + until.saturating_duration_since(now) / left
+        });
+        let share = Budget {
+            measurements: (budget.measurements.saturating_sub(measured) / left as usize).max(1),
+            until,
+        };
+        let line = best.clone();
+        let whole = |place: &At| {
+            let mut whole = line.clone();
+            whole[number] = place[number];
+            whole
+        };
+        let found = climb(&narrow, &from, share, |place| measure(&whole(place)))?;
+        for (place, more) in &found.samples {
+            samples.entry(whole(place)).or_default().extend(more);
+        }
+        measured += found.measured;
+        unfinished |= found.unfinished;
+        best = whole(&found.best);
+        lines.push(line);
+    }
+    Ok((Found { best, samples, measured, unfinished }, lines))
 }
 
 /// One place that was measured.
@@ -205,39 +324,38 @@ impl Row for PlaceRow {
 }
 
 /// Searches, and tells what was found.
-pub fn search(
-    dir: &str,
-    targets: usize,
-    args: &Search,
-    mut told: impl FnMut(&str),
-) -> Outcome<(Vec<Axis>, Found)> {
-    let axes = axes(args.processes, targets);
+pub fn search(dir: &str, targets: usize, args: &Search, mut told: impl FnMut(&str)) -> Outcome<Searched> {
+    let axes = axes(args.processes, &args.amount.transfers, targets);
     // Few processes, transfers of 1 MiB, buffered, chunks of 1 MiB on all targets: a usual setting.
     let start: At = axes
         .iter()
         .enumerate()
         .map(|(axis, a)| match axis {
-            PROCESSES => 1,
+            PROCESSES => 1.min(a.values.len() - 1),
             CHUNK => 2,
             TARGETS => a.values.len() - 1,
             _ => 0,
         })
         .collect();
-    let found = climb(&axes, &start, args.budget, |place| {
+    let measure = |place: &At| {
         let setting = Setting::at(&axes, place);
         let value = measure(setting, dir, args)?;
         told(&format!("{value:>7.0} MB/s  {}", setting.describe()));
         Ok::<f64, Failure>(value)
-    })?;
-    Ok((axes, found))
+    };
+    let (found, lines) = match args.budget.until {
+        Some(_) => in_turn(&axes, &start, args.budget, measure)?,
+        None => (climb(&axes, &start, args.budget, measure)?, Vec::new()),
+    };
+    Ok(Searched { axes, found, lines })
 }
 
 /// What is searched.
 pub struct Search {
     /// What shall be fast.
     pub goal: Goal,
-    /// Bytes of one measurement.
-    pub size: u64,
+    /// What every measurement moves.
+    pub amount: Amount,
     /// Most processes.
     pub processes: u32,
     /// What it may cost.
@@ -250,46 +368,96 @@ pub struct Search {
 
 fn place(mount: &Path) -> Outcome<(Place, bool)> {
     match mount_of(mount)? {
-        Some(entry) => {
-            Ok((Place::below(mount, entry.point, format!("{} {}", entry.kind, entry.source))?, true))
-        }
+        Some(entry) => Ok((Place::below(mount, entry.point.clone(), entry.describe())?, true)),
         None => Ok((Place::below(mount, mount.to_owned(), "no mount of skep".to_owned())?, false)),
+    }
+}
+
+fn until(time: Option<Duration>) -> Option<Instant> {
+    time.map(|time| Instant::now() + time)
+}
+
+/// The line of a search.
+struct Line<'a> {
+    mount: String,
+    goal: Goal,
+    size: u64,
+    processes: u32,
+    measurements: usize,
+    time: Option<Duration>,
+    more: &'a str,
+    lines: &'a Lines,
+}
+
+impl Line<'_> {
+    fn text(&self) -> String {
+        let time = self.time.map_or_else(String::new, |time| format!(" --time {}", Period(time)));
+        format!(
+            "skep survey sweep --mount {} --goal {} --size {} --processes {} --budget {}{time}{}{}{}",
+            self.mount,
+            self.goal.name(),
+            Size(self.size),
+            self.processes,
+            self.measurements,
+            self.more,
+            self.lines.cluster(),
+            self.lines.all_hosts()
+        )
     }
 }
 
 /// Does it.
 pub fn run(args: &SweepArgs) -> Outcome<ExitCode> {
     let (began, started) = (Instant::now(), facts::now());
+    interrupt::listen()?;
+    let names = args.hosts.names().map_err(Failure::new)?;
+    let lines = Lines::new(&args.access, &args.hosts, names, PresetName::default());
     let (place, own) = place(&args.mount)?;
-    let targets = if own { args.access.connect(Some(&args.mount))?.status()?.targets.len() } else { 0 };
-    let goal = args.goal.to_possible_value().map_or_else(String::new, |v| v.get_name().to_owned());
-    let command = format!(
-        "skep survey sweep --mount {} --goal {goal} --size {} --processes {} --budget {}{}",
-        args.mount.display(),
-        format_size(args.size.bytes()),
-        args.processes,
-        args.budget,
-        if args.shared { " --shared" } else { "" }
-    );
+    let striped = own && !args.no_striping;
+    let targets = if striped { args.access.connect(Some(&args.mount))?.status()?.targets.len() } else { 0 };
+    let goal = args.goal.name();
+    let time = args.time.map(|time| time.duration());
     let wanted = Search {
         goal: args.goal,
-        size: args.size.bytes(),
+        amount: Amount::of(args.size.map(Size::bytes), args.processes),
         processes: args.processes,
-        budget: (args.budget as usize).into(),
+        budget: Budget { measurements: args.budget as usize, until: until(time) },
         shared: args.shared,
         hosts: args.hosts.clone(),
     };
-    let (axes, found) = search(&place.path(), targets, &wanted, |line| eprintln!("{line}"))?;
-    let best = Setting::at(&axes, &found.best);
+    let flag = |set: bool, text: &'static str| if set { text } else { "" };
+    let more = [flag(args.shared, " --shared"), flag(args.no_striping, " --no-striping")].concat();
+    let command = Line {
+        mount: place.shown(),
+        goal: args.goal,
+        size: wanted.amount.size,
+        processes: args.processes,
+        measurements: args.budget as usize,
+        time,
+        more: &more,
+        lines: &lines,
+    };
+    let command = command.text();
+    let searched = search(&place.path(), targets, &wanted, |line| eprintln!("{line}"));
+    if interrupt::came() {
+        return Ok(interrupt::leave_place(place));
+    }
+    let searched = searched?;
+    let found = &searched.found;
+    let best = Setting::at(&searched.axes, &found.best);
     let value = found.samples.get(&found.best).and_then(|s| median(s)).unwrap_or(0.0);
-    let sentence =
-        format!("Best for {goal}: {} ({value:.0} MB/s; {} measurements)", best.describe(), found.measured);
-    let mut remarks = Vec::new();
+    let lead = found.told(|place| Setting::at(&searched.axes, place).describe());
+    let sentence = format!(
+        "Best seen for {goal}: {} ({value:.0} MB/s; {} measurements); {lead}",
+        best.describe(),
+        found.measured
+    );
+    let mut remarks = vec![wanted.amount.describe()];
     if found.unfinished {
         remarks
             .push("the budget ended before all neighbours of the best place were tried: --budget".to_owned());
     }
-    let curves = curves(&axes, &found, &goal, &command);
+    let curves = searched.curves(goal, &command);
     let layer = Layer { id: LayerId::Clients, about: sentence.clone(), curves, sides: Vec::new() };
     let survey = Survey {
         format: FORMAT,
@@ -304,13 +472,14 @@ pub fn run(args: &SweepArgs) -> Outcome<ExitCode> {
         parts: Vec::new(),
         absent: Vec::new(),
         layers: vec![layer],
+        theory: Vec::new(),
         waterfalls: Vec::new(),
         verdict: Verdict { headline: sentence.clone(), culprit: None, also: Vec::new(), limits: Vec::new() },
         remarks,
     };
     std::fs::create_dir_all(&args.out).map_err(|e| Failure::local(args.out.display(), e))?;
     document::write(&survey, &args.out)?;
-    show(args, &axes, &found, &survey)?;
+    show(args, &searched.axes, found, &survey)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -332,71 +501,47 @@ fn show(args: &SweepArgs, axes: &[Axis], found: &Found, survey: &Survey) -> Outc
     Ok(())
 }
 
-/// The search as a part of a survey: what the larger presets do besides.
+/// The search as a part of a survey.
 pub fn within(run: &mut Run<'_>, place: &Place) -> Outcome<Vec<Curve>> {
     let Some(searched) = run.preset.search else { return Ok(Vec::new()) };
+    let time = searched.seconds.map(Duration::from_secs);
     let wanted = Search {
         goal: Goal::Both,
-        size: run.preset.process_size,
+        amount: Amount::of(Some(searched.size), run.preset.processes),
         processes: run.preset.processes,
-        budget: Budget {
-            measurements: searched.measurements as usize,
-            until: searched.seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds)),
-        },
+        budget: Budget { measurements: searched.measurements as usize, until: until(time) },
         shared: false,
         hosts: run.hosts.clone(),
     };
-    let command = format!(
-        "skep survey sweep --mount {} --size {} --processes {} --budget {}",
-        place.mount.display(),
-        format_size(wanted.size),
-        wanted.processes,
-        wanted.budget.measurements
-    );
+    let command = Line {
+        mount: place.shown(),
+        goal: wanted.goal,
+        size: wanted.amount.size,
+        processes: wanted.processes,
+        measurements: wanted.budget.measurements,
+        time,
+        more: "",
+        lines: &run.lines,
+    };
+    let command = command.text();
     run.commands.push(command.clone());
-    let targets = if searched.striping { run.members.targets.len() } else { 0 };
-    let (axes, found) = search(&place.path(), targets, &wanted, |_| {})?;
-    let best = Setting::at(&axes, &found.best).describe();
-    let end = if found.unfinished { "; the search ended before all neighbours of it were tried" } else { "" };
-    run.remark(format!("of {} places searched the best for a stream has {best}{end}", found.samples.len()));
-    Ok(curves(&axes, &found, "both", &command))
+    let searched = search(&place.path(), run.members.targets.len(), &wanted, |_| {})?;
+    let found = &searched.found;
+    let named = |place: &At| Setting::at(&searched.axes, place).describe();
+    let (best, lead) = (named(&found.best), found.told(named));
+    let end = match (searched.lines.is_empty(), found.unfinished) {
+        (_, true) => "; the search ended before all neighbours of it were tried",
+        (false, false) => "; each axis was searched once",
+        (true, false) => "",
+    };
+    let amount = wanted.amount.describe();
+    run.remark(format!(
+        "of {} places searched the best that was seen for a stream has {best}: {lead}{end}; {amount}",
+        found.samples.len()
+    ));
+    Ok(searched.curves(wanted.goal.name(), &command))
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Goal: places become settings, blocks are whole transfers, and a file system without targets has no striping.
-    #[test]
-    fn settings() {
-        let with = axes(8, 3);
-        assert_eq!(with[TARGETS].values, [1.0, 2.0, 3.0]);
-        let setting = Setting::at(&with, &vec![3, 6, 1, 4, 2]);
-        assert_eq!(
-            setting,
-            Setting { processes: 8, transfer: 64 * MIB, direct: true, striping: Some((4 * MIB, 3)) }
-        );
-        let Work::Io(io) = setting.job("/x", 256 * MIB, false).work else { panic!("not io") };
-        assert_eq!((io.block, io.transfer), (64 * MIB, 64 * MIB));
-        let without = axes(8, 0);
-        assert_eq!(without.len(), 3);
-        assert_eq!(Setting::at(&without, &vec![0, 0, 0]).striping, None);
-    }
-
-    /// Goal: the curves of a search go through its best place, along each axis with two places at least.
-    #[test]
-    fn slices() {
-        let axes = axes(4, 0);
-        let samples =
-            [(vec![1, 0, 0], 10.0), (vec![2, 0, 0], 12.0), (vec![2, 1, 0], 11.0), (vec![0, 3, 1], 1.0)];
-        let found = Found {
-            best: vec![2, 0, 0],
-            samples: samples.into_iter().map(|(place, v)| (place, vec![v, v])).collect(),
-            measured: 8,
-            unfinished: false,
-        };
-        let curves = curves(&axes, &found, "write", "c");
-        let shown: Vec<(&str, usize)> = curves.iter().map(|c| (c.id.as_str(), c.points.len())).collect();
-        assert_eq!(shown, [("sweep.processes", 2), ("sweep.transfer", 2)]);
-    }
-}
+#[path = "sweep_tests.rs"]
+mod tests;

@@ -7,7 +7,7 @@ mod auto;
 mod check;
 mod machine;
 mod mount_options;
-mod processes;
+pub mod processes;
 
 #[cfg(test)]
 pub use auto::CandidateRow;

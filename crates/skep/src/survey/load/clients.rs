@@ -1,11 +1,11 @@
 //! All clients: streams into own files and into one file, random access, over processes.
 
-use super::super::Run;
-use super::{Figure, Place, Shown, curves, doublings, note};
+use super::super::{Run, RunArgs, commands, sweep};
+use super::{Figure, Foreign, Load, Measured, Place, Shown, foreign, note, places};
 use crate::admin::Outcome;
 use skep_bench::job::{IoJob, IoKind, IoPhase, Job, Order, Readers, Share, Stonewall, Work, format_size};
 use skep_survey::ids::{CLIENTS, ONE_FILE, OWN_FILES, RANDOM_READ, RANDOM_WRITE, READ, WRITE};
-use skep_survey::model::{Curve, Layer, LayerId};
+use skep_survey::model::{Curve, Layer, LayerId, SideBySide};
 
 /// Transfer size of streams.
 const TRANSFER: u64 = 1 << 20;
@@ -14,12 +14,17 @@ const RECORD: u64 = 4 << 10;
 /// Transfers of one process lie so many bytes together in a shared file.
 const PIECE: u64 = 4 << 20;
 
+type Found = (Vec<Curve>, Vec<SideBySide>);
+
 /// The layer.
-pub fn measure(run: &mut Run<'_>, place: &Place) -> Outcome<Layer> {
-    let mut found = streams(run, place, Share::PerWorker)?;
-    found.extend(streams(run, place, Share::Segmented)?);
-    found.extend(random(run, place)?);
-    found.extend(super::super::sweep::within(run, place)?);
+pub fn measure(run: &mut Run<'_>, place: &Place, args: &RunArgs) -> Outcome<Layer> {
+    let (mut found, mut sides) = streams(run, place, Share::PerWorker)?;
+    for (curves, hosts) in [streams(run, place, Share::Segmented)?, random(run, place)?] {
+        found.extend(curves);
+        sides.extend(hosts);
+    }
+    found.extend(sweep::within(run, place)?);
+    found.extend(foreign::all(run, place, args, |program| program != Foreign::Mdtest));
     Ok(Layer {
         id: LayerId::Clients,
         about: format!(
@@ -32,7 +37,7 @@ pub fn measure(run: &mut Run<'_>, place: &Place) -> Outcome<Layer> {
             format_size(RECORD),
         ),
         curves: found,
-        sides: Vec::new(),
+        sides,
     })
 }
 
@@ -43,7 +48,16 @@ fn job(processes: u64, repeats: u32, io: IoJob) -> Job {
     job
 }
 
-fn streams(run: &mut Run<'_>, place: &Place, share: Share) -> Outcome<Vec<Curve>> {
+/// Curves and sides with the line that measures them again; `line` has everything but the processes and their hosts.
+fn told(run: &mut Run<'_>, load: &Load<'_>, measured: &Measured, line: &str) -> Found {
+    let hosts = run.lines.clone();
+    let command =
+        commands::each("n", &measured.places, |n| format!("{line} --processes {n}{}", hosts.hosts(n)));
+    let command = note(run, command);
+    (measured.curves(load, &command), measured.sides(load, &command))
+}
+
+fn streams(run: &mut Run<'_>, place: &Place, share: Share) -> Outcome<Found> {
     let (suffix, words, flag) = match share {
         Share::PerWorker => (OWN_FILES, "a file per process", ""),
         _ => (ONE_FILE, "all processes in one file", " --shared segmented"),
@@ -51,84 +65,82 @@ fn streams(run: &mut Run<'_>, place: &Place, share: Share) -> Outcome<Vec<Curve>
     let (size, repeats) = (run.preset.process_size, run.preset.repeats);
     let (block, segments) =
         if share == Share::PerWorker { (size, 1) } else { (PIECE, (size / PIECE).max(1)) };
-    let command = note(
-        run,
-        format!(
-            "skep bench io {} --processes PROCESSES{flag} --block {} --segments {segments} --transfer {} \
-             --readers shift:1 --repetitions {repeats} --invalidate",
-            place.path(),
-            format_size(block),
-            format_size(TRANSFER),
-        ),
+    let hosts = run.hosts.clone();
+    let load = Load {
+        hosts: &hosts,
+        places: places(run),
+        axis: "processes",
+        figure: Figure::Bytes,
+        shown: [(WRITE, "Write"), (READ, "Read")]
+            .map(|(phase, title)| Shown {
+                phase,
+                id: format!("{CLIENTS}.{phase}{suffix}"),
+                title: format!("{title}, {words}"),
+            })
+            .into(),
+    };
+    let measured = load.run(|processes| {
+        let io = IoJob {
+            share,
+            transfer: TRANSFER,
+            block,
+            segments,
+            invalidate: true,
+            readers: Readers::Shift { workers: 1 },
+            ..IoJob::new(&place.path())
+        };
+        job(processes, repeats, io)
+    })?;
+    let line = format!(
+        "skep bench io {}{flag} --block {} --segments {segments} --transfer {} --readers shift:1 --repetitions {repeats}",
+        place.shown(),
+        format_size(block),
+        format_size(TRANSFER),
     );
-    let shown = [(WRITE, "Write"), (READ, "Read")].map(|(phase, title)| Shown {
-        phase,
-        id: format!("{CLIENTS}.{phase}{suffix}"),
-        title: format!("{title}, {words}"),
-    });
-    curves(
-        &run.hosts,
-        &doublings(run.preset.processes),
-        "processes",
-        Figure::Bytes,
-        &shown,
-        &command,
-        |processes| {
-            let io = IoJob {
-                share,
-                transfer: TRANSFER,
-                block,
-                segments,
-                invalidate: true,
-                readers: Readers::Shift { workers: 1 },
-                ..IoJob::new(&place.path())
-            };
-            job(processes, repeats, io)
-        },
-    )
+    Ok(told(run, &load, &measured, &line))
 }
 
-fn random(run: &mut Run<'_>, place: &Place) -> Outcome<Vec<Curve>> {
+fn random(run: &mut Run<'_>, place: &Place) -> Outcome<Found> {
     let (size, repeats, after_ms) = (run.preset.process_size, run.preset.repeats, run.preset.random_ms);
-    let command = note(
-        run,
-        format!(
-            "skep bench io {} --processes PROCESSES --block {} --transfer {} --phases write+setup,repeating-read,repeating-rewrite \
-             --direct --stonewall {after_ms}ms --repeat --repetitions {repeats}",
-            place.path(),
-            format_size(size),
-            format_size(RECORD),
-        ),
+    let hosts = run.hosts.clone();
+    let load = Load {
+        hosts: &hosts,
+        places: places(run),
+        axis: "processes",
+        figure: Figure::Operations,
+        shown: [
+            ("random read", RANDOM_READ, "Random reads"),
+            ("random rewrite", RANDOM_WRITE, "Random writes"),
+        ]
+        .map(|(phase, id, title)| Shown {
+            phase,
+            id: format!("{CLIENTS}.{id}"),
+            title: format!("{title} of {}, own files", format_size(RECORD)),
+        })
+        .into(),
+    };
+    let measured = load.run(|processes| {
+        let io = IoJob {
+            phases: vec![
+                IoPhase::new(IoKind::Write).as_setup(),
+                IoPhase::new(IoKind::Read).in_order(Order::RandomRepeating),
+                IoPhase::new(IoKind::Rewrite).in_order(Order::RandomRepeating),
+            ],
+            transfer: RECORD,
+            block: size,
+            direct: true,
+            ..IoJob::new(&place.path())
+        };
+        let mut job = job(processes, repeats, io);
+        job.stonewall = Some(Stonewall { after_ms, wear_out: false, repeat: true });
+        job
+    })?;
+    let line = format!(
+        "skep bench io {} --block {} --transfer {} --phases write+setup,repeating-read,repeating-rewrite --direct \
+         --cached --stonewall {after_ms}ms --repeat --repetitions {repeats}",
+        place.shown(),
+        format_size(size),
+        format_size(RECORD),
     );
-    let shown =
-        [("random read", RANDOM_READ, "Random reads"), ("random rewrite", RANDOM_WRITE, "Random writes")]
-            .map(|(phase, id, title)| Shown {
-                phase,
-                id: format!("{CLIENTS}.{id}"),
-                title: format!("{title} of {}, own files", format_size(RECORD)),
-            });
-    curves(
-        &run.hosts,
-        &doublings(run.preset.processes),
-        "processes",
-        Figure::Operations,
-        &shown,
-        &command,
-        |processes| {
-            let io = IoJob {
-                phases: vec![
-                    IoPhase::new(IoKind::Write).as_setup(),
-                    IoPhase::new(IoKind::Read).in_order(Order::RandomRepeating),
-                    IoPhase::new(IoKind::Rewrite).in_order(Order::RandomRepeating),
-                ],
-                transfer: RECORD,
-                block: size,
-                direct: true,
-                ..IoJob::new(&place.path())
-            };
-            let mut job = job(processes, repeats, io);
-            job.stonewall = Some(Stonewall { after_ms, wear_out: false, repeat: true });
-            job
-        },
-    )
+    Ok(told(run, &load, &measured, &line))
 }

@@ -1,7 +1,7 @@
 //! Names: files are created, looked at, opened and removed, over processes.
 
-use super::super::Run;
-use super::{Figure, Place, Shown, curves, doublings, note};
+use super::super::{Run, RunArgs, commands};
+use super::{Figure, Foreign, Load, Place, Shown, foreign, note, places};
 use crate::admin::Outcome;
 use skep_bench::job::{Items, Job, MetaJob, MetaPhase, Readers, Work};
 use skep_survey::ids::METADATA;
@@ -18,50 +18,55 @@ const SHOWN: [(&str, &str, &str); 4] = [
 ];
 
 /// The layer.
-pub fn measure(run: &mut Run<'_>, place: &Place) -> Outcome<Layer> {
+pub fn measure(run: &mut Run<'_>, place: &Place, args: &RunArgs) -> Outcome<Layer> {
     let (files, repeats) = (run.preset.files, run.preset.repeats);
-    let mut found = Vec::new();
+    let (mut found, mut sides) = (Vec::new(), Vec::new());
+    let hosts = run.hosts.clone();
     for own_tree in [true, false] {
         let (suffix, words, flag) = match own_tree {
             true => ("", "a directory per process", ""),
             false => (".shared", "one directory for all", " --shared"),
         };
-        let command = note(
-            run,
+        let load = Load {
+            hosts: &hosts,
+            places: places(run),
+            axis: "processes",
+            figure: Figure::Operations,
+            shown: SHOWN
+                .map(|(phase, id, title)| Shown {
+                    phase,
+                    id: format!("{METADATA}.{id}{suffix}"),
+                    title: format!("{title}, {words}"),
+                })
+                .into(),
+        };
+        let measured = load.run(|processes| {
+            let meta = MetaJob {
+                items: Items::Total(files),
+                phases: PHASES.to_vec(),
+                own_tree,
+                readers: Readers::Shift { workers: 1 },
+                ..MetaJob::new(&place.path())
+            };
+            let mut job = Job::new(Work::Meta(meta));
+            job.workers.processes = processes as u32;
+            job.repetitions = repeats;
+            job
+        })?;
+        let lines = run.lines.clone();
+        let line = |n: &str| {
             format!(
-                "skep bench meta {} --processes PROCESSES --items {files}{flag} --readers shift:1 \
-                 --phases create,stat,open-read,remove --repetitions {repeats}",
-                place.path()
-            ),
-        );
-        let shown = SHOWN.map(|(phase, id, title)| Shown {
-            phase,
-            id: format!("{METADATA}.{id}{suffix}"),
-            title: format!("{title}, {words}"),
-        });
-        let places = doublings(run.preset.processes);
-        found.extend(curves(
-            &run.hosts,
-            &places,
-            "processes",
-            Figure::Operations,
-            &shown,
-            &command,
-            |processes| {
-                let meta = MetaJob {
-                    items: Items::Total(files),
-                    phases: PHASES.to_vec(),
-                    own_tree,
-                    readers: Readers::Shift { workers: 1 },
-                    ..MetaJob::new(&place.path())
-                };
-                let mut job = Job::new(Work::Meta(meta));
-                job.workers.processes = processes as u32;
-                job.repetitions = repeats;
-                job
-            },
-        )?);
+                "skep bench meta {} --items {files}{flag} --readers shift:1 --phases create,stat,open-read,remove \
+                 --repetitions {repeats} --processes {n}{}",
+                place.shown(),
+                lines.hosts(n)
+            )
+        };
+        let command = note(run, commands::each("n", &measured.places, line));
+        found.extend(measured.curves(&load, &command));
+        sides.extend(measured.sides(&load, &command));
     }
+    found.extend(foreign::all(run, place, args, |program| program == Foreign::Mdtest));
     Ok(Layer {
         id: LayerId::Metadata,
         about: format!(
@@ -69,6 +74,6 @@ pub fn measure(run: &mut Run<'_>, place: &Place) -> Outcome<Layer> {
              process looks at, opens and removes what another created. First a directory each, then one for all."
         ),
         curves: found,
-        sides: Vec::new(),
+        sides,
     })
 }

@@ -1,6 +1,6 @@
 //! Where load runs: a directory of its own on a mount of the cluster.
 
-use super::super::{Run, RunArgs};
+use super::super::{Run, RunArgs, commands};
 use crate::admin::access::{CLUSTER_FILE, mount_of};
 use crate::admin::mount_table::{self, MountEntry};
 use crate::admin::{Failure, Outcome};
@@ -18,7 +18,9 @@ pub const PREFIX: &str = "skep-survey-";
 pub struct Place {
     /// The mount.
     pub mount: PathBuf,
-    /// What was mounted, and of which type.
+    /// The directory in which this one was made.
+    pub above: PathBuf,
+    /// Type of the mount, what was mounted, and how.
     pub options: String,
     /// How new files are striped.
     pub layout: String,
@@ -69,7 +71,7 @@ impl Place {
 
     fn make(entry: &MountEntry, named: Option<&Path>) -> Outcome<Self> {
         let above = named.unwrap_or(&entry.point);
-        Self::below(above, entry.point.clone(), format!("{} {}", entry.kind, entry.source))
+        Self::below(above, entry.point.clone(), entry.describe())
     }
 
     /// A directory below `above`.
@@ -81,7 +83,12 @@ impl Place {
             Ok(len) => String::from_utf8_lossy(&text[..len]).into_owned(),
             Err(_) => "not told".to_owned(),
         };
-        Ok(Self { mount, options, layout, dir })
+        Ok(Self { mount, above: above.to_owned(), options, layout, dir })
+    }
+
+    /// Where a reader can measure again: the directory itself is removed in the end.
+    pub fn shown(&self) -> String {
+        commands::path(&self.above)
     }
 
     /// The directory, as jobs want it.

@@ -1,0 +1,84 @@
+use super::*;
+
+/// Goal: places become settings, and a file system without targets has no striping.
+#[test]
+fn settings() {
+    let with = axes(8, &TRANSFERS, 3);
+    assert_eq!(with[TARGETS].values, [1.0, 2.0, 3.0]);
+    let setting = Setting::at(&with, &vec![3, 6, 1, 4, 2]);
+    let wanted = Setting { processes: 8, transfer: 64 * MIB, direct: true, striping: Some((4 * MIB, 3)) };
+    assert_eq!(setting, wanted);
+    let without = axes(8, &TRANSFERS, 0);
+    assert_eq!(without.len(), 3);
+    assert_eq!(Setting::at(&without, &vec![0, 0, 0]).striping, None);
+}
+
+/// Goal: whatever the setting, all processes together move the same bytes, in two whole transfers each at least; what
+/// does not fit is not tried, and that is said.
+#[test]
+fn the_same_work_everywhere() {
+    for (wanted, processes, largest) in [
+        (None, 8, 64 * MIB),
+        (None, 13, 64 * MIB),
+        (Some(256 * MIB), 8, 16 * MIB),
+        (Some(100_000_000), 16, 2 * MIB),
+        (Some(1), 16, MIB),
+        (Some(64 * MIB), 1, 32 * MIB),
+    ] {
+        let amount = Amount::of(wanted, processes);
+        assert_eq!(amount.transfers.last(), Some(&largest), "{wanted:?} {processes}");
+        assert!(wanted.is_none_or(|wanted| amount.size >= wanted), "{amount:?}");
+        assert_eq!(amount.describe().contains("do not fit"), largest < 64 * MIB);
+        for place in 0..processes.ilog2() as usize + 1 {
+            for (transfer, _) in amount.transfers.iter().enumerate() {
+                let setting = Setting::at(&axes(processes, &amount.transfers, 0), &vec![place, transfer, 0]);
+                let Work::Io(io) = setting.job("/x", amount.size, false).work else { panic!("not io") };
+                assert_eq!(io.block * setting.processes, amount.size, "{setting:?}");
+                assert!(io.block % io.transfer == 0 && io.block >= 2 * io.transfer, "{setting:?}");
+            }
+        }
+    }
+}
+
+/// Goal: the curves of a search go through its best place, along each axis with two places at least.
+#[test]
+fn slices() {
+    let samples = [(vec![1, 0, 0], 10.0), (vec![2, 0, 0], 12.0), (vec![2, 1, 0], 11.0), (vec![0, 3, 1], 1.0)];
+    let found = Found {
+        best: vec![2, 0, 0],
+        samples: samples.into_iter().map(|(place, v)| (place, vec![v, v])).collect(),
+        measured: 8,
+        unfinished: false,
+    };
+    let searched = Searched { axes: axes(4, &TRANSFERS, 0), found, lines: Vec::new() };
+    let curves = searched.curves("write", "c");
+    let shown: Vec<(&str, usize)> = curves.iter().map(|c| (c.id.as_str(), c.points.len())).collect();
+    assert_eq!(shown, [("sweep.processes", 2), ("sweep.transfer", 2)]);
+}
+
+/// Goal: a short search looks at every axis, chunk size and targets of a file too, and each has its curve; the best of
+/// all axes is found where they do not depend on each other.
+#[test]
+fn every_axis_has_its_turn() {
+    let axes = axes(8, &TRANSFERS[..5], 4);
+    let top = [3, 2, 1, 3, 1];
+    let height = |place: &At| {
+        let far: usize = place.iter().zip(&top).map(|(at, top)| at.abs_diff(*top)).sum();
+        1_000.0 * 0.7_f64.powi(far as i32)
+    };
+    let start = vec![1, 0, 0, 2, 2];
+    let search = |measurements| {
+        let budget = Budget { measurements, until: until(Some(Duration::from_secs(60))) };
+        in_turn(&axes, &start, budget, |place| Ok::<_, ()>(height(place))).unwrap()
+    };
+    let (found, lines) = search(200);
+    assert_eq!((found.best.as_slice(), found.unfinished), (top.as_slice(), false));
+    let searched = Searched { axes: axes.clone(), found, lines };
+    let ids: Vec<String> = searched.curves("both", "c").into_iter().map(|curve| curve.id).collect();
+    assert_eq!(ids, ["sweep.processes", "sweep.transfer", "sweep.past", "sweep.chunk", "sweep.targets"]);
+    // A budget that ends early has been at every axis all the same.
+    let (found, lines) = search(20);
+    assert!(found.unfinished && found.measured <= 20 && lines.len() == axes.len(), "{found:?}");
+    let looked = |axis: usize| found.samples.keys().any(|place| place[axis] != lines[axis][axis]);
+    assert!((0..axes.len()).all(looked), "{found:?}");
+}
