@@ -127,8 +127,9 @@ impl RemoteCrew {
             true => CrewError(format!("agent {why}")),
             false => CrewError(format!("agent {name}: {why}")),
         };
-        let run = draw_run().map_err(CrewError)?;
+        let run = draw().map_err(CrewError)?;
         let count = names.len() as u32;
+        slots_fit(job, names.len()).map_err(CrewError)?;
         let processes = job.workers.processes;
         let places = job.hosts_of(count);
         if let Some(idle) = idle(names, &places) {
@@ -209,7 +210,19 @@ fn idle(names: &[String], places: &[u32]) -> Option<String> {
     })
 }
 
-fn draw_run() -> Result<u64, String> {
+/// A job says how many processes each host takes, or does not say it of any.
+fn slots_fit(job: &Job, hosts: usize) -> Result<(), String> {
+    let slots = job.slots.len();
+    if slots == 0 || slots == hosts {
+        return Ok(());
+    }
+    Err(format!(
+        "the job has slots for {slots} hosts, but {hosts} are named: name as many hosts, or leave `slots` out of the job"
+    ))
+}
+
+/// A number that no other run has.
+pub fn draw() -> Result<u64, String> {
     let mut raw = [0; 8];
     getrandom::fill(&mut raw).map_err(|e| format!("the kernel's random source: {e}"))?;
     Ok(u64::from_le_bytes(raw))
@@ -329,6 +342,21 @@ mod tests {
         let names = ["a".to_owned(), "b".to_owned(), "c".to_owned()];
         assert!(idle(&names, &[0, 0, 1]).unwrap().contains("runs on c"));
         assert_eq!(idle(&names, &[0, 1, 2]), None);
+    }
+
+    /// Goal: a job whose slots are of another number of hosts is refused in words, before anybody is called.
+    #[test]
+    fn slots_of_other_hosts() {
+        let mut job = Job::new(skep_bench::job::Work::Io(skep_bench::job::IoJob::new("/tmp")));
+        job.workers.processes = 4;
+        job.slots = vec![1, 1, 2];
+        let names = ["unix:/nonexistent/a".to_owned(), "unix:/nonexistent/b".to_owned()];
+        let gathered = |job: &Job| RemoteCrew::gather(&names, &Arc::new(Keyring::insecure()), job);
+        let error = gathered(&job).map(|_| ()).unwrap_err().to_string();
+        assert!(error.contains("slots for 3 hosts, but 2 are named"), "{error}");
+        job.slots = vec![1, 3];
+        let error = gathered(&job).map(|_| ()).unwrap_err().to_string();
+        assert!(error.contains("/nonexistent/a"), "{error}");
     }
 
     /// Goal: hosts come from the flag or a file, twice named is a mistake, none means this machine.

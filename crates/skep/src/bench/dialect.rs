@@ -1,6 +1,6 @@
 //! `skep bench ior|mdtest|iozone|fio|elbencho -- ARGS`: other tools' command lines.
 
-use super::coordinator::HostsArgs;
+use super::coordinator::{HostsArgs, draw};
 use super::load::perform;
 use super::output::ShowArgs;
 use crate::admin::{Failure, Outcome};
@@ -59,7 +59,8 @@ pub fn run(tool: Tool, args: &DialectArgs, out: &mut dyn Write) -> Outcome {
     if let Some(found) = relative(&args.words) {
         return instead(found);
     }
-    let mut translation = translated(tool, &args.words)?;
+    let named = args.hosts.names().map_err(Failure::new)?;
+    let mut translation = translated(tool, &args.words, &named)?;
     let hosts = hosts(&args.hosts, &translation.launch);
     spread(&mut translation, &hosts)?;
     if args.explain {
@@ -76,14 +77,21 @@ pub fn run(tool: Tool, args: &DialectArgs, out: &mut dyn Write) -> Outcome {
     Ok(())
 }
 
-/// Names the command that does what another tool's command line asks for.
-pub fn run_relative(name: &str, args: &RelativeArgs) -> Outcome {
-    let mut words = vec![name.to_owned()];
-    let own = args.words.first().is_some_and(|word| word.rsplit('/').next() == Some(name));
+/// Names the command that does what another tool's command line asks for; none: `args` hold the tool's name, too.
+pub fn run_relative(name: Option<&str>, args: &RelativeArgs) -> Outcome {
+    let mut words: Vec<String> = name.map(str::to_owned).into_iter().collect();
+    let own = args.words.first().is_some_and(|word| word.rsplit('/').next() == name);
     words.extend(args.words.iter().skip(usize::from(own)).cloned());
+    // A line in quotes is one word.
+    if let (None, [line]) = (name, words.as_slice()) {
+        words = line.split_whitespace().map(str::to_owned).collect();
+    }
     match relative(&words) {
         Some(found) => instead(found),
-        None => Err(Failure::new(format!("{name}: of this tool only --storagebench has an equivalent here"))),
+        None => Err(Failure::new(format!(
+            "`{}` has no equivalent here that is known: see docs/admin/bench-tools.md",
+            words.join(" ")
+        ))),
     }
 }
 
@@ -92,7 +100,8 @@ fn instead(found: Result<skep_bench::dialect::Relative, String>) -> Outcome {
     Err(Failure::new(format!("{}: run `{}` instead: {}", found.tool, found.instead, found.because)))
 }
 
-fn translated(tool: Tool, words: &[String]) -> Outcome<Translation> {
+/// `hosts`: those that flags of this program name.
+fn translated(tool: Tool, words: &[String], hosts: &[String]) -> Outcome<Translation> {
     let directory = std::env::current_dir().map_err(|e| Failure::local("working directory", e))?;
     let around = Surroundings {
         directory: &directory.to_string_lossy(),
@@ -101,6 +110,8 @@ fn translated(tool: Tool, words: &[String]) -> Outcome<Translation> {
         file_size: &|path| {
             Path::new(path).metadata().ok().filter(|meta| meta.is_file()).map(|meta| meta.len())
         },
+        hosts,
+        drawn: draw().map_err(Failure::new)?,
     };
     translate(tool, words, &around).map_err(|e| Failure::new(e.to_string()))
 }
@@ -164,7 +175,7 @@ mod tests {
     fn where_workers_run() {
         let words: Vec<String> =
             "mpirun -npernode 4 -machinefile m ior -w -o /tmp/x".split(' ').map(str::to_owned).collect();
-        let mut translation = translated(Tool::Ior, &words).unwrap();
+        let mut translation = translated(Tool::Ior, &words, &[]).unwrap();
         let flags = HostsArgs { hosts: vec!["a".into(), "b".into()], ..HostsArgs::default() };
         let chosen = hosts(&flags, &translation.launch);
         assert_eq!((chosen.hosts.len(), chosen.host_file.is_none()), (2, true));
@@ -182,7 +193,7 @@ mod tests {
         std::fs::write(&file, "a slots=3\nb slots=1\n").unwrap();
         let line = format!("mpirun -np 4 --map-by slot --hostfile {} ior -w -o /tmp/x", file.display());
         let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
-        let mut translation = translated(Tool::Ior, &words).unwrap();
+        let mut translation = translated(Tool::Ior, &words, &[]).unwrap();
         let chosen = hosts(&HostsArgs::default(), &translation.launch);
         spread(&mut translation, &chosen).unwrap();
         assert_eq!(translation.jobs[0].hosts_of(2), [0, 0, 0, 1]);
@@ -198,6 +209,13 @@ mod tests {
             "beegfs-ctl --storagebench --stop --servers=1",
             "beegfs-ctl --storagebench --cleanup --alltargets",
             "qperf beegfs002 tcp_bw tcp_lat",
+            "beegfs-ctl --listnodes --nodetype=client --sysMgmtHost=10.140.63.10",
+            "beegfs-ctl --listnodes --nodetype=storage",
+            "beegfs-ctl --getentryinfo --mount=/mnt/beegfs /mnt/beegfs/benchmark --verbose",
+            "beegfs-ctl --setpattern --chunksize=512K --numtargets=4 /mnt/beegfs/benchmark",
+            "echo 1 > /proc/fs/beegfs/<clientID>/netbench_mode",
+            "pdsh -g oss TERM=linux thrlo=256 thrhi=256 nobjlo=1 nobjhi=1 rsz=1024K size=32768 obdfilter-survey",
+            "nobjlo=1 nobjhi=16 thrlo=1 thrhi=64 size=1024 obdfilter-survey",
         ] {
             let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
             let instead = relative(&words).unwrap().unwrap().instead;
@@ -206,11 +224,27 @@ mod tests {
         }
     }
 
+    /// Goal: hosts that our own flag names count where a tool's work follows from them: elbencho has its threads on
+    /// each of them and cuts a shared file among all.
+    #[test]
+    fn elbencho_on_hosts_of_the_flag() {
+        let words: Vec<String> =
+            "-w -b 1m -s 16g -t 4 /tmp/no-such-big-file".split(' ').map(str::to_owned).collect();
+        let flags = HostsArgs { hosts: vec!["a".into(), "b".into()], ..HostsArgs::default() };
+        let mut translation = translated(Tool::Elbencho, &words, &flags.names().unwrap()).unwrap();
+        let chosen = hosts(&flags, &translation.launch);
+        spread(&mut translation, &chosen).unwrap();
+        let job = &translation.jobs[0];
+        assert_eq!((job.workers.processes, job.workers.threads, chosen.names().unwrap().len()), (2, 4, 2));
+        let Work::Io(io) = &job.work else { panic!("{:?}", job.work) };
+        assert_eq!(io.block, 2 << 30);
+    }
+
     /// Goal: the explanation holds every option and a job that can be read back.
     #[test]
     fn explained() {
         let words: Vec<String> = "-w -i3 -t 1m -b 2m -v".split(' ').map(str::to_owned).collect();
-        let translation = translated(Tool::Ior, &words).unwrap();
+        let translation = translated(Tool::Ior, &words, &[]).unwrap();
         let mut out = Vec::new();
         explain(&translation, &mut out).unwrap();
         let text = String::from_utf8(out).unwrap();

@@ -56,6 +56,8 @@ enum BenchCommand {
     /// Names the command that does what qperf does
     #[command(hide = true)]
     Qperf(dialect::RelativeArgs),
+    /// Name the command that does what a line of other tools does: obdfilter-survey, qperf, beegfs-ctl, netbench_mode
+    Instead(dialect::RelativeArgs),
     /// Run worker processes for a coordinator on another host
     Agent(agent::AgentArgs),
     /// A worker process of the others
@@ -82,8 +84,9 @@ pub fn run(args: &BenchArgs) -> ExitCode {
         BenchCommand::Iozone(args) => dialect::run(Tool::Iozone, args, out),
         BenchCommand::Fio(args) => dialect::run(Tool::Fio, args, out),
         BenchCommand::Elbencho(args) => dialect::run(Tool::Elbencho, args, out),
-        BenchCommand::BeegfsCtl(args) => dialect::run_relative("beegfs-ctl", args),
-        BenchCommand::Qperf(args) => dialect::run_relative("qperf", args),
+        BenchCommand::BeegfsCtl(args) => dialect::run_relative(Some("beegfs-ctl"), args),
+        BenchCommand::Qperf(args) => dialect::run_relative(Some("qperf"), args),
+        BenchCommand::Instead(args) => dialect::run_relative(None, args),
         BenchCommand::Agent(args) => return agent::run(args),
         BenchCommand::Worker => return worker::run(),
         BenchCommand::Storage(command) => storage::run(command, out),
@@ -93,7 +96,7 @@ pub fn run(args: &BenchArgs) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             eprintln!("skep: {failure}");
-            ExitCode::FAILURE
+            failure.exit_code()
         }
     }
 }
