@@ -91,10 +91,16 @@ fn trees_that_were_there_stay() {
         }
     }
     let before = all(dir.path());
-    for phases in [vec![FilesPhase::Find], vec![FilesPhase::Train], vec![FilesPhase::Remove]] {
+    for (phase, says) in [
+        (FilesPhase::Find, "1 of 2143 entries were found"),
+        (FilesPhase::Train, "samples/000000/00000"),
+        (FilesPhase::Remove, "notes: it is not of this job"),
+    ] {
+        let phases = vec![phase];
         let mut job = Job::new(Work::Files(FilesJob { phases, ..FilesJob::new(&path(dir.path())) }));
         (job.existing, job.repetitions) = (true, 2);
-        go(&job).unwrap_err();
+        let error = go(&job).unwrap_err().to_string();
+        assert!(error.contains(says), "{error}");
         assert_eq!(all(dir.path()), before);
     }
     for phase in [MetaPhase::Stat, MetaPhase::Remove, MetaPhase::Readdir] {
@@ -208,33 +214,117 @@ fn checked_paths_hold() {
     std::os::unix::fs::symlink(top.join("real"), top.join("link")).unwrap();
     for settled in [true, false] {
         let load = IoJob { transfer: 4096, block: 4096, ..IoJob::new(&path(&top.join("link/deep"))) };
-        let job = Job::new(Work::Io(load));
-        let start = Start {
-            job,
-            process: 0,
-            hosts: 1,
-            host_processes: 1,
-            first_on_host: true,
-            progress_ms: 1_000,
-            settled,
-        };
-        let mut crew = LocalCrew::in_process(1, "here").unwrap();
-        crew.send(0, &Order::Start(Box::new(start))).unwrap();
-        let mut said = Vec::new();
-        while said.len() < 2 {
-            let report = crew.receive(std::time::Duration::from_secs(20)).unwrap().expect("a report").1;
-            if matches!(report, Report::Ready { .. }) && said.is_empty() {
-                crew.send(0, &Order::Prepare { step: 0, repetition: 0, reach: Vec::new() }).unwrap();
-            }
-            let last = matches!(report, Report::Failed { .. });
-            said.push(report);
-            if last {
-                break;
-            }
-        }
+        let said = begin(Job::new(Work::Io(load)), settled, &mut || {});
         let refused = matches!(said.last(), Some(Report::Failed { .. }));
         assert_eq!(refused, settled, "{said:?}");
         assert_eq!(std::fs::read_dir(top.join("real/deep")).unwrap().count(), usize::from(!settled));
-        crew.end();
+    }
+}
+
+/// Has one process check a job and prepare its first step, with something in between; its reports.
+fn begin(job: Job, settled: bool, between: &mut dyn FnMut()) -> Vec<Report> {
+    let start = Start {
+        job,
+        process: 0,
+        hosts: 1,
+        host_processes: 1,
+        first_on_host: true,
+        progress_ms: 1_000,
+        settled,
+    };
+    let mut crew = LocalCrew::in_process(1, "here").unwrap();
+    crew.send(0, &Order::Start(Box::new(start))).unwrap();
+    let mut said = Vec::new();
+    while said.len() < 2 {
+        let report = crew.receive(std::time::Duration::from_secs(20)).unwrap().expect("a report").1;
+        match &report {
+            Report::Ready { .. } if said.is_empty() => {
+                between();
+                crew.send(0, &Order::Prepare { step: 0, repetition: 0, reach: Vec::new() }).unwrap();
+                said.push(report);
+            }
+            Report::Ready { .. } | Report::Failed { .. } => said.push(report),
+            // A worker that waits where it must not gives signs of life only.
+            Report::Progress { .. } => {
+                said.push(report);
+                break;
+            }
+            _ => {}
+        }
+        if matches!(said.last(), Some(Report::Failed { .. })) {
+            break;
+        }
+    }
+    crew.end();
+    said
+}
+
+/// Goal: between the check of names and the first write a directory that becomes a link leads no truncation elsewhere,
+/// and a pipe or device in place of the file is refused without waiting at it.
+#[test]
+fn nothing_else_is_emptied() {
+    for way in ["link", "pipe", "pipe that is read", "none"] {
+        let dir = tempfile::tempdir().unwrap();
+        let top = dir.path().canonicalize().unwrap();
+        for name in ["real", "behind"] {
+            std::fs::create_dir(top.join(name)).unwrap();
+            std::fs::write(top.join(name).join("skep-bench-io.00000000"), "mine").unwrap();
+        }
+        let load = IoJob {
+            transfer: 4096,
+            block: 4096,
+            truncate: true,
+            phases: vec![IoPhase::new(IoKind::Write)],
+            ..IoJob::new(&path(&top.join("real")))
+        };
+        let mut job = Job::new(Work::Io(load));
+        job.existing = true;
+        let (here, behind) = (top.join("real"), top.join("behind/skep-bench-io.00000000"));
+        let pipe = here.join("skep-bench-io.00000000");
+        let mut reader = None;
+        let said = begin(job, true, &mut || match way {
+            "link" => {
+                std::fs::rename(&here, top.join("moved")).unwrap();
+                std::os::unix::fs::symlink(top.join("behind"), &here).unwrap();
+            }
+            "none" => {}
+            _ => {
+                std::fs::remove_file(&pipe).unwrap();
+                let mode = rustix::fs::Mode::from_raw_mode(0o600);
+                rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+                let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::NONBLOCK;
+                reader = (way != "pipe").then(|| rustix::fs::open(&pipe, flags, mode).unwrap());
+            }
+        });
+        drop(reader);
+        assert_eq!(std::fs::read(&behind).unwrap(), b"mine", "{way}: {said:?}");
+        match said.last() {
+            Some(Report::Failed { trouble, .. }) => {
+                assert!(way != "none" && trouble.doing == "empty", "{said:?}")
+            }
+            other => assert!(way == "none" && matches!(other, Some(Report::Ready { .. })), "{way}: {said:?}"),
+        }
+    }
+}
+
+/// Goal: a shared file that somebody else puts there after the check of names is not written over: the run ends, and the
+/// file stays as it is.
+#[test]
+fn a_shared_file_is_this_runs() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("skep-bench-io");
+    for threads in [1, 3] {
+        let load =
+            IoJob { transfer: 4096, block: 4096, share: Share::Strided, ..IoJob::new(&path(dir.path())) };
+        let mut job = Job::new(Work::Io(load));
+        job.workers.threads = threads;
+        let said = begin(job.clone(), false, &mut || std::fs::write(&file, "mine").unwrap());
+        let refused = |report: &Report| matches!(report, Report::Failed { worker: 0, trouble } if trouble.doing == "make");
+        assert!(said.iter().any(refused), "{said:?}");
+        assert_eq!(std::fs::read(&file).unwrap(), b"mine");
+        std::fs::remove_file(&file).unwrap();
+        (job.repetitions, job.workers.processes) = (3, 2);
+        go(&job).unwrap();
+        assert_eq!(all(dir.path()), [""; 0]);
     }
 }

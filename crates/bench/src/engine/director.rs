@@ -16,6 +16,8 @@ const REST: Duration = Duration::from_secs(15);
 const CLEANING: Duration = Duration::from_secs(3600);
 /// How often the director looks whether it shall stop.
 const LOOK: Duration = Duration::from_millis(100);
+/// Things left behind that are named.
+const NAMED: usize = 20;
 /// How often workers report progress.
 const PROGRESS_MS: u32 = 250;
 
@@ -72,9 +74,13 @@ impl std::fmt::Display for RunError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}", self.reason)?;
         if !self.left.is_empty() {
-            write!(f, "; left behind: {}", self.left.join(", "))?;
+            let named = self.left.len().min(NAMED);
+            write!(f, "; left behind: {}", self.left[..named].join(", "))?;
         }
-        Ok(())
+        match self.left.len().saturating_sub(NAMED) {
+            0 => Ok(()),
+            more => write!(f, " and {more} more"),
+        }
     }
 }
 
@@ -88,6 +94,25 @@ pub fn run(
     crew: &mut dyn Crew,
     watch: &mut dyn Watch,
     stop: &AtomicBool,
+) -> Result<RunResult, RunError> {
+    run_until(job, crew, watch, Ends { stop, leave: &AtomicBool::new(false) })
+}
+
+/// How a run is ended from elsewhere.
+#[derive(Debug, Clone, Copy)]
+pub struct Ends<'a> {
+    /// Ends the run early; what was made is removed.
+    pub stop: &'a AtomicBool,
+    /// Waits for no worker any more, not even for one that removes: what is not removed by then is named.
+    pub leave: &'a AtomicBool,
+}
+
+/// The same, with an end also to the cleaning up, which a file system that hangs would hold up.
+pub fn run_until(
+    job: &Job,
+    crew: &mut dyn Crew,
+    watch: &mut dyn Watch,
+    ends: Ends<'_>,
 ) -> Result<RunResult, RunError> {
     let began = Instant::now();
     let mut result = RunResult::new(job.clone(), hosts(crew), unix_ms());
@@ -107,9 +132,13 @@ pub fn run(
         let alive = vec![true; crew.members().len()];
         let made = vec![Vec::new(); alive.len()];
         let reach = Vec::new();
-        let mut director = Director { job, crew, watch, stop, alive, made, reach, result: &mut result };
+        let mut director = Director { job, crew, watch, ends, alive, made, reach, result: &mut result };
         failure = director.drive().err();
         if let Some(failure) = &failure {
+            if failure.stopped && !failure.before_any && !keeps(job) {
+                let text = "stopping; what was made is being removed (asked once more, it is left and named)";
+                director.watch.warning(text);
+            }
             director.halt();
             left = if failure.before_any { Vec::new() } else { director.clean(true) };
         } else if !keeps(job) {
@@ -174,7 +203,7 @@ struct Director<'a> {
     job: &'a Job,
     crew: &'a mut dyn Crew,
     watch: &'a mut dyn Watch,
-    stop: &'a AtomicBool,
+    ends: Ends<'a>,
     alive: Vec<bool>,
     /// What each member said that it made.
     made: Vec<Vec<Made>>,
@@ -227,7 +256,7 @@ impl Director<'_> {
     }
 
     fn look(&self) -> Result<(), Failure> {
-        if self.stop.load(Ordering::Relaxed) {
+        if self.ends.stop.load(Ordering::Relaxed) {
             let reason = "stopped before the end".to_owned();
             return Err(Failure { reason, stopped: true, before_any: false });
         }
@@ -246,7 +275,7 @@ impl Director<'_> {
         self.all(&Order::Prepare { step: step.index, repetition, reach })?;
         self.await_all(&step.name, None)?;
         let mut gathered = Gathered::new(self.job, step, repetition, self.crew.members());
-        for part in parts(self.job) {
+        for part in parts(self.job, step) {
             let reports = self.part(step, *part, repetition)?;
             gathered.add(*part, reports);
         }
@@ -373,7 +402,7 @@ impl Director<'_> {
         }
         let mut resting: Vec<bool> = self.alive.iter().map(|alive| !alive).collect();
         let deadline = Instant::now() + REST;
-        while resting.iter().any(|rests| !rests) && Instant::now() < deadline {
+        while resting.iter().any(|rests| !rests) && Instant::now() < deadline && !self.leaves() {
             match self.crew.receive(LOOK) {
                 Ok(Some((member, Report::Stopped))) => resting[member] = true,
                 Ok(Some((member, Report::Gone { .. }))) => {
@@ -423,7 +452,11 @@ impl Director<'_> {
                 None => mine.extend(orphans),
             }
         }
-        let mut left = if mine.is_empty() { Vec::new() } else { super::clean(self.job, &mine) };
+        let mut left = match self.leaves() {
+            true => mine.iter().map(|made| made.path.clone()).collect(),
+            false if mine.is_empty() => Vec::new(),
+            false => super::clean(self.job, &mine),
+        };
         // One after the other: all may share one directory. Who made that has to come once more at the end.
         let rounds = if matches!(self.job.work, Work::Io(_)) { 1 } else { 2 };
         for round in 0..rounds {
@@ -443,24 +476,39 @@ impl Director<'_> {
         left
     }
 
+    /// Nobody waits any more.
+    fn leaves(&self) -> bool {
+        self.ends.leave.load(Ordering::Relaxed)
+    }
+
+    /// Has a member remove what it made, and more. What it does not answer for is named.
     fn clean_by(&mut self, member: usize, made: Vec<Made>, left: &mut Vec<String>) {
-        let what = format!("what process {member} made");
-        if self.crew.send(member, &Order::Clean { made }).is_err() {
-            left.push(what);
-            return;
-        }
-        let deadline = Instant::now() + CLEANING;
-        while Instant::now() < deadline {
-            match self.crew.receive(LOOK) {
-                Ok(Some((from, Report::Cleaned { left: more }))) if from == member => {
-                    left.extend(more);
-                    return;
-                }
-                Ok(Some((from, Report::Gone { .. }))) if from == member => break,
-                Ok(_) => {}
-                Err(_) => break,
+        let all = self.made[member].iter().chain(&made);
+        let unsaid: Vec<String> = all.map(|made| made.path.clone()).collect();
+        match self.cleaned(member, made) {
+            Some(more) => left.extend(more),
+            None => {
+                self.alive[member] = false;
+                left.extend(unsaid);
             }
         }
-        left.push(what);
+    }
+
+    /// What a member could not remove; None: it does not say.
+    fn cleaned(&mut self, member: usize, made: Vec<Made>) -> Option<Vec<String>> {
+        if self.leaves() {
+            return None;
+        }
+        self.crew.send(member, &Order::Clean { made }).ok()?;
+        let deadline = Instant::now() + CLEANING;
+        while Instant::now() < deadline && !self.leaves() {
+            match self.crew.receive(LOOK) {
+                Ok(Some((from, Report::Cleaned { left }))) if from == member => return Some(left),
+                Ok(Some((from, Report::Gone { .. }))) if from == member => return None,
+                Ok(_) => {}
+                Err(_) => return None,
+            }
+        }
+        None
     }
 }

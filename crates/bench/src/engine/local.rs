@@ -178,7 +178,13 @@ impl Crew for LocalCrew {
             if matches!(child.try_wait(), Ok(None)) {
                 let _ = child.kill();
             }
-            let _ = child.wait();
+        }
+        // One that hangs in the kernel dies when that lets it go. Nobody waits for that.
+        let deadline = Instant::now() + FAREWELL;
+        for child in self.hands.iter_mut().filter_map(|hand| hand.child.as_mut()) {
+            while matches!(child.try_wait(), Ok(None)) && Instant::now() < deadline {
+                std::thread::sleep(Duration::from_millis(2));
+            }
         }
     }
 }

@@ -22,7 +22,7 @@ mod volume;
 
 pub use clock::now_ns;
 pub use crew::{Crew, CrewError, Member};
-pub use director::{Progress, RunError, Silent, Watch, run};
+pub use director::{Ends, Progress, RunError, Silent, Watch, run, run_until};
 pub use local::LocalCrew;
 pub use made::Made;
 pub use meter::{Meter, Next, Side};

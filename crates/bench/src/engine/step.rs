@@ -1,6 +1,6 @@
 //! The steps of a job: what the director takes the workers through in each repetition.
 
-use crate::job::{FilesPhase, IoJob, IoPhase, Job, MetaPhase, Things, Work};
+use crate::job::{FilesPhase, IoJob, IoKind, IoPhase, Job, MetaPhase, Things, Work};
 use serde::{Deserialize, Serialize};
 
 /// One step of a repetition.
@@ -23,6 +23,8 @@ pub struct Step {
 /// What a step does.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum StepKind {
+    /// Makes the file that all workers share, before any of them opens it. It has no parts.
+    SharedFile,
     /// A pass over file contents.
     Io(IoPhase),
     /// Makes the directories of trees.
@@ -61,7 +63,7 @@ pub fn steps(job: &Job) -> Vec<Step> {
                 phase == MetaPhase::Create || !creates_only
             }
             StepKind::Files(phase) => phase == FilesPhase::Train,
-            StepKind::TreeMake | StepKind::TreeRemove => false,
+            StepKind::SharedFile | StepKind::TreeMake | StepKind::TreeRemove => false,
         };
         // The same phase twice in a repetition is two lines of the results.
         let before = steps.iter().filter(|step: &&Step| step.kind == kind).count();
@@ -70,10 +72,13 @@ pub fn steps(job: &Job) -> Vec<Step> {
     };
     match &job.work {
         Work::Io(io) => {
+            if io.share.is_shared() && io.phases.iter().any(|phase| phase.kind == IoKind::Write) {
+                add("make the file".to_owned(), StepKind::SharedFile, false, false);
+            }
             for phase in &io.phases {
                 // A write that the clock may end out of order goes over what a write before it made.
                 let by_clock = job.stonewall.is_some() && !phase.setup;
-                let makes = phase.kind == crate::job::IoKind::Write && IoJob::covers(phase.order, by_clock);
+                let makes = phase.kind == IoKind::Write && IoJob::covers(phase.order, by_clock);
                 add(phase.name(), StepKind::Io(*phase), !phase.setup, makes);
             }
         }
@@ -110,9 +115,10 @@ pub fn steps(job: &Job) -> Vec<Step> {
     steps
 }
 
-/// The parts every step of a job has.
-pub fn parts(job: &Job) -> &'static [Part] {
+/// The parts a step of a job has.
+pub fn parts(job: &Job, step: &Step) -> &'static [Part] {
     match &job.work {
+        _ if step.kind == StepKind::SharedFile => &[],
         Work::Io(io) if io.barriers => &[Part::Open, Part::Transfer, Part::Finish],
         _ => &[Part::All],
     }
@@ -121,7 +127,7 @@ pub fn parts(job: &Job) -> &'static [Part] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::{IoKind, MetaJob};
+    use crate::job::{MetaJob, Share};
 
     /// Goal: steps come in the job's order, with their names, directories before files.
     #[test]
@@ -154,6 +160,23 @@ mod tests {
         let steps = steps(&job);
         assert_eq!((steps[0].shown, steps[0].walled, steps[0].makes), (false, false, true));
         assert_eq!((steps[1].shown, steps[1].walled, steps[1].makes), (true, true, false));
-        assert_eq!(parts(&job).len(), 3);
+        assert_eq!(parts(&job, &steps[1]).len(), 3);
+    }
+
+    /// Goal: a file that all share is made in a step of its own, before the first that may open it; one that is only
+    /// read, or each worker's own, is not.
+    #[test]
+    fn shared_files() {
+        let kinds = |share: Share, phases: &[IoKind]| {
+            let phases = phases.iter().map(|kind| IoPhase::new(*kind)).collect();
+            let job = Job::new(Work::Io(IoJob { share, phases, ..IoJob::new("/tmp") }));
+            let all = steps(&job);
+            let made = all.iter().position(|step| step.kind == StepKind::SharedFile);
+            assert!(made.is_none_or(|at| parts(&job, &all[at]).is_empty() && !all[at].shown));
+            made
+        };
+        assert_eq!(kinds(Share::Whole, &[IoKind::Write, IoKind::Read]), Some(0));
+        assert_eq!(kinds(Share::Segmented, &[IoKind::Read]), None);
+        assert_eq!(kinds(Share::PerWorker, &[IoKind::Write]), None);
     }
 }

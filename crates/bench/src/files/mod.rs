@@ -4,14 +4,15 @@ mod samples;
 mod source;
 mod walk;
 
-use crate::engine::{Claims, Load, Meter, Next, Part, Place, Side, Step, StepKind, Trouble, ground};
+use crate::engine::{Claims, Load, Meter, Part, Place, Side, Step, StepKind, Trouble, ground};
 use crate::io::write_all;
 use crate::job::{FilesJob, FilesPhase, root};
 use rustix::fs::{AtFlags, Mode, OFlags, Timestamps};
 use rustix::io::Errno;
 use rustix::time::Timespec;
 use samples::Samples;
-use source::{Source, WORD};
+pub(crate) use source::Source;
+use source::WORD;
 use std::path::{Path, PathBuf};
 use walk::{Found, walk};
 
@@ -34,15 +35,15 @@ pub(crate) struct FilesLoad {
     source: Option<Source>,
     samples: Samples,
     buffer: Vec<u8>,
-    /// How often the word was written.
-    words: u64,
+    /// How often the word stands in the tree, once it was counted.
+    words: Option<u64>,
 }
 
 impl FilesLoad {
     pub fn new(place: &Place, files: &FilesJob) -> Self {
         let samples = Samples::new(files, place.job.seed, place.worker, place.job.workers.count());
         let buffer = vec![0; CALL];
-        Self { place: place.clone(), files: files.clone(), source: None, samples, buffer, words: 0 }
+        Self { place: place.clone(), files: files.clone(), source: None, samples, buffer, words: None }
     }
 
     fn root(&self) -> PathBuf {
@@ -69,14 +70,12 @@ impl FilesLoad {
             mkdir(&path)?;
             now = meter.record(Side::First, 0, now);
         }
-        self.words = 0;
+        let mut all = 0;
         for file in 0..self.files.tree.files {
-            if meter.next(file, u64::MAX, now)? == Next::Over {
-                break;
-            }
+            meter.next(file, u64::MAX, now)?;
             let path = tree.join(source.name(file));
             let (bytes, words) = source.contents(file);
-            self.words += words;
+            all += words;
             // Contents are made before the clock of this file runs.
             now = meter.now();
             let fd = create(&path)?;
@@ -92,7 +91,21 @@ impl FilesLoad {
             drop(fd);
             now = meter.record(Side::First, bytes.len() as u64, now);
         }
+        self.words = Some(all);
         Ok(())
+    }
+
+    /// What the tree holds, also where an earlier run has made it.
+    fn know(&mut self, words: bool) {
+        let seed = self.place.job.seed;
+        let source = self.source.get_or_insert_with(|| Source::new(&self.files.tree, seed));
+        if words && self.words.is_none() {
+            self.words = Some((0..self.files.tree.files).map(|file| source.contents(file).1).sum());
+        }
+    }
+
+    fn entries(&self) -> u64 {
+        self.files.tree.files + self.source.as_ref().map_or(0, |source| source.directories().len() as u64)
     }
 
     fn find(&mut self, meter: &mut Meter) -> Result<(), Trouble> {
@@ -100,9 +113,7 @@ impl FilesLoad {
         let mut now = meter.now();
         let mut seen = 0;
         walk(&tree, &mut |found| {
-            if meter.next(seen, u64::MAX, now)? == Next::Over {
-                return Ok(());
-            }
+            meter.next(seen, u64::MAX, now)?;
             if let Found::File(directory, name, path) | Found::Directory(directory, name, path) = found {
                 rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)
                     .map_err(|errno| Trouble::call("stat", path, errno))?;
@@ -111,7 +122,7 @@ impl FilesLoad {
             }
             Ok(())
         })?;
-        let should = self.files.tree.files + self.source.as_ref().map_or(0, |s| s.directories().len() as u64);
+        let should = self.entries();
         if seen != should {
             return Err(Trouble::found("find", &tree, format!("{seen} of {should} entries were found")));
         }
@@ -152,15 +163,16 @@ impl FilesLoad {
             now = meter.record(Side::First, bytes, now);
             Ok(())
         })?;
-        if words != self.words {
-            let reason = format!("the word was found {words} times, it was written {} times", self.words);
+        let should = self.words.unwrap_or(0);
+        if words != should {
+            let reason = format!("the word was found {words} times, it was written {should} times");
             return Err(Trouble::found("grep", &tree, reason));
         }
         Ok(())
     }
 
     fn copy(&mut self, meter: &mut Meter) -> Result<(), Trouble> {
-        let (tree, copied) = (self.tree(), self.copied());
+        let (tree, copied, should) = (self.tree(), self.copied(), self.entries());
         claimed(&self.place.claims, &copied)?;
         let buffer = &mut self.buffer;
         let mut now = meter.now();
@@ -177,7 +189,11 @@ impl FilesLoad {
             done += 1;
             now = meter.record(Side::First, bytes, now);
             Ok(())
-        })
+        })?;
+        if done != should {
+            return Err(Trouble::found("copy", &tree, format!("{done} of {should} entries were found")));
+        }
+        Ok(())
     }
 
     fn remove(&mut self, meter: &mut Meter) -> Result<(), Trouble> {
@@ -224,11 +240,14 @@ impl Load for FilesLoad {
             }
             FilesPhase::Untar => {
                 claim(&self.place.claims, &self.root().join(own_tree(self.place.worker)))?;
-                let seed = self.place.job.seed;
-                self.source.get_or_insert_with(|| Source::new(&self.files.tree, seed));
+                self.know(false);
                 Ok(())
             }
-            _ => Ok(()),
+            FilesPhase::Find | FilesPhase::Grep | FilesPhase::Copy => {
+                self.know(phase == FilesPhase::Grep);
+                Ok(())
+            }
+            FilesPhase::Remove => Ok(()),
         }
     }
 

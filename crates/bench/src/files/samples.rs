@@ -93,20 +93,22 @@ impl Samples {
 
     /// Reads this worker's part of every epoch.
     pub fn train(&self, meter: &mut Meter, buffer: &mut Vec<u8>) -> Result<(), Trouble> {
-        let samples = self.training.samples;
+        let order = |epoch: u64| {
+            let seed = mix(self.seed ^ mix(epoch << 32 | u64::from(self.repetition)));
+            Permutation::new(self.training.samples, seed)
+        };
+        // Who is done early still has to tell the others how far it was, so the meter must know where the end is.
+        let each = self.mine().count() as u64;
         let mut now = meter.now();
-        let mut done = 0;
-        for epoch in 0..u64::from(self.training.epochs) {
-            let order =
-                Permutation::new(samples, mix(self.seed ^ mix(epoch << 32 | u64::from(self.repetition))));
-            for place in self.mine() {
-                if meter.next(done, u64::MAX, now)? == Next::Over {
-                    return Ok(());
-                }
-                let bytes = self.read(order.at(place), buffer)?;
-                done += 1;
-                now = meter.record(Side::First, bytes, now);
+        let (mut done, mut epoch, mut drawn) = (0, 0, order(0));
+        while meter.next(done, each * u64::from(self.training.epochs), now)? == Next::Go {
+            if done / each != epoch {
+                epoch = done / each;
+                drawn = order(epoch);
             }
+            let bytes = self.read(drawn.at(self.worker + done % each * self.workers), buffer)?;
+            done += 1;
+            now = meter.record(Side::First, bytes, now);
         }
         Ok(())
     }
@@ -124,7 +126,8 @@ impl Samples {
                 break;
             }
             // The beginning of every read tells whether these are this sample's bytes, at little cost.
-            let probe = &buffer[..read.min(64)];
+            let compared = if self.job.verify { read } else { read.min(64) };
+            let probe = &buffer[..compared];
             if let Some(at) = first_wrong(probe, self.key(sample), bytes) {
                 let reason = "these are not the bytes that were written".to_owned();
                 return Err(Trouble::found("verify", &path, reason).at(bytes + at as u64));

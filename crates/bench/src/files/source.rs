@@ -43,7 +43,7 @@ const WORDS: [&str; 24] = [
 ];
 
 /// One tree.
-pub(super) struct Source {
+pub(crate) struct Source {
     shape: SourceTree,
     seed: u64,
     directories: Vec<String>,

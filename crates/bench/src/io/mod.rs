@@ -10,13 +10,16 @@ use crate::engine::{ground, now_ns};
 use crate::job::{Fsync, IoJob, IoKind, IoPhase, Order, Striping, SyncMode, format_size, io_file};
 pub(crate) use buffer::Buffer;
 use course::Course;
-use pattern::Pattern;
+use pattern::{Passes, Pattern};
 pub(crate) use pattern::{fill, first_wrong};
 use rustix::fd::OwnedFd;
-use rustix::fs::{Advice, FallocateFlags, Mode, OFlags, XattrFlags};
+use rustix::fs::{Advice, FallocateFlags, FileType, Mode, OFlags, XattrFlags};
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
 use supply::Supply;
+
+/// Access to files that are made.
+const FILE_MODE: Mode = Mode::from_bits_retain(0o644);
 
 /// One worker of an I/O job.
 pub(crate) struct IoLoad {
@@ -25,8 +28,8 @@ pub(crate) struct IoLoad {
     buffer: Buffer,
     /// What is written where nothing is compared.
     supply: Option<Supply>,
-    /// Which passes of writes may have left what is in the files; empty: not known.
-    generations: Vec<u32>,
+    /// Which passes of writes may have left what is in the files.
+    passes: Passes,
     /// Whether this worker's file was made in this repetition.
     made: bool,
     run: Option<Pass>,
@@ -57,8 +60,9 @@ impl IoLoad {
         } else {
             None
         };
+        let passes = Passes::new(place.job.existing);
         let (place, io) = (place.clone(), io.clone());
-        Ok(Self { place, io, buffer, supply, generations: Vec::new(), made: false, run: None })
+        Ok(Self { place, io, buffer, supply, passes, made: false, run: None })
     }
 
     fn flags(&self, phase: &IoPhase) -> OFlags {
@@ -81,17 +85,47 @@ impl IoLoad {
         flags
     }
 
-    /// What this worker makes is this run's to remove; what is there already, or another worker made, is not.
+    /// What this worker makes is this run's to remove; what is there already is not. A shared file is there: one
+    /// worker has made it before.
     fn open_file(&self, phase: &IoPhase, path: &Path) -> Result<OwnedFd, Errno> {
-        let mode = Mode::from_raw_mode(0o644);
         let flags = self.flags(phase);
-        if phase.kind == IoKind::Write && !self.made {
-            match self.place.claims.file(path, flags, mode) {
-                Err(Errno::EXIST) if self.place.job.existing || self.io.share.is_shared() => {}
+        if phase.kind == IoKind::Write && !self.made && !self.io.share.is_shared() {
+            match self.place.claims.file(path, flags, FILE_MODE) {
+                Err(Errno::EXIST) if self.place.job.existing => {}
                 other => return other,
             }
         }
-        ground::open(path, flags, mode)
+        ground::open(path, flags, FILE_MODE)
+    }
+
+    /// The shared file is one worker's to make, before the others open it: whoever else puts a file there after
+    /// the check of names finds it untouched.
+    fn make_shared(&mut self) -> Result<(), Trouble> {
+        if self.place.worker != 0 || self.made {
+            return Ok(());
+        }
+        let path = io_file(&self.io, 0);
+        match self.place.claims.file(&path, OFlags::WRONLY, FILE_MODE) {
+            Err(Errno::EXIST) if self.place.job.existing => Ok(()),
+            Err(errno) => Err(Trouble::call("make", &path, errno)),
+            Ok(file) => {
+                self.made = true;
+                self.lay_out(&file, &path)
+            }
+        }
+    }
+
+    /// Stripes and room of a file before its first write.
+    fn lay_out(&self, file: &OwnedFd, path: &Path) -> Result<(), Trouble> {
+        if let Some(striping) = &self.io.striping {
+            stripe(file, path, striping)?;
+        }
+        if self.io.preallocate {
+            let size = self.io.file_size(u64::from(self.place.job.workers.count()));
+            rustix::fs::fallocate(file, FallocateFlags::empty(), 0, size)
+                .map_err(|errno| Trouble::call("set room aside for", path, errno))?;
+        }
+        Ok(())
     }
 
     fn open(&mut self) -> Result<(), Trouble> {
@@ -101,14 +135,7 @@ impl IoLoad {
             self.open_file(&phase, &pass.path).map_err(|errno| Trouble::call("open", &pass.path, errno))?;
         let creator = !self.io.share.is_shared() || self.place.worker == 0;
         if phase.kind == IoKind::Write && creator && !self.made {
-            if let Some(striping) = &self.io.striping {
-                stripe(&file, &pass.path, striping)?;
-            }
-            if self.io.preallocate {
-                let size = self.io.file_size(u64::from(self.place.job.workers.count()));
-                rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, size)
-                    .map_err(|errno| Trouble::call("set room aside for", &pass.path, errno))?;
-            }
+            self.lay_out(&file, &pass.path)?;
         }
         if self.io.advise {
             let advice = if phase.order == Order::Forward { Advice::Sequential } else { Advice::Random };
@@ -175,7 +202,7 @@ impl IoLoad {
             now = meter.record(side, length as u64, now);
             if !write && pass.phase.verify {
                 pass.pattern
-                    .verify(bytes, &mut self.generations, offset)
+                    .verify(bytes, &mut self.passes, offset)
                     .map_err(|wrong| Trouble::found("verify", &pass.path, wrong.1).at(wrong.0))?;
                 now = meter.now();
             }
@@ -205,10 +232,7 @@ impl IoLoad {
                 IoKind::Rewrite => IoJob::covers(phase.order, false) && !walled,
                 _ => false,
             };
-            if covers {
-                self.generations.clear();
-            }
-            self.generations.push(generation);
+            self.passes.wrote(generation, covers);
         }
         generation
     }
@@ -224,7 +248,14 @@ impl IoLoad {
 
 impl Load for IoLoad {
     fn prepare(&mut self, step: &Step, repetition: u32, reach: &[u64]) -> Result<(), Trouble> {
-        let StepKind::Io(phase) = step.kind else { return Ok(()) };
+        if repetition > 0 && self.io.fresh && step.index == 0 {
+            self.made = false;
+        }
+        let phase = match step.kind {
+            StepKind::Io(phase) => phase,
+            StepKind::SharedFile => return self.make_shared(),
+            _ => return Ok(()),
+        };
         let job = &self.place.job;
         let worker = self.place.worker;
         let readers = if phase.kind.needs_data() { self.io.readers } else { crate::job::Readers::Own };
@@ -236,21 +267,17 @@ impl Load for IoLoad {
         let course = Course::new(&self.io, phase.order, target, workers, limit, seed);
         let pattern = Pattern::new(&self.io, job.seed, target, workers);
         let path = io_file(&self.io, target);
-        if repetition > 0 && self.io.fresh && step.index == 0 {
-            self.made = false;
-        }
+        let existing = job.existing;
         let generation = self.generation(step, &phase, repetition);
         let creator = !self.io.share.is_shared() || worker == 0;
-        if self.io.truncate && phase.kind == IoKind::Write && creator && !self.made {
+        if self.io.truncate && existing && phase.kind == IoKind::Write && creator && !self.made {
             empty(&path)?;
         }
         if self.io.invalidate && phase.kind.needs_data() {
             self.invalidate(&path)?;
         }
         self.run = Some(Pass { phase, path, file: None, course, pattern, generation, dice: mix(seed) });
-        // The stripes of a shared file must be fixed before anybody writes to it.
-        let stripes_first = self.io.striping.is_some() && phase.kind == IoKind::Write && !self.made;
-        if (self.io.time_open || self.io.barriers) && !stripes_first {
+        if self.io.time_open || self.io.barriers {
             return Ok(());
         }
         self.open()
@@ -286,15 +313,20 @@ impl Load for IoLoad {
     }
 }
 
-/// Empties a file that is there.
+/// Empties a file that is there. What has come in its place since the check of names stays as it is: no link is
+/// followed, nobody waits at the other end of a pipe, and what is no file is told.
 fn empty(path: &Path) -> Result<(), Trouble> {
-    let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    match rustix::fs::open(path, flags, Mode::empty()) {
-        Err(rustix::io::Errno::NOENT) => Ok(()),
-        file => file
-            .and_then(|file| rustix::fs::ftruncate(&file, 0))
-            .map_err(|errno| Trouble::call("empty", path, errno)),
+    let wrong = |errno| Trouble::call("empty", path, errno);
+    let file = match ground::open(path, OFlags::WRONLY | OFlags::NONBLOCK, Mode::empty()) {
+        Err(Errno::NOENT) => return Ok(()),
+        file => file.map_err(wrong)?,
+    };
+    let kind = FileType::from_raw_mode(rustix::fs::fstat(&file).map_err(wrong)?.st_mode);
+    if kind != FileType::RegularFile {
+        let reason = format!("it is a {kind:?} by now, which this job must not touch; take it away");
+        return Err(Trouble::found("empty", path, reason));
     }
+    rustix::fs::ftruncate(&file, 0).map_err(wrong)
 }
 
 pub(crate) fn stripe(file: &OwnedFd, path: &Path, striping: &Striping) -> Result<(), Trouble> {

@@ -10,7 +10,7 @@ use super::{IoJob, IoKind, Job, JobError, Order, refuse};
 enum Known {
     /// There is none.
     Nothing,
-    /// Somebody wrote it in one pass; verification finds out which. It may as well be foreign.
+    /// An earlier run wrote it; verification finds out in which pass, word by word. It may as well be foreign.
     Kept,
     /// Parts of it are kept from before, others are of this job.
     Blended,
@@ -20,6 +20,10 @@ enum Known {
 
 const BLENDED: &str = "verify: the files are there already and are written over in part only, so nobody can tell \
      what they must hold; write all of them in order first, or let the job make its files";
+/// So many bytes hold a whole word wherever they begin; a smaller part names no pass.
+const KEPT_TRANSFER_LEAST: u64 = 15;
+const SMALL: &str = "verify: the files are an earlier run's, and transfers below 15 bytes do not tell which of its \
+     passes wrote them; read them with larger transfers";
 const HOLES: &str = "a write in repeating random order leaves some transfers out, so nothing may read after it; lay \
      the files out first (write+setup), or write in random order without repetition";
 const CUT: &str = "stonewall: which transfers a write left out that is not in order cannot be told, so no phase may \
@@ -48,6 +52,10 @@ pub(super) fn check(job: &Job, io: &IoJob) -> Result<(), JobError> {
         {
             return refuse(why);
         }
+        let reads = matches!(phase.kind, IoKind::Read | IoKind::Reread);
+        if phase.verify && reads && known == Known::Kept && io.transfer < KEPT_TRANSFER_LEAST {
+            return refuse(SMALL);
+        }
         let covers = IoJob::covers(phase.order, by_clock);
         known = match (phase.kind, known) {
             (IoKind::Write, _) if covers => {
@@ -61,7 +69,7 @@ pub(super) fn check(job: &Job, io: &IoJob) -> Result<(), JobError> {
             // A rewrite that the clock ends covers its part only.
             (IoKind::Rewrite, _) if covers && !by_clock => Known::Whole,
             (_, Known::Kept | Known::Blended) if phase.kind.writes() => Known::Blended,
-            // The first comparison finds out which pass wrote what was kept.
+            // The comparison finds out which pass wrote what was kept.
             (_, Known::Kept) if phase.verify => Known::Whole,
             (_, known) => known,
         };
@@ -110,6 +118,20 @@ mod tests {
             let error = checked(phases, existing, wall).unwrap_err();
             assert!(error.contains(says), "{phases:?}: {error}");
         }
+    }
+
+    /// Goal: files of an earlier run are not compared piece by piece of less than a word; what this run wrote is.
+    #[test]
+    fn small_transfers() {
+        let checked = |phases: &[IoPhase], transfer: u64| {
+            let io = IoJob { phases: phases.to_vec(), transfer, ..IoJob::new("/tmp") };
+            let mut job = Job::new(Work::Io(io));
+            job.existing = true;
+            job.check().map_err(|error| error.0)
+        };
+        assert!(checked(&[READ], 14).unwrap_err().contains("larger transfers"));
+        checked(&[READ], 15).unwrap();
+        checked(&[WRITE, READ], 1).unwrap();
     }
 
     /// Goal: what can be known is allowed, and what a refusal advises is.

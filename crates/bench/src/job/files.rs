@@ -1,6 +1,6 @@
 //! Jobs on many small files: what people do with source trees, and training with its samples.
 
-use super::{Footprint, JobError, check_places, limit};
+use super::{Footprint, JobError, check_places, limit, refuse};
 use serde::{Deserialize, Serialize};
 
 /// Files of one synthetic tree.
@@ -25,6 +25,9 @@ pub struct FilesJob {
     /// The samples.
     #[serde(default)]
     pub training: Training,
+    /// Training compares every byte it reads; otherwise the beginning of each call's.
+    #[serde(default)]
+    pub verify: bool,
 }
 
 /// A synthetic source tree. The same seed (of the job) makes the same tree, byte by byte.
@@ -124,6 +127,7 @@ impl FilesJob {
             phases: vec![Untar, Find, Grep, Copy, Remove],
             tree: SourceTree::default(),
             training: Training::default(),
+            verify: false,
         }
     }
 
@@ -133,8 +137,40 @@ impl FilesJob {
         (self.phases.iter().any(|phase| !samples(phase)), self.phases.iter().any(samples))
     }
 
+    /// Memory that the paths of one worker's tree take at most, bytes.
+    pub fn held_paths(&self) -> u64 {
+        let directories = self.tree.directories();
+        // Four children each: `/dir<number>` on every level.
+        let levels = 1 + u64::from(directories.max(1).ilog(4));
+        let path = levels * (4 + 1 + u64::from(directories.max(1).ilog10()));
+        // A walk lists a directory before it goes through it.
+        let listed = self.tree.files.min(self.tree.per_directory).saturating_mul(super::held(16));
+        directories.saturating_mul(super::held(path)).saturating_add(listed)
+    }
+
+    /// Which phases the clock can end.
+    pub(super) fn check_wall(&self) -> Result<(), JobError> {
+        let whole =
+            self.phases.iter().find(|phase| !matches!(phase, FilesPhase::Samples | FilesPhase::Train));
+        match whole {
+            Some(phase) => Err(JobError(format!(
+                "stonewall: the clock ends train only, and {} is always done as a whole; leave the stonewall out",
+                phase.name()
+            ))),
+            None if !self.phases.contains(&FilesPhase::Train) => refuse(
+                "stonewall: the clock ends train only, and there is no such phase; leave the stonewall out",
+            ),
+            None => Ok(()),
+        }
+    }
+
     pub(super) fn check(&self) -> Result<(), JobError> {
         check_places(&self.paths, &self.name)?;
+        if self.verify && !self.phases.contains(&FilesPhase::Train) {
+            return refuse(
+                "verify: train compares what it reads, and there is no such phase; leave verify out",
+            );
+        }
         limit("number of phases", self.phases.len() as u64, 1, super::io::MAX_PHASES as u64)?;
         limit("files of the tree", self.tree.files, 1, MAX_TREE_FILES)?;
         limit("files of a directory", self.tree.per_directory, 1, MAX_TREE_FILES)?;
@@ -168,6 +204,37 @@ impl FilesJob {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Goal: a clock that would be passed over, and a comparison that would not take place, are refused by name.
+    #[test]
+    fn refusals() {
+        use crate::job::{Job, Stonewall, Work};
+        let says = |phases: &[FilesPhase], verify: bool, walled: bool| {
+            let files = FilesJob { phases: phases.to_vec(), verify, ..FilesJob::new("/tmp") };
+            let mut job = Job::new(Work::Files(files));
+            job.stonewall = walled.then_some(Stonewall { after_ms: 5, wear_out: false, repeat: false });
+            job.check().map_err(|error| error.0)
+        };
+        let (samples, train) = (FilesPhase::Samples, FilesPhase::Train);
+        for phase in [FilesPhase::Untar, FilesPhase::Find, FilesPhase::Grep, FilesPhase::Copy] {
+            assert!(says(&[phase], false, true).unwrap_err().contains(phase.name()));
+        }
+        assert!(says(&[samples], false, true).unwrap_err().contains("no such phase"));
+        assert!(says(&[FilesPhase::Grep], true, false).unwrap_err().contains("verify"));
+        says(&[samples, train], true, true).unwrap();
+    }
+
+    /// Goal: what a worker is said to hold of a tree's paths is no less than their text.
+    #[test]
+    fn memory() {
+        for files in [1, 100, 30_000] {
+            let tree = SourceTree { files, per_directory: 3, ..SourceTree::default() };
+            let job = FilesJob { tree, ..FilesJob::new("/tmp") };
+            let source = crate::files::Source::new(&tree, 1);
+            let text: usize = source.directories().iter().map(|path| path.len() + size_of::<String>()).sum();
+            assert!(text as u64 <= job.held_paths(), "{files}");
+        }
+    }
 
     /// Goal: what a job needs counts copies and samples only where its phases make them.
     #[test]

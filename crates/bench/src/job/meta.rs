@@ -37,7 +37,7 @@ pub struct MetaJob {
     /// Bytes written to each file by create.
     #[serde(default)]
     pub write_bytes: u64,
-    /// Bytes read by open-read (at most what the file has).
+    /// Bytes read by open-read: no more than create writes, but of files that were there before all of them.
     #[serde(default)]
     pub read_bytes: u64,
     /// Bytes of one call; 0: all at once.
@@ -218,6 +218,20 @@ impl MetaJob {
             time_tree: false,
             striping: None,
         }
+    }
+
+    /// Bytes that open-read reads of each file.
+    pub fn read_of_each(&self, existing: bool) -> u64 {
+        if existing { self.read_bytes } else { self.read_bytes.min(self.write_bytes) }
+    }
+
+    /// Memory that the paths of one worker's tree take at most, bytes.
+    pub fn held_paths(&self) -> u64 {
+        let longest = self.paths.iter().map(String::len).max().unwrap_or(0) + self.name.len();
+        // Around the tree there are two more names, each level adds one: `/t<number>`.
+        let level = 2 + self.tree.branching.checked_ilog10().unwrap_or(0) as usize + 1;
+        let path = (longest + "//w00000000".len() + self.tree.depth as usize * level) as u64;
+        self.tree.directories().unwrap_or(u64::MAX).saturating_mul(super::held(path))
     }
 
     /// Whose items a worker uses in a phase.

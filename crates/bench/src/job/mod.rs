@@ -243,7 +243,12 @@ impl Job {
                 }
                 meta.check()
             }
-            Work::Files(files) => files.check(),
+            Work::Files(files) => {
+                if self.stonewall.is_some() {
+                    files.check_wall()?;
+                }
+                files.check()
+            }
         }
     }
 
@@ -289,6 +294,12 @@ impl Job {
     }
 }
 
+/// Memory that a path of this length takes in a list, at most: its text and its place, which both grow by
+/// doubling, and what the allocator adds.
+fn held(path: u64) -> u64 {
+    2 * path + 2 * size_of::<String>() as u64 + 32
+}
+
 /// A number within its limits.
 pub(crate) fn limit(field: &str, value: u64, least: u64, most: u64) -> Result<(), JobError> {
     if (least..=most).contains(&value) {
@@ -328,6 +339,8 @@ mod tests {
         let mut meta = MetaJob::new("/tmp");
         meta.phases.retain(|phase| *phase != MetaPhase::Rename);
         for work in [Work::Io(IoJob::new("/tmp")), Work::Meta(meta), Work::Files(FilesJob::new("/tmp"))] {
+            // The clock ends no phase of that.
+            job.stonewall = job.stonewall.filter(|_| !matches!(work, Work::Files(_)));
             job.work = work;
             job.check().unwrap();
             let text = serde_json::to_string(&job).unwrap();

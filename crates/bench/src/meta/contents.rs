@@ -11,6 +11,8 @@ pub(super) struct Contents<'a> {
     pub meta: &'a MetaJob,
     /// Names its words.
     pub key: u64,
+    /// Files may be there from an earlier run.
+    pub existing: bool,
 }
 
 impl Contents<'_> {
@@ -20,8 +22,8 @@ impl Contents<'_> {
     }
 
     /// Makes the file; returns the bytes written.
-    pub fn create(&self, path: &Path, may_exist: bool, buffer: Option<&mut Buffer>) -> Result<u64, Trouble> {
-        let exclusive = if may_exist { OFlags::empty() } else { OFlags::EXCL };
+    pub fn create(&self, path: &Path, buffer: Option<&mut Buffer>) -> Result<u64, Trouble> {
+        let exclusive = if self.existing { OFlags::empty() } else { OFlags::EXCL };
         let flags = self.flags(OFlags::CREATE | OFlags::WRONLY | exclusive);
         let file = ground::open(path, flags, Mode::from_raw_mode(0o644))
             .map_err(|errno| Trouble::call("create", path, errno))?;
@@ -54,15 +56,16 @@ impl Contents<'_> {
             .map_err(|errno| Trouble::call("open", path, errno))?;
         let mut offset = 0;
         if let Some(buffer) = buffer {
-            // No more than create wrote.
-            let size = self.meta.read_bytes.min(self.meta.write_bytes);
+            let size = self.meta.read_of_each(self.existing);
             while offset < size {
                 let all = buffer.bytes();
                 let length = all.len().min((size - offset) as usize);
                 let bytes = &mut all[..length];
                 read_all(&file, bytes, offset, path)?;
                 if let Some(at) = first_wrong(bytes, self.key, offset).filter(|_| self.meta.verify) {
-                    let reason = format!("byte {:#04x} is not what was written", bytes[at]);
+                    let byte = bytes[at];
+                    let reason =
+                        format!("byte {byte:#04x} is not what was written (was it written with --verify?)");
                     return Err(Trouble::found("verify", path, reason).at(offset + at as u64));
                 }
                 offset += length as u64;

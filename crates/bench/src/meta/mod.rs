@@ -28,8 +28,8 @@ pub(crate) struct MetaLoad {
     place: Place,
     meta: MetaJob,
     buffer: Option<Buffer>,
-    /// Whether the items of the current kind are there, as far as the steps so far say.
-    present: bool,
+    /// Which items (`true`: directories) are all there, as far as the steps so far say.
+    present: Option<bool>,
     pass: Option<Pass>,
 }
 
@@ -49,7 +49,7 @@ impl MetaLoad {
         if let Some(buffer) = &mut buffer {
             fill(buffer.bytes(), mix(place.job.seed ^ u64::from(place.worker)), 0);
         }
-        Self { place: place.clone(), meta: meta.clone(), buffer, present: false, pass: None }
+        Self { place: place.clone(), meta: meta.clone(), buffer, present: None, pass: None }
     }
 
     fn base(&self, worker: u32) -> PathBuf {
@@ -123,13 +123,13 @@ impl MetaLoad {
             let item = pass.order.map_or(done, |order| order.at(done));
             pass.tree.item(&mut path, directories, renames, pass.owner, item);
             let key = mix(self.place.job.seed ^ mix(u64::from(pass.owner)) ^ item);
-            let contents = Contents { meta: &self.meta, key };
+            let contents = Contents { meta: &self.meta, key, existing: self.place.job.existing };
             let mut moved = 0;
             let here = Path::new(path.as_str());
             match (phase, directories) {
                 (MetaPhase::Create, true) => make_directory(here, self.place.job.existing)?,
                 (MetaPhase::Create, false) => {
-                    moved = contents.create(here, self.place.job.existing, self.buffer.as_mut())?;
+                    moved = contents.create(here, self.buffer.as_mut())?;
                 }
                 (MetaPhase::Stat, _) => {
                     ground::stat(here).map_err(|errno| Trouble::call("stat", here, errno))?;
@@ -157,16 +157,25 @@ impl MetaLoad {
         Ok(())
     }
 
-    fn list(&mut self, meter: &mut Meter) -> Result<(), Trouble> {
+    /// Workers whose items lie in the same directories as that one's.
+    fn sharers(&self, owner: u32) -> u64 {
+        if self.meta.own_tree {
+            return 1;
+        }
+        let (workers, paths) = (self.place.job.workers.count(), self.meta.paths.len() as u32);
+        u64::from(workers / paths + u32::from(owner % paths < workers % paths))
+    }
+
+    fn list(&mut self, directories: bool, meter: &mut Meter) -> Result<(), Trouble> {
         let Some(pass) = &self.pass else { return Ok(()) };
-        let exact = self.present && self.meta.own_tree && self.place.job.stonewall.is_none();
+        let job = &self.place.job;
+        let known = self.present == Some(directories) && job.stonewall.is_none();
+        let (kind, sharers) = (if directories { b'd' } else { b'f' }, self.sharers(pass.owner));
         let holders = pass.tree.holders();
         let mut now = meter.now();
-        for (index, path) in holders.iter().enumerate() {
-            if meter.next(index as u64, holders.len() as u64, now)? == Next::Over {
-                break;
-            }
-            let here = Path::new(path);
+        let mut done = 0;
+        while meter.next(done, holders.len() as u64, now)? == Next::Go {
+            let here = Path::new(&holders[done as usize]);
             let began = now;
             let fd = open_directory(here)?;
             let (mut entries, mut items) = (0, 0);
@@ -177,17 +186,19 @@ impl MetaLoad {
                 let name = entry.file_name().to_bytes();
                 if !matches!(name, b"." | b"..") {
                     entries += 1;
-                    items += u64::from(!tree::is_branch(name));
+                    items += u64::from(name.first() == Some(&kind) && is_item(name));
                 }
             }
-            let should = pass.tree.items_in(index as u64);
-            if exact && items != should {
+            let should = pass.tree.items_in(done) * sharers;
+            // An earlier run may have left more than this one has.
+            if known && (items < should || (items > should && !job.existing)) {
                 let reason = format!("the listing has {items} of {should} entries");
                 return Err(Trouble::found("list", here, reason));
             }
             now = now_ns();
             meter.latency(Side::First, now - began);
             meter.count(Side::First, 0, entries, now);
+            done += 1;
         }
         Ok(())
     }
@@ -225,11 +236,13 @@ impl MetaLoad {
 
 impl Load for MetaLoad {
     fn prepare(&mut self, step: &Step, repetition: u32, reach: &[u64]) -> Result<(), Trouble> {
+        // Two trees would take twice the memory.
+        self.pass = None;
         let StepKind::Meta(phase, _, _) = step.kind else {
             if step.kind == StepKind::TreeRemove {
                 self.sweep()?;
             }
-            self.present = false;
+            self.present = None;
             return Ok(());
         };
         let readers = self.meta.readers_of(phase);
@@ -250,17 +263,17 @@ impl Load for MetaLoad {
         match step.kind {
             StepKind::TreeMake => self.make_tree(meter),
             StepKind::TreeRemove => self.remove_directories(meter),
-            StepKind::Meta(MetaPhase::Readdir, ..) => self.list(meter),
+            StepKind::Meta(MetaPhase::Readdir, directories, _) => self.list(directories, meter),
             StepKind::Meta(phase, directories, renames) => {
                 self.items(phase, directories, renames, meter)?;
                 match phase {
-                    MetaPhase::Create => self.present = true,
-                    MetaPhase::Remove => self.present = false,
+                    MetaPhase::Create => self.present = Some(directories),
+                    MetaPhase::Remove => self.present = None,
                     _ => {}
                 }
                 Ok(())
             }
-            StepKind::Io(_) | StepKind::Files(_) => Ok(()),
+            StepKind::SharedFile | StepKind::Io(_) | StepKind::Files(_) => Ok(()),
         }
     }
 

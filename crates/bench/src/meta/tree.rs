@@ -93,6 +93,21 @@ mod tests {
     use super::*;
     use crate::job::TreeShape;
 
+    /// Goal: what a worker is said to hold of a tree is what it holds, also with long paths.
+    #[test]
+    fn memory() {
+        for (dir, depth, branching) in [("/d".to_owned(), 2, 12), (format!("/{}", "x".repeat(2_000)), 3, 9)] {
+            let shape = TreeShape { branching, depth, leaf_only: true };
+            let meta = MetaJob { tree: shape, ..MetaJob::new(&dir) };
+            let root = crate::job::root(&meta.paths, &meta.name, 0).join(crate::meta::own_tree(0));
+            let tree = Tree::new(&root, &meta);
+            let texts: usize = tree.directories.iter().map(String::capacity).sum();
+            let held = (texts + tree.directories.capacity() * size_of::<String>()) as u64;
+            let said = meta.held_paths();
+            assert!(held <= said && said <= 4 * held, "{held} of {said}");
+        }
+    }
+
     fn tree(depth: u32, branching: u32, leaf_only: bool, items: Items) -> Tree {
         let shape = TreeShape { branching, depth, leaf_only };
         Tree::new(Path::new("/b"), &MetaJob { tree: shape, items, ..MetaJob::new("/") })

@@ -47,6 +47,9 @@ pub struct FilesArgs {
     /// How often each sample is read
     #[arg(long, default_value_t = Training::default().epochs, value_name = "N")]
     epochs: u32,
+    /// Training compares every byte it reads, not only the beginning of each call's
+    #[arg(long)]
+    verify: bool,
     /// Name of the directory that is made
     #[arg(long, default_value = "skep-bench-files", value_name = "NAME")]
     name: String,
@@ -74,6 +77,7 @@ impl FilesArgs {
                 largest_bytes: self.largest_sample,
                 epochs: self.epochs,
             },
+            verify: self.verify,
         })
     }
 }
@@ -108,8 +112,18 @@ mod tests {
             Line::try_parse_from([&["files", "/d"], words].concat()).unwrap().files.work().unwrap()
         };
         assert_eq!(job(&[]), FilesJob::new("/d"));
-        let training =
-            job(&["--phases", "samples,train", "--samples", "9", "--epochs", "4", "--largest-sample", "1m"]);
+        let training = job(&[
+            "--phases",
+            "samples,train",
+            "--samples",
+            "9",
+            "--epochs",
+            "4",
+            "--largest-sample",
+            "1m",
+            "--verify",
+        ]);
+        assert!(training.verify);
         assert_eq!((training.training.samples, training.training.epochs), (9, 4));
         assert_eq!(training.phases, [FilesPhase::Samples, FilesPhase::Train]);
     }

@@ -17,7 +17,7 @@ pub struct IoArgs {
     /// random-..., repeating-... (random, some twice), backward-..., stride:N-...; +verify, +setup after it
     #[arg(long, value_delimiter = ',', default_value = "write,read", value_name = "PHASES", value_parser = phase)]
     phases: Vec<IoPhase>,
-    /// Compare every byte that is read with what was written
+    /// Compare every byte that is read with what was written; where nothing is read, write what can be compared later
     #[arg(long)]
     verify: bool,
     /// A file per worker, or one for all: blocks one after the other, transfers interleaved, or everybody on
@@ -99,9 +99,10 @@ impl IoArgs {
         io.share = self.shared;
         io.phases.clone_from(&self.phases);
         if self.verify {
-            io.phases.iter_mut().for_each(|phase| {
-                phase.verify |= !matches!(phase.kind, IoKind::Write | IoKind::Rewrite);
-            });
+            let reads = |phase: &IoPhase| !matches!(phase.kind, IoKind::Write | IoKind::Rewrite);
+            // A run that only writes leaves something to compare for a later one.
+            let writes_only = !io.phases.iter().any(reads);
+            io.phases.iter_mut().for_each(|phase| phase.verify |= writes_only || reads(phase));
         }
         (io.transfer, io.block, io.segments) = (self.transfer, self.block, self.segments);
         (io.direct, io.sync, io.fsync) = (self.direct, self.sync, self.fsync);
@@ -252,7 +253,8 @@ mod tests {
         );
         assert_eq!(full.fsync, Fsync::Every { transfers: 7 });
         assert_eq!(full.striping, Some(Striping { chunk_size: Some(1 << 20), targets: Some(4) }));
-        assert!(job(&["--verify"]).phases[1].verify);
+        assert!(job(&["--verify"]).phases[1].verify && !job(&["--verify"]).phases[0].verify);
+        assert!(job(&["--verify", "--phases", "write"]).verifies());
     }
 
     /// Goal: a phase that is none is refused with examples.

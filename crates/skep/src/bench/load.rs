@@ -5,13 +5,14 @@ use super::output::{Live, ShowArgs, show};
 use crate::admin::{Failure, Outcome};
 use crate::units::{Period, Size};
 use clap::Args;
-use skep_bench::engine::{Crew, run};
+use skep_bench::engine::{Crew, Ends, run_until};
 use skep_bench::job::{Job, Placement, Readers, Stonewall, Work, Workers, parse_size};
-use std::io::Write;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// How a load is done, whatever it is.
 #[derive(Debug, Clone, Args)]
@@ -34,7 +35,7 @@ pub struct LoadArgs {
     /// Orders, contents and trees follow from it
     #[arg(long, default_value_t = 0, value_name = "NUMBER")]
     pub seed: u64,
-    /// End each phase after this time
+    /// End each phase after this time (of `bench files`: training)
     #[arg(long, value_name = "TIME")]
     pub stonewall: Option<Period>,
     /// After that time all go on until each has done as much as the fastest had
@@ -94,16 +95,52 @@ impl LoadArgs {
     }
 }
 
-/// Does a job with a crew and shows the result. An interrupt ends it: what was made is removed, what was
-/// measured until then is shown.
-pub fn perform(job: &Job, crew: &mut dyn Crew, args: &ShowArgs, out: &mut dyn Write) -> Outcome {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
-        signal_hook::flag::register(signal, Arc::clone(&stop))
-            .map_err(|error| Failure::new(format!("cannot listen to signals: {error}")))?;
+/// Exit code of what is ended by a third signal.
+const EXIT_INTERRUPTED: i32 = 130;
+
+/// What signals ask for: the first ends the run, the second the cleaning up, the third the process.
+#[derive(Debug, Default)]
+struct Signals {
+    stop: Arc<AtomicBool>,
+    leave: Arc<AtomicBool>,
+}
+
+impl Signals {
+    fn listen(signals: &[i32]) -> std::io::Result<Self> {
+        let (mut reader, writer) = UnixStream::pair()?;
+        for signal in signals {
+            signal_hook::low_level::pipe::register(*signal, writer.try_clone()?)?;
+        }
+        let signals = Self::default();
+        let told = [signals.stop.clone(), signals.leave.clone()];
+        std::thread::Builder::new().name("signals".into()).spawn(move || {
+            let mut byte = [0];
+            for flag in told {
+                if reader.read_exact(&mut byte).is_err() {
+                    return;
+                }
+                flag.store(true, Ordering::Relaxed);
+            }
+            if reader.read_exact(&mut byte).is_ok() {
+                std::process::exit(EXIT_INTERRUPTED);
+            }
+        })?;
+        Ok(signals)
     }
+}
+
+/// Does a job with a crew and shows the result. An interrupt ends it: what was made is removed, what was
+/// measured until then is shown. A second one does not wait for that, and what is left is named.
+pub fn perform(job: &Job, crew: &mut dyn Crew, args: &ShowArgs, out: &mut dyn Write) -> Outcome {
+    // Once for all jobs of a command line.
+    static SIGNALS: OnceLock<Result<Signals, String>> = OnceLock::new();
+    let ending = [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP];
+    let signals = SIGNALS.get_or_init(|| Signals::listen(&ending).map_err(|error| error.to_string()));
+    let signals = signals.as_ref();
+    let signals = signals.map_err(|error| Failure::new(format!("cannot listen to signals: {error}")))?;
     let mut live = Live::new(args);
-    let outcome = run(job, crew, &mut live, &stop);
+    let ends = Ends { stop: &signals.stop, leave: &signals.leave };
+    let outcome = run_until(job, crew, &mut live, ends);
     live.clear();
     let written = |error: std::io::Error| Failure::new(format!("cannot write the result: {error}"));
     match outcome {
@@ -162,6 +199,24 @@ pub fn absolute(paths: &[PathBuf]) -> Result<Vec<String>, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Goal: the first signal ends the run, and only the second one the cleaning up.
+    #[test]
+    fn signals() {
+        let signals = Signals::listen(&[signal_hook::consts::SIGUSR2]).unwrap();
+        let wait = |flag: &AtomicBool| {
+            let began = std::time::Instant::now();
+            while !flag.load(Ordering::Relaxed) {
+                assert!(began.elapsed().as_secs() < 20);
+                std::thread::yield_now();
+            }
+        };
+        signal_hook::low_level::raise(signal_hook::consts::SIGUSR2).unwrap();
+        wait(&signals.stop);
+        assert!(!signals.leave.load(Ordering::Relaxed));
+        signal_hook::low_level::raise(signal_hook::consts::SIGUSR2).unwrap();
+        wait(&signals.leave);
+    }
 
     /// Goal: sizes and readers are understood in every spelling the help names, and nonsense is refused.
     #[test]

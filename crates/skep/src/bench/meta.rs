@@ -46,7 +46,7 @@ pub struct MetaArgs {
     /// Bytes written to each file
     #[arg(long, default_value = "0", value_name = "SIZE", value_parser = size)]
     write: u64,
-    /// Bytes read from each file
+    /// Bytes read from each file: of those that this run writes no more than it writes
     #[arg(long, default_value = "0", value_name = "SIZE", value_parser = size)]
     read: u64,
     /// Bytes of one call; 0: all at once
@@ -111,7 +111,23 @@ impl MetaArgs {
 
 /// Does it.
 pub fn run(args: &MetaArgs, out: &mut dyn Write) -> Outcome {
-    args.load.perform(Work::Meta(args.work()?), out)
+    let work = args.work()?;
+    compares(&work, args.load.existing)?;
+    args.load.perform(Work::Meta(work), out)
+}
+
+/// A comparison that is asked for takes place, or there is something to compare later.
+fn compares(meta: &MetaJob, existing: bool) -> Outcome {
+    let files = meta.things != Things::Directories;
+    let writes = files && meta.phases.contains(&MetaPhase::Create) && meta.write_bytes > 0;
+    let reads = files && meta.phases.contains(&MetaPhase::OpenRead) && meta.read_of_each(existing) > 0;
+    let writes_for_later = writes && !meta.phases.contains(&MetaPhase::OpenRead);
+    if !meta.verify || reads || writes_for_later {
+        return Ok(());
+    }
+    let reason = "--verify: nothing would be compared; have files written (--write SIZE) and read (--read SIZE, in a \
+         phase open-read)";
+    Err(Failure::new(reason.to_owned()))
 }
 
 fn phase(text: &str) -> Result<MetaPhase, String> {
@@ -177,5 +193,26 @@ mod tests {
         assert_eq!(full.readers, Readers::ShiftNode { nodes: 1 });
         assert!(full.random_order && full.time_tree && full.remove_own);
         assert!(Line::try_parse_from(["meta", "/d", "--phases", "sing"]).is_err());
+    }
+
+    /// Goal: a comparison that would not take place is refused with what is missing.
+    #[test]
+    fn comparisons() {
+        let verified = |words: &[&str], existing: bool| {
+            compares(&job(&[&["--verify"], words].concat()), existing).map_err(|failure| failure.to_string())
+        };
+        for words in [
+            &[][..],
+            &["--write", "4k"],
+            &["--read", "4k"],
+            &["--write", "4k", "--phases", "create,open-read"],
+        ] {
+            assert!(verified(words, false).unwrap_err().contains("--read SIZE"), "{words:?}");
+        }
+        assert!(verified(&["--phases", "stat", "--read", "4k"], true).is_err());
+        verified(&["--write", "4k", "--read", "4k"], false).unwrap();
+        verified(&["--write", "4k", "--phases", "create"], false).unwrap();
+        verified(&["--read", "4k", "--phases", "open-read"], true).unwrap();
+        compares(&job(&[]), false).unwrap();
     }
 }

@@ -12,8 +12,6 @@ const MEMORY_UNKNOWN: u64 = 1 << 30;
 const OF_PROCESS: u64 = 8 << 20;
 /// Memory of a worker thread beside its transfers': stack, report, and bytes to be written.
 const OF_THREAD: u64 = 10 << 20;
-/// Memory of one directory of a tree in a thread: its path.
-const OF_DIRECTORY: u64 = 192;
 
 /// See the module.
 #[derive(Debug, Clone, Copy)]
@@ -78,12 +76,11 @@ fn memory(job: &Job, processes: u64, threads: u64) -> u64 {
         Work::Meta(meta) => {
             let bytes = meta.write_bytes.max(meta.read_bytes);
             let call = if meta.transfer == 0 { bytes } else { bytes.min(meta.transfer) };
-            let paths = meta.tree.directories().unwrap_or(u64::MAX).saturating_mul(OF_DIRECTORY);
-            call.saturating_add(paths)
+            call.saturating_add(meta.held_paths())
         }
         Work::Files(files) => {
-            let paths = files.tree.directories().saturating_mul(OF_DIRECTORY);
-            files.tree.largest_bytes.saturating_add(files.training.largest_bytes).saturating_add(paths)
+            let contents = files.tree.largest_bytes.saturating_add(files.training.largest_bytes);
+            contents.saturating_add(files.held_paths())
         }
     };
     // Every process has the job, and reads it from a line as long.
@@ -133,6 +130,14 @@ mod tests {
         assert!(
             budget.check(&Job { workers: job.workers, ..trees }, &[0]).unwrap_err().contains("--memory-max")
         );
+        // The same tree takes more where its paths are long.
+        let tree = TreeShape { branching: 1_000, depth: 2, leaf_only: true };
+        let below = |dir: &str| {
+            let trees = Job::new(Work::Meta(MetaJob { tree, ..MetaJob::new(dir) }));
+            budget.check(&Job { workers: job.workers, ..trees }, &[0])
+        };
+        below("/tmp").unwrap();
+        assert!(below(&format!("/{}", "long/".repeat(400))).unwrap_err().contains("--memory-max"));
         assert!(machine().is_some_and(|all| all > 1 << 20));
     }
 }

@@ -14,8 +14,10 @@ pub const SILENCE: Duration = Duration::from_secs(10);
 const OUTBOX_MAX: usize = 64 << 20;
 /// How often orders are looked for while nothing is reported.
 const LOOK: Duration = Duration::from_millis(2);
-/// How long the processes have to come to rest, and each to clean up, when the coordinator is gone.
+/// How long the processes have to come to rest when the coordinator is gone.
 const REST: Duration = Duration::from_secs(15);
+/// How long each has to remove what it made: large trees take their time.
+const CLEANING: Duration = Duration::from_secs(3600);
 
 /// Text that is fetched by its place in the stream.
 #[derive(Default)]
@@ -68,6 +70,7 @@ impl Run {
             inbox,
             inner: inner.clone(),
             begun: false,
+            cleaning: CLEANING,
             made: vec![Vec::new(); processes.len()],
         };
         let thread = std::thread::Builder::new().name("bench-run".into()).spawn(move || keeper.keep());
@@ -167,6 +170,16 @@ impl Outlet {
     }
 }
 
+/// What came of an order to clean up.
+enum Cleaned {
+    /// Done; what could not be removed.
+    All(Vec<String>),
+    /// The process is gone.
+    Gone,
+    /// It does not answer.
+    Silent,
+}
+
 /// Owns the processes; runs on a thread of its own.
 struct Keeper {
     crew: LocalCrew,
@@ -176,6 +189,8 @@ struct Keeper {
     inner: Arc<Inner>,
     /// Something may have been made.
     begun: bool,
+    /// How long each process has to remove what it made.
+    cleaning: Duration,
     /// What each process said that it made.
     made: Vec<Vec<Made>>,
 }
@@ -184,7 +199,11 @@ impl Keeper {
     fn keep(&mut self) {
         let lost = self.relay();
         if lost && self.begun {
-            self.clean_up();
+            // Nobody else is there to be told.
+            let left = self.clean_up();
+            if !left.is_empty() {
+                crate::warning!("what the run made could not all be removed: {}", left.join(", "));
+            }
         }
         self.crew.end();
         self.inner.over.store(true, Ordering::Release);
@@ -243,29 +262,70 @@ impl Keeper {
         }
     }
 
-    /// As the director would: all come to rest, then each removes what it made, and the first of them what
-    /// processes made that are gone. Twice, as who made the directory around all trees must come last.
-    fn clean_up(&mut self) {
+    /// As the director would: all come to rest, then each removes what it made, and the first that answers what
+    /// processes made that are gone. Twice, as who made the directory around all trees must come last. Returns what is
+    /// left.
+    fn clean_up(&mut self) -> Vec<String> {
         let count = self.processes.len();
         let mut alive = vec![true; count];
         (0..count).for_each(|member| drop(self.crew.send(member, &Order::Stop)));
         self.gather(&mut alive, |report| matches!(report, Report::Stopped));
         if keeps(&self.job) {
-            return;
+            return Vec::new();
         }
+        let mut left = Vec::new();
+        let mut hangs = false;
         for _ in 0..2 {
+            left.clear();
             let gone = (0..count).filter(|member| !alive[*member]);
             let mut orphans: Vec<Made> = gone.flat_map(|member| self.made[member].clone()).collect();
             for member in (0..count).filter(|member| alive[*member]).collect::<Vec<_>>() {
-                let mut asked = vec![false; count];
-                asked[member] = true;
-                let made = std::mem::take(&mut orphans);
-                if self.crew.send(member, &Order::Clean { made }).is_ok() {
-                    self.gather(&mut asked, |report| matches!(report, Report::Cleaned { .. }));
+                match self.cleaned(member, &orphans) {
+                    Cleaned::All(more) => {
+                        orphans.clear();
+                        left.extend(more);
+                    }
+                    // The next one stands in for both.
+                    silent_or_gone => {
+                        alive[member] = false;
+                        hangs |= matches!(silent_or_gone, Cleaned::Silent);
+                        orphans.extend(self.made[member].iter().cloned());
+                    }
                 }
             }
-            skep_bench::engine::clean(&self.job, &orphans);
+            match hangs {
+                // This process must not come to hang as well.
+                true => left.extend(orphans.into_iter().map(|made| made.path)),
+                false => left.extend(skep_bench::engine::clean(&self.job, &orphans)),
+            }
         }
+        left.sort();
+        left.dedup();
+        left
+    }
+
+    /// Has a process remove what it made, and more.
+    fn cleaned(&mut self, member: usize, made: &[Made]) -> Cleaned {
+        if self.crew.send(member, &Order::Clean { made: made.to_vec() }).is_err() {
+            return Cleaned::Gone;
+        }
+        let mut deadline = Instant::now() + self.cleaning;
+        let mut told = false;
+        while Instant::now() < deadline {
+            if !told && self.inner.end.load(Ordering::Acquire) {
+                // The agent itself shall end.
+                told = true;
+                deadline = deadline.min(Instant::now() + REST);
+            }
+            match self.crew.receive(LOOK) {
+                Ok(Some((from, Report::Cleaned { left }))) if from == member => return Cleaned::All(left),
+                Ok(Some((from, Report::Gone { .. }))) if from == member => return Cleaned::Gone,
+                Ok(Some((from, report))) => self.note(from, &report),
+                Ok(None) => {}
+                Err(_) => return Cleaned::Gone,
+            }
+        }
+        Cleaned::Silent
     }
 
     /// Waits until all in `members` have said it; who is gone or silent leaves the list.
@@ -284,5 +344,76 @@ impl Keeper {
             }
         }
         members.iter_mut().zip(&waiting).for_each(|(member, waits)| *member &= !waits);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use skep_bench::job::{IoJob, Work};
+    use std::path::Path;
+    use std::process::Command;
+
+    /// A process that stops when it is told to, and does `script` with an order to clean up in `$order`.
+    fn worker(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        let rest = format!(
+            r#"while read -r order; do case "$order" in *stop*) echo '"stopped"';; *clean*) {script};; *) exit 0;; esac; done"#
+        );
+        command.arg("-c").arg(rest);
+        command
+    }
+
+    fn keeper(dir: &Path, first: &str) -> Keeper {
+        let orders = dir.join("orders");
+        let second = format!(
+            r#"printf '%s\n' "$order" >> {}; echo '{{"cleaned":{{"left":["/x/f (busy)"]}}}}'"#,
+            orders.display()
+        );
+        let crew = LocalCrew::spawn(2, "here", |process| worker(if process == 0 { first } else { &second }));
+        let (_, inbox) = mpsc::channel();
+        let made = |path: &str| vec![Made { path: path.to_owned(), dev: 0, ino: 1 }];
+        Keeper {
+            crew: crew.unwrap(),
+            job: Job::new(Work::Io(IoJob::new("/nowhere"))),
+            processes: vec![0, 1],
+            inbox,
+            inner: Arc::new(Inner {
+                outbox: Mutex::default(),
+                more: Condvar::new(),
+                heard: Mutex::new(Instant::now()),
+                end: AtomicBool::new(false),
+                over: AtomicBool::new(false),
+            }),
+            begun: true,
+            cleaning: Duration::from_secs(60),
+            made: vec![made("/nowhere/of-first"), made("/nowhere/of-second")],
+        }
+    }
+
+    /// Goal: when the process that removes dies of it, another removes what it made; what could not be removed is
+    /// known by name at the end.
+    #[test]
+    fn another_stands_in() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut keeper = keeper(dir.path(), "exit 3");
+        assert_eq!(keeper.clean_up(), ["/x/f (busy)"]);
+        let orders = std::fs::read_to_string(dir.path().join("orders")).unwrap();
+        assert!(orders.lines().next().unwrap().contains("/nowhere/of-first"), "{orders}");
+    }
+
+    /// Goal: a process that does not answer at all is named by what it made, its part is given to another, and the agent
+    /// itself does not touch a file system that hangs.
+    #[test]
+    fn a_silent_one_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut keeper = keeper(dir.path(), "true");
+        keeper.cleaning = Duration::from_millis(500);
+        assert_eq!(keeper.clean_up(), ["/x/f (busy)"], "the second stood in");
+        let orders = std::fs::read_to_string(dir.path().join("orders")).unwrap();
+        assert!(orders.lines().next().unwrap().contains("/nowhere/of-first"), "{orders}");
+        let mut alone = self::keeper(dir.path(), "true");
+        (alone.cleaning, alone.processes) = (Duration::from_millis(100), vec![0]);
+        assert_eq!(alone.clean_up(), ["/nowhere/of-first"]);
     }
 }

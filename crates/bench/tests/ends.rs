@@ -1,0 +1,154 @@
+//! Phases and runs that end before they are through, and listings that end too soon.
+
+use skep_bench::engine::{
+    Crew, CrewError, Ends, LocalCrew, Member, Order, Report, Silent, Watch, run, run_until,
+};
+use skep_bench::job::{
+    FilesJob, FilesPhase, IoJob, IoKind, IoPhase, Items, Job, MetaJob, MetaPhase, Stonewall, Things,
+    Training, TreeShape, Work, Workers,
+};
+use skep_bench::result::StepResult;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+fn path(dir: &Path) -> String {
+    dir.to_str().unwrap().to_owned()
+}
+
+fn processes(processes: u32) -> Workers {
+    Workers { processes, ..Workers::default() }
+}
+
+/// Does something when a phase has ended.
+struct After<F>(F);
+
+impl<F: FnMut(&str)> Watch for After<F> {
+    fn progress(&mut self, _: &skep_bench::engine::Progress<'_>) {}
+    fn step(&mut self, result: &StepResult) {
+        (self.0)(&result.phase);
+    }
+    fn warning(&mut self, _: &str) {}
+}
+
+/// Goal: a listing that misses an entry ends the run, in trees of their own and in shared ones; what other phases have
+/// left beside the items is not taken for too many.
+#[test]
+fn listings_are_complete() {
+    let dir = tempfile::tempdir().unwrap();
+    for own_tree in [true, false] {
+        let load = MetaJob {
+            items: Items::Total(6),
+            tree: TreeShape { branching: 2, depth: 1, leaf_only: true },
+            things: Things::Both,
+            phases: vec![MetaPhase::Create, MetaPhase::Readdir],
+            own_tree,
+            ..MetaJob::new(&path(dir.path()))
+        };
+        let mut job = Job::new(Work::Meta(load));
+        job.workers = processes(3);
+        let go = |watch: &mut dyn Watch| {
+            let mut crew = LocalCrew::in_process(3, "here").unwrap();
+            run(&job, &mut crew, watch, &AtomicBool::new(false))
+        };
+        let result = go(&mut Silent).unwrap();
+        assert_eq!(result.steps.len(), 4);
+        let tree = if own_tree { "w00000001" } else { "shared" };
+        let gone = dir.path().join("skep-bench-meta").join(tree).join("t1/f0.1.4");
+        let mut lose = After(|phase: &str| {
+            if phase == "file create" {
+                std::fs::remove_file(&gone).unwrap();
+            }
+        });
+        let error = go(&mut lose).unwrap_err().to_string();
+        let should = if own_tree { "2 of 3 entries" } else { "8 of 9 entries" };
+        assert!(error.contains(should), "{error}");
+        assert!(std::fs::read_dir(dir.path()).unwrap().next().is_none());
+    }
+}
+
+/// Goal: a worker that is through before the clock rings tells the others how far it was, so that nobody waits for
+/// it; in training and in listings as well.
+#[test]
+fn wearing_out_ends() {
+    let dir = tempfile::tempdir().unwrap();
+    let samples = FilesJob {
+        phases: vec![FilesPhase::Samples, FilesPhase::Train],
+        // The second worker has nothing to read.
+        training: Training { samples: 1, epochs: 1_000, smallest_bytes: 1, largest_bytes: 1 },
+        ..FilesJob::new(&path(dir.path()))
+    };
+    let listings = MetaJob {
+        tree: TreeShape { branching: 300, depth: 1, leaf_only: true },
+        items: Items::PerDirectory(1),
+        phases: vec![MetaPhase::Create, MetaPhase::Readdir],
+        ..MetaJob::new(&path(dir.path()))
+    };
+    for work in [Work::Files(samples), Work::Meta(listings)] {
+        let mut job = Job::new(work);
+        job.workers = processes(2);
+        job.stonewall = Some(Stonewall { after_ms: 1, wear_out: true, repeat: false });
+        let stop = std::sync::Arc::new(AtomicBool::new(false));
+        let (done, ended) = std::sync::mpsc::channel();
+        let told = stop.clone();
+        std::thread::spawn(move || {
+            let mut crew = LocalCrew::in_process(2, "here").unwrap();
+            let _ = done.send(run(&job, &mut crew, &mut Silent, &told).map(drop));
+        });
+        let outcome = ended.recv_timeout(Duration::from_secs(20));
+        stop.store(true, Ordering::Relaxed);
+        outcome.expect("nobody waits for ever").unwrap();
+    }
+}
+
+/// Workers on a file system that hangs as soon as they shall remove something.
+struct Hanging<'a> {
+    crew: LocalCrew,
+    leave: &'a AtomicBool,
+}
+
+impl Crew for Hanging<'_> {
+    fn members(&self) -> &[Member] {
+        self.crew.members()
+    }
+    fn send(&mut self, member: usize, order: &Order) -> Result<(), CrewError> {
+        match order {
+            // The user asks once more.
+            Order::Clean { .. } => self.leave.store(true, Ordering::Relaxed),
+            order => self.crew.send(member, order)?,
+        }
+        Ok(())
+    }
+    fn receive(&mut self, wait: Duration) -> Result<Option<(usize, Report)>, CrewError> {
+        self.crew.receive(wait)
+    }
+    fn lead(&self) -> Duration {
+        self.crew.lead()
+    }
+    fn end(&mut self) {
+        self.crew.end();
+    }
+}
+
+/// Goal: who asks for the end once more while removing hangs gets it at once, and is told by name what is left, also of
+/// workers whose turn had not come.
+#[test]
+fn removing_is_given_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let phases = vec![IoPhase::new(IoKind::Write), IoPhase::new(IoKind::Read)];
+    let load = IoJob { transfer: 4096, block: 64 << 10, phases, ..IoJob::new(&path(dir.path())) };
+    let mut job = Job::new(Work::Io(load));
+    job.workers = processes(2);
+    let (stop, leave) = (AtomicBool::new(false), AtomicBool::new(false));
+    let mut crew = Hanging { crew: LocalCrew::in_process(2, "here").unwrap(), leave: &leave };
+    let mut watch = After(|_: &str| stop.store(true, Ordering::Relaxed));
+    let began = std::time::Instant::now();
+    let ends = Ends { stop: &stop, leave: &leave };
+    let error = run_until(&job, &mut crew, &mut watch, ends).unwrap_err();
+    assert!(began.elapsed() < Duration::from_secs(20));
+    assert!(error.stopped);
+    let text = error.to_string();
+    for name in ["skep-bench-io.00000000", "skep-bench-io.00000001"] {
+        assert!(text.contains(name) && dir.path().join(name).exists(), "{text}");
+    }
+}
