@@ -334,5 +334,18 @@ fn shapes() {
     assert_eq!(most("nvme-12", Servers::Combined), 4, "a raidz2 has four drives at least");
     assert_eq!(most("nvme-12", Servers::Dedicated), blocks::PAIRS_MAX);
     let text = propose(&requirements).expect("proposals").text();
-    assert!(text.contains("drives for names take 2 of the 12 slots of the server"), "{text}");
+    assert!(
+        text.contains(
+            "drives for names take 2 of the 12 slots of the server and leave 2 targets of 5 drives"
+        ),
+        "{text}"
+    );
+    let large = Requirements { capacity: Some(Size(1_000_000_000_000_000)), ..requirements };
+    let text = propose(&large).expect("proposals").text();
+    assert!(
+        text.contains(
+            "slots of one server, the others have none, and leave 1 target of 12 drives; 8 stay empty"
+        ),
+        "{text}"
+    );
 }

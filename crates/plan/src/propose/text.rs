@@ -33,8 +33,15 @@ fn place_of_names(block: &Block, requirements: &Requirements, number: &Count) ->
         (0, _) => "of every server".to_owned(),
         _ => "of one server, the others have none,".to_owned(),
     };
+    let used = number.pairs * 2 + rest.groups * rest.drives;
+    let empty = match block.slots.saturating_sub(used) {
+        0 => String::new(),
+        left => format!("; {left} stay empty, because all targets are as large as the others'"),
+    };
+    let empty = if without > 0 { empty } else { String::new() };
+    let targets = if rest.groups == 1 { "target" } else { "targets" };
     format!(
-        "drives for names take {} of the {} slots {whose} and leave {} targets of {} drives",
+        "drives for names take {} of the {} slots {whose} and leave {} {targets} of {} drives{empty}",
         number.pairs * 2,
         block.slots,
         rest.groups,
