@@ -1,11 +1,22 @@
 //! Why a command failed: one text that says what, where and what to do.
 
 use crate::caller::CallError;
+use crate::cli::EXIT_USAGE;
 use std::fmt;
+use std::process::ExitCode;
 
-/// What goes to standard error, and whether it is that nobody answered.
+/// What goes to standard error, and of which kind it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failure(String, bool);
+pub struct Failure(String, FailureKind);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum FailureKind {
+    Failed,
+    /// Nobody answered.
+    Unreachable,
+    /// What was asked for makes no sense, wherever it is asked.
+    Usage,
+}
 
 /// Result of a command.
 pub type Outcome<T = ()> = Result<T, Failure>;
@@ -13,12 +24,22 @@ pub type Outcome<T = ()> = Result<T, Failure>;
 impl Failure {
     /// Did nobody answer? Then it may work later.
     pub fn is_unreachable(&self) -> bool {
-        self.1
+        self.1 == FailureKind::Unreachable
     }
 
     /// With this text.
     pub fn new(text: impl Into<String>) -> Self {
-        Self(text.into(), false)
+        Self(text.into(), FailureKind::Failed)
+    }
+
+    /// The command line cannot be done as it stands.
+    pub fn usage(text: impl Into<String>) -> Self {
+        Self(text.into(), FailureKind::Usage)
+    }
+
+    /// The exit code of the command.
+    pub fn exit_code(&self) -> ExitCode {
+        if self.1 == FailureKind::Usage { ExitCode::from(EXIT_USAGE) } else { ExitCode::FAILURE }
     }
 
     /// A call to `whom` failed.
@@ -33,12 +54,14 @@ impl Failure {
             },
             other => format!("{whom}: {other}"),
         };
-        Self(text, matches!(error, CallError::Net(_)))
+        let kind =
+            if matches!(error, CallError::Net(_)) { FailureKind::Unreachable } else { FailureKind::Failed };
+        Self(text, kind)
     }
 
     /// Something on this machine failed.
     pub fn local(what: impl fmt::Display, error: impl fmt::Display) -> Self {
-        Self(format!("{what}: {error}"), false)
+        Self::new(format!("{what}: {error}"))
     }
 }
 
@@ -52,13 +75,13 @@ impl std::error::Error for Failure {}
 
 impl From<String> for Failure {
     fn from(text: String) -> Self {
-        Self(text, false)
+        Self::new(text)
     }
 }
 
 impl From<std::io::Error> for Failure {
     /// Only writing to standard output gives a plain one.
     fn from(e: std::io::Error) -> Self {
-        Self(format!("standard output: {e}"), false)
+        Self::new(format!("standard output: {e}"))
     }
 }

@@ -52,7 +52,7 @@ fn chosen(findings: Vec<Finding>, names: &[String]) -> Outcome<Vec<Finding>> {
     if let Some(name) = names.iter().find(|name| findings.iter().all(|one| one.setting != **name)) {
         let all = findings.iter().map(|one| one.setting);
         let hint = crate::config::nearest::nearest(name, all).map(|near| format!("; did you mean {near}?"));
-        return Err(Failure::new(format!(
+        return Err(Failure::usage(format!(
             "there is no setting \"{name}\"{}; skep tune check --all lists them",
             hint.unwrap_or_default()
         )));

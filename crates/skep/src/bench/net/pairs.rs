@@ -293,7 +293,7 @@ impl Progress {
 /// Does it.
 pub fn run(args: &PairsArgs, out: &mut dyn Write) -> Outcome {
     if args.block.0 > PAYLOAD_MAX as u64 {
-        return Err(Failure::new(format!("--block: {PAYLOAD_MAX} bytes at most fit into a frame")));
+        return Err(Failure::usage(format!("--block: {PAYLOAD_MAX} bytes at most fit into a frame")));
     }
     let mut cluster = args.access.connect(None)?;
     cluster.require_admin("measuring the network")?;
