@@ -1,6 +1,7 @@
 //! `skep bench storage`: the storage daemons read and write their own targets, without network.
 
 mod shown;
+mod together;
 
 pub use shown::StorageReport;
 
@@ -10,9 +11,7 @@ use crate::admin::{Failure, Outcome, find};
 use crate::cli::output::human;
 use crate::daemon::Stop;
 use crate::instruments::client;
-use crate::instruments::question::{
-    Direction, Findings, JobShown, JobState, Measurement, Order, Path, SetFound, StorageTest, TargetFound,
-};
+use crate::instruments::question::{Direction, Findings, Measurement, Order, Path, SetFound, StorageTest};
 use crate::units::{Period, Size};
 use clap::{ArgGroup, Args, Subcommand};
 use skep_types::NodeId;
@@ -20,11 +19,8 @@ use skep_wire::mgmt::{NodeEntry, StatusReply, TargetEntry};
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
+use together::{Member, begin, end, wait};
 
-/// Between two looks at running measurements.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// At every such look, ended measurements are asked for, too.
-const RENEW_AFTER: u64 = 10;
 /// Listing files takes no longer.
 const SETS_LIMIT: Duration = Duration::from_secs(5);
 
@@ -161,7 +157,7 @@ impl Load {
         if self.direct && self.path == Path::Target {
             let text =
                 "--direct goes with --path raw: chunk files are read and written through the page cache";
-            return Err(Failure::new(text));
+            return Err(Failure::usage(text));
         }
         Ok(())
     }
@@ -180,6 +176,7 @@ impl Load {
             direct: self.direct,
             rewrite: self.rewrite,
             seconds: self.time.map_or(0.0, |time| time.duration().as_secs_f64()),
+            held: false,
         }
     }
 }
@@ -215,106 +212,28 @@ fn served(status: &StatusReply, which: &Which) -> Outcome<Vec<Served>> {
     by_node.into_iter().map(with_node).collect()
 }
 
-/// What a job says of the targets that are meant.
-fn rows_of(served: &Served, job: &JobShown, report: &mut StorageReport) {
-    let Measurement::Storage(test) = &job.what else { return };
-    let found = match &job.findings {
-        Some(Findings::Storage(found)) => found.targets.as_slice(),
-        _ => &[],
-    };
-    for target in &served.targets {
+/// What a daemon says of the targets that are meant.
+fn rows_of(member: &Member<'_>, report: &mut StorageReport) {
+    let Measurement::Storage(test) = &member.job.what else { return };
+    for target in &member.of.targets {
         if !test.targets.is_empty() && !test.targets.contains(&target.target.0) {
             continue;
         }
-        let of_target: Option<&TargetFound> = found.iter().find(|one| one.target == target.target.0);
-        let error = of_target.and_then(|one| one.error.clone()).or_else(|| job.error.clone());
-        report.add(&served.node.alias, target, test, job.state, of_target, error);
+        let found = member.found().iter().find(|one| one.target == target.target.0);
+        let error = found.and_then(|one| one.error.clone()).or_else(|| member.job.error.clone());
+        let found = found.map(|found| (found, member.window(found)));
+        report.add(&member.of.node.alias, target, test, member.job.state, found, error);
     }
 }
 
-/// Begins everywhere. All or none: half a measurement compares nothing.
-fn begin(
-    cluster: &Cluster,
-    served: &[Served],
-    test: &StorageTest,
-    order: impl Fn(Measurement) -> Order,
-) -> Outcome<Vec<JobShown>> {
-    let mut begun: Vec<JobShown> = Vec::new();
-    for one in served {
-        let targets = one.targets.iter().map(|target| target.target.0).collect();
-        let what = Measurement::Storage(StorageTest { targets, ..test.clone() });
-        match client::start(cluster, &one.node, order(what)) {
-            Ok(job) => begun.push(job),
-            Err(failure) => {
-                end(cluster, served, &mut begun)?;
-                clean(cluster, &served[..begun.len()], std::slice::from_ref(&test.set), CLEANUP_LIMIT)?;
-                return Err(failure);
-            }
-        }
-    }
-    Ok(begun)
-}
-
-/// Stops these jobs and waits until they have ended: within a block's time and a sync.
-fn end(cluster: &Cluster, served: &[Served], jobs: &mut [JobShown]) -> Outcome {
-    for (job, of) in jobs.iter_mut().zip(served) {
-        *job = client::stop(cluster, &of.node, job.job)?;
-    }
-    for (job, of) in jobs.iter_mut().zip(served) {
-        while job.state == JobState::Running {
-            std::thread::sleep(LOOK_EVERY / 10);
-            *job = client::status(cluster, &of.node, job.job)?;
-        }
-    }
-    Ok(())
-}
-
-/// Waits for all; told to stop, the measurements are stopped, and `false` comes back.
-fn wait(
-    cluster: &Cluster,
-    served: &[Served],
-    jobs: &mut [JobShown],
-    stop: &Stop,
-    progress: bool,
-) -> Outcome<bool> {
-    for look in 1_u64.. {
-        for (job, of) in jobs.iter_mut().zip(served) {
-            // Those that have ended are asked now and then, too: their files are still wanted.
-            if job.state == JobState::Running || look.is_multiple_of(RENEW_AFTER) {
-                *job = client::status(cluster, &of.node, job.job)?;
-            }
-        }
-        if progress {
-            show_progress(jobs);
-        }
-        if jobs.iter().all(|job| job.state != JobState::Running) {
-            break;
-        }
-        if stop.wait(LOOK_EVERY) {
-            end(cluster, served, jobs)?;
-            return Ok(false);
-        }
-    }
-    match jobs.iter().any(|job| job.state == JobState::Stopped) {
-        true => Err(Failure::new(format!(
-            "the measurement was stopped: by `skep bench storage stop`, or because this command was not heard of for \
-             {} s",
-            client::LEASE.as_secs()
-        ))),
-        false => Ok(true),
-    }
-}
-
-fn show_progress(jobs: &[JobShown]) {
-    let (mut bytes, mut rate) = (0, 0.0);
-    for job in jobs {
-        let Some(Findings::Storage(found)) = &job.findings else { continue };
-        bytes += found.targets.iter().map(|one| one.flow.bytes).sum::<u64>();
-        rate += found.targets.iter().map(|one| one.flow.rate()).sum::<f64>();
-    }
-    let done = jobs.iter().filter(|job| job.state != JobState::Running).count();
-    eprint!("\r{} at {}/s, {done} of {} daemons done   ", human(bytes), human(rate as u64), jobs.len());
-    if done == jobs.len() {
+fn show_progress(members: &[Member<'_>]) {
+    let found = || members.iter().flat_map(Member::found);
+    let bytes = found().map(|one| one.flow.bytes).sum();
+    let seconds = found().map(|one| one.flow.seconds).fold(0.0, f64::max);
+    let rate = if seconds > 0.0 { bytes as f64 / seconds } else { 0.0 };
+    let done = members.iter().filter(|one| !one.is_running()).count();
+    eprint!("\r{} at {}/s, {done} of {} daemons done   ", human(bytes), human(rate as u64), members.len());
+    if done == members.len() {
         eprintln!();
     }
 }
@@ -352,9 +271,9 @@ fn measure(
     let rounds = directions.iter().flat_map(|direction| (0..args.rounds).map(move |_| direction));
     for direction in rounds {
         let order = |what| Order { keep: args.keep, ..Order::leased(what) };
-        let mut jobs = begin(cluster, served, &args.load.test(*direction), order)?;
-        let result = wait(cluster, served, &mut jobs, stop, progress);
-        jobs.iter().zip(served).for_each(|(job, of)| rows_of(of, job, report));
+        let mut members = begin(cluster, served, &args.load.test(*direction), Some(stop), order)?;
+        let result = wait(&mut members, stop, progress);
+        members.iter().for_each(|member| rows_of(member, report));
         // What could not be written cannot be read.
         if !result? {
             return Ok(false);
@@ -387,39 +306,29 @@ fn run_all(args: &RunArgs, out: &mut dyn Write) -> Outcome {
     }
 }
 
-fn is_storage(job: &JobShown) -> bool {
-    matches!(job.what, Measurement::Storage(_))
-}
-
 fn start(args: &StartArgs) -> Outcome {
     args.load.check()?;
     let mut cluster = args.access.connect(None)?;
     cluster.require_admin("measuring targets")?;
     let served = served(&cluster.status()?, &args.which)?;
     let direction = if args.write { Direction::Write } else { Direction::Read };
-    let jobs = begin(&cluster, &served, &args.load.test(direction), Order::alone)?;
-    eprintln!("{} daemons measure: see `skep bench storage status`", jobs.len());
+    let members = begin(&cluster, &served, &args.load.test(direction), None, Order::alone)?;
+    eprintln!("{} daemons measure: see `skep bench storage status`", members.len());
     Ok(())
 }
 
-fn status(args: &ShowArgs, end: bool, out: &mut dyn Write) -> Outcome {
+fn status(args: &ShowArgs, stop: bool, out: &mut dyn Write) -> Outcome {
     let mut cluster = args.access.connect(None)?;
     cluster.require_admin("measuring targets")?;
     let served = served(&cluster.status()?, &args.which)?;
     let mut report = StorageReport::default();
-    for one in &served {
-        let Some(mut last) = client::jobs(&cluster, &one.node)?.into_iter().rfind(is_storage) else {
-            continue;
-        };
-        if end && last.state == JobState::Running {
-            client::stop(&cluster, &one.node, last.job)?;
-            while last.state == JobState::Running {
-                std::thread::sleep(LOOK_EVERY / 10);
-                last = client::status(&cluster, &one.node, last.job)?;
-            }
-        }
-        rows_of(one, &last, &mut report);
+    let members: Vec<Option<Member<'_>>> =
+        served.iter().map(|one| Member::last(&cluster, one)).collect::<Outcome<_>>()?;
+    let mut members: Vec<Member<'_>> = members.into_iter().flatten().collect();
+    if stop {
+        end(&mut members)?;
     }
+    members.iter().for_each(|member| rows_of(member, &mut report));
     report.conclude();
     report.write(args.output, out)
 }

@@ -5,6 +5,7 @@ use super::question::{
 };
 use crate::admin::access::{Cluster, NodeLink};
 use crate::admin::{Failure, Outcome};
+use skep_bench::engine::now_ns;
 use skep_net::{Endpoint, choose};
 use skep_types::ServiceKind;
 use skep_wire::instrument::Measure;
@@ -74,30 +75,90 @@ fn put(link: &mut NodeLink, question: &Question) -> Outcome<Reply> {
 fn one(reply: Reply) -> Outcome<JobShown> {
     match reply {
         Reply::Job(job) => Ok(*job),
-        Reply::Jobs(_) => Err(Failure::new("a list of jobs came instead of one".to_owned())),
+        _ => Err(Failure::new("something else came instead of a job".to_owned())),
     }
 }
 
-/// Starts a measurement at a node.
-pub fn start(cluster: &Cluster, node: &NodeEntry, order: Order) -> Outcome<JobShown> {
-    one(put(&mut cluster.node(node), &Question::Start(order))?)
+/// Clocks are compared so many times; the quickest answer counts.
+const CLOCK_ROUNDS: u32 = 8;
+
+/// A node's monotonic clock beside ours.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Clock {
+    /// Its clock minus ours.
+    pub offset_ns: i64,
+    /// Half of the quickest round trip: no better can be told.
+    pub error_ns: u64,
 }
 
-/// How a job of a node stands.
-pub fn status(cluster: &Cluster, node: &NodeEntry, job: u64) -> Outcome<JobShown> {
-    one(put(&mut cluster.node(node), &Question::Status(job))?)
+impl Clock {
+    /// Its clock was read at some moment between two of ours: at the middle, give or take half.
+    fn compared(before: u64, theirs: u64, after: u64) -> Self {
+        let trip = after.saturating_sub(before);
+        let middle = before + trip / 2;
+        Self { offset_ns: theirs.wrapping_sub(middle).cast_signed(), error_ns: trip.div_ceil(2) }
+    }
+
+    /// A moment of our clock, by its clock.
+    pub fn there(&self, ours: u64) -> u64 {
+        ours.saturating_add_signed(self.offset_ns)
+    }
+
+    /// A moment of its clock, by ours.
+    pub fn here(&self, theirs: u64) -> u64 {
+        theirs.saturating_add_signed(self.offset_ns.saturating_neg())
+    }
 }
 
-/// Stops a job of a node.
-pub fn stop(cluster: &Cluster, node: &NodeEntry, job: u64) -> Outcome<JobShown> {
-    one(put(&mut cluster.node(node), &Question::Stop(job))?)
-}
+/// A node that is asked several times, over one connection.
+pub struct Asked(NodeLink);
 
-/// All jobs of a node, the newest last.
-pub fn jobs(cluster: &Cluster, node: &NodeEntry) -> Outcome<Vec<JobShown>> {
-    match put(&mut cluster.node(node), &Question::Jobs)? {
-        Reply::Jobs(jobs) => Ok(jobs),
-        Reply::Job(_) => Err(Failure::new("one job came instead of a list".to_owned())),
+impl Asked {
+    /// This node.
+    pub fn new(cluster: &Cluster, node: &NodeEntry) -> Self {
+        Self(cluster.node(node))
+    }
+
+    /// Starts a measurement.
+    pub fn start(&mut self, order: Order) -> Outcome<JobShown> {
+        one(put(&mut self.0, &Question::Start(order))?)
+    }
+
+    /// How a job stands.
+    pub fn status(&mut self, job: u64) -> Outcome<JobShown> {
+        one(put(&mut self.0, &Question::Status(job))?)
+    }
+
+    /// Stops a job.
+    pub fn stop(&mut self, job: u64) -> Outcome<JobShown> {
+        one(put(&mut self.0, &Question::Stop(job))?)
+    }
+
+    /// A held job begins at this moment of its clock.
+    pub fn go(&mut self, job: u64, at_ns: u64) -> Outcome<JobShown> {
+        one(put(&mut self.0, &Question::Go { job, at_ns })?)
+    }
+
+    /// All its jobs, the newest last.
+    pub fn jobs(&mut self) -> Outcome<Vec<JobShown>> {
+        match put(&mut self.0, &Question::Jobs)? {
+            Reply::Jobs(jobs) => Ok(jobs),
+            _ => Err(Failure::new("something else came instead of a list of jobs".to_owned())),
+        }
+    }
+
+    /// Compares its clock with ours.
+    pub fn clock(&mut self) -> Outcome<Clock> {
+        let mut best: Option<Clock> = None;
+        for _ in 0..CLOCK_ROUNDS {
+            let before = now_ns();
+            let Reply::Clock(theirs) = put(&mut self.0, &Question::Clock)? else {
+                return Err(Failure::new("something else came instead of a clock".to_owned()));
+            };
+            let clock = Clock::compared(before, theirs, now_ns());
+            best = best.filter(|known| known.error_ns <= clock.error_ns).or(Some(clock));
+        }
+        Ok(best.unwrap_or_default())
     }
 }
 
@@ -285,5 +346,23 @@ fn listened(link: &mut NodeLink, node: &NodeEntry, job: u64) -> Outcome<Vec<Addr
             return Err(Failure::new(format!("{} does not listen for the measurement", node.alias)));
         }
         std::thread::sleep(LOOK_FIRST);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: a moment is the same moment by either clock, whichever is ahead, and the quickest look tells how well.
+    #[test]
+    fn clocks() {
+        for (before, theirs, after, offset) in [(1_000, 5_050, 1_100, 4_000), (5_000, 1_050, 5_100, -4_000)] {
+            let clock = Clock::compared(before, theirs, after);
+            assert_eq!(clock, Clock { offset_ns: offset, error_ns: 50 });
+            assert_eq!(
+                (clock.there(9_000), clock.here(clock.there(9_000))),
+                ((9_000 + offset) as u64, 9_000)
+            );
+        }
     }
 }

@@ -32,15 +32,18 @@ impl Gate {
         state.go.unwrap_or(false)
     }
 
+    /// Waits until so many are ready.
+    pub fn all_ready(&self, threads: usize) {
+        let missing = |state: &mut State| state.ready < threads;
+        drop(self.changed.wait_while(self.lock(), missing).unwrap_or_else(PoisonError::into_inner));
+    }
+
     /// Lets all go when so many are ready; sends them away when not all could be started.
     pub fn open(&self, threads: usize, all_started: bool) {
-        let mut state = self.lock();
         if all_started {
-            let missing = |state: &mut State| state.ready < threads;
-            state = self.changed.wait_while(state, missing).unwrap_or_else(PoisonError::into_inner);
+            self.all_ready(threads);
         }
-        state.go = Some(all_started);
-        drop(state);
+        self.lock().go = Some(all_started);
         self.changed.notify_all();
     }
 }

@@ -1,9 +1,10 @@
 //! The jobs of a daemon: each on a thread of its own, a few at once, the last ones remembered.
 
 use super::question::{Findings, JobShown, JobState, Measurement, Order};
+use skep_bench::engine::now_ns;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Jobs that run at once; one more is refused.
@@ -16,6 +17,12 @@ type Partial = Box<dyn Fn() -> Findings + Send>;
 
 /// Longest text of whom a job is for.
 const BY_MAX: usize = 200;
+/// A held job that nobody asks for during this time ends, whether it has a lease or not.
+const HOLD_MAX: Duration = Duration::from_secs(15);
+/// A moment to begin at that lies further away is not waited for: clocks were confused.
+const AHEAD_MAX: Duration = Duration::from_secs(60);
+/// A held job looks so often whether it shall end.
+const HELD_LOOK: Duration = Duration::from_millis(100);
 
 /// What the thread of a job and those who ask for it share.
 pub struct Control {
@@ -24,8 +31,11 @@ pub struct Control {
     began: Instant,
     /// It ends when nobody has asked for it for so long; 0: it does not.
     lease_ms: u64,
-    /// When the lease ends, in milliseconds since it began.
-    until_ms: AtomicU64,
+    /// When it was asked for last, in milliseconds since it began.
+    asked_ms: AtomicU64,
+    /// When a held job begins, by [`now_ns`]; none: that was not said yet.
+    go: Mutex<Option<u64>>,
+    told: Condvar,
 }
 
 impl Default for Control {
@@ -42,7 +52,9 @@ impl Control {
             partial: Mutex::new(None),
             began: Instant::now(),
             lease_ms,
-            until_ms: AtomicU64::new(lease_ms),
+            asked_ms: AtomicU64::new(0),
+            go: Mutex::new(None),
+            told: Condvar::new(),
         }
     }
 
@@ -52,16 +64,45 @@ impl Control {
 
     /// Somebody asks for it.
     fn renew(&self) {
-        self.until_ms.store(self.now_ms().saturating_add(self.lease_ms), Relaxed);
+        self.asked_ms.store(self.now_ms(), Relaxed);
+    }
+
+    /// Has nobody asked for it for so long?
+    fn is_forgotten(&self, ms: u64) -> bool {
+        self.now_ms() > self.asked_ms.load(Relaxed).saturating_add(ms)
     }
 
     /// Shall it end?
     pub fn is_stopped(&self) -> bool {
         // Who has forgotten it is gone for good: a late question does not bring it back.
-        if self.lease_ms > 0 && self.now_ms() > self.until_ms.load(Relaxed) {
+        if self.lease_ms > 0 && self.is_forgotten(self.lease_ms) {
             self.stop();
         }
         self.stop.load(Relaxed)
+    }
+
+    /// Waits until [`Self::go`] was called and the moment has come, or the job is stopped or forgotten.
+    pub fn held(&self) {
+        let mut go = lock(&self.go);
+        while !self.is_stopped() {
+            let left = match *go {
+                Some(at) => Duration::from_nanos(at.saturating_sub(now_ns())),
+                None => HELD_LOOK,
+            };
+            if left.is_zero() || left > AHEAD_MAX {
+                return;
+            }
+            if go.is_none() && self.is_forgotten(HOLD_MAX.as_millis() as u64) {
+                self.stop();
+            }
+            go = self.told.wait_timeout(go, left.min(HELD_LOOK)).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// A held job begins at this moment of the monotonic clock.
+    pub fn go(&self, at_ns: u64) {
+        *lock(&self.go) = Some(at_ns);
+        self.told.notify_all();
     }
 
     /// What a question for the job is answered with while it runs.
@@ -72,6 +113,7 @@ impl Control {
     /// Ends it.
     pub fn stop(&self) {
         self.stop.store(true, Relaxed);
+        self.told.notify_all();
     }
 }
 
@@ -167,6 +209,15 @@ impl Jobs {
         let table = lock(&self.0);
         let job = table.jobs.get(&number)?;
         job.control.renew();
+        Some(show(number, job))
+    }
+
+    /// A held job begins at this moment of the monotonic clock; how it stands.
+    pub fn go(&self, number: u64, at_ns: u64) -> Option<JobShown> {
+        let table = lock(&self.0);
+        let job = table.jobs.get(&number)?;
+        job.control.renew();
+        job.control.go(at_ns);
         Some(show(number, job))
     }
 
@@ -280,6 +331,34 @@ mod tests {
             std::thread::yield_now();
         }
         assert_eq!(jobs.shown(done).unwrap().state, state);
+    }
+
+    /// Goal: a held job begins when it was told to, not before; one that is stopped meanwhile ends.
+    #[test]
+    fn held_jobs_begin_when_told() {
+        let jobs = Jobs::default();
+        let (begun, begins) = channel();
+        let held = move |control: &Control| {
+            control.held();
+            begun.send((now_ns(), control.is_stopped())).unwrap();
+            Ok(removed(1))
+        };
+        let number = jobs.start(order(60_000), |_| false, held.clone()).unwrap();
+        assert!(begins.recv_timeout(Duration::from_millis(50)).is_err(), "nobody has said go");
+        let at = now_ns() + 50_000_000;
+        jobs.go(number, at).unwrap();
+        let (began, stopped) = begins.recv().unwrap();
+        assert!(began >= at && !stopped, "{began} {at}");
+        // A moment that is past, or beyond all reason, is now.
+        for at in [1, u64::MAX] {
+            let late = jobs.start(order(0), |_| false, held.clone()).unwrap();
+            jobs.go(late, at).unwrap();
+            assert!(!begins.recv().unwrap().1);
+        }
+        let stopped = jobs.start(order(0), |_| false, held).unwrap();
+        jobs.stop(stopped);
+        assert!(begins.recv().unwrap().1);
+        assert!(jobs.go(99, 0).is_none());
     }
 
     fn removed(n: u64) -> Findings {

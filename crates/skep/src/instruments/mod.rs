@@ -15,5 +15,6 @@ pub mod question;
 mod service;
 mod storage;
 
+pub use network::Times;
 pub use service::{BenchTarget, Host, Instruments, is_instrument};
 pub use storage::clear_leftovers;

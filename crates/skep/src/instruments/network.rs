@@ -5,7 +5,7 @@ use super::gate::{Gate, spawn};
 use super::jobs::Control;
 use super::question::{Findings, Flow, Latency, NetworkFound, NetworkTest};
 use crate::caller::hello;
-use hdrhistogram::Histogram;
+use skep_bench::histogram::Histogram;
 use skep_net::{Endpoint, Keyring, Link, NetError};
 use skep_types::limits::PAYLOAD_MAX;
 use skep_types::{Decode, Encode, Role};
@@ -26,43 +26,68 @@ const WINDOW: u32 = 4;
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 /// An answer may: a slow network is to be measured, too, and has all windows to carry first.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Longest latency that is told apart, in nanoseconds.
-const LATENCY_MAX_NS: u64 = 60_000_000_000;
+/// Binary digits of a duration that are told apart at most.
+const DIGITS: u32 = 11;
 
 /// Durations of requests.
-pub struct Times(Histogram<u64>);
+#[derive(Debug, Default)]
+pub struct Times(Histogram);
 
 impl Times {
-    /// None so far.
-    pub fn new() -> Result<Self, String> {
-        Histogram::new_with_bounds(1, LATENCY_MAX_NS, 3).map(Self).map_err(|e| format!("histogram: {e}"))
-    }
-
     /// One more.
     pub fn add(&mut self, took: Duration) {
-        self.0.saturating_record(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX).max(1));
+        self.0.record(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
     }
 
     /// All of `other` too.
     pub fn merge(&mut self, other: &Self) {
-        // Both have the same bounds: nothing can be out of range.
-        let _ = self.0.add(&other.0);
+        self.0.merge(&other.0);
+    }
+
+    /// All of such a list too.
+    pub fn add_buckets(&mut self, buckets: &[(u64, u64)]) {
+        self.0.add_pairs(buckets);
+    }
+
+    /// As nanoseconds and counts, at most `most` of them (or 64): as fine as that allows.
+    pub fn buckets(&self, most: usize) -> Vec<(u64, u64)> {
+        let pairs = self.0.pairs();
+        (0..=DIGITS)
+            .rev()
+            .map(|digits| coarse(&pairs, digits))
+            .find(|list| list.len() <= most.max(64))
+            .unwrap_or_default()
     }
 
     /// As it is shown.
     pub fn latency(&self) -> Latency {
-        let us = |ns: u64| ns as f64 / 1e3;
-        let at = |quantile| us(self.0.value_at_quantile(quantile));
+        let Some(known) = self.0.latency() else { return Latency::default() };
         Latency {
-            count: self.0.len(),
-            mean_us: self.0.mean() / 1e3,
-            p50_us: at(0.5),
-            p90_us: at(0.9),
-            p99_us: at(0.99),
-            p999_us: at(0.999),
-            max_us: if self.0.is_empty() { 0.0 } else { us(self.0.max()) },
+            count: known.count,
+            mean_us: known.mean_us,
+            p50_us: known.p50_us,
+            p90_us: known.p90_us,
+            p99_us: known.p99_us,
+            p999_us: known.p999_us,
+            max_us: known.max_us,
         }
     }
+}
+
+/// Neighbours whose first `digits` binary digits behind the leading one are alike become one, the longest of them.
+fn coarse(pairs: &[(u64, u64)], digits: u32) -> Vec<(u64, u64)> {
+    let key = |ns: u64| ns >> ns.checked_ilog2().unwrap_or(0).saturating_sub(digits);
+    let octave = |ns: u64| ns.checked_ilog2();
+    let mut all: Vec<(u64, u64)> = Vec::new();
+    for (ns, count) in pairs {
+        match all.last_mut() {
+            Some(last) if octave(last.0) == octave(*ns) && key(last.0) == key(*ns) => {
+                *last = (*ns, last.1 + count)
+            }
+            _ => all.push((*ns, *count)),
+        }
+    }
+    all
 }
 
 /// One connection and its numbers.
@@ -130,7 +155,7 @@ pub fn measure(test: &NetworkTest, keyring: &Keyring, control: &Control) -> Resu
 }
 
 fn latency(stream: &mut Stream, pings: u32, control: &Control) -> Result<Latency, String> {
-    let mut times = Times::new()?;
+    let mut times = Times::default();
     let body = Discard {}.to_bytes();
     // The first ones wake the other side up.
     for number in 0..pings + pings.min(10) {
@@ -226,5 +251,28 @@ fn windowed(
             Err(_) if control.is_stopped() => return Ok(moved),
             Err(e) => return Err(e),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: a list of buckets has no more than its limit, keeps every request, and says the same percentiles within
+    /// what its length allows.
+    #[test]
+    fn buckets_within_a_limit() {
+        let mut times = Times::default();
+        (1..=20_000u64).for_each(|us| times.add(Duration::from_micros(us)));
+        for (most, within) in [(1 << 20, 0.002), (400, 0.04), (64, 0.5), (0, 0.5)] {
+            let buckets = times.buckets(most);
+            assert!(buckets.len() <= most.max(64), "{} of {most}", buckets.len());
+            assert_eq!(buckets.iter().map(|(_, count)| count).sum::<u64>(), 20_000);
+            let mut again = Times::default();
+            again.add_buckets(&buckets);
+            let p99 = again.latency().p99_us;
+            assert!((p99 / 19_800.0 - 1.0).abs() < within, "{most}: {p99}");
+        }
+        assert!(Times::default().buckets(100).is_empty());
     }
 }

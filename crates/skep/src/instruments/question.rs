@@ -17,6 +17,15 @@ pub enum Question {
     Start(Order),
     /// How far is it? With its findings, as far as there are any.
     Status(u64),
+    /// A held measurement that is ready begins: at this moment of the daemon's monotonic clock, in nanoseconds.
+    Go {
+        /// Its number.
+        job: u64,
+        /// When.
+        at_ns: u64,
+    },
+    /// What the daemon's monotonic clock says.
+    Clock,
     /// End it now; what was found so far stays.
     Stop(u64),
     /// Every job that is remembered, the newest last.
@@ -171,6 +180,8 @@ pub struct StorageTest {
     pub rewrite: bool,
     /// Go round until this time is over, instead of once over the size; 0: once.
     pub seconds: f64,
+    /// Once everything is prepared, wait for [`Question::Go`]: so several daemons begin at one moment.
+    pub held: bool,
 }
 
 impl Default for StorageTest {
@@ -188,6 +199,7 @@ impl Default for StorageTest {
             direct: false,
             rewrite: false,
             seconds: 0.0,
+            held: false,
         }
     }
 }
@@ -200,6 +212,8 @@ pub enum Reply {
     Job(Box<JobShown>),
     /// All jobs.
     Jobs(Vec<JobShown>),
+    /// The clock, in nanoseconds.
+    Clock(u64),
 }
 
 /// How a job stands.
@@ -470,6 +484,10 @@ pub struct NetworkFound {
 /// See [`Measurement::Storage`].
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct StorageFound {
+    /// Everything is prepared.
+    pub ready: bool,
+    /// When the threads of all targets began, by the daemon's monotonic clock; none: not yet.
+    pub began_ns: Option<u64>,
     /// Each target.
     pub targets: Vec<TargetFound>,
 }
@@ -485,6 +503,9 @@ pub struct TargetFound {
     pub flow: Flow,
     /// Of single requests.
     pub latency: Latency,
+    /// The same as a histogram, so that those of several rounds can be added up: nanoseconds and requests that took
+    /// so long. As fine as an answer has room for.
+    pub buckets: Vec<(u64, u64)>,
     /// Of the sync at the end, in milliseconds (inside the time).
     pub sync_ms: f64,
     /// Why it ended early.

@@ -4,6 +4,7 @@ use super::jobs::{Control, Jobs};
 use super::leases::Leases;
 use super::question::{Direction, Findings, Measurement, Order, QUESTION_MAX, Question, Reply, StorageTest};
 use super::{facts, listen, network, processor, storage};
+use skep_bench::engine::now_ns;
 use skep_net::{Answer, Keyring, Payload, Peer, may_call};
 use skep_types::limits::PAYLOAD_MAX;
 use skep_types::{ClusterId, Encode, Errno, NodeId, Reader, ServiceKind, TargetId};
@@ -136,6 +137,10 @@ impl Instruments {
                 }
                 Reply::Job(Box::new(shown))
             }
+            Question::Go { job, at_ns } => {
+                Reply::Job(Box::new(self.jobs.go(job, at_ns).ok_or_else(|| none(job))?))
+            }
+            Question::Clock => Reply::Clock(now_ns()),
             Question::Stop(job) => {
                 if !self.jobs.stop(job) {
                     return Err(none(job));

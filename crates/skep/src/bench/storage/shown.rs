@@ -3,6 +3,7 @@
 use crate::admin::{Failure, Outcome};
 use crate::bench::report::{self, ReportArgs};
 use crate::cli::output::{Row, human};
+use crate::instruments::Times;
 use crate::instruments::question::{Direction, JobState, Latency, Path, StorageTest, TargetFound};
 use serde::Serialize;
 use skep_bench::significance::{discoveries, median, paired_ratio};
@@ -14,6 +15,17 @@ const SLOW_BELOW: f64 = 0.75;
 
 /// Share of targets called slow that may be so by chance.
 const CHANCE: f64 = 0.05;
+
+/// When a target was at work in a round, by this machine's clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Window {
+    /// From then on.
+    pub from_ns: u64,
+    /// Until then.
+    pub to_ns: u64,
+    /// Give or take so much: clocks cannot be compared any better.
+    pub error_ns: u64,
+}
 
 /// What one target delivered.
 #[derive(Debug, Serialize)]
@@ -36,6 +48,12 @@ pub struct TargetRow {
     sync_ms: f64,
     latency: Latency,
     error: Option<String>,
+    /// The requests of all rounds.
+    #[serde(skip)]
+    times: Times,
+    /// Bytes of each round, and when they were moved.
+    #[serde(skip)]
+    moved: Vec<(u64, Option<Window>)>,
 }
 
 /// Targets together, one direction.
@@ -50,8 +68,14 @@ pub struct Summary {
     maximum: f64,
     maximum_target: String,
     average: f64,
-    /// All of them added up, in bytes a second.
+    /// All of them together, in bytes a second: all bytes over `seconds`.
     aggregate: f64,
+    /// Time in which at least one of them was at work, in all rounds.
+    seconds: f64,
+    /// The last target began so much later than the first one, in the worst round ...
+    start_skew_ms: f64,
+    /// ... give or take so much: clocks of daemons cannot be compared any better.
+    clock_error_ms: f64,
     /// How often each was measured.
     rounds: usize,
     /// Targets that deliver less than three quarters of what the middle one does, in all rounds taken together
@@ -111,17 +135,9 @@ impl TargetRow {
         self.bytes = mean(self.bytes as f64, round.bytes as f64) as u64;
         self.seconds = mean(self.seconds, round.seconds);
         self.sync_ms = mean(self.sync_ms, round.sync_ms);
-        self.latency.count += round.latency.count;
-        for (all, one) in [
-            (&mut self.latency.mean_us, round.latency.mean_us),
-            (&mut self.latency.p50_us, round.latency.p50_us),
-            (&mut self.latency.p90_us, round.latency.p90_us),
-            (&mut self.latency.p99_us, round.latency.p99_us),
-            (&mut self.latency.p999_us, round.latency.p999_us),
-        ] {
-            *all = mean(*all, one);
-        }
-        self.latency.max_us = self.latency.max_us.max(round.latency.max_us);
+        self.times.merge(&round.times);
+        self.latency = joined(&self.latency, &round.latency, &self.times.latency());
+        self.moved.extend(round.moved);
         if self.seconds > 0.0 {
             self.bytes_per_second = self.bytes as f64 / self.seconds;
         }
@@ -129,6 +145,63 @@ impl TargetRow {
         if self.error.is_none() {
             (self.state, self.error) = (round.state, round.error);
         }
+    }
+}
+
+/// Requests of two sets of rounds, and the percentiles of all of them together. Those of each round say nothing of the
+/// percentiles of all.
+fn joined(a: &Latency, b: &Latency, all: &Latency) -> Latency {
+    let (count, max_us) = (a.count + b.count, a.max_us.max(b.max_us));
+    let sum_us = a.mean_us * a.count as f64 + b.mean_us * b.count as f64;
+    Latency {
+        count,
+        mean_us: if count > 0 { sum_us / count as f64 } else { 0.0 },
+        p50_us: all.p50_us.min(max_us),
+        p90_us: all.p90_us.min(max_us),
+        p99_us: all.p99_us.min(max_us),
+        p999_us: all.p999_us.min(max_us),
+        max_us,
+    }
+}
+
+/// All targets together.
+#[derive(Debug, Default, PartialEq)]
+struct Together {
+    bytes: u64,
+    /// In which at least one was at work.
+    busy_ns: u64,
+    skew_ns: u64,
+    error_ns: u64,
+}
+
+impl Together {
+    /// Windows of different lengths cannot be added as rates: what was never moved at once would be counted as if it
+    /// had been.
+    fn of(rows: &[&TargetRow]) -> Self {
+        let mut all = Self::default();
+        for round in 0..rows.iter().map(|row| row.moved.len()).max().unwrap_or(0) {
+            let of_round = rows.iter().filter_map(|row| row.moved.get(round));
+            let mut windows = Vec::new();
+            for (bytes, window) in of_round {
+                all.bytes += bytes;
+                windows.extend(*window);
+            }
+            windows.sort_by_key(|window| window.from_ns);
+            if let (Some(first), Some(last)) = (windows.first(), windows.last()) {
+                all.skew_ns = all.skew_ns.max(last.from_ns - first.from_ns);
+            }
+            let mut covered = 0;
+            for window in windows {
+                all.busy_ns += window.to_ns.saturating_sub(window.from_ns.max(covered));
+                covered = covered.max(window.to_ns);
+                all.error_ns = all.error_ns.max(window.error_ns);
+            }
+        }
+        all
+    }
+
+    fn rate(&self) -> f64 {
+        if self.busy_ns > 0 { self.bytes as f64 * 1e9 / self.busy_ns as f64 } else { 0.0 }
     }
 }
 
@@ -155,9 +228,12 @@ impl StorageReport {
         target: &TargetEntry,
         test: &StorageTest,
         job: JobState,
-        found: Option<&TargetFound>,
+        found: Option<(&TargetFound, Option<Window>)>,
         error: Option<String>,
     ) {
+        let (found, window) = found.unzip();
+        let mut times = Times::default();
+        times.add_buckets(found.map_or(&[], |one| &one.buckets));
         let flow = found.map(|one| one.flow).unwrap_or_default();
         let state = found.map_or(job, |one| one.state);
         let row = TargetRow {
@@ -180,6 +256,8 @@ impl StorageReport {
             sync_ms: found.map_or(0.0, |one| one.sync_ms),
             latency: found.map(|one| one.latency.clone()).unwrap_or_default(),
             error,
+            times,
+            moved: vec![(flow.bytes, window.flatten())],
         };
         let same = |known: &&mut TargetRow| {
             known.target == row.target && known.alias == row.alias && known.direction == row.direction
@@ -200,7 +278,8 @@ impl StorageReport {
         let mut rows: Vec<&TargetRow> = self.targets.iter().filter(good).collect();
         rows.sort_by(|a, b| a.bytes_per_second.total_cmp(&b.bytes_per_second));
         let (first, last) = (rows.first()?, rows.last()?);
-        let aggregate: f64 = rows.iter().map(|row| row.bytes_per_second).sum();
+        let rates: f64 = rows.iter().map(|row| row.bytes_per_second).sum();
+        let together = Together::of(&rows);
         // Of an even number the upper one: of two targets the slower one can be named.
         let middle = rows[rows.len() / 2].bytes_per_second;
         let below = |row: &&TargetRow| row.bytes_per_second < SLOW_BELOW * middle;
@@ -216,8 +295,11 @@ impl StorageReport {
             minimum_target: first.alias.clone(),
             maximum: last.bytes_per_second,
             maximum_target: last.alias.clone(),
-            average: aggregate / rows.len() as f64,
-            aggregate,
+            average: rates / rows.len() as f64,
+            aggregate: together.rate(),
+            seconds: together.busy_ns as f64 / 1e9,
+            start_skew_ms: together.skew_ns as f64 / 1e6,
+            clock_error_ms: together.error_ns as f64 / 1e6,
             rounds: rows.iter().map(|row| row.rounds.len()).max().unwrap_or(0),
             slow: slow.map(|row| row.alias.clone()).collect(),
         })
@@ -265,7 +347,14 @@ impl Summary {
         text.push_str(&line("minimum", self.minimum, &self.minimum_target));
         text.push_str(&line("maximum", self.maximum, &self.maximum_target));
         text.push_str(&line("average", self.average, ""));
-        text.push_str(&line("aggregate", self.aggregate, ""));
+        let over = format!("all bytes over the {:.2} s in which any target was at work", self.seconds);
+        text.push_str(&line("aggregate", self.aggregate, &over));
+        if self.start_skew_ms > 0.0 {
+            text.push_str(&format!(
+                "  began      within {:.2} ms of each other (clocks of daemons compared to {:.2} ms)\n",
+                self.start_skew_ms, self.clock_error_ms
+            ));
+        }
         if !self.slow.is_empty() {
             text.push_str(&format!(
                 "  slow: {} (less than {:.0} % of the middle one)\n",
@@ -283,92 +372,4 @@ impl Summary {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::admin::namespace::samples;
-    use crate::instruments::question::Flow;
-
-    fn report(rates: &[u64]) -> StorageReport {
-        report_of(rates, 3)
-    }
-
-    fn report_of(rates: &[u64], rounds: u64) -> StorageReport {
-        let status = samples::status();
-        let mut report = StorageReport::default();
-        for (number, rate) in rates.iter().enumerate() {
-            let target = TargetEntry { alias: format!("target-{number}"), ..status.targets[0].clone() };
-            let found = TargetFound {
-                target: 101,
-                state: JobState::Done,
-                flow: Flow { bytes: *rate, seconds: 1.0 },
-                latency: Latency::default(),
-                sync_ms: 0.0,
-                error: None,
-            };
-            let test = StorageTest::default();
-            for round in 0..rounds {
-                let bytes = rate * (999 + round);
-                let found = TargetFound { flow: Flow { bytes, seconds: 1_000.0 }, ..found.clone() };
-                report.add("storaged-1", &target, &test, JobState::Done, Some(&found), None);
-            }
-        }
-        report.conclude();
-        report
-    }
-
-    /// Goal: minimum, maximum, average and aggregate are right, and the slow target is named; equal ones are not.
-    #[test]
-    fn the_slow_one_is_named() {
-        let summary = &report(&[100, 30, 110, 90]).summaries[0];
-        assert_eq!((summary.minimum, summary.minimum_target.as_str()), (30.0, "target-1"));
-        assert_eq!((summary.maximum, summary.average, summary.aggregate), (110.0, 82.5, 330.0));
-        assert_eq!(summary.slow, ["target-1"]);
-        assert!(summary.text().contains("slow: target-1"), "{}", summary.text());
-        assert!(report(&[100, 90, 110, 95]).summaries[0].slow.is_empty());
-        assert_eq!(report(&[20, 100]).summaries[0].slow, ["target-0"]);
-    }
-
-    /// Goal: noise is no slow target: neither one round, nor rounds of which another target is the last each time.
-    #[test]
-    fn noise_is_not_slow() {
-        let once = report_of(&[100, 30, 110, 90], 1);
-        assert!(once.summaries[0].slow.is_empty());
-        assert!(once.summaries[0].text().contains("--rounds"), "{}", once.summaries[0].text());
-        let mut noisy = StorageReport::default();
-        let status = samples::status();
-        for round in [[100, 20, 90], [30, 110, 100], [95, 100, 25]] {
-            for (number, rate) in round.into_iter().enumerate() {
-                let target = TargetEntry { alias: format!("target-{number}"), ..status.targets[0].clone() };
-                let found = TargetFound {
-                    target: 101,
-                    state: JobState::Done,
-                    flow: Flow { bytes: rate, seconds: 1.0 },
-                    latency: Latency::default(),
-                    sync_ms: 0.0,
-                    error: None,
-                };
-                noisy.add("n", &target, &StorageTest::default(), JobState::Done, Some(&found), None);
-            }
-        }
-        noisy.conclude();
-        assert_eq!((noisy.targets.len(), noisy.targets[0].rounds.len()), (3, 3));
-        assert!(noisy.summaries[0].slow.is_empty(), "{:?}", noisy.summaries[0].slow);
-    }
-
-    /// Goal: a target that failed is shown with its reason, counts for nothing, and fails the command.
-    #[test]
-    fn failed_ones_do_not_count() {
-        let mut report = report(&[100, 100]);
-        let status = samples::status();
-        let test = StorageTest::default();
-        let why = Some("no space".to_owned());
-        report.add("storaged-1", &status.targets[0], &test, JobState::Failed, None, why);
-        report.conclude();
-        assert_eq!((report.summaries[0].targets, report.summaries[0].minimum), (2, 100.0));
-        assert!(report.verdict().unwrap_err().to_string().contains("target-101"));
-        let mut out = Vec::new();
-        report.write(ReportArgs::default(), &mut out).unwrap();
-        let text = String::from_utf8(out).unwrap();
-        assert!(text.contains("FAILED") && text.contains("no space") && text.contains("aggregate"), "{text}");
-    }
-}
+mod tests;

@@ -10,6 +10,7 @@ use super::super::service::BenchTarget;
 use super::DIRECT_ALIGN;
 use super::order::{Order, fill, stamp};
 use super::place::Place;
+use skep_bench::engine::now_ns;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -34,16 +35,19 @@ struct Ended {
 
 /// What all threads share.
 struct Shared {
-    began: OnceLock<Instant>,
+    ready: AtomicBool,
+    /// When the first thread began, by both clocks: that of this process, and the machine's.
+    began: OnceLock<(Instant, u64)>,
     targets: Vec<Arc<Progress>>,
     threads: u32,
 }
 
 impl Progress {
-    fn new(target: u32) -> Result<Arc<Self>, String> {
-        let ended = Ended { times: Times::new()?, sync: Duration::ZERO, at: None, threads: 0, error: None };
+    fn new(target: u32) -> Arc<Self> {
+        let ended =
+            Ended { times: Times::default(), sync: Duration::ZERO, at: None, threads: 0, error: None };
         let (bytes, failed) = (AtomicU64::new(0), AtomicBool::new(false));
-        Ok(Arc::new(Self { target, bytes, failed, ended: Mutex::new(ended) }))
+        Arc::new(Self { target, bytes, failed, ended: Mutex::new(ended) })
     }
 
     fn fail(&self, why: String) {
@@ -61,12 +65,13 @@ impl Progress {
             () => JobState::Done,
         };
         let until = ended.at.filter(|_| all).unwrap_or_else(Instant::now);
-        let seconds = shared.began.get().map_or(0.0, |began| until.duration_since(*began).as_secs_f64());
+        let seconds = shared.began.get().map_or(0.0, |(began, _)| until.duration_since(*began).as_secs_f64());
         TargetFound {
             target: self.target,
             state,
             flow: Flow { bytes: self.bytes.load(Relaxed), seconds },
             latency: ended.times.latency(),
+            buckets: ended.times.buckets(ALL_BUCKETS_MAX / shared.targets.len().max(1)),
             sync_ms: ended.sync.as_secs_f64() * 1e3,
             error: ended.error.clone(),
         }
@@ -75,9 +80,16 @@ impl Progress {
 
 impl Shared {
     fn shown(&self, stopped: bool) -> StorageFound {
-        StorageFound { targets: self.targets.iter().map(|one| one.shown(self, stopped)).collect() }
+        StorageFound {
+            ready: self.ready.load(Relaxed),
+            began_ns: self.began.get().map(|(_, ns)| *ns),
+            targets: self.targets.iter().map(|one| one.shown(self, stopped)).collect(),
+        }
     }
 }
+
+/// Pairs of all targets' histograms: an answer has a limit.
+const ALL_BUCKETS_MAX: usize = 24 << 10;
 
 /// Threads count their stamps from places far apart.
 const STAMPS_APART: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -101,13 +113,14 @@ pub fn refused(targets: &[&BenchTarget], full: &BTreeMap<u32, String>) -> Storag
         state: JobState::Failed,
         flow: Flow::default(),
         latency: Latency::default(),
+        buckets: Vec::new(),
         sync_ms: 0.0,
         error: Some(match full.get(&target.target.0) {
             Some(why) => why.clone(),
             None => "not measured, for another target of its daemon has too little room".to_owned(),
         }),
     };
-    StorageFound { targets: targets.iter().map(found).collect() }
+    StorageFound { ready: true, began_ns: None, targets: targets.iter().map(found).collect() }
 }
 
 /// Measures all targets at once; one that fails does not end the others.
@@ -116,8 +129,12 @@ pub fn run(targets: &[&BenchTarget], test: &StorageTest, control: &Control) -> R
     let objects = if test.objects == 0 { test.threads } else { test.objects.min(test.threads) };
     let parts = test.threads.div_ceil(objects);
     let size = test.size / test.block * test.block;
-    let progress: Result<Vec<_>, _> = targets.iter().map(|one| Progress::new(one.target.0)).collect();
-    let shared = Arc::new(Shared { began: OnceLock::new(), targets: progress?, threads: test.threads });
+    let shared = Arc::new(Shared {
+        ready: AtomicBool::new(false),
+        began: OnceLock::new(),
+        targets: targets.iter().map(|one| Progress::new(one.target.0)).collect(),
+        threads: test.threads,
+    });
     let shown = shared.clone();
     control.show(move || Findings::Storage(shown.shown(false)));
     // The last objects may have a part less than the first ones.
@@ -161,22 +178,30 @@ fn start_all(
                 let work = move || {
                     let mut buffer = Buffer::new(test.block as usize, seed);
                     if gate.wait() {
-                        let began = *began.get_or_init(Instant::now);
+                        let (began, _) = *began.get_or_init(|| (Instant::now(), now_ns()));
                         worker.work(buffer.bytes(), began);
                     }
                 };
                 started = started.and_then(|many| spawn(scope, work).map(|_| many + 1));
             }
         }
-        gate.open(*started.as_ref().unwrap_or(&0), started.is_ok());
+        let many = *started.as_ref().unwrap_or(&0);
+        if started.is_ok() {
+            gate.all_ready(many);
+            shared.ready.store(true, Relaxed);
+            if test.held {
+                control.held();
+            }
+        }
+        gate.open(many, started.is_ok());
         started.map(drop)
     })
 }
 
 impl Worker<'_> {
     fn work(&self, buffer: &mut [u8], began: Instant) {
-        let done = Times::new()
-            .and_then(|mut times| self.blocks(buffer, began, &mut times).map(|sync| (times, sync)));
+        let mut times = Times::default();
+        let done = self.blocks(buffer, began, &mut times).map(|sync| (times, sync));
         let mut ended = self.progress.ended.lock().unwrap_or_else(PoisonError::into_inner);
         ended.threads += 1;
         ended.at = Some(Instant::now());

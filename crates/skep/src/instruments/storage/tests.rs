@@ -1,8 +1,10 @@
 //! Storage measurements on directories.
 
-use super::super::question::{Direction, JobState, Path, StorageFound};
+use super::super::jobs::Jobs;
+use super::super::question::{Direction, JobShown, JobState, Measurement, Order, Path, StorageFound};
 use super::place::Place;
 use super::*;
+use skep_bench::engine::now_ns;
 use skep_types::{TargetId, Uuid};
 
 fn target(number: u32, path: &std::path::Path) -> BenchTarget {
@@ -113,6 +115,41 @@ fn over_a_time() {
     let chunks = small(Path::Target, Direction::Write);
     let Ok(Findings::Storage(stopped)) = measure(&all, &chunks, &control) else { panic!() };
     assert_eq!((stopped.targets[0].state, &stopped.targets[0].error), (JobState::Stopped, &None));
+}
+
+/// Goal: a held measurement prepares and says so, moves nothing until it is told the moment, and begins then; what it
+/// found holds a histogram of every request.
+#[test]
+fn held_until_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let all = [target(101, dir.path())];
+    let test = StorageTest { held: true, ..small(Path::Target, Direction::Write) };
+    let jobs = Jobs::default();
+    let order =
+        Order { what: Measurement::Storage(test.clone()), by: String::new(), lease_ms: 0, keep: true };
+    let number = jobs.start(order, |_| false, move |control| measure(&all, &test, control)).unwrap();
+    let look = || match jobs.asked(number).unwrap() {
+        JobShown { state, findings: Some(Findings::Storage(found)), .. } => Some((state, found)),
+        _ => None,
+    };
+    let ready = loop {
+        match look() {
+            Some((state, found)) if found.ready => break (state, found),
+            _ => std::thread::yield_now(),
+        }
+    };
+    assert_eq!((ready.0, ready.1.began_ns, ready.1.targets[0].flow.bytes), (JobState::Running, None, 0));
+    let at = now_ns() + 50_000_000;
+    jobs.go(number, at).unwrap();
+    let found = loop {
+        match look() {
+            Some((JobState::Done, found)) => break found,
+            _ => std::thread::yield_now(),
+        }
+    };
+    assert!(found.began_ns.unwrap() >= at, "{found:?}");
+    let one = &found.targets[0];
+    assert_eq!((one.flow.bytes, one.buckets.iter().map(|(_, count)| count).sum::<u64>()), (3 << 20, 48));
 }
 
 /// Goal: what does not fit, or makes no sense, is refused with the reason before anything is written.
