@@ -32,6 +32,7 @@ pub use allocate::Allocate;
 pub use entry::NewNode;
 pub use list::{Listed, Sink};
 pub use lock::Waiting;
+pub use netbench::Measured;
 pub use open::{CreateHow, OpenHow, Opened};
 pub use rename::RenameHow;
 pub use seek::Seek;

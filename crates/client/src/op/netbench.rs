@@ -2,10 +2,23 @@
 
 use crate::lane::Lane;
 use crate::port::{Cell, Port};
-use crate::state::Shared;
+use crate::state::{Lease, Shared};
 use skep_types::{Errno, Ino, Kind, Name};
 use skep_wire::Refusal;
 use skep_wire::meta::{EntryReply, Lookup};
+
+/// A directory in which the network is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Measured {
+    /// Which.
+    pub dir: Ino,
+    /// For so many milliseconds so far.
+    pub on_ms: u64,
+    /// For so many more unless it is renewed.
+    pub left_ms: u64,
+    /// What was made in it and is ordinary, for there were too many.
+    pub unmarked: u64,
+}
 
 impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// Measures in the directory `dir` for another `ms`; 0 ends it. A directory must be empty when it begins.
@@ -37,12 +50,18 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         Ok(())
     }
 
-    /// Directories that are measured in: since when and until when, in milliseconds from now.
-    pub fn network_measured(&self) -> alloc::vec::Vec<(Ino, u64, u64)> {
+    /// Directories that are measured in.
+    pub fn network_measured(&self) -> alloc::vec::Vec<Measured> {
         let now = self.port.now();
+        let measured = |(dir, lease): (Ino, Lease)| Measured {
+            dir,
+            on_ms: now.since(lease.since),
+            left_ms: lease.until.since(now),
+            unmarked: lease.unmarked,
+        };
         self.shared.with(|s| {
             let running = s.netbench.leases().filter(|(_, lease)| now < lease.until);
-            running.map(|(dir, lease)| (dir, now.since(lease.since), lease.until.since(now))).collect()
+            running.map(measured).collect()
         })
     }
 

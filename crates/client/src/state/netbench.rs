@@ -24,6 +24,8 @@ pub struct Lease {
     pub since: Millis,
     /// When it ends unless it is renewed.
     pub until: Millis,
+    /// What was made in it and got no mark, for there were too many: it is ordinary.
+    pub unmarked: u64,
 }
 
 /// See the module.
@@ -61,7 +63,7 @@ impl Netbench {
         if self.leases.len() >= NETBENCH_DIRS_MAX {
             return Err(Errno::EBUSY);
         }
-        self.leases.insert(dir, Lease { since: now, until: now.plus(ms) });
+        self.leases.insert(dir, Lease { since: now, until: now.plus(ms), unmarked: 0 });
         Ok(true)
     }
 
@@ -83,11 +85,14 @@ impl Netbench {
 
     /// Something was made in `parent`: it is marked if that is measured in.
     pub fn made(&mut self, parent: Ino, ino: Ino, now: Millis) {
-        if self.leases.is_empty() || self.marked.len() >= NETBENCH_MARKS_MAX {
+        if self.leases.is_empty() {
             return;
         }
         let Some(dir) = self.dir_of(parent) else { return };
-        if self.leases.get(&dir).is_some_and(|lease| now < lease.until) {
+        let Some(lease) = self.leases.get_mut(&dir).filter(|lease| now < lease.until) else { return };
+        if self.marked.len() >= NETBENCH_MARKS_MAX {
+            lease.unmarked = lease.unmarked.saturating_add(1);
+        } else {
             self.marked.insert(ino, dir);
         }
     }
@@ -182,6 +187,22 @@ mod tests {
         assert!(!bench.is_marked(Ino(13)), "with the directory what is in it");
         bench.end(DIR);
         assert!(!bench.is_inside(Ino(12)));
+    }
+
+    /// Goal: what is made beyond the limit is ordinary, and counted.
+    #[test]
+    fn too_many_are_counted() {
+        let mut bench = Netbench::default();
+        bench.renew(DIR, Millis(0), 5_000).unwrap();
+        let unmarked = |bench: &Netbench| bench.leases().next().unwrap().1.unmarked;
+        let most = NETBENCH_MARKS_MAX as u64;
+        (0..most).for_each(|n| bench.made(DIR, Ino(100 + n), Millis(1)));
+        assert_eq!((bench.marked.len(), unmarked(&bench)), (NETBENCH_MARKS_MAX, 0));
+        bench.made(DIR, Ino(100 + most), Millis(1));
+        bench.made(Ino(9), Ino(101 + most), Millis(1));
+        bench.made(DIR, Ino(102 + most), Millis(5_000));
+        assert!(!bench.is_marked(Ino(100 + most)));
+        assert_eq!(unmarked(&bench), 1, "neither elsewhere nor afterwards");
     }
 
     /// Goal: neither a long lease nor endless renewal keeps the mode on.

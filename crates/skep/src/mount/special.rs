@@ -6,8 +6,8 @@ use super::worker::MountLane;
 use crate::admin::df::target_rows;
 use crate::admin::entry_info::{kind_name, mode_name};
 use serde_json::{Value, json};
-use skep_client::Cell;
 use skep_client::state::ClusterMap;
+use skep_client::{Cell, Measured};
 use skep_fuse::Context;
 use skep_types::{Code, Errno, Extent, Ino, Kind, NodeId, TargetId};
 use skep_wire::meta::InspectReply;
@@ -105,7 +105,11 @@ pub async fn get<P: MountPort>(lane: &MountLane<P>, ino: Ino, name: &[u8]) -> Re
 
 /// The value of [`NETBENCH`]: the same for every file of the mount.
 fn netbench<P: MountPort>(lane: &MountLane<P>) -> Vec<u8> {
-    let shown = |(dir, on_ms, left_ms): (Ino, u64, u64)| json!({ "directory": dir.0, "on_ms": on_ms, "left_ms": left_ms });
+    let shown = |one: Measured| {
+        json!({
+            "directory": one.dir.0, "on_ms": one.on_ms, "left_ms": one.left_ms, "unmarked": one.unmarked,
+        })
+    };
     let all: Vec<Value> = lane.network_measured().into_iter().map(shown).collect();
     Value::from(all).to_string().into_bytes()
 }

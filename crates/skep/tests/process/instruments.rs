@@ -52,13 +52,21 @@ fn targets_are_measured() {
                 value("minimum") <= value("average") && value("average") <= value("maximum"),
                 "{summary}"
             );
-            assert!((value("aggregate") - 4.0 * value("average")).abs() < 1.0, "{summary}");
+            // All bytes over the time in which anybody was at work: no more than the sum of rates, and no less than the
+            // slowest target allows.
+            let bytes = 3.0 * 4.0 * f64::from(4 << 20);
+            assert!((value("aggregate") * value("seconds") / bytes - 1.0).abs() < 1e-6, "{summary}");
+            assert!(value("aggregate") <= 4.0 * value("average") * 1.001, "{summary}");
+            assert!(value("start_skew_ms") < 1_000.0 && value("clock_error_ms") > 0.0, "{summary}");
         }
     }
     assert!(areas(&cluster).is_empty(), "{:?}", areas(&cluster));
     let one =
         json(&cluster, &["bench", "storage", "run", "--write", "--size", "1MiB", "--target", "target-102"]);
     assert_eq!(one[0]["targets"].as_array().unwrap().len(), 1);
+    let wrong = cluster.run(cluster.admin_words(["bench", "storage", "run", "--direct"])).unwrap();
+    let said = String::from_utf8_lossy(&wrong.stderr).into_owned();
+    assert!(wrong.status.code() == Some(2) && said.contains("--path raw"), "{said}");
     let words = cluster.admin_words(["bench", "storage", "run", "--size", "1TiB"]);
     let words: Vec<&str> = words.iter().map(|word| word.to_str().unwrap()).collect();
     assert!(refusal(&cluster, &words).contains("smaller size"));

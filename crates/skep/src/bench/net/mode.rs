@@ -11,17 +11,34 @@ use crate::units::Period;
 use crate::up::ClusterFile;
 use clap::Args;
 use rustix::fs::{Mode, XattrFlags, lgetxattr, mkdir, setxattr};
+use skep_client::state::NETBENCH_MARKS_MAX;
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// A command that was killed leaves the mode on for so long at most.
-const LEASE: Duration = Duration::from_secs(5);
-/// How often it is renewed.
-const RENEW_EVERY: Duration = Duration::from_secs(1);
-/// The mount ends it after this time, whatever is asked.
-const TIME_MAX: Duration = Duration::from_secs(600);
+/// How long the mode is on.
+#[derive(Debug, Clone, Copy)]
+struct Limits {
+    /// A command that was killed leaves the mode on for so long at most.
+    lease: Duration,
+    /// How often it is renewed.
+    renew_every: Duration,
+    /// The mount ends it after this time, whatever is asked.
+    total: Duration,
+    /// So much of that is left for cleaning up: with the mode go the marks that tell what may be removed.
+    cleanup: Duration,
+}
+
+const LIMITS: Limits = Limits {
+    lease: Duration::from_secs(5),
+    renew_every: Duration::from_secs(1),
+    total: Duration::from_secs(600),
+    cleanup: Duration::from_secs(30),
+};
+/// Longest list of directories that are measured in.
+const LIST_MAX: usize = 4_096;
 
 /// Names of directories in which the mode is on begin so.
 pub const PREFIX: &str = ".skep-netbench-";
@@ -37,14 +54,51 @@ pub struct ModeArgs {
     /// Name of the directory, which must not exist yet [default: .skep-netbench-HOST-...]
     #[arg(long, value_name = "NAME")]
     directory: Option<PathBuf>,
-    /// How long (10 min at most); it ends sooner when the command does
+    /// How long (10 min at most, of which the last 30 s are for cleaning up); it ends sooner when the command does
     #[arg(long = "for", value_name = "TIME", default_value = "60s")]
     time: Period,
 }
 
+/// What has the mode: a mount.
+pub trait Switch {
+    /// Begins or goes on in this directory for so long; zero ends it.
+    fn set(&self, dir: &Path, lease: Duration) -> rustix::io::Result<()>;
+    /// Was this made in such a directory while the mode was on?
+    fn is_marked(&self, path: &Path) -> bool;
+    /// What was made in this directory and got no mark, for there were too many.
+    fn unmarked(&self, dir: &Path) -> u64;
+}
+
+/// A mount of this machine.
+pub struct Mounted;
+
+impl Switch for Mounted {
+    fn set(&self, dir: &Path, lease: Duration) -> rustix::io::Result<()> {
+        setxattr(dir, NETBENCH, lease.as_millis().to_string().as_bytes(), XattrFlags::empty())
+    }
+
+    fn is_marked(&self, path: &Path) -> bool {
+        let mut mark = [0; 1];
+        lgetxattr(path, NETBENCH_MARK, &mut mark[..]) == Ok(1) && mark == *b"1"
+    }
+
+    fn unmarked(&self, dir: &Path) -> u64 {
+        let mut list = [0; LIST_MAX];
+        let len = lgetxattr(dir, NETBENCH, &mut list[..]).unwrap_or(0);
+        let Ok(all) = serde_json::from_slice::<Vec<serde_json::Value>>(&list[..len]) else { return 0 };
+        let Ok(own) = dir.symlink_metadata() else { return 0 };
+        let ours = all.iter().find(|one| one["directory"] == own.ino());
+        ours.and_then(|one| one["unmarked"].as_u64()).unwrap_or(0)
+    }
+}
+
 /// A directory in which the mode is on. It is off, and the directory gone, when this is dropped.
-pub struct Scratch {
+pub struct Scratch<S: Switch = Mounted> {
     path: PathBuf,
+    switch: S,
+    limits: Limits,
+    began: Instant,
+    told: AtomicBool,
 }
 
 /// The mount that is meant.
@@ -117,9 +171,15 @@ impl Scratch {
         }
         sweep(mount);
         let own = PathBuf::from(own_name(PREFIX));
-        let path = mount.join(name.unwrap_or(&own));
+        Self::at(mount.join(name.unwrap_or(&own)), Mounted, LIMITS)
+    }
+}
+
+impl<S: Switch> Scratch<S> {
+    fn at(path: PathBuf, switch: S, limits: Limits) -> Outcome<Self> {
+        let began = Instant::now();
         mkdir(&path, Mode::RWXU).map_err(|e| Failure::local(path.display(), std::io::Error::from(e)))?;
-        let scratch = Self { path };
+        let scratch = Self { path, switch, limits, began, told: AtomicBool::new(false) };
         scratch.renew()?;
         Ok(scratch)
     }
@@ -129,18 +189,49 @@ impl Scratch {
         &self.path
     }
 
-    /// Keeps the mode on.
+    /// The load must have ended then: what is left of the mode's time is needed to clean up.
+    pub fn ends(&self) -> Instant {
+        self.began + self.most()
+    }
+
+    /// How long a load can go on.
+    fn most(&self) -> Duration {
+        self.limits.total.saturating_sub(self.limits.cleanup)
+    }
+
+    /// How often the mode must be renewed.
+    pub fn renew_every(&self) -> Duration {
+        self.limits.renew_every
+    }
+
+    /// Keeps the mode on; says it when files have been made that it is not for.
     pub fn renew(&self) -> Outcome {
-        set(&self.path, LEASE).map_err(|e| {
+        self.switch.set(&self.path, self.limits.lease).map_err(|e| {
             let why = match e {
                 rustix::io::Errno::TIMEDOUT => {
-                    format!("the mode has been on for {} s, the limit", TIME_MAX.as_secs())
+                    format!("the mode has been on for {} s, the limit", self.limits.total.as_secs())
                 }
                 rustix::io::Errno::BUSY => "too many directories are measured in already".to_owned(),
                 rustix::io::Errno::NOTEMPTY => "the mode has ended: nobody renewed it in time".to_owned(),
                 e => std::io::Error::from(e).to_string(),
             };
             Failure::local(self.path.display(), why)
+        })?;
+        if let Some(said) = self.beyond().filter(|_| !self.told.swap(true, Relaxed)) {
+            eprintln!("note: {said}");
+        }
+        Ok(())
+    }
+
+    /// What is to be said of files that go to disks, if there are any.
+    pub fn beyond(&self) -> Option<String> {
+        let many = self.switch.unmarked(&self.path);
+        (many > 0).then(|| {
+            format!(
+                "{}: {NETBENCH_MARKS_MAX} files and directories were made in it, and at least {many} more, whose \
+                 contents are kept on disks: make fewer, or the figures are not of the network alone",
+                self.path.display()
+            )
         })
     }
 
@@ -153,13 +244,12 @@ impl Scratch {
     ) -> std::io::Result<()> {
         for entry in std::fs::read_dir(dir)? {
             let path = entry?.path();
-            if renewed.elapsed() > RENEW_EVERY {
+            if renewed.elapsed() > self.limits.renew_every {
                 // With the mode the marks would go.
-                set(&self.path, LEASE)?;
+                self.switch.set(&self.path, self.limits.lease)?;
                 *renewed = Instant::now();
             }
-            let mut mark = [0; 1];
-            if lgetxattr(&path, NETBENCH_MARK, &mut mark[..]) != Ok(1) || mark != *b"1" {
+            if !self.switch.is_marked(&path) {
                 continue;
             }
             let meta = path.symlink_metadata()?;
@@ -171,12 +261,13 @@ impl Scratch {
         Ok(())
     }
 
-    /// Keeps the mode on until the time is over, `ended` says so, or a signal comes.
+    /// Keeps the mode on until the time is over, `ended` says so, or a signal comes; in any case not for so long that
+    /// nothing could be cleaned up.
     pub fn keep(&self, time: Duration, stop: &Stop, mut ended: impl FnMut() -> bool) -> Outcome {
-        let until = Instant::now() + time.min(TIME_MAX);
+        let until = self.began + time.min(self.most());
         loop {
             let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() || ended() || stop.wait(left.min(RENEW_EVERY)) {
+            if left.is_zero() || ended() || stop.wait(left.min(self.limits.renew_every)) {
                 return Ok(());
             }
             self.renew()?;
@@ -184,19 +275,16 @@ impl Scratch {
     }
 }
 
-fn set(path: &Path, lease: Duration) -> rustix::io::Result<()> {
-    setxattr(path, NETBENCH, lease.as_millis().to_string().as_bytes(), XattrFlags::empty())
-}
-
-impl Drop for Scratch {
+impl<S: Switch> Drop for Scratch<S> {
     fn drop(&mut self) {
         // What was made in it is told while the mode is on; anything else was moved in, and is somebody's.
         let mut marked = Vec::new();
         if let Err(e) = self.marked(&self.path, &mut Instant::now(), &mut marked) {
             warning!("{}: {e}", self.path.display());
         }
+        let beyond = self.beyond();
         // Off before anything is removed: nothing is dropped any more whatever becomes of the rest.
-        if let Err(e) = set(&self.path, Duration::ZERO) {
+        if let Err(e) = self.switch.set(&self.path, Duration::ZERO) {
             warning!("{}: switching off: {e}; it ends by itself", self.path.display());
         }
         for (path, inode) in &marked {
@@ -205,10 +293,9 @@ impl Drop for Scratch {
             }
         }
         if let Err(e) = std::fs::remove_dir(&self.path) {
-            warning!(
-                "{}: {e}; what is left in it was not made there while the mode was on: look at it, then remove it by hand",
-                self.path.display()
-            );
+            let why = beyond
+                .unwrap_or_else(|| "what is left in it was not made there while the mode was on".to_owned());
+            warning!("{}: {e}; {why}: look at it, then remove it by hand", self.path.display());
         }
     }
 }
@@ -227,8 +314,8 @@ fn remove(path: &Path, inode: u64) -> std::io::Result<()> {
 /// Does it.
 pub fn run(args: &ModeArgs, out: &mut dyn Write) -> Outcome {
     let time = args.time.duration();
-    if time > TIME_MAX {
-        return Err(Failure::new(format!("--for: {} s at most", TIME_MAX.as_secs())));
+    if time > LIMITS.total {
+        return Err(Failure::usage(format!("--for: {} s at most", LIMITS.total.as_secs())));
     }
     let stop = Stop::on_signals().map_err(|e| Failure::local("signals", e))?;
     let mount = mount_point(args.mount.as_deref())?;
@@ -238,8 +325,11 @@ pub fn run(args: &ModeArgs, out: &mut dyn Write) -> Outcome {
     eprintln!(
         "contents of files made in it are dropped, for {} s or until this command ends; then it is removed (if this \
          command is killed, they are dropped for {} s more, and the next `skep bench net` here removes it)",
-        time.as_secs(),
-        LEASE.as_secs()
+        time.min(scratch.most()).as_secs(),
+        LIMITS.lease.as_secs()
     );
     scratch.keep(time, &stop, || false)
 }
+
+#[cfg(test)]
+mod tests;

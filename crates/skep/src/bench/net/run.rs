@@ -12,10 +12,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::time::Duration;
-
-/// How often the mode is renewed.
-const RENEW_EVERY: Duration = Duration::from_secs(1);
+use std::time::Instant;
 
 /// Arguments of `skep bench net run`.
 #[derive(Debug, Args)]
@@ -60,7 +57,7 @@ impl RunArgs {
 /// Does it.
 pub fn run(args: &RunArgs, out: &mut dyn Write) -> Outcome {
     let plain = |e: &dyn std::fmt::Display| Failure::new(e.to_string());
-    args.job("/").check().map_err(|e| plain(&e))?;
+    args.job("/").check().map_err(|e| Failure::usage(e.to_string()))?;
     let scratch = Scratch::new(&mount_point(args.mount.as_deref())?, None)?;
     let directory = scratch.path().to_str().ok_or_else(|| Failure::new("the mount's path is not text"))?;
     let job = args.job(directory);
@@ -70,11 +67,21 @@ pub fn run(args: &RunArgs, out: &mut dyn Write) -> Outcome {
         let (done, ends) = channel::<()>();
         let (scratch, lost) = (&scratch, &lost);
         scope.spawn(move || {
-            while ends.recv_timeout(RENEW_EVERY) == Err(RecvTimeoutError::Timeout) {
-                if let Err(failure) = scratch.renew() {
-                    *lost.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(failure);
+            let lose = |why: Failure| {
+                let mut lost = lost.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                if lost.is_none() {
+                    *lost = Some(why);
                     // The load ends in good order, as if somebody had interrupted it.
                     let _ = kill_process(getpid(), Signal::TERM);
+                }
+            };
+            while ends.recv_timeout(scratch.renew_every()) == Err(RecvTimeoutError::Timeout) {
+                if Instant::now() >= scratch.ends() {
+                    lose(Failure::new("it lasts 10 min, cleaning up included: give it less to do"));
+                }
+                // Kept on while the load cleans up, too.
+                if let Err(failure) = scratch.renew() {
+                    lose(failure);
                     return;
                 }
             }
@@ -87,6 +94,6 @@ pub fn run(args: &RunArgs, out: &mut dyn Write) -> Outcome {
         Some(why) => {
             Err(Failure::new(format!("the mode ended before the load did, the figures are void: {why}")))
         }
-        None => outcome,
+        None => outcome.and_then(|()| scratch.beyond().map_or(Ok(()), |said| Err(Failure::new(said)))),
     }
 }
