@@ -1,19 +1,28 @@
-//! `skep tune auto`: chunk size and targets of a directory, searched by measurement.
+//! `skep tune auto`: what new files of a directory follow, searched by measurement.
 //!
-//! These are what can be changed while everything runs. Candidates are measured in directories of their own
-//! below the one that is tuned, which is not touched until one of them is better beyond doubt.
+//! That is what can be changed while everything runs: daemons read their configuration when they start. Candidates are
+//! measured in directories of their own below the one that is tuned, which is not touched until one of them is better
+//! beyond doubt.
 
+mod shown;
+
+pub use shown::CandidateRow;
+
+use super::leftovers;
 use crate::admin::access::AccessArgs;
 use crate::admin::namespace::Namespace;
 use crate::admin::{Failure, Outcome};
-use crate::cli::output::{self, OutputArgs, Row, human};
+use crate::bench::HostsArgs;
+use crate::bench::scratch::own_name;
+use crate::cli::output::{self, OutputArgs};
 use crate::units::Size;
 use clap::{Args, ValueEnum};
-use serde::Serialize;
-use skep_bench::engine::{LocalCrew, Silent, run as run_job};
-use skep_bench::job::{IoJob, IoKind, IoPhase, Job, Readers, Work};
+use shown::{BYTES, FILES, row, verdict};
+use skep_bench::engine::{Silent, run as run_job};
+use skep_bench::job::{IoJob, IoKind, IoPhase, Items, Job, MetaJob, MetaPhase, Readers, Work};
+use skep_bench::result::StepResult;
 use skep_tune::auto::{Measure, Outcome as Found, Search, Settings, run as search};
-use skep_types::limits::{CHUNK_MAX, CHUNK_MIN, TARGETS_MAX};
+use skep_types::limits::{CHUNK_MAX, CHUNK_MIN, INLINE_MAX, TARGETS_MAX};
 use skep_types::{Consistency, Ino, Kind, Policy, PoolId};
 use skep_wire::meta::{Inspect, SetPolicy};
 use std::io::Write;
@@ -26,6 +35,8 @@ use std::time::Instant;
 const CANDIDATES_MAX: usize = 64;
 /// Chunk sizes that are tried when none are named.
 const CHUNKS: &str = "512KiB,1MiB,2MiB,4MiB";
+/// Limits of files in the metadata that are tried when none are named.
+const INLINE: &str = "0B,8KiB";
 
 /// What shall be fast.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
@@ -37,6 +48,8 @@ enum Goal {
     /// Both: writing everything, and another worker reading it
     #[default]
     Both,
+    /// Small files: creating and writing them, and another worker opening and reading them
+    Small,
 }
 
 /// Arguments of `skep tune auto`.
@@ -45,7 +58,7 @@ pub struct AutoArgs {
     /// A directory on a mount
     pub(super) path: PathBuf,
     /// Search settings of the mount (transport, threads, queue_depth, request_size, io) on mounts of their own
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["hosts", "host_file"])]
     mount_options: bool,
     /// With --mount-options: the configuration file of the mount [default: that of skep up, or the installed one]
     #[arg(long, value_name = "FILE", requires = "mount_options")]
@@ -74,6 +87,15 @@ pub struct AutoArgs {
     /// Targets of a file to try, separated by commas; 0: progressive [default: 0, powers of two, all of the pool]
     #[arg(long, value_delimiter = ',', value_name = "N")]
     targets: Vec<u32>,
+    /// With --goal small: files of each worker in one measurement
+    #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..))]
+    files: u32,
+    /// With --goal small: bytes of each file
+    #[arg(long, value_name = "SIZE", default_value = "4KiB")]
+    file_size: Size,
+    /// With --goal small: largest files in the metadata to try, separated by commas
+    #[arg(long, value_delimiter = ',', value_name = "SIZE", default_value = INLINE)]
+    inline_limits: Vec<Size>,
     /// Pairs of measurements that decide in the end
     #[arg(long, value_name = "N", default_value_t = Settings::default().pairs as u32, value_parser = clap::value_parser!(u32).range(7..=24))]
     pairs: u32,
@@ -84,64 +106,36 @@ pub struct AutoArgs {
     #[arg(long, short = 'n')]
     pub(super) dry_run: bool,
     #[command(flatten)]
+    pub(super) hosts: HostsArgs,
+    #[command(flatten)]
     pub(super) access: AccessArgs,
     #[command(flatten)]
     pub(super) output: OutputArgs,
 }
 
-/// One setting that was tried.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct CandidateRow {
-    /// Absent: the cluster's default.
-    chunk_size: Option<u32>,
-    /// Absent: progressive.
-    targets: Option<u32>,
-    /// Settings of a mount; absent: those of a directory are searched.
-    mount_options: Option<String>,
-    /// The one that the directory had.
-    present: bool,
-    /// Best of the first part, bytes per second, and that of the present setting in the same round; absent for the
-    /// present setting.
-    best: Option<f64>,
-    present_best: Option<f64>,
-    /// Of the one that was measured against the present setting in pairs: median of the ratio.
-    ratio: Option<f64>,
-    /// Probability of such a gain if both were alike.
-    p: Option<f64>,
-    /// The directory has it now.
-    kept: bool,
-}
-
-impl Row for CandidateRow {
-    const TITLES: &'static [&'static str] = &["SETTING", ">RATE", ">PRESENT", ">RATIO", ">P", "RESULT"];
-
-    fn cells(&self) -> Vec<String> {
-        let rate =
-            |rate: Option<f64>| rate.map_or("-".to_owned(), |rate| format!("{}/s", human(rate as u64)));
-        let number = |number: Option<f64>, digits| number.map_or("-".to_owned(), |n| format!("{n:.digits$}"));
-        let result = match (self.present, self.kept, self.ratio) {
-            (true, ..) => "present setting",
-            (_, true, _) => "kept",
-            (_, _, Some(_)) => "measured in pairs, not kept",
-            _ => "",
-        };
-        let chunk = self.chunk_size.map_or("default".to_owned(), |size| human(u64::from(size)));
-        let targets = self.targets.map_or("progressive".to_owned(), |targets| targets.to_string());
-        vec![
-            self.mount_options.clone().unwrap_or(format!("chunk {chunk}, targets {targets}")),
-            rate(self.best),
-            rate(self.present_best),
-            number(self.ratio, 3),
-            number(self.p, 4),
-            result.to_owned(),
-        ]
-    }
-}
-
 impl AutoArgs {
     /// The present policy first, then every other combination.
     fn candidates(&self, present: Policy, available: u32) -> Outcome<Vec<Policy>> {
+        let mut all = vec![present];
+        let wanted = match self.goal {
+            Goal::Small => self.inline_limits(present)?,
+            _ => self.stripes(present, available)?,
+        };
+        for policy in wanted {
+            if !all.contains(&policy) {
+                all.push(policy);
+            }
+        }
+        match all.len() {
+            len if len > CANDIDATES_MAX => Err(Failure::usage(format!(
+                "{len} combinations are more than {CANDIDATES_MAX}: name fewer --chunk-sizes or --targets"
+            ))),
+            1 => Err(Failure::new("there is nothing to try beside the present setting")),
+            _ => Ok(all),
+        }
+    }
+
+    fn stripes(&self, present: Policy, available: u32) -> Outcome<Vec<Policy>> {
         let mut widths = self.targets.clone();
         if widths.is_empty() {
             let powers = (0..).map(|power| 1u32 << power).take_while(|width| *width < available);
@@ -153,49 +147,74 @@ impl AutoArgs {
                 "--targets {wide}: the pool has {available} that take new files"
             )));
         }
-        let mut all = vec![present];
+        let mut all = Vec::new();
         for size in &self.chunk_sizes {
             let chunk = u32::try_from(size.bytes()).ok();
             let chunk =
                 chunk.filter(|chunk| (CHUNK_MIN..=CHUNK_MAX).contains(chunk) && chunk.is_power_of_two());
             let chunk = chunk.ok_or_else(|| {
-                Failure::new(format!(
+                Failure::usage(format!(
                     "--chunk-sizes {size}: a power of two from {} on",
                     Size(u64::from(CHUNK_MIN))
                 ))
             })?;
-            for targets in &widths {
-                let policy = Policy { chunk_size: chunk, targets: *targets, ..present };
-                if !all.contains(&policy) {
-                    all.push(policy);
-                }
-            }
+            all.extend(widths.iter().map(|targets| Policy {
+                chunk_size: chunk,
+                targets: *targets,
+                ..present
+            }));
         }
-        match all.len() {
-            len if len > CANDIDATES_MAX => Err(Failure::new(format!(
-                "{len} combinations are more than {CANDIDATES_MAX}: name fewer --chunk-sizes or --targets"
-            ))),
-            1 => Err(Failure::new("there is nothing to try beside the present setting")),
-            _ => Ok(all),
-        }
+        Ok(all)
+    }
+
+    fn inline_limits(&self, present: Policy) -> Outcome<Vec<Policy>> {
+        let limit = |size: &Size| {
+            let limit = u32::try_from(size.bytes()).ok().filter(|limit| *limit <= INLINE_MAX);
+            let limit = limit.ok_or_else(|| {
+                Failure::usage(format!("--inline-limits {size}: {} at most", Size(u64::from(INLINE_MAX))))
+            })?;
+            Ok(Policy { inline_limit: Some(limit), ..present })
+        };
+        self.inline_limits.iter().map(limit).collect()
+    }
+
+    pub(super) fn unit(&self) -> &'static str {
+        if self.goal == Goal::Small { FILES } else { BYTES }
     }
 
     pub(super) fn job(&self, dir: &Path) -> Outcome<Job> {
         let dir = dir.to_str().ok_or_else(|| Failure::new("the path must be UTF-8"))?;
-        let mut job = Job::new(Work::Io(IoJob {
+        let work = match self.goal {
+            Goal::Small => Work::Meta(MetaJob {
+                items: Items::Total(u64::from(self.files)),
+                phases: vec![MetaPhase::Create, MetaPhase::OpenRead, MetaPhase::Remove],
+                write_bytes: self.file_size.bytes(),
+                read_bytes: self.file_size.bytes(),
+                readers: Readers::Shift { workers: 1 },
+                ..MetaJob::new(dir)
+            }),
+            _ => Work::Io(self.stream(dir)),
+        };
+        let mut job = Job::new(work);
+        job.workers.processes = self.workers;
+        job.slots = self.hosts.slots().map_err(Failure::new)?;
+        job.check().map_err(|e| Failure::usage(e.to_string()))?;
+        Ok(job)
+    }
+
+    fn stream(&self, dir: &str) -> IoJob {
+        IoJob {
             transfer: self.transfer.bytes(),
             block: self.size.bytes(),
             phases: match self.goal {
                 Goal::Write => vec![IoPhase::new(IoKind::Write)],
                 Goal::Read => vec![IoPhase::new(IoKind::Write).as_setup(), IoPhase::new(IoKind::Read)],
-                Goal::Both => vec![IoPhase::new(IoKind::Write), IoPhase::new(IoKind::Read)],
+                Goal::Both | Goal::Small => vec![IoPhase::new(IoKind::Write), IoPhase::new(IoKind::Read)],
             },
             invalidate: true,
             readers: Readers::Shift { workers: 1 },
             ..IoJob::new(dir)
-        }));
-        job.workers.processes = self.workers;
-        Ok(job)
+        }
     }
 }
 
@@ -204,7 +223,8 @@ pub(super) struct Scratch(PathBuf);
 
 impl Scratch {
     pub(super) fn make(above: &Path, candidates: usize) -> Outcome<Self> {
-        let dir = above.join(format!(".skep-tune-{}", std::process::id()));
+        leftovers::sweep_directories(above);
+        let dir = above.join(own_name(leftovers::DIRECTORY));
         let named = |e: std::io::Error| Failure::local(dir.display(), e);
         std::fs::create_dir(&dir).map_err(named)?;
         let scratch = Self(dir.clone());
@@ -227,9 +247,11 @@ impl Drop for Scratch {
     }
 }
 
-/// Measures candidates by writing and reading files in their directories.
+/// Measures candidates by writing and reading files in their directories, with the processes and hosts of `skep bench`
+/// and `skep survey`.
 pub(super) struct Loads<'a> {
     pub(super) jobs: Vec<Job>,
+    pub(super) hosts: &'a HostsArgs,
     pub(super) stop: &'a AtomicBool,
     pub(super) done: usize,
     pub(super) most: usize,
@@ -239,23 +261,34 @@ pub(super) struct Loads<'a> {
 impl Measure for Loads<'_> {
     fn measure(&mut self, candidate: usize) -> Result<f64, String> {
         let job = self.jobs.get(candidate).ok_or("there is no such candidate")?;
-        let mut crew = LocalCrew::in_process(job.workers.processes, "here").map_err(|e| e.to_string())?;
-        let result = run_job(job, &mut crew, &mut Silent, self.stop).map_err(|e| e.to_string())?;
+        let mut crew = self.hosts.crew(job)?;
+        let result = run_job(job, crew.as_mut(), &mut Silent, self.stop).map_err(|e| e.to_string())?;
         if self.stop.load(Ordering::Relaxed) {
             return Err("interrupted; the directory is as it was".to_owned());
         }
-        let bytes: u64 = result.steps.iter().map(|step| step.bytes).sum();
-        let seconds: f64 = result.steps.iter().map(|step| step.seconds).sum();
+        let (moved, seconds) = moved(&job.work, &result.steps);
         self.done += 1;
         if self.done == 1 {
             let all = self.began.elapsed().as_secs_f64() * self.most as f64;
             eprintln!("at most {} measurements, about {:.0} s", self.most, all);
         }
-        match bytes > 0 && seconds > 0.0 {
-            true => Ok(bytes as f64 / seconds),
+        match moved > 0 && seconds > 0.0 {
+            true => Ok(moved as f64 / seconds),
             false => Err("a measurement moved nothing".to_owned()),
         }
     }
+}
+
+/// Bytes of a stream, or small files that were made and read (removing them costs the same however they are kept), and
+/// the time of it.
+fn moved(work: &Work, steps: &[StepResult]) -> (u64, f64) {
+    let small = matches!(work, Work::Meta(_));
+    let counts = |step: &&StepResult| !small || !step.phase.ends_with(MetaPhase::Remove.name());
+    let steps = || steps.iter().filter(counts);
+    (
+        steps().map(|step| if small { step.ops } else { step.bytes }).sum(),
+        steps().map(|step| step.seconds).sum(),
+    )
 }
 
 /// Targets of a pool that take new files.
@@ -302,18 +335,24 @@ pub(super) fn decided(
 
 /// Does it.
 pub fn run(args: &AutoArgs, out: &mut dyn Write) -> Outcome {
+    leftovers::sweep_temporary(&std::env::temp_dir());
     if args.mount_options {
         return super::mount_options::run(args, out);
     }
-    let mut namespace = Namespace::connect(&args.access, &args.path)?;
-    let ino = namespace.resolve(&args.path)?;
+    // Workers, on whichever host, have no idea of this process's directory.
+    let path = args
+        .path
+        .canonicalize()
+        .map_err(|e| Failure::new(format!("{}: {e}; name a directory on a mount", args.path.display())))?;
+    let mut namespace = Namespace::connect(&args.access, &path)?;
+    let ino = namespace.resolve(&path)?;
     let now = namespace.ask(ino, &Inspect { ino })?;
     if now.attr.kind != Kind::Dir {
-        return Err(Failure::new(format!("{}: not a directory; name one", args.path.display())));
+        return Err(Failure::new(format!("{}: not a directory; name one", path.display())));
     }
     let candidates = args.candidates(now.policy, available(&namespace, now.policy.pool))?;
     let stop = stop_flag()?;
-    let scratch = Scratch::make(&args.path, candidates.len())?;
+    let scratch = Scratch::make(&path, candidates.len())?;
     let mut jobs = Vec::new();
     for (candidate, policy) in candidates.iter().enumerate() {
         let dir = scratch.of(candidate);
@@ -321,86 +360,23 @@ pub fn run(args: &AutoArgs, out: &mut dyn Write) -> Outcome {
         jobs.push(args.job(&dir)?);
     }
     let mut rule = Search::new(candidates.len() - 1, settings(args));
-    let mut loads = Loads { jobs, stop: &stop, done: 0, most: rule.most(), began: Instant::now() };
+    let most = rule.most();
+    let mut loads = Loads { jobs, hosts: &args.hosts, stop: &stop, done: 0, most, began: Instant::now() };
     let (found, keep) = decided(&mut rule, &mut loads, args.dry_run)?;
     drop(scratch);
     if let Some(policy) = keep.and_then(|keep| candidates.get(keep)) {
-        set(&mut namespace, &args.path, *policy)?;
+        set(&mut namespace, &path, *policy)?;
     }
     let rows: Vec<CandidateRow> =
-        (0..candidates.len()).map(|at| row(at, &candidates[at], &found, keep)).collect();
+        (0..candidates.len()).map(|at| row(at, args.unit(), &candidates[at], &found, keep)).collect();
     output::rows(args.output.output, &rows, out)?;
-    eprintln!("{}", verdict(args, &now.policy, now.policy_is_own, &candidates, &found));
+    eprintln!("{}", verdict(&path, args.dry_run, &now.policy, now.policy_is_own, &candidates, &found));
     Ok(())
-}
-
-fn row(at: usize, policy: &Policy, found: &Found, keep: Option<usize>) -> CandidateRow {
-    let given = |value: u32| (value != 0).then_some(value);
-    let base = CandidateRow::of(at, found, keep);
-    CandidateRow { chunk_size: given(policy.chunk_size), targets: given(policy.targets), ..base }
-}
-
-impl CandidateRow {
-    /// What was found of a candidate, without its settings.
-    fn of(at: usize, found: &Found, keep: Option<usize>) -> Self {
-        let rates = found.best.get(at).filter(|(rate, _)| *rate > 0.0);
-        let decision = found.decision.filter(|_| found.finalist == Some(at));
-        Self {
-            chunk_size: None,
-            targets: None,
-            mount_options: None,
-            present: at == 0,
-            best: rates.map(|(rate, _)| *rate),
-            present_best: rates.map(|(_, present)| *present),
-            ratio: decision.map(|decision| decision.ratio),
-            p: decision.map(|decision| decision.p),
-            kept: keep == Some(at),
-        }
-    }
-
-    /// Of a candidate for a mount.
-    pub(super) fn of_mount(at: usize, words: String, found: &Found, keep: Option<usize>) -> Self {
-        Self { mount_options: Some(words), ..Self::of(at, found, keep) }
-    }
-}
-
-/// Words of a policy as `skep entry set` takes them.
-fn words(policy: &Policy) -> String {
-    let chunk = match policy.chunk_size {
-        0 => String::new(),
-        size => format!("--chunk-size {} ", Size(u64::from(size))),
-    };
-    let targets = if policy.targets == 0 { "progressive".to_owned() } else { policy.targets.to_string() };
-    format!("{chunk}--targets {targets}")
-}
-
-fn verdict(args: &AutoArgs, before: &Policy, own: bool, candidates: &[Policy], found: &Found) -> String {
-    let path = args.path.display();
-    let Some((decision, best)) = found.decision.zip(found.finalist.and_then(|at| candidates.get(at))) else {
-        return format!("{path}: nothing was tried; it stays as it is");
-    };
-    let per_cent = (decision.ratio - 1.0) * 100.0;
-    let said = format!("{per_cent:+.1} % in {} pairs, p = {:.4}", found.pairs.len(), decision.p);
-    match (decision.better, args.dry_run) {
-        (true, false) => {
-            let back = if own { words(before) } else { "--default".to_owned() };
-            format!(
-                "{path}: new files get {} ({said}); files that are there keep theirs. Back: skep entry set {back} {path}",
-                words(best)
-            )
-        }
-        (true, true) => {
-            format!("{path}: {} would be better ({said}): skep entry set {} {path}", words(best), words(best))
-        }
-        (false, _) => format!(
-            "{path}: stays as it is; the best other one, {}, is not clearly better ({said})",
-            words(best)
-        ),
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::shown::back;
     use super::*;
 
     /// Candidates whose true worth is known, without noise but for the last digit.
@@ -429,12 +405,51 @@ mod tests {
             assert_eq!(keep, right, "{truth:?} {dry_run}");
             let policy =
                 |at: usize| Policy { chunk_size: 1 << 20, targets: at as u32 + 1, ..Policy::default() };
-            let rows: Vec<_> = (0..truth.len()).map(|at| row(at, &policy(at), &found, keep)).collect();
+            let rows: Vec<_> = (0..truth.len()).map(|at| row(at, BYTES, &policy(at), &found, keep)).collect();
             let kept: Vec<usize> = (0..rows.len()).filter(|at| rows[*at].kept).collect();
             assert_eq!(kept, Vec::from_iter(right));
             let shown: Vec<_> = rows.iter().filter_map(|row| row.ratio).collect();
             let best = truth[1..].iter().copied().fold(0.0, f64::max) / truth[0];
             assert!(shown.len() == 1 && (shown[0] - best).abs() < 1e-3, "{shown:?}");
         }
+    }
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: AutoArgs,
+    }
+
+    fn args(words: &[&str]) -> AutoArgs {
+        use clap::Parser;
+        Line::try_parse_from([&["auto", "dir"], words].concat()).unwrap().args
+    }
+
+    /// Goal: each goal searches what it depends on, the present setting first and once, and the answer says how to go
+    /// back, whatever was left to the cluster.
+    #[test]
+    fn what_is_searched() {
+        let present = Policy { inline_limit: Some(8 << 10), ..Policy::default() };
+        let small = args(&["--goal", "small"]).candidates(present, 4).unwrap();
+        assert_eq!(small, [present, Policy { inline_limit: Some(0), ..present }]);
+        let both = args(&["--chunk-sizes", "1MiB"]).candidates(present, 4).unwrap();
+        assert_eq!(both[1..].iter().map(|one| one.targets).collect::<Vec<_>>(), [0, 1, 2, 4]);
+        assert!(both.iter().all(|one| one.inline_limit == present.inline_limit));
+        assert!(args(&["--goal", "small", "--inline-limits", "1MiB"]).candidates(present, 4).is_err());
+        let job = args(&["--goal", "small", "--files", "7"]).job(Path::new("/x")).unwrap();
+        assert!(
+            matches!(job.work, Work::Meta(meta) if meta.items == Items::Total(7) && meta.write_bytes == 4096)
+        );
+        let path = Path::new("/m/d");
+        assert_eq!(back(&present, false, path), "skep entry set --default /m/d");
+        assert_eq!(
+            back(&Policy { pool: PoolId(2), ..present }, true, path),
+            "skep entry set --default /m/d && skep entry set --targets progressive --inline-limit 8KiB --pool 2 /m/d"
+        );
+        let whole = Policy { chunk_size: 1 << 20, targets: 2, ..present };
+        assert_eq!(
+            back(&whole, true, path),
+            "skep entry set --chunk-size 1MiB --targets 2 --inline-limit 8KiB /m/d"
+        );
     }
 }

@@ -1,7 +1,9 @@
 //! `skep tune check`.
 
+use super::leftovers;
 use super::machine::MachineArgs;
 use crate::admin::{Failure, Outcome};
+use crate::bench::scratch::own_name;
 use crate::cli::output::{self, Format, OutputArgs, Row};
 use clap::Args;
 use serde::Serialize;
@@ -173,7 +175,8 @@ impl Unpacked {
         let wrong = |e: &dyn std::fmt::Display| Failure::local(file.display(), e);
         let text = std::fs::read_to_string(file).map_err(|e| wrong(&e))?;
         let recording = Recording::read(&text).map_err(|e| wrong(&e))?;
-        let dir = std::env::temp_dir().join(format!("skep-tune-{}", std::process::id()));
+        leftovers::sweep_temporary(&std::env::temp_dir());
+        let dir = std::env::temp_dir().join(own_name(leftovers::MACHINE));
         let named = |e: std::io::Error| Failure::local(dir.display(), e);
         std::fs::DirBuilder::new().mode(0o700).create(&dir).map_err(named)?;
         let unpacked = Self(dir.clone());

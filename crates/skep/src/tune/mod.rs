@@ -5,6 +5,7 @@
 mod apply;
 mod auto;
 mod check;
+mod leftovers;
 mod machine;
 mod mount_options;
 pub mod processes;
@@ -36,8 +37,8 @@ enum TuneCommand {
     Apply(apply::ApplyArgs),
     /// Put back what apply changed
     Undo(apply::UndoArgs),
-    /// Search chunk size and targets of a directory, or settings of a mount, by measurement; keeps them only when clearly
-    /// better
+    /// Search chunk size and targets of a directory, its limit of files in the metadata, or settings of a mount, by
+    /// measurement; keeps them only when clearly better
     Auto(auto::AutoArgs),
 }
 
@@ -54,7 +55,7 @@ pub fn run(args: &TuneArgs) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             eprintln!("skep: {failure}");
-            ExitCode::FAILURE
+            failure.exit_code()
         }
     }
 }

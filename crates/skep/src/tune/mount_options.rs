@@ -5,17 +5,19 @@
 
 use super::apply::{agreed, lock};
 use super::auto::{AutoArgs, CandidateRow, Loads, Scratch, decided, settings, stop_flag};
+use super::leftovers;
 use crate::admin::access::mount_of;
 use crate::admin::{Failure, Outcome};
+use crate::bench::scratch::own_name;
 use crate::cli::output;
 use crate::config::mount::{Io, MountConfig, Transport};
 use crate::config::{self, Source};
 use crate::units::Size;
-use rustix::mount::UnmountFlags;
 use skep_tune::Root;
 use skep_tune::auto::{Outcome as Found, Search};
 use skep_tune::change::{Keep, Plan, RealHands, apply};
 use std::io::Write;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -72,17 +74,23 @@ fn words(wish: &Wish) -> String {
     }
 }
 
-/// Mounts of the candidates, gone when it is over.
-struct Mounts(Vec<PathBuf>);
+/// Mounts of the candidates, below a directory of their own; gone when it is over.
+struct Mounts {
+    dir: PathBuf,
+    points: Vec<PathBuf>,
+}
 
 impl Mounts {
     fn make(file: &Path, wishes: &[Wish]) -> Outcome<Self> {
-        let mut mounts = Self(Vec::new());
+        let dir = std::env::temp_dir().join(own_name(leftovers::MOUNTS));
+        let made = std::fs::DirBuilder::new().mode(0o700).create(&dir);
+        made.map_err(|e| Failure::local(dir.display(), e))?;
+        let mut mounts = Self { dir, points: Vec::new() };
         let program = std::env::current_exe().map_err(|e| Failure::local("the skep program", e))?;
         for (at, wish) in wishes.iter().enumerate() {
-            let point = std::env::temp_dir().join(format!("skep-tune-{}-{at}", std::process::id()));
+            let point = mounts.dir.join(at.to_string());
             std::fs::create_dir(&point).map_err(|e| Failure::local(point.display(), e))?;
-            mounts.0.push(point.clone());
+            mounts.points.push(point.clone());
             let mut command = Command::new(&program);
             command.arg("mount").arg("--config").arg(file);
             command.arg("--set").arg(format!("mount_point={}", point.display()));
@@ -102,15 +110,8 @@ impl Mounts {
 
 impl Drop for Mounts {
     fn drop(&mut self) {
-        for point in &self.0 {
-            let flags = UnmountFlags::NOFOLLOW;
-            let gone = crate::up::take_away(point, flags, "-u");
-            if gone.is_err() {
-                let _ = crate::up::take_away(point, flags | UnmountFlags::DETACH, "-uz");
-            }
-            if let Err(e) = std::fs::remove_dir(point) {
-                eprintln!("note: {}: {e}; unmount and remove it by hand", point.display());
-            }
+        if let Err(e) = leftovers::unmounted(&self.dir) {
+            eprintln!("note: {}: {e}; unmount what is below and remove it by hand", self.dir.display());
         }
     }
 }
@@ -149,19 +150,19 @@ pub fn plan(root: &Root, file: &Path, wish: &Wish) -> Outcome<Plan> {
     }
 }
 
-/// Writes it, when the person agrees.
-fn keep(root: &Root, file: &Path, wish: &Wish, args: &AutoArgs, out: &mut dyn Write) -> Outcome {
+/// Writes it, when the person agrees; tells whether it did.
+fn keep(root: &Root, file: &Path, wish: &Wish, args: &AutoArgs, out: &mut dyn Write) -> Outcome<bool> {
     let _lock = lock(root)?;
     let plan = plan(root, file, wish)?;
     write!(out, "{}", plan.diff())?;
     out.flush()?;
     if !args.yes && !agreed()? {
         eprintln!("nothing was changed");
-        return Ok(());
+        return Ok(false);
     }
     apply(&plan, &mut RealHands(root)).map_err(Failure::new)?;
     eprintln!("{} is changed; it counts from the next mount. Back: skep tune undo", file.display());
-    Ok(())
+    Ok(true)
 }
 
 /// Does it.
@@ -183,26 +184,38 @@ pub fn run(args: &AutoArgs, out: &mut dyn Write) -> Outcome {
     let scratch = Scratch::make(&path, wishes.len())?;
     let mounts = Mounts::make(&real, &wishes)?;
     let mut jobs = Vec::new();
-    for (at, point) in mounts.0.iter().enumerate() {
+    for (at, point) in mounts.points.iter().enumerate() {
         let own = scratch.of(at);
         let below = own.strip_prefix(&path).map_err(|e| Failure::local(own.display(), e))?;
         jobs.push(args.job(&point.join(inner).join(below))?);
     }
     let mut rule = Search::new(wishes.len() - 1, settings(args));
     let most = rule.most();
-    let mut loads = Loads { jobs, stop: &stop, done: 0, most, began: Instant::now() };
+    let mut loads = Loads { jobs, hosts: &args.hosts, stop: &stop, done: 0, most, began: Instant::now() };
     let (found, kept) = decided(&mut rule, &mut loads, args.dry_run)?;
     drop(mounts);
     drop(scratch);
-    let rows: Vec<CandidateRow> =
-        (0..wishes.len()).map(|at| CandidateRow::of_mount(at, words(&wishes[at]), &found, kept)).collect();
-    output::rows(args.output.output, &rows, out)?;
     eprintln!("{}", verdict(&file, &wishes, &found));
     // The lines of a diff are no document.
-    match kept.and_then(|at| wishes.get(at)) {
-        Some(wish) => keep(&root, &file, wish, args, &mut std::io::stderr()),
-        None => Ok(()),
-    }
+    let keep = |wish: &Wish| keep(&root, &file, wish, args, &mut std::io::stderr());
+    let (rows, done) = concluded(&wishes, args.unit(), &found, kept, keep);
+    output::rows(args.output.output, &rows, out)?;
+    done
+}
+
+/// Asks first: what is shown as kept is kept.
+fn concluded(
+    wishes: &[Wish],
+    unit: &'static str,
+    found: &Found,
+    better: Option<usize>,
+    keep: impl Fn(&Wish) -> Outcome<bool>,
+) -> (Vec<CandidateRow>, Outcome) {
+    let wish = better.and_then(|at| wishes.get(at));
+    let written = wish.map_or(Ok(false), keep);
+    let kept = better.filter(|_| matches!(written, Ok(true)));
+    let row = |(at, wish): (usize, &Wish)| CandidateRow::of_mount(at, unit, words(wish), found, kept);
+    (wishes.iter().enumerate().map(row).collect(), written.map(drop))
 }
 
 fn verdict(file: &Path, wishes: &[Wish], found: &Found) -> String {
@@ -255,6 +268,24 @@ mod tests {
                 wish.iter().map(|(key, value)| format!("{key}={}", value.trim_matches('"'))).collect();
             config::load::<MountConfig>(Source::Given(&file), &[], &sets).unwrap();
         }
+    }
+
+    /// Goal: what is shown as kept was written: not when the person says no, nobody can be asked, or writing fails.
+    #[test]
+    fn kept_when_it_is() {
+        let wishes: Vec<Wish> = vec![Vec::new(), vec![("io", "\"direct\"".to_owned())]];
+        let found =
+            Found { keep: Some(1), finalist: Some(1), decision: None, pairs: Vec::new(), best: Vec::new() };
+        for (answer, kept, done) in
+            [(Ok(true), true, true), (Ok(false), false, true), (Err(Failure::new("no")), false, false)]
+        {
+            let (rows, outcome) = concluded(&wishes, "files/s", &found, Some(1), |_| answer.clone());
+            assert_eq!(rows.iter().map(|row| row.kept).collect::<Vec<_>>(), [false, kept]);
+            assert_eq!(outcome.is_ok(), done);
+        }
+        let asked = |_: &Wish| panic!("nothing is better, so nothing is asked");
+        let (rows, outcome) = concluded(&wishes, "files/s", &found, None, asked);
+        assert!(rows.iter().all(|row| !row.kept) && outcome.is_ok());
     }
 
     /// Goal: what is kept goes into the file beside the administrator's lines, and undo brings the file back to the byte.

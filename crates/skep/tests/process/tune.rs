@@ -3,6 +3,7 @@
 use super::schema::{check, check_element};
 use super::{plan, start};
 use serde_json::Value;
+use skep_rig::patiently;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -116,6 +117,19 @@ fn a_directory_is_tuned_by_measurement() {
     assert!(rows.iter().all(|row| row["kept"] == false), "{rows:?}");
     assert_eq!(policy(&cluster, &dir), before);
 
+    // From within the mount, by its name alone; the limit of files in the metadata.
+    let words = ["tune", "auto", "tuned", "--goal", "small", "--files", "10", "--pairs", "7", "--dry-run"];
+    let words = cluster.admin_words([&words[..], &["--output", "ndjson"]].concat());
+    let output = cluster.command(words).current_dir(cluster.mount()).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let rows: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    rows.iter().for_each(|row| check_element("tune-auto", row));
+    let limits: Vec<Option<u64>> = rows.iter().map(|row| row["inline_limit"].as_u64()).collect();
+    assert_eq!(limits, [None, Some(0), Some(8192)]);
+    assert!(rows.iter().all(|row| row["unit"] == "files/s" && row["kept"] == false), "{rows:?}");
+    assert_eq!((policy(&cluster, &dir), fs::read_dir(&dir).unwrap().count()), (before, 0));
+
     let refused = cluster.run(cluster.admin_words(["tune", "auto", path, "--targets", "5"])).unwrap();
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(!refused.status.success() && said.contains("the pool has 4"), "{said}");
@@ -161,4 +175,41 @@ fn a_mount_is_tuned_by_measurement() {
                 .all(|one| !one.file_name().to_string_lossy().contains("skep-tune"))
         );
     }
+}
+
+/// Names below a directory that have to do with searches.
+fn of_searches(dir: &Path) -> Vec<PathBuf> {
+    let all = fs::read_dir(dir).unwrap().flatten().map(|one| one.path());
+    all.filter(|path| path.to_string_lossy().contains("skep-tune-")).collect()
+}
+
+/// Goal: a search that was killed leaves directories on the mount and mounts elsewhere; the next one removes both.
+#[test]
+fn a_killed_search_is_swept() {
+    let cluster = start(plan());
+    let temporary = tempfile::tempdir().unwrap();
+    let mount = cluster.mount();
+    let search = |more: &[&str]| {
+        let words = ["tune", "auto", mount.to_str().unwrap(), "--dry-run", "--pairs", "7"];
+        let mut command = cluster.command(cluster.admin_words([&words[..], more].concat()));
+        command.env("TMPDIR", temporary.path()).stdin(Stdio::null());
+        command
+    };
+    let mut killed =
+        search(&["--mount-options"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let mounts = || {
+        let table = fs::read_to_string("/proc/self/mounts").unwrap();
+        table.lines().filter(|line| line.contains(temporary.path().to_str().unwrap())).count()
+    };
+    patiently("candidates are mounted", || mounts() > 1 && of_searches(mount).len() == 1).unwrap();
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    assert!(mounts() > 1 && of_searches(mount).len() == 1 && of_searches(temporary.path()).len() == 1);
+    let output = search(&["--goal", "small", "--files", "5"]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        output.status.success() && said.contains("was left by a command that was killed; removed"),
+        "{said}"
+    );
+    assert_eq!((mounts(), of_searches(mount), of_searches(temporary.path())), (0, vec![], vec![]), "{said}");
 }
