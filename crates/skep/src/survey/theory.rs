@@ -169,6 +169,7 @@ mod tests {
         hardware.servers[0].count = 1;
         let storage = hardware.servers[0].targets.iter_mut().find(|group| group.role == Role::Storage);
         storage.unwrap().count = targets;
+        hardware.striping.targets = 1;
         Sheet::of("lab.toml", &hardware).unwrap()
     }
 
