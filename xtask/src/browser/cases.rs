@@ -12,17 +12,15 @@ pub struct Case {
     pub name: &'static str,
     /// From the sample to it.
     pub make: fn(Value) -> Value,
-    /// It has charts.
-    pub charts: bool,
 }
 
 /// All of them.
 pub const CASES: [Case; 5] = [
-    Case { name: "sample", make: |survey| survey, charts: true },
-    Case { name: "hostile", make: hostile, charts: true },
-    Case { name: "crowd", make: crowd, charts: true },
-    Case { name: "odd", make: odd, charts: true },
-    Case { name: "empty", make: empty, charts: false },
+    Case { name: "sample", make: |survey| survey },
+    Case { name: "hostile", make: hostile },
+    Case { name: "crowd", make: crowd },
+    Case { name: "odd", make: odd },
+    Case { name: "empty", make: empty },
 ];
 
 /// Names that a host, a target or a setting could carry.
@@ -132,6 +130,9 @@ fn empty(mut survey: Value) -> Value {
     survey
 }
 
+/// Layers of which every curve changes in [`later`].
+pub const CHANGED: [&str; 1] = ["clients"];
+
 /// The same cluster a day later: its slow target was repaired, metadata became slower.
 pub fn later(mut survey: Value) -> Value {
     fn scale(samples: &mut Value, factor: f64) {
@@ -146,7 +147,7 @@ pub fn later(mut survey: Value) -> Value {
     survey["verdict"]["culprit"] = Value::Null;
     for layer in layers(&mut survey) {
         let factor = match layer["id"].as_str().unwrap_or_default() {
-            "clients" => 2.3,
+            id if CHANGED.contains(&id) => 2.3,
             "metadata" => 0.85,
             _ => 1.0,
         };
@@ -266,4 +267,76 @@ pub fn with_canary(page: &str, canary: &Canary) -> String {
         page.to_owned()
     };
     page.replace("</body>", &format!("{}</body>", canary.added))
+}
+
+/// A page that lost something that was measured.
+pub struct Loss {
+    /// For the log.
+    pub name: &'static str,
+    /// From a good page to it; none when the page has nothing of the kind.
+    pub lose: fn(&str) -> Option<String>,
+    /// A word of the fault that must be found.
+    pub fault: &'static str,
+}
+
+/// All of them.
+pub const LOSSES: [Loss; 5] = [
+    Loss { name: "a line that is not drawn", lose: without_line, fault: " marks instead of " },
+    Loss { name: "a line that the chart does not know", lose: without_name, fault: "is in 0 charts" },
+    Loss { name: "a chart that is not there", lose: without_chart, fault: "is in 0 charts" },
+    Loss { name: "a number without its mark", lose: without_mark, fault: "where no mark stands" },
+    Loss { name: "a waterfall that is not there", lose: without_waterfall, fault: "waterfalls instead of" },
+];
+
+/// The first drawing for a desk whose names fit: where it begins and ends.
+fn drawing(page: &str, fits: impl Fn(&str) -> bool) -> Option<std::ops::Range<usize>> {
+    page.match_indices("<svg class=\"chart wide\"").find_map(|(at, _)| {
+        let end = at + page[at..].find("</svg>")?;
+        let names = page[at..end].split_once("data-shows=\"")?.1.split_once('"')?.0;
+        fits(names).then_some(at..end)
+    })
+}
+
+/// The page with another text in the place of one drawing.
+fn replaced(page: &str, drawing: std::ops::Range<usize>, change: impl Fn(&str) -> String) -> String {
+    format!("{}{}{}", &page[..drawing.start], change(&page[drawing.clone()]), &page[drawing.end..])
+}
+
+fn several(names: &str) -> bool {
+    names.contains(' ')
+}
+
+fn without_second_line(svg: &str) -> String {
+    svg.lines().filter(|line| !line.contains(" s1 m\"")).collect::<Vec<_>>().join("\n")
+}
+
+fn without_line(page: &str) -> Option<String> {
+    Some(replaced(page, drawing(page, several)?, without_second_line))
+}
+
+fn without_name(page: &str) -> Option<String> {
+    let change = |svg: &str| {
+        let names = svg.split_once("data-shows=\"").and_then(|(_, rest)| rest.split_once('"'));
+        let names = names.map_or("", |(names, _)| names);
+        let second = names.split(' ').nth(1).unwrap_or_default();
+        without_second_line(svg).replace(&format!(" {second}"), "")
+    };
+    Some(replaced(page, drawing(page, several)?, change))
+}
+
+fn without_chart(page: &str) -> Option<String> {
+    Some(replaced(page, drawing(page, several)?, |_| "<svg>".to_owned()))
+}
+
+fn without_mark(page: &str) -> Option<String> {
+    let change = |svg: &str| {
+        let at = svg.lines().position(|line| line.starts_with("<circle class=\"f s0 m\""));
+        let rest = svg.lines().enumerate().filter(|(number, _)| Some(*number) != at);
+        rest.map(|(_, line)| line).collect::<Vec<_>>().join("\n")
+    };
+    Some(replaced(page, drawing(page, several)?, change))
+}
+
+fn without_waterfall(page: &str) -> Option<String> {
+    Some(replaced(page, drawing(page, |names| names == "waterfall")?, |_| "<svg>".to_owned()))
 }

@@ -2,11 +2,13 @@
 //!
 //! Each survey of `cases` is drawn, opened light and dark, on a desk and on a telephone, and printed; no
 //! request may leave the page, nothing may complain, every chart has marks within its frame and labels that can be
-//! read. The PDF that Skep writes itself is given to poppler. Then each canary must be caught.
+//! read, and every measurement of the document is on the page with all its numbers. The PDF that Skep writes itself is
+//! given to poppler. Then each canary must be caught.
 
 mod base64;
 mod cases;
 mod devtools;
+mod expected;
 mod paper;
 mod view;
 
@@ -16,12 +18,16 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use cases::{CANARIES, CASES, Case, with_canary};
+use cases::{CANARIES, CASES, LOSSES, with_canary};
 use devtools::{Browser, installed};
+use expected::Expected;
 use view::{VIEWS, View, look};
 
 /// Where the sample is, and the pictures of its report.
 const PLACE: &str = "docs/survey";
+
+/// Picture of the first screen, for pages that are no place for a long one.
+const FIRST: &str = "light-first.png";
 
 /// What to open.
 #[derive(clap::Args)]
@@ -103,29 +109,33 @@ pub fn run(root: &Path, arguments: &Arguments) -> Result<bool, String> {
     let mut tally = Tally::default();
     for case in CASES {
         let files = Files::of(&work.path, case.name);
-        files.draw(&draw, &(case.make)(survey.clone()))?;
-        pages(&mut browser, &case, &files, &mut tally, &work.path)?;
-        own_paper(&survey, &case, &files, &mut tally)?;
+        let made = (case.make)(survey.clone());
+        files.draw(&draw, &made)?;
+        pages(&mut browser, case.name, &files, &Expected::of(&made), &mut tally)?;
+        own_paper(&survey, case.name, &files, &mut tally)?;
     }
-    let compared = Case { name: "compared", make: cases::later, charts: true };
-    let files = Files::of(&work.path, compared.name);
+    let files = Files::of(&work.path, "compared");
     let before = Files::of(&work.path, "sample").survey;
-    files.compare(&draw, &before, &(compared.make)(survey))?;
-    pages(&mut browser, &compared, &files, &mut tally, &work.path)?;
+    let later = cases::later(survey.clone());
+    files.compare(&draw, &before, &later)?;
+    let changed = Expected::compared(&survey, &later, |layer| cases::CHANGED.contains(&layer));
+    pages(&mut browser, "compared", &files, &changed, &mut tally)?;
     for page in &arguments.page {
         let page = page.canonicalize().map_err(|error| format!("{}: {error}", page.display()))?;
+        let expected = beside(&page)?;
         for view in VIEWS {
-            let seen = look(&mut browser, &page, view)?;
+            let seen = look(&mut browser, &page, view, expected.as_ref())?;
             let said = format!("{} charts with {} marks", seen.charts, seen.marks);
             tally.note(&format!("{}, {}", page.display(), view.name), &said, &seen.faults);
         }
     }
     let good = fs::read_to_string(Files::of(&work.path, "sample").page).map_err(|error| error.to_string())?;
     canaries(&mut browser, &good, &work.path, &mut tally)?;
+    losses(&mut browser, &good, &Expected::of(&survey), &work.path, &mut tally)?;
     paper_canaries(&work.path, &mut tally)?;
     if arguments.update {
-        for view in VIEWS.iter().filter(|view| view.print) {
-            let picture = format!("{}.png", view.name);
+        let whole = VIEWS.iter().filter(|view| view.print).map(|view| format!("{}.png", view.name));
+        for picture in whole.chain([FIRST.to_owned()]) {
             let to = root.join(PLACE).join(&picture);
             let from = work.path.join(format!("sample-{picture}"));
             fs::copy(from, &to).map_err(|error| format!("{}: {error}", to.display()))?;
@@ -135,8 +145,21 @@ pub fn run(root: &Path, arguments: &Arguments) -> Result<bool, String> {
     Ok(tally.failed == 0)
 }
 
+/// What a page that `skep survey` wrote must show, if its document lies beside it.
+fn beside(page: &Path) -> Result<Option<Expected>, String> {
+    let document = page.with_file_name("survey.json");
+    if !document.is_file() {
+        return Ok(None);
+    }
+    let fault = |error: &dyn std::fmt::Display| format!("{}: {error}", document.display());
+    let text = fs::read_to_string(&document).map_err(|error| fault(&error))?;
+    let survey: Value = serde_json::from_str(&text).map_err(|error| fault(&error))?;
+    Ok(Some(Expected::of(&survey)))
+}
+
 /// The files of one case.
 struct Files {
+    directory: PathBuf,
     survey: PathBuf,
     page: PathBuf,
     paper: PathBuf,
@@ -145,7 +168,8 @@ struct Files {
 impl Files {
     fn of(directory: &Path, name: &str) -> Self {
         let file = |end: &str| directory.join(format!("{name}.{end}"));
-        Self { survey: file("json"), page: file("html"), paper: file("pdf") }
+        let directory = directory.to_owned();
+        Self { survey: file("json"), page: file("html"), paper: file("pdf"), directory }
     }
 
     fn draw(&self, program: &Path, survey: &Value) -> Result<(), String> {
@@ -178,49 +202,48 @@ fn drawing_program(root: &Path) -> Result<PathBuf, String> {
 
 fn pages(
     browser: &mut Browser,
-    case: &Case,
+    case: &str,
     files: &Files,
+    expected: &Expected,
     tally: &mut Tally,
-    directory: &Path,
 ) -> Result<(), String> {
+    let put = |name: String, bytes: &[u8]| {
+        let file = files.directory.join(format!("{case}-{name}"));
+        fs::write(&file, bytes).map(|()| file.clone()).map_err(|error| format!("{}: {error}", file.display()))
+    };
     let mut papers: Vec<Vec<f64>> = Vec::new();
     for view in VIEWS {
-        let mut seen = look(browser, &files.page, view)?;
-        let picture = directory.join(format!("{}-{}.png", case.name, view.name));
-        fs::write(&picture, &seen.picture).map_err(|error| format!("{}: {error}", picture.display()))?;
-        if case.charts && seen.charts == 0 {
-            seen.faults.push("no charts".to_owned());
-        }
+        let mut seen = look(browser, &files.page, view, Some(expected))?;
+        put(format!("{}.png", view.name), &seen.picture)?;
+        put(format!("{}-first.png", view.name), &seen.first_screen)?;
         let mut said = format!("{} charts with {} marks", seen.charts, seen.marks);
         if view.print {
-            let printed = directory.join(format!("{}-{}-printed.pdf", case.name, view.name));
-            fs::write(&printed, &seen.paper_copy)
-                .map_err(|error| format!("{}: {error}", printed.display()))?;
+            let printed = put(format!("{}-printed.pdf", view.name), &seen.paper_copy)?;
             let count = paper::check(&printed, &seen.headings, &mut seen.faults)?;
             said += &format!(", printed on {count} pages");
         }
-        tally.note(&format!("{}, {}, {} pixels", case.name, view.name, view.wide), &said, &seen.faults);
+        tally.note(&format!("{case}, {}, {} pixels", view.name, view.wide), &said, &seen.faults);
         papers.push(seen.paper);
     }
     if let [light, dark, ..] = papers.as_slice()
         && light == dark
     {
-        tally.note(case.name, "", &[format!("light and dark have the same paper: {light:?}")]);
+        tally.note(case, "", &[format!("light and dark have the same paper: {light:?}")]);
     }
     Ok(())
 }
 
 /// The PDF that Skep writes itself.
-fn own_paper(survey: &Value, case: &Case, files: &Files, tally: &mut Tally) -> Result<(), String> {
+fn own_paper(survey: &Value, case: &str, files: &Files, tally: &mut Tally) -> Result<(), String> {
     let mut words = vec!["Verdict".to_owned(), "Page 1 of".to_owned()];
-    if case.name == "sample" {
+    if case == "sample" {
         let said = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         words.extend([said(&survey["title"]), said(&survey["verdict"]["headline"])]);
         words.extend(survey["commands"].as_array().into_iter().flatten().take(3).map(said));
     }
     let mut faults = Vec::new();
     let pages = paper::check(&files.paper, &words, &mut faults)?;
-    tally.note(&format!("{}, own PDF", case.name), &format!("{pages} pages"), &faults);
+    tally.note(&format!("{case}, own PDF"), &format!("{pages} pages"), &faults);
     Ok(())
 }
 
@@ -230,12 +253,36 @@ fn canaries(browser: &mut Browser, good: &str, directory: &Path, tally: &mut Tal
         let page = directory.join("canary.html");
         fs::write(&page, with_canary(good, canary))
             .map_err(|error| format!("{}: {error}", page.display()))?;
-        let seen = look(browser, &page, view)?;
-        let caught = seen.faults.iter().find(|fault| fault.contains(canary.fault));
-        let missed = format!("passed, but \"{}\" should have been found: {:?}", canary.fault, seen.faults);
-        let faults = if caught.is_some() { Vec::new() } else { vec![missed] };
-        let said = caught.map(|fault| fault.chars().take(90).collect::<String>()).unwrap_or_default();
-        tally.note(&format!("canary, {}", canary.name), &said, &faults);
+        let seen = look(browser, &page, view, None)?;
+        caught(canary.name, canary.fault, &seen.faults, tally);
+    }
+    Ok(())
+}
+
+/// Notes whether a canary was caught.
+fn caught(name: &str, fault: &str, found: &[String], tally: &mut Tally) {
+    let caught = found.iter().find(|known| known.contains(fault));
+    let missed = format!("passed, but \"{fault}\" should have been found: {found:?}");
+    let faults = if caught.is_some() { Vec::new() } else { vec![missed] };
+    let said = caught.map(|fault| fault.chars().take(90).collect::<String>()).unwrap_or_default();
+    tally.note(&format!("canary, {name}"), &said, &faults);
+}
+
+/// Pages on which something that was measured is missing.
+fn losses(
+    browser: &mut Browser,
+    good: &str,
+    expected: &Expected,
+    directory: &Path,
+    tally: &mut Tally,
+) -> Result<(), String> {
+    let view = View { name: "canary", wide: 1280, scheme: "light", print: false };
+    for loss in &LOSSES {
+        let page = directory.join("canary.html");
+        let lost = (loss.lose)(good).ok_or_else(|| format!("canary, {}: nothing to lose", loss.name))?;
+        fs::write(&page, lost).map_err(|error| format!("{}: {error}", page.display()))?;
+        let seen = look(browser, &page, view, Some(expected))?;
+        caught(loss.name, loss.fault, &seen.faults, tally);
     }
     Ok(())
 }

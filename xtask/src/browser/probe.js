@@ -60,12 +60,26 @@
       const frame = tip.querySelector("rect").getBBox();
       return !inside(frame, box, 1.5) || [...tip.querySelectorAll("text")].some((text) => !inside(text.getBBox(), frame, 2));
     });
+    // Of each series, its marks; and the numbers that are told where no mark stands.
+    const series = {};
+    for (const mark of marks) {
+      const which = [...mark.classList].find((name) => /^s\d$/.test(name));
+      if (which) series[which.slice(1)] = (series[which.slice(1)] || 0) + 1;
+    }
+    const solid = marks.filter((mark) =>
+      mark.tagName !== "path" || !(mark.classList.contains("k") || mark.hasAttribute("opacity")));
+    const places = solid.map((mark) => mark.getBBox());
+    const spots = [...svg.querySelectorAll(".p > circle")].map((spot) => [spot.cx.baseVal.value, spot.cy.baseVal.value]);
+    const bare = spots.filter(([x, y]) => !places.some((area) =>
+      x >= area.x - 1.5 && x <= area.x + area.width + 1.5 && y >= area.y - 1.5 && y <= area.y + area.height + 1.5));
     const title = svg.querySelector("title");
     const size = svg.getBoundingClientRect();
     return {
       title: title ? title.textContent : "",
       named: svg.getAttribute("role") === "img" && Boolean(svg.getAttribute("aria-labelledby")),
       marks: marks.length,
+      shown: { shows: (svg.dataset.shows || "").split(" ").filter(Boolean), series, numbers: spots.length },
+      bare: bare.length,
       unseen: unseen.length,
       outside: outside.map((element) => element.textContent || element.outerHTML.slice(0, 80)),
       over,

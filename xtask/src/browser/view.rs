@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::base64;
 use super::devtools::{Browser, Tab};
+use super::expected::{Expected, Shown};
 
 /// The question to the page.
 const PROBE: &str = include_str!("probe.js");
@@ -14,6 +15,8 @@ const PROBE: &str = include_str!("probe.js");
 const SMALLEST_LETTERS: f64 = 9.0;
 /// A picture is cut here: browsers refuse larger ones.
 const HIGHEST_PICTURE: f64 = 16_000.0;
+/// Height of the picture of the beginning, in pixels: down to the first chart.
+const FIRST_SCREEN: f64 = 1_200.0;
 
 /// How the page is looked at.
 #[derive(Debug, Clone, Copy)]
@@ -51,6 +54,8 @@ pub struct Look {
     pub headings: Vec<String>,
     /// The page as PNG.
     pub picture: Vec<u8>,
+    /// What a reader sees of it first: the verdict and a chart.
+    pub first_screen: Vec<u8>,
     /// The page as the browser prints it, if the view asks for it.
     pub paper_copy: Vec<u8>,
 }
@@ -75,6 +80,8 @@ struct Chart {
     title: String,
     named: bool,
     marks: usize,
+    bare: usize,
+    shown: Shown,
     unseen: usize,
     outside: Vec<String>,
     over: Vec<String>,
@@ -82,15 +89,26 @@ struct Chart {
     letters: f64,
 }
 
-/// Opens the file and looks.
-pub fn look(browser: &mut Browser, file: &Path, view: View) -> Result<Look, String> {
+/// Opens the file and looks, and compares it with what it must show.
+pub fn look(
+    browser: &mut Browser,
+    file: &Path,
+    view: View,
+    expected: Option<&Expected>,
+) -> Result<Look, String> {
     let tab = browser.open()?;
     let seen = with_tab(browser, &tab, file, view);
     browser.close(&tab)?;
-    seen
+    let (mut look, page) = seen?;
+    if let Some(expected) = expected {
+        let charts: Vec<&Shown> = page.charts.iter().map(|chart| &chart.shown).collect();
+        look.faults.extend(expected.faults(&charts));
+    }
+    judge(page, &mut look);
+    Ok(look)
 }
 
-fn with_tab(browser: &mut Browser, tab: &Tab, file: &Path, view: View) -> Result<Look, String> {
+fn with_tab(browser: &mut Browser, tab: &Tab, file: &Path, view: View) -> Result<(Look, Page), String> {
     let metrics =
         json!({ "width": view.wide, "height": 900, "deviceScaleFactor": 1, "mobile": view.wide < 600 });
     browser.call(tab, "Emulation.setDeviceMetricsOverride", metrics)?;
@@ -107,9 +125,8 @@ fn with_tab(browser: &mut Browser, tab: &Tab, file: &Path, view: View) -> Result
     let mut look = Look::default();
     look.faults.extend(point(browser, tab, page.charts.is_empty())?);
     let high = page.high.min(HIGHEST_PICTURE);
-    let clip = json!({ "x": 0, "y": 0, "width": view.wide, "height": high, "scale": 1 });
-    let shot = json!({ "format": "png", "captureBeyondViewport": true, "clip": clip });
-    look.picture = bytes(&browser.call(tab, "Page.captureScreenshot", shot)?)?;
+    look.picture = picture(browser, tab, view.wide, high)?;
+    look.first_screen = picture(browser, tab, view.wide, high.min(FIRST_SCREEN))?;
     browser.call(tab, "Emulation.clearDeviceMetricsOverride", json!({}))?;
     if view.print {
         let paper = json!({ "printBackground": true, "paperWidth": 8.27, "paperHeight": 11.69 });
@@ -118,8 +135,7 @@ fn with_tab(browser: &mut Browser, tab: &Tab, file: &Path, view: View) -> Result
     for event in browser.events(tab) {
         look.faults.extend(complaint(&event, &url));
     }
-    judge(page, &mut look);
-    Ok(look)
+    Ok((look, page))
 }
 
 /// Where the first mark with a tip is, once it is on the screen.
@@ -147,6 +163,13 @@ fn point(browser: &mut Browser, tab: &Tab, no_charts: bool) -> Result<Option<Str
     let quiet = before.as_str() == Some("");
     let speaks = after.as_str().is_some_and(|said| said.chars().any(|c| c.is_ascii_digit()));
     Ok((!quiet || !speaks).then(|| format!("pointing at a mark says {after}, before it {before}")))
+}
+
+/// The upper part of the page as PNG.
+fn picture(browser: &mut Browser, tab: &Tab, wide: u32, high: f64) -> Result<Vec<u8>, String> {
+    let clip = json!({ "x": 0, "y": 0, "width": wide, "height": high, "scale": 1 });
+    let shot = json!({ "format": "png", "captureBeyondViewport": true, "clip": clip });
+    bytes(&browser.call(tab, "Page.captureScreenshot", shot)?)
 }
 
 fn bytes(answer: &Value) -> Result<Vec<u8>, String> {
@@ -180,6 +203,9 @@ fn judge(page: Page, look: &mut Look) {
         let mut fault = |what: String| faults.push(format!("chart \"{title}\": {what}"));
         if chart.marks == 0 {
             fault("no marks".to_owned());
+        }
+        if chart.bare > 0 {
+            fault(format!("{} numbers are told where no mark stands", chart.bare));
         }
         if chart.unseen > 0 {
             fault(format!("{} marks are invisible", chart.unseen));
