@@ -386,7 +386,8 @@ fn fio_of_the_course() {
 #[test]
 fn elbencho_of_the_course() {
     // In two pieces, for the home of one machine's administrator is no path for source code.
-    let line = ["/root", "/bin/elbencho -t 2 -d -n 16 -w -N 10000 -s 512k -b 512k /mnt/beegfs/testdir"].concat();
+    let line =
+        ["/root", "/bin/elbencho -t 2 -d -n 16 -w -N 10000 -s 512k -b 512k /mnt/beegfs/testdir"].concat();
     let (job, _) = one(Tool::Elbencho, &line);
     let expected = MetaJob {
         name: "skep-bench-elbencho".to_owned(),
