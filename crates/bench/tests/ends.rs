@@ -79,21 +79,29 @@ fn wearing_out_ends() {
         ..FilesJob::new(&path(dir.path()))
     };
     let listings = MetaJob {
-        tree: TreeShape { branching: 300, depth: 1, leaf_only: true },
+        tree: TreeShape { branching: 2, depth: 1, leaf_only: true },
         items: Items::PerDirectory(1),
         phases: vec![MetaPhase::Create, MetaPhase::Readdir],
         ..MetaJob::new(&path(dir.path()))
     };
+    // The first worker's first listing is long, so that it is the only one to meet the clock.
+    let long = dir.path().join("skep-bench-meta/w00000000/t0");
     for work in [Work::Files(samples), Work::Meta(listings)] {
         let mut job = Job::new(work);
-        job.workers = processes(2);
+        (job.workers, job.keep) = (processes(2), true);
         job.stonewall = Some(Stonewall { after_ms: 1, wear_out: true, repeat: false });
-        let stop = std::sync::Arc::new(AtomicBool::new(false));
+        let (stop, long) = (std::sync::Arc::new(AtomicBool::new(false)), long.clone());
         let (done, ended) = std::sync::mpsc::channel();
         let told = stop.clone();
         std::thread::spawn(move || {
             let mut crew = LocalCrew::in_process(2, "here").unwrap();
-            let _ = done.send(run(&job, &mut crew, &mut Silent, &told).map(drop));
+            let mut fill = After(|phase: &str| {
+                if phase == "file create" {
+                    (0..20_000)
+                        .for_each(|at| drop(std::fs::File::create(long.join(format!("x{at}"))).unwrap()));
+                }
+            });
+            let _ = done.send(run(&job, &mut crew, &mut fill, &told).map(drop));
         });
         let outcome = ended.recv_timeout(Duration::from_secs(20));
         stop.store(true, Ordering::Relaxed);

@@ -298,6 +298,8 @@ fn nothing_else_is_emptied() {
         });
         drop(reader);
         assert_eq!(std::fs::read(&behind).unwrap(), b"mine", "{way}: {said:?}");
+        let told = format!("{said:?}").contains("which this job must not touch");
+        assert_eq!(told, way == "pipe that is read", "{said:?}");
         match said.last() {
             Some(Report::Failed { trouble, .. }) => {
                 assert!(way != "none" && trouble.doing == "empty", "{said:?}")
