@@ -1,7 +1,8 @@
 //! Phases and runs that end before they are through, and listings that end too soon.
 
 use skep_bench::engine::{
-    Crew, CrewError, Ends, LocalCrew, Member, Order, Report, Silent, Watch, run, run_until,
+    Crew, CrewError, Ends, LocalCrew, Member, Order, Part, Report, Silent, Start, Watch, now_ns, run,
+    run_until, steps,
 };
 use skep_bench::job::{
     FilesJob, FilesPhase, IoJob, IoKind, IoPhase, Items, Job, MetaJob, MetaPhase, Stonewall, Things,
@@ -67,45 +68,67 @@ fn listings_are_complete() {
     }
 }
 
-/// Goal: a worker that is through before the clock rings tells the others how far it was, so that nobody waits for
-/// it; in training and in listings as well.
+/// Goal: a worker that is through before the clock tells how far it was, in every phase that the clock may end: the
+/// others wait for that when they all wear out.
 #[test]
-fn wearing_out_ends() {
+fn the_early_tell() {
     let dir = tempfile::tempdir().unwrap();
     let samples = FilesJob {
         phases: vec![FilesPhase::Samples, FilesPhase::Train],
-        // The second worker has nothing to read.
-        training: Training { samples: 1, epochs: 1_000, smallest_bytes: 1, largest_bytes: 1 },
+        training: Training { samples: 5, epochs: 2, ..Training::default() },
         ..FilesJob::new(&path(dir.path()))
     };
-    let listings = MetaJob {
+    let items = MetaJob {
         tree: TreeShape { branching: 2, depth: 1, leaf_only: true },
-        items: Items::PerDirectory(1),
-        phases: vec![MetaPhase::Create, MetaPhase::Readdir],
+        items: Items::PerDirectory(3),
         ..MetaJob::new(&path(dir.path()))
     };
-    // The first worker's first listing is long, so that it is the only one to meet the clock.
-    let long = dir.path().join("skep-bench-meta/w00000000/t0");
-    for work in [Work::Files(samples), Work::Meta(listings)] {
+    let phases = vec![IoPhase::new(IoKind::Write), IoPhase::new(IoKind::Read)];
+    let contents = IoJob { transfer: 4096, block: 64 << 10, phases, ..IoJob::new(&path(dir.path())) };
+    for (work, expected) in [
+        (Work::Files(samples), vec![("train", 10)]),
+        (Work::Io(contents), vec![("write", 16), ("read", 16)]),
+        (
+            Work::Meta(MetaJob { phases: vec![MetaPhase::Create, MetaPhase::Readdir], ..items }),
+            vec![("file create", 6), ("file readdir", 2)],
+        ),
+    ] {
         let mut job = Job::new(work);
-        (job.workers, job.keep) = (processes(2), true);
-        job.stonewall = Some(Stonewall { after_ms: 1, wear_out: true, repeat: false });
-        let (stop, long) = (std::sync::Arc::new(AtomicBool::new(false)), long.clone());
-        let (done, ended) = std::sync::mpsc::channel();
-        let told = stop.clone();
-        std::thread::spawn(move || {
-            let mut crew = LocalCrew::in_process(2, "here").unwrap();
-            let mut fill = After(|phase: &str| {
-                if phase == "file create" {
-                    (0..20_000)
-                        .for_each(|at| drop(std::fs::File::create(long.join(format!("x{at}"))).unwrap()));
+        job.stonewall = Some(Stonewall { after_ms: 3_600_000, wear_out: true, repeat: false });
+        let mut crew = LocalCrew::in_process(1, "here").unwrap();
+        let start = Start {
+            job: job.clone(),
+            process: 0,
+            hosts: 1,
+            host_processes: 1,
+            first_on_host: true,
+            progress_ms: 1_000,
+            settled: false,
+        };
+        let mut told = Vec::new();
+        // Answers to all that comes, until an order is done.
+        let mut obey = |name: &str, order: Order| {
+            crew.send(0, &order).unwrap();
+            loop {
+                match crew.receive(Duration::from_secs(20)).unwrap().expect("a report").1 {
+                    Report::Ready { .. } | Report::Done(_) => return,
+                    Report::Walled { ops } => {
+                        told.push((name.to_owned(), ops));
+                        crew.send(0, &Order::Level { ops }).unwrap();
+                    }
+                    Report::Failed { trouble, .. } => panic!("{name}: {trouble}"),
+                    _ => {}
                 }
-            });
-            let _ = done.send(run(&job, &mut crew, &mut fill, &told).map(drop));
-        });
-        let outcome = ended.recv_timeout(Duration::from_secs(20));
-        stop.store(true, Ordering::Relaxed);
-        outcome.expect("nobody waits for ever").unwrap();
+            }
+        };
+        obey("start", Order::Start(Box::new(start)));
+        for step in steps(&job) {
+            obey(&step.name, Order::Prepare { step: step.index, repetition: 0, reach: Vec::new() });
+            obey(&step.name, Order::Go { part: Part::All, start_ns: now_ns() });
+        }
+        let expected: Vec<(String, u64)> =
+            expected.into_iter().map(|(name, ops)| (name.to_owned(), ops)).collect();
+        assert_eq!(told, expected);
     }
 }
 
