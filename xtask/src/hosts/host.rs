@@ -29,7 +29,9 @@ struct Holder {
 
 impl Holder {
     fn start(unshare: &[&str], words: &[&str]) -> Result<Self, String> {
-        let mut command = Command::new("unshare");
+        // Killed or not, whoever started it takes it along.
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL", "unshare"]);
         command.args(unshare).args(["--fork", "--kill-child"]).args(words).stdin(Stdio::null());
         let child = command.spawn().map_err(|e| format!("unshare: {e}"))?;
         let mut holder = Self { child, pid: 0 };

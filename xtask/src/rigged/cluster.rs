@@ -24,6 +24,8 @@ const BURST: u32 = 128 << 10;
 const BURST_PER_MEGABIT: u32 = 250;
 /// Numbers of the busy neighbours on a host.
 const CROWD: &str = "/run/neighbours.pid";
+/// Where the cluster is mounted on the first host.
+pub const MOUNT: &str = "/mnt/skep";
 /// The control group of a starved daemon.
 const GROUP: &str = "skep-rigged";
 
@@ -117,7 +119,9 @@ impl Disk {
         std::fs::create_dir(&at).map_err(|e| format!("{}: {e}", at.display()))?;
         put(&rate, "0")?;
         let own = std::env::current_exe().map_err(|e| format!("this program: {e}"))?;
-        let mut command = Command::new(own);
+        // Killed or not, whoever started it takes it along.
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL"]).arg(own);
         command.arg("rigged-disk").arg("--at").arg(&at).arg("--rate").arg(&rate);
         let child = command.args(["--size", &DISK_SIZE.to_string()]).stdin(Stdio::null()).spawn();
         let child = child.map_err(|e| format!("rigged-disk: {e}"))?;
@@ -282,6 +286,17 @@ impl Cluster {
         let pid = format!("/run/{}-{}.pid", daemon.service, daemon.instance);
         // Whoever writes there names processes as its own namespace numbers them.
         self.network.run(daemon.host, &format!("cat {pid} > {}/cgroup.procs", into.display())).map(drop)
+    }
+
+    /// Mounts the cluster on the first host, where surveys run.
+    pub fn mount(&self) -> Result<(), String> {
+        let skep = self.skep();
+        let script = format!(
+            "mkdir -p {MOUNT}
+             mountpoint -q {MOUNT} || {skep} mount 10.77.0.1:/ {MOUNT} < /dev/null > /var/log/skep-mount.log 2>&1 \
+             || {{ cat /var/log/skep-mount.log; exit 1; }}"
+        );
+        self.network.run("alpha", &script).map(drop)
     }
 
     /// Surveys it; gives the JSON that came of it.

@@ -8,14 +8,16 @@
 
 mod cluster;
 mod disk;
+mod leftovers;
 mod page;
 mod rig;
 mod state;
 
 use crate::program;
 use cluster::Cluster;
+use leftovers::{Place, Stop};
 use rig::{Draw, Rig};
-use state::{Series, State};
+use state::{Series, State, Words};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -23,6 +25,8 @@ pub use disk::{DiskArguments, serve};
 
 /// Longest survey.
 const LIMIT: Duration = Duration::from_secs(300);
+/// Longest survey of all layers: what is promised of the small preset.
+const WHOLE_LIMIT: Duration = Duration::from_secs(600);
 /// One control for so many rigged runs.
 const CONTROL_EVERY: usize = 4;
 /// After so many failures in a row there is no use in going on.
@@ -42,6 +46,9 @@ pub struct Arguments {
     /// A disk, a network, a starved daemon and a control.
     #[arg(long, conflicts_with = "runs")]
     short: bool,
+    /// After the others, a control and a rig of each kind again, surveyed in all layers at the small preset, with a mount.
+    #[arg(long)]
+    whole: bool,
     /// Write the table to docs/survey/rigged.md.
     #[arg(long)]
     write: bool,
@@ -70,6 +77,9 @@ pub struct Outcome {
     accused: Vec<(String, String)>,
     headline: String,
     seconds: f64,
+    /// All layers were surveyed.
+    #[serde(default)]
+    whole: bool,
     /// Why there was no verdict.
     failed: Option<String>,
 }
@@ -89,18 +99,28 @@ pub fn run(root: &Path, arguments: &Arguments) -> Result<bool, String> {
         None => program::built(root, "skep", false)?,
     };
     let (path, most) = (arguments.state.as_deref(), arguments.most.unwrap_or(usize::MAX));
-    let series = Series::of(arguments, &program, set_ups(arguments))?;
+    let stop = Stop::on_signals()?;
+    let place = Place::new()?;
+    let (set_ups, whole) = set_ups(arguments);
+    let series = Series::of(arguments, &program, set_ups, whole)?;
     let mut state = State::open(path, root, series)?;
     let all = state.series.set_ups.len();
     let end = all.min(state.outcomes.len().saturating_add(most));
-    let mut cluster = Running { program: &program, now: None };
+    let mut cluster = Running { program: &program, place: &place, now: None };
     for number in state.outcomes.len()..end {
         state.begun = Some(number);
         state.keep(path)?;
-        let outcome = one(&mut cluster, state.series.set_ups[number].clone(), number, arguments);
+        let words = state.series.words(number);
+        let outcome = one(&mut cluster, state.series.set_ups[number].clone(), number, &words, arguments);
+        if stop.came() {
+            return Err("a signal came: this set-up is cut off, and everything that was made is taken away"
+                .to_owned());
+        }
         let mark = if outcome.right() { "right" } else { "WRONG" };
         let said = outcome.failed.as_ref().unwrap_or(&outcome.headline);
-        println!("  {mark} {:<34} {:>5.1} s  {said}", outcome.rig.describe(), outcome.seconds);
+        let layers = if outcome.whole { ", all layers" } else { "" };
+        let rig = outcome.rig.describe() + layers;
+        println!("  {mark} {rig:<34} {:>5.1} s  {said}", outcome.seconds);
         state.outcomes.push(outcome);
         state.keep(path)?;
         if arguments.write {
@@ -119,34 +139,42 @@ pub fn run(root: &Path, arguments: &Arguments) -> Result<bool, String> {
     Ok(wrong == 0)
 }
 
-/// What is done one after the other: rigs as drawn, a control now and then.
-fn set_ups(arguments: &Arguments) -> Vec<Rig> {
+/// What is done one after the other: rigs as drawn, a control now and then; and how many at the end are surveyed in all
+/// layers.
+fn set_ups(arguments: &Arguments) -> (Vec<Rig>, usize) {
     let mut draw = Draw::new(arguments.seed);
-    if arguments.short {
-        let mut all = draw.short();
-        all.push(Rig::Nothing);
-        return all;
-    }
     let mut all = Vec::new();
-    for (number, rig) in draw.rigs(arguments.runs).into_iter().enumerate() {
-        if number % CONTROL_EVERY == 0 {
-            all.push(Rig::Nothing);
+    if arguments.short {
+        all = draw.short();
+        all.push(Rig::Nothing);
+    } else {
+        for (number, rig) in draw.rigs(arguments.runs).into_iter().enumerate() {
+            if number % CONTROL_EVERY == 0 {
+                all.push(Rig::Nothing);
+            }
+            all.push(rig);
         }
-        all.push(rig);
     }
-    all
+    let before = all.len();
+    if arguments.whole {
+        all.push(Rig::Nothing);
+        all.extend(draw.one_of_each());
+    }
+    let whole = all.len() - before;
+    (all, whole)
 }
 
 /// A cluster that is started anew after a failure.
 struct Running<'a> {
     program: &'a Path,
+    place: &'a Place,
     now: Option<(Cluster, skep_rig::Scratch)>,
 }
 
 impl Running<'_> {
     fn cluster(&mut self) -> Result<&Cluster, String> {
         if self.now.is_none() {
-            let scratch = skep_rig::Scratch::new(None)?;
+            let scratch = skep_rig::Scratch::new(Some(self.place.path()))?;
             self.now = Some((Cluster::start(self.program, scratch.path())?, scratch));
         }
         self.now.as_ref().map(|(cluster, _)| cluster).ok_or_else(|| "there is no cluster".to_owned())
@@ -154,12 +182,16 @@ impl Running<'_> {
 }
 
 /// One set-up; a failure is an outcome, too.
-fn one(running: &mut Running<'_>, rig: Rig, number: usize, arguments: &Arguments) -> Outcome {
+fn one(running: &mut Running<'_>, rig: Rig, number: usize, words: &Words, arguments: &Arguments) -> Outcome {
     let mut seconds = 0.0;
+    let whole = words.whole;
     let judged = running.cluster().and_then(|cluster| {
+        if whole {
+            cluster.mount()?;
+        }
         rig.apply(cluster)?;
         let began = Instant::now();
-        let surveyed = cluster.survey(&arguments.survey, LIMIT);
+        let surveyed = cluster.survey(&words.text, if whole { WHOLE_LIMIT } else { LIMIT });
         seconds = began.elapsed().as_secs_f64();
         // Even after a failure, so that the daemons can end.
         rig.undo(cluster)?;
@@ -173,10 +205,11 @@ fn one(running: &mut Running<'_>, rig: Rig, number: usize, arguments: &Arguments
         verdict(&text)
     });
     match judged {
-        Ok((accused, headline)) => Outcome { rig, accused, headline, seconds, failed: None },
+        Ok((accused, headline)) => Outcome { rig, accused, headline, seconds, whole, failed: None },
         Err(why) => {
             running.now = None;
-            Outcome { rig, accused: Vec::new(), headline: String::new(), seconds, failed: Some(why) }
+            let (accused, headline) = (Vec::new(), String::new());
+            Outcome { rig, accused, headline, seconds, whole, failed: Some(why) }
         }
     }
 }
@@ -199,7 +232,36 @@ mod tests {
 
     fn outcome(rig: Rig, verdict_json: &str) -> Outcome {
         let (accused, headline) = verdict(&format!("{{\"verdict\": {verdict_json}}}")).unwrap();
-        Outcome { rig, accused, headline, seconds: 1.0, failed: None }
+        Outcome { rig, accused, headline, seconds: 1.0, whole: false, failed: None }
+    }
+
+    /// Goal: the whole surveys are a control and one rig of each kind, come last, and change no other set-up.
+    #[test]
+    fn whole_surveys_come_last() {
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            arguments: Arguments,
+        }
+        let of = |words: &[&str]| {
+            let line: Line = clap::Parser::parse_from([&["x", "--runs", "8", "--seed", "3"], words].concat());
+            set_ups(&line.arguments)
+        };
+        let ((plain, none), (all, whole)) = (of(&[]), of(&["--whole"]));
+        assert_eq!((none, whole, &all[..plain.len()]), (0, 5, plain.as_slice()));
+        let kinds: std::collections::BTreeSet<&str> = all[plain.len()..].iter().map(Rig::kind).collect();
+        assert_eq!(kinds.len(), 5);
+        let series = Series {
+            seed: 3,
+            set_ups: all,
+            survey: "--preset quick".into(),
+            version: String::new(),
+            hash: String::new(),
+            whole,
+        };
+        assert_eq!(series.words(plain.len() - 1).text, "--preset quick");
+        let last = series.words(plain.len());
+        assert!(last.whole && last.text.contains("--preset small --mount") && !last.text.contains("--only"));
     }
 
     /// Goal: who accuses somebody beside the culprit is wrong, as is who accuses anybody in a control, names the

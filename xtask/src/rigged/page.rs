@@ -24,7 +24,8 @@ No line of the product knows of it.
 
 Kinds have equal numbers, and the strengths of each are spread over its range. A verdict is right when it names this
 member in this layer and accuses nobody else beside it; in a control, when it accuses nobody. Surveys that failed
-stand in the table and count as wrong; none was left out.
+stand in the table and count as wrong; none was left out. Most surveys are of some layers only, as the line below says;
+where the table says \"all\", it was a whole survey at the small preset, with a mount on `alpha`.
 ";
 
 /// The page.
@@ -52,8 +53,8 @@ pub fn text(state: &State) -> String {
     let right = rigged.clone().filter(|o| o.right()).count();
     let _ = write!(
         out,
-        "| **all rigs** | **{right}** | **{}** |\n\n| # | made slow | accused | seconds | what the survey said |\n\
-         | ---: | --- | --- | ---: | --- |\n",
+        "| **all rigs** | **{right}** | **{}** |\n\n| # | made slow | layers | accused | seconds | what the survey said |\n\
+         | ---: | --- | --- | --- | ---: | --- |\n",
         rigged.count()
     );
     for (number, outcome) in outcomes.iter().enumerate() {
@@ -66,7 +67,13 @@ pub fn text(state: &State) -> String {
         let mark = if outcome.right() { "" } else { " **(wrong)**" };
         let said = outcome.failed.as_ref().map_or_else(|| outcome.headline.clone(), |why| first_line(why));
         let (rig, said) = (outcome.rig.describe(), said.replace('|', "/"));
-        let _ = writeln!(out, "| {} | {rig} | {named}{mark} | {:.0} | {said} |", number + 1, outcome.seconds);
+        let layers = if outcome.whole { "all" } else { "some" };
+        let _ = writeln!(
+            out,
+            "| {} | {rig} | {layers} | {named}{mark} | {:.0} | {said} |",
+            number + 1,
+            outcome.seconds
+        );
     }
     out
 }
@@ -99,6 +106,7 @@ mod tests {
             accused: accused.iter().map(|(l, m)| ((*l).to_owned(), (*m).to_owned())).collect(),
             headline: "a | b".to_owned(),
             seconds: 1.0,
+            whole: *rig == Rig::Nothing,
             failed: failed.map(str::to_owned),
         };
         let target = Rig::Target { index: 0, percent: 20 };
@@ -116,10 +124,13 @@ mod tests {
             survey: "--preset quick".into(),
             version: "skep 0.1.0".into(),
             hash: "ab".into(),
+            whole: 1,
         };
         let state = State { series, commit: "c".into(), outcomes, begun: None, interrupted: 0 };
         let page = text(&state);
         assert!(page.contains("| disk of a target | 1 | 4 |"), "{page}");
+        assert!(page.contains("| 5 | nothing | all | nobody |"), "{page}");
+        assert!(page.contains("| 1 | disk of beta-0: 20 % of its likes | some | device: beta-0 |"), "{page}");
         assert!(page.contains("| nothing (control) | 1 | 1 |") && page.contains("**1** | **4**"), "{page}");
         assert!(
             page.contains("device: beta-0, network: beta **(wrong)**") && page.contains("a / b"),

@@ -87,6 +87,11 @@ impl Draw {
         ]
     }
 
+    /// One of each kind, of any strength, in any order.
+    pub fn one_of_each(&mut self) -> Vec<Rig> {
+        self.shuffled(KINDS).into_iter().flat_map(|kind| self.of_kind(kind, 1)).collect()
+    }
+
     fn of_kind(&mut self, kind: usize, count: usize) -> Vec<Rig> {
         let mut strengths = match kind {
             0 | 1 => self.spread(count, SLOW),

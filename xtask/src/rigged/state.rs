@@ -1,5 +1,6 @@
 //! What came out so far, and of what: a long series can be done in pieces, but only of one and the same kind.
 
+use super::cluster::MOUNT;
 use super::rig::Rig;
 use super::{Arguments, Outcome};
 use std::path::Path;
@@ -18,6 +19,17 @@ pub struct Series {
     pub version: String,
     /// SHA-256 of the program.
     pub hash: String,
+    /// So many set-ups at the end are surveyed in all layers.
+    #[serde(default)]
+    pub whole: usize,
+}
+
+/// How a set-up is surveyed.
+pub struct Words {
+    /// Flags.
+    pub text: String,
+    /// In all layers.
+    pub whole: bool,
 }
 
 /// A series and how far it is.
@@ -45,7 +57,12 @@ fn said(command: &mut Command) -> Result<String, String> {
 
 impl Series {
     /// Of these arguments.
-    pub fn of(arguments: &Arguments, program: &Path, set_ups: Vec<Rig>) -> Result<Self, String> {
+    pub fn of(
+        arguments: &Arguments,
+        program: &Path,
+        set_ups: Vec<Rig>,
+        whole: usize,
+    ) -> Result<Self, String> {
         let sum = said(Command::new("sha256sum").arg(program))?;
         Ok(Self {
             seed: arguments.seed,
@@ -53,7 +70,15 @@ impl Series {
             survey: arguments.survey.clone(),
             version: said(Command::new(program).arg("--version"))?,
             hash: sum.split_whitespace().next().unwrap_or_default().to_owned(),
+            whole,
         })
+    }
+
+    /// How a set-up is surveyed.
+    pub fn words(&self, number: usize) -> Words {
+        let whole = number + self.whole >= self.set_ups.len();
+        let text = if whole { format!("--preset small --mount {MOUNT}") } else { self.survey.clone() };
+        Words { text, whole }
     }
 
     /// In what another series differs from this one.
@@ -63,6 +88,7 @@ impl Series {
             ("words for the survey", self.survey.clone(), other.survey.clone()),
             ("version of the program", self.version.clone(), other.version.clone()),
             ("SHA-256 of the program", self.hash.clone(), other.hash.clone()),
+            ("number of whole surveys", self.whole.to_string(), other.whole.to_string()),
             ("list of set-ups", format!("{:?}", self.set_ups), format!("{:?}", other.set_ups)),
         ];
         let (what, kept, now) = rows.into_iter().find(|(_, kept, now)| kept != now)?;
@@ -113,6 +139,7 @@ mod tests {
             survey: "--preset quick".into(),
             version: "skep 0.1.0".into(),
             hash: "ab".into(),
+            whole: 0,
         }
     }
 

@@ -117,7 +117,8 @@ impl Machines {
             let node = nodes.iter().find(|node| node.machine.to_string() == *machine).filter(|_| alone)?;
             Some(Part { name: client_name(name), part_of: node.alias.clone() })
         };
-        self.clients.iter().filter_map(part).collect()
+        // A lone one has nobody beside it.
+        self.clients.iter().filter(|_| self.clients.len() > 1).filter_map(part).collect()
     }
 }
 

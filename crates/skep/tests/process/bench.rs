@@ -94,13 +94,15 @@ fn said(output: &Output) -> String {
 }
 
 /// An agent, ended with the test.
-struct Agent {
+pub struct Agent {
     child: Child,
-    address: String,
+    /// Where it listens.
+    pub address: String,
 }
 
 impl Agent {
-    fn start(mut command: Command) -> Self {
+    /// Waits until it listens.
+    pub fn start(mut command: Command) -> Self {
         let mut child = command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let address = lines.by_ref().map_while(Result::ok).find_map(|line| {
@@ -229,6 +231,13 @@ fn limits_of_an_agent() {
             place.refusal(&["bench", "io", path, "--hosts", &agent.address, "--agent-key", &key, "-b", "1m"]);
         assert!(refusal.contains("--allow"), "{path}: {refusal}");
     }
+    let missing = ["bench", "io", "load/none", "--hosts", &agent.address, "--agent-key", &key, "-b", "1m"];
+    let refusal = place.refusal(&missing);
+    assert!(refusal.contains("make it first") && !refusal.contains("EACCES"), "{refusal}");
+    let two = place.agent(&[]);
+    let hosts = format!("{},{}", agent.address, two.address);
+    let refusal = place.refusal(&["bench", "io", "load", "-p", "1", "--hosts", &hosts, "--agent-key", &key]);
+    assert!(refusal.contains("ask for 2 processes") && refusal.trim().lines().count() == 1, "{refusal}");
     assert_eq!(fs::read_dir(place.path("outside")).unwrap().count(), 0);
     fs::remove_file(place.path("load/link")).unwrap();
     // Nor does a link in place of what a job would make lead out.
@@ -373,7 +382,23 @@ fn other_tools_lines_run() {
     let mdtest = "mpirun -np 2 mdtest -C -T -r -F -L -z 1 -b 2 -I 8 -u -i 2 -d LOAD/new";
     let expected = ["tree create", "file create", "file stat", "file remove", "tree remove"];
     assert_eq!(with("mdtest", mdtest), expected);
-    assert_eq!((left("new"), fs::read_dir(place.path("load/new")).unwrap().count()), (1, 0));
+    assert_eq!(left(""), 0, "the directory that the line made is gone");
+    let again = |words: &str| {
+        let line = words.replace("LOAD", &load);
+        let words: Vec<&str> = line.split(' ').collect();
+        place.must(&words);
+        let refusal = place.refusal(&words);
+        assert!(refusal.contains("is not this run's; remove it, "), "{refusal}");
+        assert_eq!(refusal.contains("--existing"), words[1] == "io", "{refusal}");
+        refusal
+    };
+    let refusal = again("bench ior --quiet -- -w -k -t 64k -b 64k -o LOAD/twice");
+    assert!(refusal.contains("by -o") && refusal.contains("by -E"), "{refusal}");
+    assert!(again("bench io LOAD --quiet --keep -t 64k -b 64k --name twice-io").contains("by --name"));
+    assert!(
+        again("bench elbencho --quiet -- -w -d -t 1 -n 1 -N 1 -s 4k -b 4k LOAD")
+            .contains("another directory")
+    );
     let iozone = "-i 0 -i 1 -i 2 -c -e -w -r 16k -s 64k -t 2 -+n -F LOAD/z1 LOAD/z2";
     assert_eq!(with("iozone", iozone), ["write", "read", "random read", "random rewrite"]);
     assert_eq!(left("z"), 2);

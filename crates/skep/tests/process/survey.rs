@@ -1,11 +1,12 @@
 //! A survey of a real cluster: its files, what is left behind, what it says of a target that cannot be reached by it.
 
+use super::bench::Agent;
 use super::{plan, refusal, start};
 use rustix::process::{Pid, Signal, kill_process};
 use skep_rig::{Cluster, patiently};
 use std::fs;
-use std::path::PathBuf;
-use std::process::Stdio;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 type Json = serde_json::Value;
 
@@ -52,6 +53,17 @@ fn every_layer() {
     assert!(!found["verdict"]["headline"].as_str().unwrap().is_empty());
     assert!(found["verdict"]["limits"].as_array().unwrap().len() >= 2, "{}", found["verdict"]);
     assert_eq!(found["parts"].as_array().unwrap().len(), 4);
+    let hosts = found["hosts"].as_array().unwrap();
+    assert!(hosts.len() == 1 && hosts[0]["clients"] == true, "{hosts:?}");
+    let told = |facts: &Json, name: &str| -> String {
+        let fact = facts.as_array().unwrap().iter().find(|fact| fact["name"] == name);
+        fact.unwrap_or_else(|| panic!("{name}: {facts}"))["value"].as_str().unwrap().to_owned()
+    };
+    assert!(told(&found["settings"], "mount options").contains("user_id="));
+    let mount = format!("mount {}", cluster.mount().display());
+    assert!(told(&hosts[0]["facts"], &mount).contains("user_id="));
+    assert!(told(&hosts[0]["facts"], &format!("{mount}: settings")).contains("queue_depth = "));
+    assert!(told(&hosts[0]["facts"], "storaged-1: settings").contains("max_connections = "));
     assert!(fs::read_to_string(format!("{out}/report.html")).unwrap().contains("<svg"));
     assert!(fs::read(format!("{out}/report.pdf")).unwrap().starts_with(b"%PDF"));
     let left: Vec<_> =
@@ -65,6 +77,124 @@ fn every_layer() {
     let changes: Json = serde_json::from_slice(&same.stdout).unwrap();
     let worse = |change: &&Json| change["outcome"] == "worse" || change["outcome"] == "better";
     assert_eq!(changes[0]["changes"].as_array().unwrap().iter().filter(worse).count(), 0);
+}
+
+/// Runs a line as a reader would who pastes it.
+fn paste(cluster: &Cluster, line: &str) {
+    let dir = cluster.dir().join("pasted");
+    fs::create_dir_all(&dir).unwrap();
+    let own = Path::new(env!("CARGO_BIN_EXE_skep")).parent().unwrap().display().to_string();
+    let mut shell = Command::new("sh");
+    shell.args(["-e", "-c", line]).current_dir(&dir).stdin(Stdio::null());
+    shell.env("PATH", format!("{own}:{}", std::env::var("PATH").unwrap())).env_remove("SKEP_CLUSTER");
+    let ended = shell.output().unwrap();
+    let said = [ended.stdout, ended.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
+    assert!(ended.status.success(), "{line}\n{said}");
+    // A loop of a shell ends well when its last line does.
+    assert!(!said.contains("error:") && !said.contains("skep: "), "{line}\n{said}");
+}
+
+/// Goal: every line that a survey or a search shows can be pasted into a shell as it is, and does its work there.
+#[test]
+fn lines_can_be_pasted() {
+    let cluster = start(plan());
+    let out = cluster.dir().join("survey").display().to_string();
+    let found = survey(&cluster, &out, &[]);
+    let mut lines: Vec<&str> =
+        found["commands"].as_array().unwrap().iter().filter_map(Json::as_str).collect();
+    lines.sort_unstable();
+    lines.dedup();
+    assert!(lines.len() >= 10, "{lines:?}");
+    let curves =
+        found["layers"].as_array().unwrap().iter().flat_map(|layer| layer["curves"].as_array().unwrap());
+    for command in curves.map(|curve| curve["command"].as_str().unwrap()) {
+        assert!(lines.contains(&command), "{command}: is not among the commands");
+    }
+    // Surveys of a layer take long: one will do.
+    let surveys = lines.iter().filter(|line| line.starts_with("skep survey")).count();
+    lines
+        .into_iter()
+        .filter(|line| surveys > 0 && !line.contains("--only network"))
+        .for_each(|line| paste(&cluster, line));
+    let (mount, out) =
+        (cluster.mount().display().to_string(), cluster.dir().join("sweep").display().to_string());
+    let words = ["survey", "sweep", "--mount", &mount, "--out", &out, "--size", "4MiB", "--processes", "2"];
+    cluster.admin([&words[..], &["--time", "4s", "--budget", "20"]].concat()).unwrap();
+    let searched: Json =
+        serde_json::from_str(&fs::read_to_string(format!("{out}/survey.json")).unwrap()).unwrap();
+    let axes: Vec<&str> = searched["layers"][0]["curves"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|curve| curve["id"].as_str().unwrap())
+        .collect();
+    assert!(
+        axes.contains(&"sweep.chunk") && axes.contains(&"sweep.targets"),
+        "{axes:?} {}",
+        searched["remarks"]
+    );
+    assert!(searched["remarks"].to_string().contains("all processes together moved 4m"), "{searched}");
+    paste(&cluster, searched["commands"][0].as_str().unwrap());
+    assert!(on_mount(&cluster).is_empty());
+}
+
+/// Goal: hosts of clients are measured beside each other and stand among the machines, and the lines name them.
+#[test]
+fn hosts_of_clients() {
+    let cluster = start(plan());
+    let (mount, key) = (cluster.mount().display().to_string(), cluster.dir().join("cluster.key"));
+    let agent = || {
+        let words = ["bench", "agent", "--listen", "127.0.0.1:0", "--allow", &mount, "--key"];
+        Agent::start(
+            cluster.command(words.map(std::ffi::OsString::from).into_iter().chain([key.clone().into()])),
+        )
+    };
+    let (a, b) = (agent(), agent());
+    let out = cluster.dir().join("survey").display().to_string();
+    let (hosts, key) = (format!("{},{}", a.address, b.address), key.display().to_string());
+    let flags = ["--only", "client,clients,metadata", "--hosts", &hosts, "--agent-key", &key];
+    let found = survey(&cluster, &out, &flags);
+    check_samples(&found);
+    let names = [&a, &b].map(|agent| format!("client {}", agent.address));
+    for layer in found["layers"].as_array().unwrap() {
+        let sides = layer["sides"].as_array().unwrap();
+        assert!(!sides.is_empty(), "{layer}");
+        for side in sides {
+            let members = side["members"].as_array().unwrap().iter();
+            let members: Vec<&str> = members.map(|member| member["name"].as_str().unwrap()).collect();
+            assert_eq!(members, names, "{side}");
+        }
+    }
+    let machines = found["hosts"].as_array().unwrap();
+    assert!(machines.len() == 1 && machines[0]["clients"] == true, "{machines:?}");
+    let lines: Vec<&str> = found["commands"].as_array().unwrap().iter().filter_map(Json::as_str).collect();
+    assert!(lines.iter().all(|line| line.contains("--hosts") && line.contains("--agent-key")), "{lines:?}");
+    lines.iter().for_each(|line| paste(&cluster, line));
+}
+
+/// Goal: fio is driven with as many processes as the survey's own curves have, and says what ran.
+#[test]
+fn another_program() {
+    let cluster = start(plan());
+    let out = cluster.dir().join("survey").display().to_string();
+    let found = survey(&cluster, &out, &["--only", "clients", "--with", "fio"]);
+    let remarks = found["remarks"].to_string();
+    let curves = found["layers"][0]["curves"].as_array().unwrap();
+    let by_fio: Vec<&Json> =
+        curves.iter().filter(|curve| curve["id"].as_str().unwrap().ends_with(".fio")).collect();
+    if remarks.contains("is not installed here") {
+        assert!(by_fio.is_empty());
+        return;
+    }
+    assert_eq!(by_fio.len(), 2, "{remarks}");
+    for curve in by_fio {
+        let places: Vec<f64> =
+            curve["points"].as_array().unwrap().iter().map(|point| point["x"].as_f64().unwrap()).collect();
+        assert_eq!(places, [1.0, 2.0]);
+        assert!(curve["title"].as_str().unwrap().contains("fio-"), "{curve}");
+        assert!(curve["command"].as_str().unwrap().contains("--numjobs=2"), "{curve}");
+    }
 }
 
 /// Goal: a dead daemon is the first thing that is said, at once and when mgmtd knows it; its targets are not blamed
