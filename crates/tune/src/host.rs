@@ -14,7 +14,7 @@ pub use identity::{Identity, IdentityKind};
 pub use mounts::Mount;
 pub use net::{Fabric, Nic};
 pub use processor::{Node, cpus_of};
-pub use service::{ClusterFacts, Place, Role, Service};
+pub use service::{ClusterFacts, LookedAt, Place, Role, Service};
 pub use superblock::Superblock;
 
 use crate::Root;

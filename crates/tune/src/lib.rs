@@ -15,7 +15,7 @@ pub mod rule;
 pub mod rules;
 
 pub use finding::{Finding, Severity, Source, Verdict};
-pub use host::{ClusterFacts, Host, Role, Service};
+pub use host::{ClusterFacts, Host, LookedAt, Role, Service};
 pub use root::Root;
 pub use rule::check;
 

@@ -92,12 +92,16 @@ impl Root {
     /// The same of something that is no file of the machine but was asked of a program or of the cluster: a recording
     /// holds it below `/.skep`. On the machine itself `ask` is asked.
     pub fn answer(&self, name: &str, ask: impl FnOnce() -> Option<String>) -> Option<String> {
-        let at = format!("/.skep/{name}");
-        let text = if self.is_live() { ask()? } else { self.glance(&at)? };
-        if let Some(recording) = &self.recording {
-            recording.borrow_mut().file(&at, text.trim_end());
-        }
+        let text = if self.is_live() { ask()? } else { self.glance(&format!("/.skep/{name}"))? };
+        self.remember(name, &text);
         Some(text)
+    }
+
+    /// A recording holds this below `/.skep`, too.
+    pub fn remember(&self, name: &str, text: &str) {
+        if let Some(recording) = &self.recording {
+            recording.borrow_mut().file(&format!("/.skep/{name}"), text.trim_end());
+        }
     }
 
     /// The first number in a file.

@@ -10,7 +10,7 @@ use crate::config::{
 use crate::units::{Period, Size};
 use clap::{Args, ValueEnum};
 use skep_tune::host::Part;
-use skep_tune::{ClusterFacts, Role, Root, Service as Here};
+use skep_tune::{ClusterFacts, LookedAt, Role, Root, Service as Here};
 use skep_types::limits::CHUNK_DEFAULT;
 use skep_types::{Consistency, PoolId, Reachability, ServiceKind};
 use skep_wire::meta::Inspect;
@@ -66,24 +66,40 @@ impl MachineArgs {
 
     /// Services, roles, directories and the cluster.
     pub fn part(&self, root: &Root) -> Outcome<Part> {
-        let services = services(root);
-        let roles: BTreeSet<Role> = self.roles.iter().map(|role| role.role()).collect();
-        if services.is_empty() && roles.is_empty() {
+        let named = LookedAt {
+            services: Vec::new(),
+            roles: self.roles.iter().map(|role| role.role()).collect(),
+            directories: self.paths.iter().map(|path| path.display().to_string()).collect(),
+        };
+        let looked = match LookedAt::recorded(root) {
+            // Unless something else is named, what was looked at when the machine was recorded.
+            Some(then) if named == LookedAt::default() => then,
+            Some(then) => LookedAt { services: then.services, ..named },
+            None => LookedAt { services: services(root), ..named },
+        };
+        if looked.services.is_empty() && looked.roles.is_empty() {
             return Err(Failure::new(format!(
                 "no service of Skep runs here or has a file below {}; say what the machine shall do: --role storage, \
                  --role meta, --role client or --role mgmt",
                 root.path(CONFIG_DIR).display()
             )));
         }
-        let directories = self.paths.iter().map(|path| path.display().to_string()).collect();
+        looked.record(root);
+        let LookedAt { services, roles, directories } = looked;
+        let roles: BTreeSet<Role> = roles.into_iter().collect();
         Ok(Part { services, roles, directories, cluster: self.cluster(root)? })
     }
 
     /// What the cluster says: it must answer when it is named, it may when it is that of this machine.
     fn cluster(&self, root: &Root) -> Outcome<Option<ClusterFacts>> {
+        // What the cluster says now is not what it said of the machine that was recorded.
+        if let Some(then) = ClusterFacts::recorded(root) {
+            then.record(root);
+            return Ok(Some(then));
+        }
         let asked = self.access.is_explicit();
         if !asked && !root.is_live() {
-            return Ok(ClusterFacts::recorded(root));
+            return Ok(None);
         }
         if !asked && !Path::new(crate::admin::access::KEY_FILE).exists() {
             return Ok(None);

@@ -139,6 +139,25 @@ fn this_machine_recorded() {
     assert!(!here.is_empty());
 }
 
+/// Goal: a machine with services is the same when its recording is looked at, with nothing said again: services, their
+/// settings, directories, cluster; a recording of a recording, too.
+#[test]
+fn services_recorded() {
+    let shown = |all: &[Finding]| all.iter().map(|one| format!("{:?}", row(one))).collect::<Vec<_>>();
+    for (text, words) in [(NVME, &[][..]), (SSD, &["--path", "/data"]), (HDD, &["--role", "storage"])] {
+        let dir = tempfile::tempdir().unwrap();
+        Recording::read(text).unwrap().unpack(dir.path()).unwrap();
+        let root = Root::recording(dir.path()).unwrap();
+        let place = ["check", "--root", dir.path().to_str().unwrap()];
+        let args = Line::try_parse_from([&place[..], words].concat()).unwrap().machine;
+        let here = check(&Host::read(&root, args.part(&root).unwrap()));
+        let recorded = root.recorded().unwrap().write();
+        let (there, _) = findings(&recorded, &[]).unwrap();
+        assert_eq!(shown(&here), shown(&there), "{words:?}");
+        assert!(here.iter().any(|one| one.area == "skep"));
+    }
+}
+
 /// Goal: an edit that somebody makes while the prompt of apply waits is not lost: it stays, and nothing is changed.
 #[test]
 fn an_edit_while_the_prompt_waits() {

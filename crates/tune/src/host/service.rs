@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// What a machine does in a cluster.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Role {
     /// Runs a mgmtd.
     Mgmt,
@@ -36,7 +37,7 @@ impl Role {
 }
 
 /// A service that runs or is configured here.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Service {
     /// What it does.
     pub role: Role,
@@ -111,11 +112,43 @@ impl ClusterFacts {
 
     /// Remembers it, when the machine is recorded.
     pub fn record(&self, root: &Root) {
-        root.answer(Self::NAME, || serde_json::to_string(self).ok());
+        if let Ok(text) = serde_json::to_string(self) {
+            root.remember(Self::NAME, &text);
+        }
     }
 
     /// What it is called in a recording.
     const NAME: &str = "cluster.json";
+}
+
+/// Which part of a machine was looked at: what a recording needs besides files to be looked at in the same way. Services
+/// are kept as they were found, for their settings come from files and environments that hold more than is asked for.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LookedAt {
+    /// Services that ran or were configured.
+    pub services: Vec<Service>,
+    /// Roles that were named.
+    pub roles: Vec<Role>,
+    /// Directories that were named.
+    pub directories: Vec<String>,
+}
+
+impl LookedAt {
+    /// What it is called in a recording.
+    const NAME: &str = "part.json";
+
+    /// Of a recorded machine.
+    pub fn recorded(root: &Root) -> Option<Self> {
+        let text = if root.is_live() { None } else { root.answer(Self::NAME, || None) };
+        serde_json::from_str(&text?).ok()
+    }
+
+    /// Remembers it, when the machine is recorded.
+    pub fn record(&self, root: &Root) {
+        if let Ok(text) = serde_json::to_string(self) {
+            root.remember(Self::NAME, &text);
+        }
+    }
 }
 
 /// The directories of all services, and those that were named.
