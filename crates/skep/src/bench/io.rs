@@ -89,7 +89,7 @@ impl IoArgs {
         let mut io = IoJob::new("/");
         for word in &self.time {
             if !matches!(word.as_str(), "open" | "fsync" | "close" | "") {
-                return Err(Failure::new(format!("--time {word}: write some of open,fsync,close")));
+                return Err(Failure::usage(format!("--time {word}: write some of open,fsync,close")));
             }
         }
         let timed = |part: &str| self.time.iter().any(|word| word == part);

@@ -127,7 +127,7 @@ fn compares(meta: &MetaJob, existing: bool) -> Outcome {
     }
     let reason = "--verify: nothing would be compared; have files written (--write SIZE) and read (--read SIZE, in a \
          phase open-read)";
-    Err(Failure::new(reason.to_owned()))
+    Err(Failure::usage(reason))
 }
 
 fn phase(text: &str) -> Result<MetaPhase, String> {

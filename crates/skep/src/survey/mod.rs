@@ -158,7 +158,7 @@ pub fn run(args: &SurveyArgs) -> ExitCode {
     };
     outcome.unwrap_or_else(|failure| {
         eprintln!("skep: {failure}");
-        ExitCode::FAILURE
+        failure.exit_code()
     })
 }
 

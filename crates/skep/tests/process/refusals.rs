@@ -5,6 +5,7 @@ use skep_rig::{Cluster, is_mounted, until};
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// Starts a storage server by hand on `targets`, expecting it to refuse; what it said.
@@ -162,4 +163,30 @@ fn mounts_as_fstab_says() {
     let (done, said) = mount("key_file=/nonexistent/key");
     assert!(!done && said.contains("/nonexistent/key"), "{said}");
     assert!(!is_mounted(&point));
+}
+
+/// Goal: what makes no sense wherever it is asked is wrong usage: exit code 2, with what is wrong, and nothing is done.
+#[test]
+fn wrong_usage_has_its_exit_code() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = dir.path().to_str().unwrap();
+    for (words, said) in [
+        (&["bench", "io", place, "--transfer", "0"][..], "transfer is 0"),
+        (&["bench", "io", place, "--time", "nonsense"], "open,fsync,close"),
+        (&["bench", "meta", place, "--items", "0"], "items"),
+        (&["bench", "meta", place, "--items", "9", "--verify"], "nothing would be compared"),
+        (&["bench", "ior", "--", "--nonsense"], "is no option of ior"),
+        (&["bench", "storage", "run", "--direct"], "--path raw"),
+        (&["bench", "net", "mode", "--for", "1h"], "600 s at most"),
+        (&["bench", "net", "pairs", "--block", "1GiB"], "--block"),
+        (&["bench", "net", "run", "--processes", "0"], "processes is 0"),
+        (&["tune", "apply", "--dry-run", "--role", "storage", "--setting", "nonsense"], "no setting"),
+        (&["survey", "sweep", "--mount", place, "--budget", "1"], "--budget"),
+    ] {
+        let output =
+            Command::new(env!("CARGO_BIN_EXE_skep")).args(words).stdin(Stdio::null()).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(2) && text.contains(said), "{words:?}: {text}");
+    }
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
 }
