@@ -71,7 +71,10 @@ impl MachineArgs {
             roles: self.roles.iter().map(|role| role.role()).collect(),
             directories: self.paths.iter().map(|path| path.display().to_string()).collect(),
         };
-        let looked = match LookedAt::recorded(root) {
+        let then = LookedAt::recorded(root);
+        // A cluster that answers here and now is not that of a machine that was recorded.
+        let is_recorded = then.is_some();
+        let looked = match then {
             // Unless something else is named, what was looked at when the machine was recorded.
             Some(then) if named == LookedAt::default() => then,
             Some(then) => LookedAt { services: then.services, ..named },
@@ -87,7 +90,8 @@ impl MachineArgs {
         looked.record(root);
         let LookedAt { services, roles, directories } = looked;
         let roles: BTreeSet<Role> = roles.into_iter().collect();
-        Ok(Part { services, roles, directories, cluster: self.cluster(root)? })
+        let cluster = if is_recorded { ClusterFacts::recorded(root) } else { self.cluster(root)? };
+        Ok(Part { services, roles, directories, cluster })
     }
 
     /// What the cluster says: it must answer when it is named, it may when it is that of this machine.
