@@ -6,7 +6,8 @@
 //! What no document gives says "assumed".
 
 use crate::hardware::{Connections, DriveOverride, Hardware, Pcie, Software};
-use crate::units::{Rate, Size};
+use crate::measured::{self, per_second};
+use crate::units::{MIB, Rate, Size};
 use serde::Serialize;
 
 /// How a drive is made, which decides what else is known about it.
@@ -286,8 +287,6 @@ const PATHS_2020: f64 = 11.0;
 
 /// Bytes of an empty file in the row store: 24.4 MB after 100,000 creates and a stop, compressed, names of 20 bytes.
 const SKEP_ROW_BYTES: f64 = 244.0;
-/// Processor time of one request in flight on one slow core: more in flight cost less each.
-const SKEP_PROFILE: &str = "docs/bench/profile.md, one request in flight";
 const NOT_MEASURED: &str = "no document of the catalogue measures it";
 
 impl Costs {
@@ -296,21 +295,21 @@ impl Costs {
         match software {
             Software::Skep => Self {
                 metadata_threads: Some(1.0),
-                creates_per_core: Some(1e6 / 82.8),
-                stats_per_core: Some(1e6 / 57.9),
-                removes_per_core: Some(1e6 / 71.2),
-                random_reads_per_core: Some(1e6 / 12.4),
-                random_writes_per_core: Some(1e6 / 13.9),
-                read_per_core: Some(Rate(1_048_576.0 * 1e6 / 281.7)),
-                write_per_core: Some(Rate(1_048_576.0 * 1e6 / 559.8)),
+                creates_per_core: measured::shipped().map(|us| per_second(us.create)),
+                stats_per_core: measured::shipped().map(|us| per_second(us.stat)),
+                removes_per_core: measured::shipped().map(|us| per_second(us.remove)),
+                random_reads_per_core: measured::shipped().map(|us| per_second(us.random_read)),
+                random_writes_per_core: measured::shipped().map(|us| per_second(us.random_write)),
+                read_per_core: measured::shipped().map(|us| Rate(MIB * per_second(us.read_mib))),
+                write_per_core: measured::shipped().map(|us| Rate(MIB * per_second(us.write_mib))),
                 shared_write_per_path: None,
                 shared_read_per_path: None,
                 shared_part: 0.91,
                 bytes_per_file: 2.0 * SKEP_ROW_BYTES,
                 bytes_per_file_source: "measured: 244 for an empty file in the row store (100,000 of them), doubled \
                                         for compaction; contents of files up to 8 KiB come on top",
-                names_source: SKEP_PROFILE,
-                random_source: SKEP_PROFILE,
+                names_source: measured::SOURCE,
+                random_source: measured::SOURCE,
                 shared_source: "docs/bench/README.md, the least of 12 measurements",
             },
             Software::Beegfs => Self {

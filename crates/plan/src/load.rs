@@ -2,6 +2,8 @@
 
 use crate::check::{self, Problem, Step};
 use crate::hardware::Hardware;
+use crate::wrong;
+use serde::de::DeserializeOwned;
 use std::fmt;
 use toml::de::{DeTable, DeValue};
 
@@ -42,12 +44,7 @@ impl Hardware {
             let message = format!("longer than {TEXT_MAX} bytes: this is no description of a system");
             return Err(vec![fault(0, String::new(), message)]);
         }
-        let hardware: Self = toml::from_str(text).map_err(|error| {
-            let line = error.span().map_or(0, |span| line_of(text, span.start));
-            let message =
-                format!("{} (`skep plan example` shows a whole description)", error.message().trim());
-            vec![fault(line, String::new(), message)]
-        })?;
+        let hardware: Self = read(file, text)?;
         let problems = check::check(&hardware);
         if problems.is_empty() {
             return Ok(hardware);
@@ -59,6 +56,19 @@ impl Hardware {
         };
         Err(problems.into_iter().map(located).collect())
     }
+}
+
+/// Reads TOML. Of what has the wrong type, name or unit everything is found, not only the first.
+pub fn read<T: DeserializeOwned>(file: &str, text: &str) -> Result<T, Vec<Fault>> {
+    wrong::read(text).map_err(|found| {
+        let fault = |wrong: wrong::Wrong| Fault {
+            file: file.to_owned(),
+            line: line_of(text, wrong.at),
+            field: check::field(&wrong.place),
+            message: wrong.message,
+        };
+        found.into_iter().map(fault).collect()
+    })
 }
 
 /// Line of a place; of the innermost table that exists when the field itself is not written.
@@ -148,8 +158,8 @@ mod tests {
     fn what_toml_says() {
         for (from, to, says) in [
             ("size = \"1 TB\"", "size = \"1T\"", "1.6 TB"),
-            ("spares = 0", "sparse = 0", "unknown field `sparse`"),
-            ("raid = \"raid6\"", "raid = \"raid7\"", "unknown variant"),
+            ("spares = 0", "sparse = 0", "no key \"sparse\" here: write one of"),
+            ("raid = \"raid6\"", "raid = \"raid7\"", "write one of none, raid0"),
             ("drives = 6", "drives = ", "line"),
         ] {
             let text = GOOD.replacen(from, to, 1);

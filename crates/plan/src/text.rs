@@ -88,10 +88,10 @@ fn verdict(page: &mut Page, stream: &Stream) {
     let next = match stream.next.is_empty() {
         true => "nothing else limits".to_owned(),
         false => format!(
-            "next {} at {} ({:.0} % more)",
-            titles(&stream.next),
-            stream.next_rate,
-            stream.headroom * 100.0
+            "without that limit {} ({:.0} % more), then {}",
+            stream.next_expected,
+            stream.headroom * 100.0,
+            titles(&stream.next)
         ),
     };
     page.line(&format!(
@@ -224,11 +224,36 @@ mod tests {
         let page = forecast(&crate::forward::forecast(&hardware).unwrap(), true);
         let lines: Vec<&str> = page.lines().collect();
         assert!(
-            lines[1].starts_with("  write   2.00 GB/s  limited by server links; next controllers at"),
+            lines[1].starts_with("  write   2.00 GB/s  limited by server links; without that limit"),
             "{}",
             lines[1]
         );
+        assert!(lines[1].ends_with("then controllers"), "{}", lines[1]);
         assert!(lines.iter().all(|line| line.trim_end() == *line));
         assert!(page.contains("001, table of component throughputs: new SSD"));
+    }
+
+    /// Goal: the percentage is the one between the two rates that stand beside it, whatever the efficiency: both are
+    /// what programs see.
+    #[test]
+    fn percentages_follow_from_what_is_shown() {
+        let mut limited = 0;
+        for system in crate::systems::SYSTEMS {
+            let hardware = Hardware::from_toml(system.name, system.text).unwrap();
+            let page = forecast(&crate::forward::forecast(&hardware).unwrap(), false);
+            for line in page.lines().skip(1).take(2) {
+                let Some((first, rest)) = line.split_once("; without that limit ") else { continue };
+                let rate = |text: &str| text.trim().parse::<Rate>().unwrap().0;
+                let (next, rest) = rest.split_once(" (").unwrap();
+                let percent: f64 = rest.split_once(" % more").unwrap().0.parse().unwrap();
+                let seen = rate(first.split_once("  limited by").unwrap().0.trim()[5..].trim());
+                // Rates are shown with three digits, percentages without decimals.
+                let expected = (rate(next) / seen - 1.0) * 100.0;
+                let most = 0.5 + (100.0 + percent) * 0.01;
+                assert!((percent - expected).abs() <= most, "{}: {line}", system.name);
+                limited += 1;
+            }
+        }
+        assert!(limited > 10, "{limited}");
     }
 }

@@ -3,6 +3,7 @@
 //! A drive of `1.6 TB` is 1.6 x 10^12 bytes, memory of `256 GiB` is 256 x 2^30. A unit that could mean
 //! either (`1.6T`, a bare number) is refused: the difference is 10 % at this size.
 
+use serde::de::Visitor;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::str::FromStr;
@@ -23,6 +24,13 @@ const SIZE_UNITS: [(&str, f64); 11] = [
 ];
 /// Units of links: networks are sold in bits per second.
 const BIT_UNITS: [(&str, f64); 2] = [("Mbit", 1e6 / 8.0), ("Gbit", 1e9 / 8.0)];
+/// What to write as a size.
+pub const SIZE_WANTED: &str = "a size such as \"1.6 TB\" (10^12) or \"256 GiB\" (2^30)";
+/// What to write as a rate.
+pub const RATE_WANTED: &str = "a rate such as \"2.5 GB/s\", \"1280 MiB/s\" or \"100 Gbit/s\"";
+/// Letters behind counts.
+const COUNT_UNITS: [(&str, f64); 6] =
+    [("", 1.0), ("k", 1e3), ("K", 1e3), ("M", 1e6), ("G", 1e9), ("T", 1e12)];
 /// 2^10.
 pub const KIB: f64 = 1024.0;
 /// 2^20.
@@ -149,7 +157,7 @@ impl FromStr for Size {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let bytes = parse(text, &SIZE_UNITS, "a size such as \"1.6 TB\" (10^12) or \"256 GiB\" (2^30)")?;
+        let bytes = parse(text, &SIZE_UNITS, SIZE_WANTED)?;
         if bytes >= SIZE_MAX {
             return Err(format!("{text} is more than 8 EiB: check the unit"));
         }
@@ -161,12 +169,11 @@ impl FromStr for Rate {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        const WANTED: &str = "a rate such as \"2.5 GB/s\", \"1280 MiB/s\" or \"100 Gbit/s\"";
         let Some(amount) = text.trim().strip_suffix("/s") else {
-            return Err(format!("{text:?} has no \"/s\": write {WANTED}"));
+            return Err(format!("{text:?} has no \"/s\": write {RATE_WANTED}"));
         };
         let units: Vec<_> = SIZE_UNITS.into_iter().chain(BIT_UNITS).collect();
-        Ok(Self(parse(amount, &units, WANTED)?))
+        Ok(Self(parse(amount, &units, RATE_WANTED)?))
     }
 }
 
@@ -186,11 +193,54 @@ fn parse(text: &str, units: &[(&str, f64)], wanted: &str) -> Result<f64, String>
     }
 }
 
+/// A count, such as `10G`, `5k`, `1e9`: letters are powers of 1000, because nothing here is counted in others.
+pub fn number(text: &str) -> Result<f64, String> {
+    const WANTED: &str = "a number such as 1e9, 10G or 5k (k, M, G and T are powers of 1000)";
+    let text = text.trim();
+    let digits = text.trim_end_matches(|c: char| c.is_alphabetic());
+    let unit = text.get(digits.len()..).unwrap_or_default();
+    let value: f64 = digits.trim().parse().map_err(|_| format!("{text:?} is no number: write {WANTED}"))?;
+    let factor = COUNT_UNITS.iter().find(|(name, _)| *name == unit).map(|(_, factor)| *factor);
+    let factor = factor.ok_or_else(|| format!("{unit:?} is not known behind a number: write {WANTED}"))?;
+    if !(value * factor).is_finite() || value < 0.0 {
+        return Err(format!("{text:?} is too much or less than nothing: write {WANTED}"));
+    }
+    Ok(value * factor)
+}
+
+/// The text that people would write and that is read back as the same value: `512 GiB`, `15360 GB`, else bytes.
+fn exact(value: f64, shown: &str, units: &[(&str, f64)], suffix: &str) -> String {
+    let read = |text: &str| {
+        let (number, unit) = text.split_once(' ')?;
+        let unit = unit.strip_suffix(suffix)?;
+        let (_, factor) = units.iter().find(|(name, _)| *name == unit)?;
+        Some(number.parse::<f64>().ok()? * factor)
+    };
+    if read(shown) == Some(value) {
+        return shown.to_owned();
+    }
+    let whole = units.iter().filter(|(_, factor)| *factor <= value && value % factor == 0.0);
+    match whole.max_by(|a, b| a.1.total_cmp(&b.1)) {
+        Some((name, factor)) => format!("{} {name}{suffix}", value / factor),
+        None => format!("{value} B{suffix}"),
+    }
+}
+
 macro_rules! as_text {
-    ($type:ty, $exact:expr) => {
+    ($type:ty, $wanted:expr, $exact:expr) => {
         impl<'de> Deserialize<'de> for $type {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+                struct Text;
+                impl Visitor<'_> for Text {
+                    type Value = $type;
+                    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                        f.write_str($wanted)
+                    }
+                    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<$type, E> {
+                        text.parse().map_err(E::custom)
+                    }
+                }
+                deserializer.deserialize_str(Text)
             }
         }
         impl Serialize for $type {
@@ -218,9 +268,13 @@ macro_rules! schema_of_text {
 schema_of_text!(Size, "Size");
 #[cfg(feature = "schema")]
 schema_of_text!(Rate, "Rate");
-// Bytes, so that what is written is read back as the same value.
-as_text!(Size, |size| format!("{} B", size.0));
-as_text!(Rate, |rate| format!("{} B/s", rate.0));
+// What is written is read back as the same value.
+as_text!(Size, SIZE_WANTED, |size| match size.bytes() {
+    // Beyond 2^53 a number of its own would not be read back as the same.
+    bytes if bytes as u64 == size.0 => exact(bytes, &size.to_string(), &SIZE_UNITS, ""),
+    _ => format!("{} B", size.0),
+});
+as_text!(Rate, RATE_WANTED, |rate| exact(rate.0, &rate.to_string(), &SIZE_UNITS, "/s"));
 
 /// Rates in answers are plain numbers of bytes per second; only descriptions carry units.
 pub fn as_number<S: Serializer>(rate: &Rate, serializer: S) -> Result<S::Ok, S::Error> {
@@ -259,10 +313,40 @@ mod tests {
     /// Goal: what is written is read back as the same value.
     #[test]
     fn round_trip() {
-        for text in ["1.6 TB", "8 KiB", "0 B", "1280 MiB"] {
+        for text in ["1.6 TB", "8 KiB", "0 B", "1280 MiB", "15360 GB", "123456789 B", "0.1 PB", "7.9 EB"] {
+            let text = text.replace("7.9 EB", "7900.000001 PB");
             let size: Size = text.parse().unwrap();
             let json = serde_json::to_string(&size).unwrap();
-            assert_eq!(serde_json::from_str::<Size>(&json).unwrap(), size);
+            assert_eq!(serde_json::from_str::<Size>(&json).unwrap(), size, "{json}");
+        }
+        for text in ["2.5 GB/s", "1280 MiB/s", "100 Gbit/s", "0.1 B/s", "123456.7 B/s", "1234567 kB/s"] {
+            let rate: Rate = text.parse().unwrap();
+            let json = serde_json::to_string(&rate).unwrap();
+            assert_eq!(serde_json::from_str::<Rate>(&json).unwrap(), rate, "{json}");
+        }
+    }
+
+    /// Goal: descriptions are written as people write them.
+    #[test]
+    fn written_for_people() {
+        for text in ["512 GiB", "1.6 TB", "15360 GB", "1 MiB", "960 GB"] {
+            let size: Size = text.parse().unwrap();
+            assert_eq!(serde_json::to_string(&size).unwrap(), format!("\"{text}\""));
+        }
+        assert_eq!(serde_json::to_string(&Rate::gb(4000.0)).unwrap(), "\"4.00 TB/s\"");
+    }
+
+    /// Goal: counts are read with their letters, and what is no count says what to write.
+    #[test]
+    fn counts() {
+        for (text, value) in
+            [("10G", 1e10), ("5k", 5e3), ("1e9", 1e9), ("1.5 M", 1.5e6), ("7", 7.0), ("2T", 2e12)]
+        {
+            assert_eq!(number(text), Ok(value), "{text}");
+        }
+        for text in ["", "G", "10Q", "-1k", "ten", "1e400", "inf", "nan", "5 GiB", "\u{e9}"] {
+            let error = number(text).expect_err(text);
+            assert!(error.contains("write a number such as"), "{error}");
         }
     }
 

@@ -41,8 +41,8 @@ pub fn notes(hardware: &Hardware, forecast: &Forecast) -> Vec<String> {
         }
         if stream.bottleneck.contains(&Stage::Clients) {
             notes.push(format!(
-                "{way} is limited by the clients: the servers could deliver {} more.",
-                percent(stream.headroom)
+                "{way} is limited by the clients: with clients enough programs would see {}.",
+                stream.without_clients
             ));
         }
         if stream.headroom < BALANCED && !stream.next.is_empty() {

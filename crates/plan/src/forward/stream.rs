@@ -118,12 +118,20 @@ pub struct Stream {
     pub bottleneck: Vec<Stage>,
     /// What would limit if the bottleneck were gone.
     pub next: Vec<Stage>,
-    /// What the system would deliver then.
+    /// What the components would allow then.
     #[serde(serialize_with = "crate::units::as_number")]
     #[cfg_attr(feature = "schema", schemars(with = "f64"))]
     pub next_rate: Rate,
-    /// How much more that is, as a part of the limit.
+    /// What programs would be expected to see then, with the same efficiency.
+    #[serde(serialize_with = "crate::units::as_number")]
+    #[cfg_attr(feature = "schema", schemars(with = "f64"))]
+    pub next_expected: Rate,
+    /// How much more `next_expected` is than `expected`, as a part of the latter.
     pub headroom: f64,
+    /// What programs are expected to see when there are clients enough.
+    #[serde(serialize_with = "crate::units::as_number")]
+    #[cfg_attr(feature = "schema", schemars(with = "f64"))]
+    pub without_clients: Rate,
     /// Drives without RAID parity.
     #[serde(serialize_with = "crate::units::as_number")]
     #[cfg_attr(feature = "schema", schemars(with = "f64"))]
@@ -142,9 +150,8 @@ pub fn stream(hardware: &Hardware, catalogue: &Catalogue<'_>, direction: Directi
     let lifted: BTreeSet<Stage> = bottleneck.iter().copied().collect();
     let next_rate = chain.delivered(&|stage| lifted.contains(&stage));
     let next = chain.bottleneck(next_rate, &alone, &lifted);
-    let data_sheet = bottleneck.contains(&Stage::Drives) && chain.by_data_sheet();
-    let [writing, reading] = catalogue.efficiency([data_sheet; 2]);
-    let (efficiency, efficiency_source) = if direction == Direction::Write { writing } else { reading };
+    let (efficiency, efficiency_source) = chain.efficiency(&bottleneck);
+    let expected = limit * efficiency;
     let mut limits: Vec<Limit> = alone
         .iter()
         .filter(|(_, rate)| *rate < INFINITE / 10.0)
@@ -158,13 +165,15 @@ pub fn stream(hardware: &Hardware, catalogue: &Catalogue<'_>, direction: Directi
     Stream {
         direction,
         limit: Rate(limit),
-        expected: Rate(limit * efficiency),
+        expected: Rate(expected),
         efficiency,
         efficiency_source,
         bottleneck,
         next,
         next_rate: Rate(next_rate),
+        next_expected: Rate(next_rate * efficiency),
         headroom: next_rate / limit - 1.0,
+        without_clients: Rate(chain.without_clients(&alone, limit, expected)),
         raw_drives: Rate(chain.raw_drives()),
         limits,
     }
@@ -181,6 +190,23 @@ struct Chain<'a> {
 }
 
 impl Chain<'_> {
+    /// Part of the limit that programs see, and who says so.
+    fn efficiency(&self, bottleneck: &[Stage]) -> (f64, String) {
+        let data_sheet = bottleneck.contains(&Stage::Drives) && self.by_data_sheet();
+        let [writing, reading] = self.catalogue.efficiency([data_sheet; 2]);
+        if self.direction == Direction::Write { writing } else { reading }
+    }
+
+    /// What programs see of servers and network when clients do not limit; no less than with them.
+    fn without_clients(&self, alone: &[(Stage, f64)], limit: f64, expected: f64) -> f64 {
+        let servers = self.delivered(&|stage| stage == Stage::Clients);
+        if servers <= limit * (1.0 + SAME) {
+            return expected;
+        }
+        let (efficiency, _) = self.efficiency(&self.bottleneck(servers, alone, &[Stage::Clients].into()));
+        (servers * efficiency).max(expected)
+    }
+
     fn copies(&self) -> f64 {
         // Every written byte is stored `copies` times; a read is answered by one of them.
         if self.direction == Direction::Write { f64::from(self.hardware.striping.copies) } else { 1.0 }

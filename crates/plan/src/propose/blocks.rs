@@ -1,5 +1,6 @@
 //! Building blocks: servers as they are bought, and systems made of a number of them.
 
+use super::ClientSide;
 use super::requirements::{Availability, Kind, Requirements, Servers};
 use crate::catalogue::Catalogue;
 use crate::hardware::{
@@ -7,7 +8,7 @@ use crate::hardware::{
     TargetGroup,
 };
 use crate::raid::Raid;
-use crate::units::Size;
+use crate::units::{Rate, Size};
 
 /// Targets of one file where there are enough.
 const STRIPE: u32 = 4;
@@ -389,17 +390,23 @@ fn names_size(kind: Kind) -> u64 {
     }
 }
 
-fn clients(requirements: &Requirements) -> Clients {
+/// The clients that a proposal reckons with.
+pub fn client_side(requirements: &Requirements) -> ClientSide {
     let empty = Hardware::default();
     let link = Catalogue::of(&empty).and_then(|c| c.nic(&requirements.client_nic));
     let rate = link.map_or(1.0, |nic| nic.rate.0);
     let most = [requirements.write, requirements.read].into_iter().flatten().map(|rate| rate.0);
     let wanted = (most.fold(0.0, f64::max) / rate).ceil().max(CLIENTS_LEAST);
-    Clients {
-        count: requirements.clients.unwrap_or(wanted.min(f64::from(crate::check::MACHINES_MAX)) as u32),
+    let count = requirements.clients.unwrap_or(wanted.min(f64::from(crate::check::MACHINES_MAX)) as u32);
+    ClientSide {
+        count,
         nic: requirements.client_nic.clone(),
-        nics: 1,
-        memory: None,
-        stream: None,
+        assumed: requirements.clients.is_none(),
+        carry: Rate(f64::from(count) * rate),
     }
+}
+
+fn clients(requirements: &Requirements) -> Clients {
+    let side = client_side(requirements);
+    Clients { count: side.count, nic: side.nic, nics: 1, memory: None, stream: None }
 }

@@ -13,6 +13,7 @@ pub use search::Need;
 
 use crate::forward::Forecast;
 use crate::hardware::Hardware;
+use crate::units::Rate;
 use blocks::{BLOCKS, Block};
 use search::{Enough, Short};
 use serde::Serialize;
@@ -46,6 +47,22 @@ pub struct Proposal {
     pub forecast: Forecast,
 }
 
+/// The clients that proposals reckon with.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ClientSide {
+    /// How many.
+    pub count: u32,
+    /// The link of each.
+    pub nic: String,
+    /// Nobody said how many, so they are as many as what was asked for takes, and 16 at least.
+    pub assumed: bool,
+    /// What all of them carry in one direction.
+    #[serde(serialize_with = "crate::units::as_number")]
+    #[cfg_attr(feature = "schema", schemars(with = "f64"))]
+    pub carry: Rate,
+}
+
 /// What was found.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -54,6 +71,8 @@ pub struct Proposals {
     pub requirements: Requirements,
     /// By what they are ordered.
     pub order: String,
+    /// The clients of every proposal.
+    pub clients: ClientSide,
     /// The best first.
     pub proposals: Vec<Proposal>,
     /// Blocks that do not do, and why.
@@ -90,7 +109,8 @@ pub fn propose(requirements: &Requirements) -> Result<Proposals, Vec<String>> {
         proposals.iter().all(|p| p.forecast.cost.as_ref().is_some_and(|cost| cost.unpriced.is_empty()));
     let proposals = order(proposals, requirements);
     let order = order_rule(priced).to_owned();
-    Ok(Proposals { requirements: requirements.clone(), order, proposals, rejected })
+    let clients = blocks::client_side(requirements);
+    Ok(Proposals { requirements: requirements.clone(), order, clients, proposals, rejected })
 }
 
 fn layouts(requirements: &Requirements) -> Vec<Servers> {

@@ -4,6 +4,7 @@ use super::blocks::{PAIRS_MAX, names};
 use crate::catalogue::{Catalogue, Costs};
 use crate::forward::inodes::table_part;
 use crate::hardware::{Hardware, Prices, Software};
+use crate::load::{self, Fault};
 use crate::units::{Rate, Size, count};
 use serde::{Deserialize, Serialize};
 
@@ -148,9 +149,9 @@ impl Default for Requirements {
 }
 
 impl Requirements {
-    /// From TOML.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        toml::from_str(text).map_err(|e| e.to_string())
+    /// From TOML; `file` is what faults call it.
+    pub fn parse(file: &str, text: &str) -> Result<Self, Vec<Fault>> {
+        load::read(file, text)
     }
 
     /// Kinds of drives that may be used.
@@ -319,6 +320,7 @@ mod tests {
     #[test]
     fn read_and_refuse() {
         let read = Requirements::parse(
+            "needs.toml",
             "write = \"6 GB/s\"\ncapacity = \"500 TB\"\nfiles = 1e9\navailability = \"mirror\"\nsoftware = \"beegfs\"\ndrives = [\"nvme\"]\n",
         )
         .expect("requirements");
@@ -338,9 +340,16 @@ mod tests {
             ("iops = 1000.0\nsoftware = \"lustre\"", "iops"),
             ("write = \"1 GB/s\"\nshow = 0", "show"),
         ] {
-            let wrong = Requirements::parse(text).expect(text).check();
+            let wrong = Requirements::parse("needs.toml", text).expect(text).check();
             assert!(wrong.iter().any(|line| line.starts_with(field)), "{text}: {wrong:?}");
         }
-        assert!(Requirements::parse("writes = \"6 GB/s\"").is_err());
+        let faults =
+            Requirements::parse("needs.toml", "show = 3\nwrites = \"6 GB/s\"\nfiles = \"10G\"").unwrap_err();
+        let told: Vec<String> = faults.iter().map(Fault::to_string).collect();
+        assert!(told[0].starts_with("needs.toml:2: writes: there is no key"), "{told:?}");
+        assert!(
+            told[1].starts_with("needs.toml:3: files: ") && told[1].contains("write a number"),
+            "{told:?}"
+        );
     }
 }

@@ -2,9 +2,10 @@
 
 use super::blocks::{Block, Count, pairs_max, system};
 use super::requirements::{Availability, Requirements, Servers};
-use crate::forward::{self, Forecast};
+use crate::forward::{self, Forecast, Stream};
 use crate::hardware::Hardware;
 use crate::scale::saturation::smallest;
+use crate::units::Rate;
 use serde::Serialize;
 
 /// Most servers of one kind that are proposed.
@@ -75,9 +76,19 @@ fn delivered(requirements: &Requirements, forecast: &Forecast) -> [(Need, Option
     ]
 }
 
+/// What programs see: with the clients that were given, else with clients enough.
+pub fn servers_deliver(requirements: &Requirements, stream: &Stream) -> Rate {
+    if requirements.clients.is_none() { stream.without_clients } else { stream.expected }
+}
+
 /// Delivered over asked for: the geometric mean of all that was asked for, 1 when nothing was.
 pub fn over_provision(requirements: &Requirements, forecast: &Forecast) -> f64 {
-    let all = delivered(requirements, forecast);
+    let all = delivered(requirements, forecast).map(|(need, asked, has)| match need {
+        // Clients that are only assumed are as many as were asked for: they hide what servers deliver too much.
+        Need::Write => (need, asked, servers_deliver(requirements, &forecast.write).0),
+        Need::Read => (need, asked, servers_deliver(requirements, &forecast.read).0),
+        _ => (need, asked, has),
+    });
     let asked = all.iter().filter_map(|(_, asked, has)| asked.map(|asked| has / asked));
     let (count, sum) = asked.fold((0.0, 0.0), |(count, sum), ratio| (count + 1.0, sum + ratio.max(1.0).ln()));
     if count > 0.0 { (sum / count).exp() } else { 1.0 }

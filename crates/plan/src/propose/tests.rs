@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::forward::forecast;
-use crate::hardware::{Prices, Software};
+use crate::hardware::{Prices, Role, Software};
 use crate::units::{Rate, Size};
 
 /// SplitMix64: the same requirements in every run.
@@ -348,4 +348,57 @@ fn shapes() {
         ),
         "{text}"
     );
+}
+
+/// Goal: clients that nobody gave are named, and do not hide what servers deliver; those that were given count.
+#[test]
+fn assumed_clients() {
+    let asked = Requirements { capacity: Some(Size(500_000_000_000_000_000)), ..Requirements::default() };
+    let found = propose(&asked).expect("proposals");
+    assert_eq!(
+        (found.clients.count, found.clients.assumed, found.clients.carry),
+        (16, true, Rate::gb(160.0))
+    );
+    let text = found.text();
+    assert!(text.contains("Clients: 16 with one 100gbe link each, 160 GB/s together: assumed"), "{text}");
+    let lines: Vec<&str> = text.lines().skip(1).take(found.proposals.len()).collect();
+    for (proposal, line) in found.proposals.iter().zip(&lines) {
+        let (write, read) = (&proposal.forecast.write, &proposal.forecast.read);
+        assert_eq!(write.expected, Rate::gb(160.0), "the clients limit the forecast");
+        // More than so many servers could not do less than a GB/s each.
+        assert!(write.without_clients.0 > 400e9 && read.without_clients.0 > 400e9, "{proposal:?}");
+        assert!(line.contains(&write.without_clients.to_string()) && !line.contains(" 160 GB/s"), "{line}");
+        let reason = format!(
+            "writing {} with clients enough; the 16 assumed ones see 160 GB/s",
+            write.without_clients
+        );
+        assert!(proposal.reasons.contains(&reason), "{:?}", proposal.reasons);
+    }
+    let given = Requirements { clients: Some(20), ..asked };
+    let text = propose(&given).expect("proposals").text();
+    assert!(text.contains("Clients: 20 with one 100gbe link each, 200 GB/s together, as given"), "{text}");
+    assert!(text.lines().nth(1).is_some_and(|line| line.contains(" 200 GB/s")), "{text}");
+}
+
+/// Goal: with clients that grow with what is asked for, what servers deliver too much still counts in the order; no
+/// drives for names stand in servers that cannot use them, and the first proposal has the least servers times waste.
+#[test]
+fn fast_systems_are_ranked_by_their_servers() {
+    let asked = Requirements { write: Some(Rate::gb(4000.0)), ..Requirements::default() };
+    let found = propose(&asked).expect("proposals");
+    assert_eq!((found.clients.count, found.clients.assumed), (400, true));
+    let first = &found.proposals[0];
+    let waste = |proposal: &Proposal| {
+        let over = proposal.forecast.write.without_clients.0 / 4000e9;
+        assert!(over >= 1.0, "{}", proposal.title);
+        f64::from(proposal.servers.0 + proposal.servers.1) * over
+    };
+    for other in &found.proposals {
+        assert!(waste(first) <= waste(other) + 1e-3, "{} before {}", first.title, other.title);
+        let holding: u32 =
+            other.hardware.servers.iter().filter(|s| drives(s, Role::Meta) > 0).map(|s| s.count).sum();
+        assert_eq!(holding, 1, "{}: one server holds all names", other.title);
+    }
+    // 167 servers of 24 carry contents; the names of all take the pairs of one.
+    assert!(first.drives < 167 * 24 + 24, "{} drives", first.drives);
 }

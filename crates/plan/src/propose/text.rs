@@ -1,9 +1,9 @@
 //! Proposals in sentences.
 
-use super::blocks::{Block, Count, holders, shape, why_grouped};
+use super::blocks::{Block, Count, client_side, holders, shape, why_grouped};
 use super::requirements::{Availability, Requirements, Servers};
-use super::search::{Need, SERVERS_MAX, Short, names_short};
-use super::{Proposal, Proposals};
+use super::search::{Need, SERVERS_MAX, Short, names_short, servers_deliver};
+use super::{ClientSide, Proposal, Proposals};
 use crate::forward::{Forecast, Stage, Stream};
 use crate::hardware::Hardware;
 use crate::units::{count, decimal};
@@ -72,7 +72,7 @@ pub fn reasons(
         )),
     }
     for stream in [&forecast.write, &forecast.read] {
-        reasons.push(limited(stream));
+        reasons.push(limited(stream, requirements));
     }
     if requirements.availability == Availability::Mirror {
         // Requirements refuse it for Skep, which has no mirror groups in this release.
@@ -93,15 +93,23 @@ pub fn reasons(
     reasons
 }
 
-fn limited(stream: &Stream) -> String {
+fn limited(stream: &Stream, requirements: &Requirements) -> String {
     let way = match stream.direction {
         crate::forward::Direction::Write => "writing",
         crate::forward::Direction::Read => "reading",
     };
     let titles = |stages: &[Stage]| stages.iter().map(|s| s.title()).collect::<Vec<_>>().join(", ");
+    let all = servers_deliver(requirements, stream);
+    if all > stream.expected {
+        let side = client_side(requirements);
+        return format!(
+            "{way} {all} with clients enough; the {} assumed ones see {}",
+            side.count, stream.expected
+        );
+    }
     let next = match stream.next.is_empty() {
         true => String::new(),
-        false => format!(", next {} at {}", titles(&stream.next), stream.next_rate),
+        false => format!("; without that limit {}, then {}", stream.next_expected, titles(&stream.next)),
     };
     format!("{way} {}, limited by {}{next}", stream.expected, titles(&stream.bottleneck))
 }
@@ -150,12 +158,29 @@ pub fn impossible(need: Need, requirements: &Requirements, short: &[Short]) -> S
     format!("{}: {wanted}is more than {SERVERS_MAX} servers of any allowed kind deliver", need.name())
 }
 
+impl ClientSide {
+    /// Who they are, and what that means for the figures.
+    fn text(&self) -> String {
+        let Self { count, nic, carry, .. } = self;
+        let clients = format!("Clients: {count} with one {nic} link each, {carry} together");
+        if self.assumed {
+            format!(
+                "{clients}: assumed, as --clients is not given. Write and read above are what programs see with clients \
+                 enough; --clients N counts what N of them carry."
+            )
+        } else {
+            format!("{clients}, as given; write and read above are with them.")
+        }
+    }
+}
+
 impl Proposals {
     /// For people.
     pub fn text(&self) -> String {
         let mut out = String::new();
         self.table(&mut out);
         let _ = writeln!(out, "{}", self.order);
+        let _ = writeln!(out, "{}", self.clients.text());
         for (at, proposal) in self.proposals.iter().enumerate() {
             let _ = writeln!(out, "\n{}. {}", at + 1, proposal.title);
             for server in &proposal.hardware.servers {
@@ -197,7 +222,7 @@ impl Proposals {
         );
         let _ = writeln!(out, "{}", if priced { format!(" {:>12}", "cost") } else { String::new() });
         for (at, proposal) in self.proposals.iter().enumerate() {
-            let line = row(proposal, self.requirements.one_thread());
+            let line = row(proposal, &self.requirements);
             let cost = proposal.forecast.cost.as_ref();
             let cost = cost.map_or(String::new(), |cost| format!(" {:>12.0}", cost.total.value));
             let _ = writeln!(out, "{:>2}. {line}{cost}", at + 1);
@@ -210,8 +235,9 @@ fn group(group: &crate::hardware::TargetGroup) -> String {
     format!("{} {targets} of {} {} {} ({})", group.count, group.drives, group.drive, group.size, group.raid)
 }
 
-/// `one_thread`: what this release's one metadata thread does, where that is less than the forecast's cores.
-fn row(proposal: &Proposal, one_thread: Option<f64>) -> String {
+fn row(proposal: &Proposal, requirements: &Requirements) -> String {
+    // What this release's one metadata thread does, where that is less than the forecast's cores.
+    let one_thread = requirements.one_thread();
     let forecast = &proposal.forecast;
     let figure = |figure: &Option<crate::forward::Figure>| {
         figure.as_ref().map_or_else(|| "-".to_owned(), |figure| count(figure.value))
@@ -225,8 +251,8 @@ fn row(proposal: &Proposal, one_thread: Option<f64>) -> String {
         proposal.title,
         u64::from(proposal.servers.0) + u64::from(proposal.servers.1),
         proposal.drives,
-        forecast.write.expected.to_string(),
-        forecast.read.expected.to_string(),
+        servers_deliver(requirements, &forecast.write).to_string(),
+        servers_deliver(requirements, &forecast.read).to_string(),
         figure(&forecast.random.read),
         figure(&forecast.random.write),
         decimal(forecast.capacity.usable.value),

@@ -1,6 +1,7 @@
 //! What is to be extrapolated: the proportions of the cluster and what its clients do.
 
 use super::calibration::Calibration;
+use crate::load::{self, Fault};
 use serde::{Deserialize, Serialize};
 
 /// Sizes, proportions and demands. What is not measured stands here, so that it can be changed.
@@ -134,10 +135,13 @@ impl Scenario {
 
     /// The same, with settings (`key = value` in TOML) that stand above those of the text.
     pub fn parse_with(text: &str, settings: &[String]) -> Result<Self, String> {
+        let told = |faults: Vec<Fault>| faults.iter().map(Fault::to_string).collect::<Vec<_>>().join("\n");
+        load::read::<Self>("scenario", text).map_err(told)?;
         let mut table: toml::Table = toml::from_str(text).map_err(|e| format!("scenario: {e}"))?;
         for setting in settings {
             let one: toml::Table = toml::from_str(setting)
                 .map_err(|_| format!("scenario: `{setting}` is not KEY=VALUE, such as writing=false"))?;
+            load::read::<Self>("--set", setting).map_err(told)?;
             table.extend(one);
         }
         let read: Self = table.try_into().map_err(|e| format!("scenario: {e}"))?;

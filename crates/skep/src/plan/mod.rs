@@ -6,6 +6,7 @@ mod scale;
 use crate::cli::output::{self, OutputArgs};
 use clap::{Args, Subcommand};
 use skep_plan::hardware::Hardware;
+use skep_plan::load::Fault;
 use skep_plan::{forward, reproduction, systems, text};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -105,8 +106,12 @@ pub fn read_text(file: &Path) -> Result<String, String> {
 /// Reads a description; every fault stands on a line of its own.
 pub fn read_hardware(file: &Path) -> Result<Hardware, String> {
     let text = read_text(file)?;
-    Hardware::from_toml(&file.display().to_string(), &text)
-        .map_err(|faults| faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
+    Hardware::from_toml(&file.display().to_string(), &text).map_err(told)
+}
+
+/// Faults of a file, each on a line of its own.
+pub fn told(faults: Vec<Fault>) -> String {
+    faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }
 
 fn forecast(file: &Path, args: &PlanArgs) -> Result<(), String> {

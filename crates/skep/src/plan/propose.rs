@@ -1,10 +1,10 @@
 //! `skep plan propose`: from requirements to building blocks.
 
-use super::{read_text, show};
+use super::{read_text, show, told};
 use crate::cli::output::{self, OutputArgs};
 use clap::{Args, ValueEnum};
 use skep_plan::propose::{Availability, Kind, Proposals, Requirements, Servers, propose};
-use skep_plan::units::{Rate, Size};
+use skep_plan::units::{Rate, Size, number};
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -21,25 +21,25 @@ pub struct ProposeArgs {
     #[arg(long, value_name = "RATE")]
     read: Option<Rate>,
     /// Random reads of 4 KiB per second
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = number)]
     iops: Option<f64>,
     /// Random writes of 4 KiB per second
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = number)]
     write_iops: Option<f64>,
-    /// Files to be stored, such as 1e9
-    #[arg(long, value_name = "N")]
+    /// Files to be stored, such as 1e9 or 10G (k, M, G and T are powers of 1000)
+    #[arg(long, value_name = "N", value_parser = number)]
     files: Option<f64>,
     /// Space for their contents, such as 2PB
     #[arg(long, value_name = "SIZE")]
     capacity: Option<Size>,
     /// Files created per second
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = number)]
     metadata_rate: Option<f64>,
     /// What may fail without loss: nothing, two drives of a target, a server (Skep has no mirrors in this release)
     #[arg(long, value_enum)]
     availability: Option<AvailabilityArg>,
     /// Most that it may cost; needs prices in FILE
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = number)]
     budget: Option<f64>,
     /// Kinds of drives that may be used
     #[arg(long, value_enum, value_delimiter = ',')]
@@ -90,7 +90,7 @@ impl ProposeArgs {
     fn requirements(&self) -> Result<Requirements, String> {
         let read = match &self.file {
             Some(file) => {
-                Requirements::parse(&read_text(file)?).map_err(|e| format!("{}: {e}", file.display()))?
+                Requirements::parse(&file.display().to_string(), &read_text(file)?).map_err(told)?
             }
             None => Requirements::default(),
         };
@@ -176,5 +176,35 @@ mod tests {
         let read = requirements(&[file.to_str().unwrap(), "--write", "2GB/s"]);
         assert_eq!((read.write, read.files), (Some(Rate::gb(2.0)), Some(1e9)));
         assert_eq!(read.availability, Availability::Mirror);
+    }
+
+    /// Goal: counts are read with their letters, and what is none says what to write; a file's faults have their line.
+    #[test]
+    fn counts() {
+        let read =
+            requirements(&["--files", "10G", "--metadata-rate", "5k", "--iops", "1.5M", "--budget", "2M"]);
+        assert_eq!((read.files, read.metadata_rate), (Some(1e10), Some(5e3)));
+        assert_eq!((read.iops, read.budget), (Some(1.5e6), Some(2e6)));
+        let error = Line::try_parse_from(["propose", "--files", "10Q"]).expect_err("no number").to_string();
+        assert!(error.contains("write a number such as 1e9, 10G or 5k"), "{error}");
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("needs.toml");
+        std::fs::write(&file, "write = \"1 GB/s\"\nshow = -1\n").unwrap();
+        let line = Line::try_parse_from(["propose", file.to_str().unwrap()]).expect("flags");
+        let error = line.propose.requirements().expect_err("a fault");
+        assert!(error.contains("needs.toml:2: show: ") && error.contains("write a whole number"), "{error}");
+    }
+
+    /// Goal: a description is written with units that people use, and is read back as it was.
+    #[test]
+    fn description() {
+        let found = propose(&requirements(&["--write", "40GB/s"])).expect("proposals");
+        let hardware = &found.proposals[0].hardware;
+        let text = toml::to_string(hardware).expect("a description");
+        assert!(text.contains(" GiB\"") && text.contains("chunk = \"1 MiB\""), "{text}");
+        let bytes = text.lines().filter(|line| line.ends_with("0 B\"") || line.ends_with("0 B/s\"")).count();
+        assert_eq!(bytes, 0, "{text}");
+        let back = skep_plan::hardware::Hardware::from_toml("x", &text).expect("a description");
+        assert_eq!(&back, hardware);
     }
 }

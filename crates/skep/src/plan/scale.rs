@@ -17,7 +17,7 @@ pub struct ScaleArgs {
     #[arg(long, value_delimiter = ',', value_name = "N")]
     servers: Vec<u32>,
     /// Clients for each storage server
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = skep_plan::units::number)]
     clients_per_server: Option<f64>,
     /// Targets of each storage server
     #[arg(long, value_name = "N")]
@@ -58,8 +58,14 @@ impl ScaleArgs {
 
     fn scenario(&self) -> Result<Scenario, String> {
         let text = self.scenario.as_deref().map_or(Ok(String::new()), read_text)?;
-        let place = self.scenario.as_deref().map_or(String::new(), |file| format!("{}: ", file.display()));
-        Scenario::parse_with(&text, &self.settings()).map_err(|e| format!("{place}{e}"))
+        let name = self.scenario.as_deref().map_or("scenario".to_owned(), |file| file.display().to_string());
+        // What the library calls the scenario is the file, where there is one.
+        let placed = |line: &str| match line.strip_prefix("scenario") {
+            Some(rest) => format!("{name}{rest}"),
+            None => line.to_owned(),
+        };
+        let told = |error: String| error.lines().map(placed).collect::<Vec<_>>().join("\n");
+        Scenario::parse_with(&text, &self.settings()).map_err(told)
     }
 }
 
@@ -105,6 +111,18 @@ mod tests {
         assert_eq!(read, Ok(expected));
         assert!(scenario(&["--set", "wrting=false"]).unwrap_err().contains("wrting"));
         assert!(scenario(&["--servers", "0"]).unwrap_err().contains("servers"));
+        let wrong = scenario(&["--set", "repairs_at_once=-1"]).unwrap_err();
+        assert!(
+            wrong.contains("--set")
+                && wrong.contains("repairs_at_once: ")
+                && wrong.contains("write a whole number"),
+            "{wrong}"
+        );
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("big.toml");
+        std::fs::write(&file, "seed = 3\nwriting = 7\n").unwrap();
+        let wrong = scenario(&[file.to_str().unwrap()]).unwrap_err();
+        assert!(wrong.contains("big.toml:2: writing: ") && wrong.contains("write true or false"), "{wrong}");
         assert!(scenario(&["/nonexistent/scenario.toml"]).is_err());
     }
 }
