@@ -504,9 +504,12 @@ fn further_options() {
 fn what_cannot_be_honoured_is_named() {
     for (tool, line, option, says) in [
         (Tool::Ior, "-w -c", "-c", "POSIX calls only"),
-        (Tool::Ior, "-a MPIIO", "-a MPIIO", "POSIX"),
+        (Tool::Ior, "-a MPIIO", "ior: -a MPIIO cannot be honoured", "POSIX"),
+        (Tool::Ior, "-w -O api=MPIIO", "ior: -O api=MPIIO cannot be honoured", "POSIX"),
+        (Tool::Ior, "-w -O keepFile=1,api=MPIIO", "api=MPIIO cannot be honoured", "POSIX"),
+        (Tool::Mdtest, "-n 1 -a MPIIO", "mdtest: -a MPIIO cannot be honoured", "POSIX"),
         (Tool::Ior, "-w -M 75%", "-M 75%", "no memory is hogged"),
-        (Tool::Ior, "-w -O collective=1", "collective=1", "POSIX"),
+        (Tool::Ior, "-w -O collective=1", "ior: -O collective=1 cannot be honoured", "POSIX"),
         (Tool::Ior, "-w -O nonsense=1", "nonsense", "does not document"),
         (Tool::Ior, "-w --nonsense", "--nonsense", "no option of ior"),
         (Tool::Ior, "-w -t 3m -b 4m", "-b", "no multiple"),

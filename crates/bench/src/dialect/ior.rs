@@ -208,12 +208,14 @@ fn from_directives(
             list: Vec::new(),
             fate: known.fate,
         };
+        // The option itself is named already: one that is all of it is not named again.
+        let named = |why: String| if piece == text { why } else { format!("{piece} {why}") };
         let meaning = match known.fate {
-            Fate::Used => apply(&given, settings, around).map_err(|why| format!("{piece}: {why}"))?,
+            Fate::Used => apply(&given, settings, around).map_err(named)?,
             Fate::Ignored(why) => format!("no effect: {why}"),
             // `key=0` asks for nothing.
             Fate::Refused(_) if matches!(switch(value), Ok(false)) => "off".to_owned(),
-            Fate::Refused(why) => return Err(format!("{piece} cannot be honoured: {why}")),
+            Fate::Refused(why) => return Err(named(format!("cannot be honoured: {why}"))),
         };
         lines.push((known.long.to_owned(), meaning));
     }
@@ -277,7 +279,7 @@ fn apply_value(
 ) -> Result<String, String> {
     Ok(match name {
         "api" if value.eq_ignore_ascii_case("POSIX") => "POSIX calls, as always".to_owned(),
-        "api" => return Err(format!("{value} cannot be honoured: calls here are POSIX")),
+        "api" => return Err("cannot be honoured: calls here are POSIX".to_owned()),
         "blockSize" => {
             s.io.block = bytes(value, Units::Bytes)?;
             format!("{} bytes in one piece for each worker", s.io.block)

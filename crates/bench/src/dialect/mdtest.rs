@@ -173,7 +173,7 @@ fn apply_value(
     let meta = &mut s.meta;
     Ok(match name {
         "api" if value.eq_ignore_ascii_case("POSIX") => "POSIX calls, as always".to_owned(),
-        "api" => return Err(format!("{value} cannot be honoured: calls here are POSIX")),
+        "api" => return Err("cannot be honoured: calls here are POSIX".to_owned()),
         "branching" => {
             meta.tree.branching = number(value)?;
             format!("{value} directories below each")

@@ -33,7 +33,7 @@ pub use permutation::{Permutation, mix, unmix};
 pub use process::serve;
 pub use step::{Part, Step, StepKind, parts, steps};
 pub use trouble::Trouble;
-pub use volume::{clean, keeps};
+pub use volume::{TAKEN, clean, keeps};
 
 pub(crate) use made::Claims;
 pub(crate) use process::{Load, Place};

@@ -13,6 +13,10 @@ use std::path::{Path, PathBuf};
 /// Room that must stay on the file system, percent of what the job needs (metadata, rounding).
 const RESERVE_PERCENT: u64 = 2;
 
+/// Said of a name that a run would give and that is there already. Whoever gave the job adds which of his options
+/// name another.
+pub const TAKEN: &str = "it exists already and is not this run's; remove it";
+
 /// What the workers make themselves, at the highest level.
 fn made_by(job: &Job, workers: &[u32]) -> BTreeSet<PathBuf> {
     match &job.work {
@@ -70,8 +74,7 @@ fn free_name(job: &Job, path: &Path) -> Result<(), Trouble> {
         Ok(stat) => stat,
     };
     if !job.existing {
-        let reason = "it exists already and is not this run's; remove it, choose another name (-o, -f and the like in other tools' lines), or let it be used by --existing";
-        return Err(Trouble::found("make", path, reason.to_owned()));
+        return Err(Trouble::found("make", path, TAKEN.to_owned()));
     }
     let kind = FileType::from_raw_mode(stat.st_mode);
     let right = match &job.work {

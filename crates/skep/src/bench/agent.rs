@@ -215,7 +215,7 @@ impl Agent {
             _ => {}
         }
         job.check().map_err(|e| refused(Errno::EINVAL, e.to_string()))?;
-        let job = self.allowed.settle(job).map_err(|text| refused(Errno::EACCES, text))?;
+        let job = self.allowed.settle(job)?;
         let count = self.budget.check(&job, &processes).map_err(|text| refused(Errno::EINVAL, text))?;
         let crew = worker::crew(count).map_err(|e| refused(Errno::EAGAIN, e.to_string()))?;
         let run = Run::start(id, job, processes, crew).map_err(|text| refused(Errno::EAGAIN, text))?;

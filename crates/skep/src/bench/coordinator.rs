@@ -132,13 +132,9 @@ impl RemoteCrew {
         slots_fit(job, names.len()).map_err(CrewError)?;
         let processes = job.workers.processes;
         let places = job.hosts_of(count);
+        enough(count, job).map_err(CrewError)?;
         if let Some(idle) = idle(names, &places) {
             eprintln!("skep: {idle}");
-        }
-        if processes < count && job.slots.is_empty() {
-            return Err(CrewError(format!(
-                "{count} hosts for {processes} processes: name fewer hosts, or ask for more processes"
-            )));
         }
         // All at once: a cluster of a thousand hosts is not asked one by one.
         let greeted: Vec<Result<(AgentLink, Clock), CrewError>> = std::thread::scope(|scope| {
@@ -208,6 +204,18 @@ fn idle(names: &[String], places: &[u32]) -> Option<String> {
             places.len()
         )
     })
+}
+
+/// Processes are counted over all hosts; each host gets one at least, unless slots say otherwise.
+fn enough(hosts: u32, job: &Job) -> Result<(), String> {
+    let processes = job.workers.processes;
+    if processes >= hosts || !job.slots.is_empty() {
+        return Ok(());
+    }
+    let noun = if processes == 1 { "process" } else { "processes" };
+    Err(format!(
+        "{hosts} hosts for {processes} {noun} in all: ask for {hosts} processes or more, or name fewer hosts"
+    ))
 }
 
 /// A job says how many processes each host takes, or does not say it of any.
@@ -342,6 +350,21 @@ mod tests {
         let names = ["a".to_owned(), "b".to_owned(), "c".to_owned()];
         assert!(idle(&names, &[0, 0, 1]).unwrap().contains("runs on c"));
         assert_eq!(idle(&names, &[0, 1, 2]), None);
+    }
+
+    /// Goal: fewer processes than hosts are one error, which says that they are counted over all hosts; with slots some
+    /// hosts may stay idle.
+    #[test]
+    fn too_few_processes() {
+        let mut job = Job::new(skep_bench::job::Work::Io(skep_bench::job::IoJob::new("/tmp")));
+        let names = ["unix:/nonexistent/a".to_owned(), "unix:/nonexistent/b".to_owned()];
+        let error = RemoteCrew::gather(&names, &Arc::new(Keyring::insecure()), &job).map(|_| ()).unwrap_err();
+        assert!(error.0.starts_with("2 hosts for 1 process in all: ask for 2 processes"), "{error}");
+        assert!(!error.0.contains('\n'), "{error}");
+        job.slots = vec![1, 3];
+        enough(2, &job).unwrap();
+        (job.slots, job.workers.processes) = (Vec::new(), 2);
+        enough(2, &job).unwrap();
     }
 
     /// Goal: a job whose slots are of another number of hosts is refused in words, before anybody is called.

@@ -1,11 +1,14 @@
 //! `skep bench ior|mdtest|iozone|fio|elbencho -- ARGS`: other tools' command lines.
 
+mod made;
+
 use super::coordinator::{HostsArgs, draw};
-use super::load::perform;
+use super::load::{advised, perform};
 use super::output::ShowArgs;
 use crate::admin::{Failure, Outcome};
 use crate::cli::output::{self, Row};
 use clap::Args;
+use made::Directories;
 use serde::Serialize;
 use skep_bench::dialect::{Launch, Surroundings, Tool, Translation, Understood, relative, translate};
 use skep_bench::job::{Job, Work};
@@ -69,10 +72,12 @@ pub fn run(tool: Tool, args: &DialectArgs, out: &mut dyn Write) -> Outcome {
     for line in translation.understood.iter().filter(|line| line.meaning.starts_with("no effect")) {
         eprintln!("skep: {}: {}", line.option, line.meaning);
     }
+    let mut made = Directories::default();
     for job in &translation.jobs {
-        prepare(tool, job)?;
+        prepare(tool, job, &mut made)?;
         let mut crew = hosts.crew(job).map_err(Failure::new)?;
-        perform(job, crew.as_mut(), &args.show, out)?;
+        let done = perform(job, crew.as_mut(), &args.show, out);
+        done.map_err(|failure| advised(failure, other_name(tool)))?;
     }
     Ok(())
 }
@@ -113,7 +118,7 @@ fn translated(tool: Tool, words: &[String], hosts: &[String]) -> Outcome<Transla
         hosts,
         drawn: draw().map_err(Failure::new)?,
     };
-    translate(tool, words, &around).map_err(|e| Failure::new(e.to_string()))
+    translate(tool, words, &around).map_err(|e| Failure::usage(e.to_string()))
 }
 
 fn read(path: &str) -> Result<String, String> {
@@ -145,15 +150,26 @@ fn spread(translation: &mut Translation, hosts: &HostsArgs) -> Outcome {
     let slots = hosts.slots().map_err(Failure::new)?;
     for job in &mut translation.jobs {
         job.slots.clone_from(&slots);
-        job.check().map_err(|e| Failure::new(e.to_string()))?;
+        job.check().map_err(|e| Failure::usage(e.to_string()))?;
     }
     Ok(())
 }
 
 /// mdtest makes the directory that it is told to work in.
-fn prepare(tool: Tool, job: &Job) -> Outcome {
+fn prepare(tool: Tool, job: &Job, made: &mut Directories) -> Outcome {
     let (Tool::Mdtest, Work::Meta(meta)) = (tool, &job.work) else { return Ok(()) };
-    meta.paths.iter().try_for_each(|path| std::fs::create_dir_all(path).map_err(|e| Failure::local(path, e)))
+    meta.paths.iter().try_for_each(|path| made.make(Path::new(path)))
+}
+
+/// What to do in the tool's own line where a name is taken.
+fn other_name(tool: Tool) -> &'static str {
+    match tool {
+        Tool::Ior => "name another file by -o, or have it written over by -E",
+        Tool::Mdtest => "or name another directory by -d",
+        Tool::Iozone => "or name other files by -f or -F",
+        Tool::Fio => "or name another by --filename or --directory",
+        Tool::Elbencho => "or name another directory or file at the end of the line",
+    }
 }
 
 fn explain(translation: &Translation, out: &mut dyn Write) -> std::io::Result<()> {

@@ -1,7 +1,7 @@
 //! `skep bench job`: a load written down.
 
 use super::coordinator::HostsArgs;
-use super::load::perform;
+use super::load::{advised, perform};
 use super::output::ShowArgs;
 use crate::admin::{Failure, Outcome};
 use clap::Args;
@@ -49,7 +49,10 @@ fn job(args: &JobArgs) -> Outcome<Job> {
 pub fn run(args: &JobArgs, out: &mut dyn Write) -> Outcome {
     let job = job(args)?;
     let mut crew = args.hosts.crew(&job).map_err(Failure::new)?;
-    perform(&job, crew.as_mut(), &args.show, out)
+    let done = perform(&job, crew.as_mut(), &args.show, out);
+    done.map_err(|failure| {
+        advised(failure, "name another in the job, or have it used by `\"existing\": true`")
+    })
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use super::output::{Live, ShowArgs, show};
 use crate::admin::{Failure, Outcome};
 use crate::units::{Period, Size};
 use clap::Args;
-use skep_bench::engine::{Crew, Ends, run_until};
+use skep_bench::engine::{Crew, Ends, TAKEN, run_until};
 use skep_bench::job::{Job, Placement, Readers, Stonewall, Work, Workers, parse_size};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -17,7 +17,7 @@ use std::sync::{Arc, OnceLock};
 /// How a load is done, whatever it is.
 #[derive(Debug, Clone, Args)]
 pub struct LoadArgs {
-    /// Worker processes
+    /// Worker processes, on all hosts together
     #[arg(long, short = 'p', default_value_t = 1, value_name = "N")]
     pub processes: u32,
     /// Threads of each process
@@ -85,14 +85,27 @@ impl LoadArgs {
     pub fn perform(&self, work: Work, out: &mut dyn Write) -> Outcome {
         let mut job = self.job(work);
         job.slots = self.hosts.slots().map_err(Failure::new)?;
-        job.check().map_err(|error| Failure::new(error.to_string()))?;
+        job.check().map_err(|error| Failure::usage(error.to_string()))?;
         if self.print_job {
             let text = serde_json::to_string_pretty(&job).map_err(|error| Failure::new(error.to_string()))?;
             return writeln!(out, "{text}").map_err(|error| Failure::new(error.to_string()));
         }
         let mut crew = self.hosts.crew(&job).map_err(Failure::new)?;
-        perform(&job, crew.as_mut(), &self.show, out)
+        let other = match &job.work {
+            Work::Io(io) if io.listed => "name another file, or have it used by --existing",
+            _ => "name another by --name, or have it used by --existing",
+        };
+        perform(&job, crew.as_mut(), &self.show, out).map_err(|failure| advised(failure, other))
     }
+}
+
+/// Where a name is taken: adds which options of the command help.
+pub fn advised(failure: Failure, other: &str) -> Failure {
+    let text = failure.to_string();
+    if !text.contains(TAKEN) {
+        return failure;
+    }
+    Failure::new(text.replace(TAKEN, &format!("{TAKEN}, {other}")))
 }
 
 /// Exit code of what is ended by a third signal.
@@ -129,11 +142,18 @@ impl Signals {
     }
 }
 
+/// Once for all jobs of a command line.
+static SIGNALS: OnceLock<Result<Signals, String>> = OnceLock::new();
+
+/// A second signal has come: nothing more is waited for.
+pub fn leaves() -> bool {
+    let signals = SIGNALS.get().and_then(|signals| signals.as_ref().ok());
+    signals.is_some_and(|signals| signals.leave.load(Ordering::Relaxed))
+}
+
 /// Does a job with a crew and shows the result. An interrupt ends it: what was made is removed, what was
 /// measured until then is shown. A second one does not wait for that, and what is left is named.
 pub fn perform(job: &Job, crew: &mut dyn Crew, args: &ShowArgs, out: &mut dyn Write) -> Outcome {
-    // Once for all jobs of a command line.
-    static SIGNALS: OnceLock<Result<Signals, String>> = OnceLock::new();
     let ending = [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP];
     let signals = SIGNALS.get_or_init(|| Signals::listen(&ending).map_err(|error| error.to_string()));
     let signals = signals.as_ref();
@@ -216,6 +236,19 @@ mod tests {
         assert!(!signals.leave.load(Ordering::Relaxed));
         signal_hook::low_level::raise(signal_hook::consts::SIGUSR2).unwrap();
         wait(&signals.leave);
+    }
+
+    /// Goal: where a name is taken, the words are those of the command; other failures stay as they are.
+    #[test]
+    fn words_of_the_command() {
+        let text = format!("checking the places: make /d/f: {TAKEN}; left behind: /d/g");
+        let failure = advised(Failure::new(text), "name another by --name").to_string();
+        assert!(failure.ends_with("; remove it, name another by --name; left behind: /d/g"), "{failure}");
+        let other = advised(Failure::usage("no such thing"), "name another by --name");
+        assert_eq!(
+            (other.to_string().as_str(), other.exit_code()),
+            ("no such thing", std::process::ExitCode::from(2))
+        );
     }
 
     /// Goal: sizes and readers are understood in every spelling the help names, and nonsense is refused.

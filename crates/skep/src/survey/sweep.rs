@@ -230,6 +230,19 @@ pub struct Searched {
 }
 
 impl Searched {
+    /// What was found, in a line.
+    fn sentence(&self, goal: &str) -> String {
+        let found = &self.found;
+        let best = Setting::at(&self.axes, &found.best);
+        let value = found.samples.get(&found.best).and_then(|s| median(s)).unwrap_or(0.0);
+        let lead = found.told(|place| Setting::at(&self.axes, place).describe());
+        let measured = found.measured;
+        format!(
+            "Best seen for {goal}: {} ({value:.0} MB/s; {measured} measurements); {lead}",
+            best.describe()
+        )
+    }
+
     /// One curve per axis: through the best place, or where the axis was searched.
     pub fn curves(&self, goal: &str, command: &str) -> Vec<Curve> {
         let along = |(number, axis): (usize, &Axis)| {
@@ -444,14 +457,7 @@ pub fn run(args: &SweepArgs) -> Outcome<ExitCode> {
     }
     let searched = searched?;
     let found = &searched.found;
-    let best = Setting::at(&searched.axes, &found.best);
-    let value = found.samples.get(&found.best).and_then(|s| median(s)).unwrap_or(0.0);
-    let lead = found.told(|place| Setting::at(&searched.axes, place).describe());
-    let sentence = format!(
-        "Best seen for {goal}: {} ({value:.0} MB/s; {} measurements); {lead}",
-        best.describe(),
-        found.measured
-    );
+    let sentence = searched.sentence(goal);
     let mut remarks = vec![wanted.amount.describe()];
     if found.unfinished {
         remarks

@@ -1,6 +1,9 @@
 //! Below which directories an agent lets jobs work.
 
+use super::refused;
 use skep_bench::job::{IoJob, Job, Work};
+use skep_types::Errno;
+use skep_wire::Refusal;
 use std::path::{Path, PathBuf};
 
 /// The directories that were allowed, without links.
@@ -23,7 +26,7 @@ impl Allowed {
 
     /// The job with its paths free of links, if all of them lie below one of the directories. Workers follow no
     /// link on these paths nor below them, so that whoever may write there leads them nowhere else later.
-    pub fn settle(&self, mut job: Job) -> Result<Job, String> {
+    pub fn settle(&self, mut job: Job) -> Result<Job, Refusal> {
         let listed = matches!(&job.work, Work::Io(IoJob { listed: true, .. }));
         let paths = match &mut job.work {
             Work::Io(io) => &mut io.paths,
@@ -36,33 +39,36 @@ impl Allowed {
         Ok(job)
     }
 
-    fn real(&self, path: &Path, file: bool) -> Result<String, String> {
-        let refused = |why: String| Err(format!("{}: {why}", path.display()));
+    fn real(&self, path: &Path, file: bool) -> Result<String, Refusal> {
+        let refused = |errno, why: String| Err(refused(errno, format!("{}: {why}", path.display())));
         // A file may be missing yet; its directory is not.
         let real = match (file, path.parent(), path.file_name()) {
             (false, ..) => path.canonicalize(),
             (true, Some(parent), Some(name)) => parent.canonicalize().map(|parent| parent.join(name)),
-            (true, ..) => return refused("names no file".to_owned()),
+            (true, ..) => return refused(Errno::EINVAL, "names no file".to_owned()),
         };
         let real = match real {
             Ok(real) => real,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
                 let host = super::worker::host_name();
-                return refused(format!("is not there: make it first on {host}"));
+                return refused(Errno::ENOENT, format!("is not there: make it first on {host}"));
             }
-            Err(e) => return refused(e.to_string()),
+            Err(e) => return refused(Errno::EACCES, e.to_string()),
         };
         if file && is_link(&real) {
-            return refused("it is a link: name the file itself".to_owned());
+            return refused(Errno::EACCES, "it is a link: name the file itself".to_owned());
         }
         if !self.0.iter().any(|allowed| real.starts_with(allowed)) {
             let allowed: Vec<_> = self.0.iter().map(|allowed| allowed.display().to_string()).collect();
-            return refused(format!(
-                "is not below what this agent allows ({}): start it with --allow",
-                allowed.join(", ")
-            ));
+            return refused(
+                Errno::EACCES,
+                format!(
+                    "is not below what this agent allows ({}): start it with --allow",
+                    allowed.join(", ")
+                ),
+            );
         }
-        real.into_os_string().into_string().or_else(|_| refused("is not in UTF-8".to_owned()))
+        real.into_os_string().into_string().or_else(|_| refused(Errno::EINVAL, "is not in UTF-8".to_owned()))
     }
 }
 
@@ -108,7 +114,15 @@ mod tests {
         for path in [outside.join("new-file"), inside.join("link/new-file"), inside.join("file-link")] {
             assert!(listed(path.clone()).is_err(), "{}", path.display());
         }
-        assert!(tree(outside).unwrap_err().contains("start it with --allow"));
+        let refusal = |path: PathBuf| {
+            let refusal = tree(path).unwrap_err();
+            (refusal.status.as_errno(), refusal.detail)
+        };
+        let (errno, text) = refusal(outside);
+        assert!(errno == Some(Errno::EACCES) && text.contains("start it with --allow"), "{text}");
+        // The reason beside the words is the same one.
+        let (errno, text) = refusal(inside.join("missing"));
+        assert!(errno == Some(Errno::ENOENT) && text.contains("make it first"), "{text}");
         assert!(Allowed::new(&[dir.path().join("nowhere")]).is_err());
     }
 }
