@@ -396,7 +396,8 @@ fn other_tools_lines_run() {
     assert!(refusal.contains("by -o") && refusal.contains("by -E"), "{refusal}");
     assert!(again("bench io LOAD --quiet --keep -t 64k -b 64k --name twice-io").contains("by --name"));
     assert!(
-        again("bench elbencho --quiet -- -w -d -t 1 -n 1 -N 1 -s 4k -b 4k LOAD")
+    fs::create_dir(place.path("load/e")).unwrap();
+        again("bench elbencho --quiet -- -w -d -t 1 -n 1 -N 1 -s 4k -b 4k LOAD/e")
             .contains("another directory")
     );
     let iozone = "-i 0 -i 1 -i 2 -c -e -w -r 16k -s 64k -t 2 -+n -F LOAD/z1 LOAD/z2";
