@@ -1,7 +1,7 @@
 //! What in a TOML text has the wrong type, name or unit: where, which field, and what to write.
 //!
-//! A reader stops at the first such fault. So what is at fault is replaced by something that is right, in a copy, and the
-//! copy is read again, until all is found.
+//! A reader stops at the first such fault. So what is at fault is replaced by something that is right, in a copy, and
+//! the copy is read again, until all is found.
 
 use crate::check::Step;
 use serde::de::DeserializeOwned;

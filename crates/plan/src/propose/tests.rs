@@ -391,8 +391,11 @@ fn fast_systems_are_ranked_by_their_servers() {
     let waste = |proposal: &Proposal| {
         let over = proposal.forecast.write.without_clients.0 / 4000e9;
         assert!(over >= 1.0, "{}", proposal.title);
+        let ranked = search::over_provision(&asked, &proposal.forecast);
+        assert!((ranked - over).abs() < 1e-9, "{}: {ranked}, not {over}", proposal.title);
         f64::from(proposal.servers.0 + proposal.servers.1) * over
     };
+    assert!(waste(first) > 168.0, "more than was asked for counts: {}", waste(first));
     for other in &found.proposals {
         assert!(waste(first) <= waste(other) + 1e-3, "{} before {}", first.title, other.title);
         let holding: u32 =
