@@ -395,8 +395,8 @@ fn other_tools_lines_run() {
     let refusal = again("bench ior --quiet -- -w -k -t 64k -b 64k -o LOAD/twice");
     assert!(refusal.contains("by -o") && refusal.contains("by -E"), "{refusal}");
     assert!(again("bench io LOAD --quiet --keep -t 64k -b 64k --name twice-io").contains("by --name"));
-    assert!(
     fs::create_dir(place.path("load/e")).unwrap();
+    assert!(
         again("bench elbencho --quiet -- -w -d -t 1 -n 1 -N 1 -s 4k -b 4k LOAD/e")
             .contains("another directory")
     );
