@@ -112,6 +112,7 @@ impl Comparison {
 #[derive(Clone)]
 struct Place<'a> {
     id: &'a str,
+    title: &'a str,
     place: String,
     unit: &'a str,
     more_is_better: bool,
@@ -132,6 +133,7 @@ fn is_time(unit: &str) -> bool {
 fn curve_places(curve: &Curve) -> impl Iterator<Item = Place<'_>> {
     curve.points.iter().map(|point| Place {
         id: &curve.id,
+        title: &curve.title,
         place: format!("{} = {}", curve.axis, point.x),
         unit: &curve.unit,
         more_is_better: !is_time(&curve.unit),
@@ -142,6 +144,7 @@ fn curve_places(curve: &Curve) -> impl Iterator<Item = Place<'_>> {
 fn side_places(side: &SideBySide) -> impl Iterator<Item = Place<'_>> {
     side.members.iter().map(|member| Place {
         id: &side.id,
+        title: &side.title,
         place: member.name.clone(),
         unit: &side.unit,
         more_is_better: side.more_is_better,
@@ -212,7 +215,9 @@ pub fn compare_sides(first: &[Survey], second: &[Survey]) -> Comparison {
     settle(&mut changes, &far, &of.iter().map(|place| place.more_is_better).collect::<Vec<bool>>());
     let only = |one: &[(Place<'_>, Vec<Vec<f64>>)], other: &[(Place<'_>, Vec<Vec<f64>>)], which: &str| {
         let missing = one.iter().filter(|(place, _)| !other.iter().any(|(o, _)| same(place, o)));
-        missing.map(|(place, _)| format!("{which} only: {}, {}", place.id, place.place)).collect()
+        missing
+            .map(|(place, _)| format!("{which} only: {} ({}), {}", place.id, place.title, place.place))
+            .collect()
     };
     let mut alone: Vec<String> = only(&before, &after, "first");
     alone.extend::<Vec<String>>(only(&after, &before, "second"));

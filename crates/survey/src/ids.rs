@@ -30,6 +30,8 @@ pub const ONE_FILE: &str = ".n-1";
 pub const WRITE: &str = "write";
 /// Reading.
 pub const READ: &str = "read";
+/// Part of the name of all work at random places.
+pub const RANDOM: &str = "random";
 /// 4 KiB at random places, written.
 pub const RANDOM_WRITE: &str = "random-write";
 /// 4 KiB at random places, read.

@@ -106,7 +106,20 @@ pub fn judge(survey: &mut Survey) {
     let limits = ceiling::limits(&survey.layers, place);
     let headline = headline(&all);
     let mut culprits = all.into_iter().map(|finding| finding.culprit);
-    survey.verdict = Verdict { headline, culprit: culprits.next(), also: culprits.collect(), limits };
+    let mut verdict = Verdict { headline, culprit: culprits.next(), also: culprits.collect(), limits };
+    verdict.headline = with_crowd(&verdict);
+    survey.verdict = verdict;
+}
+
+/// That all wait for processors is said first, but for a culprit: it stands out all the same.
+fn with_crowd(verdict: &Verdict) -> String {
+    let headline = &verdict.headline;
+    let Some(crowded) = verdict.crowded() else { return headline.clone() };
+    let crowded = format!("The processors limit all work: {}", crowded.finding);
+    match verdict.culprit {
+        Some(_) => format!("{headline}. {crowded}"),
+        None => format!("{crowded}. {headline}"),
+    }
 }
 
 fn headline(findings: &[Finding]) -> String {

@@ -246,8 +246,16 @@ pub struct Verdict {
     /// Others of which the culprit is not the cause: to be looked at as well, the worst first.
     #[serde(default)]
     pub also: Vec<Culprit>,
-    /// The layer that limits the whole, each direction, with numbers, even when nothing is wrong with it.
+    /// What limits each kind of work, with numbers, even when nothing is wrong with it; what limits everything comes
+    /// first, and work for which no layer can be named last.
     pub limits: Vec<Limit>,
+}
+
+impl Verdict {
+    /// What limits everything because nobody gets much of a processor, if it is so.
+    pub fn crowded(&self) -> Option<&Limit> {
+        self.limits.iter().find(|limit| limit.layer == Some(LayerId::Processor))
+    }
 }
 
 /// What is wrong.
@@ -266,14 +274,15 @@ pub struct Culprit {
     pub advice: String,
 }
 
-/// The layer that limits one kind of work.
+/// What limits one kind of work.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Limit {
     /// "Write, a file per process".
     pub work: String,
-    /// The layer.
-    pub layer: LayerId,
+    /// The layer; none when what was measured names none.
+    #[serde(default)]
+    pub layer: Option<LayerId>,
     /// Why.
     pub finding: String,
     /// The numbers.

@@ -198,6 +198,39 @@ fn the_report_says_what_was_found() {
     assert!(check(&survey, "calm").contains("Nothing stands out"));
 }
 
+/// Goal: crowded processors are what the page says first, not that nothing stands out; work without a layer has no
+/// name of one beside it.
+#[test]
+fn crowded_processors_are_no_calm() {
+    let mut survey = sample();
+    survey.verdict.culprit = None;
+    survey.verdict.limits[0].layer = Some(LayerId::Processor);
+    let page = check(&survey, "crowded");
+    assert!(page.contains("Crowded processors") && !page.contains("Nothing stands out"));
+    survey.verdict.limits[0].layer = None;
+    let page = check(&survey, "no layer");
+    assert!(page.contains("<h3>Write, a file per process</h3>") && page.contains("Nothing stands out"));
+}
+
+/// Goal: the text above the waterfalls follows the judge's rule, and `limits` stands at the step that was judged: of
+/// the steps of all clients the one with own files.
+#[test]
+fn the_mark_stands_where_the_judge_says() {
+    let mut survey = sample();
+    survey.verdict.limits[0].layer = Some(LayerId::Clients);
+    survey.waterfalls.truncate(1);
+    let mut one_file = survey.waterfalls[0].steps.last().expect("a step").clone();
+    one_file.name = "All processes, one file".to_owned();
+    survey.waterfalls[0].steps.push(one_file);
+    let page = check(&survey, "clients limit");
+    assert!(page.contains("the one that adds most to the time of a byte") && !page.contains("where to look"));
+    let steps = survey.waterfalls[0].steps.iter().filter(|step| step.layer == LayerId::Clients).count();
+    assert!(steps > 1, "the sample has {steps} steps of all clients");
+    let chart = page.split("data-shows=\"waterfall\"").nth(1).unwrap_or_default();
+    let chart = chart.split("</svg>").next().unwrap_or_default();
+    assert_eq!(chart.matches(">limits<").count(), 1);
+}
+
 /// Goal: the page has no address, no script and no handler, so nothing can leave it or run in it.
 #[test]
 fn the_page_asks_nobody() {

@@ -231,12 +231,13 @@ fn changes_are_marked() {
 #[test]
 fn what_cannot_be_told() {
     let mut draw = Draw::new(33);
-    let (first, mut second) = (survey(&mut draw, &[]), survey(&mut draw, &[]));
+    let (mut first, mut second) = (survey(&mut draw, &[]), survey(&mut draw, &[]));
+    first.layers[0].curves[0].title = "Write, a file per process".to_owned();
     let points = &mut second.layers[0].curves[0].points;
     points[0].samples.truncate(1);
     points.pop();
     let found = compare(&first, &second);
     assert_eq!(found.changes[0].outcome, Outcome::Unknown);
-    assert_eq!(found.alone, ["first only: clients.write.n-n, processes = 29"]);
+    assert_eq!(found.alone, ["first only: clients.write.n-n (Write, a file per process), processes = 29"]);
     assert_eq!(found.changes.len(), 33);
 }

@@ -211,6 +211,36 @@ fn an_empty_survey() {
     assert!(survey.verdict.culprit.is_none() && survey.verdict.limits.is_empty());
 }
 
+/// Goal: when no daemon gets much of a processor, the verdict says so before it says that nothing lags, and it is the
+/// first limit; a culprit is named first all the same, and the same one as without the crowd.
+#[test]
+fn crowded_processors_are_said_first() {
+    let crowd = |fault| {
+        let mut survey = system(fault, &mut Draw::new(71));
+        judge(&mut survey);
+        let alone = survey.clone();
+        let members = survey.layers.iter_mut().filter(|layer| layer.id == LayerId::Processor);
+        for member in members.flat_map(|layer| &mut layer.sides).flat_map(|side| &mut side.members) {
+            member.samples.iter_mut().for_each(|share| *share *= 0.4);
+        }
+        judge(&mut survey);
+        (alone, survey)
+    };
+    let (alone, crowded) = crowd(Fault::None);
+    assert!(alone.verdict.crowded().is_none() && alone.verdict.headline == ALL_ALIKE);
+    let headline = &crowded.verdict.headline;
+    assert!(
+        headline.starts_with("The processors limit all work: ") && headline.ends_with(ALL_ALIKE),
+        "{headline}"
+    );
+    assert_eq!(crowded.verdict.limits.first().and_then(|limit| limit.layer), Some(LayerId::Processor));
+    assert!(crowded.verdict.culprit.is_none());
+    let (alone, crowded) = crowd(Fault::Target(1, 0));
+    assert_eq!(named(&alone), named(&crowded));
+    let (before, after) = (&alone.verdict.headline, &crowded.verdict.headline);
+    assert!(after.starts_with(before.as_str()) && after.contains("The processors limit"), "{after}");
+}
+
 /// A member of a side runs at this share of what it has.
 fn slow(survey: &mut Survey, layer: LayerId, name: &str, share: f64) {
     let sides = survey.layers.iter_mut().filter(|l| l.id == layer).flat_map(|l| &mut l.sides);

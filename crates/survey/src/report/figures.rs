@@ -8,6 +8,11 @@ use super::spread::Spread;
 
 /// How a waterfall is called among what charts show.
 const WATERFALL: &str = "waterfall";
+/// How waterfalls are read: by the rule after which the judge names a limit.
+pub const ABOUT_LAYERS: &str = "What each layer achieved within what it could, given the layers below it. A share says how much \
+     a layer passes on, not that it limits. The bar marked \u{201c}limits\u{201d} does: with storage daemons and clients on \
+     machines of their own the slowest layer, on one machine the one that adds most to the time of a byte. Where no bar \
+     is marked, none could be told.";
 /// Members that get a row each in a chart; more are drawn as a strip.
 const MOST_ROWS: usize = 20;
 
@@ -277,17 +282,20 @@ fn steps(waterfall: &Waterfall, survey: &Survey) -> Vec<Bar> {
         .limits
         .iter()
         .filter(|limit| limit.work.to_lowercase().starts_with(&title))
-        .map(|limit| limit.layer)
+        .filter_map(|limit| limit.layer)
         .collect();
+    // A layer's first step is the work that was judged: a file per process, not one file for all.
+    let judged =
+        |at: usize| !waterfall.steps[..at].iter().any(|step| step.layer == waterfall.steps[at].layer);
     let culprit = survey.verdict.culprit.as_ref().map(|culprit| culprit.layer);
-    let bar = |step: &super::super::model::Step| Bar {
+    let bar = |(at, step): (usize, &super::super::model::Step)| Bar {
         name: step.name.clone(),
         achieved: step.achieved,
         possible: step.theoretical,
-        note: limits.contains(&step.layer).then(|| "limits".to_owned()),
+        note: (judged(at) && limits.contains(&step.layer)).then(|| "limits".to_owned()),
         alert: culprit == Some(step.layer),
     };
-    waterfall.steps.iter().map(bar).collect()
+    waterfall.steps.iter().enumerate().map(bar).collect()
 }
 
 const NUMBERS: [(&str, bool); 6] =

@@ -111,6 +111,7 @@ fn head(survey: &Survey) -> String {
 fn verdict(verdict: &Verdict) -> String {
     let (class, badge) = match &verdict.culprit {
         Some(culprit) => (" bad", format!("Look first at {}", escape(&culprit.member))),
+        None if verdict.crowded().is_some() => (" bad", "Crowded processors".to_owned()),
         None => ("", "Nothing stands out".to_owned()),
     };
     let mut out =
@@ -135,10 +136,11 @@ fn limits(verdict: &Verdict) -> String {
     }
     let mut out = "<section id=\"limits\">\n<h2>What limits</h2>\n".to_owned();
     out += "<p class=\"about\">Some layer always does. These are the ones that end each kind of work here, with \
-            the numbers that show it.</p>\n<div class=\"limits\">\n";
+            the numbers that show it; where what was measured names none, it says why.</p>\n<div class=\"limits\">\n";
     for limit in &verdict.limits {
-        let (work, layer) = (escape(&limit.work), layer_name(limit.layer));
-        out += &format!("<div class=\"card\">\n<h3>{work} <span class=\"chip\">{layer}</span></h3>\n");
+        let chip = |layer| format!(" <span class=\"chip\">{}</span>", layer_name(layer));
+        let (work, chip) = (escape(&limit.work), limit.layer.map(chip).unwrap_or_default());
+        out += &format!("<div class=\"card\">\n<h3>{work}{chip}</h3>\n");
         out += &format!("<p>{}</p>\n", escape(&limit.finding));
         out += &parts::table(&figures::evidence(&limit.evidence), "");
         out += "</div>\n";
@@ -165,8 +167,7 @@ fn waterfalls(survey: &Survey, figures: &mut Figures) -> String {
         return String::new();
     }
     let mut out = "<section id=\"layers\">\n<h2>Layer by layer</h2>\n".to_owned();
-    out += "<p class=\"about\">What each layer achieved within what it could, given the layers below it. The \
-            first bar that falls short is where to look.</p>\n";
+    out += &format!("<p class=\"about\">{}</p>\n", figures::ABOUT_LAYERS);
     out += &figures.grid(figures::waterfalls(survey).collect(), true);
     out += "</section>\n";
     out

@@ -40,7 +40,8 @@ pub fn pdf(survey: &Survey) -> Vec<u8> {
         }
     }
     if !survey.waterfalls.is_empty() {
-        flow.heading(1, "Layer by layer", 160.0);
+        flow.heading(1, "Layer by layer", 190.0);
+        flow.text(figures::ABOUT_LAYERS, Cell::QUIET);
         for figure in figures::waterfalls(survey) {
             flow.heading(2, &figure.title(), 130.0);
             flow.drawing(&figure.draw(FULL));
@@ -83,7 +84,14 @@ fn verdict(flow: &mut Flow, survey: &Survey) {
         flow.table(&figures::evidence(&culprit.evidence));
         flow.text(&culprit.advice, Cell::BODY);
     }
-    flow.side_bar(from, if verdict.culprit.is_some() { Paint::Alert } else { Paint::Series(1) });
+    flow.side_bar(
+        from,
+        if verdict.culprit.is_some() || verdict.crowded().is_some() {
+            Paint::Alert
+        } else {
+            Paint::Series(1)
+        },
+    );
 }
 
 fn limits(flow: &mut Flow, survey: &Survey) {
@@ -92,7 +100,11 @@ fn limits(flow: &mut Flow, survey: &Survey) {
     }
     flow.heading(1, "What limits", 70.0);
     for limit in &survey.verdict.limits {
-        flow.heading(2, &format!("{}: {}", limit.work, layer_name(limit.layer)), 40.0);
+        let head = match limit.layer {
+            Some(layer) => format!("{}: {}", limit.work, layer_name(layer)),
+            None => limit.work.clone(),
+        };
+        flow.heading(2, &head, 40.0);
         flow.text(&limit.finding, Cell::BODY);
         flow.table(&figures::evidence(&limit.evidence));
     }
