@@ -295,6 +295,8 @@ fn run_all(args: &RunArgs, out: &mut dyn Write) -> Outcome {
     let mut result = measure(args, &cluster, &served, &stop, &mut report);
     // Only what this run wrote: neither what others keep nor what they measure with.
     if !args.keep && !report.is_empty() {
+        // A file system may take longer to free what was written at random than it took to write it.
+        eprintln!("removing what was written (--keep leaves it) ...");
         let cleaned = clean(&cluster, &served, &[client::own_set()], CLEANUP_LIMIT);
         result = result.and_then(|whole| cleaned.map(|_| whole));
     }

@@ -115,6 +115,15 @@ fn field_names() {
     assert_eq!(json["sources"][0]["name"], "BeeGFS on HP Apollo 4200 (2015)");
 }
 
+/// Goal: a directory that is not there is refused, not passed over.
+#[test]
+fn a_mistyped_directory() {
+    let root = Root::new(std::path::Path::new("/")).unwrap();
+    let words = ["check", "--role", "storage", "--path", "/not/there"];
+    let refused = Line::try_parse_from(words).unwrap().machine.part(&root).err().unwrap();
+    assert!(refused.to_string().contains("/not/there: is not there"), "{refused}");
+}
+
 /// Goal: what was recorded of this very machine is the same machine when it is looked at elsewhere, and holds no
 /// environment of any process.
 #[test]
