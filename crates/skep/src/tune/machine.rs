@@ -74,8 +74,13 @@ impl MachineArgs {
         let then = LookedAt::recorded(root);
         // A cluster that answers here and now is not that of a machine that was recorded.
         let is_recorded = then.is_some();
-        if root.is_live() && let Some(path) = self.paths.iter().find(|path| !path.exists()) {
-            return Err(Failure::usage(format!("{}: is not there; --path names a directory", path.display())));
+        if root.is_live()
+            && let Some(path) = self.paths.iter().find(|path| !path.exists())
+        {
+            return Err(Failure::usage(format!(
+                "{}: is not there; --path names a directory",
+                path.display()
+            )));
         }
         let looked = match then {
             // Unless something else is named, what was looked at when the machine was recorded.

@@ -376,7 +376,7 @@ fn other_tools_lines_run() {
         words.extend(line.split_whitespace());
         phases(&words)
     };
-    let ior = "mpirun -np 2 --byslot ./IOER -v -wr -i2 -t64k -b 256k -F -C -e -g -W -o LOAD/ior.dat";
+    let ior = "mpirun -np 2 --byslot ./IOER -v -wr -i2 -t64k -b 256k -F -e -g -W -o LOAD/ior.dat";
     assert_eq!(with("ior", ior), ["write", "reread", "read"]);
     assert_eq!(left(""), 0);
     let mdtest = "mpirun -np 2 mdtest -C -T -r -F -L -z 1 -b 2 -I 8 -u -i 2 -d LOAD/new";

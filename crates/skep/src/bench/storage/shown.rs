@@ -363,9 +363,7 @@ impl Summary {
             ));
         }
         if self.rounds == 1 && self.targets > 1 {
-            text.push_str(
-                "  note: one round cannot tell a slow target from noise: --rounds 3 can\n",
-            );
+            text.push_str("  note: one round cannot tell a slow target from noise: --rounds 3 can\n");
         }
         text.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
     }
