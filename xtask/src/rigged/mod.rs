@@ -43,7 +43,7 @@ pub struct Arguments {
     /// Which set-ups are drawn.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// A disk, a network, a starved daemon and a control.
+    /// A disk or a network, a starved daemon, and a control.
     #[arg(long, conflicts_with = "runs")]
     short: bool,
     /// After the others, a control and a rig of each kind again, surveyed in all layers at the small preset, with a mount.

@@ -77,14 +77,14 @@ impl Draw {
         self.shuffled(all.len()).into_iter().map(|at| all[at].clone()).collect()
     }
 
-    /// A disk, a network and a daemon with a quota: what must be named on any machine that can run the test.
+    /// A disk or a network, and a daemon with a quota: what must be named on any machine that can run the test.
     pub fn short(&mut self) -> Vec<Rig> {
-        let percent = self.spread(3, SHORT);
-        vec![
-            Rig::Target { index: self.below(TARGETS.len()), percent: percent[0] },
-            Rig::Network { index: self.below(DAEMONS.len()), percent: percent[1] },
-            Rig::Quota { index: self.below(DAEMONS.len()), percent: percent[2] },
-        ]
+        let percent = self.spread(2, SHORT);
+        let slow = match self.below(2) {
+            0 => Rig::Target { index: self.below(TARGETS.len()), percent: percent[0] },
+            _ => Rig::Network { index: self.below(DAEMONS.len()), percent: percent[0] },
+        };
+        vec![slow, Rig::Quota { index: self.below(DAEMONS.len()), percent: percent[1] }]
     }
 
     /// One of each kind, of any strength, in any order.
