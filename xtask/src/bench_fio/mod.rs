@@ -17,6 +17,10 @@ use tool::{Load, Sample, Tools};
 const SAME: f64 = 0.05;
 /// An interval of the ratio that holds 1 counts when it is no wider than this.
 const NARROW: f64 = 0.10;
+/// Fewer pairs show nothing.
+const PAIRS_MIN: usize = 10;
+/// Shown of a SHA-256.
+const HASH_DIGITS: usize = 12;
 
 /// A file that was removed is freed in the background; the next run waits until that is over. The tools
 /// need different times to start, so without it one of them is hit more often.
@@ -62,6 +66,8 @@ pub struct Row {
     pub pairs: usize,
     /// How both were run.
     pub class: String,
+    /// When, on what, and with which programs.
+    pub provenance: String,
     /// Median bytes per second.
     pub fio: f64,
     /// Median bytes per second.
@@ -86,15 +92,14 @@ impl Row {
     /// Whether the two agree.
     pub fn agrees(&self) -> bool {
         let near = (self.ratio - 1.0).abs() < SAME;
-        near || (self.low <= 1.0 && self.high >= 1.0 && self.high - self.low < NARROW)
+        let even = self.low <= 1.0 && self.high >= 1.0 && self.high - self.low < NARROW;
+        self.pairs >= PAIRS_MIN && (near || even)
     }
 }
 
 /// What is kept.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Results {
-    /// Kernel, processor, versions.
-    pub machine: String,
     /// The rows.
     pub rows: Vec<Row>,
 }
@@ -110,7 +115,7 @@ pub fn run(root: &Path, arguments: &Arguments) -> Result<bool, String> {
     }
     let tools = Tools { skep: program };
     let mut results = read(arguments.json.as_deref())?;
-    results.machine = machine(&tools)?;
+    let provenance = provenance(&tools)?;
     for place in &arguments.place {
         let loads: Vec<Load> = tool::loads(*place)
             .into_iter()
@@ -124,7 +129,7 @@ pub fn run(root: &Path, arguments: &Arguments) -> Result<bool, String> {
         }
         let ground = Ground::prepare(*place, &tools.skep, &arguments.backing)?;
         for load in &loads {
-            let row = compare(&tools, &ground, load, arguments)?;
+            let row = Row { provenance: provenance.clone(), ..compare(&tools, &ground, load, arguments)? };
             println!("{}", page::line(&row));
             results.rows.retain(|other| (&other.place, &other.load) != (&row.place, &row.load));
             results.rows.push(row);
@@ -166,6 +171,7 @@ fn compare(tools: &Tools, ground: &Ground, load: &Load, arguments: &Arguments) -
         load: load.name.to_owned(),
         pairs: fio.len(),
         class: if arguments.realtime { "real-time" } else { "normal" }.to_owned(),
+        provenance: String::new(),
         fio: middle_fio,
         skep: middle_skep,
         fio_p50_us: p50(0).unwrap_or(0.0),
@@ -176,6 +182,18 @@ fn compare(tools: &Tools, ground: &Ground, load: &Load, arguments: &Arguments) -
         ratios: fio.iter().zip(&skep).map(|(a, b)| (b / a * 1000.0).round() / 1000.0).collect(),
         commands: tools.commands(load),
     })
+}
+
+/// The day, the machine, and both programs: rows that were measured at different times are told apart.
+fn provenance(tools: &Tools) -> Result<String, String> {
+    let output = |name: &str, argument: &str| {
+        let output = std::process::Command::new(name).arg(argument).output();
+        output.map(|o| String::from_utf8_lossy(&o.stdout).into_owned()).map_err(|e| format!("{name}: {e}"))
+    };
+    let day = output("date", "-uI")?;
+    let sum = output("sha256sum", &tools.skep.display().to_string())?;
+    let sum: String = sum.chars().take(HASH_DIGITS).collect();
+    Ok(format!("{}: {}, skep (SHA-256 {sum})", day.trim(), machine(tools)?))
 }
 
 fn machine(tools: &Tools) -> Result<String, String> {
@@ -225,6 +243,7 @@ mod tests {
             load: "read 1 MiB".to_owned(),
             pairs: 12,
             class: "normal".to_owned(),
+            provenance: "today".to_owned(),
             fio: 1e9,
             skep: ratio * 1e9,
             fio_p50_us: 1.0,
@@ -244,5 +263,22 @@ mod tests {
         assert!(row(0.94, 0.93, 1.02).agrees());
         assert!(!row(0.94, 0.90, 1.02).agrees());
         assert!(!row(1.08, 1.05, 1.11).agrees());
+        assert!(!Row { pairs: 9, ..row(1.0, 0.99, 1.01) }.agrees());
+    }
+
+    /// Goal: the committed page is made of the committed results, and those of enough pairs that give its figures.
+    #[test]
+    fn committed() {
+        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/bench");
+        let results = read(Some(&docs.join("fio.json"))).unwrap();
+        assert!(results.rows.len() >= 29, "{} rows", results.rows.len());
+        for row in &results.rows {
+            assert!(row.pairs >= PAIRS_MIN && row.ratios.len() == row.pairs, "{}: {}", row.place, row.load);
+            let middle = median(&row.ratios).unwrap();
+            assert!(row.low <= middle * 1.05 && middle <= row.high * 1.05, "{}: {}", row.place, row.load);
+            assert!((row.ratio - row.skep / row.fio).abs() < 1e-9 && !row.provenance.is_empty());
+        }
+        let page = std::fs::read_to_string(docs.join("fio.md")).unwrap();
+        assert!(page.contains(&page::table(&results)), "cargo xtask bench-fio --json --page writes it");
     }
 }

@@ -35,14 +35,26 @@ pub fn update(page: &Path, results: &Results) -> Result<(), String> {
     std::fs::write(page, new).map_err(|e| wrong(&e.to_string()))
 }
 
-fn table(results: &Results) -> String {
-    let mut out = format!("\n{}\n\n", results.machine);
+/// The table, with what its rows were measured on.
+pub fn table(results: &Results) -> String {
+    let mut provenances: Vec<String> = Vec::new();
+    for row in &results.rows {
+        let one = format!("{} ({}, class: {})", row.provenance, row.place, row.class);
+        if !provenances.contains(&one) {
+            provenances.push(one);
+        }
+    }
+    let mut out = String::from("\n");
+    for one in &provenances {
+        let _ = writeln!(out, "- {one}");
+    }
+    out.push('\n');
     out.push_str("| file system | load | fio MiB/s | skep MiB/s | ratio | 95 % interval | p50 us: fio, skep | pairs | agree |\n");
     out.push_str("| --- | --- | ---: | ---: | ---: | --- | --- | ---: | --- |\n");
     for row in &results.rows {
         let _ = writeln!(
             out,
-            "| {} | {} | {:.0} | {:.0} | {:.3} | {:.3} to {:.3} | {:.2}, {:.2} | {} | {} |",
+            "| {} | {} | {:.0} | {:.0} | {:.3} | {:.3} to {:.3} | {}, {:.2} | {} | {} |",
             row.place,
             row.load,
             row.fio / 1_048_576.0,
@@ -50,7 +62,8 @@ fn table(results: &Results) -> String {
             row.ratio,
             row.low,
             row.high,
-            row.fio_p50_us,
+            // fio's leanest settings take no latencies.
+            if row.fio_p50_us > 0.0 { format!("{:.2}", row.fio_p50_us) } else { "not taken".to_owned() },
             row.skep_p50_us,
             row.pairs,
             if row.agrees() { "yes" } else { "no" }
@@ -72,7 +85,7 @@ mod tests {
         std::fs::create_dir_all(&dir).unwrap();
         let page = dir.join("page.md");
         std::fs::write(&page, format!("before\n{BEGIN}\nold\n{END}\nafter\n")).unwrap();
-        let results = Results { machine: "a machine".to_owned(), rows: vec![row(1.2, 1.1, 1.3)] };
+        let results = Results { rows: vec![row(1.2, 1.1, 1.3)] };
         update(&page, &results).unwrap();
         let text = std::fs::read_to_string(&page).unwrap();
         assert!(text.starts_with("before\n") && text.ends_with("after\n") && !text.contains("old"), "{text}");
