@@ -105,19 +105,19 @@ fn line_of(text: &str, at: usize) -> usize {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    const GOOD: &str = include_str!("../systems/sizing-6gbs-a.toml");
+    pub const GOOD: &str = include_str!("../systems/sizing-6gbs-a.toml");
 
-    fn faults(text: &str) -> Vec<String> {
+    pub fn faults(text: &str) -> Vec<String> {
         match Hardware::from_toml("lab.toml", text) {
             Ok(_) => Vec::new(),
             Err(faults) => faults.iter().map(Fault::to_string).collect(),
         }
     }
 
-    fn line_with(text: &str, wanted: &str) -> usize {
+    pub fn line_with(text: &str, wanted: &str) -> usize {
         text.lines().position(|line| line.contains(wanted)).map_or(0, |at| at + 1)
     }
 

@@ -273,21 +273,7 @@ fn said(message: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::hardware::Hardware;
-    use crate::load::Fault;
-
-    const GOOD: &str = include_str!("../systems/sizing-6gbs-a.toml");
-
-    fn faults(text: &str) -> Vec<String> {
-        match Hardware::from_toml("lab.toml", text) {
-            Ok(_) => Vec::new(),
-            Err(faults) => faults.iter().map(Fault::to_string).collect(),
-        }
-    }
-
-    fn line_with(text: &str, wanted: &str) -> usize {
-        text.lines().position(|line| line.contains(wanted)).map_or(0, |at| at + 1)
-    }
+    use crate::load::tests::{GOOD, faults, line_with};
 
     /// Goal: a wrong type, unit or name is told with line, field and what to write, in words for people.
     #[test]

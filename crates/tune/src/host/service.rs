@@ -103,18 +103,28 @@ pub struct ClusterFacts {
     pub directories: Vec<(String, u64, u32, String)>,
 }
 
+/// What was remembered under a name when a machine was recorded.
+fn recorded<T: serde::de::DeserializeOwned>(root: &Root, name: &str) -> Option<T> {
+    let text = if root.is_live() { None } else { root.answer(name, || None) };
+    serde_json::from_str(&text?).ok()
+}
+
+/// Remembers it, when the machine is recorded.
+fn record(root: &Root, name: &str, what: &impl Serialize) {
+    if let Ok(text) = serde_json::to_string(what) {
+        root.remember(name, &text);
+    }
+}
+
 impl ClusterFacts {
     /// What a recorded machine's cluster said on that day.
     pub fn recorded(root: &Root) -> Option<Self> {
-        let text = if root.is_live() { None } else { root.answer(Self::NAME, || None) };
-        serde_json::from_str(&text?).ok()
+        recorded(root, Self::NAME)
     }
 
     /// Remembers it, when the machine is recorded.
     pub fn record(&self, root: &Root) {
-        if let Ok(text) = serde_json::to_string(self) {
-            root.remember(Self::NAME, &text);
-        }
+        record(root, Self::NAME, self);
     }
 
     /// What it is called in a recording.
@@ -139,15 +149,12 @@ impl LookedAt {
 
     /// Of a recorded machine.
     pub fn recorded(root: &Root) -> Option<Self> {
-        let text = if root.is_live() { None } else { root.answer(Self::NAME, || None) };
-        serde_json::from_str(&text?).ok()
+        recorded(root, Self::NAME)
     }
 
     /// Remembers it, when the machine is recorded.
     pub fn record(&self, root: &Root) {
-        if let Ok(text) = serde_json::to_string(self) {
-            root.remember(Self::NAME, &text);
-        }
+        record(root, Self::NAME, self);
     }
 }
 
