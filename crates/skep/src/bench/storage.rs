@@ -1,7 +1,7 @@
 //! `skep bench storage`: the storage daemons read and write their own targets, without network.
 
 mod shown;
-mod together;
+pub(crate) mod together;
 
 pub use shown::StorageReport;
 
