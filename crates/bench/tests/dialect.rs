@@ -270,6 +270,20 @@ fn mdtest_of_the_dell_papers() {
     assert_eq!(one(Tool::Mdtest, issue).0, Job::new(Work::Meta(expected)));
 }
 
+/// Goal: of files that mdtest makes it reads as much as it wrote, of older ones as much as it is told.
+#[test]
+fn mdtest_reads_what_is_there() {
+    for (line, existing, reads) in [
+        ("-F -n 1 -C -E -w 8k -e 4k", false, 4096),
+        ("-F -n 1 -E -e 4k", true, 4096),
+        ("-F -n 1 -C -e 4k", false, 0),
+        ("-F -n 1 -C -E", false, 0),
+    ] {
+        let job = one(Tool::Mdtest, line).0;
+        assert_eq!((job.existing, meta(&job).read_of_each(job.existing)), (existing, reads), "{line}");
+    }
+}
+
 /// What IOzone does with `-c -e -r -s`, in our words.
 fn iozone(directory: &str, record: u64, size: u64) -> IoJob {
     IoJob {
@@ -524,6 +538,9 @@ fn what_cannot_be_honoured_is_named() {
         (Tool::Mdtest, "-n 1 -B", "-B", "phases are always apart"),
         (Tool::Mdtest, "-F -C", "-n or -I", "how many items"),
         (Tool::Mdtest, "-n 1 -I 1", "-n", "contradicts -I"),
+        (Tool::Mdtest, "-n 1 -C -E -e 4k", "-e asks for 4096 bytes", "with 0, at which mdtest fails"),
+        (Tool::Mdtest, "-n 1 -w 1k -e 4k", "-e asks for 4096 bytes", "with 1024, at which mdtest fails"),
+        (Tool::Mdtest, "-n 1 -w 1k -X", "-X", "nothing without -e"),
         (Tool::Iozone, "-a", "-a", "not swept"),
         (Tool::Iozone, "-i 8 -t 4", "-i 8", "randrw"),
         (Tool::Iozone, "-i 0 -+p 50", "-+p 50", "use -i 2"),

@@ -235,6 +235,22 @@ fn apply_value(
     })
 }
 
+/// What mdtest refuses itself, or fails at file by file: more read than was written, and a comparison of nothing.
+fn check_reads(create: bool, read: bool, meta: &MetaJob) -> Result<(), Cause> {
+    let (wrote, reads) = (meta.write_bytes, meta.read_bytes);
+    if create && read && reads > wrote {
+        let text = format!(
+            "asks for {reads} bytes of files that -C makes with {wrote}, at which mdtest fails: write as many by -w, or \
+             leave -C out to read files that an earlier run kept"
+        );
+        return Err(Cause::new("-e", text));
+    }
+    if meta.verify && read && reads == 0 {
+        return Err(Cause::new("-X", "compares nothing without -e: say how many bytes to read"));
+    }
+    Ok(())
+}
+
 fn finish(
     mut s: Settings,
     launch: &Launch,
@@ -295,7 +311,8 @@ fn finish(
         s.meta.phases.insert(at.unwrap_or(s.meta.phases.len()), MetaPhase::Rename);
     }
     s.meta.stonewall_creates = s.job.stonewall.is_some();
-    let [create, _, _, remove] = s.phases;
+    let [create, _, read, remove] = s.phases;
+    check_reads(create, read, &s.meta)?;
     s.job.existing = !create;
     s.job.keep = !remove;
     if s.job.keep {

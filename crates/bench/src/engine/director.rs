@@ -156,7 +156,13 @@ pub fn run_until(
             so_far: Box::new(result),
         }),
         Some(failure) => {
-            Err(RunError { reason: failure.reason, stopped: failure.stopped, left, so_far: Box::new(result) })
+            let fate = match failure.stopped && !failure.before_any {
+                true if keeps(job) => "; what was made stays, as the job says",
+                true if left.is_empty() => "; what was made is removed",
+                _ => "",
+            };
+            let reason = failure.reason + fate;
+            Err(RunError { reason, stopped: failure.stopped, left, so_far: Box::new(result) })
         }
     }
 }

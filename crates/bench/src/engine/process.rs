@@ -25,8 +25,8 @@ pub(crate) trait Load: Send {
     fn prepare(&mut self, step: &Step, repetition: u32, reach: &[u64]) -> Result<(), Trouble>;
     /// Does a part of the prepared step.
     fn part(&mut self, step: &Step, part: Part, meter: &mut Meter) -> Result<(), Trouble>;
-    /// A repetition is over.
-    fn tidy(&mut self, repetition: u32) -> Result<(), Trouble>;
+    /// A repetition is over. Returns warnings.
+    fn tidy(&mut self, repetition: u32) -> Result<Vec<String>, Trouble>;
 }
 
 /// One thread's place in the run.
@@ -53,7 +53,7 @@ enum Task {
 }
 
 enum Answer {
-    Ready,
+    Ready(Vec<String>),
     Done(WorkerReport, Vec<Histogram>),
     Walled(u64),
     Failed(Trouble),
@@ -109,6 +109,7 @@ pub fn serve(input: impl BufRead + Send + 'static, output: impl Write) -> Result
         level: 0,
         report: PartReport::default(),
         merged: Vec::new(),
+        warnings: Vec::new(),
         stopping: false,
     };
     let ended = process.serve();
@@ -130,6 +131,8 @@ struct Process<W> {
     level: u64,
     report: PartReport,
     merged: Vec<Histogram>,
+    /// To be told with the next answer.
+    warnings: Vec<String>,
     stopping: bool,
 }
 
@@ -262,7 +265,10 @@ impl<W: Write> Process<W> {
                     Ok(())
                 };
             }
-            Answer::Ready => self.pending -= 1,
+            Answer::Ready(warnings) => {
+                self.pending -= 1;
+                self.warnings.extend(warnings);
+            }
             Answer::Done(report, histograms) => {
                 self.pending -= 1;
                 self.report.workers.push(report);
@@ -293,7 +299,8 @@ impl<W: Write> Process<W> {
             }
         }
         if self.pending == 0 && !self.stopping && !self.stop.load(Ordering::Relaxed) {
-            return self.say(&Report::Ready { warnings: Vec::new() });
+            let warnings = std::mem::take(&mut self.warnings);
+            return self.say(&Report::Ready { warnings });
         }
         self.rested()
     }
@@ -369,7 +376,7 @@ fn perform<'a>(
             ground::forget();
             load.prepare(step, repetition, &reach)?;
             *prepared = Some(step);
-            Ok(Answer::Ready)
+            Ok(Answer::Ready(Vec::new()))
         }
         Task::Part { part, start_ns } => {
             let step = prepared.ok_or_else(out_of_turn)?;
@@ -385,6 +392,6 @@ fn perform<'a>(
             let (report, histograms) = meter.report(place.worker);
             Ok(Answer::Done(report, histograms))
         }
-        Task::Tidy { repetition } => load.tidy(repetition).map(|()| Answer::Ready),
+        Task::Tidy { repetition } => load.tidy(repetition).map(Answer::Ready),
     }
 }

@@ -41,6 +41,7 @@ pub(super) fn preflight(start: &Start) -> Result<Vec<String>, Trouble> {
         workers.push(0);
     }
     directories(job)?;
+    targets(job)?;
     for path in made_by(job, &workers) {
         free_name(job, &path)?;
     }
@@ -65,6 +66,19 @@ fn directories(job: &Job) -> Result<(), Trouble> {
         }
     }
     Ok(())
+}
+
+/// A file over more targets than there are would be a file over fewer, and the figures those of another load.
+fn targets(job: &Job) -> Result<(), Trouble> {
+    let striping = match &job.work {
+        Work::Io(io) => io.striping,
+        Work::Meta(meta) => meta.striping,
+        Work::Files(_) => None,
+    };
+    let Some(wanted) = striping.and_then(|striping| striping.targets) else { return Ok(()) };
+    job.paths().iter().map(Path::new).try_for_each(|path| {
+        crate::io::there_are(wanted, if listed(job) { path.parent().unwrap_or(path) } else { path })
+    })
 }
 
 fn free_name(job: &Job, path: &Path) -> Result<(), Trouble> {

@@ -264,15 +264,16 @@ impl Load for FilesLoad {
         }
     }
 
-    fn tidy(&mut self, repetition: u32) -> Result<(), Trouble> {
+    fn tidy(&mut self, repetition: u32) -> Result<Vec<String>, Trouble> {
         if repetition + 1 == self.place.job.repetitions {
-            return Ok(());
+            return Ok(Vec::new());
         }
         // What was there before stays.
         let (job, claims) = (&self.place.job, &self.place.claims);
         claims.remove(job, &self.tree())?;
         claims.remove(job, &self.copied())?;
-        self.samples.remove(job, claims)
+        self.samples.remove(job, claims)?;
+        Ok(Vec::new())
     }
 }
 

@@ -3,19 +3,21 @@
 mod buffer;
 mod course;
 mod pattern;
+mod striping;
 mod supply;
 
 use crate::engine::{Load, Meter, Next, Part, Place, Side, Step, StepKind, Trouble, mix, reader_of};
 use crate::engine::{ground, now_ns};
-use crate::job::{Fsync, IoJob, IoKind, IoPhase, Order, Striping, SyncMode, format_size, io_file};
+use crate::job::{Fsync, IoJob, IoKind, IoPhase, Order, SyncMode, io_file};
 pub(crate) use buffer::Buffer;
 use course::Course;
 use pattern::{Passes, Pattern};
 pub(crate) use pattern::{fill, first_wrong};
 use rustix::fd::OwnedFd;
-use rustix::fs::{Advice, FallocateFlags, FileType, Mode, OFlags, XattrFlags};
+use rustix::fs::{Advice, FallocateFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
+pub(crate) use striping::{stripe, there_are};
 use supply::Supply;
 
 /// Access to files that are made.
@@ -303,13 +305,20 @@ impl Load for IoLoad {
         Ok(())
     }
 
-    fn tidy(&mut self, repetition: u32) -> Result<(), Trouble> {
+    fn tidy(&mut self, repetition: u32) -> Result<Vec<String>, Trouble> {
         self.run = None;
+        let mut warnings = Vec::new();
+        // The other files are like this one.
+        if repetition == 0 && self.place.worker == 0 && self.made {
+            let wanted = self.io.striping.and_then(|striping| striping.targets);
+            let path = io_file(&self.io, 0);
+            warnings.extend(wanted.and_then(|wanted| striping::fewer(&path, wanted)));
+        }
         if self.io.fresh && self.made && repetition + 1 < self.place.job.repetitions {
             // A file that was there before stays, and is written over.
             self.place.claims.remove(&self.place.job, &io_file(&self.io, self.place.worker))?;
         }
-        Ok(())
+        Ok(warnings)
     }
 }
 
@@ -327,24 +336,6 @@ fn empty(path: &Path) -> Result<(), Trouble> {
         return Err(Trouble::found("empty", path, reason));
     }
     rustix::fs::ftruncate(&file, 0).map_err(wrong)
-}
-
-pub(crate) fn stripe(file: &OwnedFd, path: &Path, striping: &Striping) -> Result<(), Trouble> {
-    let mut layout = Vec::new();
-    if let Some(bytes) = striping.chunk_size {
-        layout.push(format!("chunk={}", format_size(bytes).to_uppercase()));
-    }
-    if let Some(targets) = striping.targets {
-        layout.push(format!("targets={targets}"));
-    }
-    let layout = layout.join(" ");
-    rustix::fs::fsetxattr(file, "skep.layout", layout.as_bytes(), XattrFlags::empty()).map_err(|errno| {
-        let reason = format!(
-            "skep.layout={layout:?} is not taken ({}); leave striping out on other file systems than Skep, or check the values",
-            std::io::Error::from(errno)
-        );
-        Trouble::found("stripe", path, reason)
-    })
 }
 
 #[inline]

@@ -277,14 +277,14 @@ impl Load for MetaLoad {
         }
     }
 
-    fn tidy(&mut self, repetition: u32) -> Result<(), Trouble> {
+    fn tidy(&mut self, repetition: u32) -> Result<Vec<String>, Trouble> {
         self.pass = None;
         // Kept are the last repetition's; those before must make room for it.
         if self.place.job.keep && repetition + 1 < self.place.job.repetitions && self.is_builder() {
             // Those that were there before stay, and are used again.
             self.place.claims.remove(&self.place.job, &self.base(self.place.worker))?;
         }
-        Ok(())
+        Ok(Vec::new())
     }
 }
 

@@ -16,7 +16,12 @@ enum FailureKind {
     Unreachable,
     /// What was asked for makes no sense, wherever it is asked.
     Usage,
+    /// A signal ended it before it was through.
+    Interrupted,
 }
+
+/// Exit code of what a signal ended, whatever the signal.
+pub const EXIT_INTERRUPTED: u8 = 130;
 
 /// Result of a command.
 pub type Outcome<T = ()> = Result<T, Failure>;
@@ -37,9 +42,18 @@ impl Failure {
         Self(text.into(), FailureKind::Usage)
     }
 
+    /// A signal ended the command, which has put things in order.
+    pub fn interrupted(text: impl Into<String>) -> Self {
+        Self(text.into(), FailureKind::Interrupted)
+    }
+
     /// The exit code of the command.
     pub fn exit_code(&self) -> ExitCode {
-        if self.1 == FailureKind::Usage { ExitCode::from(EXIT_USAGE) } else { ExitCode::FAILURE }
+        match self.1 {
+            FailureKind::Usage => ExitCode::from(EXIT_USAGE),
+            FailureKind::Interrupted => ExitCode::from(EXIT_INTERRUPTED),
+            FailureKind::Failed | FailureKind::Unreachable => ExitCode::FAILURE,
+        }
     }
 
     /// A call to `whom` failed.

@@ -26,7 +26,7 @@ pub mod target_removal;
 mod through_mount;
 mod umount;
 
-pub use failure::{Failure, Outcome};
+pub use failure::{EXIT_INTERRUPTED, Failure, Outcome};
 
 use clap::Subcommand;
 use std::process::ExitCode;

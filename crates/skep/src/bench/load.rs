@@ -2,7 +2,7 @@
 
 use super::coordinator::HostsArgs;
 use super::output::{Live, ShowArgs, show};
-use crate::admin::{Failure, Outcome};
+use crate::admin::{EXIT_INTERRUPTED, Failure, Outcome};
 use crate::units::{Period, Size};
 use clap::Args;
 use skep_bench::engine::{Crew, Ends, TAKEN, run_until};
@@ -108,9 +108,6 @@ pub fn advised(failure: Failure, other: &str) -> Failure {
     Failure::new(text.replace(TAKEN, &format!("{TAKEN}, {other}")))
 }
 
-/// Exit code of what is ended by a third signal.
-const EXIT_INTERRUPTED: i32 = 130;
-
 /// What signals ask for: the first ends the run, the second the cleaning up, the third the process.
 #[derive(Debug, Default)]
 struct Signals {
@@ -135,7 +132,7 @@ impl Signals {
                 flag.store(true, Ordering::Relaxed);
             }
             if reader.read_exact(&mut byte).is_ok() {
-                std::process::exit(EXIT_INTERRUPTED);
+                std::process::exit(EXIT_INTERRUPTED.into());
             }
         })?;
         Ok(signals)
@@ -166,7 +163,10 @@ pub fn perform(job: &Job, crew: &mut dyn Crew, args: &ShowArgs, out: &mut dyn Wr
     match outcome {
         Ok(result) => show(result, args, out).map_err(written),
         Err(error) => {
-            let failure = Failure::new(error.to_string());
+            let failure = match error.stopped {
+                true => Failure::interrupted(error.to_string()),
+                false => Failure::new(error.to_string()),
+            };
             if !error.so_far.steps.is_empty() {
                 show(*error.so_far, args, out).map_err(written)?;
             }

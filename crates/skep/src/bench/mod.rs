@@ -24,6 +24,9 @@ use std::process::ExitCode;
 
 /// What was asked.
 #[derive(Debug, Args)]
+#[command(
+    after_help = "What ctrl-C ends removes what it made unless that is to be kept, and has exit code 130."
+)]
 pub struct BenchArgs {
     #[command(subcommand)]
     command: BenchCommand,

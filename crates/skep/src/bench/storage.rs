@@ -304,7 +304,15 @@ fn run_all(args: &RunArgs, out: &mut dyn Write) -> Outcome {
     report.write(args.output, out)?;
     match result? {
         true => report.verdict(),
-        false => Err(Failure::new("stopped before the end; what was measured until then is shown")),
+        false => {
+            let fate = match (args.read, args.keep) {
+                (true, _) => "",
+                (false, true) => "; what was written stays until `skep bench storage cleanup`",
+                (false, false) => "; what was written is removed",
+            };
+            let text = format!("stopped before the end; what was measured until then is shown{fate}");
+            Err(Failure::interrupted(text))
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Instruments of real daemons: targets and network measured while the cluster serves, and the mode of a mount that
 //! drops contents in one directory and nowhere else.
 
+use super::loads::INTERRUPTED;
 use super::{bytes, plan, refusal, start};
 use rustix::process::{Pid, Signal, kill_process};
 use skep_rig::{Cluster, patiently};
@@ -152,24 +153,74 @@ fn files_of_others_stay() {
 }
 
 /// Goal: the daemons of a command that was killed stop by themselves and leave no file, while one that was interrupted
-/// has removed them when it ends.
+/// has removed them when it ends, or says that they stay, with the code of interrupted commands.
 #[test]
-fn killed_commands_leave_nothing() {
+fn ended_commands_leave_nothing_unsaid() {
     let cluster = start(plan());
-    for signal in [Signal::TERM, Signal::KILL] {
+    let removed = "what was written is removed";
+    for (signal, keep, fate) in [
+        (Signal::TERM, false, Some(removed)),
+        (Signal::INT, false, Some(removed)),
+        (Signal::INT, true, Some("what was written stays until `skep bench storage cleanup`")),
+        (Signal::KILL, false, None),
+    ] {
         let words = ["bench", "storage", "run", "--size", "1MiB", "--threads", "1", "--for", "10min"];
+        let words = words.into_iter().chain(keep.then_some("--keep"));
         let mut command = cluster.command(cluster.admin_words(words));
-        let mut process = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let process = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         patiently("all areas are there", || areas(&cluster).len() == 4).unwrap();
         kill_process(Pid::from_child(&process), signal).unwrap();
-        process.wait().unwrap();
-        if signal == Signal::KILL {
+        let output = process.wait_with_output().unwrap();
+        if let Some(fate) = fate {
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(
+                output.status.code() == INTERRUPTED && said.contains("stopped before the end"),
+                "{output:?}"
+            );
+            assert!(said.contains(fate), "{said}");
+            assert!(
+                String::from_utf8_lossy(&output.stdout).contains("target-104"),
+                "what was measured is shown"
+            );
+        } else {
             patiently("the files go", || areas(&cluster).is_empty()).unwrap();
         }
-        assert!(areas(&cluster).is_empty());
+        assert_eq!(areas(&cluster).len(), if keep { 4 } else { 0 });
+        if keep {
+            cluster.admin(["bench", "storage", "cleanup"]).unwrap();
+        }
         let report = json(&cluster, &["bench", "storage", "status"]);
         let rows = report[0]["targets"].as_array().unwrap();
         assert!(rows.iter().all(|row| row["state"] == "stopped"), "{report}");
+    }
+}
+
+/// Goal: more targets than there are are refused with those that there are, wherever they are asked for; more than a
+/// directory's pool has are told.
+#[test]
+fn targets_that_do_not_exist() {
+    let cluster = start(plan());
+    let mount = cluster.mount().to_str().unwrap();
+    let ior = format!("{mount}/f");
+    let ior = ["bench", "ior", "--quiet", "--", "-w", "-b", "1m", "-O", "beegfsNumTargets=99", "-o", &ior];
+    for words in [&["bench", "io", "--quiet", "-b", "1m", "--targets", "5", mount][..], &ior] {
+        let why = refusal(&cluster, words);
+        assert!(why.contains("there are 4 here (target-101, target-102, target-103, target-104)"), "{why}");
+        assert_eq!(fs::read_dir(mount).unwrap().count(), 0);
+    }
+    let words = cluster.admin_words(["bench", "storage", "run", "--target", "99"]);
+    let words: Vec<&str> = words.iter().map(|word| word.to_str().unwrap()).collect();
+    let why = refusal(&cluster, &words);
+    assert!(why.contains("there is no target \"99\"") && why.contains("skep target list"), "{why}");
+    cluster.admin(["pool", "create", "hot", "--targets", "101,102"]).unwrap();
+    let hot = cluster.mount().join("hot");
+    cluster.admin(["dir", "create", hot.to_str().unwrap(), "--pool", "hot"]).unwrap();
+    for (targets, told) in [("2", false), ("4", true)] {
+        let words = ["bench", "io", "--quiet", "-b", "1m", "--targets", targets, hot.to_str().unwrap()];
+        let output = cluster.run(words).unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{said}");
+        assert_eq!(said.contains("lies on 2 targets, not on 4"), told, "{said}");
     }
 }
 
@@ -232,12 +283,13 @@ impl Mode {
         Self { process, scratch: PathBuf::from(line.trim_end()) }
     }
 
-    /// Ends the command; its notes.
+    /// Ends the command, with the code of interrupted ones where it can; its notes.
     fn end(&mut self, signal: Signal) -> String {
         kill_process(Pid::from_child(&self.process), signal).unwrap();
         let mut notes = String::new();
         self.process.stderr.take().unwrap().read_to_string(&mut notes).unwrap();
-        self.process.wait().unwrap();
+        let code = self.process.wait().unwrap().code();
+        assert_eq!(code, if signal == Signal::KILL { None } else { INTERRUPTED }, "{notes}");
         notes
     }
 }

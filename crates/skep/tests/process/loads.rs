@@ -11,8 +11,11 @@ use std::time::{Duration, Instant};
 /// Everything ends, and is clean, within this time.
 const SOON: Duration = Duration::from_secs(20);
 
+/// Exit code of what a signal ended.
+pub const INTERRUPTED: Option<i32> = Some(130);
+
 /// A load of two processes that would last an hour, once it writes.
-fn endless(dir: &Path) -> Child {
+fn endless(dir: &Path, more: &[&str]) -> Child {
     let mut command = Command::new(env!("CARGO_BIN_EXE_skep"));
     command.args([
         "bench",
@@ -27,6 +30,7 @@ fn endless(dir: &Path) -> Child {
         "1h",
         "--repeat",
     ]);
+    command.args(more);
     let child = command.arg(dir).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let written = || {
         let files = std::fs::read_dir(dir).unwrap().flatten();
@@ -47,24 +51,33 @@ fn is_empty(dir: &Path) -> bool {
     std::fs::read_dir(dir).unwrap().next().is_none()
 }
 
-/// What it says at its end, which is no success.
-fn end(child: Child) -> String {
+/// With which code it ends, which is no success, and what it says.
+fn end(child: Child) -> (Option<i32>, String) {
     let began = Instant::now();
     let output = child.wait_with_output().unwrap();
     assert!(began.elapsed() < SOON);
     assert!(!output.status.success());
-    String::from_utf8_lossy(&output.stderr).into_owned()
+    (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
-/// Goal: an interrupt ends a load at once and nothing is left.
+/// Goal: any signal that asks for the end ends a load at once, with the code of interrupted commands; what it made is
+/// removed, or stays when it is to be kept, and which of the two is said.
 #[test]
 fn interrupted_load() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let dir = Scratch::new(None).unwrap();
-    let load = endless(dir.path());
-    signal(load.id(), "-INT");
-    assert!(end(load).contains("stopped"));
-    assert!(is_empty(dir.path()));
+    for (signalled, more, fate) in [
+        ("-INT", &[][..], "what was made is removed"),
+        ("-TERM", &[], "what was made is removed"),
+        ("-INT", &["--keep"], "what was made stays"),
+    ] {
+        let dir = Scratch::new(None).unwrap();
+        let load = endless(dir.path(), more);
+        signal(load.id(), signalled);
+        let (code, said) = end(load);
+        assert!(code == INTERRUPTED && said.contains("stopped before the end"), "{code:?}: {said}");
+        assert!(said.contains(fate), "{said}");
+        assert_eq!(is_empty(dir.path()), more.is_empty(), "{said}");
+    }
 }
 
 /// Goal: a worker process killed in the middle ends the load; it is named, and its file is removed too.
@@ -72,12 +85,13 @@ fn interrupted_load() {
 fn killed_load_worker() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let dir = Scratch::new(None).unwrap();
-    let load = endless(dir.path());
+    let load = endless(dir.path(), &[]);
     let children = format!("/proc/{0}/task/{0}/children", load.id());
     let children = std::fs::read_to_string(children).unwrap();
     let worker: u32 = children.split_whitespace().next().unwrap().parse().unwrap();
     signal(worker, "-KILL");
-    let text = end(load);
+    let (code, text) = end(load);
+    assert_eq!(code, Some(1), "{text}");
     assert!(text.contains("is gone") && text.contains("signal: 9"), "{text}");
     assert!(is_empty(dir.path()));
 }
@@ -87,7 +101,7 @@ fn killed_load_worker() {
 fn killed_load_command() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let dir = Scratch::new(None).unwrap();
-    let mut load = endless(dir.path());
+    let mut load = endless(dir.path(), &[]);
     load.kill().unwrap();
     load.wait().unwrap();
     let clean = || if is_empty(dir.path()) { Ok(()) } else { Err("files are left".to_owned()) };

@@ -261,14 +261,17 @@ impl<S: Switch> Scratch<S> {
         Ok(())
     }
 
-    /// Keeps the mode on until the time is over, `ended` says so, or a signal comes; in any case not for so long that
-    /// nothing could be cleaned up.
-    pub fn keep(&self, time: Duration, stop: &Stop, mut ended: impl FnMut() -> bool) -> Outcome {
+    /// Keeps the mode on until the time is over or a signal comes; in any case not for so long that nothing could be
+    /// cleaned up. `false`: there was a signal.
+    pub fn keep(&self, time: Duration, stop: &Stop) -> Outcome<bool> {
         let until = self.began + time.min(self.most());
         loop {
             let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() || ended() || stop.wait(left.min(self.limits.renew_every)) {
-                return Ok(());
+            if left.is_zero() {
+                return Ok(true);
+            }
+            if stop.wait(left.min(self.limits.renew_every)) {
+                return Ok(false);
             }
             self.renew()?;
         }
@@ -328,7 +331,10 @@ pub fn run(args: &ModeArgs, out: &mut dyn Write) -> Outcome {
         time.min(scratch.most()).as_secs(),
         LIMITS.lease.as_secs()
     );
-    scratch.keep(time, &stop, || false)
+    match scratch.keep(time, &stop)? {
+        true => Ok(()),
+        false => Err(Failure::interrupted("stopped before its time was over: the mode is off")),
+    }
 }
 
 #[cfg(test)]

@@ -13,12 +13,15 @@ use crate::instruments::question::{
     Findings, JobShown, JobState, Measurement, Order, StorageFound, StorageTest, TargetFound,
 };
 use skep_bench::engine::now_ns;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Between two looks at running measurements.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// Between two looks at measurements that are about to begin or to end.
 const LOOK_SOON: Duration = Duration::from_millis(10);
+/// A measurement that was told to stop ends with the block that is on its way and a sync of what was written; a disk
+/// that needs longer for that hangs, or is far behind.
+const END_LIMIT: Duration = Duration::from_secs(60);
 /// At every such look, ended measurements are asked for, too.
 const RENEW_AFTER: u64 = 10;
 /// The moment lies so far ahead, and ...
@@ -99,10 +102,14 @@ pub fn begin<'a>(
         Ok(())
     });
     if let Err(failure) = started.and_then(|()| release(&mut members, stop)) {
-        end(&mut members)?;
         let sets = std::slice::from_ref(&test.set);
-        clean(cluster, &served[..members.len()], sets, super::CLEANUP_LIMIT)?;
-        return Err(failure);
+        let cleaned = end(&mut members)
+            .and_then(|()| clean(cluster, &served[..members.len()], sets, super::CLEANUP_LIMIT));
+        return Err(match cleaned {
+            Ok(_) => failure,
+            // Why it did not begin is said as well.
+            Err(more) => Failure::new(format!("{failure}; {more}")),
+        });
     }
     Ok(members)
 }
@@ -132,16 +139,38 @@ fn release(members: &mut [Member<'_>], stop: Option<&Stop>) -> Outcome {
     Ok(())
 }
 
-/// Stops them and waits until they have ended: within a block's time and a sync.
+/// Stops them and waits until they have ended. One that does not answer keeps no other from being stopped.
 pub fn end(members: &mut [Member<'_>]) -> Outcome {
-    for one in members.iter_mut().filter(|one| one.is_running()) {
-        one.job = one.asked.stop(one.job.job)?;
-    }
-    while members.iter().any(Member::is_running) {
+    let running = members.iter_mut().filter(|one| one.is_running());
+    let told: Vec<Outcome<JobShown>> = running.map(|one| one.asked.stop(one.job.job)).collect();
+    told.into_iter().collect::<Outcome<Vec<JobShown>>>()?;
+    let running = |one: &Member<'_>| one.is_running().then(|| one.of.node.alias.clone());
+    until_ended(members, END_LIMIT, running, Member::look)
+}
+
+/// Looks until none runs any more (`running` tells the name of one that does), for so long at most.
+fn until_ended<T>(
+    all: &mut [T],
+    limit: Duration,
+    running: impl Fn(&T) -> Option<String>,
+    look: impl Fn(&mut T) -> Outcome,
+) -> Outcome {
+    let until = Instant::now() + limit;
+    loop {
+        let late: Vec<String> = all.iter().filter_map(&running).collect();
+        if late.is_empty() {
+            return Ok(());
+        }
+        if Instant::now() >= until {
+            return Err(Failure::new(format!(
+                "{}: was told to stop measuring {} s ago and has not ended: its disk hangs or is far behind (`dmesg`                  there tells); when `skep bench storage status --node {0}` says that it has ended, remove its files by                  `skep bench storage cleanup --node {0}`",
+                late.join(","),
+                limit.as_secs()
+            )));
+        }
         std::thread::sleep(LOOK_SOON);
-        members.iter_mut().filter(|one| one.is_running()).try_for_each(Member::look)?;
+        all.iter_mut().filter(|one| running(one).is_some()).try_for_each(&look)?;
     }
-    Ok(())
 }
 
 /// Waits for all; told to stop, the measurements are stopped, and `false` comes back.
@@ -168,5 +197,31 @@ pub fn wait(members: &mut [Member<'_>], stop: &Stop, progress: bool) -> Outcome<
             client::LEASE.as_secs()
         ))),
         false => Ok(true),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: who ends is waited for, who does not end is given up in time and named, with what to do, and who fails to
+    /// answer is told at once.
+    #[test]
+    fn ends_are_bounded() {
+        // A name, and the looks that it still runs for.
+        let running = |(name, looks): &(&str, u32)| (*looks > 0).then(|| (*name).to_owned());
+        let ends = |(_, looks): &mut (&str, u32)| {
+            *looks -= 1;
+            Ok(())
+        };
+        let long = Duration::from_secs(600);
+        until_ended(&mut [("a", 0), ("b", 2)], long, running, ends).unwrap();
+        let hangs = |one: &mut (&str, u32)| if one.0 == "quick" { ends(one) } else { Ok(()) };
+        let mut members = [("quick", 1), ("storaged-2", 1), ("storaged-4", 1)];
+        let said = until_ended(&mut members, LOOK_SOON * 5, running, hangs).unwrap_err().to_string();
+        assert!(said.starts_with("storaged-2,storaged-4: ") && !said.contains("quick"), "{said}");
+        assert!(said.contains("cleanup --node storaged-2,storaged-4`"), "{said}");
+        let gone = |_: &mut (&str, u32)| Err(Failure::new("gone"));
+        assert_eq!(until_ended(&mut [("a", 1)], long, running, gone), Err(Failure::new("gone")));
     }
 }

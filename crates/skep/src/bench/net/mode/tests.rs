@@ -66,8 +66,12 @@ fn the_whole_time() {
     std::fs::create_dir(scratch.path().join("deep")).unwrap();
     (0..20).for_each(|n| std::fs::write(scratch.path().join(format!("deep/{n}")), "x").unwrap());
     let stop = Stop::new().unwrap();
-    scratch.keep(total, &stop, || false).unwrap();
+    assert!(scratch.keep(total, &stop).unwrap());
     assert!(mount.is_on() && Instant::now() >= scratch.ends(), "time is left to clean up");
+    stop.set();
+    let scratch_of_stopped = Scratch::at(dir.path().join("stopped"), &mount, limits(total)).unwrap();
+    assert!(!scratch_of_stopped.keep(total, &stop).unwrap(), "a signal is told");
+    drop(scratch_of_stopped);
     drop(scratch);
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
 }
