@@ -46,6 +46,8 @@ pub enum Outcome {
 pub struct Change {
     /// Name of the curve or the side-by-side measurement.
     pub id: String,
+    /// Its title, for people, as the later side has it.
+    pub title: String,
     /// Place on the curve's axis ("4 processes") or name of the member.
     pub place: String,
     /// Unit of both.
@@ -274,6 +276,7 @@ fn change(place: &Place<'_>, runs: &Runs, found: Option<Ratio>) -> Change {
     };
     Change {
         id: place.id.to_owned(),
+        title: place.title.to_owned(),
         place: place.place.clone(),
         unit: place.unit.to_owned(),
         before: middle(&runs.before),

@@ -26,7 +26,7 @@ impl Row for ChangeRow<'_> {
             None => ("-".to_owned(), "too few samples".to_owned()),
         };
         vec![
-            change.id.clone(),
+            change.title.clone(),
             change.place.clone(),
             number(change.before),
             number(change.after),
@@ -122,6 +122,7 @@ mod tests {
     fn found(outcomes: &[Became]) -> Comparison {
         let change = |outcome: &Became| Change {
             id: "clients.write.n-n".into(),
+            title: "Write, a file per process".into(),
             place: "processes = 4".into(),
             unit: "MB/s".into(),
             before: 100.0,
@@ -147,6 +148,8 @@ mod tests {
         let mut text = Vec::new();
         show(&maybe, false, &mut text).unwrap();
         let text = String::from_utf8(text).unwrap();
+        // People read titles, as on the page; names are for programs.
+        assert!(text.contains("Write, a file per process") && !text.contains("clients.write.n-n"), "{text}");
         assert!(text.contains("maybe worse") && text.contains("0 better, 0 worse, 1 without"), "{text}");
         assert!(text.contains("1 worse; repeat: one survey a side cannot tell drift from change"), "{text}");
         assert_eq!(exit_code(&found(&[Became::MaybeWorse, Became::Worse])), EXIT_WORSE);

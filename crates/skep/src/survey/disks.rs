@@ -1,7 +1,7 @@
 //! What is under each target, and each target through its daemon.
 
 use super::rounds::{any_may_lag, side_by_side};
-use super::{Run, commands};
+use super::{Run, at_once, commands};
 use crate::admin::{Failure, Outcome};
 use crate::instruments::client::{ask, ask_all, own_set};
 use crate::instruments::question::{Direction, Findings, Measurement, Path, StorageTest, TargetFound};
@@ -136,7 +136,8 @@ pub fn measure(run: &mut Run<'_>, id: LayerId) -> Outcome<Layer> {
     };
     let about = format!(
         "{}: each target by itself with {EACH_THREADS} threads, {} times in turn; then all targets at once with a \
-         growing number of threads. Each thread wrote a file of {} and read it again; the sync at the end of a write \
+         growing number of threads: they begin at one moment, and all bytes count over the time in which any was at \
+         work. Each thread wrote a file of {} and read it again; the sync at the end of a write \
          is inside its time. {alone} files go through the page cache, and their pages are dropped before they are \
          read, so that a disk has to answer; a file system in memory keeps them.",
         capitalised(way.what),
@@ -261,7 +262,7 @@ fn over_threads(
         for _ in 0..run.preset.repeats {
             for (direction, samples) in [Direction::Write, Direction::Read].into_iter().zip(&mut samples) {
                 let test = StorageTest { objects, ..way.test(None, direction, threads, block, size) };
-                samples.push(together(run, &test)?);
+                samples.push(at_once::rate(run, &test, limit(&test))? / MEGABYTE);
             }
         }
         points.iter_mut().zip(samples).for_each(|(points, samples)| {
@@ -297,43 +298,16 @@ fn over_threads(
     Ok([(WRITE, "Write"), (READ, "Read")].into_iter().zip(points).map(curve).collect())
 }
 
-/// Sum over all targets that work at the same time; those that could not be measured by themselves are left out.
-fn together(run: &Run<'_>, test: &StorageTest) -> Outcome<f64> {
-    let (limit, nodes) = (limit(test), daemons(run));
-    let failed = |alias: &str| run.absent.iter().any(|one| one.name == alias);
-    let questions: Vec<_> = nodes
-        .iter()
-        .map(|(at, node)| {
-            let own =
-                run.members.targets.iter().filter(|(target, owner)| owner == at && !failed(&target.alias));
-            let targets: Vec<u32> = own.map(|(target, _)| target.target.0).collect();
-            (*node, targets)
-        })
-        .filter(|(_, targets)| !targets.is_empty())
-        .map(|(node, targets)| (node, Measurement::Storage(StorageTest { targets, ..test.clone() })))
-        .collect();
-    let mut sum = 0.0;
-    for answer in ask_all(run.cluster, &questions, limit) {
-        let Findings::Storage(found) = answer? else {
-            return Err(Failure::new("the answer is to another question"));
-        };
-        for target in &found.targets {
-            sum += rate(target)?;
-        }
-    }
-    Ok(sum)
-}
-
-/// Storage daemons, with their places among all.
-fn daemons<'a>(run: &Run<'a>) -> Vec<(usize, &'a NodeEntry)> {
+/// Storage daemons.
+fn daemons<'a>(run: &Run<'a>) -> Vec<&'a NodeEntry> {
     let serves = |at: usize| run.members.targets.iter().any(|(_, node)| *node == at);
-    run.members.nodes.iter().enumerate().filter(|(at, _)| serves(*at)).collect()
+    run.members.nodes.iter().enumerate().filter(|(at, _)| serves(*at)).map(|(_, node)| node).collect()
 }
 
 /// Whatever was left behind goes, also after a failure.
 pub fn cleanup(run: &Run<'_>) {
     let all = Measurement::Cleanup { targets: Vec::new(), sets: vec![own_set()] };
-    let nodes: Vec<&NodeEntry> = daemons(run).into_iter().map(|(_, node)| node).collect();
+    let nodes = daemons(run);
     let questions: Vec<_> = nodes.iter().map(|node| (*node, all.clone())).collect();
     for (node, answer) in nodes.iter().zip(ask_all(run.cluster, &questions, GRACE)) {
         if let Err(failure) = answer {

@@ -2,6 +2,7 @@
 //! is what reaches daemons and mounts.
 
 mod agents;
+mod at_once;
 mod commands;
 mod compare;
 mod disks;

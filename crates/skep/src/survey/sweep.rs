@@ -350,17 +350,34 @@ pub fn search(dir: &str, targets: usize, args: &Search, mut told: impl FnMut(&st
             _ => 0,
         })
         .collect();
+    let mut seen = BTreeMap::<At, Vec<f64>>::new();
     let measure = |place: &At| {
         let setting = Setting::at(&axes, place);
         let value = measure(setting, dir, args)?;
         told(&format!("{value:>7.0} MB/s  {}", setting.describe()));
+        seen.entry(place.clone()).or_default().push(value);
         Ok::<f64, Failure>(value)
     };
-    let (found, lines) = match args.budget.until {
-        Some(_) => in_turn(&axes, &start, args.budget, measure)?,
-        None => (climb(&axes, &start, args.budget, measure)?, Vec::new()),
+    let outcome = match args.budget.until {
+        Some(_) => in_turn(&axes, &start, args.budget, measure),
+        None => climb(&axes, &start, args.budget, measure).map(|found| (found, Vec::new())),
     };
+    let (found, lines) = outcome.inspect_err(|_| told(&best_so_far(&axes, &seen)))?;
     Ok(Searched { axes, found, lines })
+}
+
+/// What a search that did not come to its end had found until then.
+fn best_so_far(axes: &[Axis], seen: &BTreeMap<At, Vec<f64>>) -> String {
+    let measured: usize = seen.values().map(Vec::len).sum();
+    let middles = seen.iter().filter_map(|(place, samples)| Some((place, median(samples)?)));
+    match middles.max_by(|a, b| a.1.total_cmp(&b.1)) {
+        None => "the search ended before its first measurement did".to_owned(),
+        Some((place, value)) => format!(
+            "best so far: {} ({value:.0} MB/s; {measured} measurements, {} of it, so the lead may be chance)",
+            Setting::at(axes, place).describe(),
+            seen[place].len()
+        ),
+    }
 }
 
 /// What is searched.
@@ -453,6 +470,8 @@ pub fn run(args: &SweepArgs) -> Outcome<ExitCode> {
     let command = command.text();
     let searched = search(&place.path(), targets, &wanted, |line| eprintln!("{line}"));
     if interrupt::came() {
+        // One that came to its end all the same.
+        searched.iter().for_each(|searched| eprintln!("{}", searched.sentence(goal)));
         return Ok(interrupt::leave_place(place));
     }
     let searched = searched?;

@@ -82,3 +82,19 @@ fn every_axis_has_its_turn() {
     let looked = |axis: usize| found.samples.keys().any(|place| place[axis] != lines[axis][axis]);
     assert!((0..axes.len()).all(looked), "{found:?}");
 }
+
+/// Goal: a search that is cut off tells the best place by the middle of its samples, not by the luckiest one.
+#[test]
+fn the_best_so_far() {
+    let axes = axes(8, &TRANSFERS[..3], 0);
+    let mut seen = BTreeMap::new();
+    assert!(best_so_far(&axes, &seen).contains("before its first measurement"));
+    seen.insert(vec![1, 0, 0], vec![100.0, 100.0, 900.0]);
+    seen.insert(vec![2, 1, 1], vec![210.0, 190.0]);
+    let said = best_so_far(&axes, &seen);
+    assert!(
+        said.starts_with("best so far: 4 processes, transfers of 2m, O_DIRECT (200 MB/s; 5 meas"),
+        "{said}"
+    );
+    assert!(said.contains("2 of it"), "{said}");
+}

@@ -2,9 +2,11 @@
 
 use super::bench::Agent;
 use super::{plan, refusal, start};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, test_kill_process_group};
 use skep_rig::{Cluster, patiently};
 use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -286,6 +288,35 @@ fn interrupted_and_killed() {
     assert!(refusal(&cluster, &again).contains("--force"));
 }
 
+/// Goal: an interrupted search tells the best that it has seen, ends with its exit code, and leaves neither files nor
+/// processes behind.
+#[test]
+fn an_interrupted_search() {
+    let cluster = start(plan());
+    let out = cluster.dir().join("sweep");
+    let (mount, out_text) = (cluster.mount().display().to_string(), out.display().to_string());
+    let words =
+        ["survey", "sweep", "--mount", &mount, "--out", &out_text, "--size", "16MiB", "--processes", "2"];
+    let mut command = cluster.command(cluster.admin_words(words));
+    command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut process = command.spawn().unwrap();
+    let mut told = BufReader::new(process.stderr.take().unwrap());
+    let mut said = String::new();
+    while said.matches("MB/s").count() < 3 {
+        assert!(told.read_line(&mut said).unwrap() > 0, "it ended by itself: {said}");
+    }
+    let group = Pid::from_child(&process);
+    kill_process(group, Signal::INT).unwrap();
+    told.read_to_string(&mut said).unwrap();
+    let ended = process.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(130), "{said}");
+    let best = said.lines().find(|line| line.starts_with("best so far: "));
+    assert!(best.is_some_and(|line| line.contains(" processes, transfers of ")), "{said}");
+    assert!(said.contains("interrupted: removed ") && ended.stdout.is_empty(), "{said}");
+    assert!(on_mount(&cluster).is_empty() && !out.exists());
+    patiently("its processes have ended", || test_kill_process_group(group).is_err()).unwrap();
+}
+
 /// Goal: what became worse is an exit code of its own, and what is no survey is refused with its name.
 #[test]
 fn comparisons() {
@@ -299,11 +330,12 @@ fn comparisons() {
     }
     let second = cluster.dir().join("second.json").display().to_string();
     fs::write(&second, found.to_string()).unwrap();
+    let title = found["layers"][0]["sides"][0]["title"].as_str().unwrap().to_owned();
     let compared = |a: &str, b: &str| cluster.run(["survey", "compare", a, b]).unwrap();
     assert_eq!(compared(&out, &second).status.code(), Some(3));
     assert_eq!(compared(&second, &out).status.code(), Some(0));
     let said = String::from_utf8_lossy(&compared(&out, &second).stdout).into_owned();
-    assert!(said.contains("processor.share") && said.contains("worse"), "{said}");
+    assert!(said.contains(&title) && !said.contains("processor.share") && said.contains("worse"), "{said}");
     // Several on a side, and a page.
     let (firsts, seconds) = (format!("{out},{out}"), format!("{second},{second}"));
     let page = cluster.dir().join("page").display().to_string();

@@ -31,7 +31,7 @@ fn drifted(draw: &mut Draw, changed: &[(usize, f64)], weather: Weather) -> Surve
     let text = String::new;
     let curve = Curve {
         id: "clients.write.n-n".into(),
-        title: text(),
+        title: "Write, a file per process".into(),
         unit: "MB/s".into(),
         axis: "processes".into(),
         points,
@@ -240,4 +240,16 @@ fn what_cannot_be_told() {
     assert_eq!(found.changes[0].outcome, Outcome::Unknown);
     assert_eq!(found.alone, ["first only: clients.write.n-n (Write, a file per process), processes = 29"]);
     assert_eq!(found.changes.len(), 33);
+}
+
+/// Goal: what changed is told by the title that people know from the report, of the later survey where two differ.
+#[test]
+fn titles_are_carried() {
+    let mut draw = Draw::new(5);
+    let (first, mut second) = (survey(&mut draw, &[]), survey(&mut draw, &[]));
+    second.layers[0].curves[0].title = "Write, own files".into();
+    let found = compare(&first, &second);
+    let title = |id: &str| &found.changes.iter().find(|change| change.id == id).unwrap().title;
+    assert_eq!(title("clients.write.n-n"), "Write, own files");
+    assert_eq!(title("network.latency.each"), "");
 }

@@ -1,7 +1,7 @@
 //! All clients: streams into own files and into one file, random access, over processes.
 
 use super::super::{Run, RunArgs, commands, sweep};
-use super::{Figure, Foreign, Load, Measured, Place, Shown, foreign, note, places};
+use super::{Figure, Foreign, Load, Place, Shown, foreign, note, places};
 use crate::admin::Outcome;
 use skep_bench::job::{IoJob, IoKind, IoPhase, Job, Order, Readers, Share, Stonewall, Work, format_size};
 use skep_survey::ids::{CLIENTS, ONE_FILE, OWN_FILES, RANDOM_READ, RANDOM_WRITE, READ, WRITE};
@@ -41,20 +41,31 @@ pub fn measure(run: &mut Run<'_>, place: &Place, args: &RunArgs) -> Outcome<Laye
     })
 }
 
-fn job(processes: u64, repeats: u32, io: IoJob) -> Job {
-    let mut job = Job::new(Work::Io(io));
-    job.workers.processes = processes as u32;
-    job.repetitions = repeats;
-    job
+/// What is measured over processes: the steps that count, what each process does, and the line that measures it again,
+/// which has everything but the processes and their hosts.
+struct Way {
+    figure: Figure,
+    shown: Vec<Shown>,
+    io: IoJob,
+    stonewall: Option<Stonewall>,
+    line: String,
 }
 
-/// Curves and sides with the line that measures them again; `line` has everything but the processes and their hosts.
-fn told(run: &mut Run<'_>, load: &Load<'_>, measured: &Measured, line: &str) -> Found {
-    let hosts = run.lines.clone();
-    let command =
-        commands::each("n", &measured.places, |n| format!("{line} --processes {n}{}", hosts.hosts(n)));
-    let command = note(run, command);
-    (measured.curves(load, &command), measured.sides(load, &command))
+/// Curves over processes, and hosts of clients beside each other.
+fn over_processes(run: &mut Run<'_>, way: Way) -> Outcome<Found> {
+    let (hosts, lines, repeats) = (run.hosts.clone(), run.lines.clone(), run.preset.repeats);
+    let Way { figure, shown, io, stonewall, line } = way;
+    let load = Load { hosts: &hosts, places: places(run), axis: "processes", figure, shown };
+    let measured = load.run(|processes| {
+        let mut job = Job::new(Work::Io(io.clone()));
+        job.workers.processes = processes as u32;
+        job.repetitions = repeats;
+        job.stonewall = stonewall.clone();
+        job
+    })?;
+    let line = |n: &str| format!("{line} --repetitions {repeats} --processes {n}{}", lines.hosts(n));
+    let command = note(run, commands::each("n", &measured.places, line));
+    Ok((measured.curves(&load, &command), measured.sides(&load, &command)))
 }
 
 fn streams(run: &mut Run<'_>, place: &Place, share: Share) -> Outcome<Found> {
@@ -62,85 +73,59 @@ fn streams(run: &mut Run<'_>, place: &Place, share: Share) -> Outcome<Found> {
         Share::PerWorker => (OWN_FILES, "a file per process", ""),
         _ => (ONE_FILE, "all processes in one file", " --shared segmented"),
     };
-    let (size, repeats) = (run.preset.process_size, run.preset.repeats);
+    let size = run.preset.process_size;
     let (block, segments) =
         if share == Share::PerWorker { (size, 1) } else { (PIECE, (size / PIECE).max(1)) };
-    let hosts = run.hosts.clone();
-    let load = Load {
-        hosts: &hosts,
-        places: places(run),
-        axis: "processes",
-        figure: Figure::Bytes,
-        shown: [(WRITE, "Write"), (READ, "Read")]
-            .map(|(phase, title)| Shown {
-                phase,
-                id: format!("{CLIENTS}.{phase}{suffix}"),
-                title: format!("{title}, {words}"),
-            })
-            .into(),
+    let shown = [(WRITE, "Write"), (READ, "Read")].map(|(phase, title)| Shown {
+        phase,
+        id: format!("{CLIENTS}.{phase}{suffix}"),
+        title: format!("{title}, {words}"),
+    });
+    let io = IoJob {
+        share,
+        transfer: TRANSFER,
+        block,
+        segments,
+        invalidate: true,
+        readers: Readers::Shift { workers: 1 },
+        ..IoJob::new(&place.path())
     };
-    let measured = load.run(|processes| {
-        let io = IoJob {
-            share,
-            transfer: TRANSFER,
-            block,
-            segments,
-            invalidate: true,
-            readers: Readers::Shift { workers: 1 },
-            ..IoJob::new(&place.path())
-        };
-        job(processes, repeats, io)
-    })?;
     let line = format!(
-        "skep bench io {}{flag} --block {} --segments {segments} --transfer {} --readers shift:1 --repetitions {repeats}",
+        "skep bench io {}{flag} --block {} --segments {segments} --transfer {} --readers shift:1",
         place.shown(),
         format_size(block),
         format_size(TRANSFER),
     );
-    Ok(told(run, &load, &measured, &line))
+    over_processes(run, Way { figure: Figure::Bytes, shown: shown.into(), io, stonewall: None, line })
 }
 
 fn random(run: &mut Run<'_>, place: &Place) -> Outcome<Found> {
-    let (size, repeats, after_ms) = (run.preset.process_size, run.preset.repeats, run.preset.random_ms);
-    let hosts = run.hosts.clone();
-    let load = Load {
-        hosts: &hosts,
-        places: places(run),
-        axis: "processes",
-        figure: Figure::Operations,
-        shown: [
-            ("random read", RANDOM_READ, "Random reads"),
-            ("random rewrite", RANDOM_WRITE, "Random writes"),
-        ]
-        .map(|(phase, id, title)| Shown {
-            phase,
-            id: format!("{CLIENTS}.{id}"),
-            title: format!("{title} of {}, own files", format_size(RECORD)),
-        })
-        .into(),
+    let (size, after_ms) = (run.preset.process_size, run.preset.random_ms);
+    let rows =
+        [("random read", RANDOM_READ, "Random reads"), ("random rewrite", RANDOM_WRITE, "Random writes")];
+    let shown = rows.map(|(phase, id, title)| Shown {
+        phase,
+        id: format!("{CLIENTS}.{id}"),
+        title: format!("{title} of {}, own files", format_size(RECORD)),
+    });
+    let io = IoJob {
+        phases: vec![
+            IoPhase::new(IoKind::Write).as_setup(),
+            IoPhase::new(IoKind::Read).in_order(Order::RandomRepeating),
+            IoPhase::new(IoKind::Rewrite).in_order(Order::RandomRepeating),
+        ],
+        transfer: RECORD,
+        block: size,
+        direct: true,
+        ..IoJob::new(&place.path())
     };
-    let measured = load.run(|processes| {
-        let io = IoJob {
-            phases: vec![
-                IoPhase::new(IoKind::Write).as_setup(),
-                IoPhase::new(IoKind::Read).in_order(Order::RandomRepeating),
-                IoPhase::new(IoKind::Rewrite).in_order(Order::RandomRepeating),
-            ],
-            transfer: RECORD,
-            block: size,
-            direct: true,
-            ..IoJob::new(&place.path())
-        };
-        let mut job = job(processes, repeats, io);
-        job.stonewall = Some(Stonewall { after_ms, wear_out: false, repeat: true });
-        job
-    })?;
     let line = format!(
         "skep bench io {} --block {} --transfer {} --phases write+setup,repeating-read,repeating-rewrite --direct \
-         --cached --stonewall {after_ms}ms --repeat --repetitions {repeats}",
+         --cached --stonewall {after_ms}ms --repeat",
         place.shown(),
         format_size(size),
         format_size(RECORD),
     );
-    Ok(told(run, &load, &measured, &line))
+    let stonewall = Some(Stonewall { after_ms, wear_out: false, repeat: true });
+    over_processes(run, Way { figure: Figure::Operations, shown: shown.into(), io, stonewall, line })
 }

@@ -1,7 +1,7 @@
 //! Two surveys beside each other: what changed significantly, then everything.
 
 use super::super::super::compare::{Change, Comparison, Outcome};
-use super::super::super::model::{Curve, SideBySide, Survey};
+use super::super::super::model::{Curve, Survey};
 use super::super::charts::{self, Line, Ratio};
 use super::super::draw::Drawing;
 use super::super::figures::{Row, Table};
@@ -23,7 +23,7 @@ pub fn compare_html(before: &Survey, after: &Survey, comparison: &Comparison) ->
     body += &ratios(after, comparison, &mut figures);
     body += &curves(before, after, comparison, &mut figures);
     body += &section("settings", "Settings and facts that differ", &settings(comparison), "None differs.");
-    body += &section("all", "Everything that both measured", &changes(after, comparison), "Nothing.");
+    body += &section("all", "Everything that both measured", &changes(comparison), "Nothing.");
     let mut alone = Table::new(&[("what only one of them measured", false)]);
     alone.rows = comparison.alone.iter().map(|text| row(vec![text.clone()], false)).collect();
     if !alone.rows.is_empty() {
@@ -100,15 +100,6 @@ fn curve<'a>(survey: &'a Survey, id: &str) -> Option<&'a Curve> {
     survey.layers.iter().flat_map(|layer| &layer.curves).find(|curve| curve.id == id)
 }
 
-fn side<'a>(survey: &'a Survey, id: &str) -> Option<&'a SideBySide> {
-    survey.layers.iter().flat_map(|layer| &layer.sides).find(|side| side.id == id)
-}
-
-fn title<'a>(survey: &'a Survey, id: &'a str) -> &'a str {
-    let curve = curve(survey, id).map(|curve| curve.title.as_str());
-    curve.or_else(|| side(survey, id).map(|side| side.title.as_str())).unwrap_or(id)
-}
-
 fn better(change: &Change) -> Option<bool> {
     change.outcome.better()
 }
@@ -124,7 +115,7 @@ fn rows(after: &Survey, comparison: &Comparison) -> Vec<Ratio> {
     let mut done: Vec<(&str, bool)> = Vec::new();
     for change in &comparison.changes {
         let (Some(better), Some(ratio)) = (self::better(change), change.ratio) else { continue };
-        let title = title(after, &change.id);
+        let title = &change.title;
         if curve(after, &change.id).is_none() {
             rows.push(Ratio { name: format!("{title}, {}", change.place), ratio, better: Some(better) });
             continue;
@@ -208,7 +199,7 @@ fn settings(comparison: &Comparison) -> Table {
     table
 }
 
-fn changes(after: &Survey, comparison: &Comparison) -> Table {
+fn changes(comparison: &Comparison) -> Table {
     let mut table = Table::new(&[
         ("what", false),
         ("where", false),
@@ -228,7 +219,7 @@ fn changes(after: &Survey, comparison: &Comparison) -> Table {
             |[r, l, h]| (charts::change(r), format!("{} to {}", charts::change(l), charts::change(h))),
         );
         let cells = vec![
-            title(after, &change.id).to_owned(),
+            change.title.clone(),
             change.place.clone(),
             number::with_unit(change.before, &change.unit),
             number::with_unit(change.after, &change.unit),
