@@ -68,10 +68,20 @@ fn the_whole_time() {
     let stop = Stop::new().unwrap();
     assert!(scratch.keep(total, &stop).unwrap());
     assert!(mount.is_on() && Instant::now() >= scratch.ends(), "time is left to clean up");
+    drop(scratch);
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+/// Goal: a signal ends it at once, and is told.
+#[test]
+fn ended_by_a_signal() {
+    let dir = tempfile::tempdir().unwrap();
+    let total = Duration::from_secs(600);
+    let mount = short(total, usize::MAX);
+    let scratch = Scratch::at(dir.path().join("scratch"), &mount, limits(total)).unwrap();
+    let stop = Stop::new().unwrap();
     stop.set();
-    let scratch_of_stopped = Scratch::at(dir.path().join("stopped"), &mount, limits(total)).unwrap();
-    assert!(!scratch_of_stopped.keep(total, &stop).unwrap(), "a signal is told");
-    drop(scratch_of_stopped);
+    assert!(!scratch.keep(total, &stop).unwrap());
     drop(scratch);
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
 }

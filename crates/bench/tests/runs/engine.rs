@@ -1,13 +1,12 @@
 //! The engine at work on a directory: every kind of job, damage that must be noticed, ends that come early.
 
-use skep_bench::engine::{
-    Crew, LocalCrew, Made, Order as Command, Report, RunError, Silent, Watch, clean, run, serve,
-};
+use super::stage::{READ, WRITE, go, go_with, io, path, workers};
+use skep_bench::engine::{Crew, LocalCrew, Made, Order as Command, Report, Silent, Watch, clean, run, serve};
 use skep_bench::job::{
     FilesJob, FilesPhase, Fsync, IoJob, IoKind, IoPhase, Items, Job, MetaJob, MetaPhase, Order, Readers,
-    Share, SourceTree, Stonewall, SyncMode, Things, Training, TreeShape, Work, Workers,
+    Share, SourceTree, Stonewall, SyncMode, Things, Training, TreeShape, Work,
 };
-use skep_bench::result::{RunResult, StepResult};
+use skep_bench::result::StepResult;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,35 +16,11 @@ fn place() -> tempfile::TempDir {
     tempfile::tempdir().unwrap()
 }
 
-fn path(dir: &tempfile::TempDir) -> String {
-    dir.path().to_str().unwrap().to_owned()
-}
-
-fn workers(processes: u32, threads: u32) -> Workers {
-    Workers { processes, threads, ..Workers::default() }
-}
-
-fn go(job: &Job) -> Result<RunResult, RunError> {
-    go_with(job, &mut Silent)
-}
-
-fn go_with(job: &Job, watch: &mut dyn Watch) -> Result<RunResult, RunError> {
-    let mut crew = LocalCrew::in_process(job.workers.processes, "here").unwrap();
-    run(job, &mut crew, watch, &AtomicBool::new(false))
-}
-
 fn left(dir: &Path) -> Vec<String> {
     let names =
         std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     names.collect()
 }
-
-fn io(dir: &tempfile::TempDir) -> IoJob {
-    IoJob { transfer: 4096, block: 64 << 10, ..IoJob::new(&path(dir)) }
-}
-
-const READ: IoPhase = IoPhase { kind: IoKind::Read, order: Order::Forward, verify: true, setup: false };
-const WRITE: IoPhase = IoPhase { kind: IoKind::Write, order: Order::Forward, verify: false, setup: false };
 
 /// Goal: every phase in every order on every kind of sharing moves exactly the bytes it should, all of
 /// them verified, and leaves nothing behind.
@@ -443,7 +418,7 @@ fn processes(count: u32) -> LocalCrew {
     LocalCrew::spawn(count, "here", |_| {
         let mut command = std::process::Command::new("sh");
         let program = std::env::current_exe().unwrap();
-        let script = "exec \"$0\" --exact worker_process --nocapture 3>&1 1>/dev/null 2>/dev/null";
+        let script = "exec \"$0\" --exact engine::worker_process --nocapture 3>&1 1>/dev/null 2>/dev/null";
         command.arg("-c").arg(script).arg(program).env("SKEP_BENCH_TEST_WORKER", "1");
         command
     })

@@ -1,11 +1,25 @@
 //! Outputs that real tools printed on the machine of a developer, shortened, read into rows: IOR 2.10.3, 3.0.1, 4.0.0
 //! and a later one, mdtest 1.9.4-rc1, 3.3.0 and a later one (MPICH 4.0.2), IOzone 3.471, fio 3.33.
-#![allow(clippy::unwrap_used)]
 
+use super::{MIB, phases, read, row};
 use skep_bench::dialect::Tool;
-use skep_bench::foreign::{ForeignResult, parse};
+use skep_bench::foreign::parse;
 
-const MIB: f64 = 1_048_576.0;
+/// All of them.
+pub const SAMPLES: &[(Tool, &str)] = &[
+    (Tool::Ior, IOR_2_10),
+    (Tool::Ior, IOR_2_10_VERBOSE),
+    (Tool::Ior, IOR_3_0),
+    (Tool::Ior, IOR_4_0),
+    (Tool::Ior, IOR_4_1_TWO_TESTS),
+    (Tool::Mdtest, MDTEST_1_9),
+    (Tool::Mdtest, MDTEST_3_3),
+    (Tool::Mdtest, MDTEST_4_1),
+    (Tool::Iozone, IOZONE_3_471),
+    (Tool::Iozone, IOZONE_OPERATIONS),
+    (Tool::Iozone, IOZONE_SWEEP),
+    (Tool::Fio, FIO_MIXED_GROUP),
+];
 
 const IOR_2_10: &str = "IOR-2.10.3: MPI Coordinated Test of Parallel I/O
 Summary:
@@ -214,6 +228,7 @@ const IOZONE_SWEEP: &str = "    Iozone: Performance Test of File I/O
     Children see throughput for  2 readers         = 6819511.50 kB/sec
     Children see throughput for 2 re-readers     = 11282213.50 kB/sec
 ";
+
 /// fio 3.33 with jobs of one group of which only the second has group_reporting.
 const FIO_MIXED_GROUP: &str = r#"{
   "fio version" : "fio-3.33",
@@ -226,14 +241,6 @@ const FIO_MIXED_GROUP: &str = r#"{
       "read" : { "io_bytes" : 0, "total_ios" : 0 }, "write" : { "io_bytes" : 0, "total_ios" : 0 } }
   ]
 }"#;
-
-fn read(tool: Tool, output: &str) -> ForeignResult {
-    parse(tool, output).unwrap()
-}
-
-fn phases(result: &ForeignResult) -> Vec<&str> {
-    result.rows.iter().map(|row| row.phase.as_str()).collect()
-}
 
 /// Goal: five releases of IOR: workers, amounts and rates from where each of them prints them.
 #[test]
@@ -268,7 +275,7 @@ fn mdtest() {
     {
         let result = read(Tool::Mdtest, output);
         assert_eq!((result.version.as_deref(), result.rows.len()), (Some(version), rows));
-        let row = result.rows.iter().find(|row| row.phase == "file create").unwrap();
+        let row = row(&result, "file create");
         assert_eq!((row.ops_per_second.mean, row.repetitions, row.ops), (create, 3, 40.0));
     }
 }

@@ -1,36 +1,15 @@
 //! Phases and runs that end before they are through, and listings that end too soon.
 
+use super::stage::{After, go, go_with, io, path, workers};
 use skep_bench::engine::{
-    Crew, CrewError, Ends, LocalCrew, Member, Order, Part, Report, Silent, Start, Watch, now_ns, run,
-    run_until, steps,
+    Crew, CrewError, Ends, LocalCrew, Member, Order, Part, Report, Start, now_ns, run_until, steps,
 };
 use skep_bench::job::{
     FilesJob, FilesPhase, IoJob, IoKind, IoPhase, Items, Job, MetaJob, MetaPhase, Stonewall, Things,
-    Training, TreeShape, Work, Workers,
+    Training, TreeShape, Work,
 };
-use skep_bench::result::StepResult;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-
-fn path(dir: &Path) -> String {
-    dir.to_str().unwrap().to_owned()
-}
-
-fn processes(processes: u32) -> Workers {
-    Workers { processes, ..Workers::default() }
-}
-
-/// Does something when a phase has ended.
-struct After<F>(F);
-
-impl<F: FnMut(&str)> Watch for After<F> {
-    fn progress(&mut self, _: &skep_bench::engine::Progress<'_>) {}
-    fn step(&mut self, result: &StepResult) {
-        (self.0)(&result.phase);
-    }
-    fn warning(&mut self, _: &str) {}
-}
 
 /// Goal: a listing that misses an entry ends the run, in trees of their own and in shared ones; what other phases have
 /// left beside the items is not taken for too many.
@@ -44,15 +23,11 @@ fn listings_are_complete() {
             things: Things::Both,
             phases: vec![MetaPhase::Create, MetaPhase::Readdir],
             own_tree,
-            ..MetaJob::new(&path(dir.path()))
+            ..MetaJob::new(&path(&dir))
         };
         let mut job = Job::new(Work::Meta(load));
-        job.workers = processes(3);
-        let go = |watch: &mut dyn Watch| {
-            let mut crew = LocalCrew::in_process(3, "here").unwrap();
-            run(&job, &mut crew, watch, &AtomicBool::new(false))
-        };
-        let result = go(&mut Silent).unwrap();
+        job.workers = workers(3, 1);
+        let result = go(&job).unwrap();
         assert_eq!(result.steps.len(), 4);
         let tree = if own_tree { "w00000001" } else { "shared" };
         let gone = dir.path().join("skep-bench-meta").join(tree).join("t1/f0.1.4");
@@ -61,7 +36,7 @@ fn listings_are_complete() {
                 std::fs::remove_file(&gone).unwrap();
             }
         });
-        let error = go(&mut lose).unwrap_err().to_string();
+        let error = go_with(&job, &mut lose).unwrap_err().to_string();
         let should = if own_tree { "2 of 3 entries" } else { "8 of 9 entries" };
         assert!(error.contains(should), "{error}");
         assert!(std::fs::read_dir(dir.path()).unwrap().next().is_none());
@@ -76,15 +51,15 @@ fn the_early_tell() {
     let samples = FilesJob {
         phases: vec![FilesPhase::Samples, FilesPhase::Train],
         training: Training { samples: 5, epochs: 2, ..Training::default() },
-        ..FilesJob::new(&path(dir.path()))
+        ..FilesJob::new(&path(&dir))
     };
     let items = MetaJob {
         tree: TreeShape { branching: 2, depth: 1, leaf_only: true },
         items: Items::PerDirectory(3),
-        ..MetaJob::new(&path(dir.path()))
+        ..MetaJob::new(&path(&dir))
     };
     let phases = vec![IoPhase::new(IoKind::Write), IoPhase::new(IoKind::Read)];
-    let contents = IoJob { transfer: 4096, block: 64 << 10, phases, ..IoJob::new(&path(dir.path())) };
+    let contents = IoJob { phases, ..io(&dir) };
     for (work, expected) in [
         (Work::Files(samples), vec![("train", 10)]),
         (Work::Io(contents), vec![("write", 16), ("read", 16)]),
@@ -167,9 +142,9 @@ impl Crew for Hanging<'_> {
 fn removing_is_given_up() {
     let dir = tempfile::tempdir().unwrap();
     let phases = vec![IoPhase::new(IoKind::Write), IoPhase::new(IoKind::Read)];
-    let load = IoJob { transfer: 4096, block: 64 << 10, phases, ..IoJob::new(&path(dir.path())) };
+    let load = IoJob { phases, ..io(&dir) };
     let mut job = Job::new(Work::Io(load));
-    job.workers = processes(2);
+    job.workers = workers(2, 1);
     let (stop, leave) = (AtomicBool::new(false), AtomicBool::new(false));
     let mut crew = Hanging { crew: LocalCrew::in_process(2, "here").unwrap(), leave: &leave };
     let mut watch = After(|_: &str| stop.store(true, Ordering::Relaxed));

@@ -1,15 +1,13 @@
 //! Figures must be of what was asked for: what is verified, what is written, who reads whose data, and other
 //! tools' options that are easily taken for something else.
-#![allow(clippy::unwrap_used)]
 
+use super::stage::{READ, WRITE, go, io};
 use skep_bench::dialect::{Surroundings, Tool, Translation, translate};
-use skep_bench::engine::{LocalCrew, RunError, Silent, run, steps};
+use skep_bench::engine::steps;
 use skep_bench::job::{
     Fsync, IoJob, IoKind, IoPhase, Job, MetaPhase, Order, Readers, Share, Stonewall, Work,
 };
-use skep_bench::result::RunResult;
 use std::collections::BTreeSet;
-use std::sync::atomic::AtomicBool;
 
 fn translated(tool: Tool, line: &str) -> Result<Translation, String> {
     let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
@@ -34,18 +32,6 @@ fn io_of(job: &Job) -> &IoJob {
         other => panic!("{other:?}"),
     }
 }
-
-fn go(job: &Job) -> Result<RunResult, RunError> {
-    let mut crew = LocalCrew::in_process(job.workers.processes, "here").unwrap();
-    run(job, &mut crew, &mut Silent, &AtomicBool::new(false))
-}
-
-fn io(dir: &tempfile::TempDir) -> IoJob {
-    IoJob { transfer: 4096, block: 64 << 10, ..IoJob::new(dir.path().to_str().unwrap()) }
-}
-
-const READ: IoPhase = IoPhase { kind: IoKind::Read, order: Order::Forward, verify: true, setup: false };
-const WRITE: IoPhase = IoPhase { kind: IoKind::Write, order: Order::Forward, verify: false, setup: false };
 
 /// Goal: IOzone's -+E reads somebody's file and nothing else: it is whole afterwards, and tests that write are
 /// refused.

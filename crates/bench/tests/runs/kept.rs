@@ -1,44 +1,27 @@
 //! What one job kept is used by a later one, which compares what it finds.
 
-use skep_bench::engine::{LocalCrew, RunError, Silent, run};
+use super::stage::{READ, WRITE, go, io, path, workers};
 use skep_bench::job::{
     FilesJob, FilesPhase, IoJob, IoKind, IoPhase, Items, Job, MetaJob, MetaPhase, Order, SourceTree,
-    Training, Work, Workers,
+    Training, Work,
 };
-use skep_bench::result::RunResult;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
-use std::sync::atomic::AtomicBool;
-
-fn path(dir: &Path) -> String {
-    dir.to_str().unwrap().to_owned()
-}
-
-fn go(job: &Job) -> Result<RunResult, RunError> {
-    let mut crew = LocalCrew::in_process(job.workers.processes, "here").unwrap();
-    run(job, &mut crew, &mut Silent, &AtomicBool::new(false))
-}
-
-fn two() -> Workers {
-    Workers { processes: 2, ..Workers::default() }
-}
 
 /// Goal: files that a job kept after a pass over a part of them verify in a later one, whatever transfers it reads
 /// them by; a byte that is wrong is found all the same.
 #[test]
 fn kept_files_of_several_passes() {
     let dir = tempfile::tempdir().unwrap();
-    let read = IoPhase::new(IoKind::Read).verified();
     let mixed = IoPhase::new(IoKind::Mixed { read_percent: 50 }).in_order(Order::Random);
-    let phases = vec![IoPhase::new(IoKind::Write), mixed, read];
-    let load = IoJob { transfer: 4096, block: 64 << 10, phases, ..IoJob::new(&path(dir.path())) };
+    let phases = vec![WRITE, mixed, READ];
+    let load = IoJob { phases, ..io(&dir) };
     let mut job = Job::new(Work::Io(load));
-    (job.workers, job.keep, job.repetitions) = (two(), true, 2);
+    (job.workers, job.keep, job.repetitions) = (workers(2, 1), true, 2);
     go(&job).unwrap();
     (job.existing, job.repetitions) = (true, 1);
     let mut reading = |transfer: u64| {
         if let Work::Io(load) = &mut job.work {
-            (load.phases, load.transfer) = (vec![read.in_order(Order::Random)], transfer);
+            (load.phases, load.transfer) = (vec![READ.in_order(Order::Random)], transfer);
         }
         go(&job)
     };
@@ -59,10 +42,10 @@ fn kept_source_trees() {
     let load = FilesJob {
         phases: vec![FilesPhase::Untar],
         tree: SourceTree { files: 60, per_directory: 7, ..SourceTree::default() },
-        ..FilesJob::new(&path(dir.path()))
+        ..FilesJob::new(&path(&dir))
     };
     let mut job = Job::new(Work::Files(load));
-    (job.workers, job.keep, job.seed) = (two(), true, 9);
+    (job.workers, job.keep, job.seed) = (workers(2, 1), true, 9);
     go(&job).unwrap();
     (job.existing, job.keep) = (true, false);
     let mut later = |phases: &[FilesPhase]| {
@@ -101,7 +84,7 @@ fn kept_small_files() {
         phases: vec![MetaPhase::Create],
         write_bytes: 5000,
         verify: true,
-        ..MetaJob::new(&path(dir.path()))
+        ..MetaJob::new(&path(&dir))
     };
     let mut job = Job::new(Work::Meta(load));
     job.keep = true;
@@ -126,7 +109,7 @@ fn training_compares() {
     let load = FilesJob {
         phases: vec![FilesPhase::Samples],
         training: Training { samples: 3, epochs: 1, ..Training::default() },
-        ..FilesJob::new(&path(dir.path()))
+        ..FilesJob::new(&path(&dir))
     };
     let mut job = Job::new(Work::Files(load));
     job.keep = true;

@@ -1,26 +1,12 @@
 //! What is not a run's own is never touched: user's files that are read, links, names that come in the way.
 
-use skep_bench::engine::{Crew, LocalCrew, Order, Report, RunError, Silent, Start, Watch, run};
+use super::stage::{After, WRITE, go, go_with, io, path, workers};
+use skep_bench::engine::{Crew, LocalCrew, Order, Report, Start};
 use skep_bench::job::{
     FilesJob, FilesPhase, IoJob, IoKind, IoPhase, Items, Job, MetaJob, MetaPhase, Share, SourceTree,
-    Training, TreeShape, Work, Workers,
+    Training, TreeShape, Work,
 };
-use skep_bench::result::{RunResult, StepResult};
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
-
-fn path(dir: &Path) -> String {
-    dir.to_str().unwrap().to_owned()
-}
-
-fn go_with(job: &Job, watch: &mut dyn Watch) -> Result<RunResult, RunError> {
-    let mut crew = LocalCrew::in_process(job.workers.processes, "here").unwrap();
-    run(job, &mut crew, watch, &AtomicBool::new(false))
-}
-
-fn go(job: &Job) -> Result<RunResult, RunError> {
-    go_with(job, &mut Silent)
-}
 
 fn all(dir: &Path) -> Vec<String> {
     let mut names = Vec::new();
@@ -59,10 +45,8 @@ fn files_that_were_there_stay() {
                 let mut job = Job::new(Work::Io(IoJob {
                     listed,
                     share,
-                    transfer: 4096,
-                    block: 64 << 10,
                     phases: vec![IoPhase::new(kind)],
-                    ..IoJob::new(&path(place))
+                    ..io(place)
                 }));
                 (job.existing, job.repetitions) = (true, 2);
                 assert_eq!(go(&job).is_ok(), works, "{kind:?} {share:?} {listed}");
@@ -97,7 +81,7 @@ fn trees_that_were_there_stay() {
         (FilesPhase::Remove, "notes: it is not of this job"),
     ] {
         let phases = vec![phase];
-        let mut job = Job::new(Work::Files(FilesJob { phases, ..FilesJob::new(&path(dir.path())) }));
+        let mut job = Job::new(Work::Files(FilesJob { phases, ..FilesJob::new(&path(&dir)) }));
         (job.existing, job.repetitions) = (true, 2);
         let error = go(&job).unwrap_err().to_string();
         assert!(error.contains(says), "{error}");
@@ -106,7 +90,7 @@ fn trees_that_were_there_stay() {
     for phase in [MetaPhase::Stat, MetaPhase::Remove, MetaPhase::Readdir] {
         for own_tree in [true, false] {
             let items = Items::Total(3);
-            let load = MetaJob { phases: vec![phase], own_tree, items, ..MetaJob::new(&path(dir.path())) };
+            let load = MetaJob { phases: vec![phase], own_tree, items, ..MetaJob::new(&path(&dir)) };
             let mut job = Job::new(Work::Meta(load));
             (job.existing, job.repetitions) = (true, 2);
             let _ = go(&job);
@@ -140,7 +124,7 @@ fn links_are_not_followed() {
                 tree: TreeShape { branching: 1, depth: 1, leaf_only: true },
                 items: Items::Total(2),
                 phases,
-                ..MetaJob::new(&path(dir.path()))
+                ..MetaJob::new(&path(&dir))
             };
             let mut job = Job::new(Work::Meta(load));
             job.existing = true;
@@ -149,17 +133,6 @@ fn links_are_not_followed() {
             assert!(link.is_symlink());
         }
     }
-}
-
-/// Puts something into the directory after the first phase.
-struct Intrude<F>(F);
-
-impl<F: FnMut(&str)> Watch for Intrude<F> {
-    fn progress(&mut self, _: &skep_bench::engine::Progress<'_>) {}
-    fn step(&mut self, result: &StepResult) {
-        (self.0)(&result.phase);
-    }
-    fn warning(&mut self, _: &str) {}
 }
 
 /// Goal: what somebody else puts into a run's own trees meanwhile, or in place of its file, stays when the run
@@ -171,19 +144,18 @@ fn what_others_put_there_stays() {
         phases: vec![FilesPhase::Samples, FilesPhase::Train],
         training: Training { samples: 5, ..Training::default() },
         tree: SourceTree { files: 5, ..SourceTree::default() },
-        ..FilesJob::new(&path(dir.path()))
+        ..FilesJob::new(&path(&dir))
     };
     let note = dir.path().join("skep-bench-files/samples/note.txt");
-    let mut put = Intrude(|_: &str| std::fs::write(&note, "mine").unwrap());
+    let mut put = After(|_: &str| std::fs::write(&note, "mine").unwrap());
     let error = go_with(&Job::new(Work::Files(files)), &mut put).unwrap_err().to_string();
     assert!(error.contains("note.txt") && error.contains("stays"), "{error}");
     assert_eq!(all(dir.path()).last().unwrap(), "skep-bench-files/samples/note.txt");
     assert_eq!(all(dir.path()).len(), 3);
     let dir = tempfile::tempdir().unwrap();
     let note = dir.path().join("skep-bench-meta/w00000000/report.ods");
-    let mut put = Intrude(|_: &str| std::fs::write(&note, "mine").unwrap());
-    let load =
-        MetaJob { phases: vec![MetaPhase::Create, MetaPhase::Stat], ..MetaJob::new(&path(dir.path())) };
+    let mut put = After(|_: &str| std::fs::write(&note, "mine").unwrap());
+    let load = MetaJob { phases: vec![MetaPhase::Create, MetaPhase::Stat], ..MetaJob::new(&path(&dir)) };
     let error = go_with(&Job::new(Work::Meta(load)), &mut put).unwrap_err().to_string();
     assert!(error.contains("skep-bench-meta"), "{error}");
     assert_eq!(all(dir.path()).last().unwrap(), "skep-bench-meta/w00000000/report.ods");
@@ -191,14 +163,14 @@ fn what_others_put_there_stays() {
     let file = dir.path().join("skep-bench-io.00000000");
     let other = dir.path().join("other");
     std::fs::write(&other, vec![1; 64 << 10]).unwrap();
-    let mut put = Intrude(|phase: &str| {
+    let mut put = After(|phase: &str| {
         if phase == "write" {
             std::fs::rename(&other, &file).unwrap();
         }
     });
-    let load = IoJob { transfer: 4096, block: 64 << 10, ..IoJob::new(&path(dir.path())) };
+    let load = io(&dir);
     let mut job = Job::new(Work::Io(load));
-    job.workers = Workers { processes: 2, threads: 1, ..Workers::default() };
+    job.workers = workers(2, 1);
     go_with(&job, &mut put).unwrap();
     assert_eq!(std::fs::read(&file).unwrap(), vec![1; 64 << 10]);
     assert_eq!(all(dir.path()), ["skep-bench-io.00000000"]);
@@ -213,7 +185,7 @@ fn checked_paths_hold() {
     std::fs::create_dir_all(top.join("real/deep")).unwrap();
     std::os::unix::fs::symlink(top.join("real"), top.join("link")).unwrap();
     for settled in [true, false] {
-        let load = IoJob { transfer: 4096, block: 4096, ..IoJob::new(&path(&top.join("link/deep"))) };
+        let load = IoJob { block: 4096, ..io(top.join("link/deep")) };
         let said = begin(Job::new(Work::Io(load)), settled, &mut || {});
         let refused = matches!(said.last(), Some(Report::Failed { .. }));
         assert_eq!(refused, settled, "{said:?}");
@@ -270,13 +242,7 @@ fn nothing_else_is_emptied() {
             std::fs::create_dir(top.join(name)).unwrap();
             std::fs::write(top.join(name).join("skep-bench-io.00000000"), "mine").unwrap();
         }
-        let load = IoJob {
-            transfer: 4096,
-            block: 4096,
-            truncate: true,
-            phases: vec![IoPhase::new(IoKind::Write)],
-            ..IoJob::new(&path(&top.join("real")))
-        };
+        let load = IoJob { block: 4096, truncate: true, phases: vec![WRITE], ..io(top.join("real")) };
         let mut job = Job::new(Work::Io(load));
         job.existing = true;
         let (here, behind) = (top.join("real"), top.join("behind/skep-bench-io.00000000"));
@@ -316,8 +282,7 @@ fn a_shared_file_is_this_runs() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("skep-bench-io");
     for threads in [1, 3] {
-        let load =
-            IoJob { transfer: 4096, block: 4096, share: Share::Strided, ..IoJob::new(&path(dir.path())) };
+        let load = IoJob { block: 4096, share: Share::Strided, ..io(&dir) };
         let mut job = Job::new(Work::Io(load));
         job.workers.threads = threads;
         let said = begin(job.clone(), false, &mut || std::fs::write(&file, "mine").unwrap());
