@@ -9,6 +9,8 @@ use skep_types::limits::PIECE_SIZE;
 use skep_types::{ChunkId, Decode, Generation, Ino, TargetId, Uuid};
 use skep_wire::storage::*;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 const CLUSTER: Uuid = Uuid([1; 16]);
@@ -129,6 +131,7 @@ fn content_survives_a_restart() {
 /// count as a failure of the disk.
 #[test]
 fn a_full_disk_loses_nothing() {
+    let _alone = SPAWNING.lock();
     let dir = Scratch::tmpfs("1m");
     let target = open(&dir.path);
     let block = vec![7u8; 128 * 1024];
@@ -298,9 +301,20 @@ fn too_large_is_not_broken() {
     }
 }
 
+/// Held while a process is started: until its exec it has every open file of this one, so that the space of a
+/// file deleted meanwhile is not free yet.
+static SPAWNING: Mutex<()> = Mutex::new(());
+
+fn output(command: &mut Command) -> std::io::Result<Output> {
+    let starting = SPAWNING.lock();
+    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    drop(starting);
+    child.wait_with_output()
+}
+
 /// Runs a program of the system that the test needs.
 fn system(program: &str, arguments: &[&std::ffi::OsStr]) {
-    let done = std::process::Command::new(program).args(arguments).output();
+    let done = output(Command::new(program).args(arguments));
     let output = done.unwrap_or_else(|e| panic!("{program}: {e}"));
     assert!(output.status.success(), "{program}: {}", String::from_utf8_lossy(&output.stderr));
 }
@@ -321,7 +335,7 @@ fn a_blocked_request_does_not_hold_up_others() {
     struct Thaw<'a>(&'a Path);
     impl Drop for Thaw<'_> {
         fn drop(&mut self) {
-            let _ = std::process::Command::new("/sbin/fsfreeze").arg("-u").arg(self.0).status();
+            let _ = output(Command::new("/sbin/fsfreeze").arg("-u").arg(self.0));
         }
     }
     system("/sbin/fsfreeze", &["-f".as_ref(), disk.path.as_os_str()]);
@@ -371,9 +385,9 @@ fn running_out_of_descriptors_is_no_failure() {
     if std::env::var_os(FEW).is_none() {
         let own = std::env::current_exe().unwrap();
         let name = "running_out_of_descriptors_is_no_failure";
-        let mut command = std::process::Command::new("prlimit");
+        let mut command = Command::new("prlimit");
         command.arg("--nofile=40").arg(own).args(["--exact", name]).env(FEW, "1");
-        let output = command.output().unwrap();
+        let output = output(&mut command).unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
         return;
     }

@@ -24,6 +24,6 @@ pub use cluster::{Cluster, Plan};
 pub use daemon::Daemon;
 pub use driver::Driver;
 pub use mounts::{is_mounted, mounted_below, unmount_lazily};
-pub use scratch::Scratch;
+pub use scratch::{MemoryDisk, Scratch};
 pub use tree::compare_tree;
 pub use wait::{PATIENCE, patiently, until};

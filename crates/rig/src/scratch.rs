@@ -1,5 +1,6 @@
-//! A directory that goes away with its owner.
+//! Directories, and disks in memory, that go away with their owner.
 
+use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -38,6 +39,35 @@ impl Drop for Scratch {
             eprintln!("{} is left behind, something is mounted in it: {mounted:?}", self.0.display());
         } else if let Err(e) = std::fs::remove_dir_all(&self.0) {
             eprintln!("{} is left behind: {e}", self.0.display());
+        }
+    }
+}
+
+/// A file system in memory, for what must not depend on how full the disk of this machine is. Memory is
+/// taken as files are written.
+#[derive(Debug)]
+pub struct MemoryDisk(Scratch);
+
+impl MemoryDisk {
+    /// An empty one of this size.
+    pub fn new(mebibytes: u32) -> Result<Self, String> {
+        let scratch = Scratch::new(None)?;
+        let size = std::ffi::CString::new(format!("size={mebibytes}m")).map_err(|e| e.to_string())?;
+        mount("skep-test", scratch.path(), "tmpfs", MountFlags::empty(), Some(size.as_c_str()))
+            .map_err(|e| format!("tmpfs at {}: {e}; mounting needs root", scratch.path().display()))?;
+        Ok(Self(scratch))
+    }
+
+    /// Where it is mounted.
+    pub fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+impl Drop for MemoryDisk {
+    fn drop(&mut self) {
+        if let Err(e) = unmount(self.path(), UnmountFlags::DETACH) {
+            eprintln!("umount --lazy {}: {e}", self.path().display());
         }
     }
 }

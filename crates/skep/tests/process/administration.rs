@@ -1,6 +1,6 @@
 //! Administrative commands against a living cluster.
 
-use super::{bytes, plan, start};
+use super::{bytes, plan, start, start_with_room};
 use serde_json::Value;
 use skep_rig::{Cluster, until};
 use std::fs::{self, File};
@@ -116,7 +116,7 @@ fn entry_set_is_inherited() {
 /// Goal: health exits with 0 when all is well, else not, and says what is wrong and what to do.
 #[test]
 fn health_has_exit_codes() {
-    let cluster = start(
+    let cluster = start_with_room(
         plan().with("SKEP_MGMTD_NODE_PROBABLY_OFFLINE", "1500ms").with("SKEP_MGMTD_NODE_OFFLINE", "3s"),
     );
     let health = || {

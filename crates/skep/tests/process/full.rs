@@ -2,39 +2,12 @@
 
 use super::{bytes, plan, start};
 use rustix::io::Errno;
-use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
-use skep_rig::{Plan, Scratch, until};
+use skep_rig::{MemoryDisk, Plan, until};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::time::Duration;
-
-/// A small file system in memory for a whole cluster.
-struct Small {
-    scratch: Scratch,
-}
-
-impl Small {
-    fn new(megabytes: u32) -> Self {
-        let scratch = Scratch::new(None).unwrap();
-        let data = std::ffi::CString::new(format!("size={megabytes}m")).unwrap();
-        mount("skep-test", scratch.path(), "tmpfs", MountFlags::empty(), Some(data.as_c_str())).unwrap();
-        Self { scratch }
-    }
-
-    fn path(&self) -> PathBuf {
-        self.scratch.path().to_owned()
-    }
-}
-
-impl Drop for Small {
-    fn drop(&mut self) {
-        if let Err(e) = unmount(self.scratch.path(), UnmountFlags::DETACH) {
-            eprintln!("{}: {e}", self.scratch.path().display());
-        }
-    }
-}
 
 /// Writes until there is an error; gives it and how much was written.
 fn fill(file: &File, part: &[u8]) -> (io::Error, u64) {
@@ -50,9 +23,9 @@ fn fill(file: &File, part: &[u8]) -> (io::Error, u64) {
 /// files still work, and after space was freed so do large ones.
 #[test]
 fn full_targets_give_enospc_and_lose_nothing() {
-    let small = Small::new(512);
+    let small = MemoryDisk::new(512).unwrap();
     // Targets keep 384 MiB free of the 512, so that the daemons' own state always has room.
-    let plan = Plan { base: Some(small.path()), ..plan() }.with("SKEP_STORAGED_RESERVE", "384MiB");
+    let plan = Plan { base: Some(small.path().to_owned()), ..plan() }.with("SKEP_STORAGED_RESERVE", "384MiB");
     let cluster = start(plan);
     let before = bytes(1, 20 << 20);
     let mut file = File::create(cluster.mount().join("before")).unwrap();

@@ -1,7 +1,7 @@
 //! Metrics of every daemon and the API of mgmtd, against a living cluster.
 
 use super::schema::{check, check_element};
-use super::{bytes, plan, refusal, start};
+use super::{bytes, plan, refusal, start, start_with_room};
 use serde_json::Value;
 use skep_rig::{Cluster, patiently};
 use std::collections::BTreeMap;
@@ -207,7 +207,7 @@ fn the_api_changes_what_commands_change() {
 /// Goal: whatever a command prints as JSON, and every line of it as ndjson, is as its schema says.
 #[test]
 fn commands_print_what_their_schemas_say() {
-    let cluster = start(plan());
+    let cluster = start_with_room(plan());
     let file = cluster.mount().join("file");
     fs::write(&file, bytes(1, 100_000)).unwrap();
     let _open = fs::File::open(&file).unwrap();

@@ -31,7 +31,7 @@ mod survey;
 mod tending;
 mod tune;
 
-use skep_rig::{Cluster, Plan};
+use skep_rig::{Cluster, MemoryDisk, Plan};
 use std::ops::Deref;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -42,6 +42,7 @@ static TURN: Mutex<()> = Mutex::new(());
 struct Running {
     // Dropped in this order: the next test begins when nothing of this one is left.
     cluster: Cluster,
+    _disk: Option<MemoryDisk>,
     _turn: MutexGuard<'static, ()>,
 }
 
@@ -60,10 +61,22 @@ fn plan() -> Plan {
 
 /// Starts a cluster when it is this test's turn.
 fn start(plan: Plan) -> Running {
+    start_on(None, plan)
+}
+
+/// As [`start`], on an empty disk, for tests that expect a healthy cluster: targets on a disk that is nearly
+/// full are low, and health says so.
+fn start_with_room(plan: Plan) -> Running {
+    let disk = MemoryDisk::new(4_096).unwrap();
+    let plan = Plan { base: Some(disk.path().to_owned()), ..plan };
+    start_on(Some(disk), plan)
+}
+
+fn start_on(disk: Option<MemoryDisk>, plan: Plan) -> Running {
     let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     assert!(Path::new("/dev/fuse").exists(), "/dev/fuse is missing: run modprobe fuse (see make up)");
     let cluster = Cluster::start(plan).unwrap_or_else(|e| panic!("{e}"));
-    Running { cluster, _turn: turn }
+    Running { cluster, _disk: disk, _turn: turn }
 }
 
 /// Bytes that differ from place to place and from `tag` to `tag`.

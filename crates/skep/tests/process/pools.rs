@@ -1,7 +1,7 @@
 //! Pools, capacity classes, aliases and removals, against a living cluster.
 
 use super::deletion::{chunk_files, nothing_left};
-use super::{bytes, plan, refusal, start};
+use super::{bytes, plan, refusal, start, start_with_room};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use serde_json::Value;
@@ -163,7 +163,7 @@ fn a_full_pool_does_not_spill() {
 /// the low ones while there are others.
 #[test]
 fn capacity_classes_steer_new_files() {
-    let cluster = start(plan());
+    let cluster = start_with_room(plan());
     set(&cluster, &["pool", "create", "hot", "--targets", "101,102,103"]);
     set(&cluster, &["pool", "assign", "hot", "104"]);
     let dir = cluster.mount().join("hot");

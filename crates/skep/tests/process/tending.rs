@@ -1,6 +1,6 @@
 //! What an administrator does beside the lists: health, bundle, unmounting, the live view.
 
-use super::{plan, refusal, start};
+use super::{plan, refusal, start, start_with_room};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
@@ -26,8 +26,9 @@ fn health(cluster: &Cluster, words: &[&str]) -> (i32, String) {
 /// told that it is not enough.
 #[test]
 fn health_says_how_it_is() {
-    let cluster =
-        start(plan().with("SKEP_MGMTD_NODE_PROBABLY_OFFLINE", "1s").with("SKEP_MGMTD_NODE_OFFLINE", "2s"));
+    let cluster = start_with_room(
+        plan().with("SKEP_MGMTD_NODE_PROBABLY_OFFLINE", "1s").with("SKEP_MGMTD_NODE_OFFLINE", "2s"),
+    );
     let (code, text) = health(&cluster, &[]);
     assert_eq!(code, 0, "{text}");
     let (code, text) = health(&cluster, &["--key", cluster.dir().join("client.key").to_str().unwrap()]);
