@@ -1,5 +1,6 @@
 //! A crew on this machine: processes of their own, or threads of the caller's.
 
+use super::child::reap;
 use super::order::{Order, Report, read_line, write_line};
 use super::{Crew, CrewError, Member, serve};
 use std::io::{BufReader, Read, Write};
@@ -118,14 +119,10 @@ impl LocalHand {
     fn obituary(&mut self) -> String {
         self.orders = None;
         let Some(child) = &mut self.child else { return "its thread ended".to_owned() };
-        let deadline = Instant::now() + FAREWELL;
-        loop {
-            match child.try_wait() {
-                Ok(Some(status)) => return status.to_string(),
-                Ok(None) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(5)),
-                Ok(None) => return "it closed its output but still runs".to_owned(),
-                Err(error) => return error.to_string(),
-            }
+        match reap(child, FAREWELL) {
+            Ok(Some(status)) => status.to_string(),
+            Ok(None) => "it closed its output but still runs".to_owned(),
+            Err(error) => error.to_string(),
         }
     }
 }
@@ -170,20 +167,14 @@ impl Crew for LocalCrew {
                 let _ = write_line(&mut orders, &Order::End);
             }
         }
-        let deadline = Instant::now() + FAREWELL;
-        for child in self.hands.iter_mut().filter_map(|hand| hand.child.as_mut()) {
-            while matches!(child.try_wait(), Ok(None)) && Instant::now() < deadline {
-                std::thread::sleep(Duration::from_millis(2));
-            }
-            if matches!(child.try_wait(), Ok(None)) {
-                let _ = child.kill();
-            }
-        }
         // One that hangs in the kernel dies when that lets it go. Nobody waits for that.
-        let deadline = Instant::now() + FAREWELL;
-        for child in self.hands.iter_mut().filter_map(|hand| hand.child.as_mut()) {
-            while matches!(child.try_wait(), Ok(None)) && Instant::now() < deadline {
-                std::thread::sleep(Duration::from_millis(2));
+        for kill in [true, false] {
+            let deadline = Instant::now() + FAREWELL;
+            for child in self.hands.iter_mut().filter_map(|hand| hand.child.as_mut()) {
+                let left = deadline.saturating_duration_since(Instant::now());
+                if !matches!(reap(child, left), Ok(Some(_))) && kill {
+                    let _ = child.kill();
+                }
             }
         }
     }

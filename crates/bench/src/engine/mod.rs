@@ -5,6 +5,7 @@
 //! with all workers ready and a common starting time on the hosts' clocks, so that the start skew that
 //! is reported is what the workers really had.
 
+mod child;
 mod clock;
 mod crew;
 mod director;
@@ -35,6 +36,7 @@ pub use step::{Part, Step, StepKind, parts, steps};
 pub use trouble::Trouble;
 pub use volume::{TAKEN, clean, keeps};
 
+pub(crate) use child::has_ended;
 pub(crate) use made::Claims;
 pub(crate) use process::{Load, Place};
 pub(crate) use volume::entries;

@@ -2,8 +2,9 @@
 
 use super::{ForeignError, ForeignResult, OUTPUT_MAX, parse};
 use crate::dialect::Tool;
+use crate::engine::has_ended;
 use crate::job::{Fsync, IoJob, IoKind, Order, Share};
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use rustix::process::{Pid, Signal, kill_process_group};
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -14,7 +15,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How often a running tool is looked at.
+/// How often it is looked whether a running tool shall end.
 const LOOK: Duration = Duration::from_millis(50);
 /// A tool that is told to end has this long for its own children (mpirun its ranks); so has one that is killed, and
 /// the end of an output.
@@ -106,12 +107,7 @@ impl Found {
 /// True: it ended well. What it started ends with it in any case.
 fn wait(child: &mut Child, drive: &Drive<'_>) -> Result<bool, String> {
     let since = Instant::now();
-    loop {
-        if has_ended(child)? {
-            // A child that outlives it would disturb whatever is measured next, and keep its output open.
-            signal(child, Signal::KILL);
-            return child.wait().map(|status| status.success()).map_err(|error| error.to_string());
-        }
+    while !has_ended(child, LOOK).map_err(|error| error.to_string())? {
         let stopped = drive.stop.load(Ordering::Relaxed);
         if stopped || since.elapsed() > drive.limit {
             let why = if stopped {
@@ -126,18 +122,10 @@ fn wait(child: &mut Child, drive: &Drive<'_>) -> Result<bool, String> {
                 }
             });
         }
-        std::thread::sleep(LOOK);
     }
-}
-
-/// Whether it has ended. It is not reaped yet: until then no other process group gets its number.
-fn has_ended(child: &Child) -> Result<bool, String> {
-    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-    match waitid(WaitId::Pid(Pid::from_child(child)), options) {
-        Ok(status) => Ok(status.is_some()),
-        Err(rustix::io::Errno::INTR) => Ok(false),
-        Err(error) => Err(error.to_string()),
-    }
+    // A child that outlives it would disturb whatever is measured next, and keep its output open.
+    signal(child, Signal::KILL);
+    child.wait().map(|status| status.success()).map_err(|error| error.to_string())
 }
 
 /// To it and all that it started, except what left its group.
@@ -150,15 +138,11 @@ fn signal(child: &Child, signal: Signal) {
 fn end(child: &mut Child) -> bool {
     for order in [Signal::TERM, Signal::KILL] {
         signal(child, order);
-        let since = Instant::now();
-        while since.elapsed() < GRACE {
-            if matches!(has_ended(child), Ok(true)) {
-                signal(child, Signal::KILL);
-                // It has ended: this does not wait.
-                let _ = child.wait();
-                return true;
-            }
-            std::thread::sleep(LOOK);
+        if matches!(has_ended(child, GRACE), Ok(true)) {
+            signal(child, Signal::KILL);
+            // It has ended: this does not wait.
+            let _ = child.wait();
+            return true;
         }
     }
     false
