@@ -11,6 +11,7 @@ use crate::row::growth::Growth;
 use crate::row::header::Header;
 use crate::row::inode::{HAS_ACCESS_ACL, HAS_CAPABILITY, HAS_DEFAULT_ACL, IS_TEMP};
 use crate::row::remote::{RemoteIntent, RemoteKind, RemoteMemory};
+use crate::row::slot::SlotRow;
 use crate::row::trim::Trim;
 use crate::row::{Inode, LinkRef};
 use crate::store::{Store, StoreError};
@@ -19,7 +20,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use skep_types::{ChunkId, ClientId, Decode, Ino, Kind, ShardId};
+use skep_types::{ChunkId, ClientId, Decode, Ino, Kind, LogIndex, ShardId, Slot};
 
 /// Problems beyond this number are not listed.
 pub const PROBLEMS_MAX: usize = 100;
@@ -40,6 +41,9 @@ struct Rows {
     orphans: BTreeSet<Ino>,
     deletions: Vec<(ShardId, u64, Deletion)>,
     growths: BTreeMap<Ino, Growth>,
+    dead_growths: Vec<(ShardId, Growth)>,
+    /// Index of the last record of each lane.
+    slots: BTreeMap<(ShardId, ClientId, Slot), LogIndex>,
     trims: BTreeMap<Ino, Trim>,
     intents: BTreeMap<(ShardId, u64), RemoteIntent>,
     memories: Vec<RemoteMemory>,
@@ -104,6 +108,9 @@ impl Rows {
             self.deletions.push((shard, number, Deletion::from_bytes(value).ok()?));
         } else if is(Table::Growth) {
             self.growths.insert(ino, Growth::from_bytes(value).ok()?);
+        } else if is(Table::DeadGrowth) {
+            key::slot_of(key)?;
+            self.dead_growths.push((shard, Growth::from_bytes(value).ok()?));
         } else if is(Table::Trim) {
             self.trims.insert(ino, Trim::from_bytes(value).ok()?);
         } else if is(Table::RemoteIntent) {
@@ -113,7 +120,8 @@ impl Rows {
         } else if is(Table::Writer) {
             self.writers.insert(key::writer_of(key)?);
         } else if is(Table::Slot) {
-            crate::row::slot::SlotRow::from_bytes(value).ok()?;
+            let (client, slot) = key::slot_of(key)?;
+            self.slots.insert((shard, client, slot), SlotRow::from_bytes(value).ok()?.index);
         } else {
             return None;
         }
@@ -311,10 +319,23 @@ impl Rows {
             .deletions
             .iter()
             .flat_map(|(shard, id, row)| row.chunks.iter().map(move |(_, c)| (shard, id, c)));
-        let found: Vec<String> = doomed
+        let mut found: Vec<String> = doomed
             .filter(|(_, _, chunk)| live.contains(chunk))
             .map(|(shard, id, chunk)| format!("deletion {id} of shard {shard}: {chunk:?} is in use"))
             .collect();
+        for (shard, growth) in &self.dead_growths {
+            let (generation, lane) = (growth.layout.generation, (*shard, growth.client, growth.slot));
+            if growth.layout.chunks().any(|(chunk, _)| live.contains(&chunk)) {
+                found.push(format!("{generation} of a growth that {lane:?} was to copy is in use"));
+            }
+            // What was noted of older releases does not say with which record it began.
+            let last = self.slots.get(&lane).copied();
+            if growth.index.is_some() && last != growth.index {
+                found.push(format!(
+                    "{lane:?} is waited for, of which record {last:?} is newer than its growth"
+                ));
+            }
+        }
         found.into_iter().for_each(|text| self.wrong(text));
     }
 }

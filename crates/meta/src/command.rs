@@ -118,11 +118,25 @@ record! {
 }
 
 record! {
+    /// A lane of a client.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct Lane {
+        /// The client.
+        pub client: ClientId,
+        /// The lane.
+        pub slot: Slot,
+    }
+}
+
+record! {
     /// Growth intents are given up.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct CancelGrowth {
         /// Their files.
         pub inos: Vec<Ino>,
+    } tags {
+        /// This lane copies none any more of those that were given up before: their chunks go again.
+        1 => pub over: Option<Lane>,
     }
 }
 

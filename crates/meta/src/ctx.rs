@@ -9,14 +9,15 @@ use crate::row::deletion::Deletion;
 use crate::row::growth::Growth;
 use crate::row::header::Header;
 use crate::row::remote::{RemoteIntent, RemoteMemory};
-use crate::row::slot::Gate;
+use crate::row::slot::{Gate, SlotRow};
 use crate::row::trim::Trim;
 use crate::row::{Inode, LinkRef};
 use crate::store::{Key, Store, StoreError, Txn};
 use alloc::format;
 use alloc::vec::Vec;
 use skep_types::{
-    ChunkId, ClientId, Decode, Encode, Errno, Ino, Kind, Layout, LogIndex, ShardId, TargetId, Term, Timestamp,
+    ChunkId, ClientId, Decode, Encode, Errno, Ino, Kind, Layout, LogIndex, ShardId, Slot, TargetId, Term,
+    Timestamp,
 };
 use skep_wire::{Refusal, Status};
 
@@ -40,6 +41,10 @@ pub enum Effect {
     Growth(Ino),
     /// No longer.
     GrowthGone(Ino),
+    /// A growth was given up that this lane may be copying.
+    GrowthDead(ClientId, Slot),
+    /// It is not any more.
+    GrowthOver(ClientId, Slot),
     /// A client may write to the chunks of a file.
     Writer(Ino, ClientId),
     /// No longer.
@@ -51,6 +56,10 @@ pub enum Effect {
     /// The inode is gone.
     Gone(Ino),
 }
+
+/// Second deletions are numbered by their log record, in a range of their own: logs of releases that
+/// knew none, and their numbers from [`Ctx::next_id`], stay as they are.
+const AGAIN: u64 = 1 << 63;
 
 /// How an operation ended.
 pub struct Done {
@@ -216,10 +225,14 @@ impl<'a> Ctx<'a> {
             return Ok(());
         }
         let id = self.next_id()?;
+        self.queue_as(id, chunks);
+        Ok(())
+    }
+
+    fn queue_as(&mut self, id: u64, chunks: Vec<(TargetId, ChunkId)>) {
         let row = Deletion { index: self.scene.index, chunks };
         self.put(key::numbered(self.scene.shard, Table::Deletion, id), &row);
         self.effects.push(Effect::Deletion(id, row.chunks));
-        Ok(())
     }
 
     /// The pending truncate of a file.
@@ -241,13 +254,53 @@ impl<'a> Ctx<'a> {
         Ok(())
     }
 
-    /// Gives up a growth: its chunks go, its generation is never used again.
+    /// Gives up a growth: its chunks go, its generation is never used again. When its owner may be
+    /// copying, they go a second time once it cannot be: see [`Ctx::lane_is_over`].
     pub fn cancel_growth(&mut self, ino: Ino) -> Result<(), Fail> {
         if let Some(growth) = self.growth(ino)? {
             self.txn.delete(key::of_ino(Table::Growth, ino));
             self.effects.push(Effect::GrowthGone(ino));
+            if self.may_be_copying(&growth)? {
+                let generation = growth.layout.generation;
+                self.put(key::dead_growth(growth.client, growth.slot, ino, generation), &growth);
+                self.effects.push(Effect::GrowthDead(growth.client, growth.slot));
+            }
             self.queue_deletion(&[&growth.layout])?;
         }
+        Ok(())
+    }
+
+    /// Has the owner of a growth asked for nothing since? Its session and its lane live then, as far as the
+    /// rows tell, and it may send its copy again to a target that has forgotten the deletion by a restart.
+    fn may_be_copying(&self, growth: &Growth) -> Result<bool, Fail> {
+        let (client, slot) = (growth.client, growth.slot);
+        if self.scene.caller.is_some_and(|caller| (caller.client, caller.slot) == (client, slot)) {
+            return Ok(false);
+        }
+        let last: Option<SlotRow> = self.row(&key::slot(self.scene.shard, client, slot), "slot")?;
+        Ok(last.is_some_and(|last| growth.index.is_none_or(|index| index == last.index)))
+    }
+
+    /// A lane copies no growth any more that was given up before: what its copies may have brought back
+    /// goes again. Once at most in a command.
+    pub fn lane_is_over(&mut self, client: ClientId, slot: Slot) -> Result<(), Fail> {
+        let (from, until) = key::dead_growths_of(self.scene.shard, client, slot);
+        let mut rows = Vec::new();
+        self.txn.scan(&from, &until, &mut |key, bytes| {
+            rows.push((key.to_vec(), bytes.to_vec()));
+            true
+        })?;
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let mut chunks = Vec::new();
+        for (key, bytes) in rows {
+            let growth = Growth::from_bytes(&bytes).map_err(|e| corrupt("dead growth row", e))?;
+            chunks.extend(growth.layout.chunks().map(|(chunk, target)| (target, chunk)));
+            self.txn.delete(key);
+        }
+        self.queue_as(AGAIN | self.scene.index.0, chunks);
+        self.effects.push(Effect::GrowthOver(client, slot));
         Ok(())
     }
 

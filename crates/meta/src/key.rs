@@ -3,7 +3,7 @@
 
 use crate::store::Key;
 use alloc::vec::Vec;
-use skep_types::{ClientId, Ino, ShardId, Slot};
+use skep_types::{ClientId, Generation, Ino, ShardId, Slot};
 
 /// What a row is. The numbers are part of the disk format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +35,8 @@ pub enum Table {
     RemoteMemory = 12,
     /// ino, client -> nothing: the client may have written to the chunks more than it committed.
     Writer = 13,
+    /// client, slot, ino, generation -> growth that was given up while that lane may have been copying.
+    DeadGrowth = 14,
 }
 
 /// Rows of the whole server stand under this number, which no shard can have.
@@ -117,6 +119,25 @@ pub fn slots_of(shard: ShardId, client: ClientId) -> (Key, Key) {
     (at(client.0), at(client.0.saturating_add(1)))
 }
 
+/// A growth of a lane that was given up.
+pub fn dead_growth(client: ClientId, slot: Slot, ino: Ino, generation: Generation) -> Key {
+    let mut key = dead_growths_of(ino.shard(), client, slot).0;
+    key.extend_from_slice(&ino.0.to_be_bytes());
+    key.extend_from_slice(&generation.0.to_be_bytes());
+    key
+}
+
+/// All growths of a lane that were given up: from, until.
+pub fn dead_growths_of(shard: ShardId, client: ClientId, slot: Slot) -> (Key, Key) {
+    let at = |slot: u32| {
+        let mut key = start(shard, Table::DeadGrowth);
+        key.extend_from_slice(&client.0.to_be_bytes());
+        key.extend_from_slice(&slot.to_be_bytes());
+        key
+    };
+    (at(slot.0), at(slot.0.saturating_add(1)))
+}
+
 /// A row of `table` with a number of its own.
 pub fn numbered(shard: ShardId, table: Table, number: u64) -> Key {
     let mut key = start(shard, table);
@@ -147,7 +168,7 @@ pub fn last_u64(key: &[u8]) -> u64 {
     u64::from_be_bytes(raw)
 }
 
-/// Client and slot of a slot row's key.
+/// Client and slot of the key of a slot row, or of a growth that was given up.
 pub fn slot_of(key: &[u8]) -> Option<(ClientId, Slot)> {
     let client = key.get(3..11)?.try_into().ok()?;
     let slot = key.get(11..15)?.try_into().ok()?;
@@ -172,5 +193,9 @@ mod tests {
         assert!(from <= a && a < until && until <= xattr(Ino::new(ShardId(1), 0), b""));
         assert_eq!(last_u64(&a), 700);
         assert_eq!(slot_of(&slot(ShardId(3), ClientId(9), Slot(4))), Some((ClientId(9), Slot(4))));
+        let dead = dead_growth(ClientId(9), Slot(4), Ino::new(ShardId(3), 7), Generation(2));
+        let (from, until) = dead_growths_of(ShardId(3), ClientId(9), Slot(4));
+        assert!(from <= dead && dead < until);
+        assert_eq!(slot_of(&dead), Some((ClientId(9), Slot(4))));
     }
 }

@@ -28,6 +28,7 @@ pub use command::{Action, COMMAND_LEVEL_MAX, Caller, Choices, Command, Internal}
 pub use config::{Config, HashFn, siphash};
 pub use row::{
     Inode, LinkRef,
+    growth::Growth,
     header::{Header, Terms},
 };
 pub use server::{

@@ -102,6 +102,8 @@ pub struct Server<S: Store> {
     settling: BTreeMap<Ino, LogIndex>,
     orphans: BTreeSet<Ino>,
     growths: BTreeSet<Ino>,
+    /// Lanes that may be copying a growth that was given up.
+    dead_growths: BTreeSet<(ShardId, ClientId, Slot)>,
     /// Who may have written to chunks more than was committed, as the rows say.
     writers: BTreeSet<(Ino, ClientId)>,
     /// Sizes to recover once the current step is over.

@@ -51,7 +51,8 @@ pub const MARKERS: &[&str] = &[
 ];
 
 /// Situations that are reached too seldom to be asked of 200 seeds.
-pub const RARE: &[&str] = &["STALE_GENERATION", "a growth was given up"];
+pub const RARE: &[&str] =
+    &["STALE_GENERATION", "a growth was given up", "a growth's chunks were deleted a second time"];
 
 /// Counts of markers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

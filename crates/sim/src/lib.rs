@@ -125,4 +125,13 @@ mod tests {
         assert_eq!((one.hash, one.lines, one.events), (again.hash, again.lines, again.events));
         assert_ne!(one.hash, other.hash);
     }
+
+    /// Goal: a client whose growth was taken over sends its copy again to a target that lost its power after it
+    /// had deleted the chunks: they go once more. Seed 787 came into that, and kept a chunk file for ever.
+    #[test]
+    fn a_copy_after_the_deletion_leaves_nothing() {
+        let report = run(787, Options::default());
+        assert_eq!(report.failure, None);
+        assert!(report.coverage.count("a growth's chunks were deleted a second time") > 0);
+    }
 }

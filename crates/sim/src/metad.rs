@@ -250,6 +250,9 @@ fn mark(action: &Action, hub: &mut Hub) {
     let marker = match action {
         Action::Request(MetaRequest::Switch(_)) => "a file grew out of the metadata",
         Action::Request(MetaRequest::CreateTemp(_)) => "a nameless file was made",
+        Action::Internal(Internal::CancelGrowth(m)) if m.over.is_some() => {
+            "a growth's chunks were deleted a second time"
+        }
         Action::Internal(Internal::CancelGrowth(_)) => "a growth was given up",
         Action::Internal(Internal::Purge(_)) => "an orphan was purged",
         _ => return,

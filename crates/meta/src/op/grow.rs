@@ -84,7 +84,8 @@ fn leave_inline(ctx: &mut Ctx<'_>, m: &Grow, inode: &mut Inode) -> Result<Done, 
         ctx.effects.push(Effect::Settling(m.ino));
         return Ok(Done::gated(&reply(m.ino, inode, layout, None), Gate::Durable));
     }
-    let growth = Growth { layout: layout.clone(), client, slot, since: ctx.scene.at };
+    let (since, index) = (ctx.scene.at, Some(ctx.scene.index));
+    let growth = Growth { layout: layout.clone(), client, slot, since, index };
     ctx.put(key::of_ino(Table::Growth, m.ino), &growth);
     ctx.put_inode(m.ino, inode);
     ctx.effects.push(Effect::Growth(m.ino));
@@ -116,8 +117,10 @@ pub fn age_ms(since: Timestamp, at: Timestamp) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use crate::store::Store;
     use crate::testing::*;
-    use skep_types::{Errno, Ino, Policy};
+    use alloc::collections::BTreeSet;
+    use skep_types::{ChunkId, Errno, Ino, Kind, Policy, TargetId};
     use skep_wire::Status;
     use skep_wire::meta::{Grow, GrowReply, OpenMode, ReadInline, SetPolicy, Switch};
 
@@ -196,6 +199,97 @@ mod tests {
         let fences = bed.fences(&[1]);
         bed.step(crate::Input::Fences(fences));
         assert!(bed.deleted.len() > before);
+        bed.check();
+    }
+
+    /// A file whose growth by ME was taken over by OTHER; the chunks that ME was given.
+    fn taken_over(bed: &mut Bed) -> (Ino, GrowReply, BTreeSet<(TargetId, ChunkId)>) {
+        let ino = bed.create(ME, Ino::ROOT, "f");
+        bed.write(ino, 0, b"data").unwrap();
+        let mine = bed.call(ME, Grow { like: None, ino, end: 1 }).unwrap();
+        bed.tick(crate::limit::GROWTH_AGE_MIN_MS);
+        bed.call(OTHER, Grow { like: None, ino, end: 1 }).unwrap();
+        let chunks: BTreeSet<_> = mine.layout.chunks().map(|(chunk, target)| (target, chunk)).collect();
+        assert_eq!(bed.deleted, chunks, "given up, deleted");
+        // From here on ME's copy may come once more, to targets that have been restarted.
+        bed.deleted.clear();
+        bed.check();
+        (ino, mine, chunks)
+    }
+
+    /// Goal: what the owner of a growth that was taken over copied after the deletion is deleted too, when it asks
+    /// for something else, be that refused; and once.
+    #[test]
+    fn copies_after_the_deletion_are_deleted() {
+        let mut bed = Bed::new();
+        let (ino, mine, chunks) = taken_over(&mut bed);
+        bed.resend(ME, Grow { like: None, ino, end: 1 });
+        bed.call(Who { slot: 1, ..ME }, node(Ino::ROOT, "d", Kind::Dir)).unwrap();
+        bed.call(OTHER, node(Ino::ROOT, "e", Kind::Dir)).unwrap();
+        assert!(bed.deleted.is_empty(), "the lane itself may be copying still");
+        let inline_version = mine.copy.unwrap().version;
+        let wish = Switch { ino, generation: mine.layout.generation, inline_version };
+        assert_eq!(bed.call(ME, wish).err(), Some(Status::STALE_GENERATION));
+        assert_eq!(bed.deleted, chunks);
+        bed.deleted.clear();
+        bed.call(ME, node(Ino::ROOT, "g", Kind::Dir)).unwrap();
+        bed.fenced.push(1);
+        let fences = bed.fences(&[2]);
+        bed.step(crate::Input::Fences(fences));
+        assert!(bed.deleted.is_empty(), "once");
+        bed.check();
+    }
+
+    /// Goal: so they are when its session ends, before a restart or while the server is away.
+    #[test]
+    fn copies_of_sessions_that_ended_are_deleted() {
+        let mut bed = Bed::new();
+        let (_, _, chunks) = taken_over(&mut bed);
+        bed.fenced.push(1);
+        let fences = bed.fences(&[2]);
+        bed.step(crate::Input::Fences(fences));
+        assert_eq!(bed.deleted, chunks);
+        bed.check();
+        let mut bed = Bed::new();
+        let (_, _, chunks) = taken_over(&mut bed);
+        bed.fenced.push(1);
+        bed.restart(&[2]);
+        assert_eq!(bed.deleted, chunks);
+        bed.check();
+    }
+
+    /// Goal: a restart forgets nothing of it, nor does a power cut that takes the second deletion with the request
+    /// that led to it.
+    #[test]
+    fn a_power_cut_takes_the_second_deletion() {
+        let mut bed = Bed::new();
+        let (_, _, chunks) = taken_over(&mut bed);
+        let kept = bed.log.len() as u64;
+        bed.auto_sync = false;
+        bed.send(ME, node(Ino::ROOT, "d", Kind::Dir));
+        bed.run_courier();
+        assert!(bed.deleted.is_empty(), "not durable, not sent");
+        bed.auto_sync = true;
+        bed.crash(0, kept, &[1, 2]);
+        assert!(bed.deleted.is_empty());
+        bed.call(ME, node(Ino::ROOT, "e", Kind::Dir)).unwrap();
+        assert_eq!(bed.deleted, chunks);
+        bed.check();
+    }
+
+    /// Goal: an owner that has done something else before its growth was given up is not waited for.
+    #[test]
+    fn owners_that_went_on_copy_nothing() {
+        let mut bed = Bed::new();
+        let ino = bed.create(ME, Ino::ROOT, "f");
+        bed.write(ino, 0, b"data").unwrap();
+        bed.call(ME, Grow { like: None, ino, end: 1 }).unwrap();
+        bed.call(ME, node(Ino::ROOT, "d", Kind::Dir)).unwrap();
+        bed.tick(crate::limit::GROWTH_AGE_MIN_MS);
+        bed.call(OTHER, Grow { like: None, ino, end: 1 }).unwrap();
+        bed.call(OTHER, Grow { like: None, ino, end: 1 }).unwrap();
+        let (from, until) = crate::key::table(Ino::ROOT.shard(), crate::key::Table::DeadGrowth);
+        bed.server.store().scan(&from, &until, &mut |_, _| panic!("a row for nothing")).unwrap();
         bed.check();
     }
 

@@ -3,7 +3,8 @@
 use super::make_dir_on;
 use super::xattr::kill_privileges;
 use crate::command::{
-    Deleted, Format, Internal, NewTerm, Place, Purge, Recovered, Serials, SessionGone, Trimmed, Writers,
+    CancelGrowth, Deleted, Format, Internal, NewTerm, Place, Purge, Recovered, Serials, SessionGone, Trimmed,
+    Writers,
 };
 use crate::ctx::Ctx;
 use crate::fail::Fail;
@@ -22,7 +23,7 @@ pub fn run(ctx: &mut Ctx<'_>, internal: &Internal) -> Result<(), Fail> {
         Internal::Deleted(m) => deleted(ctx, m),
         Internal::Trimmed(m) => trimmed(ctx, m),
         Internal::Purge(m) => purge(ctx, m),
-        Internal::CancelGrowth(m) => m.inos.iter().try_for_each(|ino| ctx.cancel_growth(*ino)),
+        Internal::CancelGrowth(m) => cancel_growth(ctx, m),
         Internal::SessionGone(m) => session_gone(ctx, m),
         Internal::Recovered(m) => recovered(ctx, m),
         Internal::RemoteAnswer(m) => make_dir_on::answered(ctx, m),
@@ -99,6 +100,11 @@ fn purge(ctx: &mut Ctx<'_>, m: &Purge) -> Result<(), Fail> {
         }
     }
     Ok(())
+}
+
+fn cancel_growth(ctx: &mut Ctx<'_>, m: &CancelGrowth) -> Result<(), Fail> {
+    m.inos.iter().try_for_each(|ino| ctx.cancel_growth(*ino))?;
+    m.over.map_or(Ok(()), |lane| ctx.lane_is_over(lane.client, lane.slot))
 }
 
 fn session_gone(ctx: &mut Ctx<'_>, m: &SessionGone) -> Result<(), Fail> {

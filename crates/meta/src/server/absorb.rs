@@ -59,6 +59,12 @@ impl<S: Store> Server<S> {
                 Effect::GrowthGone(ino) => {
                     self.growths.remove(&ino);
                 }
+                Effect::GrowthDead(client, slot) => {
+                    self.dead_growths.insert((shard, client, slot));
+                }
+                Effect::GrowthOver(client, slot) => {
+                    self.dead_growths.remove(&(shard, client, slot));
+                }
                 Effect::Writer(ino, client) => {
                     self.writers.insert((ino, client));
                 }

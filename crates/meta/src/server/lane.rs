@@ -53,7 +53,11 @@ impl<S: Store> Server<S> {
         let (peer, call) = (request.peer, request.call);
         let caller =
             Caller { client: peer.client, incarnation: peer.incarnation, slot: call.slot, seq: call.seq };
-        match self.standing(call.shard, &caller)? {
+        let standing = self.standing(call.shard, &caller)?;
+        if matches!(standing, Standing::Next) {
+            self.lane_is_over(wall, (call.shard, caller.client, caller.slot), out)?;
+        }
+        match standing {
             Standing::Next => self.perform(now, wall, request, Some(caller), out),
             // Nobody was ever told of it: a restart came between, and everybody had reclaimed before the repetition.
             Standing::Repeated(slot) if self.was_purged(&request, &slot)? => {

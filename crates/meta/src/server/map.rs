@@ -3,7 +3,7 @@
 use super::message::Output;
 use super::serials::Serials;
 use super::{Server, Shard};
-use crate::command::{COMMAND_LEVEL_MAX, CancelGrowth, Format, Internal, Place, Purge, SessionGone};
+use crate::command::{COMMAND_LEVEL_MAX, CancelGrowth, Format, Internal, Lane, Place, Purge, SessionGone};
 use crate::fail::corrupt;
 use crate::key::{self, Table};
 use crate::limit::PURGE_BATCH;
@@ -13,7 +13,7 @@ use crate::store::{Store, StoreError};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::vec::Vec;
-use skep_types::{ClientId, Decode, Ino, Millis, NodeId, ShardId, Timestamp};
+use skep_types::{ClientId, Decode, Ino, Millis, NodeId, ShardId, Slot, Timestamp};
 use skep_wire::mgmt::{FencesReply, MapReply, ShardEntry};
 
 impl<S: Store> Server<S> {
@@ -158,6 +158,7 @@ impl<S: Store> Server<S> {
             })?;
         }
         clients.extend(self.writers.iter().map(|(_, client)| *client));
+        clients.extend(self.dead_growths.iter().map(|(_, client, _)| *client));
         clients.remove(&ClientId(0));
         Ok(clients)
     }
@@ -176,6 +177,10 @@ impl<S: Store> Server<S> {
         }
         let growths = self.growths_of(|growth| growth.client == client)?;
         self.cancel_growths(wall, growths, out)?;
+        let copied = self.dead_growths.iter().filter(|(_, owner, _)| *owner == client).copied();
+        for lane in copied.collect::<Vec<_>>() {
+            self.lane_is_over(wall, lane, out)?;
+        }
         let wrote = self.writers.iter().filter(|(_, writer)| *writer == client).map(|(ino, _)| *ino);
         for ino in wrote.collect::<Vec<_>>() {
             self.recover(ino, out)?;
@@ -215,11 +220,27 @@ impl<S: Store> Server<S> {
     ) -> Result<(), StoreError> {
         for (shard, inos) in by_shard(inos) {
             for inos in inos.chunks(PURGE_BATCH) {
-                let command = Internal::CancelGrowth(CancelGrowth { inos: inos.to_vec() });
+                let command = Internal::CancelGrowth(CancelGrowth { inos: inos.to_vec(), over: None });
                 self.decide(wall, shard, &command, out)?;
             }
         }
         Ok(())
+    }
+
+    /// A lane asks for something new, or its session is over: growths that were given up while it copied get
+    /// their second deletion.
+    pub(super) fn lane_is_over(
+        &mut self,
+        wall: Timestamp,
+        lane: (ShardId, ClientId, Slot),
+        out: &mut Output,
+    ) -> Result<(), StoreError> {
+        if !self.dead_growths.contains(&lane) {
+            return Ok(());
+        }
+        let (shard, client, slot) = lane;
+        let over = CancelGrowth { inos: Vec::new(), over: Some(Lane { client, slot }) };
+        self.decide(wall, shard, &Internal::CancelGrowth(over), out)
     }
 
     /// Purges those of `inos` that are orphans which nobody has open.

@@ -43,6 +43,7 @@ impl<S: Store> Server<S> {
             settling: BTreeMap::new(),
             orphans: BTreeSet::new(),
             growths: BTreeSet::new(),
+            dead_growths: BTreeSet::new(),
             writers: BTreeSet::new(),
             recover_later: Vec::new(),
             next_sweep: None,
@@ -168,6 +169,12 @@ impl<S: Store> Server<S> {
         let writers = &mut self.writers;
         self.store.scan(&from, &until, &mut |key, _| {
             writers.extend(key::writer_of(key));
+            true
+        })?;
+        let (from, until) = key::table(shard, Table::DeadGrowth);
+        let dead = &mut self.dead_growths;
+        self.store.scan(&from, &until, &mut |key, _| {
+            dead.extend(key::slot_of(key).map(|(client, slot)| (shard, client, slot)));
             true
         })?;
         self.orphans.extend(orphans.into_iter().map(Ino));

@@ -17,6 +17,8 @@ const OWN_QUESTION: u64 = 1 << 62;
 const LOOK_MS: u64 = 500;
 /// The number of the inode table in row keys.
 const INODE_TABLE: u8 = 2;
+/// That of growths that were given up while their owners may have been copying.
+const DEAD_GROWTH_TABLE: u8 = 14;
 /// What must become 0 once nobody does anything.
 const LEFT_OVER: [&str; 10] = [
     "open_files",
@@ -116,24 +118,28 @@ impl World {
         }
     }
 
-    /// No chunk file exists that no layout names.
+    /// No chunk file exists that no layout names, nor the row of a growth whose owner has asked for nothing
+    /// since it was given up (its chunks go a second time when it does).
     fn check_chunks(&mut self) {
         use skep_meta::store::Store;
         let Some(server) = self.metad.server() else { return };
         let mut named: BTreeSet<(TargetId, ChunkId)> = BTreeSet::new();
         let mut unread = 0;
         let scanned = server.store().scan(&[], &[0xff, 0xff], &mut |key, value| {
-            if key.get(2) == Some(&INODE_TABLE) {
-                match skep_meta::Inode::from_bytes(value) {
-                    Ok(inode) => named.extend(inode.layout.chunks().map(|(chunk, target)| (target, chunk))),
-                    Err(_) => unread += 1,
-                }
+            let layout = match key.get(2) {
+                Some(&INODE_TABLE) => skep_meta::Inode::from_bytes(value).map(|inode| inode.layout),
+                Some(&DEAD_GROWTH_TABLE) => skep_meta::Growth::from_bytes(value).map(|growth| growth.layout),
+                _ => return true,
+            };
+            match layout {
+                Ok(layout) => named.extend(layout.chunks().map(|(chunk, target)| (target, chunk))),
+                Err(_) => unread += 1,
             }
             true
         });
         let hub = &mut *self.hub.borrow_mut();
         if unread > 0 || scanned.is_err() {
-            hub.fail(format!("{unread} inode rows cannot be read: {scanned:?}"));
+            hub.fail(format!("{unread} rows with layouts cannot be read: {scanned:?}"));
         }
         for storaged in &self.storageds {
             for (target, chunk) in storaged.chunks() {
