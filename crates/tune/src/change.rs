@@ -30,6 +30,28 @@ pub const MODPROBE_FILE: &str = "/etc/modprobe.d/skep.conf";
 /// Name of the drop-ins of services.
 pub const DROP_IN: &str = "90-skep-tune.conf";
 
+/// What remains to do where a mount reads a value once only.
+const MOUNT_AGAIN: &str = "mount again: mounts that are there stay as they are";
+/// Where the drop-ins of services are.
+const UNITS_DIR: &str = "/etc/systemd/system/";
+
+/// What remains to do after these files and values were changed. Values of the kernel count at once, and the files that
+/// bring them back at boot (sysctl.d, udev, tmpfiles.d, modprobe.d) are read then: nothing is to be told to anybody.
+fn remaining<'p>(changed: impl Iterator<Item = &'p str>) -> Vec<String> {
+    let (mut units, mut mounts) = (Vec::new(), false);
+    for path in changed {
+        let drop_in = path.strip_prefix(UNITS_DIR).and_then(|rest| rest.split_once(".d/"));
+        units.extend(drop_in.map(|(unit, _)| unit));
+        // Parameters of the fuse module; configurations of a mount, of which tune auto changes lines.
+        mounts |= path.starts_with("/sys/module/") || path.ends_with(".toml");
+    }
+    units.sort_unstable();
+    units.dedup();
+    let services = (!units.is_empty())
+        .then(|| format!("systemctl daemon-reload; systemctl restart {}", units.join(" ")));
+    services.into_iter().chain(mounts.then(|| MOUNT_AGAIN.to_owned())).collect()
+}
+
 /// How one setting is changed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Change {
@@ -37,8 +59,6 @@ pub struct Change {
     pub live: Vec<Live>,
     /// Lines that keep them.
     pub keep: Vec<Keep>,
-    /// What must be done before it counts.
-    pub after: Option<String>,
 }
 
 /// A value of the running kernel.
@@ -118,7 +138,6 @@ impl Change {
         Self {
             live: vec![Live { disk: Some(owner), ..Live::set(disk.queue(attribute), value) }],
             keep: keep.into_iter().collect(),
-            after: None,
         }
     }
 
@@ -132,7 +151,6 @@ impl Change {
                 stem: format!("w {pattern} - - - - "),
                 value: value.to_owned(),
             }],
-            after: None,
         }
     }
 
@@ -146,30 +164,46 @@ impl Change {
                 stem: format!("options {module} {parameter}="),
                 value: kept.to_owned(),
             }],
-            after: None,
         }
     }
 
     /// Lines of a service's drop-in.
     pub fn drop_in(unit: &str, lines: &[(&str, String)]) -> Self {
-        let file = format!("/etc/systemd/system/{unit}.d/{DROP_IN}");
+        let file = format!("{UNITS_DIR}{unit}.d/{DROP_IN}");
         let keep = |(key, value): &(&str, String)| Keep {
             file: file.clone(),
             section: "[Service]",
             stem: format!("{key}="),
             value: value.clone(),
         };
-        Self {
-            live: Vec::new(),
-            keep: lines.iter().map(keep).collect(),
-            after: Some(format!("systemctl daemon-reload; systemctl restart {unit}")),
-        }
+        Self { live: Vec::new(), keep: lines.iter().map(keep).collect() }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Goal: only what the changed files and values need is said: services by name, once; mounts; else nothing.
+    #[test]
+    fn what_remains() {
+        let of = |paths: &[&str]| remaining(paths.iter().copied());
+        let kept = [SYSCTL_FILE, UDEV_FILE, TMPFILES_FILE, MODPROBE_FILE, "/proc/sys/vm/dirty_ratio"];
+        assert_eq!(of(&kept), Vec::<String>::new());
+        let [one, two] = ["skep-metad@m1.service", "skep-storaged@s1.service"];
+        let file = |unit: &str| format!("/etc/systemd/system/{unit}.d/{DROP_IN}");
+        assert_eq!(
+            of(&[&file(one), SYSCTL_FILE, &file(two)]),
+            [format!("systemctl daemon-reload; systemctl restart {one} {two}")]
+        );
+        let all = of(&["/sys/module/fuse/parameters/enable_uring", &file(one), "/etc/skep/mount.toml"]);
+        assert_eq!(
+            all,
+            [format!("systemctl daemon-reload; systemctl restart {one}"), MOUNT_AGAIN.to_owned()]
+        );
+        let drop_in = Change::drop_in(one, &[("LimitNOFILE", "5".to_owned())]);
+        assert_eq!(of(&[&drop_in.keep[0].file]), all[..1]);
+    }
 
     /// Goal: what the kernel shows as a choice or with tabs is read as what one would write.
     #[test]

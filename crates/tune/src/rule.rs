@@ -125,7 +125,9 @@ impl Want {
             Accept::Within(low, high) => match (set == &low.to_string(), *high == u64::MAX) {
                 (true, true) => format!(">= {set}"),
                 (false, true) => format!("{set} (>= {low})"),
-                (_, false) => format!("{set} ({low}..{high})"),
+                (_, false) if low == high => set.clone(),
+                (true, false) => format!("{set} (up to {high})"),
+                (false, false) => format!("{set} ({low}..{high})"),
             },
             Accept::OneOf(words) if words.len() > 1 => {
                 format!("{set} (or {})", words[1..].join(", "))
@@ -373,11 +375,7 @@ fn or_none(seen: Vec<Seen>) -> Vec<Seen> {
 impl Change {
     /// A value of the kernel, kept in sysctl.d.
     pub fn sysctl(key: &str, value: &str) -> Self {
-        Self {
-            live: vec![Live::set(sysctl_path(key), value)],
-            keep: vec![Change::kept_sysctl(key, value)],
-            after: None,
-        }
+        Self { live: vec![Live::set(sysctl_path(key), value)], keep: vec![Change::kept_sysctl(key, value)] }
     }
 }
 
@@ -397,6 +395,10 @@ mod tests {
         assert_eq!(range.shown(), "8 (4..16)");
         assert_eq!(want(within(8, 8, u64::MAX)).shown(), ">= 8");
         assert_eq!(want(within(9, 8, u64::MAX)).shown(), "9 (>= 8)");
+        assert_eq!(
+            (want(within(8, 8, 16)).shown(), want(within(8, 8, 8)).shown()),
+            ("8 (up to 16)".into(), "8".into())
+        );
         let word = want(one_of(&["none", "noop"]));
         assert!(word.accepts("noop") && !word.accepts("bfq"));
         assert_eq!((word.shown().as_str(), want(exactly(0)).shown().as_str()), ("none (or noop)", "0"));

@@ -83,6 +83,8 @@ pub fn run_when(args: &ApplyArgs, out: &mut dyn Write, agreed: &mut dyn FnMut() 
     };
     if plan.is_empty() {
         eprintln!("nothing to change{rest}");
+        // Written earlier, and not done since.
+        still_to_do(&plan.after);
         return Ok(());
     }
     out.write_all(plan.diff().as_bytes())?;
@@ -102,8 +104,12 @@ pub fn run_when(args: &ApplyArgs, out: &mut dyn Write, agreed: &mut dyn FnMut() 
         done.files,
         root.path(UNDO_FILE).display()
     );
-    plan.after.iter().for_each(|after| eprintln!("still to do: {after}"));
+    still_to_do(&plan.after);
     Ok(())
+}
+
+fn still_to_do(all: &[String]) {
+    all.iter().for_each(|one| eprintln!("still to do: {one}"));
 }
 
 /// Asks the person at the terminal.
@@ -126,9 +132,7 @@ pub fn undo(args: &UndoArgs) -> Outcome {
         Some(undone) => {
             undone.notes.iter().for_each(|note| eprintln!("note: {note}"));
             eprintln!("{} values and {} files are as they were", undone.values, undone.files);
-            if undone.files > 0 {
-                eprintln!("services with a drop-in: systemctl daemon-reload, then restart them");
-            }
+            still_to_do(&undone.after);
         }
     }
     Ok(())

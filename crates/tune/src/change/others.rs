@@ -240,3 +240,27 @@ fn disks_without_a_name() {
     let past = Identity { kind: IdentityKind::Wwid, value: "a b".to_owned() };
     assert!(!past.is_past(Some("c")));
 }
+
+/// Goal: undo says what the files need that it put back, by name of the service, and nothing when it put back no more
+/// than values and files that the kernel and udev read by themselves.
+#[test]
+fn undo_tells_what_remains() {
+    let dir = unpacked(SSD);
+    let root = Root::new(dir.path()).unwrap();
+    let undone = |settings: &[&str]| {
+        let all = check(&read(&root, storage_and_meta()));
+        let chosen: Vec<_> = all.into_iter().filter(|one| settings.contains(&one.setting)).collect();
+        let plan = Plan::of(&root, &chosen).unwrap();
+        let applied = apply(&plan, &mut RealHands(&root)).unwrap();
+        let undone = undo(&mut RealHands(&root), false).unwrap().unwrap();
+        assert_eq!((undone.values, undone.files), (applied.values, applied.files), "{undone:?}");
+        (undone, plan.after)
+    };
+    let (values, of_apply) = undone(&["vm.vfs_cache_pressure", "read_ahead_kb"]);
+    assert!(values.values > 0 && values.files > 0, "{values:?}");
+    assert_eq!((values.after, of_apply), (vec![], vec![]));
+    let (bound, of_apply) = undone(&["LimitNOFILE", "bind-numa", "vm.vfs_cache_pressure"]);
+    let units = "skep-metad@metad.service skep-storaged@storaged.service";
+    assert_eq!(bound.after, [format!("systemctl daemon-reload; systemctl restart {units}")]);
+    assert_eq!(of_apply, bound.after);
+}

@@ -1,7 +1,7 @@
 //! What an `apply` would do, step by step, before it does it.
 
 use super::journal::upward;
-use super::{Change, Keep, Live, Owner, reading};
+use super::{Change, Keep, Live, Owner, reading, remaining};
 use crate::Root;
 use crate::finding::{Finding, Verdict};
 use std::collections::BTreeMap;
@@ -66,11 +66,10 @@ impl Plan {
                 plan.live(root, live, at > 0)?;
             }
         }
-        for after in changes.iter().filter_map(|change| change.after.as_ref()) {
-            if !plan.after.contains(after) {
-                plan.after.push(after.clone());
-            }
-        }
+        // Also of files that have their lines already: whoever reads them may not have been told.
+        let kept = changes.iter().flat_map(|change| &change.keep).map(|keep| keep.file.as_str());
+        let live = changes.iter().flat_map(|change| &change.live).map(|live| live.path.as_str());
+        plan.after = remaining(kept.chain(live));
         Ok(plan)
     }
 

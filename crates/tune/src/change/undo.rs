@@ -2,7 +2,7 @@
 
 use super::hands::{Hands, UNFINISHED};
 use super::journal::{Journal, OldValue, UNDO_DIR};
-use super::reading;
+use super::{reading, remaining};
 use crate::host::{Identity, identity::BOOT_ID};
 use std::io;
 
@@ -18,6 +18,8 @@ pub struct Undone {
     pub values: usize,
     /// Files.
     pub files: usize,
+    /// What must be done before everything counts.
+    pub after: Vec<String>,
     /// What is worth knowing: things that are gone, things that others changed since.
     pub notes: Vec<String>,
 }
@@ -37,7 +39,7 @@ pub(super) fn put_back(
     hands: &mut dyn Hands,
     leave_missing: bool,
 ) -> Result<Undone, String> {
-    let mut undone = Undone::default();
+    let (mut undone, mut changed) = (Undone::default(), Vec::new());
     let values = found(journal, hands, leave_missing, &mut undone.notes)?;
     changed_since(&values, hands, &mut undone.notes)?;
     for (old, path) in &values {
@@ -49,6 +51,7 @@ pub(super) fn put_back(
         if reading(&text) != old.before && !is_other_form {
             hands.set(path, &old.before).map_err(named)?;
             undone.values += 1;
+            changed.push(path.as_str());
         }
     }
     for old in &journal.files {
@@ -68,10 +71,12 @@ pub(super) fn put_back(
         }
         .map_err(named)?;
         undone.files += 1;
+        changed.push(old.path.as_str());
     }
     for dir in journal.made_dirs.iter().rev() {
         hands.remove_dir(dir).map_err(|e| format!("{dir}: {e}"))?;
     }
+    undone.after = remaining(changed.into_iter());
     Ok(undone)
 }
 

@@ -102,8 +102,7 @@ fn uring(host: &Host<'_>) -> Vec<Seen> {
         }
         Some(text) => {
             let good = text == "Y" || text == "1";
-            let mut change = Change::module("fuse", "enable_uring", "Y", "1");
-            change.after = Some("mount again: mounts that are there stay as they are".to_owned());
+            let change = Change::module("fuse", "enable_uring", "Y", "1");
             vec![Seen::new("host", text, "Y").good_if(good).change(change)]
         }
     }

@@ -74,11 +74,15 @@ pub(super) const RULES: &[Rule] = &[
         setting: "max_sectors_kb",
         roles: SERVERS,
         severity: Severity::Minor,
-        reason: "Requests as large as the controller takes cost least per byte and fill RAID stripes.",
-        effect: "A few per cent of streaming; more where the stripe is wider than the request.",
+        reason: "The largest request in KiB that the kernel sends to the disk; longer reads and writes are cut. Every \
+                 request costs the kernel, the controller and the drive, and a RAID moves a whole stripe at once only \
+                 when a request covers it.",
+        effect: "A few per cent of streaming; more where the stripe is wider than the request. Small blocks at random \
+                 places do not change. It counts at once, while the disk is in use.",
         sources: &[hp("1024"), slides("to fit the hardware"), slides_nvme("512"), guide("256")],
-        choice: "HDD storage 1024, flash 512, metadata 256 and more; never above what the hardware says \
-                 (max_hw_sectors_kb).",
+        choice: "HDD storage 1024 (HP), other storage 512 (the NVMe example), metadata 256 (the documentation). More may \
+                 stay: no document says that it harms. Never above what the hardware takes (max_hw_sectors_kb), which the \
+                 kernel refuses.",
         look: Look::Drive(max_sectors),
     },
 ];
@@ -171,14 +175,28 @@ fn read_ahead(host: &Host<'_>, disk: &Disk) -> Wish {
 }
 
 fn max_sectors(host: &Host<'_>, disk: &Disk) -> Wish {
-    let most = host.root.number(&disk.queue("max_hw_sectors_kb")).unwrap_or(u64::MAX);
-    let wanted = match (stores(disk), disk.kind) {
-        (true, DiskKind::Hdd) => 1024,
-        (true, _) => 512,
-        (false, _) => 256,
+    let (wanted, what) = match (stores(disk), disk.kind) {
+        (true, DiskKind::Hdd) => (1024, "storage on turning disks"),
+        (true, _) => (512, "storage on flash"),
+        (false, _) => (256, "metadata"),
     };
-    let note =
-        if wanted > most { format!("{wanted} wanted, the hardware takes {most}") } else { String::new() };
+    let limit = host.root.number(&disk.queue("max_hw_sectors_kb"));
+    let most = limit.unwrap_or(u64::MAX);
     let value = wanted.min(most);
+    let mut note = format!("{wanted} KiB are recommended for {what}; ");
+    note += &match limit {
+        None => "how much the hardware takes is not told (max_hw_sectors_kb)".to_owned(),
+        Some(most) if most < wanted => {
+            format!("the hardware takes {most} at most (max_hw_sectors_kb), so {most} it is")
+        }
+        Some(most) => format!("the hardware takes up to {most} (max_hw_sectors_kb)"),
+    };
+    match host.root.number(&disk.queue("max_sectors_kb")) {
+        Some(now) if now < value => {
+            note += &format!("; now every read or write of more than {now} KiB is cut into several requests");
+        }
+        Some(now) if now > value => note += &format!("; {now} may stay"),
+        _ => {}
+    }
     within(value, value, most).because(note)
 }

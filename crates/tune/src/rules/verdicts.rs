@@ -58,7 +58,7 @@ fn turning_disks_and_old_names() {
     for disk in ["sda", "sdl"] {
         assert_eq!(says(&all, "scheduler", disk), change("cfq", "deadline"), "{disk}");
         assert_eq!(says(&all, "nr_requests", disk), change("128", "4096 (1024..4096)"));
-        assert_eq!(says(&all, "max_sectors_kb", disk), change("512", "1024 (1024..32767)"));
+        assert_eq!(says(&all, "max_sectors_kb", disk), change("512", "1024 (up to 32767)"));
     }
     assert!(one(&all, "scheduler", "sda").note.contains("old kernel"));
     // The read-ahead counts where the file system is; members are not asked.
@@ -104,6 +104,36 @@ fn turning_disks_and_old_names() {
     assert_eq!(says(&all, "mtu", "eth0").0, Verdict::NotApplicable);
     assert_eq!(says(&all, "RDMA", "mlx4_0/1").0, Verdict::Ok);
     assert_eq!(says(&all, "net.core.somaxconn", "host"), change("128", ">= 4096"));
+}
+
+/// Goal: of the size of requests a reader learns what is set, what should be and for what, what the hardware takes, and
+/// what follows; more than the hardware takes is never recommended, and that is said.
+#[test]
+fn sizes_of_requests() {
+    let note = |all: &[Finding], disk: &str| one(all, "max_sectors_kb", disk).note.clone();
+    let all = findings(HDD, storage_and_meta());
+    assert_eq!(
+        note(&all, "sda"),
+        "1024 KiB are recommended for storage on turning disks; the hardware takes up to 32767 (max_hw_sectors_kb); now \
+         every read or write of more than 512 KiB is cut into several requests"
+    );
+    assert!(
+        note(&all, "sdm").ends_with("up to 32767 (max_hw_sectors_kb); 512 may stay"),
+        "{}",
+        note(&all, "sdm")
+    );
+    let weak = HDD.replace("max_hw_sectors_kb = 32767", "max_hw_sectors_kb = 512");
+    let all = findings(&weak, storage_and_meta());
+    assert_eq!(says(&all, "max_sectors_kb", "sda"), ok("512", "512"));
+    assert!(
+        note(&all, "sda").ends_with("takes 512 at most (max_hw_sectors_kb), so 512 it is"),
+        "{}",
+        note(&all, "sda")
+    );
+    let silent: Vec<&str> = HDD.lines().filter(|line| !line.contains("max_hw_sectors_kb")).collect();
+    let all = findings(&silent.join("\n"), storage_and_meta());
+    assert_eq!(says(&all, "max_sectors_kb", "sda"), change("512", ">= 1024"));
+    assert!(note(&all, "sda").contains("is not told"), "{}", note(&all, "sda"));
 }
 
 /// Goal: properties of ZFS are judged by what `zfs get` said, one dataset as it is made and one as it should be; where it
@@ -172,12 +202,12 @@ fn flash_behind_a_controller() {
     let all = findings(SSD, Part { cluster: Some(cluster), ..part });
     assert_eq!(says(&all, "scheduler", "sda"), change("bfq", "mq-deadline (or none)"));
     assert_eq!(says(&all, "nr_requests", "sda"), ok("256", "1024 (256..2048)"));
-    assert_eq!(says(&all, "max_sectors_kb", "sda"), ok("1280", "512 (512..4096)"));
+    assert_eq!(says(&all, "max_sectors_kb", "sda"), ok("1280", "512 (up to 4096)"));
     assert_eq!(says(&all, "read_ahead_kb", "sda"), change("128", "4096 (1024..65536)"));
     assert_eq!(says(&all, "read_ahead_kb", "sdb"), change("4096", "128 (0..128)"));
     assert_eq!(says(&all, "vm.dirty_ratio", "host"), ok("40", "20 (10..75)"));
     // 62.5 GiB: 1/256 of the memory is less than the documents' 256 MiB.
-    assert_eq!(says(&all, "vm.min_free_kbytes", "host").2, "256000 (256000..3276800)");
+    assert_eq!(says(&all, "vm.min_free_kbytes", "host").2, "256000 (up to 3276800)");
     assert_eq!(says(&all, "stripe (su, sw)", "/data/skep0"), change("su=128k,sw=4", "su=128k,sw=8"));
     assert_eq!(
         says(&all, "partition alignment", "sda1"),
@@ -211,7 +241,7 @@ fn nvme_on_two_nodes() {
     assert!(
         lines[1].path.ends_with("nvme2n1/queue/nr_requests") && lines[1].value.as_deref() == Some("1023")
     );
-    assert_eq!(says(&all, "max_sectors_kb", "nvme7n1"), change("128", "512 (512..2048)"));
+    assert_eq!(says(&all, "max_sectors_kb", "nvme7n1"), change("128", "512 (up to 2048)"));
     assert_eq!(says(&all, "read_ahead_kb", "md0").0, Verdict::Ok);
     assert_eq!(says(&all, "read_ahead_kb", "md1").0, Verdict::Change);
     let dirty = one(&all, "vm.dirty_background_ratio", "host");
