@@ -2,16 +2,13 @@
 
 use super::load::{PREFIX, Place};
 use super::{Run, disks};
-use crate::admin::{Failure, Outcome};
+use crate::admin::{EXIT_INTERRUPTED, Failure, Outcome};
 use crate::bench::scratch::abandoned;
 use crate::instruments::client::INTERRUPTED;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering::SeqCst;
-
-/// Exit code of what was interrupted.
-const EXIT_INTERRUPTED: u8 = 130;
 
 /// From now on a signal ends the measurement that goes on, and what was made is removed; a second one ends the process.
 pub fn listen() -> Outcome {
