@@ -129,6 +129,15 @@ fn attribute_request(dice: &mut Dice, ino: Ino, parent: Ino, n: u64) -> MetaRequ
     }
 }
 
+/// A lane has a file grow, and another one takes over.
+fn take_over(bed: &mut Bed, who: Who, ino: Ino) {
+    let data = Bytes(b"data".to_vec());
+    bed.send(who, WriteInline { append: true, ino, offset: 0, data, kill_suidgid: false });
+    bed.send(who, Grow { like: None, ino, end: 1 });
+    bed.tick(crate::limit::GROWTH_AGE_MIN_MS);
+    bed.send(Who { client: 3 - who.client, ..who }, Grow { like: None, ino, end: 1 });
+}
+
 fn history(seed: u64, steps: u64, shards: u16) -> Bed {
     let mut dice = Dice(seed);
     let mut bed = Bed::with(Config::default(), shards);
@@ -149,6 +158,9 @@ fn history(seed: u64, steps: u64, shards: u16) -> Bed {
             let parent = inos[dice.roll(inos.len() as u64) as usize];
             let (text, on) = (format!("{}", dice.roll(6)), ShardId(dice.roll(u64::from(shards)) as u16));
             bed.admin_send(MakeDirOn { parent, name: name(&text), mode: 0o755, uid: 0, gid: 0, on });
+        }
+        if dice.roll(10) == 0 {
+            take_over(&mut bed, who, inos[dice.roll(inos.len() as u64) as usize]);
         }
         if dice.roll(5) == 0 {
             bed.sync();
