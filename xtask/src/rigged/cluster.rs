@@ -1,6 +1,7 @@
 //! The set-up: a cluster on four hosts that are network namespaces, its targets on disks that can be made slow.
 
 use super::disk::IMAGE;
+use super::progress;
 use crate::hosts::host::Network;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -26,6 +27,8 @@ const BURST_PER_MEGABIT: u32 = 250;
 const CROWD: &str = "/run/neighbours.pid";
 /// Where the cluster is mounted on the first host.
 pub const MOUNT: &str = "/mnt/skep";
+/// What a survey says while it runs, in the directory that hosts share with this process.
+const SAID: &str = "survey.said";
 /// The control group of a starved daemon.
 const GROUP: &str = "skep-rigged";
 
@@ -87,6 +90,8 @@ impl Drop for Disk {
 pub struct Cluster {
     network: Network,
     program: PathBuf,
+    /// What a survey says while it runs, seen from here.
+    said: PathBuf,
     disks: Vec<Disk>,
     group: Group,
 }
@@ -147,7 +152,8 @@ impl Cluster {
             (0..TARGETS.len()).map(|number| Disk::start(scratch, number)).collect::<Result<_, _>>()?;
         let hosts: Vec<&str> = DAEMONS.iter().map(|daemon| daemon.host).collect();
         let network = Network::start(&hosts, scratch)?;
-        let cluster = Self { network, program: program.to_owned(), disks, group: Group::new()? };
+        let (program, said) = (program.to_owned(), scratch.join("exchange").join(SAID));
+        let cluster = Self { network, program, said, disks, group: Group::new()? };
         match cluster.configure().and_then(|()| cluster.begin()) {
             Ok(()) => Ok(cluster),
             Err(why) => Err(format!("{why}\n{}", cluster.logs())),
@@ -299,14 +305,24 @@ impl Cluster {
         self.network.run("alpha", &script).map(drop)
     }
 
-    /// Surveys it; gives the JSON that came of it.
-    pub fn survey(&self, more: &str, limit: Duration) -> Result<String, String> {
+    /// Surveys it; gives the JSON that came of it. Meanwhile `told` gets each line that the survey says.
+    pub fn survey(
+        &self,
+        more: &str,
+        limit: Duration,
+        told: impl FnMut(&str) + Send,
+    ) -> Result<String, String> {
         let skep = self.skep();
         let script = format!(
-            "rm -rf /tmp/survey && {skep} survey {more} --out /tmp/survey > /tmp/survey.txt 2>&1 \
-             || {{ cat /tmp/survey.txt; exit 1; }}"
+            "rm -rf /tmp/survey && {skep} survey {more} --out /tmp/survey > /tmp/survey.txt 2> /exchange/{SAID}"
         );
-        self.network.run_within("alpha", &script, limit)?;
+        std::fs::write(&self.said, "").map_err(|e| format!("{}: {e}", self.said.display()))?;
+        let ended = progress::followed(&self.said, told, || self.network.run_within("alpha", &script, limit));
+        // What it said is the only trace of one that took too long.
+        ended.map_err(|why| {
+            let said = std::fs::read_to_string(&self.said).unwrap_or_default();
+            format!("{}\n{said}", why.lines().next().unwrap_or_default())
+        })?;
         self.network.run("alpha", "cat /tmp/survey/survey.json")
     }
 

@@ -5,16 +5,22 @@
 //! the series takes the rest away itself. What a killed one could not take away goes when the next one starts.
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::io::Read;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Directories of series begin so; their process follows.
 const PREFIX: &str = "skep-rigged-";
-/// Between two looks for a signal.
-const LOOK: Duration = Duration::from_millis(100);
+/// After a signal hosts are ended so often, as a set-up may be starting some more ...
+const AGAIN: Duration = Duration::from_millis(100);
+/// ... until the series has ended, or for so long.
+const END_LIMIT: Duration = Duration::from_secs(60);
+/// Exit code of a series that does not end by itself after a signal.
+const EXIT_INTERRUPTED: i32 = 130;
 /// What holds a host.
 const HOLDER: &str = "unshare";
 
@@ -72,26 +78,28 @@ fn abandoned(base: &Path, runs: &dyn Fn(u32) -> bool) -> Vec<PathBuf> {
 }
 
 /// Told of a signal.
-#[derive(Clone)]
 pub struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// From now on a signal ends the set-up that goes on, and then the series.
+    /// From now on a signal ends the set-up that goes on, and then the series. A second one ends this process at once.
     pub fn on_signals() -> Result<Self, String> {
+        let failed = |e: std::io::Error| format!("signals: {e}");
         let told = Arc::new(AtomicBool::new(false));
+        let (reader, writer) = UnixStream::pair().map_err(failed)?;
         for signal in [SIGINT, SIGTERM, SIGHUP] {
-            signal_hook::flag::register(signal, told.clone()).map_err(|e| format!("signals: {e}"))?;
+            // Known before anything that the same signal ended is missed.
+            signal_hook::flag::register(signal, told.clone()).map_err(failed)?;
+            let writer = writer.try_clone().map_err(failed)?;
+            signal_hook::low_level::pipe::register(signal, writer).map_err(failed)?;
         }
-        let watched = told.clone();
-        std::thread::spawn(move || {
-            loop {
-                std::thread::sleep(LOOK);
-                if watched.load(SeqCst) {
-                    // Again and again: a set-up may be starting some more.
-                    end_hosts();
-                }
+        let thread = std::thread::Builder::new().name("signals".to_owned());
+        let watch = move || {
+            if let Some(why) = watch(reader, END_LIMIT, end_hosts) {
+                eprintln!("{why}: what is left goes when the next series starts");
+                std::process::exit(EXIT_INTERRUPTED);
             }
-        });
+        };
+        thread.spawn(watch).map_err(failed)?;
         Ok(Self(told))
     }
 
@@ -99,6 +107,22 @@ impl Stop {
     pub fn came(&self) -> bool {
         self.0.load(SeqCst)
     }
+}
+
+/// Waits for a byte, one for each signal; then calls `end` again and again, until there is another or that took too long.
+/// Gives which; none: there can be no signal any more.
+fn watch(mut signals: UnixStream, limit: Duration, mut end: impl FnMut()) -> Option<String> {
+    let mut byte = [0];
+    signals.read_exact(&mut byte).ok()?;
+    let until = Instant::now() + limit;
+    signals.set_read_timeout(Some(AGAIN)).ok()?;
+    while Instant::now() < until {
+        end();
+        if signals.read(&mut byte).is_ok_and(|bytes| bytes > 0) {
+            return Some("a second signal".to_owned());
+        }
+    }
+    Some(format!("the series did not end within {limit:?} after a signal"))
 }
 
 /// Ends the holders of this process's hosts; whatever runs in them ends with them.
@@ -131,5 +155,24 @@ mod tests {
         std::fs::create_dir(found[0].join("disk0")).unwrap();
         remove(&found[0]).unwrap();
         assert!(!found[0].exists());
+    }
+
+    /// Goal: nothing is ended without a signal; after one it is ended again and again, but not for ever, and a second
+    /// signal cuts that short.
+    #[test]
+    fn signals_end_hosts() {
+        use std::io::Write;
+        let run = |bytes: &[u8], limit: Duration| {
+            let (reader, mut writer) = UnixStream::pair().unwrap();
+            writer.write_all(bytes).unwrap();
+            // Nothing comes any more where nothing came; else the other end stays.
+            let _open = (!bytes.is_empty()).then_some(writer);
+            let mut ended = 0;
+            (watch(reader, limit, || ended += 1), ended)
+        };
+        assert_eq!(run(&[], END_LIMIT), (None, 0));
+        let (why, ended) = run(&[1], 4 * AGAIN);
+        assert!(ended > 1 && why.is_some_and(|why| why.contains("did not end within")), "{ended}");
+        assert_eq!(run(&[1, 1], END_LIMIT), (Some("a second signal".to_owned()), 1));
     }
 }

@@ -60,9 +60,9 @@ pub fn text(state: &State) -> String {
     for (number, outcome) in outcomes.iter().enumerate() {
         let names: Vec<String> = outcome.accused.iter().map(|(l, m)| format!("{l}: {m}")).collect();
         let named = match (&outcome.failed, names.is_empty()) {
-            (Some(_), _) => "no verdict".to_owned(),
-            (None, true) => "nobody".to_owned(),
-            (None, false) => names.join(", "),
+            (Some(_), _) if outcome.headline.is_empty() => "no verdict".to_owned(),
+            (_, true) => "nobody".to_owned(),
+            (_, false) => names.join(", "),
         };
         let mark = if outcome.right() { "" } else { " **(wrong)**" };
         let said = outcome.failed.as_ref().map_or_else(|| outcome.headline.clone(), |why| first_line(why));
@@ -104,7 +104,7 @@ mod tests {
         let of = |rig: &Rig, accused: &[(&str, &str)], failed: Option<&str>| Outcome {
             rig: rig.clone(),
             accused: accused.iter().map(|(l, m)| ((*l).to_owned(), (*m).to_owned())).collect(),
-            headline: "a | b".to_owned(),
+            headline: if failed.is_some() { String::new() } else { "a | b".to_owned() },
             seconds: 1.0,
             whole: *rig == Rig::Nothing,
             failed: failed.map(str::to_owned),
