@@ -60,7 +60,7 @@ fn over_processes(run: &mut Run<'_>, way: Way) -> Outcome<Found> {
         let mut job = Job::new(Work::Io(io.clone()));
         job.workers.processes = processes as u32;
         job.repetitions = repeats;
-        job.stonewall = stonewall.clone();
+        job.stonewall = stonewall;
         job
     })?;
     let line = |n: &str| format!("{line} --repetitions {repeats} --processes {n}{}", lines.hosts(n));
