@@ -6,7 +6,6 @@ use skep_rig::{MemoryDisk, Plan, until};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
 use std::time::Duration;
 
 /// Writes until there is an error; gives it and how much was written.
