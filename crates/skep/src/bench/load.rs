@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 /// How a load is done, whatever it is.
 #[derive(Debug, Clone, Args)]
@@ -108,6 +109,9 @@ pub fn advised(failure: Failure, other: &str) -> Failure {
     Failure::new(text.replace(TAKEN, &format!("{TAKEN}, {other}")))
 }
 
+/// Signals this close together ask once: timeout(1) sends one to the process and one to its group.
+const ONE_ASKING: Duration = Duration::from_millis(300);
+
 /// What signals ask for: the first ends the run, the second the cleaning up, the third the process.
 #[derive(Debug, Default)]
 struct Signals {
@@ -124,14 +128,23 @@ impl Signals {
         let signals = Self::default();
         let told = [signals.stop.clone(), signals.leave.clone()];
         std::thread::Builder::new().name("signals".into()).spawn(move || {
-            let mut byte = [0];
+            let mut last: Option<Instant> = None;
+            let mut asked = || {
+                while reader.read_exact(&mut [0]).is_ok() {
+                    if last.is_none_or(|last| last.elapsed() > ONE_ASKING) {
+                        last = Some(Instant::now());
+                        return true;
+                    }
+                }
+                false
+            };
             for flag in told {
-                if reader.read_exact(&mut byte).is_err() {
+                if !asked() {
                     return;
                 }
                 flag.store(true, Ordering::Relaxed);
             }
-            if reader.read_exact(&mut byte).is_ok() {
+            if asked() {
                 std::process::exit(EXIT_INTERRUPTED.into());
             }
         })?;
@@ -220,7 +233,7 @@ pub fn absolute(paths: &[PathBuf]) -> Result<Vec<String>, Failure> {
 mod tests {
     use super::*;
 
-    /// Goal: the first signal ends the run, and only the second one the cleaning up.
+    /// Goal: the first signal ends the run, and only a second one, which does not come together with it, the cleaning up.
     #[test]
     fn signals() {
         let signals = Signals::listen(&[signal_hook::consts::SIGUSR2]).unwrap();
@@ -231,8 +244,12 @@ mod tests {
                 std::thread::yield_now();
             }
         };
-        signal_hook::low_level::raise(signal_hook::consts::SIGUSR2).unwrap();
+        for _ in 0..2 {
+            signal_hook::low_level::raise(signal_hook::consts::SIGUSR2).unwrap();
+        }
         wait(&signals.stop);
+        // The time between signals is what tells them apart.
+        std::thread::sleep(2 * ONE_ASKING);
         assert!(!signals.leave.load(Ordering::Relaxed));
         signal_hook::low_level::raise(signal_hook::consts::SIGUSR2).unwrap();
         wait(&signals.leave);

@@ -72,7 +72,9 @@ fn interrupted_load() {
     ] {
         let dir = Scratch::new(None).unwrap();
         let load = endless(dir.path(), more);
-        signal(load.id(), signalled);
+        // As timeout(1) does it: to the process, and to its group.
+        let pid = load.id().to_string();
+        assert!(Command::new("kill").args([signalled, &pid, &pid]).status().unwrap().success());
         let (code, said) = end(load);
         assert!(code == INTERRUPTED && said.contains("stopped before the end"), "{code:?}: {said}");
         assert!(said.contains(fate), "{said}");
