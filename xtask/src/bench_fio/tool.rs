@@ -121,6 +121,11 @@ impl Tools {
         if load.synced {
             words.push("--sync=dsync".to_owned());
         }
+        if load.random {
+            // Every block once, in an order without runs. The usual generator goes on with the next free block
+            // where it drew one that was used: the kernel notices these runs, and reads ahead.
+            words.push("--random_generator=lfsr".to_owned());
+        }
         if load.lean {
             // No clock readings but for the rate, and no book about which blocks came.
             words.extend(["--gtod_reduce=1".to_owned(), "--norandommap=1".to_owned()]);

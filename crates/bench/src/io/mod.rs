@@ -57,8 +57,7 @@ impl IoLoad {
         let supply = if !io.verifies() && io.phases.iter().any(|phase| phase.kind.writes()) {
             // Two runs with the same seed must not write the same bytes either.
             let key = mix(place.job.seed ^ u64::from(place.worker)) ^ mix(now_ns());
-            let threads = place.job.workers.threads;
-            Some(Supply::new(threads, io.transfer, key).ok_or_else(short)?)
+            Some(Supply::new(io.transfer, key).ok_or_else(short)?)
         } else {
             None
         };
