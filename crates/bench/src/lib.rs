@@ -11,3 +11,5 @@ mod meta;
 pub mod result;
 pub mod significance;
 pub mod summary;
+
+pub use io::Supply;

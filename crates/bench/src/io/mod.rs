@@ -18,7 +18,7 @@ use rustix::fs::{Advice, FallocateFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
 pub(crate) use striping::{stripe, there_are};
-use supply::Supply;
+pub use supply::Supply;
 
 /// Access to files that are made.
 const FILE_MODE: Mode = Mode::from_bits_retain(0o644);
@@ -212,6 +212,7 @@ impl IoLoad {
             {
                 // Another lap (the clock decides) must not find what this one left in the cache.
                 let _ = rustix::fs::fadvise(file, 0, None, Advice::DontNeed);
+                now = meter.now();
             }
             written += u64::from(write);
             if write && written.is_multiple_of(every) {
