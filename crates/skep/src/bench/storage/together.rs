@@ -163,7 +163,9 @@ fn until_ended<T>(
         }
         if Instant::now() >= until {
             return Err(Failure::new(format!(
-                "{}: was told to stop measuring {} s ago and has not ended: its disk hangs or is far behind (`dmesg`                  there tells); when `skep bench storage status --node {0}` says that it has ended, remove its files by                  `skep bench storage cleanup --node {0}`",
+                "{}: was told to stop measuring {} s ago and has not ended: its disk hangs or is far behind (`dmesg` \
+                 there tells); when `skep bench storage status --node {0}` says that it has ended, remove its files by \
+                 `skep bench storage cleanup --node {0}`",
                 late.join(","),
                 limit.as_secs()
             )));
