@@ -5,6 +5,7 @@
 //! (2020), 003 Dell validated design for BeeGFS (2021), 004 ClusterStor 6000 (Kling Petersen, Fragalla).
 //! What no document gives says "assumed".
 
+use crate::forward::{Direction, Efficiency};
 use crate::hardware::{Connections, DriveOverride, Hardware, Pcie, Software};
 use crate::measured::{self, per_second};
 use crate::units::{MIB, Rate, Size};
@@ -179,15 +180,18 @@ pub struct Preset {
     pub about: &'static str,
     nics: &'static [ComponentLine],
     controllers: &'static [ComponentLine],
-    /// Writing and reading; `None`: by what limits.
+    /// Writing and reading, of whatever limits; `None`: only rates of data sheets are not reached.
     efficiency: Option<[(f64, &'static str); 2]>,
 }
 
-const WHOLE: &str = "the rates that limit are conservative points of reference already (001)";
+/// Nothing is lost between the limit and what programs see.
+pub const WHOLE: &str = "the rates that limit are conservative points of reference already (001)";
 const ABOVE_TARGETS: &str = "no loss above the targets is assumed; 004 measures both sides of it";
 const WRITE_2020: (f64, &str) =
     (120.7 / 136.4, "002, figure 10: 120.7 GB/s written through 136.4 GB/s of links");
 const READ_2020: (f64, &str) = (132.4 / 136.4, "002, figure 10: 132.4 GB/s read through 136.4 GB/s of links");
+
+const MEASURED_2020: [(f64, &str); 2] = [WRITE_2020, READ_2020];
 
 /// All presets; the first one holds when none is named.
 pub const PRESETS: [Preset; 5] = [
@@ -220,7 +224,7 @@ pub const PRESETS: [Preset; 5] = [
         about: "002: R740xd servers, 24 NVMe drives behind PCIe switches, two EDR links",
         nics: &[("edr", 12.4, "002, section 4.1: 12.4 GB/s for an EDR link")],
         controllers: &[],
-        efficiency: Some([WRITE_2020, READ_2020]),
+        efficiency: Some(MEASURED_2020),
     },
     Preset {
         name: "dell-2021",
@@ -230,7 +234,7 @@ pub const PRESETS: [Preset; 5] = [
             ("hdr100", 12.5, "003, Table 1: 100 Gb/s"),
         ],
         controllers: &[],
-        efficiency: Some([WRITE_2020, READ_2020]),
+        efficiency: Some(MEASURED_2020),
     },
 ];
 
@@ -416,22 +420,20 @@ impl<'h> Catalogue<'h> {
         pick(name, own, [self.preset.controllers, &CONTROLLERS])
     }
 
-    /// Part of the limiting rate that programs see: writing, reading, each with its source. Rates of data sheets,
-    /// when they limit, are reached to the part that 002 measured.
-    pub fn efficiency(&self, data_sheet_limits: [bool; 2]) -> [(f64, String); 2] {
-        let own = [self.hardware.catalogue.write_efficiency, self.hardware.catalogue.read_efficiency];
-        let measured = [WRITE_2020, READ_2020];
-        std::array::from_fn(|way| {
-            if let Some(own) = own[way] {
-                return (own, "the description's own".to_owned());
-            }
-            let (part, source) = match self.preset.efficiency {
-                Some(known) => known[way],
-                None if data_sheet_limits[way] => measured[way],
-                None => (1.0, WHOLE),
-            };
-            (part, source.to_owned())
-        })
+    /// Parts of the rates that programs see. The description's and the preset's hold for every component; without
+    /// them, rates of data sheets are reached to the part that 002 measured, and the others are taken whole.
+    pub fn efficiency(&self, direction: Direction) -> Efficiency {
+        let own = &self.hardware.catalogue;
+        let (own, way) = match direction {
+            Direction::Write => (own.write_efficiency, 0),
+            Direction::Read => (own.read_efficiency, 1),
+        };
+        let (all, data_sheet, source) = match (own, self.preset.efficiency) {
+            (Some(own), _) => (own, 1.0, "the description's own"),
+            (None, Some(known)) => (known[way].0, 1.0, known[way].1),
+            (None, None) => (1.0, MEASURED_2020[way].0, MEASURED_2020[way].1),
+        };
+        Efficiency { all, data_sheet, source: source.to_owned() }
     }
 
     /// Names of drives, for errors and help.

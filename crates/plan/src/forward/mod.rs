@@ -2,6 +2,7 @@
 
 pub mod capacity;
 pub mod cost;
+mod efficiency;
 mod figure;
 pub mod inodes;
 pub mod memory;
@@ -9,9 +10,11 @@ pub mod metadata;
 mod notes;
 pub mod random;
 pub mod rebuild;
+mod share;
 pub mod single_file;
 pub mod stream;
 
+pub use efficiency::Efficiency;
 pub use figure::{Figure, Unit};
 pub use stream::{Direction, Limit, Stage, Stream};
 
@@ -117,5 +120,7 @@ fn components(hardware: &Hardware, catalogue: &Catalogue<'_>) -> Vec<Component> 
     used
 }
 
+#[cfg(test)]
+mod better;
 #[cfg(test)]
 mod tests;

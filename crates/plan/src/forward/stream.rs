@@ -1,10 +1,22 @@
 //! Streaming as a chain of components: what each passes, which one limits, which one is next.
 //!
 //! Every group of targets is a flow that starts at its drives and passes drive slots, controller, PCIe
-//! switch, processors and links of its server, then the network and the clients. A component that gets more
-//! than it can pass scales what it gets. To find what limits, each component in turn is thought to be
+//! switch, processors and links of its server, then the network and the clients. What passes is the most that
+//! the flows carry together ([`super::share`]). To find what limits, each component in turn is thought to be
 //! infinite: the one that frees most is the bottleneck. This also holds for servers that are not alike.
+//!
+//! There are two such chains. The nominal one has every component at its rate: that is the limit, as documents
+//! and data sheets count. The seen one has every component at the part of its rate that programs see of it, and
+//! says what programs see. That part belongs to the component and is taken before the least is found: taken
+//! afterwards, from whatever came out as the least, a better component would cost what it gained when another
+//! one, with a smaller part, becomes the least.
+//!
+//! What limits is named by the seen chain, because what is named must be what to improve: drives of 27.2 GB/s by
+//! their data sheet, of which programs see 24.1, limit before links of 27.0, and better links gain nothing. Where
+//! all components have the same part (presets, a description's own, no data sheets) the seen chain is the nominal
+//! one on another scale and names the same, as the documents do, which take their part of whatever limits.
 
+use super::share::Shared;
 use crate::catalogue::{Catalogue, Costs, pcie};
 use crate::hardware::{Controller, Hardware, Role, Server, TargetGroup};
 use crate::units::Rate;
@@ -106,7 +118,7 @@ pub struct Stream {
     #[serde(serialize_with = "crate::units::as_number")]
     #[cfg_attr(feature = "schema", schemars(with = "f64"))]
     pub limit: Rate,
-    /// What programs are expected to see: the limit times the efficiency.
+    /// What programs are expected to see: each component at the part of its rate that programs see of it.
     #[serde(serialize_with = "crate::units::as_number")]
     #[cfg_attr(feature = "schema", schemars(with = "f64"))]
     pub expected: Rate,
@@ -114,7 +126,7 @@ pub struct Stream {
     pub efficiency: f64,
     /// Source of the efficiency.
     pub efficiency_source: String,
-    /// What limits; several when they allow exactly the same.
+    /// What limits what programs see; several when they allow exactly the same.
     pub bottleneck: Vec<Stage>,
     /// What would limit if the bottleneck were gone.
     pub next: Vec<Stage>,
@@ -122,7 +134,7 @@ pub struct Stream {
     #[serde(serialize_with = "crate::units::as_number")]
     #[cfg_attr(feature = "schema", schemars(with = "f64"))]
     pub next_rate: Rate,
-    /// What programs would be expected to see then, with the same efficiency.
+    /// What programs would be expected to see then.
     #[serde(serialize_with = "crate::units::as_number")]
     #[cfg_attr(feature = "schema", schemars(with = "f64"))]
     pub next_expected: Rate,
@@ -142,41 +154,52 @@ pub struct Stream {
 
 /// Computes a direction.
 pub fn stream(hardware: &Hardware, catalogue: &Catalogue<'_>, direction: Direction) -> Stream {
-    let chain = Chain { hardware, catalogue, costs: Costs::of(hardware.software), direction };
-    let limit = chain.delivered(&|_| false);
-    let alone: Vec<(Stage, f64)> =
-        STAGES.into_iter().map(|stage| (stage, chain.delivered(&|other| other != stage))).collect();
-    let bottleneck = chain.bottleneck(limit, &alone, &BTreeSet::new());
+    let efficiency = catalogue.efficiency(direction);
+    let costs = Costs::of(hardware.software);
+    let nominal = Chain { hardware, catalogue, costs: costs.clone(), direction, data_sheet: 1.0 };
+    // What programs see of everything is a factor of the whole, so both chains are the same where nothing else is.
+    let seen = Chain { hardware, catalogue, costs, direction, data_sheet: efficiency.data_sheet };
+    let limit = nominal.delivered(&|_| false);
+    let expected = seen.delivered(&|_| false);
+    let bottleneck = seen.bottleneck(expected, &BTreeSet::new());
     let lifted: BTreeSet<Stage> = bottleneck.iter().copied().collect();
-    let next_rate = chain.delivered(&|stage| lifted.contains(&stage));
-    let next = chain.bottleneck(next_rate, &alone, &lifted);
-    let (efficiency, efficiency_source) = chain.efficiency(&bottleneck);
-    let expected = limit * efficiency;
-    let mut limits: Vec<Limit> = alone
-        .iter()
-        .filter(|(_, rate)| *rate < INFINITE / 10.0)
-        .map(|(stage, rate)| Limit { stage: *stage, rate: Rate(*rate), why: chain.why(*stage) })
-        .collect();
-    // No component of its own, but it explains why less passes than the drives alone would give.
-    if chain.delivered(&|stage| stage == Stage::SlowestTarget) > limit * (1.0 + SAME) {
-        let why = chain.why(Stage::SlowestTarget);
-        limits.push(Limit { stage: Stage::SlowestTarget, rate: Rate(limit), why });
-    }
+    let without = |stage| lifted.contains(&stage);
+    let (next_rate, next_seen) = (nominal.delivered(&without), seen.delivered(&without));
+    let next = seen.bottleneck(next_seen, &lifted);
+    let programs = |rate: f64| Rate(rate * efficiency.all);
+    let (part, efficiency_source) = efficiency.of_limit(limit, expected);
     Stream {
         direction,
         limit: Rate(limit),
-        expected: Rate(expected),
-        efficiency,
+        expected: programs(expected),
+        efficiency: part,
         efficiency_source,
         bottleneck,
         next,
         next_rate: Rate(next_rate),
-        next_expected: Rate(next_rate * efficiency),
-        headroom: next_rate / limit - 1.0,
-        without_clients: Rate(chain.without_clients(&alone, limit, expected)),
-        raw_drives: Rate(chain.raw_drives()),
-        limits,
+        next_expected: programs(next_seen),
+        headroom: next_seen / expected - 1.0,
+        without_clients: programs(seen.delivered(&|stage| stage == Stage::Clients)),
+        raw_drives: Rate(nominal.raw_drives()),
+        limits: limits(&nominal, &seen, limit),
     }
+}
+
+/// What each component alone would allow, with the sums.
+fn limits(nominal: &Chain<'_>, seen: &Chain<'_>, limit: f64) -> Vec<Limit> {
+    let alone = |stage: Stage| (stage, nominal.delivered(&|other| other != stage));
+    let mut limits: Vec<Limit> = STAGES
+        .into_iter()
+        .map(alone)
+        .filter(|(_, rate)| *rate < INFINITE / 10.0)
+        .map(|(stage, rate)| Limit { stage, rate: Rate(rate), why: seen.why(stage) })
+        .collect();
+    // No component of its own, but it explains why less passes than the drives alone would give.
+    if nominal.delivered(&|stage| stage == Stage::SlowestTarget) > limit * (1.0 + SAME) {
+        let why = seen.why(Stage::SlowestTarget);
+        limits.push(Limit { stage: Stage::SlowestTarget, rate: Rate(limit), why });
+    }
+    limits
 }
 
 /// Is this component thought to be infinite?
@@ -187,38 +210,26 @@ struct Chain<'a> {
     catalogue: &'a Catalogue<'a>,
     costs: Costs,
     direction: Direction,
+    /// Part of the rate of drives that count with their data sheet.
+    data_sheet: f64,
+}
+
+/// A component of a server: how much of it one unit of each group of targets takes, and what it passes.
+struct Pass {
+    groups: Vec<bool>,
+    rate: f64,
 }
 
 impl Chain<'_> {
-    /// Part of the limit that programs see, and who says so.
-    fn efficiency(&self, bottleneck: &[Stage]) -> (f64, String) {
-        let data_sheet = bottleneck.contains(&Stage::Drives) && self.by_data_sheet();
-        let [writing, reading] = self.catalogue.efficiency([data_sheet; 2]);
-        if self.direction == Direction::Write { writing } else { reading }
-    }
-
-    /// What programs see of servers and network when clients do not limit; no less than with them.
-    fn without_clients(&self, alone: &[(Stage, f64)], limit: f64, expected: f64) -> f64 {
-        let servers = self.delivered(&|stage| stage == Stage::Clients);
-        if servers <= limit * (1.0 + SAME) {
-            return expected;
-        }
-        let (efficiency, _) = self.efficiency(&self.bottleneck(servers, alone, &[Stage::Clients].into()));
-        (servers * efficiency).max(expected)
-    }
-
     fn copies(&self) -> f64 {
         // Every written byte is stored `copies` times; a read is answered by one of them.
         if self.direction == Direction::Write { f64::from(self.hardware.striping.copies) } else { 1.0 }
     }
 
     fn delivered(&self, lifted: Lifted<'_>) -> f64 {
-        let flows: Vec<(&Server, Vec<f64>)> =
-            self.hardware.servers.iter().map(|server| (server, self.server(server, lifted))).collect();
-        let sum: f64 =
-            flows.iter().map(|(server, flows)| f64::from(server.count) * flows.iter().sum::<f64>()).sum();
-        let mut rate = if lifted(Stage::SlowestTarget) { sum } else { self.even(&flows).unwrap_or(sum) };
-        rate /= self.copies();
+        let striped = self.hardware.striping.targets > 1 && !lifted(Stage::SlowestTarget);
+        let most = if striped { self.evenly(lifted) } else { self.each_by_itself(lifted) };
+        let mut rate = most.unwrap_or(INFINITE) / self.copies();
         if !lifted(Stage::Fabric) {
             rate = rate.min(self.fabric());
         }
@@ -228,61 +239,66 @@ impl Chain<'_> {
         rate.min(INFINITE)
     }
 
-    /// A striped file is written at the pace of its slowest target, in every pool by itself. `None` when
-    /// files are not striped.
-    fn even(&self, flows: &[(&Server, Vec<f64>)]) -> Option<f64> {
-        if self.hardware.striping.targets < 2 {
-            return None;
-        }
-        let all = || {
-            flows.iter().flat_map(|(server, flows)| {
-                storage(server).zip(flows).map(|(group, flow)| (group, f64::from(server.count), *flow))
-            })
+    /// What servers deliver when every file lies on one target. `None`: nothing limits.
+    fn each_by_itself(&self, lifted: Lifted<'_>) -> Option<f64> {
+        let server = |server: &Server| {
+            let mut shared = Shared::new(vec![1.0; storage(server).count()]);
+            for pass in self.passes(server, lifted) {
+                shared.component(pass.groups.iter().map(|on_it| f64::from(*on_it)).collect(), pass.rate);
+            }
+            shared.most().map(|rate| f64::from(server.count) * rate)
         };
-        let pools: BTreeSet<&str> = all().map(|(group, _, _)| group.pool.as_str()).collect();
-        let mut sum = 0.0;
-        for pool in pools {
-            let members = || all().filter(|(group, _, _)| group.pool == pool);
-            let targets: f64 = members().map(|(group, servers, _)| servers * f64::from(group.count)).sum();
-            let slowest =
-                members().map(|(group, _, flow)| flow / f64::from(group.count)).fold(INFINITE, f64::min);
-            sum += targets * slowest;
-        }
-        Some(sum)
+        self.hardware.servers.iter().map(server).sum()
     }
 
-    /// What the groups of storage targets of one server deliver to the network.
-    fn server(&self, server: &Server, lifted: Lifted<'_>) -> Vec<f64> {
+    /// The same when files are striped: all targets of a pool at the pace of the slowest of them.
+    fn evenly(&self, lifted: Lifted<'_>) -> Option<f64> {
+        let all = || self.storage_servers().flat_map(|s| storage(s).map(move |group| (s.count, group)));
+        let pools: BTreeSet<&str> = all().map(|(_, group)| group.pool.as_str()).collect();
+        let targets = |pool: &&str| {
+            let members = all().filter(|(_, group)| group.pool == *pool);
+            members.map(|(servers, group)| f64::from(servers) * f64::from(group.count)).sum::<f64>()
+        };
+        let mut shared = Shared::new(pools.iter().map(targets).collect());
+        for server in self.storage_servers() {
+            for pass in self.passes(server, lifted) {
+                let on_it = |pool: &&str| {
+                    let groups = storage(server).zip(&pass.groups);
+                    let members = groups.filter(|(group, on_it)| **on_it && group.pool == *pool);
+                    members.map(|(group, _)| f64::from(group.count)).sum::<f64>()
+                };
+                shared.component(pools.iter().map(on_it).collect(), pass.rate);
+            }
+        }
+        shared.most()
+    }
+
+    /// The components of one server that can limit its groups of storage targets.
+    fn passes(&self, server: &Server, lifted: Lifted<'_>) -> Vec<Pass> {
         let groups: Vec<&TargetGroup> = storage(server).collect();
-        let mut flows: Vec<f64> = groups
-            .iter()
-            .map(|group| {
-                let drives = if lifted(Stage::Drives) { INFINITE } else { self.drives(group) };
-                let lanes = if lifted(Stage::DriveLanes) { INFINITE } else { lanes(group) };
-                drives.min(lanes)
-            })
-            .collect();
-        if !lifted(Stage::Controllers) {
-            for controller in &server.controllers {
-                let slot = controller.pcie.map_or(INFINITE, |slot| pcie(slot).0);
-                let one = self.controller(controller).map_or(INFINITE, |rate| rate.0).min(slot);
-                let on_it = |at: usize| groups[at].controller.as_ref() == Some(&controller.name);
-                squeeze(&mut flows, on_it, f64::from(controller.count) * one);
+        let mut passes = Vec::new();
+        let mut pass = |stage: Stage, on_it: &dyn Fn(usize) -> bool, rate: f64| {
+            if !lifted(stage) && rate < INFINITE / 10.0 {
+                passes.push(Pass { groups: (0..groups.len()).map(on_it).collect(), rate });
             }
+        };
+        for (at, group) in groups.iter().enumerate() {
+            pass(Stage::Drives, &|other| other == at, self.drives(group));
+            pass(Stage::DriveLanes, &|other| other == at, lanes(group));
         }
-        if !lifted(Stage::PcieSwitches) {
-            for switch in &server.pcie_switches {
-                let on_it = |at: usize| groups[at].pcie_switch.as_ref() == Some(&switch.name);
-                squeeze(&mut flows, on_it, f64::from(switch.count) * pcie(switch.uplink).0);
-            }
+        for controller in &server.controllers {
+            let slot = controller.pcie.map_or(INFINITE, |slot| pcie(slot).0);
+            let one = self.controller(controller).map_or(INFINITE, |rate| rate.0).min(slot);
+            let on_it = |at: usize| groups[at].controller.as_ref() == Some(&controller.name);
+            pass(Stage::Controllers, &on_it, f64::from(controller.count) * one);
         }
-        if !lifted(Stage::Processors) {
-            squeeze(&mut flows, |_| true, self.processors(server));
+        for switch in &server.pcie_switches {
+            let on_it = |at: usize| groups[at].pcie_switch.as_ref() == Some(&switch.name);
+            pass(Stage::PcieSwitches, &on_it, f64::from(switch.count) * pcie(switch.uplink).0);
         }
-        if !lifted(Stage::Links) {
-            squeeze(&mut flows, |_| true, self.links(server));
-        }
-        flows
+        pass(Stage::Processors, &|_| true, self.processors(server));
+        pass(Stage::Links, &|_| true, self.links(server));
+        passes
     }
 
     /// What one controller passes: as measured, else by the catalogue.
@@ -300,15 +316,24 @@ impl Chain<'_> {
 
     /// What the drives of a group deliver, after parity.
     fn drives(&self, group: &TargetGroup) -> f64 {
-        let measured = match self.direction {
-            Direction::Write => group.measured_write,
-            Direction::Read => group.measured_read,
-        };
-        let one = match measured {
+        let one = match self.measured_target(group) {
             Some(measured) => measured.0,
-            None => self.drive_rate(group) * f64::from(self.working(group)),
+            None => self.drive_rate(group) * f64::from(self.working(group)) * self.part_of_drives(group),
         };
         f64::from(group.count) * one
+    }
+
+    fn measured_target(&self, group: &TargetGroup) -> Option<Rate> {
+        match self.direction {
+            Direction::Write => group.measured_write,
+            Direction::Read => group.measured_read,
+        }
+    }
+
+    /// Part of their rate that these drives count with.
+    fn part_of_drives(&self, group: &TargetGroup) -> f64 {
+        let sheet = self.catalogue.drive(&group.drive).is_some_and(|drive| drive.data_sheet);
+        if sheet { self.data_sheet } else { 1.0 }
     }
 
     fn working(&self, group: &TargetGroup) -> u32 {
@@ -321,17 +346,6 @@ impl Chain<'_> {
     fn drive_rate(&self, group: &TargetGroup) -> f64 {
         let Some(drive) = self.catalogue.drive(&group.drive) else { return 0.0 };
         if self.direction == Direction::Write { drive.write.0 } else { drive.read.0 }
-    }
-
-    /// Some drives count with the rate of their data sheet.
-    fn by_data_sheet(&self) -> bool {
-        let measured = |group: &TargetGroup| match self.direction {
-            Direction::Write => group.measured_write.is_some(),
-            Direction::Read => group.measured_read.is_some(),
-        };
-        let sheet =
-            |group: &TargetGroup| self.catalogue.drive(&group.drive).is_some_and(|drive| drive.data_sheet);
-        self.hardware.servers.iter().flat_map(storage).any(|group| !measured(group) && sheet(group))
     }
 
     fn processors(&self, server: &Server) -> f64 {
@@ -389,7 +403,7 @@ impl Chain<'_> {
 
     /// The components that limit `rate`: the one whose removal frees most; when removing none alone helps,
     /// those that allow exactly as much.
-    fn bottleneck(&self, rate: f64, alone: &[(Stage, f64)], gone: &BTreeSet<Stage>) -> Vec<Stage> {
+    fn bottleneck(&self, rate: f64, gone: &BTreeSet<Stage>) -> Vec<Stage> {
         if rate >= INFINITE / 10.0 {
             return Vec::new();
         }
@@ -399,10 +413,8 @@ impl Chain<'_> {
         match best {
             Some((stage, freed)) if freed > rate * (1.0 + SAME) => vec![stage],
             _ => {
-                let as_much = |stage: &Stage| {
-                    alone.iter().any(|(other, limit)| other == stage && *limit <= rate * (1.0 + SAME))
-                };
-                left().filter(as_much).collect()
+                let alone = |stage: Stage| self.delivered(&|other| other != stage);
+                left().filter(|stage| alone(*stage) <= rate * (1.0 + SAME)).collect()
             }
         }
     }
@@ -450,11 +462,7 @@ impl Chain<'_> {
     }
 
     fn why_drives(&self, group: &TargetGroup) -> String {
-        let measured = match self.direction {
-            Direction::Write => group.measured_write,
-            Direction::Read => group.measured_read,
-        };
-        if let Some(measured) = measured {
+        if let Some(measured) = self.measured_target(group) {
             return format!("{} targets x {measured} as measured", group.count);
         }
         let working = self.working(group);
@@ -464,7 +472,11 @@ impl Chain<'_> {
         } else {
             format!("{working} (of {} in {})", group.drives, group.raid)
         };
-        format!("{} targets x {drives} {} x {rate}", group.count, group.drive)
+        let seen = match self.part_of_drives(group) {
+            part if part < 1.0 => format!(" by its data sheet, of which programs see {:.1} %", part * 100.0),
+            _ => String::new(),
+        };
+        format!("{} targets x {drives} {} x {rate}{seen}", group.count, group.drive)
     }
 
     fn why_controllers(&self, server: &Server) -> String {
@@ -488,19 +500,6 @@ impl Chain<'_> {
             };
             format!("{} {} x {rate}{slot}", nic.count, nic.kind)
         }))
-    }
-}
-
-/// Flows that pass a component together are scaled to what it passes.
-fn squeeze(flows: &mut [f64], on_it: impl Fn(usize) -> bool, most: f64) {
-    let sum: f64 = flows.iter().enumerate().filter(|(at, _)| on_it(*at)).map(|(_, flow)| flow).sum();
-    if sum <= most {
-        return;
-    }
-    for (at, flow) in flows.iter_mut().enumerate() {
-        if on_it(at) {
-            *flow *= most / sum;
-        }
     }
 }
 

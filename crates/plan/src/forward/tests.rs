@@ -277,3 +277,77 @@ fn a_measured_controller() {
     );
     assert_eq!((&*forecast.read.bottleneck, forecast.read.next_rate), (&[Stage::Drives][..], Rate::gb(2.5)));
 }
+
+/// Goal: the part of a data sheet that programs see belongs to the drives, not to whatever limits: better links never
+/// lower the forecast, links that pass as much as the drives promise are not taken whole when the drives limit before,
+/// and what is named is what to improve.
+#[test]
+fn better_links_beside_data_sheets() {
+    let with = |links: f64| {
+        let text = SMALL
+            .replace("drive = \"ssd\"", "drive = \"p5600\"")
+            .replace("kind = \"100gbe\"\n[[servers.targets]]", "kind = \"own\"\n[[servers.targets]]")
+            + &format!("[catalogue.nics]\nown = \"{links} GB/s\"\n");
+        forecast(&read(&text)).unwrap().write
+    };
+    // 2 servers of 2 x 4 x 1.7 GB/s.
+    let (seen, part) = (27.2e9 * 120.7 / 136.4, 120.7 / 136.4);
+    for links in [12.1, 13.5, 13.55, 14.0, 20.0] {
+        let write = with(links);
+        assert!((write.expected.0 / seen - 1.0).abs() < 1e-9, "{links}: {}", write.expected);
+        assert_eq!(
+            (&*write.bottleneck, &*write.next),
+            (&[Stage::Drives][..], &[Stage::Links][..]),
+            "{links}"
+        );
+        assert!((write.next_expected.0 / (2e9 * links) - 1.0).abs() < 1e-9, "links are taken whole");
+        assert!((write.without_clients.0 / seen - 1.0).abs() < 1e-9, "{links}");
+    }
+    let (near, far, slow) = (with(13.5), with(14.0), with(12.0));
+    assert_eq!((near.limit, far.limit), (Rate::gb(27.0), Rate::gb(27.2)), "without any efficiency");
+    assert!((far.efficiency - part).abs() < 1e-9 && far.efficiency_source.starts_with("002"));
+    assert!((near.efficiency - seen / 27e9).abs() < 1e-9, "expected over limit");
+    assert!(near.efficiency_source.starts_with("88.5 % of drives"), "{}", near.efficiency_source);
+    assert_eq!(
+        (slow.expected, slow.efficiency, &*slow.bottleneck),
+        (Rate::gb(24.0), 1.0, &[Stage::Links][..])
+    );
+}
+
+/// Goal: of drives that are not alike only those of data sheets are taken in part.
+#[test]
+fn data_sheets_beside_measured_targets() {
+    let group = "[[servers.targets]]\nrole = \"storage\"\ndrive = \"p5600\"\ndrives = 6\nsize = \"1 TB\"\n\
+                 raid = \"raid6\"\nmeasured_write = \"3 GB/s\"\n[clients]";
+    let text = SMALL
+        .replace("drive = \"ssd\"", "drive = \"p5600\"")
+        .replace("kind = \"100gbe\"", "kind = \"ndr\"")
+        .replace("[clients]", group);
+    let write = forecast(&read(&text)).unwrap().write;
+    let sheets = 27.2e9 * 120.7 / 136.4;
+    assert!((write.expected.0 / (sheets + 6e9) - 1.0).abs() < 1e-9, "{}", write.expected);
+    assert!((write.limit.0 / 33.2e9 - 1.0).abs() < 1e-9, "{}", write.limit);
+}
+
+/// Goal: targets of one pool that are not alike share a link evenly, as files that are striped over them do: faster
+/// drives in one do not slow the other.
+#[test]
+fn faster_neighbours() {
+    let of = |faster: &str| {
+        let group = format!(
+            "[[servers.targets]]\nrole = \"storage\"\ndrive = \"ssd\"\ndrives = 6\nsize = \"1 TB\"\n\
+             raid = \"raid6\"\nmeasured_write = \"{faster}\"\n[clients]"
+        );
+        let text = SMALL
+            .replace("[clients]", &group)
+            .replace("targets = 1", "targets = 2")
+            .replace("kind = \"100gbe\"\n[[servers.targets]]", "kind = \"40gbe\"\n[[servers.targets]]");
+        forecast(&read(&text)).unwrap().write
+    };
+    // Three targets of each server behind 4 GB/s, two of 1.6 and one that gets faster.
+    for faster in ["1.6 GB/s", "3 GB/s", "30 GB/s"] {
+        let write = of(faster);
+        assert!((write.expected.0 / 8e9 - 1.0).abs() < 1e-9, "{faster}: {}", write.expected);
+        assert_eq!(write.bottleneck, [Stage::Links], "{faster}");
+    }
+}
