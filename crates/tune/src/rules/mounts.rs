@@ -164,6 +164,14 @@ fn remount(mount: &Mount, options: &str) -> String {
     )
 }
 
+/// Of options that XFS takes at a remount without a word, and does not follow.
+fn next_mount(mount: &Mount, options: &str) -> String {
+    format!(
+        "add {options} to {} in /etc/fstab; it counts from the next mount (umount, mount), XFS ignores it at a remount",
+        mount.point
+    )
+}
+
 fn options(mount: &Mount, wanted: &[&str]) -> String {
     let named =
         |word: &&&str| mount.options.iter().any(|one| one == **word || one.starts_with(&format!("{word}=")));
@@ -232,11 +240,7 @@ fn log_buffers(_: &Host<'_>, _: &Place, mount: &Mount) -> Option<Seen> {
         buffers.is_some_and(|buffers| buffers >= 8) && mount.bytes("logbsize").unwrap_or(0) >= 256 << 10;
     let current = options(mount, &["logbufs", "logbsize"]);
     let seen = Seen::new(&mount.point, current, "logbufs=8,logbsize=256k").good_if(good);
-    let how = format!(
-        "add logbufs=8,logbsize=256k to {} in /etc/fstab; it counts from the next mount (umount, mount)",
-        mount.point
-    );
-    Some(if good { seen } else { seen.note(how) })
+    Some(if good { seen } else { seen.note(next_mount(mount, "logbufs=8,logbsize=256k")) })
 }
 
 fn allocsize(host: &Host<'_>, place: &Place, mount: &Mount) -> Option<Seen> {
@@ -251,7 +255,7 @@ fn allocsize(host: &Host<'_>, place: &Place, mount: &Mount) -> Option<Seen> {
         (true, now) => {
             let good = now.is_some_and(|bytes| bytes >= ALLOCSIZE);
             let seen = Seen::new(&mount.point, current, "allocsize=131072k").good_if(good);
-            if good { seen } else { seen.note(remount(mount, "allocsize=131072k")) }
+            if good { seen } else { seen.note(next_mount(mount, "allocsize=131072k")) }
         }
         (false, _) => Seen::new(&mount.point, current, "default (or allocsize=131072k)")
             .good_if(now.is_none_or(|bytes| bytes >= 1 << 20)),
@@ -268,7 +272,7 @@ fn large_io(_: &Host<'_>, place: &Place, mount: &Mount) -> Option<Seen> {
     let good = mount.has("largeio") && mount.has("swalloc");
     let seen =
         Seen::new(&mount.point, options(mount, &["largeio", "swalloc"]), "largeio,swalloc").good_if(good);
-    Some(if good { seen } else { seen.note(remount(mount, "largeio,swalloc")) })
+    Some(if good { seen } else { seen.note(next_mount(mount, "largeio,swalloc")) })
 }
 
 fn inode64(_: &Host<'_>, _: &Place, mount: &Mount) -> Option<Seen> {

@@ -106,6 +106,22 @@ fn turning_disks_and_old_names() {
     assert_eq!(says(&all, "net.core.somaxconn", "host"), change("128", ">= 4096"));
 }
 
+/// Goal: what XFS takes at a remount and ignores is said to count from the next mount only; what it follows is remounted.
+#[test]
+fn what_a_remount_does() {
+    let text = HDD.replace("attr2,inode64,noquota", "attr2,inode32,swidth=5120,noquota");
+    let all = findings(&text, storage_and_meta());
+    for setting in ["logbsize", "allocsize", "largeio,swalloc"] {
+        let found = one(&all, setting, "/data/skep0");
+        assert_eq!(found.verdict, Verdict::Change, "{setting}");
+        assert!(found.note.contains("next mount") && !found.note.contains("-o remount"), "{}", found.note);
+    }
+    for setting in ["noatime", "inode64"] {
+        let found = one(&all, setting, "/data/skep0");
+        assert!(found.note.contains(&format!("mount -o remount,{setting} /data/skep0")), "{}", found.note);
+    }
+}
+
 /// Goal: of the size of requests a reader learns what is set, what should be and for what, what the hardware takes, and
 /// what follows; more than the hardware takes is never recommended, and that is said.
 #[test]
