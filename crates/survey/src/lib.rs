@@ -11,3 +11,4 @@ pub mod model;
 pub mod pairs;
 pub mod report;
 pub mod search;
+pub mod together;

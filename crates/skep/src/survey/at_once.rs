@@ -7,19 +7,13 @@ use crate::bench::storage::together::{Member, begin, wait};
 use crate::daemon::Stop;
 use crate::instruments::client::INTERRUPTED;
 use crate::instruments::question::{JobState, Order, StorageTest};
+use skep_survey::together;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 /// Between two looks for an interruption.
 const LOOK: Duration = Duration::from_millis(100);
-
-/// Bytes that were moved, and from when until when, in nanoseconds of one clock.
-struct Moved {
-    bytes: u64,
-    from_ns: u64,
-    to_ns: u64,
-}
 
 /// Bytes a second of all targets that can be measured, within `limit`.
 pub fn rate(run: &Run<'_>, test: &StorageTest, limit: Duration) -> Outcome<f64> {
@@ -31,7 +25,7 @@ pub fn rate(run: &Run<'_>, test: &StorageTest, limit: Duration) -> Outcome<f64> 
         scope.spawn(|| watch(&stop, Instant::now() + limit, told));
         let mut members = begin(run.cluster, &served, test, Some(&stop), Order::leased)?;
         match wait(&mut members, &stop, false)? {
-            true => moved(&members).map(|all| together(&all)),
+            true => delivered(&members),
             false if INTERRUPTED.load(Relaxed) => Err(Failure::new("interrupted")),
             false => Err(late(&members, limit)),
         }
@@ -64,9 +58,9 @@ fn late(members: &[Member<'_>], limit: Duration) -> Failure {
     Failure::new(format!("{}: not done within {} s", slow.join(", "), limit.as_secs()))
 }
 
-/// What each target moved; what failed at one of them is an error.
-fn moved(members: &[Member<'_>]) -> Outcome<Vec<Moved>> {
-    let mut all = Vec::new();
+/// What all targets delivered together; what failed at one of them is an error.
+fn delivered(members: &[Member<'_>]) -> Outcome<f64> {
+    let (mut bytes, mut windows) = (0, Vec::new());
     for one in members {
         let alias = &one.of.node.alias;
         let failed = one.found().iter().find_map(|found| found.error.as_ref());
@@ -77,47 +71,16 @@ fn moved(members: &[Member<'_>]) -> Outcome<Vec<Moved>> {
             let window = one.window(found);
             let window =
                 window.ok_or_else(|| Failure::new(format!("{alias}: does not tell when it began")))?;
-            all.push(Moved { bytes: found.flow.bytes, from_ns: window.from_ns, to_ns: window.to_ns });
+            bytes += found.flow.bytes;
+            windows.push((window.from_ns, window.to_ns));
         }
     }
-    Ok(all)
-}
-
-/// All bytes over the time in which any target was at work. Rates of windows that differ cannot be added: what was never
-/// moved at once would be counted as if it had been.
-fn together(all: &[Moved]) -> f64 {
-    let mut windows: Vec<(u64, u64)> = all.iter().map(|one| (one.from_ns, one.to_ns)).collect();
-    windows.sort_unstable();
-    let (mut busy_ns, mut covered) = (0, 0);
-    for (from, to) in windows {
-        busy_ns += to.saturating_sub(from.max(covered));
-        covered = covered.max(to);
-    }
-    let bytes: u64 = all.iter().map(|one| one.bytes).sum();
-    if busy_ns > 0 { bytes as f64 * 1e9 / busy_ns as f64 } else { 0.0 }
+    Ok(together::rate(bytes, together::busy_ns(windows)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const SECOND: u64 = 1_000_000_000;
-
-    fn moved(bytes: u64, from: u64, to: u64) -> Moved {
-        Moved { bytes, from_ns: from * SECOND, to_ns: to * SECOND }
-    }
-
-    /// Goal: targets that worked one after the other, or of which one took longer, are not told as if all had moved
-    /// their bytes at once; a pause of all does not count.
-    #[test]
-    fn only_what_was_moved_at_once_adds_up() {
-        let rate = |all: &[Moved]| together(all) as u64;
-        assert_eq!(rate(&[moved(100, 10, 11), moved(100, 10, 11)]), 200);
-        assert_eq!(rate(&[moved(100, 11, 12), moved(100, 10, 11)]), 100);
-        assert_eq!(rate(&[moved(100, 10, 11), moved(100, 10, 14), moved(100, 11, 12)]), 75);
-        assert_eq!(rate(&[moved(100, 10, 11), moved(100, 20, 21)]), 100);
-        assert_eq!(rate(&[]), 0);
-    }
 
     /// Goal: a measurement that takes too long is told to stop, and one that has ended is not.
     #[test]

@@ -7,6 +7,7 @@ use crate::instruments::Times;
 use crate::instruments::question::{Direction, JobState, Latency, Path, StorageTest, TargetFound};
 use serde::Serialize;
 use skep_bench::significance::{discoveries, median, paired_ratio};
+use skep_survey::together::busy_ns;
 use skep_wire::mgmt::TargetEntry;
 use std::io::Write;
 
@@ -175,33 +176,29 @@ struct Together {
 }
 
 impl Together {
-    /// Windows of different lengths cannot be added as rates: what was never moved at once would be counted as if it
-    /// had been.
+    /// Round by round.
     fn of(rows: &[&TargetRow]) -> Self {
         let mut all = Self::default();
         for round in 0..rows.iter().map(|row| row.moved.len()).max().unwrap_or(0) {
             let of_round = rows.iter().filter_map(|row| row.moved.get(round));
-            let mut windows = Vec::new();
+            let mut windows: Vec<Window> = Vec::new();
             for (bytes, window) in of_round {
                 all.bytes += bytes;
                 windows.extend(*window);
             }
-            windows.sort_by_key(|window| window.from_ns);
-            if let (Some(first), Some(last)) = (windows.first(), windows.last()) {
-                all.skew_ns = all.skew_ns.max(last.from_ns - first.from_ns);
+            let begins = windows.iter().map(|window| window.from_ns);
+            if let (Some(first), Some(last)) = (begins.clone().min(), begins.max()) {
+                all.skew_ns = all.skew_ns.max(last - first);
             }
-            let mut covered = 0;
-            for window in windows {
-                all.busy_ns += window.to_ns.saturating_sub(window.from_ns.max(covered));
-                covered = covered.max(window.to_ns);
-                all.error_ns = all.error_ns.max(window.error_ns);
-            }
+            all.busy_ns += busy_ns(windows.iter().map(|window| (window.from_ns, window.to_ns)));
+            let errors = windows.iter().map(|window| window.error_ns);
+            all.error_ns = all.error_ns.max(errors.max().unwrap_or(0));
         }
         all
     }
 
     fn rate(&self) -> f64 {
-        if self.busy_ns > 0 { self.bytes as f64 * 1e9 / self.busy_ns as f64 } else { 0.0 }
+        skep_survey::together::rate(self.bytes, self.busy_ns)
     }
 }
 
