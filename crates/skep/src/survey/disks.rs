@@ -122,13 +122,12 @@ pub fn measure(run: &mut Run<'_>, id: LayerId) -> Outcome<Layer> {
     let measured = sides(run, &way);
     // All at once as the daemon does it, so that the layers can be compared: through the page cache, but synced
     // within the time of writes and dropped before reads.
-    let curves = if measured.is_ok() { curves(run, id) } else { Ok(Vec::new()) };
+    let (curves, failed) = if measured.is_ok() { curves(run, id) } else { Default::default() };
     cleanup(run);
     let sides = measured?;
-    let curves = curves.unwrap_or_else(|failure| {
-        run.remark(format!("{}: all targets at once: not measured: {failure}", way.what));
-        Vec::new()
-    });
+    if let Some(failure) = failed {
+        run.remark(format!("{}: all targets at once: not measured to the end: {failure}", way.what));
+    }
     let alone = match (id, direct) {
         (LayerId::Device, true) => "By itself a target was measured past the page cache (O_DIRECT); all",
         (LayerId::Device, false) => "The file system does not take O_DIRECT, so all",
@@ -230,8 +229,11 @@ fn by_likes(side: &SideBySide, sets: &[(String, Vec<String>)]) -> Vec<SideBySide
     sets.iter().map(of).filter(|side| !side.members.is_empty()).collect()
 }
 
+/// What was measured until something failed, and that.
+type SoFar = (Vec<Curve>, Option<Failure>);
+
 /// All targets at once: threads x record size, and for storage daemons x files.
-fn curves(run: &mut Run<'_>, id: LayerId) -> Outcome<Vec<Curve>> {
+fn curves(run: &mut Run<'_>, id: LayerId) -> SoFar {
     let way = Way::of(id, false);
     let mut all = Vec::new();
     for &objects in run.preset.objects {
@@ -241,33 +243,47 @@ fn curves(run: &mut Run<'_>, id: LayerId) -> Outcome<Vec<Curve>> {
         // With as many files as threads each thread has its own, which is measured already.
         let threads: Vec<u32> = run.preset.target_threads.iter().copied().filter(|n| *n > objects).collect();
         for &block in run.preset.records.iter().filter(|_| !threads.is_empty()) {
-            all.extend(over_threads(run, &way, &threads, block, objects)?);
+            let (found, failed) = over_threads(run, &way, &threads, block, objects);
+            all.extend(found);
+            if failed.is_some() {
+                return (all, failed);
+            }
         }
     }
-    Ok(all)
+    (all, None)
+}
+
+/// At so many threads on each target: samples of writing and reading.
+fn at_threads(run: &Run<'_>, test: impl Fn(Direction) -> StorageTest) -> Outcome<[Vec<f64>; 2]> {
+    let mut samples: [Vec<f64>; 2] = Default::default();
+    for _ in 0..run.preset.repeats {
+        for (direction, samples) in [Direction::Write, Direction::Read].into_iter().zip(&mut samples) {
+            let test = test(direction);
+            samples.push(at_once::rate(run, &test, limit(&test))? / MEGABYTE);
+        }
+    }
+    Ok(samples)
 }
 
 /// One record size and number of files, over threads; the plain name is that of 1 MiB and own files.
-fn over_threads(
-    run: &mut Run<'_>,
-    way: &Way,
-    threads: &[u32],
-    block: u64,
-    objects: u32,
-) -> Outcome<Vec<Curve>> {
-    let mut points: [Vec<Point>; 2] = Default::default();
+fn over_threads(run: &mut Run<'_>, way: &Way, threads: &[u32], block: u64, objects: u32) -> SoFar {
+    let (mut points, mut failed): ([Vec<Point>; 2], _) = (Default::default(), None);
     let size = run.preset.target_size;
     for &threads in threads {
-        let mut samples: [Vec<f64>; 2] = Default::default();
-        for _ in 0..run.preset.repeats {
-            for (direction, samples) in [Direction::Write, Direction::Read].into_iter().zip(&mut samples) {
-                let test = StorageTest { objects, ..way.test(None, direction, threads, block, size) };
-                samples.push(at_once::rate(run, &test, limit(&test))? / MEGABYTE);
+        let test = |direction| StorageTest { objects, ..way.test(None, direction, threads, block, size) };
+        match at_threads(run, test) {
+            Ok(samples) => points.iter_mut().zip(samples).for_each(|(points, samples)| {
+                points.push(Point { x: f64::from(threads), samples });
+            }),
+            Err(failure) => {
+                failed = Some(failure);
+                break;
             }
         }
-        points.iter_mut().zip(samples).for_each(|(points, samples)| {
-            points.push(Point { x: f64::from(threads), samples });
-        });
+    }
+    let threads = &threads[..points[0].len()];
+    if threads.is_empty() {
+        return (Vec::new(), failed);
     }
     let record = format_size(block);
     let files = match objects {
@@ -295,7 +311,7 @@ fn over_threads(
         points,
         command: command.clone(),
     };
-    Ok([(WRITE, "Write"), (READ, "Read")].into_iter().zip(points).map(curve).collect())
+    ([(WRITE, "Write"), (READ, "Read")].into_iter().zip(points).map(curve).collect(), failed)
 }
 
 /// Storage daemons.

@@ -1,13 +1,15 @@
 //! The network: every pair of hosts, then all at once.
 
+mod ring;
+
 use super::rounds::{may_be_slow, side_by_side};
 use super::{Run, commands};
 use crate::admin::{Failure, Outcome};
 use crate::instruments::client::{Transport, network, network_from_here};
 use crate::instruments::question::{NetworkFound, NetworkTest};
 use crate::units::{Period, Size};
-use skep_survey::ids::{self, NETWORK, READ, WRITE};
-use skep_survey::model::{Curve, Layer, LayerId, MemberResult, Point, SideBySide};
+use skep_survey::ids::{self, NETWORK};
+use skep_survey::model::{Layer, LayerId, MemberResult, SideBySide};
 use skep_survey::pairs::ARROW;
 use skep_types::ServiceKind;
 use skep_wire::mgmt::NodeEntry;
@@ -100,7 +102,7 @@ pub fn measure(run: &mut Run<'_>) -> Outcome<Layer> {
         side(ids::NETWORK_DELAYS, "Round trip of a small message", "us", false, delays.unwrap_or_default()),
     ];
     sides.extend(from_here(run, &test));
-    let curves = everybody(run, &nodes, &test).unwrap_or_else(|failure| {
+    let curves = ring::measure(run, &nodes, &test).unwrap_or_else(|failure| {
         run.remark(format!("network of all storage daemons at once: not measured: {failure}"));
         Vec::new()
     });
@@ -109,7 +111,7 @@ pub fn measure(run: &mut Run<'_>) -> Outcome<Layer> {
     let about = format!(
         "Between {hosts}: payloads that the receiver throws away, {} connections, {} s each way, one pair at a time, \
          {} times in turn; round trips of small messages. The same between this host and every storage daemon. Then \
-         in a ring, all at once.",
+         in a ring, all at once: all bytes over the time in which any were on their way.",
         test.streams, test.seconds, run.preset.rounds
     );
     Ok(Layer { id: LayerId::Network, about, curves, sides })
@@ -142,60 +144,6 @@ fn from_here(run: &mut Run<'_>, test: &NetworkTest) -> Option<SideBySide> {
         members,
         command,
     })
-}
-
-/// All nodes at once, each to its neighbour in a ring: what the network carries in all.
-fn everybody(run: &mut Run<'_>, nodes: &[&NodeEntry], test: &NetworkTest) -> Outcome<Vec<Curve>> {
-    let storage: Vec<&NodeEntry> =
-        nodes.iter().copied().filter(|n| n.service == ServiceKind::Storaged).collect();
-    if storage.is_empty() {
-        return Ok(Vec::new());
-    }
-    let from = |at: usize| match storage.len() {
-        // A lone storage daemon gets its bytes from another one.
-        1 => nodes.iter().copied().find(|n| n.node != storage[0].node).unwrap_or(storage[0]),
-        count => storage[(at + 1) % count],
-    };
-    let test = NetworkTest { pings: 0, ..test.clone() };
-    let mut samples: [Vec<f64>; 2] = Default::default();
-    let cluster = run.cluster;
-    for _ in 0..run.preset.repeats {
-        let found: Vec<Outcome<[f64; 2]>> = std::thread::scope(|scope| {
-            let (storage, test) = (&storage, &test);
-            let asked: Vec<_> = (0..storage.len())
-                .map(|at| {
-                    let sender = from(at);
-                    scope.spawn(move || flows(&network(cluster, sender, storage[at], test, Transport::Auto)?))
-                })
-                .collect();
-            let ended = |thread: std::thread::ScopedJoinHandle<'_, _>| {
-                thread.join().unwrap_or_else(|_| Err(Failure::new("a thread ended badly")))
-            };
-            asked.into_iter().map(ended).collect()
-        });
-        let found: Vec<[f64; 2]> = found.into_iter().collect::<Outcome<_>>()?;
-        for (way, samples) in samples.iter_mut().enumerate() {
-            samples.push(found.iter().map(|flows| flows[way]).sum());
-        }
-    }
-    let x = f64::from(test.streams);
-    // The line of the side before it does this, too.
-    let command = run.lines.only(NETWORK);
-    let curve = |(id, title, samples): (&str, &str, Vec<f64>)| Curve {
-        id: format!("{NETWORK}.{id}"),
-        title: title.to_owned(),
-        unit: "MB/s".to_owned(),
-        axis: "connections per storage daemon".to_owned(),
-        points: vec![Point { x, samples }],
-        command: command.clone(),
-    };
-    let [sent, received] = samples;
-    Ok([
-        (WRITE, "Into all storage daemons at once", sent),
-        (READ, "Out of all storage daemons at once", received),
-    ]
-    .map(curve)
-    .into())
 }
 
 #[cfg(test)]

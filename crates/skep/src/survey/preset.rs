@@ -10,9 +10,9 @@ pub enum PresetName {
     /// Minutes: a test cluster, or a first look
     #[default]
     Small,
-    /// About an hour: caches are still larger than what is written
+    /// An hour or more: 1 GiB of every thread and process, which large caches still hold
     Medium,
-    /// Hours: more than the caches hold
+    /// Hours: 8 GiB of every thread and process, more than most caches hold
     Large,
 }
 
@@ -70,14 +70,18 @@ pub struct Searched {
     pub measurements: u32,
     /// It begins no measurement after so long.
     pub seconds: Option<u64>,
-    /// Bytes that all processes together move in every measurement.
+    /// Bytes that all processes together move in every measurement ...
     pub size: u64,
+    /// ... or more, so that the largest transfers can be tried with most processes.
+    pub all_transfers: bool,
 }
 
 /// The search of test clusters: with what is still running when its time is over, it takes less than two minutes.
-const SHORT_SEARCH: Searched = Searched { measurements: 100, seconds: Some(90), size: 256 * MIB };
+const SHORT_SEARCH: Searched =
+    Searched { measurements: 100, seconds: Some(90), size: 256 * MIB, all_transfers: false };
 /// The search of real ones.
-const WHOLE_SEARCH: Searched = Searched { measurements: 80, seconds: None, size: 4 * GIB };
+const WHOLE_SEARCH: Searched =
+    Searched { measurements: 80, seconds: None, size: 4 * GIB, all_transfers: true };
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;

@@ -1,5 +1,9 @@
 //! `skep survey sweep`: the best settings of a stream, found by measurement.
 
+mod amount;
+
+pub use amount::Amount;
+
 use super::commands::Lines;
 use super::load::{MEGABYTE, Place, run_job};
 use super::preset::PresetName;
@@ -22,10 +26,12 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 const MIB: u64 = 1 << 20;
-/// Transfer sizes that are tried.
-const TRANSFERS: [u64; 7] = [MIB, 2 * MIB, 4 * MIB, 8 * MIB, 16 * MIB, 32 * MIB, 64 * MIB];
 /// Chunk sizes that are tried.
 const CHUNKS: [u64; 5] = [256 << 10, 512 << 10, MIB, 2 * MIB, 4 * MIB];
+/// A search that could not measure so many places measures no more.
+const FAILURES_MOST: usize = 3;
+/// The rate of what could not be measured: any other one is better.
+const NOTHING: f64 = 0.0;
 /// The axes, in the order in which they are searched.
 const PROCESSES: usize = 0;
 const TRANSFER: usize = 1;
@@ -143,43 +149,6 @@ impl Setting {
     }
 }
 
-/// What every measurement of a search moves, whatever its setting: else settings would be compared by different work.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Amount {
-    /// Bytes of all processes together: whole transfers for each.
-    size: u64,
-    /// Transfer sizes of which at least two fit into each process's part.
-    transfers: Vec<u64>,
-}
-
-impl Amount {
-    /// As many bytes as wanted, or what the largest transfers need.
-    fn of(wanted: Option<u64>, processes: u32) -> Self {
-        let most = super::load::doublings(processes).last().copied().unwrap_or(1);
-        let needs = |transfer: &u64| 2 * most * transfer;
-        let wanted = wanted.unwrap_or(needs(&TRANSFERS[TRANSFERS.len() - 1])).max(needs(&TRANSFERS[0]));
-        let transfers: Vec<u64> =
-            TRANSFERS.into_iter().filter(|transfer| needs(transfer) <= wanted).collect();
-        let largest = transfers.last().copied().unwrap_or(TRANSFERS[0]);
-        Self { size: wanted.next_multiple_of(most * largest), transfers }
-    }
-
-    /// What a reader must know of it.
-    fn describe(&self) -> String {
-        let largest = self.transfers.last().copied().unwrap_or(TRANSFERS[0]);
-        let why = if self.transfers.len() < TRANSFERS.len() {
-            " (two of a larger one do not fit into it)"
-        } else {
-            ""
-        };
-        format!(
-            "in every setting all processes together moved {}, so that transfers of up to {} were tried{why}",
-            format_size(self.size),
-            format_size(largest)
-        )
-    }
-}
-
 /// The axes of a file system; without targets there is no striping.
 fn axes(processes: u32, transfers: &[u64], targets: usize) -> Vec<Axis> {
     let axis = |name: &str, values: Vec<f64>| Axis { name: name.to_owned(), values };
@@ -227,6 +196,8 @@ pub struct Searched {
     pub found: Found,
     /// For each axis that was searched by itself, the place on whose line that was.
     lines: Vec<At>,
+    /// Places that could not be measured, and why.
+    failed: Vec<(At, String)>,
 }
 
 impl Searched {
@@ -241,6 +212,16 @@ impl Searched {
             "Best seen for {goal}: {} ({value:.0} MB/s; {measured} measurements); {lead}",
             best.describe()
         )
+    }
+
+    /// What a reader must know of places that could not be measured.
+    fn failures(&self) -> Option<String> {
+        let (first, why) = self.failed.first()?;
+        let all: Vec<String> =
+            self.failed.iter().map(|(place, _)| Setting::at(&self.axes, place).describe()).collect();
+        let end = if self.failed.len() >= FAILURES_MOST { "; no other was tried after that" } else { "" };
+        let first = Setting::at(&self.axes, first).describe();
+        Some(format!("the search could not measure {}{end}; {first}: {why}", all.join("; ")))
     }
 
     /// One curve per axis: through the best place, or where the axis was searched.
@@ -337,8 +318,19 @@ impl Row for PlaceRow {
 }
 
 /// Searches, and tells what was found.
-pub fn search(dir: &str, targets: usize, args: &Search, mut told: impl FnMut(&str)) -> Outcome<Searched> {
+pub fn search(dir: &str, targets: usize, args: &Search, told: impl FnMut(&str)) -> Outcome<Searched> {
     let axes = axes(args.processes, &args.amount.transfers, targets);
+    over(axes, args.budget, told, |setting| measure(setting, dir, args))
+}
+
+/// Searches over axes. A setting that cannot be measured is none of the good ones, and the search goes on without it;
+/// after several of them nothing more is measured, and what is known by then counts.
+fn over(
+    axes: Vec<Axis>,
+    budget: Budget,
+    mut told: impl FnMut(&str),
+    mut rate: impl FnMut(Setting) -> Outcome<f64>,
+) -> Outcome<Searched> {
     // Few processes, transfers of 1 MiB, buffered, chunks of 1 MiB on all targets: a usual setting.
     let start: At = axes
         .iter()
@@ -351,26 +343,54 @@ pub fn search(dir: &str, targets: usize, args: &Search, mut told: impl FnMut(&st
         })
         .collect();
     let mut seen = BTreeMap::<At, Vec<f64>>::new();
+    let mut failed: Vec<(At, String)> = Vec::new();
     let measure = |place: &At| {
+        if failed.len() >= FAILURES_MOST || failed.iter().any(|(known, _)| known == place) {
+            return Ok(NOTHING);
+        }
         let setting = Setting::at(&axes, place);
-        let value = measure(setting, dir, args)?;
-        told(&format!("{value:>7.0} MB/s  {}", setting.describe()));
-        seen.entry(place.clone()).or_default().push(value);
-        Ok::<f64, Failure>(value)
+        match rate(setting) {
+            Ok(value) => {
+                told(&format!("{value:>7.0} MB/s  {}", setting.describe()));
+                seen.entry(place.clone()).or_default().push(value);
+                Ok(value)
+            }
+            Err(failure) if interrupt::came() => Err(failure),
+            Err(failure) => {
+                told(&format!(" failed       {}: {failure}", setting.describe()));
+                failed.push((place.clone(), failure.to_string()));
+                Ok(NOTHING)
+            }
+        }
     };
-    let outcome = match args.budget.until {
-        Some(_) => in_turn(&axes, &start, args.budget, measure),
-        None => climb(&axes, &start, args.budget, measure).map(|found| (found, Vec::new())),
+    let outcome = match budget.until {
+        Some(_) => in_turn(&axes, &start, budget, measure),
+        None => climb(&axes, &start, budget, measure).map(|found| (found, Vec::new())),
     };
-    let (found, lines) = outcome.inspect_err(|_| told(&best_so_far(&axes, &seen)))?;
-    Ok(Searched { axes, found, lines })
+    let (mut found, lines) = outcome.inspect_err(|_| told(&best_so_far(&axes, &seen)))?;
+    if let Some((_, why)) = failed.first() {
+        let (best, _) = best_of(&seen).ok_or_else(|| Failure::new(why.clone()))?;
+        if !seen.contains_key(&found.best) {
+            found.best = best.clone();
+        }
+        found.unfinished |= failed.len() >= FAILURES_MOST;
+        found.measured = seen.values().map(Vec::len).sum();
+        // Without the places at which nothing was measured.
+        found.samples = seen;
+    }
+    Ok(Searched { axes, found, lines, failed })
+}
+
+/// The place with the best middle, and that.
+fn best_of(seen: &BTreeMap<At, Vec<f64>>) -> Option<(&At, f64)> {
+    let middles = seen.iter().filter_map(|(place, samples)| Some((place, median(samples)?)));
+    middles.max_by(|a, b| a.1.total_cmp(&b.1))
 }
 
 /// What a search that did not come to its end had found until then.
 fn best_so_far(axes: &[Axis], seen: &BTreeMap<At, Vec<f64>>) -> String {
     let measured: usize = seen.values().map(Vec::len).sum();
-    let middles = seen.iter().filter_map(|(place, samples)| Some((place, median(samples)?)));
-    match middles.max_by(|a, b| a.1.total_cmp(&b.1)) {
+    match best_of(seen) {
         None => "the search ended before its first measurement did".to_owned(),
         Some((place, value)) => format!(
             "best so far: {} ({value:.0} MB/s; {measured} measurements, {} of it, so the lead may be chance)",
@@ -478,6 +498,7 @@ pub fn run(args: &SweepArgs) -> Outcome<ExitCode> {
     let found = &searched.found;
     let sentence = searched.sentence(goal);
     let mut remarks = vec![wanted.amount.describe()];
+    remarks.extend(searched.failures());
     if found.unfinished {
         remarks
             .push("the budget ended before all neighbours of the best place were tried: --budget".to_owned());
@@ -532,7 +553,7 @@ pub fn within(run: &mut Run<'_>, place: &Place) -> Outcome<Vec<Curve>> {
     let time = searched.seconds.map(Duration::from_secs);
     let wanted = Search {
         goal: Goal::Both,
-        amount: Amount::of(Some(searched.size), run.preset.processes),
+        amount: searched.amount(run.preset.processes),
         processes: run.preset.processes,
         budget: Budget { measurements: searched.measurements as usize, until: until(time) },
         shared: false,
@@ -564,8 +585,14 @@ pub fn within(run: &mut Run<'_>, place: &Place) -> Outcome<Vec<Curve>> {
         "of {} places searched the best that was seen for a stream has {best}: {lead}{end}; {amount}",
         found.samples.len()
     ));
+    if let Some(failures) = searched.failures() {
+        run.remark(failures);
+    }
     Ok(searched.curves(wanted.goal.name(), &command))
 }
+
+#[cfg(test)]
+use amount::TRANSFERS;
 
 #[cfg(test)]
 #[path = "sweep_tests.rs"]

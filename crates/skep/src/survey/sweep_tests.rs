@@ -40,6 +40,74 @@ fn the_same_work_everywhere() {
     }
 }
 
+/// Goal: the searches of large presets reach transfers of 64 MiB with any number of processes; the small one moves as little
+/// as it says, and so stops at 16 MiB.
+#[test]
+fn searches_of_presets() {
+    use super::super::preset::Preset;
+    for (name, processes, largest) in [
+        (PresetName::Small, None, 16 * MIB),
+        (PresetName::Medium, None, 64 * MIB),
+        (PresetName::Medium, Some(3), 64 * MIB),
+        (PresetName::Large, None, 64 * MIB),
+        (PresetName::Large, Some(4_096), 64 * MIB),
+    ] {
+        let preset = Preset::of(name, processes, 1);
+        let searched = preset.search.unwrap();
+        let amount = searched.amount(preset.processes);
+        assert_eq!(amount.transfers.last(), Some(&largest), "{name:?} {processes:?}");
+        assert!(amount.size >= searched.size, "{amount:?}");
+    }
+    assert_eq!(Preset::of(PresetName::Quick, None, 1).search, None);
+}
+
+/// Goal: a setting that cannot be measured costs itself only: the search goes on, finds the best of the others, and says
+/// what failed; it is not tried again. When too many fail it ends with what it has, and only nothing at all is a failure.
+#[test]
+fn what_fails_is_left_out() {
+    let height = |setting: Setting| 1_000.0 * setting.processes as f64 - (setting.transfer / MIB) as f64;
+    for (budget, dir) in [
+        (Budget::from(200), "climb"),
+        (Budget { measurements: 200, until: until(Some(Duration::from_secs(60))) }, "in turn"),
+    ] {
+        let search = |broken: &dyn Fn(Setting, usize) -> bool| {
+            let mut tried = Vec::new();
+            let searched = over(
+                axes(8, &TRANSFERS[..3], 0),
+                budget,
+                |_| {},
+                |setting| {
+                    tried.push(setting);
+                    if broken(setting, tried.len()) {
+                        Err(Failure::new("no room"))
+                    } else {
+                        Ok(height(setting))
+                    }
+                },
+            );
+            (searched, tried)
+        };
+        let (searched, tried) = search(&|setting, _| setting.direct);
+        let searched = searched.unwrap();
+        let best = Setting::at(&searched.axes, &searched.found.best);
+        assert_eq!((best.processes, best.transfer, best.direct), (8, MIB, false), "{dir}");
+        let said = searched.failures().unwrap();
+        assert!(said.contains("O_DIRECT") && said.ends_with("no room"), "{dir}: {said}");
+        assert_eq!(tried.iter().filter(|setting| setting.direct).count(), searched.failed.len());
+        let samples = || searched.found.samples.values().flatten();
+        assert!(samples().all(|rate| *rate > 0.0) && samples().count() == searched.found.measured, "{dir}");
+        assert!(!searched.curves("write", "c").is_empty());
+        // From the third measurement on everything fails.
+        let (searched, tried) = search(&|_, number| number > 2);
+        let searched = searched.unwrap();
+        assert_eq!((tried.len(), searched.found.measured), (2 + FAILURES_MOST, 2), "{dir}");
+        assert!(searched.found.unfinished && searched.found.samples.contains_key(&searched.found.best));
+        assert!(searched.failures().unwrap().contains("no other was tried"));
+        let (searched, tried) = search(&|_, _| true);
+        assert_eq!((searched.err(), tried.len()), (Some(Failure::new("no room")), FAILURES_MOST), "{dir}");
+    }
+}
+
 /// Goal: the curves of a search go through its best place, along each axis with two places at least.
 #[test]
 fn slices() {
@@ -50,7 +118,7 @@ fn slices() {
         measured: 8,
         unfinished: false,
     };
-    let searched = Searched { axes: axes(4, &TRANSFERS, 0), found, lines: Vec::new() };
+    let searched = Searched { axes: axes(4, &TRANSFERS, 0), found, lines: Vec::new(), failed: Vec::new() };
     let curves = searched.curves("write", "c");
     let shown: Vec<(&str, usize)> = curves.iter().map(|c| (c.id.as_str(), c.points.len())).collect();
     assert_eq!(shown, [("sweep.processes", 2), ("sweep.transfer", 2)]);
@@ -73,7 +141,7 @@ fn every_axis_has_its_turn() {
     };
     let (found, lines) = search(200);
     assert_eq!((found.best.as_slice(), found.unfinished), (top.as_slice(), false));
-    let searched = Searched { axes: axes.clone(), found, lines };
+    let searched = Searched { axes: axes.clone(), found, lines, failed: Vec::new() };
     let ids: Vec<String> = searched.curves("both", "c").into_iter().map(|curve| curve.id).collect();
     assert_eq!(ids, ["sweep.processes", "sweep.transfer", "sweep.past", "sweep.chunk", "sweep.targets"]);
     // A budget that ends early has been at every axis all the same.

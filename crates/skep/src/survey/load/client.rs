@@ -3,7 +3,7 @@
 use super::super::facts::client_name;
 use super::super::rounds::{may_lag, side_by_side};
 use super::super::{Run, commands};
-use super::{Figure, Load, Place, Shown, note, run_job};
+use super::{Figure, Found, Load, Place, Shown, note, of_parts, run_job};
 use crate::admin::{Failure, Outcome};
 use crate::bench::HostsArgs;
 use skep_bench::job::{IoJob, Job, Work, format_size};
@@ -24,8 +24,26 @@ fn job(place: &Place, transfer: u64, block: u64, repeats: u32) -> Job {
     job
 }
 
-/// The layer.
+/// The layer: what of it can be measured.
 pub fn measure(run: &mut Run<'_>, place: &Place) -> Outcome<Layer> {
+    let (size, repeats) = (run.preset.process_size, run.preset.repeats);
+    let parts = vec![
+        ("one process over transfer sizes", over_transfers(run, place)),
+        ("each host of clients by itself", hosts_side_by_side(run, place).map(|sides| (Vec::new(), sides))),
+    ];
+    let beside = match run.hosts.hosts.len() {
+        0 | 1 => "",
+        _ => " Then each host of clients by itself, one after the other, in rounds.",
+    };
+    let about = format!(
+        "One process writes a file of {} and reads it, {repeats} times for each transfer size; fsync and close are \
+         inside the time, and pages of the file are dropped before it is read.{beside}",
+        format_size(size)
+    );
+    of_parts(run, LayerId::Client, about, parts)
+}
+
+fn over_transfers(run: &mut Run<'_>, place: &Place) -> Outcome<Found> {
     let (size, repeats) = (run.preset.process_size, run.preset.repeats);
     let hosts = run.hosts.clone();
     let load = Load {
@@ -41,7 +59,7 @@ pub fn measure(run: &mut Run<'_>, place: &Place) -> Outcome<Layer> {
             })
             .into(),
     };
-    let measured = load.run(|transfer| job(place, transfer, size, repeats))?;
+    let measured = load.run(run, |transfer| job(place, transfer, size, repeats))?;
     let line = |transfer: &str, hosts: &str| {
         format!(
             "skep bench io {} --block {} --transfer {transfer} --repetitions {repeats}{hosts}",
@@ -51,22 +69,7 @@ pub fn measure(run: &mut Run<'_>, place: &Place) -> Outcome<Layer> {
     };
     let hosts = run.lines.hosts("1");
     let command = commands::each("size", &commands::sizes(&measured.places), |size| line(size, &hosts));
-    let curves = measured.curves(&load, &note(run, command));
-    let sides = hosts_side_by_side(run, place)?;
-    let beside = match sides.is_empty() {
-        true => "",
-        false => " Then each host of clients by itself, one after the other, in rounds.",
-    };
-    Ok(Layer {
-        id: LayerId::Client,
-        about: format!(
-            "One process writes a file of {} and reads it, {repeats} times for each transfer size; fsync and close are \
-             inside the time, and pages of the file are dropped before it is read.{beside}",
-            format_size(size)
-        ),
-        curves,
-        sides,
-    })
+    Ok((measured.curves(&load, &note(run, command)), Vec::new()))
 }
 
 /// Every host of clients by itself: whether one of them is slow shows before they wait for each other.

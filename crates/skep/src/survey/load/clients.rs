@@ -1,11 +1,11 @@
 //! All clients: streams into own files and into one file, random access, over processes.
 
 use super::super::{Run, RunArgs, commands, sweep};
-use super::{Figure, Foreign, Load, Place, Shown, foreign, note, places};
+use super::{Figure, Foreign, Found, Load, Place, Shown, foreign, note, of_parts, places};
 use crate::admin::Outcome;
 use skep_bench::job::{IoJob, IoKind, IoPhase, Job, Order, Readers, Share, Stonewall, Work, format_size};
 use skep_survey::ids::{CLIENTS, ONE_FILE, OWN_FILES, RANDOM_READ, RANDOM_WRITE, READ, WRITE};
-use skep_survey::model::{Curve, Layer, LayerId, SideBySide};
+use skep_survey::model::{Curve, Layer, LayerId};
 
 /// Transfer size of streams.
 const TRANSFER: u64 = 1 << 20;
@@ -14,31 +14,26 @@ const RECORD: u64 = 4 << 10;
 /// Transfers of one process lie so many bytes together in a shared file.
 const PIECE: u64 = 4 << 20;
 
-type Found = (Vec<Curve>, Vec<SideBySide>);
-
-/// The layer.
+/// The layer: what of it can be measured.
 pub fn measure(run: &mut Run<'_>, place: &Place, args: &RunArgs) -> Outcome<Layer> {
-    let (mut found, mut sides) = streams(run, place, Share::PerWorker)?;
-    for (curves, hosts) in [streams(run, place, Share::Segmented)?, random(run, place)?] {
-        found.extend(curves);
-        sides.extend(hosts);
-    }
-    found.extend(sweep::within(run, place)?);
-    found.extend(foreign::all(run, place, args, |program| program != Foreign::Mdtest));
-    Ok(Layer {
-        id: LayerId::Clients,
-        about: format!(
-            "1, 2, 4 ... processes until more bring nothing, each {} of data, every place {} times: a file each, then \
-             pieces of {} in one shared file; fsync and close are inside the time, and each process reads what another \
-             wrote. Then {} at random places past the page cache.",
-            format_size(run.preset.process_size),
-            run.preset.repeats,
-            format_size(PIECE),
-            format_size(RECORD),
-        ),
-        curves: found,
-        sides,
-    })
+    let alone = |curves: Vec<Curve>| (curves, Vec::new());
+    let parts = vec![
+        ("streams, a file per process", streams(run, place, Share::PerWorker)),
+        ("streams, all processes in one file", streams(run, place, Share::Segmented)),
+        ("random access", random(run, place)),
+        ("the search for the best settings", sweep::within(run, place).map(alone)),
+        ("other programs", Ok(alone(foreign::all(run, place, args, |program| program != Foreign::Mdtest)))),
+    ];
+    let about = format!(
+        "1, 2, 4 ... processes until more bring nothing, each {} of data, every place {} times: a file each, then \
+         pieces of {} in one shared file; fsync and close are inside the time, and each process reads what another \
+         wrote. Then {} at random places past the page cache.",
+        format_size(run.preset.process_size),
+        run.preset.repeats,
+        format_size(PIECE),
+        format_size(RECORD),
+    );
+    of_parts(run, LayerId::Clients, about, parts)
 }
 
 /// What is measured over processes: the steps that count, what each process does, and the line that measures it again,
@@ -56,7 +51,7 @@ fn over_processes(run: &mut Run<'_>, way: Way) -> Outcome<Found> {
     let (hosts, lines, repeats) = (run.hosts.clone(), run.lines.clone(), run.preset.repeats);
     let Way { figure, shown, io, stonewall, line } = way;
     let load = Load { hosts: &hosts, places: places(run), axis: "processes", figure, shown };
-    let measured = load.run(|processes| {
+    let measured = load.run(run, |processes| {
         let mut job = Job::new(Work::Io(io.clone()));
         job.workers.processes = processes as u32;
         job.repetitions = repeats;

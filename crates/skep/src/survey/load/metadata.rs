@@ -1,7 +1,7 @@
 //! Names: files are created, looked at, opened and removed, over processes.
 
 use super::super::{Run, RunArgs, commands};
-use super::{Figure, Foreign, Load, Place, Shown, foreign, note, places};
+use super::{Figure, Foreign, Found, Load, Place, Shown, foreign, note, of_parts, places};
 use crate::admin::Outcome;
 use skep_bench::job::{Items, Job, MetaJob, MetaPhase, Readers, Work};
 use skep_survey::ids::METADATA;
@@ -17,63 +17,67 @@ const SHOWN: [(&str, &str, &str); 4] = [
     ("file remove", "remove", "Remove"),
 ];
 
-/// The layer.
+/// The layer: what of it can be measured.
 pub fn measure(run: &mut Run<'_>, place: &Place, args: &RunArgs) -> Outcome<Layer> {
-    let (files, repeats) = (run.preset.files, run.preset.repeats);
-    let (mut found, mut sides) = (Vec::new(), Vec::new());
-    let hosts = run.hosts.clone();
-    for own_tree in [true, false] {
-        let (suffix, words, flag) = match own_tree {
-            true => ("", "a directory per process", ""),
-            false => (".shared", "one directory for all", " --shared"),
-        };
-        let load = Load {
-            hosts: &hosts,
-            places: places(run),
-            axis: "processes",
-            figure: Figure::Operations,
-            shown: SHOWN
-                .map(|(phase, id, title)| Shown {
-                    phase,
-                    id: format!("{METADATA}.{id}{suffix}"),
-                    title: format!("{title}, {words}"),
-                })
-                .into(),
-        };
-        let measured = load.run(|processes| {
-            let meta = MetaJob {
-                items: Items::Total(files),
-                phases: PHASES.to_vec(),
-                own_tree,
-                readers: Readers::Shift { workers: 1 },
-                ..MetaJob::new(&place.path())
-            };
-            let mut job = Job::new(Work::Meta(meta));
-            job.workers.processes = processes as u32;
-            job.repetitions = repeats;
-            job
-        })?;
-        let lines = run.lines.clone();
-        let line = |n: &str| {
-            format!(
-                "skep bench meta {} --items {files}{flag} --readers shift:1 --phases create,stat,open-read,remove \
-                 --repetitions {repeats} --processes {n}{}",
-                place.shown(),
-                lines.hosts(n)
-            )
-        };
-        let command = note(run, commands::each("n", &measured.places, line));
-        found.extend(measured.curves(&load, &command));
-        sides.extend(measured.sides(&load, &command));
-    }
-    found.extend(foreign::all(run, place, args, |program| program == Foreign::Mdtest));
-    Ok(Layer {
-        id: LayerId::Metadata,
-        about: format!(
-            "1, 2, 4 ... processes until more bring nothing, each {files} empty files, every place {repeats} times; each \
-             process looks at, opens and removes what another created. First a directory each, then one for all."
+    let parts = vec![
+        ("names, a directory per process", over_processes(run, place, true)),
+        ("names, one directory for all", over_processes(run, place, false)),
+        (
+            "other programs",
+            Ok((foreign::all(run, place, args, |program| program == Foreign::Mdtest), Vec::new())),
         ),
-        curves: found,
-        sides,
-    })
+    ];
+    let (files, repeats) = (run.preset.files, run.preset.repeats);
+    let about = format!(
+        "1, 2, 4 ... processes until more bring nothing, each {files} empty files, every place {repeats} times; each \
+         process looks at, opens and removes what another created. First a directory each, then one for all."
+    );
+    of_parts(run, LayerId::Metadata, about, parts)
+}
+
+/// In a directory per process, or in one for all.
+fn over_processes(run: &mut Run<'_>, place: &Place, own_tree: bool) -> Outcome<Found> {
+    let (files, repeats) = (run.preset.files, run.preset.repeats);
+    let hosts = run.hosts.clone();
+    let (suffix, words, flag) = match own_tree {
+        true => ("", "a directory per process", ""),
+        false => (".shared", "one directory for all", " --shared"),
+    };
+    let load = Load {
+        hosts: &hosts,
+        places: places(run),
+        axis: "processes",
+        figure: Figure::Operations,
+        shown: SHOWN
+            .map(|(phase, id, title)| Shown {
+                phase,
+                id: format!("{METADATA}.{id}{suffix}"),
+                title: format!("{title}, {words}"),
+            })
+            .into(),
+    };
+    let measured = load.run(run, |processes| {
+        let meta = MetaJob {
+            items: Items::Total(files),
+            phases: PHASES.to_vec(),
+            own_tree,
+            readers: Readers::Shift { workers: 1 },
+            ..MetaJob::new(&place.path())
+        };
+        let mut job = Job::new(Work::Meta(meta));
+        job.workers.processes = processes as u32;
+        job.repetitions = repeats;
+        job
+    })?;
+    let lines = run.lines.clone();
+    let line = |n: &str| {
+        format!(
+            "skep bench meta {} --items {files}{flag} --readers shift:1 --phases create,stat,open-read,remove \
+             --repetitions {repeats} --processes {n}{}",
+            place.shown(),
+            lines.hosts(n)
+        )
+    };
+    let command = note(run, commands::each("n", &measured.places, line));
+    Ok((measured.curves(&load, &command), measured.sides(&load, &command)))
 }

@@ -15,6 +15,7 @@ pub use metadata::measure as metadata;
 pub use place::{PREFIX, Place, need};
 
 use super::Run;
+use super::interrupt::came;
 use crate::admin::{Failure, Outcome};
 use crate::bench::HostsArgs;
 use crate::instruments::client::INTERRUPTED;
@@ -23,14 +24,20 @@ use skep_bench::job::Job;
 use skep_bench::result::{RunResult, StepResult};
 use skep_bench::significance::median;
 use skep_survey::ids::EACH;
-use skep_survey::model::{Curve, Point, SideBySide};
+use skep_survey::model::{Curve, Layer, LayerId, Point, SideBySide};
 use skep_survey::search::{FLAT, GAIN};
 
 /// Rates are told in these.
 pub const MEGABYTE: f64 = 1e6;
 
+/// When so many places in a row fail, there is no other tried.
+const FAILURES_MOST: usize = 2;
+
 /// Does a job: with processes of this machine, or of the hosts that are named (as many of them as it has processes).
 pub fn run_job(hosts: &HostsArgs, job: &Job) -> Outcome<RunResult> {
+    if came() {
+        return Err(Failure::new("interrupted"));
+    }
     let mut names = hosts.names().map_err(Failure::new)?;
     names.truncate(job.workers.processes as usize);
     let chosen = HostsArgs { hosts: names, host_file: None, ..hosts.clone() };
@@ -104,21 +111,47 @@ pub struct Load<'a> {
 pub struct Measured {
     /// Until none of the figures grew any more.
     pub places: Vec<u64>,
+    /// Places that could not be measured, and why.
+    pub failed: Vec<(u64, String)>,
     points: Vec<Vec<Point>>,
     rounds: Vec<Rounds>,
 }
 
 impl Load<'_> {
-    /// Runs a job at the places, until none of its figures grows any more.
-    pub fn run(&self, mut job: impl FnMut(u64) -> Job) -> Outcome<Measured> {
+    /// Runs a job at the places, until none of its figures grows any more, or several places in a row fail. What was
+    /// measured is kept, and what failed is a remark.
+    pub fn run(&self, run: &mut Run<'_>, mut job: impl FnMut(u64) -> Job) -> Outcome<Measured> {
+        let measured = self.over(|x| run_job(self.hosts, &job(x)))?;
+        for (x, why) in &measured.failed {
+            let titles: Vec<&str> = self.shown.iter().map(|one| one.title.as_str()).collect();
+            run.remark(format!("{}: {} = {x}: not measured: {why}", titles.join("; "), self.axis));
+        }
+        Ok(measured)
+    }
+
+    fn over(&self, mut result: impl FnMut(u64) -> Outcome<RunResult>) -> Outcome<Measured> {
         let none = || self.shown.iter().map(|_| ());
         let mut measured = Measured {
             places: Vec::new(),
+            failed: Vec::new(),
             points: none().map(|()| Vec::new()).collect(),
             rounds: none().map(|()| Rounds::of(&self.hosts.hosts)).collect(),
         };
+        let mut in_a_row = 0;
         for &x in &self.places {
-            let result = run_job(self.hosts, &job(x))?;
+            let result = match result(x) {
+                Ok(result) => result,
+                Err(failure) if came() => return Err(failure),
+                Err(failure) => {
+                    measured.failed.push((x, failure.to_string()));
+                    in_a_row += 1;
+                    if in_a_row == FAILURES_MOST {
+                        break;
+                    }
+                    continue;
+                }
+            };
+            in_a_row = 0;
             measured.places.push(x);
             for (at, one) in self.shown.iter().enumerate() {
                 let steps: Vec<&StepResult> =
@@ -133,11 +166,42 @@ impl Load<'_> {
                 break;
             }
         }
-        match measured.points.iter().all(Vec::is_empty) {
-            true => Err(Failure::new("the load generator told no figures")),
-            false => Ok(measured),
+        match (measured.points.iter().all(Vec::is_empty), measured.failed.first()) {
+            (true, Some((_, why))) => Err(Failure::new(why.clone())),
+            (true, None) => Err(Failure::new("the load generator told no figures")),
+            (false, _) => Ok(measured),
         }
     }
+}
+
+/// Curves, and hosts of clients beside each other.
+pub type Found = (Vec<Curve>, Vec<SideBySide>);
+
+/// A layer of the parts of it that could be measured, each with what it is called in words; the others are remarks. It is
+/// none when all of them failed.
+pub fn of_parts(
+    run: &mut Run<'_>,
+    id: LayerId,
+    about: String,
+    parts: Vec<(&str, Outcome<Found>)>,
+) -> Outcome<Layer> {
+    let (mut layer, mut failed) = (Layer { id, about, curves: Vec::new(), sides: Vec::new() }, Vec::new());
+    for (what, part) in parts {
+        match part {
+            Ok((curves, sides)) => {
+                layer.curves.extend(curves);
+                layer.sides.extend(sides);
+            }
+            Err(failure) => failed.push((what, failure)),
+        }
+    }
+    match (layer.curves.is_empty() && layer.sides.is_empty(), failed.first()) {
+        (true, Some((_, failure))) => return Err(failure.clone()),
+        (true, None) => return Err(Failure::new("nothing was measured")),
+        (false, _) => {}
+    }
+    failed.into_iter().for_each(|(what, failure)| run.remark(format!("{what}: not measured: {failure}")));
+    Ok(layer)
 }
 
 impl Measured {
@@ -211,6 +275,59 @@ pub fn note(run: &mut Run<'_>, command: String) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use skep_bench::histogram::Histogram;
+    use skep_bench::job::{IoJob, Work};
+
+    fn result(megabytes: u64) -> RunResult {
+        let step = StepResult {
+            phase: "write".to_owned(),
+            repetition: 1,
+            bytes: megabytes * 1_000_000,
+            ops: 0,
+            seconds: 1.0,
+            start_skew_us: 0.0,
+            latency: None,
+            stonewall: None,
+            workers: vec![],
+            histogram: Histogram::new(),
+        };
+        RunResult {
+            job: Job::new(Work::Io(IoJob::new("/x"))),
+            hosts: vec![],
+            started_unix_ms: 0,
+            seconds: 1.0,
+            steps: vec![step],
+            warnings: vec![],
+        }
+    }
+
+    /// Goal: a place that fails costs itself only; after two in a row no other is tried; nothing but failures is one.
+    #[test]
+    fn what_was_measured_is_kept() {
+        let hosts = HostsArgs::default();
+        let shown = Shown { phase: "write", id: "w".to_owned(), title: "Write".to_owned() };
+        let places = doublings(64);
+        let load =
+            Load { hosts: &hosts, places, axis: "processes", figure: Figure::Bytes, shown: vec![shown] };
+        let over = |broken: &[u64]| {
+            let mut tried = Vec::new();
+            let measured = load.over(|x| {
+                tried.push(x);
+                let fails = broken.contains(&x);
+                if fails { Err(Failure::new(format!("no {x}"))) } else { Ok(result(100 * x)) }
+            });
+            (measured, tried)
+        };
+        let (measured, _) = over(&[1, 4]);
+        let measured = measured.unwrap();
+        assert_eq!(measured.places, [2, 8, 16, 32, 64]);
+        assert_eq!(measured.failed, [(1, "no 1".to_owned()), (4, "no 4".to_owned())]);
+        let points = &measured.curves(&load, "c")[0].points;
+        assert_eq!(points.iter().map(|point| point.x as u64).collect::<Vec<_>>(), measured.places);
+        let (measured, tried) = over(&[8, 16, 32, 64]);
+        assert_eq!((measured.unwrap().places, tried), (vec![1, 2, 4], vec![1, 2, 4, 8, 16]));
+        assert_eq!(over(&doublings(64)).0.err(), Some(Failure::new("no 1")));
+    }
 
     /// Goal: the axis ends at the limit, and a curve ends two places after its top.
     #[test]
