@@ -31,7 +31,7 @@ const LOAD: &str = "skep-load /mnt/skep/load";
 /// Flags.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// The program to install; absent: built now, without optimisation.
+    /// The program to install; absent: built now, for development (little optimisation).
     #[arg(long)]
     program: Option<PathBuf>,
     /// Show what every block prints.
@@ -92,7 +92,8 @@ impl Walk<'_> {
             passed += self.page(page)?;
             self.load_goes_on()?;
         }
-        self.network.run("gamma", "touch /var/lib/skep-load/stop && sleep 2")?;
+        // A mount is busy as long as a program of the load has a file open.
+        self.network.run("gamma", &format!("{LOAD} stop"))?;
         if self.canary {
             self.network.run("beta", DAMAGE)?;
         }
@@ -181,3 +182,41 @@ const CHECKS: [(&str, &str, &str); 5] = [
     ),
     ("gamma", "find /data/skep0/chunks -type f | grep -q . && echo used", "used"),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    /// Goal: who stops the load goes on only when the program that it was running has ended, too, however long that
+    /// takes: here a copy that ends some time after the stop.
+    #[test]
+    fn the_load_is_waited_for() {
+        const SLOW_COPY: &str = "cp() {
+            touch \"$here/copying\"
+            until [ -e \"$here/stop\" ]; do sleep 0.02; done
+            sleep 0.5
+            touch \"$here/copied\"
+        }\n";
+        let scratch = skep_rig::Scratch::new(None).unwrap();
+        let text = SLOW_COPY.to_owned() + include_str!("shim/skep-load");
+        let load = |words: &[&str]| {
+            let mut command = Command::new("bash");
+            command.args(["-c", &text, "skep-load"]).arg(scratch.path().join("files")).args(words);
+            command.env("SKEP_LOAD_STATE", scratch.path()).stdin(Stdio::null());
+            command
+        };
+        let has = |name: &str| scratch.path().join(name).exists();
+        let mut running = load(&[]).spawn().unwrap();
+        let began = Instant::now();
+        while !has("copying") && began.elapsed() < PATIENCE {
+            std::thread::sleep(PAUSE);
+        }
+        let stopped = load(&["stop"]).status().unwrap();
+        let (copying, copied) = (has("copying"), has("copied"));
+        assert!(running.wait().unwrap().success());
+        assert!(stopped.success() && copying && copied, "{stopped}, copying: {copying}, copied: {copied}");
+        // Nothing runs: nothing is waited for.
+        assert!(load(&["stop"]).status().unwrap().success());
+    }
+}
