@@ -65,6 +65,11 @@ fn cut_log(dir: &Path) -> io::Result<()> {
 /// Large chunk files get another byte in their middle: several, for some belong to deleted files. Sparse
 /// ones are left alone, for nobody reads all of their holes.
 fn turn_over(dir: &Path) -> io::Result<()> {
+    damage(&large_chunks(dir)?).map(drop)
+}
+
+/// Chunk files and their lengths, the largest first.
+fn large_chunks(dir: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
     let mut chunks = Vec::new();
     for path in files_below(dir)? {
         // The daemons that live go on deleting files meanwhile.
@@ -74,19 +79,33 @@ fn turn_over(dir: &Path) -> io::Result<()> {
         }
     }
     chunks.sort();
-    for (len, path) in chunks.iter().rev().take(CHUNKS) {
+    chunks.reverse();
+    Ok(chunks)
+}
+
+/// Damages the first [`CHUNKS`] of them; gives how many it were. Those that were deleted or cut meanwhile count for
+/// nothing: the next ones take their places, so that there is damage to be found.
+fn damage(chunks: &[(u64, PathBuf)]) -> io::Result<usize> {
+    let mut damaged = 0;
+    for (len, path) in chunks {
+        if damaged == CHUNKS {
+            break;
+        }
         let file = OpenOptions::new().read(true).write(true).open(path);
         let Some(file) = unless_gone(file)? else { continue };
         let mut byte = [0];
-        file.read_exact_at(&mut byte, len / 2)?;
-        file.write_all_at(&[!byte[0]], len / 2)?;
+        if unless_gone(file.read_exact_at(&mut byte, len / 2))?.is_some() {
+            file.write_all_at(&[!byte[0]], len / 2)?;
+            damaged += 1;
+        }
     }
-    Ok(())
+    Ok(damaged)
 }
 
+/// None of a file, or of a place in it, that was there a moment ago.
 fn unless_gone<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof) => Ok(None),
         result => result.map(Some),
     }
 }
@@ -105,4 +124,39 @@ fn files_below(dir: &Path) -> io::Result<Vec<PathBuf>> {
         }
     }
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: files that are deleted or cut after they were chosen are no failure, and as many others are damaged in
+    /// their place, in one byte each; with none left nothing is, which the caller then does not find.
+    #[test]
+    fn others_are_chosen() {
+        const FILES: u64 = 8;
+        let scratch = skep_rig::Scratch::new(None).unwrap();
+        let chunks = scratch.path().join("1/chunks");
+        fs::create_dir_all(&chunks).unwrap();
+        let content = |number: u64| vec![7; 100 + number as usize];
+        let path = |number: u64| chunks.join(number.to_string());
+        (0..FILES).for_each(|number| fs::write(path(number), content(number)).unwrap());
+        fs::write(scratch.path().join("1/large"), [7; 1_000]).unwrap();
+        let found = large_chunks(scratch.path()).unwrap();
+        let expected: Vec<PathBuf> = (0..FILES).rev().map(path).collect();
+        assert_eq!(found.iter().map(|(_, path)| path.clone()).collect::<Vec<_>>(), expected);
+        fs::remove_file(path(7)).unwrap();
+        OpenOptions::new().write(true).open(path(6)).unwrap().set_len(0).unwrap();
+        OpenOptions::new().write(true).open(path(4)).unwrap().set_len(10).unwrap();
+        assert_eq!(damage(&found).unwrap(), CHUNKS);
+        let wrong = |number: u64| {
+            let now = fs::read(path(number)).unwrap();
+            assert_eq!(now.len(), content(number).len());
+            now.iter().filter(|byte| **byte != 7).count()
+        };
+        assert_eq!([5, 3, 2, 1, 0].map(wrong), [1, 1, 1, 1, 0]);
+        assert_eq!([6, 4].map(|number| fs::read(path(number)).unwrap().len()), [0, 10]);
+        (0..FILES).for_each(|number| drop(fs::remove_file(path(number))));
+        assert_eq!(damage(&found).unwrap(), 0);
+    }
 }

@@ -215,7 +215,8 @@ fn plan(root: &Path, arguments: &Arguments) -> Result<Plan, String> {
     Ok(plan.with("SKEP_MGMTD_SESSION_TIMEOUT", "20s"))
 }
 
-fn seed_of_the_clock() -> u64 {
+/// For who names no seed: it is printed.
+pub fn seed_of_the_clock() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.map_or(0, |since| since.as_millis() as u64)
 }
