@@ -109,20 +109,22 @@ impl Stop {
     }
 }
 
-/// Waits for a byte, one for each signal; then calls `end` again and again, until there is another or that took too long.
-/// Gives which; none: there can be no signal any more.
+/// Waits for a byte, one for each signal; then calls `end`, and again and again until there is another byte or that took
+/// too long. Gives which; none: there can be no signal any more.
 fn watch(mut signals: UnixStream, limit: Duration, mut end: impl FnMut()) -> Option<String> {
     let mut byte = [0];
     signals.read_exact(&mut byte).ok()?;
     let until = Instant::now() + limit;
     signals.set_read_timeout(Some(AGAIN)).ok()?;
-    while Instant::now() < until {
+    loop {
         end();
         if signals.read(&mut byte).is_ok_and(|bytes| bytes > 0) {
             return Some("a second signal".to_owned());
         }
+        if Instant::now() >= until {
+            return Some(format!("the series did not end within {limit:?} after a signal"));
+        }
     }
-    Some(format!("the series did not end within {limit:?} after a signal"))
 }
 
 /// Ends the holders of this process's hosts; whatever runs in them ends with them.
@@ -162,17 +164,28 @@ mod tests {
     #[test]
     fn signals_end_hosts() {
         use std::io::Write;
-        let run = |bytes: &[u8], limit: Duration| {
+        // The second signal comes when hosts were ended so often.
+        let run = |first: &[u8], second_after: u32, limit: Duration| {
             let (reader, mut writer) = UnixStream::pair().unwrap();
-            writer.write_all(bytes).unwrap();
+            writer.write_all(first).unwrap();
             // Nothing comes any more where nothing came; else the other end stays.
-            let _open = (!bytes.is_empty()).then_some(writer);
+            let mut open = (!first.is_empty()).then_some(writer);
             let mut ended = 0;
-            (watch(reader, limit, || ended += 1), ended)
+            let end = || {
+                ended += 1;
+                if let Some(writer) = open.as_mut().filter(|_| ended == second_after) {
+                    writer.write_all(&[1]).unwrap();
+                }
+            };
+            (watch(reader, limit, end), ended)
         };
-        assert_eq!(run(&[], END_LIMIT), (None, 0));
-        let (why, ended) = run(&[1], 4 * AGAIN);
-        assert!(ended > 1 && why.is_some_and(|why| why.contains("did not end within")), "{ended}");
-        assert_eq!(run(&[1, 1], END_LIMIT), (Some("a second signal".to_owned()), 1));
+        let second = || Some("a second signal".to_owned());
+        assert_eq!(run(&[], 0, END_LIMIT), (None, 0));
+        assert_eq!(run(&[1], 1, END_LIMIT), (second(), 1));
+        assert_eq!(run(&[1], 3, END_LIMIT), (second(), 3));
+        assert_eq!(run(&[1, 1], 0, END_LIMIT), (second(), 1));
+        // However late it is: once.
+        let (why, ended) = run(&[1], 0, Duration::ZERO);
+        assert!(ended == 1 && why.is_some_and(|why| why.contains("did not end within")), "{ended}");
     }
 }

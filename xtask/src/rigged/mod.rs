@@ -14,6 +14,7 @@ mod progress;
 mod rig;
 mod state;
 
+use crate::crash::seed_of_the_clock;
 use crate::program;
 use cluster::Cluster;
 use leftovers::{Place, Stop};
@@ -35,6 +36,8 @@ const PROMISED: Duration = Duration::from_secs(600);
 const CONTROL_EVERY: usize = 4;
 /// After so many failures in a row there is no use in going on.
 const FAILURES: usize = 3;
+/// Seed of a series for which none is named.
+const SEED: u64 = 1;
 /// Where the table is kept.
 const PAGE: &str = "docs/survey/rigged.md";
 
@@ -44,11 +47,11 @@ pub struct Arguments {
     /// Rigged runs; controls come on top, one for every four.
     #[arg(long, default_value_t = 20)]
     runs: usize,
-    /// Which set-ups are drawn.
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// A disk or a network, a starved daemon, and a control.
-    #[arg(long, conflicts_with = "runs")]
+    /// Which set-ups are drawn; absent: 1, and with --short the clock's, so that all of them have their turn.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// A slow disk, a slow network, a starved daemon, and a control.
+    #[arg(long, conflicts_with_all = ["runs", "write"])]
     short: bool,
     /// After the others, a control and a rig of each kind again, surveyed in all layers at the small preset, with a mount.
     #[arg(long)]
@@ -56,7 +59,7 @@ pub struct Arguments {
     /// Write the table to docs/survey/rigged.md.
     #[arg(long)]
     write: bool,
-    /// The program to survey with and to survey; absent: built now, without optimisation.
+    /// The program to survey with and to survey; absent: built now, for development (little optimisation).
     #[arg(long)]
     program: Option<PathBuf>,
     /// More words for the survey.
@@ -107,8 +110,11 @@ pub fn run(root: &Path, arguments: &Arguments) -> Result<bool, String> {
     let (path, most) = (arguments.state.as_deref(), arguments.most.unwrap_or(usize::MAX));
     let stop = Stop::on_signals()?;
     let place = Place::new()?;
-    let (set_ups, whole) = set_ups(arguments);
-    let series = Series::of(arguments, &program, set_ups, whole)?;
+    let seed = arguments.seed.unwrap_or_else(|| if arguments.short { seed_of_the_clock() } else { SEED });
+    let drawn = set_ups(arguments, seed);
+    let short = if arguments.short { " --short" } else { "" };
+    println!("rigged: {} set-ups,{short} --seed {seed}", drawn.0.len());
+    let series = Series::of(arguments, seed, &program, drawn)?;
     let mut state = State::open(path, root, series)?;
     let all = state.series.set_ups.len();
     let end = all.min(state.outcomes.len().saturating_add(most));
@@ -148,8 +154,8 @@ pub fn run(root: &Path, arguments: &Arguments) -> Result<bool, String> {
 
 /// What is done one after the other: rigs as drawn, a control now and then; and how many at the end are surveyed in all
 /// layers.
-fn set_ups(arguments: &Arguments) -> (Vec<Rig>, usize) {
-    let mut draw = Draw::new(arguments.seed);
+fn set_ups(arguments: &Arguments, seed: u64) -> (Vec<Rig>, usize) {
+    let mut draw = Draw::new(seed);
     let mut all = Vec::new();
     if arguments.short {
         all = draw.short();
@@ -269,21 +275,14 @@ mod tests {
             arguments: Arguments,
         }
         let of = |words: &[&str]| {
-            let line: Line = clap::Parser::parse_from([&["x", "--runs", "8", "--seed", "3"], words].concat());
-            set_ups(&line.arguments)
+            let line: Line = clap::Parser::parse_from([&["x", "--runs", "8"], words].concat());
+            set_ups(&line.arguments, 3)
         };
         let ((plain, none), (all, whole)) = (of(&[]), of(&["--whole"]));
         assert_eq!((none, whole, &all[..plain.len()]), (0, 5, plain.as_slice()));
         let kinds: std::collections::BTreeSet<&str> = all[plain.len()..].iter().map(Rig::kind).collect();
         assert_eq!(kinds.len(), 5);
-        let series = Series {
-            seed: 3,
-            set_ups: all,
-            survey: "--preset quick".into(),
-            version: String::new(),
-            hash: String::new(),
-            whole,
-        };
+        let series = Series { set_ups: all, whole, ..state::an_example() };
         assert_eq!(series.words(plain.len() - 1).text, "--preset quick");
         let last = series.words(plain.len());
         assert!(last.whole && last.text.contains("--preset small --mount") && !last.text.contains("--only"));

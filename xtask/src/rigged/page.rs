@@ -10,7 +10,7 @@ const ABOUT: &str = "\
 # Rigged set-ups: does the survey name what was made slow?
 
 Made by `cargo xtask rigged --write`; see [the design](../design/survey.md). A cluster on four hosts (network
-namespaces of one machine with two processors): `alpha` runs mgmtd and metad, `beta`, `gamma` and `delta` a storage
+namespaces of one machine with PROCESSORS processors): `alpha` runs mgmtd and metad, `beta`, `gamma` and `delta` a storage
 daemon each, with four targets together, on disks of their own (ext4 on a loop device on a file behind FUSE, 500 MB/s
 each) and links of 2 Gbit/s. Before each survey one thing was drawn at random and made slow. In a control nothing was.
 No line of the product knows of it.
@@ -24,25 +24,35 @@ No line of the product knows of it.
 
 Kinds have equal numbers, and the strengths of each are spread over its range. A verdict is right when it names this
 member in this layer and accuses nobody else beside it; in a control, when it accuses nobody. Surveys that failed
-stand in the table and count as wrong; none was left out. Most surveys are of some layers only, as the line below says;
-where the table says \"all\", it was a whole survey at the small preset, with a mount on `alpha`.
-";
+stand in the table and count as wrong; none was left out. The line below gives the words of the survey, `--only`
+its layers";
+
+/// Of a series in which some surveys were whole.
+const WHOLE: &str =
+    "; where the table says \"all\", it was a whole survey at the small preset, with a mount on `alpha`";
+
+/// What is known of cuts when no file is kept.
+const ONE_PIECE: &str =
+    "not known (this was done in one piece, without --state, which leaves no trace of an earlier beginning)";
 
 /// The page.
 pub fn text(state: &State) -> String {
-    let mut out = ABOUT.to_owned();
-    let outcomes = &state.outcomes;
-    let series = &state.series;
+    let (outcomes, series) = (&state.outcomes, &state.series);
+    let mut out = ABOUT.replace("PROCESSORS", &series.processors.to_string());
+    if outcomes.iter().any(|outcome| outcome.whole) {
+        out += WHOLE;
+    }
+    let cuts = state.interrupted.map_or_else(|| ONE_PIECE.to_owned(), |times| times.to_string());
     let _ = write!(
         out,
-        "\nSeed {}; survey: `{}`; program: {} (SHA-256 {}), source at commit {} when the series began; set-ups that were \
-         cut off and done again: {}; set-ups done: {} of {}.\n\n| kind | right | of |\n| --- | ---: | ---: |\n",
+        ".\n\nSeed {}; survey: `{}`; program: {}, {} (SHA-256 {}), source at commit {} when the series began; set-ups that \
+         were cut off and done again: {cuts}; set-ups done: {} of {}.\n\n| kind | right | of |\n| --- | ---: | ---: |\n",
         series.seed,
         series.survey,
         series.version,
+        series.build,
         series.hash.get(..16).unwrap_or(&series.hash),
         state.commit,
-        state.interrupted,
         outcomes.len(),
         series.set_ups.len()
     );
@@ -95,8 +105,34 @@ fn first_line(why: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::state::Series;
+    use super::super::state::an_example;
     use super::*;
+
+    fn state(outcomes: Vec<Outcome>) -> State {
+        State { series: an_example(), commit: "c".into(), outcomes, begun: None, interrupted: None }
+    }
+
+    /// Goal: the page says on how many processors, how the program was built, and whether a cut would be known; whole
+    /// surveys are explained where there are some, and only there.
+    #[test]
+    fn of_what() {
+        let outcome = |whole: bool| Outcome {
+            rig: Rig::Nothing,
+            accused: vec![],
+            headline: "x".to_owned(),
+            seconds: 1.0,
+            whole,
+            failed: None,
+        };
+        let page = text(&state(vec![outcome(false)]));
+        assert!(
+            page.contains("one machine with 3 processors") && page.contains("skep 0.1.0, built (SHA"),
+            "{page}"
+        );
+        assert!(page.contains("done again: not known (") && !page.contains("\"all\""), "{page}");
+        let page = text(&State { interrupted: Some(2), ..state(vec![outcome(false), outcome(true)]) });
+        assert!(page.contains("done again: 2; set-ups done: 2 of 1.") && page.contains("\"all\""), "{page}");
+    }
 
     /// Goal: the counts tell kinds and controls apart; wrong ones, false accusations and failures are shown.
     #[test]
@@ -118,15 +154,7 @@ mod tests {
             of(&target, &[], Some("no answer\nlog")),
             of(&Rig::Nothing, &[], None),
         ];
-        let series = Series {
-            seed: 7,
-            set_ups: vec![],
-            survey: "--preset quick".into(),
-            version: "skep 0.1.0".into(),
-            hash: "ab".into(),
-            whole: 1,
-        };
-        let state = State { series, commit: "c".into(), outcomes, begun: None, interrupted: 0 };
+        let state = state(outcomes);
         let page = text(&state);
         assert!(page.contains("| disk of a target | 1 | 4 |"), "{page}");
         assert!(page.contains("| 5 | nothing | all | nobody |"), "{page}");

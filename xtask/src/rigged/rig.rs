@@ -77,14 +77,20 @@ impl Draw {
         self.shuffled(all.len()).into_iter().map(|at| all[at].clone()).collect()
     }
 
-    /// A disk or a network, and a daemon with a quota: what must be named on any machine that can run the test.
+    /// A disk, a network, and a daemon that starves, of one kind or the other: what must be named on any machine that
+    /// can run the test.
     pub fn short(&mut self) -> Vec<Rig> {
-        let percent = self.spread(2, SHORT);
-        let slow = match self.below(2) {
-            0 => Rig::Target { index: self.below(TARGETS.len()), percent: percent[0] },
-            _ => Rig::Network { index: self.below(DAEMONS.len()), percent: percent[0] },
+        let percent = self.spread(3, SHORT);
+        let disk = Rig::Target { index: self.below(TARGETS.len()), percent: percent[0] };
+        let network = Rig::Network { index: self.below(DAEMONS.len()), percent: percent[1] };
+        let starved = match self.below(2) {
+            0 => Rig::Quota { index: self.below(DAEMONS.len()), percent: percent[2] },
+            _ => {
+                let nearest = (0..NEIGHBOURS.len()).min_by_key(|at| NEIGHBOURS[*at].2.abs_diff(percent[2]));
+                self.neighbours(nearest.unwrap_or_default())
+            }
         };
-        vec![slow, Rig::Quota { index: self.below(DAEMONS.len()), percent: percent[1] }]
+        vec![disk, network, starved]
     }
 
     /// One of each kind, of any strength, in any order.
@@ -225,6 +231,24 @@ mod tests {
             seen.extend(all.iter().filter_map(Rig::expected));
         }
         assert_eq!(seen.len(), TARGETS.len() + 2 * DAEMONS.len());
+    }
+
+    /// Goal: a short series has a disk, a network and a starved daemon, all of them strong; both kinds of starving and
+    /// every member come up.
+    #[test]
+    fn short_draws() {
+        let (mut members, mut kinds) = (std::collections::BTreeSet::new(), BTreeMap::new());
+        for seed in 0..100 {
+            let all = Draw::new(seed).short();
+            assert_eq!(all, Draw::new(seed).short());
+            let layers: Vec<&str> = all.iter().filter_map(Rig::expected).map(|(layer, _)| layer).collect();
+            assert_eq!(layers, ["device", "network", "processor"], "{seed}");
+            assert!(all.iter().all(|rig| (SHORT[0]..=SHORT[1]).contains(&percent(rig))), "{seed}: {all:?}");
+            all.iter().for_each(|rig| *kinds.entry(rig.kind()).or_insert(0) += 1);
+            members.extend(all.iter().filter_map(Rig::expected));
+        }
+        assert_eq!((kinds.len(), members.len()), (KINDS, TARGETS.len() + 2 * DAEMONS.len()));
+        assert!(kinds.values().all(|count| *count > 25), "{kinds:?}");
     }
 
     /// Goal: the shares that neighbours leave are those of the kernel's weights (a level is a factor of 1.25).

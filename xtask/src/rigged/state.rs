@@ -17,8 +17,14 @@ pub struct Series {
     pub survey: String,
     /// What the program says of itself.
     pub version: String,
+    /// How it was built, as far as that is known.
+    #[serde(default)]
+    pub build: String,
     /// SHA-256 of the program.
     pub hash: String,
+    /// Processors of this machine that may be used.
+    #[serde(default)]
+    pub processors: usize,
     /// So many set-ups at the end are surveyed in all layers.
     #[serde(default)]
     pub whole: usize,
@@ -37,14 +43,31 @@ pub struct Words {
 pub struct State {
     /// Of what.
     pub series: Series,
-    /// The commit of the source tree when it began.
+    /// The commit of the source tree when it began, and whether the tree differed from it.
     pub commit: String,
     /// One of each set-up that is done, whatever came of it.
     pub outcomes: Vec<Outcome>,
     /// This set-up was begun.
     pub begun: Option<usize>,
-    /// So many set-ups were begun and then cut off with this program, and done again.
-    pub interrupted: u32,
+    /// So many set-ups were begun and then cut off with this program, and done again; none: nobody knows, as no file
+    /// is kept.
+    pub interrupted: Option<u32>,
+}
+
+/// The commit of a source tree, and whether the tree differs from it. What documents say changes no program.
+fn source(root: &Path) -> String {
+    let git = |words: &[&str]| said(Command::new("git").args(words).current_dir(root));
+    let commit = git(&["rev-parse", "--short=12", "HEAD"]);
+    described(commit, git(&["status", "--porcelain", "--", ".", ":(exclude)docs"]))
+}
+
+fn described(commit: Result<String, String>, changes: Result<String, String>) -> String {
+    match (commit, changes) {
+        (Err(_), _) => "not known".to_owned(),
+        (Ok(commit), Ok(changes)) if changes.is_empty() => commit,
+        (Ok(commit), Ok(_)) => format!("{commit} with changes that were not committed"),
+        (Ok(commit), Err(_)) => format!("{commit}, perhaps with changes that were not committed"),
+    }
 }
 
 fn said(command: &mut Command) -> Result<String, String> {
@@ -59,16 +82,23 @@ impl Series {
     /// Of these arguments.
     pub fn of(
         arguments: &Arguments,
+        seed: u64,
         program: &Path,
-        set_ups: Vec<Rig>,
-        whole: usize,
+        (set_ups, whole): (Vec<Rig>, usize),
     ) -> Result<Self, String> {
         let sum = said(Command::new("sha256sum").arg(program))?;
+        let build = if arguments.program.is_some() {
+            "given by --program"
+        } else {
+            "a build for development, not the release"
+        };
         Ok(Self {
-            seed: arguments.seed,
+            seed,
             set_ups,
             survey: arguments.survey.clone(),
             version: said(Command::new(program).arg("--version"))?,
+            build: build.to_owned(),
+            processors: std::thread::available_parallelism().map_err(|e| format!("processors: {e}"))?.get(),
             hash: sum.split_whitespace().next().unwrap_or_default().to_owned(),
             whole,
         })
@@ -87,6 +117,8 @@ impl Series {
             ("seed", self.seed.to_string(), other.seed.to_string()),
             ("words for the survey", self.survey.clone(), other.survey.clone()),
             ("version of the program", self.version.clone(), other.version.clone()),
+            ("build of the program", self.build.clone(), other.build.clone()),
+            ("number of processors", self.processors.to_string(), other.processors.to_string()),
             ("SHA-256 of the program", self.hash.clone(), other.hash.clone()),
             ("number of whole surveys", self.whole.to_string(), other.whole.to_string()),
             ("list of set-ups", format!("{:?}", self.set_ups), format!("{:?}", other.set_ups)),
@@ -100,10 +132,9 @@ impl State {
     /// What an earlier piece of this series left, or a beginning.
     pub fn open(path: Option<&Path>, root: &Path, series: Series) -> Result<Self, String> {
         let Some(path) = path.filter(|path| path.exists()) else {
-            let mut git = Command::new("git");
-            let commit = said(git.args(["rev-parse", "--short=12", "HEAD"]).current_dir(root));
-            let commit = commit.unwrap_or_else(|_| "not known".to_owned());
-            return Ok(Self { series, commit, outcomes: Vec::new(), begun: None, interrupted: 0 });
+            // Without a file, whoever cuts this series off and begins anew leaves no trace.
+            let interrupted = path.map(|_| 0);
+            return Ok(Self { series, commit: source(root), outcomes: Vec::new(), begun: None, interrupted });
         };
         let failed = |e: &dyn std::fmt::Display| format!("{}: {e}", path.display());
         let text = std::fs::read(path).map_err(|e| failed(&e))?;
@@ -115,7 +146,7 @@ impl State {
             ));
         }
         if state.begun == Some(state.outcomes.len()) {
-            state.interrupted += 1;
+            state.interrupted = state.interrupted.map(|times| times + 1);
         }
         Ok(state)
     }
@@ -129,18 +160,34 @@ impl State {
 }
 
 #[cfg(test)]
+pub fn an_example() -> Series {
+    Series {
+        seed: 7,
+        set_ups: vec![Rig::Nothing],
+        survey: "--preset quick".into(),
+        version: "skep 0.1.0".into(),
+        build: "built".into(),
+        hash: "ab".into(),
+        processors: 3,
+        whole: 0,
+    }
+}
+
+#[cfg(test)]
 mod tests {
+    use super::an_example as series;
     use super::*;
 
-    fn series() -> Series {
-        Series {
-            seed: 7,
-            set_ups: vec![Rig::Nothing],
-            survey: "--preset quick".into(),
-            version: "skep 0.1.0".into(),
-            hash: "ab".into(),
-            whole: 0,
-        }
+    /// Goal: a tree that differs from its commit is told from one that does not, and from one of which that is not known.
+    #[test]
+    fn sources() {
+        let of = |changes: Result<&str, &str>| {
+            described(Ok("897f".to_owned()), changes.map(str::to_owned).map_err(str::to_owned))
+        };
+        assert_eq!(of(Ok("")), "897f");
+        assert_eq!(of(Ok(" M a.rs")), "897f with changes that were not committed");
+        assert!(of(Err("no index")).starts_with("897f, perhaps"));
+        assert_eq!(described(Err("no git".to_owned()), Ok(String::new())), "not known");
     }
 
     /// Goal: a series goes on where it stopped, a cut is counted, and pieces of another seed, program or rig
@@ -149,14 +196,18 @@ mod tests {
     fn no_mixture() {
         let scratch = skep_rig::Scratch::new(None).unwrap();
         let (path, root) = (scratch.path().join("state.json"), scratch.path());
+        assert_eq!(State::open(None, root, series()).unwrap().interrupted, None);
         let mut state = State::open(Some(&path), root, series()).unwrap();
+        assert_eq!(state.interrupted, Some(0));
         state.begun = Some(0);
         state.keep(Some(&path)).unwrap();
         let state = State::open(Some(&path), root, series()).unwrap();
-        assert_eq!((state.interrupted, state.outcomes.len()), (1, 0));
+        assert_eq!((state.interrupted, state.outcomes.len()), (Some(1), 0));
         let others = [
             ("seed", Series { seed: 8, ..series() }),
             ("SHA-256", Series { hash: "cd".into(), ..series() }),
+            ("build", Series { build: "given".into(), ..series() }),
+            ("processors", Series { processors: 4, ..series() }),
             ("version", Series { version: "skep 0.2.0".into(), ..series() }),
             ("words", Series { survey: "--preset small".into(), ..series() }),
             ("set-ups", Series { set_ups: vec![], ..series() }),
