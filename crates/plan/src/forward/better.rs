@@ -6,7 +6,7 @@ use crate::units::Rate;
 use std::fmt::Write as _;
 
 /// Systems that are tried.
-const SYSTEMS: u64 = 400;
+const SYSTEMS: u64 = 200;
 
 /// SplitMix64.
 struct Dice(u64);
