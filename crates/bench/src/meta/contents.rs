@@ -1,10 +1,48 @@
 //! What is in one small file.
 
-use crate::engine::{Trouble, ground};
-use crate::io::{Buffer, fill, first_wrong, read_all, stripe, write_all};
-use crate::job::MetaJob;
+use crate::engine::{Trouble, ground, mix, now_ns};
+use crate::io::{Buffer, Supply, fill, first_wrong, read_all, stripe, write_all};
+use crate::job::{MetaJob, MetaPhase};
 use rustix::fs::{Mode, OFlags};
 use std::path::Path;
+
+/// What the calls of a phase write from or read into.
+pub(super) enum Memory {
+    /// It moves no contents.
+    None,
+    /// Bytes that come once in a run: files that resemble each other would be packed by storage that can.
+    Supply(Supply),
+    /// What is read, or written to be compared.
+    Words(Buffer),
+}
+
+impl Memory {
+    /// That of a phase on files. `seed` tells workers apart.
+    pub fn of(phase: MetaPhase, meta: &MetaJob, existing: bool, seed: u64) -> Result<Self, Trouble> {
+        let bytes = match phase {
+            MetaPhase::Create => meta.write_bytes,
+            MetaPhase::OpenRead => meta.read_of_each(existing),
+            _ => 0,
+        };
+        let call = call(meta, bytes);
+        let memory = match phase {
+            _ if call == 0 => Some(Self::None),
+            // Two runs with the same seed must not write the same bytes either.
+            MetaPhase::Create if !meta.verify => {
+                Supply::new(call, mix(seed) ^ mix(now_ns())).map(Self::Supply)
+            }
+            _ => usize::try_from(call).ok().and_then(Buffer::new).map(Self::Words),
+        };
+        memory.ok_or_else(|| {
+            Trouble::found("get memory for a transfer", Path::new(""), "there is not enough".to_owned())
+        })
+    }
+}
+
+/// Bytes of one call, of a file's so many.
+fn call(meta: &MetaJob, bytes: u64) -> u64 {
+    if meta.transfer == 0 { bytes } else { bytes.min(meta.transfer) }
+}
 
 /// The contents of one file of a metadata job.
 pub(super) struct Contents<'a> {
@@ -22,7 +60,7 @@ impl Contents<'_> {
     }
 
     /// Makes the file; returns the bytes written.
-    pub fn create(&self, path: &Path, buffer: Option<&mut Buffer>) -> Result<u64, Trouble> {
+    pub fn create(&self, path: &Path, memory: &mut Memory) -> Result<u64, Trouble> {
         let exclusive = if self.existing { OFlags::empty() } else { OFlags::EXCL };
         let flags = self.flags(OFlags::CREATE | OFlags::WRONLY | exclusive);
         let file = ground::open(path, flags, Mode::from_raw_mode(0o644))
@@ -31,18 +69,20 @@ impl Contents<'_> {
             stripe(&file, path, striping)?;
         }
         let mut offset = 0;
-        if let Some(buffer) = buffer {
-            while offset < self.meta.write_bytes {
-                let all = buffer.bytes();
-                let length = all.len().min((self.meta.write_bytes - offset) as usize);
-                let bytes = &mut all[..length];
-                if self.meta.verify {
+        while offset < self.meta.write_bytes {
+            let length = call(self.meta, self.meta.write_bytes - offset) as usize;
+            let bytes = match memory {
+                Memory::None => break,
+                Memory::Supply(supply) => supply.next(length),
+                Memory::Words(buffer) => {
+                    let bytes = &mut buffer.bytes()[..length];
                     fill(bytes, self.key, offset);
+                    bytes
                 }
-                write_all(&file, bytes, offset)
-                    .map_err(|errno| Trouble::call("write", path, errno).at(offset))?;
-                offset += length as u64;
-            }
+            };
+            write_all(&file, bytes, offset)
+                .map_err(|errno| Trouble::call("write", path, errno).at(offset))?;
+            offset += length as u64;
         }
         if self.meta.fsync {
             rustix::fs::fsync(&file).map_err(|errno| Trouble::call("fsync", path, errno))?;
@@ -51,11 +91,11 @@ impl Contents<'_> {
     }
 
     /// Opens, reads and closes the file; returns the bytes read.
-    pub fn read(&self, path: &Path, buffer: Option<&mut Buffer>) -> Result<u64, Trouble> {
+    pub fn read(&self, path: &Path, memory: &mut Memory) -> Result<u64, Trouble> {
         let file = ground::open(path, self.flags(OFlags::RDONLY), Mode::empty())
             .map_err(|errno| Trouble::call("open", path, errno))?;
         let mut offset = 0;
-        if let Some(buffer) = buffer {
+        if let Memory::Words(buffer) = memory {
             let size = self.meta.read_of_each(self.existing);
             while offset < size {
                 let all = buffer.bytes();

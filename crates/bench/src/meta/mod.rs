@@ -5,9 +5,8 @@ mod tree;
 
 use crate::engine::{Load, Meter, Next, Part, Place, Side, Step, StepKind, Trouble, mix, now_ns, reader_of};
 use crate::engine::{Permutation, entries, ground};
-use crate::io::{Buffer, fill};
 use crate::job::{MetaJob, MetaPhase, root};
-use contents::Contents;
+use contents::{Contents, Memory};
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
@@ -27,7 +26,7 @@ pub(crate) fn own_tree(worker: u32) -> String {
 pub(crate) struct MetaLoad {
     place: Place,
     meta: MetaJob,
-    buffer: Option<Buffer>,
+    memory: Memory,
     /// Which items (`true`: directories) are all there, as far as the steps so far say.
     present: Option<bool>,
     pass: Option<Pass>,
@@ -43,13 +42,8 @@ struct Pass {
 
 impl MetaLoad {
     pub fn new(place: &Place, meta: &MetaJob) -> Self {
-        let bytes = meta.write_bytes.max(meta.read_bytes) as usize;
-        let call = if meta.transfer == 0 { bytes } else { bytes.min(meta.transfer as usize) };
-        let mut buffer = if call == 0 { None } else { Buffer::new(call) };
-        if let Some(buffer) = &mut buffer {
-            fill(buffer.bytes(), mix(place.job.seed ^ u64::from(place.worker)), 0);
-        }
-        Self { place: place.clone(), meta: meta.clone(), buffer, present: None, pass: None }
+        let (place, meta) = (place.clone(), meta.clone());
+        Self { place, meta, memory: Memory::None, present: None, pass: None }
     }
 
     fn base(&self, worker: u32) -> PathBuf {
@@ -129,7 +123,7 @@ impl MetaLoad {
             match (phase, directories) {
                 (MetaPhase::Create, true) => make_directory(here, self.place.job.existing)?,
                 (MetaPhase::Create, false) => {
-                    moved = contents.create(here, self.buffer.as_mut())?;
+                    moved = contents.create(here, &mut self.memory)?;
                 }
                 (MetaPhase::Stat, _) => {
                     ground::stat(here).map_err(|errno| Trouble::call("stat", here, errno))?;
@@ -137,7 +131,7 @@ impl MetaLoad {
                 (MetaPhase::OpenRead, true) => {
                     open_directory(here)?;
                 }
-                (MetaPhase::OpenRead, false) => moved = contents.read(here, self.buffer.as_mut())?,
+                (MetaPhase::OpenRead, false) => moved = contents.read(here, &mut self.memory)?,
                 (MetaPhase::Rename, _) => {
                     pass.tree.item(&mut other, directories, renames + 1, pass.owner, item);
                     ground::rename(here, Path::new(&other))
@@ -236,9 +230,9 @@ impl MetaLoad {
 
 impl Load for MetaLoad {
     fn prepare(&mut self, step: &Step, repetition: u32, reach: &[u64]) -> Result<(), Trouble> {
-        // Two trees would take twice the memory.
-        self.pass = None;
-        let StepKind::Meta(phase, _, _) = step.kind else {
+        // Two trees would take twice the memory, and so would what two phases move.
+        (self.pass, self.memory) = (None, Memory::None);
+        let StepKind::Meta(phase, directories, _) = step.kind else {
             if step.kind == StepKind::TreeRemove {
                 self.sweep()?;
             }
@@ -250,6 +244,10 @@ impl Load for MetaLoad {
         let mut count = self.meta.items.per_worker(&self.meta.tree);
         if phase != MetaPhase::Create {
             count = count.min(reach.get(owner as usize).copied().unwrap_or(u64::MAX));
+        }
+        if !directories {
+            let seed = self.place.job.seed ^ u64::from(self.place.worker);
+            self.memory = Memory::of(phase, &self.meta, self.place.job.existing, seed)?;
         }
         let shuffled = self.meta.random_order
             && matches!(phase, MetaPhase::Stat | MetaPhase::OpenRead | MetaPhase::Rename);

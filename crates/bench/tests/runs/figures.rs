@@ -1,11 +1,11 @@
 //! Figures must be of what was asked for: what is verified, what is written, who reads whose data, and other
 //! tools' options that are easily taken for something else.
 
-use super::stage::{READ, WRITE, go, io};
+use super::stage::{READ, WRITE, go, io, path};
 use skep_bench::dialect::{Surroundings, Tool, Translation, translate};
 use skep_bench::engine::steps;
 use skep_bench::job::{
-    Fsync, IoJob, IoKind, IoPhase, Job, MetaPhase, Order, Readers, Share, Stonewall, Work,
+    Fsync, IoJob, IoKind, IoPhase, Items, Job, MetaJob, MetaPhase, Order, Readers, Share, Stonewall, Work,
 };
 use std::collections::BTreeSet;
 
@@ -87,10 +87,13 @@ fn verification_knows_what_was_written() {
 #[test]
 fn random_writes_of_fio_are_compared() {
     let dir = tempfile::tempdir().unwrap();
-    for (option, order) in [
-        ("--runtime=20ms", Order::Random),
-        ("--time_based --runtime=50ms", Order::Random),
-        ("--norandommap=1", Order::RandomRepeating),
+    let whole = 1_048_576.0;
+    // What is compared at least. The clock ends the comparison, too: after a moment it may not have begun.
+    for (option, order, least) in [
+        ("--runtime=1ms", Order::Random, 0.0),
+        ("--runtime=60s", Order::Random, whole),
+        ("--time_based --runtime=500ms", Order::Random, 1.0),
+        ("--norandommap=1", Order::RandomRepeating, whole),
     ] {
         let line =
             format!("--name=x --rw=randwrite --size=1m --unlink=1 --directory={}", dir.path().display());
@@ -99,9 +102,7 @@ fn random_writes_of_fio_are_compared() {
         assert_eq!(io_of(&job).phases, [WRITE.as_setup(), write, READ], "{option}");
         let result = go(&job).unwrap_or_else(|error| panic!("{option}: {error}"));
         let read = result.summary().into_iter().find(|row| row.phase == "read").unwrap();
-        // The clock ends the comparison, too.
-        let whole = order == Order::RandomRepeating;
-        assert!(read.bytes > 0.0 && (!whole || read.bytes == 1_048_576.0), "{option}: {} bytes", read.bytes);
+        assert!(read.bytes >= least && (least < whole || read.bytes == whole), "{option}: {}", read.bytes);
         assert_eq!(io_of(&job_of(Tool::Fio, &format!("{line} {option}"))).phases, [write]);
     }
     let whole = job_of(Tool::Fio, "--name=x --rw=randwrite --size=1m --verify=crc32c");
@@ -161,6 +162,33 @@ fn what_is_written_does_not_repeat() {
         }
     }
     assert_eq!((seen.len(), blocks), (3 * 8192, 3 * 8192));
+}
+
+/// Goal: small files resemble each other in no block of 512 bytes, whether they are written by one call or by several,
+/// and also where they are verified.
+#[test]
+fn small_files_do_not_repeat() {
+    for (transfer, verify) in [(0, false), (1024, false), (0, true)] {
+        let dir = tempfile::tempdir().unwrap();
+        let load = MetaJob {
+            items: Items::Total(20),
+            phases: vec![MetaPhase::Create],
+            write_bytes: 4096,
+            transfer,
+            verify,
+            ..MetaJob::new(&path(&dir))
+        };
+        let mut job = Job::new(Work::Meta(load));
+        (job.workers.processes, job.keep) = (3, true);
+        go(&job).unwrap();
+        let mut seen = BTreeSet::new();
+        for (worker, item) in (0..3).flat_map(|worker| (0..20).map(move |item| (worker, item))) {
+            let file = format!("skep-bench-meta/w{worker:08}/f0.{worker}.{item}");
+            let bytes = std::fs::read(dir.path().join(file)).unwrap();
+            seen.extend(bytes.chunks(512).map(<[u8]>::to_vec));
+        }
+        assert_eq!(seen.len(), 3 * 20 * 8, "transfer {transfer} verify {verify}");
+    }
 }
 
 /// Goal: a link where a shared file should be is not followed.
