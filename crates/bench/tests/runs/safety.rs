@@ -201,14 +201,15 @@ fn begin(job: Job, settled: bool, between: &mut dyn FnMut()) -> Vec<Report> {
         hosts: 1,
         host_processes: 1,
         first_on_host: true,
-        progress_ms: 1_000,
+        // A worker that hangs gives signs of life; one that is slow must not be taken for it.
+        progress_ms: 30_000,
         settled,
     };
     let mut crew = LocalCrew::in_process(1, "here").unwrap();
     crew.send(0, &Order::Start(Box::new(start))).unwrap();
     let mut said = Vec::new();
     while said.len() < 2 {
-        let report = crew.receive(std::time::Duration::from_secs(20)).unwrap().expect("a report").1;
+        let report = crew.receive(std::time::Duration::from_secs(120)).unwrap().expect("a report").1;
         match &report {
             Report::Ready { .. } if said.is_empty() => {
                 between();
