@@ -55,7 +55,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("bssplit", "one transfer size at a time"),
     ("bs_unaligned", "one transfer size at a time"),
     ("nrfiles", "a file for each worker: use more workers"),
-    ("offset_increment", "use `skep bench io --share segmented`"),
+    ("offset_increment", "use `skep bench io --shared segmented`"),
     ("zonesize", "no zones"),
     ("zonemode", "no zones"),
     ("fdatasync", "use fsync="),

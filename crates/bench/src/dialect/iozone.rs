@@ -86,7 +86,12 @@ const KNOWN: &[Known] = &[
     refused("+t", "network", Takes::Nothing, "use `skep bench net`"),
     ignored("+T", "timestamps", Takes::Nothing, TALK),
     ignored("+u", "cpu-use", Takes::Nothing, TALK),
-    refused("+V", "shared-file", Takes::Nothing, "use `skep bench io --share segmented` for one file of all"),
+    refused(
+        "+V",
+        "shared-file",
+        Takes::Nothing,
+        "use `skep bench io --shared segmented` for one file of all",
+    ),
     refused("+w", "dedupe", Takes::Value, DEDUPE),
     refused("+y", "dedupe-inside", Takes::Value, DEDUPE),
     refused("+C", "compressible", Takes::Value, DEDUPE),

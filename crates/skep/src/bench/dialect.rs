@@ -240,6 +240,36 @@ mod tests {
         }
     }
 
+    /// Goal: every command of this program that a refusal or a remark names is understood as far as it goes: no
+    /// operand, but also no option and no value that there is not.
+    #[test]
+    fn commands_that_are_advised_exist() {
+        use clap::error::ErrorKind as Kind;
+        let far_enough = [
+            Kind::DisplayHelp,
+            Kind::DisplayHelpOnMissingArgumentOrSubcommand,
+            Kind::DisplayVersion,
+            Kind::MissingRequiredArgument,
+            Kind::MissingSubcommand,
+        ];
+        let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/../bench/src/dialect");
+        let mut seen = 0;
+        for entry in std::fs::read_dir(dir).unwrap().map(Result::unwrap) {
+            let text = std::fs::read_to_string(entry.path()).unwrap();
+            // Not what a format fills in.
+            for line in text.split('`').filter(|part| part.starts_with("skep ") && !part.contains('{')) {
+                // Texts are broken by a backslash.
+                let words = line.split_whitespace().filter(|word| *word != "\\");
+                let parsed = <crate::cli::Cli as clap::Parser>::try_parse_from(words);
+                if let Err(error) = parsed {
+                    assert!(far_enough.contains(&error.kind()), "{line}: {error}");
+                }
+                seen += 1;
+            }
+        }
+        assert!(seen > 20, "{seen}");
+    }
+
     /// Goal: hosts that our own flag names count where a tool's work follows from them: elbencho has its threads on
     /// each of them and cuts a shared file among all.
     #[test]
