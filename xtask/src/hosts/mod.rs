@@ -196,6 +196,7 @@ mod tests {
             touch \"$here/copying\"
             until [ -e \"$here/stop\" ]; do sleep 0.02; done
             sleep 0.5
+            command cp \"$@\"
             touch \"$here/copied\"
         }\n";
         let scratch = skep_rig::Scratch::new(None).unwrap();
