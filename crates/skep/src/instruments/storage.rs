@@ -24,7 +24,8 @@ const OBJECTS_MAX: u32 = 4_096;
 const RAW_BLOCK_MAX: u64 = 64 << 20;
 /// Requests past the page cache must be multiples of it.
 const DIRECT_ALIGN: u64 = 4_096;
-/// Memory of all threads' buffers together.
+/// Memory of all threads' blocks together. (Small ones that are written come from a pool of one to two mebibytes a
+/// thread.)
 const BUFFERS_MAX: u64 = 1 << 30;
 /// Most bytes of one thread.
 const SIZE_MAX: u64 = 1 << 40;

@@ -1,4 +1,4 @@
-//! Which block comes next, and what is in it.
+//! Which block comes next.
 
 /// Blocks of one thread, over and over, in sequence or at random.
 pub struct Order {
@@ -42,24 +42,6 @@ impl Order {
     }
 }
 
-/// Bytes that no file system can pack.
-pub fn fill(buffer: &mut [u8], seed: u64) {
-    let mut state = seed | 1;
-    for chunk in buffer.chunks_mut(8) {
-        chunk.copy_from_slice(&step(&mut state).to_le_bytes()[..chunk.len()]);
-    }
-}
-
-/// A number of its own in every 512 bytes, so that no storage finds the same block twice.
-pub fn stamp(buffer: &mut [u8], stamps: &mut u64) {
-    for block in buffer.chunks_mut(512) {
-        *stamps = stamps.wrapping_add(1);
-        let number = stamps.to_le_bytes();
-        let length = block.len().min(number.len());
-        block[..length].copy_from_slice(&number[..length]);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -78,17 +60,5 @@ mod tests {
         let drawn: Vec<u64> = (0..100).map(|_| order.next()).collect();
         assert!(drawn.iter().all(|block| *block < 1_000));
         assert!(drawn.windows(2).any(|pair| pair[1] != pair[0] + 1));
-        let (mut a, mut b) = ([0; 20], [0; 20]);
-        fill(&mut a, 1);
-        fill(&mut b, 3);
-        assert!(a != b && a != [0; 20]);
-        let (mut first, mut stamps) = ([0; 2048], 5);
-        stamp(&mut first, &mut stamps);
-        let mut second = first;
-        stamp(&mut second, &mut stamps);
-        let mut blocks: Vec<&[u8]> = first.chunks(512).chain(second.chunks(512)).collect();
-        blocks.sort_unstable();
-        blocks.dedup();
-        assert_eq!(blocks.len(), 8, "no block is written twice");
     }
 }

@@ -8,8 +8,9 @@ use super::super::question::{
 };
 use super::super::service::BenchTarget;
 use super::DIRECT_ALIGN;
-use super::order::{Order, fill, stamp};
+use super::order::Order;
 use super::place::Place;
+use skep_bench::Supply;
 use skep_bench::engine::now_ns;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -91,9 +92,6 @@ impl Shared {
 /// Pairs of all targets' histograms: an answer has a limit.
 const ALL_BUCKETS_MAX: usize = 24 << 10;
 
-/// Threads count their stamps from places far apart.
-const STAMPS_APART: u64 = 0x9e37_79b9_7f4a_7c15;
-
 /// One thread.
 struct Worker<'a> {
     place: &'a Place,
@@ -166,6 +164,8 @@ fn start_all(
     (objects, size): (u32, u64),
 ) -> Result<(), String> {
     let gate = Gate::default();
+    // What an earlier measurement wrote is not written again: storage may know it still.
+    let life = now_ns();
     std::thread::scope(|scope| {
         let mut started = Ok(0);
         for (place, progress) in places.iter().zip(&shared.targets) {
@@ -176,10 +176,10 @@ fn start_all(
                 let worker = Worker { place, progress, test, control, object, base: part * size, seed };
                 let (gate, began) = (&gate, &shared.began);
                 let work = move || {
-                    let mut buffer = Buffer::new(test.block as usize, seed);
+                    let bytes = Bytes::new(test, seed ^ life);
                     if gate.wait() {
                         let (began, _) = *began.get_or_init(|| (Instant::now(), now_ns()));
-                        worker.work(buffer.bytes(), began);
+                        worker.work(bytes, began);
                     }
                 };
                 started = started.and_then(|many| spawn(scope, work).map(|_| many + 1));
@@ -199,9 +199,10 @@ fn start_all(
 }
 
 impl Worker<'_> {
-    fn work(&self, buffer: &mut [u8], began: Instant) {
+    fn work(&self, bytes: Option<Bytes>, began: Instant) {
         let mut times = Times::default();
-        let done = self.blocks(buffer, began, &mut times).map(|sync| (times, sync));
+        let done = bytes.ok_or_else(|| "no memory for what is written or read".to_owned());
+        let done = done.and_then(|bytes| self.blocks(bytes, began, &mut times)).map(|sync| (times, sync));
         let mut ended = self.progress.ended.lock().unwrap_or_else(PoisonError::into_inner);
         ended.threads += 1;
         ended.at = Some(Instant::now());
@@ -227,10 +228,9 @@ impl Worker<'_> {
     }
 
     /// Every block; gives the time of the sync at the end.
-    fn blocks(&self, buffer: &mut [u8], began: Instant, times: &mut Times) -> Result<Duration, String> {
+    fn blocks(&self, mut bytes: Bytes, began: Instant, times: &mut Times) -> Result<Duration, String> {
         let test = self.test;
         let mut order = Order::new(test.size / test.block, test.random, self.seed);
-        let mut stamps = self.seed.wrapping_mul(STAMPS_APART);
         let limit = Duration::from_secs_f64(test.seconds);
         let over = |order: &Order| match test.seconds > 0.0 {
             true => began.elapsed() >= limit,
@@ -238,16 +238,14 @@ impl Worker<'_> {
         };
         while !over(&order) && !self.control.is_stopped() && !self.progress.failed.load(Relaxed) {
             let offset = self.base + order.next() * test.block;
-            if test.direction == Direction::Write {
-                stamp(buffer, &mut stamps);
-            }
+            let buffer = bytes.next(test.block as usize);
             let at = Instant::now();
             let moved = match test.direction {
                 Direction::Write => self.place.write(self.object, offset, buffer).map(|()| buffer.len())?,
                 Direction::Read => self.place.read(self.object, offset, buffer)?,
             };
             times.add(at.elapsed());
-            if moved < buffer.len() {
+            if (moved as u64) < test.block {
                 return Err(
                     "a file ended early: write with the same size, threads and objects first".to_owned()
                 );
@@ -265,22 +263,30 @@ impl Worker<'_> {
     }
 }
 
-/// Bytes at an address that O_DIRECT takes.
-struct Buffer {
-    bytes: Vec<u8>,
-    start: usize,
-    len: usize,
+/// What a thread writes, or where it reads to, at an address that O_DIRECT takes.
+enum Bytes {
+    /// Bytes that no storage can pack or find twice.
+    Written(Supply),
+    /// Memory, and where the aligned part of it begins.
+    Read(Vec<u8>, usize),
 }
 
-impl Buffer {
-    fn new(len: usize, seed: u64) -> Self {
-        let mut bytes = vec![0; len + DIRECT_ALIGN as usize];
-        let start = bytes.as_ptr().align_offset(DIRECT_ALIGN as usize).min(DIRECT_ALIGN as usize);
-        fill(&mut bytes[start..start + len], seed);
-        Self { bytes, start, len }
+impl Bytes {
+    /// `key` tells threads apart. None: there is no memory.
+    fn new(test: &StorageTest, key: u64) -> Option<Self> {
+        if test.direction == Direction::Write {
+            return Supply::new(test.block, key).map(Self::Written);
+        }
+        let memory = vec![0; (test.block + DIRECT_ALIGN) as usize];
+        let start = memory.as_ptr().align_offset(DIRECT_ALIGN as usize);
+        (start < DIRECT_ALIGN as usize).then_some(Self::Read(memory, start))
     }
 
-    fn bytes(&mut self) -> &mut [u8] {
-        &mut self.bytes[self.start..self.start + self.len]
+    /// For the next block.
+    fn next(&mut self, length: usize) -> &mut [u8] {
+        match self {
+            Self::Written(supply) => supply.next(length),
+            Self::Read(memory, start) => &mut memory[*start..*start + length],
+        }
     }
 }
