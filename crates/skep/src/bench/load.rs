@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How a load is done, whatever it is.
 #[derive(Debug, Clone, Args)]
@@ -109,42 +109,60 @@ pub fn advised(failure: Failure, other: &str) -> Failure {
     Failure::new(text.replace(TAKEN, &format!("{TAKEN}, {other}")))
 }
 
-/// Signals this close together ask once: timeout(1) sends one to the process and one to its group.
-const ONE_ASKING: Duration = Duration::from_millis(300);
+/// Signals that come within so many pauses ask once: timeout(1) sends one to the process and one to its group. In
+/// pauses, for however long this process is held up between the two, that is one pause.
+const ONE_ASKING: (u32, Duration) = (20, Duration::from_millis(50));
+
+/// Signals as they come, a byte each.
+struct Askings(UnixStream);
+
+impl Askings {
+    /// Waits until somebody asks. `false`: nobody can.
+    fn come(&mut self) -> bool {
+        self.0.read_exact(&mut [0]).is_ok()
+    }
+
+    /// Takes what belongs to the same asking: all that has come by the end of the last pause, so that it does not matter
+    /// when it is read.
+    fn settle(&mut self, pause: impl FnMut()) -> std::io::Result<()> {
+        std::iter::repeat_with(pause).take(ONE_ASKING.0 as usize).for_each(drop);
+        self.0.set_nonblocking(true)?;
+        while matches!(self.0.read(&mut [0; 64]), Ok(1..)) {}
+        self.0.set_nonblocking(false)
+    }
+}
 
 /// What signals ask for: the first ends the run, the second the cleaning up, the third the process.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 struct Signals {
     stop: Arc<AtomicBool>,
     leave: Arc<AtomicBool>,
+    /// There is nothing to put in order: the next one ends the process.
+    bare: Arc<AtomicBool>,
 }
 
 impl Signals {
     fn listen(signals: &[i32]) -> std::io::Result<Self> {
-        let (mut reader, writer) = UnixStream::pair()?;
+        let (reader, writer) = UnixStream::pair()?;
         for signal in signals {
             signal_hook::low_level::pipe::register(*signal, writer.try_clone()?)?;
         }
-        let signals = Self::default();
-        let told = [signals.stop.clone(), signals.leave.clone()];
+        let (signals, mut askings) = (Self::default(), Askings(reader));
+        let told = signals.clone();
         std::thread::Builder::new().name("signals".into()).spawn(move || {
-            let mut last: Option<Instant> = None;
-            let mut asked = || {
-                while reader.read_exact(&mut [0]).is_ok() {
-                    if last.is_none_or(|last| last.elapsed() > ONE_ASKING) {
-                        last = Some(Instant::now());
-                        return true;
-                    }
-                }
-                false
-            };
-            for flag in told {
-                if !asked() {
+            for flag in [told.stop, told.leave] {
+                if !askings.come() {
                     return;
                 }
-                flag.store(true, Ordering::Relaxed);
+                if told.bare.load(Ordering::SeqCst) {
+                    std::process::exit(EXIT_INTERRUPTED.into());
+                }
+                flag.store(true, Ordering::SeqCst);
+                if askings.settle(|| std::thread::sleep(ONE_ASKING.1)).is_err() {
+                    return;
+                }
             }
-            if asked() {
+            if askings.come() {
                 std::process::exit(EXIT_INTERRUPTED.into());
             }
         })?;
@@ -155,6 +173,25 @@ impl Signals {
 /// Once for all jobs of a command line.
 static SIGNALS: OnceLock<Result<Signals, String>> = OnceLock::new();
 
+/// From now on signals end a run: the first what it does, the second its cleaning up, the third the process.
+pub fn on_signals() -> Outcome<Ends<'static>> {
+    let ending = [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP];
+    let signals = SIGNALS.get_or_init(|| Signals::listen(&ending).map_err(|error| error.to_string()));
+    let signals = signals.as_ref();
+    let signals = signals.map_err(|error| Failure::new(format!("cannot listen to signals: {error}")))?;
+    Ok(Ends { stop: &signals.stop, leave: &signals.leave })
+}
+
+/// Does what leaves nothing to put in order, like asking a person: meanwhile the first signal ends the process.
+pub fn bare<T>(ask: impl FnOnce() -> T) -> T {
+    let signals = SIGNALS.get().and_then(|signals| signals.as_ref().ok());
+    let set = |now| signals.inspect(|signals| signals.bare.store(now, Ordering::SeqCst));
+    set(true);
+    let answer = ask();
+    set(false);
+    answer
+}
+
 /// A second signal has come: nothing more is waited for.
 pub fn leaves() -> bool {
     let signals = SIGNALS.get().and_then(|signals| signals.as_ref().ok());
@@ -164,12 +201,8 @@ pub fn leaves() -> bool {
 /// Does a job with a crew and shows the result. An interrupt ends it: what was made is removed, what was
 /// measured until then is shown. A second one does not wait for that, and what is left is named.
 pub fn perform(job: &Job, crew: &mut dyn Crew, args: &ShowArgs, out: &mut dyn Write) -> Outcome {
-    let ending = [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP];
-    let signals = SIGNALS.get_or_init(|| Signals::listen(&ending).map_err(|error| error.to_string()));
-    let signals = signals.as_ref();
-    let signals = signals.map_err(|error| Failure::new(format!("cannot listen to signals: {error}")))?;
+    let ends = on_signals()?;
     let mut live = Live::new(args);
-    let ends = Ends { stop: &signals.stop, leave: &signals.leave };
     let outcome = run_until(job, crew, &mut live, ends);
     live.clear();
     let written = |error: std::io::Error| Failure::new(format!("cannot write the result: {error}"));
@@ -237,22 +270,48 @@ mod tests {
     #[test]
     fn signals() {
         let signals = Signals::listen(&[signal_hook::consts::SIGUSR2]).unwrap();
-        let wait = |flag: &AtomicBool| {
-            let began = std::time::Instant::now();
-            while !flag.load(Ordering::Relaxed) {
-                assert!(began.elapsed().as_secs() < 20);
-                std::thread::yield_now();
+        let raised = || signal_hook::low_level::raise(signal_hook::consts::SIGUSR2).unwrap();
+        let is_set = |flag: &AtomicBool| flag.load(Ordering::Relaxed);
+        let began = std::time::Instant::now();
+        let wait = |wanted: &dyn Fn() -> bool| {
+            while !wanted() {
+                assert!(began.elapsed().as_secs() < 300);
+                std::thread::sleep(ONE_ASKING.1);
             }
         };
-        for _ in 0..2 {
-            signal_hook::low_level::raise(signal_hook::consts::SIGUSR2).unwrap();
+        raised();
+        wait(&|| is_set(&signals.stop));
+        assert!(!is_set(&signals.leave));
+        // Those that still belong to the first are swallowed, one of those that come later is not.
+        while !is_set(&signals.leave) {
+            raised();
+            let until = std::time::Instant::now() + 2 * ONE_ASKING.0 * ONE_ASKING.1;
+            wait(&|| is_set(&signals.leave) || std::time::Instant::now() >= until);
         }
-        wait(&signals.stop);
-        // The time between signals is what tells them apart.
-        std::thread::sleep(2 * ONE_ASKING);
-        assert!(!signals.leave.load(Ordering::Relaxed));
-        signal_hook::low_level::raise(signal_hook::consts::SIGUSR2).unwrap();
-        wait(&signals.leave);
+    }
+
+    /// Goal: whatever comes by the end of the last pause is the same asking, however late it is read and however many
+    /// they are; what comes after it is the next one.
+    #[test]
+    fn one_asking() {
+        let (reader, mut writer) = UnixStream::pair().unwrap();
+        let mut askings = Askings(reader);
+        let mut pauses = 0;
+        writer.write_all(&[0; 100]).unwrap();
+        assert!(askings.come());
+        let mut each = writer.try_clone().unwrap();
+        askings
+            .settle(|| {
+                pauses += 1;
+                each.write_all(&[0]).unwrap();
+            })
+            .unwrap();
+        assert_eq!(pauses, ONE_ASKING.0);
+        writer.write_all(&[0]).unwrap();
+        assert!(askings.come());
+        askings.settle(|| {}).unwrap();
+        drop((writer, each));
+        assert!(!askings.come(), "every byte was taken");
     }
 
     /// Goal: where a name is taken, the words are those of the command; other failures stay as they are.

@@ -17,6 +17,7 @@ mod worker;
 
 pub use agent::AGENT_PORT;
 pub use coordinator::HostsArgs;
+pub use load::{bare, on_signals};
 
 use clap::{Args, Subcommand};
 use skep_bench::dialect::Tool;

@@ -12,13 +12,13 @@ use super::leftovers;
 use crate::admin::access::AccessArgs;
 use crate::admin::namespace::Namespace;
 use crate::admin::{Failure, Outcome};
-use crate::bench::HostsArgs;
 use crate::bench::scratch::own_name;
+use crate::bench::{HostsArgs, on_signals};
 use crate::cli::output::{self, OutputArgs};
 use crate::units::Size;
 use clap::{Args, ValueEnum};
 use shown::{BYTES, FILES, row, verdict};
-use skep_bench::engine::{Silent, run as run_job};
+use skep_bench::engine::{Ends, Silent, run_until};
 use skep_bench::job::{IoJob, IoKind, IoPhase, Items, Job, MetaJob, MetaPhase, Readers, Work};
 use skep_bench::result::StepResult;
 use skep_tune::auto::{Measure, Outcome as Found, Search, Settings, run as search};
@@ -27,7 +27,6 @@ use skep_types::{Consistency, Ino, Kind, Policy, PoolId};
 use skep_wire::meta::{Inspect, SetPolicy};
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
@@ -37,6 +36,10 @@ const CANDIDATES_MAX: usize = 64;
 const CHUNKS: &str = "512KiB,1MiB,2MiB,4MiB";
 /// Limits of files in the metadata that are tried when none are named.
 const INLINE: &str = "0B,8KiB";
+
+/// What is said of a search that a signal ended.
+const INTERRUPTED: &str =
+    "stopped before the end: nothing is kept; what the search made is removed, unless it is named above";
 
 /// What shall be fast.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
@@ -242,7 +245,7 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         if let Err(e) = std::fs::remove_dir_all(&self.0) {
-            eprintln!("note: {}: {e}; remove it by hand", self.0.display());
+            let _ = writeln!(std::io::stderr(), "note: {}: {e}; remove it by hand", self.0.display());
         }
     }
 }
@@ -252,7 +255,7 @@ impl Drop for Scratch {
 pub(super) struct Loads<'a> {
     pub(super) jobs: Vec<Job>,
     pub(super) hosts: &'a HostsArgs,
-    pub(super) stop: &'a AtomicBool,
+    pub(super) ends: Ends<'a>,
     pub(super) done: usize,
     pub(super) most: usize,
     pub(super) began: Instant,
@@ -262,15 +265,16 @@ impl Measure for Loads<'_> {
     fn measure(&mut self, candidate: usize) -> Result<f64, String> {
         let job = self.jobs.get(candidate).ok_or("there is no such candidate")?;
         let mut crew = self.hosts.crew(job)?;
-        let result = run_job(job, crew.as_mut(), &mut Silent, self.stop).map_err(|e| e.to_string())?;
-        if self.stop.load(Ordering::Relaxed) {
-            return Err("interrupted; the directory is as it was".to_owned());
+        let result = run_until(job, crew.as_mut(), &mut Silent, self.ends).map_err(|e| e.to_string())?;
+        if self.ends.stop.load(Ordering::Relaxed) {
+            return Err(INTERRUPTED.to_owned());
         }
         let (moved, seconds) = moved(&job.work, &result.steps);
         self.done += 1;
         if self.done == 1 {
             let all = self.began.elapsed().as_secs_f64() * self.most as f64;
-            eprintln!("at most {} measurements, about {:.0} s", self.most, all);
+            // The terminal may be gone: that is no reason to leave what was made.
+            let _ = writeln!(std::io::stderr(), "at most {} measurements, about {:.0} s", self.most, all);
         }
         match moved > 0 && seconds > 0.0 {
             true => Ok(moved as f64 / seconds),
@@ -306,13 +310,12 @@ fn set(namespace: &mut Namespace, path: &Path, policy: Policy) -> Outcome<Ino> {
     Ok(ino)
 }
 
-/// Raised by an interrupt.
-pub(super) fn stop_flag() -> Outcome<Arc<AtomicBool>> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register(signal, stop.clone()).map_err(|e| Failure::local("signals", e))?;
+/// What a search came to; where a signal ended it, that is what is said, whatever it was doing when it ended.
+pub(super) fn unless_stopped<T>(outcome: Outcome<T>, stop: &AtomicBool) -> Outcome<T> {
+    match outcome {
+        Err(_) if stop.load(Ordering::Relaxed) => Err(Failure::interrupted(INTERRUPTED)),
+        outcome => outcome,
     }
-    Ok(stop)
 }
 
 /// How hard it is looked.
@@ -333,6 +336,27 @@ pub(super) fn decided(
     Ok((found, keep))
 }
 
+/// Measures the candidates in directories of their own, which are gone afterwards.
+fn searched(
+    args: &AutoArgs,
+    namespace: &mut Namespace,
+    path: &Path,
+    candidates: &[Policy],
+    ends: Ends<'_>,
+) -> Outcome<(Found, Option<usize>)> {
+    let scratch = Scratch::make(path, candidates.len())?;
+    let mut jobs = Vec::new();
+    for (candidate, policy) in candidates.iter().enumerate() {
+        let dir = scratch.of(candidate);
+        set(namespace, &dir, *policy)?;
+        jobs.push(args.job(&dir)?);
+    }
+    let mut rule = Search::new(candidates.len() - 1, settings(args));
+    let most = rule.most();
+    let mut loads = Loads { jobs, hosts: &args.hosts, ends, done: 0, most, began: Instant::now() };
+    decided(&mut rule, &mut loads, args.dry_run)
+}
+
 /// Does it.
 pub fn run(args: &AutoArgs, out: &mut dyn Write) -> Outcome {
     leftovers::sweep_temporary(&std::env::temp_dir());
@@ -351,19 +375,9 @@ pub fn run(args: &AutoArgs, out: &mut dyn Write) -> Outcome {
         return Err(Failure::new(format!("{}: not a directory; name one", path.display())));
     }
     let candidates = args.candidates(now.policy, available(&namespace, now.policy.pool))?;
-    let stop = stop_flag()?;
-    let scratch = Scratch::make(&path, candidates.len())?;
-    let mut jobs = Vec::new();
-    for (candidate, policy) in candidates.iter().enumerate() {
-        let dir = scratch.of(candidate);
-        set(&mut namespace, &dir, *policy)?;
-        jobs.push(args.job(&dir)?);
-    }
-    let mut rule = Search::new(candidates.len() - 1, settings(args));
-    let most = rule.most();
-    let mut loads = Loads { jobs, hosts: &args.hosts, stop: &stop, done: 0, most, began: Instant::now() };
-    let (found, keep) = decided(&mut rule, &mut loads, args.dry_run)?;
-    drop(scratch);
+    let ends = on_signals()?;
+    let searched = searched(args, &mut namespace, &path, &candidates, ends);
+    let (found, keep) = unless_stopped(searched, ends.stop)?;
     if let Some(policy) = keep.and_then(|keep| candidates.get(keep)) {
         set(&mut namespace, &path, *policy)?;
     }
@@ -412,6 +426,22 @@ mod tests {
             let best = truth[1..].iter().copied().fold(0.0, f64::max) / truth[0];
             assert!(shown.len() == 1 && (shown[0] - best).abs() < 1e-3, "{shown:?}");
         }
+    }
+
+    /// Goal: a search that a signal ended has the exit code and the words of that, whatever error it ended with; what fails
+    /// by itself, and what was found before, stays.
+    #[test]
+    fn what_a_signal_ended() {
+        let stop = AtomicBool::new(false);
+        let failed = || Err::<(), _>(Failure::new("the cluster cannot be mounted"));
+        assert!(unless_stopped(failed(), &stop).unwrap_err().to_string().contains("mounted"));
+        stop.store(true, Ordering::Relaxed);
+        let failure = unless_stopped(failed(), &stop).unwrap_err();
+        assert_eq!(
+            (failure.to_string().as_str(), failure.exit_code()),
+            (INTERRUPTED, Failure::interrupted("").exit_code())
+        );
+        assert!(unless_stopped(Ok(()), &stop).is_ok());
     }
 
     #[derive(clap::Parser)]

@@ -4,15 +4,17 @@
 //! What is clearly better is written into the mount's configuration file, through the journal of `skep tune apply`.
 
 use super::apply::{agreed, lock};
-use super::auto::{AutoArgs, CandidateRow, Loads, Scratch, decided, settings, stop_flag};
+use super::auto::{AutoArgs, CandidateRow, Loads, Scratch, decided, settings, unless_stopped};
 use super::leftovers;
 use crate::admin::access::mount_of;
 use crate::admin::{Failure, Outcome};
 use crate::bench::scratch::own_name;
+use crate::bench::{bare, on_signals};
 use crate::cli::output;
 use crate::config::mount::{Io, MountConfig, Transport};
 use crate::config::{self, Source};
 use crate::units::Size;
+use skep_bench::engine::Ends;
 use skep_tune::Root;
 use skep_tune::auto::{Outcome as Found, Search};
 use skep_tune::change::{Keep, Plan, RealHands, apply};
@@ -20,6 +22,7 @@ use std::io::Write;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 /// Says whether the kernel has FUSE over io_uring.
@@ -81,13 +84,16 @@ struct Mounts {
 }
 
 impl Mounts {
-    fn make(file: &Path, wishes: &[Wish]) -> Outcome<Self> {
+    fn make(file: &Path, wishes: &[Wish], stop: &AtomicBool) -> Outcome<Self> {
         let dir = std::env::temp_dir().join(own_name(leftovers::MOUNTS));
         let made = std::fs::DirBuilder::new().mode(0o700).create(&dir);
         made.map_err(|e| Failure::local(dir.display(), e))?;
         let mut mounts = Self { dir, points: Vec::new() };
         let program = std::env::current_exe().map_err(|e| Failure::local("the skep program", e))?;
         for (at, wish) in wishes.iter().enumerate() {
+            if stop.load(Ordering::Relaxed) {
+                return Err(Failure::interrupted("stopped"));
+            }
             let point = mounts.dir.join(at.to_string());
             std::fs::create_dir(&point).map_err(|e| Failure::local(point.display(), e))?;
             mounts.points.push(point.clone());
@@ -111,7 +117,9 @@ impl Mounts {
 impl Drop for Mounts {
     fn drop(&mut self) {
         if let Err(e) = leftovers::unmounted(&self.dir) {
-            eprintln!("note: {}: {e}; unmount what is below and remove it by hand", self.dir.display());
+            let dir = self.dir.display();
+            let _ =
+                writeln!(std::io::stderr(), "note: {dir}: {e}; unmount what is below and remove it by hand");
         }
     }
 }
@@ -156,13 +164,36 @@ fn keep(root: &Root, file: &Path, wish: &Wish, args: &AutoArgs, out: &mut dyn Wr
     let plan = plan(root, file, wish)?;
     write!(out, "{}", plan.diff())?;
     out.flush()?;
-    if !args.yes && !agreed()? {
+    if !args.yes && !bare(agreed)? {
         eprintln!("nothing was changed");
         return Ok(false);
     }
     apply(&plan, &mut RealHands(root)).map_err(Failure::new)?;
     eprintln!("{} is changed; it counts from the next mount. Back: skep tune undo", file.display());
     Ok(true)
+}
+
+/// Measures the candidates on mounts of their own, in directories of their own, which are gone afterwards. `path`: the
+/// directory, and where it is below its mount.
+fn searched(
+    args: &AutoArgs,
+    (path, inner): (&Path, &Path),
+    file: &Path,
+    wishes: &[Wish],
+    ends: Ends<'_>,
+) -> Outcome<(Found, Option<usize>)> {
+    let scratch = Scratch::make(path, wishes.len())?;
+    let mounts = Mounts::make(file, wishes, ends.stop)?;
+    let mut jobs = Vec::new();
+    for (at, point) in mounts.points.iter().enumerate() {
+        let own = scratch.of(at);
+        let below = own.strip_prefix(path).map_err(|e| Failure::local(own.display(), e))?;
+        jobs.push(args.job(&point.join(inner).join(below))?);
+    }
+    let mut rule = Search::new(wishes.len() - 1, settings(args));
+    let most = rule.most();
+    let mut loads = Loads { jobs, hosts: &args.hosts, ends, done: 0, most, began: Instant::now() };
+    decided(&mut rule, &mut loads, args.dry_run)
 }
 
 /// Does it.
@@ -180,21 +211,9 @@ pub fn run(args: &AutoArgs, out: &mut dyn Write) -> Outcome {
     let has_uring = std::fs::read_to_string(URING).is_ok_and(|text| matches!(text.trim(), "Y" | "1"));
     let cpus = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
     let wishes = candidates(&now, cpus, has_uring);
-    let stop = stop_flag()?;
-    let scratch = Scratch::make(&path, wishes.len())?;
-    let mounts = Mounts::make(&real, &wishes)?;
-    let mut jobs = Vec::new();
-    for (at, point) in mounts.points.iter().enumerate() {
-        let own = scratch.of(at);
-        let below = own.strip_prefix(&path).map_err(|e| Failure::local(own.display(), e))?;
-        jobs.push(args.job(&point.join(inner).join(below))?);
-    }
-    let mut rule = Search::new(wishes.len() - 1, settings(args));
-    let most = rule.most();
-    let mut loads = Loads { jobs, hosts: &args.hosts, stop: &stop, done: 0, most, began: Instant::now() };
-    let (found, kept) = decided(&mut rule, &mut loads, args.dry_run)?;
-    drop(mounts);
-    drop(scratch);
+    let ends = on_signals()?;
+    let searched = searched(args, (&path, inner), &real, &wishes, ends);
+    let (found, kept) = unless_stopped(searched, ends.stop)?;
     eprintln!("{}", verdict(&file, &wishes, &found));
     // The lines of a diff are no document.
     let keep = |wish: &Wish| keep(&root, &file, wish, args, &mut std::io::stderr());

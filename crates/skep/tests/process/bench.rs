@@ -2,6 +2,7 @@
 //! between them. No cluster is needed: the file system is a directory.
 
 use super::TURN;
+use super::loads::Bound;
 use skep_rig::{Scratch, until};
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -11,10 +12,10 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::{MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// An agent that is lost or hangs is told within this time.
-const TOLD: Duration = Duration::from_secs(15);
+/// An agent that is lost or hangs is told within this time, on a slow machine too: nothing else would end a run so early.
+const TOLD: Duration = Duration::from_secs(120);
 /// An agent whose coordinator is lost is free again within this time.
-const FREED: Duration = Duration::from_secs(40);
+const FREED: Duration = Duration::from_secs(240);
 
 /// A directory with a key and a place for loads.
 struct Place {
@@ -141,9 +142,12 @@ fn two_agents_share_a_job() {
     let place = Place::new();
     let (a, b, hosts) = two(&place);
     let (key, client) = (place.text("key"), place.text("client.key"));
+    let mut least_skew = f64::INFINITY;
     for key in [&key, &client] {
+        let began = Instant::now();
         let more = ["--phases", "write,read+verify", "--readers", "node:1", "-i", "2", "--output", "json"];
         let text = place.must(&place.load(&hosts, key, &more));
+        let all_us = began.elapsed().as_secs_f64() * 1e6;
         let json: serde_json::Value = serde_json::from_str(&text).unwrap();
         let run = &json[0];
         let of_hosts: Vec<_> = run["hosts"].as_array().unwrap().iter().collect();
@@ -152,18 +156,22 @@ fn two_agents_share_a_job() {
             assert_eq!((host["name"].as_str(), host["processes"].as_u64()), (Some(&*agent.address), Some(2)));
             // The same clock, read over the network: the error is half a round trip.
             let error = host["clock_error_us"].as_f64().unwrap();
-            assert!(error > 0.0 && error < 50_000.0, "{error}");
+            assert!(error > 0.0 && error < all_us / 2.0, "{error} of {all_us}");
         }
         let steps = run["steps"].as_array().unwrap();
         assert_eq!(steps.len(), 4);
         for step in steps {
             assert_eq!(step["bytes"].as_u64(), Some(4 << 20));
             assert_eq!(step["workers"].as_array().unwrap().len(), 4);
-            // All began together, though in four processes of two hosts.
-            assert!(step["start_skew_us"].as_f64().unwrap() < 200_000.0, "{step}");
+            let skew = step["start_skew_us"].as_f64().unwrap();
+            assert!(skew < all_us, "clocks are not one: {step}");
+            least_skew = least_skew.min(skew);
         }
         place.is_clean().unwrap();
     }
+    // All begin together, though in four processes of two hosts; a machine that is busy starts some of them late, but
+    // not in every step.
+    assert!(least_skew < 1e6, "{least_skew}");
 }
 
 /// Goal: node by node and slot by slot put processes where they should be; barriers hold over hosts.
@@ -261,11 +269,12 @@ fn limits_of_an_agent() {
     assert!(wrong.contains("a b"), "{wrong}");
 }
 
-/// A run that would last a minute, once its files are there.
-fn long_run(place: &Place, hosts: &str) -> Child {
+/// A run that would last an hour, once its files are there.
+fn long_run(place: &Place, hosts: &str) -> Bound {
     let key = place.text("key");
-    let words = place.load(hosts, &key, &["--phases", "write", "--stonewall", "60s", "--repeat"]);
+    let words = place.load(hosts, &key, &["--phases", "write", "--stonewall", "1h", "--repeat"]);
     let child = place.command(&words).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    let child = Bound::new(child);
     until("files of all workers", FREED, || match fs::read_dir(place.path("load")).unwrap().count() {
         4 => Ok(()),
         n => Err(format!("{n}")),
@@ -275,17 +284,9 @@ fn long_run(place: &Place, hosts: &str) -> Child {
 }
 
 /// Waits for a coordinator that must fail; what it said.
-fn failed(mut child: Child) -> String {
-    let since = Instant::now();
-    let status = until("the end of the coordinator", TOLD * 3, || match child.try_wait().unwrap() {
-        Some(status) => Ok(status),
-        None => Err("it still runs".to_owned()),
-    });
-    if status.is_err() {
-        let _ = child.kill();
-    }
-    let output = child.wait_with_output().unwrap();
-    assert!(!status.unwrap().success(), "it succeeded after {:?}", since.elapsed());
+fn failed(run: Bound) -> String {
+    let output = run.output();
+    assert!(!output.status.success(), "it succeeded");
     said(&output)
 }
 
@@ -327,12 +328,11 @@ fn a_hanging_agent_is_reported() {
 fn a_lost_coordinator_frees_its_agents() {
     let place = Place::new();
     let (a, _b, hosts) = two(&place);
-    let mut run = long_run(&place, &hosts);
+    let run = long_run(&place, &hosts);
     let key = place.text("key");
     let busy = place.refusal(&place.load(&a.address, &key, &["--name", "second"]));
     assert!(busy.contains("another run"), "{busy}");
-    run.kill().unwrap();
-    run.wait().unwrap();
+    run.kill();
     until("everything is removed", FREED, || place.is_clean()).unwrap();
     until("the agent is free", FREED, || {
         let output = place.run(&place.load(&a.address, &key, &[]));
@@ -346,9 +346,8 @@ fn a_lost_coordinator_frees_its_agents() {
 fn an_interrupt_ends_it_everywhere() {
     let place = Place::new();
     let (a, _b, hosts) = two(&place);
-    let run = long_run(&place, &hosts);
-    let pid = rustix::process::Pid::from_child(&run);
-    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let mut run = long_run(&place, &hosts);
+    run.signal(rustix::process::Signal::INT);
     let text = failed(run);
     assert!(text.contains("stopped"), "{text}");
     place.is_clean().unwrap();

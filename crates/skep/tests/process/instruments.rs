@@ -1,14 +1,14 @@
 //! Instruments of real daemons: targets and network measured while the cluster serves, and the mode of a mount that
 //! drops contents in one directory and nowhere else.
 
-use super::loads::INTERRUPTED;
-use super::{bytes, plan, refusal, start};
-use rustix::process::{Pid, Signal, kill_process};
+use super::loads::{Bound, INTERRUPTED};
+use super::{bytes, plan, refusal, start, start_with_room};
+use rustix::process::Signal;
 use skep_rig::{Cluster, patiently};
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 type Json = serde_json::Value;
@@ -28,11 +28,13 @@ fn areas(cluster: &Cluster) -> Vec<PathBuf> {
 /// that cannot be measured is named, and a client's key is not enough.
 #[test]
 fn targets_are_measured() {
-    let cluster = start(plan());
+    // A disk of known size: what does not fit must not fit anywhere.
+    let cluster = start_with_room(plan());
     let file = cluster.mount().join("file");
     fs::write(&file, bytes(1, 300_000)).unwrap();
     for path in ["target", "raw"] {
         let words = ["bench", "storage", "run", "--size", "2MiB", "--threads", "2", "--path", path];
+        let began = Instant::now();
         let report = &json(&cluster, &words)[0];
         let rows = report["targets"].as_array().unwrap();
         assert_eq!(rows.len(), 8, "{report}");
@@ -58,7 +60,8 @@ fn targets_are_measured() {
             let bytes = 3.0 * 4.0 * f64::from(4 << 20);
             assert!((value("aggregate") * value("seconds") / bytes - 1.0).abs() < 1e-6, "{summary}");
             assert!(value("aggregate") <= 4.0 * value("average") * 1.001, "{summary}");
-            assert!(value("start_skew_ms") < 1_000.0 && value("clock_error_ms") > 0.0, "{summary}");
+            let skew = value("start_skew_ms");
+            assert!(skew < began.elapsed().as_secs_f64() * 1e3 && value("clock_error_ms") > 0.0, "{summary}");
         }
     }
     assert!(areas(&cluster).is_empty(), "{:?}", areas(&cluster));
@@ -83,8 +86,7 @@ fn targets_are_measured() {
 #[test]
 fn a_measurement_runs_by_itself() {
     let cluster = start(plan());
-    let start =
-        ["bench", "storage", "start", "--write", "--size", "1MiB", "--threads", "1", "--for", "10min"];
+    let start = ["bench", "storage", "start", "--write", "--size", "1MiB", "--threads", "1", "--for", "1h"];
     cluster.admin(start).unwrap();
     patiently("bytes are written", || {
         let report = json(&cluster, &["bench", "storage", "status"]);
@@ -100,7 +102,8 @@ fn a_measurement_runs_by_itself() {
     assert_eq!(fs::read(&file).unwrap(), bytes(2, 1_000_000));
     let began = Instant::now();
     let stopped = json(&cluster, &["bench", "storage", "stop"]);
-    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    // Not when its hour is over; the sync at its end takes what the disk takes.
+    assert!(began.elapsed() < Duration::from_secs(600), "{:?}", began.elapsed());
     assert!(
         stopped[0]["targets"].as_array().unwrap().iter().all(|row| row["state"] == "stopped"),
         "{stopped}"
@@ -134,17 +137,16 @@ fn files_of_others_stay() {
     cluster.admin(["bench", "storage", "cleanup"]).unwrap();
     assert!(areas(&cluster).is_empty() && !health().contains("cleanup"), "{}", health());
     cluster
-        .admin(["bench", "storage", "start", "--write", "--size", "1MiB", "--threads", "1", "--for", "10min"])
+        .admin(["bench", "storage", "start", "--write", "--size", "1MiB", "--threads", "1", "--for", "1h"])
         .unwrap();
     patiently("all areas are there", || areas(&cluster).len() == 4).unwrap();
     for more in [&[][..], &["--keep"][..]] {
         let words = cluster.admin_words([&run[..], &["--size", "1MiB"], more].concat());
         let words: Vec<&str> = words.iter().map(|word| word.to_str().unwrap()).collect();
-        let began = Instant::now();
         let why = refusal(&cluster, &words);
         assert!(why.contains("skep bench storage start") && why.contains("process "), "{why}");
-        assert!(began.elapsed() < Duration::from_secs(9), "it does not wait for the other one");
     }
+    // Nor did they wait for it: it goes on for an hour.
     let report = json(&cluster, &["bench", "storage", "status"]);
     assert!(report[0]["targets"].as_array().unwrap().iter().all(|row| row["state"] == "running"), "{report}");
     assert_eq!(areas(&cluster).len(), 4);
@@ -168,9 +170,10 @@ fn ended_commands_leave_nothing_unsaid() {
         let words = words.into_iter().chain(keep.then_some("--keep"));
         let mut command = cluster.command(cluster.admin_words(words));
         let process = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut process = Bound::new(process);
         patiently("all areas are there", || areas(&cluster).len() == 4).unwrap();
-        kill_process(Pid::from_child(&process), signal).unwrap();
-        let output = process.wait_with_output().unwrap();
+        process.signal(signal);
+        let output = process.output();
         if let Some(fate) = fate {
             let said = String::from_utf8_lossy(&output.stderr);
             assert!(
@@ -268,7 +271,7 @@ fn pairs_are_measured() {
 
 /// The command that switches the mode on.
 struct Mode {
-    process: Child,
+    process: Bound,
     scratch: PathBuf,
 }
 
@@ -276,19 +279,19 @@ impl Mode {
     fn start(cluster: &Cluster, mount: &Path) -> Self {
         let words = ["bench", "net", "mode", "--for", "10min", "--mount"].map(String::from);
         let words = words.into_iter().chain([mount.display().to_string()]);
-        let mut process =
-            cluster.command(words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let process = cluster.command(words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut process = Bound::new(process);
         let mut line = String::new();
-        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        BufReader::new(process.child().stdout.take().unwrap()).read_line(&mut line).unwrap();
         Self { process, scratch: PathBuf::from(line.trim_end()) }
     }
 
     /// Ends the command, with the code of interrupted ones where it can; its notes.
     fn end(&mut self, signal: Signal) -> String {
-        kill_process(Pid::from_child(&self.process), signal).unwrap();
+        self.process.signal(signal);
         let mut notes = String::new();
-        self.process.stderr.take().unwrap().read_to_string(&mut notes).unwrap();
-        let code = self.process.wait().unwrap().code();
+        self.process.child().stderr.take().unwrap().read_to_string(&mut notes).unwrap();
+        let code = self.process.child().wait().unwrap().code();
         assert_eq!(code, if signal == Signal::KILL { None } else { INTERRUPTED }, "{notes}");
         notes
     }

@@ -1,7 +1,9 @@
 //! Settings: of a recorded machine through the program, and of a directory by measurement on a living cluster.
 
+use super::loads::{Bound, INTERRUPTED};
 use super::schema::{check, check_element};
 use super::{plan, start};
+use rustix::process::Signal;
 use serde_json::Value;
 use skep_rig::patiently;
 use std::collections::BTreeMap;
@@ -30,6 +32,19 @@ fn live() -> BTreeMap<PathBuf, String> {
     all
 }
 
+/// What earlier changes of this machine left, with when it was written.
+fn changes() -> BTreeMap<PathBuf, std::time::SystemTime> {
+    let mut all = BTreeMap::new();
+    let mut left = vec![PathBuf::from("/var/lib/skep/tune")];
+    while let Some(path) = left.pop() {
+        if let Ok(meta) = path.symlink_metadata() {
+            left.extend(fs::read_dir(&path).into_iter().flatten().flatten().map(|one| one.path()));
+            all.insert(path, meta.modified().unwrap());
+        }
+    }
+    all
+}
+
 /// Goal: a recorded machine is checked through the program as documented; this machine is checked, and an apply of it is
 /// shown, without a change of it; nobody is asked where nobody is.
 #[test]
@@ -48,7 +63,7 @@ fn a_machine_is_checked_and_not_changed() {
     let text = String::from_utf8(table.stdout).unwrap();
     assert!(text.contains("sda..sdl (12)") && text.contains("choice: HDD mq-deadline"), "{text}");
 
-    let before = live();
+    let (before, changes_before) = (live(), changes());
     let words = ["--role", "storage,meta,client", "--path", "/"];
     for first in [&["tune", "check"][..], &["tune", "apply", "--dry-run"]] {
         let output = skep(&[first, &words].concat());
@@ -62,7 +77,7 @@ fn a_machine_is_checked_and_not_changed() {
     let changed: Vec<_> =
         before.iter().filter(|(path, text)| after.get(*path).is_some_and(|now| now != *text)).collect();
     assert!(changed.is_empty() && after.len() > 50, "{changed:?}");
-    assert!(!Path::new("/var/lib/skep/tune").exists());
+    assert_eq!(changes(), changes_before);
 }
 
 /// Goal: a value that counts at once is changed and put back, and nobody is told to restart anything for it.
@@ -207,6 +222,38 @@ fn of_searches(dir: &Path) -> Vec<PathBuf> {
     all.filter(|path| path.to_string_lossy().contains("skep-tune-")).collect()
 }
 
+/// Mounts below a directory.
+fn mounts_below(dir: &Path) -> usize {
+    let table = fs::read_to_string("/proc/self/mounts").unwrap();
+    table.lines().filter(|line| line.contains(dir.to_str().unwrap())).count()
+}
+
+/// Goal: a search that any signal ends says so in its own words, with the code of interrupted commands, and leaves neither
+/// directories nor mounts, also when the terminal is closed.
+#[test]
+fn an_interrupted_search_leaves_nothing() {
+    let cluster = start(plan());
+    let mount = cluster.mount();
+    for (signal, more) in
+        [(Signal::INT, &["--mount-options"][..]), (Signal::HUP, &["--mount-options"]), (Signal::TERM, &[])]
+    {
+        let temporary = tempfile::tempdir().unwrap();
+        let words = ["tune", "auto", mount.to_str().unwrap(), "--dry-run", "--pairs", "24"];
+        let mut command = cluster.command(cluster.admin_words([&words[..], more].concat()));
+        command.env("TMPDIR", temporary.path()).stdin(Stdio::null());
+        let search = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut search = Bound::new(search);
+        let is_on = || mounts_below(temporary.path()) > 1 || more.is_empty();
+        patiently("it searches", || of_searches(mount).len() == 1 && is_on()).unwrap();
+        search.signal(signal);
+        let output = search.output();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == INTERRUPTED && said.contains("nothing is kept"), "{output:?}");
+        let left = (mounts_below(temporary.path()), of_searches(mount), of_searches(temporary.path()));
+        assert_eq!(left, (0, vec![], vec![]), "{said}");
+    }
+}
+
 /// Goal: a search that was killed leaves directories on the mount and mounts elsewhere; the next one removes both.
 #[test]
 fn a_killed_search_is_swept() {
@@ -219,15 +266,11 @@ fn a_killed_search_is_swept() {
         command.env("TMPDIR", temporary.path()).stdin(Stdio::null());
         command
     };
-    let mut killed =
-        search(&["--mount-options"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    let mounts = || {
-        let table = fs::read_to_string("/proc/self/mounts").unwrap();
-        table.lines().filter(|line| line.contains(temporary.path().to_str().unwrap())).count()
-    };
+    let killed = search(&["--mount-options"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let killed = Bound::new(killed);
+    let mounts = || mounts_below(temporary.path());
     patiently("candidates are mounted", || mounts() > 1 && of_searches(mount).len() == 1).unwrap();
-    killed.kill().unwrap();
-    killed.wait().unwrap();
+    killed.kill();
     assert!(mounts() > 1 && of_searches(mount).len() == 1 && of_searches(temporary.path()).len() == 1);
     let output = search(&["--goal", "small", "--files", "5"]).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
