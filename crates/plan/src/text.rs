@@ -9,6 +9,10 @@ use std::fmt::Write;
 const NAME: usize = 24;
 /// Columns of values.
 const VALUE: usize = 22;
+/// Why a figure is missing.
+const NOT_KNOWN: &str = "nothing is known about this software, or cores are not given";
+/// Why a figure about names is missing where nothing keeps them.
+const NO_NAMES: &str = "there is no metadata server: no server has role \"meta\"";
 
 /// The whole forecast; `components` adds the component rates and their sources.
 pub fn forecast(forecast: &Forecast, components: bool) -> String {
@@ -64,11 +68,14 @@ impl Page {
     }
 
     fn figure(&mut self, name: &str, figure: Option<&Figure>) {
+        self.figure_or(name, figure, NOT_KNOWN);
+    }
+
+    /// `unless`: why it is not known.
+    fn figure_or(&mut self, name: &str, figure: Option<&Figure>, unless: &str) {
         match figure {
             Some(figure) => self.row(name, &figure.show(), &figure.why),
-            None => {
-                self.row(name, "not known", "nothing is known about this software, or cores are not given")
-            }
+            None => self.row(name, "not known", unless),
         }
     }
 }
@@ -131,9 +138,11 @@ fn space(page: &mut Page, forecast: &Forecast) {
 fn names(page: &mut Page, forecast: &Forecast) {
     let metadata = &forecast.metadata;
     page.title("metadata");
-    page.figure("creates", metadata.creates.as_ref());
-    page.figure("stats", metadata.stats.as_ref());
-    page.figure("removes", metadata.removes.as_ref());
+    // A server with the role has a target for it, or the description would have been refused.
+    let unless = if metadata.space.value > 0.0 { NOT_KNOWN } else { NO_NAMES };
+    page.figure_or("creates", metadata.creates.as_ref(), unless);
+    page.figure_or("stats", metadata.stats.as_ref(), unless);
+    page.figure_or("removes", metadata.removes.as_ref(), unless);
     page.figure("space", Some(&metadata.space));
     if let Some(files) = &metadata.files {
         page.figure("files", Some(files));
@@ -231,6 +240,28 @@ mod tests {
         assert!(lines[1].ends_with("then controllers"), "{}", lines[1]);
         assert!(lines.iter().all(|line| line.trim_end() == *line));
         assert!(page.contains("001, table of component throughputs: new SSD"));
+    }
+
+    /// Goal: rates of names that nothing keeps are missing for that reason; where something keeps them, for another.
+    #[test]
+    fn why_names_have_no_rate() {
+        let text = crate::systems::system("example").unwrap().text;
+        let creates = |text: &str| {
+            let hardware = Hardware::from_toml("x", text).unwrap();
+            let page = forecast(&crate::forward::forecast(&hardware).unwrap(), false);
+            page.lines().find(|line| line.starts_with("  creates")).unwrap().to_owned()
+        };
+        let mut nameless = Hardware::from_toml("x", text).unwrap();
+        nameless.servers[0].roles.retain(|role| *role == crate::hardware::Role::Storage);
+        nameless.servers[0].targets.retain(|group| group.role == crate::hardware::Role::Storage);
+        let page = forecast(&crate::forward::forecast(&nameless).unwrap(), false);
+        for name in ["creates", "stats", "removes"] {
+            let line = page.lines().find(|line| line.trim_start().starts_with(name)).unwrap();
+            assert!(line.contains("not known") && line.ends_with(NO_NAMES), "{line}");
+        }
+        assert!(!creates(text).contains("not known"), "{}", creates(text));
+        let coreless = creates(&text.replace("cores = 32 ", "# cores = 32 "));
+        assert!(coreless.ends_with(NOT_KNOWN), "{coreless}");
     }
 
     /// Goal: the percentage is the one between the two rates that stand beside it, whatever the efficiency: both are

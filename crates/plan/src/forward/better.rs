@@ -1,7 +1,7 @@
 //! Systems made at random: a component that gets better never makes a forecast worse.
 
 use super::*;
-use crate::hardware::Pcie;
+use crate::hardware::{Nic, Pcie, Server, TargetGroup};
 use crate::units::Rate;
 use std::fmt::Write as _;
 
@@ -237,4 +237,79 @@ fn figures_hang_together() {
             assert!(!stream.bottleneck.is_empty(), "{seed}: {stream:?}");
         }
     }
+}
+
+/// So much that it limits nothing.
+const PLENTY: Rate = Rate(1e15);
+
+/// An oversubscribed network moves a part of what links do. What it moves stays as it is when they get better.
+fn pin_network(hardware: &mut Hardware) {
+    let network = hardware.network.clone();
+    if network.oversubscription > 1.0 {
+        let catalogue = Catalogue::of(hardware).unwrap();
+        let link = |nic: &Nic| {
+            let slot = nic.pcie.map_or(PLENTY, crate::catalogue::pcie);
+            f64::from(nic.count) * catalogue.nic(&nic.kind).unwrap().rate.0.min(slot.0)
+        };
+        let of = |server: &Server| f64::from(server.count) * server.nics.iter().map(link).sum::<f64>();
+        let all: f64 = hardware.servers.iter().map(of).sum();
+        let moved = network.fabric.map_or(f64::INFINITY, |rate| rate.0).min(all / network.oversubscription);
+        (hardware.network.fabric, hardware.network.oversubscription) = (Some(Rate(moved)), 1.0);
+    }
+}
+
+fn groups(hardware: &mut Hardware) -> impl Iterator<Item = &mut TargetGroup> {
+    hardware.servers.iter_mut().flat_map(|server| &mut server.targets)
+}
+
+/// This component limits no more, and nothing else is changed.
+fn endless(hardware: &mut Hardware, stage: Stage) {
+    match stage {
+        Stage::Drives => {
+            groups(hardware).for_each(|g| (g.measured_read, g.measured_write) = (Some(PLENTY), Some(PLENTY)));
+        }
+        Stage::DriveLanes => groups(hardware).for_each(|group| group.pcie = None),
+        Stage::Controllers => groups(hardware).for_each(|group| group.controller = None),
+        Stage::PcieSwitches => groups(hardware).for_each(|group| group.pcie_switch = None),
+        Stage::Processors => hardware.servers.iter_mut().for_each(|server| server.cores = None),
+        Stage::Links => {
+            let nics = hardware.servers.iter_mut().flat_map(|server| &mut server.nics);
+            nics.for_each(|nic| (nic.kind, nic.pcie) = ("plenty".to_owned(), None));
+            hardware.catalogue.nics.insert("plenty".to_owned(), PLENTY);
+        }
+        Stage::Fabric => hardware.network.fabric = None,
+        Stage::SlowestTarget => hardware.striping.targets = 1,
+        Stage::Clients => {
+            (hardware.clients.nic, hardware.clients.stream) = ("plenty".to_owned(), None);
+            hardware.catalogue.nics.insert("plenty".to_owned(), PLENTY);
+        }
+    }
+}
+
+/// Goal: of whatever system, what programs would see without what limits is what is forecast when it limits no more,
+/// and never less than before.
+#[test]
+fn without_that_limit() {
+    let mut tried: std::collections::BTreeMap<Stage, usize> = std::collections::BTreeMap::new();
+    for seed in 0..SYSTEMS {
+        let text = system(&mut Dice(2 * SYSTEMS + seed));
+        let hardware = Hardware::from_toml("random", &text).unwrap();
+        let before = forecast(&hardware).unwrap();
+        for (way, stream) in [("write", &before.write), ("read", &before.read)] {
+            let mut better = hardware.clone();
+            pin_network(&mut better);
+            stream.bottleneck.iter().for_each(|stage| endless(&mut better, *stage));
+            let after = forecast(&better).unwrap();
+            let after = if way == "write" { after.write } else { after.read };
+            let (promised, kept) = (stream.next_expected.0, after.expected.0);
+            assert!(kept >= stream.expected.0 * (1.0 - 1e-9), "{seed}: {way}: {stream:?} -> {kept}\n{text}");
+            assert!(
+                (kept / promised - 1.0).abs() < 1e-6,
+                "{seed}: {way}: without {:?} {promised}, when it is endless {kept}\n{text}",
+                stream.bottleneck
+            );
+            stream.bottleneck.iter().for_each(|stage| *tried.entry(*stage).or_default() += 1);
+        }
+    }
+    assert!(tried.len() >= 6, "only {tried:?} limit: too little is tried here");
 }

@@ -4,7 +4,7 @@ use super::Forecast;
 use super::memory::MUCH;
 use super::stream::{Stage, storage};
 use crate::catalogue::DriveKind;
-use crate::hardware::{Hardware, Role, Server, Software, TargetGroup};
+use crate::hardware::{FileSystem, Hardware, Role, Server, Software, TargetGroup};
 use crate::raid::Raid;
 use crate::scale::Calibration;
 
@@ -53,22 +53,7 @@ pub fn notes(hardware: &Hardware, forecast: &Forecast) -> Vec<String> {
             ));
         }
     }
-    let short: Vec<&str> = forecast
-        .metadata
-        .rules
-        .iter()
-        .filter(|rule| rule.verdict == "short")
-        .map(|rule| rule.source.as_str())
-        .collect();
-    if forecast.metadata.space.value <= 0.0 {
-        notes.push("no metadata target is described: metadata is not planned here.".to_owned());
-    } else if !short.is_empty() {
-        notes.push(format!(
-            "metadata space is {} of the storage space, less than the rules ask for ({}).",
-            forecast.metadata.part.show(),
-            short.join("; ")
-        ));
-    }
+    services(&mut notes, hardware, forecast);
     if forecast.memory.largest_part > MUCH {
         notes.push(format!(
             "connections take up to {} of a server's memory, which then lacks as cache: fewer or smaller buffers, \
@@ -83,6 +68,36 @@ pub fn notes(hardware: &Hardware, forecast: &Forecast) -> Vec<String> {
         forecast.capacity.targets, hardware.striping.targets
     ));
     notes
+}
+
+/// Services that are missing, and metadata that is short of space.
+fn services(notes: &mut Vec<String>, hardware: &Hardware, forecast: &Forecast) {
+    if !hardware.servers.iter().any(|server| server.roles.contains(&Role::Mgmt)) {
+        notes.push(
+            "no management service is described: a cluster needs one. Add \"mgmt\" to the roles of a server; it takes \
+             no target."
+                .to_owned(),
+        );
+    }
+    let short: Vec<&str> = forecast
+        .metadata
+        .rules
+        .iter()
+        .filter(|rule| rule.verdict == "short")
+        .map(|rule| rule.source.as_str())
+        .collect();
+    if forecast.metadata.space.value <= 0.0 {
+        notes.push(
+            "no metadata server is described (role \"meta\", with a target for it): metadata is not planned here."
+                .to_owned(),
+        );
+    } else if !short.is_empty() {
+        notes.push(format!(
+            "metadata space is {} of the storage space, less than the rules ask for ({}).",
+            forecast.metadata.part.show(),
+            short.join("; ")
+        ));
+    }
 }
 
 /// More clients and servers than the shipped limit of connections of one server, if so. A client holds a connection of
@@ -113,6 +128,13 @@ fn group_notes(notes: &mut Vec<String>, hardware: &Hardware, server: &Server, gr
     if group.raid == Raid::Raidz2 && group.drives > RAIDZ2_DRIVES {
         note(format!("a raidz2 of {} drives loses speed, take {RAIDZ2_DRIVES} at most (001).", group.drives));
     }
+    if let Some(own) = of_zfs(group) {
+        note(format!(
+            "{} with file_system = \"zfs\": ZFS has {own} for this, which also mends what its checksums find: write \
+             raid = \"{own}\", unless a controller makes the RAID.",
+            group.raid
+        ));
+    }
     if group.role == Role::Meta && group.raid.parity() > 0 {
         note(format!(
             "metadata on {}: every small write updates parity; RAID 1 or 10 avoids it (001).",
@@ -137,6 +159,15 @@ fn group_notes(notes: &mut Vec<String>, hardware: &Hardware, server: &Server, gr
         && storage(server).any(|other| other == group)
     {
         note(format!("no hot spare for the {} targets; keep at least cold ones at hand (001).", group.raid));
+    }
+}
+
+/// What ZFS itself has in the place of a RAID level with parity.
+fn of_zfs(group: &TargetGroup) -> Option<&'static str> {
+    match (group.file_system, group.raid) {
+        (FileSystem::Zfs, Raid::Raid5) => Some("raidz1"),
+        (FileSystem::Zfs, Raid::Raid6) => Some("raidz2"),
+        _ => None,
     }
 }
 

@@ -351,3 +351,46 @@ fn faster_neighbours() {
         assert_eq!(write.bottleneck, [Stage::Links], "{faster}");
     }
 }
+
+/// Goal: a cluster without a management service or without a metadata server is told so, one that has both is not.
+#[test]
+fn services_that_are_missing() {
+    let notes = |hardware: &Hardware| forecast(hardware).unwrap().notes.join("\n");
+    let example = read(crate::systems::system("example").unwrap().text);
+    let whole = notes(&example);
+    assert!(!whole.contains("no management service") && !whole.contains("no metadata server"), "{whole}");
+    let mut unmanaged = example;
+    unmanaged.servers[0].roles.retain(|role| *role != crate::hardware::Role::Mgmt);
+    let told = notes(&unmanaged);
+    assert!(told.contains("no management service") && !told.contains("no metadata server"), "{told}");
+    let told = notes(&read(SMALL));
+    assert!(told.contains("no management service") && told.contains("no metadata server"), "{told}");
+}
+
+/// Goal: parity of something else beneath ZFS is noted with what ZFS has for it; elsewhere it is not.
+#[test]
+fn parity_that_zfs_has_itself() {
+    let notes = |text: &str| forecast(&read(text)).unwrap().notes.join("\n");
+    let with = |raid: &str| {
+        let zfs = format!("raid = \"{raid}\"\nfile_system = \"zfs\"");
+        notes(&SMALL.replace("raid = \"raid6\"", &zfs))
+    };
+    assert!(with("raid6").contains("write raid = \"raidz2\""), "{}", with("raid6"));
+    assert!(with("raid5").contains("write raid = \"raidz1\""), "{}", with("raid5"));
+    assert!(!with("raidz2").contains("ZFS has"), "{}", with("raidz2"));
+    assert!(!notes(SMALL).contains("ZFS has"), "{}", notes(SMALL));
+}
+
+/// Goal: what the example promises without its drives' limit is what it delivers with drives that fast.
+#[test]
+fn drives_of_the_example_made_fast() {
+    let text = crate::systems::system("example").unwrap().text;
+    let commented = "# [catalogue.drives.p5600]\n# write = \"1.9 GB/s\"";
+    let fast = text.replace(commented, "[catalogue.drives.p5600]\nwrite = \"5 GB/s\"");
+    assert_ne!(fast, text);
+    let (slow, fast) = (forecast(&read(text)).unwrap().write, forecast(&read(&fast)).unwrap().write);
+    assert_eq!((&*slow.bottleneck, &*slow.next), (&[Stage::Drives][..], &[Stage::Links][..]));
+    assert_eq!(fast.bottleneck, [Stage::Links]);
+    assert!((slow.next_expected.0 / 40e9 - 1.0).abs() < 1e-9, "{}", slow.next_expected);
+    assert!((fast.expected.0 / slow.next_expected.0 - 1.0).abs() < 1e-9, "{}", fast.expected);
+}
