@@ -2,6 +2,8 @@
 
 mod busy;
 mod growth;
+#[cfg(test)]
+mod tests;
 
 use crate::ids::{self, CLIENT, CLIENTS, DEVICE, NETWORK, ONE_FILE, OWN_FILES, STORAGE};
 use crate::model::{Curve, Evidence, Layer, LayerId, Limit, Step, Theory, Waterfall};
@@ -106,13 +108,29 @@ impl Work {
         (storage > FROM_MEMORY * device).then_some((storage, device))
     }
 
+    /// What clients stand on, with its names.
+    fn parts(&self) -> Vec<(&'static str, f64)> {
+        let daemons = self.storage.map(|rate| ("storage daemons", rate.value));
+        let stored = daemons.or(self.device.map(|rate| ("devices", rate.value)));
+        stored.into_iter().chain(self.network.map(|rate| ("network", rate.value))).collect()
+    }
+
     fn below(&self, place: Place) -> Option<f64> {
-        let parts: Vec<f64> = [self.storage.or(self.device), self.network]
-            .into_iter()
-            .flatten()
-            .map(|rate| rate.value)
-            .collect();
-        composed(place, &parts)
+        composed(place, &self.parts().iter().map(|(_, rate)| *rate).collect::<Vec<f64>>())
+    }
+
+    /// From which figures that follows, so that a reader finds it nowhere else and can still reckon it.
+    fn below_in_words(&self, place: Place) -> String {
+        match (self.parts().as_slice(), place) {
+            ([(one, a), (other, b)], Place::Apart) => {
+                format!("the slower of {one} ({a:.0} MB/s) and {other} ({b:.0} MB/s)")
+            }
+            ([(one, a), (other, b)], Place::Together) => format!(
+                "{one} ({a:.0} MB/s) and {other} ({b:.0} MB/s) one behind the other on the same processors, 1 / (1/{a:.0} + \
+                 1/{b:.0})"
+            ),
+            (all, _) => all.iter().map(|(one, rate)| format!("{one} ({rate:.0} MB/s)")).collect(),
+        }
     }
 }
 
@@ -136,10 +154,7 @@ struct Ceiling<'a> {
 }
 
 fn waterfall(work: &Work, theory: &[&Theory], title: &str, place: Place) -> Waterfall {
-    let how = match place {
-        Place::Apart => "the slower of storage daemons and network",
-        Place::Together => "storage daemons and network one behind the other on the same processors",
-    };
+    let how = work.below_in_words(place);
     let step = |layer, name: &str, achieved: Option<Rate>, ceiling: Ceiling<'_>| {
         let achieved = achieved?.value;
         // More than the layers below can give comes from a cache: no share of theirs.
@@ -172,8 +187,8 @@ fn waterfall(work: &Work, theory: &[&Theory], title: &str, place: Place) -> Wate
             measured(device, "what the devices deliver"),
         ),
         step(LayerId::Network, "Network of all storage daemons", work.network, sheet(LayerId::Network)),
-        step(LayerId::Client, "One client process", work.client, measured(below, how)),
-        step(LayerId::Clients, "All processes, own files", work.own, measured(below, how)),
+        step(LayerId::Client, "One client process", work.client, measured(below, &how)),
+        step(LayerId::Clients, "All processes, own files", work.own, measured(below, &how)),
         step(LayerId::Clients, "All processes, one file", work.one, measured(own, "what own files reach")),
     ];
     let steps = steps.into_iter().flatten().collect();
@@ -189,36 +204,59 @@ const NOT_COMPARABLE: &str = "not comparable: caches answered faster than the la
 
 /// What limits each kind of work: processors that everything waits for, then layers, then where none can be named.
 pub fn limits(layers: &[Layer], place: Place) -> Vec<Limit> {
-    let stream = |(id, title): &(&str, &str)| stream_limit(&Work::of(layers, id), title, place);
-    let (named, open): (Vec<Limit>, Vec<Limit>) =
-        WORKS.iter().filter_map(stream).partition(|limit| limit.layer.is_some());
-    busy::limit(layers).into_iter().chain(named).chain(open).chain(growth::limit(layers)).collect()
+    with_layers(layers, place).into_iter().map(|(limit, _)| limit).collect()
 }
 
-/// A layer, if one can be named, and why.
-type Found = (Option<LayerId>, String);
+/// Every layer that a limit of [`limits`] names, from the bottom. The document holds the lowest one only, also where
+/// several are too close to be told apart, so they are worked out once more; of a limit that does not follow from
+/// these figures it is the layer that stands there.
+pub fn named_layers(limit: &Limit, layers: &[Layer], place: Place) -> Vec<LayerId> {
+    let again = with_layers(layers, place)
+        .into_iter()
+        .find(|(one, _)| (&one.work, one.layer, &one.finding) == (&limit.work, limit.layer, &limit.finding));
+    again.map_or_else(|| limit.layer.into_iter().collect(), |(_, named)| named)
+}
 
-fn stream_limit(work: &Work, title: &str, place: Place) -> Option<Limit> {
+/// Each limit, and all layers that it names.
+fn with_layers(layers: &[Layer], place: Place) -> Vec<(Limit, Vec<LayerId>)> {
+    let stream = |(id, title): &(&str, &str)| stream_limit(&Work::of(layers, id), title, place);
+    let (named, open): (Vec<_>, Vec<_>) =
+        WORKS.iter().filter_map(stream).partition(|(limit, _)| limit.layer.is_some());
+    let alone = |limit: Limit| {
+        let layer = limit.layer.into_iter().collect();
+        (limit, layer)
+    };
+    let (busy, growth) = (busy::limit(layers).map(alone), growth::limit(layers).map(alone));
+    busy.into_iter().chain(named).chain(open).chain(growth).collect()
+}
+
+/// The layers that are named, from the bottom: several where they are too close to be told apart, none where none can
+/// be; and why.
+type Found = (Vec<LayerId>, String);
+
+fn stream_limit(work: &Work, title: &str, place: Place) -> Option<(Limit, Vec<LayerId>)> {
     let clients = work.own.or(work.client)?;
     let below = work.below(place)?;
-    let (layer, finding) = match place {
+    let (layers, finding) = match place {
         _ if clients.value > FROM_MEMORY * below => (
-            None,
+            Vec::new(),
             format!(
-                "no layer can be named: the processes reach {:.0} MB/s, more than the {below:.0} MB/s that storage \
-                 daemons and network were measured with, so caches answered",
-                clients.value
+                "no layer can be named: the processes reach {:.0} MB/s, more than the {below:.0} MB/s that follow from \
+                 what was measured below them ({}), so caches answered",
+                clients.value,
+                work.below_in_words(place)
             ),
         ),
         Place::Apart => slowest(work, clients.value, below)?,
         Place::Together => dearest(work, clients)?,
     };
-    Some(Limit {
+    let limit = Limit {
         work: format!("{title}, a file per process"),
-        layer,
+        layer: layers.first().copied(),
         finding,
         evidence: evidence(work, clients, below),
-    })
+    };
+    Some((limit, layers))
 }
 
 /// Each layer beside the one that it stands on; what cannot be compared has no row.
@@ -245,7 +283,7 @@ fn slowest(work: &Work, clients: f64, below: f64) -> Option<Found> {
     if clients < CLIENTS_REACH * below {
         let share = 100.0 * clients / below;
         return Some((
-            Some(LayerId::Clients),
+            vec![LayerId::Clients],
             format!(
                 "the clients reach {clients:.0} MB/s, {share:.0} % of the {below:.0} MB/s that network and storage \
              deliver: more clients or more processes are needed, or the client itself is the limit"
@@ -255,19 +293,19 @@ fn slowest(work: &Work, clients: f64, below: f64) -> Option<Found> {
     if let Some((storage, device)) = work.cached() {
         return Some(match work.network.map(|network| network.value) {
             Some(network) if network <= DRIFT * storage => (
-                Some(LayerId::Network),
+                vec![LayerId::Network],
                 format!(
                     "the network carries {network:.0} MB/s; the storage daemons deliver {storage:.0} MB/s from caches, \
                      and were not judged"
                 ),
             ),
-            _ => (None, format!("no layer can be named: {}", unjudged(storage, device))),
+            _ => (Vec::new(), format!("no layer can be named: {}", unjudged(storage, device))),
         });
     }
     if let (Some(network), Some(storage)) = (work.network, work.storage) {
         if network.low <= storage.high && storage.low <= network.high {
             return Some((
-                Some(LayerId::Storage),
+                vec![LayerId::Storage, LayerId::Network],
                 format!(
                     "storage daemons ({:.0} MB/s) and network ({:.0} MB/s) limit alike: they are too close to be told \
                      apart",
@@ -277,25 +315,25 @@ fn slowest(work: &Work, clients: f64, below: f64) -> Option<Found> {
         }
         if network.value < storage.value {
             return Some((
-                Some(LayerId::Network),
+                vec![LayerId::Network],
                 format!("the network carries {below:.0} MB/s, less than the storage daemons deliver"),
             ));
         }
     }
     if let (Some(network), None) = (work.network, work.storage.or(work.device)) {
-        return Some((Some(LayerId::Network), format!("the network carries {:.0} MB/s", network.value)));
+        return Some((vec![LayerId::Network], format!("the network carries {:.0} MB/s", network.value)));
     }
     let storage = work.storage.or(work.device)?.value;
     match work.device_in_path().map(|device| device.value) {
         Some(device) if storage >= PASSES_ON * device => Some((
-            Some(LayerId::Device),
+            vec![LayerId::Device],
             format!("the devices deliver {device:.0} MB/s, and all above them could carry more"),
         )),
         Some(device) => Some((
-            Some(LayerId::Storage),
+            vec![LayerId::Storage],
             format!("the storage daemons pass on {storage:.0} of the {device:.0} MB/s of their devices"),
         )),
-        None => Some((Some(LayerId::Storage), format!("the storage daemons deliver {storage:.0} MB/s"))),
+        None => Some((vec![LayerId::Storage], format!("the storage daemons deliver {storage:.0} MB/s"))),
     }
 }
 
@@ -355,11 +393,11 @@ fn dearest(work: &Work, clients: Rate) -> Option<Found> {
     let most = parts.iter().max_by(|a, b| a.value.total_cmp(&b.value))?;
     let why = unjudged(rate, disks);
     if storage.high < most.low {
-        return named(&parts, all).map(|(layer, finding)| (layer, format!("{finding}; {why}")));
+        return named(&parts, all).map(|(layers, finding)| (layers, format!("{finding}; {why}")));
     }
     let shares = shares(parts.iter().filter(|part| part.value > 0.0), all);
     Some((
-        None,
+        Vec::new(),
         format!("no layer can be named: {why}; of every byte's time, as far as it can be told: {shares}"),
     ))
 }
@@ -386,204 +424,5 @@ fn named(parts: &[Cost], all: f64) -> Option<Found> {
             shares(many.iter().copied(), all)
         ),
     };
-    Some((Some(named.first().unwrap_or(&most).layer), finding))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::model::Point;
-
-    fn curve(id: &str, values: &[f64]) -> Curve {
-        let points = values.iter().enumerate();
-        Curve {
-            id: id.to_owned(),
-            title: id.to_owned(),
-            unit: "MB/s".to_owned(),
-            axis: "processes".to_owned(),
-            points: points
-                .map(|(i, y)| Point { x: f64::from(1 << i), samples: vec![*y, y * 1.01, y * 0.99] })
-                .collect(),
-            command: String::new(),
-        }
-    }
-
-    fn layer(id: LayerId, curves: Vec<Curve>) -> Layer {
-        Layer { id, about: String::new(), curves, sides: vec![] }
-    }
-
-    fn system(device: f64, storage: f64, network: f64, clients: f64) -> Vec<Layer> {
-        vec![
-            layer(LayerId::Device, vec![curve("device.write", &[device])]),
-            layer(LayerId::Storage, vec![curve("storage.write", &[storage])]),
-            layer(LayerId::Network, vec![curve("network.write", &[network])]),
-            layer(LayerId::Clients, vec![curve("clients.write.n-n", &[clients / 2.0, clients])]),
-        ]
-    }
-
-    /// Goal: on machines of their own, each layer in turn is named when it is the smallest.
-    #[test]
-    fn the_smallest_limits() {
-        for (figures, expected) in [
-            ([1_000.0, 980.0, 3_000.0, 950.0], LayerId::Device),
-            ([2_000.0, 1_000.0, 3_000.0, 950.0], LayerId::Storage),
-            ([2_000.0, 1_900.0, 1_100.0, 1_000.0], LayerId::Network),
-            ([2_000.0, 1_900.0, 2_500.0, 600.0], LayerId::Clients),
-        ] {
-            let [d, s, n, c] = figures;
-            let found = limits(&system(d, s, n, c), Place::Apart);
-            assert_eq!(found[0].layer, Some(expected), "{figures:?}: {}", found[0].finding);
-            assert_eq!(found[0].evidence.len(), 3);
-        }
-    }
-
-    /// Goal: on one machine the times add up, and the dearest part is named.
-    #[test]
-    fn the_dearest_limits() {
-        for (figures, expected) in [
-            ([500.0, 480.0, 4_000.0, 400.0], LayerId::Device),
-            ([8_000.0, 1_000.0, 4_000.0, 700.0], LayerId::Storage),
-            ([8_000.0, 7_000.0, 1_000.0, 800.0], LayerId::Network),
-            ([8_000.0, 7_000.0, 4_000.0, 600.0], LayerId::Clients),
-        ] {
-            let [d, s, n, c] = figures;
-            let found = limits(&system(d, s, n, c), Place::Together);
-            assert_eq!(found[0].layer, Some(expected), "{figures:?}: {}", found[0].finding);
-        }
-    }
-
-    /// Goal: devices are no limit of bytes that come from memory, and no ceiling of what is above them.
-    #[test]
-    fn from_memory() {
-        for place in [Place::Apart, Place::Together] {
-            let layers = system(500.0, 2_500.0, 3_000.0, 1_300.0);
-            let layer = limits(&layers, place)[0].layer;
-            assert!(!matches!(layer, Some(LayerId::Device | LayerId::Storage)), "{layer:?}");
-            assert_eq!(waterfalls(&layers, &[], place)[0].steps[1].theoretical, None);
-        }
-    }
-
-    /// Goal: layers that are close are named both, the same ones in every run, whichever is a little ahead.
-    #[test]
-    fn close_ones_are_both_named() {
-        let mut draw = crate::draw::Draw::new(31);
-        let mut told = std::collections::BTreeSet::new();
-        for _ in 0..200 {
-            let noisy = |middle: f64, draw: &mut crate::draw::Draw| draw.noisy(middle, 0.03);
-            let network = noisy(2_000.0, &mut draw);
-            // Devices are out of the way: daemons, network and clients take a third of the time each.
-            let storage = noisy(2_000.0, &mut draw);
-            let clients = noisy(2_000.0 / 3.0, &mut draw);
-            for place in [Place::Together, Place::Apart] {
-                let clients = if place == Place::Apart { 1_900.0 } else { clients };
-                let found = limits(&system(100_000.0, storage, network, clients), place).remove(0);
-                told.insert((
-                    place == Place::Apart,
-                    found.layer,
-                    found.finding.contains("the network") || found.finding.contains("network ("),
-                ));
-                assert!(found.finding.contains("too close to be told apart"), "{}", found.finding);
-            }
-        }
-        assert_eq!(told.len(), 2, "{told:?}");
-    }
-
-    /// Goal: every row is compared with what it stands on, and what caches answered has no percentage at all.
-    #[test]
-    fn rows_are_compared_with_what_is_below_them() {
-        let rows = |figures: [f64; 4]| {
-            let [d, s, n, c] = figures;
-            let found = limits(&system(d, s, n, c), Place::Apart).remove(0).evidence;
-            found.iter().map(|e| (e.value, e.expected)).collect::<Vec<_>>()
-        };
-        let all = [(900.0, 1_000.0), (2_000.0, 900.0), (850.0, 900.0)];
-        assert_eq!(rows([1_000.0, 900.0, 2_000.0, 850.0]), all);
-        assert_eq!(rows([1_000.0, 3_000.0, 2_000.0, 2_500.0]), [(2_000.0, 3_000.0)]);
-        let falls = waterfalls(&system(1_000.0, 900.0, 2_000.0, 1_500.0), &[], Place::Apart);
-        let clients = &falls[0].steps[3];
-        assert_eq!(clients.theoretical, None);
-        assert!(clients.because.starts_with("not comparable"));
-    }
-
-    /// Goal: ceilings compose as the place says; what was not measured is left out, not taken as zero.
-    #[test]
-    fn ceilings() {
-        assert_eq!(composed(Place::Apart, &[3.0, 2.0, 0.0]), Some(2.0));
-        assert_eq!(composed(Place::Together, &[4.0, 4.0]), Some(2.0));
-        assert_eq!(composed(Place::Together, &[]), None);
-        let falls = waterfalls(&system(1_000.0, 800.0, 2_000.0, 500.0), &[], Place::Apart);
-        assert_eq!((falls.len(), falls[0].steps.len()), (1, 4));
-        let storage = &falls[0].steps[1];
-        assert_eq!((storage.achieved, storage.theoretical), (800.0, Some(1_000.0)));
-        assert_eq!(falls[0].steps[3].theoretical, Some(800.0));
-        assert!(waterfalls(&[], &[], Place::Apart).is_empty() && limits(&[], Place::Together).is_empty());
-        let lone = vec![layer(LayerId::Clients, vec![curve("clients.write.n-n", &[5.0])])];
-        assert!(waterfalls(&lone, &[], Place::Apart).is_empty() && limits(&lone, Place::Apart).is_empty());
-    }
-
-    /// Goal: devices and network stand beside what data sheets say, in their own direction only; where nothing tells,
-    /// the reason stands there, and what beats its data sheet has no percentage.
-    #[test]
-    fn data_sheets_are_ceilings() {
-        let told =
-            |layer, work: &str, rate| Theory { layer, work: work.into(), rate, because: "a sheet".into() };
-        let layers = system(1_000.0, 800.0, 2_000.0, 500.0);
-        let steps = |theory: &[Theory]| {
-            let steps = waterfalls(&layers, theory, Place::Apart).remove(0).steps;
-            let of = |at: usize| (steps[at].theoretical, steps[at].because.clone());
-            [of(0), of(2)]
-        };
-        let sheet = || "a sheet".to_owned();
-        let both =
-            [told(LayerId::Device, "write", Some(1_250.0)), told(LayerId::Network, "write", Some(2_500.0))];
-        assert_eq!(steps(&both), [(Some(1_250.0), sheet()), (Some(2_500.0), sheet())]);
-        assert_eq!(steps(&[told(LayerId::Device, "write", None)])[0], (None, sheet()));
-        let other_way = steps(&[told(LayerId::Device, "read", Some(1_250.0))]);
-        assert!(other_way[0].0.is_none() && other_way[0].1.starts_with("nothing told"), "{other_way:?}");
-        for impossible in [700.0, 0.0, -1.0, f64::NAN, f64::INFINITY] {
-            assert_eq!(steps(&[told(LayerId::Device, "write", Some(impossible))])[0].0, None);
-        }
-        assert!(
-            steps(&[told(LayerId::Device, "write", Some(700.0))])[0].1.contains("more than its hardware")
-        );
-    }
-
-    /// Goal: storage daemons that caches made faster than their devices are never named: either another layer that is
-    /// larger for certain, or none, with what can be said; layers that can be named come first.
-    #[test]
-    fn what_could_not_be_judged_is_not_named() {
-        let one = |figures: [f64; 4], place| {
-            let [d, s, n, c] = figures;
-            limits(&system(d, s, n, c), place).remove(0)
-        };
-        for (place, clients) in [(Place::Together, 1_430.0), (Place::Apart, 2_400.0)] {
-            let trial = one([2_500.0, 2_873.0, 4_900.0, clients], place);
-            assert_eq!(trial.layer, None, "{}", trial.finding);
-            let words = ["no layer can be named", "2873", "2500", "neither of the two was judged"];
-            assert!(words.iter().all(|word| trial.finding.contains(word)), "{}", trial.finding);
-        }
-        let slow = one([500.0, 8_000.0, 9_000.0, 700.0], Place::Together);
-        assert!(slow.layer == Some(LayerId::Clients) && slow.finding.contains("neither"), "{}", slow.finding);
-        let network = one([500.0, 3_000.0, 1_000.0, 900.0], Place::Apart);
-        assert_eq!(network.layer, Some(LayerId::Network));
-        let cached = one([4_000.0, 3_000.0, 2_000.0, 5_000.0], Place::Apart);
-        assert!(cached.layer.is_none() && cached.finding.contains("caches answered"), "{}", cached.finding);
-        let mut both = system(2_500.0, 2_873.0, 4_900.0, 2_400.0);
-        let reads = system(2_000.0, 1_000.0, 3_000.0, 950.0).into_iter().map(|mut layer| {
-            layer.curves.iter_mut().for_each(|curve| curve.id = curve.id.replace("write", "read"));
-            layer
-        });
-        both.extend(reads);
-        let order: Vec<bool> =
-            limits(&both, Place::Apart).iter().map(|limit| limit.layer.is_some()).collect();
-        assert_eq!(order, [true, false]);
-    }
-
-    /// Goal: what is above its ceiling by no more than noise says so beside its share.
-    #[test]
-    fn a_little_more_than_possible() {
-        let falls = waterfalls(&system(1_000.0, 1_080.0, 2_000.0, 500.0), &[], Place::Apart);
-        let storage = &falls[0].steps[1];
-        assert!(storage.theoretical.is_some() && storage.because.ends_with(WITHIN_NOISE), "{storage:?}");
-    }
+    Some((named.iter().map(|part| part.layer).collect(), finding))
 }

@@ -21,6 +21,12 @@ pub const FALSE_ALARMS: f64 = 0.05;
 /// A change below this is not worth a mark, however sure it is.
 pub const WORTH_NAMING: f64 = 0.03;
 
+/// A change by this factor, up or down, must be ruled out before something is said to have stayed the same: a member at
+/// half of its rate is what a comparison is there to find.
+pub const LARGE: f64 = 2.0;
+/// What is said where that is not ruled out.
+pub const CANNOT_TELL: &str = "cannot tell";
+
 /// What became of one place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -62,6 +68,22 @@ pub struct Change {
     pub p: Option<f64>,
     /// What became of it.
     pub outcome: Outcome,
+    /// Geometric means of both sides, which are what the ratio is one of; not in documents, which hold medians.
+    #[serde(skip)]
+    pub means: [Option<f64>; 2],
+}
+
+impl Change {
+    /// Nothing is marked, but the interval leaves room for a change by [`LARGE`]: that it stayed the same was not shown.
+    pub fn cannot_be_told(&self) -> bool {
+        let far = |[_, low, high]: [f64; 3]| !(low > 1.0 / LARGE && high < LARGE);
+        self.outcome == Outcome::Same && self.ratio.is_some_and(far)
+    }
+
+    /// What people read of its outcome.
+    pub fn words(&self) -> &'static str {
+        if self.cannot_be_told() { CANNOT_TELL } else { self.outcome.words() }
+    }
 }
 
 /// What two surveys differ in.
@@ -107,6 +129,11 @@ impl Comparison {
     /// How many places came out so.
     pub fn count(&self, outcome: Outcome) -> usize {
         self.changes.iter().filter(|change| change.outcome == outcome).count()
+    }
+
+    /// How many places are not marked, and may have changed by much all the same. [`Outcome::Same`] counts them, too.
+    pub fn untold(&self) -> usize {
+        self.changes.iter().filter(|change| change.cannot_be_told()).count()
     }
 }
 
@@ -284,6 +311,7 @@ fn change(place: &Place<'_>, runs: &Runs, found: Option<Ratio>) -> Change {
         ratio: found.map(|r| [r.ratio, r.low, r.high]),
         p: found.map(|r| r.p),
         outcome: if found.is_some() { Outcome::Same } else { Outcome::Unknown },
+        means: [drift::geometric(&runs.before), drift::geometric(&runs.after)],
     }
 }
 
@@ -328,11 +356,30 @@ fn facts(surveys: &[Survey]) -> Vec<(String, String)> {
     for survey in surveys {
         all.extend(survey.settings.iter().map(|fact| (fact.name.clone(), fact.value.clone())));
         for host in &survey.hosts {
-            let named = |fact: &Fact| (format!("{}: {}", host.name, fact.name), without_free(&fact.value));
-            all.extend(host.facts.iter().map(named));
+            let named = |fact: &Fact| {
+                let name = without_point(&fact.name, survey)?;
+                Some((format!("{}: {name}", host.name), without_free(&fact.value)))
+            };
+            all.extend(host.facts.iter().filter_map(named));
         }
     }
     all
+}
+
+/// Name of the fact that tells the survey's mount, and how those begin that tell the mounts of a machine.
+const MOUNT: &str = "mount";
+
+/// The name of a fact; of one on a mount without its place, which the survey's settings tell, and none when it is not
+/// the mount that was surveyed: others on the machine are of other clusters, or nobody's choice for this one.
+fn without_point<'a>(name: &'a str, survey: &Survey) -> Option<&'a str> {
+    let surveyed = survey.settings.iter().find(|fact| fact.name == MOUNT);
+    let (Some(rest), Some(surveyed)) = (name.strip_prefix("mount /"), surveyed) else { return Some(name) };
+    let (point, what) = match rest.strip_suffix(": settings") {
+        Some(point) => (point, "mount: settings"),
+        None => (rest, MOUNT),
+    };
+    // Hosts of agents may have mounted what is above.
+    std::path::Path::new(&surveyed.value).starts_with(format!("/{point}")).then_some(what)
 }
 
 /// A fact without the part `700 GiB of 1 TiB free`: how full a disk is was not set by anybody. Its size stays.

@@ -231,6 +231,23 @@ fn the_mark_stands_where_the_judge_says() {
     assert_eq!(chart.matches(">limits<").count(), 1);
 }
 
+/// Goal: where layers are too close to be told apart, marks, chips and text name the same ones.
+#[test]
+fn close_layers_are_all_marked() {
+    const SMALL: &str = include_str!("../../../docs/survey/small.json");
+    let mut survey: Survey = serde_json::from_str(SMALL).expect("the committed survey is one");
+    survey.waterfalls.retain(|waterfall| waterfall.title == "Write");
+    let limit = &survey.verdict.limits[0];
+    assert!(limit.finding.contains("the devices 50 %, the clients"), "{}", limit.finding);
+    let page = check(&survey, "close layers");
+    let card = page.split("<h3>Write, a file per process").nth(1).unwrap_or_default();
+    let chips = " <span class=\"chip\">Device</span> <span class=\"chip\">All clients</span></h3>";
+    assert!(card.starts_with(chips), "{}", card.get(..200).unwrap_or_default());
+    let chart = page.split("data-shows=\"waterfall\"").nth(1).unwrap_or_default();
+    let chart = chart.split("</svg>").next().unwrap_or_default();
+    assert_eq!(chart.matches(">limits<").count(), 2);
+}
+
 /// Goal: the page has no address, no script and no handler, so nothing can leave it or run in it.
 #[test]
 fn the_page_asks_nobody() {

@@ -16,11 +16,15 @@ struct ChangeRow<'a>(&'a Change);
 
 impl Row for ChangeRow<'_> {
     const TITLES: &'static [&'static str] =
-        &["MEASUREMENT", "PLACE", ">BEFORE", ">AFTER", "UNIT", ">RATIO", "95 % INTERVAL", "BECAME"];
+        &["MEASUREMENT", "PLACE", ">BEFORE*", ">AFTER*", "UNIT", ">RATIO", "95 % INTERVAL", "BECAME"];
 
     fn cells(&self) -> Vec<String> {
         let change = self.0;
-        let number = |x: f64| if x < 10.0 { format!("{x:.2}") } else { format!("{x:.0}") };
+        let number = |mean: Option<f64>| match mean {
+            Some(x) if x < 10.0 => format!("{x:.2}"),
+            Some(x) => format!("{x:.0}"),
+            None => "-".to_owned(),
+        };
         let (ratio, interval) = match change.ratio {
             Some([ratio, low, high]) => (format!("{ratio:.3}"), format!("{low:.3} to {high:.3}")),
             None => ("-".to_owned(), "too few samples".to_owned()),
@@ -28,12 +32,12 @@ impl Row for ChangeRow<'_> {
         vec![
             change.title.clone(),
             change.place.clone(),
-            number(change.before),
-            number(change.after),
+            number(change.means[0]),
+            number(change.means[1]),
             change.unit.clone(),
             ratio,
             interval,
-            change.outcome.words().to_owned(),
+            change.words().to_owned(),
         ]
     }
 }
@@ -78,15 +82,17 @@ fn show(found: &Comparison, all: bool, out: &mut dyn Write) -> Outcome {
     let rows: Vec<ChangeRow<'_>> = found.changes.iter().filter(marked).map(ChangeRow).collect();
     if !rows.is_empty() {
         output::rows(Format::Table, &rows, out)?;
-        writeln!(out)?;
+        writeln!(out, "* geometric means, of which the ratio is one\n")?;
     }
     let count = |outcome| found.count(outcome);
     writeln!(
         out,
-        "{} better, {} worse, {} without a change that can be told from chance, {} with too few samples",
+        "{} better, {} worse, {} without a change that can be told from chance, {} of which nothing can be told (twice \
+         or half as much is not ruled out), {} with too few samples",
         count(Became::Better),
         count(Became::Worse),
-        count(Became::Same),
+        count(Became::Same) - found.untold(),
+        found.untold(),
         count(Became::Unknown)
     )?;
     let (better, worse) = (count(Became::MaybeBetter), count(Became::MaybeWorse));
@@ -130,6 +136,7 @@ mod tests {
             ratio: Some([0.5, 0.4, 0.6]),
             p: Some(0.001),
             outcome: *outcome,
+            means: [Some(90.0), Some(45.0)],
         };
         Comparison {
             changes: outcomes.iter().map(change).collect(),
@@ -150,11 +157,27 @@ mod tests {
         let text = String::from_utf8(text).unwrap();
         // People read titles, as on the page; names are for programs.
         assert!(text.contains("Write, a file per process") && !text.contains("clients.write.n-n"), "{text}");
-        assert!(text.contains("maybe worse") && text.contains("0 better, 0 worse, 1 without"), "{text}");
+        assert!(text.contains("maybe worse") && text.contains("0 better, 0 worse, 0 without"), "{text}");
+        assert!(text.contains("1 of which nothing can be told"), "{text}");
         assert!(text.contains("1 worse; repeat: one survey a side cannot tell drift from change"), "{text}");
         assert_eq!(exit_code(&found(&[Became::MaybeWorse, Became::Worse])), EXIT_WORSE);
         let mut text = Vec::new();
         show(&found(&[Became::Worse]), false, &mut text).unwrap();
         assert!(!String::from_utf8(text).unwrap().contains("repeat"));
+    }
+
+    /// Goal: before and after are those that the ratio is one of, and what may have changed by much is not called the
+    /// same.
+    #[test]
+    fn columns_belong_to_the_ratio() {
+        let mut wide = found(&[Became::Same]);
+        wide.changes[0].ratio = Some([0.5, 0.01, 25.0]);
+        let mut text = Vec::new();
+        show(&wide, true, &mut text).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        let row = text.lines().find(|line| line.contains("a file per process")).unwrap();
+        assert!(row.contains(" 90 ") && row.contains(" 45 ") && !row.contains("100"), "{text}");
+        assert!(row.contains("cannot tell") && !row.contains("same"), "{text}");
+        assert!(text.contains("* geometric means"), "{text}");
     }
 }

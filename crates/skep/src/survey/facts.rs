@@ -9,6 +9,7 @@ use skep_survey::model::{Fact, Host, LayerId, Part};
 use skep_types::{ServiceKind, Uuid};
 use skep_wire::mgmt::{NodeEntry, StatusReply};
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// A daemon tells its facts within this time.
@@ -127,8 +128,8 @@ pub fn client_name(host: &str) -> String {
     format!("client {host}")
 }
 
-/// Looks at the machines of all daemons, and at those on which clients run, if they do.
-pub fn machines(run: &mut Run<'_>, clients: bool) -> Machines {
+/// Looks at the machines of all daemons, and at those on which clients run, if they have a place to work in.
+pub fn machines(run: &mut Run<'_>, place: Option<&Place>) -> Machines {
     let nodes = &run.members.nodes;
     let questions: Vec<_> = nodes.iter().map(|node| (node, Measurement::Facts)).collect();
     let answers = ask_all(run.cluster, &questions, LIMIT);
@@ -150,12 +151,16 @@ pub fn machines(run: &mut Run<'_>, clients: bool) -> Machines {
         host.facts.extend(daemon_facts(&node.alias, &facts));
     }
     let mut unknown = Vec::new();
-    if clients {
+    if let Some(place) = place {
         for (name, facts) in agents::facts(&run.hosts) {
             unknown.extend(
                 facts.as_ref().err().map(|why| format!("{name}: nothing is known of this client: {why}")),
             );
-            machines.client(&name, facts.ok().as_ref());
+            let mut facts = facts.ok();
+            if let Some(facts) = &mut facts {
+                keep_surveyed(&mut facts.mounts, &place.mount);
+            }
+            machines.client(&name, facts.as_ref());
         }
     }
     let remarks: Vec<String> =
@@ -230,6 +235,15 @@ fn daemon_facts(alias: &str, facts: &NodeFacts) -> Vec<Fact> {
         ));
     }
     all
+}
+
+/// Leaves the mount that is surveyed, or of an agent the one that holds its place: others on the machine are of other
+/// clusters, or no part of this survey.
+fn keep_surveyed(mounts: &mut Vec<MountFacts>, surveyed: &Path) {
+    let holds = |mount: &&MountFacts| surveyed.starts_with(&mount.point);
+    // Of several at one place the last covers the others.
+    let own = mounts.iter().filter(holds).max_by_key(|mount| mount.point.len()).cloned();
+    *mounts = own.into_iter().collect();
 }
 
 /// Mounts of Skep: how the kernel shows them, and with which settings they run.
@@ -344,6 +358,28 @@ mod tests {
             machines.parts(&[node]),
             [Part { name: "client a:1".to_owned(), part_of: "s1".to_owned() }]
         );
+    }
+
+    /// Goal: of the mounts of a machine only the one that is surveyed is told, of several at its place the last; an agent
+    /// may have mounted what is above.
+    #[test]
+    fn only_the_surveyed_mount_is_told() {
+        let left = |points: &[(&str, &str)]| {
+            let mount = |(point, options): &(&str, &str)| MountFacts {
+                point: (*point).to_owned(),
+                options: (*options).to_owned(),
+                ..MountFacts::default()
+            };
+            let mut all: Vec<MountFacts> = points.iter().map(mount).collect();
+            keep_surveyed(&mut all, Path::new("/srv/skep"));
+            all.into_iter().map(|mount| mount.options).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            left(&[("/srv/skep", "old"), ("/srv/skep", "own"), ("/srv/skep2", "x"), ("/x", "x")]),
+            ["own"]
+        );
+        assert_eq!(left(&[("/srv", "above"), ("/srv/skep/below", "x")]), ["above"]);
+        assert!(left(&[("/rig/mnt", "x")]).is_empty());
     }
 
     /// Goal: what a daemon runs with is a fact, where it runs is not.

@@ -252,7 +252,7 @@ fn survey(args: &RunArgs) -> Outcome<ExitCode> {
         run.remark(format!("{}: {}", one.name, one.why));
     }
     let place = load::Place::find(args, &mut run)?;
-    let machines = facts::machines(&mut run, place.is_some());
+    let machines = facts::machines(&mut run, place.as_ref());
     let settings = facts::settings(&status, place.as_ref());
     let layers = layers(args, &mut run, place.as_ref());
     if interrupt::came() {

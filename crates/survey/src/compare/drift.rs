@@ -51,6 +51,12 @@ fn side(runs: &[Vec<f64>]) -> Option<Vec<Option<Run>>> {
     runs.iter().map(run).collect()
 }
 
+/// What the ratios are ones of: the geometric mean of each survey, and of those of a side; none of nothing, or when a
+/// sample is not above zero.
+pub fn geometric(runs: &[Vec<f64>]) -> Option<f64> {
+    middle(&present(runs)?).map(f64::exp)
+}
+
 /// A place's surveys before and after; none where a sample is not above zero.
 type Sides = Option<[Vec<Option<Run>>; 2]>;
 /// A sum of squares and its degrees of freedom.

@@ -253,3 +253,91 @@ fn titles_are_carried() {
     assert_eq!(title("clients.write.n-n"), "Write, own files");
     assert_eq!(title("network.latency.each"), "");
 }
+
+/// Goal: what is shown before and after belongs to the ratio that stands beside it, whatever the samples scatter; the
+/// document keeps its medians.
+#[test]
+fn means_belong_to_the_ratio() {
+    let mut draw = Draw::new(34);
+    let (mut first, mut second) = (survey(&mut draw, &[]), survey(&mut draw, &[]));
+    first.layers[0].curves[0].points[0].samples = vec![20.0, 86.0, 90.0];
+    second.layers[0].curves[0].points[0].samples = vec![250.0, 281.0, 900.0];
+    second.layers[0].curves[0].points[1].samples[0] = 0.0;
+    let found = compare_sides(&[first.clone(), first.clone()], &[second.clone()]);
+    for change in found.changes.iter().filter(|change| change.ratio.is_some()) {
+        let [Some(before), Some(after)] = change.means else { panic!("{change:?}") };
+        assert!((after / before / change.ratio.unwrap()[0] - 1.0).abs() < 1e-9, "{change:?}");
+    }
+    assert_eq!((found.changes[0].before, found.changes[0].after), (86.0, 281.0));
+    assert!(found.changes[1].means[1].is_none() && found.changes[1].ratio.is_none());
+    let json = serde_json::to_string(&found.changes[0]).unwrap();
+    assert!(!json.contains("means") && serde_json::from_str::<Change>(&json).is_ok(), "{json}");
+}
+
+/// Goal: only what rules out twice and half as much is called the same; a mark is a mark whatever its interval.
+#[test]
+fn a_wide_interval_tells_nothing() {
+    let change = |ratio: Option<[f64; 3]>, outcome: Outcome| Change {
+        id: String::new(),
+        title: String::new(),
+        place: String::new(),
+        unit: String::new(),
+        before: 86.0,
+        after: 281.0,
+        ratio,
+        p: None,
+        outcome,
+        means: [None, None],
+    };
+    for (ratio, outcome, words) in [
+        (Some([5.03, 0.229, 110.462]), Outcome::Same, "cannot tell"),
+        (Some([1.0, 0.4, 1.1]), Outcome::Same, "cannot tell"),
+        (Some([1.0, 0.75, 1.33]), Outcome::Same, "same"),
+        (Some([5.0, 1.5, 20.0]), Outcome::MaybeBetter, "maybe better"),
+        (None, Outcome::Unknown, "unknown"),
+    ] {
+        assert_eq!(change(ratio, outcome).words(), words, "{ratio:?}");
+    }
+    let mut draw = Draw::new(35);
+    let (mut first, second) = (survey(&mut draw, &[]), survey(&mut draw, &[]));
+    let quiet = compare(&first, &second);
+    assert_eq!((quiet.untold(), quiet.count(Outcome::Same)), (0, 34));
+    first.layers[0].curves[0].points[0].samples = vec![20.0, 100.0, 500.0];
+    let found = compare(&first, &second);
+    assert_eq!(
+        (found.untold(), found.changes[0].words(), found.changes[0].outcome),
+        (1, "cannot tell", Outcome::Same)
+    );
+}
+
+/// Goal: of the mounts on a machine only the one that was surveyed is compared, wherever it is; others, and what a
+/// machine without layers of clients tells, do not stand among the settings.
+#[test]
+fn only_the_surveyed_mount_is_compared() {
+    let with = |point: &str, others: &[&str], threads: &str| {
+        let mut one = survey(&mut Draw::new(36), &[]);
+        let fact = |name: String, value: &str| Fact { name, value: value.to_owned() };
+        one.settings = vec![fact("mount".into(), point)];
+        let own = [
+            fact(format!("mount {point}"), "fuse.skep m:/ (rw)"),
+            fact(format!("mount {point}: settings"), threads),
+        ];
+        let others = others.iter().map(|other| fact(format!("mount {other}"), "fuse.skep x:/ (rw)"));
+        one.hosts = vec![crate::model::Host {
+            name: "vm".into(),
+            roles: vec![],
+            clients: true,
+            busy: None,
+            facts: own.into_iter().chain(others).collect(),
+            link: None,
+        }];
+        one
+    };
+    let settings = |a: &Survey, b: &Survey| compare(a, b).settings;
+    let first = with("/mnt/a", &[], "threads = 4");
+    assert_eq!(settings(&first, &with("/mnt/a", &["/srv/rig/mnt", "/mnt/a2"], "threads = 4")), [[""; 3]; 0]);
+    let told = settings(&first, &with("/mnt/b", &["/mnt/a"], "threads = 8"));
+    let names: Vec<&str> = told.iter().map(|[name, ..]| name.as_str()).collect();
+    assert_eq!(names, ["mount", "vm: mount: settings"]);
+    assert_eq!(told[1][1..], ["threads = 4", "threads = 8"]);
+}

@@ -1,5 +1,6 @@
 //! What the report shows of a survey, before it is HTML or PDF: figures and tables.
 
+use super::super::judge;
 use super::super::model::{Curve, Evidence, Layer, LayerId, SideBySide, Survey, Waterfall};
 use super::charts::{self, Bar, Line, MOST_LINES, Members};
 use super::draw::Drawing;
@@ -11,8 +12,8 @@ const WATERFALL: &str = "waterfall";
 /// How waterfalls are read: by the rule after which the judge names a limit.
 pub const ABOUT_LAYERS: &str = "What each layer achieved within what it could, given the layers below it. A share says how much \
      a layer passes on, not that it limits. The bar marked \u{201c}limits\u{201d} does: with storage daemons and clients on \
-     machines of their own the slowest layer, on one machine the one that adds most to the time of a byte. Where no bar \
-     is marked, none could be told.";
+     machines of their own the slowest layer, on one machine the one that adds most to the time of a byte. Layers that \
+     are too close to be told apart are all marked. Where no bar is marked, none could be told.";
 /// Members that get a row each in a chart; more are drawn as a strip.
 const MOST_ROWS: usize = 20;
 
@@ -282,7 +283,7 @@ fn steps(waterfall: &Waterfall, survey: &Survey) -> Vec<Bar> {
         .limits
         .iter()
         .filter(|limit| limit.work.to_lowercase().starts_with(&title))
-        .filter_map(|limit| limit.layer)
+        .flat_map(|limit| judge::named_layers(survey, limit))
         .collect();
     // A layer's first step is the work that was judged: a file per process, not one file for all.
     let judged =

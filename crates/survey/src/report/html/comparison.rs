@@ -82,9 +82,11 @@ fn verdict(comparison: &Comparison) -> String {
     out += &format!("<p class=\"badge\">{} places compared</p>\n", comparison.changes.len());
     out += &format!("<p class=\"headline\">{headline}</p>\n");
     out += &format!(
-        "<p class=\"about\">{} stayed the same, {} had too few samples to tell. Marks are so chosen that at most \
-         one in twenty of them is chance, as far as surveys drift no more than the notes say.</p>\n",
-        count(Outcome::Same),
+        "<p class=\"about\">{} stayed the same as far as that can be told, of {} it cannot (twice or half as much is \
+         not ruled out), {} had too few samples. Marks are so chosen that at most one in twenty of them is chance, as \
+         far as surveys drift no more than the notes say.</p>\n",
+        count(Outcome::Same) - comparison.untold(),
+        comparison.untold(),
         count(Outcome::Unknown)
     );
     for text in &comparison.remarks {
@@ -203,8 +205,8 @@ fn changes(comparison: &Comparison) -> Table {
     let mut table = Table::new(&[
         ("what", false),
         ("where", false),
-        ("before", true),
-        ("after", true),
+        ("before, geometric mean", true),
+        ("after, geometric mean", true),
         ("change", true),
         ("95 % interval", true),
         ("outcome", false),
@@ -212,7 +214,10 @@ fn changes(comparison: &Comparison) -> Table {
     for change in &comparison.changes {
         let outcome = match change.outcome {
             Outcome::Unknown => "too few samples",
-            told => told.words(),
+            _ => change.words(),
+        };
+        let mean = |of: Option<f64>| {
+            of.map_or_else(|| number::NONE.to_owned(), |value| number::with_unit(value, &change.unit))
         };
         let (ratio, interval) = change.ratio.map_or_else(
             || (number::NONE.to_owned(), number::NONE.to_owned()),
@@ -221,8 +226,8 @@ fn changes(comparison: &Comparison) -> Table {
         let cells = vec![
             change.title.clone(),
             change.place.clone(),
-            number::with_unit(change.before, &change.unit),
-            number::with_unit(change.after, &change.unit),
+            mean(change.means[0]),
+            mean(change.means[1]),
             ratio,
             interval,
             outcome.to_owned(),

@@ -1,5 +1,6 @@
 //! The page from its head to its foot.
 
+use super::super::super::judge;
 use super::super::super::model::{LayerId, Survey, Verdict};
 use super::super::figures::{self, layer_name};
 use super::super::letters;
@@ -47,7 +48,7 @@ pub fn html(survey: &Survey) -> String {
     body += "<main>\n";
     body += &verdict(&survey.verdict);
     body += &waterfalls(survey, &mut figures);
-    body += &limits(&survey.verdict);
+    body += &limits(survey);
     body += &remarks(survey);
     for layer in &survey.layers {
         let name = layer_name(layer.id);
@@ -130,17 +131,18 @@ fn verdict(verdict: &Verdict) -> String {
     out
 }
 
-fn limits(verdict: &Verdict) -> String {
-    if verdict.limits.is_empty() {
+fn limits(survey: &Survey) -> String {
+    let limits = &survey.verdict.limits;
+    if limits.is_empty() {
         return String::new();
     }
     let mut out = "<section id=\"limits\">\n<h2>What limits</h2>\n".to_owned();
     out += "<p class=\"about\">Some layer always does. These are the ones that end each kind of work here, with \
             the numbers that show it; where what was measured names none, it says why.</p>\n<div class=\"limits\">\n";
-    for limit in &verdict.limits {
-        let chip = |layer| format!(" <span class=\"chip\">{}</span>", layer_name(layer));
-        let (work, chip) = (escape(&limit.work), limit.layer.map(chip).unwrap_or_default());
-        out += &format!("<div class=\"card\">\n<h3>{work}{chip}</h3>\n");
+    for limit in limits {
+        let chip = |layer: &LayerId| format!(" <span class=\"chip\">{}</span>", layer_name(*layer));
+        let chips: String = judge::named_layers(survey, limit).iter().map(chip).collect();
+        out += &format!("<div class=\"card\">\n<h3>{}{chips}</h3>\n", escape(&limit.work));
         out += &format!("<p>{}</p>\n", escape(&limit.finding));
         out += &parts::table(&figures::evidence(&limit.evidence), "");
         out += "</div>\n";

@@ -1,6 +1,7 @@
 //! The survey, written page by page.
 
-use super::super::super::model::{Fact, Survey};
+use super::super::super::judge;
+use super::super::super::model::{Fact, Limit, Survey};
 use super::super::draw::Paint;
 use super::super::figures::{self, Figure, RAW, Table, layer_name};
 use super::super::letters::Face;
@@ -94,16 +95,20 @@ fn verdict(flow: &mut Flow, survey: &Survey) {
     );
 }
 
+/// The work, and every layer that limits it.
+fn limit_head(survey: &Survey, limit: &Limit) -> String {
+    let named = judge::named_layers(survey, limit);
+    let names: Vec<&str> = named.iter().map(|layer| layer_name(*layer)).collect();
+    if names.is_empty() { limit.work.clone() } else { format!("{}: {}", limit.work, names.join(", ")) }
+}
+
 fn limits(flow: &mut Flow, survey: &Survey) {
     if survey.verdict.limits.is_empty() {
         return;
     }
     flow.heading(1, "What limits", 70.0);
     for limit in &survey.verdict.limits {
-        let head = match limit.layer {
-            Some(layer) => format!("{}: {}", limit.work, layer_name(layer)),
-            None => limit.work.clone(),
-        };
+        let head = limit_head(survey, limit);
         flow.heading(2, &head, 40.0);
         flow.text(&limit.finding, Cell::BODY);
         flow.table(&figures::evidence(&limit.evidence));
@@ -171,4 +176,25 @@ fn short(figure: &Figure) -> (Table, usize) {
     let left_out = table.rows.len().saturating_sub(MOST_ROWS);
     table.rows.truncate(MOST_ROWS);
     (table, left_out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SMALL: &str = include_str!("../../../../../docs/survey/small.json");
+
+    /// Goal: paper names every layer that the text calls too close to be told apart, and what the document says where
+    /// the text is another.
+    #[test]
+    fn close_layers_are_all_in_the_heading() {
+        let survey: Survey = serde_json::from_str(SMALL).expect("the committed survey is one");
+        let mut limit = survey.verdict.limits[0].clone();
+        assert!(limit.finding.contains("too close to be told apart"), "{}", limit.finding);
+        assert_eq!(limit_head(&survey, &limit), "Write, a file per process: Device, All clients");
+        limit.finding = "by hand".to_owned();
+        assert_eq!(limit_head(&survey, &limit), "Write, a file per process: Device");
+        limit.layer = None;
+        assert_eq!(limit_head(&survey, &limit), "Write, a file per process");
+    }
 }
