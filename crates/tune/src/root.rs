@@ -36,6 +36,14 @@ impl Root {
         self.dir == Path::new("/")
     }
 
+    /// What makes a command line mean this machine: nothing for the live one, else ` --root DIR`, as a shell takes it.
+    pub fn flag(&self) -> String {
+        match self.is_live() {
+            true => String::new(),
+            false => format!(" --root {}", shell_word(&self.dir.to_string_lossy())),
+        }
+    }
+
     /// What was read so far, if it is remembered.
     pub fn recorded(&self) -> Option<Recording> {
         self.recording.as_ref().map(|recording| recording.borrow().clone())
@@ -145,9 +153,30 @@ impl Root {
     }
 }
 
+/// A word as a shell takes it.
+fn shell_word(word: &str) -> String {
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "/._-+=:,@%".contains(letter);
+    match word.chars().all(is_plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Goal: a command that is printed for a machine means this machine, wherever it is pasted; the live one needs nothing.
+    #[test]
+    fn commands_name_their_machine() {
+        assert_eq!(Root::new(Path::new("/")).unwrap().flag(), "");
+        let dir = tempfile::tempdir().unwrap();
+        let real = dir.path().canonicalize().unwrap();
+        assert_eq!(Root::new(dir.path()).unwrap().flag(), format!(" --root {}", real.display()));
+        let odd = dir.path().join("it's here");
+        std::fs::create_dir(&odd).unwrap();
+        assert_eq!(Root::new(&odd).unwrap().flag(), format!(" --root '{}/it'\\''s here'", real.display()));
+    }
 
     /// Goal: paths stay below the root: dots are dropped, links that lead out are not followed.
     #[test]

@@ -1,10 +1,10 @@
 //! `skep tune apply` and `skep tune undo`.
 
-use super::machine::MachineArgs;
+use super::machine::{MachineArgs, directory};
 use crate::admin::{Failure, Outcome};
 use clap::Args;
 use rustix::fs::{FlockOperation, flock};
-use skep_tune::change::{Plan, RealHands, UNDO_FILE, apply, undo as put_back};
+use skep_tune::change::{Applied, Plan, RealHands, UNDO_FILE, apply, undo as put_back};
 use skep_tune::{Finding, Host, Root, Verdict, check};
 use std::fs::File;
 use std::io::{BufRead, IsTerminal, Write};
@@ -79,12 +79,14 @@ pub fn run_when(args: &ApplyArgs, out: &mut dyn Write, agreed: &mut dyn FnMut() 
         findings.iter().filter(|one| one.verdict == Verdict::Change && one.change.is_none()).count();
     let rest = match by_hand {
         0 => String::new(),
-        count => format!("; {count} more are to be changed by hand: skep tune check --explain"),
+        count => {
+            format!("; {count} more are to be changed by hand: skep tune check --explain{}", root.flag())
+        }
     };
     if plan.is_empty() {
         eprintln!("nothing to change{rest}");
         // Written earlier, and not done since.
-        still_to_do(&plan.after);
+        still_to_do(&root, &plan.after);
         return Ok(());
     }
     out.write_all(plan.diff().as_bytes())?;
@@ -98,18 +100,29 @@ pub fn run_when(args: &ApplyArgs, out: &mut dyn Write, agreed: &mut dyn FnMut() 
         return Ok(());
     }
     let done = apply(&plan, &mut RealHands(&root)).map_err(Failure::new)?;
-    eprintln!(
-        "{} values and {} files are changed, the old ones are in {}: skep tune undo puts them back{rest}",
-        done.values,
-        done.files,
-        root.path(UNDO_FILE).display()
-    );
-    still_to_do(&plan.after);
+    eprintln!("{}{rest}", changed(&root, &done));
+    still_to_do(&root, &plan.after);
     Ok(())
 }
 
-fn still_to_do(all: &[String]) {
-    all.iter().for_each(|one| eprintln!("still to do: {one}"));
+/// What was changed, and the command that puts it back where it was changed.
+pub fn changed(root: &Root, done: &Applied) -> String {
+    format!(
+        "{} values and {} files are changed, the old ones are in {}: skep tune undo{} puts them back",
+        done.values,
+        done.files,
+        root.path(UNDO_FILE).display(),
+        root.flag()
+    )
+}
+
+/// Of another root it is said that it is not to be done here.
+fn still_to_do(root: &Root, all: &[String]) {
+    let place = match root.is_live() {
+        true => String::new(),
+        false => format!(" (on the machine of {}, not here)", root.path("/").display()),
+    };
+    all.iter().for_each(|one| eprintln!("still to do: {one}{place}"));
 }
 
 /// Asks the person at the terminal.
@@ -125,14 +138,14 @@ pub fn agreed() -> Outcome<bool> {
 
 /// Puts everything back.
 pub fn undo(args: &UndoArgs) -> Outcome {
-    let root = Root::new(&args.root).map_err(|e| Failure::local(args.root.display(), e))?;
+    let root = directory(&args.root)?;
     let _lock = lock(&root)?;
     match put_back(&mut RealHands(&root), args.leave_missing).map_err(Failure::new)? {
         None => eprintln!("nothing to undo: there is no {}", root.path(UNDO_FILE).display()),
         Some(undone) => {
             undone.notes.iter().for_each(|note| eprintln!("note: {note}"));
             eprintln!("{} values and {} files are as they were", undone.values, undone.files);
-            still_to_do(&undone.after);
+            still_to_do(&root, &undone.after);
         }
     }
     Ok(())

@@ -6,7 +6,7 @@
 
 mod shown;
 
-pub use shown::CandidateRow;
+pub use shown::{CandidateRow, show};
 
 use super::leftovers;
 use crate::admin::access::AccessArgs;
@@ -14,7 +14,7 @@ use crate::admin::namespace::Namespace;
 use crate::admin::{Failure, Outcome};
 use crate::bench::scratch::own_name;
 use crate::bench::{HostsArgs, on_signals};
-use crate::cli::output::{self, OutputArgs};
+use crate::cli::output::OutputArgs;
 use crate::units::Size;
 use clap::{Args, ValueEnum};
 use shown::{BYTES, FILES, row, verdict};
@@ -383,7 +383,7 @@ pub fn run(args: &AutoArgs, out: &mut dyn Write) -> Outcome {
     }
     let rows: Vec<CandidateRow> =
         (0..candidates.len()).map(|at| row(at, args.unit(), &candidates[at], &found, keep)).collect();
-    output::rows(args.output.output, &rows, out)?;
+    show(args.output.output, &rows, out)?;
     eprintln!("{}", verdict(&path, args.dry_run, &now.policy, now.policy_is_own, &candidates, &found));
     Ok(())
 }

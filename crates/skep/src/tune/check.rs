@@ -2,6 +2,7 @@
 
 use super::leftovers;
 use super::machine::MachineArgs;
+use super::processes::parted;
 use crate::admin::{Failure, Outcome};
 use crate::bench::scratch::own_name;
 use crate::cli::output::{self, Format, OutputArgs, Row};
@@ -119,6 +120,31 @@ pub fn row(finding: &Finding) -> SettingRow {
     }
 }
 
+/// What a line is about: of many things the first, the last and their number; processes of one service together.
+fn named(subjects: &[String]) -> String {
+    let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
+    for (plain, number) in subjects.iter().map(|subject| parted(subject)) {
+        let same = groups
+            .iter_mut()
+            .find(|(known, others)| *known == plain && !others.is_empty() && number.is_some());
+        match same {
+            Some((_, numbers)) => numbers.extend(number),
+            None => groups.push((plain, number.into_iter().collect())),
+        }
+    }
+    let label = |(plain, numbers): &(&str, Vec<&str>)| match &numbers[..] {
+        [] => (*plain).to_owned(),
+        [number] => format!("{plain} (process {number})"),
+        few if few.len() <= NAMED_MAX => format!("{plain} (processes {})", few.join(", ")),
+        many => format!("{plain} ({} processes)", many.len()),
+    };
+    let labels: Vec<String> = groups.iter().map(label).collect();
+    match &labels[..] {
+        [first, .., last] if labels.len() > NAMED_MAX => format!("{first}..{last} ({})", subjects.len()),
+        few => few.join(", "),
+    }
+}
+
 /// Drives that are alike take one line of a table.
 fn folded(rows: Vec<SettingRow>) -> Vec<SettingRow> {
     let mut groups: Vec<(SettingRow, Vec<String>)> = Vec::new();
@@ -132,10 +158,6 @@ fn folded(rows: Vec<SettingRow>) -> Vec<SettingRow> {
             None => groups.push((row.clone(), vec![row.subject])),
         }
     }
-    let named = |subjects: &[String]| match subjects {
-        [first, .., last] if subjects.len() > NAMED_MAX => format!("{first}..{last} ({})", subjects.len()),
-        few => few.join(", "),
-    };
     groups.into_iter().map(|(row, subjects)| SettingRow { subject: named(&subjects), ..row }).collect()
 }
 
@@ -155,14 +177,31 @@ fn explanation(row: &SettingRow) -> String {
     text
 }
 
-fn summary(findings: &[Finding]) -> String {
+/// The last words: `rows` are the lines of the table.
+fn summary(findings: &[Finding], rows: &[SettingRow]) -> String {
     let of = |verdict: Verdict| findings.iter().filter(move |one| one.verdict == verdict);
     let (change, unknown, ok) =
         (of(Verdict::Change).count(), of(Verdict::Unknown).count(), of(Verdict::Ok).count());
     let by_apply = of(Verdict::Change).filter(|one| one.change.is_some()).count();
+    let how = match (by_apply, change - by_apply) {
+        (0, 0) => String::new(),
+        (_, 0) => " (by skep tune apply)".to_owned(),
+        (0, _) => " (by hand)".to_owned(),
+        (by_apply, by_hand) => format!(" ({by_apply} by skep tune apply, {by_hand} by hand)"),
+    };
+    let lines = rows.iter().filter(|row| row.verdict == Verdict::Change.as_str()).count();
+    let place = match lines {
+        lines if lines == change => String::new(),
+        1 => " in 1 line".to_owned(),
+        lines => format!(" in {lines} lines"),
+    };
+    let legend = match rows.iter().any(|row| row.subject.contains("..")) {
+        true => "; A..Z (9) are 9 that are alike, the first and the last of them named",
+        false => "",
+    };
     format!(
-        "{ok} settings are right, {change} should change ({by_apply} by skep tune apply, the others by hand), {unknown} \
-         cannot be judged; --explain says why"
+        "{ok} settings are right, {change} should change{place}{how}, {unknown} cannot be judged; --explain says \
+         why{legend}"
     )
 }
 
@@ -215,7 +254,7 @@ pub fn run(args: &CheckArgs, out: &mut dyn Write) -> Outcome {
                 let wanted = rows.iter().filter(|row| matches!(row.verdict, "change" | "unknown"));
                 wanted.map(explanation).try_for_each(|text| out.write_all(text.as_bytes()))?;
             }
-            eprintln!("{}", summary(&findings));
+            eprintln!("{}", summary(&findings, &rows));
         }
         format => output::rows(format, &rows, out)?,
     }
@@ -224,4 +263,68 @@ pub fn run(args: &CheckArgs, out: &mut dyn Write) -> Outcome {
         eprintln!("what was read is in {}; look through it before you give it away", path.display());
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use skep_tune::Severity;
+    use skep_tune::change::Change;
+
+    fn finding(subject: &str, change: Option<Change>) -> Finding {
+        Finding {
+            area: "queue",
+            setting: "scheduler",
+            subject: subject.to_owned(),
+            roles: Vec::new(),
+            verdict: Verdict::Change,
+            severity: Severity::Major,
+            current: Some("none".to_owned()),
+            recommended: Some("mq-deadline".to_owned()),
+            reason: "",
+            effect: "",
+            sources: &[],
+            choice: "",
+            note: String::new(),
+            change,
+        }
+    }
+
+    /// Goal: a reader can tell what a line is about: processes of one service by their numbers or how many they are, many
+    /// things by the first and the last.
+    #[test]
+    fn what_a_line_is_about() {
+        for (subjects, label) in [
+            (&["mgmtd (process 5)", "mgmtd (process 7)"][..], "mgmtd (processes 5, 7)"),
+            (&["metad (process 5)", "mgmtd"], "metad (process 5), mgmtd"),
+            (
+                &["s (process 1)", "s (process 2)", "s (process 3)", "s (process 4)", "m"],
+                "s (4 processes), m",
+            ),
+            (&["sda", "sdb", "sdc", "sdd"], "sda..sdd (4)"),
+            (&["host", "host"], "host, host"),
+        ] {
+            let subjects: Vec<String> = subjects.iter().map(|one| (*one).to_owned()).collect();
+            assert_eq!(named(&subjects), label);
+        }
+    }
+
+    /// Goal: the last words agree with the table: as many as should change, in how many lines, and no others by hand where
+    /// there are none.
+    #[test]
+    fn last_words() {
+        let said = |all: &[Finding]| summary(all, &folded(all.iter().map(row).collect()));
+        let by_apply = || Some(Change::default());
+        let one = said(&[finding("sda", by_apply())]);
+        assert!(one.contains("1 should change (by skep tune apply), 0 cannot"), "{one}");
+        let hand = said(&[finding("sda", None), finding("sdb", None)]);
+        assert!(hand.contains("2 should change in 1 line (by hand), 0"), "{hand}");
+        let names = ["sda", "sdb", "sdc", "sdd"];
+        let mut all: Vec<Finding> = names.iter().map(|name| finding(name, by_apply())).collect();
+        all.push(finding("sde", None));
+        let both = said(&all);
+        assert!(both.contains("5 should change in 2 lines (4 by skep tune apply, 1 by hand), 0"), "{both}");
+        assert!(both.contains("A..Z (9)"), "{both}");
+        assert!(said(&[]).contains(" 0 should change, 0 cannot"));
+    }
 }

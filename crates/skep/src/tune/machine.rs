@@ -58,10 +58,22 @@ pub struct MachineArgs {
     access: AccessArgs,
 }
 
+/// A directory that looks like a machine, where something may be changed. A recording is none: only check reads one.
+pub fn directory(path: &Path) -> Outcome<Root> {
+    if path.is_file() {
+        return Err(Failure::usage(format!(
+            "--root {}: this is a file, such as a recording (skep tune check --record): only skep tune check looks into \
+             one; here the directory of a machine is needed",
+            path.display()
+        )));
+    }
+    Root::new(path).map_err(|e| Failure::local(path.display(), e))
+}
+
 impl MachineArgs {
     /// The root.
     pub fn open(&self) -> Outcome<Root> {
-        Root::new(&self.root).map_err(|e| Failure::local(self.root.display(), e))
+        directory(&self.root)
     }
 
     /// Services, roles, directories and the cluster.
@@ -178,7 +190,7 @@ fn services(root: &Root) -> Vec<Here> {
 
 fn installed<S: Described>(root: &Root, all: &mut Vec<Here>) {
     for (name, file) in config::installed::<S>(&root.path(CONFIG_DIR)) {
-        if all.iter().any(|known| known.name == name) {
+        if all.iter().any(|known| processes::parted(&known.name).0 == name) {
             continue;
         }
         match config::load::<S>(Source::Given(&file), &[], &[]) {

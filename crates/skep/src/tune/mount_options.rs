@@ -4,13 +4,13 @@
 //! What is clearly better is written into the mount's configuration file, through the journal of `skep tune apply`.
 
 use super::apply::{agreed, lock};
-use super::auto::{AutoArgs, CandidateRow, Loads, Scratch, decided, settings, unless_stopped};
+use super::auto::{AutoArgs, CandidateRow, Loads, Scratch, decided, settings, show, unless_stopped};
 use super::leftovers;
+use super::machine::directory;
 use crate::admin::access::mount_of;
 use crate::admin::{Failure, Outcome};
 use crate::bench::scratch::own_name;
 use crate::bench::{bare, on_signals};
-use crate::cli::output;
 use crate::config::mount::{Io, MountConfig, Transport};
 use crate::config::{self, Source};
 use crate::units::Size;
@@ -169,7 +169,11 @@ fn keep(root: &Root, file: &Path, wish: &Wish, args: &AutoArgs, out: &mut dyn Wr
         return Ok(false);
     }
     apply(&plan, &mut RealHands(root)).map_err(Failure::new)?;
-    eprintln!("{} is changed; it counts from the next mount. Back: skep tune undo", file.display());
+    eprintln!(
+        "{} is changed; it counts from the next mount. Back: skep tune undo{}",
+        file.display(),
+        root.flag()
+    );
     Ok(true)
 }
 
@@ -203,7 +207,7 @@ pub fn run(args: &AutoArgs, out: &mut dyn Write) -> Outcome {
         return Err(Failure::new(format!("{}: is on no mount of skep", path.display())));
     };
     let inner = path.strip_prefix(&entry.point).map_err(|e| Failure::local(path.display(), e))?;
-    let root = Root::new(&args.root).map_err(|e| Failure::local(args.root.display(), e))?;
+    let root = directory(&args.root)?;
     let file = file(args)?;
     let real = root.path(file.to_str().unwrap_or_default());
     let loaded = config::load::<MountConfig>(Source::Given(&real), &config::environment(), &[]);
@@ -218,7 +222,7 @@ pub fn run(args: &AutoArgs, out: &mut dyn Write) -> Outcome {
     // The lines of a diff are no document.
     let keep = |wish: &Wish| keep(&root, &file, wish, args, &mut std::io::stderr());
     let (rows, done) = concluded(&wishes, args.unit(), &found, kept, keep);
-    output::rows(args.output.output, &rows, out)?;
+    show(args.output.output, &rows, out)?;
     done
 }
 

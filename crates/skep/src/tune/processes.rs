@@ -9,20 +9,29 @@ use skep_tune::{Root, Service as Here};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// Every service that runs.
+/// What stands between the name of a service and the number that tells it from others.
+const NUMBER: &str = " (process ";
+
+/// Every service that runs. Those that are called alike (clusters of `skep up`) are told apart by their numbers, all of
+/// them: a plain name among numbered ones would be nobody's.
 pub fn running(root: &Root) -> Vec<Here> {
     let pids = root.names("/proc").into_iter().filter_map(|name| name.parse::<u32>().ok());
-    let mut all: Vec<Here> = Vec::new();
-    for here in pids.filter_map(|pid| one(root, pid)) {
-        // Two that are called alike (clusters of `skep up`) are told apart by their numbers.
-        let taken = all.iter().any(|known| known.name == here.name);
-        let name = match here.pid {
-            Some(pid) if taken => format!("{} (process {pid})", here.name),
-            _ => here.name.clone(),
-        };
-        all.push(Here { name, ..here });
+    let all: Vec<Here> = pids.filter_map(|pid| one(root, pid)).collect();
+    let names: Vec<String> = all.iter().map(|here| here.name.clone()).collect();
+    let is_shared = |name: &String| names.iter().filter(|known| *known == name).count() > 1;
+    let numbered = |here: Here| match here.pid {
+        Some(pid) if is_shared(&here.name) => Here { name: format!("{}{NUMBER}{pid})", here.name), ..here },
+        _ => here,
+    };
+    all.into_iter().map(numbered).collect()
+}
+
+/// A name of [`running`] without its number, and the number.
+pub fn parted(name: &str) -> (&str, Option<&str>) {
+    match name.strip_suffix(')').and_then(|name| name.split_once(NUMBER)) {
+        Some((plain, number)) => (plain, Some(number)),
+        None => (name, None),
     }
-    all
 }
 
 fn one(root: &Root, pid: u32) -> Option<Here> {

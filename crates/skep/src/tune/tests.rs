@@ -1,9 +1,11 @@
 //! What the command makes of recorded machines and of its arguments.
 
-use super::apply::{ApplyArgs, run_when};
+use super::apply::{ApplyArgs, UndoArgs, changed, run_when, undo};
 use super::check::row;
 use super::machine::MachineArgs;
+use super::processes;
 use clap::Parser;
+use skep_tune::change::Applied;
 use skep_tune::recording::Recording;
 use skep_tune::{Finding, Host, Role, Root, Verdict, check};
 
@@ -16,6 +18,18 @@ const NVME: &str = include_str!("../../../tune/hosts/nvme.txt");
 struct Line {
     #[command(flatten)]
     machine: MachineArgs,
+}
+
+#[derive(Parser)]
+struct ApplyLine {
+    #[command(flatten)]
+    args: ApplyArgs,
+}
+
+#[derive(Parser)]
+struct UndoLine {
+    #[command(flatten)]
+    args: UndoArgs,
 }
 
 fn findings(text: &str, words: &[&str]) -> Result<(Vec<Finding>, Vec<Role>), String> {
@@ -170,14 +184,9 @@ fn services_recorded() {
 /// Goal: an edit that somebody makes while the prompt of apply waits is not lost: it stays, and nothing is changed.
 #[test]
 fn an_edit_while_the_prompt_waits() {
-    #[derive(Parser)]
-    struct Applied {
-        #[command(flatten)]
-        args: ApplyArgs,
-    }
     let dir = tempfile::tempdir().unwrap();
     Recording::read(SSD).unwrap().unpack(dir.path()).unwrap();
-    let args = Applied::try_parse_from(["apply", "--root", dir.path().to_str().unwrap()]).unwrap().args;
+    let args = ApplyLine::try_parse_from(["apply", "--root", dir.path().to_str().unwrap()]).unwrap().args;
     let file = dir.path().join("etc/sysctl.d/90-skep.conf");
     let value = dir.path().join("proc/sys/vm/vfs_cache_pressure");
     let mut shown = Vec::new();
@@ -192,4 +201,45 @@ fn an_edit_while_the_prompt_waits() {
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "# in the meantime\n");
     assert_eq!(std::fs::read_to_string(value).unwrap(), "100\n");
     assert!(!dir.path().join("var/lib/skep/tune").exists());
+}
+
+/// Goal: the command that puts a change back means the root that was changed; a recording, which cannot be changed, is
+/// refused as what it is.
+#[test]
+fn apply_and_undo_mean_their_root() {
+    let dir = tempfile::tempdir().unwrap();
+    let done = Applied { values: 2, files: 1 };
+    let said = changed(&Root::new(dir.path()).unwrap(), &done);
+    let real = dir.path().canonicalize().unwrap();
+    assert!(said.contains(&format!("skep tune undo --root {} puts", real.display())), "{said}");
+    let live = changed(&Root::new(std::path::Path::new("/")).unwrap(), &done);
+    assert!(live.contains(": skep tune undo puts"), "{live}");
+
+    let file = dir.path().join("machine.txt");
+    std::fs::write(&file, SSD).unwrap();
+    let file = file.to_str().unwrap();
+    let line = ApplyLine::try_parse_from(["apply", "--dry-run", "--root", file]).unwrap();
+    let applied = run_when(&line.args, &mut Vec::<u8>::new(), &mut || Ok(true)).unwrap_err().to_string();
+    let undone = undo(&UndoLine::try_parse_from(["undo", "--root", file]).unwrap().args);
+    for said in [applied, undone.unwrap_err().to_string()] {
+        assert!(said.contains("recording") && said.contains("directory of a machine is needed"), "{said}");
+    }
+}
+
+/// Goal: services that are called alike all have their numbers, and what is only configured is no second service.
+#[test]
+fn services_that_are_called_alike() {
+    let twin = NVME.lines().filter(|line| line.starts_with("/proc/4711/"));
+    let twin: Vec<String> = twin.map(|line| line.replacen("/proc/4711/", "/proc/4712/", 1)).collect();
+    let dir = tempfile::tempdir().unwrap();
+    let text = format!("{}\n{}\n", NVME.trim_end(), twin.join("\n"));
+    Recording::read(&text).unwrap().unpack(dir.path()).unwrap();
+    let root = Root::new(dir.path()).unwrap();
+    let names: Vec<String> = processes::running(&root).into_iter().map(|one| one.name).collect();
+    assert_eq!(names, ["storaged@n0 (process 4711)", "storaged@n0 (process 4712)"]);
+    let place = ["check", "--root", dir.path().to_str().unwrap()];
+    let part = Line::try_parse_from(place).unwrap().machine.part(&root).unwrap();
+    assert!(part.services.iter().all(|one| one.name != "storaged@n0"), "{:?}", part.services);
+    assert_eq!(processes::parted("storaged@n0 (process 4711)"), ("storaged@n0", Some("4711")));
+    assert_eq!(processes::parted("storaged@n0"), ("storaged@n0", None));
 }

@@ -23,9 +23,7 @@ pub struct Decision {
 /// of the noise and whatever drifts slower than a pair lasts: the test is exact. (Cutting differences at a bound
 /// that does not depend on their signs leaves it so.)
 pub fn decide(pairs: &[(f64, f64)], alpha: f64, gain: f64) -> Decision {
-    let sound = |(old, new): &&(f64, f64)| old.is_finite() && new.is_finite() && *old > 0.0 && *new > 0.0;
-    let logs: Vec<f64> =
-        pairs.iter().filter(sound).take(PAIRS_MAX).map(|(old, new)| (new / old).ln()).collect();
+    let logs: Vec<f64> = sound(pairs).map(|(old, new)| (new / old).ln()).collect();
     if logs.is_empty() {
         return Decision { ratio: 1.0, p: 1.0, better: false };
     }
@@ -35,6 +33,22 @@ pub fn decide(pairs: &[(f64, f64)], alpha: f64, gain: f64) -> Decision {
     let cut: Vec<f64> = logs.iter().map(|log| log.clamp(-bound, bound)).collect();
     let p = chance(&cut);
     Decision { ratio, p, better: p <= alpha && ratio >= 1.0 + gain }
+}
+
+/// Pairs that count.
+fn sound(pairs: &[(f64, f64)]) -> impl Iterator<Item = (f64, f64)> {
+    let is_sound = |(old, new): &(f64, f64)| old.is_finite() && new.is_finite() && *old > 0.0 && *new > 0.0;
+    pairs.iter().copied().filter(is_sound).take(PAIRS_MAX)
+}
+
+/// The pair whose new / old is the median; of an even number the geometric mean of the middle two. So the quotient of
+/// what is shown is the ratio that is shown; medians of either side need not belong to it.
+pub fn middle(pairs: &[(f64, f64)]) -> Option<(f64, f64)> {
+    let mut sorted: Vec<(f64, f64)> = sound(pairs).collect();
+    sorted.sort_by(|a, b| (a.1 / a.0).total_cmp(&(b.1 / b.0)));
+    let upper = sorted.get(sorted.len() / 2)?;
+    let lower = sorted.get(sorted.len().saturating_sub(1) / 2)?;
+    Some(((lower.0 * upper.0).sqrt(), (lower.1 * upper.1).sqrt()))
 }
 
 /// Part of all ways to choose signs whose sum is at least as large.
@@ -69,6 +83,19 @@ pub fn median(values: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Goal: the pair that is shown beside the ratio has this ratio, of odd and even numbers, where the means and medians of
+    /// either side have quite another; broken pairs count in neither.
+    #[test]
+    fn the_middle_pair_has_the_ratio() {
+        let pairs =
+            [(100.0, 130.0), (900.0, 910.0), (800.0, 990.0), (f64::NAN, 7.0), (200.0, 252.0), (850.0, 600.0)];
+        for some in [&pairs[..], &pairs[..5], &pairs[..3], &pairs[..1]] {
+            let (old, new) = middle(some).unwrap();
+            assert!((new / old - decide(some, 0.01, 0.03).ratio).abs() < 1e-9, "{some:?}");
+        }
+        assert_eq!((middle(&pairs[3..4]), middle(&[])), (None, None));
+    }
 
     /// Goal: known cases: all pairs better gives 1 in 2^n; alike, fewer, worse or broken ones are never kept.
     #[test]

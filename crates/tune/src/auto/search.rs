@@ -1,6 +1,6 @@
 //! What is measured next. A rule: no clock, no file; it is told numbers and says what it wants to know.
 
-use super::decide::{Decision, PAIRS_MAX, decide};
+use super::decide::{Decision, PAIRS_MAX, decide, middle};
 use std::collections::VecDeque;
 
 /// How hard it is looked.
@@ -45,6 +45,13 @@ pub struct Outcome {
     /// Best of each candidate in the first part, beside the present setting's of the same round (the last it was
     /// in).
     pub best: Vec<(f64, f64)>,
+}
+
+impl Outcome {
+    /// The rates (present, candidate) whose quotient is the ratio of the decision.
+    pub fn middle(&self) -> Option<(f64, f64)> {
+        middle(&self.pairs)
+    }
 }
 
 /// Where it stands.

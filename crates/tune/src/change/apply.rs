@@ -175,7 +175,8 @@ impl<'p> Course<'p> {
                 format!("{failure}; what was changed is as it was before{notes}")
             }
             Err(e) => format!(
-                "{failure}; and not everything could be put back ({e}): run skep tune undo when that is repaired"
+                "{failure}; and not everything could be put back ({e}): run skep tune undo{} when that is repaired",
+                hands.flag()
             ),
         }
     }

@@ -12,6 +12,10 @@ pub const FILE_MAX: u64 = 1 << 20;
 
 /// Steps that change something, and the reading in between. Paths are those of the machine.
 pub trait Hands {
+    /// What makes a command line mean the machine that they work on: see [`Root::flag`].
+    fn flag(&self) -> String {
+        String::new()
+    }
     /// A file's content; none when it is not there.
     fn read(&mut self, path: &str) -> io::Result<Option<String>>;
     /// Every disk with all names that tell it from others.
@@ -69,6 +73,10 @@ fn absent_is_fine(result: io::Result<()>) -> io::Result<bool> {
 }
 
 impl Hands for RealHands<'_> {
+    fn flag(&self) -> String {
+        self.0.flag()
+    }
+
     fn read(&mut self, path: &str) -> io::Result<Option<String>> {
         let mut text = String::new();
         let place = match self.followed(path) {

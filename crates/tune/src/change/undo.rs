@@ -131,8 +131,10 @@ fn found<'j>(
         }
         (false, false) => {
             return Err(format!(
-                "the disk with {}; nothing was put back. Connect it, or leave its values: skep tune undo --leave-missing",
-                missing.join("; the disk with ")
+                "the disk with {}; nothing was put back. Connect it, or leave its values: skep tune undo{} \
+                 --leave-missing",
+                missing.join("; the disk with "),
+                hands.flag()
             ));
         }
     }

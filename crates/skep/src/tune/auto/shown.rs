@@ -1,16 +1,31 @@
 //! What a search found, for people and programs.
 
-use crate::cli::output::{Row, human};
+use crate::cli::output::{self, Format, Row, human};
 use crate::units::Size;
 use serde::Serialize;
 use skep_tune::auto::Outcome as Found;
 use skep_types::{Policy, PoolId};
+use std::io::{self, Write};
 use std::path::Path;
 
 /// Unit of rates of streams.
 pub const BYTES: &str = "bytes/s";
 /// Unit of rates of small files.
 pub const FILES: &str = "files/s";
+
+/// What the numbers of the table are, said above it.
+const LEGEND: &str = "The present setting is measured again beside each candidate, so PRESENT BESIDE IT differs from \
+                      row to row. Both rates are the best of the candidate's last round; in the row with a RATIO they \
+                      are those of the pair in the middle: RATIO, the median of the pairs, is their quotient.";
+
+/// Writes the rows, for people below what the numbers are.
+pub fn show(format: Format, rows: &[CandidateRow], out: &mut dyn Write) -> io::Result<()> {
+    if format == Format::Table {
+        // The terminal may be gone; the rows are written all the same.
+        let _ = writeln!(io::stderr(), "{LEGEND}");
+    }
+    output::rows(format, rows, out)
+}
 
 /// One setting that was tried.
 #[derive(Debug, Serialize)]
@@ -38,16 +53,24 @@ pub struct CandidateRow {
     p: Option<f64>,
     /// The directory has it now.
     pub kept: bool,
+    /// Rates of the pair in the middle, present and candidate: those that `ratio` is the quotient of.
+    #[serde(skip)]
+    middle: Option<(f64, f64)>,
 }
 
 impl Row for CandidateRow {
-    const TITLES: &'static [&'static str] = &["SETTING", ">RATE", ">PRESENT", ">RATIO", ">P", "RESULT"];
+    const TITLES: &'static [&'static str] =
+        &["SETTING", ">RATE", ">PRESENT BESIDE IT", ">RATIO", ">P", "RESULT"];
 
     fn cells(&self) -> Vec<String> {
         let rate = |rate: Option<f64>| match (rate, self.unit) {
             (None, _) => "-".to_owned(),
             (Some(rate), FILES) => format!("{rate:.0} {FILES}"),
             (Some(rate), _) => format!("{}/s", human(rate as u64)),
+        };
+        let (present, own) = match self.middle {
+            Some((present, own)) => (Some(present), Some(own)),
+            None => (self.present_best, self.best),
         };
         let number = |number: Option<f64>, digits| number.map_or("-".to_owned(), |n| format!("{n:.digits$}"));
         let result = match (self.present, self.kept, self.ratio) {
@@ -64,8 +87,8 @@ impl Row for CandidateRow {
                 (FILES, None) => "inline as the cluster has it".to_owned(),
                 _ => format!("chunk {chunk}, targets {targets}"),
             }),
-            rate(self.best),
-            rate(self.present_best),
+            rate(own),
+            rate(present),
             number(self.ratio, 3),
             number(self.p, 4),
             result.to_owned(),
@@ -108,6 +131,7 @@ impl CandidateRow {
             ratio: decision.map(|decision| decision.ratio),
             p: decision.map(|decision| decision.p),
             kept: keep == Some(at),
+            middle: decision.and_then(|_| found.middle()),
         }
     }
 
@@ -180,5 +204,34 @@ pub fn verdict(
             "{path}: stays as it is; the best other one, {}, is not clearly better ({said})",
             words(best)
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use skep_tune::auto::decide;
+
+    /// Goal: the rates beside a ratio are those it is the quotient of, also when the best ones of the first part and the
+    /// medians of both sides have another; what dropped out shows its best, and programs get the fields they had.
+    #[test]
+    fn columns_belong_to_the_ratio() {
+        let pairs = vec![(100.0, 130.0), (900.0, 910.0), (800.0, 1000.0)];
+        let found = Found {
+            keep: Some(1),
+            finalist: Some(1),
+            decision: Some(decide(&pairs, 0.01, 0.03)),
+            pairs,
+            best: vec![(0.0, 0.0), (959.0, 653.0), (500.0, 640.0)],
+        };
+        let rows: Vec<CandidateRow> =
+            (0..3).map(|at| row(at, FILES, &Policy::default(), &found, None)).collect();
+        let shown = |at: usize| rows[at].cells()[1..4].to_vec();
+        assert_eq!(shown(0), ["-", "-", "-"]);
+        assert_eq!(shown(1), ["1000 files/s", "800 files/s", "1.250"]);
+        assert_eq!(shown(2), ["500 files/s", "640 files/s", "-"]);
+        let json = serde_json::to_value(&rows[1]).unwrap();
+        assert_eq!((json["best"].as_f64(), json["present_best"].as_f64()), (Some(959.0), Some(653.0)));
+        assert!(json.get("middle").is_none());
     }
 }
