@@ -107,6 +107,21 @@ fn civil_from_days(days: u64) -> (u64, u64, u64) {
     (year_of_era + era * 400 + u64::from(month <= 2), month, day)
 }
 
+/// As that of std, for what commands tell people; but a pipe that is closed or a disk that is full behind standard
+/// error ends no command: aborting would leave behind what only this process can remove.
+macro_rules! eprint {
+    ($($text:tt)*) => {{
+        let text = format!($($text)*);
+        let _ = std::io::Write::write_all(&mut std::io::stderr(), text.as_bytes());
+    }};
+}
+
+/// See `eprint`.
+macro_rules! eprintln {
+    () => { eprint!("\n") };
+    ($($text:tt)*) => { eprint!("{}\n", format_args!($($text)*)) };
+}
+
 /// Writes an error line.
 #[macro_export]
 macro_rules! error {

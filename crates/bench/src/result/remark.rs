@@ -84,7 +84,9 @@ fn own_cache(job: &Job, io: &IoJob, hosts: u32) -> Option<String> {
         return None;
     }
     let text = cached(&reads.join(", "));
-    Some(format!("{text}: use --direct, --invalidate, or --readers shift:N over several hosts"))
+    Some(format!(
+        "{text}: `skep bench io` avoids it by --direct, --invalidate, or --readers shift:N over several hosts"
+    ))
 }
 
 fn cached(phases: &str) -> String {
@@ -104,7 +106,10 @@ fn small_files(job: &Job, meta: &MetaJob, hosts: u32) -> Option<String> {
     if !again && others_only(job, meta.readers_of(MetaPhase::OpenRead), hosts) {
         return None;
     }
-    Some(format!("{}: use --direct, or --readers shift:N over several hosts", cached("file open-read")))
+    Some(format!(
+        "{}: `skep bench meta` avoids it by --direct, or --readers shift:N over several hosts",
+        cached("file open-read")
+    ))
 }
 
 /// Source trees are each worker's own, samples are partly: both were written or read here before.

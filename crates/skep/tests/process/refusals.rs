@@ -190,3 +190,25 @@ fn wrong_usage_has_its_exit_code() {
     }
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
 }
+
+/// Goal: a terminal that is gone, or a full disk behind standard error, ends no command half-way.
+#[test]
+fn nobody_needs_to_listen() {
+    let cluster = start(plan());
+    let mount = cluster.mount().to_str().unwrap();
+    for words in [
+        &["tune", "check"][..],
+        &["bench", "net", "mode", "--mount", mount, "--for", "1s"],
+        &["bench", "storage", "run", "--all", "--size", "1MiB"],
+    ] {
+        let status = cluster
+            .command(words)
+            .env("SKEP_CLUSTER", cluster.dir().join("cluster.toml"))
+            .stdout(Stdio::null())
+            .stderr(fs::File::options().write(true).open("/dev/full").unwrap())
+            .status()
+            .unwrap();
+        assert!(matches!(status.code(), Some(0 | 1)), "{words:?}: {status}");
+    }
+    assert_eq!(fs::read_dir(cluster.mount()).unwrap().count(), 0, "the directory of the mode is gone");
+}

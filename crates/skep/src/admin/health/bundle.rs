@@ -154,8 +154,7 @@ pub fn run(args: &BundleArgs) -> Outcome {
     pack(&parts, &top, opened).map_err(|e| Failure::local(file.display(), e))?;
     // To people: what they are about to give away.
     let _ = std::io::stderr().write_all(parts[0].text.as_bytes());
-    println!("{}", file.display());
-    Ok(())
+    writeln!(std::io::stdout(), "{}", file.display()).map_err(|e| Failure::local("standard output", e))
 }
 
 #[cfg(test)]

@@ -327,7 +327,7 @@ pub fn run(args: &ModeArgs, out: &mut dyn Write) -> Outcome {
     out.flush()?;
     eprintln!(
         "contents of files made in it are dropped, for {} s or until this command ends; then it is removed (if this \
-         command is killed, they are dropped for {} s more, and the next `skep bench net` here removes it)",
+         command is killed, they are dropped for {} s more, and the next `skep bench net mode` or `run` here removes it)",
         time.min(scratch.most()).as_secs(),
         LIMITS.lease.as_secs()
     );
