@@ -1,5 +1,7 @@
 //! What every daemon shares: telling that it is ready, being told to stop, dying loudly.
 
+use crate::admin::EXIT_INTERRUPTED;
+use crate::asking::{self, SIGINT, SIGTERM};
 use crate::cli::{DaemonArgs, EXIT_USAGE};
 use crate::config::access::{Membership, Process};
 use crate::config::service::Service;
@@ -108,23 +110,14 @@ impl Stop {
         Ok(Self { inner: Arc::new(StopInner { set: AtomicBool::new(false), event }) })
     }
 
-    /// SIGTERM and SIGINT set it. The second signal ends the process at once: an impatient
+    /// SIGTERM and SIGINT set it. Who asks again ends the process at once: an impatient
     /// administrator wins, and everything acknowledged survives that too.
     pub fn on_signals() -> std::io::Result<Self> {
         let stop = Self::new()?;
-        let (mut reader, writer) = UnixStream::pair()?;
-        for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
-            signal_hook::low_level::pipe::register(signal, writer.try_clone()?)?;
-        }
         let told = stop.clone();
-        std::thread::Builder::new().name("signals".into()).spawn(move || {
-            let mut byte = [0];
-            while std::io::Read::read_exact(&mut reader, &mut byte).is_ok() {
-                if told.is_set() {
-                    std::process::exit(130);
-                }
-                told.set();
-            }
+        asking::on_each(&[SIGTERM, SIGINT], move |_| match told.is_set() {
+            false => told.set(),
+            true => std::process::exit(EXIT_INTERRUPTED.into()),
         })?;
         Ok(stop)
     }

@@ -5,6 +5,7 @@
 #[macro_use]
 mod log;
 mod admin;
+mod asking;
 mod bench;
 mod caller;
 mod cli;

@@ -204,37 +204,17 @@ const NOT_COMPARABLE: &str = "not comparable: caches answered faster than the la
 
 /// What limits each kind of work: processors that everything waits for, then layers, then where none can be named.
 pub fn limits(layers: &[Layer], place: Place) -> Vec<Limit> {
-    with_layers(layers, place).into_iter().map(|(limit, _)| limit).collect()
-}
-
-/// Every layer that a limit of [`limits`] names, from the bottom. The document holds the lowest one only, also where
-/// several are too close to be told apart, so they are worked out once more; of a limit that does not follow from
-/// these figures it is the layer that stands there.
-pub fn named_layers(limit: &Limit, layers: &[Layer], place: Place) -> Vec<LayerId> {
-    let again = with_layers(layers, place)
-        .into_iter()
-        .find(|(one, _)| (&one.work, one.layer, &one.finding) == (&limit.work, limit.layer, &limit.finding));
-    again.map_or_else(|| limit.layer.into_iter().collect(), |(_, named)| named)
-}
-
-/// Each limit, and all layers that it names.
-fn with_layers(layers: &[Layer], place: Place) -> Vec<(Limit, Vec<LayerId>)> {
     let stream = |(id, title): &(&str, &str)| stream_limit(&Work::of(layers, id), title, place);
     let (named, open): (Vec<_>, Vec<_>) =
-        WORKS.iter().filter_map(stream).partition(|(limit, _)| limit.layer.is_some());
-    let alone = |limit: Limit| {
-        let layer = limit.layer.into_iter().collect();
-        (limit, layer)
-    };
-    let (busy, growth) = (busy::limit(layers).map(alone), growth::limit(layers).map(alone));
-    busy.into_iter().chain(named).chain(open).chain(growth).collect()
+        WORKS.iter().filter_map(stream).partition(|limit| limit.layer.is_some());
+    busy::limit(layers).into_iter().chain(named).chain(open).chain(growth::limit(layers)).collect()
 }
 
 /// The layers that are named, from the bottom: several where they are too close to be told apart, none where none can
 /// be; and why.
 type Found = (Vec<LayerId>, String);
 
-fn stream_limit(work: &Work, title: &str, place: Place) -> Option<(Limit, Vec<LayerId>)> {
+fn stream_limit(work: &Work, title: &str, place: Place) -> Option<Limit> {
     let clients = work.own.or(work.client)?;
     let below = work.below(place)?;
     let (layers, finding) = match place {
@@ -250,13 +230,14 @@ fn stream_limit(work: &Work, title: &str, place: Place) -> Option<(Limit, Vec<La
         Place::Apart => slowest(work, clients.value, below)?,
         Place::Together => dearest(work, clients)?,
     };
-    let limit = Limit {
+    let mut layers = layers.into_iter();
+    Some(Limit {
         work: format!("{title}, a file per process"),
-        layer: layers.first().copied(),
+        layer: layers.next(),
+        also: layers.collect(),
         finding,
         evidence: evidence(work, clients, below),
-    };
-    Some((limit, layers))
+    })
 }
 
 /// Each layer beside the one that it stands on; what cannot be compared has no row.

@@ -11,7 +11,7 @@ mod two_nodes;
 use crate::ceiling;
 use crate::ids::{PROCESSOR_FREE, PROCESSOR_SHARE};
 use crate::lag::{HINT, Lag, laggards, laggards_within};
-use crate::model::{Culprit, Evidence, Layer, LayerId, Limit, Part, SideBySide, Survey, Verdict};
+use crate::model::{Culprit, Evidence, Layer, LayerId, Part, SideBySide, Survey, Verdict};
 use crate::pairs::{self, ARROW, Slow};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -109,11 +109,6 @@ pub fn judge(survey: &mut Survey) {
     let mut verdict = Verdict { headline, culprit: culprits.next(), also: culprits.collect(), limits };
     verdict.headline = with_crowd(&verdict);
     survey.verdict = verdict;
-}
-
-/// Every layer that a limit names, from the bottom: all of those that are too close to be told apart.
-pub fn named_layers(survey: &Survey, limit: &Limit) -> Vec<LayerId> {
-    ceiling::named_layers(limit, &survey.layers, machines::place(survey))
 }
 
 /// That all wait for processors is said first, but for a culprit: it stands out all the same.

@@ -280,13 +280,23 @@ pub struct Culprit {
 pub struct Limit {
     /// "Write, a file per process".
     pub work: String,
-    /// The layer; none when what was measured names none.
+    /// The layer, the lowest if there are several; none when what was measured names none.
     #[serde(default)]
     pub layer: Option<LayerId>,
+    /// Others that are too close to be told apart from it, from the bottom.
+    #[serde(default)]
+    pub also: Vec<LayerId>,
     /// Why.
     pub finding: String,
     /// The numbers.
     pub evidence: Vec<Evidence>,
+}
+
+impl Limit {
+    /// Every layer that it names, from the bottom.
+    pub fn layers(&self) -> impl Iterator<Item = LayerId> + '_ {
+        self.layer.into_iter().chain(self.also.iter().copied())
+    }
 }
 
 /// A number that shows something.

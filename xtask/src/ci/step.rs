@@ -44,14 +44,14 @@ impl Outcome {
 
 /// Runs `command` in `root`. With nobody at a terminal it gets a process group of its own, which is
 /// ended whole when `limit` is over; a person at one has Ctrl-C instead.
-pub fn run(root: &Path, command: &[&str], limit: Duration) -> Result<Outcome, String> {
+pub fn run(root: &Path, command: &[String], limit: Duration) -> Result<Outcome, String> {
     let limit = (!std::io::stdin().is_terminal()).then_some(limit);
     execute(root, command, limit, &mut std::io::stdout())
 }
 
 fn execute(
     root: &Path,
-    command: &[&str],
+    command: &[String],
     limit: Option<Duration>,
     sink: &mut dyn Write,
 ) -> Result<Outcome, String> {

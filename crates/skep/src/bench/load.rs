@@ -3,17 +3,16 @@
 use super::coordinator::HostsArgs;
 use super::output::{Live, ShowArgs, show};
 use crate::admin::{EXIT_INTERRUPTED, Failure, Outcome};
+use crate::asking::{self, SIGHUP, SIGINT, SIGTERM};
 use crate::units::{Period, Size};
 use clap::Args;
 use skep_bench::engine::{Crew, Ends, TAKEN, run_until};
 use skep_bench::job::{Job, Placement, Readers, Stonewall, Work, Workers, parse_size};
-use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 /// How a load is done, whatever it is.
 #[derive(Debug, Clone, Args)]
@@ -109,29 +108,6 @@ pub fn advised(failure: Failure, other: &str) -> Failure {
     Failure::new(text.replace(TAKEN, &format!("{TAKEN}, {other}")))
 }
 
-/// Signals that come within so many pauses ask once: timeout(1) sends one to the process and one to its group. In
-/// pauses, for however long this process is held up between the two, that is one pause.
-const ONE_ASKING: (u32, Duration) = (20, Duration::from_millis(50));
-
-/// Signals as they come, a byte each.
-struct Askings(UnixStream);
-
-impl Askings {
-    /// Waits until somebody asks. `false`: nobody can.
-    fn come(&mut self) -> bool {
-        self.0.read_exact(&mut [0]).is_ok()
-    }
-
-    /// Takes what belongs to the same asking: all that has come by the end of the last pause, so that it does not matter
-    /// when it is read.
-    fn settle(&mut self, pause: impl FnMut()) -> std::io::Result<()> {
-        std::iter::repeat_with(pause).take(ONE_ASKING.0 as usize).for_each(drop);
-        self.0.set_nonblocking(true)?;
-        while matches!(self.0.read(&mut [0; 64]), Ok(1..)) {}
-        self.0.set_nonblocking(false)
-    }
-}
-
 /// What signals ask for: the first ends the run, the second the cleaning up, the third the process.
 #[derive(Debug, Default, Clone)]
 struct Signals {
@@ -142,29 +118,14 @@ struct Signals {
 }
 
 impl Signals {
-    fn listen(signals: &[i32]) -> std::io::Result<Self> {
-        let (reader, writer) = UnixStream::pair()?;
-        for signal in signals {
-            signal_hook::low_level::pipe::register(*signal, writer.try_clone()?)?;
-        }
-        let (signals, mut askings) = (Self::default(), Askings(reader));
+    fn listen() -> std::io::Result<Self> {
+        let signals = Self::default();
         let told = signals.clone();
-        std::thread::Builder::new().name("signals".into()).spawn(move || {
-            for flag in [told.stop, told.leave] {
-                if !askings.come() {
-                    return;
-                }
-                if told.bare.load(Ordering::SeqCst) {
-                    std::process::exit(EXIT_INTERRUPTED.into());
-                }
-                flag.store(true, Ordering::SeqCst);
-                if askings.settle(|| std::thread::sleep(ONE_ASKING.1)).is_err() {
-                    return;
-                }
-            }
-            if askings.come() {
-                std::process::exit(EXIT_INTERRUPTED.into());
-            }
+        asking::on_each(&[SIGINT, SIGTERM, SIGHUP], move |number| match number {
+            _ if told.bare.load(Ordering::SeqCst) => std::process::exit(EXIT_INTERRUPTED.into()),
+            1 => told.stop.store(true, Ordering::SeqCst),
+            2 => told.leave.store(true, Ordering::SeqCst),
+            _ => std::process::exit(EXIT_INTERRUPTED.into()),
         })?;
         Ok(signals)
     }
@@ -175,8 +136,7 @@ static SIGNALS: OnceLock<Result<Signals, String>> = OnceLock::new();
 
 /// From now on signals end a run: the first what it does, the second its cleaning up, the third the process.
 pub fn on_signals() -> Outcome<Ends<'static>> {
-    let ending = [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP];
-    let signals = SIGNALS.get_or_init(|| Signals::listen(&ending).map_err(|error| error.to_string()));
+    let signals = SIGNALS.get_or_init(|| Signals::listen().map_err(|error| error.to_string()));
     let signals = signals.as_ref();
     let signals = signals.map_err(|error| Failure::new(format!("cannot listen to signals: {error}")))?;
     Ok(Ends { stop: &signals.stop, leave: &signals.leave })
@@ -265,54 +225,6 @@ pub fn absolute(paths: &[PathBuf]) -> Result<Vec<String>, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Goal: the first signal ends the run, and only a second one, which does not come together with it, the cleaning up.
-    #[test]
-    fn signals() {
-        let signals = Signals::listen(&[signal_hook::consts::SIGUSR2]).unwrap();
-        let raised = || signal_hook::low_level::raise(signal_hook::consts::SIGUSR2).unwrap();
-        let is_set = |flag: &AtomicBool| flag.load(Ordering::Relaxed);
-        let began = std::time::Instant::now();
-        let wait = |wanted: &dyn Fn() -> bool| {
-            while !wanted() {
-                assert!(began.elapsed().as_secs() < 300);
-                std::thread::sleep(ONE_ASKING.1);
-            }
-        };
-        raised();
-        wait(&|| is_set(&signals.stop));
-        assert!(!is_set(&signals.leave));
-        // Those that still belong to the first are swallowed, one of those that come later is not.
-        while !is_set(&signals.leave) {
-            raised();
-            let until = std::time::Instant::now() + 2 * ONE_ASKING.0 * ONE_ASKING.1;
-            wait(&|| is_set(&signals.leave) || std::time::Instant::now() >= until);
-        }
-    }
-
-    /// Goal: whatever comes by the end of the last pause is the same asking, however late it is read and however many
-    /// they are; what comes after it is the next one.
-    #[test]
-    fn one_asking() {
-        let (reader, mut writer) = UnixStream::pair().unwrap();
-        let mut askings = Askings(reader);
-        let mut pauses = 0;
-        writer.write_all(&[0; 100]).unwrap();
-        assert!(askings.come());
-        let mut each = writer.try_clone().unwrap();
-        askings
-            .settle(|| {
-                pauses += 1;
-                each.write_all(&[0]).unwrap();
-            })
-            .unwrap();
-        assert_eq!(pauses, ONE_ASKING.0);
-        writer.write_all(&[0]).unwrap();
-        assert!(askings.come());
-        askings.settle(|| {}).unwrap();
-        drop((writer, each));
-        assert!(!askings.come(), "every byte was taken");
-    }
 
     /// Goal: where a name is taken, the words are those of the command; other failures stay as they are.
     #[test]

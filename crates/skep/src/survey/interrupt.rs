@@ -3,23 +3,20 @@
 use super::load::{PREFIX, Place};
 use super::{Run, disks};
 use crate::admin::{EXIT_INTERRUPTED, Failure, Outcome};
+use crate::asking::{self, SIGHUP, SIGINT, SIGTERM};
 use crate::bench::scratch::abandoned;
 use crate::instruments::client::INTERRUPTED;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering::SeqCst;
 
 /// From now on a signal ends the measurement that goes on, and what was made is removed; a second one ends the process.
 pub fn listen() -> Outcome {
-    let failed = |e| Failure::local("signals", e);
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        let code = i32::from(EXIT_INTERRUPTED);
-        signal_hook::flag::register_conditional_shutdown(signal, code, INTERRUPTED.clone())
-            .map_err(failed)?;
-        signal_hook::flag::register(signal, INTERRUPTED.clone()).map_err(failed)?;
-    }
-    Ok(())
+    let asked = |number| match number {
+        1 => INTERRUPTED.store(true, SeqCst),
+        _ => std::process::exit(EXIT_INTERRUPTED.into()),
+    };
+    asking::on_each(&[SIGINT, SIGTERM, SIGHUP], asked).map_err(|e| Failure::local("signals", e))
 }
 
 /// Was there a signal?

@@ -38,6 +38,7 @@ pub fn limit(layers: &[Layer]) -> Option<Limit> {
     Some(Limit {
         work: "All work".to_owned(),
         layer: Some(LayerId::Processor),
+        also: Vec::new(),
         finding: format!(
             "a busy thread of each daemon got only {range} of a processor: {why}, so figures and limits are those of a \
              busy machine"

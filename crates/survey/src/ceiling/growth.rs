@@ -32,6 +32,7 @@ pub fn limit(layers: &[Layer]) -> Option<Limit> {
     Some(Limit {
         work: "Metadata and random access".to_owned(),
         layer: None,
+        also: Vec::new(),
         finding: format!("{range}: {told}; no layer below was measured, so none is named"),
         evidence: curves.iter().filter_map(|curve| evidence(curve)).collect(),
     })

@@ -1,7 +1,6 @@
 //! What the report shows of a survey, before it is HTML or PDF: figures and tables.
 
-use super::super::judge;
-use super::super::model::{Curve, Evidence, Layer, LayerId, SideBySide, Survey, Waterfall};
+use super::super::model::{Curve, Evidence, Layer, LayerId, Limit, SideBySide, Survey, Waterfall};
 use super::charts::{self, Bar, Line, MOST_LINES, Members};
 use super::draw::Drawing;
 use super::number;
@@ -283,7 +282,7 @@ fn steps(waterfall: &Waterfall, survey: &Survey) -> Vec<Bar> {
         .limits
         .iter()
         .filter(|limit| limit.work.to_lowercase().starts_with(&title))
-        .flat_map(|limit| judge::named_layers(survey, limit))
+        .flat_map(Limit::layers)
         .collect();
     // A layer's first step is the work that was judged: a file per process, not one file for all.
     let judged =

@@ -1,6 +1,5 @@
 //! The page from its head to its foot.
 
-use super::super::super::judge;
 use super::super::super::model::{LayerId, Survey, Verdict};
 use super::super::figures::{self, layer_name};
 use super::super::letters;
@@ -140,8 +139,8 @@ fn limits(survey: &Survey) -> String {
     out += "<p class=\"about\">Some layer always does. These are the ones that end each kind of work here, with \
             the numbers that show it; where what was measured names none, it says why.</p>\n<div class=\"limits\">\n";
     for limit in limits {
-        let chip = |layer: &LayerId| format!(" <span class=\"chip\">{}</span>", layer_name(*layer));
-        let chips: String = judge::named_layers(survey, limit).iter().map(chip).collect();
+        let chip = |layer| format!(" <span class=\"chip\">{}</span>", layer_name(layer));
+        let chips: String = limit.layers().map(chip).collect();
         out += &format!("<div class=\"card\">\n<h3>{}{chips}</h3>\n", escape(&limit.work));
         out += &format!("<p>{}</p>\n", escape(&limit.finding));
         out += &parts::table(&figures::evidence(&limit.evidence), "");

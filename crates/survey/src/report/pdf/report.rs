@@ -1,6 +1,5 @@
 //! The survey, written page by page.
 
-use super::super::super::judge;
 use super::super::super::model::{Fact, Limit, Survey};
 use super::super::draw::Paint;
 use super::super::figures::{self, Figure, RAW, Table, layer_name};
@@ -96,9 +95,8 @@ fn verdict(flow: &mut Flow, survey: &Survey) {
 }
 
 /// The work, and every layer that limits it.
-fn limit_head(survey: &Survey, limit: &Limit) -> String {
-    let named = judge::named_layers(survey, limit);
-    let names: Vec<&str> = named.iter().map(|layer| layer_name(*layer)).collect();
+fn limit_head(limit: &Limit) -> String {
+    let names: Vec<&str> = limit.layers().map(layer_name).collect();
     if names.is_empty() { limit.work.clone() } else { format!("{}: {}", limit.work, names.join(", ")) }
 }
 
@@ -108,7 +106,7 @@ fn limits(flow: &mut Flow, survey: &Survey) {
     }
     flow.heading(1, "What limits", 70.0);
     for limit in &survey.verdict.limits {
-        let head = limit_head(survey, limit);
+        let head = limit_head(limit);
         flow.heading(2, &head, 40.0);
         flow.text(&limit.finding, Cell::BODY);
         flow.table(&figures::evidence(&limit.evidence));
@@ -181,20 +179,22 @@ fn short(figure: &Figure) -> (Table, usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::LayerId;
 
-    const SMALL: &str = include_str!("../../../../../docs/survey/small.json");
-
-    /// Goal: paper names every layer that the text calls too close to be told apart, and what the document says where
-    /// the text is another.
+    /// Goal: paper names every layer that a limit names.
     #[test]
-    fn close_layers_are_all_in_the_heading() {
-        let survey: Survey = serde_json::from_str(SMALL).expect("the committed survey is one");
-        let mut limit = survey.verdict.limits[0].clone();
-        assert!(limit.finding.contains("too close to be told apart"), "{}", limit.finding);
-        assert_eq!(limit_head(&survey, &limit), "Write, a file per process: Device, All clients");
-        limit.finding = "by hand".to_owned();
-        assert_eq!(limit_head(&survey, &limit), "Write, a file per process: Device");
+    fn every_layer_is_in_the_heading() {
+        let mut limit = Limit {
+            work: "Write, a file per process".to_owned(),
+            layer: Some(LayerId::Device),
+            also: vec![LayerId::Clients],
+            finding: String::new(),
+            evidence: Vec::new(),
+        };
+        assert_eq!(limit_head(&limit), "Write, a file per process: Device, All clients");
+        limit.also.clear();
+        assert_eq!(limit_head(&limit), "Write, a file per process: Device");
         limit.layer = None;
-        assert_eq!(limit_head(&survey, &limit), "Write, a file per process");
+        assert_eq!(limit_head(&limit), "Write, a file per process");
     }
 }
