@@ -341,3 +341,30 @@ fn only_the_surveyed_mount_is_compared() {
     assert_eq!(names, ["mount", "vm: mount: settings"]);
     assert_eq!(told[1][1..], ["threads = 4", "threads = 8"]);
 }
+
+/// Goal: curves of a search are compared along one line only: what has the rest set in another way is another place.
+#[test]
+fn lines_of_a_search() {
+    let mut draw = Draw::new(37);
+    let mut with = |rest: &str| {
+        let mut one = survey(&mut draw, &[]);
+        let line = &mut one.layers[0].curves[0];
+        line.id = "sweep.processes".into();
+        line.title = format!("both of 256m over processes, with {rest}");
+        line.points.truncate(2);
+        one
+    };
+    let (small, again, large) = (with("transfers of 1m"), with("transfers of 1m"), with("transfers of 16m"));
+    let found = |a: &Survey, b: &Survey| {
+        let found = compare(a, b);
+        (found.changes.len(), found.alone)
+    };
+    assert_eq!(found(&small, &again), (6, vec![]));
+    let (changes, alone) = found(&small, &large);
+    assert_eq!((changes, alone.len()), (4, 4), "{alone:?}");
+    assert!(
+        alone[0]
+            .starts_with("first only: sweep.processes (both of 256m over processes, with transfers of 1m)")
+    );
+    assert!(alone[2].starts_with("second only: ") && alone[2].contains("with transfers of 16m"), "{alone:?}");
+}
