@@ -8,8 +8,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::time::Duration;
 
-/// Longest time that a killed process takes to be gone.
-const DYING: Duration = Duration::from_secs(20);
+/// Longest time that a killed process takes to be gone: it first gets the answer of a disk that may be busy.
+const DYING: Duration = Duration::from_secs(120);
 
 /// The services, as the first word of their command line.
 const SERVICES: [&str; 4] = ["mgmtd", "metad", "storaged", "mount"];

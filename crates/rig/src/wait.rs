@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 /// How often a condition is looked at.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// Longest wait for what should come within moments, on a machine that is busy.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+/// Longest wait for what should come within moments, on a machine whose disk and processors others keep busy.
+pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Looks until `condition` gives a value. The error names `what` did not come within `limit`, and what
 /// the last look found instead.

@@ -217,7 +217,7 @@ fn timers() {
             for milliseconds in [30, 10, 20] {
                 let (reactor, order) = (&reactor, &order);
                 scope.spawn(async move {
-                    reactor.sleep(Duration::from_millis(milliseconds)).await;
+                    reactor.sleep_until(start + Duration::from_millis(milliseconds)).await;
                     assert!(start.elapsed() >= Duration::from_millis(milliseconds));
                     order.borrow_mut().push(milliseconds);
                 });

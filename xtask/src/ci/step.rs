@@ -175,7 +175,7 @@ mod tests {
     fn expired_steps_are_ended_whole() {
         let file = std::env::temp_dir().join(format!("skep-xtask-step-{}", std::process::id()));
         let script = format!("sleep 1000 & echo $! > {}; echo '2 passed, 0 failed'; wait", file.display());
-        let outcome = sh(&script, Duration::from_secs(2));
+        let outcome = sh(&script, Duration::from_secs(10));
         let sleeper = std::fs::read_to_string(&file).expect("the script wrote its child's id");
         std::fs::remove_file(&file).expect("removed");
         assert!(outcome.expired && !outcome.passed && outcome.took < LONG);

@@ -88,10 +88,9 @@ impl Brave {
     fn noticed(&self, error: &std::io::Error) -> Result<usize, String> {
         let mut errno = Errno::from_io_error(error);
         until("programs get ENOTCONN", NOTICE_LIMIT / 2, || {
-            while errno == Some(Errno::CONNABORTED) {
-                errno = fs::metadata(&self.directory).err().and_then(|e| Errno::from_io_error(&e));
-            }
-            match errno {
+            let found = errno;
+            errno = fs::metadata(&self.directory).err().and_then(|e| Errno::from_io_error(&e));
+            match found {
                 Some(Errno::NOTCONN) => Ok(self.files.len()),
                 other => Err(format!("{}: {other:?}", self.directory.display())),
             }

@@ -32,8 +32,9 @@ pub use worker::WorkerArguments;
 /// Kills between two comparisons of everything.
 const KILLS_PER_ROUND: u32 = 10;
 
-/// Longest time that an operation may take: daemons are away for about 5 s at most.
-const STALL_MAX: Duration = Duration::from_secs(20);
+/// Longest time that an operation may take: daemons are away for about 5 s at most, and a disk that others keep busy
+/// may take tens of seconds for one sync.
+const STALL_MAX: Duration = Duration::from_secs(90);
 
 /// What to do, and how much of it.
 #[derive(clap::Args)]

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// Longest time that a host takes to be there.
-const BOOT: Duration = Duration::from_secs(20);
+const BOOT: Duration = Duration::from_secs(120);
 /// Pause between looks at what is awaited.
 const PAUSE: Duration = Duration::from_millis(20);
 /// Longest time of one block of commands.

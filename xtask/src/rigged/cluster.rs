@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 /// Size of a disk in MiB.
 const DISK_SIZE: u64 = 768;
 /// Longest wait for a service or a mount.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 /// Pause between looks.
 const PAUSE: Duration = Duration::from_millis(50);
 /// Length of the period in which the kernel shares out processor time.

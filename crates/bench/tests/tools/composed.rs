@@ -5,6 +5,7 @@ use super::{MIB, near, phases, read, row};
 use skep_bench::dialect::Tool;
 use skep_bench::foreign::{Drive, find, fio_arguments, parse};
 use skep_bench::job::{IoJob, IoKind, IoPhase};
+use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
@@ -280,10 +281,15 @@ fn nothing_is_made_up() {
     }
 }
 
+/// Held by tests that start programs: until it runs its own, a new process has every file open that its maker has, and a
+/// script that is open for writing cannot be run.
+static STARTING: Mutex<()> = Mutex::new(());
+
 /// Goal: a tool is found on the PATH, run, and read; one that hangs is ended; one that fails says why.
 /// The tool is a script, so that nothing has to be installed.
 #[test]
 fn driven() {
+    let _alone = STARTING.lock();
     let dir = tempfile::tempdir().unwrap();
     let script = dir.path().join("mdtest");
     let body = format!(
@@ -311,18 +317,19 @@ fn driven() {
     // Its children end with it, whether it is ended or ends by itself, though they hold its output open; also when
     // they do not listen to SIGTERM.
     for (word, limit, stopped) in
-        [("family", 2_000, false), ("family", 60_000, true), ("orphan", 60_000, false)]
+        [("family", 10_000, false), ("family", 60_000, true), ("orphan", 60_000, false)]
     {
         stop.store(stopped, std::sync::atomic::Ordering::Relaxed);
         let _ = std::fs::remove_file(dir.path().join("child"));
         let since = std::time::Instant::now();
         assert_eq!(run(word, limit).is_ok(), word == "orphan", "{word}");
-        assert!(since.elapsed() < Duration::from_secs(30), "{word}: {:?}", since.elapsed());
+        assert!(since.elapsed() < Duration::from_secs(50), "{word}: {:?}", since.elapsed());
         // Stopped at once it may not have come so far.
-        let Ok(child) = std::fs::read_to_string(dir.path().join("child")) else {
+        let child = std::fs::read_to_string(dir.path().join("child")).unwrap_or_default();
+        if child.is_empty() {
             assert!(stopped, "{word} has started no child");
             continue;
-        };
+        }
         assert!(gone(child.trim()), "{word}: {child} still runs");
     }
 }
@@ -348,6 +355,7 @@ fn driven_fio() {
         eprintln!("fio is not installed: only its samples were read");
         return;
     };
+    let _alone = STARTING.lock();
     let dir = tempfile::tempdir().unwrap();
     let job = IoJob {
         block: 1 << 20,

@@ -182,7 +182,7 @@ fn kill_leaves_rows_and_index_agreeing() {
     }
     let root = tempfile::tempdir().unwrap();
     let (mut model, mut at) = (Model::new(), 0);
-    for round in 0..12 {
+    for round in 0.. {
         let mut child = std::process::Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "rows::tests::kill_leaves_rows_and_index_agreeing", "--nocapture"])
             .env(VARIABLE, root.path())
@@ -206,8 +206,12 @@ fn kill_leaves_rows_and_index_agreeing() {
             apply_to(&mut model, batch(at, KEYS));
         }
         assert_eq!(all(&store), model, "round {round}, applied {at}");
+        // Each child lives longer than the one before: on a slow disk it takes more of them until one had a checkpoint.
+        if round >= 11 && at > 0 {
+            break;
+        }
+        assert!(round < 200, "no checkpoint was ever seen");
     }
-    assert!(at > 0, "no checkpoint was ever seen");
 }
 
 /// Goal: no row reaches fjall before the log is durable up to its command.

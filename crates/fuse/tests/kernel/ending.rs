@@ -15,7 +15,7 @@ use crate::watched::Watched;
 const CHILD: &str = "SKEP_FUSE_TEST_MOUNT";
 /// And with which transport.
 const TRANSPORT: &str = "SKEP_FUSE_TEST_TRANSPORT";
-const DEADLINE: Duration = Duration::from_secs(20);
+const DEADLINE: Duration = Duration::from_secs(120);
 
 on_both! {
     /// Goal: a lazily unmounted file system serves its open files to the end, then `run` returns.

@@ -13,7 +13,7 @@ use crate::served::{Served, options};
 use crate::watched::Watched;
 
 /// Nothing here takes so long unless it hangs.
-const DEADLINE: Duration = Duration::from_secs(20);
+const DEADLINE: Duration = Duration::from_secs(120);
 
 fn reader(path: &Path) -> Child {
     Command::new("cat")

@@ -16,7 +16,7 @@ use skep_fuse::{Ending, PARKED_PER_QUEUE, Transport, unmount};
 use crate::locking::{Locking, Watch};
 use crate::served::{Served, options};
 
-const DEADLINE: Duration = Duration::from_secs(20);
+const DEADLINE: Duration = Duration::from_secs(120);
 
 fn wait_until(what: &str, condition: impl Fn() -> bool) {
     let start = Instant::now();

@@ -17,7 +17,7 @@ use std::time::Duration;
 /// Where everything of the API is.
 const ROOT: &str = "/v1/";
 /// Longest time that one question to mgmtd may take.
-const ASK_LIMIT: Duration = Duration::from_secs(5);
+const ASK_LIMIT: Duration = Duration::from_secs(20);
 /// Scheme of the `Authorization` header.
 const BEARER: &str = "Bearer ";
 

@@ -154,7 +154,7 @@ fn silent_clients_lose_their_places() {
         let mut answer = Vec::new();
         let _ = stream.read_to_end(&mut answer);
     }
-    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(120), "{:?}", began.elapsed());
     assert_eq!(body(&get(server, "/healthz")), "ok\n");
 }
 

@@ -2,9 +2,8 @@
 
 use super::{bytes, plan, start, start_with_room};
 use serde_json::Value;
-use skep_rig::{Cluster, until};
+use skep_rig::{Cluster, PATIENCE, until};
 use std::fs::{self, File};
-use std::time::Duration;
 
 fn json(cluster: &Cluster, words: &[&str]) -> Value {
     let text = cluster.admin([words, &["--output", "json"]].concat()).unwrap();
@@ -77,7 +76,7 @@ fn entry_info_tells_where_bytes_are() {
     assert_eq!(stripes(&entry), [1, 4]);
     assert_eq!(entry["sessions"].as_array().unwrap().len(), 1, "{entry}");
     drop(large);
-    until("the close arrives", Duration::from_secs(10), || {
+    until("the close arrives", PATIENCE, || {
         let sessions = info(&cluster, "large")["sessions"].clone();
         if sessions.as_array().is_some_and(Vec::is_empty) { Ok(()) } else { Err(sessions.to_string()) }
     })
@@ -124,21 +123,21 @@ fn health_has_exit_codes() {
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         (output.status.code().unwrap(), said + &String::from_utf8_lossy(&output.stderr))
     };
-    until("all is well", Duration::from_secs(20), || match health() {
+    until("all is well", PATIENCE, || match health() {
         (0, _) => Ok(()),
         (code, said) => Err(format!("{code}: {said}")),
     })
     .unwrap();
     let victim = cluster.of("storaged").remove(0);
     victim.kill().unwrap();
-    let said = until("health notices", Duration::from_secs(20), || match health() {
+    let said = until("health notices", PATIENCE, || match health() {
         (1 | 2, said) if said.contains("offline") => Ok(said),
         (code, said) => Err(format!("{code}: {said}")),
     })
     .unwrap();
     assert!(said.contains("storaged"), "{said}");
     cluster.up().unwrap();
-    until("all is well again", Duration::from_secs(20), || match health() {
+    until("all is well again", PATIENCE, || match health() {
         (0, _) => Ok(()),
         (code, said) => Err(format!("{code}: {said}")),
     })

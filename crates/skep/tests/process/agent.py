@@ -78,8 +78,9 @@ def obey(words):
         fcntl.flock(FILES[rest[0]], FLOCKS[rest[1]] | fcntl.LOCK_NB)
     elif verb == "flockw":
         fcntl.flock(FILES[rest[0]], FLOCKS[rest[1]])
-    elif verb == "alarm":
+    elif verb == "alarmed":
         signal.setitimer(signal.ITIMER_REAL, float(rest[0]))
+        return obey(rest[1:])
     elif verb == "write":
         os.pwrite(FILES[rest[0]], rest[2].encode(), int(rest[1]))
     elif verb == "read":

@@ -58,8 +58,9 @@ fn metadata_that_stays_away() {
     let begun = Instant::now();
     let daemon = cluster.mount_daemon(&second).unwrap();
     unmount(&second, UnmountFlags::empty()).unwrap();
-    daemon.wait_gone(RETRY + SLACK).unwrap();
-    assert!(begun.elapsed() < RETRY + SLACK, "umount took {:?}", begun.elapsed());
+    // Its end is written down by mgmtd, on a disk that may be busy; without the limit it would try for 10 minutes.
+    daemon.wait_gone(PATIENCE).unwrap();
+    assert!(begun.elapsed() < PATIENCE, "umount took {:?}", begun.elapsed());
     cluster.up().unwrap();
     assert_eq!(fs::read(cluster.mount().join("f")).unwrap(), b"1");
     // A create that got EIO happened wholly or not at all.

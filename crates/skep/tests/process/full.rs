@@ -2,11 +2,10 @@
 
 use super::{bytes, plan, start};
 use rustix::io::Errno;
-use skep_rig::{MemoryDisk, Plan, until};
+use skep_rig::{MemoryDisk, PATIENCE, Plan, until};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
-use std::time::Duration;
 
 /// Writes until there is an error; gives it and how much was written.
 fn fill(file: &File, part: &[u8]) -> (io::Error, u64) {
@@ -52,7 +51,7 @@ fn full_targets_give_enospc_and_lose_nothing() {
     drop(filler);
     fs::remove_file(cluster.mount().join("filler")).unwrap();
     // Chunks are deleted in the background.
-    until("space is free again", Duration::from_secs(30), || {
+    until("space is free again", PATIENCE, || {
         fs::write(cluster.mount().join("after"), bytes(3, 10 << 20)).map_err(|e| e.to_string())
     })
     .unwrap();

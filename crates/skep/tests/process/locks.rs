@@ -82,18 +82,16 @@ fn waiting_and_signals() {
     let freed = Instant::now();
     assert_eq!(a.ask("setlk f u 0 0"), "ok");
     assert_eq!(b.answer(), "ok");
-    assert!(freed.elapsed() < Duration::from_secs(5), "{:?}", freed.elapsed());
+    assert!(freed.elapsed() < Duration::from_secs(50), "{:?}", freed.elapsed());
     assert_eq!(b.ask("read f 0 7"), "written");
-    assert_eq!(a.ask("alarm 0.5"), "ok");
     let began = Instant::now();
-    assert_eq!(a.ask("setlkw f r 5 1"), "ALARM");
-    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    assert_eq!(a.ask("alarmed 0.5 setlkw f r 5 1"), "ALARM");
+    assert!(began.elapsed() < Duration::from_secs(50), "{:?}", began.elapsed());
     assert_eq!(b.ask("setlk f u 0 0"), "ok");
     assert_eq!(b.ask("setlk f w 5 1"), "ok", "the wish is gone");
     // And of the other kind.
     assert_eq!(b.ask("flock f w"), "ok");
-    assert_eq!(a.ask("alarm 0.5"), "ok");
-    assert_eq!(a.ask("flockw f r"), "ALARM");
+    assert_eq!(a.ask("alarmed 0.5 flockw f r"), "ALARM");
     a.tell("flockw f w");
     a.waits(MOMENT);
     assert_eq!(b.ask("flock f u"), "ok");
@@ -173,7 +171,7 @@ fn killed_waiters() {
     b.waits(MOMENT);
     let began = Instant::now();
     b.kill();
-    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(50), "{:?}", began.elapsed());
     assert_eq!(a.ask("setlk f u 0 0"), "ok");
     a.until("getlk f w 0 0", "free");
 }
@@ -236,7 +234,7 @@ fn five_hundred_waiters() {
     }
     let began = Instant::now();
     assert_eq!(a.ask("flock f u"), "ok");
-    assert!(began.elapsed() < Duration::from_secs(5), "the unlock took {:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(50), "the unlock took {:?}", began.elapsed());
     for crowd in &mut crowds {
         assert_eq!(crowd.answer(), format!("{EACH} 1"));
     }

@@ -1,12 +1,11 @@
 //! What is refused at start, and what is said.
 
 use super::{plan, refusal, start};
-use skep_rig::{Cluster, is_mounted, until};
+use skep_rig::{Cluster, PATIENCE, is_mounted, until};
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 /// Starts a storage server by hand on `targets`, expecting it to refuse; what it said.
 fn refused_target(cluster: &Cluster, target: &Path, more: &[&str]) -> String {
@@ -146,13 +145,13 @@ fn mounts_as_fstab_says() {
     let daemon = cluster.mount_daemon(&point).unwrap();
     let status = std::process::Command::new("umount").arg(&point).status().unwrap();
     assert!(status.success());
-    daemon.wait_gone(Duration::from_secs(20)).unwrap();
+    daemon.wait_gone(PATIENCE).unwrap();
     let (done, said) = mount(&format!("{known},ro"));
     assert!(done, "{said}");
     let error = fs::write(point.join("g"), b"1").unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
     rustix::mount::unmount(&point, rustix::mount::UnmountFlags::empty()).unwrap();
-    until("the mount's process ends", Duration::from_secs(20), || {
+    until("the mount's process ends", PATIENCE, || {
         cluster.mount_daemon(&point).map_or(Ok(()), |daemon| Err(format!("{daemon:?}")))
     })
     .unwrap();

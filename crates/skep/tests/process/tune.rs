@@ -18,14 +18,18 @@ fn skep(words: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_skep")).args(words).stdin(Stdio::null()).output().unwrap()
 }
 
-/// Settings of this machine that `tune` could change.
+/// Settings of this machine that `tune` could change, but for those that others change by using it: loop devices come
+/// and go, caches are dropped.
 fn live() -> BTreeMap<PathBuf, String> {
     let mut all = BTreeMap::new();
     let mut dirs = vec![PathBuf::from("/proc/sys/vm"), PathBuf::from("/proc/sys/net/core")];
     let disks = fs::read_dir("/sys/block").unwrap().flatten();
+    let disks = disks.filter(|disk| !disk.file_name().to_string_lossy().starts_with("loop"));
     dirs.extend(disks.map(|disk| disk.path().join("queue")));
     for entry in dirs.iter().flat_map(|dir| fs::read_dir(dir).unwrap().flatten()) {
-        if let Ok(text) = fs::read_to_string(entry.path()) {
+        if let Ok(text) = fs::read_to_string(entry.path())
+            && entry.file_name() != "drop_caches"
+        {
             all.insert(entry.path(), text);
         }
     }

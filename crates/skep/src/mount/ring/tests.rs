@@ -25,7 +25,7 @@ use std::task::Poll;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(120);
 const METAD: NodeId = NodeId(1);
 const STORED: NodeId = NodeId(2);
 const ABSENT: NodeId = NodeId(3);
