@@ -5,50 +5,15 @@
 //! (2020), 003 Dell validated design for BeeGFS (2021), 004 ClusterStor 6000 (Kling Petersen, Fragalla).
 //! What no document gives says "assumed".
 
+mod drives;
+
+pub use drives::{Drive, DriveKind, DriveUsed, Streaming};
+
 use crate::forward::{Direction, Efficiency};
 use crate::hardware::{Connections, DriveOverride, Hardware, Pcie, Software};
 use crate::measured::{self, per_second};
 use crate::units::{MIB, Rate, Size};
 use serde::Serialize;
-
-/// How a drive is made, which decides what else is known about it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "lowercase")]
-pub enum DriveKind {
-    /// Spinning.
-    Hdd,
-    /// Flash on SAS or SATA.
-    Ssd,
-    /// Flash on PCIe.
-    Nvme,
-}
-
-/// One drive.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Drive {
-    /// What target groups call it.
-    pub name: String,
-    /// How it is made.
-    pub kind: DriveKind,
-    /// Sequential reading.
-    #[serde(serialize_with = "crate::units::as_number")]
-    #[cfg_attr(feature = "schema", schemars(with = "f64"))]
-    pub read: Rate,
-    /// Sequential writing.
-    #[serde(serialize_with = "crate::units::as_number")]
-    #[cfg_attr(feature = "schema", schemars(with = "f64"))]
-    pub write: Rate,
-    /// Random 4 KiB reads per second.
-    pub read_iops: f64,
-    /// Random 4 KiB writes per second.
-    pub write_iops: f64,
-    /// The rates are those of a data sheet, which programs do not reach.
-    pub data_sheet: bool,
-    /// Where this comes from.
-    pub source: String,
-}
 
 /// A rate and where it comes from.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -64,88 +29,8 @@ pub struct Component {
     pub source: String,
 }
 
-/// Drives: name, kind, read and write MB/s, random reads and writes per second, source.
-type DriveLine = (&'static str, DriveKind, f64, f64, f64, f64, &'static str);
 /// Links and controllers: name, GB/s, source.
 type ComponentLine = (&'static str, f64, &'static str);
-
-const DRIVES: [DriveLine; 8] = [
-    (
-        "hdd-old",
-        DriveKind::Hdd,
-        75.0,
-        75.0,
-        79.0,
-        79.0,
-        "001, table of component throughputs: old HDD; IOPS assumed: 8.5 ms seek + 4.2 ms half a turn",
-    ),
-    (
-        "hdd",
-        DriveKind::Hdd,
-        100.0,
-        100.0,
-        79.0,
-        79.0,
-        "001, table of component throughputs: new HDD; IOPS assumed: 8.5 ms seek + 4.2 ms half a turn",
-    ),
-    (
-        "ssd-old",
-        DriveKind::Ssd,
-        300.0,
-        300.0,
-        40e3,
-        15e3,
-        "001, table of component throughputs: old SSD; IOPS assumed",
-    ),
-    (
-        "ssd",
-        DriveKind::Ssd,
-        400.0,
-        400.0,
-        60e3,
-        20e3,
-        "001, table of component throughputs: new SSD; IOPS assumed",
-    ),
-    (
-        "nvme",
-        DriveKind::Nvme,
-        1500.0,
-        1500.0,
-        300e3,
-        100e3,
-        "001, table of component throughputs: NVMe; IOPS assumed",
-    ),
-    (
-        "p4600",
-        DriveKind::Nvme,
-        3200.0,
-        1300.0,
-        500e3,
-        200e3,
-        "002, section 4.1: 3.2 GB/s read, 1.3 GB/s write (data sheet); IOPS assumed",
-    ),
-    (
-        "p5600",
-        DriveKind::Nvme,
-        3500.0,
-        1700.0,
-        700e3,
-        200e3,
-        "003, Findings: 3.5 GB/s read, 1.7 GB/s write (data sheet); IOPS assumed",
-    ),
-    (
-        "mars-k",
-        DriveKind::Hdd,
-        98.8,
-        98.8,
-        79.0,
-        79.0,
-        "004, section VI.A: 98.8 MB/s read per disk (measured; taken for writing too); IOPS assumed",
-    ),
-];
-
-/// Drives whose rates above are those of a data sheet.
-const DATA_SHEET: [&str; 2] = ["p4600", "p5600"];
 
 /// Ethernet above 10 Gbit/s is taken at 80 % of its line rate and InfiniBand above EDR at 88 %, as the
 /// document has it for 10 GbE (1 of 1.25 GB/s) and EDR (11 of 12.5 GB/s).
@@ -184,6 +69,8 @@ pub struct Preset {
     efficiency: Option<[(f64, &'static str); 2]>,
 }
 
+/// Source of what the description itself says.
+const OWN: &str = "the description's own";
 /// Nothing is lost between the limit and what programs see.
 pub const WHOLE: &str = "the rates that limit are conservative points of reference already (001)";
 const ABOVE_TARGETS: &str = "no loss above the targets is assumed; 004 measures both sides of it";
@@ -399,13 +286,14 @@ impl<'h> Catalogue<'h> {
         Some(Self { hardware, preset })
     }
 
-    /// A drive by name.
-    pub fn drive(&self, name: &str) -> Option<Drive> {
-        let known = DRIVES.iter().find(|line| line.0 == name).map(drive);
-        match (known, self.hardware.catalogue.drives.get(name)) {
-            (known, None) => known,
-            (known, Some(own)) => overridden(name, known, own),
-        }
+    /// A drive by name; `None` when neither the catalogue nor the description has both its rates.
+    pub fn drive(&self, name: &str) -> Option<DriveUsed> {
+        drives::used(name, self.own_drive(name))
+    }
+
+    /// What the description itself says of a drive.
+    pub fn own_drive(&self, name: &str) -> Option<&'h DriveOverride> {
+        self.hardware.catalogue.drives.get(name)
     }
 
     /// A link by name.
@@ -429,16 +317,17 @@ impl<'h> Catalogue<'h> {
             Direction::Read => (own.read_efficiency, 1),
         };
         let (all, data_sheet, source) = match (own, self.preset.efficiency) {
-            (Some(own), _) => (own, 1.0, "the description's own"),
+            (Some(own), _) => (own, 1.0, OWN),
             (None, Some(known)) => (known[way].0, 1.0, known[way].1),
             (None, None) => (1.0, MEASURED_2020[way].0, MEASURED_2020[way].1),
         };
         Efficiency { all, data_sheet, source: source.to_owned() }
     }
 
-    /// Names of drives, for errors and help.
+    /// Names of drives that can be used, for errors and help.
     pub fn drive_names(&self) -> Vec<String> {
-        names(self.hardware.catalogue.drives.keys(), DRIVES.iter().map(|line| line.0))
+        let own = self.hardware.catalogue.drives.keys().filter(|name| self.drive(name).is_some());
+        names(own, drives::names())
     }
 
     /// Names of links.
@@ -453,60 +342,16 @@ impl<'h> Catalogue<'h> {
     }
 }
 
-fn names<'a>(own: impl Iterator<Item = &'a String>, known: impl Iterator<Item = &'a str>) -> Vec<String> {
+fn names<'a, 'b>(own: impl Iterator<Item = &'a String>, known: impl Iterator<Item = &'b str>) -> Vec<String> {
     let mut names: Vec<String> = own.cloned().chain(known.map(str::to_owned)).collect();
     names.sort();
     names.dedup();
     names
 }
 
-fn drive(line: &DriveLine) -> Drive {
-    let &(name, kind, read, write, read_iops, write_iops, source) = line;
-    Drive {
-        name: name.to_owned(),
-        kind,
-        read: Rate::mb(read),
-        write: Rate::mb(write),
-        read_iops,
-        write_iops,
-        data_sheet: DATA_SHEET.contains(&name),
-        source: source.to_owned(),
-    }
-}
-
-/// A drive that the catalogue does not know needs both rates; its random figures are then 0, that is unknown.
-fn overridden(name: &str, known: Option<Drive>, own: &DriveOverride) -> Option<Drive> {
-    let base = match known {
-        Some(known) => known,
-        None => Drive {
-            name: name.to_owned(),
-            kind: DriveKind::Nvme,
-            read: own.read?,
-            write: own.write?,
-            read_iops: 0.0,
-            write_iops: 0.0,
-            data_sheet: false,
-            source: String::new(),
-        },
-    };
-    Some(Drive {
-        read: own.read.unwrap_or(base.read),
-        write: own.write.unwrap_or(base.write),
-        read_iops: own.read_iops.unwrap_or(base.read_iops),
-        write_iops: own.write_iops.unwrap_or(base.write_iops),
-        data_sheet: false,
-        source: "the description's own".to_owned(),
-        ..base
-    })
-}
-
 fn pick(name: &str, own: Option<&Rate>, tables: [&[ComponentLine]; 2]) -> Option<Component> {
     if let Some(rate) = own {
-        return Some(Component {
-            name: name.to_owned(),
-            rate: *rate,
-            source: "the description's own".to_owned(),
-        });
+        return Some(Component { name: name.to_owned(), rate: *rate, source: OWN.to_owned() });
     }
     let (_, gb, source) = tables.iter().find_map(|table| table.iter().find(|line| line.0 == name))?;
     Some(Component { name: name.to_owned(), rate: Rate::gb(*gb), source: (*source).to_owned() })
@@ -548,7 +393,7 @@ pub fn listing() -> Listing {
     };
     let named = |preset: &Preset| Named { name: preset.name.to_owned(), about: preset.about.to_owned() };
     Listing {
-        drives: DRIVES.iter().map(drive).collect(),
+        drives: drives::listed(),
         links: components(&NICS),
         controllers: components(&CONTROLLERS),
         presets: PRESETS.iter().map(named).collect(),
@@ -567,7 +412,7 @@ mod tests {
         for (name, mb) in
             [("hdd-old", 75.0), ("hdd", 100.0), ("ssd-old", 300.0), ("ssd", 400.0), ("nvme", 1500.0)]
         {
-            assert_eq!(catalogue.drive(name).unwrap().read, Rate::mb(mb));
+            assert_eq!(catalogue.drive(name).unwrap().read.rate, Rate::mb(mb));
         }
         assert_eq!(catalogue.controller("controller").unwrap().rate, Rate::gb(2.5));
         for (name, gb) in [("10gbe", 1.0), ("ddr", 1.5), ("qdr", 3.0), ("fdr", 6.0), ("edr", 11.0)] {

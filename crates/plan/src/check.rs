@@ -2,7 +2,7 @@
 
 use crate::catalogue::{Catalogue, PRESETS};
 use crate::forward::inodes::has_table as has_inode_table;
-use crate::hardware::{FileSystem, Hardware, Pcie, Role, Server, Software, TargetGroup};
+use crate::hardware::{DriveOverride, FileSystem, Hardware, Pcie, Role, Server, Software, TargetGroup};
 use crate::raid::Raid;
 use std::ops::RangeInclusive;
 
@@ -259,7 +259,11 @@ fn check_group(found: &mut Found, catalogue: &Catalogue<'_>, server: &Server, gr
         }
     }
     if catalogue.drive(&group.drive).is_none() {
-        found.field("drive", unknown("drive", &group.drive, &catalogue.drive_names(), "drives"));
+        let message = match catalogue.own_drive(&group.drive) {
+            Some(own) => half(&group.drive, own),
+            None => unknown("drive", &group.drive, &catalogue.drive_names(), "drives"),
+        };
+        found.field("drive", message);
     }
     if let Some(name) = &group.controller
         && !server.controllers.iter().any(|controller| &controller.name == name)
@@ -428,6 +432,15 @@ fn unknown(what: &str, name: &str, names: &[String], table: &str) -> String {
     )
 }
 
+/// A drive of which the description gives something, but not enough.
+fn half(name: &str, own: &DriveOverride) -> String {
+    let rates = if own.read.is_some() || own.write.is_some() { "one rate only" } else { "no rate" };
+    format!(
+        "{name:?} has {rates}: a drive that the catalogue does not know needs read and write in \
+         [catalogue.drives.{name}]"
+    )
+}
+
 fn elsewhere(what: &str, name: &str, names: &[String], table: &str) -> String {
     if names.is_empty() {
         return format!("this server has no {what} {name:?}: add it in {table}");
@@ -446,6 +459,28 @@ mod tests {
         let fields: Vec<String> = found.iter().map(|problem| field(&problem.place)).collect();
         assert_eq!(fields, ["servers", "clients.count", "clients.nics", "clients.nic", "servers"]);
         assert!(found.iter().all(|problem| problem.message.contains(':')), "{found:?}");
+    }
+
+    /// Goal: a drive of one's own that lacks a rate is told what it lacks, and is nowhere offered as one to write.
+    #[test]
+    fn half_a_drive() {
+        let text = crate::systems::system("example").unwrap().text.replace("\"p5600\"", "\"mine\"");
+        let told = |drive: &str| {
+            let faults = Hardware::from_toml("x", &format!("{text}[catalogue.drives.mine]\n{drive}\n"));
+            faults.unwrap_err().iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+        };
+        let one = told("read = \"3 GB/s\"");
+        assert!(
+            one.contains("\"mine\" has one rate only: ") && one.contains("needs read and write"),
+            "{one}"
+        );
+        assert!(!one.contains("no drive"), "{one}");
+        let none = told("read_iops = 5");
+        assert!(none.contains("\"mine\" has no rate: ") && none.contains("needs read and write"), "{none}");
+        let other = text.replace("\"mine\"", "\"yours\"") + "[catalogue.drives.mine]\nread = \"3 GB/s\"\n";
+        let other = Hardware::from_toml("x", &other).unwrap_err();
+        let other = other.iter().find(|fault| fault.to_string().contains("no drive \"yours\"")).unwrap();
+        assert!(!other.to_string().contains("mine"), "{other}");
     }
 
     /// Goal: whatever numbers stand in a description, it is refused or planned with finite figures; nothing panics.

@@ -11,6 +11,9 @@ const NAME: usize = 24;
 const VALUE: usize = 22;
 /// Why a figure is missing.
 const NOT_KNOWN: &str = "nothing is known about this software, or cores are not given";
+/// Why random operations are missing.
+const NO_IOPS: &str =
+    "nobody knows the IOPS of a drive: write read_iops and write_iops in [catalogue.drives.NAME]";
 /// Why a figure about names is missing where nothing keeps them.
 const NO_NAMES: &str = "there is no metadata server: no server has role \"meta\"";
 
@@ -125,8 +128,8 @@ fn other_load(page: &mut Page, forecast: &Forecast) {
     page.title("other load");
     page.figure("one shared file, write", forecast.single_file.write.as_ref());
     page.figure("one shared file, read", forecast.single_file.read.as_ref());
-    page.figure("random 4 KiB write", forecast.random.write.as_ref());
-    page.figure("random 4 KiB read", forecast.random.read.as_ref());
+    page.figure_or("random 4 KiB write", forecast.random.write.as_ref(), NO_IOPS);
+    page.figure_or("random 4 KiB read", forecast.random.read.as_ref(), NO_IOPS);
 }
 
 fn space(page: &mut Page, forecast: &Forecast) {
@@ -240,6 +243,18 @@ mod tests {
         assert!(lines[1].ends_with("then controllers"), "{}", lines[1]);
         assert!(lines.iter().all(|line| line.trim_end() == *line));
         assert!(page.contains("001, table of component throughputs: new SSD"));
+    }
+
+    /// Goal: random operations that nobody can know are missing for that reason, not for the software's or the cores'.
+    #[test]
+    fn why_random_operations_are_missing() {
+        let text = crate::systems::system("example").unwrap().text.replace("\"p5600\"", "\"mine\"")
+            + "[catalogue.drives.mine]\nread = \"3 GB/s\"\nwrite = \"1 GB/s\"\nread_iops = 1e5\n";
+        let hardware = Hardware::from_toml("x", &text).unwrap();
+        let page = forecast(&crate::forward::forecast(&hardware).unwrap(), false);
+        let line = |way: &str| page.lines().find(|line| line.contains(way)).unwrap();
+        assert!(line("random 4 KiB write").ends_with(NO_IOPS), "{page}");
+        assert!(!line("random 4 KiB read").contains("not known"), "{page}");
     }
 
     /// Goal: rates of names that nothing keeps are missing for that reason; where something keeps them, for another.

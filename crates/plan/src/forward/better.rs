@@ -1,7 +1,7 @@
 //! Systems made at random: a component that gets better never makes a forecast worse.
 
 use super::*;
-use crate::hardware::{Nic, Pcie, Server, TargetGroup};
+use crate::hardware::{Pcie, Server, TargetGroup};
 use crate::units::Rate;
 use std::fmt::Write as _;
 
@@ -247,11 +247,7 @@ fn pin_network(hardware: &mut Hardware) {
     let network = hardware.network.clone();
     if network.oversubscription > 1.0 {
         let catalogue = Catalogue::of(hardware).unwrap();
-        let link = |nic: &Nic| {
-            let slot = nic.pcie.map_or(PLENTY, crate::catalogue::pcie);
-            f64::from(nic.count) * catalogue.nic(&nic.kind).unwrap().rate.0.min(slot.0)
-        };
-        let of = |server: &Server| f64::from(server.count) * server.nics.iter().map(link).sum::<f64>();
+        let of = |server: &Server| f64::from(server.count) * stream::links(&catalogue, server);
         let all: f64 = hardware.servers.iter().map(of).sum();
         let moved = network.fabric.map_or(f64::INFINITY, |rate| rate.0).min(all / network.oversubscription);
         (hardware.network.fabric, hardware.network.oversubscription) = (Some(Rate(moved)), 1.0);

@@ -100,16 +100,13 @@ fn components(hardware: &Hardware, catalogue: &Catalogue<'_>) -> Vec<Component> 
     for server in &hardware.servers {
         for group in &server.targets {
             let drive = catalogue.drive(&group.drive);
-            add(drive.clone().map(|drive| Component {
-                name: format!("{} (read)", drive.name),
-                rate: drive.read,
-                source: drive.source,
-            }));
-            add(drive.map(|drive| Component {
-                name: format!("{} (write)", drive.name),
-                rate: drive.write,
-                source: drive.source,
-            }));
+            for (way, direction) in [("read", Direction::Read), ("write", Direction::Write)] {
+                add(drive.as_ref().map(|drive| drive.streaming(direction)).map(|streaming| Component {
+                    name: format!("{} ({way})", group.drive),
+                    rate: streaming.rate,
+                    source: streaming.source.clone(),
+                }));
+            }
         }
         let by_catalogue = |c: &&Controller| c.measured_read.is_none() || c.measured_write.is_none();
         let controllers = server.controllers.iter().filter(by_catalogue);

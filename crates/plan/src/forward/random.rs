@@ -2,7 +2,7 @@
 
 use super::stream::{cores, storage};
 use super::{Figure, Unit};
-use crate::catalogue::{Catalogue, Costs, Drive};
+use crate::catalogue::{Catalogue, Costs, DriveUsed};
 use crate::hardware::{Hardware, TargetGroup};
 use crate::units::{Rate, count};
 use serde::Serialize;
@@ -15,9 +15,9 @@ pub const RECORD: f64 = 131_072.0;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Random {
-    /// Reads.
+    /// Reads; `None`: nobody knows the operations of a drive.
     pub read: Option<Figure>,
-    /// Writes.
+    /// Writes; `None` as for reads.
     pub write: Option<Figure>,
 }
 
@@ -26,10 +26,16 @@ pub struct Random {
 struct Drives {
     per_second: f64,
     parts: Vec<String>,
+    /// Some drives are not in it, because nobody knows their operations.
+    incomplete: bool,
 }
 
 impl Drives {
-    fn add(&mut self, groups: f64, group: &TargetGroup, (one, how): (f64, String)) {
+    fn add(&mut self, groups: f64, group: &TargetGroup, one: Option<(f64, String)>) {
+        let Some((one, how)) = one else {
+            self.incomplete = true;
+            return;
+        };
         self.per_second += groups * one;
         self.parts.push(format!("{groups} targets of {} {} x {how}", group.drives, group.drive));
     }
@@ -73,29 +79,31 @@ fn records(group: &TargetGroup, operations: f64, rate: Rate) -> (f64, &'static s
 }
 
 /// Reads of one target.
-fn one_reads(group: &TargetGroup, drive: &Drive) -> (f64, String) {
-    let raid = group.raid;
+fn one_reads(group: &TargetGroup, drive: &DriveUsed) -> Option<(f64, String)> {
+    let (raid, operations) = (group.raid, drive.read_iops?);
     if raid.is_zfs() {
-        let (one, why) = records(group, drive.read_iops, drive.read);
-        return (one, format!("{}/s ({raid}: {why})", count(one)));
+        let (one, why) = records(group, operations, drive.read.rate);
+        return Some((one, format!("{}/s ({raid}: {why})", count(one))));
     }
     // A stripe unit of RAID 5 and 6 (64 KiB or more) lies on one drive, so a small read keeps one drive busy.
-    let one = f64::from(group.drives) * drive.read_iops;
-    (one, format!("{}/s ({raid}: each drive by itself)", count(one)))
+    let one = f64::from(group.drives) * operations;
+    Some((one, format!("{}/s ({raid}: each drive by itself)", count(one))))
 }
 
 /// Writes of one target.
-fn one_writes(group: &TargetGroup, drive: &Drive) -> (f64, String) {
-    let raid = group.raid;
+fn one_writes(group: &TargetGroup, drive: &DriveUsed) -> Option<(f64, String)> {
+    let (raid, operations) = (group.raid, drive.write_iops?);
     let cost = f64::from(raid.small_write_cost());
     if raid.is_zfs() {
-        let (one, why) = records(group, drive.write_iops, drive.write);
-        return (one / cost, format!("{}/s ({raid}: {why}; read and written)", count(one / cost)));
+        let (one, why) = records(group, operations, drive.write.rate);
+        return Some((one / cost, format!("{}/s ({raid}: {why}; read and written)", count(one / cost))));
     }
-    let one = f64::from(group.drives) * drive.write_iops / cost;
-    (one, format!("{}/s ({raid}: {cost} operations for a small write)", count(one)))
+    let one = f64::from(group.drives) * operations / cost;
+    Some((one, format!("{}/s ({raid}: {cost} operations for a small write)", count(one))))
 }
 
+/// The lesser of drives and processors. Drives that nobody knows could do anything: then it is known only where the
+/// processors allow less than the others do.
 fn least(
     drives: &Drives,
     cores: Option<f64>,
@@ -110,20 +118,20 @@ fn least(
     };
     let divided = if copies > 1.0 { format!(", divided by {copies} copies") } else { String::new() };
     match by_cores {
-        Some((rate, cores, per_core)) if by_drives <= 0.0 || rate < by_drives => {
-            let above = if by_drives > 0.0 {
-                format!("; the drives: {}/s", count(by_drives / copies))
-            } else {
-                String::new()
-            };
-            let why = format!("processors: {cores} cores x {}/s{divided} ({source}){above}", count(per_core));
+        Some((rate, cores, per_core)) if rate < by_drives => {
+            let which = if drives.incomplete { "those drives whose IOPS are known" } else { "the drives" };
+            let why = format!(
+                "processors: {cores} cores x {}/s{divided} ({source}); {which}: {}/s",
+                count(per_core),
+                count(by_drives / copies)
+            );
             Some(Figure::new(rate / copies, Unit::PerSecond, why))
         }
-        _ if by_drives > 0.0 => {
+        _ if drives.incomplete => None,
+        _ => {
             let above = by_cores.map(|(rate, _, _)| format!("; the processors: {}/s", count(rate / copies)));
             let why = format!("drives: {}{divided}{}", drives.parts.join(" + "), above.unwrap_or_default());
             Some(Figure::new(by_drives / copies, Unit::PerSecond, why))
         }
-        _ => None,
     }
 }

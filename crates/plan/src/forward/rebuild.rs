@@ -1,6 +1,6 @@
 //! After a failure: how long until it is whole again.
 
-use super::stream::{carrying, storage};
+use super::stream::{links, storage};
 use super::{Figure, Unit};
 use crate::catalogue::Catalogue;
 use crate::hardware::{Hardware, Role};
@@ -33,7 +33,7 @@ pub fn rebuild(hardware: &Hardware, catalogue: &Catalogue<'_>) -> Vec<Rebuild> {
         for group in &server.targets {
             let Some(drive) = catalogue.drive(&group.drive) else { continue };
             let survives = group.raid.survives(group.drives);
-            let write = drive.write.0;
+            let write = drive.write.rate.0;
             let idle = group.size.bytes() / write;
             let figure =
                 |seconds: f64, why: String| (survives > 0).then(|| Figure::new(seconds, Unit::Seconds, why));
@@ -44,7 +44,7 @@ pub fn rebuild(hardware: &Hardware, catalogue: &Catalogue<'_>) -> Vec<Rebuild> {
                     server.name, group.drives, group.size, group.drive, group.raid
                 ),
                 survives,
-                idle: figure(idle, format!("{} written at {}", group.size, drive.write)),
+                idle: figure(idle, format!("{} written at {}", group.size, drive.write.rate)),
                 loaded: figure(
                     idle / UNDER_LOAD,
                     format!("the same with {:.0} % of the drive (assumed)", UNDER_LOAD * 100.0),
@@ -52,13 +52,9 @@ pub fn rebuild(hardware: &Hardware, catalogue: &Catalogue<'_>) -> Vec<Rebuild> {
                 resync: copied.then(|| {
                     let data = f64::from(group.raid.data_drives(group.drives));
                     let targets: u32 = storage(server).map(|group| group.count).sum();
-                    let links: f64 = carrying(server, Role::Storage)
-                        .map(|nic| {
-                            f64::from(nic.count) * catalogue.nic(&nic.kind).map_or(0.0, |part| part.rate.0)
-                        })
-                        .sum();
+                    let target = group.measured_write.map_or(data * write, |measured| measured.0);
                     // All targets of a server are resynced together after it was away.
-                    let rate = (data * write).min(links / f64::from(targets.max(1)));
+                    let rate = target.min(links(catalogue, server) / f64::from(targets.max(1)));
                     let bytes = data * group.size.bytes();
                     let why =
                         format!("{} at {} for each of {targets} targets at once", decimal(bytes), Rate(rate));

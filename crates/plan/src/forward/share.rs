@@ -50,6 +50,10 @@ impl Shared {
             sum += self.exchange(row, column);
             std::mem::swap(&mut inside[row], &mut outside[column]);
         }
+        debug_assert!(
+            self.weights.iter().all(|weight| *weight <= least),
+            "{EXCHANGES} exchanges, and some flow could still grow: {sum} is less than the most"
+        );
         Some(sum)
     }
 

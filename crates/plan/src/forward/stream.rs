@@ -126,7 +126,7 @@ pub struct Stream {
     pub efficiency: f64,
     /// Source of the efficiency.
     pub efficiency_source: String,
-    /// What limits what programs see; several when they allow exactly the same.
+    /// What limits what programs see; several when more passes only without all of them.
     pub bottleneck: Vec<Stage>,
     /// What would limit if the bottleneck were gone.
     pub next: Vec<Stage>,
@@ -297,7 +297,7 @@ impl Chain<'_> {
             pass(Stage::PcieSwitches, &on_it, f64::from(switch.count) * pcie(switch.uplink).0);
         }
         pass(Stage::Processors, &|_| true, self.processors(server));
-        pass(Stage::Links, &|_| true, self.links(server));
+        pass(Stage::Links, &|_| true, links(self.catalogue, server));
         passes
     }
 
@@ -332,7 +332,8 @@ impl Chain<'_> {
 
     /// Part of their rate that these drives count with.
     fn part_of_drives(&self, group: &TargetGroup) -> f64 {
-        let sheet = self.catalogue.drive(&group.drive).is_some_and(|drive| drive.data_sheet);
+        let drive = self.catalogue.drive(&group.drive);
+        let sheet = drive.is_some_and(|drive| drive.streaming(self.direction).data_sheet);
         if sheet { self.data_sheet } else { 1.0 }
     }
 
@@ -344,8 +345,7 @@ impl Chain<'_> {
     }
 
     fn drive_rate(&self, group: &TargetGroup) -> f64 {
-        let Some(drive) = self.catalogue.drive(&group.drive) else { return 0.0 };
-        if self.direction == Direction::Write { drive.write.0 } else { drive.read.0 }
+        self.catalogue.drive(&group.drive).map_or(0.0, |drive| drive.streaming(self.direction).rate.0)
     }
 
     fn processors(&self, server: &Server) -> f64 {
@@ -360,18 +360,11 @@ impl Chain<'_> {
         }
     }
 
-    fn links(&self, server: &Server) -> f64 {
-        let link = |nic: &crate::hardware::Nic| {
-            let slot = nic.pcie.map_or(INFINITE, |slot| pcie(slot).0);
-            let rate = self.catalogue.nic(&nic.kind).map_or(0.0, |part| part.rate.0);
-            f64::from(nic.count) * rate.min(slot)
-        };
-        carrying(server, Role::Storage).map(link).sum()
-    }
-
     fn fabric(&self) -> f64 {
-        let links: f64 =
-            self.storage_servers().map(|server| f64::from(server.count) * self.links(server)).sum();
+        let links: f64 = self
+            .storage_servers()
+            .map(|server| f64::from(server.count) * links(self.catalogue, server))
+            .sum();
         let over = self.hardware.network.oversubscription;
         let through = if over > 1.0 { links / over } else { INFINITE };
         through.min(self.hardware.network.fabric.map_or(INFINITE, |rate| rate.0))
@@ -401,21 +394,33 @@ impl Chain<'_> {
             .sum()
     }
 
-    /// The components that limit `rate`: the one whose removal frees most; when removing none alone helps,
-    /// those that allow exactly as much.
+    /// The components that limit `rate`: the one whose removal frees most; when removing none alone helps, a few that
+    /// must all go before more passes.
     fn bottleneck(&self, rate: f64, gone: &BTreeSet<Stage>) -> Vec<Stage> {
         if rate >= INFINITE / 10.0 {
             return Vec::new();
         }
-        let left = || STAGES.into_iter().filter(|stage| !gone.contains(stage));
+        let more = |freed: f64| freed > rate * (1.0 + SAME);
+        let most = |a: &(Stage, f64), b: &(Stage, f64)| a.1.total_cmp(&b.1);
+        let left: BTreeSet<Stage> = STAGES.into_iter().filter(|stage| !gone.contains(stage)).collect();
         let freed = |stage: Stage| self.delivered(&|other| other == stage || gone.contains(&other));
-        let best = left().map(|stage| (stage, freed(stage))).max_by(|a, b| a.1.total_cmp(&b.1));
-        match best {
-            Some((stage, freed)) if freed > rate * (1.0 + SAME) => vec![stage],
-            _ => {
-                let alone = |stage: Stage| self.delivered(&|other| other != stage);
-                left().filter(|stage| alone(*stage) <= rate * (1.0 + SAME)).collect()
-            }
+        let best = left.iter().map(|stage| (*stage, freed(*stage))).max_by(most);
+        if let Some((stage, freed)) = best
+            && more(freed)
+        {
+            return vec![stage];
+        }
+        // Kinds of servers may each have a tie of their own. So all are thought to be gone, and come back one by one,
+        // first what costs least, until each that is still gone is needed.
+        let mut needed = left;
+        loop {
+            let back = |stage: Stage| {
+                self.delivered(&|other| other != stage && needed.contains(&other) || gone.contains(&other))
+            };
+            match needed.iter().map(|stage| (*stage, back(*stage))).max_by(most) {
+                Some((stage, freed)) if more(freed) => needed.remove(&stage),
+                _ => return needed.into_iter().collect(),
+            };
         }
     }
 
@@ -547,6 +552,16 @@ pub fn storage(server: &Server) -> impl Iterator<Item = &TargetGroup> {
 /// Links that carry a role.
 pub fn carrying(server: &Server, role: Role) -> impl Iterator<Item = &crate::hardware::Nic> {
     server.nics.iter().filter(move |nic| nic.roles.is_empty() || nic.roles.contains(&role))
+}
+
+/// What a server's links move of file contents: each as much as its slot passes.
+pub fn links(catalogue: &Catalogue<'_>, server: &Server) -> f64 {
+    let link = |nic: &crate::hardware::Nic| {
+        let slot = nic.pcie.map_or(INFINITE, |slot| pcie(slot).0);
+        let rate = catalogue.nic(&nic.kind).map_or(0.0, |part| part.rate.0);
+        f64::from(nic.count) * rate.min(slot)
+    };
+    carrying(server, Role::Storage).map(link).sum()
 }
 
 /// All cores of a server that do not serve metadata only, when they are known.

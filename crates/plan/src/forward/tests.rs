@@ -394,3 +394,124 @@ fn drives_of_the_example_made_fast() {
     assert!((slow.next_expected.0 / 40e9 - 1.0).abs() < 1e-9, "{}", slow.next_expected);
     assert!((fast.expected.0 / slow.next_expected.0 - 1.0).abs() < 1e-9, "{}", fast.expected);
 }
+
+/// Goal: one figure of a drive that a description gives replaces that figure only: the other rate stays the data
+/// sheet's, of which programs see a part, and keeps its source.
+#[test]
+fn one_own_figure_of_a_data_sheet() {
+    let text =
+        SMALL.replace("drive = \"ssd\"", "drive = \"p4600\"").replace("kind = \"100gbe\"", "kind = \"ndr\"");
+    let parts = |own: &str| {
+        let forecast = forecast(&read(&format!("{text}[catalogue.drives.p4600]\n{own}\n"))).unwrap();
+        let source = |name: &str| {
+            let part = forecast.components.iter().find(|part| part.name == name).unwrap();
+            part.source.starts_with("002")
+        };
+        let sheets = (source("p4600 (write)"), source("p4600 (read)"));
+        (forecast.write.efficiency, forecast.read.efficiency, sheets)
+    };
+    let (sheet_write, sheet_read) = (120.7 / 136.4, 132.4 / 136.4);
+    for (own, write, read, sheets) in [
+        ("read_iops = 1e5", sheet_write, sheet_read, (true, true)),
+        ("write = \"1 GB/s\"", 1.0, sheet_read, (false, true)),
+        ("read = \"3 GB/s\"", sheet_write, 1.0, (true, false)),
+        ("read = \"3 GB/s\"\nwrite = \"1 GB/s\"", 1.0, 1.0, (false, false)),
+    ] {
+        let found = parts(own);
+        assert!((found.0 - write).abs() < 1e-12 && (found.1 - read).abs() < 1e-12, "{own}: {found:?}");
+        assert_eq!(found.2, sheets, "{own}");
+    }
+}
+
+/// Two kinds of servers, each with two components that pass the same: 2.5 GB/s in one, 4 GB/s in the other.
+const TWO_TIES: &str = r#"
+name = "ties"
+[[servers]]
+name = "a"
+roles = ["storage"]
+memory = "64 GiB"
+[[servers.nics]]
+kind = "ndr"
+[[servers.controllers]]
+name = "c"
+kind = "controller"
+[[servers.targets]]
+role = "storage"
+drive = "hdd"
+drives = 25
+size = "1 TB"
+raid = "none"
+controller = "c"
+[[servers]]
+name = "b"
+roles = ["storage"]
+memory = "64 GiB"
+[[servers.nics]]
+kind = "ndr"
+[[servers.pcie_switches]]
+name = "s"
+uplink = { generation = 1, lanes = 16 }
+[[servers.targets]]
+role = "storage"
+drive = "nvme"
+drives = 4
+size = "1 TB"
+raid = "none"
+pcie_switch = "s"
+pcie = { generation = 1, lanes = 4 }
+[clients]
+count = 100
+nic = "ndr"
+[striping]
+targets = 1
+"#;
+
+/// Goal: where each kind of server has its own two components that allow the same, no single one frees anything and
+/// none alone gives the sum. What limits is named all the same: those that must go together, and no more.
+#[test]
+fn two_kinds_of_servers_with_a_tie_each() {
+    let write = forecast(&read(TWO_TIES)).unwrap().write;
+    assert_eq!(write.expected, Rate::gb(6.5));
+    assert_eq!(write.bottleneck, [Stage::Drives, Stage::Controllers]);
+    assert_eq!((write.next_expected, write.next.is_empty()), (Rate::gb(48.0), false));
+}
+
+/// Goal: what drives do that nobody knows is neither nothing nor ignored: nothing is forecast then, unless the
+/// processors allow less than the drives that are known.
+#[test]
+fn drives_whose_operations_nobody_knows() {
+    let group = "[[servers.targets]]\nrole = \"storage\"\ndrive = \"mine\"\ndrives = 6\nsize = \"1 TB\"\n\
+                 raid = \"raid6\"\n[clients]";
+    let random = |text: &str, own: &str| {
+        let own = format!("[catalogue.drives.mine]\nread = \"1 GB/s\"\nwrite = \"1 GB/s\"\n{own}\n");
+        forecast(&read(&(text.to_owned() + &own))).unwrap().random
+    };
+    let all = SMALL.replace("drive = \"ssd\"", "drive = \"mine\"");
+    let mixed = SMALL.replace("[clients]", group);
+    let cores = |text: &str, cores: u32| {
+        text.replace("memory = ", &format!("sockets = 1\ncores = {cores}\nmemory = "))
+    };
+    for text in [&all, &mixed, &cores(&all, 1), &cores(&mixed, 1000)] {
+        let found = random(text, "write_iops = 0");
+        assert_eq!((found.read, found.write), (None, None), "{text}");
+    }
+    let known = random(&mixed, "read_iops = 1e4");
+    assert_eq!((known.read.unwrap().value, known.write), (24.0 * 60e3 + 12.0 * 1e4, None));
+    let few = random(&cores(&mixed, 1), "").read.unwrap();
+    assert!(few.value < 24.0 * 60e3 && few.why.contains("those drives whose IOPS are known"), "{}", few.why);
+}
+
+/// Goal: a target is copied back as fast as its server's links move it, in the slots they are in, and as fast as it
+/// was measured to write.
+#[test]
+fn resync() {
+    let mirrored =
+        SMALL.replace("name = \"small\"", "name = \"small\"\nsoftware = \"beegfs\"") + "copies = 2\n";
+    let seconds = |text: &str| forecast(&read(text)).unwrap().rebuild[0].resync.clone().unwrap().value;
+    let slot = "kind = \"100gbe\"\npcie = { generation = 1, lanes = 4 }\n[[servers.targets]]";
+    let slow = mirrored.replacen("kind = \"100gbe\"\n[[servers.targets]]", slot, 1);
+    assert_eq!(seconds(&mirrored), 4e12 / 1.6e9);
+    assert_eq!(seconds(&slow), 4e12 / 0.5e9, "two targets share 1 GB/s");
+    let measured = mirrored.replace("raid = \"raid6\"", "raid = \"raid6\"\nmeasured_write = \"800 MB/s\"");
+    assert_eq!(seconds(&measured), 4e12 / 0.8e9);
+}

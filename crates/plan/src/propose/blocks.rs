@@ -337,7 +337,7 @@ fn link(block: &Block, drives: u32, raid: Raid, requirements: &Requirements) -> 
     let rate = |kind: &str| catalogue.as_ref().and_then(|c| c.nic(kind)).map_or(0.0, |nic| nic.rate.0);
     let groups = f64::from(block.slots / drives);
     let drive = catalogue.as_ref().and_then(|c| c.drive(block.kind.name()));
-    let (read, write) = drive.map_or((0.0, 0.0), |drive| (drive.read.0, drive.write.0));
+    let (read, write) = drive.map_or((0.0, 0.0), |drive| (drive.read.rate.0, drive.write.rate.0));
     let mut wanted = groups
         * (read * f64::from(raid.reading_drives(drives))).max(write * f64::from(raid.data_drives(drives)));
     if block.controllers > 0 {
