@@ -79,6 +79,13 @@ struct Work {
     one: Option<Rate>,
 }
 
+/// The layer that what is stored stands or falls with, and what of it reaches the network.
+struct Stored {
+    layer: LayerId,
+    name: &'static str,
+    rate: Rate,
+}
+
 fn value(rate: Option<Rate>) -> Option<f64> {
     rate.map(|rate| rate.value)
 }
@@ -106,6 +113,22 @@ impl Work {
     fn cached(&self) -> Option<(f64, f64)> {
         let (storage, device) = (self.storage?.value, self.device?.value);
         (storage > FROM_MEMORY * device).then_some((storage, device))
+    }
+
+    /// What stands for all that is stored: the devices if the daemons pass on nearly all that these deliver, or were not
+    /// measured; else the daemons. None if caches answered.
+    fn stored(&self) -> Option<Stored> {
+        if self.cached().is_some() {
+            return None;
+        }
+        let of = |layer, name, rate| Some(Stored { layer, name, rate });
+        match (self.storage, self.device) {
+            (None, device) => of(LayerId::Device, "devices", device?),
+            (Some(storage), Some(device)) if storage.value >= PASSES_ON * device.value => {
+                of(LayerId::Device, "devices through their daemons", storage)
+            }
+            (Some(storage), _) => of(LayerId::Storage, "storage daemons", storage),
+        }
     }
 
     /// What clients stand on, with its names.
@@ -172,12 +195,14 @@ fn waterfall(work: &Work, theory: &[&Theory], title: &str, place: Place) -> Wate
         Ceiling {
             rate: told.and_then(|one| one.rate).filter(|rate| rate.is_finite() && *rate > 0.0),
             because: told.map_or("nothing told what it could do", |one| &one.because),
-            beaten: BEYOND_THE_SHEET,
+            beaten: if layer == LayerId::Network { BEYOND_THE_LINKS } else { BEYOND_THE_SHEET },
         }
     };
     let measured = |rate, because| Ceiling { rate, because, beaten: NOT_COMPARABLE };
     let below = work.below(place);
-    let (device, own) = (value(work.device), value(work.own));
+    let device = value(work.device);
+    let shared =
+        Ceiling { rate: value(work.own), because: "what own files reach", beaten: SHARING_IS_FASTER };
     let steps = [
         step(LayerId::Device, "Devices of all targets", work.device, sheet(LayerId::Device)),
         step(
@@ -189,7 +214,7 @@ fn waterfall(work: &Work, theory: &[&Theory], title: &str, place: Place) -> Wate
         step(LayerId::Network, "Network of all storage daemons", work.network, sheet(LayerId::Network)),
         step(LayerId::Client, "One client process", work.client, measured(below, &how)),
         step(LayerId::Clients, "All processes, own files", work.own, measured(below, &how)),
-        step(LayerId::Clients, "All processes, one file", work.one, measured(own, "what own files reach")),
+        step(LayerId::Clients, "All processes, one file", work.one, shared),
     ];
     let steps = steps.into_iter().flatten().collect();
     Waterfall { title: title.to_owned(), unit: "MB/s".to_owned(), steps }
@@ -199,6 +224,11 @@ fn waterfall(work: &Work, theory: &[&Theory], title: &str, place: Place) -> Wate
 const WITHIN_NOISE: &str = "; two measurements differ by as much as this is above it";
 /// Why a layer has no ceiling though its hardware was described.
 const BEYOND_THE_SHEET: &str = "not comparable: it delivers more than its hardware can, so a cache answered or the description is not of it";
+/// The same of the network, of which the fastest interface of every host is known.
+const BEYOND_THE_LINKS: &str = "not comparable: it carries more than the fastest interfaces can, so hosts use several, or the description is not of it";
+/// Why one file has no ceiling though own files were measured: no cache was seen to answer.
+const SHARING_IS_FASTER: &str =
+    "not comparable: one file is faster than a file per process, so it is not the sharing that costs";
 /// Why a step has no ceiling though layers below it were measured.
 const NOT_COMPARABLE: &str = "not comparable: caches answered faster than the layers below were measured";
 
@@ -283,38 +313,44 @@ fn slowest(work: &Work, clients: f64, below: f64) -> Option<Found> {
             _ => (Vec::new(), format!("no layer can be named: {}", unjudged(storage, device))),
         });
     }
-    if let (Some(network), Some(storage)) = (work.network, work.storage) {
-        if network.low <= storage.high && storage.low <= network.high {
-            return Some((
-                vec![LayerId::Storage, LayerId::Network],
+    match (work.network, work.stored()) {
+        (None, None) => None,
+        (Some(network), None) => {
+            Some((vec![LayerId::Network], format!("the network carries {:.0} MB/s", network.value)))
+        }
+        (Some(network), Some(Stored { layer, name, rate }))
+            if network.low <= rate.high && rate.low <= network.high =>
+        {
+            Some((
+                vec![layer, LayerId::Network],
                 format!(
-                    "storage daemons ({:.0} MB/s) and network ({:.0} MB/s) limit alike: they are too close to be told \
-                     apart",
-                    storage.value, network.value
+                    "{name} ({:.0} MB/s) and network ({:.0} MB/s) limit alike: they are too close to be told apart",
+                    rate.value, network.value
                 ),
-            ));
+            ))
         }
-        if network.value < storage.value {
-            return Some((
-                vec![LayerId::Network],
-                format!("the network carries {below:.0} MB/s, less than the storage daemons deliver"),
-            ));
+        (Some(network), Some(Stored { name, rate, .. })) if network.value < rate.value => Some((
+            vec![LayerId::Network],
+            format!(
+                "the network carries {:.0} MB/s, less than the {:.0} MB/s of the {name}",
+                network.value, rate.value
+            ),
+        )),
+        (_, Some(stored)) => Some((vec![stored.layer], storing(work, &stored))),
+    }
+}
+
+/// How what is stored limits all by itself.
+fn storing(work: &Work, stored: &Stored) -> String {
+    let rate = stored.rate.value;
+    match (stored.layer, work.device.map(|device| device.value)) {
+        (LayerId::Device, Some(device)) => {
+            format!("the devices deliver {device:.0} MB/s, and all above them could carry more")
         }
-    }
-    if let (Some(network), None) = (work.network, work.storage.or(work.device)) {
-        return Some((vec![LayerId::Network], format!("the network carries {:.0} MB/s", network.value)));
-    }
-    let storage = work.storage.or(work.device)?.value;
-    match work.device_in_path().map(|device| device.value) {
-        Some(device) if storage >= PASSES_ON * device => Some((
-            vec![LayerId::Device],
-            format!("the devices deliver {device:.0} MB/s, and all above them could carry more"),
-        )),
-        Some(device) => Some((
-            vec![LayerId::Storage],
-            format!("the storage daemons pass on {storage:.0} of the {device:.0} MB/s of their devices"),
-        )),
-        None => Some((vec![LayerId::Storage], format!("the storage daemons deliver {storage:.0} MB/s"))),
+        (_, Some(device)) => {
+            format!("the storage daemons pass on {rate:.0} of the {device:.0} MB/s of their devices")
+        }
+        (_, None) => format!("the storage daemons deliver {rate:.0} MB/s"),
     }
 }
 

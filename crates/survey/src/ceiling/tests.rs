@@ -108,6 +108,46 @@ fn close_ones_are_both_named() {
     assert_eq!(told.len(), 2, "{told:?}");
 }
 
+/// Goal: a network that is as fast as what is stored hides no device: the layer that is named beside it is the one that
+/// would be named without it; and a network that is slower than devices is named though no daemon was measured.
+#[test]
+fn a_close_network_hides_no_device() {
+    let named = |layers: &[Layer]| limits(layers, Place::Apart).remove(0).layers().collect::<Vec<LayerId>>();
+    for (device, beside) in [(1_000.0, LayerId::Device), (2_000.0, LayerId::Storage)] {
+        let layers = system(device, 990.0, 1_050.0, 950.0);
+        assert_eq!(named(&layers), [beside, LayerId::Network]);
+        assert_eq!(named(&system(device, 990.0, 3_000.0, 950.0)), [beside]);
+    }
+    let told = limits(&system(1_000.0, 990.0, 1_050.0, 950.0), Place::Apart).remove(0).finding;
+    assert!(told.starts_with("devices through their daemons (990 MB/s) and network (1050 MB/s)"), "{told}");
+    for (network, clients, expected) in [(500.0, 450.0, LayerId::Network), (3_000.0, 900.0, LayerId::Device)]
+    {
+        let mut layers = system(1_000.0, 0.0, network, clients);
+        layers.retain(|layer| layer.id != LayerId::Storage);
+        assert_eq!(named(&layers), [expected]);
+    }
+}
+
+/// Goal: one file that is faster than a file per process is no work of caches that nobody saw; a network above its
+/// interfaces is none either.
+#[test]
+fn faster_without_caches() {
+    let mut layers = system(1_000.0, 900.0, 2_000.0, 400.0);
+    layers[3].curves.push(curve("clients.write.n-1", &[600.0]));
+    let links = Theory {
+        layer: LayerId::Network,
+        work: "write".to_owned(),
+        rate: Some(1_250.0),
+        because: "interfaces".to_owned(),
+    };
+    let steps = waterfalls(&layers, &[links], Place::Apart).remove(0).steps;
+    let (network, shared) = (&steps[2], &steps[4]);
+    assert_eq!((network.theoretical, shared.theoretical), (None, None));
+    assert!(shared.because.contains("it is not the sharing that costs"), "{}", shared.because);
+    assert!(network.because.contains("hosts use several"), "{}", network.because);
+    assert!(!steps.iter().any(|step| step.because.contains("cache")), "{steps:?}");
+}
+
 /// Goal: every row is compared with what it stands on, and what caches answered has no percentage at all.
 #[test]
 fn rows_are_compared_with_what_is_below_them() {
