@@ -153,13 +153,21 @@ fn capitalised(text: &str) -> String {
 
 /// Whether the file systems of all targets take O_DIRECT.
 fn takes_direct(run: &Run<'_>) -> bool {
-    let way = Way::of(LayerId::Device, true);
-    let taken = run.members.targets.iter().all(|(target, node)| {
+    let works = |at: usize, direct: bool| {
+        let (target, node) = &run.members.targets[at];
+        let way = Way::of(LayerId::Device, direct);
         let test = way.test(Some(target.target.0), Direction::Write, 1, EACH_BLOCK, EACH_BLOCK);
         one(run, &run.members.nodes[*node], test).is_ok()
-    });
+    };
+    let taken = none_refuses(run.members.targets.len(), works);
     cleanup(run);
     taken
+}
+
+/// Does O_DIRECT work at so many targets, as far as anything `works` there? One that fails both ways (a dead daemon, a
+/// full disk) says nothing of it.
+fn none_refuses(targets: usize, works: impl Fn(usize, bool) -> bool) -> bool {
+    (0..targets).all(|at| works(at, true) || !works(at, false))
 }
 
 fn sides(run: &mut Run<'_>, way: &Way) -> Outcome<Vec<SideBySide>> {
@@ -320,24 +328,39 @@ fn daemons<'a>(run: &Run<'a>) -> Vec<&'a NodeEntry> {
     run.members.nodes.iter().enumerate().filter(|(at, _)| serves(*at)).map(|(_, node)| node).collect()
 }
 
-/// Whatever was left behind goes, also after a failure.
-pub fn cleanup(run: &Run<'_>) {
+/// Whatever was left behind goes, also after a failure. Did all daemons say so?
+pub fn cleanup(run: &Run<'_>) -> bool {
     let all = Measurement::Cleanup { targets: Vec::new(), sets: vec![own_set()] };
     let nodes = daemons(run);
     let questions: Vec<_> = nodes.iter().map(|node| (*node, all.clone())).collect();
+    let mut gone = true;
     for (node, answer) in nodes.iter().zip(ask_all(run.cluster, &questions, GRACE)) {
         if let Err(failure) = answer {
+            gone = false;
             eprintln!(
                 "  note: {}: files of the measurement stay until it starts again: {failure}",
                 node.alias
             );
         }
     }
+    gone
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Goal: only a target at which all else works tells that O_DIRECT does not.
+    #[test]
+    fn who_fails_in_any_way_says_nothing_of_direct() {
+        // How each target does: past the page cache, through it.
+        let all = |targets: &[(bool, bool)]| {
+            none_refuses(targets.len(), |at, direct| if direct { targets[at].0 } else { targets[at].1 })
+        };
+        let (takes, refuses, dead) = ((true, true), (false, true), (false, false));
+        assert!(all(&[takes, takes]) && all(&[dead, takes]) && all(&[takes, dead]));
+        assert!(!all(&[takes, refuses]) && !all(&[dead, refuses]));
+    }
 
     /// Goal: targets of two media are judged apart, so that a healthy disk is not blamed for not being flash.
     #[test]

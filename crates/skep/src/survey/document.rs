@@ -16,6 +16,58 @@ pub const HTML: &str = "report.html";
 /// The report on paper.
 pub const PDF: &str = "report.pdf";
 
+/// Digits of a date.
+const DATE_DIGITS: usize = 8;
+/// Digits of a time of day.
+const TIME_DIGITS: usize = 6;
+
+/// Where the files go. A directory that was made for them goes again when none came.
+pub struct Out {
+    dir: PathBuf,
+    fresh: bool,
+}
+
+impl Out {
+    /// A place of its own for every survey, unless it is named. To be called before anything is measured: what cannot be
+    /// written should not cost the time.
+    pub fn make(named: Option<&Path>, force: bool, started: &str) -> Outcome<Self> {
+        let dir = named.map_or_else(|| by_time(started), Path::to_owned);
+        may_write(&dir, force)?;
+        let fresh = !dir.exists();
+        std::fs::create_dir_all(&dir).map_err(|e| Failure::local(dir.display(), e))?;
+        Ok(Self { dir, fresh })
+    }
+
+    /// The directory.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+}
+
+impl Drop for Out {
+    fn drop(&mut self) {
+        if self.fresh {
+            // Not when the files are in it.
+            let _ = std::fs::remove_dir(&self.dir);
+        }
+    }
+}
+
+fn by_time(started: &str) -> PathBuf {
+    let digits: String = started.chars().filter(char::is_ascii_digit).collect();
+    let (day, time) = digits.split_at_checked(DATE_DIGITS).unwrap_or((&digits, ""));
+    format!("skep-survey-{day}-{}", time.get(..TIME_DIGITS).unwrap_or(time)).into()
+}
+
+/// A survey that is there is not written over unless that was asked for.
+fn may_write(dir: &Path, force: bool) -> Outcome {
+    if !dir.join(JSON).exists() || force {
+        return Ok(());
+    }
+    let text = format!("{}: holds a survey: name another directory by --out, or add --force", dir.display());
+    Err(Failure::new(text))
+}
+
 /// Writes the document and both reports.
 pub fn write(survey: &Survey, out: &Path) -> Outcome {
     let put = |name: &str, bytes: &[u8]| {
@@ -126,4 +178,32 @@ pub fn show(survey: &Survey, out: &Path, format: Format) -> Outcome {
     let (json, html, pdf) = (out.join(JSON), out.join(HTML), out.join(PDF));
     writeln!(stdout, "\n{:.0} s; {}, {}, {}", survey.seconds, json.display(), html.display(), pdf.display())?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: a directory that was made for a survey goes when there is none, one that was there stays, as does one with
+    /// a survey in it; that is not written over unless it is asked for.
+    #[test]
+    fn whose_directory() {
+        let dir = tempfile::tempdir().unwrap();
+        let (fresh, own) = (dir.path().join("a/fresh"), dir.path().join("own"));
+        std::fs::create_dir(&own).unwrap();
+        let make = |dir: &Path, force| Out::make(Some(dir), force, "");
+        for dir in [&fresh, &own] {
+            let out = make(dir, false).unwrap();
+            assert!(out.dir().is_dir());
+        }
+        assert!(!fresh.exists() && own.exists());
+        let out = make(&fresh, false).unwrap();
+        std::fs::write(out.dir().join(JSON), "{}").unwrap();
+        drop(out);
+        let refused = make(&fresh, false).err().unwrap().to_string();
+        assert!(refused.contains("a/fresh: holds a survey") && refused.contains("--force"), "{refused}");
+        drop(make(&fresh, true).unwrap());
+        assert!(fresh.join(JSON).exists());
+        assert_eq!(by_time("2026-11-22T06:11:05Z"), Path::new("skep-survey-20261122-061105"));
+    }
 }

@@ -70,6 +70,19 @@ impl Members {
         }
     }
 
+    /// Targets that take the chunks of new files in a directory of this layout (the text of `skep.layout`): those of its
+    /// pool that are good; of all pools where the layout names none.
+    pub fn that_take_files(&self, layout: &str) -> usize {
+        let pool = layout.split(' ').find_map(|word| word.strip_prefix("pool="));
+        let named = |target: &TargetEntry| match (pool, self.pools.get(&target.pool.0)) {
+            (None, _) => true,
+            (Some(pool), Some(alias)) => pool == alias,
+            (Some(pool), None) => pool == target.pool.0.to_string(),
+        };
+        let takes = |target: &TargetEntry| target.consistency == Consistency::Good && named(target);
+        self.targets.iter().filter(|(target, _)| takes(target)).count()
+    }
+
     /// Targets that should be equal: of one pool, on one kind of medium. `media` tells it by the target's number.
     pub fn likes(&self, media: &BTreeMap<u32, String>) -> BTreeMap<String, Vec<usize>> {
         let mut sets: BTreeMap<String, Vec<usize>> = BTreeMap::new();
@@ -129,6 +142,27 @@ mod tests {
         assert_eq!(members.parts()[0].part_of, "storaged-2");
         status.nodes[1].silent_ms = None;
         assert!(Members::of(&status).absent[0].why.contains("not heard since mgmtd started"));
+    }
+
+    /// Goal: the files of a directory have as many targets as its pool has good ones, not as many as the cluster has.
+    #[test]
+    fn targets_of_a_pool() {
+        let mut status = samples::status();
+        let first = status.targets[0].clone();
+        let mut pool = status.pools[0].clone();
+        (pool.pool.pool, pool.pool.alias) = (skep_types::PoolId(2), "hot".into());
+        status.pools.push(pool);
+        for (number, pool) in [(102, 1), (103, 2), (104, 2), (105, 2), (106, 3)] {
+            let (target, pool) = (skep_types::TargetId(number), skep_types::PoolId(pool));
+            status.targets.push(TargetEntry { target, pool, ..first.clone() });
+        }
+        status.targets.iter_mut().filter(|target| target.target.0 == 105).for_each(|bad| {
+            bad.consistency = Consistency::Bad;
+        });
+        let members = Members::of(&status);
+        let counts = ["default", "hot", "3", "cold"]
+            .map(|pool| members.that_take_files(&format!("chunk=1M targets=auto pool={pool} inline=0")));
+        assert_eq!((counts, members.that_take_files("not told")), ([2, 2, 1, 0], 5));
     }
 
     /// Goal: targets of different pools or media are not likes of each other.

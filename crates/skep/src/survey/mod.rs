@@ -33,11 +33,6 @@ use std::process::ExitCode;
 /// Exit code of `compare` when something became significantly worse.
 const EXIT_WORSE: u8 = 3;
 
-/// Digits of a date.
-const DATE_DIGITS: usize = 8;
-/// Digits of a time of day.
-const TIME_DIGITS: usize = 6;
-
 /// What was asked.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -209,27 +204,12 @@ fn wanted(args: &RunArgs, layer: LayerName) -> bool {
     args.only.is_empty() || args.only.contains(&layer)
 }
 
-/// Where the report goes: a place of its own for every survey, unless it is named.
-fn out(args: &RunArgs, started: &str) -> Outcome<PathBuf> {
-    let Some(dir) = &args.out else {
-        let digits: String = started.chars().filter(char::is_ascii_digit).collect();
-        let (day, time) = digits.split_at_checked(DATE_DIGITS).unwrap_or((&digits, ""));
-        return Ok(format!("skep-survey-{day}-{}", time.get(..TIME_DIGITS).unwrap_or(time)).into());
-    };
-    if dir.join(document::JSON).exists() && !args.force {
-        let text =
-            format!("{}: holds a survey: name another directory by --out, or add --force", dir.display());
-        return Err(Failure::new(text));
-    }
-    Ok(dir.clone())
-}
-
 fn survey(args: &RunArgs) -> Outcome<ExitCode> {
     let began = std::time::Instant::now();
     let started = facts::now();
-    let out = out(args, &started)?;
     let sheet = args.hardware.as_deref().map(theory::Sheet::read).transpose()?;
     interrupt::listen()?;
+    let out = document::Out::make(args.out.as_deref(), args.force, &started)?;
     let mut cluster = args.access.connect(None)?;
     cluster.require_admin("a survey")?;
     let status = cluster.status()?;
@@ -246,7 +226,6 @@ fn survey(args: &RunArgs) -> Outcome<ExitCode> {
         remarks: Vec::new(),
         commands: Vec::new(),
     };
-    std::fs::create_dir_all(&out).map_err(|e| Failure::local(out.display(), e))?;
     eprintln!("looking at {} daemons and {} targets", members.nodes.len(), members.targets.len());
     for one in &members.absent {
         run.remark(format!("{}: {}", one.name, one.why));
@@ -256,8 +235,6 @@ fn survey(args: &RunArgs) -> Outcome<ExitCode> {
     let settings = facts::settings(&status, place.as_ref());
     let layers = layers(args, &mut run, place.as_ref());
     if interrupt::came() {
-        // Nothing is in it yet, unless it was there before.
-        let _ = std::fs::remove_dir(&out);
         return Ok(interrupt::leave(&run, place));
     }
     let hosts = machines.hosts();
@@ -293,8 +270,8 @@ fn survey(args: &RunArgs) -> Outcome<ExitCode> {
         remarks,
     };
     skep_survey::judge::judge(&mut survey);
-    document::write(&survey, &out)?;
-    document::show(&survey, &out, args.output.output)?;
+    document::write(&survey, out.dir())?;
+    document::show(&survey, out.dir(), args.output.output)?;
     Ok(ExitCode::SUCCESS)
 }
 

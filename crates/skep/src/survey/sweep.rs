@@ -1,11 +1,15 @@
 //! `skep survey sweep`: the best settings of a stream, found by measurement.
 
 mod amount;
+mod line;
+mod setting;
 
 pub use amount::Amount;
 
 use super::commands::Lines;
+use super::document::Out;
 use super::load::{MEGABYTE, Place, run_job};
+use super::members::Members;
 use super::preset::PresetName;
 use super::{Run, document, facts, interrupt};
 use crate::admin::access::{AccessArgs, mount_of};
@@ -14,8 +18,10 @@ use crate::bench::HostsArgs;
 use crate::cli::output::{self, Format, OutputArgs, Row};
 use crate::units::{Period, Size};
 use clap::{Args, ValueEnum};
+use line::Line;
 use serde::Serialize;
-use skep_bench::job::{IoJob, Job, Readers, Share, Striping, Work, format_size};
+use setting::{Setting, axes, start};
+use skep_bench::job::format_size;
 use skep_bench::significance::{mean, median};
 use skep_survey::model::{Curve, FORMAT, Layer, LayerId, Point, Survey, Verdict};
 use skep_survey::search::{Axis, Budget, Found, Place as At, climb};
@@ -25,20 +31,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-const MIB: u64 = 1 << 20;
-/// Chunk sizes that are tried.
-const CHUNKS: [u64; 5] = [256 << 10, 512 << 10, MIB, 2 * MIB, 4 * MIB];
 /// A search that could not measure so many places measures no more.
 const FAILURES_MOST: usize = 3;
-/// The rate of what could not be measured: any other one is better.
+/// The rate of what was never measured: any other one is better.
 const NOTHING: f64 = 0.0;
-/// The axes, in the order in which they are searched.
-const PROCESSES: usize = 0;
-const TRANSFER: usize = 1;
-const DIRECT: usize = 2;
-const CHUNK: usize = 3;
-const TARGETS: usize = 4;
-
 /// What shall be fast.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub enum Goal {
@@ -80,24 +76,18 @@ pub struct SweepArgs {
     #[arg(long)]
     shared: bool,
     /// Where survey.json, report.html and report.pdf are put
-    #[arg(long, value_name = "DIR", default_value = "skep-survey")]
-    out: PathBuf,
+    /// [default: skep-survey-DATE-TIME]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Write over the survey that is there already
+    #[arg(long, requires = "out")]
+    force: bool,
     #[command(flatten)]
     hosts: HostsArgs,
     #[command(flatten)]
     access: AccessArgs,
     #[command(flatten)]
     output: OutputArgs,
-}
-
-/// What one measurement is made with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Setting {
-    processes: u64,
-    transfer: u64,
-    direct: bool,
-    /// Chunk size and targets, where the file system has them.
-    striping: Option<(u64, u64)>,
 }
 
 impl Goal {
@@ -109,64 +99,6 @@ impl Goal {
             Self::Both => "both",
         }
     }
-}
-
-impl Setting {
-    fn at(axes: &[Axis], place: &At) -> Self {
-        let value =
-            |axis: usize| place.get(axis).and_then(|at| axes.get(axis)?.values.get(*at)).map(|v| *v as u64);
-        Self {
-            processes: value(PROCESSES).unwrap_or(1),
-            transfer: value(TRANSFER).unwrap_or(MIB),
-            direct: value(DIRECT) == Some(1),
-            striping: value(CHUNK).zip(value(TARGETS)),
-        }
-    }
-
-    fn describe(&self) -> String {
-        let how = if self.direct { "O_DIRECT" } else { "buffered" };
-        let stripes = self.striping.map_or_else(String::new, |(chunk, targets)| {
-            format!(", chunks of {} on {targets} targets", format_size(chunk))
-        });
-        format!("{} processes, transfers of {}, {how}{stripes}", self.processes, format_size(self.transfer))
-    }
-
-    fn job(&self, dir: &str, size: u64, shared: bool) -> Job {
-        let mut job = Job::new(Work::Io(IoJob {
-            share: if shared { Share::Segmented } else { Share::PerWorker },
-            transfer: self.transfer,
-            block: size / self.processes,
-            direct: self.direct,
-            invalidate: true,
-            readers: Readers::Shift { workers: 1 },
-            striping: self
-                .striping
-                .map(|(chunk, targets)| Striping { chunk_size: Some(chunk), targets: Some(targets as u32) }),
-            ..IoJob::new(dir)
-        }));
-        job.workers.processes = self.processes as u32;
-        job
-    }
-}
-
-/// The axes of a file system; without targets there is no striping.
-fn axes(processes: u32, transfers: &[u64], targets: usize) -> Vec<Axis> {
-    let axis = |name: &str, values: Vec<f64>| Axis { name: name.to_owned(), values };
-    let numbers = |values: &[u64]| values.iter().map(|v| *v as f64).collect::<Vec<f64>>();
-    let mut all = vec![
-        axis("processes", numbers(&super::load::doublings(processes))),
-        axis("transfer size (bytes)", numbers(transfers)),
-        axis("past the page cache (0 no, 1 yes)", vec![0.0, 1.0]),
-    ];
-    if targets > 0 {
-        let mut counts = super::load::doublings(targets as u32);
-        if counts.last() != Some(&(targets as u64)) {
-            counts.push(targets as u64);
-        }
-        all.push(axis("chunk size (bytes)", numbers(&CHUNKS)));
-        all.push(axis("targets of a file", numbers(&counts)));
-    }
-    all
 }
 
 /// Rate of a goal, MB/s.
@@ -224,13 +156,11 @@ impl Searched {
         Some(format!("the search could not measure {}{end}; {first}: {why}", all.join("; ")))
     }
 
-    /// One curve per axis: through the best place, or where the axis was searched.
-    pub fn curves(&self, goal: &str, command: &str) -> Vec<Curve> {
+    /// One curve per axis: through the best place, or where the axis was searched. The title says on which line, for
+    /// curves of other lines are no likes of it.
+    pub fn curves(&self, work: &str, command: &str) -> Vec<Curve> {
         let along = |(number, axis): (usize, &Axis)| {
-            let (on, rest) = match self.lines.get(number) {
-                Some(line) => (line, "the rest as found best before"),
-                None => (&self.found.best, "the rest as found best"),
-            };
+            let on = self.lines.get(number).unwrap_or(&self.found.best);
             let same =
                 |place: &At| (0..self.axes.len()).all(|other| other == number || place[other] == on[other]);
             let points: Vec<Point> = self
@@ -242,7 +172,11 @@ impl Searched {
                 .collect();
             (points.len() > 1).then(|| Curve {
                 id: format!("sweep.{}", axis.name.split(' ').next().unwrap_or(&axis.name)),
-                title: format!("{goal} over {}, {rest}", axis.name),
+                title: format!(
+                    "{work} over {}, with {}",
+                    axis.name,
+                    Setting::at(&self.axes, on).beside(number)
+                ),
                 unit: "MB/s".to_owned(),
                 axis: axis.name.clone(),
                 points,
@@ -324,29 +258,22 @@ pub fn search(dir: &str, targets: usize, args: &Search, told: impl FnMut(&str)) 
 }
 
 /// Searches over axes. A setting that cannot be measured is none of the good ones, and the search goes on without it;
-/// after several of them nothing more is measured, and what is known by then counts.
+/// after several of them nothing more is measured, and what is known by then counts. One that was measured before it
+/// failed keeps its rate.
 fn over(
     axes: Vec<Axis>,
     budget: Budget,
     mut told: impl FnMut(&str),
     mut rate: impl FnMut(Setting) -> Outcome<f64>,
 ) -> Outcome<Searched> {
-    // Few processes, transfers of 1 MiB, buffered, chunks of 1 MiB on all targets: a usual setting.
-    let start: At = axes
-        .iter()
-        .enumerate()
-        .map(|(axis, a)| match axis {
-            PROCESSES => 1.min(a.values.len() - 1),
-            CHUNK => 2,
-            TARGETS => a.values.len() - 1,
-            _ => 0,
-        })
-        .collect();
+    let start = start(&axes);
     let mut seen = BTreeMap::<At, Vec<f64>>::new();
     let mut failed: Vec<(At, String)> = Vec::new();
     let measure = |place: &At| {
-        if failed.len() >= FAILURES_MOST || failed.iter().any(|(known, _)| known == place) {
-            return Ok(NOTHING);
+        let known =
+            |seen: &BTreeMap<At, Vec<f64>>| seen.get(place).and_then(|s| median(s)).unwrap_or(NOTHING);
+        if failed.len() >= FAILURES_MOST || failed.iter().any(|(failed, _)| failed == place) {
+            return Ok(known(&seen));
         }
         let setting = Setting::at(&axes, place);
         match rate(setting) {
@@ -359,7 +286,7 @@ fn over(
             Err(failure) => {
                 told(&format!(" failed       {}: {failure}", setting.describe()));
                 failed.push((place.clone(), failure.to_string()));
-                Ok(NOTHING)
+                Ok(known(&seen))
             }
         }
     };
@@ -416,6 +343,14 @@ pub struct Search {
     pub hosts: HostsArgs,
 }
 
+impl Search {
+    /// What every measurement does: curves of other work are no likes of it.
+    fn work(&self) -> String {
+        let shared = if self.shared { " in one file" } else { "" };
+        format!("{} of {}{shared}", self.goal.name(), format_size(self.amount.size))
+    }
+}
+
 fn place(mount: &Path) -> Outcome<(Place, bool)> {
     match mount_of(mount)? {
         Some(entry) => Ok((Place::below(mount, entry.point.clone(), entry.describe())?, true)),
@@ -427,32 +362,13 @@ fn until(time: Option<Duration>) -> Option<Instant> {
     time.map(|time| Instant::now() + time)
 }
 
-/// The line of a search.
-struct Line<'a> {
-    mount: String,
-    goal: Goal,
-    size: u64,
-    processes: u32,
-    measurements: usize,
-    time: Option<Duration>,
-    more: &'a str,
-    lines: &'a Lines,
-}
-
-impl Line<'_> {
-    fn text(&self) -> String {
-        let time = self.time.map_or_else(String::new, |time| format!(" --time {}", Period(time)));
-        format!(
-            "skep survey sweep --mount {} --goal {} --size {} --processes {} --budget {}{time}{}{}{}",
-            self.mount,
-            self.goal.name(),
-            Size(self.size),
-            self.processes,
-            self.measurements,
-            self.more,
-            self.lines.cluster(),
-            self.lines.all_hosts()
-        )
+/// Targets that the axis of striping counts: none where chunk size and targets stay as the directory has them.
+fn targets(args: &SweepArgs, place: &Place, own: bool) -> Outcome<usize> {
+    match own && !args.no_striping {
+        true => {
+            Ok(Members::of(&args.access.connect(Some(&args.mount))?.status()?).that_take_files(&place.layout))
+        }
+        false => Ok(0),
     }
 }
 
@@ -460,11 +376,11 @@ impl Line<'_> {
 pub fn run(args: &SweepArgs) -> Outcome<ExitCode> {
     let (began, started) = (Instant::now(), facts::now());
     interrupt::listen()?;
+    let out = Out::make(args.out.as_deref(), args.force, &started)?;
     let names = args.hosts.names().map_err(Failure::new)?;
     let lines = Lines::new(&args.access, &args.hosts, names, PresetName::default());
     let (place, own) = place(&args.mount)?;
-    let striped = own && !args.no_striping;
-    let targets = if striped { args.access.connect(Some(&args.mount))?.status()?.targets.len() } else { 0 };
+    let targets = targets(args, &place, own)?;
     let goal = args.goal.name();
     let time = args.time.map(|time| time.duration());
     let wanted = Search {
@@ -495,22 +411,30 @@ pub fn run(args: &SweepArgs) -> Outcome<ExitCode> {
         return Ok(interrupt::leave_place(place));
     }
     let searched = searched?;
-    let found = &searched.found;
-    let sentence = searched.sentence(goal);
+    let mut survey = survey_of(args, &wanted, &searched, command);
+    (survey.started, survey.seconds) = (started, began.elapsed().as_secs_f64());
+    document::write(&survey, out.dir())?;
+    show(args, &searched.axes, &searched.found, &survey)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What was found, as a survey of one layer.
+fn survey_of(args: &SweepArgs, wanted: &Search, searched: &Searched, command: String) -> Survey {
+    let sentence = searched.sentence(wanted.goal.name());
     let mut remarks = vec![wanted.amount.describe()];
     remarks.extend(searched.failures());
-    if found.unfinished {
+    if searched.found.unfinished {
         remarks
             .push("the budget ended before all neighbours of the best place were tried: --budget".to_owned());
     }
-    let curves = searched.curves(goal, &command);
+    let curves = searched.curves(&wanted.work(), &command);
     let layer = Layer { id: LayerId::Clients, about: sentence.clone(), curves, sides: Vec::new() };
-    let survey = Survey {
+    Survey {
         format: FORMAT,
         title: format!("Sweep of {}", args.mount.display()),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        started,
-        seconds: began.elapsed().as_secs_f64(),
+        started: String::new(),
+        seconds: 0.0,
         preset: "sweep".to_owned(),
         commands: vec![command],
         hosts: Vec::new(),
@@ -520,13 +444,9 @@ pub fn run(args: &SweepArgs) -> Outcome<ExitCode> {
         layers: vec![layer],
         theory: Vec::new(),
         waterfalls: Vec::new(),
-        verdict: Verdict { headline: sentence.clone(), culprit: None, also: Vec::new(), limits: Vec::new() },
+        verdict: Verdict { headline: sentence, culprit: None, also: Vec::new(), limits: Vec::new() },
         remarks,
-    };
-    std::fs::create_dir_all(&args.out).map_err(|e| Failure::local(args.out.display(), e))?;
-    document::write(&survey, &args.out)?;
-    show(args, &searched.axes, found, &survey)?;
-    Ok(ExitCode::SUCCESS)
+    }
 }
 
 fn show(args: &SweepArgs, axes: &[Axis], found: &Found, survey: &Survey) -> Outcome {
@@ -571,7 +491,7 @@ pub fn within(run: &mut Run<'_>, place: &Place) -> Outcome<Vec<Curve>> {
     };
     let command = command.text();
     run.commands.push(command.clone());
-    let searched = search(&place.path(), run.members.targets.len(), &wanted, |_| {})?;
+    let searched = search(&place.path(), run.members.that_take_files(&place.layout), &wanted, |_| {})?;
     let found = &searched.found;
     let named = |place: &At| Setting::at(&searched.axes, place).describe();
     let (best, lead) = (named(&found.best), found.told(named));
@@ -588,7 +508,7 @@ pub fn within(run: &mut Run<'_>, place: &Place) -> Outcome<Vec<Curve>> {
     if let Some(failures) = searched.failures() {
         run.remark(failures);
     }
-    Ok(searched.curves(wanted.goal.name(), &command))
+    Ok(searched.curves(&wanted.work(), &command))
 }
 
 #[cfg(test)]

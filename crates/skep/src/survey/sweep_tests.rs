@@ -1,4 +1,6 @@
+use super::setting::{MIB, TARGETS};
 use super::*;
+use skep_bench::job::Work;
 
 /// Goal: places become settings, and a file system without targets has no striping.
 #[test]
@@ -103,6 +105,11 @@ fn what_fails_is_left_out() {
         assert_eq!((tried.len(), searched.found.measured), (2 + FAILURES_MOST, 2), "{dir}");
         assert!(searched.found.unfinished && searched.found.samples.contains_key(&searched.found.best));
         assert!(searched.failures().unwrap().contains("no other was tried"));
+        // A place that was measured well before it failed once is the best all the same.
+        let (searched, tried) = search(&|_, number| number == 10);
+        let searched = searched.unwrap();
+        let best = Setting::at(&searched.axes, &searched.found.best);
+        assert_eq!((best.processes, best.transfer, best.direct), (8, MIB, false), "{dir}: {tried:?}");
         let (searched, tried) = search(&|_, _| true);
         assert_eq!((searched.err(), tried.len()), (Some(Failure::new("no room")), FAILURES_MOST), "{dir}");
     }
@@ -122,6 +129,9 @@ fn slices() {
     let curves = searched.curves("write", "c");
     let shown: Vec<(&str, usize)> = curves.iter().map(|c| (c.id.as_str(), c.points.len())).collect();
     assert_eq!(shown, [("sweep.processes", 2), ("sweep.transfer", 2)]);
+    // On which line: it is no other's.
+    assert_eq!(curves[0].title, "write over processes, with transfers of 1m, buffered");
+    assert_eq!(curves[1].title, "write over transfer size (bytes), with 4 processes, buffered");
 }
 
 /// Goal: a short search looks at every axis, chunk size and targets of a file too, and each has its curve; the best of

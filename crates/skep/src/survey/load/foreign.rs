@@ -1,7 +1,7 @@
 //! Other load generators, if they are installed, beside this program's own: over processes, as its own curves.
 
 use super::super::{Run, RunArgs, commands};
-use super::{MEGABYTE, Place, doublings, is_flat};
+use super::{FAILURES_MOST, MEGABYTE, Place, came, doublings, is_flat};
 use crate::admin::{Failure, Outcome};
 use crate::instruments::client::INTERRUPTED;
 use clap::ValueEnum;
@@ -146,13 +146,22 @@ fn over_processes(run: &mut Run<'_>, place: &Place, program: Foreign, path: &str
         run.remark(format!("{}: was driven on this host only, agents run skep's own load", program.name()));
     }
     let mut told = Told::default();
+    let mut failed: Vec<(u64, Failure)> = Vec::new();
+    let mut in_a_row = 0;
     for processes in places {
-        told.place(run, place, program, &found, processes, launcher.as_deref())?;
-        if told.points.values().all(|points| is_flat(points)) {
+        match told.place(run, place, program, &found, processes, launcher.as_deref()) {
+            Ok(()) => in_a_row = 0,
+            Err(failure) if came() => return Err(failure),
+            Err(failure) => {
+                failed.push((processes, failure));
+                in_a_row += 1;
+            }
+        }
+        if in_a_row == FAILURES_MOST || told.flat() {
             break;
         }
     }
-    told.curves(run, program)
+    told.all(run, program, failed)
 }
 
 /// What a program told so far.
@@ -174,6 +183,7 @@ impl Told {
         launcher: Option<&Path>,
     ) -> Outcome {
         let mut samples: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+        let mut lines = Vec::new();
         for repetition in 0..run.preset.repeats {
             let runs = program.runs(place, processes, launcher, run.preset.process_size, run.preset.files);
             for (launcher, words) in runs {
@@ -187,7 +197,7 @@ impl Told {
                 if repetition == 0 {
                     let line: Vec<String> = found.command_line(&drive).iter().map(commands::word).collect();
                     // The directory of the survey is gone when somebody measures again.
-                    self.lines.push(line.join(" ").replace(&place.path(), &place.shown()));
+                    lines.push(line.join(" ").replace(&place.path(), &place.shown()));
                 }
                 let result = found.run(&drive).map_err(|e| Failure::new(e.to_string()))?;
                 self.version = self.version.take().or(result.version);
@@ -203,16 +213,31 @@ impl Told {
                 }
             }
         }
+        self.lines.extend(lines);
         for (phase, samples) in samples {
             self.points.entry(phase).or_default().push(Point { x: processes as f64, samples });
         }
         Ok(())
     }
 
-    fn curves(self, run: &mut Run<'_>, program: Foreign) -> Outcome<Vec<Curve>> {
+    /// More processes bring nothing.
+    fn flat(&self) -> bool {
+        !self.points.is_empty() && self.points.values().all(|points| is_flat(points))
+    }
+
+    /// What was measured; what failed beside it is a remark.
+    fn all(self, run: &mut Run<'_>, program: Foreign, failed: Vec<(u64, Failure)>) -> Outcome<Vec<Curve>> {
         if self.points.is_empty() {
-            return Err(Failure::new("told no figures"));
+            let first = failed.into_iter().next().map(|(_, why)| why);
+            return Err(first.unwrap_or_else(|| Failure::new("told no figures")));
         }
+        for (processes, why) in failed {
+            run.remark(format!("{}: processes = {processes}: not measured: {why}", program.name()));
+        }
+        Ok(self.curves(run, program))
+    }
+
+    fn curves(self, run: &mut Run<'_>, program: Foreign) -> Vec<Curve> {
         let version = self.version.unwrap_or_else(|| program.name().to_owned());
         run.commands.extend(self.lines.iter().cloned());
         let command = self.lines.join("\n");
@@ -228,7 +253,7 @@ impl Told {
             points,
             command: command.clone(),
         };
-        Ok(self.points.into_iter().map(curve).collect())
+        self.points.into_iter().map(curve).collect()
     }
 }
 

@@ -95,13 +95,25 @@ impl Place {
     pub fn path(&self) -> String {
         self.dir.display().to_string()
     }
+
+    /// Removes it now. Is it gone?
+    pub fn removed(mut self) -> bool {
+        self.remove()
+    }
+
+    fn remove(&mut self) -> bool {
+        // Once only.
+        let dir = std::mem::take(&mut self.dir);
+        let removed = if dir.as_os_str().is_empty() { Ok(()) } else { std::fs::remove_dir_all(&dir) };
+        removed
+            .inspect_err(|e| eprintln!("  note: {}: is left behind: {e}; remove it", dir.display()))
+            .is_ok()
+    }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        if let Err(e) = std::fs::remove_dir_all(&self.dir) {
-            eprintln!("  note: {}: is left behind: {e}; remove it", self.dir.display());
-        }
+        self.remove();
     }
 }
 
