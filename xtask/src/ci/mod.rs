@@ -5,6 +5,7 @@
 //! one failed, so that one run shows everything.
 
 mod count;
+mod setting;
 mod step;
 
 use std::path::Path;
@@ -14,6 +15,7 @@ use comfy_table::Table;
 use comfy_table::presets::NOTHING;
 
 use count::Count;
+use setting::Kept;
 use step::Outcome;
 
 /// One step: a name for the command line, a title, a command and its longest time.
@@ -47,7 +49,7 @@ impl Transport {
     }
 }
 
-/// The switch of the kernel module; it is off until somebody sets it.
+/// The switch of the kernel module; it is off until somebody sets it. Steps set it, and the run puts it back.
 const ENABLE_URING: &str = "/sys/module/fuse/parameters/enable_uring";
 
 /// Longest time of a step that only reads the sources.
@@ -275,6 +277,7 @@ pub fn run(root: &Path, arguments: &Arguments) -> Result<bool, String> {
         return Ok(true);
     }
     let steps = chosen(&arguments.steps)?;
+    let _uring = Kept::of(Path::new(ENABLE_URING));
     let mut results = Vec::new();
     for (i, step) in steps.iter().enumerate() {
         println!("==> {}/{} {}: {}", i + 1, steps.len(), step.name, step.title);

@@ -3,7 +3,9 @@
 use super::cluster::MOUNT;
 use super::rig::Rig;
 use super::{Arguments, Outcome};
-use std::path::Path;
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// What all pieces of a series must share.
@@ -138,7 +140,10 @@ impl State {
         };
         let failed = |e: &dyn std::fmt::Display| format!("{}: {e}", path.display());
         let text = std::fs::read(path).map_err(|e| failed(&e))?;
-        let mut state: Self = serde_json::from_slice(&text).map_err(|e| failed(&e))?;
+        let mut state: Self = serde_json::from_slice(&text).map_err(|e| {
+            let what = "it keeps no series: it is another file, or was cut off while it was written";
+            failed(&format!("{what} ({e}): name another file, or move it away to begin anew"))
+        })?;
         if let Some(why) = state.series.differs(&series) {
             return Err(format!(
                 "{}: keeps another series: {why}. Pieces of two series make no table: name another file",
@@ -151,11 +156,19 @@ impl State {
         Ok(state)
     }
 
-    /// Keeps it, so that nothing is lost, and nothing can be left out.
+    /// Keeps it, so that nothing is lost, and nothing can be left out: there is always a whole one, this or the last.
     pub fn keep(&self, path: Option<&Path>) -> Result<(), String> {
         let Some(path) = path else { return Ok(()) };
         let text = serde_json::to_vec(self).map_err(|e| format!("{}: {e}", path.display()))?;
-        std::fs::write(path, text).map_err(|e| format!("{}: {e}", path.display()))
+        let mut beside = path.as_os_str().to_owned();
+        beside.push(".new");
+        let beside = PathBuf::from(beside);
+        let written = File::create(&beside).and_then(|mut file| {
+            file.write_all(&text)?;
+            file.sync_all()
+        });
+        written.map_err(|e| format!("{}: {e}", beside.display()))?;
+        std::fs::rename(&beside, path).map_err(|e| format!("{}: {e}", path.display()))
     }
 }
 
@@ -216,5 +229,29 @@ mod tests {
             let refused = State::open(Some(&path), root, other).err().unwrap();
             assert!(refused.contains(what), "{refused}");
         }
+    }
+
+    /// Goal: what is kept is never seen half: it takes the place of the last one whole, and one that cannot be written
+    /// leaves the last one. Half a file, as others may leave it, is refused with what to do.
+    #[test]
+    fn never_half() {
+        let scratch = skep_rig::Scratch::new(None).unwrap();
+        let (path, root) = (scratch.path().join("state.json"), scratch.path());
+        let mut state = State::open(Some(&path), root, series()).unwrap();
+        state.keep(Some(&path)).unwrap();
+        let mut last = File::open(&path).unwrap();
+        state.begun = Some(0);
+        state.keep(Some(&path)).unwrap();
+        let mut kept = String::new();
+        std::io::Read::read_to_string(&mut last, &mut kept).unwrap();
+        assert!(kept.contains("\"begun\":null"), "the last one was written over: {kept}");
+        let whole = std::fs::read(&path).unwrap();
+        std::fs::create_dir(scratch.path().join("state.json.new")).unwrap();
+        let refused = state.keep(Some(&path)).unwrap_err();
+        assert!(refused.contains("state.json.new: "), "{refused}");
+        assert_eq!(std::fs::read(&path).unwrap(), whole);
+        std::fs::write(&path, &whole[..whole.len() / 2]).unwrap();
+        let refused = State::open(Some(&path), root, series()).err().unwrap();
+        assert!(refused.contains("cut off") && refused.contains("name another file"), "{refused}");
     }
 }
