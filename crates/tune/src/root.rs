@@ -5,7 +5,7 @@
 
 use crate::recording::Recording;
 use std::cell::RefCell;
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
 
 /// Longest file that is read: settings are short, a table of mounts may be long.
@@ -67,6 +67,42 @@ impl Root {
         Some(real)
     }
 
+    /// A path as a person or a program means it, without symbolic links: on the machine itself it may be relative and
+    /// have `..` in it; below another root nobody can say what that means. It must be there.
+    pub fn meant(&self, at: &Path) -> io::Result<String> {
+        let wrong = |why: &str| io::Error::new(io::ErrorKind::InvalidInput, why.to_owned());
+        if self.is_live() {
+            return at.canonicalize()?.into_os_string().into_string().map_err(|_| wrong("it is not UTF-8"));
+        }
+        if !at.is_absolute() || at.components().any(|part| part == Component::ParentDir) {
+            return Err(wrong("below --root a path begins with / and has no .. in it"));
+        }
+        self.real(at.to_str().ok_or_else(|| wrong("it is not UTF-8"))?).ok_or_else(|| {
+            io::Error::new(
+                io::ErrorKind::NotFound,
+                "it is not there, or a symbolic link leads out of the root",
+            )
+        })
+    }
+
+    /// The same of a path that may not be there yet: links are followed as far as it is. None when a link on the way leads
+    /// nowhere or out of the root: then nobody can say where the path is.
+    pub fn place(&self, at: &Path) -> Option<String> {
+        for above in at.ancestors() {
+            if let Ok(real) = self.meant(above) {
+                let rest = at.strip_prefix(above).ok()?;
+                let is_plain = rest.components().all(|part| matches!(part, Component::Normal(_)));
+                let whole = if rest == Path::new("") { real.into() } else { Path::new(&real).join(rest) };
+                return whole.into_os_string().into_string().ok().filter(|_| is_plain);
+            }
+            let there = if self.is_live() { above.to_owned() } else { self.path(above.to_str()?) };
+            if there.is_symlink() {
+                return None;
+            }
+        }
+        None
+    }
+
     /// Is it there?
     pub fn exists(&self, at: &str) -> bool {
         self.real(at).is_some()
@@ -87,11 +123,11 @@ impl Root {
         if !path.starts_with(&self.dir) {
             return None;
         }
-        let file = std::fs::File::open(path).ok()?;
-        // Only files: a FIFO in a strange tree would hold the command up for ever.
-        if !file.metadata().ok()?.is_file() {
+        // Only files, and that before one is opened: a FIFO in a strange tree would hold the command up for ever.
+        if !path.metadata().ok()?.is_file() {
             return None;
         }
+        let file = std::fs::File::open(path).ok()?;
         let mut bytes = Vec::new();
         file.take(TEXT_MAX).read_to_end(&mut bytes).ok()?;
         Some(String::from_utf8_lossy(&bytes).trim_end().to_owned())
@@ -154,9 +190,9 @@ impl Root {
 }
 
 /// A word as a shell takes it.
-fn shell_word(word: &str) -> String {
+pub fn shell_word(word: &str) -> String {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "/._-+=:,@%".contains(letter);
-    match word.chars().all(is_plain) {
+    match !word.is_empty() && word.chars().all(is_plain) {
         true => word.to_owned(),
         false => format!("'{}'", word.replace('\'', "'\\''")),
     }
@@ -197,5 +233,52 @@ mod tests {
         assert_eq!(root.number("/open"), Some(5));
         assert_eq!(root.names("/"), ["in", "open", "out"]);
         assert!(!root.is_live() && Root::new(Path::new("/")).unwrap().is_live());
+    }
+
+    /// Goal: links are followed as far as a path is there, also where the rest is yet to be made; what leads out of the
+    /// root or nowhere is nowhere, and so is what only makes sense on the machine itself.
+    #[test]
+    fn where_paths_lead() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(dir.path().join("mnt/nvme0/skep")).unwrap();
+        for (link, target) in [("data", "mnt/nvme0"), ("out", "/mnt/nvme0"), ("nowhere", "mnt/nvme7")] {
+            std::os::unix::fs::symlink(target, dir.path().join(link)).unwrap();
+        }
+        let root = Root::new(dir.path()).unwrap();
+        let place = |at: &str| root.place(Path::new(at));
+        for (at, real) in [
+            ("/data/skep", Some("/mnt/nvme0/skep")),
+            ("/data/skep/t1/x", Some("/mnt/nvme0/skep/t1/x")),
+            ("/new/t1", Some("/new/t1")),
+            ("/", Some("/")),
+            ("/out/t1", None),
+            ("/nowhere/t1", None),
+            ("data/skep", None),
+            ("/mnt/../data", None),
+        ] {
+            assert_eq!(place(at).as_deref(), real, "{at}");
+        }
+        assert_eq!(root.meant(Path::new("/data/skep")).unwrap(), "/mnt/nvme0/skep");
+        assert_eq!(root.meant(Path::new("/data/t1")).unwrap_err().kind(), io::ErrorKind::NotFound);
+        // The machine itself.
+        let live = Root::new(Path::new("/")).unwrap();
+        let real = dir.path().canonicalize().unwrap();
+        let odd = real.join("data/../nvme0/skep/t1");
+        assert_eq!(live.place(&odd).map(PathBuf::from), Some(real.join("mnt/nvme0/skep/t1")));
+        assert_eq!(live.place(&real.join("nowhere/t1")), None);
+        let here = std::env::current_dir().unwrap().canonicalize().unwrap();
+        assert_eq!(PathBuf::from(live.meant(Path::new("src")).unwrap()), here.join("src"));
+    }
+
+    /// Goal: a FIFO is not opened: without a writer that would wait for ever.
+    #[test]
+    fn a_fifo_is_no_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let fifo = rustix::fs::FileType::Fifo;
+        rustix::fs::mknodat(rustix::fs::CWD, dir.path().join("fifo"), fifo, 0o600.into(), 0).unwrap();
+        let (said, heard) = std::sync::mpsc::channel();
+        let path = dir.path().to_owned();
+        std::thread::spawn(move || said.send(Root::new(&path).unwrap().glance("/fifo")));
+        assert_eq!(heard.recv_timeout(std::time::Duration::from_secs(120)), Ok(None));
     }
 }

@@ -9,6 +9,7 @@ mod shown;
 pub use shown::{CandidateRow, show};
 
 use super::leftovers;
+use super::machine::usable;
 use crate::admin::access::AccessArgs;
 use crate::admin::namespace::Namespace;
 use crate::admin::{Failure, Outcome};
@@ -23,8 +24,8 @@ use skep_bench::job::{IoJob, IoKind, IoPhase, Items, Job, MetaJob, MetaPhase, Re
 use skep_bench::result::StepResult;
 use skep_tune::auto::{Measure, Outcome as Found, Search, Settings, run as search};
 use skep_types::limits::{CHUNK_MAX, CHUNK_MIN, INLINE_MAX, TARGETS_MAX};
-use skep_types::{Consistency, Ino, Kind, Policy, PoolId};
-use skep_wire::meta::{Inspect, SetPolicy};
+use skep_types::{Ino, Kind, Policy};
+use skep_wire::meta::{Inspect, InspectReply, SetPolicy};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -87,7 +88,7 @@ pub struct AutoArgs {
     /// Chunk sizes to try, separated by commas
     #[arg(long, value_delimiter = ',', value_name = "SIZE", default_value = CHUNKS)]
     chunk_sizes: Vec<Size>,
-    /// Targets of a file to try, separated by commas; 0: progressive [default: 0, powers of two, all of the pool]
+    /// Targets of a file to try, separated by commas; 0: progressive [default: 0, powers of two, all of the pool, 256 at most]
     #[arg(long, value_delimiter = ',', value_name = "N")]
     targets: Vec<u32>,
     /// With --goal small: files of each worker in one measurement
@@ -141,13 +142,16 @@ impl AutoArgs {
     fn stripes(&self, present: Policy, available: u32) -> Outcome<Vec<Policy>> {
         let mut widths = self.targets.clone();
         if widths.is_empty() {
-            let powers = (0..).map(|power| 1u32 << power).take_while(|width| *width < available);
-            widths = std::iter::once(0).chain(powers).chain([available]).collect();
+            let most = available.min(TARGETS_MAX as u32);
+            let powers = (0..).map(|power| 1u32 << power).take_while(|width| *width < most);
+            widths = std::iter::once(0).chain(powers).chain([most]).collect();
         }
-        if let Some(wide) = widths.iter().find(|width| **width as usize > TARGETS_MAX || **width > available)
-        {
+        if let Some(wide) = widths.iter().find(|width| **width as usize > TARGETS_MAX) {
+            return Err(Failure::usage(format!("--targets {wide}: a file has {TARGETS_MAX} at most")));
+        }
+        if let Some(wide) = widths.iter().find(|width| **width > available) {
             return Err(Failure::new(format!(
-                "--targets {wide}: the pool has {available} that take new files"
+                "--targets {wide}: the pool has {available} that take new files; name fewer"
             )));
         }
         let mut all = Vec::new();
@@ -295,19 +299,28 @@ fn moved(work: &Work, steps: &[StepResult]) -> (u64, f64) {
     )
 }
 
-/// Targets of a pool that take new files.
-fn available(namespace: &Namespace, pool: PoolId) -> u32 {
-    let pool = if pool == PoolId(0) { PoolId(1) } else { pool };
-    let good = |target: &&skep_wire::mgmt::TargetEntry| {
-        target.pool == pool && target.consistency == Consistency::Good
-    };
-    namespace.status.targets.iter().filter(good).count() as u32
+fn set(namespace: &mut Namespace, ino: Ino, policy: Policy) -> Outcome {
+    namespace.ask(ino, &SetPolicy { ino, policy })?;
+    Ok(())
 }
 
-fn set(namespace: &mut Namespace, path: &Path, policy: Policy) -> Outcome<Ino> {
-    let ino = namespace.resolve(path)?;
-    namespace.ask(ino, &SetPolicy { ino, policy })?;
-    Ok(ino)
+/// Has the directory still the policy that candidates were measured against? A search takes minutes, and what somebody
+/// set meanwhile is not ours to overwrite.
+fn unchanged(path: &Path, then: (&Policy, bool), now: (&Policy, bool)) -> Outcome {
+    match then == now {
+        true => Ok(()),
+        false => Err(Failure::new(format!(
+            "{}: its settings were changed by somebody else during the search; they stay, nothing is kept. Search again",
+            path.display()
+        ))),
+    }
+}
+
+/// Gives the directory what was found, unless somebody else was at it.
+fn keep_it(namespace: &mut Namespace, path: &Path, ino: Ino, then: &InspectReply, policy: Policy) -> Outcome {
+    let now = namespace.ask(ino, &Inspect { ino })?;
+    unchanged(path, (&then.policy, then.policy_is_own), (&now.policy, now.policy_is_own))?;
+    set(namespace, ino, policy)
 }
 
 /// What a search came to; where a signal ended it, that is what is said, whatever it was doing when it ended.
@@ -348,7 +361,8 @@ fn searched(
     let mut jobs = Vec::new();
     for (candidate, policy) in candidates.iter().enumerate() {
         let dir = scratch.of(candidate);
-        set(namespace, &dir, *policy)?;
+        let ino = namespace.resolve(&dir)?;
+        set(namespace, ino, *policy)?;
         jobs.push(args.job(&dir)?);
     }
     let mut rule = Search::new(candidates.len() - 1, settings(args));
@@ -374,16 +388,18 @@ pub fn run(args: &AutoArgs, out: &mut dyn Write) -> Outcome {
     if now.attr.kind != Kind::Dir {
         return Err(Failure::new(format!("{}: not a directory; name one", path.display())));
     }
-    let candidates = args.candidates(now.policy, available(&namespace, now.policy.pool))?;
+    let candidates = args.candidates(now.policy, usable(&namespace.status, now.policy.pool))?;
     let ends = on_signals()?;
     let searched = searched(args, &mut namespace, &path, &candidates, ends);
     let (found, keep) = unless_stopped(searched, ends.stop)?;
-    if let Some(policy) = keep.and_then(|keep| candidates.get(keep)) {
-        set(&mut namespace, &path, *policy)?;
-    }
+    let better = keep.and_then(|keep| candidates.get(keep));
+    let kept = better.map_or(Ok(()), |policy| keep_it(&mut namespace, &path, ino, &now, *policy));
+    // What was measured is shown all the same.
+    let keep = keep.filter(|_| kept.is_ok());
     let rows: Vec<CandidateRow> =
         (0..candidates.len()).map(|at| row(at, args.unit(), &candidates[at], &found, keep)).collect();
     show(args.output.output, &rows, out)?;
+    kept?;
     eprintln!("{}", verdict(&path, args.dry_run, &now.policy, now.policy_is_own, &candidates, &found));
     Ok(())
 }
@@ -392,6 +408,7 @@ pub fn run(args: &AutoArgs, out: &mut dyn Write) -> Outcome {
 mod tests {
     use super::shown::back;
     use super::*;
+    use skep_types::PoolId;
 
     /// Candidates whose true worth is known, without noise but for the last digit.
     struct Rigged(Vec<f64>, usize);
@@ -481,5 +498,38 @@ mod tests {
             back(&whole, true, path),
             "skep entry set --chunk-size 1MiB --targets 2 --inline-limit 8KiB /m/d"
         );
+    }
+
+    /// Goal: the largest pool is searched up to the widest file there can be; what was named in excess is told apart.
+    #[test]
+    fn pools_of_any_size() {
+        let present = Policy::default();
+        let widths = |available: u32| {
+            let all = args(&["--chunk-sizes", "1MiB"]).candidates(present, available).unwrap();
+            all[1..].iter().map(|one| one.targets).collect::<Vec<_>>()
+        };
+        assert_eq!(widths(3), [0, 1, 2, 3]);
+        let wide = [0, 1, 2, 4, 8, 16, 32, 64, 128, 256];
+        for available in [256, 257, 5000] {
+            assert_eq!(widths(available), wide);
+        }
+        let refused = |targets: &str, available: u32| {
+            args(&["--targets", targets]).candidates(present, available).unwrap_err().to_string()
+        };
+        assert!(refused("300", 5000).contains("256 at most"));
+        assert!(refused("8", 4).contains("the pool has 4"));
+    }
+
+    /// Goal: what somebody set during the search, on the directory or above it, is not overwritten.
+    #[test]
+    fn a_policy_that_was_set_meanwhile() {
+        let path = Path::new("/m/d");
+        let then = Policy { chunk_size: 1 << 20, ..Policy::default() };
+        unchanged(path, (&then, true), (&then, true)).unwrap();
+        let other = Policy { targets: 4, ..then };
+        for now in [(&other, true), (&then, false)] {
+            let error = unchanged(path, (&then, true), now).unwrap_err().to_string();
+            assert!(error.contains("/m/d") && error.contains("somebody else"), "{error}");
+        }
     }
 }

@@ -81,19 +81,11 @@ impl MachineArgs {
         let named = LookedAt {
             services: Vec::new(),
             roles: self.roles.iter().map(|role| role.role()).collect(),
-            directories: self.paths.iter().map(|path| path.display().to_string()).collect(),
+            directories: self.paths.iter().map(|path| named(root, path)).collect::<Outcome<_>>()?,
         };
         let then = LookedAt::recorded(root);
         // A cluster that answers here and now is not that of a machine that was recorded.
         let is_recorded = then.is_some();
-        if root.is_live()
-            && let Some(path) = self.paths.iter().find(|path| !path.exists())
-        {
-            return Err(Failure::usage(format!(
-                "{}: is not there; --path names a directory",
-                path.display()
-            )));
-        }
         let looked = match then {
             // Unless something else is named, what was looked at when the machine was recorded.
             Some(then) if named == LookedAt::default() => then,
@@ -146,18 +138,14 @@ impl MachineArgs {
     }
 
     fn facts(&self, status: &StatusReply) -> ClusterFacts {
-        let usable = |pool: PoolId| {
-            let takes = |target: &&skep_wire::mgmt::TargetEntry| {
-                let node = status.nodes.iter().find(|one| one.node.node == target.node);
-                let heard = node.is_some_and(|one| one.node.reachability == Reachability::Online);
-                target.pool == pool && target.consistency == Consistency::Good && heard
-            };
-            status.targets.iter().filter(takes).count() as u32
-        };
         let of =
             |kind: ServiceKind| status.nodes.iter().filter(|one| one.node.service == kind).count() as u32;
         ClusterFacts {
-            pools: status.pools.iter().map(|one| (one.pool.alias.clone(), usable(one.pool.pool))).collect(),
+            pools: status
+                .pools
+                .iter()
+                .map(|one| (one.pool.alias.clone(), usable(status, one.pool.pool)))
+                .collect(),
             clients: status.sessions.len() as u32,
             storage_servers: of(ServiceKind::Storaged),
             metadata_servers: of(ServiceKind::Metad),
@@ -178,13 +166,45 @@ impl MachineArgs {
     }
 }
 
-/// Every service that runs here, then those that are only configured.
+/// A directory that was named: mounts are told apart by whole paths without links.
+fn named(root: &Root, path: &Path) -> Outcome<String> {
+    if root.is_live() && !path.exists() {
+        return Err(Failure::usage(format!("{}: is not there; --path names a directory", path.display())));
+    }
+    root.place(path).ok_or_else(|| {
+        Failure::usage(format!(
+            "{}: nobody can say where this is below {}; --path names a directory as it is on that machine: from the root, \
+             without .. and without symbolic links that lead out",
+            path.display(),
+            root.path("/").display()
+        ))
+    })
+}
+
+/// Targets of a pool (none: the default one) that take new files now.
+pub fn usable(status: &StatusReply, pool: PoolId) -> u32 {
+    let pool = if pool == PoolId(0) { PoolId(1) } else { pool };
+    let takes = |target: &&skep_wire::mgmt::TargetEntry| {
+        let node = status.nodes.iter().find(|one| one.node.node == target.node);
+        let heard = node.is_some_and(|one| one.node.reachability == Reachability::Online);
+        target.pool == pool && target.consistency == Consistency::Good && heard
+    };
+    status.targets.iter().filter(takes).count() as u32
+}
+
+/// Every service that runs here, then those that are only configured; directories without links, so that a recording,
+/// which has not all of them, means the same.
 fn services(root: &Root) -> Vec<Here> {
     let mut all = processes::running(root);
     installed::<MgmtdConfig>(root, &mut all);
     installed::<MetadConfig>(root, &mut all);
     installed::<StoragedConfig>(root, &mut all);
     installed::<MountConfig>(root, &mut all);
+    for path in all.iter_mut().flat_map(|here| &mut here.directories) {
+        if let Some(real) = root.place(Path::new(path)) {
+            *path = real;
+        }
+    }
     all
 }
 
@@ -193,8 +213,13 @@ fn installed<S: Described>(root: &Root, all: &mut Vec<Here>) {
         if all.iter().any(|known| processes::parted(&known.name).0 == name) {
             continue;
         }
-        match config::load::<S>(Source::Given(&file), &[], &[]) {
-            Ok(loaded) => all.push(described(&loaded.config, name, None)),
+        let below = file.strip_prefix(root.path("/")).ok().map(|file| Path::new("/").join(file));
+        let Some(real) = below.and_then(|file| processes::regular(root, &file)) else {
+            eprintln!("note: {}: no file below the root; passed over", file.display());
+            continue;
+        };
+        match config::load::<S>(Source::Given(&real), &[], &[]) {
+            Ok(loaded) => all.push(described(&loaded.config, name, None, Path::new("/"))),
             Err(e) => eprintln!("note: {e}"),
         }
     }
@@ -250,8 +275,8 @@ impl Described for MountConfig {
     }
 }
 
-/// A service as rules see it; sizes become numbers of bytes.
-pub fn described<S: Described>(config: &S, name: String, pid: Option<u32>) -> Here {
+/// A service as rules see it; sizes become numbers of bytes, directories begin where it runs.
+pub fn described<S: Described>(config: &S, name: String, pid: Option<u32>, at: &Path) -> Here {
     let table = toml::Table::try_from(config).unwrap_or_default();
     let text = |value: &toml::Value| match value {
         toml::Value::String(text) => {
@@ -266,9 +291,31 @@ pub fn described<S: Described>(config: &S, name: String, pid: Option<u32>) -> He
         role: S::ROLE,
         unit: format!("skep-{}@{instance}.service", S::NAME),
         pid,
-        directories: config.directories().iter().map(|path| path.display().to_string()).collect(),
+        directories: config.directories().iter().map(|path| at.join(path).display().to_string()).collect(),
         interfaces: config.interfaces(),
         settings,
         name,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admin::namespace::samples::status;
+
+    /// Goal: a target counts in its pool, the default one also when none is named, as long as it is good and its server is
+    /// heard.
+    #[test]
+    fn targets_that_take_files() {
+        let count = |status: &StatusReply| [0, 1, 2].map(|pool| usable(status, PoolId(pool)));
+        let now = status();
+        assert_eq!(count(&now), [1, 1, 0]);
+        let mut silent = now.clone();
+        silent.nodes.iter_mut().for_each(|one| one.node.reachability = Reachability::Offline);
+        let mut bad = now;
+        bad.targets[0].consistency = Consistency::Bad;
+        for status in [silent, bad] {
+            assert_eq!(count(&status), [0, 0, 0]);
+        }
     }
 }

@@ -124,14 +124,21 @@ impl Drop for Mounts {
     }
 }
 
-/// The configuration file of the mount, as on the machine: named, that of `skep up`, the installed one.
-fn file(args: &AutoArgs) -> Outcome<PathBuf> {
-    if let Some(file) = &args.config {
-        return Ok(file.clone());
-    }
-    let place = args.access.place(Some(&args.path))?;
-    let of_up = place.cluster.as_deref().and_then(Path::parent).map(|dir| dir.join("etc/mount.toml"));
-    Ok(of_up.unwrap_or_else(|| config::installed_path("mount", None)))
+/// The configuration file of the mount, as on the machine and without links: named, that of `skep up`, the installed one.
+fn file(args: &AutoArgs, root: &Root) -> Outcome<PathBuf> {
+    let file = match &args.config {
+        Some(file) => file.clone(),
+        None => {
+            let place = args.access.place(Some(&args.path))?;
+            let of_up = place.cluster.as_deref().and_then(Path::parent).map(|dir| dir.join("etc/mount.toml"));
+            of_up.unwrap_or_else(|| config::installed_path("mount", None))
+        }
+    };
+    let real = root.meant(&file).map_err(|e| {
+        let remedy = "name the configuration of the mount by --config FILE";
+        Failure::new(format!("{} below {}: {e}; {remedy}", file.display(), root.path("/").display()))
+    })?;
+    Ok(real.into())
 }
 
 /// The plan that writes the keys into the file; the result is read as the mount will read it.
@@ -208,7 +215,7 @@ pub fn run(args: &AutoArgs, out: &mut dyn Write) -> Outcome {
     };
     let inner = path.strip_prefix(&entry.point).map_err(|e| Failure::local(path.display(), e))?;
     let root = directory(&args.root)?;
-    let file = file(args)?;
+    let file = file(args, &root)?;
     let real = root.path(file.to_str().unwrap_or_default());
     let loaded = config::load::<MountConfig>(Source::Given(&real), &config::environment(), &[]);
     let now = loaded.map_err(|e| Failure::new(e.to_string()))?.config;
@@ -333,5 +340,35 @@ mod tests {
         assert_eq!((now.queue_depth, now.io), (128, Io::Direct));
         undo(&mut RealHands(&root), false).unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), before);
+    }
+
+    /// Goal: the file that is changed is the one that was named: on this machine relative names and `..` mean what they
+    /// mean to a shell; below another root, where nobody can say, they are refused.
+    #[test]
+    fn the_file_that_was_named() {
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            args: AutoArgs,
+        }
+        let named = |root: &Root, name: &str| {
+            let words = ["auto", "dir", "--mount-options", "--config", name];
+            file(&<Line as clap::Parser>::try_parse_from(words).unwrap().args, root)
+        };
+        let live = Root::new(Path::new("/")).unwrap();
+        let here = std::env::current_dir().unwrap().canonicalize().unwrap();
+        for name in ["Cargo.toml", "src/../Cargo.toml"] {
+            assert_eq!(named(&live, name).unwrap(), here.join("Cargo.toml"));
+        }
+        let error = named(&live, "not-there.toml").unwrap_err().to_string();
+        assert!(error.contains("not-there.toml") && error.contains("--config"), "{error}");
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(dir.path().join("etc/skep")).unwrap();
+        std::fs::write(dir.path().join("etc/skep/mount.toml"), "").unwrap();
+        let root = Root::new(dir.path()).unwrap();
+        assert_eq!(named(&root, "/etc/skep/mount.toml").unwrap(), Path::new("/etc/skep/mount.toml"));
+        for name in ["etc/skep/mount.toml", "/etc/x/../skep/mount.toml", "/etc/mount.toml"] {
+            assert!(named(&root, name).is_err(), "{name}");
+        }
     }
 }

@@ -9,6 +9,9 @@ use skep_tune::{Root, Service as Here};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+/// Stands for a file that is not there: of another root, the installed one of this machine must not be taken.
+const EMPTY: &str = "/dev/null";
+
 /// What stands between the name of a service and the number that tells it from others.
 const NUMBER: &str = " (process ";
 
@@ -73,34 +76,52 @@ impl Process<'_> {
         file: Option<PathBuf>,
     ) -> Option<Here> {
         let file = file.or_else(|| args.config.clone());
-        let named = |path: &Path| path.to_str().map(|text| self.root.path(text));
-        let path = match &file {
-            Some(path) => named(path)?,
-            None => named(&config::installed_path(S::NAME, args.instance.as_deref()))?,
+        let at = match &file {
+            Some(path) => self.started_in().join(path),
+            None => config::installed_path(S::NAME, args.instance.as_deref()),
         };
-        let source = match path.exists() {
-            true => Source::Given(&path),
+        let path = match regular(self.root, &at) {
+            Some(path) => path,
             // Started without a file: defaults, environment and command line.
-            false if file.is_none() && args.instance.is_none() => Source::Installed(None),
-            false => return None,
+            None if file.is_none()
+                && args.instance.is_none()
+                && !self.root.path(at.to_str()?).is_symlink() =>
+            {
+                PathBuf::from(EMPTY)
+            }
+            None => return None,
         };
-        let loaded = config::load::<S>(source, &self.environment(), sets).ok()?;
+        let loaded = config::load::<S>(Source::Given(&path), &self.environment(), sets).ok()?;
         let name = match &args.instance {
             Some(instance) => format!("{}@{instance}", S::NAME),
             None => S::NAME.to_owned(),
         };
-        Some(described(&loaded.config, name, Some(self.pid)))
+        Some(described(&loaded.config, name, Some(self.pid), &self.started_in()))
+    }
+
+    /// What its relative paths begin with.
+    fn started_in(&self) -> PathBuf {
+        // The link of the kernel says where on the machine, whatever that is from here.
+        let link = std::fs::read_link(self.root.path(&format!("/proc/{}/cwd", self.pid)));
+        link.ok().filter(|path| path.is_absolute()).unwrap_or_else(|| PathBuf::from("/"))
     }
 
     /// Variables of Skep in the process's environment. They are read past the recording: what else stands
     /// there may be secret.
     fn environment(&self) -> Vec<(String, String)> {
-        let path = self.root.path(&format!("/proc/{}/environ", self.pid));
-        let bytes = std::fs::read(path).unwrap_or_default();
-        let variable = |bytes: &[u8]| {
-            let (name, value) = std::str::from_utf8(bytes).ok()?.split_once('=')?;
-            name.starts_with("SKEP_").then(|| (name.to_owned(), value.to_owned()))
+        let text = self.root.glance(&format!("/proc/{}/environ", self.pid)).unwrap_or_default();
+        let variable = |text: &str| {
+            let (name, value) = text.split_once('=')?;
+            // What is not UTF-8 the service does not read either.
+            let is_read = name.starts_with("SKEP_") && !text.contains(char::REPLACEMENT_CHARACTER);
+            is_read.then(|| (name.to_owned(), value.to_owned()))
         };
-        bytes.split(|byte| *byte == 0).filter_map(variable).collect()
+        text.split('\0').filter_map(variable).collect()
     }
+}
+
+/// Where a file of the machine is; none when it is not there, no regular file, or outside of the root.
+pub fn regular(root: &Root, at: &Path) -> Option<PathBuf> {
+    let path = root.path(&root.meant(at).ok()?);
+    path.is_file().then_some(path)
 }

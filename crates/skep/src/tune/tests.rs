@@ -243,3 +243,78 @@ fn services_that_are_called_alike() {
     assert_eq!(processes::parted("storaged@n0 (process 4711)"), ("storaged@n0", Some("4711")));
     assert_eq!(processes::parted("storaged@n0"), ("storaged@n0", None));
 }
+
+/// Goal: targets that are reached through a symbolic link, configured or named, are on the disk that the link leads to,
+/// not on that of the system; a recording says the same.
+#[test]
+fn targets_behind_a_link() {
+    let text = HDD.replace("[\"/data/skep0/t1\"]", "[\"/srv/skep/t1\"]");
+    assert_ne!(text, HDD);
+    let dir = tempfile::tempdir().unwrap();
+    let text = format!("{}\n/srv/skep -> ../data/skep0\n", text.trim_end());
+    Recording::read(&text).unwrap().unpack(dir.path()).unwrap();
+    let root = Root::recording(dir.path()).unwrap();
+    let place = ["check", "--root", dir.path().to_str().unwrap()];
+    for words in [&[][..], &["--role", "storage", "--path", "/srv/skep/t1"]] {
+        let args = Line::try_parse_from([&place[..], words].concat()).unwrap().machine;
+        let host = Host::read(&root, args.part(&root).unwrap());
+        let system = host.disk_of(host.mount_of("/").unwrap()).unwrap();
+        assert!(system.roles.is_empty() && host.places.iter().all(|one| one.path != "/srv/skep/t1"));
+        assert!(host.disk("md0").unwrap().roles.contains(&Role::Storage), "{words:?}");
+        let recorded = root.recorded().unwrap().write();
+        assert!(recorded.contains("/data/skep0/t1") && !recorded.contains("[\\\"/srv/skep"), "{recorded}");
+    }
+    // A relative name means nothing below another root, and on this machine what it means to a shell.
+    let named = |root: &Root, path: &str| {
+        let words = ["check", "--role", "storage", "--path", path];
+        Line::try_parse_from(words).unwrap().machine.part(root).map(|part| part.directories)
+    };
+    assert!(named(&root, "srv/skep").unwrap_err().to_string().contains("srv/skep"));
+    let here = std::env::current_dir().unwrap().canonicalize().unwrap();
+    let live = Root::new(std::path::Path::new("/")).unwrap();
+    assert_eq!(named(&live, "src").unwrap(), [here.join("src").to_str().unwrap()]);
+}
+
+/// Goal: whatever lies below another root in place of a process's files, nothing waits, nothing outside is read, and the
+/// configuration is the one that the process took.
+#[test]
+fn processes_of_a_strange_tree() {
+    let dir = tempfile::tempdir().unwrap();
+    Recording::read(NVME).unwrap().unpack(dir.path()).unwrap();
+    let at = |path: &str| dir.path().join(path);
+    let environ = at("proc/4711/environ");
+    let fifo = rustix::fs::FileType::Fifo;
+    rustix::fs::mknodat(rustix::fs::CWD, &environ, fifo, 0o600.into(), 0).unwrap();
+    let connections = || {
+        let (said, heard) = std::sync::mpsc::channel();
+        let path = dir.path().to_owned();
+        std::thread::spawn(move || said.send(processes::running(&Root::new(&path).unwrap())));
+        // Somebody who opens a FIFO without a writer never comes back.
+        let all = heard.recv_timeout(std::time::Duration::from_secs(120)).unwrap();
+        all.first().map(|one| one.settings["max_connections"].clone())
+    };
+    let plain = connections().unwrap();
+    std::fs::remove_file(&environ).unwrap();
+    let outside = tempfile::tempdir().unwrap();
+    let elsewhere = outside.path().join("environ");
+    std::fs::write(&elsewhere, "SKEP_STORAGED_MAX_CONNECTIONS=77\0").unwrap();
+    std::os::unix::fs::symlink(&elsewhere, &environ).unwrap();
+    assert_eq!(connections(), Some(plain));
+    std::fs::remove_file(&environ).unwrap();
+    std::fs::copy(&elsewhere, &environ).unwrap();
+    assert_eq!(connections().as_deref(), Some("77"));
+    std::fs::remove_file(&environ).unwrap();
+
+    // A relative --config begins where the process was started.
+    std::fs::create_dir_all(at("srv/etc")).unwrap();
+    std::fs::write(at("srv/etc/s.toml"), "targets = [\"disks/t1\"]\nmax_connections = 78\n").unwrap();
+    std::os::unix::fs::symlink("/srv", at("proc/4711/cwd")).unwrap();
+    std::fs::write(at("proc/4711/cmdline"), "skep\0storaged\0--config\0etc/s.toml\0").unwrap();
+    assert_eq!(connections().as_deref(), Some("78"));
+    let running = processes::running(&Root::new(dir.path()).unwrap());
+    assert_eq!(running[0].directories, ["/srv/disks/t1"]);
+    // The file of somebody else outside is none.
+    std::fs::remove_file(at("srv/etc/s.toml")).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, at("srv/etc/s.toml")).unwrap();
+    assert_eq!(connections(), None);
+}

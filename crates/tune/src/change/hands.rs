@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 
 /// End of the name of a file that is being written.
 pub const UNFINISHED: &str = ".skep-new";
-/// Longest file of others that is changed.
-pub const FILE_MAX: u64 = 1 << 20;
+/// Longest file that is read or changed, the undo file too: a machine may have thousands of drives, each with a line for
+/// every value.
+pub const FILE_MAX: u64 = 64 << 20;
 
 /// Steps that change something, and the reading in between. Paths are those of the machine.
 pub trait Hands {

@@ -1,7 +1,7 @@
 //! The undo file: what was there before, on stable storage before anything is changed.
 
 use super::Owner;
-use super::hands::{Hands, UNFINISHED};
+use super::hands::{FILE_MAX, Hands, UNFINISHED};
 use serde::{Deserialize, Serialize};
 use std::io;
 
@@ -77,6 +77,9 @@ pub struct OldFile {
     pub before: Option<String>,
     /// What was written.
     pub after: String,
+    /// Somebody else changed it between two applies; the later one kept those lines.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub edited: bool,
 }
 
 impl Default for Journal {
@@ -105,6 +108,13 @@ impl Journal {
     /// Writes it durably; whoever reads sees the old one or the new one.
     pub fn write(&self, hands: &mut dyn Hands) -> io::Result<()> {
         let text = serde_json::to_string_pretty(self).map_err(io::Error::other)?;
+        if text.len() as u64 > FILE_MAX {
+            return Err(io::Error::other(format!(
+                "{UNDO_FILE} would have {} bytes, more than the {FILE_MAX} that undo reads; change less at a time \
+                 (--setting)",
+                text.len()
+            )));
+        }
         make_dirs(UNDO_DIR, hands)?;
         hands.write_unfinished(UNDO_FILE, &text)?;
         hands.finish(UNDO_FILE)
@@ -128,8 +138,15 @@ impl Journal {
     /// A file before it is changed, likewise.
     pub fn file(&mut self, path: &str, before: Option<String>, after: &str) {
         match self.files.iter_mut().find(|old| old.path == path) {
-            Some(old) => after.clone_into(&mut old.after),
-            None => self.files.push(OldFile { path: path.to_owned(), before, after: after.to_owned() }),
+            Some(old) => {
+                // What an apply that did not come to its end left as it was is nobody's edit.
+                old.edited |= before != old.before && before.as_ref() != Some(&old.after);
+                after.clone_into(&mut old.after);
+            }
+            None => {
+                let (path, after) = (path.to_owned(), after.to_owned());
+                self.files.push(OldFile { path, before, after, edited: false });
+            }
         }
     }
 }
@@ -174,7 +191,9 @@ mod tests {
         assert_eq!(disks, [("5", Some("9")), ("7", Some("8"))]);
         assert_eq!(journal.live[1].at("sdq"), "/sys/block/sdq/queue/y");
         journal.file("/etc/x", None, "a");
-        journal.file("/etc/x", Some("a".to_owned()), "b");
+        journal.file("/etc/x", None, "a2");
+        journal.file("/etc/x", Some("a2".to_owned()), "b");
+        assert!(!journal.files[0].edited && !serde_json::to_string(&journal).unwrap().contains("edited"));
         assert_eq!((journal.live[0].before.as_str(), journal.live[0].after.as_deref()), ("1", Some("3")));
         assert_eq!((journal.files[0].before.as_ref(), journal.files[0].after.as_str()), (None, "b"));
         assert_eq!(upward("/var/lib/x"), ["/var", "/var/lib", "/var/lib/x"]);

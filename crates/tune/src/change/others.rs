@@ -266,3 +266,64 @@ fn undo_tells_what_remains() {
     assert_eq!(bound.after, [format!("systemctl daemon-reload; systemctl restart {units}")]);
     assert_eq!(of_apply, bound.after);
 }
+
+/// Goal: what an administrator wrote into a file between two applies goes with undo, but not without a copy.
+#[test]
+fn an_edit_between_two_applies() {
+    let dir = unpacked(SSD);
+    let root = Root::new(dir.path()).unwrap();
+    let file = super::SYSCTL_FILE;
+    let before = text(&root, file);
+    let apply_one = |setting: &str| {
+        let all = check(&read(&root, storage_and_meta()));
+        let chosen: Vec<_> = all.into_iter().filter(|one| one.setting == setting).collect();
+        let plan = Plan::of(&root, &chosen).unwrap();
+        assert!(plan.text_of(file).is_some());
+        apply(&plan, &mut RealHands(&root)).unwrap();
+    };
+    apply_one("vm.vfs_cache_pressure");
+    std::fs::write(root.path(file), text(&root, file) + "# mine\n").unwrap();
+    apply_one("vm.dirty_background_ratio");
+    let held = text(&root, file);
+    assert!(held.contains("# mine\n"), "{held}");
+    let undone = undo(&mut RealHands(&root), false).unwrap().unwrap();
+    assert_eq!(text(&root, file), before);
+    assert_eq!(text(&root, &format!("{file}{}", super::SAVED)), held);
+    assert!(undone.notes.iter().any(|one| one.contains(super::SAVED)), "{undone:?}");
+}
+
+/// Goal: an undo file that apply writes is one that undo reads, with thousands of drives too; one that it would not read is
+/// refused before anything is touched.
+#[test]
+fn undo_files_of_many_drives() {
+    use super::hands::FILE_MAX;
+    use super::{Journal, Owner, journal::OldValue};
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(dir.path().join("var/lib/skep")).unwrap();
+    let root = Root::new(dir.path()).unwrap();
+    let value = |disk: usize| {
+        let (name, value) = (format!("sd{disk}"), format!("naa.5000c500{disk:08x}"));
+        let identity = Identity { kind: IdentityKind::Wwid, value };
+        OldValue {
+            path: format!("/sys/block/{name}/queue/max_sectors_kb"),
+            disk: Some(Owner { name, identity }),
+            before: "1280".to_owned(),
+            after: Some("4096".to_owned()),
+        }
+    };
+    let mut journal = Journal::default();
+    journal.live = (0..4000).map(value).collect();
+    journal.write(&mut RealHands(&root)).unwrap();
+    assert!(text(&root, UNDO_FILE).len() > 1 << 20);
+    assert_eq!(Journal::read(&mut RealHands(&root)).unwrap(), Some(journal));
+
+    let dir = unpacked(SSD);
+    let root = Root::new(dir.path()).unwrap();
+    let mut plan = plan(&root);
+    let path = "/etc/long".to_owned();
+    let after = "x".repeat(FILE_MAX as usize);
+    plan.steps.insert(0, Step::File { path, before: None, after });
+    let error = apply(&plan, &mut RealHands(&root)).unwrap_err();
+    assert!(error.contains("nothing was changed") && error.contains("--setting"), "{error}");
+    assert!(!root.exists("/var/lib/skep/tune") && !root.exists("/etc/long.skep-new"));
+}

@@ -61,7 +61,7 @@ pub(super) fn put_back(
         if now == old.before {
             continue;
         }
-        if let Some(text) = now.filter(|now| *now != old.after) {
+        if let Some(text) = now.filter(|now| old.edited || *now != old.after) {
             let saved = save(&old.path, &text, hands).map_err(named)?;
             undone.notes.push(format!("{} was changed since: what it held is in {saved}", old.path));
         }

@@ -4,6 +4,7 @@ use super::{Disk, Host};
 use crate::Root;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::path::Path;
 
 /// What a machine does in a cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -81,7 +82,7 @@ pub struct Place {
     pub role: Role,
     /// The service that uses it, if one is known.
     pub service: Option<String>,
-    /// Where.
+    /// Where, without symbolic links.
     pub path: String,
     /// Disks that carry it, the one with the file system first; empty when nothing is known.
     pub disks: Vec<String>,
@@ -160,27 +161,62 @@ impl LookedAt {
 
 /// The directories of all services, and those that were named.
 pub fn places(host: &Host<'_>, named: &[String]) -> Vec<Place> {
-    let disks = |path: &str| -> Vec<String> {
-        let disk = host.mount_of(path).and_then(|mount| host.disk_of(mount));
+    // Mounts are told apart by names: a symbolic link would lead to the wrong disk.
+    let real = |path: &String| host.root.place(Path::new(path));
+    let disks = |path: Option<String>| -> Vec<String> {
+        let mount = path.and_then(|path| host.mount_of(&path));
+        let disk = mount.and_then(|mount| host.disk_of(mount));
         let all = |disk: &Disk| host.with_members(disk).iter().map(|one| one.name.clone()).collect();
         disk.map(all).unwrap_or_default()
     };
+    let place = |role: Role, service: Option<String>, path: &String| {
+        let real = real(path);
+        Place { role, service, path: real.clone().unwrap_or_else(|| path.clone()), disks: disks(real) }
+    };
+    let place = &place;
     let of_services = host.services.iter().filter(|service| service.role.has_disks()).flat_map(|service| {
-        let place = |path: &String| Place {
-            role: service.role,
-            service: Some(service.name.clone()),
-            disks: disks(path),
-            path: path.clone(),
-        };
-        service.directories.iter().map(place)
+        service.directories.iter().map(|path| place(service.role, Some(service.name.clone()), path))
     });
     let roles = host.roles.iter().filter(|role| role.has_disks());
-    let of_words = roles.flat_map(|role| {
-        let place =
-            |path: &String| Place { role: *role, service: None, disks: disks(path), path: path.clone() };
-        // A directory on a mount of Skep is no place of a target: its policy is looked at, not its disk.
-        let is_ours = |path: &str| host.mount_of(path).is_some_and(|mount| mount.kind.ends_with("skep"));
-        named.iter().filter(move |path| !is_ours(path)).map(place)
-    });
-    of_services.chain(of_words).collect()
+    // A directory on a mount of Skep is no place of a target: its policy is looked at, not its disk.
+    let is_ours =
+        |place: &Place| host.mount_of(&place.path).is_some_and(|mount| mount.kind.ends_with("skep"));
+    let of_words = roles.flat_map(|role| named.iter().map(|path| place(*role, None, path)));
+    of_services.chain(of_words.filter(|place| !is_ours(place))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::Part;
+    use crate::testing::{HDD, read, service, unpacked};
+
+    /// Goal: the disk of a directory is the one that it really lies on, whatever links lead there and whether or not it is
+    /// there; where a link leads nobody knows, no disk is anybody's, least of all that of the system.
+    #[test]
+    fn links_to_disks() {
+        let links = "/srv/skep -> ../data/skep0\n/opt/data -> ../gone\n";
+        let dir = unpacked(&format!("{}\n{links}", HDD.trim_end()));
+        let root = Root::new(dir.path()).unwrap();
+        std::fs::remove_dir(root.path("/gone")).unwrap();
+        let disks = |path: &str, named: bool| {
+            let services = if named { vec![] } else { vec![service(Role::Storage, "storaged", path, &[])] };
+            let directories = if named { vec![path.to_owned()] } else { vec![] };
+            let roles = [Role::Storage].into();
+            let host = read(&root, Part { services, roles, directories, cluster: None });
+            let system = host.disk_of(host.mount_of("/").unwrap()).unwrap();
+            assert!(system.roles.is_empty(), "{path}");
+            (host.places[0].path.clone(), host.places[0].disks.first().cloned())
+        };
+        for named in [false, true] {
+            for (path, real) in [
+                ("/data/skep0/t1", "/data/skep0/t1"),
+                ("/srv/skep", "/data/skep0"),
+                ("/srv/skep/t1/new", "/data/skep0/t1/new"),
+            ] {
+                assert_eq!(disks(path, named), (real.to_owned(), Some("md0".to_owned())));
+            }
+            assert_eq!(disks("/opt/data/t1", named), ("/opt/data/t1".to_owned(), None));
+        }
+    }
 }

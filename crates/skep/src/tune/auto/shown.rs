@@ -4,6 +4,7 @@ use crate::cli::output::{self, Format, Row, human};
 use crate::units::Size;
 use serde::Serialize;
 use skep_tune::auto::Outcome as Found;
+use skep_tune::root::shell_word;
 use skep_types::{Policy, PoolId};
 use std::io::{self, Write};
 use std::path::Path;
@@ -165,7 +166,7 @@ fn words(policy: &Policy) -> String {
 
 /// The command, or commands, that bring a policy back.
 pub fn back(before: &Policy, own: bool, path: &Path) -> String {
-    let path = path.display();
+    let path = shell_word(&path.to_string_lossy());
     let default = format!("skep entry set --default {path}");
     let pool = if before.pool == PoolId(0) { String::new() } else { format!(" --pool {}", before.pool.0) };
     match (own, before.chunk_size != 0 && before.inline_limit.is_some()) {
@@ -186,6 +187,7 @@ pub fn verdict(
     found: &Found,
 ) -> String {
     let back = back(before, own, path);
+    let whole = path;
     let path = path.display();
     let Some((decision, best)) = found.decision.zip(found.finalist.and_then(|at| candidates.get(at))) else {
         return format!("{path}: nothing was tried; it stays as it is");
@@ -198,7 +200,8 @@ pub fn verdict(
             words(best)
         ),
         (true, true) => {
-            format!("{path}: {} would be better ({said}): skep entry set {} {path}", words(best), words(best))
+            let word = shell_word(&whole.to_string_lossy());
+            format!("{path}: {} would be better ({said}): skep entry set {} {word}", words(best), words(best))
         }
         (false, _) => format!(
             "{path}: stays as it is; the best other one, {}, is not clearly better ({said})",
@@ -233,5 +236,22 @@ mod tests {
         let json = serde_json::to_value(&rows[1]).unwrap();
         assert_eq!((json["best"].as_f64(), json["present_best"].as_f64()), (Some(959.0), Some(653.0)));
         assert!(json.get("middle").is_none());
+    }
+
+    /// Goal: commands that are printed mean the directory also when a shell would see several words in its name.
+    #[test]
+    fn commands_for_a_shell() {
+        let path = Path::new("/m/it's a dir");
+        let quoted = "'/m/it'\\''s a dir'";
+        let policy = Policy { chunk_size: 1 << 20, targets: 2, ..Policy::default() };
+        assert_eq!(back(&policy, false, path), format!("skep entry set --default {quoted}"));
+        let own = back(&policy, true, path);
+        assert_eq!(own.matches(quoted).count(), 2, "{own}");
+        let pairs = vec![(100.0, 130.0); 20];
+        let decision = Some(decide(&pairs, 0.01, 0.03));
+        let found = Found { keep: Some(1), finalist: Some(1), decision, pairs, best: Vec::new() };
+        let said = |dry_run| verdict(path, dry_run, &policy, false, &[policy, policy], &found);
+        assert!(said(true).ends_with(&format!(" --targets 2 {quoted}")), "{}", said(true));
+        assert!(said(false).ends_with(&format!("--default {quoted}")), "{}", said(false));
     }
 }
