@@ -152,8 +152,9 @@ mod tests {
     const LONG: Duration = Duration::from_secs(60);
 
     fn sh(script: &str, limit: Duration) -> Outcome {
+        let command = ["sh", "-c", script].map(str::to_owned);
         // Not to our own output, where its counts would be taken for those of the tests.
-        execute(Path::new("/"), &["sh", "-c", script], Some(limit), &mut std::io::sink()).expect("sh runs")
+        execute(Path::new("/"), &command, Some(limit), &mut std::io::sink()).expect("sh runs")
     }
 
     /// Goal: the exit status decides, the output is counted, and a step that counts nothing is one case.
@@ -167,7 +168,7 @@ mod tests {
         assert!(!bad.passed);
         assert_eq!(bad.cases(), Count { passed: 3, failed: 1 });
         assert_eq!(sh("exit 2", LONG).cases(), Count { passed: 0, failed: 1 });
-        assert!(run(Path::new("/"), &["skep-no-such-program"], LONG).is_err());
+        assert!(run(Path::new("/"), &["skep-no-such-program".to_owned()], LONG).is_err());
     }
 
     /// Goal: a step whose time is over is ended with everything it started, and counts as failed.

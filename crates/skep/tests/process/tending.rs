@@ -12,7 +12,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::{Child, Command};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 fn health(cluster: &Cluster, words: &[&str]) -> (i32, String) {
     let words = cluster.admin_words([&["health"], words].concat());
