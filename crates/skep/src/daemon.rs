@@ -1,7 +1,7 @@
 //! What every daemon shares: telling that it is ready, being told to stop, dying loudly.
 
 use crate::admin::EXIT_INTERRUPTED;
-use crate::asking::{self, SIGINT, SIGTERM};
+use crate::asking::{self, SIGHUP, SIGINT, SIGTERM};
 use crate::cli::{DaemonArgs, EXIT_USAGE};
 use crate::config::access::{Membership, Process};
 use crate::config::service::Service;
@@ -92,7 +92,7 @@ fn notify(name: &OsStr, state: &[u8]) -> std::io::Result<()> {
     .map(drop)
 }
 
-/// Set by SIGTERM or SIGINT, or by the program itself. Clones are one and the same.
+/// Set by signals, or by the program itself. Clones are one and the same.
 #[derive(Clone)]
 pub struct Stop {
     inner: Arc<StopInner>,
@@ -113,9 +113,18 @@ impl Stop {
     /// SIGTERM and SIGINT set it. Who asks again ends the process at once: an impatient
     /// administrator wins, and everything acknowledged survives that too.
     pub fn on_signals() -> std::io::Result<Self> {
+        Self::on(&[SIGTERM, SIGINT])
+    }
+
+    /// The same for a command that puts in order what it made: the end of its terminal (SIGHUP) asks, too.
+    pub fn of_command() -> std::io::Result<Self> {
+        Self::on(&[SIGTERM, SIGINT, SIGHUP])
+    }
+
+    fn on(signals: &[i32]) -> std::io::Result<Self> {
         let stop = Self::new()?;
         let told = stop.clone();
-        asking::on_each(&[SIGTERM, SIGINT], move |_| match told.is_set() {
+        asking::on_each(signals, move |_| match told.is_set() {
             false => told.set(),
             true => std::process::exit(EXIT_INTERRUPTED.into()),
         })?;

@@ -238,17 +238,19 @@ fn show_progress(members: &[Member<'_>]) {
     }
 }
 
-/// Removes these sets from these targets; all of them when none is named.
+/// Removes these sets from these targets; all of them when none is named. A daemon that does not answer keeps those of
+/// no other.
 fn clean(cluster: &Cluster, served: &[Served], sets: &[String], patience: Duration) -> Outcome<u64> {
-    let mut removed = 0;
-    for one in served {
+    let of = |one: &Served| {
         let targets = one.targets.iter().map(|target| target.target.0).collect();
         let what = Measurement::Cleanup { targets, sets: sets.to_vec() };
-        if let Findings::Cleanup { removed: files } = client::ask(cluster, &one.node, &what, patience)? {
-            removed += files;
+        match client::ask(cluster, &one.node, &what, patience)? {
+            Findings::Cleanup { removed } => Ok(removed),
+            _ => Ok(0),
         }
-    }
-    Ok(removed)
+    };
+    let all: Vec<Outcome<u64>> = served.iter().map(of).collect();
+    all.into_iter().sum()
 }
 
 /// Removing the files of a large measurement takes a while.
@@ -287,7 +289,7 @@ fn measure(
 
 fn run_all(args: &RunArgs, out: &mut dyn Write) -> Outcome {
     args.load.check()?;
-    let stop = Stop::on_signals().map_err(|e| Failure::local("signals", e))?;
+    let stop = Stop::of_command().map_err(|e| Failure::local("signals", e))?;
     let mut cluster = args.access.connect(None)?;
     cluster.require_admin("measuring targets")?;
     let served = served(&cluster.status()?, &args.which)?;

@@ -28,8 +28,9 @@ pub const LEASE: Duration = Duration::from_secs(15);
 /// How often an ended measurement is asked for while others go on.
 const RENEW_EVERY: Duration = Duration::from_secs(2);
 
-/// A job that is told to stop has ended within this time.
-const END_LIMIT: Duration = Duration::from_secs(20);
+/// A measurement that was told to stop ends with the block that is on its way and a sync of what was written; a disk
+/// that needs longer for that hangs, or is far behind.
+pub const END_LIMIT: Duration = Duration::from_secs(60);
 
 /// The command shall end: whoever waits for a measurement stops it. (Removing files goes on.)
 pub static INTERRUPTED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
@@ -205,6 +206,18 @@ pub fn ask_all(
     })
 }
 
+/// Stops a job and waits until it has ended, for so long at most: before that its daemon refuses the next measurement,
+/// and its files cannot be removed. Has it ended?
+fn ended(job: u64, limit: Duration, mut ask: impl FnMut(&Question) -> Outcome<JobShown>) -> Outcome<bool> {
+    let until = Instant::now() + limit;
+    let mut state = ask(&Question::Stop(job))?.state;
+    while state == JobState::Running && Instant::now() < until {
+        std::thread::sleep(LOOK_FIRST);
+        state = ask(&Question::Status(job))?.state;
+    }
+    Ok(state != JobState::Running)
+}
+
 /// Waits for a job; its number, and what it found.
 fn wait(
     link: &mut NodeLink,
@@ -221,18 +234,15 @@ fn wait(
     let mut pause = LOOK_FIRST;
     while job.state == JobState::Running {
         if Instant::now() >= until {
-            put(link, &Question::Stop(job.job))?;
-            let text = format!("{}: {} was not done within {} s", node.alias, what.name(), limit.as_secs());
-            return Err(Failure::new(text));
+            let fate = match ended(job.job, END_LIMIT, |question| one(put(link, question)?))? {
+                true => String::new(),
+                false => format!(", and has not ended {} s after it was told to stop", END_LIMIT.as_secs()),
+            };
+            let (alias, what, limit) = (&node.alias, what.name(), limit.as_secs());
+            return Err(Failure::new(format!("{alias}: {what} was not done within {limit} s{fate}")));
         }
         if interrupted() {
-            put(link, &Question::Stop(job.job))?;
-            // Its files can be removed once it has ended.
-            let ends = Instant::now() + END_LIMIT;
-            while job.state == JobState::Running && Instant::now() < ends {
-                std::thread::sleep(LOOK_LAST);
-                job = one(put(link, &Question::Status(job.job))?)?;
-            }
+            ended(job.job, END_LIMIT, |question| one(put(link, question)?))?;
             return Err(Failure::new("interrupted"));
         }
         std::thread::sleep(pause);
@@ -352,6 +362,28 @@ fn listened(link: &mut NodeLink, node: &NodeEntry, job: u64) -> Outcome<Vec<Addr
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Goal: a job that is told to stop is waited for until it has ended, but not for ever; who does not answer is told.
+    #[test]
+    fn stopped_jobs_are_waited_for() {
+        // A job that ends after so many looks.
+        let told = |looks: u32, limit: Duration| {
+            let mut asked = Vec::new();
+            let ended = ended(7, limit, |question| {
+                asked.push(matches!(question, Question::Stop(7)));
+                let state = if asked.len() as u32 > looks { JobState::Stopped } else { JobState::Running };
+                let what = Measurement::Facts;
+                let (by, findings, error) = (String::new(), None, None);
+                Ok(JobShown { job: 7, what, by, state, seconds: 0.0, findings, error })
+            });
+            (ended.unwrap(), asked)
+        };
+        let long = Duration::from_secs(600);
+        assert_eq!(told(0, long), (true, vec![true]));
+        assert_eq!(told(3, long), (true, vec![true, false, false, false]));
+        assert!(!told(u32::MAX, LOOK_FIRST * 5).0);
+        assert_eq!(ended(7, long, |_| Err(Failure::new("gone"))), Err(Failure::new("gone")));
+    }
 
     /// Goal: a moment is the same moment by either clock, whichever is ahead, and the quickest look tells how well.
     #[test]

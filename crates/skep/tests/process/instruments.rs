@@ -163,6 +163,7 @@ fn ended_commands_leave_nothing_unsaid() {
     for (signal, keep, fate) in [
         (Signal::TERM, false, Some(removed)),
         (Signal::INT, false, Some(removed)),
+        (Signal::HUP, false, Some(removed)),
         (Signal::INT, true, Some("what was written stays until `skep bench storage cleanup`")),
         (Signal::KILL, false, None),
     ] {
@@ -196,6 +197,37 @@ fn ended_commands_leave_nothing_unsaid() {
         let rows = report[0]["targets"].as_array().unwrap();
         assert!(rows.iter().all(|row| row["state"] == "stopped"), "{report}");
     }
+}
+
+/// Goal: when one of the daemons dies, the command ends the measurement of the other one, and removes its files, before
+/// it says so: what is measured next finds the daemon free.
+#[test]
+fn a_daemon_that_dies_leaves_no_other_at_work() {
+    let cluster = start(plan());
+    let words = ["bench", "storage", "run", "--write", "--size", "1MiB", "--threads", "1", "--for", "10min"];
+    let mut command = cluster.command(cluster.admin_words(words));
+    let process = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let process = Bound::new(process);
+    patiently("all areas are there", || areas(&cluster).len() == 4).unwrap();
+    let dead = &cluster.of("storaged")[0];
+    dead.kill().unwrap();
+    dead.wait_gone(skep_rig::PATIENCE).unwrap();
+    let output = process.output();
+    assert!(!output.status.success(), "{output:?}");
+    // What the dead one has written stays until it starts.
+    assert_eq!(areas(&cluster).len(), 2, "{output:?}");
+    let status = |node| {
+        cluster.admin(["bench", "storage", "status", "--output", "json", "--node", node]).ok().filter(
+            |text| {
+                let report: Json = serde_json::from_str(text).unwrap();
+                let rows = report[0]["targets"].as_array().unwrap();
+                assert!(rows.len() == 2 && rows.iter().all(|row| row["state"] == "stopped"), "{report}");
+                true
+            },
+        )
+    };
+    let answers = ["storaged-1", "storaged-2"].into_iter().filter_map(status).count();
+    assert_eq!(answers, 1, "{output:?}");
 }
 
 /// Goal: more targets than there are are refused with those that there are, wherever they are asked for; more than a
@@ -381,6 +413,10 @@ fn netbench_is_not_left_on() {
     let file = mode.scratch.join("file");
     fs::write(&file, bytes(5, 1_000_000)).unwrap();
     assert_eq!(fs::read(&file).unwrap(), bytes(5, 1_000_000));
+    // The end of a terminal leaves nothing.
+    let mut third = Mode::start(&cluster, mount);
+    third.end(Signal::HUP);
+    assert!(!third.scratch.exists());
     // The next command removes the directory, unless somebody's bytes are in it.
     let notes = Mode::start(&cluster, mount).end(Signal::TERM);
     assert_eq!(fs::read(&file).unwrap(), bytes(5, 1_000_000));

@@ -320,7 +320,7 @@ pub fn run(args: &ModeArgs, out: &mut dyn Write) -> Outcome {
     if time > LIMITS.total {
         return Err(Failure::usage(format!("--for: {} s at most", LIMITS.total.as_secs())));
     }
-    let stop = Stop::on_signals().map_err(|e| Failure::local("signals", e))?;
+    let stop = Stop::of_command().map_err(|e| Failure::local("signals", e))?;
     let mount = mount_point(args.mount.as_deref())?;
     let scratch = Scratch::new(&mount, args.directory.as_deref())?;
     writeln!(out, "{}", scratch.path().display())?;

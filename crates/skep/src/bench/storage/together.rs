@@ -8,7 +8,7 @@ use super::{Served, clean};
 use crate::admin::access::Cluster;
 use crate::admin::{Failure, Outcome};
 use crate::daemon::Stop;
-use crate::instruments::client::{self, Asked, Clock};
+use crate::instruments::client::{self, Asked, Clock, END_LIMIT};
 use crate::instruments::question::{
     Findings, JobShown, JobState, Measurement, Order, StorageFound, StorageTest, TargetFound,
 };
@@ -19,9 +19,6 @@ use std::time::{Duration, Instant};
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// Between two looks at measurements that are about to begin or to end.
 const LOOK_SOON: Duration = Duration::from_millis(10);
-/// A measurement that was told to stop ends with the block that is on its way and a sync of what was written; a disk
-/// that needs longer for that hangs, or is far behind.
-const END_LIMIT: Duration = Duration::from_secs(60);
 /// At every such look, ended measurements are asked for, too.
 const RENEW_AFTER: u64 = 10;
 /// The moment lies so far ahead, and ...
@@ -103,9 +100,10 @@ pub fn begin<'a>(
     });
     if let Err(failure) = started.and_then(|()| release(&mut members, stop)) {
         let sets = std::slice::from_ref(&test.set);
-        let cleaned = end(&mut members)
-            .and_then(|()| clean(cluster, &served[..members.len()], sets, super::CLEANUP_LIMIT));
-        return Err(match cleaned {
+        // One that does not answer keeps the others' files no longer.
+        let ended = end(&mut members);
+        let cleaned = clean(cluster, &served[..members.len()], sets, super::CLEANUP_LIMIT);
+        return Err(match ended.and(cleaned) {
             Ok(_) => failure,
             // Why it did not begin is said as well.
             Err(more) => Failure::new(format!("{failure}; {more}")),
@@ -139,29 +137,41 @@ fn release(members: &mut [Member<'_>], stop: Option<&Stop>) -> Outcome {
     Ok(())
 }
 
-/// Stops them and waits until they have ended. One that does not answer keeps no other from being stopped.
+/// Stops them and waits until they have ended. One that does not answer keeps no other from being stopped, nor from
+/// being waited for.
 pub fn end(members: &mut [Member<'_>]) -> Outcome {
-    let running = members.iter_mut().filter(|one| one.is_running());
-    let told: Vec<Outcome<JobShown>> = running.map(|one| one.asked.stop(one.job.job)).collect();
-    told.into_iter().collect::<Outcome<Vec<JobShown>>>()?;
     let running = |one: &Member<'_>| one.is_running().then(|| one.of.node.alias.clone());
-    until_ended(members, END_LIMIT, running, Member::look)
+    let stop = |one: &mut Member<'_>| {
+        one.job = one.asked.stop(one.job.job)?;
+        Ok(())
+    };
+    until_ended(members, END_LIMIT, running, stop, Member::look)
 }
 
-/// Looks until none runs any more (`running` tells the name of one that does), for so long at most.
+/// Tells all that run (`running` tells the name of one) to stop, then looks until none does any more, for so long at
+/// most. Who fails to answer is asked no more, and told at the end.
 fn until_ended<T>(
     all: &mut [T],
     limit: Duration,
     running: impl Fn(&T) -> Option<String>,
+    stop: impl Fn(&mut T) -> Outcome,
     look: impl Fn(&mut T) -> Outcome,
 ) -> Outcome {
     let until = Instant::now() + limit;
-    loop {
-        let late: Vec<String> = all.iter().filter_map(&running).collect();
-        if late.is_empty() {
-            return Ok(());
-        }
+    let mut failed = None;
+    let mut left: Vec<&mut T> = all.iter_mut().filter(|one| running(one).is_some()).collect();
+    let mut each = |left: &mut Vec<&mut T>, ask: &dyn Fn(&mut T) -> Outcome| {
+        left.retain_mut(|one| {
+            let asked = ask(one);
+            let goes_on = asked.is_ok() && running(one).is_some();
+            failed = failed.take().or(asked.err());
+            goes_on
+        });
+    };
+    each(&mut left, &stop);
+    while !left.is_empty() {
         if Instant::now() >= until {
+            let late: Vec<String> = left.iter().filter_map(|one| running(one)).collect();
             return Err(Failure::new(format!(
                 "{}: was told to stop measuring {} s ago and has not ended: its disk hangs or is far behind (`dmesg` \
                  there tells); when `skep bench storage status --node {0}` says that it has ended, remove its files by \
@@ -171,8 +181,9 @@ fn until_ended<T>(
             )));
         }
         std::thread::sleep(LOOK_SOON);
-        all.iter_mut().filter(|one| running(one).is_some()).try_for_each(&look)?;
+        each(&mut left, &look);
     }
+    failed.map_or(Ok(()), Err)
 }
 
 /// Waits for all; told to stop, the measurements are stopped, and `false` comes back.
@@ -180,7 +191,12 @@ pub fn wait(members: &mut [Member<'_>], stop: &Stop, progress: bool) -> Outcome<
     for look in 1_u64.. {
         // Those that have ended are asked now and then, too: their files are still wanted.
         let asked = |one: &&mut Member<'_>| one.is_running() || look.is_multiple_of(RENEW_AFTER);
-        members.iter_mut().filter(asked).try_for_each(Member::look)?;
+        if let Err(failure) = members.iter_mut().filter(asked).try_for_each(Member::look) {
+            // The others would go on, and their daemons refuse whatever is measured next. Why it ends is told, not what
+            // becomes of those.
+            let _ = end(members);
+            return Err(failure);
+        }
         if progress {
             super::show_progress(members);
         }
@@ -206,10 +222,11 @@ pub fn wait(members: &mut [Member<'_>], stop: &Stop, progress: bool) -> Outcome<
 mod tests {
     use super::*;
 
-    /// Goal: who ends is waited for, who does not end is given up in time and named, with what to do, and who fails to
-    /// answer is told at once.
+    /// Goal: who ends is waited for, who does not end is given up in time and named, with what to do; who fails to answer
+    /// is told when the others have ended, whether it failed when it was told to stop or later.
     #[test]
     fn ends_are_bounded() {
+        let stop = |_: &mut (&str, u32)| Ok(());
         // A name, and the looks that it still runs for.
         let running = |(name, looks): &(&str, u32)| (*looks > 0).then(|| (*name).to_owned());
         let ends = |(_, looks): &mut (&str, u32)| {
@@ -217,13 +234,19 @@ mod tests {
             Ok(())
         };
         let long = Duration::from_secs(600);
-        until_ended(&mut [("a", 0), ("b", 2)], long, running, ends).unwrap();
+        until_ended(&mut [("a", 0), ("b", 2)], long, running, stop, ends).unwrap();
         let hangs = |one: &mut (&str, u32)| if one.0 == "quick" { ends(one) } else { Ok(()) };
         let mut members = [("quick", 1), ("storaged-2", 1), ("storaged-4", 1)];
-        let said = until_ended(&mut members, LOOK_SOON * 5, running, hangs).unwrap_err().to_string();
+        let said = until_ended(&mut members, LOOK_SOON * 5, running, stop, hangs).unwrap_err().to_string();
         assert!(said.starts_with("storaged-2,storaged-4: ") && !said.contains("quick"), "{said}");
         assert!(said.contains("cleanup --node storaged-2,storaged-4`"), "{said}");
-        let gone = |_: &mut (&str, u32)| Err(Failure::new("gone"));
-        assert_eq!(until_ended(&mut [("a", 1)], long, running, gone), Err(Failure::new("gone")));
+        let gone =
+            |one: &mut (&str, u32)| if one.0 == "dead" { Err(Failure::new("gone")) } else { ends(one) };
+        let mut at_once = [("dead", 1), ("a", 3), ("b", 2)];
+        assert_eq!(until_ended(&mut at_once, long, running, gone, ends), Err(Failure::new("gone")));
+        assert_eq!(at_once, [("dead", 1), ("a", 0), ("b", 0)]);
+        let mut later = [("a", 3), ("dead", 1), ("b", 2)];
+        assert_eq!(until_ended(&mut later, long, running, stop, gone), Err(Failure::new("gone")));
+        assert_eq!(later, [("a", 0), ("dead", 1), ("b", 0)]);
     }
 }
