@@ -111,7 +111,8 @@ pub fn measure(run: &mut Run<'_>) -> Outcome<Layer> {
     let about = format!(
         "Between {hosts}: payloads that the receiver throws away, {} connections, {} s each way, one pair at a time, \
          {} times in turn; round trips of small messages. The same between this host and every storage daemon. Then \
-         in a ring, all at once: all bytes over the time in which any were on their way.",
+         all storage daemons at once, each with one of another host if there is any: all bytes over the time in which \
+         any were on their way.",
         test.streams, test.seconds, run.preset.rounds
     );
     Ok(Layer { id: LayerId::Network, about, curves, sides })

@@ -1,4 +1,4 @@
-//! All storage daemons at once, each beside its neighbour in a ring: what the network carries in all.
+//! All storage daemons at once, each with a neighbour on another host: what the network carries in all.
 //!
 //! All are connected to first and then told to begin. How long a job took, from the moment at which it was asked for,
 //! tells when its bytes were on their way: they are sent first, then received, and with that it ends. What all carry
@@ -53,6 +53,43 @@ fn rate(all: &[[Moved; 2]], way: usize) -> f64 {
     together::rate(all.iter().map(|moved| moved[way].bytes).sum(), busy) / MEGABYTE
 }
 
+/// Who sends to whom, for daemons that are in order of their hosts: every one sends once and receives once, between hosts
+/// if there are several. A daemon whose host has more of them than all others together may find none elsewhere, and is
+/// left out: what it gets on its host never was on the network.
+fn pairs<M: PartialEq>(hosts: &[M]) -> Vec<(usize, usize)> {
+    let crowd = hosts.chunk_by(PartialEq::eq).map(<[M]>::len).max().unwrap_or(0);
+    let alone = crowd == hosts.len();
+    // By so many places on, nobody meets its own host before all others are used up.
+    let step = if alone { 1 } else { crowd };
+    let all = (0..hosts.len()).map(|to| ((to + step) % hosts.len(), to));
+    all.filter(|(from, to)| alone || hosts[*from] != hosts[*to]).collect()
+}
+
+/// The storage daemons, each after who sends to it.
+fn ring<'a>(run: &mut Run<'a>, others: &[&'a NodeEntry]) -> Vec<(&'a NodeEntry, &'a NodeEntry)> {
+    let all: &'a [NodeEntry] = &run.members.nodes;
+    let mut storage: Vec<&NodeEntry> = all.iter().filter(|n| n.service == ServiceKind::Storaged).collect();
+    if let [lone] = storage.as_slice() {
+        // It gets its bytes from a daemon of another kind.
+        let from = others.iter().copied().find(|n| n.node != lone.node).unwrap_or(lone);
+        return vec![(from, lone)];
+    }
+    storage.sort_by_key(|node| node.machine);
+    let hosts: Vec<_> = storage.iter().map(|node| node.machine).collect();
+    let pairs = pairs(&hosts);
+    let left: Vec<&str> = (0..storage.len())
+        .filter(|at| !pairs.iter().any(|(_, to)| to == at))
+        .map(|at| storage[at].alias.as_str())
+        .collect();
+    if !left.is_empty() {
+        run.remark(format!(
+            "network of all storage daemons at once: without {}, for which no daemon is left on another host",
+            left.join(", ")
+        ));
+    }
+    pairs.into_iter().map(|(from, to)| (storage[from], storage[to])).collect()
+}
+
 /// One member of the ring: connected to, then begun together with the others.
 fn member(
     cluster: &Cluster,
@@ -97,31 +134,22 @@ fn moved(alias: &str, job: JobShown, began_ns: u64) -> Outcome<[Moved; 2]> {
     }
 }
 
-/// The curves.
-pub fn measure(run: &mut Run<'_>, nodes: &[&NodeEntry], test: &NetworkTest) -> Outcome<Vec<Curve>> {
-    let storage: Vec<&NodeEntry> =
-        nodes.iter().copied().filter(|n| n.service == ServiceKind::Storaged).collect();
-    if storage.is_empty() {
+/// The curves. A lone storage daemon gets its bytes from one of `others`.
+pub fn measure<'a>(run: &mut Run<'a>, others: &[&'a NodeEntry], test: &NetworkTest) -> Outcome<Vec<Curve>> {
+    let ring = ring(run, others);
+    if ring.is_empty() {
         return Ok(Vec::new());
     }
-    let from = |at: usize| match storage.len() {
-        // A lone storage daemon gets its bytes from another one.
-        1 => nodes.iter().copied().find(|n| n.node != storage[0].node).unwrap_or(storage[0]),
-        count => storage[(at + 1) % count],
-    };
     let test = NetworkTest { pings: 0, seconds: test.seconds.max(SECONDS_LEAST), ..test.clone() };
     let mut samples: [Vec<f64>; 2] = Default::default();
     let cluster = run.cluster;
     for _ in 0..run.preset.repeats {
-        let all = Barrier::new(storage.len());
+        let all = Barrier::new(ring.len());
         let found: Vec<Outcome<[Moved; 2]>> = std::thread::scope(|scope| {
-            let (storage, test, all) = (&storage, &test, &all);
-            let asked: Vec<_> = (0..storage.len())
-                .map(|at| {
-                    let sender = from(at);
-                    scope.spawn(move || member(cluster, sender, storage[at], test, all))
-                })
-                .collect();
+            let (test, all) = (&test, &all);
+            let asked =
+                ring.iter().map(|(from, to)| scope.spawn(move || member(cluster, from, to, test, all)));
+            let asked: Vec<_> = asked.collect();
             let ended = |thread: ScopedJoinHandle<'_, _>| {
                 thread.join().unwrap_or_else(|_| Err(Failure::new("a thread ended badly")))
             };
@@ -155,6 +183,27 @@ mod tests {
     use super::*;
 
     const SECOND: u64 = 1_000_000_000;
+
+    /// Goal: every storage daemon sends once and receives once, and bytes cross the network wherever there are enough
+    /// daemons on other hosts; on one host they go round.
+    #[test]
+    fn neighbours_are_on_other_hosts() {
+        assert_eq!(pairs(&[1, 1, 2, 2]), [(2, 0), (3, 1), (0, 2), (1, 3)]);
+        assert_eq!(pairs(&[1, 1, 1]), [(1, 0), (2, 1), (0, 2)]);
+        assert_eq!(pairs::<u8>(&[]), []);
+        for counts in [&[1, 1][..], &[2, 1, 1], &[1, 2, 1], &[1, 1, 2], &[3, 2, 1, 4], &[5, 5], &[2, 2, 2]] {
+            let hosts: Vec<usize> =
+                counts.iter().enumerate().flat_map(|(host, count)| vec![host; *count]).collect();
+            let found = pairs(&hosts);
+            assert_eq!(found.len(), hosts.len(), "{counts:?}");
+            assert!(found.iter().all(|(from, to)| hosts[*from] != hosts[*to]), "{counts:?}: {found:?}");
+            let mut senders: Vec<usize> = found.iter().map(|(from, _)| *from).collect();
+            senders.sort_unstable();
+            assert!(senders.into_iter().eq(0..hosts.len()), "{counts:?}");
+        }
+        // The lone one takes from one of the three, and gives to one.
+        assert_eq!(pairs(&[1, 1, 1, 2]), [(3, 0), (2, 3)]);
+    }
 
     /// Goal: what two daemons moved one after the other is not added up as if it had been at once, in either direction;
     /// a job's bytes are sent before they are received, and with these it ends.
