@@ -6,6 +6,7 @@ use rustix::process::{Pid, Signal, kill_process, test_kill_process_group};
 use skep_rig::{Cluster, patiently, until};
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -203,6 +204,49 @@ fn another_program() {
     }
 }
 
+/// fio as far as a survey reads it: it fails with two processes.
+const HALF_A_FIO: &str = r#"#!/bin/sh
+for word in "$@"; do
+    case $word in
+    --numjobs=2) echo "no room for two" >&2; exit 1 ;;
+    --numjobs=*) n=${word#*=} ;;
+    esac
+done
+side='{"io_bytes": 1000000, "total_ios": 1, "bw_bytes": '$n'000000.0, "iops": 1.0, "runtime": 1000}'
+echo '{"fio version": "fio-0", "jobs": [{"jobname": "a", "job options": {"numjobs": "'$n'"}, "write": '"$side"'}]}'
+"#;
+
+/// Goal: a place at which another program fails costs itself only; its line is not among those that measured something.
+#[test]
+fn another_program_that_fails_once() {
+    let cluster = start(plan());
+    let (bin, out) = (cluster.dir().join("bin"), cluster.dir().join("survey"));
+    fs::create_dir(&bin).unwrap();
+    fs::write(bin.join("fio"), HALF_A_FIO).unwrap();
+    fs::set_permissions(bin.join("fio"), fs::Permissions::from_mode(0o755)).unwrap();
+    let (mount, out_text) = (cluster.mount().display().to_string(), out.display().to_string());
+    let words = ["survey", "--out", &out_text, "--mount", &mount, "--preset", "quick", "--only", "clients"];
+    let words = [&words[..], &["--with", "fio", "--processes", "4"]].concat();
+    let mut command = cluster.command(cluster.admin_words(words));
+    command.env("PATH", format!("{}:{}", bin.display(), std::env::var("PATH").unwrap()));
+    let ended = command.output().unwrap();
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+    let found: Json = serde_json::from_slice(&fs::read(out.join("survey.json")).unwrap()).unwrap();
+    let curves = found["layers"][0]["curves"].as_array().unwrap();
+    let by_fio: Vec<&Json> =
+        curves.iter().filter(|curve| curve["id"].as_str().unwrap().ends_with(".fio")).collect();
+    let remarks = found["remarks"].to_string();
+    assert_eq!(by_fio.len(), 1, "{remarks}");
+    let points = by_fio[0]["points"].as_array().unwrap().iter();
+    let places: Vec<f64> = points.map(|point| point["x"].as_f64().unwrap()).collect();
+    assert_eq!(places, [1.0, 4.0], "{remarks}");
+    assert!(remarks.contains("fio: processes = 2: not measured: ") && remarks.contains("no room for two"));
+    let lines = [by_fio[0]["command"].to_string(), found["commands"].to_string()];
+    for line in lines {
+        assert!(line.contains("--numjobs=4") && !line.contains("--numjobs=2"), "{line}");
+    }
+}
+
 /// Goal: a dead daemon is the first thing that is said, at once and when mgmtd knows it; its targets are not blamed
 /// beside it, and the others are measured all the same.
 #[test]
@@ -236,7 +280,17 @@ fn a_dead_daemon() {
             found["layers"].as_array().unwrap().iter().find(|layer| layer["id"] == "device").unwrap();
         assert_eq!(device["sides"][0]["members"].as_array().unwrap().len(), 2, "{remarks}");
         assert!(!device["curves"].as_array().unwrap().is_empty(), "{remarks}");
+        // A dead daemon says nothing of what file systems take.
+        let about = device["about"].as_str().unwrap();
+        assert_eq!(about.contains("past the page cache (O_DIRECT)"), takes_direct(&cluster.dir()), "{about}");
     }
+}
+
+/// Does the file system of this directory take O_DIRECT?
+fn takes_direct(dir: &Path) -> bool {
+    use rustix::fs::{Mode, OFlags, open};
+    open(dir.join("direct"), OFlags::CREATE | OFlags::WRONLY | OFlags::DIRECT, Mode::RUSR | Mode::WUSR)
+        .is_ok()
 }
 
 /// What surveys have on the mount.
@@ -318,6 +372,45 @@ fn an_interrupted_search() {
     assert!(said.contains("interrupted: removed ") && ended.stdout.is_empty(), "{said}");
     assert!(on_mount(&cluster).is_empty() && !out.exists());
     patiently("its processes have ended", || test_kill_process_group(group).is_err()).unwrap();
+    // A full survey is not written over, and that is said before anything is measured.
+    fs::create_dir(&out).unwrap();
+    fs::write(out.join("survey.json"), "a survey").unwrap();
+    let again = cluster.admin_words(words);
+    let again: Vec<&str> = again.iter().map(|word| word.to_str().unwrap()).collect();
+    let refused = refusal(&cluster, &again);
+    assert!(refused.contains("holds a survey") && refused.contains("--force"), "{refused}");
+    assert!(!refused.contains("MB/s"), "{refused}");
+    assert_eq!(fs::read_to_string(out.join("survey.json")).unwrap(), "a survey");
+}
+
+/// Goal: files on the targets of a daemon that is gone are not said to be removed. A directory for the report that was
+/// there stays, one that was made for it does not, also when the survey is refused.
+#[test]
+fn interrupted_beside_a_dead_daemon() {
+    let cluster = start(plan());
+    let out = cluster.dir().join("survey");
+    let out_text = out.display().to_string();
+    let nowhere = cluster.dir().display().to_string();
+    let refused = cluster.admin_words(["survey", "--out", &out_text, "--mount", &nowhere]);
+    let refused: Vec<&str> = refused.iter().map(|word| word.to_str().unwrap()).collect();
+    assert!(refusal(&cluster, &refused).contains("is not on a mount of skep") && !out.exists());
+    fs::create_dir(&out).unwrap();
+    let words = ["survey", "--out", &out_text, "--preset", "small", "--only", "storage"];
+    let mut command = cluster.command(cluster.admin_words(words));
+    let process = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    within_long("it measures", || on_targets(&cluster) > 0);
+    let survey = Pid::from_child(&process);
+    // It is interrupted before it can notice what is gone.
+    kill_process(survey, Signal::STOP).unwrap();
+    cluster.of("storaged")[1].kill().unwrap();
+    kill_process(survey, Signal::INT).unwrap();
+    kill_process(survey, Signal::CONT).unwrap();
+    let ended = process.wait_with_output().unwrap();
+    let told = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert_eq!(ended.status.code(), Some(130), "{told}");
+    assert!(told.contains("left: files of the measurement on targets; nothing was written"), "{told}");
+    assert!(!told.contains("removed: files"), "{told}");
+    assert_eq!(fs::read_dir(&out).unwrap().count(), 0, "it was there before");
 }
 
 /// Every member of a survey has the same samples: whether what a test changes is told must not depend on how busy the
