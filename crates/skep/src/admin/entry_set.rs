@@ -167,15 +167,15 @@ impl Row for SetRow {
     }
 }
 
-/// Targets of a pool that can take new files now.
-fn available(status: &StatusReply, pool: PoolId) -> usize {
+/// Targets of a pool (none: the default one) that can take new files now: good ones, whose daemons are heard.
+pub fn available(status: &StatusReply, pool: PoolId) -> u32 {
     let names = Names::of(status);
     let pool = if pool == PoolId(0) { DEFAULT_POOL } else { pool };
     let takes = |target: &&skep_wire::mgmt::TargetEntry| {
         let heard = names.entry(target.node).is_some_and(|n| n.reachability == Reachability::Online);
         target.pool == pool && target.consistency == Consistency::Good && heard
     };
-    status.targets.iter().filter(takes).count()
+    status.targets.iter().filter(takes).count() as u32
 }
 
 fn row(status: &StatusReply, path: &Path, policy: &Policy, tally: Tally) -> SetRow {
@@ -187,7 +187,7 @@ fn row(status: &StatusReply, path: &Path, policy: &Policy, tally: Tally) -> SetR
         failed: tally.failed,
         chunk_size: given(policy.chunk_size),
         targets: given(policy.targets),
-        targets_available: available(status, pool),
+        targets_available: available(status, pool) as usize,
         pool: pool.0,
         pool_alias: find::pool_alias(status, pool),
         inline_limit: policy.inline_limit,
@@ -300,7 +300,9 @@ mod tests {
         let row = row(&status, Path::new("/x"), &Policy::default(), tally);
         assert_eq!((row.pool, row.pool_alias.as_str(), row.targets), (1, "default", None));
         assert_eq!(row.cells().len(), SetRow::TITLES.len());
+        let mut silent = status.clone();
+        silent.nodes.iter_mut().for_each(|one| one.node.reachability = Reachability::Offline);
         status.targets[0].consistency = Consistency::Bad;
-        assert_eq!(available(&status, PoolId(1)), 0);
+        assert_eq!((available(&status, PoolId(1)), available(&silent, PoolId(1))), (0, 0));
     }
 }

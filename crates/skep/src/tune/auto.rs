@@ -9,8 +9,8 @@ mod shown;
 pub use shown::{CandidateRow, show};
 
 use super::leftovers;
-use super::machine::usable;
 use crate::admin::access::AccessArgs;
+use crate::admin::entry_set::available;
 use crate::admin::namespace::Namespace;
 use crate::admin::{Failure, Outcome};
 use crate::bench::scratch::own_name;
@@ -388,7 +388,7 @@ pub fn run(args: &AutoArgs, out: &mut dyn Write) -> Outcome {
     if now.attr.kind != Kind::Dir {
         return Err(Failure::new(format!("{}: not a directory; name one", path.display())));
     }
-    let candidates = args.candidates(now.policy, usable(&namespace.status, now.policy.pool))?;
+    let candidates = args.candidates(now.policy, available(&namespace.status, now.policy.pool))?;
     let ends = on_signals()?;
     let searched = searched(args, &mut namespace, &path, &candidates, ends);
     let (found, keep) = unless_stopped(searched, ends.stop)?;

@@ -2,6 +2,7 @@
 
 use super::processes;
 use crate::admin::access::{AccessArgs, Cluster};
+use crate::admin::entry_set::available;
 use crate::admin::namespace::Namespace;
 use crate::admin::{Failure, Outcome};
 use crate::config::{
@@ -12,7 +13,7 @@ use clap::{Args, ValueEnum};
 use skep_tune::host::Part;
 use skep_tune::{ClusterFacts, LookedAt, Role, Root, Service as Here};
 use skep_types::limits::CHUNK_DEFAULT;
-use skep_types::{Consistency, PoolId, Reachability, ServiceKind};
+use skep_types::{PoolId, ServiceKind};
 use skep_wire::meta::Inspect;
 use skep_wire::mgmt::StatusReply;
 use std::collections::{BTreeMap, BTreeSet};
@@ -144,7 +145,7 @@ impl MachineArgs {
             pools: status
                 .pools
                 .iter()
-                .map(|one| (one.pool.alias.clone(), usable(status, one.pool.pool)))
+                .map(|one| (one.pool.alias.clone(), available(status, one.pool.pool)))
                 .collect(),
             clients: status.sessions.len() as u32,
             storage_servers: of(ServiceKind::Storaged),
@@ -179,17 +180,6 @@ fn named(root: &Root, path: &Path) -> Outcome<String> {
             root.path("/").display()
         ))
     })
-}
-
-/// Targets of a pool (none: the default one) that take new files now.
-pub fn usable(status: &StatusReply, pool: PoolId) -> u32 {
-    let pool = if pool == PoolId(0) { PoolId(1) } else { pool };
-    let takes = |target: &&skep_wire::mgmt::TargetEntry| {
-        let node = status.nodes.iter().find(|one| one.node.node == target.node);
-        let heard = node.is_some_and(|one| one.node.reachability == Reachability::Online);
-        target.pool == pool && target.consistency == Consistency::Good && heard
-    };
-    status.targets.iter().filter(takes).count() as u32
 }
 
 /// Every service that runs here, then those that are only configured; directories without links, so that a recording,
@@ -295,27 +285,5 @@ pub fn described<S: Described>(config: &S, name: String, pid: Option<u32>, at: &
         interfaces: config.interfaces(),
         settings,
         name,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::admin::namespace::samples::status;
-
-    /// Goal: a target counts in its pool, the default one also when none is named, as long as it is good and its server is
-    /// heard.
-    #[test]
-    fn targets_that_take_files() {
-        let count = |status: &StatusReply| [0, 1, 2].map(|pool| usable(status, PoolId(pool)));
-        let now = status();
-        assert_eq!(count(&now), [1, 1, 0]);
-        let mut silent = now.clone();
-        silent.nodes.iter_mut().for_each(|one| one.node.reachability = Reachability::Offline);
-        let mut bad = now;
-        bad.targets[0].consistency = Consistency::Bad;
-        for status in [silent, bad] {
-            assert_eq!(count(&status), [0, 0, 0]);
-        }
     }
 }

@@ -208,7 +208,12 @@ fn a_daemon_that_dies_leaves_no_other_at_work() {
     let mut command = cluster.command(cluster.admin_words(words));
     let process = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let process = Bound::new(process);
-    patiently("all areas are there", || areas(&cluster).len() == 4).unwrap();
+    patiently("bytes are written", || {
+        let report = json(&cluster, &["bench", "storage", "status"]);
+        let rows = report[0]["targets"].as_array().unwrap();
+        rows.len() == 4 && rows.iter().all(|row| row["state"] == "running" && row["bytes"] != 0)
+    })
+    .unwrap();
     let dead = &cluster.of("storaged")[0];
     dead.kill().unwrap();
     dead.wait_gone(skep_rig::PATIENCE).unwrap();

@@ -118,7 +118,8 @@ fn settles(daemon: &Daemon, before: usize) {
 fn a_port_scan_changes_nothing() {
     let cluster = start(plan());
     for daemon in servers(&cluster) {
-        let (before, memory, lines_before) = (daemon.descriptors(), daemon.resident_kib(), lines(&cluster, ""));
+        let (before, memory, lines_before) =
+            (daemon.descriptors(), daemon.resident_kib(), lines(&cluster, ""));
         let address = daemon.tcp_listeners()[0];
         let begun = std::time::Instant::now();
         for number in 0..SCANS {

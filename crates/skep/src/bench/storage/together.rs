@@ -105,6 +105,7 @@ pub fn begin<'a>(
         let cleaned = clean(cluster, &served[..members.len()], sets, super::CLEANUP_LIMIT);
         return Err(match ended.and(cleaned) {
             Ok(_) => failure,
+            Err(more) if more == failure => failure,
             // Why it did not begin is said as well.
             Err(more) => Failure::new(format!("{failure}; {more}")),
         });
