@@ -4,9 +4,11 @@ use crate::daemon::Daemon;
 use crate::mounts::{is_mounted, unmount_lazily};
 use crate::runner::Runner;
 use crate::scratch::Scratch;
+use signal_hook::consts::SIGHUP;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::{Arc, OnceLock};
 
 /// Lines of each log that are shown after a failure.
 const LINES_SHOWN: usize = 40;
@@ -55,6 +57,7 @@ pub struct Cluster {
 impl Cluster {
     /// Starts it and waits until it is mounted.
     pub fn start(plan: Plan) -> Result<Self, String> {
+        listen_to_the_terminal()?;
         let scratch = Scratch::new(plan.base.as_deref())?;
         let mount = scratch.path().join("mnt");
         let cluster = Self { plan, runner: Runner::start()?, lifecycle: Runner::start()?, scratch, mount };
@@ -274,4 +277,20 @@ impl Drop for Cluster {
         }
         self.end();
     }
+}
+/// Under nohup this process ignores SIGHUP, and so would everything that it starts, also what tests send that signal. What
+/// is caught is not inherited: so it is caught, and goes on doing nothing.
+fn listen_to_the_terminal() -> Result<(), String> {
+    static CAUGHT: OnceLock<Result<(), String>> = OnceLock::new();
+    let catch = || {
+        let failed = |e: std::io::Error| format!("signals of this process: {e}");
+        let status = std::fs::read_to_string("/proc/self/status").map_err(failed)?;
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap_or("0").trim();
+        let is_ignored = u64::from_str_radix(mask, 16).is_ok_and(|mask| mask & 1 << (SIGHUP - 1) != 0);
+        match is_ignored {
+            true => signal_hook::flag::register(SIGHUP, Arc::default()).map(drop).map_err(failed),
+            false => Ok(()),
+        }
+    };
+    CAUGHT.get_or_init(catch).clone()
 }

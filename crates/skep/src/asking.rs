@@ -11,10 +11,13 @@ pub use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 const ONE_ASKING: (u32, Duration) = (20, Duration::from_millis(50));
 
 /// From now on every asking by one of these signals is told to `asked`, which runs in a thread of its own: the first
-/// is number 1. The process itself does not end; `asked` may end it.
+/// is number 1. The process itself does not end; `asked` may end it. The end of a terminal asks nothing of a process
+/// that was started to outlive it (nohup).
 pub fn on_each(signals: &[i32], mut asked: impl FnMut(u32) + Send + 'static) -> Result<()> {
     let (reader, writer) = UnixStream::pair()?;
-    for signal in signals {
+    let ignored = ignored();
+    let outlives = |signal: i32| signal == SIGHUP && ignored & (1 << (SIGHUP - 1)) != 0;
+    for signal in signals.iter().filter(|signal| !outlives(**signal)) {
         signal_hook::low_level::pipe::register(*signal, writer.try_clone()?)?;
     }
     let mut askings = Askings(reader);
@@ -30,6 +33,13 @@ pub fn on_each(signals: &[i32], mut asked: impl FnMut(u32) + Send + 'static) -> 
         }
     })?;
     Ok(())
+}
+
+/// Signals that this process ignores, a bit each, the first the lowest.
+fn ignored() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or_default()
 }
 
 /// Signals as they come, a byte each.
@@ -90,6 +100,21 @@ mod tests {
         askings.settle(|| {}).unwrap();
         drop((writer, each));
         assert!(!askings.come(), "every byte was taken");
+    }
+
+    /// Goal: what a process ignores is seen, as nohup sets it for the end of the terminal.
+    #[test]
+    fn ignored_signals_are_seen() {
+        let grep = |before: &str| {
+            let script = format!("{before} exec grep SigIgn /proc/self/status");
+            let output = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();
+            String::from_utf8(output.stdout).unwrap()
+        };
+        let last = |text: String| u64::from_str_radix(text.split_whitespace().last().unwrap(), 16).unwrap();
+        assert_eq!(last(grep("trap '' HUP;")) & 1, 1);
+        assert_eq!(last(grep("trap - HUP;")) & 1, ignored() & 1);
+        // Programs in Rust ignore the end of a pipe, number 13.
+        assert_ne!(ignored() & (1 << 12), 0);
     }
 
     /// Goal: a signal is told as asking 1; those that come with it are swallowed, of those that come later one is told
