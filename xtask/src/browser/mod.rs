@@ -190,11 +190,12 @@ impl Files {
 
 /// The program that draws a report from its document.
 fn drawing_program(root: &Path) -> Result<PathBuf, String> {
-    let build = ["build", "--quiet", "--package", "skep-survey", "--example", "report"];
+    // Of the whole workspace: its dependencies then have the features that the tests were built with.
+    let build = ["build", "--quiet", "--workspace", "--example", "report"];
     let status = Command::new("cargo").args(build).current_dir(root).status();
     let status = status.map_err(|error| format!("cargo build: {error}"))?;
     if !status.success() {
-        return Err(format!("cargo build --package skep-survey --example report: {status}"));
+        return Err(format!("cargo build --example report: {status}"));
     }
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
     Ok(target.join("debug/examples/report"))

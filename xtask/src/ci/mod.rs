@@ -294,20 +294,15 @@ pub fn run(root: &Path, arguments: &Arguments) -> Result<bool, String> {
     Ok(summary(&results))
 }
 
-/// The command of a step, with its transport and the number of tests at a time.
-fn command(step: &Step) -> Result<Vec<String>, String> {
-    let words = step.command.iter().map(|word| (*word).to_owned());
-    let Some(transport) = step.transport else { return Ok(words.collect()) };
+/// The command of a step, with its transport.
+fn command(step: &Step) -> Result<Vec<&'static str>, String> {
+    let Some(transport) = step.transport else { return Ok(step.command.to_vec()) };
     if transport == Transport::Uring {
         std::fs::write(ENABLE_URING, "Y").map_err(|e| {
             format!("{ENABLE_URING}: {e}; FUSE over io_uring needs Linux 6.14, the module fuse and root")
         })?;
     }
-    // Tests of clusters wait for most of their time (for daemons that are away, leases, clocks), each alone.
-    let threads = 2 * std::thread::available_parallelism().map_or(1, usize::from);
-    let settings =
-        ["env".to_owned(), transport.variable().to_owned(), format!("RUST_TEST_THREADS={threads}")];
-    Ok(settings.into_iter().chain(words).collect())
+    Ok(["env", transport.variable()].iter().chain(step.command).copied().collect())
 }
 
 fn chosen(names: &[String]) -> Result<Vec<&'static Step>, String> {

@@ -44,14 +44,14 @@ impl Outcome {
 
 /// Runs `command` in `root`. With nobody at a terminal it gets a process group of its own, which is
 /// ended whole when `limit` is over; a person at one has Ctrl-C instead.
-pub fn run(root: &Path, command: &[String], limit: Duration) -> Result<Outcome, String> {
+pub fn run(root: &Path, command: &[&str], limit: Duration) -> Result<Outcome, String> {
     let limit = (!std::io::stdin().is_terminal()).then_some(limit);
     execute(root, command, limit, &mut std::io::stdout())
 }
 
 fn execute(
     root: &Path,
-    command: &[String],
+    command: &[&str],
     limit: Option<Duration>,
     sink: &mut dyn Write,
 ) -> Result<Outcome, String> {
@@ -152,9 +152,8 @@ mod tests {
     const LONG: Duration = Duration::from_secs(60);
 
     fn sh(script: &str, limit: Duration) -> Outcome {
-        let command = ["sh", "-c", script].map(str::to_owned);
         // Not to our own output, where its counts would be taken for those of the tests.
-        execute(Path::new("/"), &command, Some(limit), &mut std::io::sink()).expect("sh runs")
+        execute(Path::new("/"), &["sh", "-c", script], Some(limit), &mut std::io::sink()).expect("sh runs")
     }
 
     /// Goal: the exit status decides, the output is counted, and a step that counts nothing is one case.
@@ -168,7 +167,7 @@ mod tests {
         assert!(!bad.passed);
         assert_eq!(bad.cases(), Count { passed: 3, failed: 1 });
         assert_eq!(sh("exit 2", LONG).cases(), Count { passed: 0, failed: 1 });
-        assert!(run(Path::new("/"), &["skep-no-such-program".to_owned()], LONG).is_err());
+        assert!(run(Path::new("/"), &["skep-no-such-program"], LONG).is_err());
     }
 
     /// Goal: a step whose time is over is ended with everything it started, and counts as failed.
