@@ -12,4 +12,4 @@ pub mod result;
 pub mod significance;
 pub mod summary;
 
-pub use io::Supply;
+pub use io::{Supply, transfers};

@@ -34,6 +34,8 @@ pub struct Ground {
     pub place: Place,
     /// Where to work.
     pub directory: PathBuf,
+    /// Where the order of a random load is written down: in memory, not on the file system that is measured.
+    pub order: PathBuf,
     scratch: PathBuf,
     skep: PathBuf,
 }
@@ -44,7 +46,7 @@ impl Ground {
         let scratch = backing.join(format!("skep-bench-fio-{}", std::process::id()));
         let directory = scratch.join("place");
         std::fs::create_dir_all(&directory).map_err(|e| format!("{}: {e}", directory.display()))?;
-        let ground = Self { place, directory, scratch, skep: skep.to_owned() };
+        let ground = Self { place, directory, order: scratch.join("order"), scratch, skep: skep.to_owned() };
         match place {
             Place::Tmpfs => {}
             Place::Ext4 => ground.ext4()?,

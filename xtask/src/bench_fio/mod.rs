@@ -146,6 +146,9 @@ fn compare(tools: &Tools, ground: &Ground, load: &Load, arguments: &Arguments) -
     if !load.makes {
         tools.lay_out(&file, load)?;
     }
+    if load.random {
+        tools.write_order(&ground.order, &file, load)?;
+    }
     let mut samples: [Vec<Sample>; 2] = [Vec::new(), Vec::new()];
     // The first pair warms up and does not count.
     for pair in 0..=arguments.pairs {
@@ -154,7 +157,8 @@ fn compare(tools: &Tools, ground: &Ground, load: &Load, arguments: &Arguments) -
             if load.makes && ground.place == Place::Skep {
                 std::thread::sleep(SETTLE);
             }
-            let sample = if which == 0 { tools.fio(&file, load)? } else { tools.ours(&file, load)? };
+            let sample =
+                if which == 0 { tools.fio(&file, load, &ground.order)? } else { tools.ours(&file, load)? };
             if pair > 0 {
                 samples[which].push(sample);
             }

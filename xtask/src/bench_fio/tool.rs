@@ -2,6 +2,8 @@
 
 use super::Place;
 use serde_json::Value;
+use skep_bench::job::Job;
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -29,8 +31,9 @@ pub struct Load {
     pub name: &'static str,
     /// Each run makes its file; otherwise all work on one.
     pub makes: bool,
+    /// Every block once, in an order without a rule.
+    pub random: bool,
     write: bool,
-    random: bool,
     direct: bool,
     cold: bool,
     synced: bool,
@@ -61,8 +64,8 @@ pub fn loads(place: Place) -> Vec<Load> {
         Load {
             name,
             makes: name.contains("new file"),
-            write: name.contains("write"),
             random,
+            write: name.contains("write"),
             direct,
             cold,
             synced,
@@ -96,7 +99,7 @@ pub struct Tools {
 }
 
 impl Tools {
-    fn fio_words(load: &Load, file: &str) -> Vec<String> {
+    fn fio_words(load: &Load, file: &str, order: &str) -> Vec<String> {
         let kind = if load.write { "write" } else { "read" };
         let kind = if load.random { format!("rand{kind}") } else { kind.to_owned() };
         let mut words: Vec<String> = [
@@ -123,9 +126,8 @@ impl Tools {
             words.push("--sync=dsync".to_owned());
         }
         if load.random {
-            // Every block once, in an order without runs. The usual generator goes on with the next free block
-            // where it drew one that was used: the kernel notices these runs, and reads ahead.
-            words.push("--random_generator=lfsr".to_owned());
+            // As fast as it goes, not at the pace of a recording.
+            words.extend([format!("--read_iolog={order}"), "--replay_no_stall=1".to_owned()]);
         }
         if load.lean {
             // No clock readings but for the rate.
@@ -168,7 +170,7 @@ impl Tools {
     /// Both command lines, for the record.
     pub fn commands(&self, load: &Load) -> [String; 2] {
         [
-            format!("fio {}", Self::fio_words(load, "FILE").join(" ")),
+            format!("fio {}", Self::fio_words(load, "FILE", "ORDER").join(" ")),
             format!("skep {}", Self::our_words(load, "FILE").join(" ")),
         ]
     }
@@ -191,14 +193,34 @@ impl Tools {
         answer(command).map(drop)
     }
 
-    /// One run of fio.
-    pub fn fio(&self, file: &Path, load: &Load) -> Result<Sample, String> {
+    /// Writes down the order in which a random load of the program under test goes through its file, for fio to go the
+    /// same way: how often the kernel reads ahead, and where the processor finds pages, depends on it.
+    pub fn write_order(&self, order: &Path, file: &Path, load: &Load) -> Result<(), String> {
+        // The order follows from the job, which its results name.
+        let job = self.ours_json(file, load)?[0]["job"].take();
+        let job: Job = serde_json::from_value(job).map_err(|e| format!("skep bench io: its job: {e}"))?;
+        let transfers = skep_bench::transfers(&job).ok_or("skep bench io had another job")?;
+        let (name, kind) = (file.display(), if load.write { "write" } else { "read" });
+        let mut text = format!("fio version 2 iolog\n{name} add\n{name} open\n");
+        for (offset, length) in transfers {
+            let _ = writeln!(text, "{name} {kind} {offset} {length}");
+        }
+        let _ = writeln!(text, "{name} close");
+        std::fs::write(order, text).map_err(|e| format!("{}: {e}", order.display()))
+    }
+
+    /// One run of fio; it goes through its file in this order where the load is a random one.
+    pub fn fio(&self, file: &Path, load: &Load, order: &Path) -> Result<Sample, String> {
         let mut command = Command::new("fio");
-        command.args(Self::fio_words(load, &file.display().to_string()));
+        command.args(Self::fio_words(load, &file.display().to_string(), &order.display().to_string()));
         let text = answer(command)?;
         let json = text.find('{').and_then(|at| serde_json::from_str::<Value>(&text[at..]).ok());
         let side = if load.write { "write" } else { "read" };
         let side = json.as_ref().map(|json| &json["jobs"][0][side]).ok_or("fio printed no JSON")?;
+        let moved = side["io_bytes"].as_u64().unwrap_or(0);
+        if moved != load.mib << 20 {
+            return Err(format!("fio moved {moved} bytes instead of {} MiB", load.mib));
+        }
         let rate = side["bw_bytes"].as_f64().filter(|rate| *rate > 0.0).ok_or("fio printed no rate")?;
         let p50 = side["clat_ns"]["percentile"]["50.000000"].as_f64().unwrap_or(0.0);
         if load.makes {
@@ -207,12 +229,15 @@ impl Tools {
         Ok(Sample { rate, p50_us: p50 / 1e3 })
     }
 
-    /// One run of the program under test.
-    pub fn ours(&self, file: &Path, load: &Load) -> Result<Sample, String> {
+    fn ours_json(&self, file: &Path, load: &Load) -> Result<Value, String> {
         let mut command = Command::new(&self.skep);
         command.args(Self::our_words(load, &file.display().to_string()));
-        let text = answer(command)?;
-        let json: Value = serde_json::from_str(&text).map_err(|e| format!("skep bench io: {e}"))?;
+        serde_json::from_str(&answer(command)?).map_err(|e| format!("skep bench io: {e}"))
+    }
+
+    /// One run of the program under test.
+    pub fn ours(&self, file: &Path, load: &Load) -> Result<Sample, String> {
+        let json = self.ours_json(file, load)?;
         let phase = &json[0]["phases"][0];
         let rate = phase["bytes_per_second"]["mean"].as_f64().ok_or("skep bench io printed no rate")?;
         let p50_us = phase["latency"]["p50_us"].as_f64().unwrap_or(0.0);
@@ -243,6 +268,7 @@ mod tests {
             let [fio, ours] = tools.commands(load);
             assert_eq!(fio.contains("--direct=1"), ours.contains("--direct"), "{}", load.name);
             assert_eq!(fio.contains("rand"), ours.contains("random-"), "{}", load.name);
+            assert_eq!(fio.contains("--read_iolog=ORDER"), load.random, "{}", load.name);
             assert_eq!(fio.contains("--invalidate=1"), ours.contains("--invalidate"), "{}", load.name);
             assert_eq!(fio.contains("dsync"), ours.contains("--sync data"), "{}", load.name);
             assert_eq!(fio.contains("--gtod_reduce=1"), load.name.contains("leanest"), "{}", load.name);

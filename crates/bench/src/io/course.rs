@@ -1,7 +1,7 @@
 //! Which bytes come next: from the number of a transfer to its place in the file.
 
-use crate::engine::{Permutation, mix};
-use crate::job::{IoJob, Order, Share};
+use crate::engine::{Permutation, StepKind, mix, steps};
+use crate::job::{IoJob, Job, Order, Share, Work};
 
 /// The transfers of one worker in one pass.
 #[derive(Debug, Clone)]
@@ -63,6 +63,26 @@ impl Course {
         };
         (offset, length as usize)
     }
+}
+
+/// What everything drawn in a worker's pass follows from.
+pub(super) fn seed(job: &Job, worker: u32, step: u32, repetition: u32) -> u64 {
+    mix(job.seed ^ mix(u64::from(worker) << 32 | u64::from(step)) ^ u64::from(repetition))
+}
+
+/// Offset and length of each transfer, in their order, in the first pass of a job of one worker: for another program
+/// that shall do the same. None for other jobs.
+pub fn transfers(job: &Job) -> Option<Vec<(u64, usize)>> {
+    let Work::Io(io) = &job.work else { return None };
+    let (step, phase) = steps(job).into_iter().find_map(|step| match step.kind {
+        StepKind::Io(phase) => Some((step.index, phase)),
+        _ => None,
+    })?;
+    if job.workers.count() != 1 {
+        return None;
+    }
+    let course = Course::new(io, phase.order, 0, 1, None, seed(job, 0, step, 0));
+    Some((0..course.count()).map(|n| course.at(n)).collect())
 }
 
 /// The n-th of `count` when every `stride`-th comes first, then those after them.

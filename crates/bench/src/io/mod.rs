@@ -11,6 +11,7 @@ use crate::engine::{ground, now_ns};
 use crate::job::{Fsync, IoJob, IoKind, IoPhase, Order, SyncMode, io_file};
 pub(crate) use buffer::Buffer;
 use course::Course;
+pub use course::transfers;
 use pattern::{Passes, Pattern};
 pub(crate) use pattern::{fill, first_wrong};
 use rustix::fd::OwnedFd;
@@ -262,8 +263,7 @@ impl Load for IoLoad {
         let worker = self.place.worker;
         let readers = if phase.kind.needs_data() { self.io.readers } else { crate::job::Readers::Own };
         let target = reader_of(job, readers, worker, self.place.hosts, repetition);
-        let seed =
-            mix(job.seed ^ mix(u64::from(worker) << 32 | u64::from(step.index)) ^ u64::from(repetition));
+        let seed = course::seed(job, worker, step.index, repetition);
         let limit = if phase.kind.needs_data() { reach.get(target as usize).copied() } else { None };
         let workers = job.workers.count();
         let course = Course::new(&self.io, phase.order, target, workers, limit, seed);

@@ -5,6 +5,8 @@ use skep_bench::job::{
     FilesJob, FilesPhase, IoJob, IoKind, IoPhase, Items, Job, MetaJob, MetaPhase, Order, SourceTree,
     Training, Work,
 };
+use skep_bench::transfers;
+use std::collections::BTreeSet;
 use std::os::unix::fs::FileExt;
 
 /// Goal: files that a job kept after a pass over a part of them verify in a later one, whatever transfers it reads
@@ -32,6 +34,35 @@ fn kept_files_of_several_passes() {
     file.unwrap().write_all_at(&[0xee], 12_345).unwrap();
     let error = reading(4096).unwrap_err().to_string();
     assert!(error.contains("at byte 12345") && error.contains("skep-bench-io.00000001"), "{error}");
+}
+
+/// Goal: what is said of a job's transfers is what it does: with every block damaged a reader stops at the first of
+/// them, when that is mended at the second, and so on.
+#[test]
+fn order_that_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut job = Job::new(Work::Io(IoJob { phases: vec![WRITE, READ], ..io(&dir) }));
+    job.keep = true;
+    go(&job).unwrap();
+    job.existing = true;
+    if let Work::Io(load) = &mut job.work {
+        load.phases = vec![READ.in_order(Order::Random)];
+    }
+    let order = transfers(&job).unwrap();
+    assert_eq!(order.iter().collect::<BTreeSet<_>>().len(), 16);
+    assert!(!order.is_sorted());
+    let file = dir.path().join("skep-bench-io.00000000");
+    let right = std::fs::read(&file).unwrap();
+    std::fs::write(&file, right.iter().map(|byte| !byte).collect::<Vec<_>>()).unwrap();
+    let open = std::fs::OpenOptions::new().write(true).open(&file).unwrap();
+    for (offset, length) in order {
+        let error = go(&job).unwrap_err().to_string();
+        assert!(error.contains(&format!("at byte {offset}:")), "{offset}: {error}");
+        open.write_all_at(&right[offset as usize..][..length], offset).unwrap();
+    }
+    assert_eq!(go(&job).unwrap().steps[0].bytes, 64 << 10);
+    job.workers = workers(2, 1);
+    assert_eq!(transfers(&job), None);
 }
 
 /// Goal: a source tree that a job kept is searched, read and copied by a later one, which finds an entry that is gone
