@@ -3,7 +3,7 @@
 use super::hands::{Hands, RealHands};
 use super::{Plan, Step, UNDO_FILE, apply, undo};
 use crate::host::{Identity, IdentityKind};
-use crate::testing::{SSD, read, storage_and_meta, unpacked};
+use crate::testing::{HDD, NVME, SSD, read, storage_and_meta, unpacked};
 use crate::{Root, Verdict, check};
 use std::io;
 
@@ -241,6 +241,32 @@ fn disks_without_a_name() {
     }
     let past = Identity { kind: IdentityKind::Wwid, value: "a b".to_owned() };
     assert!(!past.is_past(Some("c")));
+}
+
+/// Goal: a value that one change sets is not set again, nor shown again, by the next: a new scheduler brings the depth of
+/// the queue along.
+#[test]
+fn nothing_is_set_twice() {
+    let mut shared = 0;
+    for tree in [HDD, SSD, NVME] {
+        let dir = unpacked(tree);
+        let root = Root::new(dir.path()).unwrap();
+        let all = check(&read(&root, storage_and_meta()));
+        let wanted: Vec<_> = all.iter().filter(|one| one.verdict == Verdict::Change).collect();
+        let lives = wanted.iter().flat_map(|one| &one.change).flat_map(|change| &change.live);
+        let asked: Vec<_> =
+            lives.filter(|live| live.value.is_some()).map(|live| (&live.path, &live.value)).collect();
+        let plan = Plan::of(&root, &all).unwrap();
+        let set = plan.steps.iter().filter_map(|step| match step {
+            Step::Live { path, after: Some(after), .. } => Some((path, after)),
+            _ => None,
+        });
+        let set: Vec<_> = set.collect();
+        let once: std::collections::BTreeSet<_> = set.iter().collect();
+        assert_eq!(once.len(), set.len(), "{set:?}");
+        shared += asked.len() - set.len();
+    }
+    assert!(shared > 0, "no machine has both");
 }
 
 /// Goal: undo says what the files need that it put back, by name of the service, and nothing when it put back no more

@@ -92,8 +92,13 @@ impl Plan {
         })
     }
 
-    /// A value; one that follows another is set even when it is right now: the first may change it.
+    /// A value; one that follows another is set even when it is right now: the first may change it. What another
+    /// change has set already is not set again.
     fn live(&mut self, root: &Root, live: &Live, follows: bool) -> Result<(), String> {
+        let set = |step: &Step| matches!(step, Step::Live { path, after, .. } if *path == live.path && *after == live.value);
+        if !follows && self.steps.iter().any(set) {
+            return Ok(());
+        }
         let text = root.text(&live.path).ok_or_else(|| format!("{}: cannot be read any more", live.path))?;
         let before = reading(&text);
         if follows || live.value.as_ref() != Some(&before) {
