@@ -8,13 +8,13 @@ mod ci;
 mod conform;
 mod crash;
 mod hosts;
-mod old_kernel;
 mod posix;
 mod program;
 mod programs;
 mod rigged;
 mod sim;
 mod tidy;
+mod vm;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -50,7 +50,9 @@ enum Task {
     /// Run real programs (git, SQLite, PostgreSQL, a compiler ...) over mounts.
     Programs(programs::Arguments),
     /// Run a cluster and the conformance table on another kernel, in a virtual machine.
-    OldKernel(old_kernel::Arguments),
+    OldKernel(vm::old_kernel::Arguments),
+    /// Set up a machine with systemd as its pages say, reboot it, cut its power, tune it (in a virtual machine).
+    Systemd(vm::systemd::Arguments),
     /// Run the POSIX conformance suite over a mount.
     Conform(conform::Arguments),
     /// Kill daemons at random under load, and check that nothing is lost.
@@ -83,7 +85,8 @@ fn main() -> ExitCode {
         Task::BenchFio(arguments) => bench_fio::run(&root, &arguments),
         Task::Posix(arguments) => posix::run(&root, &arguments),
         Task::Programs(arguments) => programs::run(&root, &arguments),
-        Task::OldKernel(arguments) => old_kernel::run(&root, &arguments),
+        Task::OldKernel(arguments) => vm::old_kernel::run(&root, &arguments),
+        Task::Systemd(arguments) => vm::systemd::run(&root, &arguments),
         Task::Conform(arguments) => conform::run(&root, &arguments),
         Task::Crash(arguments) => crash::run(&root, &arguments),
         Task::Hosts(arguments) => hosts::run(&root, &arguments),

@@ -432,9 +432,9 @@ fn named(parts: &[Cost], all: f64) -> Option<Found> {
     let named: Vec<&Cost> = parts.iter().filter(close).collect();
     let finding = match named.as_slice() {
         [one] => format!(
-            "on one machine the times add up: of every byte's time {} take {:.0} %, the largest part",
-            one.name,
-            100.0 * one.value / all
+            "on one machine the times add up: the largest part of every byte's time, {:.0} %, is that of {}",
+            100.0 * one.value / all,
+            one.name.trim_end_matches(',')
         ),
         many => format!(
             "on one machine the times add up, and these parts of every byte's time are too close to be told apart: {}",

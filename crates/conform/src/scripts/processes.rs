@@ -146,16 +146,17 @@ pub(super) const TEXT_BUSY: Script = Script {
     goal: "a program file that is open for writing cannot be started: ETXTBSY",
     needs: &["exec"],
     run: || {
-        at("copy", fs::copy("/bin/true", "program"))?;
-        let held = at("open", OpenOptions::new().write(true).mode(0o755).open("program"))?;
-        let busy = std::process::Command::new("./program").status();
+        // of the same name: where it is busybox, the name says what it does
+        at("copy", fs::copy("/bin/true", "true"))?;
+        let held = at("open", OpenOptions::new().write(true).mode(0o755).open("true"))?;
+        let busy = std::process::Command::new("./true").status();
         let code = busy.as_ref().err().and_then(std::io::Error::raw_os_error);
         hold(code == Some(libc::ETXTBSY), || format!("starting it gave {busy:?}"))?;
         drop(held);
         // a descriptor copied by another case's fork may live a moment longer: the kernel then says busy again
         let start = std::time::Instant::now();
         loop {
-            match std::process::Command::new("./program").status() {
+            match std::process::Command::new("./true").status() {
                 Ok(status) => return hold(status.success(), || format!("it ended with {status}")),
                 Err(e) if e.raw_os_error() == Some(libc::ETXTBSY) && start.elapsed().as_secs() < 10 => {
                     std::thread::yield_now();

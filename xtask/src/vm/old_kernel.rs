@@ -2,13 +2,15 @@
 //! without acceleration. What newer kernels grant (direct I/O with mmap, FUSE over io_uring ...) must be missed
 //! by nobody but the stopwatch.
 
+use super::{boot, copy, make, pack, plant, workshop, write};
 use crate::program::built;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-/// Longest time of a run: the machine is emulated.
-const LIMIT_SECONDS: u32 = 1_500;
+/// Kernels before 6.10 that have the security module `bpf` in their list (Debian's) ask nobody who sets attributes of
+/// security.*, on no file system. Without it they do.
+const MODULES: &str = "lsm=landlock,yama,apparmor";
 /// What the machine prints when all went well.
 const GOOD: &str = "SKEP-OLD-KERNEL: passed";
 
@@ -53,40 +55,17 @@ pub fn run(root: &Path, arguments: &Arguments) -> Result<bool, String> {
         Some(program) => program.clone(),
         None => built(root, "skep", true)?,
     };
-    let work = std::env::temp_dir().join(format!("skep-kernel-{}", std::process::id()));
+    let work = workshop();
     let image = image(&work, &[(&program, "skep"), (&suite, "skep-conform")], arguments);
-    let outcome = image.and_then(|image| boot(&arguments.kernel, &image));
+    let outcome = image.and_then(|image| boot(&arguments.kernel, &image, MODULES, None, GOOD));
     std::fs::remove_dir_all(&work).map_err(|e| format!("{}: {e}", work.display()))?;
     outcome
-}
-
-fn boot(kernel: &Path, image: &Path) -> Result<bool, String> {
-    // Seen as it happens: an emulated machine takes its time.
-    let console = image.with_file_name("console");
-    let script = "timeout \"$0\" qemu-system-x86_64 -nographic -no-reboot -m 2048 -smp 2 -cpu max -append \
-                  'console=ttyS0 quiet panic=-1 rdinit=/init' -kernel \"$1\" -initrd \"$2\" < /dev/null | tee \"$3\"";
-    let status = Command::new("sh")
-        .args(["-c", script, &LIMIT_SECONDS.to_string()])
-        .args([kernel, image, &console])
-        .stdin(Stdio::null())
-        .status()
-        .map_err(|e| format!("sh: {e}"))?;
-    let said = std::fs::read(&console).map_err(|e| format!("{}: {e}", console.display()))?;
-    let said = String::from_utf8_lossy(&said);
-    if !status.success() || said.is_empty() {
-        return Err("qemu-system-x86_64 did not run (Debian: apt-get install qemu-system-x86)".to_owned());
-    }
-    Ok(said.contains(GOOD))
 }
 
 /// A file system in memory with the programs and the libraries they need.
 fn image(work: &Path, programs: &[(&Path, &str)], arguments: &Arguments) -> Result<PathBuf, String> {
     let tree = work.join("tree");
-    for dir in ["bin", "dev", "proc", "sys", "etc"] {
-        make(&tree.join(dir))?;
-    }
-    copy(Path::new("/bin/busybox"), &tree.join("bin/busybox"))
-        .map_err(|e| format!("{e} (Debian: apt-get install busybox-static)"))?;
+    plant(&tree)?;
     for (program, name) in programs {
         copy(program, &tree.join("bin").join(name))?;
         for library in libraries(program)? {
@@ -99,15 +78,10 @@ fn image(work: &Path, programs: &[(&Path, &str)], arguments: &Arguments) -> Resu
         copy(module, &tree.join("fuse.ko"))?;
     }
     let conform = arguments.filter.as_ref().map_or(String::new(), |filter| format!("--filter '{filter}'"));
-    let init = tree.join("init");
-    std::fs::write(&init, INIT.replace("$CONFORM", &conform))
-        .map_err(|e| format!("{}: {e}", init.display()))?;
-    let pack = "chmod 755 tree/init && cd tree && find . | cpio -o -H newc --quiet > ../image";
-    let status = Command::new("sh").args(["-c", pack]).current_dir(work).status();
-    match status.map_err(|e| format!("sh: {e}"))?.success() {
-        true => Ok(work.join("image")),
-        false => Err("packing the image failed (Debian: apt-get install cpio)".to_owned()),
-    }
+    write(&tree.join("init"), &INIT.replace("$CONFORM", &conform))?;
+    let image = work.join("image");
+    pack(&tree, &image)?;
+    Ok(image)
 }
 
 fn libraries(program: &Path) -> Result<BTreeSet<PathBuf>, String> {
@@ -115,12 +89,4 @@ fn libraries(program: &Path) -> Result<BTreeSet<PathBuf>, String> {
     let said = String::from_utf8_lossy(&output.stdout);
     let words = said.split_whitespace().filter(|word| word.starts_with('/'));
     Ok(words.map(PathBuf::from).collect())
-}
-
-fn make(dir: &Path) -> Result<(), String> {
-    std::fs::create_dir_all(dir).map_err(|e| format!("{}: {e}", dir.display()))
-}
-
-fn copy(from: &Path, to: &Path) -> Result<(), String> {
-    std::fs::copy(from, to).map(drop).map_err(|e| format!("{}: {e}", from.display()))
 }
