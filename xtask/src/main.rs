@@ -51,7 +51,7 @@ enum Task {
     Programs(programs::Arguments),
     /// Run a cluster and the conformance table on another kernel, in a virtual machine.
     OldKernel(vm::old_kernel::Arguments),
-    /// Set up a machine with systemd as its pages say, reboot it, cut its power, tune it (in a virtual machine).
+    /// Set up a machine with systemd by units and fstab, reboot, reset and tune it, in a virtual machine.
     Systemd(vm::systemd::Arguments),
     /// Run the POSIX conformance suite over a mount.
     Conform(conform::Arguments),

@@ -34,7 +34,7 @@ pub struct Ground {
     pub place: Place,
     /// Where to work.
     pub directory: PathBuf,
-    /// Where the order of a random load is written down: in memory, not on the file system that is measured.
+    /// Where the order of a random load is written down: beside the directory that is measured.
     pub order: PathBuf,
     scratch: PathBuf,
     skep: PathBuf,

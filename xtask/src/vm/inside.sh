@@ -12,12 +12,12 @@ end() {
 	exit
 }
 must() {
-	echo "-- $*"
+	echo "-- $*" >&2
 	"$@" || end "FAILED in boot $number: $*"
 }
 # The same, for what takes a moment.
 soon() {
-	echo "-- soon: $*"
+	echo "-- soon: $*" >&2
 	for _ in $(seq 60); do
 		"$@" > /tmp/soon 2>&1 && return
 		sleep 1
@@ -33,7 +33,11 @@ services="skep-mgmtd@m skep-metad@m1 skep-storaged@s1"
 serves() {
 	soon skep health
 	must systemctl is-active $services
-	must test "$(systemctl list-units --failed --plain --no-legend)" = ""
+	none_failed
+}
+none_failed() {
+	units=$(systemctl list-units --failed --plain --no-legend) || end "FAILED in boot $number: systemctl"
+	must test "$units" = ""
 }
 holds() {
 	must sh -c 'cd /mnt/skep/doc && sha256sum --quiet -c /sums'
@@ -42,17 +46,21 @@ holds() {
 mounted() {
 	must mountpoint /mnt/skep # by fstab
 	must mountpoint /mnt/unit # by a unit
+	must findmnt -n -t fuse.skep
 }
 kernel_values() {
 	cat /sys/block/vda/queue/scheduler /sys/block/vda/queue/nr_requests /sys/block/vda/queue/read_ahead_kb \
 		/proc/sys/vm/dirty_background_ratio /proc/sys/vm/vfs_cache_pressure /sys/kernel/mm/transparent_hugepage/enabled
 }
 # What tune would still change by itself.
-to_apply() { skep tune check | grep -c '^change .* apply *$'; }
+to_apply() {
+	local table
+	table=$(skep tune check) && grep -c '^change .* apply *$' <<< "$table"
+}
 
 case $number in
 1)
-	kernel_values > /before
+	must kernel_values > /before
 	must skep key generate /etc/skep/cluster.key
 	must mkdir -p /etc/skep/mgmtd /etc/skep/metad /etc/skep/storaged /etc/skep/mount /data/skep0 /mnt/skep /mnt/unit
 	echo 'shards = 64' > /etc/skep/mgmtd/m.toml
@@ -98,11 +106,11 @@ case $number in
 	mounted
 	serves
 	holds
-	must dd if=/dev/urandom of=/mnt/skep/synced bs=64k count=40 conv=fsync status=none
-	sha256sum < /mnt/skep/synced > /synced
-	sync -f /synced
+	must dd if=/dev/urandom of=/random bs=64k count=40 status=none
 	next
-	echo "== the power is cut"
+	# Nothing is synced after this but by the daemons.
+	must dd if=/random of=/mnt/skep/synced bs=64k conv=fsync status=none
+	echo "== reset"
 	echo b > /proc/sysrq-trigger
 	;;
 3)
@@ -110,7 +118,8 @@ case $number in
 	mounted
 	serves
 	holds
-	must test "$(sha256sum < /mnt/skep/synced)" = "$(cat /synced)"
+	must cmp /mnt/skep/synced /random
+	must test -s /random
 	must test "$(to_apply)" -gt 0
 	must skep tune apply --yes
 	must systemctl daemon-reload
@@ -120,15 +129,17 @@ case $number in
 	serves
 	holds
 	must test "$(to_apply)" = 0
-	kernel_values > /tuned
-	must cmp /tuned <(kernel_values)
-	must test "$(cmp -s /before /tuned && echo same)" = ""
+	must kernel_values > /tuned
+	cmp -s /before /tuned
+	must test $? = 1
 	next
 	systemctl reboot
 	;;
 4)
 	soon mountpoint /mnt/skep
+	mounted
 	serves
+	holds
 	must diff /tuned <(kernel_values)
 	must test "$(to_apply)" = 0
 	must skep tune undo
@@ -139,6 +150,7 @@ case $number in
 	;;
 5)
 	soon mountpoint /mnt/skep
+	mounted
 	serves
 	holds
 	must diff /before <(kernel_values)
@@ -146,7 +158,7 @@ case $number in
 	must systemctl stop skep-mount@u
 	must test "$(findmnt -n -t fuse.skep)" = ""
 	must systemctl stop $services
-	must test "$(systemctl list-units --failed --plain --no-legend)" = ""
+	none_failed
 	end "SKEP-SYSTEMD: passed"
 	;;
 esac

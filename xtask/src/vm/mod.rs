@@ -9,7 +9,8 @@ use std::process::{Command, Stdio};
 /// Longest time of a run: the machine is emulated.
 const LIMIT_SECONDS: u32 = 1_800;
 
-/// Boots it, and shows what it says. True when that contains the last word of a machine in which all went well.
+/// Boots it, and shows what it says. True when that contains the last word of a machine in which all went well. One
+/// with a disk may boot again.
 fn boot(kernel: &Path, image: &Path, words: &str, disk: Option<&Path>, good: &str) -> Result<bool, String> {
     // Seen as it happens: an emulated machine takes its time.
     let console = image.with_file_name("console");
@@ -20,7 +21,7 @@ fn boot(kernel: &Path, image: &Path, words: &str, disk: Option<&Path>, good: &st
     let status = Command::new("sh")
         .args(["-c", script, "sh", &LIMIT_SECONDS.to_string(), words])
         .args([kernel, image, &console])
-        .args(disk.iter().flat_map(|disk| ["-drive", disk]))
+        .args(disk.as_ref().map_or(vec!["-no-reboot"], |disk| vec!["-drive", disk]))
         .stdin(Stdio::null())
         .status()
         .map_err(|e| format!("sh: {e}"))?;
@@ -29,7 +30,7 @@ fn boot(kernel: &Path, image: &Path, words: &str, disk: Option<&Path>, good: &st
     if !status.success() || said.is_empty() {
         return Err("qemu-system-x86_64 did not run (Debian: apt-get install qemu-system-x86)".to_owned());
     }
-    Ok(said.contains(good))
+    Ok(said.contains(good) && !said.contains("Kernel panic"))
 }
 
 /// Packs a directory into the file system with which a kernel begins.
@@ -54,6 +55,13 @@ fn plant(tree: &Path) -> Result<(), String> {
 /// A directory for the pieces of a machine, of this process.
 fn workshop() -> PathBuf {
     std::env::temp_dir().join(format!("skep-vm-{}", std::process::id()))
+}
+
+/// The outcome, when what was made for it is taken away; an error of its own goes first.
+fn cleared(work: &Path, outcome: Result<bool, String>) -> Result<bool, String> {
+    let gone = std::fs::remove_dir_all(work).map_err(|e| format!("{}: {e}", work.display()));
+    let good = outcome?;
+    gone.map(|()| good)
 }
 
 fn make(dir: &Path) -> Result<(), String> {

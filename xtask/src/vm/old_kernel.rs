@@ -2,7 +2,7 @@
 //! without acceleration. What newer kernels grant (direct I/O with mmap, FUSE over io_uring ...) must be missed
 //! by nobody but the stopwatch.
 
-use super::{boot, copy, make, pack, plant, workshop, write};
+use super::{boot, cleared, copy, make, pack, plant, workshop, write};
 use crate::program::built;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -58,8 +58,7 @@ pub fn run(root: &Path, arguments: &Arguments) -> Result<bool, String> {
     let work = workshop();
     let image = image(&work, &[(&program, "skep"), (&suite, "skep-conform")], arguments);
     let outcome = image.and_then(|image| boot(&arguments.kernel, &image, MODULES, None, GOOD));
-    std::fs::remove_dir_all(&work).map_err(|e| format!("{}: {e}", work.display()))?;
-    outcome
+    cleared(&work, outcome)
 }
 
 /// A file system in memory with the programs and the libraries they need.

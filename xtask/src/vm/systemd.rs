@@ -1,8 +1,9 @@
 //! `cargo xtask systemd`: a Debian with systemd in a virtual machine. Installed by `make install`, set up by units and
-//! fstab, killed, rebooted, cut off from power, tuned and untuned: what `hosts` does in namespaces stands here on what
-//! real machines boot. The machine checks itself ([inside.sh](inside.sh)); nothing of this one is changed.
+//! fstab, killed, rebooted, reset (what the kernel had not written is lost), tuned and untuned: what `hosts` does in
+//! namespaces stands here on what real machines boot. The machine checks itself ([inside.sh](inside.sh)); nothing of this one is changed.
 
-use super::{boot, copy, make, pack, plant, workshop, write};
+use super::{boot, cleared, copy, make, pack, plant, workshop, write};
+use crate::program::built;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -54,7 +55,8 @@ TimeoutStartSec=infinity
 WantedBy=default.target
 ";
 
-/// What to boot.
+/// What to boot. As root, with qemu-system-x86, busybox-static, cpio, e2fsprogs, make and 6 GiB in the directory for
+/// temporary files, where an interrupted run leaves `skep-vm-*`.
 #[derive(clap::Args)]
 pub struct Arguments {
     /// An unpacked kernel: dpkg-deb -x linux-image-6.1*.deb DIR.
@@ -71,8 +73,7 @@ pub fn run(root: &Path, arguments: &Arguments) -> Result<bool, String> {
     let outcome = prepare(root, &work, arguments).and_then(|kernel| {
         boot(&kernel, &work.join("image"), "systemd.show_status=0", Some(&work.join("disk")), GOOD)
     });
-    std::fs::remove_dir_all(&work).map_err(|e| format!("{}: {e}", work.display()))?;
-    outcome
+    cleared(&work, outcome)
 }
 
 /// Disk and first file system; says which kernel.
@@ -94,7 +95,7 @@ fn prepare(root: &Path, work: &Path, arguments: &Arguments) -> Result<PathBuf, S
     write(&first.join("init"), &INIT.replace("$DRIVERS", &names.join(" ")))?;
     pack(&first, &work.join("image"))?;
     let system = work.join("system");
-    shell("cp -a \"$1\" \"$2\"", &[&arguments.system, &system])?;
+    shell("cp -ax \"$1\" \"$2\"", &[&arguments.system, &system])?;
     let within = system.join(MODULES).join(&release);
     make(&within.join("kernel"))?;
     shell("cp \"$1\"/modules.* \"$2\"", &[&modules, &within])?;
@@ -104,8 +105,12 @@ fn prepare(root: &Path, work: &Path, arguments: &Arguments) -> Result<PathBuf, S
         shell("cp -r \"$1\" \"$2\"", &[&modules.join("kernel").join(part), &to])?;
     }
     shell("chroot \"$1\" depmod \"$2\"", &[&system, Path::new(&release)])?;
-    // As an administrator does. Debugging symbols do not help inside.
-    shell("make -s -C \"$1\" install DESTDIR=\"$2\" && strip \"$2/usr/local/bin/skep\"", &[root, &system])?;
+    // As an administrator does, with the program of today. Debugging symbols do not help inside.
+    let program = built(root, "skep", true)?;
+    shell(
+        "make -s -C \"$1\" install DESTDIR=\"$2\" && strip -o \"$2/usr/local/bin/skep\" \"$3\"",
+        &[root, &system, &program],
+    )?;
     for (path, text) in [
         ("inside.sh", INSIDE),
         ("etc/fstab", "/dev/vda / ext4 defaults 0 1\n"),

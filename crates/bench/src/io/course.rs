@@ -70,7 +70,7 @@ pub(super) fn seed(job: &Job, worker: u32, step: u32, repetition: u32) -> u64 {
     mix(job.seed ^ mix(u64::from(worker) << 32 | u64::from(step)) ^ u64::from(repetition))
 }
 
-/// Offset and length of each transfer, in their order, in the first pass of a job of one worker: for another program
+/// Offset and length of each transfer, in their order, in the first pass (a preparation counts) of a job of one worker: for another program
 /// that shall do the same. None for other jobs.
 pub fn transfers(job: &Job) -> Option<Vec<(u64, usize)>> {
     let Work::Io(io) = &job.work else { return None };

@@ -62,6 +62,10 @@ impl Plan {
             plan.file(root, path, &keeps)?;
         }
         for change in &changes {
+            // A new scheduler brings the depth of the queue along, for one.
+            if matches!(change.live.as_slice(), [one] if plan.sets(one)) {
+                continue;
+            }
             for (at, live) in change.live.iter().enumerate() {
                 plan.live(root, live, at > 0)?;
             }
@@ -92,13 +96,14 @@ impl Plan {
         })
     }
 
-    /// A value; one that follows another is set even when it is right now: the first may change it. What another
-    /// change has set already is not set again.
+    /// Whether a step does this already.
+    fn sets(&self, live: &Live) -> bool {
+        let does = |step: &Step| matches!(step, Step::Live { path, after, .. } if *path == live.path && *after == live.value);
+        self.steps.iter().any(does)
+    }
+
+    /// A value; one that follows another is set even when it is right now: the first may change it.
     fn live(&mut self, root: &Root, live: &Live, follows: bool) -> Result<(), String> {
-        let set = |step: &Step| matches!(step, Step::Live { path, after, .. } if *path == live.path && *after == live.value);
-        if !follows && self.steps.iter().any(set) {
-            return Ok(());
-        }
         let text = root.text(&live.path).ok_or_else(|| format!("{}: cannot be read any more", live.path))?;
         let before = reading(&text);
         if follows || live.value.as_ref() != Some(&before) {
