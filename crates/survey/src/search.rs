@@ -71,9 +71,14 @@ impl Found {
             return format!("next comes {next}; they were measured too seldom to be compared");
         };
         let interval = format!("95 % interval {:.2} to {:.2}", found.low, found.high);
-        match found.differs() && found.ratio > 1.0 {
-            true => format!("{:.2} times what comes next, {next} ({interval})", found.ratio),
-            false => format!("not told apart from {next} ({:.2} times as much, {interval})", found.ratio),
+        let ratio = found.ratio;
+        match (found.differs(), ratio > 1.0) {
+            (true, true) => format!("{ratio:.2} times what comes next, {next} ({interval})"),
+            // Each axis compared samples of its own minutes; all together may say otherwise.
+            (true, false) => format!(
+                "over all samples behind {next} ({ratio:.2} times as much, {interval}), side by side not: search again to decide"
+            ),
+            (false, _) => format!("not told apart from {next} ({ratio:.2} times as much, {interval})"),
         }
     }
 }
@@ -286,7 +291,7 @@ mod tests {
         assert!(close.starts_with("not told apart from place 2 (1.0"), "{close}");
         // A few wild samples may leave another place ahead of the one that was chosen.
         let behind = told(&[best, (2, &[130.0, 131.0, 129.0])]);
-        assert!(behind.starts_with("not told apart from place 2 (0.9"), "{behind}");
+        assert!(behind.starts_with("over all samples behind place 2 (0.9"), "{behind}");
         assert!(told(&[best, (1, &[118.0])]).contains("too seldom"));
         assert_eq!(told(&[best]), "nothing else was measured");
     }
