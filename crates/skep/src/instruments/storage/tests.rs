@@ -5,6 +5,7 @@ use super::super::question::{Direction, JobShown, JobState, Measurement, Order, 
 use super::place::Place;
 use super::*;
 use skep_bench::engine::now_ns;
+use skep_rig::begins_in_memory;
 use skep_types::{TargetId, Uuid};
 use std::collections::BTreeSet;
 
@@ -57,14 +58,6 @@ fn both_ways_of_both_paths() {
     assert_eq!(std::fs::read(dirs[0].path().join("chunks/user")).unwrap(), b"data");
 }
 
-/// Is the beginning of the file in memory?
-fn in_memory(file: &std::fs::File) -> bool {
-    use rustix::io::{Errno, ReadWriteFlags, preadv2};
-    let mut bytes = [0; 4096];
-    let read = preadv2(file, &mut [std::io::IoSliceMut::new(&mut bytes)], 0, ReadWriteFlags::NOWAIT);
-    !matches!(read, Err(Errno::AGAIN))
-}
-
 /// Goal: what a read brought into memory is gone behind it, so that a measurement that goes round asks the disk
 /// again; nothing that is written resembles what was written, by the same measurement or an earlier one.
 #[test]
@@ -86,17 +79,17 @@ fn reads_leave_nothing_in_memory() {
         // A file system that lives in memory keeps what it has.
         let opened = std::fs::File::open(&file).unwrap();
         rustix::fs::fadvise(&opened, 0, None, rustix::fs::Advice::DontNeed).unwrap();
-        if in_memory(&opened) {
+        if begins_in_memory(&opened).unwrap() {
             return;
         }
         std::fs::read(&file).unwrap();
-        assert!(in_memory(&opened));
+        assert!(begins_in_memory(&opened).unwrap());
         let area = Place::open(&all[0], &test, 1, 1 << 20).unwrap();
         let mut into = vec![0; 64 << 10];
         area.read(0, 0, &mut into).unwrap();
-        assert!(in_memory(&opened));
+        assert!(begins_in_memory(&opened).unwrap());
         found(&all, &StorageTest { seconds: if random { 0.2 } else { 0.0 }, ..test });
-        assert!(!in_memory(&opened), "random {random}");
+        assert!(!begins_in_memory(&opened).unwrap(), "random {random}");
     }
 }
 
