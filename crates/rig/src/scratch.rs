@@ -1,8 +1,16 @@
-//! Directories, and disks in memory, that go away with their owner.
+//! Directories, and disks in memory, that go away with their owner; or with the next one, if the owner was killed.
 
+use crate::daemon::Daemon;
+use crate::mounts::unmount_lazily;
+use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+use rustix::process::{Pid, test_kill_process};
 use std::path::{Path, PathBuf};
+use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Names begin so; then follow the owner's namespace of processes, the owner in it, and a number.
+const PREFIX: &str = "skep-rig";
 
 /// A fresh directory, removed when dropped.
 #[derive(Debug)]
@@ -12,11 +20,14 @@ impl Scratch {
     /// Below `base`, or where temporary files of this machine go.
     pub fn new(base: Option<&Path>) -> Result<Self, String> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
+        static SWEPT: Once = Once::new();
+        let namespace = own_namespace()?;
+        SWEPT.call_once(|| sweep(&std::env::temp_dir(), &namespace));
         let base = base.map_or_else(std::env::temp_dir, Path::to_path_buf);
         loop {
             let number = NEXT.fetch_add(1, Ordering::Relaxed);
-            // The trailing slash's absence matters: `skep-rig-7-1` is no prefix of a sibling's `-7-1-`.
-            let path = base.join(format!("skep-rig-{}-{number}-", std::process::id()));
+            // The last dash matters: `-7-1` is no prefix of a sibling's `-7-11-`, `-7-1-` is none either.
+            let path = base.join(format!("{PREFIX}-{namespace}-{}-{number}-", std::process::id()));
             match std::fs::create_dir(&path) {
                 Ok(()) => return Ok(Self(path)),
                 Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
@@ -29,6 +40,41 @@ impl Scratch {
     pub fn path(&self) -> &Path {
         &self.0
     }
+}
+
+/// The namespace of processes in which this process has its number, such as `4026531836`.
+fn own_namespace() -> Result<String, String> {
+    let link = "/proc/self/ns/pid";
+    let target = std::fs::read_link(link).map_err(|e| format!("{link}: {e}"))?;
+    Ok(target.to_string_lossy().chars().filter(char::is_ascii_digit).collect())
+}
+
+/// Takes away what owners that were killed have left: their clusters' processes, mounts, files. A dead mount would
+/// otherwise stay on this machine, and what looks at all mounts would find it.
+fn sweep(base: &Path, namespace: &str) {
+    for left in abandoned(base, namespace) {
+        unmount_lazily(&left);
+        for daemon in Daemon::all(&left) {
+            // Another test's sweep may have been faster.
+            let _ = daemon.kill();
+        }
+        unmount_lazily(&left);
+        eprintln!("{}: left by a test that was killed; removed", left.display());
+        let _ = std::fs::remove_dir_all(&left);
+    }
+}
+
+/// Directories whose owner is gone. Owners in other namespaces cannot be seen from here: theirs stay.
+fn abandoned(base: &Path, namespace: &str) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(base).into_iter().flatten().flatten();
+    let prefix = format!("{PREFIX}-{namespace}-");
+    let gone = |entry: std::fs::DirEntry| {
+        let name = entry.file_name();
+        let owner = name.to_str()?.strip_prefix(&prefix)?.split('-').next()?;
+        let owner = Pid::from_raw(owner.parse().ok()?)?;
+        (test_kill_process(owner) == Err(Errno::SRCH)).then(|| entry.path())
+    };
+    entries.filter_map(gone).collect()
 }
 
 impl Drop for Scratch {
@@ -69,5 +115,36 @@ impl Drop for MemoryDisk {
         if let Err(e) = unmount(self.path(), UnmountFlags::DETACH) {
             eprintln!("umount --lazy {}: {e}", self.path().display());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: what a killed owner has left goes, its dead mount first; what belongs to the living, or to owners that
+    /// cannot be seen from here, stays.
+    #[test]
+    fn what_the_killed_left_goes() {
+        let base = Scratch::new(None).unwrap();
+        let namespace = own_namespace().unwrap();
+        // No process has this number: the kernel gives none above 2^22.
+        let (dead, own) = (i32::MAX, std::process::id());
+        let made = |name: String| {
+            let path = base.path().join(name);
+            std::fs::create_dir_all(path.join("cluster")).unwrap();
+            path
+        };
+        let left = made(format!("{PREFIX}-{namespace}-{dead}-3-"));
+        let others = [
+            made(format!("{PREFIX}-{namespace}-{own}-3-")),
+            made(format!("{PREFIX}-1{namespace}-{dead}-3-")),
+            made(format!("{PREFIX}-{dead}-3-")),
+            made(format!("{PREFIX}-{namespace}-x-3-")),
+        ];
+        mount("skep-test", left.join("cluster"), "tmpfs", MountFlags::empty(), None).unwrap();
+        sweep(base.path(), &namespace);
+        assert!(!left.exists() && super::super::mounts::mounted_below(base.path()).is_empty());
+        assert!(others.iter().all(|other| other.join("cluster").is_dir()), "{others:?}");
     }
 }

@@ -149,6 +149,21 @@ fn source_addresses(source: &str) -> Result<Vec<Address>, String> {
     addresses.split(',').map(str::parse).collect()
 }
 
+/// Is a mount with this source certainly not one of the cluster with these addresses? So it is when both name sockets of
+/// this machine, and no common one. By names of hosts and ports it cannot be told: one host has many names.
+pub fn is_of_another(source: &str, mgmtd: &[Address]) -> bool {
+    let Ok(mounted) = source_addresses(source) else { return false };
+    let sockets = |of: &[Address]| -> Vec<PathBuf> {
+        let socket = |address: &Address| match address {
+            Address::Unix(path) => Some(path.clone()),
+            Address::Tcp { .. } => None,
+        };
+        of.iter().filter_map(socket).collect()
+    };
+    let (mounted, asked) = (sockets(&mounted), sockets(mgmtd));
+    !mounted.is_empty() && !asked.is_empty() && !mounted.iter().any(|socket| asked.contains(socket))
+}
+
 /// A cluster that answers.
 pub struct Cluster {
     keyring: Arc<Keyring>,
@@ -270,6 +285,28 @@ mod tests {
         );
         assert_eq!(addresses("unix:/d/run/m.sock:/sub/dir").unwrap(), ["unix:/d/run/m.sock"]);
         assert!(addresses("tmpfs").is_err());
+    }
+
+    /// Goal: a mount is another cluster's only when its socket says so; one that cannot be told counts as the cluster's.
+    #[test]
+    fn whose_mounts() {
+        let asked: Vec<Address> =
+            ["unix:/d/run/m.sock", "127.0.0.1:5"].map(|one| one.parse().unwrap()).into();
+        for (source, another) in [
+            ("unix:/d/run/m.sock,127.0.0.1:5:/", false),
+            ("unix:/d/run/m.sock:/", false),
+            // The port was another cluster's before.
+            ("unix:/e/run/m.sock,127.0.0.1:5:/", true),
+            ("unix:/e/run/m.sock,127.0.0.1:6:/sub", true),
+            ("127.0.0.1:6:/", false),
+            ("mgmt1:/", false),
+            ("what", false),
+        ] {
+            assert_eq!(is_of_another(source, &asked), another, "{source}");
+        }
+        assert!(
+            !is_of_another("unix:/e/run/m.sock:/", &asked[1..]) && !is_of_another("unix:/e/m.sock:/", &[])
+        );
     }
 
     /// Goal: flags win over everything, and without any the cluster of this machine is meant.

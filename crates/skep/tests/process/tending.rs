@@ -2,15 +2,17 @@
 
 use super::{plan, refusal, start, start_with_room};
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 use skep_rig::{Cluster, PATIENCE, is_mounted, patiently, until};
+use std::ffi::CString;
 use std::fs::{self, File};
 use std::io::Read;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::Instant;
 
@@ -47,6 +49,49 @@ fn health_says_how_it_is() {
     cluster.one("mgmtd").unwrap().kill().unwrap();
     let (code, text) = health(&cluster, &["--timeout", "1s"]);
     assert!(code == 2 && text.contains("start skep mgmtd"), "{code} {text}");
+}
+
+/// A mount whose process is gone, as the kernel shows it; gone when dropped.
+struct DeadMount(PathBuf);
+
+impl DeadMount {
+    fn new(point: PathBuf, source: &str) -> Self {
+        fs::create_dir(&point).unwrap();
+        let device = fs::OpenOptions::new().read(true).write(true).open("/dev/fuse").unwrap();
+        let options = format!("fd={},rootmode=40000,user_id=0,group_id=0", device.as_raw_fd());
+        let options = CString::new(options).unwrap();
+        mount(source, &point, "fuse.skep", MountFlags::empty(), Some(options.as_c_str())).unwrap();
+        Self(point)
+    }
+}
+
+impl Drop for DeadMount {
+    fn drop(&mut self) {
+        unmount(&self.0, UnmountFlags::DETACH).unwrap();
+    }
+}
+
+/// Goal: a dead mount is an error of its own cluster, and to another cluster on the machine only worth a note.
+#[test]
+fn health_tells_whose_mount_is_dead() {
+    let cluster = start_with_room(plan());
+    until("all is well", PATIENCE, || match health(&cluster, &[]) {
+        (0, _) => Ok(()),
+        (_, text) => Err(text),
+    })
+    .unwrap();
+    let another = DeadMount::new(cluster.beside("another"), "unix:/nowhere/run/mgmtd.sock,127.0.0.1:9:/");
+    let (code, text) = health(&cluster, &[]);
+    let said = format!("note     mount {}: dead (of another cluster: unix:/nowhere/", another.0.display());
+    assert!(
+        code == 0 && text.contains(&said) && text.contains("-> its process is gone: umount -l"),
+        "{text}"
+    );
+    drop(another);
+    let socket = cluster.dir().join("run/mgmtd.sock");
+    let own = DeadMount::new(cluster.beside("own"), &format!("unix:{}:/", socket.display()));
+    let (code, text) = health(&cluster, &[]);
+    assert!(code == 2 && text.contains(&format!("ERROR    mount {}: dead\n", own.0.display())), "{text}");
 }
 
 /// Goal: the bundle holds what it says and no key.

@@ -130,11 +130,11 @@ fn pack(parts: &[Part], top: &str, file: File) -> std::io::Result<()> {
 
 /// Does it.
 pub fn run(args: &BundleArgs) -> Outcome {
-    let place = args.access.place(None).ok().and_then(|place| place.cluster);
-    let up_dir = place.as_deref().and_then(Path::parent);
+    let place = args.access.place(None).ok();
+    let up_dir = place.as_ref().and_then(|place| place.cluster.as_ref()?.parent());
     let mut parts = state(&args.access);
     parts.extend(facts::configuration(up_dir));
-    parts.extend(facts::logs(up_dir, &run_dir(&args.access, None)));
+    parts.extend(facts::logs(up_dir, &run_dir(place.as_ref())));
     parts.extend(facts::metrics(up_dir.map(|dir| dir.join(CLUSTER_FILE)).as_deref()));
     parts.extend(facts::machine());
     for part in &mut parts {

@@ -1,7 +1,9 @@
 //! What can be said of this machine: its mounts, its kernel, its FUSE device.
 
 use super::{Check, Verdict, check, fine};
-use crate::admin::mount_table;
+use crate::admin::access::is_of_another;
+use crate::admin::mount_table::{self, MountEntry};
+use crate::config::address::Address;
 use serde::Deserialize;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
@@ -72,6 +74,12 @@ fn mount_check(point: &Path) -> Check {
     }
 }
 
+/// Whatever is wrong with a mount of another cluster is worth knowing, and no fault of this one.
+fn of_another(found: Check, mount: &MountEntry) -> Check {
+    let verdict = found.verdict.min(Verdict::Note);
+    Check { verdict, detail: format!("{} (of another cluster: {})", found.detail, mount.source), ..found }
+}
+
 /// In how many directories of a mount that answers the network is measured, so that contents are dropped there.
 pub fn netbench_directories(point: &Path) -> usize {
     let mut value = [0; NETBENCH_VALUE_MAX];
@@ -122,11 +130,17 @@ fn kernel_check(release: &str) -> Option<Check> {
     })
 }
 
-/// Mounts of this machine, and whether one could be made.
-pub fn checks(run_dir: &Path) -> Vec<Check> {
+/// Mounts of this machine, and whether one could be made. The addresses are those of the cluster that is asked for.
+pub fn checks(run_dir: &Path, mgmtd: &[Address]) -> Vec<Check> {
     let mounts = mount_table::read().unwrap_or_default();
-    let mut checks: Vec<_> =
-        mounts.iter().filter(|mount| mount.is_skep()).map(|mount| mount_check(&mount.point)).collect();
+    let mut checks: Vec<_> = mounts
+        .iter()
+        .filter(|mount| mount.is_skep())
+        .map(|mount| {
+            let found = mount_check(&mount.point);
+            if is_of_another(&mount.source, mgmtd) { of_another(found, mount) } else { found }
+        })
+        .collect();
     let answering: Vec<PathBuf> = checks
         .iter()
         .filter(|one| one.verdict == Verdict::Ok)

@@ -10,7 +10,7 @@ mod machine;
 
 pub use machine::netbench_directories;
 
-use super::access::{AccessArgs, CLUSTER_FILE, Cluster};
+use super::access::{AccessArgs, CLUSTER_FILE, Cluster, Place};
 use crate::cli::output::{self, OutputArgs, Row};
 use clap::{Args, Subcommand};
 use serde::Serialize;
@@ -128,14 +128,16 @@ struct Findings {
 }
 
 /// The directory in which mounts of this cluster leave their notes.
-fn run_dir(access: &AccessArgs, path: Option<&std::path::Path>) -> PathBuf {
-    let place = access.place(path).ok();
-    let up_dir = place.and_then(|place| Some(place.cluster?.parent()?.to_owned()));
+fn run_dir(place: Option<&Place>) -> PathBuf {
+    let up_dir = place.and_then(|place| place.cluster.as_ref()?.parent());
     up_dir.map_or_else(|| PathBuf::from(RUN_DIR), |dir| dir.join("run"))
 }
 
 fn look(access: &AccessArgs, path: Option<&std::path::Path>) -> Findings {
-    let mut checks = machine::checks(&run_dir(access, path));
+    // What is wrong with the place is told when it is connected to.
+    let place = access.place(path).ok();
+    let mgmtd = place.as_ref().map_or(&[][..], |place| &place.mgmtd);
+    let mut checks = machine::checks(&run_dir(place.as_ref()), mgmtd);
     let refused = |checks: &mut Vec<Check>, detail: String, hint: &str| {
         checks.push(check(Verdict::Error, "mgmtd", "cluster", detail, hint));
     };
