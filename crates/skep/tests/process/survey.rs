@@ -42,7 +42,8 @@ fn check_samples(survey: &Json) {
 }
 
 /// Goal: all layers of a real cluster are measured, the three files are written, nothing is left on mount or
-/// targets, and a survey does not differ from itself.
+/// targets, a survey does not differ from itself, and every line that it shows can be pasted into a shell as it is, and
+/// does its work there.
 #[test]
 fn every_layer() {
     let cluster = start(plan());
@@ -84,6 +85,8 @@ fn every_layer() {
     let changes: Json = serde_json::from_slice(&same.stdout).unwrap();
     let worse = |change: &&Json| change["outcome"] == "worse" || change["outcome"] == "better";
     assert_eq!(changes[0]["changes"].as_array().unwrap().iter().filter(worse).count(), 0);
+    paste_lines(&cluster, &found);
+    assert!(on_mount(&cluster).is_empty());
 }
 
 /// Runs a line as a reader would who pastes it.
@@ -102,12 +105,7 @@ fn paste(cluster: &Cluster, line: &str) {
     assert!(!said.contains("error:") && !said.contains("skep: "), "{line}\n{said}");
 }
 
-/// Goal: every line that a survey or a search shows can be pasted into a shell as it is, and does its work there.
-#[test]
-fn lines_can_be_pasted() {
-    let cluster = start(plan());
-    let out = cluster.dir().join("survey").display().to_string();
-    let found = survey(&cluster, &out, &[]);
+fn paste_lines(cluster: &Cluster, found: &Json) {
     let mut lines: Vec<&str> =
         found["commands"].as_array().unwrap().iter().filter_map(Json::as_str).collect();
     lines.sort_unstable();
@@ -123,7 +121,13 @@ fn lines_can_be_pasted() {
     lines
         .into_iter()
         .filter(|line| surveys > 0 && !line.contains("--only network"))
-        .for_each(|line| paste(&cluster, line));
+        .for_each(|line| paste(cluster, line));
+}
+
+/// Goal: so can the line that a search shows.
+#[test]
+fn a_search_can_be_pasted() {
+    let cluster = start(plan());
     let (mount, out) =
         (cluster.mount().display().to_string(), cluster.dir().join("sweep").display().to_string());
     let words = ["survey", "sweep", "--mount", &mount, "--out", &out, "--size", "4MiB", "--processes", "2"];
@@ -251,39 +255,51 @@ fn another_program_that_fails_once() {
 /// beside it, and the others are measured all the same.
 #[test]
 fn a_dead_daemon() {
-    // Long enough for a survey to begin, on any machine, before mgmtd knows.
-    let silence = [("SKEP_MGMTD_NODE_PROBABLY_OFFLINE", "30s"), ("SKEP_MGMTD_NODE_OFFLINE", "40s")];
-    let cluster = start(silence.into_iter().fold(plan(), |plan, (key, value)| plan.with(key, value)));
-    let dead = &cluster.of("storaged")[1];
-    dead.kill().unwrap();
-    dead.wait_gone(skep_rig::PATIENCE).unwrap();
-    let quick = ["--only", "processor,device,network"];
     for known in [false, true] {
+        // Known before a survey begins, or not while it runs; and a busy machine makes no other daemon silent.
+        let silence = if known { ["10s", "12s"] } else { ["30s", "40s"] };
+        let names = ["SKEP_MGMTD_NODE_PROBABLY_OFFLINE", "SKEP_MGMTD_NODE_OFFLINE"];
+        let plan = names.into_iter().zip(silence).fold(plan(), |plan, (key, value)| plan.with(key, value));
+        let cluster = start(plan);
+        let dead = &cluster.of("storaged")[1];
+        dead.kill().unwrap();
+        dead.wait_gone(skep_rig::PATIENCE).unwrap();
         if known {
             let offline = || cluster.admin(["node", "list"]).is_ok_and(|list| list.contains("offline"));
             within_long("mgmtd knows", offline);
         }
-        let out = cluster.dir().join(if known { "known" } else { "at-once" }).display().to_string();
-        let found = survey(&cluster, &out, &quick);
-        let (verdict, remarks) = (&found["verdict"], &found["remarks"]);
-        let culprit = verdict["culprit"]["member"].as_str().unwrap();
-        assert!(culprit.starts_with("storaged-"), "{verdict} {remarks}");
-        let headline = verdict["headline"].as_str().unwrap();
-        assert_eq!(headline.contains("offline"), known, "{headline}");
-        let of_dead = |part: &&Json| part["part_of"] == culprit;
-        let parts = found["parts"].as_array().unwrap();
-        assert_eq!(parts.iter().filter(of_dead).count(), 2);
-        let also = verdict["also"].as_array().unwrap();
-        let accused = |part: &Json| also.iter().any(|one| one["member"] == part["name"]);
-        assert!(!parts.iter().filter(of_dead).any(accused), "{verdict}");
-        let device =
-            found["layers"].as_array().unwrap().iter().find(|layer| layer["id"] == "device").unwrap();
-        assert_eq!(device["sides"][0]["members"].as_array().unwrap().len(), 2, "{remarks}");
-        assert!(!device["curves"].as_array().unwrap().is_empty(), "{remarks}");
+        let out = cluster.dir().join("survey").display().to_string();
+        let found = survey(&cluster, &out, &["--only", "processor,device,network"]);
+        names_the_dead(&found, known);
         // A dead daemon says nothing of what file systems take.
-        let about = device["about"].as_str().unwrap();
-        assert_eq!(about.contains("past the page cache (O_DIRECT)"), takes_direct(&cluster.dir()), "{about}");
+        let device = layer(&found, "device")["about"].as_str().unwrap();
+        assert_eq!(
+            device.contains("past the page cache (O_DIRECT)"),
+            takes_direct(&cluster.dir()),
+            "{device}"
+        );
     }
+}
+
+fn layer<'a>(survey: &'a Json, id: &str) -> &'a Json {
+    survey["layers"].as_array().unwrap().iter().find(|layer| layer["id"] == id).unwrap()
+}
+
+fn names_the_dead(found: &Json, known: bool) {
+    let (verdict, remarks) = (&found["verdict"], &found["remarks"]);
+    let culprit = verdict["culprit"]["member"].as_str().unwrap();
+    assert!(culprit.starts_with("storaged-"), "{verdict} {remarks}");
+    let headline = verdict["headline"].as_str().unwrap();
+    assert_eq!(headline.contains("offline"), known, "{headline}");
+    let of_dead = |part: &&Json| part["part_of"] == culprit;
+    let parts = found["parts"].as_array().unwrap();
+    assert_eq!(parts.iter().filter(of_dead).count(), 2);
+    let also = verdict["also"].as_array().unwrap();
+    let accused = |part: &Json| also.iter().any(|one| one["member"] == part["name"]);
+    assert!(!parts.iter().filter(of_dead).any(accused), "{verdict}");
+    let device = layer(found, "device");
+    assert_eq!(device["sides"][0]["members"].as_array().unwrap().len(), 2, "{remarks}");
+    assert!(!device["curves"].as_array().unwrap().is_empty(), "{remarks}");
 }
 
 /// Does the file system of this directory take O_DIRECT?
