@@ -12,7 +12,7 @@ use crate::abi::opcode;
 use crate::buffer::{ReplyBuffer, RequestBuffer, SMALLEST};
 use crate::device::{Received, open_device, receive, send};
 use crate::dispatch::unique_of;
-use crate::mount::{Mounted, mount};
+use crate::mount::{Mounted, Unmounter, mount};
 use crate::negotiate::whole_pages;
 use crate::uring::{Fault, Plan, Site};
 use crate::{
@@ -98,6 +98,12 @@ impl Fuse {
     #[must_use]
     pub fn notifier(&self) -> Notifier {
         Notifier::new(&self.device)
+    }
+
+    /// What unmounts it from another thread, or after a signal.
+    #[must_use]
+    pub fn unmounter(&self) -> Unmounter {
+        self.mounted.unmounter()
     }
 
     /// Serves until the file system is unmounted or aborted.

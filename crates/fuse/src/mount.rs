@@ -51,10 +51,35 @@ impl MountOptions {
 }
 
 /// A mount made by this process; undone when dropped.
-pub(crate) struct Mounted {
+pub(crate) struct Mounted(Unmounter);
+
+/// Takes one mount away from its directory, and never another one.
+#[derive(Clone, Debug)]
+pub struct Unmounter {
     target: PathBuf,
     /// Device number of the mounted root: says later whether the directory still shows this mount.
     device: Option<(u32, u32)>,
+}
+
+impl Unmounter {
+    /// Does the directory still show this mount? Not after somebody unmounted or detached it, or mounted over it.
+    #[must_use]
+    pub fn is_shown(&self) -> bool {
+        self.device.is_some() && device_of(&self.target) == self.device
+    }
+
+    /// Unmounts it; `lazy` detaches it. Nothing happens where it is not shown any more.
+    ///
+    /// # Errors
+    /// EBUSY while it is in use (not lazy).
+    pub fn unmount(&self, lazy: bool) -> io::Result<()> {
+        match self.is_shown().then(|| unmount(&self.target, lazy, false)) {
+            // Somebody else was faster.
+            Some(Err(_)) if !self.is_shown() => Ok(()),
+            Some(done) => done,
+            None => Ok(()),
+        }
+    }
 }
 
 pub(crate) fn mount(
@@ -79,31 +104,32 @@ pub(crate) fn mount(
     rustix::mount::mount(options.source.as_str(), &target, kind, options.flags, data.as_c_str())
         .map_err(|error| failed(error.into()))?;
     let device = device_of(&target);
-    Ok(Mounted { target, device })
+    Ok(Mounted(Unmounter { target, device }))
 }
 
 impl Mounted {
     pub(crate) fn target(&self) -> &Path {
-        &self.target
+        &self.0.target
+    }
+
+    pub(crate) fn unmounter(&self) -> Unmounter {
+        self.0.clone()
     }
 
     /// The connection has ended. Usually the mount is gone with it; after `umount -f` of a busy mount, or an abort
     /// through the control file system, it is still there and dead, and is removed here.
     pub(crate) fn ended(&mut self) {
-        if self.device.is_some()
-            && device_of(&self.target) == self.device
-            && matches!(probe(&self.target), Probe::Dead)
-        {
-            let _ = rustix::mount::unmount(&self.target, UnmountFlags::DETACH);
+        if self.0.is_shown() && matches!(probe(&self.0.target), Probe::Dead) {
+            let _ = rustix::mount::unmount(&self.0.target, UnmountFlags::DETACH);
         }
         // From here on the directory may show somebody else's mount, even one with the same device number.
-        self.device = None;
+        self.0.device = None;
     }
 
     /// Ends the connection: all requests fail, all readers of the device return.
     pub(crate) fn abort(&self) {
-        if self.device.is_some() && device_of(&self.target) == self.device {
-            let _ = rustix::mount::unmount(&self.target, UnmountFlags::FORCE | UnmountFlags::DETACH);
+        if self.0.is_shown() {
+            let _ = rustix::mount::unmount(&self.0.target, UnmountFlags::FORCE | UnmountFlags::DETACH);
         }
     }
 }

@@ -29,7 +29,7 @@ use port::BlockingPort;
 use served::{Note, OTHER_LANES, Served};
 use skep_client::state::Mounting;
 use skep_client::{Lane, Limits, Shared};
-use skep_fuse::{DevOptions, Fuse, FuseOptions, InitFlags, MountOptions, Transport};
+use skep_fuse::{DevOptions, Fuse, FuseOptions, InitFlags, MountOptions, Transport, Unmounter};
 use skep_types::limits::SLOTS_MAX;
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -110,6 +110,7 @@ fn serve(config: &MountConfig, wishes: Wishes, args: &MountArgs, background: boo
     let keeper = lane(&hands).map_err(|e| format!("no lane: {e}"))?;
     attach(&keeper, &hands, &target)?;
     let device = mount(config, wishes, args, &target)?;
+    let mounted = device.unmounter();
     let note = Note::new(&config.process.run_dir, &target);
     shown::show(config.http, &hands);
     let pages = Pages::new(device.notifier());
@@ -124,7 +125,7 @@ fn serve(config: &MountConfig, wishes: Wishes, args: &MountArgs, background: boo
     let (watched, watched_hands) = (target.clone(), hands.clone());
     let watch = std::thread::Builder::new().name("stop".to_owned());
     let watch = watch
-        .spawn(move || unmount_when_told(&stop, &watched, &watched_hands))
+        .spawn(move || unmount_when_told(&stop, &mounted, &watched, &watched_hands))
         .map_err(|e| format!("stop thread: {e}"))?;
     let ended = device.run(&served).map_err(|e| e.to_string());
     hands.end();
@@ -209,18 +210,17 @@ fn renew(hands: &Arc<Hands>) {
     }
 }
 
-/// SIGTERM and SIGINT unmount. A busy mount is detached: it ends with its last user.
-fn unmount_when_told(stop: &Stop, target: &Path, hands: &Hands) {
+/// SIGTERM and SIGINT unmount. A busy mount is detached: it ends with its last user. What was detached before is left to
+/// its users, and so is what was mounted in its place since: it is not this process's.
+fn unmount_when_told(stop: &Stop, mounted: &Unmounter, target: &Path, hands: &Hands) {
     while !stop.wait(STOP_SLICE) {
         if hands.has_ended() {
             return;
         }
     }
-    if hands.has_ended() || skep_fuse::unmount(target, false, false).is_ok() {
-        return;
-    }
-    warning!("{} is busy: detached, it ends when its last user does", target.display());
-    if let Err(e) = skep_fuse::unmount(target, true, false) {
+    let Err(busy) = mounted.unmount(false) else { return };
+    warning!("{}: {busy}: detached, it ends when its last user does", target.display());
+    if let Err(e) = mounted.unmount(true) {
         error!("{} cannot be unmounted: {e}", target.display());
     }
 }

@@ -9,12 +9,15 @@ use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 use skep_rig::{Cluster, PATIENCE, is_mounted, patiently, until};
 use std::ffi::CString;
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// Twenty make a second: longer than a mount takes to see a signal.
+const MOMENT: Duration = Duration::from_millis(50);
 
 fn health(cluster: &Cluster, words: &[&str]) -> (i32, String) {
     let words = cluster.admin_words([&["health"], words].concat());
@@ -157,6 +160,33 @@ fn mounts_end_tidily() {
     let down = cluster.run(["down", "--dir", cluster.dir().to_str().unwrap()]).unwrap();
     let said = String::from_utf8_lossy(&down.stderr).into_owned();
     assert!(said.contains(&format!("{} is a mount of this cluster, too", other.display())), "{said}");
+}
+
+/// Goal: a mount that was detached, and is told to end, leaves alone what was mounted in its place; it serves its users
+/// to their end, and has nothing to complain about.
+#[test]
+fn a_detached_mount_unmounts_no_other() {
+    let cluster = start(plan());
+    let point = cluster.second_mount("second", &[]).unwrap();
+    let old = cluster.mount_daemon(&point).unwrap();
+    let mut user = File::create(point.join("file")).unwrap();
+    unmount(&point, UnmountFlags::DETACH).unwrap();
+    cluster.mount_again(&point).unwrap();
+    old.signal(Signal::TERM).unwrap();
+    // What takes a while after the signal has no end to wait for: the user works on, and both mounts answer.
+    for piece in 0..20 {
+        user.write_all(&[piece; 1_000]).unwrap();
+        user.sync_all().unwrap();
+        std::thread::sleep(MOMENT);
+        assert!(is_mounted(&point) && old.is_alive(), "after {piece} pieces");
+    }
+    assert_eq!(fs::metadata(point.join("file")).unwrap().len(), 20_000);
+    drop(user);
+    old.wait_gone(PATIENCE).unwrap();
+    assert!(is_mounted(&point));
+    let name = format!("mount{}.log", point.display().to_string().replace('/', "-"));
+    let log = fs::read_to_string(cluster.dir().join("run").join(name)).unwrap();
+    assert!(log.contains("ended: Unmounted") && !log.contains("ERROR") && !log.contains("detached"), "{log}");
 }
 
 /// A pseudo terminal with a program on it.
