@@ -146,7 +146,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     }
 
     /// Writes to the reserved place. Growing the layout keeps it; a truncate does not: then another
-    /// place is asked for.
+    /// place is asked for. A layout that is not known any more says nothing about the place: were another one asked
+    /// for, zeros would stay in this one.
     async fn append_chunks(
         &self,
         ino: Ino,
@@ -157,9 +158,13 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     ) -> Result<Round, Refusal> {
         for _ in 0..STALE_ROUNDS_MAX {
             let view = self.shared.with(|s| s.write_view(ino));
-            let Some(layout) = view.layout.clone().filter(|layout| layout.generation == generation) else {
-                return Ok(Round::Again);
+            let Some(layout) = view.layout.clone() else {
+                self.fetch_layout(ino).await?;
+                continue;
             };
+            if layout.generation != generation {
+                return Ok(Round::Again);
+            }
             if layout.covered() < end {
                 self.grow(ino, end).await?;
                 continue;
@@ -266,6 +271,31 @@ mod tests {
         assert_eq!(restart(), Some(25_000));
         assert_eq!(block_on(append), Ok(5_000));
         assert_eq!(restart(), Some(0));
+    }
+
+    /// Goal: a record is written to the place that it was given, though the layout is forgotten meanwhile (attributes
+    /// from before the file was grown do that when they come late): another place would leave zeros in the first one.
+    #[test]
+    fn a_forgotten_layout_leaves_no_hole() {
+        let (cluster, lane) = mounted();
+        let file = create(&lane, b"log");
+        block_on(lane.write(file.handle, 0, &[1; 20_000], APPEND)).unwrap();
+        let asked = cluster.borrow().count(ReserveEnd::KIND);
+        // The layout goes after it was looked at, and before the place is known.
+        cluster.borrow_mut().fail(ReserveEnd::KIND, &[Fault::LoseAnswer]);
+        let mut append = pin!(lane.write(file.handle, 0, &[2; 5_000], APPEND));
+        let mut context = Context::from_waker(Waker::noop());
+        while cluster.borrow().count(ReserveEnd::KIND) == asked {
+            assert!(append.as_mut().poll(&mut context).is_pending());
+        }
+        lane.shared.borrow_mut().inodes.get_mut(file.attr.ino).unwrap().layout = None;
+        assert_eq!(block_on(append), Ok(5_000));
+        assert_eq!(
+            cluster.borrow().count(ReserveEnd::KIND),
+            asked + 2,
+            "asked again for the lost answer only"
+        );
+        assert_eq!(read(&lane, &file, 20_000, 10_000), [2; 5_000]);
     }
 
     /// Goal: a range that a life gave which has ended is not used: the next one may give it again.

@@ -1,7 +1,7 @@
 //! O_APPEND by writers on two mounts.
 
 use super::{plan, start};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -27,14 +27,18 @@ fn appender(path: &Path) -> File {
 /// Every record of every writer is there once, whole, and nothing else.
 fn check(path: &Path, numbers: u32) {
     let content = fs::read(path).unwrap();
-    let mut seen = BTreeSet::new();
+    let mut seen = BTreeMap::new();
     let mut at = 0;
     while at < content.len() {
         let word = |n: usize| u32::from_le_bytes(content[at + 4 * n..][..4].try_into().unwrap());
         let (writer, number, len) = (word(0), word(1), word(2) as usize);
         assert!(writer < MOUNTS * WRITERS && number < numbers, "at {at}: no record begins here");
         assert!(content[at..at + HEADER + len] == record(writer, number, len), "at {at}: mixed");
-        assert!(seen.insert((writer, number)), "record {number} of writer {writer} is there twice");
+        if let Some(first) = seen.insert((writer, number), at) {
+            panic!(
+                "record {number} of writer {writer} is there twice: at {first} and at {at}, {len} bytes each"
+            );
+        }
         at += HEADER + len;
     }
     assert_eq!(seen.len() as u32, MOUNTS * WRITERS * numbers, "records are lost");
