@@ -1,9 +1,9 @@
 //! One cluster: `skep up` in a directory of its own.
 
 use crate::daemon::Daemon;
-use crate::mounts::{is_mounted, unmount_lazily};
+use crate::mounts::is_mounted;
 use crate::runner::Runner;
-use crate::scratch::Scratch;
+use crate::scratch::{Scratch, take_down};
 use signal_hook::consts::SIGHUP;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -255,19 +255,6 @@ impl Cluster {
         let below = Path::new(word).starts_with(self.scratch.path());
         word.as_encoded_bytes().starts_with(b"mount_point=") || (below && !toml)
     }
-
-    fn end(&self) {
-        unmount_lazily(self.scratch.path());
-        // Servers first: a mount that lost its directory ends by itself, and needs nobody for it.
-        for daemon in self.daemons() {
-            if let Err(e) = daemon.kill()
-                && daemon.is_alive()
-            {
-                eprintln!("{e}");
-            }
-        }
-        unmount_lazily(self.scratch.path());
-    }
 }
 
 impl Drop for Cluster {
@@ -275,7 +262,7 @@ impl Drop for Cluster {
         if std::thread::panicking() {
             self.show_logs();
         }
-        self.end();
+        take_down(self.scratch.path());
     }
 }
 /// Under nohup this process ignores SIGHUP, and so would everything that it starts, also what tests send that signal. What

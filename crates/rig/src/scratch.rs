@@ -26,7 +26,7 @@ impl Scratch {
         let base = base.map_or_else(std::env::temp_dir, Path::to_path_buf);
         loop {
             let number = NEXT.fetch_add(1, Ordering::Relaxed);
-            // The last dash matters: `-7-1` is no prefix of a sibling's `-7-11-`, `-7-1-` is none either.
+            // The last dash matters: without it one name would begin a sibling's, as `-7-1` begins `-7-11`.
             let path = base.join(format!("{PREFIX}-{namespace}-{}-{number}-", std::process::id()));
             match std::fs::create_dir(&path) {
                 Ok(()) => return Ok(Self(path)),
@@ -53,15 +53,24 @@ fn own_namespace() -> Result<String, String> {
 /// otherwise stay on this machine, and what looks at all mounts would find it.
 fn sweep(base: &Path, namespace: &str) {
     for left in abandoned(base, namespace) {
-        unmount_lazily(&left);
-        for daemon in Daemon::all(&left) {
-            // Another test's sweep may have been faster.
-            let _ = daemon.kill();
-        }
-        unmount_lazily(&left);
+        take_down(&left);
         eprintln!("{}: left by a test that was killed; removed", left.display());
         let _ = std::fs::remove_dir_all(&left);
     }
+}
+
+/// Ends every process of a cluster below `dir`, and takes every mount there away.
+pub(crate) fn take_down(dir: &Path) {
+    unmount_lazily(dir);
+    // Servers first: a mount that lost its directory ends by itself, and needs nobody for it.
+    for daemon in Daemon::all(dir) {
+        if let Err(e) = daemon.kill()
+            && daemon.is_alive()
+        {
+            eprintln!("{e}");
+        }
+    }
+    unmount_lazily(dir);
 }
 
 /// Directories whose owner is gone. Owners in other namespaces cannot be seen from here: theirs stay.
