@@ -418,6 +418,8 @@ impl Bed {
             mtime,
             blocks: None,
             kill_suidgid: false,
+            cuts: 1,
+            time_sets: 0,
         };
         self.call(ME, commit).unwrap();
         (ino, grown.layout)

@@ -29,6 +29,9 @@ pub fn attr(ino: u64, change: u64, size: u64) -> Attr {
         btime: Timestamp::default(),
         change,
         generation: Generation(0),
+        cuts: 1,
+        time_sets: 0,
+        mtime_given: false,
     }
 }
 

@@ -81,10 +81,10 @@ fn trimmed(ctx: &mut Ctx<'_>, m: &Trimmed) -> Result<(), Fail> {
     }
     ctx.drop_trim(m.ino)?;
     let mut inode = ctx.inode(m.ino)?;
-    if inode.blocks != m.blocks {
-        inode.blocks = m.blocks;
-        ctx.put_inode(m.ino, &inode);
-    }
+    inode.blocks = m.blocks;
+    // From here on the targets tell only what was written after it.
+    inode.cuts += 1;
+    ctx.put_inode(m.ino, &inode);
     Ok(())
 }
 
@@ -139,7 +139,8 @@ fn recovered(ctx: &mut Ctx<'_>, m: &Recovered) -> Result<(), Fail> {
     if inode.layout.generation != m.generation || inode.layout.is_inline() || ctx.trim(m.ino)?.is_some() {
         return Ok(());
     }
-    let killed = kill_privileges(ctx, m.ino, &mut inode, false)?;
+    // Whether an ordinary user wrote, and what, only the writer knew.
+    let killed = kill_privileges(ctx, m.ino, &mut inode, true)?;
     if m.size <= inode.size && m.blocks == inode.blocks && !killed {
         return Ok(());
     }

@@ -14,7 +14,7 @@ use crate::op;
 use crate::store::{Batch, Store, StoreError};
 use alloc::format;
 use alloc::vec::Vec;
-use skep_types::{Errno, Ino, LogIndex, ShardId, Timestamp};
+use skep_types::{ClientId, Errno, Ino, LogIndex, ShardId, Timestamp};
 use skep_wire::meta::{InspectReply, MetaRequest};
 use skep_wire::{Refusal, Status};
 
@@ -46,7 +46,7 @@ impl<S: Store> Server<S> {
         if op::needs_room(&request.message) {
             self.reserve_serials(wall, shard, out)?;
         }
-        let scene = self.scene(shard, wall, caller);
+        let scene = Scene { client: request.peer.client, ..self.scene(shard, wall, caller) };
         let index = scene.index;
         let Some(place) = self.shards.get_mut(&shard) else {
             return Ok(Ran::Refused(Status::STALE_MAP.into()));
@@ -100,6 +100,7 @@ impl<S: Store> Server<S> {
             term: self.terms.last(),
             index: LogIndex(self.last.0 + 1),
             caller,
+            client: ClientId(0),
             inline_limit: self.config.inline_limit,
             replay: false,
         }

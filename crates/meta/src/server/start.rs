@@ -111,6 +111,7 @@ impl<S: Store> Server<S> {
             term: record.term,
             index: record.index,
             caller: command.caller,
+            client: command.caller.map_or(skep_types::ClientId(0), |caller| caller.client),
             inline_limit: u32::MAX,
             replay: true,
         };

@@ -351,6 +351,9 @@ mod tests {
             btime: time,
             change: 3,
             generation: Generation(2),
+            cuts: 1,
+            time_sets: 0,
+            mtime_given: false,
         }
     }
 
