@@ -9,6 +9,7 @@ mod conform;
 mod crash;
 mod hosts;
 mod posix;
+mod process;
 mod program;
 mod programs;
 mod rigged;
@@ -45,6 +46,8 @@ enum Task {
     Browser(browser::Arguments),
     /// Compare `skep bench io` with fio on the same files.
     BenchFio(bench_fio::Arguments),
+    /// Run the tests of real daemons and mounts, several at a time.
+    Process(process::Arguments),
     /// Run pjdfstest and fsx, built elsewhere, over a mount.
     Posix(posix::Arguments),
     /// Run real programs (git, SQLite, PostgreSQL, a compiler ...) over mounts.
@@ -83,6 +86,7 @@ fn main() -> ExitCode {
         Task::Calibrate(arguments) => calibrate::run(&root, &arguments),
         Task::Browser(arguments) => browser::run(&root, &arguments),
         Task::BenchFio(arguments) => bench_fio::run(&root, &arguments),
+        Task::Process(arguments) => process::run(&root, &arguments),
         Task::Posix(arguments) => posix::run(&root, &arguments),
         Task::Programs(arguments) => programs::run(&root, &arguments),
         Task::OldKernel(arguments) => vm::old_kernel::run(&root, &arguments),

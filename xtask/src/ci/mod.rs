@@ -8,8 +8,10 @@ mod count;
 mod setting;
 mod step;
 
-use std::path::Path;
-use std::time::Duration;
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use comfy_table::Table;
 use comfy_table::presets::NOTHING;
@@ -59,6 +61,10 @@ const COMPILING: Duration = Duration::from_secs(1_200);
 
 /// Longest time of a step that works on mounted clusters: several times what it takes on two cores.
 const MOUNTED: Duration = Duration::from_secs(1_200);
+
+/// Modules of process tests that are not about mounts.
+const ONE_TRANSPORT: &str =
+    "survey,tune,loads,instruments,administration,agent,bench,http,intruders,pools,refusals,tending";
 
 const STEPS: &[Step] = &[
     Step {
@@ -139,7 +145,7 @@ const STEPS: &[Step] = &[
     Step {
         name: "process",
         title: "real daemons, sockets and mounts (FUSE over io_uring)",
-        command: &["cargo", "test", "--package", "skep", "--test", "process", "--no-fail-fast", "--locked"],
+        command: &["cargo", "xtask", "process"],
         limit: MOUNTED,
         always: true,
         transport: Some(Transport::Uring),
@@ -148,41 +154,7 @@ const STEPS: &[Step] = &[
         name: "process-dev",
         title: "the same with mounts over /dev/fuse, where a mount is what is tested",
         // What administers and measures was tested with the other transport: it is the same program above both.
-        command: &[
-            "cargo",
-            "test",
-            "--package",
-            "skep",
-            "--test",
-            "process",
-            "--no-fail-fast",
-            "--locked",
-            "--",
-            "--skip",
-            "survey::",
-            "--skip",
-            "tune::",
-            "--skip",
-            "loads::",
-            "--skip",
-            "instruments::",
-            "--skip",
-            "administration::",
-            "--skip",
-            "agent::",
-            "--skip",
-            "bench::",
-            "--skip",
-            "http::",
-            "--skip",
-            "intruders::",
-            "--skip",
-            "pools::",
-            "--skip",
-            "refusals::",
-            "--skip",
-            "tending::",
-        ],
+        command: &["cargo", "xtask", "process", "--except", ONE_TRANSPORT],
         limit: MOUNTED,
         always: true,
         transport: Some(Transport::Dev),
@@ -230,7 +202,7 @@ const STEPS: &[Step] = &[
     Step {
         name: "crash",
         title: "random kill -9 under load: nothing lost, nothing leaked",
-        command: &["cargo", "xtask", "crash", "--kills", "8", "--mount-kills", "1"],
+        command: &["cargo", "xtask", "crash", "--seed", "1", "--kills", "8", "--mount-kills", "1"],
         limit: MOUNTED,
         always: true,
         transport: Some(Transport::Uring),
@@ -238,7 +210,19 @@ const STEPS: &[Step] = &[
     Step {
         name: "lost-log",
         title: "a lost end of the metadata log, which the crash test must find",
-        command: &["cargo", "xtask", "crash", "--kills", "30", "--mount-kills", "0", "--canary", "log"],
+        command: &[
+            "cargo",
+            "xtask",
+            "crash",
+            "--seed",
+            "1",
+            "--kills",
+            "30",
+            "--mount-kills",
+            "0",
+            "--canary",
+            "log",
+        ],
         limit: MOUNTED,
         always: true,
         transport: Some(Transport::Uring),
@@ -246,7 +230,19 @@ const STEPS: &[Step] = &[
     Step {
         name: "lost-byte",
         title: "a wrong byte on a target, which the crash test must find",
-        command: &["cargo", "xtask", "crash", "--kills", "30", "--mount-kills", "0", "--canary", "chunk"],
+        command: &[
+            "cargo",
+            "xtask",
+            "crash",
+            "--seed",
+            "1",
+            "--kills",
+            "30",
+            "--mount-kills",
+            "0",
+            "--canary",
+            "chunk",
+        ],
         limit: MOUNTED,
         always: true,
         transport: Some(Transport::Uring),
@@ -277,7 +273,7 @@ pub fn run(root: &Path, arguments: &Arguments) -> Result<bool, String> {
         return Ok(true);
     }
     let steps = chosen(&arguments.steps)?;
-    let _uring = Kept::of(Path::new(ENABLE_URING));
+    let _uring = Kept::of(Path::new(ENABLE_URING))?;
     let mut results = Vec::new();
     for (i, step) in steps.iter().enumerate() {
         println!("==> {}/{} {}: {}", i + 1, steps.len(), step.name, step.title);
@@ -289,6 +285,7 @@ pub fn run(root: &Path, arguments: &Arguments) -> Result<bool, String> {
             }
         };
         println!("==> {} {} after {:.1} s", step.name, word(&outcome), outcome.took.as_secs_f64());
+        keep(root, step, &outcome);
         results.push((*step, outcome));
     }
     Ok(summary(&results))
@@ -316,6 +313,19 @@ fn chosen(names: &[String]) -> Result<Vec<&'static Step>, String> {
         })
     };
     names.iter().map(find).collect()
+}
+
+/// Adds a line to `target/ci-times.tsv`: seconds since 1970, step, seconds, result. How long a step takes is seen over many
+/// runs only.
+fn keep(root: &Path, step: &Step, outcome: &Outcome) {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    let path = target.join("ci-times.tsv");
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let line = format!("{now}\t{}\t{:.1}\t{}\n", step.name, outcome.took.as_secs_f64(), word(outcome));
+    let file = OpenOptions::new().create(true).append(true).open(&path);
+    if let Err(e) = file.and_then(|mut file| file.write_all(line.as_bytes())) {
+        eprintln!("{}: {e}", path.display());
+    }
 }
 
 fn word(outcome: &Outcome) -> &'static str {

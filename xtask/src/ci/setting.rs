@@ -1,31 +1,35 @@
 //! A setting of the kernel that steps change, and that is what it was when they are done.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 
-/// Puts a setting back when it goes. A run that is killed leaves it as the steps set it.
-pub struct Kept {
-    path: PathBuf,
-    /// What it was; none where there is no such setting, which the steps that need it say.
-    before: Option<String>,
-}
+/// What the keeper runs: it waits for the end of its input, which comes with the end of the run, however that ends.
+const KEEPER: &str =
+    "cat >/dev/null; now=$(cat \"$1\") && [ \"$now\" = \"$2\" ] || printf %s \"$2\" > \"$1\"";
+
+/// Puts a setting back when it goes, also when the run is killed: a shell in a session of its own does it.
+pub struct Kept(Option<Child>);
 
 impl Kept {
-    /// Remembers what the setting is now.
-    pub fn of(path: &Path) -> Self {
-        Self { path: path.to_owned(), before: std::fs::read_to_string(path).ok() }
+    /// Remembers what the setting is now. Where there is no such setting, the steps that need it say so.
+    pub fn of(path: &Path) -> Result<Self, String> {
+        let Ok(before) = std::fs::read_to_string(path) else { return Ok(Self(None)) };
+        let mut command = Command::new("setsid");
+        command.args(["sh", "-c", KEEPER, "sh"]).arg(path).arg(before.trim());
+        let keeper = command.stdin(Stdio::piped()).spawn().map_err(|e| format!("setsid: {e}"))?;
+        Ok(Self(Some(keeper)))
     }
 }
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        let Some(before) = &self.before else { return };
-        // Who may not write it has not changed it either.
-        if std::fs::read_to_string(&self.path).is_ok_and(|now| now == *before) {
-            return;
-        }
-        if let Err(e) = std::fs::write(&self.path, before) {
-            let (path, before) = (self.path.display(), before.trim());
-            eprintln!("{path}: {e}; it was {before:?} before this run: write that back");
+        let Some(keeper) = &mut self.0 else { return };
+        drop(keeper.stdin.take());
+        match keeper.wait() {
+            Ok(status) if status.success() => {}
+            ended => {
+                eprintln!("a setting may not be what it was before this run: its keeper ended with {ended:?}")
+            }
         }
     }
 }
@@ -40,10 +44,25 @@ mod tests {
         let scratch = skep_rig::Scratch::new(None).unwrap();
         let (path, none) = (scratch.path().join("enable_uring"), scratch.path().join("none"));
         std::fs::write(&path, "N\n").unwrap();
-        let both = (Kept::of(&path), Kept::of(&none));
+        let both = (Kept::of(&path).unwrap(), Kept::of(&none).unwrap());
         std::fs::write(&path, "Y").unwrap();
         drop(both);
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), "N\n");
+        assert_eq!(std::fs::read_to_string(&path).unwrap().trim(), "N");
         assert!(!none.exists());
+    }
+
+    /// Goal: it is put back, too, when the run has no time to: its pipe closes, and that is all the keeper waits for.
+    #[test]
+    fn a_killed_run_puts_it_back() {
+        let scratch = skep_rig::Scratch::new(None).unwrap();
+        let path = scratch.path().join("enable_uring");
+        std::fs::write(&path, "N").unwrap();
+        let mut kept = Kept::of(&path).unwrap();
+        std::fs::write(&path, "Y").unwrap();
+        let mut keeper = kept.0.take().unwrap();
+        drop(kept);
+        drop(keeper.stdin.take());
+        assert!(keeper.wait().unwrap().success());
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "N");
     }
 }

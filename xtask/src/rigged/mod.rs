@@ -14,7 +14,6 @@ mod progress;
 mod rig;
 mod state;
 
-use crate::crash::seed_of_the_clock;
 use crate::program;
 use cluster::Cluster;
 use leftovers::{Place, Stop};
@@ -47,7 +46,7 @@ pub struct Arguments {
     /// Rigged runs; controls come on top, one for every four.
     #[arg(long, default_value_t = 20)]
     runs: usize,
-    /// Which set-ups are drawn; absent: 1, and with --short the clock's, so that all of them have their turn.
+    /// Which set-ups are drawn; absent: 1.
     #[arg(long)]
     seed: Option<u64>,
     /// A slow disk, a slow network, a starved daemon, and a control.
@@ -110,7 +109,7 @@ pub fn run(root: &Path, arguments: &Arguments) -> Result<bool, String> {
     let (path, most) = (arguments.state.as_deref(), arguments.most.unwrap_or(usize::MAX));
     let stop = Stop::on_signals()?;
     let place = Place::new()?;
-    let seed = arguments.seed.unwrap_or_else(|| if arguments.short { seed_of_the_clock() } else { SEED });
+    let seed = arguments.seed.unwrap_or(SEED);
     let drawn = set_ups(arguments, seed);
     let short = if arguments.short { " --short" } else { "" };
     println!("rigged: {} set-ups,{short} --seed {seed}", drawn.0.len());
