@@ -15,7 +15,7 @@ use crate::port::{Answer, Call, Cell, MGMTD, Outcome, Port};
 use crate::state::{SessionState, Shared};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use skep_types::{Decode, Encode, Errno, NodeId, Term};
+use skep_types::{Decode, Encode, Errno, Millis, NodeId, Term};
 use skep_wire::meta::{DropLocks, SetLock, ShardStamp};
 use skep_wire::mgmt::GetMap;
 use skep_wire::storage::{CopyChunk, PunchChunk, ReserveChunk, TrimChunk, WriteChunk};
@@ -46,7 +46,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 return stop(jobs, &self.gave_up(jobs, waited));
             }
             if backoff == BACKOFF_MAX_MS {
-                self.complain(jobs);
+                self.complain(jobs, started);
             }
             self.port.pause(backoff).await;
             backoff = (backoff + backoff / 2).min(BACKOFF_MAX_MS);
@@ -259,25 +259,18 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         )
     }
 
-    fn complain(&self, jobs: &[Job<'_>]) {
+    fn complain(&self, jobs: &[Job<'_>], since: Millis) {
         for job in jobs.iter().filter(|job| job.settled.is_none()) {
             let Some(node) = job.node else { continue };
-            if !self.shared.with(|s| s.nodes.silent(node)) {
-                continue;
+            let why = || job.trouble.as_ref().map(|trouble| trouble.to_string()).unwrap_or_default();
+            if self.shared.with(|s| s.nodes.silent(node, since, why)) {
+                self.port.log(format_args!("waiting for {}: {}", self.name_of(node), why()));
             }
-            let why = job.trouble.as_ref().map(|trouble| trouble.to_string()).unwrap_or_default();
-            self.port.log(format_args!("waiting for {}: {why}", self.name_of(node)));
         }
     }
 
     pub(crate) fn name_of(&self, node: NodeId) -> String {
-        if node == MGMTD {
-            return String::from("mgmtd");
-        }
-        self.shared.with(|s| match s.map.node(node) {
-            Some(entry) => entry.alias.clone(),
-            None => alloc::format!("node {node}"),
-        })
+        self.shared.with(|s| s.name_of(node))
     }
 }
 

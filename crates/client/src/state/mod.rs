@@ -25,14 +25,27 @@ pub use mark::{Begun, Mark};
 pub use netbench::{
     Lease, NETBENCH_DIRS_MAX, NETBENCH_LEASE_MAX_MS, NETBENCH_MARKS_MAX, NETBENCH_TOTAL_MAX_MS, Netbench,
 };
-pub use node::Nodes;
+pub use node::{Nodes, Silence};
 pub use session::{Mounting, Session, SessionState};
 pub use slot::{SlotState, Slots};
 pub use stamps::Stamps;
 
 use crate::limits::Limits;
+use crate::port::MGMTD;
+use alloc::string::String;
 use alloc::vec::Vec;
-use skep_types::{FenceEpoch, Ino, Piece, ShardId, Term};
+use skep_types::{FenceEpoch, Ino, Millis, NodeId, Piece, ShardId, Term};
+
+/// A server that does not answer, for people.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Waiting {
+    /// What people call it.
+    pub server: String,
+    /// For how long.
+    pub ms: u64,
+    /// What the network said.
+    pub why: String,
+}
 
 /// The state of a mount.
 #[derive(Debug, Default)]
@@ -85,6 +98,27 @@ impl Shared {
     pub fn next_open_seq(&mut self) -> u64 {
         self.open_seq += 1;
         self.open_seq
+    }
+
+    /// What people call `node`.
+    pub fn name_of(&self, node: NodeId) -> String {
+        if node == MGMTD {
+            return String::from("mgmtd");
+        }
+        match self.map.node(node) {
+            Some(entry) => entry.alias.clone(),
+            None => alloc::format!("node {node}"),
+        }
+    }
+
+    /// Servers that somebody waits for.
+    pub fn waits(&self, now: Millis) -> Vec<Waiting> {
+        let waiting = |(node, silence): (NodeId, &Silence)| Waiting {
+            server: self.name_of(node),
+            ms: now.since(silence.since),
+            why: silence.why.clone(),
+        };
+        self.nodes.silences().map(waiting).collect()
     }
 
     /// `shard` lost its changes of `term`: every inode that this mount changed in it since the last

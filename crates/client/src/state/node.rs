@@ -1,7 +1,8 @@
 //! Lives of metadata servers: a new life has forgotten what is open and must be told again.
 
-use alloc::collections::{BTreeMap, BTreeSet};
-use skep_types::{Incarnation, NodeId};
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use skep_types::{Incarnation, Millis, NodeId};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reclaim {
@@ -13,11 +14,20 @@ enum Reclaim {
     Running,
 }
 
+/// A server that does not answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Silence {
+    /// When the first request began that was not answered.
+    pub since: Millis,
+    /// What the network said.
+    pub why: String,
+}
+
 /// What a mount knows of the lives of its metadata servers.
 #[derive(Debug, Default)]
 pub struct Nodes {
     lives: BTreeMap<NodeId, (Incarnation, Reclaim)>,
-    silent: BTreeSet<NodeId>,
+    silent: BTreeMap<NodeId, Silence>,
     outcomes: BTreeMap<NodeId, u64>,
 }
 
@@ -82,14 +92,23 @@ impl Nodes {
         *known = number.max(*known);
     }
 
-    /// `node` has not answered for a while. Says whether that is news.
-    pub fn silent(&mut self, node: NodeId) -> bool {
-        self.silent.insert(node)
+    /// `node` has not answered since `since`, for this reason. Says whether that is news.
+    pub fn silent(&mut self, node: NodeId, since: Millis, why: impl FnOnce() -> String) -> bool {
+        let known = self.silent.contains_key(&node);
+        if !known {
+            self.silent.insert(node, Silence { since, why: why() });
+        }
+        !known
     }
 
     /// `node` answered. Says whether it had been silent.
     pub fn answers(&mut self, node: NodeId) -> bool {
-        !self.silent.is_empty() && self.silent.remove(&node)
+        !self.silent.is_empty() && self.silent.remove(&node).is_some()
+    }
+
+    /// Nodes that somebody waits for.
+    pub fn silences(&self) -> impl Iterator<Item = (NodeId, &Silence)> {
+        self.silent.iter().map(|(node, silence)| (*node, silence))
     }
 
     /// Nodes that must be told.

@@ -1,5 +1,6 @@
 //! Finding and reaching a cluster: by flags, by the file that `skep up` wrote, by a mount.
 
+use super::deadline;
 use super::failure::{Failure, Outcome};
 use super::mount_table::{self, MountEntry};
 use crate::caller::{CallError, Caller, hello};
@@ -51,7 +52,7 @@ pub struct AccessArgs {
     #[arg(long)]
     pub insecure: bool,
     /// How long a command waits for the services
-    #[arg(long, value_name = "TIME", default_value = "10s")]
+    #[arg(long, value_name = "TIME", default_value = "5s")]
     pub timeout: Period,
 }
 
@@ -82,7 +83,7 @@ impl AccessArgs {
         if let Some(file) = &self.cluster {
             return self.of_cluster_file(file);
         }
-        match path.map(mount_of).transpose()?.flatten() {
+        match path.map(|path| mount_of(path, self.timeout.duration())).transpose()?.flatten() {
             Some(mount) => self.of_mount(&mount),
             None => {
                 let local = Address::Tcp { host: "127.0.0.1".to_owned(), port: MGMTD_PORT };
@@ -133,8 +134,8 @@ impl AccessArgs {
 }
 
 /// The skep mount that a path lies on.
-pub fn mount_of(path: &Path) -> Outcome<Option<MountEntry>> {
-    let meta = match std::fs::symlink_metadata(path) {
+pub fn mount_of(path: &Path, limit: Duration) -> Outcome<Option<MountEntry>> {
+    let meta = match deadline::of_path(path, limit, |path| std::fs::symlink_metadata(path))? {
         Ok(meta) => meta,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(e) => return Err(Failure::local(path.display(), e)),

@@ -3,6 +3,7 @@
 
 pub mod access;
 mod config_file;
+pub mod deadline;
 pub mod df;
 mod dir;
 mod entry;

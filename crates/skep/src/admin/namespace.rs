@@ -1,15 +1,18 @@
 //! From names to inodes: by the mount that a path lies on, or by walking the cluster's namespace.
 
 use super::access::{AccessArgs, Cluster, NodeLink, mount_of};
+use super::deadline;
 use super::failure::{Failure, Outcome};
 use skep_types::{Ino, Kind, Name, NodeId, ShardId, TargetId};
 use skep_wire::Message;
 use skep_wire::meta::Lookup;
 use skep_wire::mgmt::{NodeEntry, StatusReply, TargetEntry};
 use std::collections::BTreeMap;
+use std::fs::Metadata;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path};
+use std::time::Duration;
 
 /// Names for the numbers in answers.
 pub struct Names<'a> {
@@ -60,14 +63,17 @@ pub struct Namespace {
     /// Its state when the command began.
     pub status: StatusReply,
     links: BTreeMap<NodeId, NodeLink>,
+    /// How long the file system may take to look at a path.
+    limit: Duration,
 }
 
 impl Namespace {
     /// Of the cluster that is meant when `path` is named.
     pub fn connect(access: &AccessArgs, path: &Path) -> Outcome<Self> {
         if !access.is_explicit() {
-            std::fs::symlink_metadata(path).map_err(|e| missing(path, &e))?;
-            mount_of(path)?.ok_or_else(|| {
+            let limit = access.timeout.duration();
+            look_at(path, limit)?;
+            mount_of(path, limit)?.ok_or_else(|| {
                 Failure::new(format!(
                     "{}: not on a mounted skep file system; name a path on a mount, or the cluster by --cluster \
                      FILE and a path in its namespace",
@@ -78,7 +84,7 @@ impl Namespace {
         let mut cluster = access.connect(Some(path))?;
         cluster.require_admin("looking into the metadata")?;
         let status = cluster.status()?;
-        Ok(Self { cluster, status, links: BTreeMap::new() })
+        Ok(Self { cluster, status, links: BTreeMap::new(), limit: access.timeout.duration() })
     }
 
     /// Asks the shard that holds an inode.
@@ -94,9 +100,8 @@ impl Namespace {
 
     /// The inode of a path: on a mount by stat(2), else by walking the namespace.
     pub fn resolve(&mut self, path: &Path) -> Outcome<Ino> {
-        if mount_of(path)?.is_some() {
-            let meta = std::fs::symlink_metadata(path).map_err(|e| missing(path, &e))?;
-            return Ok(Ino(meta.ino()));
+        if mount_of(path, self.limit)?.is_some() {
+            return Ok(Ino(look_at(path, self.limit)?.ino()));
         }
         self.walk(path)
     }
@@ -114,6 +119,11 @@ impl Namespace {
         }
         Ok(at)
     }
+}
+
+fn look_at(path: &Path, limit: Duration) -> Outcome<Metadata> {
+    let found = deadline::of_path(path, limit, |path| std::fs::symlink_metadata(path))?;
+    found.map_err(|e| missing(path, &e))
 }
 
 /// A path of this machine cannot be looked at.

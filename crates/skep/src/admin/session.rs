@@ -9,6 +9,10 @@ use skep_types::ClientId;
 use skep_wire::mgmt::{Evict, SessionStatus, StatusReply};
 use std::io::Write;
 
+/// A mount renews its session every 15 s at the latest (`HOUSEKEEPING_MAX_MS`). One that is silent for longer than this has
+/// missed two renewals, and is evicted unless it comes back.
+pub const SILENT_MS: u64 = 2 * skep_client::HOUSEKEEPING_MAX_MS + 5_000;
+
 /// `skep session ...`
 #[derive(Debug, Subcommand)]
 pub enum SessionCommand {

@@ -2,6 +2,7 @@
 //! the user can reach.
 
 use super::access::{AccessArgs, mount_of};
+use super::deadline;
 use super::failure::{Failure, Outcome};
 use skep_net::Keyring;
 use skep_types::Role;
@@ -14,19 +15,21 @@ const VALUE_MAX: usize = 64 << 10;
 /// client), and the path is on a mount of it.
 pub fn ask(access: &AccessArgs, path: Option<&Path>, name: &str) -> Outcome<Option<Vec<u8>>> {
     let Some(path) = path else { return Ok(None) };
-    if access.is_explicit() || access.insecure || access.key.is_some() || mount_of(path)?.is_none() {
+    let limit = access.timeout.duration();
+    if access.is_explicit() || access.insecure || access.key.is_some() || mount_of(path, limit)?.is_none() {
         return Ok(None);
     }
     let is_admin = |key: &Path| Keyring::from_file(key).is_ok_and(|keyring| keyring.has(Role::Admin));
     if access.place(Some(path)).is_ok_and(|place| is_admin(&place.key)) {
         return Ok(None);
     }
-    let mut value = vec![0; VALUE_MAX];
-    match rustix::fs::lgetxattr(path, name, &mut value[..]) {
-        Ok(len) => {
+    let asked = name.to_owned();
+    let answer = deadline::of_path(path, limit, move |path| {
+        let mut value = vec![0; VALUE_MAX];
+        rustix::fs::lgetxattr(path, asked, &mut value[..]).map(|len| {
             value.truncate(len);
-            Ok(Some(value))
-        }
-        Err(e) => Err(Failure::local(format_args!("{}: {name}", path.display()), e)),
-    }
+            value
+        })
+    })?;
+    answer.map(Some).map_err(|e| Failure::local(format_args!("{}: {name}", path.display()), e))
 }

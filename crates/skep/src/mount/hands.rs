@@ -3,7 +3,7 @@
 use skep_client::{Cell, HOUSEKEEPING_SOON_MS, Shared};
 use skep_net::{Endpoint, Keyring};
 use skep_types::limits::SLOTS_MAX;
-use skep_types::{ClientId, NodeId, ServiceKind, Uuid};
+use skep_types::{ClientId, Millis, NodeId, ServiceKind, Uuid};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -72,6 +72,11 @@ impl Hands {
             wake: Condvar::new(),
             ended: AtomicBool::new(false),
         })
+    }
+
+    /// Time since this mount began.
+    pub fn now(&self) -> Millis {
+        Millis(self.born.elapsed().as_millis() as u64)
     }
 
     /// Number of the next connection: a server drops what a lane's older ones still hold.

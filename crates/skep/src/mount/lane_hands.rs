@@ -105,7 +105,7 @@ impl LaneHands {
 
     /// See [`Port::now`].
     pub fn now(&self) -> Millis {
-        Millis(self.hands.born.elapsed().as_millis() as u64)
+        self.hands.now()
     }
 
     /// See [`Port::wall`].

@@ -3,6 +3,7 @@
 //! links. One thread for housekeeping; one that unmounts on a signal.
 
 mod background;
+pub mod control;
 mod convert;
 mod hands;
 mod keeper;
@@ -113,6 +114,10 @@ fn serve(config: &MountConfig, wishes: Wishes, args: &MountArgs, background: boo
     let mounted = device.unmounter();
     let note = Note::new(&config.process.run_dir, &target);
     shown::show(config.http, &hands);
+    let socket = control::socket(&config.process.run_dir, std::process::id());
+    if let Err(e) = control::serve(&socket, &hands) {
+        warning!("{}: {e}; skep health will not know what this mount waits for", socket.display());
+    }
     let pages = Pages::new(device.notifier());
     let served = Served::new(&hands, config.io, pages.clone(), Readiness::new("mount"), background, note);
     let housekeeper = std::thread::Builder::new().name("housekeeping".to_owned());

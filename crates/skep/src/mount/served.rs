@@ -191,5 +191,6 @@ impl Drop for Note {
     fn drop(&mut self) {
         // Without it, health sees by the pid that the mount has ended.
         let _ = std::fs::remove_file(&self.path);
+        let _ = std::fs::remove_file(self.path.with_extension("sock"));
     }
 }

@@ -116,7 +116,7 @@ impl Pages for MountPages {
         gauge("skep_mount_inodes", "Inodes that the mount keeps something of.", inodes as u64);
         gauge("skep_mount_handles", "Open files and directories.", handles as u64);
         gauge("skep_mount_closes_waiting", "Closes that servers are not told of yet.", closes as u64);
-        let now = self.hands.born.elapsed().as_millis() as u64;
+        let now = self.hands.now().0;
         let silent = renewed.map_or(0, |at| now.saturating_sub(at.0));
         gauge("skep_mount_session_silent_seconds", "Time since mgmtd renewed the session.", silent / 1_000);
         let measured = self

@@ -13,6 +13,7 @@ use super::members::Members;
 use super::preset::PresetName;
 use super::{Run, document, facts, interrupt};
 use crate::admin::access::{AccessArgs, mount_of};
+use crate::admin::deadline;
 use crate::admin::{Failure, Outcome};
 use crate::bench::HostsArgs;
 use crate::cli::output::{self, Format, OutputArgs, Row};
@@ -352,7 +353,7 @@ impl Search {
 }
 
 fn place(mount: &Path) -> Outcome<(Place, bool)> {
-    match mount_of(mount)? {
+    match mount_of(mount, deadline::ANSWER_LIMIT)? {
         Some(entry) => Ok((Place::below(mount, entry.point.clone(), entry.describe())?, true)),
         None => Ok((Place::below(mount, mount.to_owned(), "no mount of skep".to_owned())?, false)),
     }

@@ -8,6 +8,7 @@ use super::auto::{AutoArgs, CandidateRow, Loads, Scratch, decided, settings, sho
 use super::leftovers;
 use super::machine::directory;
 use crate::admin::access::mount_of;
+use crate::admin::deadline;
 use crate::admin::{Failure, Outcome};
 use crate::bench::scratch::own_name;
 use crate::bench::{bare, on_signals};
@@ -210,7 +211,7 @@ fn searched(
 /// Does it.
 pub fn run(args: &AutoArgs, out: &mut dyn Write) -> Outcome {
     let path = args.path.canonicalize().map_err(|e| Failure::local(args.path.display(), e))?;
-    let Some(entry) = mount_of(&path)? else {
+    let Some(entry) = mount_of(&path, deadline::ANSWER_LIMIT)? else {
         return Err(Failure::new(format!("{}: is on no mount of skep", path.display())));
     };
     let inner = path.strip_prefix(&entry.point).map_err(|e| Failure::local(path.display(), e))?;

@@ -6,8 +6,10 @@ use super::place::absolute;
 use super::plan::{self, Kind, ServicePlan};
 use super::{ClusterFile, process};
 use crate::admin::access::AccessArgs;
-use crate::admin::{Failure, Outcome, health};
+use crate::admin::deadline::{self, within};
+use crate::admin::{Failure, Outcome};
 use crate::cli::output::{self, Format, human};
+use crate::mount::control;
 use crate::units::Period;
 use serde::Serialize;
 use skep_types::Reachability;
@@ -56,6 +58,8 @@ struct MountStatus {
     state: &'static str,
     /// Directories in which the network is measured: contents of files made there are dropped.
     netbench: usize,
+    /// Servers that it waits for, and for how long.
+    waits: Vec<String>,
 }
 
 /// The cluster in numbers.
@@ -103,6 +107,9 @@ impl UpStatus {
             let _ = writeln!(text, "  {:<12} {state:<24} {}{http}", service.name, service.log);
         }
         let _ = writeln!(text, "  {:<12} {} at {}", "mount point", self.mount.state, self.mount.path);
+        for wait in &self.mount.waits {
+            let _ = writeln!(text, "  {:<12} waits for {wait}", "");
+        }
         if self.mount.netbench > 0 {
             let _ = writeln!(
                 text,
@@ -144,16 +151,19 @@ fn service_status(service: &ServicePlan, http: &BTreeMap<String, u16>) -> Servic
     }
 }
 
-fn mount_status(point: &Path, process_lives: bool) -> Outcome<MountStatus> {
+fn mount_status(dir: &Path, point: &Path, process: Option<u32>) -> Outcome<MountStatus> {
     let state = match mount_point::look(point)? {
-        PointState::Skep if process_lives => "mounted",
+        PointState::Skep if process.is_some() => "mounted",
         PointState::Skep => "dead",
         PointState::Free => "not-mounted",
         PointState::Foreign(_) => "foreign",
     };
-    // The mount answers this by itself, whatever its servers do.
-    let netbench = if state == "mounted" { health::netbench_directories(point) } else { 0 };
-    Ok(MountStatus { path: point.display().to_string(), state, netbench })
+    let socket = process.map(|pid| control::socket(&dir.join("run"), pid));
+    let told =
+        socket.and_then(|socket| within(deadline::ANSWER_LIMIT, move || control::ask(&socket)).flatten());
+    let control::State { measured, waits } = told.unwrap_or_default();
+    let waits = waits.iter().map(ToString::to_string).collect();
+    Ok(MountStatus { path: point.display().to_string(), state, netbench: measured, waits })
 }
 
 fn ask(dir: &Path) -> Outcome<StatusReply> {
@@ -173,11 +183,11 @@ pub fn run(dir: &Path, format: Format, out: &mut dyn Write) -> Outcome<ExitCode>
     let dir = absolute(dir)?;
     let plans = plan::services(&dir, cluster.servers);
     let services: Vec<_> = plans.iter().map(|plan| service_status(plan, &cluster.http)).collect();
-    let lives = |kind| plans.iter().zip(&services).any(|(plan, status)| plan.kind == kind && status.running);
-    let mount = mount_status(&cluster.mount_point, lives(Kind::Mount))?;
-    let answer = match lives(Kind::Mgmtd) {
-        true => ask(&dir),
-        false => Err(Failure::new("mgmtd does not run; start it by skep up")),
+    let process = |kind| plans.iter().zip(&services).find(|(plan, _)| plan.kind == kind)?.1.pid;
+    let mount = mount_status(&dir, &cluster.mount_point, process(Kind::Mount))?;
+    let answer = match process(Kind::Mgmtd) {
+        Some(_) => ask(&dir),
+        None => Err(Failure::new("mgmtd does not run; start it by skep up")),
     };
     let (cluster, error) = match answer {
         Ok(status) => (Some(ClusterSummary::of(&status)), None),
@@ -207,7 +217,7 @@ mod tests {
         let services = plan::services(dir, 1);
         let http = BTreeMap::from([("mgmtd".to_owned(), 10_011)]);
         let services = services.iter().map(|plan| service_status(plan, &http)).collect();
-        let mount = MountStatus { path: "/m".into(), state: "not-mounted", netbench: 0 };
+        let mount = MountStatus { path: "/m".into(), state: "not-mounted", netbench: 0, waits: Vec::new() };
         let cluster = Some(ClusterSummary::of(&samples::status()));
         let status = UpStatus { dir: "/d".into(), up: false, services, mount, cluster, error: None };
         let text = status.text();

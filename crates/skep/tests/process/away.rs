@@ -3,6 +3,7 @@
 use super::{bytes, plan, start};
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
+use rustix::process::Signal;
 use skep_rig::{PATIENCE, is_mounted};
 use std::fs::{self, File};
 use std::io;
@@ -14,6 +15,9 @@ use std::time::{Duration, Instant};
 const RETRY: Duration = Duration::from_secs(3);
 /// What may come on top: back-off, and several calls of one operation.
 const SLACK: Duration = Duration::from_secs(9);
+
+/// What a command may take: its `--timeout`, and what a busy machine adds.
+const ANSWER_MAX: Duration = Duration::from_secs(12);
 
 /// The error of `call`, which must come within the bound.
 fn gives_up<T>(what: &str, call: impl FnOnce() -> io::Result<T>) {
@@ -65,6 +69,55 @@ fn metadata_that_stays_away() {
     assert_eq!(fs::read(cluster.mount().join("f")).unwrap(), b"1");
     // A create that got EIO happened wholly or not at all.
     assert!(matches!(fs::read(cluster.mount().join("g")).as_deref(), Ok([]) | Err(_)));
+}
+
+/// Goal: what people type when programs hang answers in time, whatever is away, and says what the mount waits for.
+#[test]
+fn commands_answer_while_servers_are_away() {
+    let cluster = start(plan());
+    let path = cluster.mount().join("f");
+    fs::write(&path, b"1").unwrap();
+    let dir = cluster.dir();
+    let ask = |words: &[&str]| {
+        let begun = Instant::now();
+        let output = cluster.command(words).output().unwrap();
+        assert!(begun.elapsed() < ANSWER_MAX, "skep {words:?} took {:?}", begun.elapsed());
+        let [out, err] =
+            [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+        (output.status.success(), out + &err)
+    };
+    let (dir, path, file) = (dir.to_str().unwrap(), path.to_str().unwrap(), dir.join("cluster.toml"));
+    let health = ["health", "--cluster", file.to_str().unwrap()];
+    let questions: [&[&str]; 4] =
+        [&health, &["status", "--dir", dir], &["df", path], &["entry", "info", path]];
+    for stopped in [true, false] {
+        let metad = cluster.one("metad").unwrap();
+        if stopped {
+            metad.signal(Signal::STOP).unwrap()
+        } else {
+            metad.kill().unwrap()
+        }
+        for words in questions {
+            let (succeeded, said) = ask(words);
+            // What asks the file system says that it is silent; health and status know more.
+            assert_eq!(succeeded, stopped && words[0] == "status", "skep {words:?}: {said}");
+        }
+        if stopped {
+            metad.signal(Signal::CONT).unwrap();
+        }
+    }
+    let waiter = std::thread::spawn({
+        let path = path.to_owned();
+        move || fs::metadata(path)
+    });
+    let waits = || ask(&["status", "--dir", dir]).1.contains("waits for metad-1 since");
+    skep_rig::patiently("status says what the mount waits for", waits).unwrap();
+    let (_, said) = ask(&health);
+    assert!(said.contains("waits for metad-1 since"), "{said}");
+    cluster.up().unwrap();
+    waiter.join().unwrap().unwrap();
+    let (_, said) = ask(&["status", "--dir", dir]);
+    assert!(!said.contains("waits for"), "{said}");
 }
 
 /// Runs `umount` with these words on a mount in which a program waits without end.

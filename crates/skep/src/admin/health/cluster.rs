@@ -4,6 +4,7 @@ use super::{Check, Verdict, check, fine};
 use crate::admin::access::Cluster;
 use crate::admin::failure::{Failure, Outcome};
 use crate::admin::namespace::Names;
+use crate::admin::session::SILENT_MS;
 use crate::cli::output::{ago, human};
 use skep_types::{Capacity, CapacityClass, Consistency, Reachability, ServiceKind};
 use skep_wire::meta::ShardStats;
@@ -19,8 +20,6 @@ const ASKED_AT_ONCE: usize = 32;
 const LOW_SHARE: u64 = 20;
 /// ... and less than this one (1/100) an error.
 const EMERGENCY_SHARE: u64 = 100;
-/// A mount that is silent for longer than this will be evicted unless it comes back.
-const SILENT_MS: u64 = 20_000;
 
 /// Everything, in the order in which it was looked at.
 pub fn checks(cluster: &Cluster, status: &StatusReply) -> Vec<Check> {

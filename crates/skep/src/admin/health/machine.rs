@@ -2,18 +2,14 @@
 
 use super::{Check, Verdict, check, fine};
 use crate::admin::access::is_of_another;
+use crate::admin::deadline::{ANSWER_LIMIT, within};
 use crate::admin::mount_table::{self, MountEntry};
 use crate::config::address::Address;
+use crate::mount::control;
 use serde::Deserialize;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
-use std::time::Duration;
 
-/// A mount that takes longer to answer does not answer.
-const ANSWER_LIMIT: Duration = Duration::from_secs(3);
-/// Longest answer to the question for directories that are measured in.
-const NETBENCH_VALUE_MAX: usize = 4_096;
 /// What every mount opens.
 const DEVICE: &str = "/dev/fuse";
 /// Oldest kernel that everything was tried on.
@@ -43,33 +39,23 @@ fn mount_notes(run_dir: &Path) -> Vec<MountNote> {
     ours.filter_map(note).filter(|note: &MountNote| crate::up::process_exists(note.pid)).collect()
 }
 
-/// Does the mount answer? Asked by a thread: a hanging mount must not hang the command.
+/// Does the mount answer?
 fn mount_check(point: &Path) -> Check {
-    let (tell, told) = mpsc::channel();
     let asked = point.to_owned();
-    let asking = std::thread::Builder::new().name("statvfs".to_owned()).spawn(move || {
-        // Nobody listens any more when the answer comes too late.
-        let _ = tell.send(rustix::fs::statvfs(&asked));
-    });
     let subject = point.display().to_string();
-    match asking.map(|_| told.recv_timeout(ANSWER_LIMIT)) {
-        Ok(Ok(Ok(_))) => fine("mount", &subject, "answers"),
-        Ok(Ok(Err(rustix::io::Errno::NOTCONN))) => {
+    match within(ANSWER_LIMIT, move || rustix::fs::statvfs(&asked)) {
+        Some(Ok(_)) => fine("mount", &subject, "answers"),
+        Some(Err(rustix::io::Errno::NOTCONN)) => {
             let hint = format!("its process is gone: umount -l {subject}, then mount it again");
             check(Verdict::Error, "mount", &subject, "dead".to_owned(), &hint)
         }
-        Ok(Ok(Err(e))) => {
+        Some(Err(e)) => {
             check(Verdict::Error, "mount", &subject, e.to_string(), "look into the log of the mount")
         }
-        Ok(Err(_)) | Err(_) => {
+        None => {
             let detail = format!("no answer within {} s", ANSWER_LIMIT.as_secs());
-            check(
-                Verdict::Error,
-                "mount",
-                &subject,
-                detail,
-                "it waits for a server that is away: see the nodes",
-            )
+            let hint = "it waits for a server that is away: see the nodes";
+            check(Verdict::Error, "mount", &subject, detail, hint)
         }
     }
 }
@@ -80,23 +66,25 @@ fn of_another(found: Check, mount: &MountEntry) -> Check {
     Check { verdict, detail: format!("{} (of another cluster: {})", found.detail, mount.source), ..found }
 }
 
-/// In how many directories of a mount that answers the network is measured, so that contents are dropped there.
-pub fn netbench_directories(point: &Path) -> usize {
-    let mut value = [0; NETBENCH_VALUE_MAX];
-    let len = rustix::fs::lgetxattr(point, crate::mount::special::NETBENCH, &mut value[..]).unwrap_or(0);
-    let measured: Option<Vec<serde_json::Value>> =
-        value.get(..len).and_then(|value| serde_json::from_slice(value).ok());
-    measured.map_or(0, |all| all.len())
-}
-
-fn netbench_check(point: &Path) -> Option<Check> {
-    let many = netbench_directories(point);
-    (many > 0).then(|| {
+/// What the mount says of itself, by its own socket.
+fn state_checks(subject: &str, state: control::State) -> Vec<Check> {
+    let mut checks: Vec<Check> = state
+        .waits
+        .into_iter()
+        .map(|wait| {
+            let detail = format!("waits for {wait}");
+            let hint = "programs go on when it answers; see the nodes and its log";
+            check(Verdict::Error, "mount", subject, detail, hint)
+        })
+        .collect();
+    if state.measured > 0 {
+        let many = state.measured;
         let detail =
             format!("the network is measured: contents of files in {many} scratch directories are dropped");
         let hint = "it ends with `skep bench net`, or by itself";
-        check(Verdict::Warning, "mount", &point.display().to_string(), detail, hint)
-    })
+        checks.push(check(Verdict::Warning, "mount", subject, detail, hint));
+    }
+    checks
 }
 
 /// Could a file system be mounted here? A server need not be able to.
@@ -132,33 +120,35 @@ fn kernel_check(release: &str) -> Option<Check> {
 
 /// Mounts of this machine, and whether one could be made. The addresses are those of the cluster that is asked for.
 pub fn checks(run_dir: &Path, mgmtd: &[Address]) -> Vec<Check> {
-    let mounts = mount_table::read().unwrap_or_default();
-    let mut checks: Vec<_> = mounts
-        .iter()
-        .filter(|mount| mount.is_skep())
-        .map(|mount| {
-            let found = mount_check(&mount.point);
-            if is_of_another(&mount.source, mgmtd) { of_another(found, mount) } else { found }
-        })
-        .collect();
-    let answering: Vec<PathBuf> = checks
-        .iter()
-        .filter(|one| one.verdict == Verdict::Ok)
-        .map(|one| PathBuf::from(&one.subject))
-        .collect();
-    checks.extend(answering.iter().filter_map(|point| netbench_check(point)));
+    let mut mounts = mount_table::read().unwrap_or_default();
+    mounts.retain(MountEntry::is_skep);
+    let look = |mount: &MountEntry| {
+        let found = mount_check(&mount.point);
+        vec![if is_of_another(&mount.source, mgmtd) { of_another(found, mount) } else { found }]
+    };
+    let notes = mount_notes(run_dir);
+    // All at once: each of them may be silent.
+    let mut checks: Vec<Check> = std::thread::scope(|scope| {
+        let looking: Vec<_> = mounts.iter().map(|mount| scope.spawn(|| look(mount))).collect();
+        let told: Vec<_> = notes.iter().map(|note| scope.spawn(|| note_checks(run_dir, note))).collect();
+        looking.into_iter().chain(told).filter_map(|one| one.join().ok()).flatten().collect()
+    });
     checks.extend(device_check(Path::new(DEVICE)));
     checks.extend(kernel_check(&rustix::system::uname().release().to_string_lossy()));
-    for note in mount_notes(run_dir) {
-        let subject = note.mount_point.display().to_string();
-        if !note.transport.is_empty() {
-            checks.push(fine("mount", &subject, note.transport.clone()));
-        }
-        let lost = note.lost.into_iter().map(|lost| {
-            check(Verdict::Note, "mount", &subject, lost, "a newer kernel has it; everything works without")
-        });
-        checks.extend(lost);
+    checks
+}
+
+/// What a mount wrote down when it began, and what it says now.
+fn note_checks(run_dir: &Path, note: &MountNote) -> Vec<Check> {
+    let subject = note.mount_point.display().to_string();
+    let asked = control::socket(run_dir, note.pid);
+    let state = within(ANSWER_LIMIT, move || control::ask(&asked)).flatten();
+    let mut checks = state.map(|state| state_checks(&subject, state)).unwrap_or_default();
+    if !note.transport.is_empty() {
+        checks.push(fine("mount", &subject, note.transport.clone()));
     }
+    let hint = "a newer kernel has it; everything works without";
+    checks.extend(note.lost.iter().map(|lost| check(Verdict::Note, "mount", &subject, lost.clone(), hint)));
     checks
 }
 

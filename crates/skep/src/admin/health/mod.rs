@@ -8,8 +8,6 @@ mod cluster;
 mod facts;
 mod machine;
 
-pub use machine::netbench_directories;
-
 use super::access::{AccessArgs, CLUSTER_FILE, Cluster, Place};
 use crate::cli::output::{self, OutputArgs, Row};
 use clap::{Args, Subcommand};
@@ -133,37 +131,45 @@ fn run_dir(place: Option<&Place>) -> PathBuf {
     up_dir.map_or_else(|| PathBuf::from(RUN_DIR), |dir| dir.join("run"))
 }
 
+/// Looks at this machine and at the cluster at once: either may be silent.
 fn look(access: &AccessArgs, path: Option<&std::path::Path>) -> Findings {
     // What is wrong with the place is told when it is connected to.
     let place = access.place(path).ok();
     let mgmtd = place.as_ref().map_or(&[][..], |place| &place.mgmtd);
-    let mut checks = machine::checks(&run_dir(place.as_ref()), mgmtd);
-    let refused = |checks: &mut Vec<Check>, detail: String, hint: &str| {
-        checks.push(check(Verdict::Error, "mgmtd", "cluster", detail, hint));
+    let run_dir = run_dir(place.as_ref());
+    std::thread::scope(|scope| {
+        let machine = scope.spawn(|| machine::checks(&run_dir, mgmtd));
+        let Findings { checks, permitted } = look_at_cluster(access, path);
+        let mut all = machine.join().unwrap_or_default();
+        all.extend(checks);
+        Findings { checks: all, permitted }
+    })
+}
+
+fn look_at_cluster(access: &AccessArgs, path: Option<&std::path::Path>) -> Findings {
+    let refused = |detail: String, hint: &str, permitted| Findings {
+        checks: vec![check(Verdict::Error, "mgmtd", "cluster", detail, hint)],
+        permitted,
     };
     let mut cluster = match access.connect(path) {
         Ok(cluster) => cluster,
-        Err(failure) => {
-            refused(&mut checks, failure.to_string(), "name the cluster and its key");
-            return Findings { checks, permitted: false };
-        }
+        Err(failure) => return refused(failure.to_string(), "name the cluster and its key", false),
     };
     if cluster.require_admin("health").is_err() {
         let detail = "only this machine was looked at: health of the cluster needs the cluster key, this is that of \
                       a client";
-        refused(&mut checks, detail.to_owned(), "run it on a server, or name the cluster key by --key FILE");
-        return Findings { checks, permitted: false };
+        let hint = "run it on a server, or name the cluster key by --key FILE";
+        return refused(detail.to_owned(), hint, false);
     }
-    match cluster.status() {
-        Ok(status) => {
-            checks.extend(cluster::checks(&cluster, &status));
-            checks.extend(bench::checks(&cluster, &status));
-        }
+    let status = match cluster.status() {
+        Ok(status) => status,
         Err(failure) => {
             let hint = format!("start skep mgmtd, or skep up when the cluster is of {CLUSTER_FILE}");
-            refused(&mut checks, failure.to_string(), &hint);
+            return refused(failure.to_string(), &hint, true);
         }
-    }
+    };
+    let mut checks = cluster::checks(&cluster, &status);
+    checks.extend(bench::checks(&cluster, &status));
     Findings { checks, permitted: true }
 }
 

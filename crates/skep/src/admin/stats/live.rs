@@ -5,6 +5,7 @@ use super::screen::{self, Event, Screen};
 use super::{StatsArgs, collect};
 use crate::admin::access::Cluster;
 use crate::admin::failure::Outcome;
+use crate::admin::session::SILENT_MS;
 use crate::cli::output::{self, Format, ago};
 use crate::daemon::Stop;
 use crate::units::Period;
@@ -19,8 +20,6 @@ const INTERVAL_MIN: Duration = Duration::from_millis(100);
 const SLICE: Duration = Duration::from_millis(200);
 /// Messages in the list of the busiest.
 const BUSIEST: usize = 5;
-/// A session that is silent for longer is shown.
-const SILENT_MS: u64 = 5_000;
 
 /// What the rows are sorted by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -315,6 +314,17 @@ mod tests {
         for size in [(1, 1), (5, 3), (80, 8), (300, 100), (0, 0)] {
             let lines = view(9).lines(size.0, size.1);
             assert!(lines.len() <= size.1.max(1), "{size:?}");
+        }
+    }
+
+    /// Goal: a mount that was heard at its last renewal is not called silent; one that missed two is.
+    #[test]
+    fn sessions_are_silent_after_missed_renewals() {
+        let mut status = crate::admin::namespace::samples::status();
+        for (ms, silent) in [(0, false), (skep_client::HOUSEKEEPING_MAX_MS, false), (SILENT_MS + 1, true)] {
+            status.sessions[0].silent_ms = Some(ms);
+            let lines = head(&status, Duration::from_secs(1));
+            assert_eq!(lines.iter().any(|line| line.contains("silent sessions")), silent, "{ms}: {lines:?}");
         }
     }
 

@@ -2,6 +2,7 @@
 
 use super::super::{Run, RunArgs, commands};
 use crate::admin::access::{CLUSTER_FILE, mount_of};
+use crate::admin::deadline;
 use crate::admin::mount_table::{self, MountEntry};
 use crate::admin::{Failure, Outcome};
 use crate::bench::scratch::own_name;
@@ -47,7 +48,7 @@ impl Place {
             _ => None,
         };
         let entry = match &named {
-            Some(directory) => mount_of(directory)?,
+            Some(directory) => mount_of(directory, deadline::ANSWER_LIMIT)?,
             None => only_mount()?,
         };
         match (entry, args.mount.as_ref()) {

@@ -1,0 +1,91 @@
+//! The mount's own socket: what it waits for and where the network is measured, told without a call into the file
+//! system, which would wait for the same servers.
+
+use super::hands::Hands;
+use serde::{Deserialize, Serialize};
+use skep_client::Cell;
+use std::fmt;
+use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Longest time for one question; a mount that is stopped does not answer.
+const LIMIT: Duration = Duration::from_secs(2);
+/// Longest answer that is read.
+const ANSWER_MAX: u64 = 64 << 10;
+
+/// What a mount says of itself.
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct State {
+    /// Servers that do not answer and that programs wait for.
+    pub waits: Vec<Wait>,
+    /// Directories in which the network is measured, so that contents are dropped.
+    pub measured: usize,
+}
+
+/// One server that is waited for.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wait {
+    /// Its name.
+    pub server: String,
+    /// For how long.
+    pub seconds: u64,
+    /// What the network said.
+    pub why: String,
+}
+
+impl fmt::Display for Wait {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} since {} s: {}", self.server, self.seconds, self.why)
+    }
+}
+
+/// Where the mount of this process is asked.
+pub fn socket(run_dir: &Path, pid: u32) -> PathBuf {
+    run_dir.join(format!("mount-{pid}.sock"))
+}
+
+/// Answers, in a thread of its own, until the process ends. Everybody on this machine may ask.
+pub fn serve(path: &Path, hands: &Arc<Hands>) -> std::io::Result<()> {
+    // One of a process that had this number before.
+    let _ = std::fs::remove_file(path);
+    let listener = UnixListener::bind(path)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o666))?;
+    let hands = hands.clone();
+    let answer = move || {
+        for stream in listener.incoming().flatten() {
+            // Who does not read the answer goes without.
+            let _ = tell(stream, &state(&hands));
+        }
+    };
+    std::thread::Builder::new().name("control".to_owned()).spawn(answer).map(drop)
+}
+
+fn state(hands: &Hands) -> State {
+    let now = hands.now();
+    hands.shared.with(|shared| State {
+        waits: shared
+            .waits(now)
+            .into_iter()
+            .map(|one| Wait { server: one.server, seconds: one.ms / 1_000, why: one.why })
+            .collect(),
+        measured: shared.netbench.leases().filter(|(_, lease)| now < lease.until).count(),
+    })
+}
+
+fn tell(mut stream: UnixStream, state: &State) -> std::io::Result<()> {
+    stream.set_write_timeout(Some(LIMIT))?;
+    stream.write_all(serde_json::to_string(state)?.as_bytes())
+}
+
+/// Asks the mount behind `path`; none if it does not answer.
+pub fn ask(path: &Path) -> Option<State> {
+    let stream = UnixStream::connect(path).ok()?;
+    stream.set_read_timeout(Some(LIMIT)).ok()?;
+    let mut text = String::new();
+    stream.take(ANSWER_MAX).read_to_string(&mut text).ok()?;
+    serde_json::from_str(&text).ok()
+}
