@@ -71,6 +71,8 @@ fn target(n: u32, on: u32) -> Target {
         pool: PoolId(1),
         class: CapacityClass::Normal,
         filesystem: u64::from(n) << 32 | 7,
+        failures: 0,
+        decisions: 0,
     }
 }
 
@@ -132,6 +134,7 @@ impl Bench {
         let report = |k| TargetReport {
             target: TargetId(101 + n * targets_per_node + k),
             consistency: Consistency::Good,
+            failures: 0,
             capacity: capacity(free),
             filesystem: u64::from(n * targets_per_node + k + 1) << 32 | 7,
         };

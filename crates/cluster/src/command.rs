@@ -57,6 +57,10 @@ record! {
         pub class: CapacityClass,
         /// Its file system, as its daemon names it; 0 = not told yet.
         pub filesystem: u64,
+        /// Failures of its disk that were heard of.
+        pub failures: u64,
+        /// Words of administrators on its state so far.
+        pub decisions: u64,
     }
 }
 
@@ -159,6 +163,10 @@ record! {
         pub target: TargetId,
         /// Its state.
         pub consistency: Consistency,
+        /// Failures of its disk that were heard of.
+        pub failures: u64,
+        /// Words of administrators on it so far.
+        pub decisions: u64,
     }
 }
 

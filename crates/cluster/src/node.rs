@@ -97,8 +97,12 @@ impl Registry {
                 format!("{} was started again since", node.alias),
             ));
         }
-        for report in m.targets {
-            self.hear_target(m.node, m.map, &report, out);
+        for report in &m.targets {
+            self.hear_target(m.node, report, out);
+        }
+        // Who signs off serves nothing any more: the node is offline with all its targets.
+        if !m.leaving {
+            self.hear_which_are_served(m.node, &m.targets, out);
         }
         if m.leaving {
             self.set_reachability(m.node, Reachability::Offline, out);

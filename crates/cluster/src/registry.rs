@@ -132,8 +132,8 @@ pub struct Registry {
     pub(crate) told_at: Millis,
     /// Targets whose space was reported since the start.
     pub(crate) reported: BTreeSet<TargetId>,
-    /// The map that first told of an administrator's word about a target, since the start.
-    pub(crate) repaired: BTreeMap<TargetId, MapVersion>,
+    /// Targets that their daemons, when they were heard last, did not list.
+    pub(crate) unserved: BTreeSet<TargetId>,
     /// Reports came since the classes were computed.
     pub(crate) unclassified: bool,
     term: Term,
@@ -163,7 +163,7 @@ impl Registry {
             told,
             told_at: now,
             reported: BTreeSet::new(),
-            repaired: BTreeMap::new(),
+            unserved: BTreeSet::new(),
             unclassified: false,
             state,
             term,
@@ -185,7 +185,7 @@ impl Registry {
         self.sessions.retain(|id, _| fresh.sessions.contains_key(id));
         self.capacities.retain(|id, _| fresh.capacities.contains_key(id));
         self.reported.retain(|id| fresh.capacities.contains_key(id));
-        self.repaired.retain(|id, _| fresh.capacities.contains_key(id));
+        self.unserved.retain(|id| fresh.capacities.contains_key(id));
         self.unclassified = true;
         for (id, pulse) in fresh.nodes {
             self.nodes.entry(id).or_insert(pulse);

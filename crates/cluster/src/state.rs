@@ -149,6 +149,8 @@ impl State {
             Command::SetConsistency(set) => {
                 if let Some(target) = self.targets.get_mut(&set.target) {
                     target.consistency = set.consistency;
+                    target.failures = set.failures;
+                    target.decisions = set.decisions;
                 }
             }
             Command::SetOffline(set) => {

@@ -6,9 +6,11 @@ use crate::command::{DropTarget, SetConsistency, SetTarget, Target};
 use crate::limits::{CAPACITY_EVERY_MS, CAPACITY_STEP};
 use crate::registry::{Output, Registry};
 use crate::state::DEFAULT_POOL;
+use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::{String, ToString};
-use skep_types::{Capacity, Consistency, Errno, MapVersion, Millis, NodeId, PoolId, TargetId, Uuid};
+use alloc::vec::Vec;
+use skep_types::{Capacity, Consistency, Errno, Millis, NodeId, PoolId, TargetId, Uuid};
 use skep_wire::mgmt::{RegisterTarget, RegisterTargetReply, RemoveTarget, SetTargetState, TargetReport};
 use skep_wire::{Empty, Refusal, Status};
 
@@ -66,6 +68,8 @@ impl Registry {
                     pool: DEFAULT_POOL,
                     class: first_class(&limits, &m.capacity),
                     filesystem: 0,
+                    failures: 0,
+                    decisions: 0,
                 }
             }
         };
@@ -78,8 +82,9 @@ impl Registry {
         self.unclassified = true;
         self.map_changed();
         out.notes.push(format!("{} (target {}) registered by node {}", target.alias, target.id, m.node));
-        let Target { id, uuid, alias, consistency, .. } = target;
-        out.body(to, &RegisterTargetReply { target: id, alias, uuid, consistency });
+        self.unserved.remove(&target.id);
+        let Target { id, uuid, alias, consistency, failures, decisions, .. } = target;
+        out.body(to, &RegisterTargetReply { target: id, alias, uuid, consistency, failures, decisions });
         Ok(())
     }
 
@@ -104,25 +109,20 @@ impl Registry {
         m: SetTargetState,
         out: &mut Output,
     ) -> Result<(), Refusal> {
-        if !self.state.targets.contains_key(&m.target) {
+        let Some(known) = self.state.targets.get(&m.target) else {
             return Err(unknown("target", m.target.0, "target"));
-        }
-        self.commit(SetConsistency { target: m.target, consistency: m.consistency }, out);
+        };
+        // It answers the failures that were heard of: one that is on its way makes the target bad all the same.
+        let (failures, decisions) = (known.failures, known.decisions + 1);
+        let (target, consistency) = (m.target, m.consistency);
+        self.commit(SetConsistency { target, consistency, failures, decisions }, out);
         self.map_changed();
-        self.repaired.insert(m.target, self.map_version());
         out.body(to, &Empty {});
         Ok(())
     }
 
     /// What a daemon reports of one of its targets.
-    /// `acts_on`: the map that its daemon knew when it said so.
-    pub(crate) fn hear_target(
-        &mut self,
-        node: NodeId,
-        acts_on: MapVersion,
-        report: &TargetReport,
-        out: &mut Output,
-    ) {
+    pub(crate) fn hear_target(&mut self, node: NodeId, report: &TargetReport, out: &mut Output) {
         let Some(target) = self.state.targets.get(&report.target).filter(|target| target.node == node) else {
             return;
         };
@@ -131,18 +131,50 @@ impl Registry {
             self.unclassified = true;
         }
         let mut target = target.clone();
-        // A server may say that its disk failed; only an administrator says that it is good again. What the server
-        // says before it heard the administrator is no news.
-        let heard = self.repaired.get(&report.target).is_none_or(|since| acts_on >= *since);
-        if report.consistency == Consistency::Bad && target.consistency != Consistency::Bad && heard {
-            out.notes.push(format!("{} is bad: its disk failed", target.alias));
-            target.consistency = Consistency::Bad;
-            self.commit(SetConsistency { target: report.target, consistency: Consistency::Bad }, out);
+        // A server may say that its disk failed; only an administrator says that it is good again. A failure that was
+        // heard of before is no news, whatever was decided since: the server has not heard of that yet.
+        if report.failures > target.failures {
+            target.failures = report.failures;
+            // One that was answered long ago (mgmtd was restored from an older copy) changes nothing else.
+            if report.consistency == Consistency::Bad {
+                target.consistency = Consistency::Bad;
+                out.notes.push(format!("{} is bad: its disk failed", target.alias));
+            }
+            let Target { consistency, failures, decisions, .. } = target;
+            self.commit(SetConsistency { target: target.id, consistency, failures, decisions }, out);
             self.map_changed();
         }
         if report.filesystem != 0 && report.filesystem != target.filesystem {
             target.filesystem = report.filesystem;
             self.commit(SetTarget { target }, out);
+            self.map_changed();
+        }
+    }
+
+    /// Whose daemon runs and does not list it is served by nobody: its disk was replaced, is not mounted, or was taken
+    /// out of the daemon's configuration.
+    pub(crate) fn hear_which_are_served(&mut self, node: NodeId, reports: &[TargetReport], out: &mut Output) {
+        let listed: BTreeSet<TargetId> = reports.iter().map(|report| report.target).collect();
+        let own: Vec<_> = self.state.targets.values().filter(|target| target.node == node).collect();
+        let mut changed = false;
+        for target in own {
+            let served = listed.contains(&target.id);
+            let news = match served {
+                true => self.unserved.remove(&target.id),
+                false => self.unserved.insert(target.id),
+            };
+            if news {
+                let how = if served {
+                    "is served again"
+                } else {
+                    "is served by nobody: its daemon runs without it"
+                };
+                out.notes.push(format!("{} (target {}) {how}", target.alias, target.id));
+                changed = true;
+            }
+        }
+        if changed {
+            self.unclassified = true;
             self.map_changed();
         }
     }
@@ -169,7 +201,7 @@ impl Registry {
         self.capacities.remove(&m.target);
         self.told.remove(&m.target);
         self.reported.remove(&m.target);
-        self.repaired.remove(&m.target);
+        self.unserved.remove(&m.target);
         self.unclassified = true;
         self.commit(DropTarget { target: m.target }, out);
         self.map_changed();

@@ -156,6 +156,7 @@ fn reports_of_a_failed_disk_and_of_a_file_system() {
     let report = TargetReport {
         target: TargetId(101),
         consistency: skep_types::Consistency::Bad,
+        failures: 1,
         capacity: skep_types::Capacity::default(),
         filesystem: 0,
     };

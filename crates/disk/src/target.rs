@@ -9,8 +9,11 @@
 //! empty mount point being served.
 
 mod chunks;
+mod directories;
 mod files;
 mod identity;
+mod keeper;
+mod mount;
 
 pub use chunks::TargetDir;
 pub use files::OPEN_FILES_MAX;

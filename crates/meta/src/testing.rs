@@ -87,6 +87,9 @@ pub fn map(shards: u16, targets: u32) -> MapReply {
             .map(|id| TargetEntry {
                 class: skep_types::CapacityClass::Normal,
                 filesystem: 0,
+                failures: 0,
+                decisions: 0,
+                served: true,
                 pool: skep_types::PoolId(1),
                 target: TargetId(id),
                 alias: String::new(),

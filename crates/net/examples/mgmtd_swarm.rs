@@ -130,6 +130,7 @@ impl Peer {
             let report = |target: &TargetId| TargetReport {
                 target: *target,
                 consistency: Consistency::Good,
+                failures: 0,
                 capacity: capacity(free),
                 filesystem: u64::from(target.0) << 32,
             };

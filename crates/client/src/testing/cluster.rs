@@ -188,6 +188,9 @@ fn map(removed: &[TargetId]) -> MapReply {
     let target = |target| TargetEntry {
         class: skep_types::CapacityClass::Normal,
         filesystem: 0,
+        failures: 0,
+        decisions: 0,
+        served: true,
         pool: skep_types::PoolId(1),
         target: TargetId(target),
         alias: format!("target-{target}"),

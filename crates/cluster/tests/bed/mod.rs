@@ -102,7 +102,7 @@ impl Cluster {
     pub fn report(&mut self, node: u32, target: u32, free: u64) -> HeartbeatReply {
         let capacity = Capacity { bytes: 1_000, bytes_free: free, inodes: 0, inodes_free: 0 };
         let (target, consistency) = (TargetId(target), Consistency::Good);
-        self.beat(node, vec![TargetReport { target, consistency, capacity, filesystem: 7 }])
+        self.beat(node, vec![TargetReport { target, consistency, failures: 0, capacity, filesystem: 7 }])
     }
 
     pub fn status(&mut self) -> StatusReply {

@@ -80,6 +80,7 @@ impl World {
             filesystem: 0,
             target,
             consistency: Consistency::Good,
+            failures: 0,
             capacity: capacity(),
         };
         let targets = self.storageds.iter().filter(|storaged| storaged.node == node);

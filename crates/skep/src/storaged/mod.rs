@@ -19,11 +19,15 @@ use pages::StoragedPages;
 use serve::Storaged;
 use skep_disk::target::TargetDir;
 use skep_net::{Keyring, StreamLimits, StreamServer};
+use skep_storage::Word;
 use skep_types::{Errno, ServiceKind};
-use skep_wire::mgmt::{Address, RegisterNodeReply, RegisterTarget};
+use skep_wire::mgmt::{Address, RegisterNodeReply, RegisterTarget, RegisterTargetReply};
 use std::process::ExitCode;
 use std::sync::Arc;
 use target::Target;
+
+/// Directory, in the state directory, of what is kept of each target: its life, and the failures of its disk.
+const STANDINGS: &str = "targets";
 
 /// Runs the daemon until it is told to stop.
 pub fn run(args: &StoragedArgs) -> ExitCode {
@@ -157,8 +161,12 @@ fn open_targets(
             }
         };
         directory.set_id(reply.target).map_err(|e| e.to_string())?;
-        info!("{} is target {} ({})", path.display(), reply.target, reply.alias);
-        targets.push(Target::new(reply.target, directory, reply.consistency));
+        let RegisterTargetReply { target, alias, consistency, failures, decisions, .. } = reply;
+        let word = Word { consistency, failures, decisions };
+        let kept = directory.keep_standing(&config.state_dir.join(STANDINGS), word);
+        kept.map_err(|e| format!("target {}: its state cannot be kept: {e}", path.display()))?;
+        info!("{} is target {target} ({alias})", path.display());
+        targets.push(Target::new(target, directory));
     }
     Ok(targets)
 }

@@ -125,7 +125,7 @@ impl Storaged {
                 self.still_wanted(target, &request, m.chunk).map(|()| answer(body))
             }
             StorageRequest::ReserveChunk(m) => {
-                let body = target.run(&request)?;
+                let body = target.reserve(m)?;
                 self.still_wanted(target, &request, m.chunk).map(|()| answer(body))
             }
             StorageRequest::CopyChunk(m) => {
@@ -264,10 +264,7 @@ impl Member for Storaged {
         }
         for entry in map.targets.iter().filter(|entry| entry.node == self.place.node) {
             let Some(target) = self.targets.get(&entry.target) else { continue };
-            if target.consistency() != entry.consistency {
-                info!("target {} is {} by decision of mgmtd", entry.target, entry.consistency.as_str());
-                target.set_consistency(entry.consistency);
-            }
+            target.hear(entry);
         }
     }
 

@@ -48,6 +48,10 @@ record! {
         pub uuid: Uuid,
         /// What mgmtd holds of it.
         pub consistency: Consistency,
+        /// As in [`TargetEntry`].
+        pub failures: u64,
+        /// As in [`TargetEntry`].
+        pub decisions: u64,
     }
 }
 
@@ -59,6 +63,8 @@ record! {
         pub target: TargetId,
         /// Its state as seen by the daemon (`Bad` after disk errors).
         pub consistency: Consistency,
+        /// How often its disk failed while it was good: a higher number is a failure that mgmtd has not heard of.
+        pub failures: u64,
         /// Space.
         pub capacity: Capacity,
         /// Names the file system that it is on, among those of all machines; 0 = not known.
@@ -189,6 +195,20 @@ record! {
         pub class: CapacityClass,
         /// Names its file system, so that a disk with several targets is counted once; 0 = not told.
         pub filesystem: u64,
+        /// Failures of its disk that mgmtd has heard of: the state answers these, and none that came later.
+        pub failures: u64,
+        /// Words of administrators on its state so far.
+        pub decisions: u64,
+        /// Does its daemon, when it is heard, say that it serves it? Otherwise nobody does.
+        pub served: bool,
+    }
+}
+
+impl TargetEntry {
+    /// Can it be reached, when its daemon is `node`? A target that its daemon does not serve is offline, however well
+    /// the daemon is.
+    pub fn reached(&self, node: Reachability) -> Reachability {
+        if self.served { node } else { Reachability::Offline }
     }
 }
 

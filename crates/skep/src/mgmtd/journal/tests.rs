@@ -43,6 +43,8 @@ fn lives() -> Vec<Command> {
         pool: PoolId(1),
         class: CapacityClass::Normal,
         filesystem: 7,
+        failures: 0,
+        decisions: 0,
     };
     let made = Pool { id: pool, alias: "hot".to_owned(), limits: CapacityLimits::default() };
     vec![
