@@ -230,7 +230,7 @@ fn describe_extent(
             alias: entry.map_or_else(|| format!("target {target}"), |entry| entry.alias.clone()),
             node: node.0,
             node_alias: names.node(node),
-            reachability: names.reachability(node).into(),
+            reachability: entry.map_or("unknown", |entry| names.target_reachability(entry)).into(),
             consistency: entry.map_or("unknown", |entry| entry.consistency.as_str()).into(),
             path: directories.get(target).map(|directory| format!("{directory}/{file}")),
         }

@@ -16,6 +16,7 @@ mod http;
 mod instruments;
 mod intruders;
 mod killed;
+mod lives;
 mod loads;
 mod locks;
 mod mapped;
