@@ -5,6 +5,7 @@ use super::failure::{Failure, Outcome};
 use super::namespace::{Names, Namespace};
 use super::through_mount;
 use crate::cli::output::human;
+use crate::log::printable;
 use serde::{Deserialize, Serialize};
 use skep_storage::PieceName;
 use skep_types::{Extent, Ino, Kind, NodeId, TargetId};
@@ -250,10 +251,10 @@ fn describe_extent(
 impl EntryInfo {
     /// As people read it.
     pub fn text(&self) -> String {
-        let mut text = format!("{}\n", self.path);
+        let mut text = format!("{}\n", printable(&self.path));
         // Writing to a String cannot fail.
         let mut line = |name: &str, value: String| {
-            let _ = writeln!(text, "  {name:<10} {value}");
+            let _ = writeln!(text, "  {name:<10} {}", printable(&value));
         };
         line("id", format!("{} ({})", self.ino, self.id));
         line("kind", self.kind.to_string());
