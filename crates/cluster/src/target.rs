@@ -1,5 +1,6 @@
 //! Targets: registered, reported, changed, removed.
 
+use crate::age::knows;
 use crate::alias::unknown;
 use crate::capacity::first_class;
 use crate::command::{DropTarget, SetConsistency, SetTarget, Target};
@@ -10,7 +11,7 @@ use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use skep_types::{Capacity, Consistency, Errno, Millis, NodeId, PoolId, TargetId, Uuid};
+use skep_types::{Capacity, Consistency, Errno, Millis, NodeId, PoolId, Reachability, TargetId, Uuid};
 use skep_wire::mgmt::{RegisterTarget, RegisterTargetReply, RemoveTarget, SetTargetState, TargetReport};
 use skep_wire::{Empty, Refusal, Status};
 
@@ -41,7 +42,14 @@ impl Registry {
                     m.target, target.id
                 ));
             }
-            Some(target) => Target { node: m.node, ..target },
+            Some(target) => {
+                self.check_move(&target, &m)?;
+                Target { node: m.node, mark: m.mark, ..target }
+            }
+            // Registered after the copy of the registry was made that is used now.
+            None if m.target.0 != 0 && self.state.restored && !self.state.targets.contains_key(&m.target) => {
+                self.new_target(m.target, &m)?
+            }
             None if m.target.0 != 0 => {
                 return refuse(format!(
                     "target {} with this uuid is not registered here: another cluster's disk?",
@@ -55,22 +63,7 @@ impl Registry {
             }
             None => {
                 // Targets count from 101, so that nobody takes one for a node.
-                let id = TargetId(self.state.last_target.0.max(100) + 1);
-                let alias = self.free_alias(&m.alias, &format!("target-{id}"))?;
-                let limits = self.state.pools.get(&DEFAULT_POOL).map(|pool| pool.limits).unwrap_or_default();
-                Target {
-                    id,
-                    uuid: m.uuid,
-                    node: m.node,
-                    alias,
-                    consistency: Consistency::Good,
-                    capacity: m.capacity,
-                    pool: DEFAULT_POOL,
-                    class: first_class(&limits, &m.capacity),
-                    filesystem: 0,
-                    failures: 0,
-                    decisions: 0,
-                }
+                self.new_target(TargetId(self.state.last_target.0.max(100) + 1), &m)?
             }
         };
         if self.state.targets.get(&target.id) != Some(&target) {
@@ -86,6 +79,61 @@ impl Registry {
         let Target { id, uuid, alias, consistency, failures, decisions, .. } = target;
         out.body(to, &RegisterTargetReply { target: id, alias, uuid, consistency, failures, decisions });
         Ok(())
+    }
+
+    fn new_target(&self, id: TargetId, m: &RegisterTarget) -> Result<Target, Refusal> {
+        let alias = self.free_alias(&m.alias, &format!("target-{id}"))?;
+        let limits = self.state.pools.get(&DEFAULT_POOL).map(|pool| pool.limits).unwrap_or_default();
+        Ok(Target {
+            id,
+            uuid: m.uuid,
+            node: m.node,
+            alias,
+            consistency: Consistency::Good,
+            capacity: m.capacity,
+            pool: DEFAULT_POOL,
+            class: first_class(&limits, &m.capacity),
+            filesystem: 0,
+            failures: 0,
+            decisions: 0,
+            mark: m.mark,
+        })
+    }
+
+    /// May the directory that registers take the place of the one that is known? Not an older copy, and not a copy
+    /// beside one that is served.
+    fn check_move(&self, known: &Target, m: &RegisterTarget) -> Result<(), Refusal> {
+        let name = &known.alias;
+        if !m.restored && !knows(known.mark, (m.confirmed, m.mark)) {
+            let text = format!(
+                "{name} (target {}): the directory is an older copy, or its server was superseded: it was served since by \
+                 a newer one. Put the newest back; if that is lost, and this is the newest copy that there is, run \
+                 `skep storaged --restored` once (docs/admin/restore.md says what is lost)",
+                known.id
+            );
+            return Err(Refusal::with(Status::errno(Errno::EINVAL), text));
+        }
+        let Some(pulse) = self.nodes.get(&known.node).filter(|_| known.node != m.node) else { return Ok(()) };
+        let server = self.state.nodes.get(&known.node).map_or("?", |node| node.alias.as_str());
+        match pulse.reachability {
+            Reachability::Offline => Ok(()),
+            _ if !pulse.seen => {
+                let text = format!(
+                    "{name}: mgmtd was just started and has not heard yet whether {server} serves it"
+                );
+                Err(Refusal::with(Status::NOT_READY, text))
+            }
+            _ if !self.unserved.contains(&known.id) => {
+                let text = format!(
+                    "{name} (target {}) is served by {server}, which is {}: is this directory a copy? To move it, take it \
+                     out of `targets` there and restart that server, or stop it",
+                    known.id,
+                    pulse.reachability.as_str()
+                );
+                Err(Refusal::with(Status::errno(Errno::EBUSY), text))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Moves the map when a target's space moved much, or a while after it moved at all.

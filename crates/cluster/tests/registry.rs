@@ -2,11 +2,11 @@
 
 mod bed;
 
-use bed::{CONFIG, Cluster};
+use bed::{CONFIG, Cluster, heartbeat};
 use skep_cluster::{Registry, State};
 use skep_types::{
-    Capacity, Consistency, Decode, Encode, FenceEpoch, Incarnation, MapVersion, NodeId, Reachability,
-    ServiceKind, TargetId, Term, Uuid,
+    Capacity, Consistency, Decode, Encode, FenceEpoch, MapVersion, NodeId, Reachability, ServiceKind,
+    TargetId, Term, Uuid,
 };
 use skep_wire::Status;
 use skep_wire::mgmt::*;
@@ -79,15 +79,7 @@ fn silence_is_noticed() {
 fn an_earlier_life_is_refused() {
     let mut c = Cluster::new();
     c.node(1, ServiceKind::Storaged, "").unwrap();
-    let old = Heartbeat {
-        node: NodeId(1),
-        incarnation: Incarnation(0),
-        targets: vec![],
-        capacity: Capacity::default(),
-        map: MapVersion(0),
-        leaving: false,
-    };
-    assert!(c.ask(0, old).is_err());
+    assert!(c.ask(0, heartbeat(1, 0)).is_err());
 }
 
 fn state_report(consistency: Consistency, failures: u64) -> TargetReport {

@@ -17,4 +17,4 @@ mod mount;
 
 pub use chunks::TargetDir;
 pub use files::OPEN_FILES_MAX;
-pub use identity::{FORMAT_VERSION, IDENTITY_FILE, Identity, TargetError};
+pub use identity::{IDENTITY_FILE, Identity, TargetError, check_format};

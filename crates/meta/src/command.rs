@@ -63,6 +63,8 @@ record! {
         pub epoch: u64,
         /// Command level in force.
         pub level: u16,
+        /// Era in the map.
+        pub era: u16,
     }
 }
 
@@ -83,6 +85,9 @@ record! {
         pub epoch: u64,
         /// Command level in force.
         pub level: u16,
+        /// Era in the map; a newer one than that of the rows: they are an older copy that was put back, and what
+        /// was given out since must not be given again.
+        pub era: u16,
     }
 }
 

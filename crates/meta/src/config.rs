@@ -33,6 +33,8 @@ pub struct Config {
     pub grace_ms: u64,
     /// Most open files of one client.
     pub opens_per_client: usize,
+    /// Highest era of its shards, as mgmtd says: terms begin behind it.
+    pub era: u16,
     /// Every change is durable before it is answered.
     pub sync_always: bool,
     /// Hash of names.
@@ -52,6 +54,7 @@ impl Default for Config {
             target_reserve: 0,
             grace_ms: 75_000,
             opens_per_client: 1 << 20,
+            era: 0,
             sync_always: false,
             hash: siphash,
             canary_runs_retries: false,

@@ -4,6 +4,12 @@
 pub const SERIAL_BLOCK: u64 = 4_096;
 /// With fewer serials than this left, the next block is reserved.
 pub const SERIAL_LOW: u64 = 2_048;
+/// Inode serials that are left out when an older copy of a shard is put back: more than were given since it was made.
+pub const ERA_SERIALS: u64 = 1 << 32;
+/// Layout generations of a file that belong to one era of its shard, as a power of two ...
+pub const ERA_GENERATION_BITS: u32 = 24;
+/// ... and terms of a log.
+pub const ERA_TERM_BITS: u32 = 32;
 /// Entries of one directory whose names may have the same hash.
 pub const COLLISIONS_MAX: u32 = 256;
 /// Requests that wait for something (a sync, a trim, another shard) at once; more are BUSY.

@@ -53,6 +53,7 @@ use skep_types::{
 };
 use skep_wire::Refusal;
 use skep_wire::meta::{RemoteDir, ShardStamp};
+use skep_wire::mgmt::ShardState;
 use stats::Counters;
 use trims::Trims;
 use waits::Waits;
@@ -65,10 +66,15 @@ struct Shard {
     hash_key: [u8; 16],
     epoch: u64,
     level: u16,
+    era: u16,
     /// The map says that this server answers for it.
     leads: bool,
     /// It was formatted in this life of the server.
     is_new: bool,
+    /// The record that formatted it, in this life of the server.
+    made: LogIndex,
+    /// As the map says: nobody is served from a shard that is still new.
+    state: ShardState,
     serials: Serials,
     /// Index of its newest log record (at least the start of this term).
     last: LogIndex,
@@ -229,7 +235,18 @@ impl<S: Store> Server<S> {
 
     /// Does it answer requests (term durable, map and fences known)?
     pub fn is_ready(&self) -> bool {
-        self.started.is_some_and(|index| self.durable >= index) && self.map.is_some() && self.sessions.known()
+        let is_begun = self.started.is_some_and(|index| self.durable >= index);
+        is_begun && self.map.is_some() && self.sessions.known() && !self.awaits_word()
+    }
+
+    /// Does mgmtd not know yet that a shard is formatted?
+    fn awaits_word(&self) -> bool {
+        self.shards.values().any(|place| place.leads && place.state == ShardState::New)
+    }
+
+    /// What the log holds on stable storage.
+    pub fn durable_index(&self) -> LogIndex {
+        self.durable
     }
 
     /// Shards that it holds rows of.

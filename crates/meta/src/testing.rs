@@ -9,7 +9,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use skep_types::*;
 use skep_wire::meta::*;
-use skep_wire::mgmt::{Fence, FencesReply, MapReply, NodeEntry, ShardEntry, TargetEntry};
+use skep_wire::mgmt::{Fence, FencesReply, MapReply, NodeEntry, ShardEntry, ShardState, TargetEntry};
 use skep_wire::storage::ChunkStat;
 use skep_wire::{Refusal, Status};
 
@@ -99,7 +99,10 @@ pub fn map(shards: u16, targets: u32) -> MapReply {
             })
             .collect(),
         shards: (0..shards)
-            .map(|id| ShardEntry { shard: ShardId(id), replicas: vec![OWN], epoch: 1 })
+            .map(|id| {
+                let (shard, state) = (ShardId(id), ShardState::Active);
+                ShardEntry { shard, replicas: vec![OWN], epoch: 1, state, era: 0 }
+            })
             .collect(),
         command_level: 1,
     }
@@ -145,9 +148,16 @@ impl Bed {
         let mut out = Output::default();
         self.server.start(self.wall(), &mut out).unwrap();
         self.take(out);
-        self.step(Input::Map { own: OWN, map: map(self.shards, 5) });
+        // As mgmtd does it: shards are new until their server says that it has formatted them.
+        let mut fresh = map(self.shards, 5);
+        fresh.shards.iter_mut().for_each(|entry| entry.state = ShardState::New);
+        self.step(Input::Map { own: OWN, map: fresh });
         let fences = self.fences(living);
         self.step(Input::Fences(fences));
+        assert!(!self.server.is_ready(), "before mgmtd knows that its shards are formatted");
+        self.sync();
+        assert_eq!(self.server.formatted().len(), usize::from(self.shards));
+        self.step(Input::Map { own: OWN, map: map(self.shards, 5) });
         self.sync();
         assert!(self.server.is_ready());
     }

@@ -13,8 +13,8 @@ use skep_storage::{
     execute, write_chunk,
 };
 use skep_types::{
-    Capacity, ChunkId, Consistency, Decode, Errno, Generation, Incarnation, Ino, MapVersion, Millis, NodeId,
-    ServiceKind, TargetId, Term, Uuid,
+    Capacity, ChunkId, Consistency, Decode, Errno, Generation, Incarnation, Ino, LogIndex, MapVersion,
+    Millis, NodeId, ServiceKind, TargetId, Term, Uuid,
 };
 use skep_wire::mgmt::*;
 use skep_wire::storage::{Owner, StorageRequest, SyncChunks, WriteChunk};
@@ -78,6 +78,11 @@ impl Bed {
             addresses: vec![address],
             machine: uuid,
             incarnation: Incarnation(1),
+            mark: 1,
+            confirmed: 0,
+            index: LogIndex(0),
+            restored: false,
+            registry: RegistryAge::default(),
         });
         bed.register(TargetId(0));
         bed
@@ -98,7 +103,16 @@ impl Bed {
 
     fn register(&mut self, target: TargetId) -> Word {
         let (node, capacity) = (NodeId(1), Capacity::default());
-        let m = RegisterTarget { node, uuid: Uuid([2; 16]), target, alias: String::new(), capacity };
+        let m = RegisterTarget {
+            node,
+            uuid: Uuid([2; 16]),
+            target,
+            alias: String::new(),
+            capacity,
+            mark: 1,
+            confirmed: 0,
+            restored: false,
+        };
         let RegisterTargetReply { consistency, failures, decisions, .. } = self.ask(m);
         Word { consistency, failures, decisions }
     }
@@ -213,7 +227,19 @@ impl Bed {
         self.story.push(format!("beat {standing:?}"));
         let (node, incarnation, capacity) = (NodeId(1), Incarnation(1), Capacity::default());
         let (targets, map) = (vec![report], MapVersion(0));
-        self.ask(Heartbeat { node, incarnation, targets, capacity, map, leaving: false });
+        let (index, formatted, registry) = (LogIndex(0), vec![], RegistryAge::default());
+        let leaving = false;
+        self.ask(Heartbeat {
+            node,
+            incarnation,
+            targets,
+            capacity,
+            map,
+            index,
+            formatted,
+            registry,
+            leaving,
+        });
     }
 
     fn word(&self) -> Word {

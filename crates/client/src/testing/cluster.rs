@@ -21,7 +21,8 @@ use skep_types::{
 };
 use skep_wire::meta::{MetaRequest, ShardCall};
 use skep_wire::mgmt::{
-    HeartbeatReply, MapReply, MgmtRequest, NodeEntry, OpenSessionReply, ShardEntry, TargetEntry,
+    HeartbeatReply, MapReply, MgmtRequest, NodeEntry, OpenSessionReply, RegistryAge, ShardEntry, ShardState,
+    TargetEntry,
 };
 use skep_wire::storage::StorageRequest;
 use skep_wire::{Empty, Refusal, Status};
@@ -167,7 +168,8 @@ impl Cluster {
                 .to_bytes()
             }
             MgmtRequest::RenewSession(_) => {
-                HeartbeatReply { map: map(&self.removed).version, epoch: FenceEpoch(0), ended: 0 }.to_bytes()
+                let (map, registry) = (map(&self.removed).version, RegistryAge::default());
+                HeartbeatReply { map, epoch: FenceEpoch(0), ended: 0, registry }.to_bytes()
             }
             _ => Empty {}.to_bytes(),
         }
@@ -204,7 +206,13 @@ fn map(removed: &[TargetId]) -> MapReply {
         cluster: Uuid([1; 16]),
         nodes: Vec::from([node(METAD, ServiceKind::Metad), node(STORAGED, ServiceKind::Storaged)]),
         targets: (1..=3).map(target).filter(|entry| !removed.contains(&entry.target)).collect(),
-        shards: Vec::from([ShardEntry { shard: ShardId(0), replicas: Vec::from([METAD]), epoch: 1 }]),
+        shards: Vec::from([ShardEntry {
+            shard: ShardId(0),
+            replicas: Vec::from([METAD]),
+            epoch: 1,
+            state: ShardState::Active,
+            era: 0,
+        }]),
         command_level: 1,
     }
 }

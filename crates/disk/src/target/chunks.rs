@@ -2,9 +2,10 @@
 
 use super::directories::{Changing, Directories, Directory};
 use super::files::{Files, Open};
-use super::identity::{Identity, Opened, TargetError};
+use super::identity::{AGES_FILE, Identity, Opened, TargetError};
 use super::keeper::Keeper;
 use super::mount;
+use crate::ages::{Ages, NUMBERS};
 use rustix::fs::{
     AtFlags, Dir, FallocateFlags, Mode, OFlags, SeekFrom, copy_file_range, fallocate, fdatasync, fstat,
     fsync, ftruncate, openat, seek, statat, statvfs, syncfs, unlinkat,
@@ -158,6 +159,31 @@ impl TargetDir {
     /// Who it is.
     pub fn identity(&self) -> Identity {
         *lock(&self.identity)
+    }
+
+    /// The marks of a start of its server: the one that mgmtd confirmed last and that of this start, which is `fresh`
+    /// unless an earlier one was never confirmed.
+    pub fn begin_life(&self, fresh: u64) -> Result<(u64, u64), TargetError> {
+        let (mut ages, [confirmed, pending, ..]) = self.ages()?;
+        let mark = if pending == confirmed { fresh } else { pending };
+        ages.write([confirmed, mark, 0, 0, 0]).map_err(|e| self.ages_failed(&e))?;
+        Ok((confirmed, mark))
+    }
+
+    /// mgmtd knows the start of this mark.
+    pub fn confirm_life(&self, mark: u64) -> Result<(), TargetError> {
+        let (mut ages, _) = self.ages()?;
+        ages.write([mark, mark, 0, 0, 0]).map_err(|e| self.ages_failed(&e))
+    }
+
+    fn ages(&self) -> Result<(Ages, [u64; NUMBERS]), TargetError> {
+        let ages = Ages::open(&self.path.join(AGES_FILE)).map_err(|e| self.ages_failed(&e))?;
+        let numbers = ages.numbers();
+        Ok((ages, numbers))
+    }
+
+    fn ages_failed(&self, e: &std::io::Error) -> TargetError {
+        TargetError(format!("target {}: {AGES_FILE}: {e}", self.path.display()))
     }
 
     /// Where it is.

@@ -9,6 +9,7 @@ use crate::command::{
 use crate::ctx::Ctx;
 use crate::fail::Fail;
 use crate::key::{self, Table};
+use crate::limit::ERA_SERIALS;
 use crate::row::Inode;
 use crate::row::header::{FORMAT, Header, Terms};
 use alloc::vec::Vec;
@@ -44,6 +45,7 @@ fn format(ctx: &mut Ctx<'_>, m: &Format) -> Result<(), Fail> {
         next_txid: 1,
         epoch: m.epoch,
         level: m.level,
+        era: m.era,
     };
     ctx.put(key::header(shard), &header);
     if shard == ShardId(0) {
@@ -63,7 +65,10 @@ fn serials(ctx: &mut Ctx<'_>, m: &Serials) -> Result<(), Fail> {
 
 fn place(ctx: &mut Ctx<'_>, m: &Place) -> Result<(), Fail> {
     let mut header = ctx.header()?;
+    let eras = u64::from(m.era.saturating_sub(header.era));
+    header.serials_end = header.serials_end.saturating_add(eras * ERA_SERIALS).min(Ino::SERIAL_MAX);
     (header.epoch, header.level) = (m.epoch, m.level);
+    header.era = header.era.max(m.era);
     ctx.put(key::header(ctx.scene.shard), &header);
     Ok(())
 }

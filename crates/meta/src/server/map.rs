@@ -13,8 +13,8 @@ use crate::store::{Store, StoreError};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::vec::Vec;
-use skep_types::{ClientId, Decode, Ino, Millis, NodeId, ShardId, Slot, Timestamp};
-use skep_wire::mgmt::{FencesReply, MapReply, ShardEntry};
+use skep_types::{ClientId, Decode, Ino, LogIndex, Millis, NodeId, ShardId, Slot, Timestamp};
+use skep_wire::mgmt::{FencesReply, MapReply, ShardEntry, ShardState};
 
 impl<S: Store> Server<S> {
     pub(super) fn take_map(
@@ -44,9 +44,15 @@ impl<S: Store> Server<S> {
                 self.lead(wall, entry, level, out)?;
             }
         }
+        self.require_rows(map, own)?;
         self.note_new_shards(known, out);
         for (shard, place) in &mut self.shards {
             place.leads = led.contains(shard);
+        }
+        for entry in &map.shards {
+            if let Some(place) = self.shards.get_mut(&entry.shard) {
+                place.state = entry.state;
+            }
         }
         if !was_ready && self.is_ready() {
             self.begin_service(now, wall, out)?;
@@ -66,7 +72,32 @@ impl<S: Store> Server<S> {
         }
     }
 
-    /// The map gives this server a shard: it is made when there are no rows of it.
+    /// A shard that was formatted once is never formatted again: its rows are lost, or not where they should be.
+    fn require_rows(&self, map: &MapReply, own: NodeId) -> Result<(), StoreError> {
+        let is_lost = |entry: &&ShardEntry| {
+            entry.replicas.first() == Some(&own) && !self.shards.contains_key(&entry.shard)
+        };
+        let Some(first) = map.shards.iter().find(is_lost) else { return Ok(()) };
+        let count = map.shards.iter().filter(is_lost).count();
+        Err(StoreError::Corrupt(format!(
+            "{count} shards of this server (the first is {}) have no rows here, and mgmtd says that they were used: \
+             they are not made anew. Is a disk with `log` or `rows` not mounted? Else put the newest copy of the \
+             state directory back",
+            first.shard
+        )))
+    }
+
+    /// Shards that are formatted, on stable storage, and that the map still calls new: mgmtd is to know it before
+    /// anybody uses them.
+    pub fn formatted(&self) -> Vec<ShardId> {
+        let Some(started) = self.started else { return Vec::new() };
+        let is_made = |place: &Shard| {
+            place.leads && place.state == ShardState::New && self.durable >= place.made.max(started)
+        };
+        self.shards.iter().filter(|(_, place)| is_made(place)).map(|(shard, _)| *shard).collect()
+    }
+
+    /// The map gives this server a shard: it is made when it is new and there are no rows of it.
     fn lead(
         &mut self,
         wall: Timestamp,
@@ -74,23 +105,45 @@ impl<S: Store> Server<S> {
         level: u16,
         out: &mut Output,
     ) -> Result<(), StoreError> {
-        let (shard, epoch) = (entry.shard, entry.epoch);
+        let (shard, epoch, era) = (entry.shard, entry.epoch, entry.era);
         match self.shards.get_mut(&shard) {
-            Some(place) if (place.epoch, place.level) == (epoch, level) => Ok(()),
+            Some(place) if (place.epoch, place.level, place.era) == (epoch, level, era) => Ok(()),
             Some(place) => {
-                (place.epoch, place.level) = (epoch, level);
-                self.decide(wall, shard, &Internal::Place(Place { epoch, level }), out)
-            }
-            None => {
-                let hash_key = self.config.hash_key(shard);
-                self.decide(wall, shard, &Internal::Format(Format { hash_key, epoch, level }), out)?;
-                self.open_shard(shard)?;
-                if let Some(place) = self.shards.get_mut(&shard) {
-                    place.is_new = true;
+                let jumps = era > place.era;
+                (place.epoch, place.level, place.era) = (epoch, level, era);
+                self.decide(wall, shard, &Internal::Place(Place { epoch, level, era }), out)?;
+                if jumps {
+                    out.note(format!(
+                        "shard {shard} is an older copy that was put back: era {era}, inode numbers and generations go \
+                         on far behind it"
+                    ));
+                    self.renew_serials(shard)?;
                 }
                 Ok(())
             }
+            None if entry.state == ShardState::New => {
+                let hash_key = self.config.hash_key(shard);
+                self.decide(wall, shard, &Internal::Format(Format { hash_key, epoch, level, era }), out)?;
+                self.open_shard(shard)?;
+                let made = self.last;
+                out.sync_now = true;
+                if let Some(place) = self.shards.get_mut(&shard) {
+                    (place.is_new, place.made) = (true, made);
+                }
+                Ok(())
+            }
+            None => Ok(()),
         }
+    }
+
+    /// What is reserved lies behind the jump.
+    fn renew_serials(&mut self, shard: ShardId) -> Result<(), StoreError> {
+        let Some(bytes) = self.store.get(&key::header(shard))? else { return Ok(()) };
+        let header = Header::from_bytes(&bytes).map_err(|e| corrupt("shard header", e))?;
+        if let Some(place) = self.shards.get_mut(&shard) {
+            place.serials = Serials::new(header.serials_end);
+        }
+        Ok(())
     }
 
     /// Reads a shard's header.
@@ -108,8 +161,11 @@ impl<S: Store> Server<S> {
             hash_key: header.hash_key,
             epoch: header.epoch,
             level: header.level,
+            era: header.era,
             leads: false,
             is_new: false,
+            made: LogIndex(0),
+            state: ShardState::New,
             serials: Serials::new(header.serials_end),
             last: self.last,
         };

@@ -7,6 +7,7 @@ use crate::command::{Action, Command, Internal, NewTerm};
 use crate::ctx::{Ctx, Scene};
 use crate::fail::{Fail, corrupt};
 use crate::key::{self, Table};
+use crate::limit::ERA_TERM_BITS;
 use crate::op;
 use alloc::format;
 use skep_types::Decode;
@@ -137,7 +138,8 @@ impl<S: Store> Server<S> {
     /// The log is replayed: a new term begins. Its first record must be durable before anything
     /// is answered, so that no stamp of a lost tail can look like one of this term.
     pub fn start(&mut self, wall: Timestamp, out: &mut Output) -> Result<(), StoreError> {
-        let term = Term(self.terms.last().0 + 1);
+        // The terms that an older copy of the log does not know of are not used a second time either.
+        let term = Term((self.terms.last().0 + 1).max(u64::from(self.config.era) << ERA_TERM_BITS));
         let index = LogIndex(self.last.0 + 1);
         self.terms.push(term, index);
         self.locks.outcomes.begin(term);

@@ -1,6 +1,7 @@
 //! Tests of the server: lanes, waits, sessions, grace, deletions, crashes.
 
 mod acls;
+mod age;
 mod crash;
 mod locking;
 mod oracle;

@@ -179,7 +179,7 @@ pub mod samples {
     };
     use skep_wire::mgmt::{
         Address, CapacityLimits, NodeEntry, NodeStatus, PoolEntry, PoolStatus, SessionStatus, ShardEntry,
-        StatusReply, TargetEntry,
+        ShardState, StatusReply, TargetEntry,
     };
 
     fn node(id: u32, service: ServiceKind) -> NodeStatus {
@@ -203,7 +203,13 @@ pub mod samples {
 
     /// One metadata server with two shards, one storage server with one target, one mount.
     pub fn status() -> StatusReply {
-        let shard = |id| ShardEntry { shard: ShardId(id), replicas: vec![NodeId(1)], epoch: 1 };
+        let shard = |id| ShardEntry {
+            shard: ShardId(id),
+            replicas: vec![NodeId(1)],
+            epoch: 1,
+            state: ShardState::Active,
+            era: 0,
+        };
         StatusReply {
             pools: vec![PoolStatus {
                 pool: PoolEntry { pool: PoolId(1), alias: "default".into() },

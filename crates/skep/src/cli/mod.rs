@@ -7,7 +7,7 @@
 mod daemon_args;
 pub mod output;
 
-pub use daemon_args::{DaemonArgs, MountArgs, StoragedArgs};
+pub use daemon_args::{DaemonArgs, MountArgs, RestorableArgs, StoragedArgs};
 
 use crate::admin::AdminCommand;
 use crate::up::{self, DownArgs, StatusArgs, UpArgs};
@@ -36,9 +36,9 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run the management service: registry of nodes, targets, shards and sessions
-    Mgmtd(DaemonArgs),
+    Mgmtd(RestorableArgs),
     /// Run a metadata server: the namespace
-    Metad(DaemonArgs),
+    Metad(RestorableArgs),
     /// Run a storage server: file contents on targets
     Storaged(StoragedArgs),
     /// Mount a cluster (mount.skep is the same, with the arguments of mount(8))

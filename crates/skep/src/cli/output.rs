@@ -194,7 +194,7 @@ mod tests {
         let fruit = Fruit { name: "fig\x1b[2J\nDONE \u{9b}1m", count: 1 };
         rows(Format::Table, &[fruit], &mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
-        assert_eq!(text, "NAME                         COUNT\nfig\\x1b[2J\\x0aDONE \\x9b1m      1\n");
+        assert_eq!(text, "NAME                       COUNT\nfig\\x1b[2J\\x0aDONE \\x9b1m      1\n");
         let mut out = Vec::new();
         documents(Format::Table, &["a\x1bb\n"], |text| text.to_string(), &mut out).unwrap();
         assert_eq!(out, b"a\\x1bb\n");

@@ -134,7 +134,7 @@ mod tests {
     fn api() -> (Api, String) {
         let keyring = Keyring::new(&KeyFile::generate().unwrap());
         let token = keyring.http_token().unwrap();
-        (Api::new(keyring, &[]), format!("{BEARER}{token}"))
+        (Api::new(keyring, &[]), format!("{BEARER} {token}"))
     }
 
     /// Goal: nobody without the token learns anything, not even which paths there are.
@@ -156,6 +156,7 @@ mod tests {
             }
         }
         assert_eq!(status(Some(token.clone()), "/v1/nothing"), Some(404));
+        assert_eq!(status(Some(token.replace("Bearer", "bEARER")), "/v1/nothing"), Some(404), "in any case");
         assert_eq!(status(Some(token), "/v2/nodes"), None);
         let (other, _) = self::api();
         let (_, foreign) = self::api();

@@ -8,7 +8,7 @@ mod mailbox;
 mod pages;
 mod service;
 
-use crate::cli::DaemonArgs;
+use crate::cli::RestorableArgs;
 use crate::config::metad::{Chooser, StripeTargets, Sync};
 use crate::config::{MetadConfig, MgmtdConfig};
 use crate::daemon::{self, Readiness, Stop, raise_open_files};
@@ -16,18 +16,19 @@ use crate::http;
 use crate::identity::StateDir;
 use crate::instruments::{Host, Instruments};
 use crate::listen;
-use crate::membership::{Introduction, Membership, Nudge};
+use crate::membership::{Introduction, Membership, Nudge, Vigil};
 use courier::Courier;
 use mailbox::Mailbox;
 use pages::{Counts, MetadPages};
 use service::Metad;
 use skep_disk::disk::RealDisk;
-use skep_disk::log::{CommandLog, LogOptions, SyncPolicy, SyncThread};
+use skep_disk::log::{CommandLog, LogOptions, Recovered, SyncPolicy, SyncThread};
 use skep_disk::rows::{RowOptions, RowStore};
 use skep_meta::Server;
-use skep_net::{EventLimits, EventServer, Keyring, StopHandle};
+use skep_net::{EventLimits, EventServer, Keyring, Listener, StopHandle};
 use skep_types::{LogIndex, ServiceKind};
 use skep_wire::mgmt::{Address, RegisterNodeReply};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -41,11 +42,11 @@ const PAYLOAD_MAX: usize = 0;
 const FLUSH_LIMIT: Duration = Duration::from_secs(30);
 
 /// `skep metad`.
-pub fn run(args: &DaemonArgs) -> ExitCode {
-    daemon::run(args, |config: &MetadConfig| &config.process, serve)
+pub fn run(args: &RestorableArgs) -> ExitCode {
+    daemon::run(&args.daemon, |config: &MetadConfig| &config.process, |config| serve(config, args.restored))
 }
 
-fn serve(config: &MetadConfig) -> Result<(), String> {
+fn serve(config: &MetadConfig, restored: bool) -> Result<(), String> {
     let stop = Stop::on_signals().map_err(|e| format!("cannot watch for signals: {e}"))?;
     if let Err(e) = raise_open_files() {
         warning!("the limit of open files stays as it is: {e}");
@@ -58,14 +59,11 @@ fn serve(config: &MetadConfig) -> Result<(), String> {
     let mut state = StateDir::open(&config.state_dir, "metad")?;
     let (listeners, addresses) =
         listen::open(&config.listen, config.unix_socket.as_deref(), &config.interfaces)?;
-    let limits = EventLimits {
-        payload: PAYLOAD_MAX,
-        connections: config.max_connections as usize,
-        ..EventLimits::default()
-    };
-    let server = EventServer::new(listeners, keyring.clone(), limits, crate::daemon::net_log())
-        .map_err(|e| format!("the server cannot start: {e}"))?;
-    let incarnation = state.next_incarnation()?;
+    let server = event_server(config, listeners, &keyring)?;
+    let memory = state.begin_life()?;
+    let incarnation = memory.incarnation;
+    // Before anything of it is made: mgmtd knows how far it got.
+    let found = open_log(&state)?;
     let own = skep_net::choose(&addresses, skep_net::machine_id(), skep_net::machine_id());
     let introduction = Introduction {
         uuid: state.uuid,
@@ -73,24 +71,32 @@ fn serve(config: &MetadConfig) -> Result<(), String> {
         alias: config.alias.clone(),
         addresses: addresses.clone(),
         domain: config.domain.clone(),
+        index: found.as_ref().map_or(LogIndex(0), |(_, found)| found.last),
+        restored,
     };
     let mgmtd = crate::daemon::mgmtd_endpoints(&config.membership)?;
-    let membership = Membership::join(Arc::new(keyring.clone()), mgmtd, introduction, incarnation, &stop)?;
+    let membership = Membership::join(Arc::new(keyring.clone()), mgmtd, introduction, memory, &stop)?;
     state.bind(membership.place.cluster)?;
     let place = membership.place.clone();
+    if restored {
+        info!("{}: this copy of its directory counts as the newest; start the service", place.alias);
+        return membership.leave().map_err(|e| format!("cannot sign off: {e}"));
+    }
 
     let counts = Counts::new();
     let mailbox = Arc::new(Mailbox::new(server.waker(), state.path.clone()));
-    let (rules, command_log, sync) = recover(config, &state, &mailbox, &counts)?;
+    let (rules, command_log, sync) = recover(config, &state, (found, place.era), &mailbox, &counts)?;
     let nudge = Nudge::default();
     let courier = Courier::new(Arc::new(keyring.clone()), place.node, incarnation, mailbox.clone());
+    let every = config.membership.heartbeat.duration();
+    let vigil = Vigil::new(every, stop.clone());
     let heartbeat = membership
-        .keep(mailbox.clone(), config.membership.heartbeat.duration(), nudge.clone(), stop.clone())
+        .keep(mailbox.clone(), every, nudge.clone(), vigil.clone())
         .map_err(|e| format!("cannot start a thread: {e}"))?;
     let handle = server.stop_handle();
     let watch = stop_when_told(stop.clone(), handle.clone());
     let instruments = instruments(&place, addresses, &keyring);
-    let who = service::Who { place: place.clone(), incarnation, keyring, instruments };
+    let who = service::Who { place: place.clone(), incarnation, keyring, instruments, vigil };
     let readiness = Readiness::new("metad");
     let pages = MetadPages { counts: counts.clone(), keyring: Arc::new(who.keyring.clone()), own };
     http::start(config.http, Arc::new(pages));
@@ -110,14 +116,26 @@ fn serve(config: &MetadConfig) -> Result<(), String> {
     let fatal = metad.end(FLUSH_LIMIT);
     stop.set();
     nudge.nudge();
-    for thread in [heartbeat, watch] {
-        if thread.join().is_err() {
-            return Err("a thread ended badly".to_owned());
-        }
-    }
-    ended.and(fatal)?;
+    let ended_badly = |_| "a thread ended badly".to_owned();
+    let superseded = heartbeat.join().map_err(ended_badly)?;
+    watch.join().map_err(ended_badly)?;
+    ended.and(superseded).and(fatal)?;
     info!("stopped");
     Ok(())
+}
+
+fn event_server(
+    config: &MetadConfig,
+    listeners: Vec<Listener>,
+    keyring: &Keyring,
+) -> Result<EventServer, String> {
+    let limits = EventLimits {
+        payload: PAYLOAD_MAX,
+        connections: config.max_connections as usize,
+        ..EventLimits::default()
+    };
+    EventServer::new(listeners, keyring.clone(), limits, crate::daemon::net_log())
+        .map_err(|e| format!("the server cannot start: {e}"))
 }
 
 /// What an administrator can have this daemon measure.
@@ -142,17 +160,32 @@ fn stop_when_told(stop: Stop, handle: StopHandle) -> JoinHandle<()> {
     })
 }
 
+/// The log, if there is one: a directory without it is told to mgmtd as it is, and nothing is made in it.
+fn open_log(state: &StateDir) -> Result<Option<(CommandLog, Recovered)>, String> {
+    let path = state.path.join("log");
+    let Some(cluster) = state.cluster else { return Ok(None) };
+    let names = std::fs::read_dir(&path).into_iter().flatten().flatten().map(|entry| entry.file_name());
+    if !names.into_iter().any(|name| Path::new(&name).extension().is_some_and(|kind| kind == "log")) {
+        return Ok(None);
+    }
+    let opened = CommandLog::open(Arc::new(RealDisk), &path, LogOptions::new(cluster));
+    opened.map(Some).map_err(|e| e.to_string())
+}
+
 /// Log and rows as the disk has them, and the rules brought up to date.
 fn recover(
     config: &MetadConfig,
     state: &StateDir,
+    (log, era): (Option<(CommandLog, Recovered)>, u16),
     mailbox: &Arc<Mailbox>,
     counts: &Arc<Counts>,
 ) -> Result<(Server<RowStore>, CommandLog, SyncThread), String> {
     let cluster = state.cluster.unwrap_or_default();
-    let (command_log, found) =
-        CommandLog::open(Arc::new(RealDisk), &state.path.join("log"), LogOptions::new(cluster))
-            .map_err(|e| e.to_string())?;
+    let (command_log, found) = match log {
+        Some(log) => log,
+        None => CommandLog::open(Arc::new(RealDisk), &state.path.join("log"), LogOptions::new(cluster))
+            .map_err(|e| e.to_string())?,
+    };
     if found.dropped_tail_bytes > 0 {
         warning!("the log's unsynced end was torn by a crash: {} bytes cut", found.dropped_tail_bytes);
     }
@@ -184,7 +217,8 @@ fn recover(
     )
     .map_err(|e| e.to_string())?;
     rows.check_log(found.first, found.last).map_err(|e| e.to_string())?;
-    let mut rules = Server::new(rules_config(config)?, rows).map_err(|e| e.to_string())?;
+    let mut rules =
+        Server::new(skep_meta::Config { era, ..rules_config(config)? }, rows).map_err(|e| e.to_string())?;
     replay(&mut rules, &command_log, found.last)?;
     Ok((rules, command_log, sync))
 }

@@ -5,7 +5,7 @@ use super::mailbox::Mailbox;
 use super::pages::Counts;
 use crate::daemon::Readiness;
 use crate::instruments::{Instruments, is_instrument};
-use crate::membership::{Greeter, Nudge};
+use crate::membership::{Greeter, Nudge, Vigil};
 use skep_disk::log::{CommandLog, EntryKind, LogError, SyncHandle, SyncThread};
 use skep_disk::rows::RowStore;
 use skep_meta::{EntryType, Input, Output, PeerIdentity, Record, Request, Server};
@@ -31,6 +31,8 @@ pub struct Who {
     pub keyring: Keyring,
     /// What it measures.
     pub instruments: Arc<Instruments>,
+    /// Notices that the process was stopped.
+    pub vigil: Vigil,
 }
 
 /// A request that is not answered yet.
@@ -125,6 +127,22 @@ impl Metad {
         {
             self.die(e.to_string());
         }
+    }
+
+    /// A process that was stopped asks first whether it still has its place.
+    fn begin_round(&mut self) -> Instant {
+        if let Some(since) = self.round {
+            return since;
+        }
+        let mut now = Instant::now();
+        if self.who.vigil.was_away(now) {
+            if !self.who.vigil.wait() {
+                self.die("it was stopped for a while, and is to end".to_owned());
+            }
+            now = Instant::now();
+        }
+        self.round = Some(now);
+        now
     }
 
     /// Half a server would answer wrongly: the process ends, a restart replays the log.
@@ -262,7 +280,7 @@ impl Service for Metad {
         }
         let number = self.next;
         self.next += 1;
-        let since = *self.round.get_or_insert_with(Instant::now);
+        let since = self.begin_round();
         self.asked.insert(number, Asked { conn, header: *header, since });
         let identity = PeerIdentity {
             role: peer.hello.role,
@@ -299,6 +317,7 @@ impl Service for Metad {
     }
 
     fn wake(&mut self) {
+        self.begin_round();
         self.read_letters();
     }
 
@@ -330,6 +349,9 @@ impl Service for Metad {
         }
         for note in self.out.notes.drain(..) {
             info!("{note}");
+        }
+        if self.mailbox.tell(self.rules.durable_index(), self.rules.formatted()) {
+            self.nudge.nudge();
         }
         self.tell_ready();
     }

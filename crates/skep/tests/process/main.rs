@@ -6,6 +6,7 @@
 mod acl;
 mod administration;
 mod agent;
+mod ages;
 mod appends;
 mod away;
 mod bench;

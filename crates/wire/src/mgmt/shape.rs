@@ -5,7 +5,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use skep_types::{
     Capacity, CapacityClass, ClientId, ClusterId, Consistency, FenceEpoch, Incarnation, MapVersion, NodeId,
-    PoolId, Reachability, ServiceKind, ShardId, TargetId, Uuid, record,
+    PoolId, Reachability, ServiceKind, ShardId, TargetId, Uuid, byte_enum, record,
 };
 
 record! {
@@ -22,6 +22,18 @@ record! {
 }
 
 record! {
+    /// How old a registry is. Of two registries of one cluster the one is older that does not know the start
+    /// of the other, or knows fewer changes.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+    pub struct RegistryAge {
+        /// Random, chosen at each start of mgmtd; 0 = none seen yet.
+        pub start: u64,
+        /// Changes of the registry so far.
+        pub changes: u64,
+    }
+}
+
+record! {
     /// A node's place in the cluster.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct RegisterNodeReply {
@@ -33,6 +45,10 @@ record! {
         pub cluster: ClusterId,
         /// Fence epoch to start from.
         pub epoch: FenceEpoch,
+        /// Age of the registry.
+        pub registry: RegistryAge,
+        /// Highest era of its shards: the terms of its log are to begin behind it.
+        pub era: u16,
     }
 }
 
@@ -82,6 +98,8 @@ record! {
         pub epoch: FenceEpoch,
         /// Sessions that ended so far, in whatever way: fetch the fences when it moved.
         pub ended: u64,
+        /// Age of the registry.
+        pub registry: RegistryAge,
     }
 }
 
@@ -212,6 +230,16 @@ impl TargetEntry {
     }
 }
 
+byte_enum! {
+    /// What a shard is.
+    pub enum ShardState {
+        /// Its server is to format it: nobody has used it yet.
+        New = 1,
+        /// It was formatted: a server without its rows has lost them.
+        Active = 2,
+    }
+}
+
 record! {
     /// A shard in the map.
     #[derive(Debug, Clone, PartialEq, Eq)]
@@ -222,6 +250,11 @@ record! {
         pub replicas: Vec<NodeId>,
         /// Raised with every change of the list.
         pub epoch: u64,
+        /// New until its server says that it is formatted.
+        pub state: ShardState,
+        /// Times that an older copy of it was put back: in each era inode serials and generations begin higher
+        /// than all that may have been given.
+        pub era: u16,
     }
 }
 
