@@ -96,6 +96,9 @@ fn daemons_start_on_a_full_disk() {
         child.wait().unwrap();
     }
     cluster.up().unwrap();
-    fs::write(cluster.mount().join("after"), bytes(2, 300_000)).unwrap();
+    until("it is noticed that there is room", PATIENCE, || {
+        fs::write(cluster.mount().join("after"), bytes(2, 300_000)).map_err(|e| e.to_string())
+    })
+    .unwrap();
     assert!(fs::read(cluster.mount().join("after")).unwrap() == bytes(2, 300_000));
 }
