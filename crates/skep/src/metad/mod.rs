@@ -48,13 +48,7 @@ pub fn run(args: &RestorableArgs) -> ExitCode {
 
 fn serve(config: &MetadConfig, restored: bool) -> Result<(), String> {
     let stop = Stop::on_signals().map_err(|e| format!("cannot watch for signals: {e}"))?;
-    if let Err(e) = raise_open_files() {
-        warning!("the limit of open files stays as it is: {e}");
-    }
-    // What mgmtd was told is not known here; its default is what most have.
-    if let Some(text) = config.short_grace(MgmtdConfig::default().session_timeout) {
-        warning!("{text}");
-    }
+    look_at_limits(config);
     let keyring = crate::daemon::server_keyring(&config.process)?;
     let mut state = StateDir::open(&config.state_dir, "metad")?;
     let (listeners, addresses) =
@@ -122,6 +116,16 @@ fn serve(config: &MetadConfig, restored: bool) -> Result<(), String> {
     ended.and(superseded).and(fatal)?;
     info!("stopped");
     Ok(())
+}
+
+fn look_at_limits(config: &MetadConfig) {
+    if let Err(e) = raise_open_files() {
+        warning!("the limit of open files stays as it is: {e}");
+    }
+    // What mgmtd was told is not known here; its default is what most have.
+    if let Some(text) = config.short_grace(MgmtdConfig::default().session_timeout) {
+        warning!("{text}");
+    }
 }
 
 fn event_server(
