@@ -257,7 +257,7 @@ impl Member for Storaged {
             let gone = server != Some(self.place.node);
             match target.set_removed(gone) {
                 true if gone => warning!(
-                    "target {} {}: it is served here no more; take it out of `targets`",
+                    "target {} {}: it is served no more; take it out of `targets`",
                     target.id,
                     match server {
                         None => "was removed from the cluster".to_owned(),
