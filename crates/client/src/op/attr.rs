@@ -157,7 +157,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     async fn change_attr_once(&self, ino: Ino, set: &SetAttr) -> Result<Attr, Refusal> {
         let message = ChangeAttr { ino, set: set.clone() };
         let AttrReply { attr, live } = self.change_ino(ino, &message).await?;
-        Ok(self.shared.with(|s| {
+        let own = self.shared.with(|s| {
             s.acls.forget(ino);
             if set.size.is_some() && !set.grow_only {
                 s.inodes.set_inline(ino, None);
@@ -168,8 +168,10 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             if let Some(inode) = s.inodes.get_mut(ino) {
                 inode.live = live.is_some();
             }
-            s.inodes.merge_own(attr)
-        }))
+            s.inodes.merge_own(attr.clone())
+        });
+        // The kernel takes the answer's size for the file's: what others have not committed counts in it.
+        if live.is_some() { self.shown(attr, live).await } else { Ok(own) }
     }
 }
 
@@ -194,6 +196,31 @@ impl Shared {
             if !done {
                 inode.truncations += 1;
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{block_on, create, mount, mounted, write};
+    use skep_types::{SetAttr, SetTime, Timestamp};
+
+    /// Goal: the answer to a change of times or mode shows the size that other mounts have written and not
+    /// committed: the kernel takes it for the file's.
+    #[test]
+    fn a_change_shows_what_others_write() {
+        let (cluster, writer) = mounted();
+        let other = mount(&cluster);
+        let file = create(&writer, b"f");
+        write(&writer, &file, 0, &[1; 90_000]);
+        cluster.borrow_mut().shard.live = true;
+        let given = SetTime::At(Timestamp { secs: 5, nanos: 0 });
+        for set in [
+            SetAttr { mtime: Some(given), ..SetAttr::default() },
+            SetAttr { mode: Some(0o600), ..SetAttr::default() },
+            SetAttr { size: Some(100), grow_only: true, ..SetAttr::default() },
+        ] {
+            assert_eq!(block_on(other.setattr(file.attr.ino, set)).unwrap().size, 90_000);
         }
     }
 }
