@@ -246,6 +246,7 @@ impl Registry {
         }
         out.notes.push(format!("{alias} (node {}) removed", m.node));
         self.nodes.remove(&m.node);
+        self.listed.remove(&m.node);
         self.commit(DropNode { node: m.node }, out);
         self.map_changed();
         out.body(to, &Empty {});

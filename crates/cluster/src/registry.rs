@@ -140,6 +140,11 @@ pub struct Registry {
     pub(crate) reported: BTreeSet<TargetId>,
     /// Targets that their daemons, when they were heard last, did not list.
     pub(crate) unserved: BTreeSet<TargetId>,
+    /// What each daemon listed last, and after which change of the targets: most heartbeats say the same again, and
+    /// need no look at all targets.
+    pub(crate) listed: BTreeMap<NodeId, (u64, Vec<TargetId>)>,
+    /// Counts registrations and removals of targets.
+    pub(crate) target_changes: u64,
     /// Reports came since the classes were computed.
     pub(crate) unclassified: bool,
     /// A metadata server was heard since the start: it would have said that it knows a newer registry.
@@ -174,6 +179,8 @@ impl Registry {
             told_at: now,
             reported: BTreeSet::new(),
             unserved: BTreeSet::new(),
+            listed: BTreeMap::new(),
+            target_changes: 0,
             unclassified: false,
             vouched: false,
             indexes_at: now,
@@ -198,6 +205,7 @@ impl Registry {
         self.capacities.retain(|id, _| fresh.capacities.contains_key(id));
         self.reported.retain(|id| fresh.capacities.contains_key(id));
         self.unserved.retain(|id| fresh.capacities.contains_key(id));
+        self.target_changes += 1;
         self.unclassified = true;
         for (id, pulse) in fresh.nodes {
             self.nodes.entry(id).or_insert(pulse);

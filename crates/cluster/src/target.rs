@@ -7,7 +7,6 @@ use crate::command::{DropTarget, SetConsistency, SetTarget, Target};
 use crate::limits::{CAPACITY_EVERY_MS, CAPACITY_STEP};
 use crate::registry::{Output, Registry};
 use crate::state::DEFAULT_POOL;
-use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -76,6 +75,7 @@ impl Registry {
         self.map_changed();
         out.notes.push(format!("{} (target {}) registered by node {}", target.alias, target.id, m.node));
         self.unserved.remove(&target.id);
+        self.target_changes += 1;
         let Target { id, uuid, alias, consistency, failures, decisions, .. } = target;
         out.body(to, &RegisterTargetReply { target: id, alias, uuid, consistency, failures, decisions });
         Ok(())
@@ -202,11 +202,16 @@ impl Registry {
     /// Whose daemon runs and does not list it is served by nobody: its disk was replaced, is not mounted, or was taken
     /// out of the daemon's configuration.
     pub(crate) fn hear_which_are_served(&mut self, node: NodeId, reports: &[TargetReport], out: &mut Output) {
-        let listed: BTreeSet<TargetId> = reports.iter().map(|report| report.target).collect();
+        let mut listed: Vec<TargetId> = reports.iter().map(|report| report.target).collect();
+        listed.sort_unstable();
+        let said = (self.target_changes, listed);
+        if self.listed.get(&node) == Some(&said) {
+            return;
+        }
         let own: Vec<_> = self.state.targets.values().filter(|target| target.node == node).collect();
         let mut changed = false;
         for target in own {
-            let served = listed.contains(&target.id);
+            let served = said.1.binary_search(&target.id).is_ok();
             let news = match served {
                 true => self.unserved.remove(&target.id),
                 false => self.unserved.insert(target.id),
@@ -225,6 +230,7 @@ impl Registry {
             self.unclassified = true;
             self.map_changed();
         }
+        self.listed.insert(node, said);
     }
 
     pub(crate) fn remove_target(
@@ -250,6 +256,7 @@ impl Registry {
         self.told.remove(&m.target);
         self.reported.remove(&m.target);
         self.unserved.remove(&m.target);
+        self.target_changes += 1;
         self.unclassified = true;
         self.commit(DropTarget { target: m.target }, out);
         self.map_changed();
