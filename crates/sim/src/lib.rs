@@ -11,6 +11,7 @@ mod coverage;
 mod drive;
 mod fields;
 mod hub;
+mod ledger;
 mod locking;
 mod loss;
 mod metad;
@@ -24,6 +25,7 @@ mod storaged;
 mod task;
 mod together;
 mod trace;
+mod turns;
 mod verify;
 mod world;
 
@@ -51,6 +53,10 @@ pub enum Canary {
     ZeroForLost,
     /// A hole behind the end of a chunk file counts as something that is lost.
     EioForHole,
+    /// A commit counts, though the file was cut since.
+    CommitBlind,
+    /// Space that is asked for sets the size of the file.
+    FallocateCuts,
 }
 
 impl Canary {
@@ -64,6 +70,8 @@ impl Canary {
         Self::SameEndTwice,
         Self::ZeroForLost,
         Self::EioForHole,
+        Self::CommitBlind,
+        Self::FallocateCuts,
     ];
 
     /// As on the command line.
@@ -77,6 +85,8 @@ impl Canary {
             Self::SameEndTwice => "same-end-twice",
             Self::ZeroForLost => "zero-for-lost",
             Self::EioForHole => "eio-for-hole",
+            Self::CommitBlind => "commit-blind",
+            Self::FallocateCuts => "fallocate-cuts",
         }
     }
 }
