@@ -7,4 +7,5 @@ pub mod disk;
 pub mod lock;
 pub mod log;
 pub mod rows;
+pub mod shards;
 pub mod target;

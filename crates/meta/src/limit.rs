@@ -18,12 +18,21 @@ pub const WAITS_MAX: usize = 16_384;
 pub const WAIT_DEADLINE_MS: u64 = 20_000;
 /// Sessions that one server knows at once.
 pub const SESSIONS_MAX: usize = 65_536;
-/// Outcomes of requests without effect that are remembered in memory.
+/// Outcomes of requests without effect that are remembered in memory; the oldest go.
 pub const REMEMBERED_MAX: usize = 65_536;
 /// Closes that are remembered so that a late open cannot undo them.
 pub const CLOSES_REMEMBERED_MAX: usize = 8_192;
 /// Deletion-queue rows held in memory; the others are read again later.
 pub const DELETIONS_LOADED_MAX: usize = 4_096;
+/// Inodes open at all clients of one server together: about 200 bytes each.
+pub const OPENS_MAX: usize = 4 << 20;
+/// Commands that one step works off of what has no bound of its own: the orphans of a grace period, the
+/// lanes and files of a session that ended. The rest waits for the next step.
+pub const CHORES_PER_STEP: usize = 16;
+/// Members of a table in memory that one such command may look at.
+pub const CHORE_LOOKS: usize = 1_024;
+/// Requests that one step takes up again because what they waited for is over.
+pub const RESUMED_PER_STEP: usize = 64;
 /// Chunk files in one deletion request to a target.
 pub const DELETE_BATCH: usize = 256;
 /// Deletion-queue rows that one command takes off the queue.
@@ -44,9 +53,6 @@ pub const RETRY_FIRST_MS: u64 = 100;
 pub const RETRY_LAST_MS: u64 = 10_000;
 /// Deletion-queue rows that were left out of memory are looked for again after this.
 pub const RESCAN_MS: u64 = 15_000;
-/// Finished transactions of one asking shard that are remembered, so that a late repetition of
-/// one is recognised.
-pub const TXID_WINDOW: u64 = 1_024;
 /// Deepest directory that is moved safely: its ancestors are walked.
 pub const DEPTH_MAX: usize = 65_536;
 /// Terms whose first log index is remembered, for `Sync`.
@@ -85,3 +91,45 @@ pub const POOLS_ASKED_MAX: usize = 64;
 pub const NOTES_MAX: usize = 64;
 /// Chunk files of which something is lost that a server remembers for `skep health`.
 pub const LOST_CHUNKS_MAX: usize = 4_096;
+
+/// The limits that a run of the simulator may draw smaller, so that it meets them.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// [`CHORES_PER_STEP`].
+    pub chores_per_step: usize,
+    /// [`CHORE_LOOKS`].
+    pub chore_looks: usize,
+    /// [`RESUMED_PER_STEP`].
+    pub resumed_per_step: usize,
+    /// [`PURGE_BATCH`].
+    pub purge_batch: usize,
+    /// [`DELETED_BATCH`].
+    pub deleted_batch: usize,
+    /// [`DELETIONS_LOADED_MAX`].
+    pub deletions_loaded: usize,
+    /// [`REMEMBERED_MAX`].
+    pub remembered: usize,
+    /// [`CLOSES_REMEMBERED_MAX`].
+    pub closes_remembered: usize,
+    /// [`RECOVERIES_MAX`].
+    pub recoveries: usize,
+    /// [`WAITS_MAX`].
+    pub waits: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            chores_per_step: CHORES_PER_STEP,
+            chore_looks: CHORE_LOOKS,
+            resumed_per_step: RESUMED_PER_STEP,
+            purge_batch: PURGE_BATCH,
+            deleted_batch: DELETED_BATCH,
+            deletions_loaded: DELETIONS_LOADED_MAX,
+            remembered: REMEMBERED_MAX,
+            closes_remembered: CLOSES_REMEMBERED_MAX,
+            recoveries: RECOVERIES_MAX,
+            waits: WAITS_MAX,
+        }
+    }
+}

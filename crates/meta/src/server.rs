@@ -4,6 +4,7 @@
 
 mod absorb;
 mod admit;
+mod chores;
 mod deletions;
 mod ends;
 mod errands;
@@ -39,11 +40,12 @@ use crate::store::{Store, StoreError};
 use absorb::Later;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
+use chores::Chores;
 use deletions::Deletions;
 use ends::Ends;
 use errands::Errands;
 use grace::Grace;
-use lane::Remembered;
+use lane::Memories;
 use locks::Table as Locks;
 use lost::LostChunks;
 use opens::Opens;
@@ -103,11 +105,13 @@ pub struct Server<S: Store> {
     ends: Ends,
     sessions: Sessions,
     grace: Grace,
-    remembered: BTreeMap<(ShardId, ClientId, Slot), Remembered>,
+    remembered: Memories,
     waits: Waits,
     again: VecDeque<Request>,
     later: BTreeMap<LogIndex, Vec<Later>>,
     settling: BTreeMap<Ino, LogIndex>,
+    /// The newest truncate of a file whose record is not durable yet: nothing of it may leave before that.
+    cutting: BTreeMap<Ino, LogIndex>,
     orphans: BTreeSet<Ino>,
     growths: BTreeSet<Ino>,
     /// Lanes that may be copying a growth that was given up.
@@ -117,6 +121,7 @@ pub struct Server<S: Store> {
     /// Sizes to recover once the current step is over.
     recover_later: Vec<Ino>,
     next_sweep: Option<Millis>,
+    chores: Chores,
     errands: Errands,
     deletions: Deletions,
     trims: Trims,
@@ -179,10 +184,10 @@ impl<S: Store> Server<S> {
         }
     }
 
-    /// What became possible, and what the server asked itself.
+    /// What became possible, and what the server asked itself: a bounded part of it, the rest is due at once.
     fn drain(&mut self, now: Millis, wall: Timestamp, out: &mut Output) -> Result<(), StoreError> {
-        loop {
-            if let Some(ino) = self.recover_later.pop() {
+        for _ in 0..self.config.limits.resumed_per_step {
+            if let Some(ino) = self.recover_later.pop().or_else(|| self.next_recovery()) {
                 self.recover(ino, out)?;
             } else if let Some(request) = self.again.pop_front() {
                 self.request(now, wall, request, out)?;
@@ -196,9 +201,20 @@ impl<S: Store> Server<S> {
                     out,
                 )?;
             } else {
-                return Ok(());
+                break;
             }
         }
+        Ok(())
+    }
+
+    /// Is there something to do at once, without any input?
+    fn has_more(&self) -> bool {
+        !(self.recover_later.is_empty()
+            && self.again.is_empty()
+            && self.loop_answers.is_empty()
+            && self.loop_calls.is_empty())
+            || self.chores.are_due()
+            || self.recoveries.can_begin(self.config.limits.recoveries)
     }
 
     /// The rows.

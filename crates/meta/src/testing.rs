@@ -40,6 +40,8 @@ pub struct Bed {
     pub trimmed: Vec<(TargetId, ChunkId, u64)>,
     pub sizes: BTreeMap<ChunkId, u64>,
     pub replies: BTreeMap<u64, (ShardStamp, Result<Vec<u8>, Refusal>)>,
+    /// Ticks follow at once while there is something to do at once, as in the daemon.
+    pub works_off: bool,
     /// Make the log durable after every step.
     pub auto_sync: bool,
     /// Targets that do not answer.
@@ -127,6 +129,7 @@ impl Bed {
             trimmed: vec![],
             sizes: BTreeMap::new(),
             replies: BTreeMap::new(),
+            works_off: true,
             auto_sync: true,
             down: BTreeSet::new(),
             courier_works: true,
@@ -208,6 +211,11 @@ impl Bed {
         self.now.0 += 1;
         self.server.step(self.now, self.wall(), input, &mut out).unwrap();
         self.take(out);
+        while self.works_off && self.server.next_deadline() == Some(Millis(0)) {
+            let mut out = Output::default();
+            self.server.step(self.now, self.wall(), Input::Tick, &mut out).unwrap();
+            self.take(out);
+        }
     }
 
     fn take(&mut self, out: Output) {
@@ -416,6 +424,12 @@ impl Bed {
     pub fn truncate(&mut self, who: Who, ino: Ino, size: u64) -> Result<Attr, Status> {
         let set = SetAttr { size: Some(size), ..SetAttr::default() };
         self.call(who, ChangeAttr { ino, set }).map(|reply| reply.attr)
+    }
+
+    /// A truncate that nobody waits for.
+    pub fn truncate_later(&mut self, ino: Ino, size: u64) -> u64 {
+        let set = SetAttr { size: Some(size), ..SetAttr::default() };
+        self.send(ME, ChangeAttr { ino, set })
     }
 
     /// A file with chunks and a committed size.

@@ -57,11 +57,13 @@ pub enum Canary {
     CommitBlind,
     /// Space that is asked for sets the size of the file.
     FallocateCuts,
+    /// Work without a bound of its own is done in one step.
+    OneBigStep,
 }
 
 impl Canary {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 11] = [
         Self::NoSync,
         Self::NoChunkSync,
         Self::AnswersFirst,
@@ -72,6 +74,7 @@ impl Canary {
         Self::EioForHole,
         Self::CommitBlind,
         Self::FallocateCuts,
+        Self::OneBigStep,
     ];
 
     /// As on the command line.
@@ -87,6 +90,7 @@ impl Canary {
             Self::EioForHole => "eio-for-hole",
             Self::CommitBlind => "commit-blind",
             Self::FallocateCuts => "fallocate-cuts",
+            Self::OneBigStep => "one-big-step",
         }
     }
 }

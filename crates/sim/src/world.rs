@@ -87,6 +87,7 @@ impl World {
             no_sync: options.canary == Some(crate::Canary::NoSync),
             answers_first: options.canary == Some(crate::Canary::AnswersFirst),
             runs_retries: options.canary == Some(crate::Canary::RunsRetries),
+            one_big_step: options.canary == Some(crate::Canary::OneBigStep),
         };
         let mood = Mood::draw(&mut hub);
         Self {

@@ -22,6 +22,12 @@ impl<S: Store> Server<S> {
         let last = store.applied();
         let mut server = Self {
             spread: Spread::new(&config),
+            opens: Opens::new(config.limits.closes_remembered),
+            remembered: Memories::new(config.limits.remembered),
+            waits: Waits::new(config.limits.waits),
+            deletions: Deletions::new(config.limits.deletions_loaded),
+            chores: Chores::default(),
+            cutting: BTreeMap::new(),
             config,
             terms,
             last,
@@ -32,13 +38,10 @@ impl<S: Store> Server<S> {
             map: None,
             low_space: false,
             shards: BTreeMap::new(),
-            opens: Opens::default(),
             locks: Locks::default(),
             ends: Ends::default(),
             sessions: Sessions::default(),
             grace: Grace::default(),
-            remembered: BTreeMap::new(),
-            waits: Waits::default(),
             again: VecDeque::new(),
             later: BTreeMap::new(),
             settling: BTreeMap::new(),
@@ -49,7 +52,6 @@ impl<S: Store> Server<S> {
             recover_later: Vec::new(),
             next_sweep: None,
             errands: Errands::default(),
-            deletions: Deletions::default(),
             trims: Trims::default(),
             recoveries: Recoveries::default(),
             lost: LostChunks::default(),
@@ -190,7 +192,7 @@ impl<S: Store> Server<S> {
     }
 
     /// Values of the moment, for `ShardStats`.
-    pub(crate) fn gauges(&self) -> [(&'static str, u64); 17] {
+    pub(crate) fn gauges(&self) -> [(&'static str, u64); 16] {
         [
             ("open_files", self.opens.len() as u64),
             ("sessions", self.sessions.living().count() as u64),
@@ -199,6 +201,7 @@ impl<S: Store> Server<S> {
             ("deletions_loaded", self.deletions.len() as u64),
             ("trims", self.trims.len() as u64),
             ("orphans", self.orphans.len() as u64),
+            ("chores", self.chores.len() as u64),
             ("growths", self.growths.len() as u64),
             ("recoveries", self.recoveries.len() as u64),
             ("writers", self.writers.len() as u64),

@@ -2,6 +2,7 @@
 
 mod acls;
 mod age;
+mod bounds;
 mod crash;
 mod locking;
 mod oracle;
@@ -101,6 +102,7 @@ fn admission() {
     let mut bed = Bed::new();
     let remote = RemoteDir {
         txid: 1,
+        floor: 1,
         from: ShardId(0),
         step: RemoteStep::Make,
         ino: Ino(0),

@@ -26,7 +26,7 @@ use skep_disk::log::{CommandLog, LogOptions, Recovered, SyncPolicy, SyncThread};
 use skep_disk::rows::{RowOptions, RowStore};
 use skep_meta::Server;
 use skep_net::{EventLimits, EventServer, Keyring, Listener, StopHandle};
-use skep_types::{LogIndex, ServiceKind};
+use skep_types::ServiceKind;
 use skep_wire::mgmt::{Address, RegisterNodeReply};
 use std::path::Path;
 use std::process::ExitCode;
@@ -34,8 +34,6 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Bytes of the log that are read at once during the replay.
-const REPLAY_BYTES: usize = 8 << 20;
 /// Largest payload of a request: none has any, inline data travels in bodies.
 const PAYLOAD_MAX: usize = 0;
 /// Longest time that the last checkpoint may take when the daemon stops in good order.
@@ -223,27 +221,12 @@ fn recover(
     rows.check_log(found.first, found.last).map_err(|e| e.to_string())?;
     let mut rules =
         Server::new(skep_meta::Config { era, ..rules_config(config)? }, rows).map_err(|e| e.to_string())?;
-    replay(&mut rules, &command_log, found.last)?;
-    Ok((rules, command_log, sync))
-}
-
-fn replay(rules: &mut Server<RowStore>, command_log: &CommandLog, last: LogIndex) -> Result<(), String> {
     let from = rules.last_index();
-    while rules.last_index() < last {
-        let records =
-            command_log.read(LogIndex(rules.last_index().0 + 1), REPLAY_BYTES).map_err(|e| e.to_string())?;
-        if records.is_empty() {
-            return Err(format!("the log ends at {} where {last} was found", rules.last_index()));
-        }
-        for record in &records {
-            rules.replay(&service::from_log(record)).map_err(|e| e.to_string())?;
-        }
-        rules.store_mut().poll().map_err(|e| e.to_string())?;
+    skep_disk::shards::replay(&mut rules, &command_log, found.last)?;
+    if from < found.last {
+        info!("replayed log records {} to {}", from.0 + 1, found.last);
     }
-    if from < last {
-        info!("replayed log records {} to {last}", from.0 + 1);
-    }
-    Ok(())
+    Ok((rules, command_log, sync))
 }
 
 fn rules_config(config: &MetadConfig) -> Result<skep_meta::Config, String> {
@@ -264,6 +247,7 @@ fn rules_config(config: &MetadConfig) -> Result<skep_meta::Config, String> {
         },
         grace_ms: config.grace.duration().as_millis() as u64,
         opens_per_client: config.max_opens_per_client as usize,
+        opens: config.max_opens as usize,
         sync_always: config.sync == Sync::Always,
         ..skep_meta::Config::default()
     })
