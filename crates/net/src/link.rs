@@ -36,6 +36,8 @@ pub struct Link {
     inbound: Inbound,
     outbound: Outbound,
     patience: Duration,
+    /// Its socket waits; not when whoever had it last drove it by a ring.
+    waits: bool,
 }
 
 /// What a link is made of, for those that drive it otherwise.
@@ -46,6 +48,7 @@ pub(crate) struct Parts {
     pub(crate) group: u32,
     pub(crate) inbound: Inbound,
     pub(crate) outbound: Outbound,
+    pub(crate) waits: bool,
 }
 
 impl std::fmt::Debug for Link {
@@ -104,12 +107,41 @@ impl Link {
         outbound.flush(fd.as_fd(), &mut || Err(Cause::TimedOut)).map_err(fail)?;
         socket::set_slices(fd.as_fd(), SLICE).map_err(|e| fail(Cause::Io(e)))?;
         let (inbound, outbound) = (Inbound::new(seals.receive), Outbound::new(seals.send));
-        Ok(Self { fd, info, welcome, group: hello.group, inbound, outbound, patience: SEND_DEADLINE })
+        Ok(Self {
+            fd,
+            info,
+            welcome,
+            group: hello.group,
+            inbound,
+            outbound,
+            patience: SEND_DEADLINE,
+            waits: true,
+        })
     }
 
     pub(crate) fn into_parts(self) -> Parts {
-        let Self { fd, info, welcome, group, inbound, outbound, .. } = self;
-        Parts { fd, info, welcome, group, inbound, outbound }
+        let Self { fd, info, welcome, group, inbound, outbound, waits, .. } = self;
+        Parts { fd, info, welcome, group, inbound, outbound, waits }
+    }
+
+    /// Puts it together again. It cannot be used as it is when its socket does not wait.
+    pub(crate) fn from_parts(parts: Parts) -> Self {
+        let Parts { fd, info, welcome, group, inbound, outbound, waits } = parts;
+        Self { fd, info, welcome, group, inbound, outbound, patience: SEND_DEADLINE, waits }
+    }
+
+    /// Makes it wait again, after a ring has had it.
+    pub fn waiting(mut self) -> Result<Self, NetError> {
+        if !self.waits {
+            rustix::io::ioctl_fionbio(&self.fd, false).map_err(|e| self.fail(e.into()))?;
+            self.waits = true;
+        }
+        Ok(self)
+    }
+
+    /// Its connection group.
+    pub fn group(&self) -> u32 {
+        self.group
     }
 
     /// What the service said of itself.

@@ -1,5 +1,6 @@
 //! What all threads of a mount share: keys, the client's state, a clock, and who to wake.
 
+use super::links::Links;
 use skep_client::{Cell, HOUSEKEEPING_SOON_MS, Shared};
 use skep_net::{Endpoint, Keyring};
 use skep_types::limits::SLOTS_MAX;
@@ -35,6 +36,8 @@ pub struct Hands {
     pub keyring: Keyring,
     /// Where mgmtd is.
     pub mgmtd: Vec<Endpoint>,
+    /// Connections to servers.
+    pub links: Arc<Links>,
     /// This machine.
     pub machine: Uuid,
     /// Zero of [`skep_client::Port::now`].
@@ -61,6 +64,7 @@ impl Hands {
             shared: Arc::new(SharedCell(Mutex::new(shared))),
             keyring,
             mgmtd,
+            links: Links::new(usize::MAX),
             machine: skep_net::machine_id(),
             born: Instant::now(),
             connections: AtomicU64::new(0),

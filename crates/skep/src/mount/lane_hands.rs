@@ -2,12 +2,13 @@
 //! and whether the program that waits wants to give up.
 
 use super::hands::Hands;
+use super::links::{Debts, Seat};
 use crate::caller::hello;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use skep_client::{Cell, INTERRUPT_AFTER_MS, Port};
 use skep_fuse::Interrupt;
 use skep_net::NetError;
-use skep_types::{ClientId, Millis, Role, Timestamp, Uuid};
+use skep_types::{ClientId, Millis, NodeId, Role, Timestamp, Uuid};
 use skep_wire::Hello;
 use std::cell::{Cell as Local, RefCell};
 use std::os::fd::OwnedFd;
@@ -81,6 +82,26 @@ impl LaneHands {
     pub fn unreachable(&self, why: &NetError) {
         self.hopeless.set(why.is_permanent() && self.client() == ClientId(0));
         self.hands.unreachable(why);
+    }
+
+    /// A connection in `group` was not made, while `owed` was owed. `true`: it is worth asking again.
+    pub fn connects_again(
+        &self,
+        debts: &Debts,
+        node: NodeId,
+        owed: Option<u32>,
+        group: u32,
+        seat: Seat,
+        why: &NetError,
+    ) -> bool {
+        self.unreachable(why);
+        let again = self.hands.links.failed(seat, why);
+        if owed.is_none() {
+            // Nothing was asked in it yet.
+            debts.paid(node);
+            self.hands.links.settle(node, group);
+        }
+        again && !self.cancelled()
     }
 
     /// Whatever it waits for, it gives up.

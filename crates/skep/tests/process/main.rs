@@ -11,6 +11,7 @@ mod appends;
 mod away;
 mod bench;
 mod coherence;
+mod connections;
 mod deletion;
 mod full;
 mod http;

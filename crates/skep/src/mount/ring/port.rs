@@ -1,10 +1,11 @@
 //! The port of a lane on a thread with a reactor.
 
 use super::RingHands;
-use super::pool::{Debts, Lease, lease};
+use super::pool::{Lease, lease};
 use super::services::connected;
 use super::watch::{Stopped, Watch};
 use crate::mount::lane_hands::{LOOK_EVERY, LaneHands, MountPort};
+use crate::mount::links::Debts;
 use skep_client::{Answer, Call, MGMTD, Outcome, Port};
 use skep_fuse::Interrupt;
 use skep_net::NetError;
@@ -175,7 +176,7 @@ impl Drop for Leaving<'_> {
 
 impl Drop for RingPort {
     fn drop(&mut self) {
-        self.thread.pools.settle(&self.debts);
+        self.debts.settle(&self.lane.hands);
     }
 }
 
