@@ -41,6 +41,7 @@ pub const MARKERS: &[&str] = &[
     "two clients wanted one name",
     "another client's close was seen by an open",
     "a lock was waited for",
+    "a lock was taken many times in a row",
     "a waiting lock was taken back",
     "a deadlock was found",
     "a lock outlived metad",
