@@ -39,6 +39,7 @@ pub const MARKERS: &[&str] = &[
     "an fsync failed after a loss",
     "an fsync held over a power cut",
     "two clients wanted one name",
+    "a create came too late and looked again",
     "another client's close was seen by an open",
     "a lock was waited for",
     "a lock was taken many times in a row",
