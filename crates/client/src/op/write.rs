@@ -9,7 +9,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use skep_types::codec::Bytes;
 use skep_types::limits::{FILE_SIZE_MAX, INLINE_DEFAULT, TRANSFER_MAX};
-use skep_types::{Encode, Errno, Generation, Ino, Layout, Piece, SetAttr, Timestamp};
+use skep_types::{Attr, Encode, Errno, Generation, Ino, Kind, Layout, Mode, Piece, SetAttr, Timestamp};
 use skep_wire::meta::{AttrReply, GetAttr, WriteInline};
 use skep_wire::storage::{Owner, PunchChunk, WriteChunk, WriteChunkReply};
 use skep_wire::{Message, Refusal, Status};
@@ -18,6 +18,10 @@ use skep_wire::{Message, Refusal, Status};
 const TRUNCATE_WAIT_MS: u64 = 1;
 /// The suid and sgid bits.
 const SETID: u32 = 0o6000;
+/// The set-group-id bit.
+const SGID: Mode = 0o2000;
+/// The group may run it.
+const GROUP_RUNS: Mode = 0o010;
 
 /// How one write is done.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -215,6 +219,31 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     pub async fn drop_suidgid(&self, handle: Handle) -> Result<(), Errno> {
         let ino = self.shared.with(|s| s.handles.file(handle).map(|file| file.ino))?;
         self.errno(self.kill_suidgid(ino).await)
+    }
+
+    /// Who changes a file's content without being in its group loses it the set-group-id bit, as on Linux since 6.2,
+    /// also where the group may not run it. (Where it may, the change itself clears the bit.) Nothing is sent unless
+    /// there is such a bit. `known`: attributes that an answer just brought; gives those after it.
+    pub async fn drop_foreign_sgid(
+        &self,
+        ino: Ino,
+        known: Option<&Attr>,
+        is_member: impl FnOnce(u32) -> bool,
+    ) -> Result<Option<Attr>, Errno> {
+        let bits = |attr: &Attr| {
+            let bit = attr.kind == Kind::File && attr.mode & (SGID | GROUP_RUNS) == SGID;
+            bit.then_some((attr.mode, attr.gid))
+        };
+        let found = match known {
+            Some(attr) => bits(attr),
+            None => self.shared.with(|s| s.inodes.get(ino).and_then(|inode| bits(inode.attr.as_ref()?))),
+        };
+        let Some((mode, group)) = found else { return Ok(None) };
+        if is_member(group) {
+            return Ok(None);
+        }
+        let set = SetAttr { mode: Some(mode & !SETID), ..SetAttr::default() };
+        self.errno(self.change_attr(ino, set).await).map(Some)
     }
 
     /// Clears suid and sgid on the shard, if they are set.

@@ -100,4 +100,7 @@ pub struct MountArgs {
     /// More words in the log, as mount(8) passes it
     #[arg(short = 'v')]
     pub verbose: bool,
+    /// mount(8) asks: `mount.skep` says so itself
+    #[arg(long, hide = true)]
+    pub by_mount: bool,
 }

@@ -1,5 +1,6 @@
 //! What all threads of a mount share: keys, the client's state, a clock, and who to wake.
 
+use super::callers::Callers;
 use super::links::Links;
 use skep_client::{Cell, HOUSEKEEPING_SOON_MS, Shared};
 use skep_net::{Endpoint, Keyring};
@@ -42,6 +43,8 @@ pub struct Hands {
     pub machine: Uuid,
     /// Zero of [`skep_client::Port::now`].
     pub born: Instant,
+    /// Programs that were killed.
+    pub callers: Callers,
     connections: AtomicU64,
     groups: AtomicU32,
     failures: AtomicU64,
@@ -67,6 +70,7 @@ impl Hands {
             links: Links::new(usize::MAX),
             machine: skep_net::machine_id(),
             born: Instant::now(),
+            callers: Callers::default(),
             connections: AtomicU64::new(0),
             groups: AtomicU32::new(FIRST_GROUP),
             failures: AtomicU64::new(0),

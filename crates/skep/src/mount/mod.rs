@@ -3,6 +3,7 @@
 //! links. One thread for housekeeping; one that unmounts on a signal.
 
 mod background;
+mod callers;
 pub mod control;
 mod convert;
 mod hands;
@@ -66,6 +67,15 @@ pub fn run(args: &MountArgs) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
+    if wishes.remount {
+        return match remount(&config, wishes) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(text) => {
+                eprintln!("skep mount: {text}");
+                ExitCode::FAILURE
+            }
+        };
+    }
     if !args.foreground && !background {
         return background::start(&config.process.run_dir, &config.mount_point);
     }
@@ -202,7 +212,7 @@ fn mount(
     lanes: usize,
 ) -> Result<Fuse, String> {
     let mut options = MountOptions::new(target);
-    options.flags = wishes.flags;
+    options.flags = wishes.flags();
     options.allow_other = config.allow_other;
     options.source = match args.spec.as_ref().and_then(|spec| spec.to_str()) {
         Some(spec) => spec.to_owned(),
@@ -261,6 +271,21 @@ fn unmount_when_told(stop: &Stop, mounted: &Unmounter, target: &Path, hands: &Ha
     if let Err(e) = mounted.unmount(true) {
         error!("{} cannot be unmounted: {e}", target.display());
     }
+}
+
+/// Changes the kernel's flags of a mount. The mount process knows nothing of them; its keys stay as they are.
+fn remount(config: &MountConfig, wishes: Wishes) -> Result<(), String> {
+    let target = absolute(&config.mount_point)?;
+    let at = target.display();
+    let mounts = mount_table::at(&target).map_err(|e| format!("the list of mounts cannot be read: {e}"))?;
+    let mount = mounts.filter(mount_table::MountEntry::is_skep).ok_or(format!(
+        "no Skep mount is at {at}: mount it, without \"remount\""
+    ))?;
+    let flags = wishes.changed(options::flags_of(&mount.options));
+    skep_fuse::remount(&target, flags).map_err(|e| match e.raw_os_error() {
+        Some(16) => format!("{at} is in use: somebody has a file open for writing; skep umount {at} says who"),
+        _ => format!("{at}: {e}"),
+    })
 }
 
 /// A mount over a living one would hide it and whatever works in it.

@@ -1,7 +1,7 @@
 //! The blocking port of a lane: for each round of requests it takes a link to each node that it asks.
 
 use super::hands::Hands;
-use super::lane_hands::{ANSWER_DEADLINE, CONNECT_DEADLINE, LOOK_EVERY, LaneHands, MountPort};
+use super::lane_hands::{ANSWER_DEADLINE, Asker, CONNECT_DEADLINE, LOOK_EVERY, LaneHands, MountPort};
 use super::links::{Debts, LINKS_PER_METAD, LINKS_PER_SERVER, Seat, Taken};
 use skep_client::{Answer, Call, MGMTD, Outcome, Port};
 use skep_net::Link;
@@ -78,7 +78,8 @@ impl BlockingPort {
             };
             let hello = self.lane.hello(group);
             let deadline = Instant::now() + CONNECT_DEADLINE;
-            match Link::connect(&hands.endpoints(node), &hands.keyring, &hello, deadline) {
+            let unless = || self.cancelled();
+            match Link::connect_unless(&hands.endpoints(node), &hands.keyring, &hello, deadline, &unless) {
                 Ok(link) => return Some(Held { link, client: hello.client, seat }),
                 Err(e) => match seat {
                     Some(seat) => {
@@ -87,7 +88,9 @@ impl BlockingPort {
                         }
                     }
                     None => {
-                        self.lane.unreachable(&e);
+                        if !e.is_cancelled() {
+                            self.lane.unreachable(&e);
+                        }
                         return None;
                     }
                 },
@@ -159,7 +162,7 @@ impl BlockingPort {
         let deadline = Instant::now() + ANSWER_DEADLINE;
         // A change that was sent must not be left behind: it could land at any time later.
         let changing = calls.iter().any(|call| call.changing && call.outcome != Outcome::Unreachable);
-        let gives_up = || !changing && self.cancelled();
+        let gives_up = || self.cancelled() && (!changing || self.lane.leaves_changes());
         while calls[sent[own].at].outcome == Outcome::Lost {
             let Some(held) = links.get_mut(&node) else { return };
             let (incarnation, call) = (held.link.welcome().incarnation, &mut calls[sent[own].at]);
@@ -253,7 +256,7 @@ impl Port for BlockingPort {
 }
 
 impl MountPort for BlockingPort {
-    fn begin(&self, interrupt: &skep_fuse::Interrupt<'_>) {
-        self.lane.begin(interrupt);
+    fn begin(&self, asker: &Asker<'_>) {
+        self.lane.begin(asker);
     }
 }
