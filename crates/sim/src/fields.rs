@@ -3,6 +3,7 @@
 
 use crate::hub::LaneId;
 use crate::ledger::Ledger;
+use crate::paging::Paged;
 use skep_model::Rng;
 use skep_types::{ClientId, Ino};
 use std::collections::{BTreeMap, BTreeSet};
@@ -79,6 +80,8 @@ pub struct Fields {
     pub ledgers: Vec<Ledger>,
     /// How many there have been: each has a name of its own.
     pub ledgers_made: u32,
+    /// Files to read through pages.
+    pub paged: Vec<Paged>,
     /// Locks that are held.
     holders: Vec<Holder>,
     /// Sessions that live, as mgmtd has decided.

@@ -12,11 +12,13 @@ mod drive;
 mod fields;
 mod hub;
 mod ledger;
+mod kernel;
 mod locking;
 mod loss;
 mod metad;
 mod mgmtd;
 mod network;
+mod paging;
 mod port;
 mod program;
 mod queue;
@@ -61,11 +63,15 @@ pub enum Canary {
     OneBigStep,
     /// A create opens a file that another one made after the kernel had looked.
     CreateOpens,
+    /// A client answers before the kernel has dropped its old pages.
+    PagesLate,
+    /// Pages are never dropped.
+    PagesStay,
 }
 
 impl Canary {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 14] = [
         Self::NoSync,
         Self::NoChunkSync,
         Self::AnswersFirst,
@@ -78,6 +84,8 @@ impl Canary {
         Self::FallocateCuts,
         Self::OneBigStep,
         Self::CreateOpens,
+        Self::PagesLate,
+        Self::PagesStay,
     ];
 
     /// As on the command line.
@@ -95,6 +103,8 @@ impl Canary {
             Self::FallocateCuts => "fallocate-cuts",
             Self::OneBigStep => "one-big-step",
             Self::CreateOpens => "create-opens",
+            Self::PagesLate => "pages-late",
+            Self::PagesStay => "pages-stay",
         }
     }
 }

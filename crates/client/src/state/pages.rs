@@ -1,0 +1,388 @@
+//! What the kernel's page cache may hold of a file, and as of when. The rules stand in `docs/design/data-path.md`.
+
+use alloc::vec::Vec;
+
+/// Size of a page of the kernel.
+const PAGE: u64 = 4096;
+
+/// First byte of the first page that has any of these bytes, and the end of the last one.
+fn pages_of(from: u64, end: u64) -> (u64, u64) {
+    (from / PAGE * PAGE, end.checked_next_multiple_of(PAGE).unwrap_or(u64::MAX))
+}
+
+/// A write past the page cache that is under way.
+#[derive(Debug)]
+struct Write {
+    number: u64,
+    offset: u64,
+    end: u64,
+    /// Its bytes, when pages may be filled before it has landed: they get them. `None`: fills wait for it.
+    data: Option<Vec<u8>>,
+}
+
+/// See the module. Nothing is held of a file that is not known.
+#[derive(Debug)]
+pub struct Pages {
+    /// First and last byte that fills and cached writes have touched since everything was dropped.
+    held: Option<(u64, u64)>,
+    /// Drops under way: what they drop may still be there.
+    dropping: u32,
+    /// All pages are as of this change counter of the file, or later; 0 = not known.
+    as_of: u64,
+    /// Moves when change counters lose their meaning.
+    era: u32,
+    /// The file ended here when its last page was filled: what that page has beyond is zeros that nobody
+    /// wrote. `u64::MAX`: there is no such page.
+    right_to: u64,
+    /// The same of last pages that are on their way out.
+    leaving: u64,
+    /// Largest size that the kernel believes, or may.
+    told: u64,
+    /// Pages from here on have bytes of an append that landed elsewhere. `u64::MAX`: none.
+    misplaced: u64,
+    writes: Vec<Write>,
+    numbers: u64,
+}
+
+impl Default for Pages {
+    fn default() -> Self {
+        Self {
+            held: None,
+            dropping: 0,
+            as_of: 0,
+            era: 0,
+            right_to: u64::MAX,
+            leaving: u64::MAX,
+            told: 0,
+            misplaced: u64::MAX,
+            writes: Vec::new(),
+            numbers: 0,
+        }
+    }
+}
+
+/// A drop that was begun.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PageDrop {
+    /// First byte.
+    pub from: u64,
+    /// Number of bytes; 0 = to the end.
+    pub len: u64,
+    change: u64,
+    era: u32,
+}
+
+/// What a fill that has read its bytes is to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Filled {
+    /// Hand out so many bytes.
+    Done(usize),
+    /// Read again: the kernel was told of a longer file meanwhile.
+    Again,
+}
+
+impl Pages {
+    /// May the kernel hold any?
+    pub fn may_be_held(&self) -> bool {
+        self.held.is_some() || self.dropping > 0
+    }
+
+    fn holds(&self, from: u64, end: u64) -> bool {
+        let (from, end) = pages_of(from, end);
+        self.dropping > 0 || self.held.is_some_and(|held| from <= held.1 && held.0 < end)
+    }
+
+    /// May a program be shown them as the content of change counter `change`?
+    pub fn are_as_of(&mut self, change: u64) -> bool {
+        if !self.may_be_held() {
+            self.as_of = change;
+        }
+        change != 0 && self.as_of == change
+    }
+
+    /// This mount's own change moved the counter to `change`: it is in the pages, too.
+    pub fn changed_by_own(&mut self, change: u64) {
+        if self.as_of + 1 == change {
+            self.as_of = change;
+        }
+    }
+
+    /// Change counters known so far mean nothing any more.
+    pub fn forget_change(&mut self) {
+        self.as_of = 0;
+        self.era += 1;
+    }
+
+    /// All of them are to be dropped; what is filled from now on is as of `change`, or later.
+    pub fn drop_all(&mut self, change: u64) -> PageDrop {
+        self.held = None;
+        self.last_leaves();
+        self.begin(0, 0, change)
+    }
+
+    /// Those that have a byte of this range are to be dropped (`len` 0: to the end).
+    pub fn drop_range(&mut self, from: u64, len: u64) -> PageDrop {
+        let (start, end) = pages_of(from, if len == 0 { u64::MAX } else { from + len });
+        if start <= self.right_to && self.right_to < end {
+            self.last_leaves();
+        }
+        self.held = match self.held {
+            Some(held) if start <= held.0 && held.1 <= end => None,
+            Some(held) if start <= held.0 => Some((held.0.max(end), held.1)),
+            Some(held) if held.1 <= end => Some((held.0, held.1.min(start))),
+            held => held,
+        };
+        self.begin(from, len, 0)
+    }
+
+    /// The kernel put an append into its pages from here on, and it landed elsewhere.
+    pub fn misplaced(&mut self, from: u64) {
+        self.misplaced = self.misplaced.min(from);
+    }
+
+    /// An append that the kernel put into its pages was answered: what is dropped if it landed elsewhere.
+    pub fn drop_misplaced(&mut self, offset: u64, end: u64) -> Option<PageDrop> {
+        self.cached_write(offset, end);
+        let from = core::mem::replace(&mut self.misplaced, u64::MAX);
+        (from != u64::MAX).then(|| self.drop_range(from / PAGE * PAGE, 0))
+    }
+
+    fn last_leaves(&mut self) {
+        let right_to = core::mem::replace(&mut self.right_to, u64::MAX);
+        self.leaving = self.leaving.min(right_to);
+    }
+
+    fn begin(&mut self, from: u64, len: u64, change: u64) -> PageDrop {
+        self.dropping += 1;
+        PageDrop { from, len, change, era: self.era }
+    }
+
+    /// The kernel has dropped them, or (not `done`) nobody knows.
+    pub fn dropped(&mut self, drop: PageDrop, done: bool) {
+        self.dropping = self.dropping.saturating_sub(1);
+        let leaving = self.leaving;
+        if self.dropping == 0 {
+            self.leaving = u64::MAX;
+        }
+        if !done {
+            // Whatever it is, it is still there.
+            self.held = Some((0, u64::MAX));
+            self.right_to = self.right_to.min(drop.from).min(leaving);
+            self.as_of = 0;
+        } else if drop.era == self.era {
+            self.as_of = self.as_of.max(drop.change);
+        }
+    }
+
+    /// A page is to be filled from `offset` to `end`.
+    pub fn fill_begins(&mut self, offset: u64, end: u64) {
+        let held = self.held.unwrap_or((offset, end));
+        self.held = Some((held.0.min(offset), held.1.max(end)));
+    }
+
+    /// Must a fill wait for a write that is under way?
+    pub fn fill_waits(&self, offset: u64, end: u64) -> bool {
+        self.writes.iter().any(|write| write.data.is_none() && write.offset < end && offset < write.end)
+    }
+
+    /// `n` bytes were read to fill a page. Writes that are under way are put over them: the kernel may write the
+    /// whole page back after they have landed. `looked`: the file's size was just asked for.
+    pub fn fill_ends(&mut self, offset: u64, n: usize, out: &mut [u8], looked: bool) -> Filled {
+        let mut end = offset + n as u64;
+        if n < out.len() && end < self.told && !looked {
+            return Filled::Again;
+        }
+        for write in &self.writes {
+            let Some(data) = &write.data else { continue };
+            // One that begins beyond the end leaves a gap, of which more is known when it has landed.
+            let (from, to) = (write.offset.max(offset), write.end.min(offset + out.len() as u64));
+            if from < to && from <= end {
+                let (at, len) = ((from - offset) as usize, (to - from) as usize);
+                out[at..at + len].copy_from_slice(&data[(from - write.offset) as usize..][..len]);
+                end = end.max(to);
+            }
+        }
+        let n = (end - offset) as usize;
+        if n < out.len() {
+            self.right_to = self.right_to.min(end);
+        }
+        Filled::Done(n)
+    }
+
+    /// The kernel is to be told that the file has this size. A drop comes before when a page would show zeros
+    /// that nobody wrote.
+    pub fn tell(&mut self, size: u64) -> Option<PageDrop> {
+        if !self.may_be_held() {
+            self.told = size;
+        } else {
+            let right_to = self.right_to.min(self.leaving);
+            if size > right_to {
+                let from = right_to / PAGE * PAGE;
+                return Some(self.drop_range(from, 0));
+            }
+            if size < self.told {
+                // The kernel cuts what it holds there, and fills the rest of the page with zeros.
+                self.right_to = self.right_to.min(size);
+            }
+        }
+        self.told = self.told.max(size);
+        None
+    }
+
+    /// May the kernel be told of this size at once?
+    pub fn may_tell(&mut self, size: u64) -> bool {
+        let may = !self.may_be_held() || size <= self.right_to.min(self.leaving);
+        if may {
+            self.tell(size);
+        }
+        may
+    }
+
+    /// This mount made the file longer by itself: what was behind its end is zeros indeed.
+    pub fn lengthened(&mut self, size: u64) {
+        if self.right_to != u64::MAX {
+            self.right_to = self.right_to.max(size);
+        }
+    }
+
+    /// The kernel wrote into its pages, and sends the bytes on.
+    pub fn cached_write(&mut self, offset: u64, end: u64) {
+        self.fill_begins(offset, end);
+        self.own_write(offset, end);
+    }
+
+    fn own_write(&mut self, offset: u64, end: u64) {
+        if offset <= self.right_to && self.right_to != u64::MAX {
+            self.right_to = self.right_to.max(end);
+        }
+    }
+
+    /// A write past the page cache begins: its number, and the pages that go before its bytes do. The kernel
+    /// dropped them before it sent the write, but a mapping may have filled them again with what was before.
+    pub fn write_begins(&mut self, offset: u64, data: &[u8]) -> (u64, Option<PageDrop>) {
+        let end = offset + data.len() as u64;
+        let held = self.holds(offset, end);
+        self.numbers += 1;
+        let number = self.numbers;
+        self.writes.push(Write { number, offset, end, data: held.then(|| data.to_vec()) });
+        (number, held.then(|| self.drop_range(offset, end - offset)))
+    }
+
+    /// So many bytes of it have landed.
+    pub fn write_ends(&mut self, number: u64, written: usize) {
+        if let Some(at) = self.writes.iter().position(|write| write.number == number) {
+            let offset = self.writes.swap_remove(at).offset;
+            if written > 0 {
+                self.own_write(offset, offset + written as u64);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fill(pages: &mut Pages, offset: u64, content: &[u8], room: usize) -> (Filled, Vec<u8>) {
+        let mut out = alloc::vec![0; room];
+        out[..content.len()].copy_from_slice(content);
+        pages.fill_begins(offset, offset + room as u64);
+        let filled = pages.fill_ends(offset, content.len(), &mut out, false);
+        (filled, out)
+    }
+
+    /// Goal: the kernel is never told of a size beyond what its last page was filled with; that page goes first, and
+    /// only where there is one.
+    #[test]
+    fn a_longer_file_drops_its_last_page() {
+        let mut pages = Pages::default();
+        assert_eq!(pages.tell(5_000), None, "nothing is held");
+        assert_eq!(fill(&mut pages, 4_096, &[1; 904], 4_096).0, Filled::Done(904));
+        assert_eq!(pages.tell(5_000), None);
+        let drop = pages.tell(5_001).unwrap();
+        assert_eq!((drop.from, drop.len), (4_096, 0));
+        pages.dropped(drop, true);
+        assert_eq!(pages.tell(5_001), None);
+        // Cut and grown again: the kernel's page has zeros behind the cut.
+        fill(&mut pages, 4_096, &[1; 905], 4_096);
+        assert_eq!(pages.tell(4_100), None);
+        assert_eq!(pages.tell(4_101).map(|drop| drop.from), Some(4_096));
+    }
+
+    /// Goal: a size is told to nobody before the page that it would make lie is gone, whoever drops it.
+    #[test]
+    fn a_page_on_its_way_out_still_lies() {
+        let mut pages = Pages::default();
+        fill(&mut pages, 0, b"short", 4_096);
+        let first = pages.tell(9).unwrap();
+        assert!(!pages.may_tell(9), "not gone yet");
+        let second = pages.tell(9).unwrap();
+        pages.dropped(first, true);
+        pages.dropped(second, true);
+        assert_eq!(pages.tell(9), None);
+    }
+
+    /// Goal: a fill that read before the kernel was told of a longer file reads again.
+    #[test]
+    fn a_fill_overtaken_by_a_size_reads_again() {
+        let mut pages = Pages::default();
+        pages.fill_begins(0, 4_096);
+        assert_eq!(pages.tell(14), None, "no page is known to be short");
+        let mut out = [0; 4_096];
+        assert_eq!(pages.fill_ends(0, 7, &mut out, false), Filled::Again);
+        assert_eq!(pages.fill_ends(0, 14, &mut out, false), Filled::Done(14));
+    }
+
+    /// Goal: pages count as current only when every one of them is known to be, whoever opens or locks meanwhile.
+    #[test]
+    fn pages_are_current_when_the_old_ones_are_gone() {
+        let mut pages = Pages::default();
+        assert!(pages.are_as_of(4), "none is held");
+        fill(&mut pages, 0, b"old", 4_096);
+        assert!(!pages.are_as_of(5));
+        let drop = pages.drop_all(5);
+        assert!(!pages.are_as_of(5), "on their way out, but still there");
+        let second = pages.drop_all(5);
+        pages.dropped(drop, true);
+        fill(&mut pages, 0, b"new", 4_096);
+        assert!(pages.are_as_of(5));
+        pages.dropped(second, true);
+        pages.changed_by_own(6);
+        assert!(pages.are_as_of(6) && !pages.are_as_of(7));
+        // A drop that was begun before the counters lost their meaning proves nothing afterwards.
+        let drop = pages.drop_all(7);
+        pages.forget_change();
+        fill(&mut pages, 0, b"new", 4_096);
+        pages.dropped(drop, true);
+        assert!(!pages.are_as_of(7));
+        let failed = pages.drop_all(8);
+        pages.dropped(failed, false);
+        assert!(pages.may_be_held() && !pages.are_as_of(8));
+    }
+
+    /// Goal: a page that is filled while a write is under way has the written bytes; without pages the fill waits for
+    /// the write, and the write copies nothing.
+    #[test]
+    fn fills_and_writes_do_not_miss_each_other() {
+        let mut pages = Pages::default();
+        let (number, drop) = pages.write_begins(2_000, b"abcd");
+        assert_eq!((drop, pages.fill_waits(0, 4_096), pages.fill_waits(4_096, 8_192)), (None, true, false));
+        pages.write_ends(number, 4);
+        assert!(!pages.fill_waits(0, 4_096));
+        fill(&mut pages, 0, &[1; 4_096], 4_096);
+        let (number, drop) = pages.write_begins(2_000, b"abcd");
+        let drop = drop.unwrap();
+        assert_eq!((drop.from, drop.len, pages.fill_waits(0, 4_096)), (2_000, 4, false));
+        let (filled, out) = fill(&mut pages, 0, &[1; 4_096], 4_096);
+        assert_eq!((filled, &out[1_999..2_005]), (Filled::Done(4_096), &b"\x01abcd\x01"[..]));
+        // At the end, and beyond it with a gap.
+        let (last, _) = pages.write_begins(5_000, b"xy");
+        assert_eq!(fill(&mut pages, 4_096, &[1; 904], 4_096).0, Filled::Done(906));
+        pages.write_ends(last, 2);
+        pages.write_ends(number, 4);
+        let (gap, _) = pages.write_begins(5_100, b"z");
+        assert_eq!(fill(&mut pages, 4_096, &[1; 906], 4_096).0, Filled::Done(906));
+        pages.write_ends(gap, 1);
+        assert!(pages.tell(5_101).is_some(), "the page lacks what was written behind the gap");
+    }
+}
