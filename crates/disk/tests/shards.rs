@@ -11,7 +11,7 @@ use skep_meta::{Config, Input, PeerIdentity, Request, Server};
 use skep_types::codec::Bytes;
 use skep_types::*;
 use skep_wire::meta::*;
-use skep_wire::mgmt::{FencesReply, MapReply, NodeEntry, ShardEntry};
+use skep_wire::mgmt::{FencesReply, MapReply, NodeEntry, ShardEntry, ShardState};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
@@ -153,7 +153,8 @@ impl Bench {
             let last = self.shards().rules().last_index();
             if last == durable
                 && self.shards().has_room()
-                && self.shards().rules().next_deadline().is_none_or(|at| at > self.now) {
+                && self.shards().rules().next_deadline().is_none_or(|at| at > self.now)
+            {
                 return;
             }
         }
@@ -193,7 +194,13 @@ fn map() -> MapReply {
         cluster: ClusterId::default(),
         nodes: vec![node],
         targets: vec![],
-        shards: vec![ShardEntry { shard: ShardId(0), replicas: vec![OWN], epoch: 1 }],
+        shards: vec![ShardEntry {
+            shard: ShardId(0),
+            replicas: vec![OWN],
+            epoch: 1,
+            state: ShardState::New,
+            era: 0,
+        }],
         command_level: 1,
     }
 }

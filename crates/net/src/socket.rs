@@ -306,11 +306,15 @@ mod tests {
         assert_eq!(std::fs::read(&path).unwrap(), b"a file");
     }
 
+    fn soon() -> Patience<'static> {
+        Patience { until: Instant::now() + Duration::from_secs(5), gives_up: &|| false }
+    }
+
     /// Goal: a dead endpoint is an error that names it, at once or at the deadline.
     #[test]
     fn nobody_there() {
         let free = Listener::bind(&"127.0.0.1:0".parse().unwrap()).unwrap().endpoint().clone();
-        let error = connect(&free, Instant::now() + Duration::from_secs(5)).unwrap_err();
+        let error = connect(&free, soon()).unwrap_err();
         assert!(error.to_string().starts_with(&free.to_string()), "{error}");
     }
 
@@ -318,7 +322,7 @@ mod tests {
     #[test]
     fn both_sides_are_watched() {
         let listener = Listener::bind(&"127.0.0.1:0".parse().unwrap()).unwrap();
-        let (asking, _) = connect(listener.endpoint(), Instant::now() + Duration::from_secs(5)).unwrap();
+        let (asking, _) = connect(listener.endpoint(), soon()).unwrap();
         let (serving, _) = listener.accept(false).unwrap().unwrap();
         for fd in [&asking, &serving] {
             let probes = sockopt::tcp_keepcnt(fd).unwrap();
@@ -346,7 +350,6 @@ mod tests {
             };
             loopback("up");
             let listener = Listener::bind(&"127.0.0.1:0".parse().unwrap()).unwrap();
-            let soon = || Instant::now() + Duration::from_secs(5);
             let connections: Vec<_> = (0..2)
                 .map(|_| (connect(listener.endpoint(), soon()).unwrap().0, listener.accept(false).unwrap()))
                 .collect();

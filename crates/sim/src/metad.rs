@@ -31,7 +31,8 @@ fn limits(seed: u64) -> Limits {
     if seed.is_multiple_of(2) {
         return Limits::default();
     }
-    let draw = |n: u64, from: usize| from + (seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (7 * n)) as usize % 4;
+    let draw =
+        |n: u64, from: usize| from + (seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (7 * n)) as usize % 4;
     Limits {
         chores_per_step: 1,
         chore_looks: draw(1, 1),

@@ -4,8 +4,8 @@ use crate::Canary;
 use crate::hub::Hub;
 use crate::loss::Harm;
 use skep_storage::{
-    Admission, ChunkFaults, ChunkStore, CopyFault, Done, Limits, MemoryChunks, PieceName, Sender, copy_chunk, execute,
-    read_chunk, write_chunk,
+    Admission, ChunkFaults, ChunkStore, CopyFault, Done, Limits, MemoryChunks, PieceName, Sender, copy_chunk,
+    execute, read_chunk, write_chunk,
 };
 use skep_types::{ChunkId, Consistency, Decode, Encode, Errno, NodeId, Reader, TargetId};
 use skep_wire::mgmt::FencesReply;

@@ -1,8 +1,8 @@
 //! What lanes do in the directory of all: names that several want at once, and boxes that one lane
 //! writes and all read. Whatever a lane is told must be true at some moment of its question.
 
-use crate::arena::{Names, Version};
 use crate::Canary;
+use crate::arena::{Names, Version};
 use crate::drive::{list, read};
 use crate::program::{Actor, Failed, session_of};
 use skep_client::{CreateHow, NewNode, OpenHow, Port, RenameHow, WriteHow};
@@ -182,8 +182,7 @@ impl Actor {
                 Err(Errno::ENOENT) => {}
                 Err(errno) => return Err(errno),
             }
-            let create =
-                CreateHow { mode: 0o600, umask: 0, uid: 0, gid: 0, exclusive: false, policy: None };
+            let create = CreateHow { mode: 0o600, umask: 0, uid: 0, gid: 0, exclusive: false, policy: None };
             let made = match careless {
                 true => self.lane.create(dir, name, create, how).await,
                 false => self.lane.create_after_look(dir, name, create, how).await,

@@ -478,7 +478,9 @@ mod tests {
             store.set_sync_beside(true);
             let done = match wanted {
                 StorageRequest::WriteChunk(m) => write_chunk(&store, &m, b"x").map(|_| ()),
-                StorageRequest::SyncChunks(m) => run::<SyncChunksReply>(&store, SyncChunks { life, ..m }).map(|_| ()),
+                StorageRequest::SyncChunks(m) => {
+                    run::<SyncChunksReply>(&store, SyncChunks { life, ..m }).map(|_| ())
+                }
                 other => match execute(&store, Limits::default(), &other) {
                     Done::Body(_) => Ok(()),
                     done => Err(done),
@@ -491,7 +493,15 @@ mod tests {
         };
         let owner = Owner::default();
         assert!(fails(SyncChunks { target: TARGET, chunks: vec![chunk()], life: 0 }.into()));
-        let m = WriteChunk { target: TARGET, chunk: chunk(), offset: 9, owner, floor: 0, sync: true, netbench: false };
+        let m = WriteChunk {
+            target: TARGET,
+            chunk: chunk(),
+            offset: 9,
+            owner,
+            floor: 0,
+            sync: true,
+            netbench: false,
+        };
         assert!(fails(m.into()));
         assert!(fails(TrimChunk { target: TARGET, chunk: chunk(), size: 2 }.into()));
         assert!(fails(DeleteChunks { target: TARGET, chunks: vec![chunk()] }.into()));

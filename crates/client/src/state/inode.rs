@@ -2,8 +2,8 @@
 //! which has its own limit, apart).
 
 use super::Mark;
-use super::{Answered, Point};
 use super::pages::Pages;
+use super::{Answered, Point};
 use crate::limits::{IDLE_INODES_MAX, INLINE_CACHE_MAX, TERMS_MAX};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;

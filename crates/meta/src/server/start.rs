@@ -192,7 +192,7 @@ impl<S: Store> Server<S> {
     }
 
     /// Values of the moment, for `ShardStats`.
-    pub(crate) fn gauges(&self) -> [(&'static str, u64); 16] {
+    pub(crate) fn gauges(&self) -> [(&'static str, u64); 18] {
         [
             ("open_files", self.opens.len() as u64),
             ("sessions", self.sessions.living().count() as u64),

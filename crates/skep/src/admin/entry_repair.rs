@@ -61,7 +61,8 @@ fn in_namespace(args: &RepairArgs, path: &Path) -> Outcome<Vec<String>> {
 pub fn run(args: &RepairArgs, out: &mut dyn Write) -> Outcome {
     let mut failures = Vec::new();
     for path in &args.paths {
-        let on_a_mount = !args.access.is_explicit() && mount_of(path, args.access.timeout.duration())?.is_some();
+        let on_a_mount =
+            !args.access.is_explicit() && mount_of(path, args.access.timeout.duration())?.is_some();
         let lines = if on_a_mount { on_mount(args, path) } else { in_namespace(args, path) };
         let text = match &lines {
             Err(failure) => {

@@ -119,7 +119,10 @@ mod tests {
     #[test]
     fn called_as_mount_helper() {
         let call = |words: &[&str]| arguments(words.iter().map(OsString::from));
-        assert_eq!(call(&["/sbin/mount.skep", "m:/", "/mnt"]), ["/sbin/mount.skep", "mount", "--by-mount", "m:/", "/mnt"]);
+        assert_eq!(
+            call(&["/sbin/mount.skep", "m:/", "/mnt"]),
+            ["/sbin/mount.skep", "mount", "--by-mount", "m:/", "/mnt"]
+        );
         assert_eq!(call(&["skep", "df"]), ["skep", "df"]);
         assert!(call(&[]).is_empty());
     }

@@ -26,7 +26,7 @@ use skep_disk::log::{CommandLog, LogOptions, Recovered, SyncPolicy, SyncThread};
 use skep_disk::rows::{RowOptions, RowStore};
 use skep_meta::Server;
 use skep_net::{EventLimits, EventServer, Keyring, Listener, StopHandle};
-use skep_types::ServiceKind;
+use skep_types::{LogIndex, ServiceKind};
 use skep_wire::mgmt::{Address, RegisterNodeReply};
 use std::path::Path;
 use std::process::ExitCode;

@@ -125,6 +125,7 @@ impl Links {
     }
 
     /// Connections at the moment, those included that are being made.
+    #[cfg(test)]
     pub fn open(&self) -> usize {
         self.lock().open
     }

@@ -280,12 +280,14 @@ fn remount(config: &MountConfig, wishes: Wishes) -> Result<(), String> {
     let target = absolute(&config.mount_point)?;
     let at = target.display();
     let mounts = mount_table::at(&target).map_err(|e| format!("the list of mounts cannot be read: {e}"))?;
-    let mount = mounts.filter(mount_table::MountEntry::is_skep).ok_or(format!(
-        "no Skep mount is at {at}: mount it, without \"remount\""
-    ))?;
+    let mount = mounts
+        .filter(mount_table::MountEntry::is_skep)
+        .ok_or(format!("no Skep mount is at {at}: mount it, without \"remount\""))?;
     let flags = wishes.changed(options::flags_of(&mount.options));
     skep_fuse::remount(&target, flags).map_err(|e| match e.raw_os_error() {
-        Some(16) => format!("{at} is in use: somebody has a file open for writing; skep umount {at} says who"),
+        Some(16) => {
+            format!("{at} is in use: somebody has a file open for writing; skep umount {at} says who")
+        }
         _ => format!("{at}: {e}"),
     })
 }

@@ -1,9 +1,9 @@
 //! The file system that the kernel asks: each worker has a lane, whose port blocks or is one of many on its
 //! thread.
 
+use super::callers;
 use super::convert::{self, attr_reply, entry, errno, flags};
 use super::hands::SharedCell;
-use super::callers;
 use super::keeper::Keeper;
 use super::lane_hands::{Asker, Heeds, MountPort};
 use super::way::{File, Way};

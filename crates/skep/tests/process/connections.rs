@@ -36,7 +36,8 @@ fn work(dir: &Path) {
 /// Threads of a storage server that serve a connection each.
 fn connections(storaged: &Daemon) -> usize {
     let tasks = std::fs::read_dir(format!("/proc/{}/task", storaged.pid)).unwrap().flatten();
-    let name = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("comm")).unwrap_or_default();
+    let name =
+        |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("comm")).unwrap_or_default();
     tasks.filter(|task| task.path().exists()).map(name).filter(|name| name.trim() == "connection").count()
 }
 

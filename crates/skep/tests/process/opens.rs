@@ -44,7 +44,12 @@ fn as_user(path: &Path, groups: &[u32], script: &str) {
          os.setgroups([{gids}]); os.setgid({USER}); os.setuid({USER}); {script}"
     );
     let (directory, name) = (path.parent().unwrap(), path.file_name().unwrap());
-    let done = command.args(["-c", &words]).arg(directory).arg(name).output().expect("python3 is missing: apt-get install python3");
+    let done = command
+        .args(["-c", &words])
+        .arg(directory)
+        .arg(name)
+        .output()
+        .expect("python3 is missing: apt-get install python3");
     assert!(done.status.success(), "{script}: {}", String::from_utf8_lossy(&done.stderr));
 }
 
