@@ -3,7 +3,6 @@
 
 use crate::hub::LaneId;
 use crate::ledger::Ledger;
-use crate::paging::Paged;
 use skep_model::Rng;
 use skep_types::{ClientId, Ino};
 use std::collections::{BTreeMap, BTreeSet};
@@ -80,8 +79,6 @@ pub struct Fields {
     pub ledgers: Vec<Ledger>,
     /// How many there have been: each has a name of its own.
     pub ledgers_made: u32,
-    /// Files to read through pages.
-    pub paged: Vec<Paged>,
     /// Locks that are held.
     holders: Vec<Holder>,
     /// Sessions that live, as mgmtd has decided.

@@ -11,14 +11,12 @@ mod coverage;
 mod drive;
 mod fields;
 mod hub;
-mod kernel;
 mod ledger;
 mod locking;
 mod loss;
 mod metad;
 mod mgmtd;
 mod network;
-mod paging;
 mod port;
 mod program;
 mod queue;
@@ -63,15 +61,11 @@ pub enum Canary {
     OneBigStep,
     /// A create opens a file that another one made after the kernel had looked.
     CreateOpens,
-    /// A client answers before the kernel has dropped its old pages.
-    PagesLate,
-    /// Pages are never dropped.
-    PagesStay,
 }
 
 impl Canary {
     /// All of them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 12] = [
         Self::NoSync,
         Self::NoChunkSync,
         Self::AnswersFirst,
@@ -84,8 +78,6 @@ impl Canary {
         Self::FallocateCuts,
         Self::OneBigStep,
         Self::CreateOpens,
-        Self::PagesLate,
-        Self::PagesStay,
     ];
 
     /// As on the command line.
@@ -103,8 +95,6 @@ impl Canary {
             Self::FallocateCuts => "fallocate-cuts",
             Self::OneBigStep => "one-big-step",
             Self::CreateOpens => "create-opens",
-            Self::PagesLate => "pages-late",
-            Self::PagesStay => "pages-stay",
         }
     }
 }

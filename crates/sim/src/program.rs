@@ -27,8 +27,6 @@ const LOCKED: u64 = 4;
 const APPENDED: u64 = 4;
 /// Turns with the files that all write, of a hundred.
 const TURNS: u64 = 12;
-/// Steps with the files that all read through pages, of a hundred.
-const PAGED: u64 = 6;
 /// Programs interrupted, of a thousand operations.
 const INTERRUPTED: u64 = 15;
 /// How long an attach may take, in milliseconds.
@@ -144,10 +142,6 @@ impl Actor {
             }
             if deed >= 100 - LOCKED - APPENDED - TURNS {
                 self.take_a_turn().await?;
-                continue;
-            }
-            if deed >= 100 - LOCKED - APPENDED - TURNS - PAGED {
-                self.use_pages().await?;
                 continue;
             }
             if deed < TOGETHER {

@@ -35,9 +35,7 @@ pub(crate) fn name(bytes: &[u8]) -> Result<Name, Refusal> {
 impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// Finds a name. `.` and `..` are asked for by an NFS export.
     pub async fn lookup(&self, parent: Ino, bytes: &[u8]) -> Result<Attr, Errno> {
-        let attr = self.errno(self.find(parent, bytes).await)?;
-        self.before_told(&attr).await?;
-        Ok(attr)
+        self.errno(self.find(parent, bytes).await)
     }
 
     async fn find(&self, parent: Ino, bytes: &[u8]) -> Result<Attr, Refusal> {
@@ -156,8 +154,6 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 None => self.fresh_attr(ino).await,
             }
         };
-        let attr = self.errno(result.await)?;
-        self.before_told(&attr).await?;
-        Ok(attr)
+        self.errno(result.await)
     }
 }

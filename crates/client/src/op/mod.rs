@@ -14,7 +14,6 @@ mod lock;
 mod lost;
 mod netbench;
 mod open;
-mod pages;
 mod read;
 mod release;
 mod remove;

@@ -3,6 +3,7 @@
 use super::background;
 use super::hands::{Hands, SharedCell};
 use super::keeper::{KEEPER_LANES, Keeper};
+use super::pages::Pages;
 use super::port::BlockingPort;
 use super::ring::{RingHands, RingPort};
 use super::shown;
@@ -28,6 +29,7 @@ pub struct Served {
     hands: Arc<Hands>,
     io: Io,
     keeper: Arc<Keeper>,
+    pages: Arc<Pages>,
     direct_with_mmap: AtomicBool,
     readiness: Mutex<Option<Readiness>>,
     background: bool,
@@ -38,11 +40,19 @@ pub struct Served {
 
 impl Served {
     /// For a mount that has a session.
-    pub fn new(hands: &Arc<Hands>, io: Io, readiness: Readiness, background: bool, note: Note) -> Self {
+    pub fn new(
+        hands: &Arc<Hands>,
+        io: Io,
+        pages: Arc<Pages>,
+        readiness: Readiness,
+        background: bool,
+        note: Note,
+    ) -> Self {
         Self {
             hands: hands.clone(),
             io,
-            keeper: Keeper::new(hands.clone()),
+            keeper: Keeper::new(hands.clone(), pages.clone()),
+            pages,
             direct_with_mmap: AtomicBool::new(false),
             readiness: Mutex::new(Some(readiness)),
             background,
@@ -56,6 +66,7 @@ impl Served {
             io: self.io,
             direct_with_mmap: self.direct_with_mmap.load(Ordering::Relaxed),
             keeper: self.keeper.clone(),
+            pages: self.pages.clone(),
         }
     }
 }

@@ -25,7 +25,6 @@ mod lost;
 mod mapped;
 mod nameless;
 mod opens;
-mod pages;
 mod pools;
 mod refusals;
 mod schema;
