@@ -131,7 +131,7 @@ fn a_search_can_be_pasted() {
     let (mount, out) =
         (cluster.mount().display().to_string(), cluster.dir().join("sweep").display().to_string());
     let words = ["survey", "sweep", "--mount", &mount, "--out", &out, "--size", "4MiB", "--processes", "2"];
-    cluster.admin([&words[..], &["--time", "4s", "--budget", "20"]].concat()).unwrap();
+    cluster.admin([&words[..], &["--time", "4s", "--budget", "60"]].concat()).unwrap();
     let searched: Json =
         serde_json::from_str(&fs::read_to_string(format!("{out}/survey.json")).unwrap()).unwrap();
     let axes: Vec<&str> = searched["layers"][0]["curves"]
