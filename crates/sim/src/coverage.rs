@@ -50,8 +50,6 @@ pub const MARKERS: &[&str] = &[
     "records of a log were found",
     "a target copied",
     "a nameless file was made",
-    "what a power cut took was given up",
-    "a chunk file was vandalised",
     "STALE_SIZE",
     "a file of all was used",
     "a file of all was whole at the end",

@@ -13,7 +13,6 @@ mod fields;
 mod hub;
 mod ledger;
 mod locking;
-mod loss;
 mod metad;
 mod mgmtd;
 mod network;
@@ -49,10 +48,6 @@ pub enum Canary {
     ForgetsLocks,
     /// The end of a file is given to two appends.
     SameEndTwice,
-    /// A lost chunk file is read as a hole.
-    ZeroForLost,
-    /// A hole behind the end of a chunk file counts as something that is lost.
-    EioForHole,
     /// A commit counts, though the file was cut since.
     CommitBlind,
     /// Space that is asked for sets the size of the file.
@@ -65,15 +60,13 @@ pub enum Canary {
 
 impl Canary {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 10] = [
         Self::NoSync,
         Self::NoChunkSync,
         Self::AnswersFirst,
         Self::RunsRetries,
         Self::ForgetsLocks,
         Self::SameEndTwice,
-        Self::ZeroForLost,
-        Self::EioForHole,
         Self::CommitBlind,
         Self::FallocateCuts,
         Self::OneBigStep,
@@ -89,8 +82,6 @@ impl Canary {
             Self::RunsRetries => "runs-retries",
             Self::ForgetsLocks => "forgets-locks",
             Self::SameEndTwice => "same-end-twice",
-            Self::ZeroForLost => "zero-for-lost",
-            Self::EioForHole => "eio-for-hole",
             Self::CommitBlind => "commit-blind",
             Self::FallocateCuts => "fallocate-cuts",
             Self::OneBigStep => "one-big-step",

@@ -185,7 +185,6 @@ mod tests {
                 chunk,
                 offset: 0,
                 owner,
-                floor: 0,
                 sync: false,
                 netbench: false,
             })

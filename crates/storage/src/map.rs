@@ -66,7 +66,6 @@ mod tests {
             chunk: CHUNK,
             offset,
             owner: Owner::default(),
-            floor: 0,
             sync: false,
             netbench: false,
         };

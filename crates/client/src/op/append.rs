@@ -171,13 +171,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 continue;
             }
             let write = StripeWrite { layout: &layout, offset, data, owner: view.owner, sync };
-            match self.write_chunks(ino, &write, &view, kill).await {
-                // The place stays.
-                Err(refusal) if refusal.status == Status::LOST_CHUNK => {
-                    self.settle_loss(ino, offset, end).await?;
-                }
-                round => return round,
-            }
+            return self.write_chunks(ino, &write, &view, kill).await;
         }
         Err(super::unsettled(ino))
     }

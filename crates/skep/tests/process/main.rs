@@ -21,7 +21,6 @@ mod killed;
 mod lives;
 mod loads;
 mod locks;
-mod lost;
 mod mapped;
 mod nameless;
 mod opens;
