@@ -11,7 +11,6 @@ mod coverage;
 mod drive;
 mod fields;
 mod hub;
-mod ledger;
 mod locking;
 mod metad;
 mod mgmtd;
@@ -24,7 +23,6 @@ mod storaged;
 mod task;
 mod together;
 mod trace;
-mod turns;
 mod verify;
 mod world;
 
@@ -48,10 +46,6 @@ pub enum Canary {
     ForgetsLocks,
     /// The end of a file is given to two appends.
     SameEndTwice,
-    /// A commit counts, though the file was cut since.
-    CommitBlind,
-    /// Space that is asked for sets the size of the file.
-    FallocateCuts,
     /// Work without a bound of its own is done in one step.
     OneBigStep,
     /// A create opens a file that another one made after the kernel had looked.
@@ -60,15 +54,13 @@ pub enum Canary {
 
 impl Canary {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 8] = [
         Self::NoSync,
         Self::NoChunkSync,
         Self::AnswersFirst,
         Self::RunsRetries,
         Self::ForgetsLocks,
         Self::SameEndTwice,
-        Self::CommitBlind,
-        Self::FallocateCuts,
         Self::OneBigStep,
         Self::CreateOpens,
     ];
@@ -82,8 +74,6 @@ impl Canary {
             Self::RunsRetries => "runs-retries",
             Self::ForgetsLocks => "forgets-locks",
             Self::SameEndTwice => "same-end-twice",
-            Self::CommitBlind => "commit-blind",
-            Self::FallocateCuts => "fallocate-cuts",
             Self::OneBigStep => "one-big-step",
             Self::CreateOpens => "create-opens",
         }
