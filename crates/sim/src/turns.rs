@@ -134,7 +134,7 @@ impl Actor {
     }
 
     /// Gives all handles back.
-    pub(crate) async fn close_kept(&self) {
+    pub(crate) async fn close_turned(&self) {
         for file in 0..FILES {
             let kept = self.kept.borrow_mut()[file].take();
             if let Some(kept) = kept {
