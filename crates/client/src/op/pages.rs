@@ -4,7 +4,7 @@
 use crate::lane::Lane;
 use crate::limits::{FILL_WAIT_MS, PAGES_PATIENCE_MS};
 use crate::port::{Cell, Port};
-use crate::state::{Filled, Handle, PageDrop, Shared};
+use crate::state::{Filled, Handle, PageDrop, Pages, Shared};
 use skep_types::{Attr, Errno, Ino};
 
 impl<P: Port, C: Cell<Shared>> Lane<P, C> {
@@ -44,7 +44,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
 
     /// The kernel is about to be told these attributes: a page that would show zeros that nobody wrote goes before.
     pub(crate) async fn before_told(&self, attr: &Attr) -> Result<(), Errno> {
-        self.before_grown(attr.ino, attr.size, None).await
+        self.drop_lying(attr.ino, None, |pages| pages.tell(attr.size)).await
     }
 
     /// May these attributes be told without a wait?
@@ -54,7 +54,16 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
 
     /// As [`Lane::before_told`], of a size that an answer implies.
     pub(crate) async fn before_grown(&self, ino: Ino, size: u64, patience: Option<u64>) -> Result<(), Errno> {
-        while let Some(drop) = self.shared.with(|s| s.inodes.get_mut(ino)?.pages.tell(size)) {
+        self.drop_lying(ino, patience, |pages| pages.tell_at_least(size)).await
+    }
+
+    async fn drop_lying(
+        &self,
+        ino: Ino,
+        patience: Option<u64>,
+        mut tell: impl FnMut(&mut Pages) -> Option<PageDrop>,
+    ) -> Result<(), Errno> {
+        while let Some(drop) = self.shared.with(|s| tell(&mut s.inodes.get_mut(ino)?.pages)) {
             if !self.drop_begun(ino, drop, patience).await {
                 return Err(self.pages_stay());
             }
@@ -77,7 +86,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// that was stored into is not waited for.
     pub(crate) async fn resized(&self, attr: &Attr) {
         // What is not gone by then goes with the next answer that tells of the size.
-        let _ = self.before_grown(attr.ino, attr.size, Some(PAGES_PATIENCE_MS)).await;
+        let _ = self.drop_lying(attr.ino, Some(PAGES_PATIENCE_MS), |pages| pages.tell(attr.size)).await;
     }
 
     /// All pages that a program sees from now on are as of now. `elsewhere`: another mount writes, which no change

@@ -212,17 +212,23 @@ impl Pages {
     /// The kernel is to be told that the file has this size. A drop comes before when a page would show zeros
     /// that nobody wrote.
     pub fn tell(&mut self, size: u64) -> Option<PageDrop> {
+        if self.may_be_held() && size < self.told {
+            // The kernel cuts what it holds there, and fills the rest of the page with zeros.
+            self.right_to = self.right_to.min(size);
+        }
         if !self.may_be_held() {
             self.told = size;
-        } else {
+        }
+        self.tell_at_least(size)
+    }
+
+    /// As [`Pages::tell`], of an answer after which the kernel believes in this size, or a larger one that it knew.
+    pub fn tell_at_least(&mut self, size: u64) -> Option<PageDrop> {
+        if self.may_be_held() {
             let right_to = self.right_to.min(self.leaving);
             if size > right_to {
                 let from = right_to / PAGE * PAGE;
                 return Some(self.drop_range(from, 0));
-            }
-            if size < self.told {
-                // The kernel cuts what it holds there, and fills the rest of the page with zeros.
-                self.right_to = self.right_to.min(size);
             }
         }
         self.told = self.told.max(size);
@@ -307,6 +313,19 @@ mod tests {
         fill(&mut pages, 4_096, &[1; 905], 4_096);
         assert_eq!(pages.tell(4_100), None);
         assert_eq!(pages.tell(4_101).map(|drop| drop.from), Some(4_096));
+    }
+
+    /// Goal: a write in the middle says nothing about the end: it costs no drop, then or later.
+    #[test]
+    fn a_write_in_the_middle_moves_no_end() {
+        let mut pages = Pages::default();
+        fill(&mut pages, 0, &[1; 4_096], 4_096);
+        assert_eq!(pages.tell(65_000), None);
+        assert_eq!(pages.tell_at_least(96), None);
+        assert_eq!(pages.tell_at_least(65_000), None);
+        assert_eq!(pages.tell(65_000), None);
+        assert_eq!(pages.tell(96), None);
+        assert!(pages.tell(65_000).is_some(), "cut, and longer again");
     }
 
     /// Goal: a size is told to nobody before the page that it would make lie is gone, whoever drops it.
