@@ -34,8 +34,8 @@ pub struct Pages {
     /// The file ended here when its last page was filled: what that page has beyond is zeros that nobody
     /// wrote. `u64::MAX`: there is no such page.
     right_to: u64,
-    /// The same of last pages that are on their way out.
-    leaving: u64,
+    /// The same of last pages that are on their way out, behind the number of the drop that takes them.
+    leaving: Vec<(u64, u64)>,
     /// Largest size that the kernel believes, or may.
     told: u64,
     /// Pages from here on have bytes of an append that landed elsewhere. `u64::MAX`: none.
@@ -52,7 +52,7 @@ impl Default for Pages {
             as_of: 0,
             era: 0,
             right_to: u64::MAX,
-            leaving: u64::MAX,
+            leaving: Vec::new(),
             told: 0,
             misplaced: u64::MAX,
             writes: Vec::new(),
@@ -68,6 +68,7 @@ pub struct PageDrop {
     pub from: u64,
     /// Number of bytes; 0 = to the end.
     pub len: u64,
+    number: u64,
     change: u64,
     era: u32,
 }
@@ -116,23 +117,20 @@ impl Pages {
     /// All of them are to be dropped; what is filled from now on is as of `change`, or later.
     pub fn drop_all(&mut self, change: u64) -> PageDrop {
         self.held = None;
-        self.last_leaves();
-        self.begin(0, 0, change)
+        self.begin(0, 0, change, true)
     }
 
     /// Those that have a byte of this range are to be dropped (`len` 0: to the end).
     pub fn drop_range(&mut self, from: u64, len: u64) -> PageDrop {
         let (start, end) = pages_of(from, if len == 0 { u64::MAX } else { from + len });
-        if start <= self.right_to && self.right_to < end {
-            self.last_leaves();
-        }
+        let last = start <= self.right_to && self.right_to < end;
         self.held = match self.held {
             Some(held) if start <= held.0 && held.1 <= end => None,
             Some(held) if start <= held.0 => Some((held.0.max(end), held.1)),
             Some(held) if held.1 <= end => Some((held.0, held.1.min(start))),
             held => held,
         };
-        self.begin(from, len, 0)
+        self.begin(from, len, 0, last)
     }
 
     /// The kernel put an append into its pages from here on, and it landed elsewhere.
@@ -147,29 +145,39 @@ impl Pages {
         (from != u64::MAX).then(|| self.drop_range(from / PAGE * PAGE, 0))
     }
 
-    fn last_leaves(&mut self) {
-        let right_to = core::mem::replace(&mut self.right_to, u64::MAX);
-        self.leaving = self.leaving.min(right_to);
+    /// `last`: the last page is among them.
+    fn begin(&mut self, from: u64, len: u64, change: u64, last: bool) -> PageDrop {
+        self.dropping += 1;
+        self.numbers += 1;
+        let number = self.numbers;
+        if last && self.right_to != u64::MAX {
+            self.leaving.push((number, core::mem::replace(&mut self.right_to, u64::MAX)));
+        }
+        PageDrop { from, len, number, change, era: self.era }
     }
 
-    fn begin(&mut self, from: u64, len: u64, change: u64) -> PageDrop {
-        self.dropping += 1;
-        PageDrop { from, len, change, era: self.era }
+    /// Up to where the kernel may be told that the file reaches.
+    fn limit(&self) -> u64 {
+        self.leaving.iter().fold(self.right_to, |least, (_, right_to)| least.min(*right_to))
     }
 
     /// The kernel has dropped them, or (not `done`) nobody knows.
     pub fn dropped(&mut self, drop: PageDrop, done: bool) {
         self.dropping = self.dropping.saturating_sub(1);
-        let leaving = self.leaving;
-        if self.dropping == 0 {
-            self.leaving = u64::MAX;
-        }
         if !done {
             // Whatever it is, it is still there.
             self.held = Some((0, u64::MAX));
-            self.right_to = self.right_to.min(drop.from).min(leaving);
+            self.right_to = self.limit().min(drop.from);
+            self.leaving.retain(|(number, _)| *number != drop.number);
             self.as_of = 0;
-        } else if drop.era == self.era {
+            return;
+        }
+        // What an earlier drop was to take is gone as well: else two lanes would wait for each other's for ever.
+        let (start, end) = pages_of(drop.from, if drop.len == 0 { u64::MAX } else { drop.from + drop.len });
+        self.leaving.retain(|(number, right_to)| {
+            *number != drop.number && (*number > drop.number || !(start..end).contains(right_to))
+        });
+        if drop.era == self.era {
             self.as_of = self.as_of.max(drop.change);
         }
     }
@@ -225,7 +233,7 @@ impl Pages {
     /// As [`Pages::tell`], of an answer after which the kernel believes in this size, or a larger one that it knew.
     pub fn tell_at_least(&mut self, size: u64) -> Option<PageDrop> {
         if self.may_be_held() {
-            let right_to = self.right_to.min(self.leaving);
+            let right_to = self.limit();
             if size > right_to {
                 let from = right_to / PAGE * PAGE;
                 return Some(self.drop_range(from, 0));
@@ -237,7 +245,7 @@ impl Pages {
 
     /// May the kernel be told of this size at once?
     pub fn may_tell(&mut self, size: u64) -> bool {
-        let may = !self.may_be_held() || size <= self.right_to.min(self.leaving);
+        let may = !self.may_be_held() || size <= self.limit();
         if may {
             self.tell(size);
         }
@@ -336,8 +344,9 @@ mod tests {
         let first = pages.tell(9).unwrap();
         assert!(!pages.may_tell(9), "not gone yet");
         let second = pages.tell(9).unwrap();
-        pages.dropped(first, true);
         pages.dropped(second, true);
+        assert_eq!(pages.tell(9), None, "gone, whatever becomes of the first drop: two lanes do not wait in turn");
+        pages.dropped(first, true);
         assert_eq!(pages.tell(9), None);
     }
 
