@@ -5,6 +5,7 @@ use crate::drive::{SimLane, read};
 use crate::fields::{Log, content};
 use crate::hub::HubRef;
 use crate::program::{Actor, Failed, session_of};
+use crate::turns::FILES;
 use skep_client::{CreateHow, OpenHow, Port, WriteHow};
 use skep_types::limits::CHUNK_MIN;
 use skep_types::{Errno, Ino, Policy, PoolId};
@@ -27,9 +28,16 @@ impl Actor {
             let policy = (name == "log1").then_some(policy);
             made.push(self.make_field(name.as_bytes(), policy).await);
         }
-        let fields = &mut self.hub.borrow_mut().fields;
-        fields.logs = made.split_off(2).into_iter().map(Log::new).collect();
-        fields.locked = made;
+        {
+            let fields = &mut self.hub.borrow_mut().fields;
+            fields.logs = made.split_off(2).into_iter().map(Log::new).collect();
+            fields.locked = made;
+        }
+        while self.hub.borrow().fields.ledgers.len() < FILES {
+            let file = self.hub.borrow().fields.ledgers.len();
+            self.renew_ledger(file).await;
+            self.wait_while_dead().await;
+        }
     }
 
     async fn make_field(&self, name: &[u8], policy: Option<Policy>) -> Ino {

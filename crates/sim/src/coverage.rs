@@ -48,6 +48,9 @@ pub const MARKERS: &[&str] = &[
     "records of a log were found",
     "a target copied",
     "a nameless file was made",
+    "STALE_SIZE",
+    "a file of all was used",
+    "a file of all was whole at the end",
 ];
 
 /// Situations that are reached too seldom to be asked of 200 seeds.

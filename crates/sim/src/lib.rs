@@ -11,6 +11,7 @@ mod coverage;
 mod drive;
 mod fields;
 mod hub;
+mod ledger;
 mod locking;
 mod metad;
 mod mgmtd;
@@ -23,6 +24,7 @@ mod storaged;
 mod task;
 mod together;
 mod trace;
+mod turns;
 mod verify;
 mod world;
 
@@ -46,17 +48,23 @@ pub enum Canary {
     ForgetsLocks,
     /// The end of a file is given to two appends.
     SameEndTwice,
+    /// A commit counts, though the file was cut since.
+    CommitBlind,
+    /// Space that is asked for sets the size of the file.
+    FallocateCuts,
 }
 
 impl Canary {
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 8] = [
         Self::NoSync,
         Self::NoChunkSync,
         Self::AnswersFirst,
         Self::RunsRetries,
         Self::ForgetsLocks,
         Self::SameEndTwice,
+        Self::CommitBlind,
+        Self::FallocateCuts,
     ];
 
     /// As on the command line.
@@ -68,6 +76,8 @@ impl Canary {
             Self::RunsRetries => "runs-retries",
             Self::ForgetsLocks => "forgets-locks",
             Self::SameEndTwice => "same-end-twice",
+            Self::CommitBlind => "commit-blind",
+            Self::FallocateCuts => "fallocate-cuts",
         }
     }
 }

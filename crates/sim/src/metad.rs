@@ -1,7 +1,7 @@
 //! The hands of the metadata server: a log of which a part is on stable storage, rows with
 //! checkpoints, and what a kill or a power cut leaves of them.
 
-use crate::hub::{CallId, Hub};
+use crate::hub::{CallId, Hub, METAD_HOST};
 use skep_meta::store::{MemoryStore, Store};
 use skep_meta::{Action, Command, Config, Input, Internal, Output, Record, Server};
 use skep_types::{LogIndex, NodeId};
@@ -114,7 +114,7 @@ impl Metad {
                 server.replay(record)?;
             }
             let mut out = Output::default();
-            server.start(hub.wall(), &mut out)?;
+            server.start(hub.wall(METAD_HOST), &mut out)?;
             Ok((server, out))
         });
         match result {
@@ -131,7 +131,7 @@ impl Metad {
 
     /// One input.
     pub fn step(&mut self, input: Input, hub: &mut Hub) -> Option<Output> {
-        let (now, wall) = (hub.millis(), hub.wall());
+        let (now, wall) = (hub.millis(), hub.wall(METAD_HOST));
         let server = self.server.as_mut()?;
         let mut out = Output::default();
         if let Err(e) = server.step(now, wall, input, &mut out) {

@@ -1,6 +1,6 @@
 //! The hands of a simulated lane.
 
-use crate::hub::{CallId, HubRef, Landed, LaneId, Outgoing};
+use crate::hub::{CallId, Hub, HubRef, Landed, LaneId, Outgoing};
 use skep_client::{Call, Outcome, Port, Shared};
 use skep_types::{ClientId, Decode, Incarnation, Millis, Reader, Timestamp, Uuid};
 use skep_wire::meta::ShardCall;
@@ -108,7 +108,7 @@ impl Port for SimPort {
     }
 
     fn wall(&self) -> Timestamp {
-        self.hub.borrow().wall()
+        self.hub.borrow().wall(Hub::host_of(self.lane.life))
     }
 
     fn cancelled(&self) -> bool {

@@ -6,6 +6,7 @@ use crate::drive::{Driver, SimLane};
 use crate::hub::{Cut, HubRef, LaneId};
 use crate::port::SharedRef;
 use crate::reckon::Cause;
+use crate::turns::{FILES, Kept};
 use crate::verify::{Loose, verify};
 use skep_client::Port;
 use skep_client::state::{Mounting, SessionState};
@@ -24,6 +25,8 @@ const TOGETHER: u64 = 15;
 const LOCKED: u64 = 4;
 /// Steps with the files that all append to, of a hundred.
 const APPENDED: u64 = 4;
+/// Turns with the files that all write, of a hundred.
+const TURNS: u64 = 12;
 /// Programs interrupted, of a thousand operations.
 const INTERRUPTED: u64 = 15;
 /// How long an attach may take, in milliseconds.
@@ -59,6 +62,8 @@ pub struct Actor {
     pub makes_shared: bool,
     /// The session in which it did its last step.
     pub session: Cell<Option<ClientId>>,
+    /// Its handles of the files that all write.
+    pub kept: RefCell<[Option<Kept>; FILES]>,
 }
 
 /// Opens the session of a client.
@@ -135,6 +140,10 @@ impl Actor {
                 self.use_log().await?;
                 continue;
             }
+            if deed >= 100 - LOCKED - APPENDED - TURNS {
+                self.take_a_turn().await?;
+                continue;
+            }
             if deed < TOGETHER {
                 self.together().await?;
                 continue;
@@ -143,6 +152,7 @@ impl Actor {
             self.step(op).await?;
         }
         self.close_all().await?;
+        self.close_kept().await;
         self.compare_at_the_end().await
     }
 

@@ -27,6 +27,7 @@ mod refusals;
 mod schema;
 mod semantics;
 mod shards;
+mod sizes;
 mod sparse;
 mod start;
 mod survey;
