@@ -83,3 +83,5 @@ pub const POOL_WAIT_MS: u64 = 2_000;
 pub const POOLS_ASKED_MAX: usize = 64;
 /// Lines for the log of the daemon that one step may produce.
 pub const NOTES_MAX: usize = 64;
+/// Chunk files of which something is lost that a server remembers for `skep health`.
+pub const LOST_CHUNKS_MAX: usize = 4_096;

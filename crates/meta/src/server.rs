@@ -11,6 +11,7 @@ mod grace;
 mod lane;
 mod live;
 mod locks;
+mod lost;
 mod map;
 mod message;
 mod opens;
@@ -44,6 +45,7 @@ use errands::Errands;
 use grace::Grace;
 use lane::Remembered;
 use locks::Table as Locks;
+use lost::LostChunks;
 use opens::Opens;
 use recovery::Recoveries;
 use serials::Serials;
@@ -119,6 +121,7 @@ pub struct Server<S: Store> {
     deletions: Deletions,
     trims: Trims,
     recoveries: Recoveries,
+    lost: LostChunks,
     loop_calls: VecDeque<(u64, ShardId, RemoteDir)>,
     loop_answers: VecDeque<(u64, Result<Vec<u8>, Refusal>)>,
     counters: Counters,

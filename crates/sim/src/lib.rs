@@ -12,6 +12,7 @@ mod drive;
 mod fields;
 mod hub;
 mod locking;
+mod loss;
 mod metad;
 mod mgmtd;
 mod network;
@@ -46,17 +47,23 @@ pub enum Canary {
     ForgetsLocks,
     /// The end of a file is given to two appends.
     SameEndTwice,
+    /// A lost chunk file is read as a hole.
+    ZeroForLost,
+    /// A hole behind the end of a chunk file counts as something that is lost.
+    EioForHole,
 }
 
 impl Canary {
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 8] = [
         Self::NoSync,
         Self::NoChunkSync,
         Self::AnswersFirst,
         Self::RunsRetries,
         Self::ForgetsLocks,
         Self::SameEndTwice,
+        Self::ZeroForLost,
+        Self::EioForHole,
     ];
 
     /// As on the command line.
@@ -68,6 +75,8 @@ impl Canary {
             Self::RunsRetries => "runs-retries",
             Self::ForgetsLocks => "forgets-locks",
             Self::SameEndTwice => "same-end-twice",
+            Self::ZeroForLost => "zero-for-lost",
+            Self::EioForHole => "eio-for-hole",
         }
     }
 }

@@ -3,12 +3,13 @@
 use crate::map::map;
 use crate::name::PieceName;
 use crate::store::{ChunkStore, DiskError, PieceStat};
+use alloc::format;
 use alloc::vec::Vec;
 use skep_types::limits::{FILE_SIZE_MAX, PAYLOAD_MAX, PIECE_SIZE};
 use skep_types::{ChunkId, Encode, Errno, piece_of};
 use skep_wire::storage::{
     ChunkReply, ChunkStat, ListChunksReply, ReadChunk, ReadChunkReply, StatChunksReply, StorageRequest,
-    WriteChunk, WriteChunkReply,
+    SyncChunksReply, WriteChunk, WriteChunkReply,
 };
 use skep_wire::{Empty, Refusal, Status};
 
@@ -82,8 +83,12 @@ fn run(store: &impl ChunkStore, limits: Limits, request: &StorageRequest) -> Res
         StorageRequest::SyncChunks(m) => {
             bounded(&m.chunks)?;
             check_life(store, m.life)?;
+            // Before the sync: what it does not cover is not durable.
+            let sizes: Result<Vec<u64>, DiskError> =
+                m.chunks.iter().map(|chunk| Ok(stat(store, *chunk)?.size)).collect();
+            let sizes = sizes?;
             sync(store, m.life, &all_pieces(store, &m.chunks)?)?;
-            Empty {}.to_bytes()
+            SyncChunksReply { sizes }.to_bytes()
         }
         StorageRequest::StatChunks(m) => {
             bounded(&m.chunks)?;
@@ -172,6 +177,7 @@ pub fn write_chunk(store: &impl ChunkStore, m: &WriteChunk, payload: &[u8]) -> R
     if m.netbench {
         return Ok(WriteChunkReply { size: m.offset + payload.len() as u64, blocks: 0, life });
     }
+    require_floor(store, m.chunk, m.floor)?;
     let mut rest = payload;
     let mut written = Vec::new();
     for (piece, offset, len) in pieces(m.chunk, m.offset, payload.len() as u64) {
@@ -185,6 +191,19 @@ pub fn write_chunk(store: &impl ChunkStore, m: &WriteChunk, payload: &[u8]) -> R
     }
     let ChunkStat { size, blocks, .. } = stat(store, m.chunk)?;
     Ok(WriteChunkReply { size, blocks, life })
+}
+
+/// Refuses to go on with a chunk file of which something is lost.
+pub(crate) fn require_floor(store: &impl ChunkStore, chunk: ChunkId, floor: u64) -> Result<(), Done> {
+    if floor == 0 {
+        return Ok(());
+    }
+    let size = stat(store, chunk)?.size;
+    if size >= floor {
+        return Ok(());
+    }
+    let text = format!("the chunk file holds {size} bytes, at least {floor} were written and committed");
+    Err(Done::Refused(Refusal::with(Status::LOST_CHUNK, text)))
 }
 
 /// Syncs what was written in life `life`. The kernel tells a failed write-back once, perhaps to somebody else's sync of
@@ -327,7 +346,15 @@ mod tests {
         let owner = Owner::default();
         write_chunk(
             store,
-            &WriteChunk { target: TARGET, chunk: chunk(), offset, owner, sync: false, netbench: false },
+            &WriteChunk {
+                target: TARGET,
+                chunk: chunk(),
+                offset,
+                owner,
+                floor: 0,
+                sync: false,
+                netbench: false,
+            },
             data,
         )
     }
@@ -431,7 +458,7 @@ mod tests {
         let mut store = MemoryChunks::default();
         let life = write(&store, 0, b"a").unwrap().life;
         let sync = |life| SyncChunks { target: TARGET, chunks: vec![chunk()], life };
-        let _: Empty = run(&store, sync(life)).unwrap();
+        let _: SyncChunksReply = run(&store, sync(life)).unwrap();
         write(&store, 1, b"b").unwrap();
         store.crash(1);
         assert!(
@@ -451,7 +478,9 @@ mod tests {
             store.set_sync_beside(true);
             let done = match wanted {
                 StorageRequest::WriteChunk(m) => write_chunk(&store, &m, b"x").map(|_| ()),
-                StorageRequest::SyncChunks(m) => run::<Empty>(&store, SyncChunks { life, ..m }).map(|_| ()),
+                StorageRequest::SyncChunks(m) => {
+                    run::<SyncChunksReply>(&store, SyncChunks { life, ..m }).map(|_| ())
+                }
                 other => match execute(&store, Limits::default(), &other) {
                     Done::Body(_) => Ok(()),
                     done => Err(done),
@@ -464,7 +493,15 @@ mod tests {
         };
         let owner = Owner::default();
         assert!(fails(SyncChunks { target: TARGET, chunks: vec![chunk()], life: 0 }.into()));
-        let m = WriteChunk { target: TARGET, chunk: chunk(), offset: 9, owner, sync: true, netbench: false };
+        let m = WriteChunk {
+            target: TARGET,
+            chunk: chunk(),
+            offset: 9,
+            owner,
+            floor: 0,
+            sync: true,
+            netbench: false,
+        };
         assert!(fails(m.into()));
         assert!(fails(TrimChunk { target: TARGET, chunk: chunk(), size: 2 }.into()));
         assert!(fails(DeleteChunks { target: TARGET, chunks: vec![chunk()] }.into()));
@@ -490,7 +527,15 @@ mod tests {
         let store = MemoryChunks::default();
         let life = write(&store, 0, b"abc").unwrap().life;
         let owner = Owner::default();
-        let m = WriteChunk { target: TARGET, chunk: chunk(), offset: 1, owner, sync: true, netbench: true };
+        let m = WriteChunk {
+            target: TARGET,
+            chunk: chunk(),
+            offset: 1,
+            owner,
+            floor: 0,
+            sync: true,
+            netbench: true,
+        };
         assert_eq!(write_chunk(&store, &m, b"zzzz").unwrap(), WriteChunkReply { size: 5, blocks: 0, life });
         assert_eq!(read(&store, 0, 10), b"abc");
         let m = ReadChunk { target: TARGET, chunk: chunk(), offset: 0, len: 5, netbench: true };
@@ -512,5 +557,35 @@ mod tests {
         }
         let punch = PunchChunk { target: TARGET, chunk: chunk(), offset: u64::MAX, len: u64::MAX };
         assert!(matches!(run::<ChunkReply>(&store, punch), Err(Done::Refused(_))));
+    }
+
+    /// Goal: a sync tells the lengths that are durable now; a write to a chunk file that is shorter than its floor
+    /// is refused and makes nothing, which would hide that something is lost.
+    #[test]
+    fn what_is_lost_is_not_hidden() {
+        let store = MemoryChunks::default();
+        write(&store, 0, &[7; 100]).unwrap();
+        let gone = ChunkId { stripe: 1, ..chunk() };
+        let sync = SyncChunks { target: TARGET, chunks: vec![chunk(), gone], life: store.life() };
+        let Done::Body(body) = execute(&store, Limits::default(), &sync.into()) else { panic!() };
+        assert_eq!(SyncChunksReply::from_bytes(&body).unwrap().sizes, [100, 0]);
+        let (owner, target) = (Owner::default(), TARGET);
+        let m = |chunk, floor| WriteChunk {
+            target,
+            chunk,
+            offset: 500,
+            owner,
+            floor,
+            sync: false,
+            netbench: false,
+        };
+        for (chunk, floor) in [(chunk(), 101), (gone, 1)] {
+            let Err(Done::Refused(refusal)) = write_chunk(&store, &m(chunk, floor), b"x") else { panic!() };
+            assert_eq!(refusal.status, Status::LOST_CHUNK);
+        }
+        assert_eq!(stat(&store, chunk()).unwrap().size, 100);
+        assert_eq!(store.list(None, 9).unwrap(), [chunk()]);
+        assert_eq!(write_chunk(&store, &m(chunk(), 100), b"x").unwrap().size, 501);
+        assert_eq!(write_chunk(&store, &m(gone, 0), b"x").unwrap().size, 501);
     }
 }

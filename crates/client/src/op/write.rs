@@ -4,7 +4,7 @@ use crate::job::{Job, To};
 use crate::lane::Lane;
 use crate::limits::{ROUND_MAX, STALE_ROUNDS_MAX};
 use crate::port::{Cell, Port};
-use crate::state::{Begun, FileHandle, Handle, Inode, Shared};
+use crate::state::{Answered, Begun, FileHandle, Handle, Inode, Shared};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use skep_types::codec::Bytes;
@@ -136,7 +136,13 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 Round::Again
             } else {
                 let write = StripeWrite { layout: &layout, offset, data, owner: view.owner, sync };
-                self.write_chunks(file.ino, &write, &view, kill).await?
+                match self.write_chunks(file.ino, &write, &view, kill).await {
+                    Err(refusal) if refusal.status == Status::LOST_CHUNK => {
+                        self.settle_loss(file.ino, offset, end).await?;
+                        Round::Again
+                    }
+                    round => round?,
+                }
             };
             if let Round::Written(n) = round {
                 return Ok(n);
@@ -233,6 +239,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 chunk: piece.chunk,
                 offset: piece.local_offset,
                 owner: write.owner,
+                floor: write.layout.synced_floor(&piece.chunk),
                 sync: write.sync,
                 netbench,
             };
@@ -249,10 +256,16 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             let unsure = job.unsure;
             match job.take().and_then(|reply| reply.read::<WriteChunkReply>()) {
                 Ok(reply) => {
-                    self.shared.with(|s| {
-                        let inode = s.inodes.entry(ino);
-                        inode.wrote_chunk(piece.target, piece.chunk, reply.life, reply.blocks, write.sync);
-                    });
+                    let end = piece.local_offset + piece.len;
+                    let answer = Answered {
+                        life: reply.life,
+                        blocks: reply.blocks,
+                        // Nothing of it is there.
+                        size: if netbench { 0 } else { reply.size },
+                        point: (write.layout.generation, write.layout.trims),
+                        synced: write.sync.then_some(if netbench { 0 } else { end }),
+                    };
+                    self.shared.with(|s| s.inodes.entry(ino).wrote_chunk(piece.target, piece.chunk, answer));
                     match failed {
                         None => written += piece.len as usize,
                         Some(_) => stray.push(*piece),

@@ -77,7 +77,9 @@ impl<S: Store> Server<S> {
                 Effect::OrphanNamed(ino) => {
                     self.orphans.remove(&ino);
                 }
+                Effect::Repaired(ino) => self.lost.forget(ino),
                 Effect::Gone(ino) => {
+                    self.lost.forget(ino);
                     self.orphans.remove(&ino);
                     self.settling.remove(&ino);
                     self.ends.forget(ino);

@@ -52,6 +52,7 @@ impl<S: Store> Server<S> {
             deletions: Deletions::default(),
             trims: Trims::default(),
             recoveries: Recoveries::default(),
+            lost: LostChunks::default(),
             loop_calls: VecDeque::new(),
             loop_answers: VecDeque::new(),
             counters: Counters::default(),
@@ -189,7 +190,7 @@ impl<S: Store> Server<S> {
     }
 
     /// Values of the moment, for `ShardStats`.
-    pub(super) fn gauges(&self) -> [(&'static str, u64); 14] {
+    pub(crate) fn gauges(&self) -> [(&'static str, u64); 17] {
         [
             ("open_files", self.opens.len() as u64),
             ("sessions", self.sessions.living().count() as u64),
@@ -205,6 +206,9 @@ impl<S: Store> Server<S> {
             ("locks", self.locks.held() as u64),
             ("lock_waits", self.locks.waits() as u64),
             ("appended_files", self.ends.len() as u64),
+            ("lost_chunk_files", self.lost.len() as u64),
+            ("lost_chunk_file_of", self.lost.example()),
+            ("lost_chunk_errors", self.lost.times()),
         ]
     }
 }
