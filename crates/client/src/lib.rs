@@ -20,7 +20,7 @@ pub mod state;
 mod testing;
 
 pub use lane::Lane;
-pub use limits::{HOUSEKEEPING_MAX_MS, HOUSEKEEPING_SOON_MS, INTERRUPT_AFTER_MS, Limits};
+pub use limits::{HOUSEKEEPING_MAX_MS, HOUSEKEEPING_SOON_MS, Limits};
 pub use op::{
     Allocate, CreateHow, Listed, Measured, NewNode, OpenHow, Opened, RenameHow, Seek, Sink, Waiting,
     WriteHow, XattrHow,

@@ -6,8 +6,8 @@ pub const RETRY_LIMIT_MS: u64 = 600_000;
 pub const BACKOFF_MIN_MS: u64 = 10;
 /// Longest pause between two tries.
 pub const BACKOFF_MAX_MS: u64 = 1_000;
-/// Hands report a signal to the core when the operation has lasted this long.
-pub const INTERRUPT_AFTER_MS: u64 = 1_000;
+/// How often a name that others make and remove is tried to be made.
+pub const CREATE_TRIES_MAX: u32 = 16;
 /// Housekeeping is due this soon after [`crate::Port::work_waits`].
 pub const HOUSEKEEPING_SOON_MS: u64 = 100;
 /// Housekeeping is due this often when nothing waits (sessions are renewed four times per time-out).

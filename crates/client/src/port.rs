@@ -84,9 +84,8 @@ pub trait Port {
     /// Time for files.
     fn wall(&self) -> Timestamp;
 
-    /// The program that waits wants to give up now. Hands of an interactive mount say so some time
-    /// after the signal only ([`crate::INTERRUPT_AFTER_MS`]): many programs take signals all the time and
-    /// do not expect EINTR from a file system that is about to answer.
+    /// Nobody wants the result any more: the program that waits was killed, or waits for a lock and has a signal.
+    /// Other signals do not count: programs take them all the time, and no local disk returns EINTR for them.
     fn cancelled(&self) -> bool {
         false
     }

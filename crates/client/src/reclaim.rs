@@ -88,6 +88,7 @@ impl Shared {
             if let Some(attr) = &mut inode.attr {
                 attr.change = 0;
             }
+            inode.forget_cuts();
             inode.seen_change = 0;
             inode.no_capability = 0;
             if inode.uses() > 0 {

@@ -57,6 +57,8 @@ fn node(n: u32) -> Node {
         machine: uuid(2, n),
         incarnation: Incarnation(1),
         domain: String::new(),
+        mark: 1,
+        index: LogIndex(0),
     }
 }
 
@@ -71,6 +73,9 @@ fn target(n: u32, on: u32) -> Target {
         pool: PoolId(1),
         class: CapacityClass::Normal,
         filesystem: u64::from(n) << 32 | 7,
+        failures: 0,
+        decisions: 0,
+        mark: 1,
     }
 }
 
@@ -132,6 +137,7 @@ impl Bench {
         let report = |k| TargetReport {
             target: TargetId(101 + n * targets_per_node + k),
             consistency: Consistency::Good,
+            failures: 0,
             capacity: capacity(free),
             filesystem: u64::from(n * targets_per_node + k + 1) << 32 | 7,
         };
@@ -141,6 +147,9 @@ impl Bench {
             targets: (0..targets_per_node).map(report).collect(),
             capacity: Capacity::default(),
             map: MapVersion(0),
+            index: LogIndex(0),
+            formatted: vec![],
+            registry: RegistryAge::default(),
             leaving: false,
         };
         Self::request(0, beat)
@@ -201,7 +210,20 @@ impl Bench {
             self.cost(|n| {
                 let Node { uuid, service, alias, addresses, machine, incarnation, domain, .. } =
                     node(n % known + 2);
-                let message = RegisterNode { uuid, service, alias, addresses, machine, incarnation, domain };
+                let message = RegisterNode {
+                    uuid,
+                    service,
+                    alias,
+                    addresses,
+                    machine,
+                    incarnation,
+                    domain,
+                    mark: 1,
+                    confirmed: 1,
+                    index: LogIndex(0),
+                    restored: false,
+                    registry: RegistryAge::default(),
+                };
                 Bench::request(0, message)
             }),
         );
@@ -211,7 +233,19 @@ impl Bench {
             self.cost(|n| {
                 let n = n % (known * per);
                 let Target { id, uuid, node, alias, capacity, .. } = target(n + 1, n / per + 2);
-                Bench::request(0, RegisterTarget { node, uuid, target: id, alias, capacity })
+                Bench::request(
+                    0,
+                    RegisterTarget {
+                        node,
+                        uuid,
+                        target: id,
+                        alias,
+                        capacity,
+                        mark: 1,
+                        confirmed: 1,
+                        restored: false,
+                    },
+                )
             }),
         );
         // Open and close in turn, so that the table keeps its size; ids are given one by one.

@@ -162,7 +162,8 @@ impl Registry {
                 continue;
             }
             let pulse = self.nodes.get(&target.node);
-            let offline = pulse.is_none_or(|pulse| pulse.reachability == Reachability::Offline);
+            let offline = pulse.is_none_or(|pulse| pulse.reachability == Reachability::Offline)
+                || self.unserved.contains(&target.id);
             let counts = target.consistency == Consistency::Good && !offline;
             let member = Member { was: target.class, capacity, counts };
             pools.entry(target.pool).or_default().push((target.id, member));

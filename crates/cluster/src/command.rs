@@ -3,10 +3,10 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 use skep_types::{
-    Capacity, CapacityClass, ClientId, Consistency, FenceEpoch, Incarnation, NodeId, PoolId, ServiceKind,
-    TargetId, Uuid, byte_enum, record, union,
+    Capacity, CapacityClass, ClientId, Consistency, FenceEpoch, Incarnation, LogIndex, NodeId, PoolId,
+    ServiceKind, ShardId, TargetId, Uuid, byte_enum, record, union,
 };
-use skep_wire::mgmt::{Address, CapacityLimits};
+use skep_wire::mgmt::{Address, CapacityLimits, ShardState};
 
 record! {
     /// A registered daemon.
@@ -31,6 +31,11 @@ record! {
         /// Alias that its configuration wished for when it registered last: an administrator's alias holds
         /// until the configuration wishes for another one.
         pub wish: String,
+        /// Mark of its newest start: a directory that does not know it is an older copy. 0 = any is believed.
+        pub mark: u64,
+        /// What its log held on stable storage when that was last written down: a directory whose log ends before it
+        /// is an older copy, or has lost its log.
+        pub index: LogIndex,
     }
 }
 
@@ -57,6 +62,12 @@ record! {
         pub class: CapacityClass,
         /// Its file system, as its daemon names it; 0 = not told yet.
         pub filesystem: u64,
+        /// Failures of its disk that were heard of.
+        pub failures: u64,
+        /// Words of administrators on its state so far.
+        pub decisions: u64,
+        /// Mark of its newest start: a directory that does not know it is an older copy. 0 = any is believed.
+        pub mark: u64,
     }
 }
 
@@ -159,6 +170,10 @@ record! {
         pub target: TargetId,
         /// Its state.
         pub consistency: Consistency,
+        /// Failures of its disk that were heard of.
+        pub failures: u64,
+        /// Words of administrators on it so far.
+        pub decisions: u64,
     }
 }
 
@@ -241,6 +256,46 @@ record! {
     }
 }
 
+record! {
+    /// Shards become another thing.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct SetShards {
+        /// Which.
+        pub shards: Vec<ShardId>,
+        /// What they are now.
+        pub state: ShardState,
+    }
+}
+
+record! {
+    /// The management service was started.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Started {
+        /// Random: no other start has this number.
+        pub start: u64,
+    }
+}
+
+record! {
+    /// An administrator put back an older copy: what it may have given out since is never given again.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Restored {
+        /// Whose directory; 0 = that of the management service.
+        pub node: NodeId,
+    }
+}
+
+record! {
+    /// What a node's log holds on stable storage.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct SetIndex {
+        /// The node.
+        pub node: NodeId,
+        /// Up to here.
+        pub index: LogIndex,
+    }
+}
+
 union! {
     /// One change of the registry.
     #[derive(Debug, Clone, PartialEq, Eq)]
@@ -271,5 +326,13 @@ union! {
         DropNode(DropNode) = 12,
         /// See [`SetClass`].
         SetClass(SetClass) = 13,
+        /// See [`SetShards`].
+        SetShards(SetShards) = 14,
+        /// See [`Started`].
+        Started(Started) = 15,
+        /// See [`Restored`].
+        Restored(Restored) = 16,
+        /// See [`SetIndex`].
+        SetIndex(SetIndex) = 17,
     }
 }

@@ -7,6 +7,7 @@
 #![no_std]
 extern crate alloc;
 
+mod age;
 mod alias;
 mod capacity;
 mod command;
@@ -22,8 +23,8 @@ mod view;
 pub use capacity::{Effective, effective};
 pub use command::{
     Command, DropNode, DropPool, DropTarget, EndSession, MoveTargets, Node, Pool, RegisterShards, Removed,
-    Session, SessionEnd, SetClass, SetConsistency, SetNode, SetOffline, SetPool, SetSession, SetTarget,
-    Target,
+    Restored, Session, SessionEnd, SetClass, SetConsistency, SetIndex, SetNode, SetOffline, SetPool,
+    SetSession, SetShards, SetTarget, Started, Target,
 };
 pub use registry::{Answer, Config, Input, Output, Peer, Registry};
-pub use state::{DEFAULT_POOL, State};
+pub use state::{DEFAULT_POOL, Start, State};

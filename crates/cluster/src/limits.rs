@@ -28,6 +28,17 @@ pub const POOLS_MAX: usize = 1_024;
 /// Removed targets that are remembered, so that their daemons are told. One that was removed before the
 /// oldest remembered one is refused all the same, as a disk that this cluster does not know.
 pub const REMOVED_MAX: usize = 65_536;
+/// Starts of the management service that are remembered. A daemon that saw nothing newer than the oldest of them is
+/// believed that it was away for long.
+pub const STARTS_MAX: usize = 4_096;
+/// A metadata server's log index is written down when it moved, at most this often (milliseconds).
+pub const INDEX_EVERY_MS: u64 = 10_000;
+/// Times that older copies of a shard can be put back: the era is part of the generations that it gives.
+pub const ERAS_MAX: u16 = 255;
+/// What an older registry that was put back leaves out of the ids of clients, of fence epochs, of its changes ...
+pub const RESTORED_JUMP: u64 = 1 << 32;
+/// ... and of the ids of nodes, targets and pools: more than anybody gave since the copy was made.
+pub const RESTORED_JUMP_SMALL: u32 = 1 << 16;
 /// Longest name of a failure domain.
 pub const DOMAIN_MAX: usize = 64;
 

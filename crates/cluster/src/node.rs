@@ -1,7 +1,8 @@
 //! Daemons: registered, heard, silent, removed.
 
+use crate::age::superseded;
 use crate::alias::unknown;
-use crate::command::{DropNode, Node, RegisterShards, SetNode, SetOffline};
+use crate::command::{DropNode, Node, RegisterShards, SetIndex, SetNode, SetOffline, SetShards};
 use crate::limits::DOMAIN_MAX;
 use crate::pool::some;
 use crate::registry::{NodePulse, Output, Registry};
@@ -9,8 +10,10 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use skep_types::limits::ADDRESSES_MAX;
-use skep_types::{Capacity, Errno, MapVersion, Millis, NodeId, Reachability, ServiceKind, Uuid};
-use skep_wire::mgmt::{Heartbeat, RegisterNode, RegisterNodeReply, RemoveNode};
+use skep_types::{
+    Capacity, Errno, LogIndex, MapVersion, Millis, NodeId, Reachability, ServiceKind, ShardId, Uuid,
+};
+use skep_wire::mgmt::{Heartbeat, RegisterNode, RegisterNodeReply, RemoveNode, ShardEntry, ShardState};
 use skep_wire::{Empty, Refusal, Status};
 
 impl Registry {
@@ -28,28 +31,26 @@ impl Registry {
             ));
         }
         check_domain(&m.domain)?;
+        let who = if m.alias.is_empty() { m.service.as_str() } else { m.alias.as_str() };
+        self.check_registry(m.registry, who, out)?;
         let known = self.state.nodes.values().find(|node| node.uuid == m.uuid).cloned();
-        let id = match &known {
-            Some(node) if node.service != m.service => {
-                let text =
-                    format!("the state directory belongs to {}, a {}", node.alias, node.service.as_str());
-                return Err(Refusal::with(Status::errno(Errno::EINVAL), text));
-            }
-            Some(node) => node.id,
-            None if self.state.nodes.len() >= self.config.max_nodes => {
-                let max = self.config.max_nodes;
-                let text = format!("{max} nodes are registered, the limit; raise max_nodes of mgmtd");
-                return Err(Refusal::with(Status::errno(Errno::ENOSPC), text));
-            }
-            None => NodeId(self.state.last_node.0 + 1),
-        };
+        let id = self.id_of(known.as_ref(), m.service)?;
         let alias = match &known {
             Some(node) if m.alias.is_empty() || m.alias == node.alias || m.alias == node.wish => {
                 node.alias.clone()
             }
             _ => self.free_alias(&m.alias, &format!("{}-{id}", m.service.as_str()))?,
         };
+        if let Some(known) = &known {
+            self.check_node(known, &m)?;
+            if m.restored {
+                self.node_restored(known, out)?;
+            }
+        }
         let node = Node {
+            index: m
+                .index
+                .max(known.as_ref().filter(|_| !m.restored).map_or(LogIndex(0), |known| known.index)),
             id,
             uuid: m.uuid,
             service: m.service,
@@ -59,6 +60,7 @@ impl Registry {
             incarnation: m.incarnation,
             domain: m.domain,
             wish: m.alias,
+            mark: m.mark,
         };
         if known.as_ref() != Some(&node) {
             self.commit(SetNode { node }, out);
@@ -69,13 +71,44 @@ impl Registry {
             self.commit(RegisterShards { node: id }, out);
             self.map_changed();
         }
-        self.hear(now, id, (Capacity::default(), MapVersion(0)), out);
+        if m.service == ServiceKind::Metad {
+            self.vouched = true;
+        }
+        if m.restored
+            && let Some(pulse) = self.nodes.get_mut(&id)
+        {
+            pulse.index = m.index;
+        }
+        self.hear(now, id, (Capacity::default(), MapVersion(0), m.index), out);
+        let era = self.era_of(id);
         out.notes.push(format!("{alias} (node {id}) registered"));
-        out.body(
-            to,
-            &RegisterNodeReply { node: id, alias, cluster: self.state.cluster, epoch: self.state.epoch },
-        );
+        let (cluster, epoch, registry) = (self.state.cluster, self.state.epoch, self.state.age());
+        out.body(to, &RegisterNodeReply { node: id, alias, cluster, epoch, registry, era });
         Ok(())
+    }
+
+    /// The id that a directory has, or will have.
+    fn id_of(&self, known: Option<&Node>, service: ServiceKind) -> Result<NodeId, Refusal> {
+        match known {
+            Some(node) if node.service != service => {
+                let text =
+                    format!("the state directory belongs to {}, a {}", node.alias, node.service.as_str());
+                Err(Refusal::with(Status::errno(Errno::EINVAL), text))
+            }
+            Some(node) => Ok(node.id),
+            None if self.state.nodes.len() >= self.config.max_nodes => {
+                let max = self.config.max_nodes;
+                let text = format!("{max} nodes are registered, the limit; raise max_nodes of mgmtd");
+                Err(Refusal::with(Status::errno(Errno::ENOSPC), text))
+            }
+            None => Ok(NodeId(self.state.last_node.0 + 1)),
+        }
+    }
+
+    /// Highest era of the shards that a node leads.
+    fn era_of(&self, node: NodeId) -> u16 {
+        let led = self.state.shards.iter().filter(|shard| shard.replicas.first() == Some(&node));
+        led.map(|shard| shard.era).max().unwrap_or(0)
     }
 
     pub(crate) fn heartbeat(
@@ -85,25 +118,35 @@ impl Registry {
         m: Heartbeat,
         out: &mut Output,
     ) -> Result<(), Refusal> {
+        self.check_registry(m.registry, &format!("node {}", m.node), out)?;
+        let unknown = |text| Err(Refusal::with(Status::errno(Errno::ENOENT), text));
         let Some(node) = self.state.nodes.get(&m.node) else {
-            return Err(Refusal::with(
-                Status::errno(Errno::ENOENT),
-                format!("node {} is not registered", m.node),
-            ));
+            return unknown(format!("node {} is not registered", m.node));
         };
-        if node.incarnation != m.incarnation {
-            return Err(Refusal::with(
-                Status::errno(Errno::ESTALE),
-                format!("{} was started again since", node.alias),
-            ));
+        if m.incarnation < node.incarnation {
+            return Err(superseded(node));
         }
-        for report in m.targets {
-            self.hear_target(m.node, m.map, &report, out);
+        if m.incarnation > node.incarnation {
+            return unknown(format!("this life of {} is not registered", node.alias));
+        }
+        let service = node.service;
+        self.vouched |= service == ServiceKind::Metad;
+        self.shards_are_formatted(m.node, m.formatted, out);
+        for report in &m.targets {
+            self.hear_target(m.node, report, out);
+        }
+        // Who signs off serves nothing any more: the node is offline with all its targets.
+        if !m.leaving {
+            self.hear_which_are_served(m.node, &m.targets, out);
         }
         if m.leaving {
+            // The last word on its directory.
+            if self.state.nodes.get(&m.node).is_some_and(|node| m.index > node.index) {
+                self.commit(SetIndex { node: m.node, index: m.index }, out);
+            }
             self.set_reachability(m.node, Reachability::Offline, out);
         } else {
-            self.hear(now, m.node, (m.capacity, m.map), out);
+            self.hear(now, m.node, (m.capacity, m.map, m.index), out);
         }
         self.tell_capacities(now);
         out.body(to, &self.pulse());
@@ -114,12 +157,28 @@ impl Registry {
         &mut self,
         now: Millis,
         node: NodeId,
-        (capacity, map): (Capacity, MapVersion),
+        (capacity, map, index): (Capacity, MapVersion, LogIndex),
         out: &mut Output,
     ) {
-        let reachability = self.nodes.get(&node).map_or(Reachability::Online, |pulse| pulse.reachability);
-        self.nodes.insert(node, NodePulse { heard: now, seen: true, reachability, capacity, map });
+        let known = self.nodes.get(&node);
+        let reachability = known.map_or(Reachability::Online, |pulse| pulse.reachability);
+        let index = index.max(known.map_or(LogIndex(0), |pulse| pulse.index));
+        self.nodes.insert(node, NodePulse { heard: now, seen: true, reachability, capacity, map, index });
         self.set_reachability(node, Reachability::Online, out);
+    }
+
+    /// Its server says so: from now on these shards are never formatted again.
+    fn shards_are_formatted(&mut self, node: NodeId, formatted: Vec<ShardId>, out: &mut Output) {
+        let is_new = |entry: &&ShardEntry| {
+            entry.state == ShardState::New
+                && entry.replicas.first() == Some(&node)
+                && formatted.contains(&entry.shard)
+        };
+        let shards: Vec<ShardId> = self.state.shards.iter().filter(is_new).map(|entry| entry.shard).collect();
+        if !shards.is_empty() {
+            self.commit(SetShards { shards, state: ShardState::Active }, out);
+            self.map_changed();
+        }
     }
 
     pub(crate) fn set_reachability(&mut self, node: NodeId, reachability: Reachability, out: &mut Output) {
@@ -187,6 +246,7 @@ impl Registry {
         }
         out.notes.push(format!("{alias} (node {}) removed", m.node));
         self.nodes.remove(&m.node);
+        self.listed.remove(&m.node);
         self.commit(DropNode { node: m.node }, out);
         self.map_changed();
         out.body(to, &Empty {});

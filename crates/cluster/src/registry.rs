@@ -8,7 +8,9 @@ use crate::state::State;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
-use skep_types::{Capacity, ClientId, Encode, MapVersion, Millis, NodeId, Reachability, TargetId, Term};
+use skep_types::{
+    Capacity, ClientId, Encode, LogIndex, MapVersion, Millis, NodeId, Reachability, TargetId, Term,
+};
 use skep_wire::Refusal;
 use skep_wire::mgmt::{HeartbeatReply, MgmtRequest, OpenSessionReply};
 
@@ -85,6 +87,8 @@ pub struct Output {
     pub answers: Vec<(u64, Result<Answer, Refusal>)>,
     /// For the log.
     pub notes: Vec<String>,
+    /// A member knows a newer registry than this one: nothing may be answered any more, the process ends.
+    pub outdated: Option<String>,
 }
 
 impl Output {
@@ -104,12 +108,14 @@ pub(crate) struct NodePulse {
     pub capacity: Capacity,
     /// Newest map that it acts upon, as it said.
     pub map: MapVersion,
+    /// What its log holds on stable storage, as it said.
+    pub index: LogIndex,
 }
 
 impl NodePulse {
     fn new(now: Millis, reachability: Reachability) -> Self {
         let (capacity, map) = (Capacity::default(), MapVersion(0));
-        Self { heard: now, seen: false, reachability, capacity, map }
+        Self { heard: now, seen: false, reachability, capacity, map, index: LogIndex(0) }
     }
 }
 
@@ -132,10 +138,19 @@ pub struct Registry {
     pub(crate) told_at: Millis,
     /// Targets whose space was reported since the start.
     pub(crate) reported: BTreeSet<TargetId>,
-    /// The map that first told of an administrator's word about a target, since the start.
-    pub(crate) repaired: BTreeMap<TargetId, MapVersion>,
+    /// Targets that their daemons, when they were heard last, did not list.
+    pub(crate) unserved: BTreeSet<TargetId>,
+    /// What each daemon listed last, and after which change of the targets: most heartbeats say the same again, and
+    /// need no look at all targets.
+    pub(crate) listed: BTreeMap<NodeId, (u64, Vec<TargetId>)>,
+    /// Counts registrations and removals of targets.
+    pub(crate) target_changes: u64,
     /// Reports came since the classes were computed.
     pub(crate) unclassified: bool,
+    /// A metadata server was heard since the start: it would have said that it knows a newer registry.
+    pub(crate) vouched: bool,
+    /// When log indexes were last written down.
+    pub(crate) indexes_at: Millis,
     term: Term,
     changes: u32,
 }
@@ -163,8 +178,12 @@ impl Registry {
             told,
             told_at: now,
             reported: BTreeSet::new(),
-            repaired: BTreeMap::new(),
+            unserved: BTreeSet::new(),
+            listed: BTreeMap::new(),
+            target_changes: 0,
             unclassified: false,
+            vouched: false,
+            indexes_at: now,
             state,
             term,
             changes: 1,
@@ -185,7 +204,8 @@ impl Registry {
         self.sessions.retain(|id, _| fresh.sessions.contains_key(id));
         self.capacities.retain(|id, _| fresh.capacities.contains_key(id));
         self.reported.retain(|id| fresh.capacities.contains_key(id));
-        self.repaired.retain(|id, _| fresh.capacities.contains_key(id));
+        self.unserved.retain(|id| fresh.capacities.contains_key(id));
+        self.target_changes += 1;
         self.unclassified = true;
         for (id, pulse) in fresh.nodes {
             self.nodes.entry(id).or_insert(pulse);
@@ -215,6 +235,7 @@ impl Registry {
                     self.reclassify(out);
                 }
                 self.tell_capacities(now);
+                self.note_indexes(now, out);
             }
             Input::Request { reply_to, peer, request } => {
                 if let Err(refusal) = self.request(now, reply_to, peer, request, out) {
@@ -279,6 +300,7 @@ impl Registry {
     pub(crate) fn pulse(&self) -> HeartbeatReply {
         // Ids are given one by one, so what no longer lives has ended.
         let ended = self.state.last_client.0 - self.state.sessions.len() as u64;
-        HeartbeatReply { map: self.map_version(), epoch: self.state.epoch, ended }
+        let registry = self.state.age();
+        HeartbeatReply { map: self.map_version(), epoch: self.state.epoch, ended, registry }
     }
 }

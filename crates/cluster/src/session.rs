@@ -1,11 +1,11 @@
 //! Sessions of mounts: opened, renewed, closed, evicted.
 
-use crate::command::{EndSession, Session, SessionEnd, SetSession};
+use crate::command::{EndSession, Node, Session, SessionEnd, SetSession};
 use crate::limits::TEXT_MAX;
 use crate::registry::{Answer, Output, Peer, Registry, SessionPulse};
 use alloc::format;
 use alloc::vec::Vec;
-use skep_types::{ClientId, Encode, Errno, FenceEpoch, Incarnation, Millis, Uuid};
+use skep_types::{ClientId, Encode, Errno, FenceEpoch, Incarnation, Millis, ServiceKind, Uuid};
 use skep_wire::mgmt::{CloseSession, Evict, FencesReply, OpenSession, OpenSessionReply, RenewSession};
 use skep_wire::{Empty, Refusal, Status};
 
@@ -23,6 +23,7 @@ impl Registry {
                 "a session needs a uuid and short texts",
             ));
         }
+        self.require_vouched()?;
         // A repeated request (its answer was lost) gets the session that it already has.
         let known =
             self.state.sessions.values().find(|session| session.uuid == m.uuid).map(|session| session.client);
@@ -45,8 +46,9 @@ impl Registry {
         self.sessions.insert(client, SessionPulse { heard: now, seen: true });
         let reply = OpenSessionReply {
             client,
-            // A client id is never reused, so one life is all it has.
-            incarnation: Incarnation(1),
+            // Random, by the mount: should an id be given twice after all (an older registry that nobody noticed),
+            // servers tell the two apart.
+            incarnation: life_of(&m.uuid),
             token: [0; 32],
             cluster: self.state.cluster,
             epoch: self.state.epoch,
@@ -72,10 +74,22 @@ impl Registry {
                 Ok(())
             }
             None => {
+                self.require_vouched()?;
                 let text = format!("the session of client {} has ended: mount again", m.client);
                 Err(Refusal::with(Status::FENCED, text))
             }
         }
+    }
+
+    /// Ids of sessions are given, and sessions are said to have ended, only when it is sure that this is not an older
+    /// registry: a metadata server would have said so. Where there is none, there is nobody to protect.
+    fn require_vouched(&self) -> Result<(), Refusal> {
+        let is_metad = |node: &Node| node.service == ServiceKind::Metad;
+        if self.vouched || !self.state.nodes.values().any(is_metad) {
+            return Ok(());
+        }
+        let text = "mgmtd was just started and has heard no metadata server yet; is one running?";
+        Err(Refusal::with(Status::NOT_READY, text))
     }
 
     pub(crate) fn close_session(
@@ -134,6 +148,12 @@ impl Registry {
             closed: self.state.closed.clone(),
         }
     }
+}
+
+/// The life of a session: a part of its random uuid, so that a repeated question gets the same.
+fn life_of(uuid: &Uuid) -> Incarnation {
+    let (life, _) = uuid.0.split_first_chunk().unwrap_or((&[0; 8], &[]));
+    Incarnation(u64::from_le_bytes(*life).max(1))
 }
 
 /// A client speaks for itself only (servers and administrators have no client id).

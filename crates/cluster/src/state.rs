@@ -1,18 +1,31 @@
 //! What survives a restart of the management service.
 
-use crate::command::{Command, Node, Pool, Removed, Session, SessionEnd, Target};
-use crate::limits::{CLOSED_MAX, FENCES_MAX, REMOVED_MAX};
+use crate::command::{Command, Node, Pool, Removed, Restored, Session, SessionEnd, Target};
+use crate::limits::{
+    CLOSED_MAX, ERAS_MAX, FENCES_MAX, REMOVED_MAX, RESTORED_JUMP, RESTORED_JUMP_SMALL, STARTS_MAX,
+};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::ToString;
 use alloc::vec::Vec;
 use skep_types::codec::{Buffer, Decode, DecodeError, Encode, Reader};
 use skep_types::{ClientId, ClusterId, FenceEpoch, NodeId, PoolId, ShardId, TargetId, record};
-use skep_wire::mgmt::{CapacityLimits, Fence, ShardEntry};
+use skep_wire::mgmt::{CapacityLimits, Fence, RegistryAge, ShardEntry, ShardState};
 
 /// The pool that every new target is put into and that no one can delete.
 pub const DEFAULT_POOL: PoolId = PoolId(1);
 /// Alias of the default pool in a new cluster.
 const DEFAULT_POOL_ALIAS: &str = "default";
+
+record! {
+    /// A start of the management service.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct Start {
+        /// Random.
+        pub start: u64,
+        /// The number of the change that it was.
+        pub first: u64,
+    }
+}
 
 /// The registry as of a log index. Changed by [`State::apply`] only, so that every replica and
 /// every restart holds the same.
@@ -50,6 +63,12 @@ pub struct State {
     pub pools: BTreeMap<PoolId, Pool>,
     /// Targets that were taken out, oldest first.
     pub removed: Vec<Removed>,
+    /// Changes so far.
+    pub changes: u64,
+    /// Starts of the management service, oldest first.
+    pub starts: Vec<Start>,
+    /// An older copy was put back once: targets that it never knew may come with a number.
+    pub restored: bool,
 }
 
 record! {
@@ -88,13 +107,25 @@ record! {
         pub pools: Vec<Pool>,
         /// See [`State`].
         pub removed: Vec<Removed>,
+        /// See [`State`].
+        pub changes: u64,
+        /// See [`State`].
+        pub starts: Vec<Start>,
+        /// See [`State`].
+        pub restored: bool,
     }
 }
 
 impl State {
     /// An empty cluster of `shards` shards that nobody owns yet.
     pub fn format(cluster: ClusterId, shards: u16) -> Self {
-        let shard = |id| ShardEntry { shard: ShardId(id), replicas: Vec::new(), epoch: 0 };
+        let shard = |id| ShardEntry {
+            shard: ShardId(id),
+            replicas: Vec::new(),
+            epoch: 0,
+            state: ShardState::New,
+            era: 0,
+        };
         let alias = DEFAULT_POOL_ALIAS.to_string();
         let pool = Pool { id: DEFAULT_POOL, alias, limits: CapacityLimits::default() };
         Self {
@@ -114,11 +145,21 @@ impl State {
             last_pool: DEFAULT_POOL,
             pools: BTreeMap::from([(DEFAULT_POOL, pool)]),
             removed: Vec::new(),
+            changes: 0,
+            starts: Vec::new(),
+            restored: false,
         }
+    }
+
+    /// How old it is.
+    pub fn age(&self) -> RegistryAge {
+        let start = self.starts.last().map_or(0, |start| start.start);
+        RegistryAge { start, changes: self.changes }
     }
 
     /// Makes one change.
     pub fn apply(&mut self, command: &Command) {
+        self.changes += 1;
         match command {
             Command::SetNode(set) => {
                 self.last_node = self.last_node.max(set.node.id);
@@ -149,6 +190,8 @@ impl State {
             Command::SetConsistency(set) => {
                 if let Some(target) = self.targets.get_mut(&set.target) {
                     target.consistency = set.consistency;
+                    target.failures = set.failures;
+                    target.decisions = set.decisions;
                 }
             }
             Command::SetOffline(set) => {
@@ -169,6 +212,9 @@ impl State {
                 self.offline.remove(&drop.node);
             }
             Command::SetPool(_) | Command::DropPool(_) | Command::MoveTargets(_) => self.apply_pool(command),
+            Command::SetShards(_) | Command::Started(_) | Command::Restored(_) | Command::SetIndex(_) => {
+                self.apply_age(command);
+            }
             Command::DropTarget(drop) => {
                 if let Some(Target { id, uuid, .. }) = self.targets.remove(&drop.target) {
                     push_bounded(&mut self.removed, Removed { target: id, uuid }, REMOVED_MAX);
@@ -179,6 +225,50 @@ impl State {
                     target.class = set.class;
                 }
             }
+        }
+    }
+
+    fn apply_age(&mut self, command: &Command) {
+        match command {
+            Command::SetShards(set) => {
+                for shard in self.shards.iter_mut().filter(|shard| set.shards.contains(&shard.shard)) {
+                    shard.state = set.state;
+                }
+            }
+            Command::Started(started) => {
+                let start = Start { start: started.start, first: self.changes };
+                push_bounded(&mut self.starts, start, STARTS_MAX);
+            }
+            Command::SetIndex(set) => {
+                if let Some(node) = self.nodes.get_mut(&set.node) {
+                    node.index = set.index;
+                }
+            }
+            Command::Restored(Restored { node: NodeId(0) }) => {
+                self.begin_eras(|_| true);
+                self.restored = true;
+                // Which directories are the newest is not known here any more.
+                self.nodes.values_mut().for_each(|node| node.mark = 0);
+                self.targets.values_mut().for_each(|target| target.mark = 0);
+                self.starts.clear();
+                self.changes += RESTORED_JUMP;
+                self.last_client.0 += RESTORED_JUMP;
+                self.epoch.0 += RESTORED_JUMP;
+                self.last_node.0 += RESTORED_JUMP_SMALL;
+                // Targets count from 101, also when none was registered before.
+                self.last_target.0 += RESTORED_JUMP_SMALL;
+                self.last_pool.0 += RESTORED_JUMP_SMALL;
+            }
+            Command::Restored(Restored { node }) => {
+                self.begin_eras(|shard| shard.replicas.first() == Some(node));
+            }
+            _ => {}
+        }
+    }
+
+    fn begin_eras(&mut self, of: impl Fn(&ShardEntry) -> bool) {
+        for shard in self.shards.iter_mut().filter(|shard| of(shard)) {
+            shard.era = (shard.era + 1).min(ERAS_MAX);
         }
     }
 
@@ -230,6 +320,9 @@ impl Encode for State {
             last_pool: self.last_pool,
             pools: self.pools.values().cloned().collect(),
             removed: self.removed.clone(),
+            changes: self.changes,
+            starts: self.starts.clone(),
+            restored: self.restored,
         }
         .encode(out);
     }
@@ -255,6 +348,9 @@ impl Decode for State {
             last_pool: s.last_pool,
             pools: s.pools.into_iter().map(|pool| (pool.id, pool)).collect(),
             removed: s.removed,
+            changes: s.changes,
+            starts: s.starts,
+            restored: s.restored,
         })
     }
 }

@@ -90,6 +90,9 @@ impl Registry {
             alias: target.alias.clone(),
             node: target.node,
             consistency: target.consistency,
+            failures: target.failures,
+            decisions: target.decisions,
+            served: !self.unserved.contains(&target.id),
             capacity: capacities.get(&target.id).copied().unwrap_or(target.capacity),
         };
         self.state.targets.values().map(entry).collect()

@@ -2,12 +2,10 @@
 
 mod bed;
 
-use bed::Cluster;
+use bed::{Cluster, heartbeat, registration};
 use skep_cluster::Command;
 use skep_types::CapacityClass::{Emergency, Low, Normal};
-use skep_types::{
-    CapacityClass, Errno, Incarnation, MapVersion, NodeId, PoolId, ServiceKind, TargetId, Uuid,
-};
+use skep_types::{CapacityClass, Errno, MapVersion, NodeId, PoolId, ServiceKind, TargetId, Uuid};
 use skep_wire::Refusal;
 use skep_wire::mgmt::*;
 
@@ -156,6 +154,7 @@ fn reports_of_a_failed_disk_and_of_a_file_system() {
     let report = TargetReport {
         target: TargetId(101),
         consistency: skep_types::Consistency::Bad,
+        failures: 1,
         capacity: skep_types::Capacity::default(),
         filesystem: 0,
     };
@@ -286,15 +285,8 @@ fn nodes_are_removed() {
 fn failure_domains() {
     let mut c = cluster();
     assert_eq!(c.map().nodes[0].domain, Uuid([1; 16]).to_string());
-    let register = |domain: &str| RegisterNode {
-        uuid: Uuid([1; 16]),
-        service: ServiceKind::Storaged,
-        alias: String::new(),
-        addresses: vec![Address { text: "127.0.0.1:1".into(), nic: String::new(), preference: 0 }],
-        machine: Uuid([1; 16]),
-        incarnation: Incarnation(1),
-        domain: domain.into(),
-    };
+    let register =
+        |domain: &str| RegisterNode { domain: domain.into(), ..registration(1, ServiceKind::Storaged, "") };
     let version = c.map().version;
     c.ask(0, register("dc1/rack-7")).unwrap();
     assert!(c.map().version > version);
@@ -309,14 +301,7 @@ fn failure_domains() {
 fn maps_that_servers_act_upon_are_shown() {
     let mut c = cluster();
     let map = c.map().version;
-    let beat = Heartbeat {
-        node: NodeId(1),
-        incarnation: Incarnation(1),
-        targets: vec![],
-        capacity: skep_types::Capacity::default(),
-        map,
-        leaving: false,
-    };
+    let beat = Heartbeat { map, ..heartbeat(1, 1) };
     assert_eq!(c.status().nodes[0].map, MapVersion(0));
     c.ask(0, beat).unwrap();
     assert_eq!(c.status().nodes[0].map, map);

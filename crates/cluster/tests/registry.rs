@@ -2,11 +2,11 @@
 
 mod bed;
 
-use bed::{CONFIG, Cluster};
+use bed::{CONFIG, Cluster, heartbeat};
 use skep_cluster::{Registry, State};
 use skep_types::{
-    Capacity, Consistency, Decode, Encode, FenceEpoch, Incarnation, MapVersion, NodeId, Reachability,
-    ServiceKind, TargetId, Term, Uuid,
+    Capacity, Consistency, Decode, Encode, FenceEpoch, MapVersion, NodeId, Reachability, ServiceKind,
+    TargetId, Term, Uuid,
 };
 use skep_wire::Status;
 use skep_wire::mgmt::*;
@@ -79,42 +79,83 @@ fn silence_is_noticed() {
 fn an_earlier_life_is_refused() {
     let mut c = Cluster::new();
     c.node(1, ServiceKind::Storaged, "").unwrap();
-    let old = Heartbeat {
-        node: NodeId(1),
-        incarnation: Incarnation(0),
-        targets: vec![],
-        capacity: Capacity::default(),
-        map: MapVersion(0),
-        leaving: false,
-    };
-    assert!(c.ask(0, old).is_err());
+    assert!(c.ask(0, heartbeat(1, 0)).is_err());
 }
 
-/// Goal: a bad target stays bad whatever its daemon says, until an administrator decides.
+fn state_report(consistency: Consistency, failures: u64) -> TargetReport {
+    let (target, capacity) = (TargetId(101), Capacity::default());
+    TargetReport { filesystem: 0, target, consistency, failures, capacity }
+}
+
+/// Goal: a bad target stays bad whatever its daemon says, until an administrator decides; his word answers the failures
+/// that were heard of, and the map says which these are; a later failure is news, an answered one is none.
 #[test]
 fn bad_sticks() {
     let mut c = Cluster::new();
     c.node(1, ServiceKind::Storaged, "").unwrap();
     c.target(1, 50, 0).unwrap();
-    let report = |consistency| TargetReport {
-        filesystem: 0,
-        target: TargetId(101),
-        consistency,
-        capacity: Capacity::default(),
+    let set = |c: &mut Cluster, consistency| {
+        c.ask(0, SetTargetState { target: TargetId(101), consistency }).unwrap();
     };
-    c.beat(1, vec![report(Consistency::Bad)]);
-    c.beat(1, vec![report(Consistency::Good)]);
-    assert_eq!(c.map().targets[0].consistency, Consistency::Bad);
-    c.ask(0, SetTargetState { target: TargetId(101), consistency: Consistency::Good }).unwrap();
-    assert_eq!(c.map().targets[0].consistency, Consistency::Good);
+    let shown = |c: &mut Cluster| {
+        let entry = &c.map().targets[0];
+        (entry.consistency, entry.failures, entry.decisions)
+    };
+    c.beat(1, vec![state_report(Consistency::Bad, 1)]);
+    c.beat(1, vec![state_report(Consistency::Good, 0)]);
+    assert_eq!(shown(&mut c), (Consistency::Bad, 1, 0));
+    set(&mut c, Consistency::Good);
     // Its daemon has not heard of that yet, and says what it said before.
-    let map = c.beat(1, vec![report(Consistency::Bad)]).map;
-    assert_eq!(c.map().targets[0].consistency, Consistency::Good);
-    // Now it has, and its disk failed again.
-    let (node, incarnation, capacity) = (NodeId(1), Incarnation(1), Capacity::default());
-    let targets = vec![report(Consistency::Bad)];
-    c.ask(0, Heartbeat { node, incarnation, targets, capacity, map, leaving: false }).unwrap();
+    c.beat(1, vec![state_report(Consistency::Bad, 1)]);
+    assert_eq!(shown(&mut c), (Consistency::Good, 1, 1));
+    c.beat(1, vec![state_report(Consistency::Good, 1)]);
+    c.beat(1, vec![state_report(Consistency::Bad, 2)]);
+    assert_eq!(shown(&mut c), (Consistency::Bad, 2, 1), "its disk failed again");
+    set(&mut c, Consistency::Good);
+    c.restart();
+    assert_eq!(shown(&mut c), (Consistency::Good, 2, 2));
+    let known = c.target(1, 50, 101).unwrap();
+    assert_eq!((known.consistency, known.failures, known.decisions), (Consistency::Good, 2, 2));
+}
+
+/// Goal: a word that was said before a failure was heard of does not answer it: the target is bad as soon as its daemon
+/// is heard.
+#[test]
+fn a_word_does_not_answer_what_nobody_had_heard_of() {
+    let mut c = Cluster::new();
+    c.node(1, ServiceKind::Storaged, "").unwrap();
+    c.target(1, 50, 0).unwrap();
+    c.ask(0, SetTargetState { target: TargetId(101), consistency: Consistency::Good }).unwrap();
+    assert_eq!(c.map().targets[0].failures, 0);
+    c.beat(1, vec![state_report(Consistency::Bad, 1)]);
     assert_eq!(c.map().targets[0].consistency, Consistency::Bad);
+}
+
+/// Goal: a target that its daemon does not list is served by nobody, at once and until it is listed or registered
+/// again; a daemon that signs off or is silent says nothing about that.
+#[test]
+fn a_target_that_no_daemon_lists_is_not_served() {
+    let mut c = Cluster::new();
+    c.node(1, ServiceKind::Storaged, "").unwrap();
+    c.node(2, ServiceKind::Storaged, "").unwrap();
+    c.target(1, 50, 0).unwrap();
+    c.target(2, 51, 0).unwrap();
+    let served = |c: &mut Cluster| c.map().targets.iter().map(|target| target.served).collect::<Vec<_>>();
+    assert_eq!(served(&mut c), [true, true]);
+    c.beat(1, vec![state_report(Consistency::Good, 0)]);
+    assert_eq!(served(&mut c), [true, true], "of the other nothing was heard");
+    let version = c.map().version;
+    let news = c.beat(1, vec![]).map;
+    assert!(news > version, "everybody is told");
+    assert_eq!(served(&mut c), [false, true]);
+    assert_eq!(c.beat(1, vec![]).map, news, "told once");
+    c.beat(1, vec![state_report(Consistency::Good, 0)]);
+    assert_eq!(served(&mut c), [true, true]);
+    c.beat(1, vec![]);
+    c.target(2, 50, 101).unwrap();
+    assert_eq!(served(&mut c), [true, true], "another daemon has taken the disk over");
+    c.beat(1, vec![]);
+    assert_eq!(served(&mut c), [true, true], "which is no business of the first one");
 }
 
 /// Goal: a silent session is evicted by one decision with a higher epoch; its client is told when
@@ -180,6 +221,7 @@ fn capacities_move_the_map_coarsely() {
         filesystem: 0,
         target: TargetId(101),
         consistency: Consistency::Good,
+        failures: 0,
         capacity: Capacity { bytes: 1_000, bytes_free: free, inodes: 10, inodes_free: 10 },
     };
     c.beat(1, vec![report(1_000)]);

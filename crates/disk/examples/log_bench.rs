@@ -121,6 +121,7 @@ fn rows(root: &Path) -> Outcome {
             for index in 1 + n * 32..33 + n * 32 {
                 store.apply(LogIndex(index), create(index))?;
             }
+            store.make_room(LIMIT)?;
             if let Some(done) = store.poll()? {
                 log.release_before(LogIndex(done.0 + 1))?;
             }

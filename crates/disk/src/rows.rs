@@ -25,9 +25,9 @@ pub const KEY_MAX: usize = 4096;
 pub const VALUE_MAX: usize = 4 << 20;
 /// Keys that start with these bytes are the store's own.
 pub const RESERVED: [u8; 2] = [0xff, 0xff];
-/// Default size of the overlay at which a checkpoint starts. At twice this apply waits for the
-/// checkpoint before; so at most six times this is in memory (new, frozen, on the way to the
-/// cache), and usually less than three times.
+/// Default size of the overlay at which a checkpoint starts. At twice this it is crowded and the owner
+/// takes no more changes; so not much more than six times this is in memory (new, frozen, on the way to
+/// the cache), and usually less than three times.
 pub const OVERLAY_DEFAULT: usize = 64 << 20;
 /// Default size of the row cache.
 pub const CACHE_DEFAULT: usize = 256 << 20;

@@ -9,9 +9,12 @@
 //! empty mount point being served.
 
 mod chunks;
+mod directories;
 mod files;
 mod identity;
+mod keeper;
+mod mount;
 
 pub use chunks::TargetDir;
 pub use files::OPEN_FILES_MAX;
-pub use identity::{FORMAT_VERSION, IDENTITY_FILE, Identity, TargetError};
+pub use identity::{IDENTITY_FILE, Identity, TargetError, check_format};

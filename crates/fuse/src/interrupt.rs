@@ -45,7 +45,7 @@ struct Slot {
 /// The requests in flight on one connection: a slot per worker.
 pub struct InterruptTable {
     slots: Box<[Slot]>,
-    closing: AtomicBool,
+    closing: Arc<AtomicBool>,
     note_count: AtomicUsize,
     notes: Mutex<VecDeque<(u64, Instant)>>,
     parked: Arc<Parked>,
@@ -67,7 +67,7 @@ impl InterruptTable {
     pub(crate) fn new(workers: usize, parked: Arc<Parked>) -> Self {
         InterruptTable {
             slots: (0..workers).map(|_| Slot::default()).collect(),
-            closing: AtomicBool::new(false),
+            closing: Arc::default(),
             note_count: AtomicUsize::new(0),
             notes: Mutex::new(VecDeque::new()),
             parked,
@@ -201,6 +201,13 @@ impl Interrupt<'_> {
         false
     }
 
+    /// True from the moment when the connection has gone: nobody waits for an answer any more, whatever else
+    /// makes [`Interrupt::is_set`] true. `None` for [`Interrupt::never`].
+    #[must_use]
+    pub fn closing(&self) -> Option<&Arc<AtomicBool>> {
+        self.table.map(|table| &table.closing)
+    }
+
     /// A descriptor that becomes readable when the request is interrupted, to be polled beside a socket. Check
     /// [`Interrupt::is_set`] after this call and after every wake-up; never read the descriptor.
     ///
@@ -227,7 +234,7 @@ impl core::fmt::Debug for Interrupt<'_> {
 mod tests {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-    use super::{InterruptTable, Interrupted, NOTES_LIMIT};
+    use super::{InterruptTable, Interrupted, NOTES_LIMIT, SeqCst};
     use crate::parked::Parked;
 
     fn table(workers: usize) -> InterruptTable {
@@ -321,8 +328,9 @@ mod tests {
         let table = table(2);
         let first = table.begin(0, 2);
         assert!(!readable(&first));
+        assert!(!first.closing().unwrap().load(SeqCst));
         table.interrupt_all();
-        assert!(first.is_set() && readable(&first));
+        assert!(first.is_set() && readable(&first) && first.closing().unwrap().load(SeqCst));
         assert!(table.begin(1, 4).is_set());
     }
 

@@ -47,7 +47,7 @@ pub use error::MountError;
 pub use filesystem::{Filesystem, Mount, RingThread};
 pub use fuse::{Fuse, FuseOptions};
 pub use interrupt::Interrupt;
-pub use mount::{MountFlags, MountOptions, Unmounter, replace_stale, unmount};
+pub use mount::{MountFlags, MountOptions, Unmounter, remount, replace_stale, unmount};
 pub use negotiate::{InitConfig, InitFlags, InitStep, Negotiated, negotiate};
 pub use notify::Notifier;
 pub use parked::{NoParking, Park, ParkedReply, Waited};

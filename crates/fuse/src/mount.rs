@@ -161,6 +161,14 @@ fn absolute(path: &Path) -> io::Result<PathBuf> {
     }
 }
 
+/// Gives the mount at `target` other flags; programs in it go on. EBUSY: read-only while somebody writes.
+///
+/// # Errors
+/// Those of mount(2).
+pub fn remount(target: &Path, flags: MountFlags) -> io::Result<()> {
+    Ok(rustix::mount::mount_remount(target, flags, c"")?)
+}
+
 /// Unmounts. `lazy` detaches at once and lets open files end by themselves; `force` aborts every request first.
 ///
 /// # Errors

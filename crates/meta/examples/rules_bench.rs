@@ -7,7 +7,7 @@ use skep_meta::store::MemoryStore;
 use skep_meta::{Config, Input, Output, PeerIdentity, Request, Server};
 use skep_types::*;
 use skep_wire::meta::*;
-use skep_wire::mgmt::{FencesReply, MapReply, NodeEntry, ShardEntry};
+use skep_wire::mgmt::{FencesReply, MapReply, NodeEntry, ShardEntry, ShardState};
 use std::time::Instant;
 
 const FILES: u64 = 100_000;
@@ -42,19 +42,23 @@ impl Bench {
             reachability: Reachability::Online,
             incarnation: Incarnation(1),
         };
-        let map = MapReply {
+        let shard =
+            |state| ShardEntry { shard: ShardId(0), replicas: vec![NodeId(1)], epoch: 1, state, era: 0 };
+        let mut map = MapReply {
             pools: Vec::new(),
             version: MapVersion(1),
             cluster: ClusterId::default(),
             nodes: vec![node],
             targets: vec![],
-            shards: vec![ShardEntry { shard: ShardId(0), replicas: vec![NodeId(1)], epoch: 1 }],
+            shards: vec![shard(ShardState::New)],
             command_level: 1,
         };
-        bench.step(Input::Map { own: NodeId(1), map });
+        bench.step(Input::Map { own: NodeId(1), map: map.clone() });
         let fences = FencesReply { epoch: FenceEpoch(0), fences: vec![], sessions: vec![], closed: vec![] };
         bench.step(Input::Fences(fences));
         bench.sync();
+        map.shards = vec![shard(ShardState::Active)];
+        bench.step(Input::Map { own: NodeId(1), map });
         bench
     }
 

@@ -10,7 +10,7 @@ use crate::row::entry::{Entry, Target};
 use crate::row::growth::Growth;
 use crate::row::header::Header;
 use crate::row::inode::{HAS_ACCESS_ACL, HAS_CAPABILITY, HAS_DEFAULT_ACL, IS_TEMP};
-use crate::row::remote::{RemoteIntent, RemoteKind, RemoteMemory};
+use crate::row::remote::{RemoteFloor, RemoteIntent, RemoteKind, RemoteMemory};
 use crate::row::slot::SlotRow;
 use crate::row::trim::Trim;
 use crate::row::{Inode, LinkRef};
@@ -117,6 +117,8 @@ impl Rows {
             self.intents.insert((shard, number), RemoteIntent::from_bytes(value).ok()?);
         } else if is(Table::RemoteMemory) {
             self.memories.push(RemoteMemory::from_bytes(value).ok()?);
+        } else if is(Table::RemoteFloor) {
+            RemoteFloor::from_bytes(value).ok()?;
         } else if is(Table::Writer) {
             self.writers.insert(key::writer_of(key)?);
         } else if is(Table::Slot) {

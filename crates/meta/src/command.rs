@@ -15,6 +15,8 @@ use skep_wire::meta::MetaRequest;
 
 /// Newest semantic version of commands that this release knows.
 pub const COMMAND_LEVEL_MAX: u16 = 1;
+/// Oldest one: that of records of the server as a whole, and in force until a map says more.
+pub const COMMAND_LEVEL_MIN: u16 = 1;
 
 record! {
     /// The lane that a changing request came in.
@@ -63,6 +65,8 @@ record! {
         pub epoch: u64,
         /// Command level in force.
         pub level: u16,
+        /// Era in the map.
+        pub era: u16,
     }
 }
 
@@ -83,6 +87,9 @@ record! {
         pub epoch: u64,
         /// Command level in force.
         pub level: u16,
+        /// Era in the map; a newer one than that of the rows: they are an older copy that was put back, and what
+        /// was given out since must not be given again.
+        pub era: u16,
     }
 }
 
@@ -265,29 +272,30 @@ pub struct Command {
 
 /// Writes the bytes of a command without taking the request apart from its owner.
 pub fn encode_request(
+    level: u16,
     at: Timestamp,
     caller: Option<Caller>,
     choices: &Choices,
     request: &MetaRequest,
 ) -> Vec<u8> {
     let mut out = Vec::with_capacity(192);
-    encode_head(&mut out, at, caller, choices);
+    encode_head(&mut out, level, at, caller, choices);
     request.kind().encode(&mut out);
     request.encode_body(&mut out);
     out
 }
 
 /// Writes the bytes of an internal command.
-pub fn encode_internal(at: Timestamp, internal: &Internal) -> Vec<u8> {
+pub fn encode_internal(level: u16, at: Timestamp, internal: &Internal) -> Vec<u8> {
     let mut out = Vec::with_capacity(96);
-    encode_head(&mut out, at, None, &Choices::default());
+    encode_head(&mut out, level, at, None, &Choices::default());
     INTERNAL.encode(&mut out);
     internal.encode(&mut out);
     out
 }
 
-fn encode_head(out: &mut Buffer, at: Timestamp, caller: Option<Caller>, choices: &Choices) {
-    COMMAND_LEVEL_MAX.encode(out);
+fn encode_head(out: &mut Buffer, level: u16, at: Timestamp, caller: Option<Caller>, choices: &Choices) {
+    level.encode(out);
     at.encode(out);
     caller.encode(out);
     choices.encode(out);
@@ -336,7 +344,7 @@ mod tests {
         let choices = Choices { held: Some(true), ..Choices::default() };
         let at = Timestamp { secs: 5, nanos: 6 };
         let caller = Caller { client: ClientId(1), incarnation: Incarnation(2), slot: Slot(3), seq: Seq(4) };
-        let bytes = encode_request(at, Some(caller), &choices, &request);
+        let bytes = encode_request(COMMAND_LEVEL_MIN, at, Some(caller), &choices, &request);
         let back = Command::decode(&bytes, ShardId(0), LogIndex(1)).unwrap();
         assert_eq!(back.action, Action::Request(request));
         assert_eq!((back.caller, back.choices, back.at), (Some(caller), choices, at));
@@ -350,7 +358,9 @@ mod tests {
         };
         assert!(text.contains("newer release"));
         let internal = Internal::Purge(Purge { inos: alloc::vec![Ino(9)] });
-        let back = Command::decode(&encode_internal(at, &internal), ShardId(0), LogIndex(1)).unwrap();
+        let back =
+            Command::decode(&encode_internal(COMMAND_LEVEL_MIN, at, &internal), ShardId(0), LogIndex(1))
+                .unwrap();
         assert_eq!(back.action, Action::Internal(internal));
     }
 }

@@ -1,5 +1,6 @@
 //! What a metadata server is told at its start.
 
+use crate::limit::{Limits, OPENS_MAX};
 use crate::spread::Chooser;
 use core::hash::Hasher;
 use skep_types::{ShardId, limits};
@@ -33,12 +34,20 @@ pub struct Config {
     pub grace_ms: u64,
     /// Most open files of one client.
     pub opens_per_client: usize,
+    /// Highest era of its shards, as mgmtd says: terms begin behind it.
+    pub era: u16,
+    /// Most open files of all clients.
+    pub opens: usize,
+    /// Limits that nobody configures.
+    pub limits: Limits,
     /// Every change is durable before it is answered.
     pub sync_always: bool,
     /// Hash of names.
     pub hash: HashFn,
     /// Canary for the simulator: repeated requests are run again. Never set otherwise.
     pub canary_runs_retries: bool,
+    /// Canary for the simulator: work without a bound is done in one step. Never set otherwise.
+    pub canary_one_big_step: bool,
 }
 
 impl Default for Config {
@@ -52,9 +61,13 @@ impl Default for Config {
             target_reserve: 0,
             grace_ms: 75_000,
             opens_per_client: 1 << 20,
+            era: 0,
+            opens: OPENS_MAX,
+            limits: Limits::default(),
             sync_always: false,
             hash: siphash,
             canary_runs_retries: false,
+            canary_one_big_step: false,
         }
     }
 }

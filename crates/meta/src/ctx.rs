@@ -16,8 +16,8 @@ use crate::store::{Key, Store, StoreError, Txn};
 use alloc::format;
 use alloc::vec::Vec;
 use skep_types::{
-    ChunkId, ClientId, Decode, Encode, Errno, Ino, Kind, Layout, LogIndex, ShardId, Slot, TargetId, Term,
-    Timestamp,
+    Attr, ChunkId, ClientId, Decode, Encode, Errno, Ino, Kind, Layout, LogIndex, Mode, ShardId, Slot,
+    TargetId, Term, Timestamp,
 };
 use skep_wire::{Refusal, Status};
 
@@ -60,6 +60,9 @@ pub enum Effect {
 /// Second deletions are numbered by their log record, in a range of their own: logs of releases that
 /// knew none, and their numbers from [`Ctx::next_id`], stay as they are.
 const AGAIN: u64 = 1 << 63;
+
+/// The suid and sgid bits.
+const SETID: Mode = 0o6000;
 
 /// How an operation ended.
 pub struct Done {
@@ -107,6 +110,8 @@ pub struct Scene {
     pub index: LogIndex,
     /// The lane that asked.
     pub caller: Option<Caller>,
+    /// The client that asked, with a lane or without; 0 = the server itself.
+    pub client: ClientId,
     /// Largest inline content where no policy says otherwise.
     pub inline_limit: u32,
     /// Is this a replay? Then checks that read other shards are skipped: they were made.
@@ -411,6 +416,32 @@ impl<'a> Ctx<'a> {
         }
         self.show(ino, inode);
         Some(inode.layout.clone())
+    }
+
+    /// Attributes as the caller may believe them. Set-id bits are not in force while another client may write to
+    /// the chunks: it need not have seen them, and what it writes would be run with the owner's rights. Its commit
+    /// or its end clears them if an ordinary user wrote.
+    pub fn attr(&self, ino: Ino, inode: &Inode) -> Result<Attr, Fail> {
+        let mut attr = inode.attr(ino);
+        if inode.kind == Kind::File
+            && inode.mode & SETID != 0
+            && !inode.layout.is_inline()
+            && self.others_may_write(ino)?
+        {
+            attr.mode &= !SETID;
+        }
+        Ok(attr)
+    }
+
+    fn others_may_write(&self, ino: Ino) -> Result<bool, Fail> {
+        let own = key::writer(ino, self.scene.client);
+        let (from, until) = key::range_of_ino(Table::Writer, ino);
+        let mut others = false;
+        self.txn.scan(&from, &until, &mut |key, _| {
+            others = own.as_slice() != key;
+            !others
+        })?;
+        Ok(others)
     }
 
     /// The answer holds the layout of `inode`.

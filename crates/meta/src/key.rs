@@ -37,6 +37,8 @@ pub enum Table {
     Writer = 13,
     /// client, slot, ino, generation -> growth that was given up while that lane may have been copying.
     DeadGrowth = 14,
+    /// asking shard -> its transactions below this one are finished.
+    RemoteFloor = 15,
 }
 
 /// Rows of the whole server stand under this number, which no shard can have.
@@ -150,6 +152,13 @@ pub fn memory(shard: ShardId, from: ShardId, txid: u64) -> Key {
     let mut key = start(shard, Table::RemoteMemory);
     key.extend_from_slice(&from.0.to_be_bytes());
     key.extend_from_slice(&txid.to_be_bytes());
+    key
+}
+
+/// Up to where the transactions of shard `from` are finished.
+pub fn remote_floor(shard: ShardId, from: ShardId) -> Key {
+    let mut key = start(shard, Table::RemoteFloor);
+    key.extend_from_slice(&from.0.to_be_bytes());
     key
 }
 

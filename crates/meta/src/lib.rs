@@ -26,6 +26,7 @@ mod tree;
 
 pub use command::{Action, COMMAND_LEVEL_MAX, Caller, Choices, Command, Internal};
 pub use config::{Config, HashFn, siphash};
+pub use op::changes;
 pub use row::{
     Inode, LinkRef,
     growth::Growth,

@@ -4,6 +4,12 @@
 pub const SERIAL_BLOCK: u64 = 4_096;
 /// With fewer serials than this left, the next block is reserved.
 pub const SERIAL_LOW: u64 = 2_048;
+/// Inode serials that are left out when an older copy of a shard is put back: more than were given since it was made.
+pub const ERA_SERIALS: u64 = 1 << 32;
+/// Layout generations of a file that belong to one era of its shard, as a power of two ...
+pub const ERA_GENERATION_BITS: u32 = 24;
+/// ... and terms of a log.
+pub const ERA_TERM_BITS: u32 = 32;
 /// Entries of one directory whose names may have the same hash.
 pub const COLLISIONS_MAX: u32 = 256;
 /// Requests that wait for something (a sync, a trim, another shard) at once; more are BUSY.
@@ -12,12 +18,21 @@ pub const WAITS_MAX: usize = 16_384;
 pub const WAIT_DEADLINE_MS: u64 = 20_000;
 /// Sessions that one server knows at once.
 pub const SESSIONS_MAX: usize = 65_536;
-/// Outcomes of requests without effect that are remembered in memory.
+/// Outcomes of requests without effect that are remembered in memory; the oldest go.
 pub const REMEMBERED_MAX: usize = 65_536;
 /// Closes that are remembered so that a late open cannot undo them.
 pub const CLOSES_REMEMBERED_MAX: usize = 8_192;
 /// Deletion-queue rows held in memory; the others are read again later.
 pub const DELETIONS_LOADED_MAX: usize = 4_096;
+/// Inodes open at all clients of one server together: about 200 bytes each.
+pub const OPENS_MAX: usize = 4 << 20;
+/// Commands that one step works off of what has no bound of its own: the orphans of a grace period, the
+/// lanes and files of a session that ended. The rest waits for the next step.
+pub const CHORES_PER_STEP: usize = 16;
+/// Members of a table in memory that one such command may look at.
+pub const CHORE_LOOKS: usize = 1_024;
+/// Requests that one step takes up again because what they waited for is over.
+pub const RESUMED_PER_STEP: usize = 64;
 /// Chunk files in one deletion request to a target.
 pub const DELETE_BATCH: usize = 256;
 /// Deletion-queue rows that one command takes off the queue.
@@ -38,9 +53,6 @@ pub const RETRY_FIRST_MS: u64 = 100;
 pub const RETRY_LAST_MS: u64 = 10_000;
 /// Deletion-queue rows that were left out of memory are looked for again after this.
 pub const RESCAN_MS: u64 = 15_000;
-/// Finished transactions of one asking shard that are remembered, so that a late repetition of
-/// one is recognised.
-pub const TXID_WINDOW: u64 = 1_024;
 /// Deepest directory that is moved safely: its ancestors are walked.
 pub const DEPTH_MAX: usize = 65_536;
 /// Terms whose first log index is remembered, for `Sync`.
@@ -77,3 +89,45 @@ pub const POOL_WAIT_MS: u64 = 2_000;
 pub const POOLS_ASKED_MAX: usize = 64;
 /// Lines for the log of the daemon that one step may produce.
 pub const NOTES_MAX: usize = 64;
+
+/// The limits that a run of the simulator may draw smaller, so that it meets them.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// [`CHORES_PER_STEP`].
+    pub chores_per_step: usize,
+    /// [`CHORE_LOOKS`].
+    pub chore_looks: usize,
+    /// [`RESUMED_PER_STEP`].
+    pub resumed_per_step: usize,
+    /// [`PURGE_BATCH`].
+    pub purge_batch: usize,
+    /// [`DELETED_BATCH`].
+    pub deleted_batch: usize,
+    /// [`DELETIONS_LOADED_MAX`].
+    pub deletions_loaded: usize,
+    /// [`REMEMBERED_MAX`].
+    pub remembered: usize,
+    /// [`CLOSES_REMEMBERED_MAX`].
+    pub closes_remembered: usize,
+    /// [`RECOVERIES_MAX`].
+    pub recoveries: usize,
+    /// [`WAITS_MAX`].
+    pub waits: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            chores_per_step: CHORES_PER_STEP,
+            chore_looks: CHORE_LOOKS,
+            resumed_per_step: RESUMED_PER_STEP,
+            purge_batch: PURGE_BATCH,
+            deleted_batch: DELETED_BATCH,
+            deletions_loaded: DELETIONS_LOADED_MAX,
+            remembered: REMEMBERED_MAX,
+            closes_remembered: CLOSES_REMEMBERED_MAX,
+            recoveries: RECOVERIES_MAX,
+            waits: WAITS_MAX,
+        }
+    }
+}

@@ -4,6 +4,7 @@
 
 mod absorb;
 mod admit;
+mod chores;
 mod deletions;
 mod ends;
 mod errands;
@@ -38,11 +39,12 @@ use crate::store::{Store, StoreError};
 use absorb::Later;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
+use chores::Chores;
 use deletions::Deletions;
 use ends::Ends;
 use errands::Errands;
 use grace::Grace;
-use lane::Remembered;
+use lane::Memories;
 use locks::Table as Locks;
 use opens::Opens;
 use recovery::Recoveries;
@@ -53,6 +55,7 @@ use skep_types::{
 };
 use skep_wire::Refusal;
 use skep_wire::meta::{RemoteDir, ShardStamp};
+use skep_wire::mgmt::ShardState;
 use stats::Counters;
 use trims::Trims;
 use waits::Waits;
@@ -65,10 +68,15 @@ struct Shard {
     hash_key: [u8; 16],
     epoch: u64,
     level: u16,
+    era: u16,
     /// The map says that this server answers for it.
     leads: bool,
     /// It was formatted in this life of the server.
     is_new: bool,
+    /// The record that formatted it, in this life of the server.
+    made: LogIndex,
+    /// As the map says: nobody is served from a shard that is still new.
+    state: ShardState,
     serials: Serials,
     /// Index of its newest log record (at least the start of this term).
     last: LogIndex,
@@ -95,11 +103,13 @@ pub struct Server<S: Store> {
     ends: Ends,
     sessions: Sessions,
     grace: Grace,
-    remembered: BTreeMap<(ShardId, ClientId, Slot), Remembered>,
+    remembered: Memories,
     waits: Waits,
     again: VecDeque<Request>,
     later: BTreeMap<LogIndex, Vec<Later>>,
     settling: BTreeMap<Ino, LogIndex>,
+    /// The newest truncate of a file whose record is not durable yet: nothing of it may leave before that.
+    cutting: BTreeMap<Ino, LogIndex>,
     orphans: BTreeSet<Ino>,
     growths: BTreeSet<Ino>,
     /// Lanes that may be copying a growth that was given up.
@@ -109,6 +119,7 @@ pub struct Server<S: Store> {
     /// Sizes to recover once the current step is over.
     recover_later: Vec<Ino>,
     next_sweep: Option<Millis>,
+    chores: Chores,
     errands: Errands,
     deletions: Deletions,
     trims: Trims,
@@ -170,10 +181,10 @@ impl<S: Store> Server<S> {
         }
     }
 
-    /// What became possible, and what the server asked itself.
+    /// What became possible, and what the server asked itself: a bounded part of it, the rest is due at once.
     fn drain(&mut self, now: Millis, wall: Timestamp, out: &mut Output) -> Result<(), StoreError> {
-        loop {
-            if let Some(ino) = self.recover_later.pop() {
+        for _ in 0..self.config.limits.resumed_per_step {
+            if let Some(ino) = self.recover_later.pop().or_else(|| self.next_recovery()) {
                 self.recover(ino, out)?;
             } else if let Some(request) = self.again.pop_front() {
                 self.request(now, wall, request, out)?;
@@ -187,9 +198,20 @@ impl<S: Store> Server<S> {
                     out,
                 )?;
             } else {
-                return Ok(());
+                break;
             }
         }
+        Ok(())
+    }
+
+    /// Is there something to do at once, without any input?
+    fn has_more(&self) -> bool {
+        !(self.recover_later.is_empty()
+            && self.again.is_empty()
+            && self.loop_answers.is_empty()
+            && self.loop_calls.is_empty())
+            || self.chores.are_due()
+            || self.recoveries.can_begin(self.config.limits.recoveries)
     }
 
     /// The rows.
@@ -229,7 +251,18 @@ impl<S: Store> Server<S> {
 
     /// Does it answer requests (term durable, map and fences known)?
     pub fn is_ready(&self) -> bool {
-        self.started.is_some_and(|index| self.durable >= index) && self.map.is_some() && self.sessions.known()
+        let is_begun = self.started.is_some_and(|index| self.durable >= index);
+        is_begun && self.map.is_some() && self.sessions.known() && !self.awaits_word()
+    }
+
+    /// Does mgmtd not know yet that a shard is formatted?
+    fn awaits_word(&self) -> bool {
+        self.shards.values().any(|place| place.leads && place.state == ShardState::New)
+    }
+
+    /// What the log holds on stable storage.
+    pub fn durable_index(&self) -> LogIndex {
+        self.durable
     }
 
     /// Shards that it holds rows of.

@@ -129,7 +129,8 @@ impl Spread {
                 target.consistency == Consistency::Good && target.capacity.bytes_free > self.reserve
             });
             let on = |wanted: Reachability| {
-                let heard = fit.clone().filter(|target| reached.get(&target.node) == Some(&wanted));
+                let is = |target: &TargetEntry| reached.get(&target.node).map(|node| target.reached(*node));
+                let heard = fit.clone().filter(|target| is(target) == Some(wanted));
                 heard.map(|target| candidate(target, &domains)).collect::<Vec<_>>()
             };
             let online = on(Reachability::Online);

@@ -9,7 +9,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use skep_types::*;
 use skep_wire::meta::*;
-use skep_wire::mgmt::{Fence, FencesReply, MapReply, NodeEntry, ShardEntry, TargetEntry};
+use skep_wire::mgmt::{Fence, FencesReply, MapReply, NodeEntry, ShardEntry, ShardState, TargetEntry};
 use skep_wire::storage::ChunkStat;
 use skep_wire::{Refusal, Status};
 
@@ -40,6 +40,8 @@ pub struct Bed {
     pub trimmed: Vec<(TargetId, ChunkId, u64)>,
     pub sizes: BTreeMap<ChunkId, u64>,
     pub replies: BTreeMap<u64, (ShardStamp, Result<Vec<u8>, Refusal>)>,
+    /// Ticks follow at once while there is something to do at once, as in the daemon.
+    pub works_off: bool,
     /// Make the log durable after every step.
     pub auto_sync: bool,
     /// Targets that do not answer.
@@ -87,6 +89,9 @@ pub fn map(shards: u16, targets: u32) -> MapReply {
             .map(|id| TargetEntry {
                 class: skep_types::CapacityClass::Normal,
                 filesystem: 0,
+                failures: 0,
+                decisions: 0,
+                served: true,
                 pool: skep_types::PoolId(1),
                 target: TargetId(id),
                 alias: String::new(),
@@ -96,7 +101,10 @@ pub fn map(shards: u16, targets: u32) -> MapReply {
             })
             .collect(),
         shards: (0..shards)
-            .map(|id| ShardEntry { shard: ShardId(id), replicas: vec![OWN], epoch: 1 })
+            .map(|id| {
+                let (shard, state) = (ShardId(id), ShardState::Active);
+                ShardEntry { shard, replicas: vec![OWN], epoch: 1, state, era: 0 }
+            })
             .collect(),
         command_level: 1,
     }
@@ -121,6 +129,7 @@ impl Bed {
             trimmed: vec![],
             sizes: BTreeMap::new(),
             replies: BTreeMap::new(),
+            works_off: true,
             auto_sync: true,
             down: BTreeSet::new(),
             courier_works: true,
@@ -142,9 +151,16 @@ impl Bed {
         let mut out = Output::default();
         self.server.start(self.wall(), &mut out).unwrap();
         self.take(out);
-        self.step(Input::Map { own: OWN, map: map(self.shards, 5) });
+        // As mgmtd does it: shards are new until their server says that it has formatted them.
+        let mut fresh = map(self.shards, 5);
+        fresh.shards.iter_mut().for_each(|entry| entry.state = ShardState::New);
+        self.step(Input::Map { own: OWN, map: fresh });
         let fences = self.fences(living);
         self.step(Input::Fences(fences));
+        assert!(!self.server.is_ready(), "before mgmtd knows that its shards are formatted");
+        self.sync();
+        assert_eq!(self.server.formatted().len(), usize::from(self.shards));
+        self.step(Input::Map { own: OWN, map: map(self.shards, 5) });
         self.sync();
         assert!(self.server.is_ready());
     }
@@ -195,6 +211,11 @@ impl Bed {
         self.now.0 += 1;
         self.server.step(self.now, self.wall(), input, &mut out).unwrap();
         self.take(out);
+        while self.works_off && self.server.next_deadline() == Some(Millis(0)) {
+            let mut out = Output::default();
+            self.server.step(self.now, self.wall(), Input::Tick, &mut out).unwrap();
+            self.take(out);
+        }
     }
 
     fn take(&mut self, out: Output) {
@@ -405,6 +426,12 @@ impl Bed {
         self.call(who, ChangeAttr { ino, set }).map(|reply| reply.attr)
     }
 
+    /// A truncate that nobody waits for.
+    pub fn truncate_later(&mut self, ino: Ino, size: u64) -> u64 {
+        let set = SetAttr { size: Some(size), ..SetAttr::default() };
+        self.send(ME, ChangeAttr { ino, set })
+    }
+
     /// A file with chunks and a committed size.
     pub fn grown(&mut self, text: &str, size: u64) -> (Ino, Layout) {
         let ino = self.create(ME, Ino::ROOT, text);
@@ -418,6 +445,8 @@ impl Bed {
             mtime,
             blocks: None,
             kill_suidgid: false,
+            cuts: 1,
+            time_sets: 0,
         };
         self.call(ME, commit).unwrap();
         (ino, grown.layout)

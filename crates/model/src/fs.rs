@@ -205,6 +205,9 @@ impl Fs {
             btime: inode.btime,
             change: inode.change,
             generation: Generation(0),
+            cuts: 0,
+            time_sets: 0,
+            mtime_given: false,
         })
     }
 

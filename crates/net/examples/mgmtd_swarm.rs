@@ -103,13 +103,27 @@ impl Peer {
             machine: uuid(2, n),
             incarnation: Incarnation(1),
             domain: String::new(),
+            mark: 1,
+            confirmed: 0,
+            index: LogIndex(0),
+            restored: false,
+            registry: RegistryAge::default(),
         });
         self.node = node.node.0;
         for k in 0..TARGETS {
             let (node, uuid) = (NodeId(self.node), uuid(3, n * TARGETS + k));
             let capacity = capacity(40 << 40);
             let alias = format!("target-{n:05}-{k}");
-            let (reply, _) = self.ask(&RegisterTarget { node, uuid, target: TargetId(0), alias, capacity });
+            let (reply, _) = self.ask(&RegisterTarget {
+                node,
+                uuid,
+                target: TargetId(0),
+                alias,
+                capacity,
+                mark: 1,
+                confirmed: 0,
+                restored: false,
+            });
             self.targets.push(reply.target);
         }
     }
@@ -130,13 +144,18 @@ impl Peer {
             let report = |target: &TargetId| TargetReport {
                 target: *target,
                 consistency: Consistency::Good,
+                failures: 0,
                 capacity: capacity(free),
                 filesystem: u64::from(target.0) << 32,
             };
             let targets = self.targets.iter().map(report).collect();
             let (node, incarnation) = (NodeId(self.node), Incarnation(1));
             let capacity = Capacity::default();
-            self.ask(&Heartbeat { node, incarnation, targets, capacity, map: self.map, leaving: false }).0
+            let (index, formatted, registry) = (LogIndex(0), Vec::new(), RegistryAge::default());
+            let (map, leaving) = (self.map, false);
+            let beat =
+                Heartbeat { node, incarnation, targets, capacity, map, index, formatted, registry, leaving };
+            self.ask(&beat).0
         } else {
             counts.renewals += 1;
             self.ask(&RenewSession { client: ClientId(self.client) }).0

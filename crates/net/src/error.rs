@@ -105,6 +105,13 @@ impl NetError {
         }
     }
 
+    /// The process (or the system) has no descriptor left for another connection.
+    pub fn lacks_descriptors(&self) -> bool {
+        use rustix::io::Errno;
+        let (Cause::Unreachable(e) | Cause::Io(e)) = &self.cause else { return false };
+        matches!(Errno::from_io_error(e), Some(Errno::MFILE | Errno::NFILE))
+    }
+
     /// Will the same attempt fail again until a person changes something (a key, a version)?
     pub fn is_permanent(&self) -> bool {
         matches!(self.cause, Cause::Handshake(_) | Cause::TooLong)

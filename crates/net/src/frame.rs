@@ -50,8 +50,8 @@ impl Announced {
         {
             return Err(Cause::Mac);
         }
-        let (raw, body) = head.split_first_chunk::<HEADER_LEN>().ok_or(skep_wire::HeaderError::Short)?;
-        Header::verify(raw, body, self.checksum)?;
+        let body = head.get(HEADER_LEN..).ok_or(skep_wire::HeaderError::Short)?;
+        Header::verify(body, self.checksum)?;
         if !sealed && checksum(payload) != self.header.payload_checksum {
             return Err(Cause::PayloadChecksum);
         }

@@ -4,6 +4,7 @@ use crate::error::Cause;
 use crate::handshake::{CLOSED_KEYS_HINT, Initiator};
 use crate::inbound::Inbound;
 use crate::outbound::Outbound;
+use crate::socket::{Patience, SLICE};
 use crate::{Endpoint, Keyring, NetError, PeerInfo, socket};
 use rustix::event::PollFlags;
 use rustix::fd::{AsFd, OwnedFd};
@@ -13,8 +14,6 @@ use std::time::{Duration, Instant};
 
 /// A peer that takes nothing of a frame for this long is given up.
 pub const SEND_DEADLINE: Duration = Duration::from_secs(30);
-/// How often a waiting [`Link::recv`] asks whether it should give up.
-const SLICE: Duration = Duration::from_millis(100);
 /// Waiting one-way frames are sent once they take this many bytes.
 const POSTED_MAX: usize = 64 << 10;
 
@@ -36,6 +35,8 @@ pub struct Link {
     inbound: Inbound,
     outbound: Outbound,
     patience: Duration,
+    /// Its socket waits; not when whoever had it last drove it by a ring.
+    waits: bool,
 }
 
 /// What a link is made of, for those that drive it otherwise.
@@ -46,6 +47,7 @@ pub(crate) struct Parts {
     pub(crate) group: u32,
     pub(crate) inbound: Inbound,
     pub(crate) outbound: Outbound,
+    pub(crate) waits: bool,
 }
 
 impl std::fmt::Debug for Link {
@@ -63,12 +65,24 @@ impl Link {
         hello: &Hello,
         deadline: Instant,
     ) -> Result<Self, NetError> {
+        Self::connect_unless(endpoints, keyring, hello, deadline, &|| false)
+    }
+
+    /// As [`Link::connect`]; `gives_up` is asked every 100 ms.
+    pub fn connect_unless(
+        endpoints: &[Endpoint],
+        keyring: &Keyring,
+        hello: &Hello,
+        deadline: Instant,
+        gives_up: &dyn Fn() -> bool,
+    ) -> Result<Self, NetError> {
         let mut told: Option<NetError> = None;
         for (at, endpoint) in endpoints.iter().enumerate() {
             let left = deadline.saturating_duration_since(Instant::now());
             let until = Instant::now() + left / (endpoints.len() - at) as u32;
-            match Self::connect_one(endpoint, keyring, hello, until) {
+            match Self::connect_one(endpoint, keyring, hello, Patience { until, gives_up }) {
                 Ok(link) => return Ok(link),
+                Err(_) if gives_up() => return Err(NetError::new(endpoint.to_string(), Cause::Cancelled)),
                 Err(e) if told.is_none() || !matches!(e.cause, Cause::Unreachable(_)) => told = Some(e),
                 Err(_) => {}
             }
@@ -83,33 +97,62 @@ impl Link {
         endpoint: &Endpoint,
         keyring: &Keyring,
         hello: &Hello,
-        until: Instant,
+        patience: Patience<'_>,
     ) -> Result<Self, NetError> {
         if let Some(cause) = Initiator::impossible(keyring, hello) {
             return Err(NetError::new(endpoint.to_string(), cause));
         }
-        let (fd, info) = socket::connect(endpoint, until)?;
+        let (fd, info) = socket::connect(endpoint, patience)?;
         let fail = |cause| NetError::new(info.address.clone(), cause);
         let (initiator, first) = Initiator::begin(keyring, hello, info.protection).map_err(fail)?;
         let mut outbound = Outbound::new(None);
         outbound.raw(&first);
         outbound.flush(fd.as_fd(), &mut || Err(Cause::TimedOut)).map_err(fail)?;
         let mut length = [0; 2];
-        read_exact(&fd, &mut length, until).map_err(fail)?;
+        read_exact(&fd, &mut length, patience).map_err(fail)?;
         let mut answer = vec![0; Initiator::follow(length).map_err(fail)?];
-        read_exact(&fd, &mut answer, until).map_err(fail)?;
+        read_exact(&fd, &mut answer, patience).map_err(fail)?;
         let (welcome, seals, confirmation) = initiator.finish(&answer).map_err(fail)?;
         // At once, not with the first request: the other side counts the connection as half open until then.
         outbound.raw(&confirmation);
         outbound.flush(fd.as_fd(), &mut || Err(Cause::TimedOut)).map_err(fail)?;
         socket::set_slices(fd.as_fd(), SLICE).map_err(|e| fail(Cause::Io(e)))?;
         let (inbound, outbound) = (Inbound::new(seals.receive), Outbound::new(seals.send));
-        Ok(Self { fd, info, welcome, group: hello.group, inbound, outbound, patience: SEND_DEADLINE })
+        Ok(Self {
+            fd,
+            info,
+            welcome,
+            group: hello.group,
+            inbound,
+            outbound,
+            patience: SEND_DEADLINE,
+            waits: true,
+        })
     }
 
     pub(crate) fn into_parts(self) -> Parts {
-        let Self { fd, info, welcome, group, inbound, outbound, .. } = self;
-        Parts { fd, info, welcome, group, inbound, outbound }
+        let Self { fd, info, welcome, group, inbound, outbound, waits, .. } = self;
+        Parts { fd, info, welcome, group, inbound, outbound, waits }
+    }
+
+    /// Puts it together again. It cannot be used as it is when its socket does not wait.
+    pub(crate) fn from_parts(parts: Parts) -> Self {
+        let Parts { fd, info, welcome, group, inbound, outbound, waits } = parts;
+        Self { fd, info, welcome, group, inbound, outbound, patience: SEND_DEADLINE, waits }
+    }
+
+    /// Makes it wait again, after a ring has had it.
+    pub fn waiting(mut self) -> Result<Self, NetError> {
+        if !self.waits {
+            rustix::io::ioctl_fionbio(&self.fd, false).map_err(|e| self.fail(e.into()))?;
+            self.waits = true;
+        }
+        Ok(self)
+    }
+
+    /// Its connection group.
+    pub fn group(&self) -> u32 {
+        self.group
     }
 
     /// What the service said of itself.
@@ -203,10 +246,10 @@ fn patience(limit: Duration) -> impl FnMut() -> Result<(), Cause> {
     move || if since.elapsed() >= limit { Err(Cause::TimedOut) } else { Ok(()) }
 }
 
-fn read_exact(fd: &OwnedFd, into: &mut [u8], until: Instant) -> Result<(), Cause> {
+fn read_exact(fd: &OwnedFd, into: &mut [u8], patience: Patience<'_>) -> Result<(), Cause> {
     let mut done = 0;
     while done < into.len() {
-        if !socket::wait_until(fd.as_fd(), PollFlags::IN, until).map_err(Cause::Io)? {
+        if !patience.wait(fd.as_fd(), PollFlags::IN).map_err(Cause::Io)? {
             return Err(Cause::TimedOut);
         }
         match rustix::io::read(fd, &mut into[done..]) {

@@ -45,6 +45,9 @@ fn watch_over(fd: BorrowedFd<'_>, idle: Duration, every: Duration) {
     let _ = sockopt::set_tcp_user_timeout(fd, dead_after.as_millis() as u32);
 }
 
+/// How often somebody who waits is asked whether to give up.
+pub(crate) const SLICE: Duration = Duration::from_millis(100);
+
 /// Blocking calls return after `slice` with `EAGAIN`; zero = never.
 pub(crate) fn set_slices(fd: BorrowedFd<'_>, slice: Duration) -> io::Result<()> {
     let slice = (!slice.is_zero()).then_some(slice);
@@ -66,12 +69,40 @@ pub(crate) fn wait_until(fd: BorrowedFd<'_>, flags: PollFlags, deadline: Instant
     }
 }
 
-/// Connects to `endpoint` before `deadline`, trying every address that its name has.
-pub(crate) fn connect(endpoint: &Endpoint, deadline: Instant) -> Result<(OwnedFd, PeerInfo), NetError> {
+/// How long somebody waits.
+#[derive(Clone, Copy)]
+pub(crate) struct Patience<'a> {
+    /// Not longer than this.
+    pub(crate) until: Instant,
+    /// Asked every 100 ms: not any more.
+    pub(crate) gives_up: &'a dyn Fn() -> bool,
+}
+
+impl Patience<'_> {
+    /// As [`wait_until`].
+    pub(crate) fn wait(&self, fd: BorrowedFd<'_>, flags: PollFlags) -> io::Result<bool> {
+        loop {
+            let slice = self.until.min(Instant::now() + SLICE);
+            if wait_until(fd, flags, slice)? {
+                return Ok(true);
+            }
+            if self.has_ended() {
+                return Ok(false);
+            }
+        }
+    }
+
+    fn has_ended(&self) -> bool {
+        Instant::now() >= self.until || (self.gives_up)()
+    }
+}
+
+/// Connects to `endpoint`, trying every address that its name has.
+pub(crate) fn connect(endpoint: &Endpoint, patience: Patience<'_>) -> Result<(OwnedFd, PeerInfo), NetError> {
     let fail = |e| NetError::new(endpoint.to_string(), Cause::Unreachable(e));
     if let Endpoint::Unix(path) = endpoint {
         let address = SocketAddrUnix::new(path.as_path()).map_err(|e| fail(e.into()))?;
-        let fd = connect_one(&address.into(), AddressFamily::UNIX, deadline).map_err(fail)?;
+        let fd = connect_one(&address.into(), AddressFamily::UNIX, patience).map_err(fail)?;
         tune(fd.as_fd(), Protection::Local);
         let address = endpoint.to_string();
         return Ok((
@@ -82,7 +113,7 @@ pub(crate) fn connect(endpoint: &Endpoint, deadline: Instant) -> Result<(OwnedFd
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     for address in endpoint.resolve().map_err(fail)? {
         let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-        match connect_one(&address.into(), family, deadline) {
+        match connect_one(&address.into(), family, patience) {
             Ok(fd) => {
                 tune(fd.as_fd(), Protection::Integrity);
                 return Ok((fd, tcp_peer(address)));
@@ -93,21 +124,25 @@ pub(crate) fn connect(endpoint: &Endpoint, deadline: Instant) -> Result<(OwnedFd
     Err(fail(last))
 }
 
-fn connect_one(address: &SocketAddrAny, family: AddressFamily, deadline: Instant) -> io::Result<OwnedFd> {
+fn connect_one(
+    address: &SocketAddrAny,
+    family: AddressFamily,
+    patience: Patience<'_>,
+) -> io::Result<OwnedFd> {
     let fd =
         net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)?;
     loop {
         match net::connect(&fd, address) {
             Ok(()) => break,
             Err(Errno::INPROGRESS | Errno::INTR) => {
-                if !wait_until(fd.as_fd(), PollFlags::OUT, deadline)? {
+                if !patience.wait(fd.as_fd(), PollFlags::OUT)? {
                     return Err(io::ErrorKind::TimedOut.into());
                 }
                 sockopt::socket_error(&fd)??;
                 break;
             }
             // A Unix listener whose queue is full.
-            Err(Errno::AGAIN) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(1)),
+            Err(Errno::AGAIN) if !patience.has_ended() => std::thread::sleep(Duration::from_millis(1)),
             Err(e) => return Err(e.into()),
         }
     }
@@ -150,7 +185,7 @@ impl Listener {
             && meta.file_type().is_socket()
         {
             let soon = Instant::now() + Duration::from_secs(1);
-            match connect_one(&address, AddressFamily::UNIX, soon) {
+            match connect_one(&address, AddressFamily::UNIX, Patience { until: soon, gives_up: &|| false }) {
                 Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => std::fs::remove_file(path)?,
                 _ => return Err(io::Error::new(io::ErrorKind::AddrInUse, "another process listens there")),
             }
@@ -271,11 +306,15 @@ mod tests {
         assert_eq!(std::fs::read(&path).unwrap(), b"a file");
     }
 
+    fn soon() -> Patience<'static> {
+        Patience { until: Instant::now() + Duration::from_secs(5), gives_up: &|| false }
+    }
+
     /// Goal: a dead endpoint is an error that names it, at once or at the deadline.
     #[test]
     fn nobody_there() {
         let free = Listener::bind(&"127.0.0.1:0".parse().unwrap()).unwrap().endpoint().clone();
-        let error = connect(&free, Instant::now() + Duration::from_secs(5)).unwrap_err();
+        let error = connect(&free, soon()).unwrap_err();
         assert!(error.to_string().starts_with(&free.to_string()), "{error}");
     }
 
@@ -283,7 +322,7 @@ mod tests {
     #[test]
     fn both_sides_are_watched() {
         let listener = Listener::bind(&"127.0.0.1:0".parse().unwrap()).unwrap();
-        let (asking, _) = connect(listener.endpoint(), Instant::now() + Duration::from_secs(5)).unwrap();
+        let (asking, _) = connect(listener.endpoint(), soon()).unwrap();
         let (serving, _) = listener.accept(false).unwrap().unwrap();
         for fd in [&asking, &serving] {
             let probes = sockopt::tcp_keepcnt(fd).unwrap();
@@ -311,7 +350,6 @@ mod tests {
             };
             loopback("up");
             let listener = Listener::bind(&"127.0.0.1:0".parse().unwrap()).unwrap();
-            let soon = || Instant::now() + Duration::from_secs(5);
             let connections: Vec<_> = (0..2)
                 .map(|_| (connect(listener.endpoint(), soon()).unwrap().0, listener.accept(false).unwrap()))
                 .collect();

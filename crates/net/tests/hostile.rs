@@ -270,7 +270,10 @@ fn man_in_the_middle(to: Endpoint, meddle: Meddle) -> (Endpoint, JoinHandle<()>)
 /// with one line, and never reaches the service.
 #[test]
 fn meddled_frames() {
-    let meddlers: [(&str, Meddle, usize); 6] = [
+    let meddlers: [(&str, Meddle, usize); 8] = [
+        // Both lengths: the receiver must not wait for bytes that nobody sends.
+        ("body longer", |n, frame| flip(frame, n, 33), 1),
+        ("payload longer", |n, frame| flip(frame, n, 37), 1),
         ("untouched", |_, frame| frame.to_vec(), 3),
         ("body changed", |n, frame| flip(frame, n, HEADER_LEN), 1),
         ("payload changed", |n, frame| flip(frame, n, HEADER_LEN + 4), 1),
@@ -291,7 +294,10 @@ fn meddled_frames() {
                 (0..3).for_each(|id| assert_eq!(answer(&mut link, &mut [0; 7]).0.request, id));
             } else {
                 let line = server.wait_for_log();
-                assert!(line.contains("frame authentication failed"), "{name}: {line}");
+                let header = name.ends_with("longer");
+                let why =
+                    if header { "frame checksum does not match" } else { "frame authentication failed" };
+                assert!(line.contains(why), "{name}: {line}");
             }
             drop(link);
             thread.join().unwrap();
@@ -312,14 +318,24 @@ fn flip(frame: &[u8], number: usize, at: usize) -> Vec<u8> {
     out
 }
 
+/// With the header's checksum made right again.
+fn resealed(mut frame: Vec<u8>) -> Vec<u8> {
+    let checksum = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, &frame[..HEADER_LEN - 4]) as u32;
+    frame[HEADER_LEN - 4..HEADER_LEN].copy_from_slice(&checksum.to_le_bytes());
+    frame
+}
+
 /// Goal: what an authenticated peer sends after the handshake is checked like everything else: oversize,
 /// unknown versions, reserved bits and a cut in the middle of a frame end the connection.
 #[test]
 fn bad_frames_of_a_proven_peer() {
     let spoil: [(Meddle, &str); 4] = [
-        (|_, frame| [&frame[..36], &u32::MAX.to_le_bytes(), &frame[40..]].concat(), "the limits are"),
+        (
+            |_, frame| resealed([&frame[..36], &u32::MAX.to_le_bytes(), &frame[40..]].concat()),
+            "the limits are",
+        ),
         (|_, frame| [&frame[..4], &[9], &frame[5..]].concat(), "protocol version 9"),
-        (|_, frame| [&frame[..5], &[0x80], &frame[6..]].concat(), "reserved bits"),
+        (|_, frame| resealed([&frame[..5], &[0x80], &frame[6..]].concat()), "reserved bits"),
         (|_, frame| [b"NOPE", &frame[4..]].concat(), "not a Skep frame"),
     ];
     for which in BOTH {

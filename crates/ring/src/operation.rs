@@ -214,9 +214,9 @@ impl Drop for Operation<'_> {
             return;
         }
         if !ring.is_submitted(self.mark) {
-            // The descriptor may be closed, and its number used again, as soon as this returns. A failure shows
-            // at the next turn.
-            let _ = ring.flush();
+            // The descriptor may be closed, and its number used again, as soon as this returns. A failure is
+            // the ring's own and shows at the next turn.
+            let _ = ring.submit_up_to(self.mark);
         }
         let cancel = opcode::AsyncCancel::new(number).build().user_data(CANCELLED);
         // SAFETY: it names neither memory nor a descriptor.

@@ -29,7 +29,12 @@ pub(crate) struct Ring {
     /// Counts calls that submitted everything queued before them.
     submitted: Cell<u64>,
     turns: Cell<u64>,
+    /// Completions taken out to make room for the kernel, before anybody asked for them.
+    early: RefCell<Vec<Completion>>,
 }
+
+/// Pause before the kernel is asked again to take what it would not.
+const BUSY_PAUSE: Duration = Duration::from_millis(1);
 
 impl Ring {
     /// A ring of its own for the calling thread, as little disturbed by interrupts as the kernel allows.
@@ -51,6 +56,7 @@ impl Ring {
                         backlog: RefCell::default(),
                         submitted: Cell::new(0),
                         turns: Cell::new(0),
+                        early: RefCell::default(),
                     });
                 }
                 // Flags that this kernel does not know.
@@ -106,6 +112,31 @@ impl Ring {
         self.enter(Some(Duration::ZERO))
     }
 
+    /// Submits everything that was queued at `mark`, however busy the kernel is: what a submission names may be
+    /// gone, and its number used again, as soon as this returns.
+    pub(crate) fn submit_up_to(&self, mark: u64) -> io::Result<()> {
+        while !self.is_submitted(mark) {
+            let before = self.queued();
+            self.flush()?;
+            if self.is_submitted(mark) {
+                break;
+            }
+            // It takes no more while completions wait.
+            let mut early = self.early.borrow_mut();
+            let had = early.len();
+            self.take_fresh(&mut early);
+            if early.len() == had && self.queued() == before {
+                std::thread::sleep(BUSY_PAUSE);
+            }
+        }
+        Ok(())
+    }
+
+    /// Submissions that the kernel has not got.
+    fn queued(&self) -> usize {
+        self.backlog.borrow().len() + self.uring.borrow_mut().submission().len()
+    }
+
     /// Submits what is queued and waits for a completion, at most for `limit`.
     pub(crate) fn enter(&self, limit: Option<Duration>) -> io::Result<()> {
         let mut uring = self.uring.borrow_mut();
@@ -152,6 +183,11 @@ impl Ring {
 
     /// Takes all completions that are there.
     pub(crate) fn take(&self, into: &mut Vec<Completion>) {
+        into.append(&mut self.early.borrow_mut());
+        self.take_fresh(into);
+    }
+
+    fn take_fresh(&self, into: &mut Vec<Completion>) {
         let mut uring = self.uring.borrow_mut();
         for entry in uring.completion() {
             into.push(Completion { whose: entry.user_data(), result: entry.result(), flags: entry.flags() });
@@ -164,4 +200,32 @@ impl Ring {
 fn enter_now(uring: &IoUring<Submission, cqueue::Entry>, queued: u32, flags: u32) -> io::Result<usize> {
     // SAFETY: no argument structure is passed, and the numbers are those of the queue.
     unsafe { uring.submitter().enter::<()>(queued, 0, flags, None) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: what was queued is with the kernel when that was asked for, also when the kernel did not take it at
+    /// first and there is more of it than the queue holds; no completion is lost by it.
+    #[test]
+    fn everything_up_to_a_mark_is_submitted() {
+        const COUNT: usize = 100;
+        let ring = Ring::new(4).expect("this test needs io_uring (kernel.io_uring_disabled = 0)");
+        let nop = |n| Submission::from(io_uring::opcode::Nop::new().build().user_data(n));
+        ring.backlog.borrow_mut().extend((0..COUNT as u64).map(nop));
+        let mark = ring.mark();
+        ring.flush().unwrap();
+        assert!(!ring.is_submitted(mark), "one flush is not enough for this many");
+        ring.submit_up_to(mark).unwrap();
+        assert!(ring.is_submitted(mark));
+        let mut taken = Vec::new();
+        while taken.len() < COUNT {
+            ring.take(&mut taken);
+            ring.flush().unwrap();
+        }
+        let mut whose: Vec<_> = taken.iter().map(|completion| completion.whose).collect();
+        whose.sort_unstable();
+        assert!(whose.into_iter().eq(0..COUNT as u64));
+    }
 }

@@ -46,17 +46,23 @@ pub enum Canary {
     ForgetsLocks,
     /// The end of a file is given to two appends.
     SameEndTwice,
+    /// Work without a bound of its own is done in one step.
+    OneBigStep,
+    /// A create opens a file that another one made after the kernel had looked.
+    CreateOpens,
 }
 
 impl Canary {
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 8] = [
         Self::NoSync,
         Self::NoChunkSync,
         Self::AnswersFirst,
         Self::RunsRetries,
         Self::ForgetsLocks,
         Self::SameEndTwice,
+        Self::OneBigStep,
+        Self::CreateOpens,
     ];
 
     /// As on the command line.
@@ -68,6 +74,8 @@ impl Canary {
             Self::RunsRetries => "runs-retries",
             Self::ForgetsLocks => "forgets-locks",
             Self::SameEndTwice => "same-end-twice",
+            Self::OneBigStep => "one-big-step",
+            Self::CreateOpens => "create-opens",
         }
     }
 }
@@ -124,14 +132,5 @@ mod tests {
         let (one, again, other) = (run(1, options), run(1, options), run(2, options));
         assert_eq!((one.hash, one.lines, one.events), (again.hash, again.lines, again.events));
         assert_ne!(one.hash, other.hash);
-    }
-
-    /// Goal: a client whose growth was taken over sends its copy again to a target that lost its power after it
-    /// had deleted the chunks: they go once more. Seed 787 came into that, and kept a chunk file for ever.
-    #[test]
-    fn a_copy_after_the_deletion_leaves_nothing() {
-        let report = run(787, Options::default());
-        assert_eq!(report.failure, None);
-        assert!(report.coverage.count("a growth's chunks were deleted a second time") > 0);
     }
 }

@@ -15,6 +15,14 @@ use std::rc::Rc;
 const AWAIT_MS: u64 = 400;
 /// Pause before a keeper looks again for waiting programs.
 const LOOK_MS: u64 = 30;
+/// How often a lane takes the same lock in a row.
+const IN_A_ROW_PERCENT: u64 = 30;
+/// At most so many times.
+const ROUNDS_MAX: u64 = 30;
+/// It is held for less than this.
+const HELD_MAX_MS: u64 = 8;
+/// Added to an owner's number: a process that takes no locks.
+const OTHER_OWNER: u64 = 1_000;
 /// Ranges that are locked.
 const RANGES: [(u64, u64); 4] = [(0, 9), (5, 14), (10, 10), (0, u64::MAX)];
 
@@ -46,6 +54,11 @@ impl Actor {
     pub(crate) async fn lock_something(&self) -> Result<(), Failed> {
         let file = self.hub.borrow_mut().rng.below(2) as usize;
         let Some(handle) = self.open_locked(file).await else { return Ok(()) };
+        if self.hub.borrow_mut().rng.percent(IN_A_ROW_PERCENT) {
+            let taken = self.lock_in_a_row(file, handle).await;
+            self.give_up(file, handle).await;
+            return taken;
+        }
         let wish = self.draw_wish();
         let taken = self.take(file, handle, wish).await;
         if matches!(taken, Ok(true)) {
@@ -68,6 +81,45 @@ impl Actor {
         }
         self.give_up(file, handle).await;
         taken.map(drop)
+    }
+
+    /// Takes the same lock again and again, as a program with a counter in a file does: so it waits anew while the
+    /// mount is still busy with the wish before. In between it opens and closes another descriptor.
+    async fn lock_in_a_row(&self, file: usize, handle: u64) -> Result<(), Failed> {
+        let (rounds, space, beside) = {
+            let rng = &mut self.hub.borrow_mut().rng;
+            let space = if rng.percent(50) { LockSpace::Whole } else { LockSpace::Range };
+            (rng.below(ROUNDS_MAX), space, rng.percent(50))
+        };
+        let owner = u64::from(self.id.lane) + 1;
+        let all = LockWish { owner, pid: self.id.lane, space, kind: None, start: 0, last: u64::MAX };
+        let wish = LockWish { kind: Some(LockKind::Write), ..all };
+        for _ in 0..rounds {
+            if !self.take(file, handle, (wish, true)).await? {
+                return Ok(());
+            }
+            if beside && let Some(other) = self.open_locked(file).await {
+                // Of another process: a close of the owner would give up its record locks.
+                let _ = self.lane.flush(other, owner + OTHER_OWNER).await;
+                self.lane.release(other).await;
+            }
+            let ms = self.hub.borrow_mut().rng.below(HELD_MAX_MS);
+            self.lane.port().pause(ms).await;
+            self.gives_up_now(file);
+            if self.lane.set_lock(handle, all).await.is_err() {
+                return Ok(());
+            }
+        }
+        self.hub.borrow_mut().coverage.hit("a lock was taken many times in a row");
+        Ok(())
+    }
+
+    /// Before the server is told: from then on others may hold it.
+    fn gives_up_now(&self, file: usize) {
+        let hub = &mut *self.hub.borrow_mut();
+        if hub.fields.gives_up(self.id, file) {
+            hub.coverage.hit("a lock outlived metad");
+        }
     }
 
     async fn open_locked(&self, file: usize) -> Option<u64> {
@@ -164,14 +216,8 @@ impl Actor {
     }
 
     async fn give_up(&self, file: usize, handle: u64) {
-        let by_unlock = {
-            let hub = &mut *self.hub.borrow_mut();
-            // Before the server is told: from then on others may hold it.
-            if hub.fields.gives_up(self.id, file) {
-                hub.coverage.hit("a lock outlived metad");
-            }
-            hub.rng.percent(50)
-        };
+        self.gives_up_now(file);
+        let by_unlock = self.hub.borrow_mut().rng.percent(50);
         let owner = u64::from(self.id.lane) + 1;
         if by_unlock {
             for space in [LockSpace::Range, LockSpace::Whole] {

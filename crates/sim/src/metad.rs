@@ -2,6 +2,7 @@
 //! checkpoints, and what a kill or a power cut leaves of them.
 
 use crate::hub::{CallId, Hub};
+use skep_meta::limit::Limits;
 use skep_meta::store::{MemoryStore, Store};
 use skep_meta::{Action, Command, Config, Input, Internal, Output, Record, Server};
 use skep_types::{LogIndex, NodeId};
@@ -21,7 +22,33 @@ pub struct Faulty {
     pub answers_first: bool,
     /// The memory of lanes is ignored.
     pub runs_retries: bool,
+    /// Work without a bound of its own is done in one step.
+    pub one_big_step: bool,
 }
+
+/// Of half the seeds the limits are so small that a run meets them.
+fn limits(seed: u64) -> Limits {
+    if seed.is_multiple_of(2) {
+        return Limits::default();
+    }
+    let draw =
+        |n: u64, from: usize| from + (seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (7 * n)) as usize % 4;
+    Limits {
+        chores_per_step: 1,
+        chore_looks: draw(1, 1),
+        resumed_per_step: draw(2, 1),
+        purge_batch: draw(3, 1),
+        deletions_loaded: draw(4, 8),
+        remembered: draw(5, 2),
+        closes_remembered: draw(6, 2),
+        recoveries: draw(7, 1),
+        ..Limits::default()
+    }
+}
+
+/// Records that one step may write where limits are that small: what it was asked, a request or two that waited, a
+/// chore in each shard.
+const STEP_RECORDS_MAX: usize = 12;
 
 /// See the module.
 pub struct Metad {
@@ -72,6 +99,8 @@ impl Metad {
             chunk_size: skep_types::limits::CHUNK_MIN,
             grace_ms: GRACE_MS,
             canary_runs_retries: faulty.runs_retries,
+            canary_one_big_step: faulty.one_big_step,
+            limits: limits(seed),
             ..Config::default()
         };
         Self {
@@ -134,9 +163,14 @@ impl Metad {
         let (now, wall) = (hub.millis(), hub.wall());
         let server = self.server.as_mut()?;
         let mut out = Output::default();
+        // Shards are made all at once, and only once.
+        let bounded = self.config.limits.chores_per_step == 1 && !matches!(input, Input::Map { .. });
         if let Err(e) = server.step(now, wall, input, &mut out) {
             hub.fail(format!("metad stops: {e}"));
             return None;
+        }
+        if bounded && out.records.len() > STEP_RECORDS_MAX {
+            hub.fail(format!("one step of metad writes {} records", out.records.len()));
         }
         Some(out)
     }

@@ -2,8 +2,8 @@
 
 use crate::hub::Hub;
 use skep_storage::{
-    Admission, ChunkStore, CopyFault, Done, Limits, MemoryChunks, Sender, copy_chunk, execute, read_chunk,
-    write_chunk,
+    Admission, ChunkFaults, ChunkStore, CopyFault, Done, Limits, MemoryChunks, Sender, copy_chunk, execute,
+    read_chunk, write_chunk,
 };
 use skep_types::{ChunkId, Consistency, Encode, Errno, NodeId, Reader, TargetId};
 use skep_wire::mgmt::FencesReply;
@@ -31,7 +31,7 @@ impl Storaged {
     pub fn new(node: NodeId, targets: &[TargetId], sync_does_nothing: bool) -> Self {
         let empty = |target: &TargetId| {
             let chunks = MemoryChunks::default();
-            chunks.set_sync_does_nothing(sync_does_nothing);
+            chunks.set_faults(ChunkFaults { sync_does_nothing, ..ChunkFaults::default() });
             (*target, chunks)
         };
         Self { node, admission: Admission::new(), targets: targets.iter().map(empty).collect() }
@@ -45,6 +45,7 @@ impl Storaged {
     /// The process is new; the page cache is not.
     pub fn restart(&mut self) {
         self.admission = Admission::new();
+        self.targets.values().for_each(|chunks| chunks.restart(None));
     }
 
     /// The machine lost its power: what was not synced is lost, or not.
@@ -56,7 +57,7 @@ impl Storaged {
                 hub.coverage.hit("a power cut of storaged took content");
             }
         }
-        self.restart();
+        self.admission = Admission::new();
     }
 
     /// Takes the fence list.

@@ -1,6 +1,7 @@
 //! What lanes do in the directory of all: names that several want at once, and boxes that one lane
 //! writes and all read. Whatever a lane is told must be true at some moment of its question.
 
+use crate::Canary;
 use crate::arena::{Names, Version};
 use crate::drive::{list, read};
 use crate::program::{Actor, Failed, session_of};
@@ -22,6 +23,8 @@ const STEPS_FROM: u64 = 1 << 40;
 #[derive(Debug, Clone, Copy)]
 enum Deed {
     Create(&'static [u8]),
+    /// open(O_CREAT): one that is there is opened.
+    Open(&'static [u8]),
     Mkdir(&'static [u8]),
     Unlink(&'static [u8]),
     Rmdir(&'static [u8]),
@@ -84,7 +87,8 @@ impl Actor {
         let hub = &mut *self.hub.borrow_mut();
         let (one, two) = (hub.rng.pick(&NAMES), hub.rng.pick(&NAMES));
         match hub.rng.below(12) {
-            0..=2 => Deed::Create(one),
+            0 | 1 => Deed::Create(one),
+            2 => Deed::Open(one),
             3 => Deed::Mkdir(one),
             4 => Deed::Unlink(one),
             5 => Deed::Rmdir(one),
@@ -140,6 +144,7 @@ impl Actor {
                 lane.release(opened.handle).await;
                 Ok(Told::Done)
             }
+            Deed::Open(name) => self.open_or_make(dir, name).await,
             Deed::Mkdir(name) => {
                 let new = NewNode { kind: Kind::Dir, mode: 0o755, umask: 0, uid: 0, gid: 0, rdev: 0 };
                 lane.make_node(dir, name, new).await.map(|_| Told::Done)
@@ -156,6 +161,45 @@ impl Actor {
                 let attr = lane.getattr(dir).await?;
                 let names = list(lane, &attr).await?;
                 Ok(Told::Listed(names.keys().map(|name| name.as_bytes().to_vec()).collect()))
+            }
+        }
+    }
+
+    /// As the kernel opens with O_CREAT: it looks, checks and opens what is there; what it makes after it found nothing it
+    /// takes for new, and checks nothing. ESTALE: once more.
+    async fn open_or_make(&self, dir: Ino, name: &[u8]) -> Result<Told, Errno> {
+        let how = OpenHow { mode: OpenMode::ReadWrite, truncate: false, sync: false, kill_suidgid: false };
+        let careless = self.hub.borrow().canary == Some(Canary::CreateOpens);
+        let mut again = true;
+        loop {
+            match self.lane.lookup(dir, name).await {
+                Ok(attr) if attr.kind == Kind::Dir => return Err(Errno::EISDIR),
+                Ok(attr) => {
+                    let opened = self.lane.open(attr.ino, how).await?;
+                    self.lane.release(opened.handle).await;
+                    return Ok(Told::Found(attr.ino));
+                }
+                Err(Errno::ENOENT) => {}
+                Err(errno) => return Err(errno),
+            }
+            let create = CreateHow { mode: 0o600, umask: 0, uid: 0, gid: 0, exclusive: false, policy: None };
+            let made = match careless {
+                true => self.lane.create(dir, name, create, how).await,
+                false => self.lane.create_after_look(dir, name, create, how).await,
+            };
+            match made {
+                Err(Errno::ESTALE) if std::mem::take(&mut again) => {
+                    self.hub.borrow_mut().coverage.hit("a create came too late and looked again");
+                }
+                Err(errno) => return Err(errno),
+                Ok(opened) => {
+                    self.lane.release(opened.handle).await;
+                    if !opened.created {
+                        let what = "was opened as a new file, unchecked, though another had made it";
+                        self.hub.borrow_mut().fail(format!("{}: {} {what}", self.id, name.escape_ascii()));
+                    }
+                    return Ok(Told::Done);
+                }
             }
         }
     }
@@ -253,7 +297,7 @@ fn judge(
     let ensure = |truth: bool, what: &str| if truth { Ok(()) } else { Err(what.to_owned()) };
     match (deed, told) {
         (_, Err(Errno::EINTR)) => Ok(()),
-        (Deed::Find(name), Ok(Told::Found(ino))) => {
+        (Deed::Find(name) | Deed::Open(name), Ok(Told::Found(ino))) => {
             ensure(some(&|names| names.get(name) == Some(ino)), "that name never led there")
         }
         (Deed::List, Ok(Told::Listed(found))) => {
@@ -263,6 +307,11 @@ fn judge(
             let always = |name: &Vec<u8>| states.iter().all(|names| names.contains_key(name));
             let missed = first.into_iter().find(|name| always(name) && !found.contains(name));
             ensure(missed.is_none(), "misses a name that was there all the time")
+        }
+        // Looked for, gone when it was opened.
+        (Deed::Open(name), Err(Errno::ENOENT | Errno::ESTALE)) => {
+            let moved = states.windows(2).any(|pair| pair[0].get(name) != pair[1].get(name));
+            ensure(moved && !recorded, "the name led to one file all the time")
         }
         // The two names were one inode: nothing is to be done.
         (Deed::Rename(from, to, _), Ok(_)) if !recorded && !lost => {
@@ -292,7 +341,7 @@ fn judge(
 fn needs(deed: Deed) -> (Vec<&'static [u8]>, Option<&'static [u8]>) {
     match deed {
         Deed::Create(name) | Deed::Mkdir(name) => (vec![], Some(name)),
-        Deed::Unlink(name) | Deed::Rmdir(name) | Deed::Find(name) => (vec![name], None),
+        Deed::Unlink(name) | Deed::Rmdir(name) | Deed::Find(name) | Deed::Open(name) => (vec![name], None),
         Deed::Link(from, to) => (vec![from], Some(to)),
         Deed::Rename(from, to, how) if how.exchange => (vec![from, to], None),
         Deed::Rename(from, to, how) => (vec![from], how.no_replace.then_some(to)),

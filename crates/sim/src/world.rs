@@ -18,9 +18,9 @@ use crate::{Options, Report};
 use mishaps::Mood;
 use seats::Seat;
 use skep_client::MGMTD;
-use skep_types::{Capacity, Encode, Incarnation, NodeId, ServiceKind, TargetId};
+use skep_types::{Capacity, Encode, Incarnation, LogIndex, NodeId, ServiceKind, TargetId};
 use skep_wire::Message;
-use skep_wire::mgmt::{Address, RegisterNode, RegisterTarget};
+use skep_wire::mgmt::{Address, RegisterNode, RegisterTarget, RegistryAge};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -87,6 +87,7 @@ impl World {
             no_sync: options.canary == Some(crate::Canary::NoSync),
             answers_first: options.canary == Some(crate::Canary::AnswersFirst),
             runs_retries: options.canary == Some(crate::Canary::RunsRetries),
+            one_big_step: options.canary == Some(crate::Canary::OneBigStep),
         };
         let mood = Mood::draw(&mut hub);
         Self {
@@ -276,7 +277,7 @@ pub fn capacity() -> Capacity {
 }
 
 /// The registration of a daemon in one of its lives.
-pub fn registration(service: ServiceKind, number: u64, life: u64) -> RegisterNode {
+pub fn registration(service: ServiceKind, number: u64, life: u64, index: LogIndex) -> RegisterNode {
     let address = Address { text: format!("sim:{number}"), nic: String::new(), preference: 0 };
     RegisterNode {
         domain: String::new(),
@@ -286,11 +287,17 @@ pub fn registration(service: ServiceKind, number: u64, life: u64) -> RegisterNod
         addresses: vec![address],
         machine: uuid(number),
         incarnation: Incarnation(life),
+        // Directories are not copied here.
+        mark: 1,
+        confirmed: 1,
+        index,
+        restored: false,
+        registry: RegistryAge::default(),
     }
 }
 
 fn register(mgmtd: &mut Mgmtd, service: ServiceKind, number: u64, hub: &mut Hub) -> NodeId {
-    let body = registration(service, number, 0).to_bytes();
+    let body = registration(service, number, 0, LogIndex(0)).to_bytes();
     let answer = mgmtd.answer(skep_types::ClientId(0), RegisterNode::KIND, &body, hub);
     let reply = answer.ok().and_then(|body| {
         skep_types::Decode::from_bytes(&body).ok().map(|reply: skep_wire::mgmt::RegisterNodeReply| reply.node)
@@ -305,6 +312,9 @@ fn register_target(mgmtd: &mut Mgmtd, node: NodeId, number: u64, hub: &mut Hub) 
         target: TargetId(0),
         alias: String::new(),
         capacity: capacity(),
+        mark: 1,
+        confirmed: 0,
+        restored: false,
     };
     let answer = mgmtd.answer(skep_types::ClientId(0), RegisterTarget::KIND, &request.to_bytes(), hub);
     let reply = answer.ok().and_then(|body| {

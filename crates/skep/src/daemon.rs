@@ -27,6 +27,8 @@ pub fn run<C: Service>(
     process: impl Fn(&C) -> &Process,
     serve: impl FnOnce(&C) -> Result<(), String>,
 ) -> ExitCode {
+    // What a daemon writes holds names and contents of everybody's files.
+    rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
     log::init(C::NAME, log::Level::Info);
     die_on_panic();
     let loaded = match config::load::<C>(args.source(), &config::environment(), &args.sets()) {

@@ -1,17 +1,23 @@
 //! The identity file of a daemon's state directory: who the daemon is, and whose.
 
+use skep_disk::ages::Ages;
+use skep_disk::target::check_format;
+use skep_types::limits::FORMAT;
 use skep_types::{ClusterId, Incarnation, Uuid};
-use std::fs::{self, File, OpenOptions};
+use skep_wire::mgmt::RegistryAge;
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Name of the identity file.
 const FILE: &str = "skep-identity.toml";
-/// Holds the number of the last start.
-const LIFE_FILE: &str = "incarnation";
-/// Version of state directories that this release writes.
-const FORMAT_VERSION: i64 = 1;
+/// Holds the number of the last start, its marks, and the age of the newest registry that was seen.
+const AGES_FILE: &str = "age";
+/// A newer change of the same registry is written down at most this often; a newer start of it at once.
+const REMEMBER_EVERY: Duration = Duration::from_secs(60);
 
 /// A state directory, held by this process.
 pub struct StateDir {
@@ -25,6 +31,86 @@ pub struct StateDir {
     _lock: File,
 }
 
+/// What a state directory knows of its own age and of that of the registry. Written in place: a full disk keeps no
+/// daemon from starting.
+pub struct Memory {
+    /// This start: its number is higher than that of every start before, whatever the clock says.
+    pub incarnation: Incarnation,
+    /// Random. Kept over starts until mgmtd has confirmed it: its answer may have been lost.
+    pub mark: u64,
+    path: PathBuf,
+    known: Mutex<Known>,
+}
+
+struct Known {
+    ages: Ages,
+    /// The mark that mgmtd confirmed last; 0 = none.
+    confirmed: u64,
+    newest: RegistryAge,
+    written: Instant,
+}
+
+impl Memory {
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The mark that mgmtd confirmed last.
+    pub fn confirmed(&self) -> u64 {
+        self.known().confirmed
+    }
+
+    /// The newest registry that this daemon or an earlier start of it has seen.
+    pub fn seen(&self) -> RegistryAge {
+        self.known().newest
+    }
+
+    /// mgmtd has registered this start.
+    pub fn registered(&self, registry: RegistryAge) {
+        let mut known = self.known();
+        (known.confirmed, known.newest) = (self.mark, registry);
+        self.write(&mut known);
+    }
+
+    /// mgmtd told the age of its registry, at a heartbeat that it accepted.
+    pub fn saw(&self, registry: RegistryAge) {
+        let mut known = self.known();
+        let is_new_start = registry.start != known.newest.start;
+        if !is_new_start && registry.changes <= known.newest.changes {
+            return;
+        }
+        known.newest = registry;
+        if is_new_start || known.written.elapsed() >= REMEMBER_EVERY {
+            self.write(&mut known);
+        }
+    }
+
+    fn write(&self, known: &mut Known) {
+        known.written = Instant::now();
+        let RegistryAge { start, changes } = known.newest;
+        let numbers = [self.incarnation.0, known.confirmed, self.mark, start, changes];
+        if let Err(e) = known.ages.write(numbers) {
+            warning!("{}: {e}; an older copy of mgmtd's directory may go unnoticed", self.path.display());
+        }
+    }
+}
+
+/// Makes a directory for the state of a daemon, or closes an existing one: what metadata servers keep are names and
+/// contents of everybody's files.
+pub fn make_private(path: &Path) -> Result<(), String> {
+    let place = |what: &str, e: std::io::Error| format!("state directory {}: {what}: {e}", path.display());
+    DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|e| place("cannot be made", e))?;
+    let mode = fs::metadata(path).map_err(|e| place("cannot be looked at", e))?.permissions().mode();
+    if mode & 0o077 == 0 {
+        return Ok(());
+    }
+    fs::set_permissions(path, fs::Permissions::from_mode(0o700)).map_err(|e| {
+        place("is open to other users and cannot be closed (chmod 700, as its owner or root)", e)
+    })?;
+    warning!("state directory {}: was open to other users (mode {:o}): closed", path.display(), mode & 0o777);
+    Ok(())
+}
+
 impl StateDir {
     /// Opens the directory, making it when it is missing. Refuses a directory of another service,
     /// of a newer format, or in use.
@@ -32,7 +118,7 @@ impl StateDir {
         let place = |what: &str, e: &dyn std::fmt::Display| {
             format!("state directory {}: {what}: {e}", path.display())
         };
-        fs::create_dir_all(path).map_err(|e| place("cannot be made", &e))?;
+        make_private(path)?;
         let lock = OpenOptions::new().create(true).truncate(false).write(true).open(path.join("lock"));
         let lock = lock.map_err(|e| place("its lock file cannot be made", &e))?;
         skep_disk::lock::hold(&lock).map_err(|_| {
@@ -75,26 +161,25 @@ impl StateDir {
         }
     }
 
-    /// The number of this start: higher than that of every start before, whatever the clock says.
-    pub fn next_incarnation(&self) -> Result<Incarnation, String> {
-        let file = self.path.join(LIFE_FILE);
-        let last = match fs::read_to_string(&file) {
-            Ok(text) => {
-                text.trim().parse::<u64>().map_err(|e| format!("{}: {e}; delete the file", file.display()))?
-            }
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => 0,
-            Err(e) => return Err(format!("{}: {e}", file.display())),
-        };
+    /// Begins a start, with a number of its own.
+    pub fn begin_life(&self) -> Result<Arc<Memory>, String> {
+        let path = self.path.join(AGES_FILE);
+        let failed = |e: std::io::Error| format!("{}: {e}", path.display());
+        let mut ages = Ages::open(&path).map_err(failed)?;
+        let [last, confirmed, pending, start, changes] = ages.numbers();
         let clock = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64);
         let next = clock.max(last.saturating_add(1));
-        write_durably(&self.path, LIFE_FILE, next.to_string().as_bytes())?;
-        Ok(Incarnation(next))
+        let mark = if pending == confirmed { random_mark()? } else { pending };
+        ages.write([next, confirmed, mark, start, changes]).map_err(failed)?;
+        let newest = RegistryAge { start, changes };
+        let known = Mutex::new(Known { ages, confirmed, newest, written: Instant::now() });
+        Ok(Arc::new(Memory { incarnation: Incarnation(next), mark, path, known }))
     }
 
     fn write(&self) -> Result<(), String> {
         let cluster = self.cluster.map_or(String::new(), |cluster| format!("cluster = \"{cluster}\"\n"));
         let text = format!(
-            "# Written by skep {}. Do not edit or copy.\nformat = {FORMAT_VERSION}\nservice = \"{}\"\nuuid = \"{}\"\n{cluster}",
+            "# Written by skep {}. Do not edit or copy.\nformat = \"{FORMAT}\"\nservice = \"{}\"\nuuid = \"{}\"\n{cluster}",
             self.service, self.service, self.uuid
         );
         write_durably(&self.path, FILE, text.as_bytes())
@@ -114,6 +199,13 @@ pub fn write_durably(directory: &Path, name: &str, content: &[u8]) -> Result<(),
     write().map_err(|e| format!("{}: {e}", file.display()))
 }
 
+/// A random number that nobody else has; never 0.
+pub fn random_mark() -> Result<u64, String> {
+    let uuid = random_uuid()?;
+    let (mark, _) = uuid.0.split_first_chunk().ok_or("a uuid is too short")?;
+    Ok(u64::from_le_bytes(*mark).max(1))
+}
+
 /// Sixteen random bytes.
 pub fn random_uuid() -> Result<Uuid, String> {
     let mut raw = [0; 16];
@@ -124,13 +216,7 @@ pub fn random_uuid() -> Result<Uuid, String> {
 fn parse(text: &str) -> Result<(String, Uuid, Option<ClusterId>), String> {
     let table: toml::Table = text.parse().map_err(|e: toml::de::Error| e.message().to_owned())?;
     let text = |key: &str| table.get(key).and_then(toml::Value::as_str);
-    match table.get("format").and_then(toml::Value::as_integer) {
-        Some(FORMAT_VERSION) => {}
-        Some(other) => {
-            return Err(format!("format {other}, this release knows {FORMAT_VERSION}: use a newer release"));
-        }
-        None => return Err("no format".to_owned()),
-    }
+    check_format(table.get("format"))?;
     let uuid = text("uuid").and_then(Uuid::parse).ok_or("no uuid")?;
     let cluster = match text("cluster") {
         None => None,
@@ -147,22 +233,40 @@ mod tests {
     #[test]
     fn identity_is_kept() {
         let path = std::env::temp_dir().join(format!("skep-identity-{}", std::process::id()));
+        fs::create_dir(&path).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
         let mut first = StateDir::open(&path, "metad").unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o700);
         assert!(StateDir::open(&path, "metad").is_err(), "in use");
         first.bind(Uuid([1; 16])).unwrap();
         let uuid = first.uuid;
-        let life = first.next_incarnation().unwrap();
-        assert!(first.next_incarnation().unwrap() > life);
-        fs::write(path.join(LIFE_FILE), (u64::MAX - 9).to_string()).unwrap();
-        assert_eq!(first.next_incarnation().unwrap(), Incarnation(u64::MAX - 8), "the clock was set back");
+        let life = first.begin_life().unwrap();
+        let again = first.begin_life().unwrap();
+        assert_eq!((life.confirmed(), again.confirmed()), (0, 0));
+        assert!(
+            again.incarnation > life.incarnation && again.mark == life.mark,
+            "the answer may have been lost"
+        );
+        let registry = RegistryAge { start: 7, changes: 9 };
+        again.registered(registry);
+        again.saw(RegistryAge { changes: 8, ..registry });
+        let next = first.begin_life().unwrap();
+        assert!(next.confirmed() == life.mark && next.mark != life.mark);
+        assert_eq!(next.seen(), registry);
+        Ages::open(&path.join(AGES_FILE)).unwrap().write([u64::MAX - 9, 1, 1, 7, 9]).unwrap();
+        assert_eq!(
+            first.begin_life().unwrap().incarnation,
+            Incarnation(u64::MAX - 8),
+            "the clock was set back"
+        );
         drop(first);
         assert!(StateDir::open(&path, "storaged").err().unwrap().contains("belongs to a metad"));
         let mut again = StateDir::open(&path, "metad").unwrap();
         assert_eq!((again.uuid, again.cluster), (uuid, Some(Uuid([1; 16]))));
         assert!(again.bind(Uuid([2; 16])).is_err());
         drop(again);
-        fs::write(path.join(FILE), "format = 9").unwrap();
-        assert!(StateDir::open(&path, "metad").err().unwrap().contains("newer release"));
+        fs::write(path.join(FILE), "format = 1").unwrap();
+        assert!(StateDir::open(&path, "metad").err().unwrap().contains("this release opens \"dev-5\" only"));
         fs::remove_dir_all(&path).unwrap();
     }
 }

@@ -2,7 +2,9 @@
 
 use skep_net::{Endpoint, Listener};
 use skep_wire::mgmt::Address;
+use std::fs::DirBuilder;
 use std::net::{IpAddr, SocketAddr};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 /// The Unix socket is the shortest way, so it comes first; peers on other machines pass it over.
@@ -21,7 +23,15 @@ pub fn open(
     let mut addresses = Vec::new();
     if let Some(path) = unix {
         if let Some(directory) = path.parent() {
-            std::fs::create_dir_all(directory).map_err(|e| format!("{}: {e}", directory.display()))?;
+            // /run/skep is everybody's to look into: the sockets have modes of their own.
+            let mut builder = DirBuilder::new();
+            let made = match directory.is_dir() {
+                true => Ok(()),
+                false => builder.recursive(true).create(directory).and_then(|()| {
+                    std::fs::set_permissions(directory, std::fs::Permissions::from_mode(0o755))
+                }),
+            };
+            made.map_err(|e| format!("{}: {e}", directory.display()))?;
         }
         let endpoint = Endpoint::Unix(path.to_owned());
         listeners.push(Listener::bind(&endpoint).map_err(|e| e.to_string())?);

@@ -3,6 +3,7 @@
 //! One place, no framework: a daemon under systemd gets its lines into the journal, `skep up`
 //! sends them to `<dir>/log/<service>.log`.
 
+use std::borrow::Cow;
 use std::io::Write;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -61,6 +62,44 @@ pub fn enabled(level: Level) -> bool {
     level as u8 <= LEVEL.load(Ordering::Relaxed)
 }
 
+/// Text as it may go to a terminal or into a file that one is shown on: names of files, hosts and mount points come
+/// from others, and a control character in them could paint lines that nobody wrote. Each is shown as `\x1b`.
+pub fn printable(text: &str) -> Cow<'_, str> {
+    escaped(text, |c| c.is_control())
+}
+
+/// [`printable`] for text of several lines: line breaks and tabulators stay.
+pub fn printable_lines(text: &str) -> Cow<'_, str> {
+    escaped(text, |c| c.is_control() && c != '\n' && c != '\t')
+}
+
+/// What clears the line of a progress display.
+const CLEAR_LINE: &str = "\r\x1b[K";
+
+/// What commands tell people, on standard error. Nothing sensible can be done when that is gone.
+pub fn tell(text: &str) {
+    let (clear, text) = match text.strip_prefix(CLEAR_LINE) {
+        Some(text) => (CLEAR_LINE, text),
+        None => ("", text),
+    };
+    let _ = std::io::stderr().write_all(format!("{clear}{}", printable_lines(text)).as_bytes());
+}
+
+fn escaped(text: &str, is_bad: impl Fn(char) -> bool) -> Cow<'_, str> {
+    if !text.contains(&is_bad) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 8);
+    for c in text.chars() {
+        match is_bad(c) {
+            // All of them are below 256.
+            true => out.push_str(&format!("\\x{:02x}", u32::from(c))),
+            false => out.push(c),
+        }
+    }
+    Cow::Owned(out)
+}
+
 /// Writes one line. Line breaks in the text become spaces: one event is one line.
 pub fn write(level: Level, text: std::fmt::Arguments<'_>) {
     if !enabled(level) {
@@ -75,7 +114,7 @@ pub fn write(level: Level, text: std::fmt::Arguments<'_>) {
     };
     let service = SERVICE.get().map_or("skep", String::as_str);
     let text = text.to_string().replace('\n', " ");
-    let line = format!("{} {name} {service}: {text}\n", format_time(SystemTime::now()));
+    let line = format!("{} {name} {service}: {}\n", format_time(SystemTime::now()), printable(&text));
     // Nothing sensible can be done when standard error is gone.
     let _ = std::io::stderr().write_all(line.as_bytes());
 }
@@ -111,8 +150,7 @@ fn civil_from_days(days: u64) -> (u64, u64, u64) {
 /// error ends no command: aborting would leave behind what only this process can remove.
 macro_rules! eprint {
     ($($text:tt)*) => {{
-        let text = format!($($text)*);
-        let _ = std::io::Write::write_all(&mut std::io::stderr(), text.as_bytes());
+        $crate::log::tell(&format!($($text)*));
     }};
 }
 
@@ -150,6 +188,14 @@ macro_rules! debug {
 mod tests {
     use super::*;
     use std::time::Duration;
+
+    /// Goal: nothing that a terminal acts upon passes, of either range of control characters; everything else does.
+    #[test]
+    fn control_characters_are_shown() {
+        assert_eq!(printable("a\x1b[2Jb\nc\u{9b}d\x7f\te"), "a\\x1b[2Jb\\x0ac\\x9bd\\x7f\\x09e");
+        assert_eq!(printable_lines("a\n\tb\r\0"), "a\n\tb\\x0d\\x00");
+        assert_eq!(printable("gr\u{fc}n \u{1f600}"), "gr\u{fc}n \u{1f600}");
+    }
 
     /// Goal: known days come out right, leap days and year ends among them.
     #[test]

@@ -5,16 +5,19 @@
 
 use crate::caller::{CallError, Caller};
 use crate::daemon::Stop;
+use crate::identity::Memory;
 use crate::metrics::MGMTD;
 use skep_net::{Endpoint, Keyring, machine_id};
 use skep_types::{
-    Capacity, ClusterId, Errno, FenceEpoch, Incarnation, MapVersion, NodeId, Role, ServiceKind, Uuid,
+    Capacity, ClusterId, Errno, FenceEpoch, Incarnation, LogIndex, MapVersion, NodeId, Role, ServiceKind,
+    ShardId, Uuid,
 };
 use skep_wire::mgmt::{
     Address, FencesReply, GetFences, GetMap, Heartbeat, MapReply, RegisterNode, RegisterNodeReply,
-    TargetReport,
+    RegistryAge, TargetReport,
 };
 use skep_wire::{Hello, Refusal, Status, VERSION_MAX, Welcome};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -23,13 +26,30 @@ use std::time::{Duration, Instant};
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 /// Pause between attempts while mgmtd cannot be reached.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
+/// What a heartbeat may be late on a busy machine before a process counts as having been stopped.
+const VIGIL_MARGIN: Duration = Duration::from_secs(1);
+/// Pause between looks while a process that was stopped waits for its next heartbeat.
+const VIGIL_PAUSE: Duration = Duration::from_millis(10);
 /// A daemon that cannot reach mgmtd says so this often.
 const COMPLAIN_EVERY: Duration = Duration::from_secs(30);
 
+/// What a daemon has to tell at a heartbeat.
+#[derive(Default)]
+pub struct Report {
+    /// State of its targets.
+    pub targets: Vec<TargetReport>,
+    /// Space of its state directory.
+    pub capacity: Capacity,
+    /// What its log holds on stable storage; 0 = it keeps none.
+    pub index: LogIndex,
+    /// Shards that it formatted and that its map still calls new.
+    pub formatted: Vec<ShardId>,
+}
+
 /// What a daemon tells mgmtd, and what it does with the answers.
 pub trait Member: Send + Sync + 'static {
-    /// State of its targets and space of its state directory.
-    fn report(&self) -> (Vec<TargetReport>, Capacity);
+    /// How it is.
+    fn report(&self) -> Report;
     /// A newer map.
     fn map(&self, map: MapReply);
     /// A newer fence list.
@@ -48,6 +68,10 @@ pub struct Introduction {
     pub addresses: Vec<Address>,
     /// What fails together with it; empty: its machine.
     pub domain: String,
+    /// Where its log ends; 0 = it keeps none, or has none yet.
+    pub index: LogIndex,
+    /// An administrator says that this older copy of its directory is all there is.
+    pub restored: bool,
 }
 
 /// Who a metadata or storage server is, to those who connect.
@@ -99,7 +123,9 @@ pub struct Membership {
     introduction: Introduction,
     /// What mgmtd said.
     pub place: RegisterNodeReply,
-    incarnation: Incarnation,
+    memory: Arc<Memory>,
+    /// Once heartbeats are sent.
+    vigil: Option<Vigil>,
 }
 
 /// Wakes the heartbeat thread: fences or map are wanted now.
@@ -121,24 +147,67 @@ impl Nudge {
     }
 }
 
+/// Tells a process that it was stopped or starved for a while. Another one may have taken its place meanwhile, so
+/// it answers nobody before mgmtd was asked once more (one that is away forbids nothing, as ever).
+#[derive(Clone)]
+pub struct Vigil {
+    inner: Arc<(Instant, AtomicU64)>,
+    longest: Duration,
+    stop: Stop,
+}
+
+impl Vigil {
+    /// Of a daemon with heartbeats this far apart, which ends when `stop` is set.
+    pub fn new(every: Duration, stop: Stop) -> Self {
+        let inner = Arc::new((Instant::now(), AtomicU64::new(0)));
+        Self { inner, longest: every + ANSWER_LIMIT + VIGIL_MARGIN, stop }
+    }
+
+    /// mgmtd was asked, with whatever result.
+    fn asked(&self) {
+        let (base, asked) = &*self.inner;
+        asked.store(base.elapsed().as_millis() as u64, Ordering::Relaxed);
+    }
+
+    /// Is it longer since mgmtd was asked than it can be in a process that runs?
+    pub fn was_away(&self, now: Instant) -> bool {
+        let (base, asked) = &*self.inner;
+        let asked = *base + Duration::from_millis(asked.load(Ordering::Relaxed));
+        now.saturating_duration_since(asked) > self.longest
+    }
+
+    /// Waits until mgmtd was asked; false when the process is to end.
+    pub fn wait(&self) -> bool {
+        while self.was_away(Instant::now()) {
+            if self.stop.wait(VIGIL_PAUSE) {
+                return false;
+            }
+        }
+        !self.stop.is_set()
+    }
+}
+
 impl Membership {
     /// Registers the daemon; waits for mgmtd as long as it takes, unless told to stop.
     pub fn join(
         keyring: Arc<Keyring>,
         mgmtd: Vec<Endpoint>,
         introduction: Introduction,
-        incarnation: Incarnation,
+        memory: Arc<Memory>,
         stop: &Stop,
     ) -> Result<Self, String> {
-        let hello = skep_wire::Hello { incarnation, ..crate::caller::hello(Role::Server) };
+        let hello =
+            skep_wire::Hello { incarnation: memory.incarnation, ..crate::caller::hello(Role::Server) };
         let caller = Caller::new(keyring, mgmtd, hello);
         let place = RegisterNodeReply {
             node: NodeId(0),
             alias: String::new(),
             cluster: Uuid::default(),
             epoch: FenceEpoch(0),
+            registry: RegistryAge::default(),
+            era: 0,
         };
-        let mut membership = Self { caller, introduction, place, incarnation };
+        let mut membership = Self { caller, introduction, place, memory, vigil: None };
         membership.patiently(stop, Self::register)?;
         Ok(membership)
     }
@@ -152,7 +221,12 @@ impl Membership {
             alias: introduction.alias.clone(),
             addresses: introduction.addresses.clone(),
             machine: machine_id(),
-            incarnation: self.incarnation,
+            incarnation: self.memory.incarnation,
+            mark: self.memory.mark,
+            confirmed: self.memory.confirmed(),
+            index: introduction.index,
+            restored: introduction.restored,
+            registry: self.memory.seen(),
         };
         let place = self.caller.call(&message, Instant::now() + ANSWER_LIMIT)?;
         if self.place.cluster != Uuid::default() && place.cluster != self.place.cluster {
@@ -162,6 +236,7 @@ impl Membership {
             );
             return Err(CallError::Refused(Refusal::with(Status::errno(Errno::EREMOTEIO), text)));
         }
+        self.memory.registered(place.registry);
         self.place = place;
         self.caller.hello.node = self.place.node;
         Ok(())
@@ -196,24 +271,31 @@ impl Membership {
 
     /// Asks mgmtd one question with the usual deadline.
     pub fn ask<M: skep_wire::Message>(&mut self, message: &M) -> Result<M::Reply, CallError> {
-        self.caller.call(message, Instant::now() + ANSWER_LIMIT)
+        let answer = self.caller.call(message, Instant::now() + ANSWER_LIMIT);
+        if !matches!(&answer, Err(CallError::Refused(refusal)) if is_superseded(refusal)) {
+            self.vigil.iter().for_each(Vigil::asked);
+        }
+        answer
     }
 
     /// Signs off without ever having served.
     pub fn leave(mut self) -> Result<(), CallError> {
-        let beat = self.heartbeat(Vec::new(), Capacity::default(), &Known::default());
+        let beat = self.heartbeat(Report::default(), &Known::default());
         self.ask(&Heartbeat { leaving: true, ..beat }).map(|_| ())
     }
 
     /// Starts the heartbeats. Map and fences come to `member` once at the start and whenever they
-    /// change; `nudge` makes it ask at once. When told to stop, the daemon signs off.
+    /// change; `nudge` makes it ask at once. When told to stop, the daemon signs off. A process that another one
+    /// has superseded is told to stop, and the thread gives the reason.
     pub fn keep(
         mut self,
         member: Arc<impl Member>,
         every: Duration,
         nudge: Nudge,
-        stop: Stop,
-    ) -> std::io::Result<JoinHandle<()>> {
+        vigil: Vigil,
+    ) -> std::io::Result<JoinHandle<Result<(), String>>> {
+        let stop = vigil.stop.clone();
+        self.vigil = Some(vigil);
         std::thread::Builder::new().name("heartbeat".into()).spawn(move || {
             let mut known = Known::default();
             let mut silent = false;
@@ -230,6 +312,10 @@ impl Membership {
                         silent = false;
                     }
                     Ok(()) => {}
+                    Err(CallError::Refused(refusal)) if is_superseded(&refusal) => {
+                        stop.set();
+                        return Err(refusal.detail);
+                    }
                     Err(e) => {
                         if !silent {
                             warning!("heartbeat to mgmtd failed, going on without: {e}");
@@ -239,27 +325,39 @@ impl Membership {
                 }
                 nudge.wait(if silent { every.min(RETRY_PAUSE) } else { every });
             }
-            let (targets, capacity) = member.report();
-            let _ = self.ask(&Heartbeat { leaving: true, ..self.heartbeat(targets, capacity, &known) });
+            let beat = self.heartbeat(member.report(), &known);
+            let _ = self.ask(&Heartbeat { leaving: true, ..beat });
+            Ok(())
         })
     }
 
-    fn heartbeat(&self, targets: Vec<TargetReport>, capacity: Capacity, known: &Known) -> Heartbeat {
-        let (node, incarnation) = (self.place.node, self.incarnation);
-        let map = known.map.unwrap_or_default();
-        Heartbeat { node, incarnation, targets, capacity, map, leaving: false }
+    fn heartbeat(&self, report: Report, known: &Known) -> Heartbeat {
+        let Report { targets, capacity, index, formatted } = report;
+        Heartbeat {
+            node: self.place.node,
+            incarnation: self.memory.incarnation,
+            targets,
+            capacity,
+            map: known.map.unwrap_or_default(),
+            index,
+            formatted,
+            registry: self.memory.seen(),
+            leaving: false,
+        }
     }
 
     fn beat(&mut self, member: &impl Member, known: &mut Known) -> Result<(), CallError> {
-        let (targets, capacity) = member.report();
-        let reply = match self.ask(&self.heartbeat(targets, capacity, known)) {
+        let report = member.report();
+        self.introduction.index = self.introduction.index.max(report.index);
+        let reply = match self.ask(&self.heartbeat(report, known)) {
             // mgmtd was set up anew from an older state, or missed our registration.
-            Err(CallError::Refused(refusal)) => {
+            Err(CallError::Refused(refusal)) if refusal.status == Status::errno(Errno::ENOENT) => {
                 warning!("mgmtd does not know this daemon any more ({refusal}): registering again");
                 return self.register();
             }
             other => other?,
         };
+        self.memory.saw(reply.registry);
         if known.fences != Some((reply.epoch, reply.ended)) {
             let fences = self.ask(&GetFences {})?;
             known.fences = Some((reply.epoch, reply.ended));
@@ -273,6 +371,11 @@ impl Membership {
         }
         Ok(())
     }
+}
+
+/// Was the process told that another one has taken its place? Then it must not come back.
+fn is_superseded(refusal: &Refusal) -> bool {
+    refusal.status == Status::errno(Errno::ESTALE)
 }
 
 #[derive(Default)]

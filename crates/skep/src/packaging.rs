@@ -37,6 +37,16 @@ fn units_start_what_there_is() {
     }
 }
 
+/// Goal: what the servers keep can be read by them alone.
+#[test]
+fn state_is_private() {
+    for service in ["mgmtd", "metad", "storaged"] {
+        let (_, text) = unit(service);
+        assert_eq!(value(&text, "StateDirectoryMode"), ["0700"], "{service}");
+        assert_eq!(value(&text, "UMask"), ["0077"], "{service}");
+    }
+}
+
 /// Goal: a mount must be seen by everybody, so nothing may give its unit a tree of its own.
 #[test]
 fn mounts_are_seen_by_all() {

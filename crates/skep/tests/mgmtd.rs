@@ -2,7 +2,8 @@
 
 use skep_net::{Endpoint, KeyFile, Keyring, Link};
 use skep_types::{
-    ClientId, ClusterId, Decode, FenceEpoch, Incarnation, MapVersion, NodeId, Role, ServiceKind, Uuid,
+    ClientId, ClusterId, Decode, FenceEpoch, Incarnation, LogIndex, MapVersion, NodeId, Role, ServiceKind,
+    Uuid,
 };
 use skep_wire::mgmt::*;
 use skep_wire::{Header, Hello, Message, Refusal, Status, VERSION_MAX, VERSION_MIN};
@@ -145,8 +146,14 @@ fn register(link: &mut Link, uuid: u8, service: ServiceKind) -> RegisterNodeRepl
         addresses: vec![address],
         machine: Uuid([1; 16]),
         incarnation: Incarnation(1),
+        mark: 1,
+        confirmed: 1,
+        index: LogIndex(0),
+        restored: false,
+        registry: RegistryAge::default(),
     };
-    ask(link, &message).unwrap()
+    // How old the registry is changes with every registration.
+    RegisterNodeReply { registry: RegistryAge::default(), ..ask(link, &message).unwrap() }
 }
 
 fn open_session(link: &mut Link, uuid: u8) -> OpenSessionReply {

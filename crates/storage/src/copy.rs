@@ -1,6 +1,6 @@
 //! Copies between chunk files of one daemon.
 
-use crate::execute::{Done, check_range, refused, stat};
+use crate::execute::{Done, check_range, refused, stat, sync as sync_pieces};
 use crate::name::PieceName;
 use crate::store::{ChunkStore, DiskError};
 use alloc::vec::Vec;
@@ -69,7 +69,7 @@ pub fn copy_chunk<S: ChunkStore>(
     let (copied, touched) = (work.at, work.touched);
     let ChunkStat { size, blocks, .. } = extend(store, m, copied).map_err(at_copy)?;
     if sync {
-        store.sync(&touched).map_err(at_copy)?;
+        sync_pieces(store, life, &touched).map_err(CopyFault::Copy)?;
     }
     Ok(CopyChunkReply { copied, written: WriteChunkReply { size, blocks, life } })
 }

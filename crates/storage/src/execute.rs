@@ -81,12 +81,8 @@ fn run(store: &impl ChunkStore, limits: Limits, request: &StorageRequest) -> Res
         }
         StorageRequest::SyncChunks(m) => {
             bounded(&m.chunks)?;
-            if m.life != store.life() {
-                let text =
-                    "the target was restarted by a power cut or its disk failed: unsynced writes may be lost";
-                return Err(Done::Refused(Refusal::with(Status::LOST_WRITES, text)));
-            }
-            store.sync(&all_pieces(store, &m.chunks)?)?;
+            check_life(store, m.life)?;
+            sync(store, m.life, &all_pieces(store, &m.chunks)?)?;
             Empty {}.to_bytes()
         }
         StorageRequest::StatChunks(m) => {
@@ -97,12 +93,13 @@ fn run(store: &impl ChunkStore, limits: Limits, request: &StorageRequest) -> Res
         }
         StorageRequest::DeleteChunks(m) => {
             bounded(&m.chunks)?;
+            let life = store.life();
             let all = all_pieces(store, &m.chunks)?;
             // Last piece first: a crash in between leaves a chunk file that is found again.
             for piece in all.iter().rev() {
                 store.remove(piece)?;
             }
-            store.sync(&all)?;
+            sync(store, life, &all)?;
             Empty {}.to_bytes()
         }
         StorageRequest::ListChunks(m) => {
@@ -184,13 +181,29 @@ pub fn write_chunk(store: &impl ChunkStore, m: &WriteChunk, payload: &[u8]) -> R
         written.push(piece);
     }
     if m.sync {
-        store.sync(&written)?;
+        sync(store, life, &written)?;
     }
     let ChunkStat { size, blocks, .. } = stat(store, m.chunk)?;
     Ok(WriteChunkReply { size, blocks, life })
 }
 
-fn trim(store: &impl ChunkStore, chunk: ChunkId, size: u64) -> Result<ChunkReply, DiskError> {
+/// Syncs what was written in life `life`. The kernel tells a failed write-back once, perhaps to somebody else's sync of
+/// the same chunk file that runs at the same moment: whether that one failed is seen by the life only, afterwards.
+pub(crate) fn sync(store: &impl ChunkStore, life: u64, pieces: &[PieceName]) -> Result<(), Done> {
+    store.sync(pieces)?;
+    check_life(store, life)
+}
+
+fn check_life(store: &impl ChunkStore, life: u64) -> Result<(), Done> {
+    if life == store.life() {
+        return Ok(());
+    }
+    let text = "the target's file system was mounted anew or its disk failed: unsynced writes may be lost";
+    Err(Done::Refused(Refusal::with(Status::LOST_WRITES, text)))
+}
+
+fn trim(store: &impl ChunkStore, chunk: ChunkId, size: u64) -> Result<ChunkReply, Done> {
+    let life = store.life();
     let (last, inside) = piece_of(size);
     let mut touched = Vec::new();
     // From the end: a crash in between leaves a shorter file, never one with a gap of old data.
@@ -206,8 +219,8 @@ fn trim(store: &impl ChunkStore, chunk: ChunkId, size: u64) -> Result<ChunkReply
     if last == 0 {
         cut(store, &PieceName::first(chunk), inside, &mut touched)?;
     }
-    store.sync(&touched)?;
-    chunk_reply(store, chunk, store.life())
+    sync(store, life, &touched)?;
+    Ok(chunk_reply(store, chunk, life)?)
 }
 
 /// Makes a hole. Only pieces that exist are touched: a range may span millions that do not.
@@ -274,7 +287,7 @@ fn all_pieces(store: &impl ChunkStore, chunks: &[ChunkId]) -> Result<Vec<PieceNa
 }
 
 /// (piece, offset in it, bytes) of a range of a chunk file.
-fn pieces(chunk: ChunkId, offset: u64, len: u64) -> impl Iterator<Item = (PieceName, u64, u64)> {
+pub(crate) fn pieces(chunk: ChunkId, offset: u64, len: u64) -> impl Iterator<Item = (PieceName, u64, u64)> {
     let end = offset + len;
     let mut at = offset;
     core::iter::from_fn(move || {
@@ -425,6 +438,36 @@ mod tests {
             matches!(run::<Empty>(&store, sync(life)), Err(Done::Refused(r)) if r.status == Status::LOST_WRITES)
         );
         assert_eq!(read(&store, 0, 1), b"a", "what was synced is there");
+    }
+
+    /// Goal: a failed write-back that somebody else's sync was told of meanwhile is nobody's success: neither a sync's
+    /// nor that of a request that syncs what it did.
+    #[test]
+    fn an_error_that_another_sync_was_told_of() {
+        let store = MemoryChunks::default();
+        let fails = |wanted: StorageRequest| {
+            let life = write(&store, 0, b"abcd").unwrap().life;
+            assert!(store.lose_unsynced(|_| true), "nothing was lost: else this tests nothing");
+            store.set_sync_beside(true);
+            let done = match wanted {
+                StorageRequest::WriteChunk(m) => write_chunk(&store, &m, b"x").map(|_| ()),
+                StorageRequest::SyncChunks(m) => run::<Empty>(&store, SyncChunks { life, ..m }).map(|_| ()),
+                other => match execute(&store, Limits::default(), &other) {
+                    Done::Body(_) => Ok(()),
+                    done => Err(done),
+                },
+            };
+            store.set_sync_beside(false);
+            assert!(store.standing().bad);
+            store.repair();
+            matches!(done, Err(Done::Refused(r)) if r.status == Status::LOST_WRITES)
+        };
+        let owner = Owner::default();
+        assert!(fails(SyncChunks { target: TARGET, chunks: vec![chunk()], life: 0 }.into()));
+        let m = WriteChunk { target: TARGET, chunk: chunk(), offset: 9, owner, sync: true, netbench: false };
+        assert!(fails(m.into()));
+        assert!(fails(TrimChunk { target: TARGET, chunk: chunk(), size: 2 }.into()));
+        assert!(fails(DeleteChunks { target: TARGET, chunks: vec![chunk()] }.into()));
     }
 
     /// Goal: a full disk answers ENOSPC, loses nothing, and serves again when there is room.

@@ -1,12 +1,13 @@
 //! A target in memory that can lose what was not synced: for the simulator and the tests.
 
 use crate::name::PieceName;
+use crate::standing::{Heard, Mount, Standing, Word};
 use crate::store::{ChunkStore, DiskError, PieceStat};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::ToString;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
-use skep_types::ChunkId;
+use skep_types::{ChunkId, Consistency, Uuid};
 
 /// Bytes of a page of content.
 const PAGE: u64 = 4_096;
@@ -85,33 +86,99 @@ impl Piece {
 }
 
 /// See the module.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct MemoryChunks {
     live: RefCell<BTreeMap<PieceName, Piece>>,
     /// What a power cut leaves.
     synced: RefCell<BTreeMap<PieceName, Piece>>,
     dirty: RefCell<BTreeSet<PieceName>>,
-    lives: Cell<u64>,
+    /// Write-backs that failed and that nobody was told of: the kernel tells once.
+    untold: RefCell<BTreeSet<PieceName>>,
+    /// Names that a power cut takes with their content: their directory was not synced since they were made.
+    nameless: RefCell<BTreeSet<PieceName>>,
+    /// Those that the daemon has forgotten of: only with the canary.
+    forgotten: RefCell<BTreeSet<PieceName>>,
+    standing: Cell<Standing>,
+    mounts: Cell<u64>,
+    draws: Cell<u64>,
     /// Bytes that may still be written; `None` = no limit.
     room: Cell<Option<u64>>,
     failing: Cell<bool>,
-    /// The canary: sync answers without doing anything.
-    sync_does_nothing: Cell<bool>,
+    /// The daemon was restarted and has synced nothing since: its first sync is of all that there is.
+    inherited: Cell<bool>,
+    /// At each sync another one of the same pieces runs, which the kernel tells first.
+    sync_beside: Cell<bool>,
+    faults: Cell<ChunkFaults>,
+}
+
+/// Bugs that a simulation must find out.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ChunkFaults {
+    /// A sync answers without doing anything.
+    pub sync_does_nothing: bool,
+    /// The life is taken over although the file system was mounted anew.
+    pub life_of_the_boot: bool,
+    /// A failed write-back of a chunk file that was closed meanwhile is told to nobody.
+    pub closes_unsynced: bool,
+    /// A restarted daemon does not know which directories of the one before are unsynced.
+    pub forgets_names: bool,
+    /// A failure is not kept over a restart of the daemon.
+    pub forgets_failures: bool,
+}
+
+const GOOD: Word = Word { consistency: Consistency::Good, failures: 0, decisions: 0 };
+
+impl Default for MemoryChunks {
+    fn default() -> Self {
+        let standing = Standing::start(None, mount(0), GOOD, draw(0));
+        Self {
+            live: RefCell::default(),
+            synced: RefCell::default(),
+            dirty: RefCell::default(),
+            untold: RefCell::default(),
+            nameless: RefCell::default(),
+            forgotten: RefCell::default(),
+            standing: Cell::new(standing),
+            mounts: Cell::new(0),
+            draws: Cell::new(0),
+            room: Cell::new(None),
+            failing: Cell::new(false),
+            inherited: Cell::new(false),
+            sync_beside: Cell::new(false),
+            faults: Cell::default(),
+        }
+    }
+}
+
+fn mount(number: u64) -> Mount {
+    Some(Uuid(u128::from(number + 1).to_le_bytes()))
+}
+
+/// Numbers that look random (splitmix64).
+fn draw(number: u64) -> u64 {
+    let mut z = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
 }
 
 impl MemoryChunks {
-    /// Power cut: every unsynced piece falls back to its synced state, or (drawn from `seed`)
-    /// keeps its unsynced one, as a disk may have written some of its cache.
+    /// The file system below goes back to what was synced: a power cut of the machine, or of its disks alone. Every
+    /// unsynced piece falls back to its synced state, or (drawn from `seed`) keeps its unsynced one, as a disk may
+    /// have written some of its cache.
     pub fn crash(&mut self, seed: u64) {
         let mut draw = seed | 1;
-        for piece in core::mem::take(&mut *self.dirty.borrow_mut()) {
+        let mut next = || {
             // xorshift64
             draw ^= draw << 13;
             draw ^= draw >> 7;
             draw ^= draw << 17;
+            draw
+        };
+        for piece in core::mem::take(&mut *self.dirty.borrow_mut()) {
             let mut live = self.live.borrow_mut();
             let mut synced = self.synced.borrow_mut();
-            if draw & 1 == 0 {
+            if next() & 1 == 0 {
                 match live.get(&piece) {
                     Some(content) => synced.insert(piece, content.clone()),
                     None => synced.remove(&piece),
@@ -123,7 +190,74 @@ impl MemoryChunks {
                 };
             }
         }
-        self.lives.set(self.lives.get() + 1);
+        for piece in core::mem::take(&mut *self.nameless.borrow_mut()) {
+            if next() & 1 == 0 {
+                self.live.borrow_mut().remove(&piece);
+                self.synced.borrow_mut().remove(&piece);
+            }
+        }
+        self.untold.borrow_mut().clear();
+        if !self.faults.get().life_of_the_boot {
+            self.mounts.set(self.mounts.get() + 1);
+        }
+        self.restart(None);
+    }
+
+    /// The daemon ends and starts again: the kernel keeps what was written. `word`: what mgmtd answers to the
+    /// registration, if it is known.
+    pub fn restart(&self, word: Option<Word>) {
+        let faults = self.faults.get();
+        let mut kept = self.standing.get();
+        let word = word.unwrap_or(Word {
+            consistency: kept.consistency(),
+            failures: kept.failures,
+            decisions: kept.decisions,
+        });
+        if faults.forgets_failures && kept.bad {
+            kept = Standing { bad: false, failures: kept.failures.saturating_sub(1), ..kept };
+        }
+        self.standing.set(Standing::start(Some(kept), mount(self.mounts.get()), word, self.draw()));
+        self.inherited.set(!faults.forgets_names);
+        if faults.forgets_names {
+            self.forgotten.borrow_mut().extend(self.nameless.borrow().iter());
+        }
+    }
+
+    /// What the kernel has in memory could not be written: from now on `which` pieces are as they were synced last, and
+    /// the next sync of each is told. False: there was nothing to lose.
+    pub fn lose_unsynced(&self, which: impl Fn(&PieceName) -> bool) -> bool {
+        let lost: Vec<PieceName> = self.dirty.borrow().iter().filter(|piece| which(piece)).copied().collect();
+        for piece in &lost {
+            self.dirty.borrow_mut().remove(piece);
+            match self.synced.borrow().get(piece) {
+                Some(content) => self.live.borrow_mut().insert(*piece, content.clone()),
+                // The name is there, the bytes are not.
+                None => self.live.borrow_mut().insert(*piece, Piece::default()),
+            };
+            if !self.faults.get().closes_unsynced {
+                self.untold.borrow_mut().insert(*piece);
+            }
+        }
+        !lost.is_empty()
+    }
+
+    /// What the target is worth.
+    pub fn standing(&self) -> Standing {
+        self.standing.get()
+    }
+
+    /// mgmtd's word on it.
+    pub fn hear(&self, word: Word) -> Heard {
+        let mut standing = self.standing.get();
+        let heard = standing.hear(word, self.draw());
+        self.standing.set(standing);
+        heard
+    }
+
+    /// An administrator who has heard of every failure says that it is good.
+    pub fn repair(&self) {
+        let Standing { failures, decisions, .. } = self.standing.get();
+        self.hear(Word { consistency: Consistency::Good, failures, decisions: decisions + 1 });
     }
 
     /// Bytes that may still be written; `None` = no limit.
@@ -136,13 +270,49 @@ impl MemoryChunks {
         self.failing.set(failing);
     }
 
-    /// Switches the canary on: a sync that does nothing, which the simulation must find out.
-    pub fn set_sync_does_nothing(&self, on: bool) {
-        self.sync_does_nothing.set(on);
+    /// From now on somebody else syncs the same pieces at the same time, and is told of failures.
+    pub fn set_sync_beside(&self, beside: bool) {
+        self.sync_beside.set(beside);
+    }
+
+    /// Switches canaries on.
+    pub fn set_faults(&self, faults: ChunkFaults) {
+        self.faults.set(faults);
+    }
+
+    fn draw(&self) -> u64 {
+        self.draws.set(self.draws.get() + 1);
+        draw(self.draws.get())
+    }
+
+    fn failed(&self, what: &str) -> DiskError {
+        let mut standing = self.standing.get();
+        standing.fail(self.draw());
+        self.standing.set(standing);
+        DiskError::Failed(what.to_string())
     }
 
     fn check(&self) -> Result<(), DiskError> {
-        if self.failing.get() { Err(DiskError::Failed("simulated disk failure".to_string())) } else { Ok(()) }
+        if self.failing.get() { Err(self.failed("simulated disk failure")) } else { Ok(()) }
+    }
+
+    /// What `syncfs` does: all of it. False: the kernel tells of a write-back that failed.
+    fn sync_all(&self) -> bool {
+        let mut all = self.dirty.borrow().clone();
+        all.extend(self.untold.borrow().iter());
+        self.nameless.borrow_mut().clear();
+        all.iter().filter(|piece| !self.sync_piece(piece)).count() == 0
+    }
+
+    /// False: the kernel tells of a write-back that failed.
+    fn sync_piece(&self, piece: &PieceName) -> bool {
+        if self.dirty.borrow_mut().remove(piece) {
+            match self.live.borrow().get(piece) {
+                Some(content) => self.synced.borrow_mut().insert(*piece, content.clone()),
+                None => self.synced.borrow_mut().remove(piece),
+            };
+        }
+        !self.untold.borrow_mut().remove(piece)
     }
 
     fn change(
@@ -153,8 +323,9 @@ impl MemoryChunks {
     ) -> Result<(), DiskError> {
         self.check()?;
         let mut live = self.live.borrow_mut();
-        if make {
-            live.entry(*piece).or_default();
+        if make && !live.contains_key(piece) {
+            live.insert(*piece, Piece::default());
+            self.nameless.borrow_mut().insert(*piece);
         }
         if let Some(content) = live.get_mut(piece) {
             change(content);
@@ -218,18 +389,23 @@ impl ChunkStore for MemoryChunks {
 
     fn sync(&self, pieces: &[PieceName]) -> Result<(), DiskError> {
         self.check()?;
-        if self.sync_does_nothing.get() {
+        if self.faults.get().sync_does_nothing {
             return Ok(());
         }
-        for piece in pieces {
-            if self.dirty.borrow_mut().remove(piece) {
-                match self.live.borrow().get(piece) {
-                    Some(content) => self.synced.borrow_mut().insert(*piece, content.clone()),
-                    None => self.synced.borrow_mut().remove(piece),
-                };
-            }
+        if self.inherited.replace(false) && !self.sync_all() {
+            return Err(self.failed("simulated write-back failure"));
         }
-        Ok(())
+        let fine = pieces.iter().filter(|piece| !self.sync_piece(piece)).count() == 0;
+        let forgotten = self.forgotten.borrow();
+        self.nameless.borrow_mut().retain(|piece| !pieces.contains(piece) || forgotten.contains(piece));
+        match fine {
+            true => Ok(()),
+            false if self.sync_beside.get() => {
+                let _ = self.failed("simulated write-back failure");
+                Ok(())
+            }
+            false => Err(self.failed("simulated write-back failure")),
+        }
     }
 
     fn further_pieces(&self, chunk: &ChunkId) -> Result<Vec<u32>, DiskError> {
@@ -251,6 +427,6 @@ impl ChunkStore for MemoryChunks {
     }
 
     fn life(&self) -> u64 {
-        self.lives.get() + 1
+        self.standing.get().life
     }
 }

@@ -18,6 +18,7 @@ pub use finding::{Finding, Severity, Source, Verdict};
 pub use host::{ClusterFacts, Host, LookedAt, Role, Service};
 pub use root::Root;
 pub use rule::check;
+pub use rules::{META_CONNECTIONS_PER_CLIENT, STORAGE_CONNECTIONS_PER_CLIENT};
 
 #[cfg(test)]
 mod testing;

@@ -13,6 +13,8 @@ mod sources;
 #[cfg(test)]
 mod verdicts;
 
+pub use own::{META_CONNECTIONS_PER_CLIENT, STORAGE_CONNECTIONS_PER_CLIENT};
+
 use crate::host::Role;
 use crate::rule::Rule;
 

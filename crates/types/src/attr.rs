@@ -89,6 +89,13 @@ record! {
         pub change: u64,
         /// Layout generation. 0 while the data is inline.
         pub generation: Generation,
+        /// How often the file was cut or set to a size, on all its targets: an end that was known at another
+        /// number may be cut since. From 1 on; 0 = unknown.
+        pub cuts: u64,
+        /// How often the change time of the content was set to a given one.
+        pub time_sets: u64,
+        /// That time is the given one: nothing was written since.
+        pub mtime_given: bool,
     }
 }
 
@@ -144,6 +151,8 @@ record! {
         pub gid: Option<u32>,
         /// Size (truncate).
         pub size: Option<u64>,
+        /// The size is a least one: a file that is longer stays as it is, and no content is cut.
+        pub grow_only: bool,
         /// Access time.
         pub atime: Option<SetTime>,
         /// Change time of the content.

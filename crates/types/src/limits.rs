@@ -1,6 +1,9 @@
 //! Named limits that both ends of a connection must agree on. Limits of one service stand beside
 //! its rules. Reaching a limit is an error that says what to change, or back-pressure.
 
+/// Name of the formats of state directories, targets and logs: a directory of another one is refused. Releases before
+/// 0.1 carry the number of their development; what they wrote is not opened by later ones.
+pub const FORMAT: &str = "dev-5";
 /// Longest name of a directory entry, in bytes.
 pub const NAME_MAX: usize = 255;
 /// Longest target of a symbolic link.

@@ -1,14 +1,15 @@
 //! The fixed 64-byte frame header.
 //!
 //! ```text
-//!  0 u32 magic "SKEP"     24 u32 group             48 u64 reserved (0)
-//!  4 u8  version          28 u32 status            56 u32 payload checksum (CRC32C)
-//!  5 u8  flags            32 u32 body length       60 u32 checksum of bytes 0..60 and the body
-//!  6 u16 kind             36 u32 payload length
+//!  0 u32 magic "SKEP"     24 u32 group             48 u32 reserved (0)
+//!  4 u8  version          28 u32 status            52 u32 body checksum (CRC32C)
+//!  5 u8  flags            32 u32 body length       56 u32 payload checksum (CRC32C)
+//!  6 u16 kind             36 u32 payload length    60 u32 checksum of bytes 0..60 (CRC32C)
 //!  8 u64 request id       40 u64 trace id
 //! 16 u64 fence epoch
 //! ```
-//! Lengths are checked against the limits before anything is allocated.
+//! The header is checked by itself before its lengths are believed: a damaged length would have the receiver
+//! wait for bytes that nobody sends. Lengths are checked against the limits before anything is allocated.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -17,6 +18,8 @@ use skep_types::{Decode, Encode, FenceEpoch, Reader};
 
 /// Bytes of a header.
 pub const HEADER_LEN: usize = 64;
+/// Bytes of it that its own checksum covers.
+const CHECKED: usize = HEADER_LEN - 4;
 /// The first four bytes of every frame.
 pub const MAGIC: u32 = u32::from_le_bytes(*b"SKEP");
 /// Oldest protocol version that this release speaks.
@@ -85,7 +88,7 @@ pub enum HeaderError {
         /// Announced payload length.
         payload: u32,
     },
-    /// Header and body do not match their checksum.
+    /// Header or body do not match their checksum.
     Checksum,
     /// Fewer than 64 bytes.
     Short,
@@ -157,25 +160,33 @@ impl Header {
         (body.len() as u32).encode(out);
         self.payload_len.encode(out);
         self.trace.encode(out);
-        0u64.encode(out);
+        0u32.encode(out);
+        crc32c::crc32c(body).encode(out);
         self.payload_checksum.encode(out);
-        let checksum = crc32c::crc32c_append(crc32c::crc32c(&out[at..at + 60]), body);
-        checksum.encode(out);
+        crc32c::crc32c(&out[at..at + CHECKED]).encode(out);
         out.extend_from_slice(body);
     }
 
-    /// Reads a header; the second value is the checksum to be given to [`Header::verify`].
+    /// Reads and checks a header; the second value is the checksum to be given to [`Header::verify`].
     pub fn decode(bytes: &[u8]) -> Result<(Self, u32), HeaderError> {
         if bytes.len() < HEADER_LEN {
             return Err(HeaderError::Short);
         }
         let mut r = Reader::new(&bytes[..HEADER_LEN]);
-        Self::fields(&mut r).map_err(|_| HeaderError::Short)?
+        let (magic, header, body_checksum, checksum) =
+            Self::fields(&mut r).map_err(|_| HeaderError::Short)?;
+        // What speaks another protocol or version is told so, however it computes its checksum.
+        header.speaks(magic)?;
+        if crc32c::crc32c(&bytes[..CHECKED]) != checksum {
+            return Err(HeaderError::Checksum);
+        }
+        header.check(&bytes[48..52])?;
+        Ok((header, body_checksum))
     }
 
-    fn fields(r: &mut Reader<'_>) -> Result<Result<(Self, u32), HeaderError>, skep_types::DecodeError> {
+    fn fields(r: &mut Reader<'_>) -> Result<(u32, Self, u32, u32), skep_types::DecodeError> {
         let magic = u32::decode(r)?;
-        let header = Self {
+        let mut header = Self {
             version: u8::decode(r)?,
             flags: Flags(u8::decode(r)?),
             kind: u16::decode(r)?,
@@ -186,25 +197,26 @@ impl Header {
             body_len: u32::decode(r)?,
             payload_len: u32::decode(r)?,
             trace: u64::decode(r)?,
-            payload_checksum: {
-                if u64::decode(r)? != 0 {
-                    return Ok(Err(HeaderError::Reserved));
-                }
-                u32::decode(r)?
-            },
+            payload_checksum: 0,
         };
-        let checksum = u32::decode(r)?;
-        Ok(header.check(magic).map(|()| (header, checksum)))
+        u32::decode(r)?;
+        let body_checksum = u32::decode(r)?;
+        header.payload_checksum = u32::decode(r)?;
+        Ok((magic, header, body_checksum, u32::decode(r)?))
     }
 
-    fn check(&self, magic: u32) -> Result<(), HeaderError> {
+    fn speaks(&self, magic: u32) -> Result<(), HeaderError> {
         if magic != MAGIC {
             return Err(HeaderError::Magic(magic));
         }
         if !(VERSION_MIN..=VERSION_MAX).contains(&self.version) {
             return Err(HeaderError::Version(self.version));
         }
-        if self.flags.0 & !Flags::KNOWN != 0 {
+        Ok(())
+    }
+
+    fn check(&self, reserved: &[u8]) -> Result<(), HeaderError> {
+        if self.flags.0 & !Flags::KNOWN != 0 || reserved.iter().any(|byte| *byte != 0) {
             return Err(HeaderError::Reserved);
         }
         if self.body_len as usize > BODY_MAX || self.payload_len as usize > PAYLOAD_MAX {
@@ -213,10 +225,9 @@ impl Header {
         Ok(())
     }
 
-    /// Does the body belong to the header bytes it came with?
-    pub fn verify(header_bytes: &[u8; HEADER_LEN], body: &[u8], checksum: u32) -> Result<(), HeaderError> {
-        let actual = crc32c::crc32c_append(crc32c::crc32c(&header_bytes[..60]), body);
-        if actual == checksum { Ok(()) } else { Err(HeaderError::Checksum) }
+    /// Is the body the one that its header was sent with?
+    pub fn verify(body: &[u8], checksum: u32) -> Result<(), HeaderError> {
+        if crc32c::crc32c(body) == checksum { Ok(()) } else { Err(HeaderError::Checksum) }
     }
 }
 
@@ -236,12 +247,12 @@ mod tests {
         sample().encode_with(b"body", &mut out);
         let (header, checksum) = Header::decode(&out).unwrap();
         assert_eq!(header, Header { body_len: 4, ..sample() });
-        let raw: [u8; HEADER_LEN] = out[..HEADER_LEN].try_into().unwrap();
-        Header::verify(&raw, b"body", checksum).unwrap();
+        Header::verify(b"body", checksum).unwrap();
         assert_eq!(&out[..8], b"SKEP\x01\x00\x01\x02");
     }
 
-    /// Goal: every flipped bit of header or body is noticed.
+    /// Goal: every flipped bit of a header is noticed from the header alone, its lengths above all, and every
+    /// one of the body with it.
     #[test]
     fn bit_flips_are_noticed() {
         let mut out = vec![];
@@ -249,9 +260,16 @@ mod tests {
         for bit in 0..out.len() * 8 {
             let mut bad = out.clone();
             bad[bit / 8] ^= 1 << (bit % 8);
-            let Ok((_, checksum)) = Header::decode(&bad) else { continue };
-            let raw: [u8; HEADER_LEN] = bad[..HEADER_LEN].try_into().unwrap();
-            assert!(Header::verify(&raw, &bad[HEADER_LEN..], checksum).is_err(), "bit {bit} went unnoticed");
+            match Header::decode(&bad[..HEADER_LEN]) {
+                Err(_) => assert!(bit < HEADER_LEN * 8, "bit {bit}: the body is not the header"),
+                Ok((_, checksum)) => {
+                    assert!(bit >= HEADER_LEN * 8, "bit {bit} of the header is believed");
+                    assert!(
+                        Header::verify(&bad[HEADER_LEN..], checksum).is_err(),
+                        "bit {bit} went unnoticed"
+                    );
+                }
+            }
         }
     }
 

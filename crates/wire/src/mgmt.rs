@@ -44,8 +44,8 @@ pub use set_target_alias::SetTargetAlias;
 pub use set_target_state::SetTargetState;
 pub use shape::{
     Address, CapacityLimits, CreatePoolReply, Fence, FencesReply, HeartbeatReply, MapReply, NodeEntry,
-    NodeStatus, OpenSessionReply, PoolEntry, PoolStatus, RegisterNodeReply, RegisterTargetReply,
-    SessionStatus, ShardEntry, SpaceLimits, StatusReply, TargetEntry, TargetReport,
+    NodeStatus, OpenSessionReply, PoolEntry, PoolStatus, RegisterNodeReply, RegisterTargetReply, RegistryAge,
+    SessionStatus, ShardEntry, ShardState, SpaceLimits, StatusReply, TargetEntry, TargetReport,
 };
 
 crate::family! {

@@ -35,6 +35,8 @@ impl Status {
     pub const MALFORMED: Self = Self(4106);
     /// The target lost unsynced writes since the sender's write.
     pub const LOST_WRITES: Self = Self(4107);
+    /// The file was cut since the size was known: ask the targets where what was written ends, send that.
+    pub const STALE_SIZE: Self = Self(4108);
 
     /// A Linux error as status.
     pub fn errno(errno: Errno) -> Self {
@@ -67,6 +69,7 @@ impl fmt::Display for Status {
             Self::ROLE => "this role may not send that",
             Self::MALFORMED => "the message cannot be understood",
             Self::LOST_WRITES => "the target lost unsynced writes",
+            Self::STALE_SIZE => "the file was cut since",
             _ => match self.as_errno() {
                 Some(errno) => return fmt::Display::fmt(&errno, f),
                 None => return write!(f, "status {}", self.0),

@@ -54,7 +54,7 @@ pub fn run(stage: &Stage<'_>) -> Result<String, String> {
     ))
 }
 
-/// kill -9 of a storaged and the metad, again and again, below one writer: what was acknowledged is there.
+/// Daemons are killed and stopped, again and again, below one writer: what was acknowledged is there.
 pub fn kills(stage: &Stage<'_>) -> Result<String, String> {
     must(&stage.work, &format!("sqlite3 data.db \"pragma journal_mode=delete; {CREATE}\""))?;
     let rows = 10 * ROWS;
@@ -64,10 +64,10 @@ pub fn kills(stage: &Stage<'_>) -> Result<String, String> {
     let kills = chaos::until_done(stage.cluster, &mut child)?;
     let status = child.wait().map_err(|e| e.to_string())?;
     if !status.success() || kills < 2 {
-        return Err(format!("the writer ended with {status} after {kills} kills"));
+        return Err(format!("the writer ended with {status} after {kills} kills and stops"));
     }
     let told = must(&stage.local, "wc -l < told")?;
     let found = must(&stage.other, "sqlite3 data.db 'pragma integrity_check; select count(*) from t'")?;
     same("database after kills", &found, &format!("ok\n{told}"))?;
-    Ok(format!("{told} acknowledged transactions, {kills} kills of a storaged and the metad; integrity ok"))
+    Ok(format!("{told} acknowledged transactions, {kills} kills and stops of daemons; integrity ok"))
 }

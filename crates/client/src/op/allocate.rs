@@ -4,12 +4,12 @@ use crate::job::{Job, To};
 use crate::lane::Lane;
 use crate::limits::STALE_ROUNDS_MAX;
 use crate::port::{Cell, Port};
-use crate::state::{Handle, Shared};
+use crate::state::{Begun, Handle, Shared};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use skep_types::codec::Bytes;
 use skep_types::limits::{FILE_SIZE_MAX, INLINE_DEFAULT};
-use skep_types::{ChunkId, Encode, Errno, Ino, Layout, SetAttr, TargetId};
+use skep_types::{ChunkId, Encode, Errno, Generation, Ino, Layout, SetAttr, TargetId};
 use skep_wire::meta::WriteInline;
 use skep_wire::storage::{ChunkReply, Owner, PunchChunk, ReserveChunk};
 use skep_wire::{Message, Refusal, Status};
@@ -50,8 +50,8 @@ struct Stretch {
 
 struct Facts {
     layout: Option<Arc<Layout>>,
-    size: u64,
     owner: Owner,
+    begun: Begun,
 }
 
 impl<P: Port, C: Cell<Shared>> Lane<P, C> {
@@ -74,11 +74,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let result = async {
             self.allocate(file.ino, what, offset, end).await?;
             if what.extends() {
-                // Space behind the end of a chunk file does not make it longer: nobody learns of the size there.
-                self.commit(file.ino).await?;
-            }
-            if what.extends() && self.shared.with(|s| s.facts(file.ino).size) < end {
-                let set = SetAttr { size: Some(end), ..SetAttr::default() };
+                // Space behind the end of a chunk file does not make it longer, and others may have made the file
+                // longer than is known here: the shard decides.
+                let set = SetAttr { size: Some(end), grow_only: true, ..SetAttr::default() };
                 self.change_attr(file.ino, set).await?;
             }
             if file.sync {
@@ -104,7 +102,11 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 _ if layout.is_inline() && what.clears() && (small || what == Allocate::Punch) => {
                     self.punch_inline(ino, offset, end).await
                 }
-                _ if layout.is_inline() && small => return Ok(()),
+                // Others may have moved the file to chunks.
+                _ if layout.is_inline() && small => match self.fresh_attr(ino).await?.generation {
+                    Generation(0) => return Ok(()),
+                    _ => Err(Status::STALE_GENERATION.into()),
+                },
                 Allocate::Punch => self.on_stretches(ino, what, &layout, (offset, end), &facts).await,
                 _ if layout.covered() < end => {
                     self.grow(ino, end).await?;
@@ -189,10 +191,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 .with(|s| s.inodes.entry(ino).wrote_chunk(target, chunk, reply.life, reply.blocks, false));
         }
         let now = self.port.wall();
-        // Time and blocks have moved, and perhaps the size: marked as after a write, so that a file that
-        // others have made longer meanwhile is not cut.
-        let end = if what.extends() { range.1 } else { 0 };
-        self.shared.with(|s| s.inodes.entry(ino).wrote_to(end, now, layout.generation, false));
+        // Time and blocks have moved, the size has not.
+        self.shared.with(|s| s.inodes.entry(ino).wrote_to(0, now, layout.generation, false, facts.begun));
         Ok(())
     }
 }
@@ -214,12 +214,12 @@ fn stretches(layout: &Layout, offset: u64, end: u64) -> Vec<Stretch> {
 impl Shared {
     fn facts(&self, ino: Ino) -> Facts {
         let Some(inode) = self.inodes.get(ino) else {
-            return Facts { layout: None, size: 0, owner: Owner::default() };
+            return Facts { layout: None, owner: Owner::default(), begun: Begun::default() };
         };
         let attr = inode.attr.as_ref();
         Facts {
             layout: inode.layout.clone(),
-            size: inode.size(),
+            begun: inode.begin(),
             owner: attr
                 .map(|attr| Owner { uid: attr.uid, gid: attr.gid, project: attr.project })
                 .unwrap_or_default(),

@@ -4,7 +4,7 @@ use super::write::{Round, StripeWrite};
 use crate::lane::Lane;
 use crate::limits::STALE_ROUNDS_MAX;
 use crate::port::{Cell, Port};
-use crate::state::{FileHandle, Shared};
+use crate::state::{FileHandle, Inode, Shared};
 use skep_types::codec::Bytes;
 use skep_types::limits::{FILE_SIZE_MAX, INLINE_DEFAULT};
 use skep_types::{Errno, Generation, Incarnation, Ino, NodeId};
@@ -112,14 +112,15 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// A range at the end for this mount alone. `None`: the file is no longer in chunks. It counts as an
     /// append under way, which the caller ends.
     async fn reserve_end(&self, ino: Ino, len: u64) -> Result<Option<(u64, Generation)>, Refusal> {
-        let mut looked = false;
+        let (mut looked, mut seen) = (false, 0);
         for _ in 0..STALE_ROUNDS_MAX {
-            let live = self.shared.with(|s| s.inodes.get(ino).is_some_and(|inode| inode.live));
-            if live && !looked {
-                self.fresh_attr(ino).await?;
+            let open = self.shared.with(|s| s.inodes.get(ino).is_some_and(Inode::end_is_open));
+            if open && !looked {
+                seen = self.fresh_attr(ino).await?.size;
                 looked = true;
             }
-            let at_least = self.shared.with(|s| s.inodes.get(ino).map_or(0, |inode| inode.size()));
+            // What the targets said counts, whatever another lane has learned meanwhile.
+            let at_least = self.shared.with(|s| s.inodes.get(ino).map_or(0, |inode| inode.size())).max(seen);
             let message = ReserveEnd { ino, len, number: self.next_reservation(), at_least, looked };
             let reply = self.settle(self.asking(ino.shard(), &message)).await;
             let place = reply.and_then(|reply| {
@@ -130,9 +131,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             });
             match place {
                 // Given by a life that has ended: the next one was not told, and may give it again.
-                Ok((_, _, false)) => looked = false,
+                Ok((_, _, false)) => (looked, seen) = (false, 0),
                 Ok((None, ..)) => {
-                    self.fresh_attr(ino).await?;
+                    seen = self.fresh_attr(ino).await?.size;
                     looked = true;
                 }
                 Ok((Some(offset), generation, true)) => return Ok(Some((offset, generation))),

@@ -3,7 +3,7 @@
 use crate::job::{Job, To};
 use crate::lane::Lane;
 use crate::port::{Cell, Port};
-use crate::state::{Handle, Shared};
+use crate::state::{Handle, Inode, Shared};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use skep_types::limits::FILE_SIZE_MAX;
@@ -23,7 +23,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     pub async fn getattr_open(&self, handle: Handle) -> Result<Attr, Errno> {
         let (ino, known) = self.shared.with(|s| {
             let ino = s.handles.file(handle)?.ino;
-            let inode = s.inodes.get(ino).filter(|inode| !inode.live);
+            let inode = s.inodes.get(ino).filter(|inode| !inode.end_is_open());
             let known = inode.and_then(|inode| Some(inode.with_mark(inode.attr.clone()?)));
             Ok::<_, Errno>((ino, known))
         })?;
@@ -48,29 +48,41 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// the size that the chunk files give when other mounts are writing.
     pub(crate) async fn shown(&self, attr: Attr, live: Option<Layout>) -> Result<Attr, Refusal> {
         let ino = attr.ino;
-        let before = self.shared.with(|s| s.inodes.get(ino).map(|inode| inode.serial));
+        let doubt = self.shared.with(|s| {
+            let inode = s.inodes.get_mut(ino)?;
+            inode.learn_cuts(attr.cuts);
+            inode.doubt()
+        });
         let live_size = match &live {
             Some(layout) => self.live_size(layout).await?,
             None => 0,
         };
         let now = self.port.now();
-        Ok(self.shared.with(|s| {
+        let (attr, doubt) = self.shared.with(|s| {
             s.acls.seen(ino, attr.change, now);
             if let Some(inode) = s.inodes.get_mut(ino) {
                 inode.live = live.is_some();
-                inode.live_size = live_size;
-                if live.is_some() && before == Some(inode.serial) {
-                    inode.cut_mark(live_size.max(attr.size));
+                // A cut that is known by now may have come after the targets were asked.
+                inode.live_size = if inode.cuts == attr.cuts { live_size } else { 0 };
+                if let (Some(doubt), Some(_)) = (doubt, &live) {
+                    inode.settle(doubt, live_size);
                 }
             }
             let mut attr = s.inodes.merge(attr);
             attr.size = attr.size.max(live_size);
-            attr
-        }))
+            (attr, s.inodes.get_mut(ino).and_then(Inode::doubt))
+        });
+        if doubt.is_none() {
+            return Ok(attr);
+        }
+        self.settle_mark(ino).await?;
+        Ok(self
+            .shared
+            .with(|s| s.inodes.get(ino).map_or(attr.clone(), |inode| inode.with_mark(attr.clone()))))
     }
 
     /// Where the file ends at least, by its chunk files.
-    async fn live_size(&self, layout: &Layout) -> Result<u64, Refusal> {
+    pub(crate) async fn live_size(&self, layout: &Layout) -> Result<u64, Refusal> {
         let chunks: Vec<(ChunkId, TargetId)> = layout.chunks().collect();
         let stats = self.stat_chunks(&chunks).await?;
         let ends = stats.iter().map(|(chunk, stat)| {
@@ -117,12 +129,13 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         if set.size.is_some_and(|size| size > FILE_SIZE_MAX) {
             return Err(Errno::EFBIG.into());
         }
-        if set.size.is_some() || set.mtime.is_some() || set.mode.is_some() {
+        let cuts = set.size.is_some() && !set.grow_only;
+        if cuts || set.mtime.is_some() || set.mode.is_some() {
             // The shard must know how long the file is to cut it, and an own later commit must not
             // replace a time that is set now, nor clear suid and sgid that are set now.
             self.commit(ino).await?;
         }
-        if set.size.is_none() {
+        if !cuts {
             return self.change_attr_once(ino, &set).await;
         }
         self.shared.with(|s| s.truncation_begins(ino));
@@ -144,9 +157,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     async fn change_attr_once(&self, ino: Ino, set: &SetAttr) -> Result<Attr, Refusal> {
         let message = ChangeAttr { ino, set: set.clone() };
         let AttrReply { attr, live } = self.change_ino(ino, &message).await?;
-        Ok(self.shared.with(|s| {
+        let own = self.shared.with(|s| {
             s.acls.forget(ino);
-            if set.size.is_some() {
+            if set.size.is_some() && !set.grow_only {
                 s.inodes.set_inline(ino, None);
                 if let Some(inode) = s.inodes.get_mut(ino) {
                     inode.truncated();
@@ -155,8 +168,10 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             if let Some(inode) = s.inodes.get_mut(ino) {
                 inode.live = live.is_some();
             }
-            s.inodes.merge_own(attr)
-        }))
+            s.inodes.merge_own(attr.clone())
+        });
+        // The kernel takes the answer's size for the file's: what others have not committed counts in it.
+        if live.is_some() { self.shown(attr, live).await } else { Ok(own) }
     }
 }
 
@@ -181,6 +196,31 @@ impl Shared {
             if !done {
                 inode.truncations += 1;
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{block_on, create, mount, mounted, write};
+    use skep_types::{SetAttr, SetTime, Timestamp};
+
+    /// Goal: the answer to a change of times or mode shows the size that other mounts have written and not
+    /// committed: the kernel takes it for the file's.
+    #[test]
+    fn a_change_shows_what_others_write() {
+        let (cluster, writer) = mounted();
+        let other = mount(&cluster);
+        let file = create(&writer, b"f");
+        write(&writer, &file, 0, &[1; 90_000]);
+        cluster.borrow_mut().shard.live = true;
+        let given = SetTime::At(Timestamp { secs: 5, nanos: 0 });
+        for set in [
+            SetAttr { mtime: Some(given), ..SetAttr::default() },
+            SetAttr { mode: Some(0o600), ..SetAttr::default() },
+            SetAttr { size: Some(100), grow_only: true, ..SetAttr::default() },
+        ] {
+            assert_eq!(block_on(other.setattr(file.attr.ino, set)).unwrap().size, 90_000);
         }
     }
 }

@@ -1,8 +1,9 @@
 //! Commit: tells the shard how far and when chunks were written.
 
 use crate::lane::Lane;
+use crate::limits::STALE_ROUNDS_MAX;
 use crate::port::{Cell, Port};
-use crate::state::{Inode, Mark, Shared};
+use crate::state::{Mark, Shared};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use skep_types::{ChunkId, Ino, Layout, TargetId};
@@ -12,23 +13,37 @@ use skep_wire::{Refusal, Status};
 impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// Commits what is marked, if anything is.
     pub(crate) async fn commit(&self, ino: Ino) -> Result<(), Refusal> {
-        let shared = |inode: &Inode| inode.live && inode.mark.is_some();
-        if self.shared.with(|s| s.inodes.get(ino).is_some_and(shared)) {
-            // Another writer may have cut the file since: the chunk files tell. Without an answer the
-            // commit fails as well.
-            self.fresh_attr(ino).await?;
+        for _ in 0..STALE_ROUNDS_MAX {
+            self.settle_mark(ino).await?;
+            let marked = self.shared.with(|s| {
+                let inode = s.inodes.get(ino)?;
+                Some((inode.mark?, inode.cuts, inode.layout.clone()))
+            });
+            let Some((mark, cuts, layout)) = marked else { return Ok(()) };
+            let blocks = match layout {
+                Some(layout) if layout.generation == mark.generation => self.blocks(ino, &layout).await,
+                _ => None,
+            };
+            match self.commit_once(ino, &mark, cuts, blocks).await {
+                // Another mount has cut the file since: the targets tell what is left.
+                Err(refusal) if refusal.status == Status::STALE_SIZE => {
+                    self.fresh_attr(ino).await?;
+                }
+                result => return result,
+            }
         }
-        let marked = self.shared.with(|s| {
-            let inode = s.inodes.get(ino)?;
-            Some((inode.mark?, inode.layout.clone()))
-        });
-        let Some((mark, layout)) = marked else { return Ok(()) };
-        let blocks = match layout {
-            Some(layout) if layout.generation == mark.generation => self.blocks(ino, &layout).await,
-            _ => None,
-        };
-        let Mark { size, mtime, generation, kill_suidgid, serial } = mark;
-        let message = Commit { ino, generation, size, mtime, blocks, kill_suidgid };
+        Err(super::unsettled(ino))
+    }
+
+    async fn commit_once(
+        &self,
+        ino: Ino,
+        mark: &Mark,
+        cuts: u64,
+        blocks: Option<u64>,
+    ) -> Result<(), Refusal> {
+        let Mark { size, mtime, time_sets, generation, kill_suidgid, serial, .. } = *mark;
+        let message = Commit { ino, generation, size, cuts, mtime, time_sets, blocks, kill_suidgid };
         let result = self.change_ino(ino, &message).await;
         let stale = matches!(&result, Err(refusal) if refusal.status == Status::STALE_GENERATION);
         self.shared.with(|s| {
@@ -49,6 +64,25 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             Err(_) if stale => Ok(()),
             Err(refusal) => Err(refusal),
         }
+    }
+
+    /// Where the file was cut since something of the mark was written, the targets tell what is left of it.
+    pub(crate) async fn settle_mark(&self, ino: Ino) -> Result<(), Refusal> {
+        for _ in 0..STALE_ROUNDS_MAX {
+            let doubt = self.shared.with(|s| {
+                let inode = s.inodes.get_mut(ino)?;
+                Some((inode.doubt()?, inode.layout.clone()))
+            });
+            match doubt {
+                None => return Ok(()),
+                Some((_, None)) => drop(self.fetch_layout(ino).await?),
+                Some((doubt, Some(layout))) => {
+                    let end = self.live_size(&layout).await?;
+                    self.shared.with(|s| s.inodes.get_mut(ino).map(|inode| inode.settle(doubt, end)));
+                }
+            }
+        }
+        Err(super::unsettled(ino))
     }
 
     /// 512-byte blocks of all chunk files: those that this mount has not written are asked for.

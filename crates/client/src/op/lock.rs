@@ -49,12 +49,12 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     }
 
     async fn set_committed(&self, ino: Ino, handle: Handle, lock: LockWish) -> Result<(), Errno> {
-        let result = self.request_lock(ino, lock, None).await;
-        self.shared.with(|s| match &result {
+        let record = |s: &mut Shared, result: &Result<Taken, Refusal>| match result {
             Ok(taken) => s.locks.done(ino, &lock, handle, taken.order),
             Err(refusal) if is_unsure(refusal) => s.locks.suspect(ino, lock, None),
             Err(_) => {}
-        });
+        };
+        let (result, ()) = self.request_lock(ino, lock, None, record).await;
         self.told_of_doubt(&result);
         self.errno(result).map(|_| ())
     }
@@ -105,9 +105,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let ino = self.lockable(handle, &lock)?;
         self.commit_under(ino, handle, lock).await?;
         let ticket = self.shared.with(|s| s.locks.wish(ino, lock, handle));
-        let result = self.request_lock(ino, lock, Some(ticket)).await;
         // A wish that is gone ended while its request was on its way: whoever ended it tells the program.
-        let told = self.shared.with(|s| s.wish_answered(ticket, ino, &lock, handle, &result));
+        let record = |s: &mut Shared, result: &_| s.wish_answered(ticket, ino, &lock, handle, result);
+        let (result, told) = self.request_lock(ino, lock, Some(ticket), record).await;
         if told {
             self.port.work_waits();
             return Ok(Waiting::Ticket(ticket));
@@ -184,13 +184,17 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             }
         };
         let AwaitLocksReply { outcomes, number } = self.errno(reply.read())?;
-        let mut ended: Vec<Ended> = self.shared.with(|s| {
+        let told: Option<Vec<Ended>> = self.shared.with(|s| {
+            if s.nodes.opened(reply.node, reply.incarnation) {
+                return None;
+            }
             let told = outcomes.iter().filter_map(|outcome| s.lock_outcome(outcome.ticket, outcome.errno));
             let told = told.collect();
-            s.nodes.opened(reply.node, reply.incarnation);
             s.nodes.confirm_outcomes(node, number);
-            told
+            Some(told)
         });
+        // What a life granted that has ended since is nothing, see `taken`: its wishes are put again by the next.
+        let Some(mut ended) = told else { return Ok(Vec::new()) };
         let forgotten: Vec<u64> = self.shared.with(|s| s.forgotten_wishes(node, reply.incarnation));
         for ticket in forgotten {
             ended.extend(self.wish_again(ticket).await);
@@ -200,8 +204,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
 
     async fn wish_again(&self, ticket: u64) -> Option<Ended> {
         let Wish { ino, lock, handle, .. } = self.shared.with(|s| s.locks.wish_of(ticket))?;
-        let result = self.request_lock(ino, lock, Some(ticket)).await;
-        if self.shared.with(|s| s.wish_answered(ticket, ino, &lock, handle, &result)) {
+        let record = |s: &mut Shared, result: &_| s.wish_answered(ticket, ino, &lock, handle, result);
+        let (result, told) = self.request_lock(ino, lock, Some(ticket), record).await;
+        if told {
             self.port.work_waits();
             return None;
         }
@@ -251,8 +256,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 }
             });
         }
-        for (ino, lock, ticket) in suspects {
-            if !self.put_right(ino, lock, ticket).await {
+        for (ino, lock, mut ticket) in suspects {
+            if !self.put_right(ino, lock, &mut ticket).await {
                 self.shared.with(|s| s.locks.suspect(ino, lock, ticket));
                 ok = false;
             }
@@ -260,17 +265,20 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         ok
     }
 
-    async fn put_right(&self, ino: Ino, lock: LockWish, ticket: Option<u64>) -> bool {
-        if let Some(ticket) = ticket {
-            let job = self.asking(ino.shard(), &CancelLock { ino, ticket });
+    /// `ticket`: of a wish that is to be taken back first; `None` once it is.
+    async fn put_right(&self, ino: Ino, lock: LockWish, ticket: &mut Option<u64>) -> bool {
+        if let Some(number) = *ticket {
+            let job = self.asking(ino.shard(), &CancelLock { ino, ticket: number });
             if self.once(job).await.is_err_and(|refusal| is_passing(&refusal)) {
                 return false;
             }
+            *ticket = None;
         }
         // Numbered together with the look at what is held: whatever the program asks for from now on has
-        // a higher number, and wins.
+        // a higher number, and wins. What it asked for before and may still be granted has a lower one, and
+        // would be taken away: this waits until that is decided.
         let wishes: Option<Vec<(LockWish, u64)>> = self.shared.with(|s| {
-            if s.locks.is_asking(&LockKey::of(ino, &lock)) {
+            if s.locks.may_get(ino, &lock) {
                 return None;
             }
             let believed = s.locks.believed(ino, &lock);
@@ -294,36 +302,46 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         self.shared.with(|s| s.handles.file(handle).map(|file| file.ino))
     }
 
-    /// Sends a wish until it is answered. One that a newer one of the same owner overtook is sent anew.
-    async fn request_lock(&self, ino: Ino, lock: LockWish, ticket: Option<u64>) -> Result<Taken, Refusal> {
+    /// Sends a wish until it is answered. One that a newer one of the same owner overtook is sent anew. What came of
+    /// it is recorded at the moment when the request counts as answered, so that nobody finds it neither on its
+    /// way nor held.
+    async fn request_lock<T>(
+        &self,
+        ino: Ino,
+        lock: LockWish,
+        ticket: Option<u64>,
+        record: impl FnOnce(&mut Shared, &Result<Taken, Refusal>) -> T,
+    ) -> (Result<Taken, Refusal>, T) {
         let key = LockKey::of(ino, &lock);
         self.shared.with(|s| s.locks.asks(key));
-        let mut result = Err(Errno::ENOLCK.into());
-        for _ in 0..OVERTAKEN_MAX {
-            let order = self.shared.with(|s| s.locks.next_order());
+        let mut record = Some(record);
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let order = self.shared.with(|s| s.locks.number(ticket));
             let reply = self.settle(self.asking(ino.shard(), &SetLock { ino, lock, ticket, order })).await;
-            result = reply.and_then(|reply| {
-                let SetLockReply { state } = reply.read()?;
-                self.shared.with(|s| {
-                    // A life that has ended since: the next one was told of what was believed before.
-                    if s.nodes.opened(reply.node, reply.incarnation) {
-                        s.locks.suspect(ino, lock, None);
+            let last = tries >= OVERTAKEN_MAX || self.port.cancelled();
+            let recorded = self.shared.with(|s| {
+                let result = match reply.and_then(|reply| s.taken(&reply, order)) {
+                    Err(refusal) if refusal.status == Status::OLD_SEQUENCE => {
+                        let wanted = ticket.is_none_or(|ticket| s.locks.wish_of(ticket).is_some());
+                        if wanted && !last {
+                            return None;
+                        }
+                        Err(Errno::EINTR.into())
                     }
-                });
-                Ok(Taken { state, life: reply.incarnation, order })
+                    result => result,
+                };
+                s.locks.asked(&key);
+                let record = record.take()?;
+                let recorded = record(s, &result);
+                Some((result, recorded))
             });
-            let overtaken = result.as_ref().is_err_and(|refusal| refusal.status == Status::OLD_SEQUENCE);
-            let wanted = ticket.is_none_or(|ticket| self.shared.with(|s| s.locks.wish_of(ticket)).is_some());
-            if !overtaken || !wanted || self.port.cancelled() {
-                break;
+            if let Some(recorded) = recorded {
+                return recorded;
             }
             // Its close has overtaken it, or a server that forgot is just being told that the file is open.
             self.port.pause(OVERTAKEN_PAUSE_MS).await;
-        }
-        self.shared.with(|s| s.locks.asked(&key));
-        match result {
-            Err(refusal) if refusal.status == Status::OLD_SEQUENCE => Err(Errno::EINTR.into()),
-            result => result,
         }
     }
 
@@ -345,6 +363,16 @@ fn is_passing(refusal: &Refusal) -> bool {
 }
 
 impl Shared {
+    /// Reads the answer to a lock request. What a life granted that has ended since is nothing: the next one was told
+    /// of what was held without it, and may have given it to another. OLD_SEQUENCE: ask it, under a new number.
+    fn taken(&mut self, reply: &Reply, order: u64) -> Result<Taken, Refusal> {
+        let SetLockReply { state } = reply.read()?;
+        if self.nodes.opened(reply.node, reply.incarnation) {
+            return Err(Status::OLD_SEQUENCE.into());
+        }
+        Ok(Taken { state, life: reply.incarnation, order })
+    }
+
     /// A shard of `node` that has a wish in its queue: any names the server.
     fn wished_shard(&self, node: NodeId) -> Option<ShardId> {
         let shards = self.locks.wishes().map(|(_, wish)| wish.ino.shard());
@@ -376,12 +404,15 @@ impl Shared {
         handle: Handle,
         result: &Result<Taken, Refusal>,
     ) -> bool {
+        if self.locks.was_early(ticket) {
+            return true;
+        }
         if self.locks.wish_of(ticket).is_none() {
             self.locks.suspect(ino, *lock, Some(ticket));
             return true;
         }
         match result {
-            Ok(Taken { state: LockState::Waits, life, order }) => self.locks.waits(ticket, *life, *order),
+            Ok(Taken { state: LockState::Waits, life, .. }) => self.locks.waits(ticket, *life),
             Ok(Taken { state: LockState::Done, order, .. }) => {
                 self.locks.take_wish(ticket);
                 self.locks.done(ino, lock, handle, *order);
@@ -406,11 +437,10 @@ impl Shared {
     }
 
     fn lock_outcome(&mut self, ticket: u64, errno: u32) -> Option<Ended> {
-        let wish = self.locks.take_wish(ticket)?;
         if errno == 0 {
-            self.locks.done(wish.ino, &wish.lock, wish.handle, wish.order);
-            return Some(Ended { ticket, ino: wish.ino, result: Ok(()) });
+            return self.locks.granted(ticket);
         }
+        let wish = self.locks.take_wish(ticket)?;
         let result = Err(Errno(u16::try_from(errno).unwrap_or(Errno::EIO.0)));
         Some(Ended { ticket, ino: wish.ino, result })
     }

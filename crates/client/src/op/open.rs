@@ -3,6 +3,7 @@
 use super::entry::name;
 use crate::job::Reply;
 use crate::lane::Lane;
+use crate::limits::CREATE_TRIES_MAX;
 use crate::port::{Cell, Port};
 use crate::state::{FileHandle, Handle, Inline, Shared};
 use skep_types::{Attr, Errno, Ino, Kind, Mode, Policy};
@@ -89,6 +90,32 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         how: OpenHow,
     ) -> Result<Opened, Errno> {
         self.errno(self.create_file(parent, bytes, create, how).await)
+    }
+
+    /// As a kernel asks: it has looked for the name, found none, and takes whatever it is given for a new file, of which it
+    /// checks no permission. So a file that somebody made meanwhile is never opened: it is ESTALE, at which the kernel
+    /// looks again and opens it, if the program may. EEXIST is for O_EXCL only.
+    pub async fn create_after_look(
+        &self,
+        parent: Ino,
+        bytes: &[u8],
+        create: CreateHow,
+        how: OpenHow,
+    ) -> Result<Opened, Errno> {
+        let new = CreateHow { exclusive: true, ..create };
+        for _ in 0..CREATE_TRIES_MAX {
+            match self.create(parent, bytes, new, how).await {
+                Err(Errno::EEXIST) if !create.exclusive => {}
+                result => return result,
+            }
+            // The kernel looks again once only: a name that has gone by now is tried for here.
+            match self.lookup(parent, bytes).await {
+                Err(Errno::ENOENT) => {}
+                Err(errno) => return Err(errno),
+                Ok(_) => break,
+            }
+        }
+        Err(Errno::ESTALE)
     }
 
     async fn create_file(
@@ -262,5 +289,34 @@ impl Shared {
         self.closes.add(ino, open_seq);
         self.inodes.park(ino);
         first
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Fault, TRUNCATE, block_on, create, mount, mounted, read, write};
+    use skep_wire::{Message, Status};
+
+    /// Goal: a file that another mount made after the kernel had looked is not opened by a create, nor emptied: the kernel
+    /// is told to look again. A name that has gone by then is made; O_EXCL is told that there is one.
+    #[test]
+    fn a_create_opens_nothing_that_is_there() {
+        let (cluster, lane) = mounted();
+        let other = mount(&cluster);
+        let how = CreateHow { mode: 0o644, umask: 0, uid: 1, gid: 2, exclusive: false, policy: None };
+        let make = |name: &[u8], how| block_on(lane.create_after_look(Ino::ROOT, name, how, TRUNCATE));
+        let file = create(&other, b"private");
+        write(&other, &file, 0, b"content");
+        assert_eq!(make(b"private", how), Err(Errno::ESTALE));
+        assert_eq!(make(b"private", CreateHow { exclusive: true, ..how }), Err(Errno::EEXIST));
+        assert_eq!(read(&other, &file, 0, 100), b"content");
+        assert!(lane.shared.borrow().inodes.get(file.attr.ino).is_none_or(|inode| inode.uses() == 0));
+        cluster.borrow_mut().fail(Create::KIND, &[Fault::Refuse(Status::errno(Errno::EEXIST))]);
+        let made = make(b"gone again", how).unwrap();
+        assert!(made.created);
+        // Others make and remove it without an end.
+        cluster.borrow_mut().fail(Create::KIND, &[Fault::Refuse(Status::errno(Errno::EEXIST)); 1_000]);
+        assert_eq!(make(b"never", how), Err(Errno::ESTALE));
     }
 }

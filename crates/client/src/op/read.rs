@@ -169,7 +169,9 @@ impl Shared {
         match &inode.layout {
             None => View::Unknown,
             Some(layout) if layout.is_inline() => View::Inline,
-            Some(layout) => View::Chunks { layout: layout.clone(), size: inode.size(), live: inode.live },
+            Some(layout) => {
+                View::Chunks { layout: layout.clone(), size: inode.size(), live: inode.end_is_open() }
+            }
         }
     }
 }

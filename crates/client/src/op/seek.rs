@@ -8,7 +8,7 @@ use crate::job::{Job, To};
 use crate::lane::Lane;
 use crate::limits::STALE_ROUNDS_MAX;
 use crate::port::{Cell, Port};
-use crate::state::{Handle, Shared};
+use crate::state::{Handle, Inode, Shared};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use skep_types::{Encode, Errno, Extent, Ino, Layout};
@@ -71,7 +71,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
 
     /// Size and layout of an open file, asked for where others write.
     pub(crate) async fn file_now(&self, ino: Ino) -> Result<(u64, Arc<Layout>), Refusal> {
-        if self.shared.with(|s| s.inodes.get(ino).is_some_and(|inode| inode.live)) {
+        if self.shared.with(|s| s.inodes.get(ino).is_some_and(Inode::end_is_open)) {
             self.fresh_attr(ino).await?;
         }
         let known = self.shared.with(|s| {

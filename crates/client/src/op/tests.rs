@@ -533,6 +533,95 @@ fn a_foreign_truncate_is_not_undone() {
     let _ = other;
 }
 
+/// Goal: the same when the first mount never heard of another writer: the second cuts the file by its path. A
+/// `stat` and an append on the first mount go by what is left, and what it writes afterwards counts.
+#[test]
+fn a_cut_by_path_is_not_undone() {
+    let (cluster, first) = mounted();
+    let second = mount(&cluster);
+    let file = create(&first, b"f");
+    let ino = file.attr.ino;
+    let cut = |size| {
+        block_on(second.setattr(ino, SetAttr { size: Some(size), ..SetAttr::default() })).unwrap();
+    };
+    write(&first, &file, 0, &[1; 90_000]);
+    cut(20_000);
+    assert_eq!(block_on(first.getattr(ino)).unwrap().size, 20_000);
+    write(&first, &file, 0, &[1; 90_000]);
+    cut(30_000);
+    block_on(first.flush(file.handle, 0)).unwrap();
+    assert_eq!(cluster.borrow().shard.files[&ino].attr.size, 30_000);
+    write(&first, &file, 80_000, &[2; 100]);
+    cut(40_000);
+    write(&first, &file, 50_000, &[3; 100]);
+    assert_eq!(read(&first, &file, 50_000, 100), [3; 100]);
+    block_on(first.flush(file.handle, 0)).unwrap();
+    assert_eq!(cluster.borrow().shard.files[&ino].attr.size, 50_100);
+}
+
+/// Goal: fallocate on a mount that knows an old, small file neither cuts what another mount appended nor takes
+/// the file for one in the metadata.
+#[test]
+fn an_old_size_cuts_nothing() {
+    let (cluster, first) = mounted();
+    let second = mount(&cluster);
+    let file = create(&first, b"f");
+    write(&first, &file, 0, &[1; 100]);
+    let other = block_on(second.open(file.attr.ino, BOTH)).unwrap();
+    write(&second, &other, 100, &[2; 70_000]);
+    block_on(second.flush(other.handle, 0)).unwrap();
+    for end in [2_000, 50_000, 80_000] {
+        block_on(first.fallocate(file.handle, Allocate::Extend, 0, end)).unwrap();
+        assert_eq!(cluster.borrow().shard.files[&file.attr.ino].attr.size, end.max(70_100));
+    }
+    assert_eq!(read(&second, &other, 0, 70_100)[100..], [2; 70_000]);
+}
+
+/// Goal: what a failed write left behind the end of the file is taken back by its place now, and not at all
+/// while another mount writes there.
+#[test]
+fn strays_of_a_failed_write_spare_others() {
+    let (cluster, first) = mounted();
+    let second = mount(&cluster);
+    let file = create(&first, b"f");
+    write(&first, &file, 0, &[1; 204_800]);
+    block_on(first.flush(file.handle, 0)).unwrap();
+    for live in [false, true] {
+        let other = block_on(second.open(file.attr.ino, BOTH)).unwrap();
+        let at = block_on(second.getattr(file.attr.ino)).unwrap().size;
+        write(&second, &other, at, &[2; 3 * 4096]);
+        block_on(second.flush(other.handle, 0)).unwrap();
+        cluster.borrow_mut().shard.live = live;
+        let (ok, full) = (Fault::Refuse(Status::BUSY), Fault::Refuse(Status::errno(Errno::ENOSPC)));
+        cluster.borrow_mut().fail(WriteChunk::KIND, &[ok, full, ok]);
+        let n = block_on(first.write(file.handle, at, &[3; 3 * 4096], WriteHow::default())).unwrap();
+        assert_eq!(n, 4096);
+        let seen = read(&second, &other, at, 3 * 4096);
+        assert!(
+            seen[4096..].iter().all(|byte| *byte != 0),
+            "bytes of the other mount, or the failed write's"
+        );
+    }
+}
+
+/// Goal: a size that the targets gave while others wrote is not believed after the last close, nor after a cut.
+#[test]
+fn live_sizes_do_not_outlive_their_file() {
+    let (cluster, first) = mounted();
+    let second = mount(&cluster);
+    let file = create(&first, b"f");
+    let ino = file.attr.ino;
+    write(&first, &file, 0, &[1; 90_000]);
+    let theirs = block_on(second.open(ino, READ)).unwrap();
+    cluster.borrow_mut().shard.live = true;
+    assert_eq!(block_on(second.getattr(ino)).unwrap().size, 90_000);
+    block_on(second.release(theirs.handle));
+    let set = SetAttr { size: Some(5), ..SetAttr::default() };
+    block_on(first.setattr(ino, set)).unwrap();
+    let again = block_on(second.open(ino, READ)).unwrap();
+    assert_eq!(read(&second, &again, 0, 100), [1; 5]);
+}
+
 /// Goal: zeroed ranges are zeros, grow the file or not, and are covered by the next fsync.
 #[test]
 fn zero_ranges() {

@@ -4,13 +4,13 @@ use crate::job::{Job, To};
 use crate::lane::Lane;
 use crate::limits::{ROUND_MAX, STALE_ROUNDS_MAX};
 use crate::port::{Cell, Port};
-use crate::state::{FileHandle, Handle, Shared};
+use crate::state::{Begun, FileHandle, Handle, Inode, Shared};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use skep_types::codec::Bytes;
 use skep_types::limits::{FILE_SIZE_MAX, INLINE_DEFAULT, TRANSFER_MAX};
-use skep_types::{Encode, Errno, Generation, Ino, Layout, Piece, SetAttr, Timestamp};
-use skep_wire::meta::{AttrReply, WriteInline};
+use skep_types::{Attr, Encode, Errno, Generation, Ino, Kind, Layout, Mode, Piece, SetAttr, Timestamp};
+use skep_wire::meta::{AttrReply, GetAttr, WriteInline};
 use skep_wire::storage::{Owner, PunchChunk, WriteChunk, WriteChunkReply};
 use skep_wire::{Message, Refusal, Status};
 
@@ -18,6 +18,10 @@ use skep_wire::{Message, Refusal, Status};
 const TRUNCATE_WAIT_MS: u64 = 1;
 /// The suid and sgid bits.
 const SETID: u32 = 0o6000;
+/// The set-group-id bit.
+const SGID: Mode = 0o2000;
+/// The group may run it.
+const GROUP_RUNS: Mode = 0o010;
 
 /// How one write is done.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -44,6 +48,7 @@ pub(crate) struct View {
     pub layout: Option<Arc<Layout>>,
     pub owner: Owner,
     pub truncations: u32,
+    pub begun: Begun,
 }
 
 /// How a round went.
@@ -210,6 +215,31 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         self.errno(self.kill_suidgid(ino).await)
     }
 
+    /// Who changes a file's content without being in its group loses it the set-group-id bit, as on Linux since 6.2,
+    /// also where the group may not run it. (Where it may, the change itself clears the bit.) Nothing is sent unless
+    /// there is such a bit. `known`: attributes that an answer just brought; gives those after it.
+    pub async fn drop_foreign_sgid(
+        &self,
+        ino: Ino,
+        known: Option<&Attr>,
+        is_member: impl FnOnce(u32) -> bool,
+    ) -> Result<Option<Attr>, Errno> {
+        let bits = |attr: &Attr| {
+            let bit = attr.kind == Kind::File && attr.mode & (SGID | GROUP_RUNS) == SGID;
+            bit.then_some((attr.mode, attr.gid))
+        };
+        let found = match known {
+            Some(attr) => bits(attr),
+            None => self.shared.with(|s| s.inodes.get(ino).and_then(|inode| bits(inode.attr.as_ref()?))),
+        };
+        let Some((mode, group)) = found else { return Ok(None) };
+        if is_member(group) {
+            return Ok(None);
+        }
+        let set = SetAttr { mode: Some(mode & !SETID), ..SetAttr::default() };
+        self.errno(self.change_attr(ino, set).await).map(Some)
+    }
+
     /// Clears suid and sgid on the shard, if they are set.
     async fn kill_suidgid(&self, ino: Ino) -> Result<(), Refusal> {
         let attr = self.shared.with(|s| s.inodes.get(ino).and_then(|inode| inode.attr.clone()));
@@ -275,18 +305,39 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
 
     /// What was written behind a failed piece, or may have been by it, must not show when the file grows
     /// later: punched now, or by housekeeping when the program gave up.
+    ///
+    /// Only the shard knows where that is and whether others write, whose bytes would be punched with it.
     pub(crate) async fn forget_strays(&self, ino: Ino, stray: Vec<Piece>) {
-        let size = self.shared.with(|s| s.inodes.get(ino).map_or(0, |inode| inode.size()));
         let mut left = Vec::new();
-        for piece in stray.into_iter().filter_map(|piece| beyond(piece, size)) {
-            if self.port.cancelled() || !self.punch_stray(&piece).await {
-                left.push(piece);
+        if self.port.cancelled() {
+            left = stray;
+        } else if !stray.is_empty() {
+            match self.own_end(ino).await {
+                Ok(Some(size)) => {
+                    for piece in stray.into_iter().filter_map(|piece| beyond(piece, size)) {
+                        if self.port.cancelled() || !self.punch_stray(&piece).await {
+                            left.push(piece);
+                        }
+                    }
+                }
+                Ok(None) => {}
+                Err(_) => left = stray,
             }
         }
         if !left.is_empty() {
             self.shared.with(|s| s.strays.extend(left.into_iter().map(|piece| (ino, piece))));
             self.port.work_waits();
         }
+    }
+
+    /// Where the file ends, asked now. `None`: others write to it, and what stands behind the end may be theirs.
+    async fn own_end(&self, ino: Ino) -> Result<Option<u64>, Refusal> {
+        let AttrReply { attr, live } = self.once(self.asking(ino.shard(), &GetAttr { ino })).await?.read()?;
+        Ok(self.shared.with(|s| {
+            let size = s.inodes.merge(attr).size;
+            let alone = live.is_none() && !s.inodes.get(ino).is_some_and(Inode::end_is_open);
+            alone.then_some(size)
+        }))
     }
 
     async fn punch_stray(&self, piece: &Piece) -> bool {
@@ -304,9 +355,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// or others write, it stays what it is: a part of a write that failed.
     pub(crate) async fn punch_strays(&self) {
         for (ino, piece) in self.shared.with(|s| core::mem::take(&mut s.strays)) {
-            let still = self.shared.with(|s| {
-                s.inodes.get(ino).is_some_and(|inode| !inode.live && inode.size() <= piece.file_offset)
-            });
+            let end = self.own_end(ino).await;
+            let still = matches!(end, Ok(Some(end)) if end <= piece.file_offset);
             if still && !self.punch_stray(&piece).await {
                 self.port.log(format_args!(
                     "inode {ino}: {} bytes at {} of a write that failed could not be taken back (target {} does \
@@ -357,7 +407,7 @@ impl Shared {
         if inode.truncating > 0 || inode.truncations != view.truncations {
             return true;
         }
-        inode.wrote_to(end, mtime, generation, kill);
+        inode.wrote_to(end, mtime, generation, kill, view.begun);
         false
     }
 
@@ -370,6 +420,7 @@ impl Shared {
                 .map(|attr| Owner { uid: attr.uid, gid: attr.gid, project: attr.project })
                 .unwrap_or_default(),
             truncations: inode.truncations,
+            begun: inode.begin(),
         }
     }
 }

@@ -1,27 +1,13 @@
 //! What a mount knows of files that are open, or were: bounded to 1 KiB for each (inline content,
 //! which has its own limit, apart).
 
+use super::Mark;
 use crate::limits::{IDLE_INODES_MAX, INLINE_CACHE_MAX, TERMS_MAX};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use skep_types::{Attr, ChunkId, Generation, Ino, Layout, LogIndex, ShardId, TargetId, Term, Timestamp};
+use skep_types::{Attr, ChunkId, Ino, Layout, LogIndex, ShardId, TargetId, Term};
 use skep_wire::meta::OpenMode;
-
-/// Writes to chunks that the shard has not been told of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Mark {
-    /// End of the furthest write.
-    pub size: u64,
-    /// Time of the last one.
-    pub mtime: Timestamp,
-    /// Generation written to.
-    pub generation: Generation,
-    /// An ordinary user wrote: suid and sgid are to be cleared.
-    pub kill_suidgid: bool,
-    /// Moves with every write.
-    pub serial: u64,
-}
 
 /// Writes to one target that may be lost by a power cut.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -90,8 +76,12 @@ pub struct Inode {
     pub cached: Option<bool>,
     /// Other mounts had it open for writing when last asked.
     pub live: bool,
-    /// Size that their chunk files gave then.
+    /// Size that their chunk files gave then, if the file was not cut since.
     pub live_size: u64,
+    /// Newest count of the file's cuts; 0 = unknown.
+    pub cuts: u64,
+    /// Moves with everything learned of cuts.
+    pub cuts_seen: u32,
     /// Position of its newest change that may not be durable, in each term of the log that has one: a
     /// newer term says nothing about an older one's tail.
     pub touched: Vec<(Term, LogIndex)>,
@@ -143,21 +133,6 @@ impl Inode {
         self.losses += u32::from(self.touched.len() != before);
     }
 
-    /// `attr` with this mount's own uncommitted writes.
-    pub fn with_mark(&self, mut attr: Attr) -> Attr {
-        if let Some(mark) = &self.mark {
-            attr.size = attr.size.max(mark.size);
-            if mark.mtime > attr.mtime {
-                attr.mtime = mark.mtime;
-            }
-            if mark.mtime > attr.ctime {
-                attr.ctime = mark.mtime;
-            }
-            attr.blocks = attr.blocks.max(self.blocks.values().sum());
-        }
-        attr
-    }
-
     /// A write to `chunk` on `target` was answered.
     pub fn wrote_chunk(&mut self, target: TargetId, chunk: ChunkId, life: u64, blocks: u64, synced: bool) {
         self.serial += 1;
@@ -179,30 +154,6 @@ impl Inode {
                 }
             }
             None => self.unsynced.push(Unsynced { target, life, chunks: alloc::vec![chunk], serial }),
-        }
-    }
-
-    /// A write that ends at `end` is to be committed.
-    pub fn wrote_to(&mut self, end: u64, mtime: Timestamp, generation: Generation, kill_suidgid: bool) {
-        self.serial += 1;
-        let serial = self.serial;
-        let mark = self.mark.get_or_insert(Mark { size: 0, mtime, generation, kill_suidgid, serial });
-        if mark.generation != generation {
-            // What was written to an older generation is gone with it.
-            mark.size = 0;
-            mark.generation = generation;
-        }
-        mark.size = mark.size.max(end);
-        mark.mtime = mark.mtime.max(mtime);
-        mark.kill_suidgid |= kill_suidgid;
-        mark.serial = serial;
-    }
-
-    /// The chunk files end here, and so do the writes of this mount, which are all in them: what was marked
-    /// beyond was cut by another mount, and must not be committed.
-    pub fn cut_mark(&mut self, end: u64) {
-        if let Some(mark) = &mut self.mark {
-            mark.size = mark.size.min(end);
         }
     }
 
@@ -265,6 +216,7 @@ impl Inodes {
     /// programs of this mount shall see them. A layout or content that they contradict is dropped.
     pub fn merge(&mut self, attr: Attr) -> Attr {
         let Some(inode) = self.table.get_mut(&attr.ino) else { return attr };
+        inode.learn_cuts(attr.cuts);
         if inode.attr.as_ref().is_none_or(|known| known.change <= attr.change) {
             if inode.layout.as_ref().is_some_and(|layout| layout.generation != attr.generation) {
                 inode.layout = None;
@@ -364,6 +316,7 @@ impl Inodes {
         inode.mode = None;
         inode.cached = None;
         inode.live = false;
+        inode.live_size = 0;
         if inode.is_clean() {
             inode.blocks.clear();
         }
@@ -420,6 +373,7 @@ impl Inodes {
 mod tests {
     use super::*;
     use crate::testing::attr;
+    use skep_types::{Generation, Timestamp};
 
     /// Goal: an older answer never replaces a newer one, and own uncommitted writes are always seen.
     #[test]
@@ -428,7 +382,8 @@ mod tests {
         inodes.entry(ino);
         assert_eq!(inodes.merge(attr(9, 5, 100)).size, 100);
         assert_eq!(inodes.merge(attr(9, 4, 7)).size, 100, "change counter 4 is older than 5");
-        inodes.entry(ino).wrote_to(150, Timestamp { secs: 9, nanos: 0 }, Generation(1), false);
+        let begun = inodes.entry(ino).begin();
+        inodes.entry(ino).wrote_to(150, Timestamp { secs: 9, nanos: 0 }, Generation(1), false, begun);
         let seen = inodes.merge(attr(9, 6, 120));
         assert_eq!((seen.size, seen.mtime.secs), (150, 9));
         inodes.entry(ino).truncated();

@@ -3,7 +3,7 @@
 //! The shards decide; this is kept so that a shard that forgot (a restart) can be told, so that a close
 //! sends an unlock only where there is one, and so that what a given-up request may have done is undone.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use skep_types::{Errno, Incarnation, Ino, ShardId};
 use skep_wire::meta::{LockKind, LockSpace, LockWish, ReclaimedLock};
@@ -58,8 +58,10 @@ pub struct Wish {
     pub handle: Handle,
     /// Life of the server that put it into its queue; `None` = not answered yet.
     pub life: Option<Incarnation>,
-    /// Number of the request that was answered.
+    /// Number of its newest request.
     pub order: u64,
+    /// That request is on its way.
+    asked: bool,
 }
 
 /// A wish that waits no longer.
@@ -78,6 +80,8 @@ pub struct Ended {
 pub struct Locks {
     held: BTreeMap<LockKey, Held>,
     wishes: BTreeMap<u64, Wish>,
+    /// Wishes that were granted before the answer to their request came.
+    early: BTreeSet<u64>,
     ended: Vec<Ended>,
     /// Something may be held that the program was not told of: to be put right.
     suspects: Vec<(Ino, LockWish, Option<u64>)>,
@@ -94,6 +98,16 @@ impl Locks {
     pub fn next_order(&mut self) -> u64 {
         self.order += 1;
         self.order
+    }
+
+    /// The number of the next request for a lock, which the wish of `ticket` is sent by.
+    pub fn number(&mut self, ticket: Option<u64>) -> u64 {
+        let order = self.next_order();
+        if let Some(wish) = ticket.and_then(|ticket| self.wishes.get_mut(&ticket)) {
+            wish.order = order;
+            wish.asked = true;
+        }
+        order
     }
 
     /// Is anything of `key` held, waited for, or in doubt?
@@ -153,16 +167,31 @@ impl Locks {
     /// A wish is about to be put into a queue: its ticket.
     pub fn wish(&mut self, ino: Ino, lock: LockWish, handle: Handle) -> u64 {
         self.ticket += 1;
-        self.wishes.insert(self.ticket, Wish { ino, lock, handle, life: None, order: 0 });
+        self.wishes.insert(self.ticket, Wish { ino, lock, handle, life: None, order: 0, asked: false });
         self.ticket
     }
 
-    /// A server of life `life` has it in its queue, by request `order`.
-    pub fn waits(&mut self, ticket: u64, life: Incarnation, order: u64) {
+    /// A server of life `life` has it in its queue.
+    pub fn waits(&mut self, ticket: u64, life: Incarnation) {
         if let Some(wish) = self.wishes.get_mut(&ticket) {
             wish.life = Some(life);
-            wish.order = order;
+            wish.asked = false;
         }
+    }
+
+    /// A wish was granted: its lock is held.
+    pub fn granted(&mut self, ticket: u64) -> Option<Ended> {
+        let wish = self.wishes.remove(&ticket)?;
+        if wish.asked {
+            self.early.insert(ticket);
+        }
+        self.done(wish.ino, &wish.lock, wish.handle, wish.order);
+        Some(Ended { ticket, ino: wish.ino, result: Ok(()) })
+    }
+
+    /// The answer to a wish's request came. `true`: the wish was granted before, and nothing is in doubt.
+    pub fn was_early(&mut self, ticket: u64) -> bool {
+        self.early.remove(&ticket)
     }
 
     /// A wish waits no longer.
@@ -200,9 +229,16 @@ impl Locks {
         }
     }
 
-    /// Is a request of `key` in flight?
-    pub fn is_asking(&self, key: &LockKey) -> bool {
-        self.asking.contains_key(key)
+    /// May a server come to hold something in `lock`'s range for its owner, by a request or a wish that has a
+    /// number already? What is numbered from now on would take it away again.
+    pub fn may_get(&self, ino: Ino, lock: &LockWish) -> bool {
+        let key = LockKey::of(ino, lock);
+        let waits = |wish: &Wish| {
+            LockKey::of(wish.ino, &wish.lock) == key
+                && wish.lock.start <= lock.last
+                && lock.start <= wish.lock.last
+        };
+        self.asking.contains_key(&key) || self.wishes.values().any(waits)
     }
 
     /// Takes what is to be put right.

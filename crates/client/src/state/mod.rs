@@ -7,6 +7,7 @@ mod handle;
 mod inode;
 mod locks;
 mod map;
+mod mark;
 mod netbench;
 mod node;
 mod session;
@@ -17,9 +18,10 @@ pub use acls::{Acl, Acls};
 pub use closes::Closes;
 pub use ghosts::Ghosts;
 pub use handle::{DirHandle, FileHandle, Handle, Handles};
-pub use inode::{Inline, Inode, Inodes, Mark, Unsynced};
+pub use inode::{Inline, Inode, Inodes, Unsynced};
 pub use locks::{Ended, LockKey, Locks, Wish};
 pub use map::ClusterMap;
+pub use mark::{Begun, Mark};
 pub use netbench::{
     Lease, NETBENCH_DIRS_MAX, NETBENCH_LEASE_MAX_MS, NETBENCH_MARKS_MAX, NETBENCH_TOTAL_MAX_MS, Netbench,
 };
@@ -128,6 +130,7 @@ impl Shared {
             if let Some(attr) = &mut inode.attr {
                 attr.change = 0;
             }
+            inode.forget_cuts();
         }
     }
 

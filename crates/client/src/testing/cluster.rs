@@ -21,7 +21,8 @@ use skep_types::{
 };
 use skep_wire::meta::{MetaRequest, ShardCall};
 use skep_wire::mgmt::{
-    HeartbeatReply, MapReply, MgmtRequest, NodeEntry, OpenSessionReply, ShardEntry, TargetEntry,
+    HeartbeatReply, MapReply, MgmtRequest, NodeEntry, OpenSessionReply, RegistryAge, ShardEntry, ShardState,
+    TargetEntry,
 };
 use skep_wire::storage::StorageRequest;
 use skep_wire::{Empty, Refusal, Status};
@@ -42,6 +43,8 @@ pub enum Fault {
     Unreachable,
     /// Refused.
     Refuse(Status),
+    /// Executed, and the answer comes at the next poll.
+    LateAnswer,
 }
 
 /// Everything behind the port.
@@ -59,6 +62,8 @@ pub struct Cluster {
     pub sessions: u64,
     /// Targets that an administrator took out.
     pub removed: Vec<TargetId>,
+    /// An answer is on its way.
+    late: bool,
 }
 
 impl Default for Cluster {
@@ -75,6 +80,7 @@ impl Default for Cluster {
             lines: Vec::new(),
             sessions: 0,
             removed: Vec::new(),
+            late: false,
         }
     }
 }
@@ -111,8 +117,9 @@ impl Cluster {
                 };
                 (status, body, 0)
             }
-            None | Some(Fault::LoseAnswer) => self.execute(mount, call),
+            None | Some(Fault::LoseAnswer | Fault::LateAnswer) => self.execute(mount, call),
         };
+        self.late |= fault == Some(Fault::LateAnswer);
         if fault == Some(Fault::LoseAnswer) {
             return Outcome::Lost;
         }
@@ -167,7 +174,8 @@ impl Cluster {
                 .to_bytes()
             }
             MgmtRequest::RenewSession(_) => {
-                HeartbeatReply { map: map(&self.removed).version, epoch: FenceEpoch(0), ended: 0 }.to_bytes()
+                let (map, registry) = (map(&self.removed).version, RegistryAge::default());
+                HeartbeatReply { map, epoch: FenceEpoch(0), ended: 0, registry }.to_bytes()
             }
             _ => Empty {}.to_bytes(),
         }
@@ -188,6 +196,9 @@ fn map(removed: &[TargetId]) -> MapReply {
     let target = |target| TargetEntry {
         class: skep_types::CapacityClass::Normal,
         filesystem: 0,
+        failures: 0,
+        decisions: 0,
+        served: true,
         pool: skep_types::PoolId(1),
         target: TargetId(target),
         alias: format!("target-{target}"),
@@ -201,9 +212,24 @@ fn map(removed: &[TargetId]) -> MapReply {
         cluster: Uuid([1; 16]),
         nodes: Vec::from([node(METAD, ServiceKind::Metad), node(STORAGED, ServiceKind::Storaged)]),
         targets: (1..=3).map(target).filter(|entry| !removed.contains(&entry.target)).collect(),
-        shards: Vec::from([ShardEntry { shard: ShardId(0), replicas: Vec::from([METAD]), epoch: 1 }]),
+        shards: Vec::from([ShardEntry {
+            shard: ShardId(0),
+            replicas: Vec::from([METAD]),
+            epoch: 1,
+            state: ShardState::Active,
+            era: 0,
+        }]),
         command_level: 1,
     }
+}
+
+async fn pend_once() {
+    let mut pended = false;
+    poll_fn(|_| match core::mem::replace(&mut pended, true) {
+        true => Poll::Ready(()),
+        false => Poll::Pending,
+    })
+    .await;
 }
 
 /// A port to the fake cluster. Every call pends once, as a port over real waits does.
@@ -215,15 +241,12 @@ pub struct FakePort {
 
 impl Port for FakePort {
     async fn call(&self, calls: &mut [Call<'_>]) {
-        let mut pended = false;
-        poll_fn(|_| match core::mem::replace(&mut pended, true) {
-            true => Poll::Ready(()),
-            false => Poll::Pending,
-        })
-        .await;
-        let mut cluster = self.cluster.borrow_mut();
+        pend_once().await;
         for call in calls {
-            call.outcome = cluster.handle(self.mount, call);
+            call.outcome = self.cluster.borrow_mut().handle(self.mount, call);
+        }
+        if core::mem::take(&mut self.cluster.borrow_mut().late) {
+            pend_once().await;
         }
     }
 
@@ -269,6 +292,17 @@ pub fn mount(cluster: &Rc<RefCell<Cluster>>) -> FakeLane {
     let lane = Lane::new(shared, |_| port).unwrap();
     block_on(lane.attach(Mounting::default(), 1_000)).unwrap();
     lane
+}
+
+/// One more lane of a mount, which works while another one waits.
+pub fn lane_beside(cluster: &Rc<RefCell<Cluster>>, lane: &FakeLane) -> FakeLane {
+    let port = FakePort { cluster: cluster.clone(), mount: lane.port().mount };
+    Lane::new(lane.shared.clone(), |_| port).unwrap()
+}
+
+/// Polls once: the operation goes on until it waits for the next answer.
+pub fn step<F: Future>(future: core::pin::Pin<&mut F>) -> Poll<F::Output> {
+    future.poll(&mut Context::from_waker(Waker::noop()))
 }
 
 /// Polls until ready: the whole executor that the core needs.

@@ -6,7 +6,7 @@ mod locks;
 mod shard;
 mod target;
 
-pub use cluster::{Cluster, FakeLane, Fault, block_on, mount, mounted};
+pub use cluster::{Cluster, FakeLane, Fault, block_on, lane_beside, mount, mounted, step};
 
 use skep_types::{Attr, Generation, Ino, Kind, ProjectId, Timestamp};
 
@@ -29,6 +29,9 @@ pub fn attr(ino: u64, change: u64, size: u64) -> Attr {
         btime: Timestamp::default(),
         change,
         generation: Generation(0),
+        cuts: 1,
+        time_sets: 0,
+        mtime_given: false,
     }
 }
 

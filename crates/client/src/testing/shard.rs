@@ -163,8 +163,13 @@ impl Shard {
     fn change_content(&mut self, request: &MetaRequest, targets: &mut Targets) -> Reply {
         match request {
             MetaRequest::ChangeAttr(m) => {
-                if let Some(size) = m.set.size {
-                    self.truncate(m.ino, size, targets)?;
+                match m.set.size {
+                    Some(size) if m.set.grow_only => {
+                        let file = self.file(m.ino)?;
+                        file.attr.size = file.attr.size.max(size);
+                    }
+                    Some(size) => self.truncate(m.ino, size, targets)?,
+                    None => {}
                 }
                 let file = self.file(m.ino)?;
                 file.attr.mode = m.set.mode.unwrap_or(file.attr.mode);
@@ -173,6 +178,8 @@ impl Shard {
                 }
                 if let Some(SetTime::At(time)) = m.set.mtime {
                     file.attr.mtime = time;
+                    file.attr.time_sets += 1;
+                    file.attr.mtime_given = true;
                 }
                 file.attr.change += 1;
                 self.attr_reply(m.ino)
@@ -280,8 +287,14 @@ impl Shard {
         if file.layout.is_inline() || file.layout.generation != m.generation {
             return Err(Status::STALE_GENERATION.into());
         }
+        if m.size > file.attr.size && m.cuts < file.attr.cuts {
+            return Err(Status::STALE_SIZE.into());
+        }
         file.attr.size = file.attr.size.max(m.size);
-        file.attr.mtime = m.mtime;
+        if !file.attr.mtime_given || m.time_sets >= file.attr.time_sets {
+            file.attr.mtime = m.mtime;
+            file.attr.mtime_given = false;
+        }
         file.attr.blocks = m.blocks.unwrap_or(file.attr.blocks);
         file.attr.change += 1;
         self.attr_reply(m.ino)
@@ -290,7 +303,9 @@ impl Shard {
     fn truncate(&mut self, ino: Ino, size: u64, targets: &mut Targets) -> Result<(), Refusal> {
         let file = self.file(ino)?;
         file.attr.change += 1;
+        file.attr.cuts += 1;
         file.attr.mtime = Timestamp { secs: 1, nanos: 0 };
+        file.attr.mtime_given = false;
         if file.layout.is_inline() {
             file.inline.truncate(size as usize);
             file.version += 1;

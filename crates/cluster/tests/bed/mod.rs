@@ -3,8 +3,8 @@
 
 use skep_cluster::{Answer, Command, Config, Input, Output, Peer, Registry, State};
 use skep_types::{
-    Capacity, ClientId, Consistency, Decode, Encode, Incarnation, MapVersion, Millis, NodeId, ServiceKind,
-    TargetId, Term, Uuid,
+    Capacity, ClientId, Consistency, Decode, Encode, Incarnation, LogIndex, MapVersion, Millis, NodeId,
+    ServiceKind, TargetId, Term, Uuid,
 };
 use skep_wire::mgmt::*;
 use skep_wire::{Message, Refusal};
@@ -19,6 +19,39 @@ pub const CONFIG: Config = Config {
     max_sessions: 4,
     max_pools: 3,
 };
+
+/// A registration in the first life of a daemon.
+pub fn registration(uuid: u8, service: ServiceKind, alias: &str) -> RegisterNode {
+    RegisterNode {
+        domain: String::new(),
+        uuid: Uuid([uuid; 16]),
+        service,
+        alias: alias.into(),
+        addresses: vec![Address { text: "127.0.0.1:1".into(), nic: String::new(), preference: 0 }],
+        machine: Uuid([1; 16]),
+        incarnation: Incarnation(1),
+        mark: 1,
+        confirmed: 0,
+        index: LogIndex(0),
+        restored: false,
+        registry: RegistryAge::default(),
+    }
+}
+
+/// A heartbeat with nothing to tell.
+pub fn heartbeat(node: u32, life: u64) -> Heartbeat {
+    Heartbeat {
+        node: NodeId(node),
+        incarnation: Incarnation(life),
+        targets: vec![],
+        capacity: Capacity::default(),
+        map: MapVersion(0),
+        index: LogIndex(0),
+        formatted: vec![],
+        registry: RegistryAge::default(),
+        leaving: false,
+    }
+}
 
 pub struct Cluster {
     pub registry: Registry,
@@ -65,25 +98,25 @@ impl Cluster {
         service: ServiceKind,
         alias: &str,
     ) -> Result<RegisterNodeReply, Refusal> {
-        let address = Address { text: "127.0.0.1:1".into(), nic: String::new(), preference: 0 };
-        self.ask(
-            0,
-            RegisterNode {
-                domain: String::new(),
-                uuid: Uuid([uuid; 16]),
-                service,
-                alias: alias.into(),
-                addresses: vec![address],
-                machine: Uuid([1; 16]),
-                incarnation: Incarnation(1),
-            },
-        )
+        self.ask(0, registration(uuid, service, alias))
     }
 
     pub fn target(&mut self, node: u32, uuid: u8, target: u32) -> Result<RegisterTargetReply, Refusal> {
         let capacity = Capacity { bytes: 1_000, bytes_free: 1_000, inodes: 10, inodes_free: 10 };
         let (node, target) = (NodeId(node), TargetId(target));
-        self.ask(0, RegisterTarget { node, uuid: Uuid([uuid; 16]), target, alias: String::new(), capacity })
+        self.ask(
+            0,
+            RegisterTarget {
+                node,
+                uuid: Uuid([uuid; 16]),
+                target,
+                alias: String::new(),
+                capacity,
+                mark: 1,
+                confirmed: 0,
+                restored: false,
+            },
+        )
     }
 
     pub fn session(&mut self, uuid: u8) -> OpenSessionReply {
@@ -93,16 +126,14 @@ impl Cluster {
     }
 
     pub fn beat(&mut self, node: u32, targets: Vec<TargetReport>) -> HeartbeatReply {
-        let (node, incarnation) = (NodeId(node), Incarnation(1));
-        let (capacity, map) = (Capacity::default(), MapVersion(0));
-        self.ask(0, Heartbeat { node, incarnation, targets, capacity, map, leaving: false }).unwrap()
+        self.ask(0, Heartbeat { targets, ..heartbeat(node, 1) }).unwrap()
     }
 
     /// A heartbeat of `node` that reports `free` of 1,000 bytes on a target.
     pub fn report(&mut self, node: u32, target: u32, free: u64) -> HeartbeatReply {
         let capacity = Capacity { bytes: 1_000, bytes_free: free, inodes: 0, inodes_free: 0 };
         let (target, consistency) = (TargetId(target), Consistency::Good);
-        self.beat(node, vec![TargetReport { target, consistency, capacity, filesystem: 7 }])
+        self.beat(node, vec![TargetReport { target, consistency, failures: 0, capacity, filesystem: 7 }])
     }
 
     pub fn status(&mut self) -> StatusReply {

@@ -14,8 +14,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long [`Store::apply`] waits for a checkpoint before it gives up.
-const APPLY_WAIT: Duration = Duration::from_secs(120);
 /// Rows that each apply moves from a finished checkpoint into the cache.
 const SETTLE_ROWS: usize = 16;
 
@@ -100,6 +98,24 @@ impl RowStore {
     /// to wait. To be asked before a command is logged; reads go on.
     pub fn trouble(&self) -> Option<StoreError> {
         if self.overlay.bytes < self.options.overlay_bytes { None } else { self.checkpointer.trouble() }
+    }
+
+    /// Do so many rows wait behind a checkpoint that is still running that no more should come?
+    pub fn is_crowded(&self) -> bool {
+        self.frozen.is_some() && self.overlay.bytes >= 2 * self.options.overlay_bytes
+    }
+
+    /// Waits until it is no longer crowded; `false` = not within `limit`. Everything applied must be in the
+    /// log already: the checkpoint that is waited for waits for that.
+    pub fn make_room(&mut self, limit: Duration) -> Result<bool, StoreError> {
+        if !self.is_crowded() {
+            return Ok(true);
+        }
+        if !self.checkpointer.wait(limit) {
+            return Ok(false);
+        }
+        self.checkpoint()?;
+        Ok(true)
     }
 
     /// Takes note of a finished checkpoint; says up to which entry, if there is news.
@@ -262,9 +278,7 @@ impl Store for RowStore {
         self.applied = index;
         self.settle(SETTLE_ROWS);
         if self.overlay.bytes >= self.options.overlay_bytes {
-            if self.overlay.bytes >= 2 * self.options.overlay_bytes {
-                self.wait(APPLY_WAIT)?;
-            }
+            // Unless one runs. It is not waited for here: it may wait for a log that this thread must write.
             self.checkpoint()?;
         }
         Ok(())

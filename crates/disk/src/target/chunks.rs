@@ -1,20 +1,23 @@
 //! The chunk files of a target as a [`ChunkStore`].
 
+use super::directories::{Changing, Directories, Directory};
 use super::files::{Files, Open};
-use super::identity::{Identity, Opened, TargetError};
+use super::identity::{AGES_FILE, Identity, Opened, TargetError};
+use super::keeper::Keeper;
+use super::mount;
+use crate::ages::{Ages, NUMBERS};
 use rustix::fs::{
     AtFlags, Dir, FallocateFlags, Mode, OFlags, SeekFrom, copy_file_range, fallocate, fdatasync, fstat,
     fsync, ftruncate, openat, seek, statat, statvfs, syncfs, unlinkat,
 };
 use rustix::io::{Errno, pread, pwrite};
-use skep_storage::{ChunkName, ChunkStore, DiskError, PieceName, PieceStat};
-use skep_types::{Capacity, ChunkId, ClusterId, TargetId, Uuid};
+use skep_storage::{ChunkName, ChunkStore, DiskError, Heard, Mount, PieceName, PieceStat, Standing, Word};
+use skep_types::{Capacity, ChunkId, ClusterId, Consistency, TargetId, Uuid};
 use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Above this many directories one `syncfs` is cheaper than syncing each.
 const DIRECTORIES_SYNCED_SINGLY: usize = 8;
@@ -23,17 +26,30 @@ const DIRECTORIES_SYNCED_SINGLY: usize = 8;
 pub struct TargetDir {
     opened: Mutex<Opened>,
     path: PathBuf,
+    /// Held open from the start: failures of the file system since then are told through it.
     root: OwnedFd,
     identity: Mutex<Identity>,
     files: Files,
-    /// Directories in which files were made or removed since they were last synced. Held while
-    /// they are synced: whoever comes second must not return before the first has finished.
-    unsynced_directories: Mutex<BTreeSet<(u8, u8)>>,
-    /// Boot id and mount, hashed; plus one for every failure that may have lost writes.
-    first_life: u64,
-    failures: AtomicU64,
+    unsynced_directories: Directories,
+    mount: Mount,
+    /// Is a `syncfs` as good as a sync of each file?
+    syncs_as_a_whole: bool,
+    /// Nothing is known of what earlier daemons left unsynced on this mount: the first sync is of all.
+    inherited: AtomicBool,
+    /// Held while all is synced, for the same reason as the lock of an open file.
+    syncing_all: Mutex<()>,
+    standing: Mutex<Kept>,
+    /// Those of the standing, for who reads them with every request.
+    life: AtomicU64,
+    bad: AtomicBool,
     /// Bytes kept free for the local file system.
     reserve: u64,
+}
+
+/// What the target is worth, and where that is kept.
+struct Kept {
+    standing: Standing,
+    keeper: Option<Keeper>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -50,28 +66,89 @@ impl TargetDir {
     ) -> Result<Self, TargetError> {
         let mut opened = Opened::open(path)?;
         opened.require_writable()?;
+        let is_new = opened.identity.is_none();
         let identity = opened.check(cluster, format)?;
         let failed = |what: &str, e: Errno| TargetError(format!("target {}: {what}: {e}", path.display()));
         let root =
             rustix::io::fcntl_dupfd_cloexec(&opened.directory, 0).map_err(|e| failed("descriptor", e))?;
-        let stat = fstat(&root).map_err(|e| failed("stat", e))?;
-        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-        let mut life = 0xcbf2_9ce4_8422_2325u64 ^ stat.st_dev;
-        for byte in boot.bytes() {
-            life = (life ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-        }
+        let mount = mount::of(&root);
+        let word = Word { consistency: Consistency::Good, failures: 0, decisions: 0 };
+        let standing = Standing::start(None, mount, word, draw()?);
         Ok(Self {
             opened: Mutex::new(opened),
             path: path.to_owned(),
+            syncs_as_a_whole: mount::tells_failures_as_a_whole(&root),
             root,
             identity: Mutex::new(identity),
             files: Files::new(),
-            unsynced_directories: Mutex::default(),
-            // Room above, so that failures count upward without meeting another boot's number.
-            first_life: life >> 8 << 8,
-            failures: AtomicU64::new(0),
+            unsynced_directories: Directories::default(),
+            mount,
+            inherited: AtomicBool::new(!is_new),
+            syncing_all: Mutex::default(),
+            life: AtomicU64::new(standing.life),
+            bad: AtomicBool::new(standing.bad),
+            standing: Mutex::new(Kept { standing, keeper: None }),
             reserve,
         })
+    }
+
+    /// Goes on with what the daemon before had kept of the target in `directory`, as far as it holds still, and keeps
+    /// it there from now on. To be called before anything is served. `word`: what mgmtd holds of it.
+    pub fn keep_standing(&self, directory: &Path, word: Word) -> Result<(), TargetError> {
+        let (mut keeper, kept) = Keeper::open(directory, self.identity().uuid)?;
+        let standing = Standing::start(kept, self.mount, word, draw()?);
+        if kept != Some(standing) {
+            keeper.keep(&standing)?;
+        }
+        self.set_standing(&mut lock(&self.standing), standing);
+        lock(&self.standing).keeper = Some(keeper);
+        Ok(())
+    }
+
+    fn set_standing(&self, kept: &mut Kept, standing: Standing) {
+        kept.standing = standing;
+        self.life.store(standing.life, SeqCst);
+        self.bad.store(standing.bad, SeqCst);
+    }
+
+    /// What it is worth.
+    pub fn standing(&self) -> Standing {
+        lock(&self.standing).standing
+    }
+
+    /// Is nothing served, because its disk failed or an administrator said so?
+    pub fn is_bad(&self) -> bool {
+        self.bad.load(SeqCst)
+    }
+
+    /// mgmtd says what it holds of the target. What cannot be kept does not count.
+    pub fn hear(&self, word: Word) -> Result<Heard, TargetError> {
+        let mut kept = lock(&self.standing);
+        let mut standing = kept.standing;
+        let heard = standing.hear(word, draw()?);
+        if standing == kept.standing {
+            return Ok(heard);
+        }
+        // Bad at once, good not before it is on stable storage.
+        self.bad.store(self.is_bad() || standing.bad, SeqCst);
+        if let Some(keeper) = &mut kept.keeper {
+            keeper.keep(&standing)?;
+        }
+        self.set_standing(&mut kept, standing);
+        Ok(heard)
+    }
+
+    /// The disk failed: what was written since the last sync may be lost, and nothing is served any more. Returns when
+    /// that is on stable storage, so that a restart of the daemon does not make it undone.
+    fn note_failure(&self) -> Result<(), TargetError> {
+        let mut kept = lock(&self.standing);
+        let mut standing = kept.standing;
+        let news = standing.fail(draw().unwrap_or(standing.life.wrapping_add(1)));
+        self.set_standing(&mut kept, standing);
+        match &mut kept.keeper {
+            Some(keeper) if news => keeper.keep(&standing),
+            _ => Ok(()),
+        }
     }
 
     /// Keeps at most so many chunk files open (all targets share the descriptors of the process).
@@ -79,15 +156,34 @@ impl TargetDir {
         self.files.limit(most);
     }
 
-    /// An administrator called the target good again: from now on nobody vouches for writes of before.
-    pub fn renew_life(&self) {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        self.failures.store(now.as_nanos() as u64, Ordering::SeqCst);
-    }
-
     /// Who it is.
     pub fn identity(&self) -> Identity {
         *lock(&self.identity)
+    }
+
+    /// The marks of a start of its server: the one that mgmtd confirmed last and that of this start, which is `fresh`
+    /// unless an earlier one was never confirmed.
+    pub fn begin_life(&self, fresh: u64) -> Result<(u64, u64), TargetError> {
+        let (mut ages, [confirmed, pending, ..]) = self.ages()?;
+        let mark = if pending == confirmed { fresh } else { pending };
+        ages.write([confirmed, mark, 0, 0, 0]).map_err(|e| self.ages_failed(&e))?;
+        Ok((confirmed, mark))
+    }
+
+    /// mgmtd knows the start of this mark.
+    pub fn confirm_life(&self, mark: u64) -> Result<(), TargetError> {
+        let (mut ages, _) = self.ages()?;
+        ages.write([mark, mark, 0, 0, 0]).map_err(|e| self.ages_failed(&e))
+    }
+
+    fn ages(&self) -> Result<(Ages, [u64; NUMBERS]), TargetError> {
+        let ages = Ages::open(&self.path.join(AGES_FILE)).map_err(|e| self.ages_failed(&e))?;
+        let numbers = ages.numbers();
+        Ok((ages, numbers))
+    }
+
+    fn ages_failed(&self, e: &std::io::Error) -> TargetError {
+        TargetError(format!("target {}: {AGES_FILE}: {e}", self.path.display()))
     }
 
     /// Where it is.
@@ -136,12 +232,14 @@ impl TargetDir {
             // Nothing is wrong with the disk: this process or machine is at a limit.
             Errno::MFILE | Errno::NFILE | Errno::NOMEM => DiskError::Busy,
             _ => {
-                // From here on fsync must not claim that earlier writes are safe.
-                self.failures.fetch_add(1, Ordering::SeqCst);
                 let place = self.path.join(piece.map(PieceName::path).unwrap_or_default());
+                let kept = self.note_failure().err().map(|kept| {
+                    format!("; that cannot be noted, so do not restart the daemon before mgmtd knows of it: {kept}")
+                });
                 DiskError::Failed(format!(
-                    "{what} of {} failed: {e}; check the disk (dmesg, smartctl)",
-                    place.display()
+                    "{what} of {} failed: {e}; check the disk (dmesg, smartctl){}",
+                    place.display(),
+                    kept.unwrap_or_default()
                 ))
             }
         }
@@ -151,14 +249,79 @@ impl TargetDir {
         if make && piece.piece > 0 {
             self.mark(piece)?;
         }
-        let found =
-            self.files.open(&self.root, piece, make).map_err(|e| self.failed("open", Some(piece), e))?;
-        Ok(found.map(|(file, made)| {
-            if made {
-                lock(&self.unsynced_directories).insert(ChunkName(piece.chunk).directory());
+        let mut found = self.find(piece, false)?;
+        if make && found.is_none() {
+            let _changing = self.changing(&piece.chunk);
+            found = self.find(piece, true)?;
+        }
+        let Some((file, crowded)) = found else { return Ok(None) };
+        if crowded {
+            self.make_room(piece)?;
+        }
+        Ok(Some(file))
+    }
+
+    fn changing(&self, chunk: &ChunkId) -> Changing<'_> {
+        self.unsynced_directories.changing(ChunkName(*chunk).directory())
+    }
+
+    fn find(&self, piece: &PieceName, make: bool) -> Result<Option<(Arc<Open>, bool)>, DiskError> {
+        let found = match self.files.open(&self.root, piece, make) {
+            Err(Errno::MFILE | Errno::NFILE) => {
+                self.files.close_idle();
+                self.files.open(&self.root, piece, make)
             }
-            file
-        }))
+            found => found,
+        };
+        let found = match found {
+            Err(Errno::MFILE | Errno::NFILE) => {
+                self.sync_open_files()?;
+                self.files.close_idle();
+                self.files.open(&self.root, piece, make)
+            }
+            found => found,
+        };
+        found.map_err(|e| self.failed("open", Some(piece), e))
+    }
+
+    /// Too many open files hold unsynced changes: they are synced, so that they may be closed.
+    fn make_room(&self, piece: &PieceName) -> Result<(), DiskError> {
+        let alone = lock(&self.syncing_all);
+        // Perhaps somebody else has done it while this thread waited.
+        if self.files.is_crowded(piece) {
+            self.sync_files(&alone)?;
+            self.files.is_crowded(piece);
+        }
+        Ok(())
+    }
+
+    fn sync_open_files(&self) -> Result<(), DiskError> {
+        self.sync_files(&lock(&self.syncing_all))
+    }
+
+    /// One `syncfs` where that is as good: thousands of files cost one flush of the disk.
+    fn sync_files(&self, _alone: &MutexGuard<'_, ()>) -> Result<(), DiskError> {
+        let files = self.files.take_unsynced();
+        if self.syncs_as_a_whole {
+            return syncfs(&self.root).map_err(|e| self.failed("syncfs", None, e));
+        }
+        for file in &files {
+            file.sync_alone(|file| fdatasync(file).map_err(|e| self.failed("fdatasync", None, e)))?;
+        }
+        Ok(())
+    }
+
+    /// Chunk files that an earlier daemon wrote, and the directories that it made them in, are in no list of this one.
+    fn sync_inherited(&self) -> Result<(), DiskError> {
+        if !self.inherited.load(SeqCst) {
+            return Ok(());
+        }
+        let _alone = lock(&self.syncing_all);
+        if self.inherited.load(SeqCst) {
+            syncfs(&self.root).map_err(|e| self.failed("syncfs", None, e))?;
+            self.inherited.store(false, SeqCst);
+        }
+        Ok(())
     }
 
     /// Makes sure that the marker of further pieces exists, durably, before such a piece does: a
@@ -168,13 +331,10 @@ impl TargetDir {
             return Ok(());
         }
         // The first piece's open makes the directories.
-        let first = self
-            .files
-            .open(&self.root, &PieceName::first(piece.chunk), true)
-            .map_err(|e| self.failed("open", Some(piece), e))?;
-        if let Some((first, _)) = first {
+        if let Some(first) = self.open_piece(&PieceName::first(piece.chunk), true)? {
             first.will_be_marked();
         }
+        let changing = self.changing(&piece.chunk);
         let name = ChunkName(piece.chunk);
         let path = format!("{}/{}", name.directory_path(), name.marker());
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC;
@@ -184,8 +344,8 @@ impl TargetDir {
         if let Some(first) = self.files.known(&PieceName::first(piece.chunk)) {
             first.will_be_marked();
         }
-        lock(&self.unsynced_directories).insert(name.directory());
-        self.sync_directories([name.directory()].into())
+        drop(changing);
+        self.sync_directories([name.directory()])
     }
 
     /// Looked up by name once for each open chunk file: every read and write asks.
@@ -212,27 +372,21 @@ impl TargetDir {
     }
 
     /// Syncs those of `wanted` that hold unsynced changes, and the levels above them.
-    fn sync_directories(&self, wanted: BTreeSet<(u8, u8)>) -> Result<(), DiskError> {
-        let mut unsynced = lock(&self.unsynced_directories);
-        let due: Vec<_> = wanted.iter().filter(|directory| unsynced.contains(directory)).copied().collect();
-        if due.is_empty() {
-            return Ok(());
-        }
-        if due.len() > DIRECTORIES_SYNCED_SINGLY {
-            syncfs(&self.root).map_err(|e| self.failed("syncfs", None, e))?;
-        } else {
+    fn sync_directories(&self, wanted: impl IntoIterator<Item = Directory>) -> Result<(), DiskError> {
+        self.unsynced_directories.sync(wanted, |due| {
+            if due.len() > DIRECTORIES_SYNCED_SINGLY {
+                let _alone = lock(&self.syncing_all);
+                return syncfs(&self.root).map_err(|e| self.failed("syncfs", None, e));
+            }
             let mut paths = BTreeSet::from([".".to_owned(), "chunks".to_owned()]);
-            for (a, b) in &due {
+            for (a, b) in due {
                 paths.extend([format!("chunks/{a:02x}"), format!("chunks/{a:02x}/{b:02x}")]);
             }
             for path in paths {
                 self.sync_directory(&path).map_err(|e| self.failed("fsync of a directory", None, e))?;
             }
-        }
-        for directory in due {
-            unsynced.remove(&directory);
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     fn sync_directory(&self, path: &str) -> rustix::io::Result<()> {
@@ -261,6 +415,20 @@ impl TargetDir {
     }
 }
 
+/// A file whose content is being changed: it is unsynced when that has ended, well or badly.
+struct Writing(Arc<Open>);
+
+impl Drop for Writing {
+    fn drop(&mut self) {
+        self.0.changed();
+    }
+}
+
+/// A number that nobody has had before.
+fn draw() -> Result<u64, TargetError> {
+    getrandom::u64().map_err(|e| TargetError(format!("the system gives no random bytes: {e}")))
+}
+
 impl ChunkStore for TargetDir {
     fn read(&self, piece: &PieceName, offset: u64, into: &mut [u8]) -> Result<usize, DiskError> {
         let Some(file) = self.open_piece(piece, false)? else { return Ok(0) };
@@ -280,8 +448,9 @@ impl ChunkStore for TargetDir {
         let file =
             self.open_piece(piece, true)?.ok_or_else(|| self.failed("open", Some(piece), Errno::NOENT))?;
         let mut done = 0;
+        let file = Writing(file);
         while done < data.len() {
-            match pwrite(&file, &data[done..], offset + done as u64) {
+            match pwrite(&file.0, &data[done..], offset + done as u64) {
                 Ok(0) => return Err(self.failed("write", Some(piece), Errno::IO)),
                 Ok(n) => done += n,
                 Err(Errno::INTR) => {}
@@ -293,7 +462,8 @@ impl ChunkStore for TargetDir {
 
     fn truncate(&self, piece: &PieceName, size: u64) -> Result<(), DiskError> {
         let Some(file) = self.open_piece(piece, false)? else { return Ok(()) };
-        ftruncate(&file, size).map_err(|e| self.failed("truncate", Some(piece), e))
+        let file = Writing(file);
+        ftruncate(&file.0, size).map_err(|e| self.failed("truncate", Some(piece), e))
     }
 
     fn punch(&self, piece: &PieceName, offset: u64, len: u64) -> Result<(), DiskError> {
@@ -302,7 +472,8 @@ impl ChunkStore for TargetDir {
             return Ok(());
         }
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        fallocate(&file, flags, offset, len).map_err(|e| self.failed("punch", Some(piece), e))
+        let file = Writing(file);
+        fallocate(&file.0, flags, offset, len).map_err(|e| self.failed("punch", Some(piece), e))
     }
 
     fn reserve(&self, piece: &PieceName, offset: u64, len: u64) -> Result<(), DiskError> {
@@ -311,7 +482,8 @@ impl ChunkStore for TargetDir {
         if len == 0 {
             return Ok(());
         }
-        fallocate(&file, FallocateFlags::KEEP_SIZE, offset, len)
+        let file = Writing(file);
+        fallocate(&file.0, FallocateFlags::KEEP_SIZE, offset, len)
             .map_err(|e| self.failed("fallocate", Some(piece), e))
     }
 
@@ -343,7 +515,8 @@ impl ChunkStore for TargetDir {
         let len = usize::try_from(len).unwrap_or(usize::MAX);
         // Shares blocks where the local file system can (xfs, btrfs), copies inside the kernel elsewhere; not
         // between two file systems.
-        copy_file_range(source_file, Some(&mut source_at), copy_file, Some(&mut copy_at), len)
+        let copy_file = Writing(copy_file);
+        copy_file_range(source_file, Some(&mut source_at), &copy_file.0, Some(&mut copy_at), len)
             .map_or(0, |done| done as u64)
     }
 
@@ -358,16 +531,13 @@ impl ChunkStore for TargetDir {
     }
 
     fn remove(&self, piece: &PieceName) -> Result<(), DiskError> {
-        self.files.forget(piece);
+        let _changing = self.changing(&piece.chunk);
         let remove = |path: &str| match unlinkat(&self.root, path, AtFlags::empty()) {
-            Ok(()) => {
-                lock(&self.unsynced_directories).insert(ChunkName(piece.chunk).directory());
-                Ok(())
-            }
-            Err(Errno::NOENT) => Ok(()),
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(e) => Err(self.failed("remove", Some(piece), e)),
         };
         remove(&piece.path())?;
+        self.files.forget(piece);
         // Pieces are removed from the last to the first, so the marker goes with the first.
         if piece.piece == 0 {
             let name = ChunkName(piece.chunk);
@@ -377,12 +547,15 @@ impl ChunkStore for TargetDir {
     }
 
     fn sync(&self, pieces: &[PieceName]) -> Result<(), DiskError> {
+        self.sync_inherited()?;
         for piece in pieces {
             if let Some(file) = self.open_piece(piece, false)? {
-                fdatasync(&file).map_err(|e| self.failed("fdatasync", Some(piece), e))?;
+                let sync =
+                    |file: &Open| fdatasync(file).map_err(|e| self.failed("fdatasync", Some(piece), e));
+                file.sync_alone(sync)?;
             }
         }
-        self.sync_directories(pieces.iter().map(|piece| ChunkName(piece.chunk).directory()).collect())
+        self.sync_directories(pieces.iter().map(|piece| ChunkName(piece.chunk).directory()))
     }
 
     fn further_pieces(&self, chunk: &ChunkId) -> Result<Vec<u32>, DiskError> {
@@ -420,6 +593,6 @@ impl ChunkStore for TargetDir {
     }
 
     fn life(&self) -> u64 {
-        self.first_life.wrapping_add(self.failures.load(Ordering::SeqCst))
+        self.life.load(SeqCst)
     }
 }

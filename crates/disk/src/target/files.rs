@@ -1,11 +1,11 @@
 //! Open chunk files, kept open between requests.
 
-use rustix::fs::{Mode, OFlags, mkdirat, openat};
+use rustix::fs::{Mode, OFlags, fstat, mkdirat, openat};
 use rustix::io::Errno;
 use skep_storage::{ChunkName, PieceName};
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Chunk files that one target keeps open at most. Each costs a descriptor and a few hundred
@@ -26,10 +26,17 @@ struct Slot {
     used: bool,
 }
 
-/// An open chunk file, and what is known of further pieces of its chunk.
+/// An open chunk file, and what is known of it.
 pub(super) struct Open {
     fd: OwnedFd,
+    /// What is known of further pieces of its chunk.
     further: AtomicU8,
+    /// Holds changes that were not synced through this descriptor. A failed write-back is told to descriptors that are
+    /// open, and forgotten with the inode when there is none: so it stays open.
+    unsynced: AtomicBool,
+    /// Held during a sync: the kernel tells a failure once, and whoever comes second must not return before the first
+    /// has noted it.
+    syncing: Mutex<()>,
 }
 
 /// Not looked yet.
@@ -40,6 +47,23 @@ const ALONE: u8 = 1;
 const MARKED: u8 = 2;
 
 impl Open {
+    fn new(fd: OwnedFd) -> Self {
+        let (further, unsynced) = (AtomicU8::new(UNKNOWN), AtomicBool::new(false));
+        Self { fd, further, unsynced, syncing: Mutex::new(()) }
+    }
+
+    /// To be called when a change of its content has ended, well or badly, and before the file is let go.
+    pub fn changed(&self) {
+        self.unsynced.store(true, SeqCst);
+    }
+
+    /// Runs `sync` when no other one runs. What changes meanwhile is unsynced again afterwards.
+    pub fn sync_alone<T>(&self, sync: impl FnOnce(&Self) -> T) -> T {
+        let _alone = lock(&self.syncing);
+        self.unsynced.store(false, SeqCst);
+        sync(self)
+    }
+
     /// Is it known that there is no further piece?
     pub fn is_alone(&self) -> bool {
         self.further.load(SeqCst) == ALONE
@@ -86,13 +110,26 @@ impl Files {
         self.most.store(most.clamp(SHARDS, OPEN_FILES_MAX), Relaxed);
     }
 
-    /// Closes all that nobody uses at the moment: descriptors have run out.
-    fn close_all(&self) {
+    /// Closes all that nobody uses and that were synced: descriptors have run out.
+    pub fn close_idle(&self) {
         for shard in &self.shards {
             let mut shard = lock(shard);
-            shard.files.clear();
-            shard.order.clear();
+            shard.files.retain(|_, slot| !slot.may_close());
+            let Shard { files, order } = &mut *shard;
+            order.retain(|piece| files.contains_key(piece));
         }
+    }
+
+    /// All that hold unsynced changes; from here on they count as synced unless they change again. They stay open as
+    /// long as the result is held.
+    pub fn take_unsynced(&self) -> Vec<Arc<Open>> {
+        let mut taken = Vec::new();
+        for shard in &self.shards {
+            let shard = lock(shard);
+            let unsynced = shard.files.values().filter(|slot| slot.file.unsynced.swap(false, SeqCst));
+            taken.extend(unsynced.map(|slot| slot.file.clone()));
+        }
+        taken
     }
 
     fn shard(&self, piece: &PieceName) -> &Mutex<Shard> {
@@ -100,43 +137,40 @@ impl Files {
         &self.shards[(mixed >> 59) as usize % SHARDS]
     }
 
-    /// The open file of a piece; opens it when needed. Without `make`, a missing one is `None`.
-    /// The flag says whether the file may have been made just now.
+    /// The open file of a piece; opens it when needed. Without `make`, a missing one is `None`. The flag: more stay open
+    /// now than should, because they hold unsynced changes.
     pub fn open(
         &self,
         root: &OwnedFd,
         piece: &PieceName,
         make: bool,
     ) -> rustix::io::Result<Option<(Arc<Open>, bool)>> {
-        if let Some(slot) = lock(self.shard(piece)).files.get_mut(piece) {
-            slot.used = true;
-            return Ok(Some((slot.file.clone(), false)));
-        }
-        let found = match open_at(root, piece, false) {
-            Err(Errno::MFILE | Errno::NFILE) => {
-                self.close_all();
-                open_at(root, piece, false)?
+        loop {
+            if let Some(slot) = lock(self.shard(piece)).files.get_mut(piece) {
+                slot.used = true;
+                return Ok(Some((slot.file.clone(), false)));
             }
-            found => found?,
-        };
-        let (file, made) = match found {
-            Some(file) => (file, false),
-            None if !make => return Ok(None),
-            None => match open_at(root, piece, true)? {
-                Some(file) => (file, true),
-                None => return Err(Errno::NOENT),
-            },
-        };
-        let mut shard = lock(self.shard(piece));
-        // Somebody else may have opened it meanwhile: both descriptors are of the same file.
-        if let Some(slot) = shard.files.get(piece) {
-            return Ok(Some((slot.file.clone(), made)));
+            let Some(fd) = open_at(root, piece, make)? else { return Ok(None) };
+            let mut shard = lock(self.shard(piece));
+            // Somebody else may have opened it meanwhile: both descriptors are of the same file.
+            if let Some(slot) = shard.files.get(piece) {
+                return Ok(Some((slot.file.clone(), false)));
+            }
+            // Or removed it: whoever writes through this descriptor would write for nobody.
+            if fstat(&fd)?.st_nlink == 0 {
+                continue;
+            }
+            let file = Arc::new(Open::new(fd));
+            shard.files.insert(*piece, Slot { file: file.clone(), used: false });
+            shard.order.push_back(*piece);
+            return Ok(Some((file, shard.is_crowded(self.most.load(Relaxed) / SHARDS))));
         }
-        let file = Arc::new(Open { fd: file, further: AtomicU8::new(UNKNOWN) });
-        shard.files.insert(*piece, Slot { file: file.clone(), used: false });
-        shard.order.push_back(*piece);
-        shard.evict(self.most.load(Relaxed) / SHARDS);
-        Ok(Some((file, made)))
+    }
+
+    /// Closes what may be closed among the neighbours of a piece. True: more stay open than should, because they hold
+    /// unsynced changes.
+    pub fn is_crowded(&self, piece: &PieceName) -> bool {
+        lock(self.shard(piece)).is_crowded(self.most.load(Relaxed) / SHARDS)
     }
 
     /// The open file of a piece, if it is open.
@@ -144,7 +178,8 @@ impl Files {
         lock(self.shard(piece)).files.get(piece).map(|slot| slot.file.clone())
     }
 
-    /// Forgets a piece that is being removed.
+    /// Forgets a piece, after its name was removed: a descriptor that was opened before, and noted after, is found
+    /// out by its link count.
     pub fn forget(&self, piece: &PieceName) {
         let mut shard = lock(self.shard(piece));
         if shard.files.remove(piece).is_some() {
@@ -153,16 +188,31 @@ impl Files {
     }
 }
 
+impl Slot {
+    /// Nobody uses it at the moment (copies are made under the lock of its shard), and nothing in it is unsynced.
+    fn may_close(&self) -> bool {
+        Arc::strong_count(&self.file) == 1 && !self.file.unsynced.load(SeqCst)
+    }
+}
+
 impl Shard {
+    fn is_crowded(&mut self, most: usize) -> bool {
+        self.evict(most);
+        self.files.len() > most && self.files.values().any(|slot| slot.file.unsynced.load(SeqCst))
+    }
+
     fn evict(&mut self, most: usize) {
-        while self.files.len() > most {
+        // Everybody gets a second chance, and a third look is of no use.
+        for _ in 0..2 * self.order.len() {
+            if self.files.len() <= most {
+                return;
+            }
             let Some(oldest) = self.order.pop_front() else { return };
             match self.files.get_mut(&oldest) {
-                Some(slot) if slot.used => {
+                Some(slot) if slot.used || !slot.may_close() => {
                     slot.used = false;
                     self.order.push_back(oldest);
                 }
-                // Requests that use it at the moment hold their own reference.
                 _ => {
                     self.files.remove(&oldest);
                 }
@@ -218,5 +268,56 @@ mod tests {
         let open: usize = files.shards.iter().map(|shard| lock(shard).files.len()).sum();
         assert!((OPEN_FILES_MAX / 2..=OPEN_FILES_MAX).contains(&open), "{open} files are open");
         std::fs::remove_dir_all(&path).unwrap();
+    }
+    fn scratch() -> (tempfile::TempDir, OwnedFd) {
+        let directory = tempfile::tempdir().unwrap();
+        let root = OwnedFd::from(std::fs::File::open(directory.path()).unwrap());
+        (directory, root)
+    }
+
+    fn piece(ino: u64) -> PieceName {
+        PieceName::first(ChunkId { ino: Ino(ino), generation: Generation(1), extent: 0, stripe: 0 })
+    }
+
+    /// Goal: a descriptor of a removed file is never found again. Method: one thread removes as a target does, another
+    /// opens; afterwards nothing is known, or a file with a name.
+    #[test]
+    fn removed_files_are_not_kept_open() {
+        let (directory, root) = scratch();
+        let files = Files::new();
+        for ino in 0..3_000 {
+            files.open(&root, &piece(ino), true).unwrap().unwrap();
+            files.forget(&piece(ino));
+            std::thread::scope(|scope| {
+                scope.spawn(|| while files.open(&root, &piece(ino), false).unwrap().is_some() {});
+                std::fs::remove_file(directory.path().join(piece(ino).path())).unwrap();
+                files.forget(&piece(ino));
+            });
+            assert!(files.known(&piece(ino)).is_none(), "a write of {ino} would go to a file without a name");
+        }
+    }
+
+    /// Goal: what is unsynced stays open over any crowd and any shortage, and says that there is one; once synced it
+    /// is closed like everything else.
+    #[test]
+    fn unsynced_files_stay_open() {
+        let (_directory, root) = scratch();
+        let files = Files::new();
+        files.limit(SHARDS);
+        files.open(&root, &piece(1), true).unwrap().unwrap().0.changed();
+        let mut crowded = 0;
+        for ino in 2..500 {
+            crowded += u32::from(files.open(&root, &piece(ino), true).unwrap().unwrap().1);
+        }
+        assert!(crowded > 0, "nobody is told that room has to be made");
+        files.close_idle();
+        assert!(files.known(&piece(1)).is_some());
+        let taken = files.take_unsynced();
+        assert_eq!(taken.len(), 1);
+        files.close_idle();
+        assert!(files.known(&piece(1)).is_some(), "not before its sync has ended");
+        drop(taken);
+        files.close_idle();
+        assert!(files.known(&piece(1)).is_none());
     }
 }

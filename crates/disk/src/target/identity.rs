@@ -1,6 +1,7 @@
 //! The identity file: it makes sure that the disk under a path is the disk that belongs there.
 
-use rustix::fs::{AtFlags, Mode, OFlags, fsync, openat, renameat, statvfs, unlinkat};
+use rustix::fs::{AtFlags, Mode, OFlags, fsync, mkdirat, openat, renameat, statvfs, unlinkat};
+use skep_types::limits::FORMAT;
 use skep_types::{ClusterId, TargetId, Uuid};
 use std::fmt;
 use std::io::{Read, Write};
@@ -9,8 +10,10 @@ use std::path::{Path, PathBuf};
 
 /// Name of the identity file.
 pub const IDENTITY_FILE: &str = "skep-target.toml";
-/// Version of the directory's format that this release writes.
-pub const FORMAT_VERSION: u32 = 1;
+/// Holds the marks of its server's last starts.
+pub const AGES_FILE: &str = "skep-target.age";
+/// Directory of the chunk files.
+const CHUNKS: &str = "chunks";
 /// An identity file is never longer.
 const IDENTITY_BYTES_MAX: u64 = 4_096;
 
@@ -97,7 +100,10 @@ impl Opened {
                     identity.cluster
                 ),
             ),
-            Some(identity) => Ok(identity),
+            Some(identity) => {
+                self.require_chunks()?;
+                Ok(identity)
+            }
             None => {
                 let Some(uuid) = format else {
                     return refuse(
@@ -106,10 +112,32 @@ impl Opened {
                     );
                 };
                 self.require_empty()?;
+                // Before the identity: from then on its absence is a loss.
+                self.make_chunks()?;
                 let identity = Identity { cluster, target: TargetId(0), uuid };
                 self.write(identity)?;
                 Ok(identity)
             }
+        }
+    }
+
+    fn make_chunks(&self) -> Result<(), TargetError> {
+        mkdirat(&self.directory, CHUNKS, Mode::from_raw_mode(0o700))
+            .and_then(|()| fsync(&self.directory))
+            .map_err(|e| TargetError(format!("target {}: {CHUNKS}: {e}", self.path.display())))
+    }
+
+    /// What was there at the format must be there: served without it, everything would read as holes.
+    fn require_chunks(&self) -> Result<(), TargetError> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        match openat(&self.directory, CHUNKS, flags, Mode::empty()) {
+            Ok(_) => Ok(()),
+            Err(rustix::io::Errno::NOENT) => refuse(
+                &self.path,
+                "its directory chunks/ is gone, which holds the bytes of all files: put it back, from the newest copy \
+                 that there is. If all is lost, remove the target (`skep target remove --force`) and make a new one",
+            ),
+            Err(e) => refuse(&self.path, format_args!("{CHUNKS} cannot be opened: {e}")),
         }
     }
 
@@ -119,6 +147,10 @@ impl Opened {
             .map_err(|e| TargetError(format!("target {}: cannot be listed: {e}", self.path.display())))?;
         for entry in entries.flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
+            // Of a format that a crash ended.
+            if name == CHUNKS && unlinkat(&self.directory, CHUNKS, AtFlags::REMOVEDIR).is_ok() {
+                continue;
+            }
             // A fresh ext4 has lost+found; our own lock is there since a moment.
             if !matches!(name.as_str(), "." | ".." | "lock" | "lost+found" | "skep-target.toml.new") {
                 return refuse(&self.path, format_args!("is not empty (it holds \"{name}\"): not formatted"));
@@ -133,7 +165,7 @@ impl Opened {
             |e: std::io::Error| TargetError(format!("target {}: {IDENTITY_FILE}: {e}", self.path.display()));
         let text = format!(
             "# Written by skep storaged. Ties this disk to its place in the cluster; do not edit or copy.\n\
-             format = {FORMAT_VERSION}\ncluster = \"{}\"\ntarget = {}\nuuid = \"{}\"\n",
+             format = \"{FORMAT}\"\ncluster = \"{}\"\ntarget = {}\nuuid = \"{}\"\n",
             identity.cluster, identity.target, identity.uuid
         );
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
@@ -180,16 +212,25 @@ fn read(directory: &OwnedFd) -> Result<Option<Identity>, String> {
     })
 }
 
+/// Is the directory of the one format that this release opens? `format` is what its identity file says.
+pub fn check_format(format: Option<&toml::Value>) -> Result<(), String> {
+    let known = toml::Value::String(FORMAT.to_owned());
+    match format {
+        Some(format) if *format == known => Ok(()),
+        None => Err("no format".to_owned()),
+        Some(other) => Err(format!(
+            "format {other}, this release opens {known} only: start the release that wrote it, or make a new cluster"
+        )),
+    }
+}
+
 fn parse(text: &str) -> Result<Identity, String> {
     let table: toml::Table = text.parse().map_err(|e: toml::de::Error| e.message().to_owned())?;
     let number = |key: &str| table.get(key).and_then(toml::Value::as_integer).ok_or(format!("no {key}"));
     let uuid = |key: &str| {
         table.get(key).and_then(toml::Value::as_str).and_then(Uuid::parse).ok_or(format!("no {key}"))
     };
-    let format = number("format")?;
-    if format != i64::from(FORMAT_VERSION) {
-        return Err(format!("format {format}, this release knows {FORMAT_VERSION}: use a newer release"));
-    }
+    check_format(table.get("format"))?;
     let target = u32::try_from(number("target")?).map_err(|_| "target out of range".to_owned())?;
     Ok(Identity { cluster: uuid("cluster")?, target: TargetId(target), uuid: uuid("uuid")? })
 }
@@ -201,12 +242,13 @@ mod tests {
     /// Goal: damaged and newer identity files are refused with a reason, never taken for absent.
     #[test]
     fn damaged_identities_are_refused() {
-        let good = "format = 1\ncluster = \"01010101-0101-0101-0101-010101010101\"\ntarget = 101\n\
+        let good = "format = \"dev-5\"\ncluster = \"01010101-0101-0101-0101-010101010101\"\ntarget = 101\n\
                     uuid = \"02020202-0202-0202-0202-020202020202\"\n";
         let identity = parse(good).unwrap();
         assert_eq!((identity.target, identity.uuid), (TargetId(101), Uuid([2; 16])));
         assert!(parse("").is_err());
-        assert!(parse(&good.replace("format = 1", "format = 2")).unwrap_err().contains("newer release"));
+        assert!(parse(&good.replace("dev-5", "dev-4")).unwrap_err().contains("opens \"dev-5\" only"));
+        assert!(parse(&good.replace("\"dev-5\"", "1")).unwrap_err().contains("format 1, this release"));
         assert!(parse(&good.replace("101", "-1")).is_err());
         assert!(parse(&good.replace("0202", "02")).is_err());
         for n in 0..good.len() - 1 {

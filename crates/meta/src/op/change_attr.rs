@@ -7,7 +7,7 @@ use crate::fail::Fail;
 use crate::row::Inode;
 use crate::row::slot::Gate;
 use skep_types::{Errno, Ino, Kind, SetAttr, SetTime, Timestamp};
-use skep_wire::meta::ChangeAttr;
+use skep_wire::meta::{AttrReply, ChangeAttr};
 
 /// Runs it.
 pub fn run(ctx: &mut Ctx<'_>, m: &ChangeAttr) -> Result<Done, Fail> {
@@ -24,17 +24,28 @@ pub fn run(ctx: &mut Ctx<'_>, m: &ChangeAttr) -> Result<Done, Fail> {
             Kind::Dir => return Err(Errno::EISDIR.into()),
             _ => return Err(Errno::EINVAL.into()),
         }
-        gate = size::set(ctx, m.ino, &mut inode, size)?;
-        kill_privileges(ctx, m.ino, &mut inode, false)?;
-        inode.mtime = ctx.scene.at;
-        changed = true;
+        let sets = !set.grow_only;
+        if sets {
+            gate = size::set(ctx, m.ino, &mut inode, size)?;
+        }
+        if sets || size::grow(ctx, m.ino, &mut inode, size)? {
+            kill_privileges(ctx, m.ino, &mut inode, false)?;
+            inode.set_mtime(ctx.scene.at);
+            changed = true;
+        }
     }
     changed |= times(&mut inode, set, ctx.scene.at);
     if changed {
         inode.touch(ctx.scene.at);
         ctx.put_inode(m.ino, &inode);
     }
-    let reply = attr_reply(ctx, m.ino, &inode);
+    let reply = match gate {
+        Gate::Trim(_) => {
+            let live = ctx.live(m.ino, &inode);
+            AttrReply { attr: ctx.attr(m.ino, &size::behind(&inode, gate))?, live }
+        }
+        _ => attr_reply(ctx, m.ino, &inode)?,
+    };
     Ok(Done::gated(&reply, gate))
 }
 
@@ -66,8 +77,10 @@ fn times(inode: &mut Inode, set: &SetAttr, at: Timestamp) -> bool {
     if let Some(time) = set.atime {
         inode.atime = value(time);
     }
-    if let Some(time) = set.mtime {
-        inode.mtime = value(time);
+    match set.mtime {
+        Some(SetTime::Now) => inode.set_mtime(at),
+        Some(SetTime::At(time)) => inode.give_mtime(time),
+        None => {}
     }
     set.atime.is_some() || set.mtime.is_some()
 }
@@ -162,6 +175,8 @@ mod tests {
             mtime: bed.wall(),
             blocks: None,
             kill_suidgid: false,
+            cuts: 2,
+            time_sets: 0,
         };
         let grow = bed.send(OTHER, commit);
         let again = bed.resend(ME, ChangeAttr { ino, set: SetAttr { size: Some(0), ..SetAttr::default() } });

@@ -58,7 +58,7 @@ fn existing(ctx: &mut Ctx<'_>, m: &Create, place: &Place) -> Result<Done, Fail> 
     if let Some(mode) = m.open {
         note_writer(ctx, ino, &inode, mode)?;
     }
-    let reply = open_reply(ctx, ino, &inode)?;
+    let reply = open_reply(ctx, ino, &super::size::behind(&inode, gate))?;
     Ok(Done { opened: Some(ino), ..Done::gated(&reply, gate) })
 }
 

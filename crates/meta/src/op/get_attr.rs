@@ -9,18 +9,17 @@ use skep_wire::meta::{AttrReply, GetAttr};
 /// Runs it.
 pub fn run(ctx: &mut Ctx<'_>, m: &GetAttr) -> Result<Done, Fail> {
     let inode = ctx.inode(m.ino)?;
-    let reply = attr_reply(ctx, m.ino, &inode);
-    if reply.live.is_some() {
-        // The targets would still tell the length that is being cut.
-        super::size::wait_for_trim(ctx, m.ino)?;
-    }
-    Ok(Done::reply(&reply))
+    Ok(Done::reply(&attr_reply(ctx, m.ino, &inode)?))
 }
 
-/// Attributes, with the layout when others write to the file.
-pub fn attr_reply(ctx: &mut Ctx<'_>, ino: Ino, inode: &Inode) -> AttrReply {
+/// Attributes, with the layout when others write to the file: not before the targets have made a
+/// truncate that is under way, or they would still tell the length that is being cut.
+pub fn attr_reply(ctx: &mut Ctx<'_>, ino: Ino, inode: &Inode) -> Result<AttrReply, Fail> {
     let live = ctx.live(ino, inode);
-    AttrReply { attr: inode.attr(ino), live }
+    if live.is_some() {
+        super::size::wait_for_trim(ctx, ino)?;
+    }
+    Ok(AttrReply { attr: ctx.attr(ino, inode)?, live })
 }
 
 #[cfg(test)]
@@ -61,6 +60,51 @@ mod tests {
         let reply = bed.reply::<skep_wire::meta::AttrReply>(stat).unwrap().unwrap();
         assert_eq!((reply.attr.size, reply.live.is_some()), (5, true));
         assert!(bed.replies.contains_key(&find));
+    }
+
+    /// Goal: the same for every other answer that sends its reader to the targets; a listing waits for none, and
+    /// leaves the question to whoever wants to know.
+    #[test]
+    fn no_answer_asks_for_a_length_that_is_being_cut() {
+        use skep_wire::meta::{ChangeAttr, Commit, DirEntry, Link, List};
+        let mut bed = Bed::new();
+        let (ino, layout) = bed.grown("f", 100_000);
+        bed.open(OTHER, ino, OpenMode::Write, 1).unwrap();
+        bed.courier_works = false;
+        let set = skep_types::SetAttr { size: Some(5), ..Default::default() };
+        bed.send(OTHER, ChangeAttr { ino, set });
+        let list = List { dir: Ino::ROOT, after: 0, max: 9, with_attr: true };
+        let entries: alloc::vec::Vec<DirEntry> = bed.call(ME, list).unwrap().entries;
+        assert_eq!((entries.len(), &entries[0].attr, &entries[0].live), (1, &None, &None));
+        let generation = layout.generation;
+        let mtime = bed.wall();
+        let commit = Commit {
+            ino,
+            generation,
+            size: 5,
+            cuts: 1,
+            mtime,
+            time_sets: 0,
+            blocks: None,
+            kill_suidgid: false,
+        };
+        let chmod = skep_types::SetAttr { mode: Some(0o600), ..Default::default() };
+        let asked = [
+            bed.send_as(ME, ShardId(0), 100, commit.into()),
+            bed.send_as(Who { slot: 1, ..ME }, ShardId(0), 1, ChangeAttr { ino, set: chmod }.into()),
+            bed.send_as(
+                Who { slot: 2, ..ME },
+                ShardId(0),
+                1,
+                Link { ino, parent: Ino::ROOT, name: name("g") }.into(),
+            ),
+        ];
+        assert!(asked.iter().all(|to| !bed.replies.contains_key(to)));
+        bed.courier_works = true;
+        bed.run_courier();
+        bed.sync();
+        assert!(asked.iter().all(|to| bed.replies.contains_key(to)));
+        bed.check();
     }
 
     /// Goal: an inode that is gone is ESTALE; one of another shard is the sender's mistake.

@@ -4,7 +4,7 @@ use super::size::content;
 use crate::ctx::{Ctx, Done, Effect};
 use crate::fail::Fail;
 use crate::key::{self, Table};
-use crate::limit::{GROWTH_AGE_MAX_MS, GROWTH_AGE_MIN_MS};
+use crate::limit::{ERA_GENERATION_BITS, GROWTH_AGE_MAX_MS, GROWTH_AGE_MIN_MS};
 use crate::row::Inode;
 use crate::row::growth::Growth;
 use crate::row::slot::Gate;
@@ -67,7 +67,9 @@ fn leave_inline(ctx: &mut Ctx<'_>, m: &Grow, inode: &mut Inode) -> Result<Done, 
         }
         ctx.cancel_growth(m.ino)?;
     }
-    let generation = inode.next_generation;
+    // Of a later era: chunk files of generations that an older copy of these rows knows nothing of are not met.
+    let floor = Generation(u32::from(ctx.header()?.era) << ERA_GENERATION_BITS);
+    let generation = inode.next_generation.max(floor);
     let next = generation.0.checked_add(1).ok_or_else(|| {
         Refusal::with(Status::errno(Errno::EFBIG), "this file was truncated too often; copy it to a new one")
     })?;

@@ -9,6 +9,7 @@ use crate::command::{
 use crate::ctx::Ctx;
 use crate::fail::Fail;
 use crate::key::{self, Table};
+use crate::limit::ERA_SERIALS;
 use crate::row::Inode;
 use crate::row::header::{FORMAT, Header, Terms};
 use alloc::vec::Vec;
@@ -44,6 +45,7 @@ fn format(ctx: &mut Ctx<'_>, m: &Format) -> Result<(), Fail> {
         next_txid: 1,
         epoch: m.epoch,
         level: m.level,
+        era: m.era,
     };
     ctx.put(key::header(shard), &header);
     if shard == ShardId(0) {
@@ -63,7 +65,10 @@ fn serials(ctx: &mut Ctx<'_>, m: &Serials) -> Result<(), Fail> {
 
 fn place(ctx: &mut Ctx<'_>, m: &Place) -> Result<(), Fail> {
     let mut header = ctx.header()?;
+    let eras = u64::from(m.era.saturating_sub(header.era));
+    header.serials_end = header.serials_end.saturating_add(eras * ERA_SERIALS).min(Ino::SERIAL_MAX);
     (header.epoch, header.level) = (m.epoch, m.level);
+    header.era = header.era.max(m.era);
     ctx.put(key::header(ctx.scene.shard), &header);
     Ok(())
 }
@@ -81,10 +86,10 @@ fn trimmed(ctx: &mut Ctx<'_>, m: &Trimmed) -> Result<(), Fail> {
     }
     ctx.drop_trim(m.ino)?;
     let mut inode = ctx.inode(m.ino)?;
-    if inode.blocks != m.blocks {
-        inode.blocks = m.blocks;
-        ctx.put_inode(m.ino, &inode);
-    }
+    inode.blocks = m.blocks;
+    // From here on the targets tell only what was written after it.
+    inode.cuts += 1;
+    ctx.put_inode(m.ino, &inode);
     Ok(())
 }
 
@@ -139,7 +144,8 @@ fn recovered(ctx: &mut Ctx<'_>, m: &Recovered) -> Result<(), Fail> {
     if inode.layout.generation != m.generation || inode.layout.is_inline() || ctx.trim(m.ino)?.is_some() {
         return Ok(());
     }
-    let killed = kill_privileges(ctx, m.ino, &mut inode, false)?;
+    // Whether an ordinary user wrote, and what, only the writer knew.
+    let killed = kill_privileges(ctx, m.ino, &mut inode, true)?;
     if m.size <= inode.size && m.blocks == inode.blocks && !killed {
         return Ok(());
     }

@@ -24,8 +24,13 @@ pub fn run(ctx: &mut Ctx<'_>, m: &List) -> Result<Done, Fail> {
     let mut bytes = 0;
     for (cookie, target) in found {
         let (attr, live) = if m.with_attr {
-            let reply = entry_reply(ctx, target.ino, target.kind)?;
-            (reply.attr, reply.live)
+            match entry_reply(ctx, target.ino, target.kind) {
+                Ok(reply) => (reply.attr, reply.live),
+                // A truncate of it is on its way to the targets: who wants to know its size asks for it, and
+                // the listing waits for no target.
+                Err(Fail::Wait(_)) => (None, None),
+                Err(fail) => return Err(fail),
+            }
         } else {
             (None, None)
         };

@@ -1,34 +1,29 @@
 //! `Lookup`: finds a name in a directory.
 
+use super::get_attr::attr_reply;
 use crate::ctx::{Ctx, Done};
 use crate::fail::Fail;
 use crate::tree::Spot;
 use skep_types::{Errno, Ino, Kind};
-use skep_wire::meta::{EntryReply, Lookup};
+use skep_wire::meta::{AttrReply, EntryReply, Lookup};
 
 /// Runs it.
 pub fn run(ctx: &mut Ctx<'_>, m: &Lookup) -> Result<Done, Fail> {
     match ctx.find(m.parent, &m.name)? {
-        Spot::Taken(place) => {
-            let reply = entry_reply(ctx, place.target.ino, place.target.kind)?;
-            if reply.live.is_some() {
-                super::size::wait_for_trim(ctx, reply.ino)?;
-            }
-            Ok(Done::reply(&reply))
-        }
+        Spot::Taken(place) => Ok(Done::reply(&entry_reply(ctx, place.target.ino, place.target.kind)?)),
         // The directory is looked at only now: a name that exists proves that it does too.
         Spot::Free(_) => Err(ctx.dir(m.parent).err().unwrap_or(Errno::ENOENT.into())),
     }
 }
 
-/// An entry with its inode, when this shard holds it.
+/// An entry with its inode, when this shard holds it. As [`super::get_attr::attr_reply`] otherwise.
 pub fn entry_reply(ctx: &mut Ctx<'_>, ino: Ino, kind: Kind) -> Result<EntryReply, Fail> {
     if !ctx.is_home(ino) {
         return Ok(EntryReply { ino, kind, attr: None, live: None });
     }
     let inode = ctx.inode(ino)?;
-    let live = ctx.live(ino, &inode);
-    Ok(EntryReply { ino, kind, attr: Some(inode.attr(ino)), live })
+    let AttrReply { attr, live } = attr_reply(ctx, ino, &inode)?;
+    Ok(EntryReply { ino, kind, attr: Some(attr), live })
 }
 
 #[cfg(test)]

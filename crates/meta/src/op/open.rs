@@ -25,7 +25,7 @@ pub fn run(ctx: &mut Ctx<'_>, m: &Open) -> Result<Done, Fail> {
         gate = truncate(ctx, m.ino, &mut inode, m.kill_suidgid)?;
     }
     note_writer(ctx, m.ino, &inode, m.mode)?;
-    let reply = open_reply(ctx, m.ino, &inode)?;
+    let reply = open_reply(ctx, m.ino, &size::behind(&inode, gate))?;
     Ok(Done { opened: Some(m.ino), ..Done::gated(&reply, gate) })
 }
 
@@ -58,7 +58,7 @@ pub fn open_reply(ctx: &mut Ctx<'_>, ino: Ino, inode: &Inode) -> Result<OpenRepl
     let inline = inode.kind == Kind::File && inode.layout.is_inline();
     let inline = if inline { Some(Bytes(size::content(ctx, ino, inode)?)) } else { None };
     let live = ctx.choose.live(ino);
-    Ok(OpenReply { attr: inode.attr(ino), layout: inode.layout.clone(), inline, live, created: false })
+    Ok(OpenReply { attr: ctx.attr(ino, inode)?, layout: inode.layout.clone(), inline, live, created: false })
 }
 
 #[cfg(test)]

@@ -5,8 +5,7 @@ use super::create::Born;
 use crate::ctx::{Ctx, Done};
 use crate::fail::Fail;
 use crate::key;
-use crate::limit::TXID_WINDOW;
-use crate::row::remote::RemoteMemory;
+use crate::row::remote::{RemoteFloor, RemoteMemory};
 use crate::row::slot::Gate;
 use crate::row::{Inode, LinkRef};
 use skep_types::codec::Bytes;
@@ -16,6 +15,10 @@ use skep_wire::meta::{RemoteDir, RemoteDirReply, RemoteStep};
 
 /// Runs it.
 pub fn run(ctx: &mut Ctx<'_>, m: &RemoteDir) -> Result<Done, Fail> {
+    if m.txid < raise_floor(ctx, m)? {
+        let errno = if m.step == RemoteStep::Forget { 0 } else { Status::errno(Errno::ESTALE).0 };
+        return Ok(Done::reply(&RemoteDirReply { ino: m.ino, errno, attr: None }));
+    }
     let memory = ctx.remote_memory(m.from, m.txid)?;
     if m.step == RemoteStep::Forget {
         return forget(ctx, m, memory);
@@ -37,6 +40,27 @@ pub fn run(ctx: &mut Ctx<'_>, m: &RemoteDir) -> Result<Done, Fail> {
     };
     ctx.put(key::memory(ctx.scene.shard, m.from, m.txid), &memory);
     Ok(Done::gated(&answer(&memory), Gate::Durable))
+}
+
+/// Forgets what the asking shard has finished; everything below the answer has strayed.
+fn raise_floor(ctx: &mut Ctx<'_>, m: &RemoteDir) -> Result<u64, Fail> {
+    let shard = ctx.scene.shard;
+    let row = key::remote_floor(shard, m.from);
+    let floor: RemoteFloor = ctx.row(&row, "remote floor")?.unwrap_or_default();
+    if m.floor <= floor.txid {
+        return Ok(floor.txid);
+    }
+    ctx.put(row, &RemoteFloor { txid: m.floor });
+    let mut old = alloc::vec::Vec::new();
+    let (from, until) = (key::memory(shard, m.from, 0), key::memory(shard, m.from, m.floor));
+    ctx.txn.scan(&from, &until, &mut |key, _| {
+        old.push(key.to_vec());
+        true
+    })?;
+    for key in old {
+        ctx.txn.delete(key);
+    }
+    Ok(m.floor)
 }
 
 fn answer(memory: &RemoteMemory) -> RemoteDirReply {
@@ -75,17 +99,6 @@ fn forget(ctx: &mut Ctx<'_>, m: &RemoteDir, memory: Option<RemoteMemory>) -> Res
     if let Some(memory) = memory.filter(|memory| !memory.forgotten) {
         let memory = RemoteMemory { forgotten: true, attr: None, ..memory };
         ctx.put(key::memory(shard, m.from, m.txid), &memory);
-        let mut old = alloc::vec::Vec::new();
-        let until = key::memory(shard, m.from, m.txid.saturating_sub(TXID_WINDOW));
-        ctx.txn.scan(&key::memory(shard, m.from, 0), &until, &mut |key, _| {
-            old.push(key::last_u64(key));
-            true
-        })?;
-        for txid in old {
-            if ctx.remote_memory(m.from, txid)?.is_some_and(|memory| memory.forgotten) {
-                ctx.txn.delete(key::memory(shard, m.from, txid));
-            }
-        }
     }
     Ok(Done::reply(&reply))
 }

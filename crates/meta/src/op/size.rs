@@ -11,7 +11,8 @@ use skep_types::limits::FILE_SIZE_MAX;
 use skep_types::{Errno, Ino, Layout};
 
 /// Sets the size of a regular file; the inode row is written by the caller. Content that is cut
-/// off is gone for ever: a file that grows again reads as zeros there.
+/// off is gone for ever: a file that grows again reads as zeros there. The cut counts when all
+/// targets have made it: until then nothing may make the file longer.
 pub fn set(ctx: &mut Ctx<'_>, ino: Ino, inode: &mut Inode, size: u64) -> Result<Gate, Fail> {
     if size > FILE_SIZE_MAX {
         return Err(Errno::EFBIG.into());
@@ -19,6 +20,7 @@ pub fn set(ctx: &mut Ctx<'_>, ino: Ino, inode: &mut Inode, size: u64) -> Result<
     if inode.layout.is_inline() {
         cut_inline(ctx, ino, inode, size)?;
         inode.size = size;
+        inode.cuts += 1;
         return Ok(Gate::Open);
     }
     if size == 0 && ctx.choose.fresh(ino) {
@@ -29,6 +31,7 @@ pub fn set(ctx: &mut Ctx<'_>, ino: Ino, inode: &mut Inode, size: u64) -> Result<
         inode.layout = Layout::default();
         (inode.size, inode.blocks, inode.inline_len) = (0, 0, 0);
         inode.inline_version += 1;
+        inode.cuts += 1;
         return Ok(Gate::Open);
     }
     wait_for_trim(ctx, ino)?;
@@ -38,6 +41,25 @@ pub fn set(ctx: &mut Ctx<'_>, ino: Ino, inode: &mut Inode, size: u64) -> Result<
     ctx.put(key::of_ino(Table::Trim, ino), &Trim { id, size, generation: inode.layout.generation });
     ctx.effects.push(Effect::Trim(ino));
     Ok(Gate::Trim(TrimGate { ino, id }))
+}
+
+/// The file is `size` long at least; content stays as it is. `true`: it was shorter.
+pub fn grow(ctx: &Ctx<'_>, ino: Ino, inode: &mut Inode, size: u64) -> Result<bool, Fail> {
+    if size > FILE_SIZE_MAX {
+        return Err(Errno::EFBIG.into());
+    }
+    if size <= inode.size {
+        return Ok(false);
+    }
+    wait_for_trim(ctx, ino)?;
+    inode.size = size;
+    Ok(true)
+}
+
+/// The inode as it is when the gate of a truncate opens, and its answer leaves.
+pub fn behind(inode: &Inode, gate: Gate) -> Inode {
+    let cut = matches!(gate, Gate::Trim(_));
+    Inode { cuts: inode.cuts + u64::from(cut), ..inode.clone() }
 }
 
 /// A size must not grow while targets have not been told of a truncate: cut bytes would return.

@@ -26,7 +26,7 @@ pub fn run(ctx: &mut Ctx<'_>, m: &WriteInline) -> Result<Done, Fail> {
         return Err(Status::MUST_GROW.into());
     }
     if m.data.0.is_empty() {
-        return Ok(Done::reply(&attr_reply(ctx, m.ino, &inode)));
+        return Ok(Done::reply(&attr_reply(ctx, m.ino, &inode)?));
     }
     let mut data = content(ctx, m.ino, &inode)?;
     let (from, end) = (offset as usize, end as usize);
@@ -41,7 +41,7 @@ pub fn run(ctx: &mut Ctx<'_>, m: &WriteInline) -> Result<Done, Fail> {
     inode.touch_content(ctx.scene.at);
     ctx.txn.put(key::of_ino(Table::Inline, m.ino), data);
     ctx.put_inode(m.ino, &inode);
-    Ok(Done::reply(&attr_reply(ctx, m.ino, &inode)))
+    Ok(Done::reply(&attr_reply(ctx, m.ino, &inode)?))
 }
 
 #[cfg(test)]

@@ -25,6 +25,8 @@ record! {
         pub epoch: u64,
         /// Semantic version of commands that may be logged.
         pub level: u16,
+        /// Times that an older copy of the shard was put back. Generations begin with it.
+        pub era: u16,
     }
 }
 

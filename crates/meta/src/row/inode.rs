@@ -13,6 +13,11 @@ pub const HAS_DEFAULT_ACL: u32 = 1 << 2;
 pub const HAS_CAPABILITY: u32 = 1 << 3;
 /// It was made without a name (O_TMPFILE) and may still get its first one.
 pub const IS_TEMP: u32 = 1 << 4;
+/// Its change time is one that was given, not that of a change.
+pub const MTIME_GIVEN: u32 = 1 << 5;
+/// Seconds that a client's clock may be ahead of the server's before the server does not believe it, and that a
+/// change time may lie in the server's future before a write replaces it.
+pub const AHEAD_MAX_SECS: i64 = 60;
 
 record! {
     /// A name that leads to an inode: of a directory its parent, of anything else one of many.
@@ -55,6 +60,10 @@ record! {
         pub btime: Timestamp,
         /// Moves with every change.
         pub change: u64,
+        /// How often it was cut or set to a size, and all targets know: see [`Attr::cuts`].
+        pub cuts: u64,
+        /// How often its change time was given.
+        pub time_sets: u64,
         /// Moves with every change of inline content.
         pub inline_version: u64,
         /// Bytes of the inline row (the rest up to `size` is zeros).
@@ -97,6 +106,8 @@ impl Inode {
             ctime: at,
             btime: at,
             change: 1,
+            cuts: 1,
+            time_sets: 0,
             inline_version: 0,
             inline_len: 0,
             xattr_bytes: 0,
@@ -131,16 +142,44 @@ impl Inode {
         self.nlink = self.nlink.saturating_sub(1);
     }
 
-    /// The inode changed, its content did not.
+    /// The inode changed, its content did not. Its change time never falls, whatever clocks do.
     pub fn touch(&mut self, at: Timestamp) {
-        self.ctime = at;
+        self.ctime = self.ctime.max(at);
         self.change += 1;
     }
 
     /// Content (of a directory: its entries) changed.
     pub fn touch_content(&mut self, at: Timestamp) {
-        self.mtime = at;
+        self.set_mtime(at);
         self.touch(at);
+    }
+
+    /// The content changed at `time`.
+    pub fn set_mtime(&mut self, time: Timestamp) {
+        self.mtime = time;
+        self.flags &= !MTIME_GIVEN;
+    }
+
+    /// The time of the last change is `time`, as a program wishes.
+    pub fn give_mtime(&mut self, time: Timestamp) {
+        self.mtime = time;
+        self.flags |= MTIME_GIVEN;
+        self.time_sets += 1;
+    }
+
+    /// A client tells at `at` that it wrote at `time` by its own clock, when it knew of `time_sets` given times.
+    /// Clients tell in any order, so the newest write counts.
+    pub fn wrote(&mut self, time: Timestamp, time_sets: u64, at: Timestamp) {
+        let horizon = Timestamp { secs: at.secs.saturating_add(AHEAD_MAX_SECS), ..at };
+        let time = if time > horizon { at } else { time };
+        self.touch(at.max(time));
+        let given = self.flags & MTIME_GIVEN != 0;
+        if given && time_sets < self.time_sets {
+            return;
+        }
+        if given || self.mtime > horizon || time > self.mtime {
+            self.set_mtime(time);
+        }
     }
 
     /// What Linux does to suid and sgid when an ordinary user writes.
@@ -173,6 +212,9 @@ impl Inode {
             btime: self.btime,
             change: self.change,
             generation: self.layout.generation,
+            cuts: self.cuts,
+            time_sets: self.time_sets,
+            mtime_given: self.flags & MTIME_GIVEN != 0,
         }
     }
 }

@@ -48,6 +48,15 @@ record! {
 }
 
 record! {
+    /// Every transaction of an asking shard below this one is finished: whatever comes of it has strayed.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+    pub struct RemoteFloor {
+        /// The first that may not be finished.
+        pub txid: u64,
+    }
+}
+
+record! {
     /// What this shard answered to a transaction of another one.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct RemoteMemory {

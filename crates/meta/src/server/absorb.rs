@@ -34,6 +34,7 @@ impl<S: Store> Server<S> {
                 Effect::Deletion(id, chunks) => self.deletions.queued(shard, id, index, chunks),
                 Effect::Trim(ino) => {
                     later(Later::Trim(ino));
+                    self.cutting.insert(ino, index);
                     self.ends.cut(ino, self.opens.clients(ino));
                     // Lengths that were asked for before are not the file's any more.
                     self.recoveries.forget(ino, &mut self.errands);
@@ -80,6 +81,7 @@ impl<S: Store> Server<S> {
                 Effect::Gone(ino) => {
                     self.orphans.remove(&ino);
                     self.settling.remove(&ino);
+                    self.cutting.remove(&ino);
                     self.ends.forget(ino);
                     self.locks.gone(self.now, ino);
                     self.tell_outcomes(out);
@@ -112,7 +114,12 @@ impl<S: Store> Server<S> {
             let index = *entry.key();
             for later in entry.remove() {
                 match later {
-                    Later::Trim(ino) => self.start_trim(now, wall, ino, out)?,
+                    // The row holds the newest truncate; an older record must not let it out.
+                    Later::Trim(ino) if self.cutting.get(&ino).is_some_and(|newest| *newest > index) => {}
+                    Later::Trim(ino) => {
+                        self.cutting.remove(&ino);
+                        self.start_trim(now, wall, ino, out)?;
+                    }
                     Later::Remote(shard, txid) => self.start_remote(now, shard, txid, out)?,
                     Later::Settled(ino) => {
                         if self.settling.get(&ino) == Some(&index) {

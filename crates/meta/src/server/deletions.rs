@@ -8,7 +8,7 @@ use super::message::{Job, Output};
 use crate::command::{Deleted, Internal};
 use crate::fail::corrupt;
 use crate::key::{self, Table};
-use crate::limit::{DELETE_BATCH, DELETED_BATCH, DELETIONS_LOADED_MAX, RESCAN_MS, RETRY_FIRST_MS};
+use crate::limit::{DELETE_BATCH, RESCAN_MS, RETRY_FIRST_MS};
 use crate::row::deletion::Deletion;
 use crate::store::{Store, StoreError};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -30,6 +30,8 @@ struct Lane {
 /// Rows in memory, by target.
 #[derive(Debug, Default)]
 pub struct Deletions {
+    /// Rows in memory at most.
+    most: usize,
     /// Queued, their record perhaps not durable.
     fresh: VecDeque<(LogIndex, RowId, Chunks)>,
     /// Chunk files left of each row.
@@ -43,9 +45,14 @@ pub struct Deletions {
 }
 
 impl Deletions {
+    /// With so many rows in memory.
+    pub fn new(most: usize) -> Self {
+        Self { most, ..Self::default() }
+    }
+
     /// A row was queued by record `index`.
     pub fn queued(&mut self, shard: ShardId, id: u64, index: LogIndex, chunks: Vec<(TargetId, ChunkId)>) {
-        if self.left.len() + self.fresh.len() >= DELETIONS_LOADED_MAX {
+        if self.left.len() + self.fresh.len() >= self.most {
             self.rescan = true;
         } else {
             self.fresh.push_back((index, (shard, id), chunks));
@@ -143,7 +150,7 @@ impl<S: Store> Server<S> {
 
     fn take_off(&mut self, wall: Timestamp, out: &mut Output) -> Result<(), StoreError> {
         for (shard, ids) in core::mem::take(&mut self.deletions.done) {
-            for ids in ids.chunks(DELETED_BATCH) {
+            for ids in ids.chunks(self.config.limits.deleted_batch) {
                 self.decide(wall, shard, &Internal::Deleted(Deleted { ids: ids.to_vec() }), out)?;
             }
         }
@@ -230,7 +237,7 @@ impl<S: Store> Server<S> {
                 deletions.rescan = true;
                 return true;
             }
-            if deletions.len() >= DELETIONS_LOADED_MAX {
+            if deletions.len() >= deletions.most {
                 deletions.rescan = true;
                 return false;
             }

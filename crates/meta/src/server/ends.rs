@@ -3,6 +3,7 @@
 
 use super::Server;
 use super::message::{Output, Request};
+use super::recovery::is_open_ended;
 use super::waits::{For, Parked};
 use crate::fail::corrupt;
 use crate::key::{self, Table};
@@ -121,7 +122,8 @@ impl<S: Store> Server<S> {
         let result = match self.appendable(request, m)? {
             Err(refusal) => Err(refusal),
             Ok((generation, size)) => {
-                let live = self.opens.other_writers(m.ino, client) || self.recoveries.holds(m.ino);
+                let live = self.opens.other_writers(m.ino, client)
+                    || is_open_ended(&self.writers, &self.sessions, m.ino);
                 let behind = self.ends.take_behind(m.ino, client);
                 let offset = if behind || live && !m.looked {
                     Ok(None)

@@ -8,7 +8,6 @@ use crate::command::Caller;
 use crate::ctx::{Ctx, Done};
 use crate::fail::corrupt;
 use crate::key::{self, Table};
-use crate::limit::REMEMBERED_MAX;
 use crate::row::slot::{Gate, Outcome, SlotRow};
 use crate::row::trim::Trim;
 use crate::store::{Store, StoreError};
@@ -25,6 +24,56 @@ pub struct Remembered {
     incarnation: Incarnation,
     seq: Seq,
     refusal: Option<Refusal>,
+}
+
+/// Of many lanes, bounded: the oldest go.
+#[derive(Default)]
+pub struct Memories {
+    most: usize,
+    next: u64,
+    all: BTreeMap<(ClientId, ShardId, Slot), (u64, Remembered)>,
+    by_age: BTreeMap<u64, (ClientId, ShardId, Slot)>,
+}
+
+impl Memories {
+    /// Of so many lanes.
+    pub fn new(most: usize) -> Self {
+        Self { most, ..Self::default() }
+    }
+
+    fn get(&self, shard: ShardId, caller: &Caller) -> Option<&Remembered> {
+        self.all.get(&(caller.client, shard, caller.slot)).map(|(_, last)| last)
+    }
+
+    fn keep(&mut self, shard: ShardId, caller: &Caller, last: Remembered) {
+        self.forget(shard, caller);
+        if self.all.len() >= self.most
+            && let Some((_, oldest)) = self.by_age.pop_first()
+        {
+            self.all.remove(&oldest);
+        }
+        let lane = (caller.client, shard, caller.slot);
+        self.next += 1;
+        self.by_age.insert(self.next, lane);
+        self.all.insert(lane, (self.next, last));
+    }
+
+    /// The lane did something that the rows remember.
+    pub fn forget(&mut self, shard: ShardId, caller: &Caller) {
+        if let Some((age, _)) = self.all.remove(&(caller.client, shard, caller.slot)) {
+            self.by_age.remove(&age);
+        }
+    }
+
+    /// The session is over.
+    pub fn end(&mut self, client: ClientId) {
+        let all = (client, ShardId(0), Slot(0))..=(client, ShardId(u16::MAX), Slot(u32::MAX));
+        let lanes: Vec<_> = self.all.range(all).map(|(lane, (age, _))| (*lane, *age)).collect();
+        for (lane, age) in lanes {
+            self.all.remove(&lane);
+            self.by_age.remove(&age);
+        }
+    }
 }
 
 /// How a request stands to the last one of its lane.
@@ -89,7 +138,7 @@ impl<S: Store> Server<S> {
                 return Ok(Standing::Repeated(slot));
             }
         }
-        match self.remembered.get(&(shard, caller.client, caller.slot)) {
+        match self.remembered.get(shard, caller) {
             Some(last) if last.incarnation == caller.incarnation && last.seq > caller.seq => {
                 refused(Status::OLD_SEQUENCE, "")
             }
@@ -179,12 +228,8 @@ impl<S: Store> Server<S> {
         if refusal.is_some_and(|refusal| refusal.status.is_transient()) {
             return;
         }
-        if self.remembered.len() >= REMEMBERED_MAX {
-            self.remembered.pop_first();
-        }
         let (incarnation, seq, refusal) = (caller.incarnation, caller.seq, refusal.cloned());
-        let lane = (request.call.shard, caller.client, caller.slot);
-        self.remembered.insert(lane, Remembered { incarnation, seq, refusal });
+        self.remembered.keep(request.call.shard, &caller, Remembered { incarnation, seq, refusal });
     }
 }
 
@@ -202,12 +247,4 @@ pub(super) fn put_slot(ctx: &mut Ctx<'_>, done: &Done) {
         outcome,
     };
     ctx.put(key::slot(ctx.scene.shard, caller.client, caller.slot), &row);
-}
-
-/// The lanes of a session are forgotten.
-pub(super) fn lanes_of(
-    remembered: &BTreeMap<(ShardId, ClientId, Slot), Remembered>,
-    client: ClientId,
-) -> Vec<(ShardId, ClientId, Slot)> {
-    remembered.keys().filter(|(_, other, _)| *other == client).copied().collect()
 }

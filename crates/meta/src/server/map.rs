@@ -1,20 +1,19 @@
-//! The map and the fence list arrive; sessions end.
+//! The map and the fence list arrive; service begins.
 
 use super::message::Output;
 use super::serials::Serials;
 use super::{Server, Shard};
-use crate::command::{COMMAND_LEVEL_MAX, CancelGrowth, Format, Internal, Lane, Place, Purge, SessionGone};
+use crate::command::{COMMAND_LEVEL_MAX, CancelGrowth, Format, Internal, Lane, Place};
 use crate::fail::corrupt;
 use crate::key::{self, Table};
-use crate::limit::PURGE_BATCH;
 use crate::row::growth::Growth;
 use crate::row::header::Header;
 use crate::store::{Store, StoreError};
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::vec::Vec;
-use skep_types::{ClientId, Decode, Ino, Millis, NodeId, ShardId, Slot, Timestamp};
-use skep_wire::mgmt::{FencesReply, MapReply, ShardEntry};
+use skep_types::{ClientId, Decode, LogIndex, Millis, NodeId, ShardId, Slot, Timestamp};
+use skep_wire::mgmt::{FencesReply, MapReply, ShardEntry, ShardState};
 
 impl<S: Store> Server<S> {
     pub(super) fn take_map(
@@ -44,9 +43,15 @@ impl<S: Store> Server<S> {
                 self.lead(wall, entry, level, out)?;
             }
         }
+        self.require_rows(map, own)?;
         self.note_new_shards(known, out);
         for (shard, place) in &mut self.shards {
             place.leads = led.contains(shard);
+        }
+        for entry in &map.shards {
+            if let Some(place) = self.shards.get_mut(&entry.shard) {
+                place.state = entry.state;
+            }
         }
         if !was_ready && self.is_ready() {
             self.begin_service(now, wall, out)?;
@@ -66,7 +71,32 @@ impl<S: Store> Server<S> {
         }
     }
 
-    /// The map gives this server a shard: it is made when there are no rows of it.
+    /// A shard that was formatted once is never formatted again: its rows are lost, or not where they should be.
+    fn require_rows(&self, map: &MapReply, own: NodeId) -> Result<(), StoreError> {
+        let is_lost = |entry: &&ShardEntry| {
+            entry.replicas.first() == Some(&own) && !self.shards.contains_key(&entry.shard)
+        };
+        let Some(first) = map.shards.iter().find(is_lost) else { return Ok(()) };
+        let count = map.shards.iter().filter(is_lost).count();
+        Err(StoreError::Corrupt(format!(
+            "{count} shards of this server (the first is {}) have no rows here, and mgmtd says that they were used: \
+             they are not made anew. Is a disk with `log` or `rows` not mounted? Else put the newest copy of the \
+             state directory back",
+            first.shard
+        )))
+    }
+
+    /// Shards that are formatted, on stable storage, and that the map still calls new: mgmtd is to know it before
+    /// anybody uses them.
+    pub fn formatted(&self) -> Vec<ShardId> {
+        let Some(started) = self.started else { return Vec::new() };
+        let is_made = |place: &Shard| {
+            place.leads && place.state == ShardState::New && self.durable >= place.made.max(started)
+        };
+        self.shards.iter().filter(|(_, place)| is_made(place)).map(|(shard, _)| *shard).collect()
+    }
+
+    /// The map gives this server a shard: it is made when it is new and there are no rows of it.
     fn lead(
         &mut self,
         wall: Timestamp,
@@ -74,23 +104,45 @@ impl<S: Store> Server<S> {
         level: u16,
         out: &mut Output,
     ) -> Result<(), StoreError> {
-        let (shard, epoch) = (entry.shard, entry.epoch);
+        let (shard, epoch, era) = (entry.shard, entry.epoch, entry.era);
         match self.shards.get_mut(&shard) {
-            Some(place) if (place.epoch, place.level) == (epoch, level) => Ok(()),
+            Some(place) if (place.epoch, place.level, place.era) == (epoch, level, era) => Ok(()),
             Some(place) => {
-                (place.epoch, place.level) = (epoch, level);
-                self.decide(wall, shard, &Internal::Place(Place { epoch, level }), out)
-            }
-            None => {
-                let hash_key = self.config.hash_key(shard);
-                self.decide(wall, shard, &Internal::Format(Format { hash_key, epoch, level }), out)?;
-                self.open_shard(shard)?;
-                if let Some(place) = self.shards.get_mut(&shard) {
-                    place.is_new = true;
+                let jumps = era > place.era;
+                (place.epoch, place.level, place.era) = (epoch, level, era);
+                self.decide(wall, shard, &Internal::Place(Place { epoch, level, era }), out)?;
+                if jumps {
+                    out.note(format!(
+                        "shard {shard} is an older copy that was put back: era {era}, inode numbers and generations go \
+                         on far behind it"
+                    ));
+                    self.renew_serials(shard)?;
                 }
                 Ok(())
             }
+            None if entry.state == ShardState::New => {
+                let hash_key = self.config.hash_key(shard);
+                self.decide(wall, shard, &Internal::Format(Format { hash_key, epoch, level, era }), out)?;
+                self.open_shard(shard)?;
+                let made = self.last;
+                out.sync_now = true;
+                if let Some(place) = self.shards.get_mut(&shard) {
+                    (place.is_new, place.made) = (true, made);
+                }
+                Ok(())
+            }
+            None => Ok(()),
         }
+    }
+
+    /// What is reserved lies behind the jump.
+    fn renew_serials(&mut self, shard: ShardId) -> Result<(), StoreError> {
+        let Some(bytes) = self.store.get(&key::header(shard))? else { return Ok(()) };
+        let header = Header::from_bytes(&bytes).map_err(|e| corrupt("shard header", e))?;
+        if let Some(place) = self.shards.get_mut(&shard) {
+            place.serials = Serials::new(header.serials_end);
+        }
+        Ok(())
     }
 
     /// Reads a shard's header.
@@ -108,8 +160,11 @@ impl<S: Store> Server<S> {
             hash_key: header.hash_key,
             epoch: header.epoch,
             level: header.level,
+            era: header.era,
             leads: false,
             is_new: false,
+            made: LogIndex(0),
+            state: ShardState::New,
             serials: Serials::new(header.serials_end),
             last: self.last,
         };
@@ -130,12 +185,12 @@ impl<S: Store> Server<S> {
             // Sessions that ended while this server was away have left their lanes behind.
             for client in self.clients_in_rows()? {
                 if self.sessions.admit(client).is_err() {
-                    self.end_session(now, wall, client, out)?;
+                    self.end_session(now, client, out);
                 }
             }
         }
         for client in gone {
-            self.end_session(now, wall, client, out)?;
+            self.end_session(now, client, out);
         }
         if !was_ready && self.is_ready() {
             self.begin_service(now, wall, out)?;
@@ -163,70 +218,6 @@ impl<S: Store> Server<S> {
         Ok(clients)
     }
 
-    /// A session is over: opens, lanes, intents.
-    fn end_session(
-        &mut self,
-        now: Millis,
-        wall: Timestamp,
-        client: ClientId,
-        out: &mut Output,
-    ) -> Result<(), StoreError> {
-        let shards: Vec<ShardId> = self.shards.keys().copied().collect();
-        for shard in &shards {
-            self.decide(wall, *shard, &Internal::SessionGone(SessionGone { client }), out)?;
-        }
-        let growths = self.growths_of(|growth| growth.client == client)?;
-        self.cancel_growths(wall, growths, out)?;
-        let copied = self.dead_growths.iter().filter(|(_, owner, _)| *owner == client).copied();
-        for lane in copied.collect::<Vec<_>>() {
-            self.lane_is_over(wall, lane, out)?;
-        }
-        let wrote = self.writers.iter().filter(|(_, writer)| *writer == client).map(|(ino, _)| *ino);
-        for ino in wrote.collect::<Vec<_>>() {
-            self.recover(ino, out)?;
-        }
-        for lane in super::lane::lanes_of(&self.remembered, client) {
-            self.remembered.remove(&lane);
-        }
-        let opens = self.opens.end(client);
-        self.locks.end(now, client);
-        self.tell_outcomes(out);
-        let idle: Vec<Ino> = opens.into_iter().filter(|ino| !self.opens.is_open(*ino)).collect();
-        idle.iter().for_each(|ino| self.ends.forget(*ino));
-        let over = self.grace.gone(client);
-        self.grace_over(now, wall, &over, out)?;
-        self.purge(wall, idle, out)
-    }
-
-    /// Files with a growth intent that `wanted` says yes to.
-    pub(super) fn growths_of(&self, wanted: impl Fn(&Growth) -> bool) -> Result<Vec<Ino>, StoreError> {
-        let mut found = Vec::new();
-        for ino in &self.growths {
-            if let Some(bytes) = self.store.get(&key::of_ino(Table::Growth, *ino))? {
-                let growth = Growth::from_bytes(&bytes).map_err(|e| corrupt("growth row", e))?;
-                if wanted(&growth) {
-                    found.push(*ino);
-                }
-            }
-        }
-        Ok(found)
-    }
-
-    pub(super) fn cancel_growths(
-        &mut self,
-        wall: Timestamp,
-        inos: Vec<Ino>,
-        out: &mut Output,
-    ) -> Result<(), StoreError> {
-        for (shard, inos) in by_shard(inos) {
-            for inos in inos.chunks(PURGE_BATCH) {
-                let command = Internal::CancelGrowth(CancelGrowth { inos: inos.to_vec(), over: None });
-                self.decide(wall, shard, &command, out)?;
-            }
-        }
-        Ok(())
-    }
-
     /// A lane asks for something new, or its session is over: growths that were given up while it copied get
     /// their second deletion.
     pub(super) fn lane_is_over(
@@ -241,40 +232,6 @@ impl<S: Store> Server<S> {
         let (shard, client, slot) = lane;
         let over = CancelGrowth { inos: Vec::new(), over: Some(Lane { client, slot }) };
         self.decide(wall, shard, &Internal::CancelGrowth(over), out)
-    }
-
-    /// Purges those of `inos` that are orphans which nobody has open.
-    pub(super) fn purge(
-        &mut self,
-        wall: Timestamp,
-        inos: Vec<Ino>,
-        out: &mut Output,
-    ) -> Result<(), StoreError> {
-        let idle = |ino: &Ino| {
-            self.orphans.contains(ino) && !self.opens.is_open(*ino) && !self.grace.holds(ino.shard())
-        };
-        let inos: Vec<Ino> = inos.into_iter().filter(idle).collect();
-        for (shard, inos) in by_shard(inos) {
-            for inos in inos.chunks(PURGE_BATCH) {
-                self.decide(wall, shard, &Internal::Purge(Purge { inos: inos.to_vec() }), out)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// The grace period of `shards` is over.
-    pub(super) fn grace_over(
-        &mut self,
-        _now: Millis,
-        wall: Timestamp,
-        shards: &[ShardId],
-        out: &mut Output,
-    ) -> Result<(), StoreError> {
-        if shards.is_empty() {
-            return Ok(());
-        }
-        let orphans = self.orphans.iter().filter(|ino| shards.contains(&ino.shard())).copied().collect();
-        self.purge(wall, orphans, out)
     }
 
     /// Everything is known and durable: service begins.
@@ -292,17 +249,9 @@ impl<S: Store> Server<S> {
         if !living.is_empty() {
             out.note(format!("grace period: {} sessions may reclaim what they have open", living.len()));
         } else {
-            self.grace_over(now, wall, &shards, out)?;
+            self.grace_over(&shards);
         }
         self.deletions.look_now(now);
         self.rescan_deletions(now, wall, out)
     }
-}
-
-pub(super) fn by_shard(inos: Vec<Ino>) -> BTreeMap<ShardId, Vec<Ino>> {
-    let mut map: BTreeMap<ShardId, Vec<Ino>> = BTreeMap::new();
-    for ino in inos {
-        map.entry(ino.shard()).or_default().push(ino);
-    }
-    map
 }

@@ -1,6 +1,5 @@
 //! Who has what open. Volatile: clients reclaim it after a restart.
 
-use crate::limit::CLOSES_REMEMBERED_MAX;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use skep_types::{ClientId, Ino};
@@ -15,6 +14,8 @@ struct Open {
 /// All opens of a server.
 #[derive(Debug, Default)]
 pub struct Opens {
+    /// Closes that are remembered at most.
+    closes: usize,
     by_ino: BTreeMap<(Ino, ClientId), Open>,
     by_client: BTreeMap<ClientId, BTreeSet<Ino>>,
     closed: BTreeMap<(ClientId, Ino), u64>,
@@ -22,6 +23,11 @@ pub struct Opens {
 }
 
 impl Opens {
+    /// Remembers so many closes.
+    pub fn new(closes: usize) -> Self {
+        Self { closes, ..Self::default() }
+    }
+
     /// `client` has `ino` open. An open that its own close has overtaken is none.
     pub fn open(&mut self, client: ClientId, ino: Ino, mode: OpenMode, seq: u64) {
         if self.closed.get(&(client, ino)).is_some_and(|closed| *closed > seq) {
@@ -62,7 +68,7 @@ impl Opens {
     fn remember_close(&mut self, client: ClientId, ino: Ino, seq: u64) {
         if self.closed.insert((client, ino), seq).is_none() {
             self.closed_order.push_back((client, ino));
-            if self.closed_order.len() > CLOSES_REMEMBERED_MAX
+            if self.closed_order.len() > self.closes
                 && let Some(oldest) = self.closed_order.pop_front()
             {
                 self.closed.remove(&oldest);
@@ -111,10 +117,20 @@ impl Opens {
         self.of(ino).map(|(client, open)| OpenSession { client, mode: open.mode }).collect()
     }
 
-    /// A session ended: what it had open.
-    pub fn end(&mut self, client: ClientId) -> Vec<Ino> {
-        let inos = self.by_client.remove(&client).unwrap_or_default();
-        inos.into_iter().filter(|ino| self.by_ino.remove(&(*ino, client)).is_some()).collect()
+    /// A session ended: some of what it had open, up to `most`; nothing when that was all.
+    pub fn end_some(&mut self, client: ClientId, most: usize) -> Vec<Ino> {
+        let mut ended = Vec::new();
+        let Some(inos) = self.by_client.get_mut(&client) else { return ended };
+        while ended.len() < most
+            && let Some(ino) = inos.pop_first()
+        {
+            self.by_ino.remove(&(ino, client));
+            ended.push(ino);
+        }
+        if inos.is_empty() {
+            self.by_client.remove(&client);
+        }
+        ended
     }
 }
 
@@ -127,7 +143,7 @@ mod tests {
     #[test]
     fn late_closes_and_late_opens() {
         let (client, ino) = (ClientId(1), Ino(5));
-        let mut opens = Opens::default();
+        let mut opens = Opens::new(10);
         opens.open(client, ino, OpenMode::Read, 10);
         assert!(!opens.close(client, ino, 9));
         assert!(opens.is_open(ino));
@@ -137,7 +153,8 @@ mod tests {
         opens.open(client, ino, OpenMode::Write, 12);
         assert!(opens.other_writers(ino, ClientId(2)) && !opens.other_writers(ino, client));
         assert_eq!(opens.writers(ino), [client]);
-        assert_eq!(opens.end(client), [ino]);
+        assert_eq!(opens.end_some(client, 9), [ino]);
+        assert_eq!(opens.end_some(client, 9), []);
         assert_eq!(opens.len(), 0);
     }
 }

@@ -3,11 +3,10 @@
 use super::Server;
 use super::errands::{Errands, Owner};
 use super::message::{Job, Output};
+use super::sessions::Sessions;
 use crate::command::{Internal, Recovered};
-use crate::limit::RECOVERIES_MAX;
 use crate::store::{Store, StoreError};
 use alloc::collections::{BTreeMap, BTreeSet};
-use alloc::format;
 use alloc::vec::Vec;
 use skep_types::{ChunkId, ClientId, Generation, Ino, Layout, TargetId, Timestamp};
 use skep_wire::storage::ChunkStat;
@@ -26,16 +25,19 @@ struct Recovery {
 #[derive(Debug, Default)]
 pub struct Recoveries {
     runs: BTreeMap<Ino, Recovery>,
+    /// No room yet.
+    waiting: BTreeSet<Ino>,
 }
 
 impl Recoveries {
-    /// Is the size of `ino` being recovered?
-    pub fn holds(&self, ino: Ino) -> bool {
-        self.runs.contains_key(&ino)
+    /// Is one waiting that there is room for?
+    pub fn can_begin(&self, most: usize) -> bool {
+        !self.waiting.is_empty() && self.runs.len() < most
     }
 
     /// The file is gone.
     pub fn forget(&mut self, ino: Ino, errands: &mut Errands) {
+        self.waiting.remove(&ino);
         for errand in self.runs.remove(&ino).map(|run| run.left).unwrap_or_default() {
             errands.drop(errand);
         }
@@ -48,25 +50,40 @@ impl Recoveries {
         }
     }
 
-    /// How many are under way.
+    /// How many are under way or waiting.
     pub fn len(&self) -> usize {
-        self.runs.len()
+        self.runs.len() + self.waiting.len()
     }
 }
 
+/// Has a writer of `ino` ended whose last size nobody has asked for yet? As if he still lived.
+pub fn is_open_ended(writers: &BTreeSet<(Ino, ClientId)>, sessions: &Sessions, ino: Ino) -> bool {
+    let mut of = writers.range((ino, ClientId(0))..=(ino, ClientId(u64::MAX)));
+    of.any(|(_, client)| !sessions.lives(*client))
+}
+
 impl<S: Store> Server<S> {
+    /// The next recovery that waited for room.
+    pub(super) fn next_recovery(&mut self) -> Option<Ino> {
+        if self.recoveries.can_begin(self.config.limits.recoveries) {
+            self.recoveries.waiting.pop_first()
+        } else {
+            None
+        }
+    }
+
     /// Asks the targets of a file for the lengths of its chunk files, if a writer of it has ended.
     pub(super) fn recover(&mut self, ino: Ino, out: &mut Output) -> Result<(), StoreError> {
         let writers = self.writers.range((ino, ClientId(0))..=(ino, ClientId(u64::MAX)));
         let ended = writers.map(|(_, client)| *client).filter(|client| !self.sessions.lives(*client));
         let clients: Vec<ClientId> = ended.collect();
         // While a truncate is on its way the lengths mean nothing; its end leads here again.
-        if clients.is_empty() || self.recoveries.holds(ino) || self.is_trimming(ino)? {
+        if clients.is_empty() || self.recoveries.runs.contains_key(&ino) || self.is_trimming(ino)? {
             return Ok(());
         }
         let Some(inode) = self.inode(ino)? else { return Ok(()) };
-        if self.recoveries.len() >= RECOVERIES_MAX {
-            out.note(format!("file {ino}: its writer was evicted and {RECOVERIES_MAX} sizes are being recovered already; its size stays as last committed"));
+        if self.recoveries.runs.len() >= self.config.limits.recoveries {
+            self.recoveries.waiting.insert(ino);
             return Ok(());
         }
         let mut by_target: BTreeMap<TargetId, Vec<ChunkId>> = BTreeMap::new();

@@ -26,6 +26,18 @@ impl<S: Store> Server<S> {
             .transpose()
     }
 
+    /// The oldest transaction of the shard that is not finished; `txid` is none of the finished.
+    fn remote_floor(&self, shard: ShardId, txid: u64) -> Result<u64, StoreError> {
+        let (from, until) =
+            (key::table(shard, Table::RemoteIntent).0, key::numbered(shard, Table::RemoteIntent, txid));
+        let mut floor = txid;
+        self.store.scan(&from, &until, &mut |key, _| {
+            floor = key::last_u64(key);
+            false
+        })?;
+        Ok(floor)
+    }
+
     /// The step that the intent is at is durable: it may be sent.
     pub(super) fn start_remote(
         &mut self,
@@ -41,7 +53,8 @@ impl<S: Store> Server<S> {
             (RemotePhase::Asking, RemoteKind::Retire) => RemoteStep::Retire,
         };
         let RemoteIntent { on, ino, parent, new, .. } = intent;
-        let message = RemoteDir { txid, from: shard, step, ino, parent, new };
+        let message =
+            RemoteDir { txid, floor: self.remote_floor(shard, txid)?, from: shard, step, ino, parent, new };
         let owner = Owner::Remote(shard, txid);
         let job = Job::Remote { shard: on, message: message.clone() };
         if self.shards.get(&on).is_some_and(|shard| shard.leads) {

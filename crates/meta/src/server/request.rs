@@ -64,8 +64,9 @@ impl<S: Store> Server<S> {
     ) -> Result<(), StoreError> {
         let shard = request.call.shard;
         let client = request.peer.client;
-        if wish(&request.message).is_some() && self.opens.count(client) >= self.config.opens_per_client {
-            let refusal = self.too_many_opens(client);
+        if wish(&request.message).is_some()
+            && let Some(refusal) = self.too_many_opens(client)
+        {
             self.answer(request.reply_to, self.stamp(shard), Err(refusal), out);
             return Ok(());
         }
@@ -180,7 +181,23 @@ impl<S: Store> Server<S> {
         }
     }
 
-    pub(super) fn too_many_opens(&self, client: ClientId) -> Refusal {
+    /// Why `client` may not have one more file open.
+    fn too_many_opens(&self, client: ClientId) -> Option<Refusal> {
+        if self.opens.count(client) >= self.config.opens_per_client {
+            return Some(self.too_many_of_client(client));
+        }
+        (self.opens.len() >= self.config.opens).then(|| {
+            let text = format!(
+                "the clients of this metadata server have {} files open together; the limit is {} (max_opens in \
+                 metad.toml, about 200 bytes of memory each)",
+                self.opens.len(),
+                self.config.opens
+            );
+            Refusal::with(Status::errno(Errno::ENFILE), text)
+        })
+    }
+
+    pub(super) fn too_many_of_client(&self, client: ClientId) -> Refusal {
         let text = format!(
             "client {client} has too many files open; the limit is {} (max_opens_per_client in metad.toml)",
             self.config.opens_per_client

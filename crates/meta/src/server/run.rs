@@ -5,8 +5,11 @@ use super::lane::put_slot;
 use super::live::Live;
 use super::message::{EntryType, Output, Record, Request};
 use super::opens::Opens;
+use super::recovery::is_open_ended;
 use crate::choose::Recorded;
-use crate::command::{Caller, Choices, Internal, Serials, encode_internal, encode_request};
+use crate::command::{
+    COMMAND_LEVEL_MIN, Caller, Choices, Internal, Serials, encode_internal, encode_request,
+};
 use crate::ctx::{Ctx, Done, Effect, Scene};
 use crate::fail::{Fail, Need};
 use crate::key;
@@ -14,7 +17,7 @@ use crate::op;
 use crate::store::{Batch, Store, StoreError};
 use alloc::format;
 use alloc::vec::Vec;
-use skep_types::{Errno, Ino, LogIndex, ShardId, Timestamp};
+use skep_types::{ClientId, Errno, Ino, LogIndex, ShardId, Timestamp};
 use skep_wire::meta::{InspectReply, MetaRequest};
 use skep_wire::{Refusal, Status};
 
@@ -46,13 +49,14 @@ impl<S: Store> Server<S> {
         if op::needs_room(&request.message) {
             self.reserve_serials(wall, shard, out)?;
         }
-        let scene = self.scene(shard, wall, caller);
+        let scene = Scene { client: request.peer.client, ..self.scene(shard, wall, caller) };
         let index = scene.index;
         let Some(place) = self.shards.get_mut(&shard) else {
             return Ok(Ran::Refused(Status::STALE_MAP.into()));
         };
-        let recoveries = &self.recoveries;
-        let recovering = |ino: Ino| recoveries.holds(ino);
+        let level = place.level;
+        let (writers, sessions) = (&self.writers, &self.sessions);
+        let recovering = |ino: Ino| is_open_ended(writers, sessions, ino);
         let mut live = Live {
             now: self.now,
             shard,
@@ -82,10 +86,10 @@ impl<S: Store> Server<S> {
         }
         put_slot(&mut ctx, &done);
         let (batch, effects) = (ctx.txn.into_batch(), core::mem::take(&mut ctx.effects));
-        let bytes = encode_request(wall, caller, &live.choices, &request.message);
+        let bytes = encode_request(level, wall, caller, &live.choices, &request.message);
         self.commit(shard, bytes, batch, effects, out)?;
         if let Some(caller) = caller {
-            self.remembered.remove(&(shard, caller.client, caller.slot));
+            self.remembered.forget(shard, &caller);
         }
         Ok(Ran::Done { done, logged: Some(index) })
     }
@@ -100,9 +104,15 @@ impl<S: Store> Server<S> {
             term: self.terms.last(),
             index: LogIndex(self.last.0 + 1),
             caller,
+            client: ClientId(0),
             inline_limit: self.config.inline_limit,
             replay: false,
         }
+    }
+
+    /// The command level in force: replicas of an older release must be able to read what is logged.
+    fn level(&self, shard: ShardId) -> u16 {
+        self.shards.get(&shard).map_or(COMMAND_LEVEL_MIN, |place| place.level)
     }
 
     /// Applies a command's rows and puts it into the log.
@@ -143,7 +153,11 @@ impl<S: Store> Server<S> {
             Ok(()) if ctx.txn.is_empty() => Ok(()),
             Ok(()) => {
                 let (batch, effects) = (ctx.txn.into_batch(), core::mem::take(&mut ctx.effects));
-                self.commit(shard, encode_internal(wall, internal), batch, effects, out)
+                let level = match internal {
+                    Internal::Format(m) => m.level,
+                    _ => self.level(shard),
+                };
+                self.commit(shard, encode_internal(level, wall, internal), batch, effects, out)
             }
             Err(Fail::Store(e)) => Err(e),
             Err(fail) => Err(StoreError::Corrupt(format!("shard {shard}: {internal:?} failed: {fail:?}"))),

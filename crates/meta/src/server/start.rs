@@ -7,6 +7,7 @@ use crate::command::{Action, Command, Internal, NewTerm};
 use crate::ctx::{Ctx, Scene};
 use crate::fail::{Fail, corrupt};
 use crate::key::{self, Table};
+use crate::limit::ERA_TERM_BITS;
 use crate::op;
 use alloc::format;
 use skep_types::Decode;
@@ -21,6 +22,12 @@ impl<S: Store> Server<S> {
         let last = store.applied();
         let mut server = Self {
             spread: Spread::new(&config),
+            opens: Opens::new(config.limits.closes_remembered),
+            remembered: Memories::new(config.limits.remembered),
+            waits: Waits::new(config.limits.waits),
+            deletions: Deletions::new(config.limits.deletions_loaded),
+            chores: Chores::default(),
+            cutting: BTreeMap::new(),
             config,
             terms,
             last,
@@ -31,13 +38,10 @@ impl<S: Store> Server<S> {
             map: None,
             low_space: false,
             shards: BTreeMap::new(),
-            opens: Opens::default(),
             locks: Locks::default(),
             ends: Ends::default(),
             sessions: Sessions::default(),
             grace: Grace::default(),
-            remembered: BTreeMap::new(),
-            waits: Waits::default(),
             again: VecDeque::new(),
             later: BTreeMap::new(),
             settling: BTreeMap::new(),
@@ -48,7 +52,6 @@ impl<S: Store> Server<S> {
             recover_later: Vec::new(),
             next_sweep: None,
             errands: Errands::default(),
-            deletions: Deletions::default(),
             trims: Trims::default(),
             recoveries: Recoveries::default(),
             loop_calls: VecDeque::new(),
@@ -111,6 +114,7 @@ impl<S: Store> Server<S> {
             term: record.term,
             index: record.index,
             caller: command.caller,
+            client: command.caller.map_or(skep_types::ClientId(0), |caller| caller.client),
             inline_limit: u32::MAX,
             replay: true,
         };
@@ -136,7 +140,8 @@ impl<S: Store> Server<S> {
     /// The log is replayed: a new term begins. Its first record must be durable before anything
     /// is answered, so that no stamp of a lost tail can look like one of this term.
     pub fn start(&mut self, wall: Timestamp, out: &mut Output) -> Result<(), StoreError> {
-        let term = Term(self.terms.last().0 + 1);
+        // The terms that an older copy of the log does not know of are not used a second time either.
+        let term = Term((self.terms.last().0 + 1).max(u64::from(self.config.era) << ERA_TERM_BITS));
         let index = LogIndex(self.last.0 + 1);
         self.terms.push(term, index);
         self.locks.outcomes.begin(term);
@@ -186,7 +191,7 @@ impl<S: Store> Server<S> {
     }
 
     /// Values of the moment, for `ShardStats`.
-    pub(super) fn gauges(&self) -> [(&'static str, u64); 14] {
+    pub(crate) fn gauges(&self) -> [(&'static str, u64); 15] {
         [
             ("open_files", self.opens.len() as u64),
             ("sessions", self.sessions.living().count() as u64),
@@ -195,6 +200,7 @@ impl<S: Store> Server<S> {
             ("deletions_loaded", self.deletions.len() as u64),
             ("trims", self.trims.len() as u64),
             ("orphans", self.orphans.len() as u64),
+            ("chores", self.chores.len() as u64),
             ("growths", self.growths.len() as u64),
             ("recoveries", self.recoveries.len() as u64),
             ("writers", self.writers.len() as u64),

@@ -1,6 +1,8 @@
 //! Tests of the server: lanes, waits, sessions, grace, deletions, crashes.
 
 mod acls;
+mod age;
+mod bounds;
 mod crash;
 mod locking;
 mod oracle;
@@ -100,6 +102,7 @@ fn admission() {
     let mut bed = Bed::new();
     let remote = RemoteDir {
         txid: 1,
+        floor: 1,
         from: ShardId(0),
         step: RemoteStep::Make,
         ino: Ino(0),
@@ -413,7 +416,8 @@ fn open_trims_go_on_after_a_restart() {
     bed.restart(&[]);
     let generation = layout.generation;
     let mtime = bed.wall();
-    let grow = Commit { ino, generation, size: 50, mtime, blocks: None, kill_suidgid: false };
+    let grow =
+        Commit { ino, generation, size: 50, mtime, blocks: None, kill_suidgid: false, cuts: 2, time_sets: 0 };
     let grow = bed.send(OTHER, grow);
     let cut = bed.send_as(ME, ShardId(0), 4, wish.into());
     assert!(!bed.replies.contains_key(&grow) && !bed.replies.contains_key(&cut));

@@ -4,8 +4,7 @@
 use super::Server;
 use super::errands::Owner;
 use super::message::{Job, JobFailure, JobReply, Output, Task};
-use crate::limit::{GROWTH_AGE_MAX_MS, GROWTH_SWEEP_MS, WAIT_DEADLINE_MS};
-use crate::op::grow_age_ms;
+use crate::limit::{GROWTH_SWEEP_MS, WAIT_DEADLINE_MS};
 use crate::store::{Store, StoreError};
 use alloc::format;
 use skep_types::{Millis, Timestamp};
@@ -16,6 +15,9 @@ const NOTED_FAILURES: u32 = 5;
 impl<S: Store> Server<S> {
     /// When [`super::Input::Tick`] is due; `None` = only after some other input.
     pub fn next_deadline(&self) -> Option<Millis> {
+        if self.has_more() {
+            return Some(Millis(0));
+        }
         let growth = if self.growths.is_empty() { None } else { self.next_sweep.or(Some(Millis(0))) };
         [
             self.waits.deadline(),
@@ -48,18 +50,13 @@ impl<S: Store> Server<S> {
         if !over.is_empty() {
             out.note(format!("grace period over; {} files are open", self.opens.len()));
         }
-        self.grace_over(now, wall, &over, out)?;
+        self.grace_over(&over);
         self.rescan_deletions(now, wall, out)?;
-        self.sweep_growths(now, wall, out)
-    }
-
-    fn sweep_growths(&mut self, now: Millis, wall: Timestamp, out: &mut Output) -> Result<(), StoreError> {
-        if self.growths.is_empty() || self.next_sweep.is_some_and(|at| now < at) {
-            return Ok(());
+        if !self.growths.is_empty() && self.next_sweep.is_none_or(|at| now >= at) {
+            self.next_sweep = Some(now.plus(GROWTH_SWEEP_MS));
+            self.sweep_growths();
         }
-        self.next_sweep = Some(now.plus(GROWTH_SWEEP_MS));
-        let old = self.growths_of(|growth| grow_age_ms(growth.since, wall) >= GROWTH_AGE_MAX_MS)?;
-        self.cancel_growths(wall, old, out)
+        self.do_chores(now, wall, out)
     }
 
     pub(super) fn courier(

@@ -1,7 +1,7 @@
 //! What clients tell about their opens, and what they ask about the log.
 
 use super::Server;
-use super::map::by_shard;
+use super::chores::by_shard;
 use super::message::{Output, Request};
 use super::waits::{For, Parked};
 use crate::command::{Internal, Writers};
@@ -54,8 +54,9 @@ impl<S: Store> Server<S> {
             MetaRequest::Reclaim(m) => m.opens.len(),
             _ => 0,
         };
+        // Not counted against the server's own limit: these were open before.
         if reclaimed > 0 && self.opens.count(client) + reclaimed > self.config.opens_per_client {
-            let refusal = self.too_many_opens(client);
+            let refusal = self.too_many_of_client(client);
             self.answer(request.reply_to, self.stamp(shard), Err(refusal), out);
             return Ok(());
         }
@@ -92,7 +93,7 @@ impl<S: Store> Server<S> {
                 let new = wrote.filter(|ino| !self.writers.contains(&(*ino, client))).collect();
                 self.writes(wall, client, new, false, out)?;
                 if m.last && self.grace.reported(shard, client) {
-                    self.grace_over(now, wall, &[shard], out)?;
+                    self.grace_over(&[shard]);
                 }
             }
             _ => {}

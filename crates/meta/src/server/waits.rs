@@ -1,7 +1,7 @@
 //! Requests and answers that wait for something. Bounded in number and time.
 
 use super::message::Request;
-use crate::limit::{WAIT_DEADLINE_MS, WAITS_MAX};
+use crate::limit::WAIT_DEADLINE_MS;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use skep_types::{Ino, LogIndex, Millis, ShardId};
@@ -62,6 +62,7 @@ impl Parked {
 /// All waits of a server.
 #[derive(Debug, Default)]
 pub struct Waits {
+    most: usize,
     next: u64,
     all: BTreeMap<u64, Wait>,
     by_what: BTreeSet<(For, u64)>,
@@ -70,9 +71,14 @@ pub struct Waits {
 }
 
 impl Waits {
+    /// So many at once.
+    pub fn new(most: usize) -> Self {
+        Self { most, ..Self::default() }
+    }
+
     /// Is there room for one more?
     pub fn is_full(&self) -> bool {
-        self.all.len() >= WAITS_MAX
+        self.all.len() >= self.most
     }
 
     /// How many wait.

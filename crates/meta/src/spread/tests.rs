@@ -29,6 +29,9 @@ fn map(targets: &[(u32, u32, u64, Consistency)], offline: &[u32]) -> MapReply {
             .map(|(target, node, free, consistency)| TargetEntry {
                 class: skep_types::CapacityClass::Normal,
                 filesystem: 0,
+                failures: 0,
+                decisions: 0,
+                served: true,
                 pool: skep_types::PoolId(1),
                 target: TargetId(*target),
                 alias: String::new(),

@@ -134,8 +134,8 @@ impl EventServer {
 
     /// Goes on with the handshake; gives the bytes used up.
     fn shake<S: Service>(&mut self, id: ConnId, buf: &[u8], service: &mut S) -> Result<usize, String> {
-        let full = self.table.open() >= self.limits.connections;
         let limit = self.limits.connections;
+        let full = self.table.open() >= limit;
         let Some(connection) = self.table.get(id) else { return Ok(0) };
         let Connection { info, phase, outbound, ending, .. } = connection;
         let Phase::Half { responder, hello, .. } = phase else { return Ok(0) };

@@ -32,9 +32,18 @@ impl std::fmt::Debug for DirectLink {
 impl DirectLink {
     /// Takes over a connected link; the reactor's thread is this one.
     pub fn new(reactor: &Reactor, link: Link) -> Result<Self, NetError> {
-        let Parts { fd, info, welcome, group, inbound, outbound } = link.into_parts();
-        rustix::io::ioctl_fionbio(&fd, true).map_err(|e| NetError::new(info.address.clone(), e.into()))?;
+        let Parts { fd, info, welcome, group, inbound, outbound, waits } = link.into_parts();
+        if waits {
+            rustix::io::ioctl_fionbio(&fd, true)
+                .map_err(|e| NetError::new(info.address.clone(), e.into()))?;
+        }
         Ok(Self { reactor: reactor.clone(), fd, info, welcome, group, inbound, outbound, within: false })
+    }
+
+    /// For whoever uses it next, on any thread.
+    pub fn park(self) -> Link {
+        let Self { fd, info, welcome, group, inbound, outbound, .. } = self;
+        Link::from_parts(Parts { fd, info, welcome, group, inbound, outbound, waits: false })
     }
 
     /// What the service said of itself.

@@ -79,7 +79,7 @@ impl std::fmt::Debug for SharedLink {
 impl SharedLink {
     /// Takes over a connected link; the reactor's thread is this one.
     pub fn new(reactor: &Reactor, link: Link) -> Self {
-        let Parts { fd, info, welcome, group, inbound, outbound } = link.into_parts();
+        let Parts { fd, info, welcome, group, inbound, outbound, .. } = link.into_parts();
         let (seal, ahead) = inbound.into_parts();
         let inner = Rc::new(Inner {
             fd,

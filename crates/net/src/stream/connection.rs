@@ -80,7 +80,9 @@ impl Serving {
     ) -> Result<(), Cause> {
         let fd = self.seat.fd.as_fd();
         let mut begun: Option<Instant> = None;
+        self.seat.set_idle(true);
         let announced = inbound.head(fd, &mut |within| self.wait_for_request(within, &mut begun, payload))?;
+        self.seat.set_idle(false);
         let into = payload.room(announced.payload_len());
         let since = Instant::now();
         let body = inbound.payload(fd, &announced, into, &mut |_| self.patience(since, REQUEST_DEADLINE))?;
@@ -184,7 +186,7 @@ impl Serving {
     }
 
     fn refusal(&self, peer: &Peer, roster: &Roster) -> Option<Refusal> {
-        if roster.is_full() {
+        if roster.is_full(peer.lane()) {
             return Some(full_house(roster.limits.connections));
         }
         let text = "a newer connection of the same client and group is already open";

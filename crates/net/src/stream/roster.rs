@@ -4,11 +4,11 @@ use super::StreamLimits;
 use super::connection::Serving;
 use crate::payload::Budget;
 use crate::peer::{Lane, Rank};
-use crate::{Log, PeerInfo};
+use crate::{Log, PeerInfo, now};
 use rustix::fd::OwnedFd;
 use rustix::net::{Shutdown, shutdown};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Number of a connection, in the order of arrival.
@@ -19,7 +19,13 @@ pub(super) struct Seat {
     pub(super) fd: OwnedFd,
     /// It must not begin another request.
     ended: AtomicBool,
+    /// Since when it waits for a request (clock: [`crate::now`]); 0 = it does not.
+    idle: AtomicU64,
 }
+
+/// At the limit of connections the one that has been idle longest makes room for a new one, when it has been
+/// idle for so long.
+const IDLE_MIN_MS: u64 = 1_000;
 
 impl Seat {
     /// Makes the connection end: the thread's waiting read or write returns, and what was received
@@ -27,6 +33,11 @@ impl Seat {
     fn end(&self) {
         self.ended.store(true, Ordering::Release);
         let _ = shutdown(&self.fd, Shutdown::Both);
+    }
+
+    /// It waits for a request from now on, or has one.
+    pub(super) fn set_idle(&self, idle: bool) {
+        self.idle.store(if idle { now().0.max(1) } else { 0 }, Ordering::Relaxed);
     }
 
     pub(super) fn is_ended(&self) -> bool {
@@ -73,7 +84,7 @@ impl Roster {
             let crowded = |tables: &mut Tables| tables.half_open.len() >= self.limits.half_open.max(1);
             tables = self.left.wait_while(tables, crowded).unwrap_or_else(PoisonError::into_inner);
         }
-        let seat = Arc::new(Seat { fd, ended: AtomicBool::new(false) });
+        let seat = Arc::new(Seat { fd, ended: AtomicBool::new(false), idle: AtomicU64::new(0) });
         let number = tables.next;
         tables.next += 1;
         tables.seats.insert(number, seat.clone());
@@ -81,10 +92,21 @@ impl Roster {
         Serving { number, seat, info, stalled: self.limits.stalled }
     }
 
-    /// Is there room for one more proven connection?
-    pub(super) fn is_full(&self) -> bool {
+    /// Is there no room for one more proven connection of this lane? One that takes the place of an older one
+    /// needs none, and servers take turns: an idle connection makes room for whoever has something to ask.
+    pub(super) fn is_full(&self, lane: Option<Lane>) -> bool {
         let tables = self.lock();
-        tables.seats.len() - tables.half_open.len() >= self.limits.connections
+        if tables.seats.len() - tables.half_open.len() < self.limits.connections
+            || lane.is_some_and(|lane| tables.lanes.contains_key(&lane))
+        {
+            return false;
+        }
+        let idle = tables.seats.values().filter(|seat| !seat.is_ended());
+        let since = |seat: &&Arc<Seat>| seat.idle.load(Ordering::Relaxed);
+        let longest = idle.filter(|seat| since(seat) > 0).min_by_key(since);
+        let Some(seat) = longest.filter(|seat| since(seat) + IDLE_MIN_MS <= now().0) else { return true };
+        seat.end();
+        false
     }
 
     /// Is an equal or newer connection of this lane open?

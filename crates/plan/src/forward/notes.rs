@@ -12,6 +12,8 @@ use crate::scale::Calibration;
 const RAIDZ2_DRIVES: u32 = 6;
 /// 001: around this many drives for large writes, half of it for small ones.
 const RAID6_HDD_DRIVES: u32 = 12;
+/// Connections that one mount opens to one storage server at most, however much runs on it.
+pub const CONNECTIONS_PER_CLIENT: u64 = 32;
 /// Headroom below which two components are in balance.
 const BALANCED: f64 = 0.1;
 
@@ -100,21 +102,21 @@ fn services(notes: &mut Vec<String>, hardware: &Hardware, forecast: &Forecast) {
     }
 }
 
-/// More clients and servers than the shipped limit of connections of one server, if so. A client holds a connection of
-/// each of its threads, one at least, and every daemon one.
+/// More clients and servers than the shipped limit of connections of one storage server, if so. A busy client holds up
+/// to [`CONNECTIONS_PER_CLIENT`] of them, and every daemon one.
 fn connections(hardware: &Hardware) -> Option<String> {
     if hardware.software != Software::Skep {
         return None;
     }
     let constants = Calibration::shipped().ok()?.constants;
-    let most = constants.metad_connections_max.min(constants.storaged_connections_max);
+    let most = constants.storaged_connections_max;
     let daemons: u64 = hardware.servers.iter().map(|s| u64::from(s.count) * s.roles.len() as u64).sum();
-    let needed = u64::from(hardware.clients.count) + daemons;
+    let needed = u64::from(hardware.clients.count) * CONNECTIONS_PER_CLIENT + daemons;
     (needed > most).then(|| {
         format!(
-            "{} clients and {daemons} services are {needed} connections of a server, more than max_connections ({most}): \
-             raise it in metad's and storaged's configuration (a thread each in storaged, 256 KiB of stack), or \
-             clients are turned away.",
+            "{} busy clients and {daemons} services are up to {needed} connections of a storage server, more than \
+             max_connections ({most}): raise it in the configuration of storaged (a thread each, 256 KiB of stack), or \
+             clients take turns and wait for one another. A metadata server has up to one for each core of a client.",
             hardware.clients.count
         )
     })

@@ -7,6 +7,7 @@ use super::namespace;
 use super::real;
 use super::recovery;
 use super::scenario::{CLIENTS_MAX, Cluster, SERVERS_MAX, Scenario};
+use crate::forward::CONNECTIONS_PER_CLIENT;
 use serde::Serialize;
 
 /// Busy for this share of the time, a thread or link counts as saturated: what comes in bursts waits for seconds.
@@ -303,6 +304,8 @@ pub(super) fn limits(calibration: &Calibration, scenario: &Scenario) -> Vec<Poin
     let costs = |cluster: &Cluster| Costs::at(calibration, scenario, cluster);
     let nodes = |cluster: &Cluster| (cluster.daemons() + 1) as f64;
     let connections = |cluster: &Cluster| cluster.clients as f64 * threads + nodes(cluster);
+    let pooled = threads.min(CONNECTIONS_PER_CLIENT as f64);
+    let storage_connections = |cluster: &Cluster| cluster.clients as f64 * pooled + nodes(cluster);
     let row = |what: &str, limit: u64, needed: &dyn Fn(&Cluster) -> f64, change: &str| {
         let what = format!("{what} ({limit})");
         point(scenario, &what, above(limit as f64, needed), Found::Limit, change)
@@ -342,7 +345,7 @@ pub(super) fn limits(calibration: &Calibration, scenario: &Scenario) -> Vec<Poin
         row(
             "connections of a storage server, max_connections",
             c.storaged_connections_max,
-            &connections,
+            &storage_connections,
             "raise max_connections of storaged: a thread each, 256 KiB of stack; or directories on fewer targets",
         ),
     ]

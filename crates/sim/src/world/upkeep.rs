@@ -6,11 +6,12 @@ use crate::hub::CallId;
 use skep_client::MGMTD;
 use skep_meta::Input;
 use skep_types::{
-    Capacity, Consistency, Decode, Encode, FenceEpoch, Incarnation, MapVersion, NodeId, ServiceKind,
+    Capacity, Consistency, Decode, Encode, FenceEpoch, Incarnation, LogIndex, MapVersion, NodeId, ServiceKind,
 };
 use skep_wire::Message;
 use skep_wire::mgmt::{
-    FencesReply, GetFences, GetMap, Heartbeat, HeartbeatReply, MapReply, RegisterNode, TargetReport,
+    FencesReply, GetFences, GetMap, Heartbeat, HeartbeatReply, MapReply, RegisterNode, RegistryAge,
+    TargetReport,
 };
 
 /// Milliseconds between heartbeats.
@@ -57,7 +58,8 @@ impl World {
         }
         let (purpose, kind, body) = if !upkeep.registered {
             let service = if node == self.metad.node { ServiceKind::Metad } else { ServiceKind::Storaged };
-            let request = registration(service, u64::from(node.0), life);
+            let index = if node == self.metad.node { self.metad.last() } else { 0 };
+            let request = registration(service, u64::from(node.0), life, LogIndex(index));
             (Purpose::Register, RegisterNode::KIND, request.to_bytes())
         } else if upkeep.map_wanted {
             (Purpose::Map, GetMap::KIND, GetMap { known: MapVersion(0) }.to_bytes())
@@ -80,15 +82,20 @@ impl World {
             filesystem: 0,
             target,
             consistency: Consistency::Good,
+            failures: 0,
             capacity: capacity(),
         };
         let targets = self.storageds.iter().filter(|storaged| storaged.node == node);
+        let server = self.metad.server().filter(|_| node == self.metad.node);
         Heartbeat {
             node,
             incarnation: Incarnation(life),
             targets: targets.flat_map(|storaged| storaged.targets().map(report)).collect(),
             capacity: Capacity::default(),
             map: MapVersion(0),
+            index: server.map(skep_meta::Server::durable_index).unwrap_or_default(),
+            formatted: server.map(skep_meta::Server::formatted).unwrap_or_default(),
+            registry: RegistryAge::default(),
             leaving: false,
         }
     }

@@ -5,6 +5,7 @@ use super::failure::{Failure, Outcome};
 use super::namespace::{Names, Namespace};
 use super::through_mount;
 use crate::cli::output::human;
+use crate::log::printable;
 use serde::{Deserialize, Serialize};
 use skep_storage::PieceName;
 use skep_types::{Extent, Ino, Kind, NodeId, TargetId};
@@ -230,7 +231,7 @@ fn describe_extent(
             alias: entry.map_or_else(|| format!("target {target}"), |entry| entry.alias.clone()),
             node: node.0,
             node_alias: names.node(node),
-            reachability: names.reachability(node).into(),
+            reachability: entry.map_or("unknown", |entry| names.target_reachability(entry)).into(),
             consistency: entry.map_or("unknown", |entry| entry.consistency.as_str()).into(),
             path: directories.get(target).map(|directory| format!("{directory}/{file}")),
         }
@@ -250,10 +251,10 @@ fn describe_extent(
 impl EntryInfo {
     /// As people read it.
     pub fn text(&self) -> String {
-        let mut text = format!("{}\n", self.path);
+        let mut text = format!("{}\n", printable(&self.path));
         // Writing to a String cannot fail.
         let mut line = |name: &str, value: String| {
-            let _ = writeln!(text, "  {name:<10} {value}");
+            let _ = writeln!(text, "  {name:<10} {}", printable(&value));
         };
         line("id", format!("{} ({})", self.ino, self.id));
         line("kind", self.kind.to_string());
@@ -351,6 +352,9 @@ mod tests {
             btime: time,
             change: 3,
             generation: Generation(2),
+            cuts: 1,
+            time_sets: 0,
+            mtime_given: false,
         }
     }
 

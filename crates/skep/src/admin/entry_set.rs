@@ -172,7 +172,7 @@ pub fn available(status: &StatusReply, pool: PoolId) -> u32 {
     let names = Names::of(status);
     let pool = if pool == PoolId(0) { DEFAULT_POOL } else { pool };
     let takes = |target: &&skep_wire::mgmt::TargetEntry| {
-        let heard = names.entry(target.node).is_some_and(|n| n.reachability == Reachability::Online);
+        let heard = names.reach(target) == Some(Reachability::Online);
         target.pool == pool && target.consistency == Consistency::Good && heard
     };
     status.targets.iter().filter(takes).count() as u32

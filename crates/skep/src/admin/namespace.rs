@@ -3,7 +3,7 @@
 use super::access::{AccessArgs, Cluster, NodeLink, mount_of};
 use super::deadline;
 use super::failure::{Failure, Outcome};
-use skep_types::{Ino, Kind, Name, NodeId, ShardId, TargetId};
+use skep_types::{Ino, Kind, Name, NodeId, Reachability, ShardId, TargetId};
 use skep_wire::Message;
 use skep_wire::meta::Lookup;
 use skep_wire::mgmt::{NodeEntry, StatusReply, TargetEntry};
@@ -38,6 +38,16 @@ impl<'a> Names<'a> {
     /// Is a node heard?
     pub fn reachability(&self, node: NodeId) -> &'static str {
         self.entry(node).map_or("unknown", |entry| entry.reachability.as_str())
+    }
+
+    /// Can a target be reached? One that its server does not serve is offline.
+    pub fn reach(&self, target: &TargetEntry) -> Option<Reachability> {
+        self.entry(target.node).map(|node| target.reached(node.reachability))
+    }
+
+    /// The same in words.
+    pub fn target_reachability(&self, target: &TargetEntry) -> &'static str {
+        self.reach(target).map_or("unknown", Reachability::as_str)
     }
 
     /// The target with this id.
@@ -169,7 +179,7 @@ pub mod samples {
     };
     use skep_wire::mgmt::{
         Address, CapacityLimits, NodeEntry, NodeStatus, PoolEntry, PoolStatus, SessionStatus, ShardEntry,
-        StatusReply, TargetEntry,
+        ShardState, StatusReply, TargetEntry,
     };
 
     fn node(id: u32, service: ServiceKind) -> NodeStatus {
@@ -193,7 +203,13 @@ pub mod samples {
 
     /// One metadata server with two shards, one storage server with one target, one mount.
     pub fn status() -> StatusReply {
-        let shard = |id| ShardEntry { shard: ShardId(id), replicas: vec![NodeId(1)], epoch: 1 };
+        let shard = |id| ShardEntry {
+            shard: ShardId(id),
+            replicas: vec![NodeId(1)],
+            epoch: 1,
+            state: ShardState::Active,
+            era: 0,
+        };
         StatusReply {
             pools: vec![PoolStatus {
                 pool: PoolEntry { pool: PoolId(1), alias: "default".into() },
@@ -206,6 +222,9 @@ pub mod samples {
             targets: vec![TargetEntry {
                 class: skep_types::CapacityClass::Normal,
                 filesystem: 0,
+                failures: 0,
+                decisions: 0,
+                served: true,
                 pool: skep_types::PoolId(1),
                 target: TargetId(101),
                 alias: "target-101".into(),

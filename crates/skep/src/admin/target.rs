@@ -139,7 +139,7 @@ pub fn row(status: &StatusReply, target: &TargetEntry) -> TargetRow {
         alias: target.alias.clone(),
         node: target.node.0,
         node_alias: names.node(target.node),
-        reachability: names.reachability(target.node),
+        reachability: names.target_reachability(target),
         consistency: target.consistency.as_str(),
         pool: target.pool.0,
         pool_alias: find::pool_alias(status, target.pool),

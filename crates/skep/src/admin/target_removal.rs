@@ -87,6 +87,13 @@ fn ready(cluster: &mut Cluster, before: &StatusReply, target: &TargetEntry, limi
     wait_for_metadata(cluster, deadline)?;
     let names = Names::of(before);
     let alias = &target.alias;
+    if before.targets.iter().any(|one| one.target == target.target && !one.served) {
+        return Err(Failure::new(format!(
+            "{alias}: {} runs and does not serve it, so nobody knows what is on it; mount its disk, put it back into \
+             `targets` and restart that server, or use --force: what it holds is lost",
+            names.node(target.node)
+        )));
+    }
     let reachability = names.reachability(target.node);
     let node = names.entry(target.node).filter(|node| node.reachability != Reachability::Offline);
     let Some(node) = node else {

@@ -38,6 +38,18 @@ impl DaemonArgs {
     }
 }
 
+/// What a service takes whose state directory can be put back from an older copy.
+#[derive(Debug, Clone, Args)]
+pub struct RestorableArgs {
+    /// What every service takes.
+    #[command(flatten)]
+    pub daemon: DaemonArgs,
+    /// The state directory is an older copy, put back because the newest is lost: note that once, then end
+    /// (docs/admin/restore.md says what is lost)
+    #[arg(long)]
+    pub restored: bool,
+}
+
 /// What `skep storaged` takes.
 #[derive(Debug, Clone, Args)]
 pub struct StoragedArgs {
@@ -51,6 +63,10 @@ pub struct StoragedArgs {
     /// As --init, then end: for a service that something else starts
     #[arg(long, conflicts_with = "init")]
     pub init_only: bool,
+    /// The state directory or targets are older copies, put back because the newest are lost: note that once, then
+    /// end (docs/admin/restore.md says what is lost)
+    #[arg(long, conflicts_with_all = ["init", "init_only"])]
+    pub restored: bool,
 }
 
 /// What `skep mount` takes: the arguments of mount(8) and those of a service.
@@ -84,4 +100,7 @@ pub struct MountArgs {
     /// More words in the log, as mount(8) passes it
     #[arg(short = 'v')]
     pub verbose: bool,
+    /// mount(8) asks: `mount.skep` says so itself
+    #[arg(long, hide = true)]
+    pub by_mount: bool,
 }

@@ -7,7 +7,7 @@
 mod daemon_args;
 pub mod output;
 
-pub use daemon_args::{DaemonArgs, MountArgs, StoragedArgs};
+pub use daemon_args::{DaemonArgs, MountArgs, RestorableArgs, StoragedArgs};
 
 use crate::admin::AdminCommand;
 use crate::up::{self, DownArgs, StatusArgs, UpArgs};
@@ -36,9 +36,9 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run the management service: registry of nodes, targets, shards and sessions
-    Mgmtd(DaemonArgs),
+    Mgmtd(RestorableArgs),
     /// Run a metadata server: the namespace
-    Metad(DaemonArgs),
+    Metad(RestorableArgs),
     /// Run a storage server: file contents on targets
     Storaged(StoragedArgs),
     /// Mount a cluster (mount.skep is the same, with the arguments of mount(8))
@@ -67,7 +67,7 @@ pub fn arguments(given: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut given: Vec<OsString> = given.collect();
     let called = given.first().and_then(|first| Path::new(first).file_name());
     if called.is_some_and(|name| name == "mount.skep") {
-        given.insert(1, "mount".into());
+        given.splice(1..1, ["mount".into(), "--by-mount".into()]);
     }
     given
 }
@@ -119,7 +119,10 @@ mod tests {
     #[test]
     fn called_as_mount_helper() {
         let call = |words: &[&str]| arguments(words.iter().map(OsString::from));
-        assert_eq!(call(&["/sbin/mount.skep", "m:/", "/mnt"]), ["/sbin/mount.skep", "mount", "m:/", "/mnt"]);
+        assert_eq!(
+            call(&["/sbin/mount.skep", "m:/", "/mnt"]),
+            ["/sbin/mount.skep", "mount", "--by-mount", "m:/", "/mnt"]
+        );
         assert_eq!(call(&["skep", "df"]), ["skep", "df"]);
         assert!(call(&[]).is_empty());
     }

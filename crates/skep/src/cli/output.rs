@@ -3,6 +3,7 @@
 //! Data goes to standard output, everything said to people to standard error. Field names of JSON
 //! are those of the row types and stay once released; new fields may be added.
 
+use crate::log::{printable, printable_lines};
 use clap::{Args, ValueEnum};
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use serde::Serialize;
@@ -56,7 +57,9 @@ pub fn documents<T: Serialize>(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     match format {
-        Format::Table => documents.iter().try_for_each(|document| out.write_all(text(document).as_bytes())),
+        Format::Table => documents
+            .iter()
+            .try_for_each(|document| out.write_all(printable_lines(&text(document)).as_bytes())),
         Format::Json => {
             serde_json::to_writer_pretty(&mut *out, documents)?;
             writeln!(out)
@@ -75,9 +78,11 @@ pub fn stdout() -> Stdout {
 
 impl Write for Stdout {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self.0.write(bytes) {
+        // Whole texts come here, of which a control character can be part only by somebody else's doing.
+        let text = String::from_utf8_lossy(bytes);
+        match self.0.write_all(printable_lines(&text).as_bytes()) {
             Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(bytes.len()),
-            other => other,
+            other => other.map(|()| bytes.len()),
         }
     }
 
@@ -99,7 +104,7 @@ fn table<R: Row>(rows: &[R], out: &mut dyn Write) -> io::Result<()> {
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
     table.set_header(R::TITLES.iter().map(|title| title.trim_start_matches('>')));
     for row in rows {
-        table.add_row(row.cells());
+        table.add_row(row.cells().iter().map(|cell| printable(cell)));
     }
     for (at, title) in R::TITLES.iter().enumerate() {
         let Some(column) = table.column_mut(at) else { continue };
@@ -180,6 +185,19 @@ mod tests {
         let mut nothing = Vec::new();
         rows::<Fruit>(Format::Json, &[], &mut nothing).unwrap();
         assert_eq!(nothing, b"[]\n");
+    }
+
+    /// Goal: a name that somebody else chose paints nothing on the terminal, and adds no line.
+    #[test]
+    fn names_paint_nothing() {
+        let mut out = Vec::new();
+        let fruit = Fruit { name: "fig\x1b[2J\nDONE \u{9b}1m", count: 1 };
+        rows(Format::Table, &[fruit], &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert_eq!(text, "NAME                       COUNT\nfig\\x1b[2J\\x0aDONE \\x9b1m      1\n");
+        let mut out = Vec::new();
+        documents(Format::Table, &["a\x1bb\n"], |text| text.to_string(), &mut out).unwrap();
+        assert_eq!(out, b"a\\x1bb\n");
     }
 
     /// Goal: sizes keep three digits over the whole range.

@@ -23,7 +23,7 @@ pub const CHECKPOINT_LOG_MIN: Size = Size::mib(1);
 pub const GRACE_MAX: Period = Period::secs(600);
 /// Highest `max_connections` of one daemon.
 pub const CONNECTIONS_MAX: u32 = 1 << 16;
-/// Highest `max_opens_per_client`.
+/// Highest `max_opens_per_client` and `max_opens`.
 pub const OPENS_MAX: u32 = 1 << 24;
 
 /// When the command log is synced.
@@ -147,6 +147,8 @@ pub struct MetadConfig {
     pub chooser: Chooser,
     /// Most open files of one client on this daemon.
     pub max_opens_per_client: u32,
+    /// Most files that all clients may have open together.
+    pub max_opens: u32,
     /// Most connections at once.
     pub max_connections: u32,
 }
@@ -173,6 +175,7 @@ impl Default for MetadConfig {
             stripe_targets: StripeTargets::Progressive,
             chooser: Chooser::Balanced,
             max_opens_per_client: 1_048_576,
+            max_opens: skep_meta::limit::OPENS_MAX as u32,
             max_connections: 4_096,
         }
     }
@@ -219,6 +222,7 @@ impl Service for MetadConfig {
         wrong.size("chunk_size", self.chunk_size, chunks);
         wrong.power_of_two("chunk_size", self.chunk_size.bytes(), |size| format!("\"{}\"", Size(size)));
         wrong.number("max_opens_per_client", self.max_opens_per_client, 1..=OPENS_MAX);
+        wrong.number("max_opens", self.max_opens, 1..=OPENS_MAX);
         wrong.number("max_connections", self.max_connections, 1..=CONNECTIONS_MAX);
     }
 }

@@ -19,7 +19,7 @@ const ROOT: &str = "/v1/";
 /// Longest time that one question to mgmtd may take.
 const ASK_LIMIT: Duration = Duration::from_secs(20);
 /// Scheme of the `Authorization` header.
-const BEARER: &str = "Bearer ";
+const BEARER: &str = "Bearer";
 
 /// See the module.
 pub struct Api {
@@ -71,7 +71,11 @@ impl Api {
         let Some(header) = &request.authorization else {
             return Err(Reply::unauthorized("the request has no token"));
         };
-        match header.strip_prefix(BEARER).is_some_and(|token| self.keyring.verify_http_token(token.trim())) {
+        let is_ours = |token: &str| self.keyring.verify_http_token(token.trim());
+        match header.split_once(' ').is_some_and(|(scheme, token)| {
+            // In any case, as RFC 9110 has it.
+            scheme.eq_ignore_ascii_case(BEARER) && is_ours(token)
+        }) {
             true => Ok(()),
             false => Err(Reply::unauthorized("the token is not that of this cluster")),
         }
@@ -130,7 +134,7 @@ mod tests {
     fn api() -> (Api, String) {
         let keyring = Keyring::new(&KeyFile::generate().unwrap());
         let token = keyring.http_token().unwrap();
-        (Api::new(keyring, &[]), format!("{BEARER}{token}"))
+        (Api::new(keyring, &[]), format!("{BEARER} {token}"))
     }
 
     /// Goal: nobody without the token learns anything, not even which paths there are.
@@ -152,6 +156,7 @@ mod tests {
             }
         }
         assert_eq!(status(Some(token.clone()), "/v1/nothing"), Some(404));
+        assert_eq!(status(Some(token.replace("Bearer", "bEARER")), "/v1/nothing"), Some(404), "in any case");
         assert_eq!(status(Some(token), "/v2/nodes"), None);
         let (other, _) = self::api();
         let (_, foreign) = self::api();

@@ -10,7 +10,7 @@ use skep_net::{
     Answer, Endpoint, Handler, Listener, Payload, Peer, PeerInfo, StreamLimits, StreamServer, may_call,
 };
 use skep_types::{FenceEpoch, Incarnation};
-use skep_wire::mgmt::RegisterNodeReply;
+use skep_wire::mgmt::{RegisterNodeReply, RegistryAge};
 use skep_wire::{Header, Hello, Refusal, Welcome};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -37,6 +37,8 @@ impl Handler for Sink<'_> {
             alias: self.host.alias.clone(),
             cluster: self.host.cluster,
             epoch: FenceEpoch(0),
+            registry: RegistryAge::default(),
+            era: 0,
         };
         let greeter = Greeter {
             place: &place,

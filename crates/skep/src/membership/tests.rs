@@ -1,6 +1,7 @@
 //! A daemon and a management service that forgets, changes or refuses.
 
 use super::*;
+use crate::identity::StateDir;
 use skep_net::{
     ConnId, EventLimits, EventServer, Listener, Log, Peer, PeerInfo, Replies, Service, StopHandle,
 };
@@ -17,6 +18,8 @@ const OTHER: ClusterId = Uuid([2; 16]);
 struct Script {
     cluster: ClusterId,
     knows: bool,
+    /// Another process has taken the daemon's place.
+    superseded: bool,
     registrations: u32,
     /// Map that the last heartbeat said to act upon.
     map_told: MapVersion,
@@ -52,14 +55,23 @@ impl Service for Fake {
                 MgmtRequest::RegisterNode(m) => {
                     script.registrations += 1;
                     let (node, alias) = (NodeId(2), m.alias);
-                    let reply =
-                        RegisterNodeReply { node, alias, cluster: script.cluster, epoch: FenceEpoch(1) };
+                    let (cluster, epoch, registry) = (script.cluster, FenceEpoch(1), RegistryAge::default());
+                    let reply = RegisterNodeReply { node, alias, cluster, epoch, registry, era: 0 };
                     out.answer(conn, &header, &reply);
                 }
                 MgmtRequest::Heartbeat(m) if script.knows => {
                     script.map_told = m.map;
                     let (map, epoch) = (MapVersion(5), FenceEpoch(1));
-                    out.answer(conn, &header, &HeartbeatReply { map, epoch, ended: 0 });
+                    out.answer(
+                        conn,
+                        &header,
+                        &HeartbeatReply {
+                            map,
+                            epoch,
+                            ended: 0,
+                            registry: RegistryAge { start: 3, changes: 4 },
+                        },
+                    );
                 }
                 MgmtRequest::GetMap(_) => {
                     let reply = MapReply {
@@ -77,6 +89,10 @@ impl Service for Fake {
                     let epoch = FenceEpoch(1);
                     let reply = FencesReply { epoch, fences: vec![], sessions: vec![], closed: vec![] };
                     out.answer(conn, &header, &reply);
+                }
+                MgmtRequest::Heartbeat(_) if script.superseded => {
+                    let refusal = Refusal::with(Status::errno(Errno::ESTALE), "superseded: look at node 2");
+                    out.refuse(conn, &header, &refusal);
                 }
                 _ => {
                     let refusal = Refusal::with(Status::errno(Errno::ENOENT), "node 2 is not registered");
@@ -106,7 +122,13 @@ struct Running {
 impl Running {
     fn start() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let script = Script { cluster: OWN, knows: true, registrations: 0, map_told: MapVersion(9) };
+        let script = Script {
+            cluster: OWN,
+            knows: true,
+            superseded: false,
+            registrations: 0,
+            map_told: MapVersion(9),
+        };
         let script = Arc::new(Mutex::new(script));
         let listener = Listener::bind(&Endpoint::Unix(dir.path().join("s"))).unwrap();
         let limits = EventLimits::default();
@@ -125,10 +147,14 @@ impl Running {
             alias: "disk-a".to_owned(),
             addresses: Vec::new(),
             domain: String::new(),
+            index: LogIndex(0),
+            restored: false,
         };
+        let state = StateDir::open(&self.dir.path().join("state"), "storaged").unwrap();
+        let memory = state.begin_life().unwrap();
         let endpoint = Endpoint::Unix(self.dir.path().join("s"));
         let (keyring, stop) = (Arc::new(Keyring::insecure()), Stop::new().unwrap());
-        Membership::join(keyring, vec![endpoint], introduction, Incarnation(3), &stop).unwrap()
+        Membership::join(keyring, vec![endpoint], introduction, memory, &stop).unwrap()
     }
 
     fn change(&self, change: impl FnOnce(&mut Script)) {
@@ -156,8 +182,8 @@ struct Daemon {
 }
 
 impl Member for Daemon {
-    fn report(&self) -> (Vec<TargetReport>, Capacity) {
-        (Vec::new(), Capacity::default())
+    fn report(&self) -> Report {
+        Report::default()
     }
 
     fn map(&self, _map: MapReply) {
@@ -197,6 +223,40 @@ fn a_forgotten_daemon_registers_again() {
     assert_eq!((membership.place.node, membership.place.cluster), (NodeId(2), OWN));
 }
 
+/// Goal: a daemon that another process has superseded does not register again, it is told to end, with the words of
+/// mgmtd; and the newest registry that it saw is remembered.
+#[test]
+fn a_superseded_daemon_ends() {
+    let mgmtd = Running::start();
+    let (mut membership, daemon, mut known) = (mgmtd.join(), Daemon::default(), Known::default());
+    membership.beat(&daemon, &mut known).unwrap();
+    assert_eq!(membership.memory.seen(), RegistryAge { start: 3, changes: 4 });
+    mgmtd.change(|script| (script.knows, script.superseded) = (false, true));
+    let stop = Stop::new().unwrap();
+    let pause = Duration::from_secs(60);
+    let thread =
+        membership.keep(Arc::new(daemon), pause, Nudge::default(), Vigil::new(pause, stop.clone())).unwrap();
+    assert!(thread.join().unwrap().unwrap_err().contains("look at node 2"));
+    assert!(stop.is_set());
+    assert_eq!(mgmtd.now().registrations, 1);
+}
+
+/// Goal: a process that was stopped for longer than heartbeats take waits for the next one, and answers nobody when that
+/// says that it is superseded.
+#[test]
+fn a_process_that_was_away_asks_first() {
+    let stop = Stop::new().unwrap();
+    let vigil = Vigil::new(Duration::from_secs(1), stop.clone());
+    vigil.asked();
+    let now = Instant::now();
+    assert!(!vigil.was_away(now + Duration::from_secs(6)) && vigil.wait());
+    assert!(vigil.was_away(now + Duration::from_secs(8)));
+    let away = Vigil { longest: Duration::ZERO, ..vigil.clone() };
+    let waits = std::thread::spawn(move || away.wait());
+    stop.set();
+    assert!(!waits.join().unwrap());
+}
+
 /// Goal: a management service of another cluster at the same address is no reason to change sides: the
 /// daemon keeps its place and says what is wrong, at every heartbeat anew.
 #[test]
@@ -219,8 +279,14 @@ fn strangers_are_not_greeted() {
     let key = skep_net::KeyFile::generate().unwrap();
     key.write(&dir.path().join("key")).unwrap();
     let keyring = Keyring::new(&key);
-    let place =
-        RegisterNodeReply { node: NodeId(2), alias: "disk-a".to_owned(), cluster: OWN, epoch: FenceEpoch(1) };
+    let place = RegisterNodeReply {
+        node: NodeId(2),
+        alias: "disk-a".to_owned(),
+        cluster: OWN,
+        epoch: FenceEpoch(1),
+        registry: RegistryAge::default(),
+        era: 0,
+    };
     let greeter = Greeter {
         place: &place,
         incarnation: Incarnation(3),

@@ -45,6 +45,9 @@ impl Courier {
 
     /// Takes a newer map; destinations with new addresses get new threads at the next task.
     pub fn set_map(&mut self, map: MapReply) {
+        if !is_newer(self.map.as_ref(), &map) {
+            return;
+        }
         let life =
             |node: NodeId| map.nodes.iter().find(|entry| entry.node == node).map(|entry| entry.incarnation);
         self.queues.retain(|node, queue| life(*node) == Some(queue.incarnation));
@@ -129,6 +132,12 @@ impl Courier {
     }
 }
 
+/// Is this map to be believed? What an older or an empty one does not name is not gone: errands for a target
+/// that is gone count as done.
+fn is_newer(known: Option<&MapReply>, map: &MapReply) -> bool {
+    !map.nodes.is_empty() && known.is_none_or(|known| map.version >= known.version)
+}
+
 fn carry(caller: &mut Caller, job: &Job) -> Result<JobReply, CallError> {
     let deadline = Instant::now() + TASK_LIMIT;
     Ok(match job {
@@ -149,4 +158,42 @@ fn carry(caller: &mut Caller, job: &Job) -> Result<JobReply, CallError> {
             JobReply::Remote(caller.call_shard(call, message, deadline)?.1)
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use skep_types::{ClusterId, MapVersion, Reachability, ServiceKind, Uuid};
+    use skep_wire::mgmt::NodeEntry;
+
+    fn map(version: u64, nodes: usize) -> MapReply {
+        let node = NodeEntry {
+            node: NodeId(1),
+            service: ServiceKind::Storaged,
+            alias: String::new(),
+            addresses: Vec::new(),
+            machine: Uuid::default(),
+            reachability: Reachability::Online,
+            incarnation: Incarnation(1),
+            domain: String::new(),
+        };
+        MapReply {
+            version: MapVersion(version),
+            cluster: ClusterId::default(),
+            nodes: vec![node; nodes],
+            targets: Vec::new(),
+            shards: Vec::new(),
+            pools: Vec::new(),
+            command_level: 1,
+        }
+    }
+
+    /// Goal: a map that is older, or that says only that nothing is new, never makes a target look removed.
+    #[test]
+    fn older_maps_are_not_believed() {
+        assert!(is_newer(None, &map(3, 1)));
+        assert!(is_newer(Some(&map(3, 1)), &map(3, 1)) && is_newer(Some(&map(3, 1)), &map(4, 1)));
+        assert!(!is_newer(Some(&map(3, 1)), &map(2, 1)), "older");
+        assert!(!is_newer(Some(&map(3, 1)), &map(4, 0)) && !is_newer(None, &map(4, 0)), "empty");
+    }
 }

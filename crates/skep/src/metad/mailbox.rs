@@ -1,13 +1,13 @@
 //! What other threads tell the one that owns the shards.
 
-use crate::membership::Member;
+use crate::membership::{Member, Report};
 use skep_disk::log::LogError;
 use skep_meta::{JobFailure, JobReply};
 use skep_net::Waker;
-use skep_types::{Capacity, LogIndex};
-use skep_wire::mgmt::{FencesReply, MapReply, TargetReport};
+use skep_types::{Capacity, LogIndex, ShardId};
+use skep_wire::mgmt::{FencesReply, MapReply};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Free bytes of the state directory below which changes are refused: log segments, checkpoints
@@ -38,12 +38,32 @@ pub struct Mailbox {
     state_dir: PathBuf,
     /// As last told.
     low_space: AtomicBool,
+    /// What the log holds on stable storage.
+    index: AtomicU64,
+    /// Shards that mgmtd is to hear of.
+    formatted: Mutex<Vec<ShardId>>,
 }
 
 impl Mailbox {
     /// Wakes this loop; watches the space of this directory.
     pub fn new(waker: Waker, state_dir: PathBuf) -> Self {
-        Self { letters: Mutex::default(), waker, state_dir, low_space: AtomicBool::new(false) }
+        Self {
+            letters: Mutex::default(),
+            waker,
+            state_dir,
+            low_space: AtomicBool::new(false),
+            index: AtomicU64::new(0),
+            formatted: Mutex::default(),
+        }
+    }
+
+    /// For the heartbeats; true when mgmtd is to hear it at once.
+    pub fn tell(&self, index: LogIndex, formatted: Vec<ShardId>) -> bool {
+        self.index.store(index.0, Relaxed);
+        let mut known = self.formatted.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_news = formatted.len() > known.len();
+        *known = formatted;
+        is_news
     }
 
     /// Takes everything.
@@ -77,8 +97,12 @@ impl Mailbox {
 }
 
 impl Member for Mailbox {
-    fn report(&self) -> (Vec<TargetReport>, Capacity) {
-        let Ok(fs) = rustix::fs::statvfs(&self.state_dir) else { return (Vec::new(), Capacity::default()) };
+    fn report(&self) -> Report {
+        let index = LogIndex(self.index.load(Relaxed));
+        let formatted = self.formatted.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let Ok(fs) = rustix::fs::statvfs(&self.state_dir) else {
+            return Report { index, formatted, ..Report::default() };
+        };
         let free = fs.f_bavail * fs.f_frsize;
         // Only news wakes the owner.
         let low = free < LOW_SPACE.min(fs.f_blocks * fs.f_frsize / 4);
@@ -91,7 +115,7 @@ impl Member for Mailbox {
             inodes: fs.f_files,
             inodes_free: fs.f_favail,
         };
-        (Vec::new(), capacity)
+        Report { targets: Vec::new(), capacity, index, formatted }
     }
 
     fn map(&self, map: MapReply) {

@@ -8,7 +8,7 @@ mod mailbox;
 mod pages;
 mod service;
 
-use crate::cli::DaemonArgs;
+use crate::cli::RestorableArgs;
 use crate::config::metad::{Chooser, StripeTargets, Sync};
 use crate::config::{MetadConfig, MgmtdConfig};
 use crate::daemon::{self, Readiness, Stop, raise_open_files};
@@ -16,56 +16,46 @@ use crate::http;
 use crate::identity::StateDir;
 use crate::instruments::{Host, Instruments};
 use crate::listen;
-use crate::membership::{Introduction, Membership, Nudge};
+use crate::membership::{Introduction, Membership, Nudge, Vigil};
 use courier::Courier;
 use mailbox::Mailbox;
 use pages::{Counts, MetadPages};
 use service::Metad;
 use skep_disk::disk::RealDisk;
-use skep_disk::log::{CommandLog, LogOptions, SyncPolicy, SyncThread};
+use skep_disk::log::{CommandLog, LogOptions, Recovered, SyncPolicy, SyncThread};
 use skep_disk::rows::{RowOptions, RowStore};
 use skep_meta::Server;
-use skep_net::{EventLimits, EventServer, Keyring, StopHandle};
+use skep_net::{EventLimits, EventServer, Keyring, Listener, StopHandle};
 use skep_types::{LogIndex, ServiceKind};
 use skep_wire::mgmt::{Address, RegisterNodeReply};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Bytes of the log that are read at once during the replay.
-const REPLAY_BYTES: usize = 8 << 20;
 /// Largest payload of a request: none has any, inline data travels in bodies.
 const PAYLOAD_MAX: usize = 0;
 /// Longest time that the last checkpoint may take when the daemon stops in good order.
 const FLUSH_LIMIT: Duration = Duration::from_secs(30);
 
 /// `skep metad`.
-pub fn run(args: &DaemonArgs) -> ExitCode {
-    daemon::run(args, |config: &MetadConfig| &config.process, serve)
+pub fn run(args: &RestorableArgs) -> ExitCode {
+    daemon::run(&args.daemon, |config: &MetadConfig| &config.process, |config| serve(config, args.restored))
 }
 
-fn serve(config: &MetadConfig) -> Result<(), String> {
+fn serve(config: &MetadConfig, restored: bool) -> Result<(), String> {
     let stop = Stop::on_signals().map_err(|e| format!("cannot watch for signals: {e}"))?;
-    if let Err(e) = raise_open_files() {
-        warning!("the limit of open files stays as it is: {e}");
-    }
-    // What mgmtd was told is not known here; its default is what most have.
-    if let Some(text) = config.short_grace(MgmtdConfig::default().session_timeout) {
-        warning!("{text}");
-    }
+    look_at_limits(config);
     let keyring = crate::daemon::server_keyring(&config.process)?;
     let mut state = StateDir::open(&config.state_dir, "metad")?;
     let (listeners, addresses) =
         listen::open(&config.listen, config.unix_socket.as_deref(), &config.interfaces)?;
-    let limits = EventLimits {
-        payload: PAYLOAD_MAX,
-        connections: config.max_connections as usize,
-        ..EventLimits::default()
-    };
-    let server = EventServer::new(listeners, keyring.clone(), limits, crate::daemon::net_log())
-        .map_err(|e| format!("the server cannot start: {e}"))?;
-    let incarnation = state.next_incarnation()?;
+    let server = event_server(config, listeners, &keyring)?;
+    let memory = state.begin_life()?;
+    let incarnation = memory.incarnation;
+    // Before anything of it is made: mgmtd knows how far it got.
+    let found = open_log(&state)?;
     let own = skep_net::choose(&addresses, skep_net::machine_id(), skep_net::machine_id());
     let introduction = Introduction {
         uuid: state.uuid,
@@ -73,24 +63,32 @@ fn serve(config: &MetadConfig) -> Result<(), String> {
         alias: config.alias.clone(),
         addresses: addresses.clone(),
         domain: config.domain.clone(),
+        index: found.as_ref().map_or(LogIndex(0), |(_, found)| found.last),
+        restored,
     };
     let mgmtd = crate::daemon::mgmtd_endpoints(&config.membership)?;
-    let membership = Membership::join(Arc::new(keyring.clone()), mgmtd, introduction, incarnation, &stop)?;
+    let membership = Membership::join(Arc::new(keyring.clone()), mgmtd, introduction, memory, &stop)?;
     state.bind(membership.place.cluster)?;
     let place = membership.place.clone();
+    if restored {
+        info!("{}: this copy of its directory counts as the newest; start the service", place.alias);
+        return membership.leave().map_err(|e| format!("cannot sign off: {e}"));
+    }
 
     let counts = Counts::new();
     let mailbox = Arc::new(Mailbox::new(server.waker(), state.path.clone()));
-    let (rules, command_log, sync) = recover(config, &state, &mailbox, &counts)?;
+    let (rules, command_log, sync) = recover(config, &state, (found, place.era), &mailbox, &counts)?;
     let nudge = Nudge::default();
     let courier = Courier::new(Arc::new(keyring.clone()), place.node, incarnation, mailbox.clone());
+    let every = config.membership.heartbeat.duration();
+    let vigil = Vigil::new(every, stop.clone());
     let heartbeat = membership
-        .keep(mailbox.clone(), config.membership.heartbeat.duration(), nudge.clone(), stop.clone())
+        .keep(mailbox.clone(), every, nudge.clone(), vigil.clone())
         .map_err(|e| format!("cannot start a thread: {e}"))?;
     let handle = server.stop_handle();
     let watch = stop_when_told(stop.clone(), handle.clone());
     let instruments = instruments(&place, addresses, &keyring);
-    let who = service::Who { place: place.clone(), incarnation, keyring, instruments };
+    let who = service::Who { place: place.clone(), incarnation, keyring, instruments, vigil };
     let readiness = Readiness::new("metad");
     let pages = MetadPages { counts: counts.clone(), keyring: Arc::new(who.keyring.clone()), own };
     http::start(config.http, Arc::new(pages));
@@ -110,14 +108,36 @@ fn serve(config: &MetadConfig) -> Result<(), String> {
     let fatal = metad.end(FLUSH_LIMIT);
     stop.set();
     nudge.nudge();
-    for thread in [heartbeat, watch] {
-        if thread.join().is_err() {
-            return Err("a thread ended badly".to_owned());
-        }
-    }
-    ended.and(fatal)?;
+    let ended_badly = |_| "a thread ended badly".to_owned();
+    let superseded = heartbeat.join().map_err(ended_badly)?;
+    watch.join().map_err(ended_badly)?;
+    ended.and(superseded).and(fatal)?;
     info!("stopped");
     Ok(())
+}
+
+fn look_at_limits(config: &MetadConfig) {
+    if let Err(e) = raise_open_files() {
+        warning!("the limit of open files stays as it is: {e}");
+    }
+    // What mgmtd was told is not known here; its default is what most have.
+    if let Some(text) = config.short_grace(MgmtdConfig::default().session_timeout) {
+        warning!("{text}");
+    }
+}
+
+fn event_server(
+    config: &MetadConfig,
+    listeners: Vec<Listener>,
+    keyring: &Keyring,
+) -> Result<EventServer, String> {
+    let limits = EventLimits {
+        payload: PAYLOAD_MAX,
+        connections: config.max_connections as usize,
+        ..EventLimits::default()
+    };
+    EventServer::new(listeners, keyring.clone(), limits, crate::daemon::net_log())
+        .map_err(|e| format!("the server cannot start: {e}"))
 }
 
 /// What an administrator can have this daemon measure.
@@ -142,17 +162,32 @@ fn stop_when_told(stop: Stop, handle: StopHandle) -> JoinHandle<()> {
     })
 }
 
+/// The log, if there is one: a directory without it is told to mgmtd as it is, and nothing is made in it.
+fn open_log(state: &StateDir) -> Result<Option<(CommandLog, Recovered)>, String> {
+    let path = state.path.join("log");
+    let Some(cluster) = state.cluster else { return Ok(None) };
+    let names = std::fs::read_dir(&path).into_iter().flatten().flatten().map(|entry| entry.file_name());
+    if !names.into_iter().any(|name| Path::new(&name).extension().is_some_and(|kind| kind == "log")) {
+        return Ok(None);
+    }
+    let opened = CommandLog::open(Arc::new(RealDisk), &path, LogOptions::new(cluster));
+    opened.map(Some).map_err(|e| e.to_string())
+}
+
 /// Log and rows as the disk has them, and the rules brought up to date.
 fn recover(
     config: &MetadConfig,
     state: &StateDir,
+    (log, era): (Option<(CommandLog, Recovered)>, u16),
     mailbox: &Arc<Mailbox>,
     counts: &Arc<Counts>,
 ) -> Result<(Server<RowStore>, CommandLog, SyncThread), String> {
     let cluster = state.cluster.unwrap_or_default();
-    let (command_log, found) =
-        CommandLog::open(Arc::new(RealDisk), &state.path.join("log"), LogOptions::new(cluster))
-            .map_err(|e| e.to_string())?;
+    let (command_log, found) = match log {
+        Some(log) => log,
+        None => CommandLog::open(Arc::new(RealDisk), &state.path.join("log"), LogOptions::new(cluster))
+            .map_err(|e| e.to_string())?,
+    };
     if found.dropped_tail_bytes > 0 {
         warning!("the log's unsynced end was torn by a crash: {} bytes cut", found.dropped_tail_bytes);
     }
@@ -184,28 +219,14 @@ fn recover(
     )
     .map_err(|e| e.to_string())?;
     rows.check_log(found.first, found.last).map_err(|e| e.to_string())?;
-    let mut rules = Server::new(rules_config(config)?, rows).map_err(|e| e.to_string())?;
-    replay(&mut rules, &command_log, found.last)?;
-    Ok((rules, command_log, sync))
-}
-
-fn replay(rules: &mut Server<RowStore>, command_log: &CommandLog, last: LogIndex) -> Result<(), String> {
+    let mut rules =
+        Server::new(skep_meta::Config { era, ..rules_config(config)? }, rows).map_err(|e| e.to_string())?;
     let from = rules.last_index();
-    while rules.last_index() < last {
-        let records =
-            command_log.read(LogIndex(rules.last_index().0 + 1), REPLAY_BYTES).map_err(|e| e.to_string())?;
-        if records.is_empty() {
-            return Err(format!("the log ends at {} where {last} was found", rules.last_index()));
-        }
-        for record in &records {
-            rules.replay(&service::from_log(record)).map_err(|e| e.to_string())?;
-        }
-        rules.store_mut().poll().map_err(|e| e.to_string())?;
+    skep_disk::shards::replay(&mut rules, &command_log, found.last)?;
+    if from < found.last {
+        info!("replayed log records {} to {}", from.0 + 1, found.last);
     }
-    if from < last {
-        info!("replayed log records {} to {last}", from.0 + 1);
-    }
-    Ok(())
+    Ok((rules, command_log, sync))
 }
 
 fn rules_config(config: &MetadConfig) -> Result<skep_meta::Config, String> {
@@ -226,6 +247,7 @@ fn rules_config(config: &MetadConfig) -> Result<skep_meta::Config, String> {
         },
         grace_ms: config.grace.duration().as_millis() as u64,
         opens_per_client: config.max_opens_per_client as usize,
+        opens: config.max_opens as usize,
         sync_always: config.sync == Sync::Always,
         ..skep_meta::Config::default()
     })

@@ -5,13 +5,14 @@ use super::mailbox::Mailbox;
 use super::pages::Counts;
 use crate::daemon::Readiness;
 use crate::instruments::{Instruments, is_instrument};
-use crate::membership::{Greeter, Nudge};
-use skep_disk::log::{CommandLog, EntryKind, LogError, SyncHandle, SyncThread};
+use crate::membership::{Greeter, Nudge, Vigil};
+use skep_disk::log::{CommandLog, SyncHandle, SyncThread};
 use skep_disk::rows::RowStore;
-use skep_meta::{EntryType, Input, Output, PeerIdentity, Record, Request, Server};
+use skep_disk::shards::Shards;
+use skep_meta::{Input, PeerIdentity, Request, Server};
 use skep_net::{ConnId, Keyring, Peer, PeerInfo, Replies, Service, StopHandle, may_call, now};
 use skep_types::{
-    ClientId, Decode, Encode, FenceEpoch, Incarnation, LogIndex, Millis, Reader, Role, ServiceKind, Timestamp,
+    ClientId, Decode, Encode, FenceEpoch, Incarnation, Millis, Reader, Role, ServiceKind, Timestamp,
 };
 use skep_wire::Message;
 use skep_wire::meta::{MetaRequest, ShardCall, ShardStamp, ShardStats, StatsReply};
@@ -31,6 +32,8 @@ pub struct Who {
     pub keyring: Keyring,
     /// What it measures.
     pub instruments: Arc<Instruments>,
+    /// Notices that the process was stopped.
+    pub vigil: Vigil,
 }
 
 /// A request that is not answered yet.
@@ -43,8 +46,7 @@ struct Asked {
 /// The daemon as its loop sees it.
 pub struct Metad {
     who: Who,
-    rules: Server<RowStore>,
-    command_log: CommandLog,
+    shards: Shards,
     sync: Option<SyncThread>,
     sync_handle: SyncHandle,
     courier: Courier,
@@ -63,7 +65,6 @@ pub struct Metad {
     /// Where answers are put together.
     answer: Vec<u8>,
     next: u64,
-    out: Output,
     fatal: Option<String>,
 }
 
@@ -84,8 +85,7 @@ impl Metad {
     ) -> Result<Self, String> {
         let mut metad = Self {
             who,
-            rules,
-            command_log,
+            shards: Shards::new(rules, command_log, sync.handle()),
             sync_handle: sync.handle(),
             sync: Some(sync),
             courier,
@@ -99,11 +99,9 @@ impl Metad {
             round: None,
             answer: Vec::new(),
             next: 1,
-            out: Output::default(),
             fatal: None,
         };
-        metad.rules.start(wall(), &mut metad.out).map_err(|e| e.to_string())?;
-        metad.append().map_err(|e| e.to_string())?;
+        metad.shards.start(wall()).map_err(|e| e.to_string())?;
         Ok(metad)
     }
 
@@ -114,17 +112,33 @@ impl Metad {
             return Err(format!("ended: {why}"));
         }
         self.sync_handle.wait_all(limit).map_err(|e| e.to_string())?;
-        self.rules.store_mut().flush(limit).map_err(|e| e.to_string())?;
+        self.shards.flush(limit).map_err(|e| e.to_string())?;
         drop(self.sync.take());
         Ok(())
     }
 
     fn step(&mut self, input: Input) {
         if self.fatal.is_none()
-            && let Err(e) = self.rules.step(now(), wall(), input, &mut self.out)
+            && let Err(e) = self.shards.step(now(), wall(), input)
         {
             self.die(e.to_string());
         }
+    }
+
+    /// A process that was stopped asks first whether it still has its place.
+    fn begin_round(&mut self) -> Instant {
+        if let Some(since) = self.round {
+            return since;
+        }
+        let mut now = Instant::now();
+        if self.who.vigil.was_away(now) {
+            if !self.who.vigil.wait() {
+                self.die("it was stopped for a while, and is to end".to_owned());
+            }
+            now = Instant::now();
+        }
+        self.round = Some(now);
+        now
     }
 
     /// Half a server would answer wrongly: the process ends, a restart replays the log.
@@ -132,17 +146,6 @@ impl Metad {
         error!("{why}");
         self.fatal.get_or_insert(why);
         self.stop.stop();
-    }
-
-    fn append(&mut self) -> Result<(), LogError> {
-        if self.out.records.is_empty() {
-            return Ok(());
-        }
-        let records: Vec<_> = self.out.records.drain(..).map(to_log).collect();
-        let appended = self.command_log.append(&records);
-        self.counts.serving.log_records.add(records.len() as u64);
-        self.counts.serving.log_bytes.set(self.command_log.bytes());
-        appended
     }
 
     fn read_letters(&mut self) {
@@ -163,28 +166,21 @@ impl Metad {
             self.step(Input::Map { own: self.who.place.node, map });
         }
         if let Some(low) = letters.low_space {
-            self.step(Input::LowSpace(low || self.rules.store().trouble().is_some()));
+            self.step(Input::LowSpace(low || self.rules().store().trouble().is_some()));
         }
-        if letters.checkpointed {
-            self.release();
+        if letters.checkpointed
+            && let Err(e) = self.shards.release()
+        {
+            self.die(e.to_string());
         }
     }
 
-    /// A checkpoint ended: the log before it is no longer needed.
-    fn release(&mut self) {
-        match self.rules.store_mut().poll() {
-            Ok(Some(index)) => {
-                if let Err(e) = self.command_log.release_before(LogIndex(index.0 + 1)) {
-                    self.die(e.to_string());
-                }
-            }
-            Ok(None) => {}
-            Err(e) => self.die(e.to_string()),
-        }
+    fn rules(&self) -> &Server<RowStore> {
+        self.shards.rules()
     }
 
     fn send(&mut self, replies: &mut Replies<'_>) {
-        replies.set_epoch(self.rules.epoch());
+        replies.set_epoch(self.rules().epoch());
         for (conn, header, answer) in self.measured.drain(..) {
             match answer {
                 Ok(body) => replies.push(conn, &header.reply(), &body, &[]),
@@ -192,7 +188,7 @@ impl Metad {
             };
         }
         let now = Instant::now();
-        for reply in self.out.replies.drain(..) {
+        for reply in self.shards.out.replies.drain(..) {
             let Some(Asked { conn, header, since }) = self.asked.remove(&reply.to) else { continue };
             let took = now.saturating_duration_since(since);
             self.counts.serving.requests.answered(header.kind, took, reply.result.is_err());
@@ -217,10 +213,20 @@ impl Metad {
         self.counts.serving.waiting.set(self.asked.len() as u64);
     }
 
+    /// Changes wait until checkpoints have caught up; what only reads goes on.
+    fn admit(&self, asked: (ShardCall, MetaRequest)) -> Result<(ShardCall, MetaRequest), Refusal> {
+        if self.shards.has_room() || !skep_meta::changes(&asked.1) {
+            return Ok(asked);
+        }
+        let text =
+            "the disk of the metadata server is slower than the changes, or full; asked again in a moment";
+        Err(Refusal::with(Status::BUSY, text))
+    }
+
     fn tell_ready(&mut self) {
-        if self.readiness.is_some() && self.rules.is_ready() {
-            self.counts.serves(self.rules.shards());
-            let detail = format!("{} serves {} shards", self.who.place.alias, self.rules.shards().count());
+        if self.readiness.is_some() && self.rules().is_ready() {
+            self.counts.serves(self.rules().shards());
+            let detail = format!("{} serves {} shards", self.who.place.alias, self.rules().shards().count());
             if let Some(readiness) = self.readiness.take() {
                 readiness.ready(&detail);
             }
@@ -246,7 +252,7 @@ impl Service for Metad {
             incarnation: self.who.incarnation,
             keyring: &self.who.keyring,
             service: ServiceKind::Metad,
-            epoch: self.rules.epoch(),
+            epoch: self.rules().epoch(),
         };
         greeter.welcome(hello)
     }
@@ -262,7 +268,7 @@ impl Service for Metad {
         }
         let number = self.next;
         self.next += 1;
-        let since = *self.round.get_or_insert_with(Instant::now);
+        let since = self.begin_round();
         self.asked.insert(number, Asked { conn, header: *header, since });
         let identity = PeerIdentity {
             role: peer.hello.role,
@@ -270,7 +276,7 @@ impl Service for Metad {
             incarnation: peer.hello.incarnation,
             node: peer.hello.node,
         };
-        match decode(peer, header, body) {
+        match decode(peer, header, body).and_then(|asked| self.admit(asked)) {
             Ok((call, message)) => self.step(Input::Request(Request {
                 reply_to: number,
                 peer: identity,
@@ -281,7 +287,7 @@ impl Service for Metad {
             Err(refusal) => {
                 let reply =
                     skep_meta::Reply { to: number, stamp: ShardStamp::default(), result: Err(refusal) };
-                self.out.replies.push(reply);
+                self.shards.out.replies.push(reply);
             }
         }
     }
@@ -299,47 +305,54 @@ impl Service for Metad {
     }
 
     fn wake(&mut self) {
+        self.begin_round();
         self.read_letters();
     }
 
     fn round_end(&mut self, replies: &mut Replies<'_>) {
         self.round = None;
-        if self.rules.next_deadline().is_some_and(|deadline| deadline <= now()) {
+        if self.rules().next_deadline().is_some_and(|deadline| deadline <= now()) {
             self.step(Input::Tick);
         }
         if self.fatal.is_some() {
             return;
         }
-        let wrote = !self.out.records.is_empty();
-        if let Err(e) = self.append() {
-            // The rows are ahead of the log now, in memory: only a restart brings them together.
-            return self.die(e.to_string());
-        }
+        let wrote = match self.shards.end_round() {
+            Ok(records) => records,
+            Err(e) => return self.die(e.to_string()),
+        };
+        self.counts.serving.log_records.add(wrote);
+        self.counts.serving.log_bytes.set(self.shards.log().bytes());
         self.send(replies);
-        for task in self.out.tasks.drain(..) {
-            self.courier.send(task, self.rules.epoch());
+        let epoch = self.rules().epoch();
+        for task in self.shards.out.tasks.drain(..) {
+            self.courier.send(task, epoch);
         }
-        if wrote && std::mem::take(&mut self.out.sync_now) {
+        let sync_now = std::mem::take(&mut self.shards.out.sync_now);
+        if wrote > 0 && sync_now {
             self.sync_handle.request_all();
-        } else if std::mem::take(&mut self.out.sync_now) {
-            self.sync_handle.request(self.command_log.last_index());
+        } else if sync_now {
+            self.sync_handle.request(self.shards.log().last_index());
         }
-        let fetch = std::mem::take(&mut self.out.fetch_map);
-        if std::mem::take(&mut self.out.fetch_fences) || fetch {
+        let fetch = std::mem::take(&mut self.shards.out.fetch_map);
+        if std::mem::take(&mut self.shards.out.fetch_fences) || fetch {
             self.nudge.nudge();
         }
-        for note in self.out.notes.drain(..) {
+        for note in self.shards.out.notes.drain(..) {
             info!("{note}");
+        }
+        if self.mailbox.tell(self.rules().durable_index(), self.rules().formatted()) {
+            self.nudge.nudge();
         }
         self.tell_ready();
     }
 
     fn next_deadline(&self) -> Option<Millis> {
-        self.rules.next_deadline()
+        self.rules().next_deadline()
     }
 
     fn epoch(&self) -> FenceEpoch {
-        self.rules.epoch()
+        self.rules().epoch()
     }
 }
 
@@ -352,22 +365,6 @@ fn with_counts(bytes: Vec<u8>, counts: &Counts) -> Vec<u8> {
         }
         Err(_) => bytes,
     }
-}
-
-/// A record as the log keeps it.
-fn to_log(record: Record) -> skep_disk::log::Record {
-    let kind = match record.entry {
-        EntryType::Command => EntryKind::Command,
-        EntryType::TermStart => EntryKind::TermStart,
-    };
-    let Record { term, index, shard, bytes, .. } = record;
-    skep_disk::log::Record { term, index, kind, flags: 0, shard, bytes }
-}
-
-/// A record as the rules want it.
-pub fn from_log(record: &skep_disk::log::Record) -> Record {
-    let entry = if record.kind == EntryKind::TermStart { EntryType::TermStart } else { EntryType::Command };
-    Record { term: record.term, index: record.index, entry, shard: record.shard, bytes: record.bytes.clone() }
 }
 
 /// The time that files carry.

@@ -3,13 +3,13 @@
 use super::journal::JournalError;
 use serde::{Deserialize, Serialize};
 use skep_disk::disk::{Disk, OpenMode};
+use skep_disk::target::check_format;
+use skep_types::limits::FORMAT;
 use skep_types::{ClusterId, Uuid};
 use std::path::Path;
 
 /// Name of the identity file.
 pub const IDENTITY_FILE: &str = "skep-mgmtd.toml";
-/// Format of the directory that this release writes and reads.
-pub const FORMAT_VERSION: u32 = 1;
 /// Longest identity or snapshot file that is read.
 pub const FILE_MAX: u64 = 256 << 20;
 /// What stands at the top of the file.
@@ -31,7 +31,7 @@ pub struct Identity {
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Text {
-    format: u32,
+    format: String,
     cluster: String,
     node: String,
     shards: u16,
@@ -48,16 +48,8 @@ impl Identity {
         };
         let text = String::from_utf8(bytes).map_err(|e| wrong(e.to_string()))?;
         let table: toml::Table = toml::from_str(&text).map_err(|e| wrong(e.to_string()))?;
-        match table.get("format").and_then(toml::Value::as_integer) {
-            Some(format) if format > i64::from(FORMAT_VERSION) => {
-                return Err(JournalError(format!(
-                    "{}: format {format} is of a later release, this one knows {FORMAT_VERSION}; start that release",
-                    path.display()
-                )));
-            }
-            Some(_) => {}
-            None => return Err(wrong("the key \"format\" is missing".to_owned())),
-        }
+        check_format(table.get("format"))
+            .map_err(|what| JournalError(format!("{}: {what}", path.display())))?;
         let text: Text = table.try_into().map_err(|e| wrong(e.to_string()))?;
         let uuid = |text: &str| Uuid::parse(text).ok_or_else(|| wrong(format!("\"{text}\" is no uuid")));
         if !text.shards.is_power_of_two() {
@@ -74,7 +66,7 @@ impl Identity {
     /// Writes the file, whole or not at all.
     pub fn write(&self, disk: &dyn Disk, dir: &Path) -> Result<(), JournalError> {
         let text = toml::to_string(&Text {
-            format: FORMAT_VERSION,
+            format: FORMAT.to_owned(),
             cluster: self.cluster.to_string(),
             node: self.node.to_string(),
             shards: self.shards,

@@ -20,6 +20,8 @@ const SNAPSHOT_BYTES: u64 = 8 << 20;
 const SNAPSHOT_ENTRIES: u64 = 50_000;
 /// Bytes of log that are read at a time when it is replayed.
 const REPLAY_BYTES: usize = 1 << 20;
+/// Terms that are left out when an older copy of the directory is put back: more than it was started since.
+const RESTORED_TERMS: u64 = 1 << 16;
 /// Directory of the log in the state directory.
 const LOG_DIR: &str = "log";
 /// File that the lock of a directory is held on; the one file that an empty directory may have.
@@ -126,6 +128,13 @@ impl Journal {
     /// The term of this start.
     pub fn term(&self) -> Term {
         self.term
+    }
+
+    /// Terms go on far behind those that this copy of the directory does not know of.
+    pub fn jump(&mut self) -> Result<Term, LogError> {
+        self.term.0 += RESTORED_TERMS;
+        self.append(&[(EntryKind::TermStart, Vec::new())])?;
+        Ok(self.term)
     }
 
     /// Makes the changes durable. [`LogError::Full`]: nothing was written, all goes on. Any other

@@ -6,17 +6,17 @@ mod pages;
 mod service;
 mod snapshot;
 
-use crate::cli::DaemonArgs;
+use crate::cli::RestorableArgs;
 use crate::config::MgmtdConfig;
 use crate::daemon::{self, Readiness, Stop, raise_open_files};
 use crate::http::{self, Api};
-use crate::identity::random_uuid;
+use crate::identity::{make_private, random_uuid};
 use crate::listen;
 use crate::metrics::Serving;
 use journal::Journal;
 use pages::MgmtdPages;
 use service::{Introduction, Mgmtd};
-use skep_cluster::Registry;
+use skep_cluster::{Registry, State};
 use skep_disk::disk::RealDisk;
 use skep_net::{EventLimits, EventServer, machine_id, now};
 use skep_types::{Capacity, Incarnation};
@@ -29,16 +29,32 @@ use std::sync::Arc;
 const PAYLOAD_MAX: usize = 0;
 
 /// `skep mgmtd`.
-pub fn run(args: &DaemonArgs) -> ExitCode {
-    daemon::run(args, |config: &MgmtdConfig| &config.process, serve)
+pub fn run(args: &RestorableArgs) -> ExitCode {
+    daemon::run(
+        &args.daemon,
+        |config: &MgmtdConfig| &config.process,
+        |config| if args.restored { restored(config) } else { serve(config) },
+    )
 }
 
-fn serve(config: &MgmtdConfig) -> Result<(), String> {
-    let stop = Stop::on_signals().map_err(|e| format!("cannot watch for signals: {e}"))?;
-    if let Err(e) = raise_open_files() {
-        warning!("the limit of open files stays as it is: {e}");
+/// An older copy of the directory was put back: its numbers go on far behind those that it gave since.
+fn restored(config: &MgmtdConfig) -> Result<(), String> {
+    if !config.state_dir.exists() {
+        return Err(format!("state directory {}: there is none to be restored", config.state_dir.display()));
     }
-    let keyring = crate::daemon::server_keyring(&config.process)?;
+    let (mut journal, state) = open_journal(config)?;
+    let term = journal.jump().map_err(|e| e.to_string())?;
+    let mut registry = Registry::new(rules(config), state, term, now());
+    let mut out = skep_cluster::Output::default();
+    registry.restore(&mut out)?;
+    journal.commit(&out.commands).map_err(|e| e.to_string())?;
+    out.notes.iter().for_each(|note| info!("{note}"));
+    info!("this copy of the directory counts as the newest: start the service");
+    Ok(())
+}
+
+fn open_journal(config: &MgmtdConfig) -> Result<(Journal, State), String> {
+    make_private(&config.state_dir)?;
     let fresh = (random_uuid()?, random_uuid()?);
     let shards =
         u16::try_from(config.shards).map_err(|_| format!("{} shards are too many", config.shards))?;
@@ -48,6 +64,16 @@ fn serve(config: &MgmtdConfig) -> Result<(), String> {
         let formatted = journal.identity().shards;
         warning!("shards = {shards} has no effect: this cluster was formatted with {formatted}");
     }
+    Ok((journal, state))
+}
+
+fn serve(config: &MgmtdConfig) -> Result<(), String> {
+    let stop = Stop::on_signals().map_err(|e| format!("cannot watch for signals: {e}"))?;
+    if let Err(e) = raise_open_files() {
+        warning!("the limit of open files stays as it is: {e}");
+    }
+    let keyring = crate::daemon::server_keyring(&config.process)?;
+    let (journal, state) = open_journal(config)?;
     let (listeners, addresses) =
         listen::open(&config.listen, config.unix_socket.as_deref(), &config.interfaces)?;
     let limits =
@@ -75,7 +101,7 @@ fn serve(config: &MgmtdConfig) -> Result<(), String> {
     Readiness::new("mgmtd").ready(&format!("cluster {cluster}, state in {}", config.state_dir.display()));
     server.run(&mut mgmtd).map_err(|e| format!("the server failed: {e}"))?;
     match mgmtd.fatal() {
-        Some(why) => Err(format!("ended because its disk failed: {why}")),
+        Some(why) => Err(format!("ended: {why}")),
         None => {
             info!("stopped");
             Ok(())

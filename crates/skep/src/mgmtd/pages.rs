@@ -89,9 +89,9 @@ fn targets(status: &StatusReply, out: &mut Exposition) {
         ("good", "Can its content be trusted?", |_, target| {
             u64::from(target.consistency == Consistency::Good)
         }),
-        ("online", "Is its daemon heard?", |status, target| {
+        ("online", "Is its daemon heard, and does it serve it?", |status, target| {
             let node = status.nodes.iter().find(|node| node.node.node == target.node);
-            u64::from(node.is_some_and(|node| node.node.reachability == Reachability::Online))
+            u64::from(node.is_some_and(|node| target.reached(node.node.reachability) == Reachability::Online))
         }),
     ];
     for (name, help, value) in families {

@@ -8,10 +8,10 @@ use skep_cluster::{Answer, Command, Input, Output, Registry};
 use skep_disk::log::LogError;
 use skep_net::{ConnId, Keyring, Peer, PeerInfo, Replies, Service, StopHandle, may_call, now};
 use skep_types::{
-    Capacity, ClientId, Decode, Errno, FenceEpoch, Incarnation, Millis, NodeId, Reader, Role, ServiceKind,
-    Uuid,
+    Capacity, ClientId, Decode, Errno, FenceEpoch, Incarnation, LogIndex, Millis, NodeId, Reader, Role,
+    ServiceKind, Uuid,
 };
-use skep_wire::mgmt::{Address, Heartbeat, MgmtRequest, RegisterNode, RegisterNodeReply};
+use skep_wire::mgmt::{Address, Heartbeat, MgmtRequest, RegisterNode, RegisterNodeReply, RegistryAge};
 use skep_wire::{Flags, Header, Hello, Refusal, Status, VERSION_MAX, Welcome};
 use std::sync::Arc;
 use std::time::Instant;
@@ -119,7 +119,16 @@ impl Mgmtd {
             addresses: self.introduction.addresses.clone(),
             machine: self.introduction.machine,
             incarnation: self.introduction.incarnation,
+            // Its own directory is as old as the registry in it.
+            mark: 1,
+            confirmed: 1,
+            index: LogIndex(0),
+            restored: false,
+            registry: RegistryAge::default(),
         };
+        let mut out = Output::default();
+        self.registry.begin(crate::identity::random_mark()?, &mut out);
+        self.take(out);
         let reply = self.own_request(request.into())?;
         self.node = RegisterNodeReply::from_bytes(&reply).map_err(|e| e.to_string())?.node;
         let commands = std::mem::take(&mut self.commands);
@@ -156,6 +165,9 @@ impl Mgmtd {
             targets: Vec::new(),
             capacity: (self.introduction.capacity)(),
             map: self.registry.map_version(),
+            index: LogIndex(0),
+            formatted: Vec::new(),
+            registry: RegistryAge::default(),
             leaving: false,
         };
         if let Err(e) = self.own_request(beat.into()) {
@@ -179,6 +191,9 @@ impl Mgmtd {
         self.registry.step(now(), Input::Request { reply_to: 0, peer: who, request }, &mut out);
         let answer =
             out.answers.pop().map_or_else(|| Err(Refusal::new(Status::NOT_READY)), |(_, answer)| answer);
+        if let Some(why) = out.outdated.take() {
+            self.give_up(why);
+        }
         let changed = !out.commands.is_empty();
         self.take(out);
         (answer, changed)
@@ -312,6 +327,10 @@ impl Service for Mgmtd {
     }
 
     fn round_end(&mut self, out: &mut Replies<'_>) {
+        // What an older registry says must not be heard by anybody.
+        if self.fatal.is_some() {
+            return;
+        }
         self.tick();
         if !self.commit() {
             return;

@@ -84,6 +84,7 @@ pub fn set_attr(set: &skep_fuse::SetAttr) -> skep_types::SetAttr {
         uid: set.uid,
         gid: set.gid,
         size: set.size,
+        grow_only: false,
         atime: set.atime.map(set_time),
         mtime: set.mtime.map(set_time),
         kill_suidgid: set.kill_suidgid,

@@ -1,5 +1,7 @@
 //! What all threads of a mount share: keys, the client's state, a clock, and who to wake.
 
+use super::callers::Callers;
+use super::links::Links;
 use skep_client::{Cell, HOUSEKEEPING_SOON_MS, Shared};
 use skep_net::{Endpoint, Keyring};
 use skep_types::limits::SLOTS_MAX;
@@ -35,10 +37,14 @@ pub struct Hands {
     pub keyring: Keyring,
     /// Where mgmtd is.
     pub mgmtd: Vec<Endpoint>,
+    /// Connections to servers.
+    pub links: Arc<Links>,
     /// This machine.
     pub machine: Uuid,
     /// Zero of [`skep_client::Port::now`].
     pub born: Instant,
+    /// Programs that were killed.
+    pub callers: Callers,
     connections: AtomicU64,
     groups: AtomicU32,
     failures: AtomicU64,
@@ -61,8 +67,10 @@ impl Hands {
             shared: Arc::new(SharedCell(Mutex::new(shared))),
             keyring,
             mgmtd,
+            links: Links::new(usize::MAX),
             machine: skep_net::machine_id(),
             born: Instant::now(),
+            callers: Callers::default(),
             connections: AtomicU64::new(0),
             groups: AtomicU32::new(FIRST_GROUP),
             failures: AtomicU64::new(0),

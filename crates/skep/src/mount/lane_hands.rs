@@ -1,17 +1,20 @@
 //! What the hands of a lane do the same way whatever carries their bytes: who they are, what time it is,
 //! and whether the program that waits wants to give up.
 
+use super::callers::{KILLED_WAIT, LOOK_AT_CALLER};
 use super::hands::Hands;
+use super::links::{Debts, Seat};
 use crate::caller::hello;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use skep_client::{Cell, INTERRUPT_AFTER_MS, Port};
+use skep_client::{Cell, Port};
 use skep_fuse::Interrupt;
 use skep_net::NetError;
-use skep_types::{ClientId, Millis, Role, Timestamp, Uuid};
+use skep_types::{ClientId, Millis, NodeId, Role, Timestamp, Uuid};
 use skep_wire::Hello;
 use std::cell::{Cell as Local, RefCell};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// A node must take a connection within this time.
@@ -21,39 +24,80 @@ pub const ANSWER_DEADLINE: Duration = Duration::from_millis(if cfg!(test) { 5_00
 /// Whoever waits looks this often whether the program gave up.
 pub const LOOK_EVERY: Duration = Duration::from_millis(100);
 
+/// What makes an operation give up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Heeds {
+    /// The end of its program (see `callers`): what a local disk gives up for.
+    #[default]
+    Kill,
+    /// The time of its killed program is up: a close, which comes after the kill and whose change is to be sent.
+    KillAtClose,
+    /// Any signal: a wait for a lock.
+    EverySignal,
+}
+
+/// For whom an operation is done.
+#[derive(Debug, Clone, Copy)]
+pub struct Asker<'a> {
+    /// Makes the first signal known, and the end of the connection.
+    pub interrupt: Interrupt<'a>,
+    /// The thread that waits.
+    pub thread: u32,
+    /// What makes it give up.
+    pub heeds: Heeds,
+}
+
 /// The port of a lane that serves programs.
 pub trait MountPort: Port {
-    /// An operation begins for a program whose signals make `interrupt` known.
-    fn begin(&self, interrupt: &Interrupt<'_>);
+    /// An operation begins.
+    fn begin(&self, asker: &Asker<'_>);
 }
 
 /// See the module.
 pub struct LaneHands {
     /// What all lanes share.
     pub hands: Arc<Hands>,
-    started: Local<Instant>,
     /// Trying to get a session will fail again until a person changes something (a key, a version).
     hopeless: Local<bool>,
     /// Readable while the program of the present request has a signal.
     interrupt: RefCell<Option<OwnedFd>>,
+    /// The connection to the kernel has gone.
+    closing: RefCell<Option<Arc<AtomicBool>>>,
+    thread: Local<u32>,
+    heeds: Local<Heeds>,
+    /// When it was last looked whether the thread was killed; at first: when its operation began.
+    looked: Local<Instant>,
+    killed: Local<Option<Instant>>,
 }
 
 impl LaneHands {
     /// For a new lane.
     pub fn new(hands: Arc<Hands>) -> Self {
-        let started = Local::new(Instant::now());
-        Self { hands, started, hopeless: Local::new(false), interrupt: RefCell::new(None) }
+        Self {
+            hands,
+            hopeless: Local::new(false),
+            interrupt: RefCell::new(None),
+            closing: RefCell::new(None),
+            thread: Local::new(0),
+            heeds: Local::default(),
+            looked: Local::new(Instant::now()),
+            killed: Local::new(None),
+        }
     }
 
     /// See [`MountPort::begin`].
-    pub fn begin(&self, interrupt: &Interrupt<'_>) {
-        self.started.set(Instant::now());
+    pub fn begin(&self, asker: &Asker<'_>) {
+        self.thread.set(asker.thread);
+        self.heeds.set(asker.heeds);
+        self.looked.set(Instant::now());
+        self.killed.set(None);
         // Drains what an earlier request of this worker left behind.
-        let _ = interrupt.is_set();
+        let _ = asker.interrupt.is_set();
         if self.interrupt.borrow().is_none() {
             // Without one the operation can still be waited for, up to the retry limit.
-            let copy = interrupt.descriptor().ok().and_then(|fd| fd.try_clone_to_owned().ok());
+            let copy = asker.interrupt.descriptor().ok().and_then(|fd| fd.try_clone_to_owned().ok());
             self.interrupt.replace(copy);
+            self.closing.replace(asker.interrupt.closing().cloned());
         }
     }
 
@@ -83,6 +127,28 @@ impl LaneHands {
         self.hands.unreachable(why);
     }
 
+    /// A connection in `group` was not made, while `owed` was owed. `true`: it is worth asking again.
+    pub fn connects_again(
+        &self,
+        debts: &Debts,
+        node: NodeId,
+        owed: Option<u32>,
+        group: u32,
+        seat: Seat,
+        why: &NetError,
+    ) -> bool {
+        if !why.is_cancelled() {
+            self.unreachable(why);
+        }
+        let again = self.hands.links.failed(seat, why);
+        if owed.is_none() {
+            // Nothing was asked in it yet.
+            debts.paid(node);
+            self.hands.links.settle(node, group);
+        }
+        again && !self.cancelled()
+    }
+
     /// Whatever it waits for, it gives up.
     #[cfg(test)]
     pub fn give_up(&self) {
@@ -91,16 +157,41 @@ impl LaneHands {
 
     /// See [`Port::cancelled`].
     pub fn cancelled(&self) -> bool {
-        if self.hopeless.get() {
+        if self.hopeless.get() || self.has_gone() {
             return true;
         }
-        if self.started.get().elapsed() < Duration::from_millis(INTERRUPT_AFTER_MS) {
-            return false;
+        match self.heeds.get() {
+            Heeds::Kill => self.is_killed(),
+            Heeds::KillAtClose => self.is_killed() && self.leaves_changes(),
+            Heeds::EverySignal => self.has_signal(),
         }
+    }
+
+    /// May even a change be left behind that was sent?
+    pub fn leaves_changes(&self) -> bool {
+        self.is_killed() && self.killed.get().is_some_and(|since| since.elapsed() >= KILLED_WAIT)
+    }
+
+    fn has_gone(&self) -> bool {
+        self.closing.borrow().as_ref().is_some_and(|closing| closing.load(Ordering::SeqCst))
+    }
+
+    fn has_signal(&self) -> bool {
         let interrupt = self.interrupt.borrow();
         let Some(interrupt) = interrupt.as_ref() else { return false };
         let mut polled = [PollFd::new(interrupt, PollFlags::IN)];
         matches!(poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(1))
+    }
+
+    /// Was the program killed that this is done for? Looked at now and then only.
+    fn is_killed(&self) -> bool {
+        if self.killed.get().is_none() && self.looked.get().elapsed() >= LOOK_AT_CALLER {
+            self.looked.set(Instant::now());
+            if self.heeds.get() != Heeds::Kill || self.has_signal() {
+                self.killed.set(self.hands.callers.killed_since(self.thread.get()));
+            }
+        }
+        self.killed.get().is_some()
     }
 
     /// See [`Port::now`].

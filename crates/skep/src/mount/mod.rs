@@ -3,12 +3,14 @@
 //! links. One thread for housekeeping; one that unmounts on a signal.
 
 mod background;
+mod callers;
 pub mod control;
 mod convert;
 mod hands;
 mod keeper;
 mod lane_hands;
 mod layout;
+mod links;
 mod locks;
 pub mod options;
 mod pages;
@@ -24,6 +26,7 @@ use crate::cli::MountArgs;
 use crate::config::{self, MountConfig, Source};
 use crate::daemon::{self, Readiness, Stop};
 use hands::Hands;
+use links::Room;
 use options::Wishes;
 use pages::Pages;
 use port::BlockingPort;
@@ -41,6 +44,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use worker::MountLane;
 
+/// With fewer connections than this the administrator is told: a few to each of a dozen servers.
+const LINKS_WANTED: usize = 256;
 /// How long the first contact with mgmtd may take.
 const ATTACH_PATIENCE_MS: u64 = 10_000;
 /// How often the signal thread looks whether the mount has ended by itself.
@@ -62,6 +67,15 @@ pub fn run(args: &MountArgs) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
+    if wishes.remount {
+        return match remount(&config, wishes) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(text) => {
+                eprintln!("skep mount: {text}");
+                ExitCode::FAILURE
+            }
+        };
+    }
     if !args.foreground && !background {
         return background::start(&config.process.run_dir, &config.mount_point);
     }
@@ -99,7 +113,7 @@ fn serve(config: &MountConfig, wishes: Wishes, args: &MountArgs, background: boo
     crate::log::set_level(config.process.log.into());
     daemon::die_on_panic();
     let stop = Stop::on_signals().map_err(|e| format!("signals: {e}"))?;
-    daemon::raise_open_files().map_err(|e| format!("open-file limit: {e}"))?;
+    let open_files = daemon::raise_open_files().map_err(|e| format!("open-file limit: {e}"))?;
     let target = absolute(&config.mount_point)?;
     if skep_fuse::replace_stale(&target).map_err(|e| e.to_string())? {
         info!("removed a dead mount from {}", target.display());
@@ -108,9 +122,11 @@ fn serve(config: &MountConfig, wishes: Wishes, args: &MountArgs, background: boo
     let shared = Shared::new(Limits { retry_ms: config.retry.duration().as_millis() as u64 });
     let mgmtd = daemon::mgmtd_endpoints(&config.membership)?;
     let hands = Hands::new(shared, daemon::keyring(&config.process)?, mgmtd);
+    let room = room(config, open_files);
+    hands.links.limit(room.links);
     let keeper = lane(&hands).map_err(|e| format!("no lane: {e}"))?;
     attach(&keeper, &hands, &target)?;
-    let device = mount(config, wishes, args, &target)?;
+    let device = mount(config, wishes, args, &target, room.lanes)?;
     let mounted = device.unmounter();
     let note = Note::new(&config.process.run_dir, &target);
     shown::show(config.http, &hands);
@@ -168,9 +184,35 @@ fn attach(keeper: &MountLane<BlockingPort>, hands: &Hands, target: &Path) -> Res
     })
 }
 
-fn mount(config: &MountConfig, wishes: Wishes, args: &MountArgs, target: &Path) -> Result<Fuse, String> {
+/// What the limit of open files leaves room for; the administrator is told when that is less than configured.
+fn room(config: &MountConfig, open_files: u64) -> Room {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let lanes = match config.transport {
+        config::mount::Transport::Dev => config.max_threads as usize,
+        _ => (config.queue_depth as usize * cores).max(config.max_threads as usize),
+    };
+    let lanes = lanes.min(SLOTS_MAX as usize - OTHER_LANES);
+    let room = Room::within(open_files, lanes);
+    if room.lanes < lanes || room.links < LINKS_WANTED {
+        warning!(
+            "the limit of open files is {open_files}: at most {} requests at once and {} connections to all servers; \
+             raise it (ulimit -n, LimitNOFILE in the unit)",
+            room.lanes,
+            room.links
+        );
+    }
+    room
+}
+
+fn mount(
+    config: &MountConfig,
+    wishes: Wishes,
+    args: &MountArgs,
+    target: &Path,
+    lanes: usize,
+) -> Result<Fuse, String> {
     let mut options = MountOptions::new(target);
-    options.flags = wishes.flags;
+    options.flags = wishes.flags();
     options.allow_other = config.allow_other;
     options.source = match args.spec.as_ref().and_then(|spec| spec.to_str()) {
         Some(spec) => spec.to_owned(),
@@ -180,11 +222,11 @@ fn mount(config: &MountConfig, wishes: Wishes, args: &MountArgs, target: &Path) 
         }
     };
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let workers = (config.max_threads as usize).min(SLOTS_MAX as usize - OTHER_LANES);
+    let workers = (config.max_threads as usize).min(lanes);
     let idle = if config.threads == 0 { cores } else { config.threads as usize };
     let dev = DevOptions { workers, idle_workers: idle.clamp(1, workers), ..DevOptions::default() };
     let mut serve = FuseOptions { transport: transport(config), dev, ..FuseOptions::default() };
-    serve.uring.depth = config.queue_depth as usize;
+    serve.uring.depth = (config.queue_depth as usize).min((lanes / cores).max(1));
     serve.init.max_write = config.request_size.bytes() as u32;
     // Pages are dropped at open, when the change counter moved: a check at every read would ask the
     // shard each time.
@@ -197,7 +239,8 @@ fn mount(config: &MountConfig, wishes: Wishes, args: &MountArgs, target: &Path) 
 fn keep(hands: &Hands, lane: MountLane<BlockingPort>) {
     while !hands.has_ended() {
         let next = drive(lane.housekeeping());
-        hands.wait_for_work(Duration::from_millis(next));
+        let next = Duration::from_millis(next).min(hands.links.close_idle());
+        hands.wait_for_work(next);
     }
     drive(lane.detach());
 }
@@ -228,6 +271,23 @@ fn unmount_when_told(stop: &Stop, mounted: &Unmounter, target: &Path, hands: &Ha
     if let Err(e) = mounted.unmount(true) {
         error!("{} cannot be unmounted: {e}", target.display());
     }
+}
+
+/// Changes the kernel's flags of a mount. The mount process knows nothing of them; its keys stay as they are.
+fn remount(config: &MountConfig, wishes: Wishes) -> Result<(), String> {
+    let target = absolute(&config.mount_point)?;
+    let at = target.display();
+    let mounts = mount_table::at(&target).map_err(|e| format!("the list of mounts cannot be read: {e}"))?;
+    let mount = mounts
+        .filter(mount_table::MountEntry::is_skep)
+        .ok_or(format!("no Skep mount is at {at}: mount it, without \"remount\""))?;
+    let flags = wishes.changed(options::flags_of(&mount.options));
+    skep_fuse::remount(&target, flags).map_err(|e| match e.raw_os_error() {
+        Some(16) => {
+            format!("{at} is in use: somebody has a file open for writing; skep umount {at} says who")
+        }
+        _ => format!("{at}: {e}"),
+    })
 }
 
 /// A mount over a living one would hide it and whatever works in it.

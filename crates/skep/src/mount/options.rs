@@ -9,7 +9,44 @@ use std::path::PathBuf;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wishes {
     /// ro, nodev, nosuid, noexec, noatime ...
-    pub flags: MountFlags,
+    set: MountFlags,
+    /// rw, dev, suid, exec, atime.
+    cleared: MountFlags,
+    /// Those of an existing mount are changed.
+    pub remount: bool,
+    /// mount(8) asks. It takes `suid` and `dev` off the options, because they are what every file system begins with.
+    by_mount: bool,
+}
+
+impl Wishes {
+    /// Flags of a new mount: `skep mount` by hand gives neither suid nor devices unless asked to.
+    pub fn flags(&self) -> MountFlags {
+        let begin = match self.by_mount {
+            true => MountFlags::empty(),
+            false => MountFlags::NODEV | MountFlags::NOSUID,
+        };
+        self.changed(begin)
+    }
+
+    /// Flags of an existing mount that had these.
+    pub fn changed(&self, before: MountFlags) -> MountFlags {
+        (before - self.cleared) | self.set
+    }
+
+    fn set(&mut self, flag: MountFlags) {
+        self.set |= flag;
+        self.cleared -= flag;
+    }
+
+    fn clear(&mut self, flag: MountFlags) {
+        self.cleared |= flag;
+        self.set -= flag;
+    }
+}
+
+/// The flags that a mount of the kernel's list has.
+pub fn flags_of(options: &str) -> MountFlags {
+    options.split(',').filter_map(flag).fold(MountFlags::empty(), |all, flag| all | flag)
 }
 
 /// What the arguments say.
@@ -24,9 +61,8 @@ pub struct Parsed {
 }
 
 /// Options that mean something to mount(8), systemd or the boot, and nothing here.
-const GENERIC: [&str; 19] = [
+const GENERIC: [&str; 18] = [
     "defaults",
-    "rw",
     "auto",
     "noauto",
     "user",
@@ -49,7 +85,12 @@ const GENERIC: [&str; 19] = [
 /// Reads spec, directory and options.
 pub fn parse(args: &MountArgs) -> Result<Parsed, String> {
     let mut parsed = Parsed {
-        wishes: Wishes { flags: MountFlags::NODEV | MountFlags::NOSUID },
+        wishes: Wishes {
+            set: MountFlags::empty(),
+            cleared: MountFlags::empty(),
+            remount: false,
+            by_mount: args.by_mount,
+        },
         sets: Vec::new(),
         config: None,
     };
@@ -65,7 +106,7 @@ pub fn parse(args: &MountArgs) -> Result<Parsed, String> {
         one(option, args.sloppy, &mut parsed)?;
     }
     if args.read_only {
-        parsed.wishes.flags |= MountFlags::RDONLY;
+        parsed.wishes.set(MountFlags::RDONLY);
     }
     if args.verbose {
         parsed.sets.push("log=debug".to_owned());
@@ -82,8 +123,9 @@ fn addresses(spec: &str) -> Result<String, String> {
     Ok(format!("[{}]", list.join(", ")))
 }
 
-fn one(option: &str, sloppy: bool, parsed: &mut Parsed) -> Result<(), String> {
-    let flag = match option {
+/// The flag that an option sets.
+fn flag(option: &str) -> Option<MountFlags> {
+    Some(match option {
         "ro" => MountFlags::RDONLY,
         "nodev" => MountFlags::NODEV,
         "nosuid" => MountFlags::NOSUID,
@@ -94,23 +136,25 @@ fn one(option: &str, sloppy: bool, parsed: &mut Parsed) -> Result<(), String> {
         "strictatime" => MountFlags::STRICTATIME,
         "sync" => MountFlags::SYNCHRONOUS,
         "dirsync" => MountFlags::DIRSYNC,
-        "dev" => return clear(parsed, MountFlags::NODEV),
-        "suid" => return clear(parsed, MountFlags::NOSUID),
-        "exec" => return clear(parsed, MountFlags::NOEXEC),
-        "atime" => return clear(parsed, MountFlags::NOATIME),
-        "insecure" => {
-            parsed.sets.push("insecure=true".to_owned());
-            return Ok(());
-        }
-        "remount" => return Err("a Skep mount cannot be remounted: unmount it and mount it again".to_owned()),
-        _ => return named(option, sloppy, parsed),
-    };
-    parsed.wishes.flags |= flag;
-    Ok(())
+        _ => return None,
+    })
 }
 
-fn clear(parsed: &mut Parsed, flag: MountFlags) -> Result<(), String> {
-    parsed.wishes.flags.remove(flag);
+fn one(option: &str, sloppy: bool, parsed: &mut Parsed) -> Result<(), String> {
+    let wishes = &mut parsed.wishes;
+    match option {
+        "rw" => wishes.clear(MountFlags::RDONLY),
+        "dev" => wishes.clear(MountFlags::NODEV),
+        "suid" => wishes.clear(MountFlags::NOSUID),
+        "exec" => wishes.clear(MountFlags::NOEXEC),
+        "atime" => wishes.clear(MountFlags::NOATIME),
+        "remount" => wishes.remount = true,
+        "insecure" => parsed.sets.push("insecure=true".to_owned()),
+        _ => match flag(option) {
+            Some(flag) => wishes.set(flag),
+            None => return named(option, sloppy, parsed),
+        },
+    }
     Ok(())
 }
 
@@ -167,8 +211,33 @@ mod tests {
         let line = "skep mount m1,m2:7721:/ /mnt -o _netdev,noauto,nofail,x-systemd.automount,ro,noexec,dev,retry=5s";
         let parsed = parse_line(line).unwrap();
         let flags = MountFlags::RDONLY | MountFlags::NOEXEC | MountFlags::NOSUID;
-        assert_eq!(parsed.wishes.flags, flags);
+        assert_eq!(parsed.wishes.flags(), flags);
         assert_eq!(parsed.sets, ["mgmtd=[\"m1\", \"m2:7721\"]", "mount_point=/mnt", "retry=5s"]);
+    }
+
+    /// Goal: mount(8) says neither suid nor dev, because they are what every file system begins with: it gets them,
+    /// unless fstab says otherwise; by hand they are to be asked for.
+    #[test]
+    fn suid_and_dev() {
+        let flags = |line: &str| parse_line(line).unwrap().wishes.flags();
+        let none = MountFlags::NOSUID | MountFlags::NODEV;
+        assert_eq!(flags("skep mount --by-mount m1:/ /mnt -o rw"), MountFlags::empty());
+        assert_eq!(flags("skep mount --by-mount m1:/ /mnt -o rw,nosuid,nodev"), none);
+        assert_eq!(flags("skep mount m1:/ /mnt"), none);
+        assert_eq!(flags("skep mount m1:/ /mnt -o suid"), MountFlags::NODEV);
+    }
+
+    /// Goal: a remount changes what it names and keeps the rest; of two words the last one counts.
+    #[test]
+    fn remounts() {
+        let parsed = parse_line("skep mount --by-mount m1:/ /mnt -o remount,ro,suid,rw,ro").unwrap();
+        assert!(parsed.wishes.remount);
+        let before = flags_of("rw,nosuid,nodev,noatime,user_id=0");
+        assert_eq!(before, MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOATIME);
+        let after = MountFlags::RDONLY | MountFlags::NODEV | MountFlags::NOATIME;
+        assert_eq!(parsed.wishes.changed(before), after);
+        let back = parse_line("skep mount m1:/ /mnt -o remount,rw").unwrap();
+        assert_eq!(back.wishes.changed(after), MountFlags::NODEV | MountFlags::NOATIME);
     }
 
     /// Goal: what cannot be done is refused with advice, unless mount(8) asks for tolerance.
@@ -176,8 +245,7 @@ mod tests {
     fn refusals() {
         assert!(parse_line("skep mount m1:/sub /mnt").unwrap_err().contains("mgmt1,mgmt2:/"));
         assert!(parse_line("skep mount m1:/ /mnt -o nonsense").unwrap_err().contains("nonsense"));
-        assert!(parse_line("skep mount m1:/ /mnt -o remount,ro").unwrap_err().contains("again"));
         assert!(parse_line("skep mount m1:/ /mnt -s -o nonsense").is_ok());
-        assert!(parse_line("skep mount m1:/ /mnt -r").unwrap().wishes.flags.contains(MountFlags::RDONLY));
+        assert!(parse_line("skep mount m1:/ /mnt -r").unwrap().wishes.flags().contains(MountFlags::RDONLY));
     }
 }

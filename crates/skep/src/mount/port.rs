@@ -1,28 +1,33 @@
-//! The blocking port of a lane: one link to each node it talks to, used by one thread.
+//! The blocking port of a lane: for each round of requests it takes a link to each node that it asks.
 
 use super::hands::Hands;
-use super::lane_hands::{ANSWER_DEADLINE, CONNECT_DEADLINE, LOOK_EVERY, LaneHands, MountPort};
+use super::lane_hands::{ANSWER_DEADLINE, Asker, CONNECT_DEADLINE, LOOK_EVERY, LaneHands, MountPort};
+use super::links::{Debts, LINKS_PER_METAD, LINKS_PER_SERVER, Seat, Taken};
 use skep_client::{Answer, Call, MGMTD, Outcome, Port};
 use skep_net::Link;
 use skep_types::{ClientId, Millis, NodeId, Timestamp, Uuid};
 use skep_wire::{Header, Status};
 use std::cell::{Cell as Local, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A link, and whose it is: another session needs another one.
+/// A link of this round, and whose it is: another session needs another one.
 struct Held {
     link: Link,
     client: ClientId,
+    /// Among the mount's connections; mgmtd's are not counted.
+    seat: Option<Seat>,
 }
 
 /// See the module.
 pub struct BlockingPort {
     lane: LaneHands,
+    /// Of its connections to mgmtd.
     group: u32,
     links: RefCell<BTreeMap<NodeId, Held>>,
+    debts: Debts,
     requests: Local<u64>,
 }
 
@@ -35,7 +40,8 @@ struct Sent {
 impl BlockingPort {
     /// For the lane with this slot.
     pub fn new(hands: Arc<Hands>, group: u32) -> Self {
-        Self { lane: LaneHands::new(hands), group, links: RefCell::default(), requests: Local::new(0) }
+        let lane = LaneHands::new(hands);
+        Self { lane, group, links: RefCell::default(), debts: Debts::default(), requests: Local::new(0) }
     }
 
     /// See [`LaneHands::give_up`].
@@ -44,24 +50,74 @@ impl BlockingPort {
         self.lane.give_up();
     }
 
-    /// Makes sure that there is a link of the present session.
-    fn connect(&self, node: NodeId) -> bool {
-        let client = self.lane.client();
-        let mut links = self.links.borrow_mut();
-        if links.get(&node).is_some_and(|held| held.client == client && held.link.is_usable()) {
-            return true;
-        }
-        links.remove(&node);
-        let hello = self.lane.hello(self.group);
-        let (hands, deadline) = (&self.lane.hands, Instant::now() + CONNECT_DEADLINE);
-        match Link::connect(&hands.endpoints(node), &hands.keyring, &hello, deadline) {
-            Ok(link) => {
-                links.insert(node, Held { link, client: hello.client });
-                true
+    /// A link of the present session; `None`: none can be made.
+    fn connect(&self, node: NodeId) -> Option<Held> {
+        let hands = &self.lane.hands;
+        let most = if hands.is_storage(node) { LINKS_PER_SERVER } else { LINKS_PER_METAD };
+        let until = Instant::now() + ANSWER_DEADLINE;
+        let gives_up = || self.cancelled() || Instant::now() >= until;
+        loop {
+            let (client, owed) = (self.lane.client(), self.debts.of(node));
+            let (seat, group) = if node == MGMTD {
+                (None, self.group)
+            } else {
+                match hands.links.take_blocking(node, most, client, owed, &gives_up)? {
+                    Taken::Link(link, seat) => {
+                        self.debts.owe(node, link.group());
+                        match link.waiting() {
+                            Ok(link) => return Some(Held { link, client, seat: Some(seat) }),
+                            Err(_) => continue,
+                        }
+                    }
+                    Taken::Connect(seat, group) => {
+                        let group = group.unwrap_or_else(|| hands.next_group());
+                        self.debts.owe(node, group);
+                        (Some(seat), group)
+                    }
+                }
+            };
+            let hello = self.lane.hello(group);
+            let deadline = Instant::now() + CONNECT_DEADLINE;
+            let unless = || self.cancelled();
+            match Link::connect_unless(&hands.endpoints(node), &hands.keyring, &hello, deadline, &unless) {
+                Ok(link) => return Some(Held { link, client: hello.client, seat }),
+                Err(e) => match seat {
+                    Some(seat) => {
+                        if !self.lane.connects_again(&self.debts, node, owed, group, seat, &e) {
+                            return None;
+                        }
+                    }
+                    None => {
+                        if !e.is_cancelled() {
+                            self.lane.unreachable(&e);
+                        }
+                        return None;
+                    }
+                },
             }
-            Err(e) => {
-                self.lane.unreachable(&e);
-                false
+        }
+    }
+
+    /// Links to all nodes that are asked. In the order of their numbers, as all lanes do: nobody waits for one
+    /// that is held by somebody who waits for his.
+    fn connect_all(&self, calls: &[Call<'_>]) {
+        let nodes: BTreeSet<NodeId> = calls.iter().map(|call| call.node).collect();
+        for node in nodes {
+            if let Some(held) = self.connect(node) {
+                self.links.borrow_mut().insert(node, held);
+            }
+        }
+    }
+
+    /// Every answer on what is left has come.
+    fn give_back(&self) {
+        for (node, Held { link, client, seat }) in self.links.take() {
+            // Lanes ask mgmtd rarely; its connections are counted.
+            if let Some(seat) = seat
+                && link.is_usable()
+            {
+                self.debts.paid(node);
+                self.lane.hands.links.give_back(link, seat, client);
             }
         }
     }
@@ -82,23 +138,17 @@ impl BlockingPort {
 
     fn send_all(&self, calls: &mut [Call<'_>]) -> Vec<Sent> {
         let mut sent = Vec::with_capacity(calls.len());
-        let mut failed: Vec<NodeId> = Vec::new();
         for (at, call) in calls.iter_mut().enumerate() {
             call.outcome = Outcome::Unreachable;
-            if failed.contains(&call.node) {
-                continue;
-            }
-            if !self.connect(call.node) {
-                failed.push(call.node);
+            if !self.links.borrow().contains_key(&call.node) {
                 continue;
             }
             let request = self.requests.get() + 1;
             self.requests.set(request);
             // From the first byte on it may arrive.
             call.outcome = Outcome::Lost;
-            match self.send(call, request) {
-                true => sent.push(Sent { at, request }),
-                false => failed.push(call.node),
+            if self.send(call, request) {
+                sent.push(Sent { at, request });
             }
         }
         sent
@@ -112,7 +162,7 @@ impl BlockingPort {
         let deadline = Instant::now() + ANSWER_DEADLINE;
         // A change that was sent must not be left behind: it could land at any time later.
         let changing = calls.iter().any(|call| call.changing && call.outcome != Outcome::Unreachable);
-        let gives_up = || !changing && self.cancelled();
+        let gives_up = || self.cancelled() && (!changing || self.lane.leaves_changes());
         while calls[sent[own].at].outcome == Outcome::Lost {
             let Some(held) = links.get_mut(&node) else { return };
             let (incarnation, call) = (held.link.welcome().incarnation, &mut calls[sent[own].at]);
@@ -153,14 +203,20 @@ impl BlockingPort {
     }
 }
 
+impl Drop for BlockingPort {
+    fn drop(&mut self) {
+        self.debts.settle(&self.lane.hands);
+    }
+}
+
 impl Port for BlockingPort {
     async fn call(&self, calls: &mut [Call<'_>]) {
+        self.connect_all(calls);
         let sent = self.send_all(calls);
         for own in 0..sent.len() {
             self.receive(calls, &sent, own);
         }
-        // Lanes ask mgmtd rarely; its connections are counted.
-        self.links.borrow_mut().remove(&MGMTD);
+        self.give_back();
     }
 
     async fn pause(&self, ms: u64) {
@@ -200,7 +256,7 @@ impl Port for BlockingPort {
 }
 
 impl MountPort for BlockingPort {
-    fn begin(&self, interrupt: &skep_fuse::Interrupt<'_>) {
-        self.lane.begin(interrupt);
+    fn begin(&self, asker: &Asker<'_>) {
+        self.lane.begin(asker);
     }
 }

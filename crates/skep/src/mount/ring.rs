@@ -2,7 +2,7 @@
 //! the thread's connections.
 //!
 //! - [`RingHands`]: what the thread has: one connection to each service that answers out of one thread
-//!   (mgmtd, metad), for all lanes; a pool of connections to each storage daemon, one lane at a time.
+//!   (mgmtd, metad), for all lanes; the storage daemons' are the mount's, one lane at a time.
 //! - [`RingPort`]: the port of a lane.
 //! - `watch`: looks every 100 ms after lanes that wait: deadlines, and programs that gave up.
 
@@ -16,7 +16,6 @@ mod watch;
 pub use port::RingPort;
 
 use super::hands::Hands;
-use pool::Pools;
 use services::Services;
 use skep_ring::Reactor;
 use std::cell::Cell;
@@ -29,7 +28,6 @@ pub struct RingHands {
     hands: Arc<Hands>,
     reactor: Reactor,
     services: Services,
-    pools: Pools,
     watches: Watches,
     requests: Cell<u64>,
 }
@@ -41,7 +39,6 @@ impl RingHands {
             services: Services::new(hands.next_group()),
             hands,
             reactor: reactor.clone(),
-            pools: Pools::default(),
             watches: Watches::default(),
             requests: Cell::new(0),
         })

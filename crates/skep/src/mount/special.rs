@@ -164,7 +164,8 @@ fn extent_value(map: &ClusterMap, number: usize, extent: &Extent) -> Value {
     let stripe = |(stripe, target): (usize, &TargetId)| {
         let entry = map.target(*target);
         let node = entry.map_or(NodeId(0), |entry| entry.node);
-        let reachability = map.node(node).map_or("unknown", |node| node.reachability.as_str());
+        let reached = entry.zip(map.node(node)).map(|(entry, node)| entry.reached(node.reachability));
+        let reachability = reached.map_or("unknown", |reached| reached.as_str());
         json!({
             "stripe": stripe,
             "target": target.0,

@@ -1,10 +1,11 @@
 //! The file system that the kernel asks: each worker has a lane, whose port blocks or is one of many on its
 //! thread.
 
+use super::callers;
 use super::convert::{self, attr_reply, entry, errno, flags};
 use super::hands::SharedCell;
 use super::keeper::Keeper;
-use super::lane_hands::MountPort;
+use super::lane_hands::{Asker, Heeds, MountPort};
 use super::pages::Pages;
 use super::{locks, shown, special};
 use crate::config::mount::Io;
@@ -14,7 +15,7 @@ use skep_fuse::{
     Filesystem, Forgets, LockRequest, OpenFlags, OpenRequest, Opened, ReadRequest, ReleaseRequest, SetAttr,
     StatFs, Waited, WriteRequest,
 };
-use skep_types::{Ino, Kind};
+use skep_types::{Attr, Ino, Kind};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -70,9 +71,25 @@ impl<P: MountPort> Worker<P> {
     }
 
     fn begin(&self, cx: &Context<'_>) -> Answer<&MountLane<P>> {
+        self.begin_heeding(cx, Heeds::Kill)
+    }
+
+    fn begin_heeding(&self, cx: &Context<'_>, heeds: Heeds) -> Answer<&MountLane<P>> {
         let lane = self.lane.as_ref().ok_or(Errno::EMFILE)?;
-        lane.port().begin(&cx.interrupt);
+        lane.port().begin(&Asker { interrupt: cx.interrupt, thread: cx.pid, heeds });
         Ok(lane)
+    }
+
+    /// See [`Lane::drop_foreign_sgid`].
+    async fn drop_foreign_sgid(
+        &self,
+        cx: &Context<'_>,
+        ino: u64,
+        known: Option<&Attr>,
+    ) -> Answer<Option<Attr>> {
+        let Some(lane) = self.lane.as_ref() else { return Ok(None) };
+        let is_member = |group| callers::is_member(cx.pid, cx.gid, group);
+        lane.drop_foreign_sgid(Ino(ino), known, is_member).await.map_err(errno)
     }
 
     /// Drops the kernel's pages of a file that are known to be old, and waits for those that others drop,
@@ -186,8 +203,11 @@ impl<P: MountPort> Filesystem for Worker<P> {
     }
 
     async fn setattr(&self, cx: &Context<'_>, ino: u64, set: &SetAttr) -> Answer<AttrReply> {
-        let attr = self.begin(cx)?.setattr(Ino(ino), convert::set_attr(set)).await.map_err(errno)?;
-        Ok(attr_reply(&attr))
+        let lane = self.begin(cx)?;
+        let attr = lane.setattr(Ino(ino), convert::set_attr(set)).await.map_err(errno)?;
+        let cuts = set.kill_suidgid && set.size.is_some();
+        let less = if cuts { self.drop_foreign_sgid(cx, ino, Some(&attr)).await? } else { None };
+        Ok(attr_reply(&less.unwrap_or(attr)))
     }
 
     async fn readlink(&self, cx: &Context<'_>, ino: u64, out: &mut [u8]) -> Answer<usize> {
@@ -243,6 +263,10 @@ impl<P: MountPort> Filesystem for Worker<P> {
         let lane = self.begin(cx)?;
         let how = how(request.flags, request.kill_suidgid);
         let file = lane.open(Ino(ino), how).await.map_err(errno)?;
+        if how.truncate && how.kill_suidgid {
+            // The file is open and empty: an error here would leave the handle to nobody.
+            let _ = self.drop_foreign_sgid(cx, ino, Some(&file.attr)).await;
+        }
         Ok(self.opened(lane, &file, request.flags))
     }
 
@@ -255,7 +279,8 @@ impl<P: MountPort> Filesystem for Worker<P> {
     ) -> Answer<(Entry, Opened)> {
         let lane = self.begin(cx)?;
         let how = how(request.flags, request.kill_suidgid);
-        let file = lane.create(Ino(parent), name, create_how(cx, request), how).await.map_err(errno)?;
+        let create = create_how(cx, request);
+        let file = lane.create_after_look(Ino(parent), name, create, how).await.map_err(errno)?;
         Ok((entry(&file.attr), self.opened(lane, &file, request.flags)))
     }
 
@@ -283,6 +308,9 @@ impl<P: MountPort> Filesystem for Worker<P> {
 
     async fn write(&self, cx: &Context<'_>, ino: u64, request: &WriteRequest, data: &[u8]) -> Answer<usize> {
         let (lane, how) = (self.begin(cx)?, convert::write_how(request));
+        if how.kill_suidgid {
+            self.drop_foreign_sgid(cx, ino, None).await?;
+        }
         let written = lane.write(request.fh, request.offset, data, how).await.map_err(errno)?;
         if how.append {
             self.drop_pages(lane, ino).await;
@@ -291,7 +319,8 @@ impl<P: MountPort> Filesystem for Worker<P> {
     }
 
     async fn flush(&self, cx: &Context<'_>, _ino: u64, fh: u64, lock_owner: u64) -> Answer<()> {
-        let flushed = self.begin(cx)?.flush(fh, lock_owner).await.map_err(errno);
+        let lane = self.begin_heeding(cx, Heeds::KillAtClose)?;
+        let flushed = lane.flush(fh, lock_owner).await.map_err(errno);
         self.manner.keeper.settle_ended();
         flushed
     }
@@ -394,7 +423,7 @@ impl<P: MountPort> Filesystem for Worker<P> {
         }
     }
 
-    async fn fallocate(&self, cx: &Context<'_>, _ino: u64, request: &FallocateRequest) -> Answer<()> {
+    async fn fallocate(&self, cx: &Context<'_>, ino: u64, request: &FallocateRequest) -> Answer<()> {
         const PUNCH: u32 = KEEP_SIZE | PUNCH_HOLE;
         const ZERO_KEEP: u32 = KEEP_SIZE | ZERO_RANGE;
         let what = match request.mode {
@@ -410,6 +439,7 @@ impl<P: MountPort> Filesystem for Worker<P> {
         if cx.uid != 0 {
             // The protocol has no flag for it; root stands for CAP_FSETID.
             lane.drop_suidgid(request.fh).await.map_err(errno)?;
+            self.drop_foreign_sgid(cx, ino, None).await?;
         }
         lane.fallocate(request.fh, what, request.offset, request.length).await.map_err(errno)
     }
@@ -429,6 +459,7 @@ impl<P: MountPort> Filesystem for Worker<P> {
         if cx.uid != 0 {
             // As for fallocate.
             lane.drop_suidgid(fh_out).await.map_err(errno)?;
+            self.drop_foreign_sgid(cx, request.ino_out, None).await?;
         }
         lane.copy((fh_in, offset_in), (fh_out, offset_out), length).await.map_err(errno)
     }
@@ -447,14 +478,15 @@ impl<P: MountPort> Filesystem for Worker<P> {
     }
 
     async fn setlkw(&self, cx: &Context<'_>, ino: u64, request: &LockRequest) -> Answer<Waited> {
-        let lane = self.begin(cx)?;
+        let lane = self.begin_heeding(cx, Heeds::EverySignal)?;
         let waited = locks::wait(lane, &self.manner.keeper, cx, request.fh, locks::range(request)).await?;
         self.drop_pages(lane, ino).await;
         Ok(waited)
     }
 
     async fn flock(&self, cx: &Context<'_>, ino: u64, request: &LockRequest, wait: bool) -> Answer<Waited> {
-        let (lane, wish) = (self.begin(cx)?, locks::whole(request));
+        let heeds = if wait { Heeds::EverySignal } else { Heeds::Kill };
+        let (lane, wish) = (self.begin_heeding(cx, heeds)?, locks::whole(request));
         let waited = match wait {
             true => locks::wait(lane, &self.manner.keeper, cx, request.fh, wish).await?,
             false => lane.set_lock(request.fh, wish).await.map_err(errno).map(|()| Waited::Now)?,

@@ -11,19 +11,23 @@ use crate::cli::StoragedArgs;
 use crate::config::StoragedConfig;
 use crate::daemon::{self, Readiness, Stop, raise_open_files};
 use crate::http;
-use crate::identity::{StateDir, random_uuid};
+use crate::identity::{StateDir, random_mark, random_uuid};
 use crate::instruments::{Host, Instruments, clear_leftovers};
 use crate::listen;
-use crate::membership::{Introduction, Membership, Nudge};
+use crate::membership::{Introduction, Membership, Nudge, Vigil};
 use pages::StoragedPages;
 use serve::Storaged;
 use skep_disk::target::TargetDir;
 use skep_net::{Keyring, StreamLimits, StreamServer};
-use skep_types::{Errno, ServiceKind};
-use skep_wire::mgmt::{Address, RegisterNodeReply, RegisterTarget};
+use skep_storage::Word;
+use skep_types::{Errno, LogIndex, ServiceKind};
+use skep_wire::mgmt::{Address, RegisterNodeReply, RegisterTarget, RegisterTargetReply};
 use std::process::ExitCode;
 use std::sync::Arc;
 use target::Target;
+
+/// Directory, in the state directory, of what is kept of each target: its life, and the failures of its disk.
+const STANDINGS: &str = "targets";
 
 /// Runs the daemon until it is told to stop.
 pub fn run(args: &StoragedArgs) -> ExitCode {
@@ -37,20 +41,27 @@ fn serve(config: &StoragedConfig, args: &StoragedArgs) -> Result<(), String> {
     let mut state = StateDir::open(&config.state_dir, "storaged")?;
     let (listeners, addresses) =
         listen::open(&config.listen, config.unix_socket.as_deref(), &config.interfaces)?;
-    let incarnation = state.next_incarnation()?;
+    let memory = state.begin_life()?;
+    let incarnation = memory.incarnation;
     let introduction = Introduction {
         uuid: state.uuid,
         service: ServiceKind::Storaged,
         alias: config.alias.clone(),
         addresses: addresses.clone(),
         domain: config.domain.clone(),
+        index: LogIndex(0),
+        restored: args.restored,
     };
     let mgmtd = crate::daemon::mgmtd_endpoints(&config.membership)?;
-    let mut membership = Membership::join(keyring.clone(), mgmtd, introduction, incarnation, &stop)?;
+    let mut membership = Membership::join(keyring.clone(), mgmtd, introduction, memory, &stop)?;
     state.bind(membership.place.cluster)?;
     let init = args.init || args.init_only;
-    let targets = open_targets(config, init, &mut membership, &stop)?;
+    let targets = open_targets(config, (init, args.restored), &mut membership, &stop)?;
     let count = targets.len();
+    if args.restored {
+        info!("{count} targets count as the newest: start the service");
+        return membership.leave().map_err(|e| format!("cannot sign off: {e}"));
+    }
     if args.init_only {
         info!("{count} targets are ready to be served: start the service");
         return membership.leave().map_err(|e| format!("cannot sign off: {e}"));
@@ -70,8 +81,9 @@ fn serve(config: &StoragedConfig, args: &StoragedArgs) -> Result<(), String> {
         config.sync_on_write,
         instruments.clone(),
     ));
+    let every = config.membership.heartbeat.duration();
     let heartbeat = membership
-        .keep(storaged.clone(), config.membership.heartbeat.duration(), nudge.clone(), stop.clone())
+        .keep(storaged.clone(), every, nudge.clone(), Vigil::new(every, stop.clone()))
         .map_err(|e| format!("heartbeat thread: {e}"))?;
     let limits = StreamLimits { connections: config.max_connections as usize, ..StreamLimits::default() };
     let server = StreamServer::new(listeners, (*keyring).clone(), limits, crate::daemon::net_log());
@@ -88,13 +100,12 @@ fn serve(config: &StoragedConfig, args: &StoragedArgs) -> Result<(), String> {
     instruments.end();
     stop.set();
     nudge.nudge();
-    for thread in [watch, heartbeat] {
-        if thread.join().is_err() {
-            return Err("a thread ended badly".to_owned());
-        }
-    }
+    let ended_badly = |_| "a thread ended badly".to_owned();
+    watch.join().map_err(ended_badly)?;
+    let superseded = heartbeat.join().map_err(ended_badly)?;
+    ended.and(superseded)?;
     info!("stopped");
-    ended
+    Ok(())
 }
 
 /// What an administrator can have this daemon measure; files of an earlier measurement go.
@@ -124,7 +135,7 @@ fn instruments(
 /// serving the others would hide it.
 fn open_targets(
     config: &StoragedConfig,
-    init: bool,
+    (init, restored): (bool, bool),
     membership: &mut Membership,
     stop: &Stop,
 ) -> Result<Vec<Target>, String> {
@@ -135,16 +146,26 @@ fn open_targets(
         let directory = directory.map_err(|e| e.to_string())?;
         let capacity = directory.capacity().map_err(|e| e.to_string())?;
         let identity = directory.identity();
-        let message = RegisterTarget {
+        let (confirmed, mark) = directory.begin_life(random_mark()?).map_err(|e| e.to_string())?;
+        let mut message = RegisterTarget {
             node: membership.place.node,
             uuid: identity.uuid,
             target: identity.target,
             alias: String::new(),
             capacity,
+            mark,
+            confirmed,
+            restored: false,
         };
         let reply = membership.patiently(stop, |membership| match membership.ask(&message) {
             Err(CallError::Refused(refusal)) if refusal.status.as_errno() == Some(Errno::ESTALE) => {
                 Ok(Err(refusal))
+            }
+            // The administrator's word is needed for this one, and only for what is refused without it.
+            Err(CallError::Refused(refusal)) if restored && !refusal.status.is_transient() => {
+                warning!("target {}: taken as it is, at your word: {refusal}", path.display());
+                message.restored = true;
+                membership.ask(&message).map(Ok)
             }
             other => other.map(Ok),
         });
@@ -157,8 +178,13 @@ fn open_targets(
             }
         };
         directory.set_id(reply.target).map_err(|e| e.to_string())?;
-        info!("{} is target {} ({})", path.display(), reply.target, reply.alias);
-        targets.push(Target::new(reply.target, directory, reply.consistency));
+        directory.confirm_life(mark).map_err(|e| e.to_string())?;
+        let RegisterTargetReply { target, alias, consistency, failures, decisions, .. } = reply;
+        let word = Word { consistency, failures, decisions };
+        let kept = directory.keep_standing(&config.state_dir.join(STANDINGS), word);
+        kept.map_err(|e| format!("target {}: its state cannot be kept: {e}", path.display()))?;
+        info!("{} is target {target} ({alias})", path.display());
+        targets.push(Target::new(target, directory));
     }
     Ok(targets)
 }

@@ -3,14 +3,14 @@
 use super::target::{Target, Work};
 use super::writers::Writers;
 use crate::instruments::{Instruments, is_instrument};
-use crate::membership::{Greeter, Member, Nudge};
+use crate::membership::{Greeter, Member, Nudge, Report};
 use crate::metrics::Requests;
 use skep_net::{Answer, Handler, Keyring, Payload, Peer, PeerInfo, may_call};
 use skep_storage::{Admission, Sender};
 use skep_types::{
-    Capacity, ChunkId, ClientId, Consistency, Errno, FenceEpoch, Incarnation, Reader, ServiceKind, TargetId,
+    ChunkId, ClientId, Consistency, Errno, FenceEpoch, Incarnation, Reader, ServiceKind, TargetId,
 };
-use skep_wire::mgmt::{FencesReply, MapReply, RegisterNodeReply, TargetReport};
+use skep_wire::mgmt::{FencesReply, MapReply, RegisterNodeReply};
 use skep_wire::storage::{CopyChunk, DeleteChunks, StorageRequest, TargetStat, TargetStatsReply, WriteChunk};
 use skep_wire::{Header, Hello, Refusal, Status, Welcome};
 use std::collections::{BTreeMap, BTreeSet};
@@ -125,7 +125,7 @@ impl Storaged {
                 self.still_wanted(target, &request, m.chunk).map(|()| answer(body))
             }
             StorageRequest::ReserveChunk(m) => {
-                let body = target.run(&request)?;
+                let body = target.reserve(m)?;
                 self.still_wanted(target, &request, m.chunk).map(|()| answer(body))
             }
             StorageRequest::CopyChunk(m) => {
@@ -245,18 +245,24 @@ impl Handler for Storaged {
 }
 
 impl Member for Storaged {
-    fn report(&self) -> (Vec<TargetReport>, Capacity) {
+    fn report(&self) -> Report {
         let served = self.targets.values().filter(|target| !target.is_removed());
-        (served.map(Target::report).collect(), Capacity::default())
+        Report { targets: served.map(Target::report).collect(), ..Report::default() }
     }
 
     fn map(&self, map: MapReply) {
         for target in self.targets.values() {
-            let removed = !map.targets.iter().any(|entry| entry.target == target.id);
-            match target.set_removed(removed) {
-                true if removed => warning!(
-                    "target {} was removed from the cluster: it is served no more; take it out of `targets`",
-                    target.id
+            let server = map.targets.iter().find(|entry| entry.target == target.id).map(|entry| entry.node);
+            // A server that was away while its disk moved must not serve what stayed behind.
+            let gone = server != Some(self.place.node);
+            match target.set_removed(gone) {
+                true if gone => warning!(
+                    "target {} {}: it is served no more; take it out of `targets`",
+                    target.id,
+                    match server {
+                        None => "was removed from the cluster".to_owned(),
+                        Some(node) => format!("has moved to node {node}"),
+                    }
                 ),
                 true => info!("target {} belongs to the cluster again", target.id),
                 false => {}
@@ -264,10 +270,7 @@ impl Member for Storaged {
         }
         for entry in map.targets.iter().filter(|entry| entry.node == self.place.node) {
             let Some(target) = self.targets.get(&entry.target) else { continue };
-            if target.consistency() != entry.consistency {
-                info!("target {} is {} by decision of mgmtd", entry.target, entry.consistency.as_str());
-                target.set_consistency(entry.consistency);
-            }
+            target.hear(entry);
         }
     }
 

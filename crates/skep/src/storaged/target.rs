@@ -3,13 +3,17 @@
 use crate::instruments::BenchTarget;
 use skep_disk::target::TargetDir;
 use skep_storage::{
-    COPY_MAX, CopyFault, DiskError, Done, Limits, copy_chunk, execute, read_chunk, write_chunk,
+    COPY_MAX, CopyFault, DiskError, Done, Heard, Limits, Word, copy_chunk, execute, read_chunk, room_needed,
+    write_chunk,
 };
 use skep_types::{Capacity, ChunkId, ClusterId, Consistency, Encode, Errno, TargetId};
-use skep_wire::mgmt::TargetReport;
-use skep_wire::storage::{CopyChunk, ReadChunk, StatChunks, StorageRequest, TargetStat, WriteChunk};
+use skep_wire::mgmt::{TargetEntry, TargetReport};
+use skep_wire::storage::{
+    CopyChunk, ReadChunk, ReserveChunk, StatChunks, StorageRequest, TargetStat, WriteChunk,
+};
 use skep_wire::{Refusal, Status};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// Bytes that may be written before the free space is looked at again: the reserve must hold against
@@ -38,13 +42,16 @@ pub struct Target {
     directory: TargetDir,
     /// Names its file system, among those of all machines.
     filesystem: u64,
-    bad: AtomicBool,
+    /// The log says that it is bad.
+    told_bad: AtomicBool,
     /// An administrator took it out of the cluster.
     removed: AtomicBool,
     /// The reserve is reached: only what is there may be written over.
     full: AtomicBool,
     /// Written since the free space was looked at.
     unlooked: AtomicU64,
+    /// Held while room is looked for and taken: two reservations must not find the same one.
+    reserving: Mutex<()>,
     counters: Counters,
 }
 
@@ -85,17 +92,17 @@ impl Work {
 }
 
 impl Target {
-    /// A registered target; `consistency` is what mgmtd holds of it.
-    pub fn new(id: TargetId, directory: TargetDir, consistency: Consistency) -> Self {
-        let bad = AtomicBool::new(consistency == Consistency::Bad);
+    /// A registered target.
+    pub fn new(id: TargetId, directory: TargetDir) -> Self {
         Self {
             id,
             filesystem: super::filesystem::id(directory.path()),
+            told_bad: AtomicBool::new(directory.is_bad()),
             directory,
-            bad,
             removed: AtomicBool::new(false),
             full: AtomicBool::new(false),
             unlooked: AtomicU64::new(0),
+            reserving: Mutex::new(()),
             counters: Counters::default(),
         }
     }
@@ -122,24 +129,38 @@ impl Target {
 
     /// Good or bad, as far as this daemon can tell.
     pub fn consistency(&self) -> Consistency {
-        if self.bad.load(Relaxed) { Consistency::Bad } else { Consistency::Good }
+        if self.directory.is_bad() { Consistency::Bad } else { Consistency::Good }
     }
 
-    /// An administrator decided.
-    pub fn set_consistency(&self, consistency: Consistency) {
-        let was_bad = self.bad.swap(consistency == Consistency::Bad, Relaxed);
-        if was_bad && consistency != Consistency::Bad {
-            self.directory.renew_life();
+    /// The map says what mgmtd holds of it.
+    pub fn hear(&self, entry: &TargetEntry) {
+        let TargetEntry { consistency, failures, decisions, .. } = *entry;
+        match self.directory.hear(Word { consistency, failures, decisions }) {
+            Ok(Heard::Good) => {
+                self.told_bad.store(false, Relaxed);
+                info!("target {} is {} by decision of an administrator", self.id, consistency.as_str());
+            }
+            Ok(Heard::Bad) => {
+                self.told_bad.store(true, Relaxed);
+                info!("target {} is bad by decision of mgmtd", self.id);
+            }
+            // Its next heartbeat tells mgmtd.
+            Ok(Heard::Unanswered | Heard::Nothing) => {}
+            Err(e) => warning!("target {} stays as it is until its state can be kept: {e}", self.id),
         }
     }
 
     /// For the heartbeat; also looks whether the reserve is reached.
     pub fn report(&self) -> TargetReport {
+        // Asked first: it may find out that the disk has failed.
+        let capacity = self.capacity();
+        let standing = self.directory.standing();
         TargetReport {
             filesystem: self.filesystem,
             target: self.id,
-            capacity: self.capacity(),
-            consistency: self.consistency(),
+            capacity,
+            consistency: standing.consistency(),
+            failures: standing.failures,
         }
     }
 
@@ -194,7 +215,7 @@ impl Target {
     /// The disk failed: nothing it holds is trusted until an administrator says so.
     fn fail(&self, e: &DiskError) {
         self.counters.errors.fetch_add(1, Relaxed);
-        if !self.bad.swap(true, Relaxed) {
+        if !self.told_bad.swap(true, Relaxed) {
             error!("target {} is bad from now on: {e}", self.id);
         }
     }
@@ -304,7 +325,22 @@ impl Target {
         }
     }
 
-    /// Everything but reads and writes.
+    /// Reserves space, which is taken from what is free above the reserve.
+    pub fn reserve(&self, m: &ReserveChunk) -> Result<Vec<u8>, Refusal> {
+        let _alone = self.reserving.lock().unwrap_or_else(PoisonError::into_inner);
+        let free = self.capacity().bytes_free;
+        let needed = room_needed(&self.directory, m, free).map_err(|done| self.refusal(done))?;
+        if needed > free {
+            let text =
+                format!("target {} has {free} bytes above its reserve, {needed} are asked for", self.id);
+            return Err(Refusal::with(Status::errno(Errno::ENOSPC), text));
+        }
+        let body = self.run(&m.clone().into())?;
+        self.capacity();
+        Ok(body)
+    }
+
+    /// Everything but reads, writes and reservations.
     pub fn run(&self, request: &StorageRequest) -> Result<Vec<u8>, Refusal> {
         let _work = self.enter();
         match execute(&self.directory, Limits::default(), request) {
@@ -322,44 +358,101 @@ mod tests {
     use skep_types::{ChunkId, Generation, Ino, Uuid};
     use skep_wire::storage::Owner;
 
-    /// Goal: a disk that fails gives EIO to the one who asked and marks the target, which stays bad
-    /// until an administrator decides. Method: a directory in a chunk file's place fails every open,
-    /// as a damaged local file system does.
+    fn chunk(ino: u64) -> ChunkId {
+        ChunkId { ino: Ino(ino), generation: Generation(1), extent: 0, stripe: 0 }
+    }
+
+    fn write(target: &Target, ino: u64) -> Result<Vec<u8>, Refusal> {
+        let (id, owner) = (TargetId(101), Owner::default());
+        let m = WriteChunk { target: id, chunk: chunk(ino), offset: 0, owner, sync: false, netbench: false };
+        target.write(&m, b"x")
+    }
+
+    fn entry(consistency: Consistency, failures: u64, decisions: u64) -> TargetEntry {
+        let sample = crate::admin::namespace::samples::status().targets[0].clone();
+        TargetEntry { consistency, failures, decisions, ..sample }
+    }
+
+    fn good(failures: u64, decisions: u64) -> TargetEntry {
+        entry(Consistency::Good, failures, decisions)
+    }
+
+    /// Goal: a disk that fails gives EIO to the one who asked and marks the target, which stays bad until an
+    /// administrator decides: not by a map that mgmtd made before it heard of the failure, nor by a restart of the
+    /// daemon. No life comes back. Method: a directory in a chunk file's place fails every open, as a damaged local
+    /// file system does.
     #[test]
     fn a_failing_disk_marks_the_target() {
-        let path = std::env::temp_dir().join(format!("skep-bad-target-{}", std::process::id()));
+        let scratch = tempfile::tempdir().unwrap();
+        let (path, kept) = (scratch.path().join("target"), scratch.path().join("kept"));
         std::fs::create_dir(&path).unwrap();
-        let directory = TargetDir::open(&path, Uuid([1; 16]), Some(Uuid([2; 16])), 0).unwrap();
-        let target = Target::new(TargetId(101), directory, Consistency::Good);
-        let chunk = |ino| ChunkId { ino: Ino(ino), generation: Generation(1), extent: 0, stripe: 0 };
-        let write = |ino| {
-            let (id, owner) = (TargetId(101), Owner::default());
-            target.write(
-                &WriteChunk { target: id, chunk: chunk(ino), offset: 0, owner, sync: false, netbench: false },
-                b"x",
-            )
+        let start = |consistency| {
+            let directory = TargetDir::open(&path, Uuid([1; 16]), Some(Uuid([2; 16])), 0).unwrap();
+            directory.keep_standing(&kept, Word { consistency, failures: 0, decisions: 0 }).unwrap();
+            Target::new(TargetId(101), directory)
         };
-        write(1).unwrap();
-        let life = target.directory.life();
+        let target = start(Consistency::Good);
+        write(&target, 1).unwrap();
+        let first = target.directory.life();
         std::fs::create_dir_all(path.join(PieceName::first(chunk(2)).path())).unwrap();
-        let refusal = write(2).unwrap_err();
+        let refusal = write(&target, 2).unwrap_err();
         assert_eq!(refusal.status.as_errno(), Some(Errno::EIO));
         assert!(refusal.detail.contains("check the disk"), "{refusal}");
-        assert_eq!(target.consistency(), Consistency::Bad);
-        assert_eq!(target.report().consistency, Consistency::Bad);
-        assert_ne!(target.directory.life(), life, "fsync must not vouch for earlier writes");
-        let life = target.directory.life();
-        target.set_consistency(Consistency::Good);
-        assert_ne!(
-            target.directory.life(),
-            life,
+        let report = target.report();
+        assert_eq!((report.consistency, report.failures), (Consistency::Bad, 1));
+        assert_ne!(target.directory.life(), first, "fsync must not vouch for earlier writes");
+        target.hear(&good(0, 0));
+        assert_eq!(target.consistency(), Consistency::Bad, "mgmtd had not heard of it");
+        drop(target);
+        let target = start(Consistency::Good);
+        assert_eq!(target.report().consistency, Consistency::Bad, "restarted before a heartbeat");
+        let failed = target.directory.life();
+        assert_ne!(failed, first);
+        target.hear(&entry(Consistency::Bad, 1, 0));
+        target.hear(&good(1, 1));
+        assert_eq!(target.consistency(), Consistency::Good);
+        let repaired = target.directory.life();
+        assert!(
+            repaired != failed && repaired != first,
             "what was written before the repair is vouched for no more"
         );
-        let life = target.directory.life();
-        target.set_consistency(Consistency::Good);
-        assert_eq!(target.directory.life(), life, "nothing was decided anew");
-        write(3).unwrap();
+        target.hear(&good(1, 1));
+        assert_eq!(target.directory.life(), repaired, "nothing was decided anew");
+        write(&target, 3).unwrap();
         drop(target);
-        std::fs::remove_dir_all(&path).unwrap();
+        let directory = TargetDir::open(&path, Uuid([1; 16]), None, 0).unwrap();
+        let word = Word { consistency: Consistency::Good, failures: 1, decisions: 1 };
+        directory.keep_standing(&kept, word).unwrap();
+        assert_eq!(directory.life(), repaired, "a restart on the same mount loses nothing");
+    }
+
+    /// Goal: reservations leave the reserve alone, however large they are; what is written already can be reserved
+    /// again, and small ones fit.
+    #[test]
+    fn reservations_keep_to_the_reserve() {
+        use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("target");
+        std::fs::create_dir(&path).unwrap();
+        mount("skep-test", &path, "tmpfs", MountFlags::empty(), Some(c"size=16m")).unwrap();
+        let reserve = 4 << 20;
+        let directory = TargetDir::open(&path, Uuid([1; 16]), Some(Uuid([2; 16])), reserve).unwrap();
+        let target = Target::new(TargetId(101), directory);
+        let ask = |ino, offset, len| {
+            let (target_id, owner) = (TargetId(101), Owner::default());
+            let m = ReserveChunk { target: target_id, chunk: chunk(ino), offset, len, owner };
+            target.reserve(&m).map(|_| ()).map_err(|refusal| refusal.status.as_errno())
+        };
+        let left = || rustix::fs::statvfs(&path).map(|info| info.f_bavail * info.f_frsize).unwrap();
+        write(&target, 1).unwrap();
+        let outcome = (ask(2, 0, 15 << 20), left(), ask(1, 0, 1), ask(2, 0, 8 << 20));
+        let after = (ask(3, 0, 8 << 20), ask(3, 0, u64::MAX / 4), left());
+        drop(target);
+        unmount(&path, UnmountFlags::DETACH).unwrap();
+        let full = Err(Some(Errno::ENOSPC));
+        assert_eq!((outcome.0, outcome.2, outcome.3), (full, Ok(()), Ok(())));
+        assert!(outcome.1 > 15 << 20, "a refused one takes nothing");
+        assert_eq!((after.0, after.1), (full, full));
+        assert!(after.2 >= reserve, "{} bytes are left", after.2);
     }
 }

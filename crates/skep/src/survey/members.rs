@@ -44,17 +44,22 @@ impl Members {
         let online = |one: &&NodeStatus| one.node.reachability == Reachability::Online;
         let nodes: Vec<NodeEntry> = status.nodes.iter().filter(online).map(|one| one.node.clone()).collect();
         let owner = |target: &TargetEntry| nodes.iter().position(|node| node.node == target.node);
-        let targets = status.targets.iter().filter_map(|t| Some((t.clone(), owner(t)?))).collect();
+        let targets =
+            status.targets.iter().filter(|t| t.served).filter_map(|t| Some((t.clone(), owner(t)?))).collect();
         let missing = status.nodes.iter().filter(|one| !online(one)).map(|one| Absent {
             name: one.node.alias.clone(),
             layer: layer_of(one.node.service),
             why: silence(one),
         });
-        let bad = status.targets.iter().filter(|target| target.consistency != Consistency::Good);
+        let bad =
+            status.targets.iter().filter(|target| !target.served || target.consistency != Consistency::Good);
         let bad = bad.map(|target| Absent {
             name: target.alias.clone(),
             layer: LayerId::Device,
-            why: format!("its content is not good ({})", target.consistency.as_str()),
+            why: match target.served {
+                true => format!("its content is not good ({})", target.consistency.as_str()),
+                false => "its server runs and does not serve it".to_owned(),
+            },
         });
         let part = |target: &TargetEntry| {
             let owner = status.nodes.iter().find(|one| one.node.node == target.node)?;

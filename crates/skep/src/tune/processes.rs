@@ -48,8 +48,8 @@ fn one(root: &Root, pid: u32) -> Option<Here> {
     let cli = Cli::try_parse_from(arguments(words.into_iter())).ok()?;
     let at = Process { root, pid };
     match &cli.command {
-        Command::Mgmtd(args) => at.service::<config::MgmtdConfig>(args, &args.sets(), None),
-        Command::Metad(args) => at.service::<config::MetadConfig>(args, &args.sets(), None),
+        Command::Mgmtd(args) => at.service::<config::MgmtdConfig>(&args.daemon, &args.daemon.sets(), None),
+        Command::Metad(args) => at.service::<config::MetadConfig>(&args.daemon, &args.daemon.sets(), None),
         Command::Storaged(args) => {
             at.service::<config::StoragedConfig>(&args.daemon, &args.daemon.sets(), None)
         }

@@ -30,7 +30,8 @@ pub fn run(args: &UpArgs, out: &mut dyn Write) -> Outcome {
     let services = plan::services(&place.dir, cluster.servers);
     prepare(&place, &mut cluster, &services)?;
     let mut started = Vec::new();
-    let outcome = bring_up(&place, &mut cluster, &services, args.no_mount, &mut started);
+    let outcome = bring_up(&place, &mut cluster, &services, args.no_mount, &mut started)
+        .and_then(|()| all_live(&services, args.no_mount));
     if outcome.is_err() {
         // What ran before goes on; what this command began must not stay half done.
         down::stop(started, down::STOP_LIMIT);
@@ -153,6 +154,21 @@ fn bring_up(
     Ok(())
 }
 
+/// A daemon that was just being killed, or that ended right after it was ready, was taken for a living one: looked at
+/// once more, before anybody is told that all is well.
+fn all_live(services: &[ServicePlan], no_mount: bool) -> Outcome {
+    let wanted = services.iter().filter(|service| !no_mount || service.kind != Kind::Mount);
+    let mut dead = wanted.filter(|service| process::living(&service.pid_file).is_none());
+    match dead.next() {
+        None => Ok(()),
+        Some(service) => Err(Failure::new(format!(
+            "{} ended meanwhile (its log is {}): run `skep up` again",
+            service.name,
+            service.log.display()
+        ))),
+    }
+}
+
 /// A mount may live and yet not be where it is wanted: unmounted by hand, or somewhere else.
 fn is_in_place(service: &ServicePlan, cluster: &ClusterFile) -> Outcome<bool> {
     if service.kind != Kind::Mount
@@ -217,4 +233,27 @@ fn tell(dir: &Path, cluster: &ClusterFile, no_mount: bool, began: Instant, out: 
         writeln!(out, "  echo hello > {point}/hello; {program} entry info {point}/hello")?;
     }
     Ok(writeln!(out, "  {program} down --dir {dir}")?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: a daemon that ended after it was looked at is named instead of a success.
+    #[test]
+    fn one_that_ended_meanwhile_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("run")).unwrap();
+        let services = plan::services(dir.path(), 1);
+        let mut child = Command::new("sleep").arg("600").spawn().unwrap();
+        services.iter().for_each(|service| process::note(&service.pid_file, child.id()).unwrap());
+        all_live(&services, false).unwrap();
+        let mut dead = Command::new("true").spawn().unwrap();
+        process::note(&services[1].pid_file, dead.id()).unwrap();
+        dead.wait().unwrap();
+        let said = all_live(&services, false).unwrap_err().to_string();
+        assert!(said.contains("metad-1 ended"), "{said}");
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
 }

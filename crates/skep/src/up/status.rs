@@ -70,6 +70,8 @@ pub struct ClusterSummary {
     nodes: usize,
     nodes_online: usize,
     targets: usize,
+    /// Served by a server that is heard.
+    targets_online: usize,
     shards: usize,
     sessions: usize,
     bytes: u64,
@@ -81,11 +83,15 @@ impl ClusterSummary {
     pub fn of(status: &StatusReply) -> Self {
         let space = crate::admin::pool::space(status.targets.iter());
         let online = status.nodes.iter().filter(|node| node.node.reachability == Reachability::Online);
+        let names = crate::admin::namespace::Names::of(status);
+        let served =
+            |target: &&skep_wire::mgmt::TargetEntry| names.reach(target) == Some(Reachability::Online);
         Self {
             id: status.cluster.to_string(),
             nodes: status.nodes.len(),
             nodes_online: online.count(),
             targets: status.targets.len(),
+            targets_online: status.targets.iter().filter(served).count(),
             shards: status.shards.len(),
             sessions: status.sessions.len(),
             bytes: space.bytes,
@@ -122,8 +128,9 @@ impl UpStatus {
                 let (nodes, online) = (cluster.nodes, cluster.nodes_online);
                 let _ = writeln!(
                     text,
-                    "  {:<12} {online} of {nodes} nodes online, {} targets, {} shards, {} sessions, {} of {} free",
+                    "  {:<12} {online} of {nodes} nodes online, {} of {} targets, {} shards, {} sessions, {} of {} free",
                     "cluster",
+                    cluster.targets_online,
                     cluster.targets,
                     cluster.shards,
                     cluster.sessions,

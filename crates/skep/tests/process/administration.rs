@@ -148,3 +148,26 @@ fn health_has_exit_codes() {
         .unwrap();
     assert_eq!(output.status.code(), Some(2), "{output:?}");
 }
+
+/// Goal: names that a client or a user chose paint nothing on an administrator's terminal, in no table, document, error
+/// or log.
+#[test]
+fn control_characters_reach_no_terminal() {
+    let cluster = start(plan());
+    let point = cluster.second_mount("m\x1b[31mred", &[]).unwrap();
+    let file = point.join("f\x1b[2J DONE");
+    std::fs::write(&file, b"x").unwrap();
+    let sessions = cluster.admin(["session", "list"]).unwrap();
+    assert!(sessions.contains("m\\x1b[31mred"), "{sessions}");
+    let info = cluster.must(cluster.admin_words(["entry", "info", file.to_str().unwrap()])).unwrap();
+    assert!(info.contains("f\\x1b[2J DONE"), "{info}");
+    let missing = point.join("n\x1b[2J");
+    let output = cluster.run(cluster.admin_words(["entry", "info", missing.to_str().unwrap()])).unwrap();
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(error.contains("n\\x1b[2J"), "{error}");
+    let logs = cluster.logs();
+    assert!(logs.iter().any(|(name, log)| name.starts_with("mgmtd") && log.contains("m\\x1b[31mred")));
+    for text in logs.iter().map(|(_, log)| log).chain([&sessions, &info, &error]) {
+        assert!(!text.contains('\x1b'), "{text}");
+    }
+}

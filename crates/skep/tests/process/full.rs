@@ -59,3 +59,42 @@ fn full_targets_give_enospc_and_lose_nothing() {
     drop(cluster);
     drop(small);
 }
+
+/// Goal: servers that are killed while their disk is full to the last byte start on it, and what is there is read.
+#[test]
+fn daemons_start_on_a_full_disk() {
+    let small = MemoryDisk::new(512).unwrap();
+    let plan = Plan { base: Some(small.path().to_owned()), ..plan() }.with("SKEP_STORAGED_RESERVE", "64MiB");
+    let cluster = start(plan);
+    fs::write(cluster.mount().join("before"), bytes(1, 300_000)).unwrap();
+    fs::write(cluster.mount().join("small"), b"in the metadata").unwrap();
+    let filler = small.path().join("filler");
+    let mut file = File::create(&filler).unwrap();
+    for size in [1 << 20, 1 << 12, 1] {
+        while file.write_all(&vec![1; size]).is_ok() {}
+    }
+    let logs = tempfile::tempdir().unwrap();
+    let mut children = Vec::new();
+    for (service, name) in [("storaged", "storaged-1"), ("storaged", "storaged-2"), ("metad", "metad-1")] {
+        let config = cluster.dir().join(format!("etc/{name}.toml"));
+        let old = cluster.of(service).into_iter().find(|old| old.words.iter().any(|word| *word == *config));
+        old.unwrap().kill().unwrap();
+        let log = File::create(logs.path().join(name)).unwrap();
+        let mut command = cluster.command([service.as_ref(), "--config".as_ref(), config.as_os_str()]);
+        children.push(command.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap());
+        until("it serves", PATIENCE, || {
+            let said = fs::read_to_string(logs.path().join(name)).unwrap();
+            if said.contains("ready: ") { Ok(()) } else { Err(said) }
+        })
+        .unwrap();
+    }
+    assert!(fs::read(cluster.mount().join("before")).unwrap() == bytes(1, 300_000));
+    assert_eq!(fs::read(cluster.mount().join("small")).unwrap(), b"in the metadata");
+    fs::remove_file(&filler).unwrap();
+    for mut child in children {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    cluster.up().unwrap();
+    assert!(fs::read(cluster.mount().join("before")).unwrap() == bytes(1, 300_000));
+}

@@ -26,7 +26,7 @@ fn ports(cluster: &Cluster) -> BTreeMap<String, u16> {
 fn ask(port: u16, method: &str, path: &str, token: Option<&str>, body: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-    let authorization = token.map_or(String::new(), |token| format!("authorization: Bearer {token}\r\n"));
+    let authorization = token.map_or(String::new(), |token| format!("authorization: bEARER {token}\r\n"));
     let head = format!(
         "{method} {path} HTTP/1.0\r\nhost: x\r\n{authorization}content-length: {}\r\n\r\n",
         body.len()

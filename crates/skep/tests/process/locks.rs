@@ -4,6 +4,7 @@ use super::agent::Agent;
 use super::{Running, plan, start};
 use skep_rig::Plan;
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// Long enough for an answer that should not come.
@@ -239,4 +240,19 @@ fn five_hundred_waiters() {
         assert_eq!(crowd.answer(), format!("{EACH} 1"));
     }
     assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
+}
+
+/// Goal: processes of two mounts that take one lock in turn, thousands of times, never hold it two at a time, also
+/// when they open, write and close another descriptor under it.
+#[test]
+fn one_holder_at_a_time() {
+    let cluster = start(plan());
+    let second = cluster.second_mount("mnt1", &[]).unwrap();
+    for kind in ["flock", "fcntl", "ofd"] {
+        let mut command = Command::new("python3");
+        command.args(["-c", include_str!("holders.py"), kind]).args([cluster.mount(), &second]).arg("500");
+        let told = command.output().expect("python3 is missing: apt-get install python3");
+        let (said, errors) = (String::from_utf8_lossy(&told.stdout), String::from_utf8_lossy(&told.stderr));
+        assert!(told.status.success() && said.is_empty() && errors.is_empty(), "{kind}: {said}{errors}");
+    }
 }

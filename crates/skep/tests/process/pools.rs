@@ -31,13 +31,13 @@ fn targets_of(cluster: &Cluster, path: &Path) -> BTreeSet<u64> {
 }
 
 /// The field of a target in `target list`.
-fn target(cluster: &Cluster, id: u64, field: &str) -> Value {
+pub fn target(cluster: &Cluster, id: u64, field: &str) -> Value {
     let all = rows(cluster, &["target", "list"]);
     all.iter().find(|row| row["id"] == id).map_or(Value::Null, |row| row[field].clone())
 }
 
 /// Where `skep up` put a target.
-fn directory_of(cluster: &Cluster, id: u64) -> PathBuf {
+pub fn directory_of(cluster: &Cluster, id: u64) -> PathBuf {
     let all = fs::read_dir(cluster.dir().join("targets")).unwrap();
     let says = format!("target = {id}");
     all.flatten()
@@ -46,7 +46,8 @@ fn directory_of(cluster: &Cluster, id: u64) -> PathBuf {
         .unwrap_or_else(|| panic!("no directory of target {id}"))
 }
 
-fn set(cluster: &Cluster, words: &[&str]) -> String {
+/// Runs a command that must succeed: what it said.
+pub fn set(cluster: &Cluster, words: &[&str]) -> String {
     let output = cluster.run(cluster.admin_words(words)).unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{words:?}: {said}");
@@ -100,11 +101,11 @@ fn files_stay_in_their_pool() {
 }
 
 /// A file system of its own for a target, taken off at the end.
-struct Disk(PathBuf);
+pub struct Disk(PathBuf);
 
 impl Disk {
     /// Puts what is in `directory` on a file system of `megabytes`.
-    fn under(directory: &Path, megabytes: u32) -> Self {
+    pub fn under(directory: &Path, megabytes: u32) -> Self {
         let aside = directory.with_extension("aside");
         fs::rename(directory, &aside).unwrap();
         fs::create_dir(directory).unwrap();

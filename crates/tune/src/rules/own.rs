@@ -7,9 +7,11 @@ use crate::finding::Severity;
 use crate::host::{Host, Role, Service};
 use crate::rule::{Look, Rule, Seen};
 
-/// Connections that one mount opens to one server at most: one per thread that has requests in flight, and
-/// those of its housekeeping.
-const CONNECTIONS_PER_CLIENT: u64 = 16;
+/// Connections that one mount opens to one storage server at most, however much runs on it.
+pub const STORAGE_CONNECTIONS_PER_CLIENT: u64 = 32;
+/// Connections that one mount opens to one metadata server at most: one for each of its processors with
+/// io_uring, and no more than this with /dev/fuse.
+pub const META_CONNECTIONS_PER_CLIENT: u64 = 64;
 /// Part of the memory that a metadata server should use for rows: 1/4, at least what it has by default.
 const CACHE_SHARE: u64 = 4;
 /// The default of `cache_size`.
@@ -39,7 +41,7 @@ pub(super) const RULES: &[Rule] = &[
             skep("no pool of workers: connections are made as requests need them"),
         ],
         choice: "Numbers of workers and connections of the documents have no counterpart: there is nothing to set but the \
-                 limit, 16 for each mount that is connected.",
+                 limit: up to 32 connections of each mount to a storage server, up to 64 to a metadata server.",
         look: Look::Special(connections),
     },
     Rule {
@@ -191,15 +193,17 @@ fn connections(host: &Host<'_>) -> Vec<Seen> {
         let Some(now) = service.number("max_connections") else {
             return Seen::unknown(&service.name, "the setting is no number");
         };
+        let each = match service.role {
+            Role::Storage => STORAGE_CONNECTIONS_PER_CLIENT,
+            _ => META_CONNECTIONS_PER_CLIENT,
+        };
         let Some(cluster) = &host.cluster else {
-            let seen = Seen::unknown(
-                &service.name,
-                "the cluster was not asked (--cluster, --mgmtd): 16 for each mount",
-            );
+            let why = format!("the cluster was not asked (--cluster, --mgmtd): {each} for each mount");
+            let seen = Seen::unknown(&service.name, &why);
             return Seen { current: Some(now.to_string()), ..seen };
         };
         let servers = u64::from(cluster.storage_servers) + u64::from(cluster.metadata_servers);
-        let wanted = u64::from(cluster.clients) * CONNECTIONS_PER_CLIENT + servers;
+        let wanted = u64::from(cluster.clients) * each + servers;
         let line = format!("max_connections = {}", wanted.next_power_of_two());
         let good = now >= wanted;
         let seen =

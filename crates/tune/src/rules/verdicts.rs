@@ -237,7 +237,7 @@ fn flash_behind_a_controller() {
     assert_eq!(says(&all, "mtu", "ens1f0"), change("1500", "9000, on every switch and host"));
     assert!(!all.iter().any(|one| one.subject == "ens1f1" || one.subject == "lo"));
     assert_eq!(says(&all, "net.core.rmem_max", "host").0, Verdict::Change);
-    assert_eq!(says(&all, "max_connections", "storaged"), change("64", ">= 1606 (100 mounts)"));
+    assert_eq!(says(&all, "max_connections", "storaged"), change("64", ">= 3206 (100 mounts)"));
     assert_eq!(says(&all, "chunk_size", "metad").0, Verdict::Change);
     assert_eq!(says(&all, "targets of a file", "metad"), change("8", "progressive, or at most 4"));
     assert_eq!(says(&all, "targets of a file", "/mnt/a").0, Verdict::Change);

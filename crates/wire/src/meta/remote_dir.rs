@@ -8,6 +8,8 @@ crate::message! {
     RemoteDir = 0x021e -> RemoteDirReply {
         /// Number of the intent on the asking shard: repeated requests are one.
         pub txid: u64,
+        /// The asking shard has finished all intents below this one: a message about them has strayed.
+        pub floor: u64,
         /// The asking shard.
         pub from: ShardId,
         /// What to do.

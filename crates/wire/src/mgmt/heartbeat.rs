@@ -1,8 +1,8 @@
 //! `Heartbeat`: a daemon is alive (servers only).
 
-use super::{HeartbeatReply, TargetReport};
+use super::{HeartbeatReply, RegistryAge, TargetReport};
 use alloc::vec::Vec;
-use skep_types::{Capacity, Incarnation, MapVersion, NodeId};
+use skep_types::{Capacity, Incarnation, LogIndex, MapVersion, NodeId, ShardId};
 
 crate::message! {
     /// A daemon is alive (servers only).
@@ -17,6 +17,12 @@ crate::message! {
         pub capacity: Capacity,
         /// Newest map that it acts upon; 0 = none yet.
         pub map: MapVersion,
+        /// What its log holds on stable storage; 0 = it keeps none.
+        pub index: LogIndex,
+        /// Shards that it formatted, on stable storage, and that its map still calls new.
+        pub formatted: Vec<ShardId>,
+        /// The newest registry that it knows.
+        pub registry: RegistryAge,
         /// It signs off.
         pub leaving: bool,
     }

@@ -1,9 +1,9 @@
 //! `RegisterNode`: a daemon announces itself (servers only).
 
-use super::{Address, RegisterNodeReply};
+use super::{Address, RegisterNodeReply, RegistryAge};
 use alloc::string::String;
 use alloc::vec::Vec;
-use skep_types::{Incarnation, ServiceKind, Uuid};
+use skep_types::{Incarnation, LogIndex, ServiceKind, Uuid};
 
 crate::message! {
     /// A daemon announces itself (servers only).
@@ -20,6 +20,17 @@ crate::message! {
         pub machine: Uuid,
         /// Its life.
         pub incarnation: Incarnation,
+        /// Random, written into the directory before it is told here; kept over starts until it is confirmed.
+        pub mark: u64,
+        /// The mark that was confirmed last, as the directory says; 0 = none. An older copy of the directory knows
+        /// neither as its newest that which mgmtd holds.
+        pub confirmed: u64,
+        /// Where its log ends; 0 = it keeps none, or has none yet.
+        pub index: LogIndex,
+        /// An administrator says that this older copy is all there is.
+        pub restored: bool,
+        /// The newest registry that it knows.
+        pub registry: RegistryAge,
         /// What fails together with it; empty = its machine.
         pub domain: String,
     }

@@ -17,5 +17,11 @@ crate::message! {
         pub alias: String,
         /// Space.
         pub capacity: Capacity,
+        /// As in `RegisterNode`, of the target's directory.
+        pub mark: u64,
+        /// As in `RegisterNode`, of the target's directory.
+        pub confirmed: u64,
+        /// An administrator says that this older copy is all there is.
+        pub restored: bool,
     }
 }

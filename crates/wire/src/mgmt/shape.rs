@@ -5,7 +5,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use skep_types::{
     Capacity, CapacityClass, ClientId, ClusterId, Consistency, FenceEpoch, Incarnation, MapVersion, NodeId,
-    PoolId, Reachability, ServiceKind, ShardId, TargetId, Uuid, record,
+    PoolId, Reachability, ServiceKind, ShardId, TargetId, Uuid, byte_enum, record,
 };
 
 record! {
@@ -22,6 +22,18 @@ record! {
 }
 
 record! {
+    /// How old a registry is. Of two registries of one cluster the one is older that does not know the start
+    /// of the other, or knows fewer changes.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+    pub struct RegistryAge {
+        /// Random, chosen at each start of mgmtd; 0 = none seen yet.
+        pub start: u64,
+        /// Changes of the registry so far.
+        pub changes: u64,
+    }
+}
+
+record! {
     /// A node's place in the cluster.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct RegisterNodeReply {
@@ -33,6 +45,10 @@ record! {
         pub cluster: ClusterId,
         /// Fence epoch to start from.
         pub epoch: FenceEpoch,
+        /// Age of the registry.
+        pub registry: RegistryAge,
+        /// Highest era of its shards: the terms of its log are to begin behind it.
+        pub era: u16,
     }
 }
 
@@ -48,6 +64,10 @@ record! {
         pub uuid: Uuid,
         /// What mgmtd holds of it.
         pub consistency: Consistency,
+        /// As in [`TargetEntry`].
+        pub failures: u64,
+        /// As in [`TargetEntry`].
+        pub decisions: u64,
     }
 }
 
@@ -59,6 +79,8 @@ record! {
         pub target: TargetId,
         /// Its state as seen by the daemon (`Bad` after disk errors).
         pub consistency: Consistency,
+        /// How often its disk failed while it was good: a higher number is a failure that mgmtd has not heard of.
+        pub failures: u64,
         /// Space.
         pub capacity: Capacity,
         /// Names the file system that it is on, among those of all machines; 0 = not known.
@@ -76,6 +98,8 @@ record! {
         pub epoch: FenceEpoch,
         /// Sessions that ended so far, in whatever way: fetch the fences when it moved.
         pub ended: u64,
+        /// Age of the registry.
+        pub registry: RegistryAge,
     }
 }
 
@@ -189,6 +213,30 @@ record! {
         pub class: CapacityClass,
         /// Names its file system, so that a disk with several targets is counted once; 0 = not told.
         pub filesystem: u64,
+        /// Failures of its disk that mgmtd has heard of: the state answers these, and none that came later.
+        pub failures: u64,
+        /// Words of administrators on its state so far.
+        pub decisions: u64,
+        /// Does its daemon, when it is heard, say that it serves it? Otherwise nobody does.
+        pub served: bool,
+    }
+}
+
+impl TargetEntry {
+    /// Can it be reached, when its daemon is `node`? A target that its daemon does not serve is offline, however well
+    /// the daemon is.
+    pub fn reached(&self, node: Reachability) -> Reachability {
+        if self.served { node } else { Reachability::Offline }
+    }
+}
+
+byte_enum! {
+    /// What a shard is.
+    pub enum ShardState {
+        /// Its server is to format it: nobody has used it yet.
+        New = 1,
+        /// It was formatted: a server without its rows has lost them.
+        Active = 2,
     }
 }
 
@@ -202,6 +250,11 @@ record! {
         pub replicas: Vec<NodeId>,
         /// Raised with every change of the list.
         pub epoch: u64,
+        /// New until its server says that it is formatted.
+        pub state: ShardState,
+        /// Times that an older copy of it was put back: in each era inode serials and generations begin higher
+        /// than all that may have been given.
+        pub era: u16,
     }
 }
 

@@ -2,8 +2,11 @@
 
 use super::*;
 use crate::limits::OPENS_PER_REQUEST;
-use crate::testing::{BOTH, FakeLane, Fault, block_on, create, mount, mounted, read, write};
+use crate::testing::{
+    BOTH, FakeLane, Fault, block_on, create, lane_beside, mount, mounted, read, step, write,
+};
 use crate::{OpenHow, Opened};
+use core::pin::pin;
 use skep_wire::Message;
 use skep_wire::meta::Commit;
 use skep_wire::storage::{PunchChunk, ReadChunk, StatChunks, WriteChunk};
@@ -311,4 +314,116 @@ fn a_new_life_begins_with_nothing_known() {
     let mut shared = lane.shared.borrow_mut();
     assert_eq!(shared.inodes.get(file.attr.ino).unwrap().no_capability, 0);
     assert!(shared.acls.ask(file.attr.ino, skep_types::Millis(0)).is_err());
+}
+
+/// Goal: what housekeeping puts right of an owner takes nothing that the owner is granted meanwhile, and is put
+/// right when the owner waits no longer.
+#[test]
+fn a_doubt_waits_for_its_owners_wish() {
+    let (cluster, first) = mounted();
+    let second = mount(&cluster);
+    let file = create(&first, b"f");
+    let other = open(&second, file.attr.ino);
+    block_on(first.set_lock(file.handle, wish(1, WRITE, 0, 9))).unwrap();
+    let given_up = waiting(&second, &other, wish(2, WRITE, 0, 9));
+    cluster.borrow_mut().fail(CancelLock::KIND, &[Fault::Unreachable]);
+    assert_eq!(cancel(&second, given_up), Some(Err(Errno::EINTR)));
+    let ticket = waiting(&second, &other, wish(2, WRITE, 0, 9));
+    let house = lane_beside(&cluster, &second);
+    {
+        // Up to the moment when its next request has a number and is on its way.
+        let mut keeping = pin!(house.housekeeping());
+        let mut ready = false;
+        while !ready && cluster.borrow().count(CancelLock::KIND) < 2 {
+            ready = step(keeping.as_mut()).is_ready();
+        }
+        block_on(first.set_lock(file.handle, wish(1, None, 0, 9))).unwrap();
+        if !ready {
+            block_on(keeping);
+        }
+    }
+    let ended = block_on(second.await_locks(node(&second), 0)).unwrap();
+    assert_eq!(ended, [Ended { ticket, ino: file.attr.ino, result: Ok(()) }]);
+    let held = |owner| {
+        let cluster = cluster.borrow();
+        cluster.shard.locks.held.iter().filter(|(_, _, lock)| lock.owner == owner).count()
+    };
+    assert_eq!(held(2), 1, "the program was told that it holds the lock");
+    assert_eq!(block_on(first.set_lock(file.handle, wish(1, WRITE, 0, 9))), Err(Errno::EAGAIN));
+    block_on(house.housekeeping());
+    assert_eq!(held(2), 1);
+    assert!(!second.shared.borrow().locks.has_work());
+}
+
+/// Goal: an outcome that overtakes the answer to its wish leaves no doubt, and the lock is known with its number.
+#[test]
+fn an_outcome_before_the_answer() {
+    let (cluster, first) = mounted();
+    let second = mount(&cluster);
+    let file = create(&first, b"f");
+    let other = open(&second, file.attr.ino);
+    block_on(first.set_lock(file.handle, wish(1, WRITE, 0, 9))).unwrap();
+    cluster.borrow_mut().fail(SetLock::KIND, &[Fault::LateAnswer]);
+    let asked = cluster.borrow().count(SetLock::KIND);
+    let mut wanting = pin!(second.wait_for_lock(other.handle, wish(2, WRITE, 0, 9)));
+    while cluster.borrow().count(SetLock::KIND) == asked {
+        assert!(step(wanting.as_mut()).is_pending());
+    }
+    block_on(first.set_lock(file.handle, wish(1, None, 0, 9))).unwrap();
+    let beside = lane_beside(&cluster, &second);
+    let ended = block_on(beside.await_locks(node(&second), 0)).unwrap();
+    assert_eq!(ended.iter().map(|one| one.result).collect::<Vec<_>>(), [Ok(())]);
+    assert_eq!(block_on(wanting), Ok(Waiting::Ticket(ended[0].ticket)));
+    let total = cluster.borrow().total();
+    block_on(beside.housekeeping());
+    assert_eq!(cluster.borrow().total(), total, "there is nothing to put right");
+    assert!(second.shared.borrow().locks.of_shard(ShardId(0)).iter().all(|held| held.order > 0));
+}
+
+/// Goal: a lock that a server granted before it ended, told after the mount has said to the next one what it
+/// holds, is not believed: the next one may have given it to another. It is asked for again.
+#[test]
+fn a_grant_of_an_ended_life_is_none() {
+    for waits in [false, true] {
+        let (cluster, first) = mounted();
+        let second = mount(&cluster);
+        let file = create(&first, b"f");
+        let other = open(&second, file.attr.ino);
+        let beside = lane_beside(&cluster, &second);
+        let next_life = || {
+            cluster.borrow_mut().incarnation += 1;
+            cluster.borrow_mut().shard.locks.restart();
+            for lane in [&beside, &first] {
+                block_on(lane.getattr(file.attr.ino)).unwrap();
+                block_on(lane.getattr(file.attr.ino)).unwrap();
+            }
+            block_on(first.set_lock(file.handle, wish(1, WRITE, 0, 9))).unwrap();
+        };
+        if waits {
+            block_on(first.set_lock(file.handle, wish(1, WRITE, 0, 9))).unwrap();
+            let ticket = waiting(&second, &other, wish(2, WRITE, 0, 9));
+            block_on(first.set_lock(file.handle, wish(1, None, 0, 9))).unwrap();
+            cluster.borrow_mut().fail(AwaitLocks::KIND, &[Fault::LateAnswer]);
+            {
+                let mut told = pin!(second.await_locks(node(&second), 0));
+                while cluster.borrow().count(AwaitLocks::KIND) == 0 {
+                    assert!(step(told.as_mut()).is_pending());
+                }
+                next_life();
+                assert_eq!(block_on(told), Ok(Vec::new()));
+            }
+            assert_eq!(block_on(second.await_locks(node(&second), 0)), Ok(Vec::new()));
+            block_on(first.set_lock(file.handle, wish(1, None, 0, 9))).unwrap();
+            let ended = block_on(second.await_locks(node(&second), 0)).unwrap();
+            assert_eq!(ended, [Ended { ticket, ino: file.attr.ino, result: Ok(()) }]);
+        } else {
+            cluster.borrow_mut().fail(SetLock::KIND, &[Fault::LateAnswer]);
+            let mut taking = pin!(second.set_lock(other.handle, wish(2, WRITE, 0, 9)));
+            while cluster.borrow().count(SetLock::KIND) == 0 {
+                assert!(step(taking.as_mut()).is_pending());
+            }
+            next_life();
+            assert_eq!(block_on(taking), Err(Errno::EAGAIN));
+        }
+    }
 }

@@ -124,7 +124,20 @@ fn capabilities_go_with_changes() {
         match ino == file {
             true => drop(bed.write(ino, 0, b"x").unwrap()),
             false => drop(
-                bed.call(ME, Commit { ino, generation, size, mtime, blocks, kill_suidgid: false }).unwrap(),
+                bed.call(
+                    ME,
+                    Commit {
+                        ino,
+                        generation,
+                        size,
+                        mtime,
+                        blocks,
+                        kill_suidgid: false,
+                        cuts: u64::MAX,
+                        time_sets: 0,
+                    },
+                )
+                .unwrap(),
             ),
         }
         assert!(!has(&mut bed));

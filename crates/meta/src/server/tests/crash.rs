@@ -90,6 +90,8 @@ fn random_request(dice: &mut Dice, inos: &[Ino], n: u64) -> MetaRequest {
             mtime: Timestamp::default(),
             blocks: None,
             kill_suidgid: false,
+            cuts: dice.roll(4),
+            time_sets: dice.roll(3),
         }
         .into(),
     }

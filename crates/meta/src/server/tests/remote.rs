@@ -162,9 +162,9 @@ fn newest(bed: &Bed, kept: u64) -> u64 {
 #[test]
 fn repetitions_are_one() {
     let mut bed = bed();
-    let ask = |bed: &mut Bed, txid: u64, step| {
+    let ask = |bed: &mut Bed, txid: u64, floor: u64, step| {
         let new = Some(new_dir());
-        let message = RemoteDir { txid, from: ShardId(0), step, ino: Ino(0), parent: Ino::ROOT, new };
+        let message = RemoteDir { txid, floor, from: ShardId(0), step, ino: Ino(0), parent: Ino::ROOT, new };
         let to = bed.next_reply;
         bed.next_reply += 1;
         let peer = PeerIdentity {
@@ -183,16 +183,22 @@ fn repetitions_are_one() {
         }));
         bed.reply::<RemoteDirReply>(to).unwrap().unwrap()
     };
-    let first = ask(&mut bed, 1_000, RemoteStep::Make);
-    assert_eq!(ask(&mut bed, 1_000, RemoteStep::Make), first);
-    ask(&mut bed, 1_000, RemoteStep::Forget);
-    ask(&mut bed, 1_000, RemoteStep::Forget);
-    let stray = ask(&mut bed, 1_000, RemoteStep::Make);
-    assert_eq!(Status(stray.errno), errno(Errno::ESTALE));
-    ask(&mut bed, 1_001 + crate::limit::TXID_WINDOW, RemoteStep::Make);
-    ask(&mut bed, 1_001 + crate::limit::TXID_WINDOW, RemoteStep::Forget);
+    let first = ask(&mut bed, 1_000, 1_000, RemoteStep::Make);
+    assert_eq!(ask(&mut bed, 1_000, 1_000, RemoteStep::Make), first);
+    ask(&mut bed, 1_000, 1_000, RemoteStep::Forget);
+    ask(&mut bed, 1_000, 1_000, RemoteStep::Forget);
+    let stale = |reply: RemoteDirReply| Status(reply.errno) == errno(Errno::ESTALE);
+    assert!(stale(ask(&mut bed, 1_000, 1_000, RemoteStep::Make)));
+    ask(&mut bed, 1_001, 1_001, RemoteStep::Make);
     let key = crate::key::memory(ShardId(1), ShardId(0), 1_000);
     assert_eq!(store::Store::get(bed.server.store(), &key).unwrap(), None);
+    // However old it is, and whether anything of it is remembered or not: it makes no directory.
+    let before = bed.log.len();
+    for txid in [1, 999, 1_000] {
+        assert!(stale(ask(&mut bed, txid, 1, RemoteStep::Make)), "{txid}");
+        assert_eq!(ask(&mut bed, txid, 1, RemoteStep::Forget).errno, 0);
+    }
+    assert_eq!(bed.log.len(), before, "a stray left something behind");
 }
 
 /// Goal: a shard on another server is asked through the courier, again and again until it answers;

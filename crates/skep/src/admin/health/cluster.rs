@@ -114,6 +114,7 @@ fn registry_checks(status: &StatusReply) -> Vec<Check> {
     let mut checks = Vec::new();
     for target in &status.targets {
         let subject = target.alias.as_str();
+        checks.extend(served_check(target, &names.node(target.node)));
         checks.push(match target.consistency {
             Consistency::Good => fine("target", subject, "good"),
             Consistency::NeedsResync => check(
@@ -144,6 +145,20 @@ fn registry_checks(status: &StatusReply) -> Vec<Check> {
     checks.push(shard_check(status));
     checks.extend(status.sessions.iter().map(session_check));
     checks
+}
+
+/// Whoever reads or writes a file on it waits, and nothing else tells.
+fn served_check(target: &TargetEntry, node: &str) -> Option<Check> {
+    let (alias, id) = (&target.alias, target.target);
+    let detail = format!(
+        "offline: its server {node} runs and does not serve it: its disk was replaced or is not mounted, or it was \
+         taken out of `targets`"
+    );
+    let hint = format!(
+        "if its files are still there: mount its disk, put its directory back into `targets` and restart {node}; if \
+         they are gone: skep target remove {alias} --force, and everything on target {id} is lost"
+    );
+    (!target.served).then(|| check(Verdict::Error, "target", alias, detail, &hint))
 }
 
 fn session_check(session: &SessionStatus) -> Check {
@@ -190,6 +205,7 @@ mod tests {
         assert!(verdicts(&registry_checks(&status)).is_empty());
         status.targets[0].consistency = Consistency::Bad;
         status.targets[0].capacity.bytes_free = 49;
+        status.targets[0].served = false;
         status.targets[0].class = CapacityClass::Low;
         status.nodes[0].capacity.inodes_free = 0;
         status.nodes[0].node.reachability = Reachability::Offline;
@@ -199,6 +215,7 @@ mod tests {
             verdicts(&checks),
             [
                 (Verdict::Error, "target", "target-101"),
+                (Verdict::Error, "target", "target-101"),
                 (Verdict::Warning, "space", "target-101"),
                 (Verdict::Warning, "class", "target-101"),
                 (Verdict::Error, "space", "metad-1"),
@@ -207,6 +224,13 @@ mod tests {
             ]
         );
         assert!(checks.iter().all(|check| check.verdict == Verdict::Ok || !check.hint.is_empty()));
+        let unserved =
+            checks.iter().find(|check| check.detail.contains("storaged-2 runs and does not serve it"));
+        let ways_out = &unserved.expect("nobody serves it, and nothing says so").hint;
+        assert!(
+            ways_out.contains("put its directory back")
+                && ways_out.contains("target remove target-101 --force")
+        );
     }
 
     /// Goal: mgmtd's view and our own of a node are told apart.

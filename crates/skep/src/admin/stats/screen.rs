@@ -74,7 +74,7 @@ impl Screen {
         let mut text = String::from(HOME);
         for (at, line) in lines.iter().take(rows).enumerate() {
             text.push_str(if at == 0 { "" } else { "\r\n" });
-            text.extend(line.chars().take(columns));
+            text.extend(crate::log::printable(line).chars().take(columns));
             text.push_str(LINE_END);
         }
         text.push_str(BELOW);

@@ -8,7 +8,7 @@ use rustix::fs::{Advice, CWD, Mode, OFlags, fadvise, fdatasync, openat};
 use rustix::io::{Errno, pread, pwrite};
 use skep_disk::target::TargetDir;
 use skep_storage::PieceName;
-use skep_types::{ChunkId, Consistency, Decode, Generation, Ino};
+use skep_types::{ChunkId, Decode, Generation, Ino};
 use skep_wire::storage::{DeleteChunks, Owner, ReadChunk, SyncChunks, WriteChunk, WriteChunkReply};
 use std::fs::File;
 use std::num::NonZeroU64;
@@ -209,7 +209,7 @@ fn remove(path: &Path) -> Result<(), String> {
 fn chunks(target: &BenchTarget, directory: &Path, test: &StorageTest, objects: u32) -> Result<Place, String> {
     let uuid = crate::identity::random_uuid()?;
     let inner = TargetDir::open(directory, target.cluster, Some(uuid), target.reserve);
-    let inner = Target::new(target.target, inner.map_err(|e| e.to_string())?, Consistency::Good);
+    let inner = Target::new(target.target, inner.map_err(|e| e.to_string())?);
     let mut files = Vec::new();
     match test.direction {
         Direction::Read => {

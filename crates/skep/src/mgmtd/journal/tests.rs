@@ -26,6 +26,8 @@ fn node(id: u32) -> Command {
         incarnation: Incarnation(1),
         domain: String::new(),
         wish: String::new(),
+        mark: 3,
+        index: skep_types::LogIndex(0),
     };
     SetNode { node }.into()
 }
@@ -43,6 +45,9 @@ fn lives() -> Vec<Command> {
         pool: PoolId(1),
         class: CapacityClass::Normal,
         filesystem: 7,
+        failures: 0,
+        decisions: 0,
+        mark: 4,
     };
     let made = Pool { id: pool, alias: "hot".to_owned(), limits: CapacityLimits::default() };
     vec![
@@ -204,7 +209,7 @@ fn strange_directories_are_refused() {
     assert!(text(&disk).contains("not empty"), "{}", text(&disk));
     let disk = formatted();
     disk.damage(&dir.join(IDENTITY_FILE), |bytes| {
-        *bytes = String::from_utf8_lossy(bytes).replace("format = 1", "format = 9").into_bytes();
+        *bytes = String::from_utf8_lossy(bytes).replace("dev-5", "dev-4").into_bytes();
     });
-    assert!(text(&disk).contains("later release"));
+    assert!(text(&disk).contains("opens \"dev-5\" only"));
 }

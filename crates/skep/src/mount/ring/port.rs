@@ -1,12 +1,12 @@
 //! The port of a lane on a thread with a reactor.
 
 use super::RingHands;
-use super::pool::{Debts, Lease, lease};
+use super::pool::{Lease, lease};
 use super::services::connected;
 use super::watch::{Stopped, Watch};
-use crate::mount::lane_hands::{LOOK_EVERY, LaneHands, MountPort};
+use crate::mount::lane_hands::{Asker, LOOK_EVERY, LaneHands, MountPort};
+use crate::mount::links::Debts;
 use skep_client::{Answer, Call, MGMTD, Outcome, Port};
-use skep_fuse::Interrupt;
 use skep_net::NetError;
 use skep_net::ring::{Pending, Reply, SharedLink};
 use skep_types::{Incarnation, Millis, NodeId, Timestamp, Uuid};
@@ -175,7 +175,7 @@ impl Drop for Leaving<'_> {
 
 impl Drop for RingPort {
     fn drop(&mut self) {
-        self.thread.pools.settle(&self.debts);
+        self.debts.settle(&self.lane.hands);
     }
 }
 
@@ -227,7 +227,7 @@ impl Port for RingPort {
 }
 
 impl MountPort for RingPort {
-    fn begin(&self, interrupt: &Interrupt<'_>) {
-        self.lane.begin(interrupt);
+    fn begin(&self, asker: &Asker<'_>) {
+        self.lane.begin(asker);
     }
 }

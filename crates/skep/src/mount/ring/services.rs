@@ -3,6 +3,7 @@
 
 use super::RingHands;
 use crate::mount::lane_hands::{CONNECT_DEADLINE, LaneHands};
+use crate::mount::links::Seat;
 use skep_net::ring::{SharedLink, dial};
 use skep_types::{ClientId, NodeId};
 use std::cell::{Cell, RefCell};
@@ -23,7 +24,7 @@ pub struct Services {
 #[derive(Default)]
 struct Service {
     /// The connection, and of which session it is.
-    link: RefCell<Option<(SharedLink, ClientId)>>,
+    link: RefCell<Option<(SharedLink, ClientId, Seat)>>,
     dialing: Cell<bool>,
     /// How often a connection could not be made.
     failures: Cell<u64>,
@@ -34,7 +35,7 @@ struct Service {
 impl Service {
     fn link(&self, client: ClientId) -> Option<SharedLink> {
         let link = self.link.borrow();
-        link.as_ref().filter(|(link, of)| *of == client && link.is_usable()).map(|(link, _)| link.clone())
+        link.as_ref().filter(|(link, of, _)| *of == client && link.is_usable()).map(|(link, ..)| link.clone())
     }
 }
 
@@ -50,7 +51,7 @@ impl Services {
 
     /// Closes the connection to a node: it is silent, or not the same one any more.
     pub fn close(&self, node: NodeId) {
-        if let Some((link, _)) = self.service(node).link.take() {
+        if let Some((link, ..)) = self.service(node).link.take() {
             link.close();
         }
     }
@@ -58,7 +59,7 @@ impl Services {
     /// Closes it unless another lane waits for an answer.
     pub fn close_if_idle(&self, node: NodeId) {
         let service = self.service(node);
-        if service.link.borrow().as_ref().is_some_and(|(link, _)| link.is_idle()) {
+        if service.link.borrow().as_ref().is_some_and(|(link, ..)| link.is_idle()) {
             service.link.take();
         }
     }
@@ -95,12 +96,14 @@ async fn connect(thread: Rc<RingHands>, lane: Rc<LaneHands>, node: NodeId, servi
     let hello = lane.hello(thread.services.group);
     let client = hello.client;
     let (endpoints, keyring) = (lane.hands.endpoints(node), lane.hands.keyring.clone());
+    let seat = lane.hands.links.seat(node);
     match dial(endpoints, keyring, hello, Instant::now() + CONNECT_DEADLINE).await {
         Ok(link) => {
-            service.link.replace(Some((SharedLink::new(&thread.reactor, link), client)));
+            service.link.replace(Some((SharedLink::new(&thread.reactor, link), client, seat)));
         }
         Err(e) => {
             lane.unreachable(&e);
+            lane.hands.links.failed(seat, &e);
             service.failures.set(service.failures.get() + 1);
         }
     }

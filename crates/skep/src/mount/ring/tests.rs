@@ -119,13 +119,19 @@ struct Running {
 }
 
 impl Running {
-    fn start(keyring: &Keyring, at: Endpoint, node: NodeId) -> Self {
+    fn start(keyring: &Keyring, at: Endpoint, node: NodeId, connections: usize) -> Self {
         let (gate, opened) = channel();
         let echo = Arc::new(Echo { seen: Mutex::default(), gate: Mutex::new(opened), node });
         let listeners = vec![Listener::bind(&at).unwrap()];
         let (keyring, log, shared) = (keyring.clone(), Log::new(|_| ()), echo.clone());
         let (stop, thread) = if node == STORED {
-            let server = StreamServer::new(listeners, keyring, StreamLimits::default(), log).unwrap();
+            let server = StreamServer::new(
+                listeners,
+                keyring,
+                StreamLimits { connections, ..StreamLimits::default() },
+                log,
+            )
+            .unwrap();
             (server.stop_handle(), std::thread::spawn(move || server.run(&StreamEcho(shared))))
         } else {
             let server = EventServer::new(listeners, keyring, EventLimits::default(), log).unwrap();
@@ -167,9 +173,16 @@ struct Scene {
 
 impl Scene {
     fn new() -> Self {
+        Self::with(4_096)
+    }
+
+    /// The storage daemon takes so many connections.
+    fn with(connections: usize) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let keyring = Keyring::new(&KeyFile::generate().unwrap());
-        let start = |name: &str, node| Running::start(&keyring, Endpoint::Unix(dir.path().join(name)), node);
+        let start = |name: &str, node| {
+            Running::start(&keyring, Endpoint::Unix(dir.path().join(name)), node, connections)
+        };
         let (metad, stored, mgmtd) = (start("m", METAD), start("s", STORED), start("g", MGMTD));
         let shared = Shared::new(Limits::default());
         let hands = Hands::new(shared, keyring.clone(), vec![mgmtd.at.clone()]);
@@ -430,7 +443,7 @@ fn outcomes() {
         let first = scene.run(call(&port, node, ECHO, b"gone"));
         assert!(matches!(first, Outcome::Unreachable | Outcome::Lost));
         assert_eq!(scene.run(call(&port, node, ECHO, b"gone")), Outcome::Unreachable);
-        let again = Running::start(&scene.keyring, at, node);
+        let again = Running::start(&scene.keyring, at, node, 4_096);
         assert!(is_answer(&scene.run(call(&port, node, ECHO, b"back"))));
         drop(again);
     }
@@ -524,4 +537,66 @@ fn rest() {
         }
     });
     assert!(!scene.thread.watches.looking.get());
+}
+
+/// Goal: a storage daemon at its limit refuses some connections of a mount, and every request is answered all the
+/// same, over those that there are; blocking lanes too.
+#[test]
+fn a_server_at_its_limit() {
+    let scene = Scene::with(3);
+    scene.session(5);
+    let lanes: Vec<_> = (0..40).map(|_| scene.lane()).collect();
+    let done = Rc::new(Cell::new(0));
+    for (n, lane) in lanes.into_iter().enumerate() {
+        let done = done.clone();
+        scene.reactor.spawn(async move {
+            assert!(matches!(call(&lane, STORED, ECHO, &[n as u8; 9]).await, Outcome::Answer(_)), "lane {n}");
+            done.set(done.get() + 1);
+        });
+    }
+    let hands = scene.hands.clone();
+    let blocking = std::thread::spawn(move || {
+        let port = BlockingPort::new(hands, 900);
+        for n in 0..20 {
+            let outcome = crate::mount::drive(send(&port, STORED, ECHO, &[n; 9], false));
+            assert!(matches!(outcome, Outcome::Answer(_)), "{n}");
+        }
+    });
+    scene.run(async {
+        while done.get() < 40 {
+            scene.reactor.sleep(Duration::from_millis(5)).await;
+        }
+    });
+    blocking.join().unwrap();
+    // The server takes turns: what it has closed is counted until somebody looks at it.
+    assert!(scene.hands.links.open() < 40, "connections are shared: {}", scene.hands.links.open());
+}
+
+/// Goal: a mount with room for few connections answers everything over them, and keeps one for each server.
+#[test]
+fn few_descriptors() {
+    let scene = Scene::new();
+    scene.session(5);
+    scene.hands.links.limit(4);
+    let lanes: Vec<_> = (0..40).map(|_| scene.lane()).collect();
+    let done = Rc::new(Cell::new(0));
+    for (n, lane) in lanes.into_iter().enumerate() {
+        let done = done.clone();
+        scene.reactor.spawn(async move {
+            for node in [STORED, METAD, STORED] {
+                assert!(
+                    matches!(call(&lane, node, ECHO, &[n as u8; 9]).await, Outcome::Answer(_)),
+                    "lane {n}"
+                );
+            }
+            done.set(done.get() + 1);
+        });
+    }
+    scene.run(async {
+        while done.get() < 40 {
+            scene.reactor.sleep(Duration::from_millis(5)).await;
+        }
+    });
+    assert!(scene.hands.links.open() <= 4, "{}", scene.hands.links.open());
+    assert!(scene.stored.seen().len() < 40, "connections are shared");
 }

@@ -31,7 +31,7 @@ pub struct Watch {
     /// Looks of the timer since something came; `None` = it does not wait.
     looks: Cell<Option<u32>>,
     stopped: Cell<Option<Stopped>>,
-    /// A change was sent in this wait: it ends with the answers, or by time.
+    /// A change was sent in this wait: it ends with the answers, by time, or long after its program was killed.
     committed: Cell<bool>,
     waker: RefCell<Option<Waker>>,
 }
@@ -89,7 +89,9 @@ impl Watch {
 
     fn judge(&self, looks: u32) {
         let stopped = match () {
-            () if !self.committed.get() && self.lane.cancelled() => Stopped::Cancelled,
+            () if self.lane.cancelled() && (!self.committed.get() || self.lane.leaves_changes()) => {
+                Stopped::Cancelled
+            }
             () if LOOK_EVERY * looks >= ANSWER_DEADLINE => Stopped::TimedOut,
             () => return,
         };

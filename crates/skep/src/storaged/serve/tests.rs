@@ -4,7 +4,7 @@ use super::*;
 use skep_disk::target::TargetDir;
 use skep_storage::PieceName;
 use skep_types::{Decode, Generation, Ino, NodeId, Role, Uuid};
-use skep_wire::mgmt::Fence;
+use skep_wire::mgmt::{Fence, TargetEntry};
 use skep_wire::storage::{CopyChunkReply, Owner, ReadChunk};
 use std::path::PathBuf;
 
@@ -22,13 +22,15 @@ impl Fixture {
             std::fs::create_dir_all(&directory).unwrap();
             let directory =
                 TargetDir::open(&directory, Uuid([1; 16]), Some(Uuid([id as u8; 16])), 0).unwrap();
-            Target::new(TargetId(id), directory, Consistency::Good)
+            Target::new(TargetId(id), directory)
         };
         let place = RegisterNodeReply {
             node: NodeId(2),
             alias: "storage1".to_owned(),
             cluster: Uuid([1; 16]),
             epoch: FenceEpoch(0),
+            registry: Default::default(),
+            era: 0,
         };
         let keyring = Arc::new(Keyring::insecure());
         let targets = vec![target(101), target(102)];
@@ -169,6 +171,7 @@ fn copies_between_targets() {
     fixture.serve(DeleteChunks { target, chunks: vec![chunk(2)] }, b"").unwrap();
     assert_eq!(copy(target, from_target, 2).unwrap_err(), Status::STALE_GENERATION);
     assert!(!fixture.chunk_file(102, chunk(2)).exists());
-    fixture.storaged.targets[&from_target].set_consistency(Consistency::Bad);
+    let entry = crate::admin::namespace::samples::status().targets[0].clone();
+    fixture.storaged.targets[&from_target].hear(&TargetEntry { consistency: Consistency::Bad, ..entry });
     assert_eq!(copy(target, from_target, 3).unwrap_err(), Status::errno(Errno::EIO));
 }
