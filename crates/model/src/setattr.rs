@@ -11,7 +11,7 @@ const S_IXGRP: Mode = 0o0010;
 const MODE_BITS: Mode = 0o7777;
 
 /// The mode without suid, and without sgid where it means "run as the group" (not: mandatory locks).
-pub(crate) fn without_suidgid(mode: Mode) -> Mode {
+pub fn without_suidgid(mode: Mode) -> Mode {
     let mode = mode & !S_ISUID;
     if mode & S_IXGRP != 0 { mode & !S_ISGID } else { mode }
 }

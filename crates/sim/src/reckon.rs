@@ -200,7 +200,7 @@ impl Actor {
     fn loose(&self, found: &Suspicion, cause: Cause) -> Loose {
         let (book, hub) = (self.book.borrow(), self.hub.borrow());
         let cut = hub.cuts.len() > book.seen_cuts || !found.lost.is_empty() || found.in_flight_lost;
-        let mut loose = Loose::default();
+        let mut loose = Loose { inherited: cause.renewed, ..Loose::default() };
         if cut || cause.renewed {
             for ino in book.unsynced() {
                 loose.files.insert(ino, book.versions[&ino].clone());

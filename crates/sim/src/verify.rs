@@ -1,8 +1,8 @@
 //! Compares a directory, as a client sees it, with the oracle.
 
 use crate::drive::{SimLane, list, read, stat_of, xattr_names};
-use skep_client::OpenHow;
-use skep_model::{Content, Fs, Stat};
+use skep_client::{OpenHow, Port};
+use skep_model::{Content, Fs, Stat, without_suidgid};
 use skep_types::{Attr, Errno, Ino, Kind, Mode, Name};
 use skep_wire::meta::OpenMode;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,6 +11,10 @@ use std::collections::{BTreeMap, BTreeSet};
 const READ_MAX: u64 = 1 << 20;
 /// Suid and sgid.
 const SETID: Mode = 0o6000;
+/// Time between two looks at a file whose set-id bits are out of force, in milliseconds.
+const LOOK_MS: u64 = 250;
+/// Looks at it: the shard looks after the files of an ended mount within so many.
+const LOOKS_MAX: u32 = 240;
 
 /// Content as it was found where several are right.
 #[derive(Debug, Clone)]
@@ -30,6 +34,9 @@ pub struct Adoption {
 pub struct Loose {
     /// The versions of each.
     pub files: BTreeMap<Ino, Vec<Content>>,
+    /// The mount is new: its predecessor may have ended with files open for writing, which keeps their set-id bits
+    /// out of force until the shard has looked after them, and then clears what a write clears.
+    pub inherited: bool,
 }
 
 struct Walk<'a> {
@@ -58,6 +65,7 @@ pub async fn verify(lane: &SimLane, root: Ino, fs: &Fs, loose: &Loose) -> Result
                 }
                 continue;
             }
+            let found = walk.settled(found, ino).await;
             walk.compare(&path, &found, ino).await?;
             if found.kind == Kind::Dir {
                 open.push((path + "/", found, ino));
@@ -85,6 +93,22 @@ impl Walk<'_> {
         Ok(expected.into_keys().filter_map(ino).collect())
     }
 
+    /// `found`, as it is when no set-id bit is out of force any more: one that no write clears comes back.
+    async fn settled(&self, mut found: Attr, ino: Ino) -> Attr {
+        let lasting = self.fs.stat(ino).map_or(0, |stat| without_suidgid(stat.mode) & SETID);
+        for _ in 0..LOOKS_MAX {
+            if !self.loose.inherited || found.kind != Kind::File || found.mode & lasting == lasting {
+                break;
+            }
+            self.lane.port().pause(LOOK_MS).await;
+            match self.lane.getattr(found.ino).await {
+                Ok(attr) => found = attr,
+                Err(_) => break,
+            }
+        }
+        found
+    }
+
     async fn compare(&mut self, path: &str, attr: &Attr, ino: Ino) -> Result<(), String> {
         self.pairs.insert(ino, attr.ino);
         let expected = self.fs.stat(ino).map_err(|errno| format!("{path}: oracle: {errno}"))?;
@@ -94,7 +118,10 @@ impl Walk<'_> {
             Some(_) => Stat { size: 0, mode: stat.mode & !SETID, ..stat },
             None => stat,
         };
-        if comparable(found) != comparable(expected) {
+        let cleared = self.loose.inherited
+            && found.kind == Kind::File
+            && found == Stat { mode: without_suidgid(expected.mode), ..expected };
+        if comparable(found) != comparable(expected) && !cleared {
             return Err(format!("{path}: is {found:?}, should be {expected:?}"));
         }
         self.xattrs(path, attr.ino, ino, found.kind).await?;
@@ -106,7 +133,7 @@ impl Walk<'_> {
                     return Err(format!("{path}: leads elsewhere"));
                 }
             }
-            Kind::File => self.content(path, attr, ino, versions).await?,
+            Kind::File => self.content(path, attr, ino, (versions, cleared)).await?,
             _ => {}
         }
         Ok(())
@@ -135,7 +162,7 @@ impl Walk<'_> {
         path: &str,
         attr: &Attr,
         ino: Ino,
-        versions: Option<&Vec<Content>>,
+        (versions, cleared): (Option<&Vec<Content>>, bool),
     ) -> Result<(), String> {
         let failed = |errno: Errno| format!("{path}: content: {errno}");
         let how = OpenHow { mode: OpenMode::Read, truncate: false, sync: false, kill_suidgid: false };
@@ -145,7 +172,7 @@ impl Walk<'_> {
         let result = ranges(self.lane, opened.handle, opened.attr.size, allowed).await;
         self.lane.release(opened.handle).await;
         let ranges = result.map_err(|what| format!("{path}: {what}"))?;
-        if versions.is_some() {
+        if versions.is_some() || cleared {
             let (size, mode) = (opened.attr.size, attr.mode);
             self.adoptions.push(Adoption { ino, size, mode, ranges });
         }

@@ -35,7 +35,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         Err(super::unsettled(ino))
     }
 
-    async fn commit_once(
+    pub(crate) async fn commit_once(
         &self,
         ino: Ino,
         mark: &Mark,

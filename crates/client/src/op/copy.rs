@@ -1,6 +1,6 @@
 //! copy_file_range: on the servers where one daemon has both ends, otherwise through this mount.
 
-use super::write::StripeWrite;
+use super::write::{StripeWrite, View};
 use crate::job::{Job, To};
 use crate::lane::Lane;
 use crate::limits::{COPY_JOBS_MAX, COPY_MAX, COPY_WINDOW, ROUND_MAX, STALE_ROUNDS_MAX};
@@ -8,7 +8,7 @@ use crate::port::{Cell, Port};
 use crate::state::{FileHandle, Handle, Shared};
 use alloc::vec::Vec;
 use skep_types::limits::{FILE_SIZE_MAX, INLINE_DEFAULT, TRANSFER_MAX};
-use skep_types::{ChunkId, Encode, Errno, Ino, Layout, Piece, TargetId};
+use skep_types::{ChunkId, Encode, Errno, Generation, Ino, Layout, Piece, TargetId};
 use skep_wire::meta::OpenMode;
 use skep_wire::storage::{CopyChunk, CopyChunkReply, Owner, PunchChunk, ReadChunk};
 use skep_wire::{Message, Refusal, Status};
@@ -105,17 +105,42 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 }
                 Err(refusal) => return Err(refusal),
             }
-            let mtime = self.port.wall();
-            if !self.shared.with(|s| s.overlapped(window.to, &view, end, mtime, layout.generation, false)) {
+            if self.copied(window.to, &view, end, layout.generation).await? {
                 return Ok(window.len);
             }
-            // A truncate of this mount was under way: once more, after it, as a write would do.
+            // The file was cut meanwhile: once more, as a write would do.
             self.port.pause(1).await;
             if self.port.cancelled() {
                 return Err(Errno::EINTR.into());
             }
         }
         Err(super::unsettled(window.to))
+    }
+
+    /// Marks a window that ends at `end`. A hole at its end shows in no chunk file: the shard is told where the file
+    /// ends before the copy is answered. `false`: the file was cut meanwhile.
+    async fn copied(&self, ino: Ino, view: &View, end: u64, generation: Generation) -> Result<bool, Refusal> {
+        let mtime = self.port.wall();
+        let marked = self.shared.with(|s| {
+            if s.overlapped(ino, view, end, mtime, generation, false) {
+                return None;
+            }
+            let inode = s.inodes.get(ino)?;
+            let mark = inode.mark.filter(|mark| mark.size >= end)?;
+            let told = inode.attr.as_ref().is_some_and(|attr| attr.size >= end);
+            Some((mark, inode.cuts, told))
+        });
+        let Some((mark, cuts, told)) = marked else { return Ok(false) };
+        if told {
+            return Ok(true);
+        }
+        match self.commit_once(ino, &mark, cuts, None).await {
+            Err(refusal) if refusal.status == Status::STALE_SIZE => {
+                self.fresh_attr(ino).await?;
+                Ok(false)
+            }
+            result => result.map(|()| true),
+        }
     }
 
     /// A few bytes, of or to the metadata: read and written.

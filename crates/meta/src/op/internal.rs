@@ -141,11 +141,18 @@ fn recovered(ctx: &mut Ctx<'_>, m: &Recovered) -> Result<(), Fail> {
         ctx.remove_writer(m.ino, *client);
     }
     let Some(mut inode) = ctx.find_inode(m.ino)? else { return Ok(()) };
-    if inode.layout.generation != m.generation || inode.layout.is_inline() || ctx.trim(m.ino)?.is_some() {
+    if inode.layout.generation != m.generation || inode.layout.is_inline() {
         return Ok(());
     }
     // Whether an ordinary user wrote, and what, only the writer knew.
     let killed = kill_privileges(ctx, m.ino, &mut inode, true)?;
+    if ctx.trim(m.ino)?.is_some() {
+        // What is left of the chunks shows when it has ended.
+        if killed {
+            ctx.put_inode(m.ino, &inode);
+        }
+        return Ok(());
+    }
     if m.size <= inode.size && m.blocks == inode.blocks && !killed {
         return Ok(());
     }
