@@ -540,6 +540,19 @@ mod tests {
         assert_eq!(read(&lane, &file, 0, 50_000), alloc::vec![0; 50_000]);
     }
 
+    /// Goal: the metadata know where a copy ends as soon as it is answered, when its last bytes are a hole: no chunk file
+    /// shows that end to whoever settles the size after the copier is gone.
+    #[test]
+    fn an_end_in_a_hole_is_told() {
+        let (cluster, lane) = mounted();
+        let (from, to) = (create(&lane, b"from"), create(&lane, b"to"));
+        write(&lane, &from, 0, &pattern(20_000));
+        let size = SetAttr { size: Some(90_000), ..SetAttr::default() };
+        block_on(lane.setattr(from.attr.ino, size)).unwrap();
+        assert_eq!(block_on(lane.copy((from.handle, 0), (to.handle, 0), 1 << 20)), Ok(90_000));
+        assert_eq!(cluster.borrow().shard.files[&to.attr.ino].attr.size, 90_000);
+    }
+
     /// Goal: an answer lost in the middle of a copy changes nothing.
     #[test]
     fn lost_answers() {

@@ -32,8 +32,6 @@ pub enum Heeds {
     Kill,
     /// The time of its killed program is up: a close, which comes after the kill and whose change is to be sent.
     KillAtClose,
-    /// Any signal: a wait for a lock.
-    EverySignal,
 }
 
 /// For whom an operation is done.
@@ -163,7 +161,6 @@ impl LaneHands {
         match self.heeds.get() {
             Heeds::Kill => self.is_killed(),
             Heeds::KillAtClose => self.is_killed() && self.leaves_changes(),
-            Heeds::EverySignal => self.has_signal(),
         }
     }
 

@@ -48,7 +48,8 @@ pub fn shown(held: Option<(HeldLock, bool)>, request: &LockRequest) -> FileLock 
     }
 }
 
-/// Takes a lock, or parks the request until it comes.
+/// Takes a lock, or parks the request until it comes. Only a parked one is a wait that any signal ends: a lock that is free and
+/// an unlock (which flock(2) also sends as a wish that waits) are not interrupted by a slow server.
 pub async fn wait<P: MountPort>(
     lane: &MountLane<P>,
     keeper: &Arc<Keeper>,

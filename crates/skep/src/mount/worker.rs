@@ -478,15 +478,14 @@ impl<P: MountPort> Filesystem for Worker<P> {
     }
 
     async fn setlkw(&self, cx: &Context<'_>, ino: u64, request: &LockRequest) -> Answer<Waited> {
-        let lane = self.begin_heeding(cx, Heeds::EverySignal)?;
+        let lane = self.begin(cx)?;
         let waited = locks::wait(lane, &self.manner.keeper, cx, request.fh, locks::range(request)).await?;
         self.drop_pages(lane, ino).await;
         Ok(waited)
     }
 
     async fn flock(&self, cx: &Context<'_>, ino: u64, request: &LockRequest, wait: bool) -> Answer<Waited> {
-        let heeds = if wait { Heeds::EverySignal } else { Heeds::Kill };
-        let (lane, wish) = (self.begin_heeding(cx, heeds)?, locks::whole(request));
+        let (lane, wish) = (self.begin(cx)?, locks::whole(request));
         let waited = match wait {
             true => locks::wait(lane, &self.manner.keeper, cx, request.fh, wish).await?,
             false => lane.set_lock(request.fh, wish).await.map_err(errno).map(|()| Waited::Now)?,

@@ -110,7 +110,7 @@ fn killed_in(cluster: &Running, service: &str, calls: &[&str], writes: bool) -> 
         programs.push(((*call).to_owned(), child));
     }
     stopped(cluster, service);
-    for (call, child) in &mut programs {
+    for (_, child) in &mut programs {
         drop(child.stdin.take());
     }
     // Signals come meanwhile, and none of them ends a call.
