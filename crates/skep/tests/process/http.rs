@@ -106,7 +106,7 @@ fn token(cluster: &Cluster) -> String {
 /// Without what changes from one moment to the next.
 fn steady(mut rows: Value) -> Value {
     for row in rows.as_array_mut().unwrap() {
-        for name in ["silent_ms", "bytes_free", "bytes_used", "inodes", "inodes_free", "heard"] {
+        for name in ["silent_ms", "bytes_free", "bytes_used", "inodes", "inodes_free", "heard", "map"] {
             row.as_object_mut().unwrap().remove(name);
         }
     }
