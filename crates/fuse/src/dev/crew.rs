@@ -201,13 +201,25 @@ impl<M: Mount> Crew<'_, M> {
         }
     }
 
+    /// How a connection ended that is known to have ended: workers that are busy at that moment are told nothing.
+    fn told_ending(&self) -> io::Result<Ending> {
+        let memory = |errno: Errno| io::Error::from_raw_os_error(errno.0);
+        let mut buffer = RequestBuffer::new(self.payload).map_err(memory)?;
+        match receive(self.device, &mut buffer) {
+            Received::Ended(ending) => Ok(ending),
+            Received::Failed(error) => Err(error),
+            Received::Request(_) => Ok(Ending::Aborted),
+        }
+    }
+
     fn look_for_abort(&self) {
         // Asked for no event, the device reports only the end of the connection; it must not be polled with a
         // time-out, which would be woken by every request.
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         let mut polled = [PollFd::new(self.device, PollFlags::empty())];
         if matches!(poll(&mut polled, Some(&now)), Ok(1)) && polled[0].revents().contains(PollFlags::ERR) {
-            self.end(Ok(Ending::Aborted));
+            // How it ended is what a reader is told, at once.
+            self.end(self.told_ending());
             return;
         }
         let state = self.lock();
