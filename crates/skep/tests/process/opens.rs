@@ -26,10 +26,8 @@ fn a_create_opens_nobody_elses_file() {
     let (said, errors) = (String::from_utf8_lossy(&told.stdout), String::from_utf8_lossy(&told.stderr));
     let mut made: Vec<usize> = Vec::new();
     for line in said.lines() {
-        match line.strip_prefix("made ").and_then(|rest| rest.split_once(' ')) {
-            Some((_, count)) => made.push(count.parse().unwrap()),
-            None => panic!("{said}{errors}"),
-        }
+        let count = line.strip_prefix("made ").and_then(|rest| rest.split_once(' ')?.1.parse().ok());
+        made.push(count.unwrap_or_else(|| panic!("{said}{errors}")));
     }
     assert!(told.status.success() && errors.is_empty(), "{errors}");
     // Root opens what the user made, and counts its own only.
