@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use skep_types::{ClientId, Encode, Errno, Ino, NodeId, TargetId};
 use skep_wire::meta::{Close, Sync};
 use skep_wire::mgmt::RenewSession;
-use skep_wire::storage::SyncChunks;
+use skep_wire::storage::{SyncChunks, SyncChunksReply};
 use skep_wire::{Message, Refusal, Status};
 
 /// Pause after a step that failed.
@@ -98,10 +98,12 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// Too many closed files have unsynced chunks: some of them are synced, a request for each target,
     /// and forgotten.
     async fn sync_idle(&self) -> bool {
+        let mut points = BTreeMap::new();
         let mut by_life: BTreeMap<(TargetId, u64), Vec<(Ino, Unsynced)>> = BTreeMap::new();
         let idle = self.shared.with(|s| {
             let idle = s.inodes.overdue(SYNC_IDLE_BATCH);
             for ino in &idle {
+                points.extend(s.inodes.get(*ino).map(|inode| (*ino, inode.looks_at())));
                 for unsynced in s.inodes.get(*ino).map_or(&[][..], |inode| &inode.unsynced) {
                     by_life
                         .entry((unsynced.target, unsynced.life))
@@ -117,17 +119,28 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             let message = SyncChunks { target, chunks, life };
             let job = Job::new(To::Target(target), SyncChunks::KIND, message.to_bytes(), false);
             let synced = self.once(job).await;
+            let sizes = synced.as_ref().ok().and_then(|reply| reply.read::<SyncChunksReply>().ok());
+            let mut sizes = sizes.map(|reply| reply.sizes).unwrap_or_default().into_iter();
             let settled = match &synced {
                 Ok(_) => true,
                 Err(refusal) => matches!(refusal.status, Status::STALE_GENERATION | Status::LOST_WRITES),
             };
             ok &= settled;
             for (ino, unsynced) in files.iter().filter(|_| settled) {
+                let held: Vec<u64> = sizes.by_ref().take(unsynced.chunks.len()).collect();
                 self.shared.with(|s| match synced {
                     Err(Refusal { status: Status::LOST_WRITES, .. }) => s.chunks_lost(*ino, unsynced),
-                    _ => s.chunks_synced(*ino, unsynced),
+                    _ => {
+                        s.chunks_synced(*ino, unsynced);
+                        if let Some((inode, point)) = s.inodes.get_mut(*ino).zip(points.get(ino)) {
+                            inode.hold_all(&unsynced.chunks, *point, &held);
+                        }
+                    }
                 });
             }
+        }
+        for ino in &idle {
+            ok &= self.commit(*ino).await.is_ok();
         }
         self.shared.with(|s| idle.iter().for_each(|ino| s.inodes.forget(*ino)));
         ok

@@ -44,6 +44,12 @@ pub const COPY_WINDOW: u64 = 64 << 20;
 pub const COPY_JOBS_MAX: usize = 64;
 /// Rounds after which a file whose layout keeps changing under an operation gives EIO.
 pub const STALE_ROUNDS_MAX: u32 = 200;
+/// Looks at chunk files that are too short, while truncates come in between, before the operation gives EIO.
+pub const LOST_ROUNDS_MAX: u32 = 20;
+/// Syncs of an fsync whose file is being truncated, before what is synced goes unguarded (`docs/design/storage.md`).
+pub const HELD_ROUNDS_MAX: u32 = 4;
+/// Lost chunk files that the log of a mount names, one line each.
+pub const LOST_TOLD_MAX: usize = 1_024;
 /// Entries asked for by one listing without attributes.
 pub const LIST_NAMES: u32 = 1_024;
 /// Entries asked for by one listing with attributes.

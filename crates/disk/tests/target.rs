@@ -67,6 +67,7 @@ fn write(target: &TargetDir, ino: u64, offset: u64, data: &[u8]) -> Result<Write
         chunk: chunk(ino),
         offset,
         owner: Owner::default(),
+        floor: 0,
         sync: false,
         netbench: false,
     };
@@ -205,7 +206,18 @@ fn map(target: &TargetDir, ino: u64) -> Vec<(u64, u64)> {
 fn copy(to: &TargetDir, from: &TargetDir, offset: u64, len: u64) -> CopyChunkReply {
     let (from_target, from_chunk, from_offset) = (TargetId(101), chunk(1), 0);
     let (target, owner) = (TargetId(102), Owner::default());
-    let m = CopyChunk { target, chunk: chunk(2), offset, from_target, from_chunk, from_offset, len, owner };
+    let m = CopyChunk {
+        target,
+        chunk: chunk(2),
+        offset,
+        from_target,
+        from_chunk,
+        from_offset,
+        len,
+        owner,
+        floor: 0,
+        from_floor: 0,
+    };
     copy_chunk(to, from, &m, false, &mut vec![0; 64 << 10]).unwrap()
 }
 

@@ -53,6 +53,8 @@ pub enum Effect {
     Orphan(Ino),
     /// An orphan got a name.
     OrphanNamed(Ino),
+    /// What its chunk files had lost was given up.
+    Repaired(Ino),
     /// The inode is gone.
     Gone(Ino),
 }
@@ -63,6 +65,9 @@ const AGAIN: u64 = 1 << 63;
 
 /// The suid and sgid bits.
 const SETID: Mode = 0o6000;
+
+/// Bits of an index in [`Ctx::record`].
+const RECORD_INDEX_BITS: u32 = 40;
 
 /// How an operation ended.
 pub struct Done {
@@ -454,6 +459,11 @@ impl<'a> Ctx<'a> {
     /// Largest content of `inode` that stays in the metadata.
     pub fn inline_limit(&self, inode: &Inode) -> u32 {
         inode.policy.and_then(|policy| policy.inline_limit).unwrap_or(self.scene.inline_limit)
+    }
+
+    /// A name for the record that this command becomes: no other record ever had it or will, power cuts included.
+    pub fn record(&self) -> u64 {
+        (self.scene.term.0 << RECORD_INDEX_BITS) | self.scene.index.0
     }
 
     /// The name of `ino` at `old` is now at `new`.

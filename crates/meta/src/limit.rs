@@ -89,6 +89,8 @@ pub const POOL_WAIT_MS: u64 = 2_000;
 pub const POOLS_ASKED_MAX: usize = 64;
 /// Lines for the log of the daemon that one step may produce.
 pub const NOTES_MAX: usize = 64;
+/// Chunk files of which something is lost that a server remembers for `skep health`.
+pub const LOST_CHUNKS_MAX: usize = 4_096;
 
 /// The limits that a run of the simulator may draw smaller, so that it meets them.
 #[derive(Debug, Clone)]

@@ -21,6 +21,7 @@ mod read_link;
 mod remote_dir;
 mod remove_dir;
 mod rename;
+mod repair;
 mod set_policy;
 mod size;
 mod switch;
@@ -66,6 +67,7 @@ pub fn run(ctx: &mut Ctx<'_>, request: &MetaRequest) -> Result<Done, Fail> {
         MetaRequest::SetPolicy(m) => set_policy::run(ctx, m),
         MetaRequest::MakeDirOn(m) => make_dir_on::run(ctx, m),
         MetaRequest::RemoteDir(m) => remote_dir::run(ctx, m),
+        MetaRequest::Repair(m) => repair::run(ctx, m),
         MetaRequest::Inspect(m) => Ok(Done::reply(&inspect::run(ctx, m)?)),
         MetaRequest::Close(_)
         | MetaRequest::Sync(_)

@@ -12,6 +12,7 @@ mod grace;
 mod lane;
 mod live;
 mod locks;
+mod lost;
 mod map;
 mod message;
 mod opens;
@@ -46,6 +47,7 @@ use errands::Errands;
 use grace::Grace;
 use lane::Memories;
 use locks::Table as Locks;
+use lost::LostChunks;
 use opens::Opens;
 use recovery::Recoveries;
 use serials::Serials;
@@ -124,6 +126,7 @@ pub struct Server<S: Store> {
     deletions: Deletions,
     trims: Trims,
     recoveries: Recoveries,
+    lost: LostChunks,
     loop_calls: VecDeque<(u64, ShardId, RemoteDir)>,
     loop_answers: VecDeque<(u64, Result<Vec<u8>, Refusal>)>,
     counters: Counters,

@@ -11,8 +11,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use choosers::{Candidate, Pick};
 use skep_types::{
-    CapacityClass, Code, Consistency, Errno, Extent, Generation, Ino, Layout, Millis, NodeId, Policy, PoolId,
-    Reachability, TargetId,
+    CapacityClass, Code, Consistency, Errno, Extent, Floors, Generation, Ino, Layout, Millis, NodeId, Policy,
+    PoolId, Reachability, TargetId,
 };
 use skep_wire::mgmt::{MapReply, TargetEntry};
 use skep_wire::{Refusal, Status};
@@ -191,7 +191,8 @@ impl Spread {
                     Some(extent) => extent.targets.clone(),
                     None => self.choose(policy.pool, width)?,
                 };
-                extents.push(Extent { start, end, origin, generation, code, chunk_size, targets });
+                let floors = Floors::default();
+                extents.push(Extent { start, end, origin, generation, code, chunk_size, targets, floors });
                 start = end;
             }
         }

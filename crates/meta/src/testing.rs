@@ -447,6 +447,7 @@ impl Bed {
             kill_suidgid: false,
             cuts: 1,
             time_sets: 0,
+            held: None,
         };
         self.call(ME, commit).unwrap();
         (ino, grown.layout)
@@ -516,6 +517,7 @@ pub fn home(message: &MetaRequest) -> ShardId {
         MetaRequest::RemoveXattr(m) => m.ino.shard(),
         MetaRequest::SetPolicy(m) => m.ino.shard(),
         MetaRequest::Inspect(m) => m.ino.shard(),
+        MetaRequest::Repair(m) => m.ino.shard(),
         MetaRequest::MakeDirOn(m) => m.parent.shard(),
         MetaRequest::CreateTemp(m) => m.parent.shard(),
         MetaRequest::SetLock(m) => m.ino.shard(),

@@ -36,7 +36,7 @@ table! {
     WriteInline: CLIENT | ADMIN, Grow: CLIENT | ADMIN, Switch: CLIENT | ADMIN, GetXattr: CLIENT | ADMIN,
     SetXattr: CLIENT | ADMIN, ListXattr: CLIENT | ADMIN, RemoveXattr: CLIENT | ADMIN, Sync: CLIENT | ADMIN,
     Reclaim: CLIENT | ADMIN, SetPolicy: CLIENT | ADMIN, Inspect: CLIENT | ADMIN, ShardStats: CLIENT | ADMIN,
-    MakeDirOn: ADMIN, RemoteDir: SERVER, CreateTemp: CLIENT, ReserveEnd: CLIENT | ADMIN,
+    MakeDirOn: ADMIN, RemoteDir: SERVER, CreateTemp: CLIENT, ReserveEnd: CLIENT | ADMIN, Repair: CLIENT | ADMIN,
     SetLock: CLIENT, GetLock: CLIENT, DropLocks: CLIENT, AwaitLocks: CLIENT, CancelLock: CLIENT,
 
     ReadChunk: CLIENT | ADMIN, WriteChunk: CLIENT | ADMIN, PunchChunk: CLIENT | ADMIN,

@@ -4,6 +4,7 @@
 use crate::drive::{SimLane, read};
 use crate::fields::{Log, content};
 use crate::hub::HubRef;
+use crate::loss::give_up;
 use crate::program::{Actor, Failed, session_of};
 use skep_client::{CreateHow, OpenHow, Port, WriteHow};
 use skep_types::limits::CHUNK_MIN;
@@ -150,6 +151,7 @@ pub async fn check_log(hub: &HubRef, lane: &SimLane, log: usize, ino: Ino) -> Re
     let mut bytes = Vec::new();
     let read = loop {
         match read(lane, opened.handle, bytes.len() as u64, READ_MAX).await {
+            Err(Errno::EIO) if give_up(lane, ino).await.map_err(Broken::Told)? => {}
             Ok(part) if part.is_empty() => break Ok(()),
             Ok(part) => bytes.extend(part),
             Err(errno) => break Err(Broken::Unread(errno)),

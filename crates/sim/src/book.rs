@@ -201,6 +201,14 @@ impl Book {
         now.and_then(|now| of(&now.after).or_else(|| of(&now.step.before))).or_else(|| of(&self.fs))
     }
 
+    /// The record that the step under way appends, and to which file.
+    pub fn appended_now(&self) -> Option<(Ino, Vec<u8>)> {
+        let now = self.now.as_ref()?;
+        let Op::Write { handle, fill, .. } = &now.op else { return None };
+        let (ino, access) = now.step.before.handle(*handle).ok()?;
+        access.append.then(|| (ino, fill.bytes()))
+    }
+
     /// What may have happened when these steps lost a record. `sure`: but for that, the step under way
     /// ended as it must.
     pub fn suspect(&self, lost: &BTreeSet<StepId>, sure: bool) -> Suspicion {

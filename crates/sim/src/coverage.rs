@@ -50,6 +50,8 @@ pub const MARKERS: &[&str] = &[
     "records of a log were found",
     "a target copied",
     "a nameless file was made",
+    "what a power cut took was given up",
+    "a chunk file was vandalised",
 ];
 
 /// Situations that are reached too seldom to be asked of 200 seeds.

@@ -12,6 +12,7 @@ mod drive;
 mod fields;
 mod hub;
 mod locking;
+mod loss;
 mod metad;
 mod mgmtd;
 mod network;
@@ -46,6 +47,10 @@ pub enum Canary {
     ForgetsLocks,
     /// The end of a file is given to two appends.
     SameEndTwice,
+    /// A lost chunk file is read as a hole.
+    ZeroForLost,
+    /// A hole behind the end of a chunk file counts as something that is lost.
+    EioForHole,
     /// Work without a bound of its own is done in one step.
     OneBigStep,
     /// A create opens a file that another one made after the kernel had looked.
@@ -54,13 +59,15 @@ pub enum Canary {
 
 impl Canary {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::NoSync,
         Self::NoChunkSync,
         Self::AnswersFirst,
         Self::RunsRetries,
         Self::ForgetsLocks,
         Self::SameEndTwice,
+        Self::ZeroForLost,
+        Self::EioForHole,
         Self::OneBigStep,
         Self::CreateOpens,
     ];
@@ -74,6 +81,8 @@ impl Canary {
             Self::RunsRetries => "runs-retries",
             Self::ForgetsLocks => "forgets-locks",
             Self::SameEndTwice => "same-end-twice",
+            Self::ZeroForLost => "zero-for-lost",
+            Self::EioForHole => "eio-for-hole",
             Self::OneBigStep => "one-big-step",
             Self::CreateOpens => "create-opens",
         }

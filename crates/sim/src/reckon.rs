@@ -6,7 +6,7 @@ use crate::drive::Driver;
 use crate::hub::Cut;
 use crate::program::{Actor, Failed, is_data, session_of};
 use crate::verify::{Adoption, Loose, verify};
-use skep_model::{Handle, Op, Outcome};
+use skep_model::{Content, Handle, Op, Outcome};
 use skep_types::Ino;
 use std::collections::BTreeSet;
 
@@ -216,6 +216,17 @@ impl Actor {
             if versions.is_empty() {
                 loose.files.remove(ino);
             }
+        }
+        if let Some((ino, data)) = book.appended_now()
+            && let Some(versions) = loose.files.get_mut(&ino)
+        {
+            // It landed where the file ended that the cut had left.
+            let landed = |content: &Content| {
+                let mut content = content.clone();
+                content.write(content.size(), &data);
+                content
+            };
+            versions.extend(versions.iter().map(landed).collect::<Vec<_>>());
         }
         loose
     }

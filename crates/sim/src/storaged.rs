@@ -1,13 +1,15 @@
 //! A storage daemon with its targets in memory.
 
+use crate::Canary;
 use crate::hub::Hub;
+use crate::loss::Harm;
 use skep_storage::{
-    Admission, ChunkFaults, ChunkStore, CopyFault, Done, Limits, MemoryChunks, Sender, copy_chunk, execute,
-    read_chunk, write_chunk,
+    Admission, ChunkFaults, ChunkStore, CopyFault, Done, Limits, MemoryChunks, PieceName, Sender, copy_chunk,
+    execute, read_chunk, write_chunk,
 };
-use skep_types::{ChunkId, Consistency, Encode, Errno, NodeId, Reader, TargetId};
+use skep_types::{ChunkId, Consistency, Decode, Encode, Errno, NodeId, Reader, TargetId};
 use skep_wire::mgmt::FencesReply;
-use skep_wire::storage::StorageRequest;
+use skep_wire::storage::{ReadChunkReply, StorageRequest, SyncChunksReply};
 use skep_wire::{Refusal, Status};
 use std::collections::BTreeMap;
 
@@ -60,6 +62,16 @@ impl Storaged {
         self.admission = Admission::new();
     }
 
+    /// Somebody removes a chunk file, or cuts it short. `false`: there is none.
+    pub fn vandalise(&mut self, harm: &Harm) -> bool {
+        let Some(chunks) = self.targets.get(&harm.target) else { return false };
+        let piece = PieceName::first(harm.chunk);
+        match harm.left {
+            None => chunks.remove(&piece).is_ok(),
+            Some(size) => chunks.truncate(&piece, size).is_ok(),
+        }
+    }
+
     /// Takes the fence list.
     pub fn set_fences(&mut self, fences: &FencesReply) {
         self.admission.set_fences(fences);
@@ -98,6 +110,8 @@ impl Storaged {
                 let mut out = vec![0; (m.len as usize).min(room)];
                 let (reply, len) = read_chunk(chunks, m, &mut out).map_err(failed)?;
                 out.truncate(len);
+                let blind = hub.canary == Some(Canary::ZeroForLost);
+                let reply = if blind { ReadChunkReply { size: u64::MAX } } else { reply };
                 Ok((reply.to_bytes(), out))
             }
             StorageRequest::WriteChunk(m) => {
@@ -128,6 +142,9 @@ impl Storaged {
                     hub.coverage.hit("chunk files were deleted");
                 }
                 match execute(chunks, Limits::default(), &request) {
+                    Done::Body(body) if hub.canary == Some(Canary::EioForHole) => {
+                        Ok((beyond_the_ends(&request, body), Vec::new()))
+                    }
                     Done::Body(body) => Ok((body, Vec::new())),
                     other => Err(failed(other)),
                 }
@@ -136,8 +153,18 @@ impl Storaged {
     }
 }
 
+/// The canary: a sync tells more than the chunk files hold.
+fn beyond_the_ends(request: &StorageRequest, body: Vec<u8>) -> Vec<u8> {
+    match (request, SyncChunksReply::from_bytes(&body)) {
+        (StorageRequest::SyncChunks(_), Ok(mut reply)) => {
+            reply.sizes.iter_mut().for_each(|size| *size += u64::from(*size > 0));
+            reply.to_bytes()
+        }
+        _ => body,
+    }
+}
+
 fn contents(chunks: &MemoryChunks) -> Vec<Vec<u8>> {
-    use skep_storage::PieceName;
     let list = chunks.list(None, usize::MAX).unwrap_or_default();
     let head = |chunk: ChunkId| {
         let mut bytes = vec![0; 4_096];

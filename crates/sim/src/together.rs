@@ -182,6 +182,9 @@ impl Actor {
                 Err(Errno::ENOENT) => {}
                 Err(errno) => return Err(errno),
             }
+            // The kernel may be slow here: others make the name meanwhile.
+            let slow = self.hub.borrow_mut().rng.below(30);
+            self.lane.port().pause(slow).await;
             let create = CreateHow { mode: 0o600, umask: 0, uid: 0, gid: 0, exclusive: false, policy: None };
             let made = match careless {
                 true => self.lane.create(dir, name, create, how).await,

@@ -1,6 +1,7 @@
 //! Compares a directory, as a client sees it, with the oracle.
 
 use crate::drive::{SimLane, list, read, stat_of, xattr_names};
+use crate::loss::give_up;
 use skep_client::{OpenHow, Port};
 use skep_model::{Content, Fs, Stat, without_suidgid};
 use skep_types::{Attr, Errno, Ino, Kind, Mode, Name};
@@ -169,7 +170,10 @@ impl Walk<'_> {
         let opened = self.lane.open(attr.ino, how).await.map_err(failed)?;
         let exact = [self.fs.content(ino).map_err(failed)?.clone()];
         let allowed: &[Content] = versions.map_or(&exact, Vec::as_slice);
-        let result = ranges(self.lane, opened.handle, opened.attr.size, allowed).await;
+        let mut result = ranges(self.lane, opened.handle, opened.attr.size, allowed).await;
+        if result.is_err() && give_up(self.lane, attr.ino).await? {
+            result = ranges(self.lane, opened.handle, opened.attr.size, allowed).await;
+        }
         self.lane.release(opened.handle).await;
         let ranges = result.map_err(|what| format!("{path}: {what}"))?;
         if versions.is_some() || cleared {

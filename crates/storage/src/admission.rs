@@ -185,6 +185,7 @@ mod tests {
                 chunk,
                 offset: 0,
                 owner,
+                floor: 0,
                 sync: false,
                 netbench: false,
             })

@@ -1,6 +1,6 @@
 //! Copies between chunk files of one daemon.
 
-use crate::execute::{Done, check_range, refused, stat, sync as sync_pieces};
+use crate::execute::{Done, check_range, refused, require_floor, stat, sync as sync_pieces};
 use crate::name::PieceName;
 use crate::store::{ChunkStore, DiskError};
 use alloc::vec::Vec;
@@ -50,6 +50,8 @@ pub fn copy_chunk<S: ChunkStore>(
     buffer: &mut [u8],
 ) -> Result<CopyChunkReply, CopyFault> {
     check(m, buffer).map_err(CopyFault::Copy)?;
+    require_floor(from, m.from_chunk, m.from_floor).map_err(CopyFault::Source)?;
+    require_floor(store, m.chunk, m.floor).map_err(CopyFault::Copy)?;
     // Taken first: a disk that fails during the copy must not hide behind its next life.
     let life = store.life();
     let mut work = Copying { store, from, m, buffer, at: 0, data_left: COPY_MAX, touched: Vec::new() };

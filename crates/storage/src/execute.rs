@@ -3,12 +3,13 @@
 use crate::map::map;
 use crate::name::PieceName;
 use crate::store::{ChunkStore, DiskError, PieceStat};
+use alloc::format;
 use alloc::vec::Vec;
 use skep_types::limits::{FILE_SIZE_MAX, PAYLOAD_MAX, PIECE_SIZE};
 use skep_types::{ChunkId, Encode, Errno, piece_of};
 use skep_wire::storage::{
     ChunkReply, ChunkStat, ListChunksReply, ReadChunk, ReadChunkReply, StatChunksReply, StorageRequest,
-    WriteChunk, WriteChunkReply,
+    SyncChunksReply, WriteChunk, WriteChunkReply,
 };
 use skep_wire::{Empty, Refusal, Status};
 
@@ -82,8 +83,12 @@ fn run(store: &impl ChunkStore, limits: Limits, request: &StorageRequest) -> Res
         StorageRequest::SyncChunks(m) => {
             bounded(&m.chunks)?;
             check_life(store, m.life)?;
+            // Before the sync: what it does not cover is not durable.
+            let sizes: Result<Vec<u64>, DiskError> =
+                m.chunks.iter().map(|chunk| Ok(stat(store, *chunk)?.size)).collect();
+            let sizes = sizes?;
             sync(store, m.life, &all_pieces(store, &m.chunks)?)?;
-            Empty {}.to_bytes()
+            SyncChunksReply { sizes }.to_bytes()
         }
         StorageRequest::StatChunks(m) => {
             bounded(&m.chunks)?;
@@ -172,6 +177,7 @@ pub fn write_chunk(store: &impl ChunkStore, m: &WriteChunk, payload: &[u8]) -> R
     if m.netbench {
         return Ok(WriteChunkReply { size: m.offset + payload.len() as u64, blocks: 0, life });
     }
+    require_floor(store, m.chunk, m.floor)?;
     let mut rest = payload;
     let mut written = Vec::new();
     for (piece, offset, len) in pieces(m.chunk, m.offset, payload.len() as u64) {
@@ -185,6 +191,19 @@ pub fn write_chunk(store: &impl ChunkStore, m: &WriteChunk, payload: &[u8]) -> R
     }
     let ChunkStat { size, blocks, .. } = stat(store, m.chunk)?;
     Ok(WriteChunkReply { size, blocks, life })
+}
+
+/// Refuses to go on with a chunk file of which something is lost.
+pub(crate) fn require_floor(store: &impl ChunkStore, chunk: ChunkId, floor: u64) -> Result<(), Done> {
+    if floor == 0 {
+        return Ok(());
+    }
+    let size = stat(store, chunk)?.size;
+    if size >= floor {
+        return Ok(());
+    }
+    let text = format!("the chunk file holds {size} bytes, at least {floor} were written and committed");
+    Err(Done::Refused(Refusal::with(Status::LOST_CHUNK, text)))
 }
 
 /// Syncs what was written in life `life`. The kernel tells a failed write-back once, perhaps to somebody else's sync of
@@ -206,6 +225,7 @@ fn trim(store: &impl ChunkStore, chunk: ChunkId, size: u64) -> Result<ChunkReply
     let life = store.life();
     let (last, inside) = piece_of(size);
     let mut touched = Vec::new();
+    end_at(store, chunk, life, size)?;
     // From the end: a crash in between leaves a shorter file, never one with a gap of old data.
     for number in store.further_pieces(&chunk)?.into_iter().rev() {
         let piece = PieceName { chunk, piece: number };
@@ -221,6 +241,24 @@ fn trim(store: &impl ChunkStore, chunk: ChunkId, size: u64) -> Result<ChunkReply
     }
     sync(store, life, &touched)?;
     Ok(chunk_reply(store, chunk, life)?)
+}
+
+/// A chunk file that reaches beyond `size` shall end there and not before, also where a hole is cut off that no piece
+/// stands for: floors tell its length by that. Durable before the pieces behind it go.
+fn end_at(store: &impl ChunkStore, chunk: ChunkId, life: u64, size: u64) -> Result<(), Done> {
+    let (last, inside) = piece_of(size);
+    let further = store.further_pieces(&chunk)?;
+    if size == 0 || further.iter().all(|number| *number <= last) {
+        return Ok(());
+    }
+    let piece = PieceName { chunk, piece: last };
+    let found = store.stat(&piece)?.map(|stat| stat.size);
+    if found.is_none_or(|found| found < inside) {
+        store.reserve(&piece, 0, 0)?;
+        store.truncate(&piece, inside)?;
+        sync(store, life, &[piece])?;
+    }
+    Ok(())
 }
 
 /// Makes a hole. Only pieces that exist are touched: a range may span millions that do not.
@@ -327,7 +365,15 @@ mod tests {
         let owner = Owner::default();
         write_chunk(
             store,
-            &WriteChunk { target: TARGET, chunk: chunk(), offset, owner, sync: false, netbench: false },
+            &WriteChunk {
+                target: TARGET,
+                chunk: chunk(),
+                offset,
+                owner,
+                floor: 0,
+                sync: false,
+                netbench: false,
+            },
             data,
         )
     }
@@ -413,6 +459,27 @@ mod tests {
         assert_eq!(reply.size, 9, "trimming never grows");
     }
 
+    /// Goal: what is cut off in a hole between pieces leaves a chunk file that ends at the cut: a shorter one would
+    /// count as lost (seeds 70, 89 and 111 of the simulator).
+    #[test]
+    fn a_cut_in_a_hole_ends_there() {
+        for (at, size) in [(0, 4), (0, PIECE_SIZE), (0, PIECE_SIZE + 9), (3 * PIECE_SIZE, 2 * PIECE_SIZE + 1)]
+        {
+            let store = MemoryChunks::default();
+            write(&store, at, b"a").unwrap();
+            write(&store, 5 * PIECE_SIZE, b"far").unwrap();
+            let trim = TrimChunk { target: TARGET, chunk: chunk(), size };
+            let reply: ChunkReply = run(&store, trim.clone()).unwrap();
+            assert_eq!(reply.size, size);
+            let again: ChunkReply = run(&store, trim).unwrap();
+            assert_eq!((again.size, stat(&store, chunk()).unwrap().size), (size, size));
+        }
+        let store = MemoryChunks::default();
+        write(&store, 5 * PIECE_SIZE, b"far").unwrap();
+        let reply: ChunkReply = run(&store, TrimChunk { target: TARGET, chunk: chunk(), size: 0 }).unwrap();
+        assert_eq!((reply.size, store.list(None, 9).unwrap()), (0, vec![]), "nothing is left");
+    }
+
     /// Goal: delete takes every piece; missing chunk files are fine.
     #[test]
     fn delete_takes_all_pieces() {
@@ -431,7 +498,7 @@ mod tests {
         let mut store = MemoryChunks::default();
         let life = write(&store, 0, b"a").unwrap().life;
         let sync = |life| SyncChunks { target: TARGET, chunks: vec![chunk()], life };
-        let _: Empty = run(&store, sync(life)).unwrap();
+        let _: SyncChunksReply = run(&store, sync(life)).unwrap();
         write(&store, 1, b"b").unwrap();
         store.crash(1);
         assert!(
@@ -451,7 +518,9 @@ mod tests {
             store.set_sync_beside(true);
             let done = match wanted {
                 StorageRequest::WriteChunk(m) => write_chunk(&store, &m, b"x").map(|_| ()),
-                StorageRequest::SyncChunks(m) => run::<Empty>(&store, SyncChunks { life, ..m }).map(|_| ()),
+                StorageRequest::SyncChunks(m) => {
+                    run::<SyncChunksReply>(&store, SyncChunks { life, ..m }).map(|_| ())
+                }
                 other => match execute(&store, Limits::default(), &other) {
                     Done::Body(_) => Ok(()),
                     done => Err(done),
@@ -464,7 +533,15 @@ mod tests {
         };
         let owner = Owner::default();
         assert!(fails(SyncChunks { target: TARGET, chunks: vec![chunk()], life: 0 }.into()));
-        let m = WriteChunk { target: TARGET, chunk: chunk(), offset: 9, owner, sync: true, netbench: false };
+        let m = WriteChunk {
+            target: TARGET,
+            chunk: chunk(),
+            offset: 9,
+            owner,
+            floor: 0,
+            sync: true,
+            netbench: false,
+        };
         assert!(fails(m.into()));
         assert!(fails(TrimChunk { target: TARGET, chunk: chunk(), size: 2 }.into()));
         assert!(fails(DeleteChunks { target: TARGET, chunks: vec![chunk()] }.into()));
@@ -490,7 +567,15 @@ mod tests {
         let store = MemoryChunks::default();
         let life = write(&store, 0, b"abc").unwrap().life;
         let owner = Owner::default();
-        let m = WriteChunk { target: TARGET, chunk: chunk(), offset: 1, owner, sync: true, netbench: true };
+        let m = WriteChunk {
+            target: TARGET,
+            chunk: chunk(),
+            offset: 1,
+            owner,
+            floor: 0,
+            sync: true,
+            netbench: true,
+        };
         assert_eq!(write_chunk(&store, &m, b"zzzz").unwrap(), WriteChunkReply { size: 5, blocks: 0, life });
         assert_eq!(read(&store, 0, 10), b"abc");
         let m = ReadChunk { target: TARGET, chunk: chunk(), offset: 0, len: 5, netbench: true };
@@ -512,5 +597,35 @@ mod tests {
         }
         let punch = PunchChunk { target: TARGET, chunk: chunk(), offset: u64::MAX, len: u64::MAX };
         assert!(matches!(run::<ChunkReply>(&store, punch), Err(Done::Refused(_))));
+    }
+
+    /// Goal: a sync tells the lengths that are durable now; a write to a chunk file that is shorter than its floor
+    /// is refused and makes nothing, which would hide that something is lost.
+    #[test]
+    fn what_is_lost_is_not_hidden() {
+        let store = MemoryChunks::default();
+        write(&store, 0, &[7; 100]).unwrap();
+        let gone = ChunkId { stripe: 1, ..chunk() };
+        let sync = SyncChunks { target: TARGET, chunks: vec![chunk(), gone], life: store.life() };
+        let Done::Body(body) = execute(&store, Limits::default(), &sync.into()) else { panic!() };
+        assert_eq!(SyncChunksReply::from_bytes(&body).unwrap().sizes, [100, 0]);
+        let (owner, target) = (Owner::default(), TARGET);
+        let m = |chunk, floor| WriteChunk {
+            target,
+            chunk,
+            offset: 500,
+            owner,
+            floor,
+            sync: false,
+            netbench: false,
+        };
+        for (chunk, floor) in [(chunk(), 101), (gone, 1)] {
+            let Err(Done::Refused(refusal)) = write_chunk(&store, &m(chunk, floor), b"x") else { panic!() };
+            assert_eq!(refusal.status, Status::LOST_CHUNK);
+        }
+        assert_eq!(stat(&store, chunk()).unwrap().size, 100);
+        assert_eq!(store.list(None, 9).unwrap(), [chunk()]);
+        assert_eq!(write_chunk(&store, &m(chunk(), 100), b"x").unwrap().size, 501);
+        assert_eq!(write_chunk(&store, &m(gone, 0), b"x").unwrap().size, 501);
     }
 }

@@ -66,6 +66,7 @@ mod tests {
             chunk: CHUNK,
             offset,
             owner: Owner::default(),
+            floor: 0,
             sync: false,
             netbench: false,
         };

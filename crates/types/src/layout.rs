@@ -5,7 +5,7 @@
 //! A stripe's chunk file is cut into pieces of at most 1 TiB on the target.
 
 use crate::limits::{CHUNK_MAX, CHUNK_MIN, EXTENTS_MAX, PIECE_SIZE, TARGETS_MAX};
-use crate::{Generation, Ino, PoolId, TargetId};
+use crate::{Floors, Generation, Ino, PoolId, TargetId};
 use crate::{byte_enum, record};
 use alloc::vec::Vec;
 
@@ -35,6 +35,8 @@ record! {
         pub chunk_size: u32,
         /// Targets in stripe order.
         pub targets: Vec<TargetId>,
+        /// How short its chunk files can be without something being lost.
+        pub floors: Floors,
     }
 }
 
@@ -44,6 +46,9 @@ record! {
     pub struct Layout {
         /// Generation of the layout as a whole. 0 = inline, no extents.
         pub generation: Generation,
+        /// Names the log record that last began or ended a truncate of the chunk files; never the same twice. Floors
+        /// are raised only by who looked at the chunk files since.
+        pub trims: u64,
         /// In order of `start`, without gaps.
         pub extents: Vec<Extent>,
     }
@@ -101,6 +106,7 @@ impl Extent {
             && self.chunk_size.is_power_of_two()
             && (CHUNK_MIN..=CHUNK_MAX).contains(&self.chunk_size)
             && (1..=TARGETS_MAX).contains(&self.targets.len())
+            && !matches!(&self.floors, Floors::Each(each) if each.len() != self.targets.len())
     }
 
     /// Name of the chunk file of `stripe`, this being extent number `extent`.
@@ -230,10 +236,12 @@ mod tests {
             code: Code::Raid0,
             chunk_size: CHUNK_MIN,
             targets: targets.into_iter().map(TargetId).collect(),
+            floors: Floors::default(),
         };
         let chunk = u64::from(CHUNK_MIN);
         Layout {
             generation: Generation(1),
+            trims: 0,
             extents: vec![extent(0, 4 * chunk, vec![7]), extent(4 * chunk, u64::MAX, vec![3, 4, 5])],
         }
     }

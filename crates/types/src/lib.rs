@@ -9,6 +9,7 @@ pub mod codec;
 
 mod attr;
 mod errno;
+mod floor;
 mod id;
 mod layout;
 pub mod limits;
@@ -19,6 +20,7 @@ mod time;
 pub use attr::{Attr, Kind, Mode, SetAttr, SetTime};
 pub use codec::{Decode, DecodeError, Encode, Reader};
 pub use errno::Errno;
+pub use floor::{ExtentFloors, Floors, Held, WRITTEN};
 pub use id::{
     ClientId, ClusterId, FenceEpoch, Generation, Incarnation, Ino, LogIndex, MapVersion, NodeId, PoolId,
     ProjectId, Seq, ShardId, Slot, TargetId, Term, Uuid,

@@ -8,6 +8,7 @@ mod commit;
 mod create;
 mod create_temp;
 mod drop_locks;
+mod found_chunk;
 mod get_attr;
 mod get_lock;
 mod get_xattr;
@@ -29,6 +30,7 @@ mod remote_dir;
 mod remove_dir;
 mod remove_xattr;
 mod rename;
+mod repair;
 mod reply;
 mod reserve_end;
 mod set_lock;
@@ -49,6 +51,7 @@ pub use commit::Commit;
 pub use create::Create;
 pub use create_temp::CreateTemp;
 pub use drop_locks::DropLocks;
+pub use found_chunk::FoundChunk;
 pub use get_attr::GetAttr;
 pub use get_lock::{GetLock, GetLockReply};
 pub use get_xattr::GetXattr;
@@ -72,6 +75,7 @@ pub use remote_dir::RemoteDir;
 pub use remove_dir::RemoveDir;
 pub use remove_xattr::RemoveXattr;
 pub use rename::Rename;
+pub use repair::Repair;
 pub use reply::{AttrReply, DataReply, DirEntry, EntryReply, LayoutReply, ListReply, OpenReply};
 pub use reserve_end::{ReserveEnd, ReserveEndReply};
 pub use set_lock::SetLock;
@@ -89,5 +93,5 @@ pub use write_inline::WriteInline;
 
 crate::family! {
     /// Everything a client, an administrator or another shard asks a metadata shard.
-    MetaRequest { Lookup, GetAttr, ChangeAttr, Create, MakeNode, MakeSymlink, ReadLink, Link, Unlink, RemoveDir, Rename, List, Open, Close, Commit, ReadInline, WriteInline, Grow, Switch, GetXattr, SetXattr, ListXattr, RemoveXattr, Sync, Reclaim, SetPolicy, Inspect, MakeDirOn, ShardStats, RemoteDir, CreateTemp, SetLock, GetLock, DropLocks, AwaitLocks, CancelLock, ReserveEnd }
+    MetaRequest { Lookup, GetAttr, ChangeAttr, Create, MakeNode, MakeSymlink, ReadLink, Link, Unlink, RemoveDir, Rename, List, Open, Close, Commit, ReadInline, WriteInline, Grow, Switch, GetXattr, SetXattr, ListXattr, RemoveXattr, Sync, Reclaim, SetPolicy, Inspect, MakeDirOn, ShardStats, RemoteDir, CreateTemp, SetLock, GetLock, DropLocks, AwaitLocks, CancelLock, ReserveEnd, Repair }
 }

@@ -37,6 +37,10 @@ impl Status {
     pub const LOST_WRITES: Self = Self(4107);
     /// The file was cut since the size was known: ask the targets where what was written ends, send that.
     pub const STALE_SIZE: Self = Self(4108);
+    /// The file was truncated since the sender looked at its chunk files: ask for the layout, look again.
+    pub const CUT_SINCE: Self = Self(4120);
+    /// A chunk file is missing, or shorter than its floor: ask the shard whether that still holds.
+    pub const LOST_CHUNK: Self = Self(4121);
 
     /// A Linux error as status.
     pub fn errno(errno: Errno) -> Self {
@@ -70,6 +74,8 @@ impl fmt::Display for Status {
             Self::MALFORMED => "the message cannot be understood",
             Self::LOST_WRITES => "the target lost unsynced writes",
             Self::STALE_SIZE => "the file was cut since",
+            Self::CUT_SINCE => "the file was truncated meanwhile",
+            Self::LOST_CHUNK => "a chunk file is missing or too short",
             _ => match self.as_errno() {
                 Some(errno) => return fmt::Display::fmt(&errno, f),
                 None => return write!(f, "status {}", self.0),

@@ -26,7 +26,7 @@ pub use shape::{
     TargetStatsReply, WriteChunkReply,
 };
 pub use stat_chunks::StatChunks;
-pub use sync_chunks::SyncChunks;
+pub use sync_chunks::{SyncChunks, SyncChunksReply};
 pub use target_stats::TargetStats;
 pub use trim_chunk::TrimChunk;
 pub use write_chunk::WriteChunk;

@@ -4,7 +4,7 @@ use crate::job::{Job, To};
 use crate::lane::Lane;
 use crate::limits::STALE_ROUNDS_MAX;
 use crate::port::{Cell, Port};
-use crate::state::{Begun, Handle, Shared};
+use crate::state::{Answered, Begun, Handle, Shared};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use skep_types::codec::Bytes;
@@ -80,8 +80,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 self.change_attr(file.ino, set).await?;
             }
             if file.sync {
-                self.sync_chunks(file.ino).await?;
-                self.commit(file.ino).await?;
+                self.sync_and_commit(file.ino).await?;
                 self.sync_shard(file.ino.shard()).await?;
             }
             Ok(())
@@ -187,14 +186,19 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             let reply: ChunkReply = job.take()?.read()?;
             // A hole is lost by a power cut as a write is: the next fsync covers it.
             let Stretch { target, chunk, .. } = *stretch;
-            self.shared
-                .with(|s| s.inodes.entry(ino).wrote_chunk(target, chunk, reply.life, reply.blocks, false));
+            self.shared.with(|s| s.inodes.entry(ino).wrote_chunk(target, chunk, changed(&reply, layout)));
         }
         let now = self.port.wall();
         // Time and blocks have moved, the size has not.
         self.shared.with(|s| s.inodes.entry(ino).wrote_to(0, now, layout.generation, false, facts.begun));
         Ok(())
     }
+}
+
+/// What a target said of a chunk file that may be there or not.
+pub(crate) fn changed(reply: &ChunkReply, layout: &Layout) -> Answered {
+    let ChunkReply { size, blocks, life } = *reply;
+    Answered { life, blocks, size, point: (layout.generation, layout.trims), synced: None }
 }
 
 fn stretches(layout: &Layout, offset: u64, end: u64) -> Vec<Stretch> {

@@ -171,7 +171,13 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 continue;
             }
             let write = StripeWrite { layout: &layout, offset, data, owner: view.owner, sync };
-            return self.write_chunks(ino, &write, &view, kill).await;
+            match self.write_chunks(ino, &write, &view, kill).await {
+                // The place stays.
+                Err(refusal) if refusal.status == Status::LOST_CHUNK => {
+                    self.settle_loss(ino, offset, end).await?;
+                }
+                round => return round,
+            }
         }
         Err(super::unsettled(ino))
     }

@@ -1,12 +1,13 @@
 //! Commit: tells the shard how far and when chunks were written.
 
+use super::attr::is_gone;
 use crate::lane::Lane;
 use crate::limits::STALE_ROUNDS_MAX;
 use crate::port::{Cell, Port};
-use crate::state::{Mark, Shared};
+use crate::state::{Mark, Shared, Telling};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use skep_types::{ChunkId, Ino, Layout, TargetId};
+use skep_types::{ChunkId, Ino, Layout, TargetId, Timestamp};
 use skep_wire::meta::{AttrReply, Commit};
 use skep_wire::{Refusal, Status};
 
@@ -15,16 +16,31 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     pub(crate) async fn commit(&self, ino: Ino) -> Result<(), Refusal> {
         for _ in 0..STALE_ROUNDS_MAX {
             self.settle_mark(ino).await?;
-            let marked = self.shared.with(|s| {
+            let known = self.shared.with(|s| {
                 let inode = s.inodes.get(ino)?;
-                Some((inode.mark?, inode.cuts, inode.layout.clone()))
+                Some((inode.mark, inode.cuts, inode.layout.clone(), inode.telling()))
             });
-            let Some((mark, cuts, layout)) = marked else { return Ok(()) };
-            let blocks = match layout {
-                Some(layout) if layout.generation == mark.generation => self.blocks(ino, &layout).await,
-                _ => None,
+            let Some((mark, cuts, layout, telling)) = known else { return Ok(()) };
+            let result = match mark {
+                Some(mark) => {
+                    let known = layout.as_ref().map(|layout| layout.generation);
+                    let blocks = match layout {
+                        Some(layout) if known == Some(mark.generation) => self.blocks(ino, &layout).await,
+                        _ => None,
+                    };
+                    let telling = telling.filter(|telling| telling.point.0 == mark.generation);
+                    self.commit_once(ino, &mark, cuts, blocks, telling).await
+                }
+                None => match telling.filter(|telling| !telling.held.extents.is_empty()) {
+                    Some(telling) => self.commit_held(ino, telling).await,
+                    None => Ok(()),
+                },
             };
-            match self.commit_once(ino, &mark, cuts, blocks).await {
+            match result {
+                // Nor does it mean anything what chunk files held then; the rest is told.
+                Err(refusal) if refusal.status == Status::CUT_SINCE => {
+                    self.shared.with(|s| s.inodes.entry(ino).held_is_void());
+                }
                 // Another mount has cut the file since: the targets tell what is left.
                 Err(refusal) if refusal.status == Status::STALE_SIZE => {
                     self.fresh_attr(ino).await?;
@@ -41,9 +57,11 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         mark: &Mark,
         cuts: u64,
         blocks: Option<u64>,
+        telling: Option<Telling>,
     ) -> Result<(), Refusal> {
+        let held = telling.as_ref().map(|telling| telling.held.clone());
         let Mark { size, mtime, time_sets, generation, kill_suidgid, serial, .. } = *mark;
-        let message = Commit { ino, generation, size, cuts, mtime, time_sets, blocks, kill_suidgid };
+        let message = Commit { ino, generation, size, cuts, mtime, time_sets, blocks, kill_suidgid, held };
         let result = self.change_ino(ino, &message).await;
         let stale = matches!(&result, Err(refusal) if refusal.status == Status::STALE_GENERATION);
         self.shared.with(|s| {
@@ -53,6 +71,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 && inode.mark.is_some_and(|mark| mark.serial == serial)
             {
                 inode.mark = None;
+            }
+            if let (Ok(_), Some(telling), Some(inode)) = (&result, &telling, s.inodes.get_mut(ino)) {
+                inode.told(telling);
             }
             if let Ok(AttrReply { attr, .. }) = &result {
                 s.inodes.merge_own(attr.clone());
@@ -83,6 +104,37 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             }
         }
         Err(super::unsettled(ino))
+    }
+
+    /// Tells the shard what chunk files hold, and nothing else.
+    async fn commit_held(&self, ino: Ino, mut telling: Telling) -> Result<(), Refusal> {
+        telling.held.alone = true;
+        let message = Commit {
+            ino,
+            generation: telling.point.0,
+            size: 0,
+            cuts: 0,
+            mtime: Timestamp::default(),
+            time_sets: 0,
+            blocks: None,
+            kill_suidgid: false,
+            held: Some(telling.held.clone()),
+        };
+        match self.change_ino(ino, &message).await {
+            Ok(AttrReply { attr, .. }) => {
+                self.shared.with(|s| {
+                    s.inodes.entry(ino).told(&telling);
+                    s.inodes.merge(attr);
+                });
+                Ok(())
+            }
+            // Cut off or removed meanwhile, with its chunk files.
+            Err(refusal) if refusal.status == Status::STALE_GENERATION || is_gone(refusal.status) => {
+                self.shared.with(|s| s.inodes.entry(ino).held.clear());
+                Ok(())
+            }
+            Err(refusal) => Err(refusal),
+        }
     }
 
     /// 512-byte blocks of all chunk files: those that this mount has not written are asked for.

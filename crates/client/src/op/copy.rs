@@ -1,5 +1,6 @@
 //! copy_file_range: on the servers where one daemon has both ends, otherwise through this mount.
 
+use super::allocate::changed;
 use super::write::{StripeWrite, View};
 use crate::job::{Job, To};
 use crate::lane::Lane;
@@ -10,7 +11,9 @@ use alloc::vec::Vec;
 use skep_types::limits::{FILE_SIZE_MAX, INLINE_DEFAULT, TRANSFER_MAX};
 use skep_types::{ChunkId, Encode, Errno, Generation, Ino, Layout, Piece, TargetId};
 use skep_wire::meta::OpenMode;
-use skep_wire::storage::{CopyChunk, CopyChunkReply, Owner, PunchChunk, ReadChunk};
+use skep_wire::storage::{
+    ChunkReply, CopyChunk, CopyChunkReply, Owner, PunchChunk, ReadChunk, ReadChunkReply, WriteChunkReply,
+};
 use skep_wire::{Message, Refusal, Status};
 
 /// A run of bytes within one chunk file of the source and one of the copy.
@@ -23,6 +26,8 @@ struct Segment {
     len: u64,
     /// Where its first byte is in the copy.
     file_offset: u64,
+    /// How short the two chunk files can be.
+    floors: (u64, u64),
 }
 
 /// What is copied where.
@@ -103,6 +108,12 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                     self.fetch_layout(window.to).await?;
                     continue;
                 }
+                Err(refusal) if refusal.status == Status::LOST_CHUNK => {
+                    self.settle_loss(window.from, window.from_offset, window.from_offset + window.len)
+                        .await?;
+                    self.settle_loss(window.to, window.to_offset, end).await?;
+                    continue;
+                }
                 Err(refusal) => return Err(refusal),
             }
             if self.copied(window.to, &view, end, layout.generation).await? {
@@ -128,13 +139,18 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             let inode = s.inodes.get(ino)?;
             let mark = inode.mark.filter(|mark| mark.size >= end)?;
             let told = inode.attr.as_ref().is_some_and(|attr| attr.size >= end);
-            Some((mark, inode.cuts, told))
+            let telling = inode.telling().filter(|telling| telling.point.0 == mark.generation);
+            Some((mark, inode.cuts, told, telling))
         });
-        let Some((mark, cuts, told)) = marked else { return Ok(false) };
+        let Some((mark, cuts, told, telling)) = marked else { return Ok(false) };
         if told {
             return Ok(true);
         }
-        match self.commit_once(ino, &mark, cuts, None).await {
+        match self.commit_once(ino, &mark, cuts, None, telling).await {
+            Err(refusal) if refusal.status == Status::CUT_SINCE => {
+                self.shared.with(|s| s.inodes.entry(ino).held_is_void());
+                Ok(false)
+            }
             Err(refusal) if refusal.status == Status::STALE_SIZE => {
                 self.fresh_attr(ino).await?;
                 Ok(false)
@@ -168,9 +184,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             segments.iter().partition::<Vec<Segment>, _>(|segment| node(segment.from.0) == node(segment.to.0))
         });
         let result = async {
-            self.copy_near(window.to, near, &mut far, owner).await?;
+            self.copy_near(window.to, layout, near, &mut far, owner).await?;
             self.copy_far(window.to, layout, far, owner).await?;
-            self.punch_pieces(window.to, &holes).await
+            self.punch_pieces(window.to, layout, &holes).await
         };
         let result: Result<(), Refusal> = result.await;
         if result.is_err() {
@@ -184,6 +200,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     async fn copy_near(
         &self,
         ino: Ino,
+        layout: &Layout,
         near: Vec<Segment>,
         far: &mut Vec<Segment>,
         owner: Owner,
@@ -203,6 +220,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                         from_offset: segment.from_offset,
                         len: segment.len,
                         owner,
+                        floor: segment.floors.1,
+                        from_floor: segment.floors.0,
                     };
                     Job::new(To::Target(segment.to.0), CopyChunk::KIND, message.to_bytes(), false)
                 })
@@ -212,10 +231,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 match job.take().and_then(|reply| reply.read::<CopyChunkReply>()) {
                     Ok(CopyChunkReply { copied, written }) => {
                         let (target, chunk) = segment.to;
-                        self.shared.with(|s| {
-                            let inode = s.inodes.entry(ino);
-                            inode.wrote_chunk(target, chunk, written.life, written.blocks, false);
-                        });
+                        let WriteChunkReply { size, blocks, life } = written;
+                        let answer = changed(&ChunkReply { size, blocks, life }, layout);
+                        self.shared.with(|s| s.inodes.entry(ino).wrote_chunk(target, chunk, answer));
                         open.extend(segment.after(copied.max(1)));
                     }
                     Err(refusal) if is_elsewhere(&refusal) => {
@@ -260,7 +278,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                     return Err(Errno::EIO.into());
                 }
             }
-            self.punch_pieces(ino, &holes).await?;
+            self.punch_pieces(ino, layout, &holes).await?;
             if self.port.cancelled() && !open.is_empty() {
                 return Err(Errno::EINTR.into());
             }
@@ -289,14 +307,16 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             jobs.push(job);
         }
         self.run(&mut jobs).await;
-        for job in &mut jobs {
-            job.take()?;
+        for (segment, job) in batch.iter().zip(&mut jobs) {
+            if job.take()?.read::<ReadChunkReply>()?.size < segment.floors.0 {
+                return Err(super::lost::short());
+            }
         }
         Ok(batch.iter().map(|segment| segment.len as usize).sum())
     }
 
     /// Makes holes of ranges of chunk files.
-    async fn punch_pieces(&self, ino: Ino, pieces: &[Piece]) -> Result<(), Refusal> {
+    async fn punch_pieces(&self, ino: Ino, layout: &Layout, pieces: &[Piece]) -> Result<(), Refusal> {
         for batch in pieces.chunks(COPY_JOBS_MAX) {
             let mut jobs: Vec<Job<'_>> = batch
                 .iter()
@@ -308,11 +328,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 .collect();
             self.run(&mut jobs).await;
             for (piece, job) in batch.iter().zip(&mut jobs) {
-                let reply: skep_wire::storage::ChunkReply = job.take()?.read()?;
-                self.shared.with(|s| {
-                    let inode = s.inodes.entry(ino);
-                    inode.wrote_chunk(piece.target, piece.chunk, reply.life, reply.blocks, false);
-                });
+                let reply: ChunkReply = job.take()?.read()?;
+                let answer = changed(&reply, layout);
+                self.shared.with(|s| s.inodes.entry(ino).wrote_chunk(piece.target, piece.chunk, answer));
             }
         }
         Ok(())
@@ -429,6 +447,7 @@ fn plan(source: &Layout, layout: &Layout, window: &Window) -> (Vec<Segment>, Vec
                 to_offset: at.local_offset,
                 len,
                 file_offset: at.file_offset,
+                floors: (source.floor(&piece.chunk), layout.synced_floor(&at.chunk)),
             };
             done += len;
             place = match at.len == len {
@@ -471,6 +490,7 @@ mod tests {
             to_offset: 1_000,
             len: 50,
             file_offset: 7,
+            floors: (0, 0),
         };
         let left = part.within(120, 150).unwrap();
         assert_eq!((left.from_offset, left.to_offset, left.file_offset, left.len), (120, 1_020, 27, 30));

@@ -37,7 +37,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 Err(refusal) => return Err(refusal),
             }
         }
-        let switch = Switch { ino, generation: layout.generation, inline_version: copy.version };
+        let copied = if self.drops_content(ino) { 0 } else { copy.data.0.len() as u64 };
+        let switch = Switch { ino, generation: layout.generation, inline_version: copy.version, copied };
         match self.change_ino(ino, &switch).await {
             Ok(LayoutReply { attr, layout }) => self.grown(attr, layout),
             // Somebody wrote inline after the copy was taken, or was faster.

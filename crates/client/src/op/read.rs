@@ -10,7 +10,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use skep_types::{Encode, Errno, Ino, Layout, Piece};
 use skep_wire::meta::{OpenMode, OpenReply};
-use skep_wire::storage::ReadChunk;
+use skep_wire::storage::{ReadChunk, ReadChunkReply};
 use skep_wire::{Message, Refusal, Status};
 
 /// What a read knows of its file.
@@ -82,6 +82,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                         Err(refusal) if refusal.status == Status::STALE_GENERATION => {
                             self.fetch_layout(ino).await?;
                         }
+                        Err(refusal) if refusal.status == Status::LOST_CHUNK => {
+                            self.settle_loss(ino, offset, end).await?;
+                        }
                         Err(refusal) => return Err(refusal),
                     }
                 }
@@ -114,9 +117,13 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 jobs.push(reading(piece, part, netbench));
             }
             self.run(&mut jobs).await;
-            for job in &mut jobs {
-                match job.take() {
-                    Ok(reply) => lens.push(reply.payload_len),
+            for (piece, job) in pieces.iter().zip(&mut jobs) {
+                let answer = job.take().and_then(|reply| Ok((reply.read::<ReadChunkReply>()?, reply)));
+                match answer {
+                    Ok((found, _)) if !netbench && found.size < layout.floor(&piece.chunk) => {
+                        failed = failed.or(Some(super::lost::short()));
+                    }
+                    Ok((_, reply)) => lens.push(reply.payload_len),
                     Err(refusal) => failed = failed.or(Some(refusal)),
                 }
             }

@@ -60,6 +60,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 Err(refusal) if refusal.status == Status::STALE_GENERATION => {
                     self.fetch_layout(ino).await?;
                 }
+                Err(refusal) if refusal.status == Status::LOST_CHUNK => {
+                    self.settle_loss(ino, offset, u64::MAX).await?;
+                }
                 Err(refusal) => return Err(refusal),
             }
             if self.port.cancelled() {
@@ -160,6 +163,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             self.run(&mut jobs).await;
             for (at, job) in open.iter().zip(&mut jobs) {
                 let reply: MapChunkReply = job.take()?.read()?;
+                if reply.size < extent.floor(searches[*at].stripe) {
+                    return Err(super::lost::short());
+                }
                 searches[*at].look(&reply, what);
             }
             if self.port.cancelled() {

@@ -2,12 +2,13 @@
 
 use crate::job::{Job, To};
 use crate::lane::Lane;
+use crate::limits::HELD_ROUNDS_MAX;
 use crate::port::{Cell, Port};
 use crate::state::{Handle, Shared, Unsynced};
 use alloc::vec::Vec;
 use skep_types::{Encode, Errno, Ino, ShardId, Term};
 use skep_wire::meta::Sync;
-use skep_wire::storage::SyncChunks;
+use skep_wire::storage::{SyncChunks, SyncChunksReply};
 use skep_wire::{Message, Refusal, Status};
 
 impl<P: Port, C: Cell<Shared>> Lane<P, C> {
@@ -16,8 +17,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     pub async fn fsync(&self, handle: Handle) -> Result<(), Errno> {
         let ino = self.shared.with(|s| s.handles.file(handle).map(|file| file.ino))?;
         let result = async {
-            self.sync_chunks(ino).await?;
-            self.commit(ino).await?;
+            self.sync_and_commit(ino).await?;
             self.sync_shard(ino.shard()).await
         };
         let result = result.await;
@@ -59,12 +59,30 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         if lost { Err(Errno::EIO) } else { Ok(()) }
     }
 
-    /// Makes the chunks written through this mount durable. A loss is recorded for every handle.
-    pub(crate) async fn sync_chunks(&self, ino: Ino) -> Result<(), Refusal> {
+    /// Makes the chunks written through this mount durable, and tells the shard of them, how long they are for sure
+    /// included. A truncate in between has them measured again.
+    pub(crate) async fn sync_and_commit(&self, ino: Ino) -> Result<(), Refusal> {
+        let synced = self.sync_chunks(ino).await?;
+        for _ in 0..HELD_ROUNDS_MAX {
+            self.commit(ino).await?;
+            let dropped =
+                |inode: &mut crate::state::Inode| core::mem::replace(&mut inode.held_dropped, false);
+            if !self.shared.with(|s| s.inodes.get_mut(ino).is_some_and(dropped)) {
+                break;
+            }
+            self.measure_again(ino, &synced).await;
+        }
+        Ok(())
+    }
+
+    /// Makes the chunks written through this mount durable, and says which. A loss is recorded for every handle.
+    pub(crate) async fn sync_chunks(&self, ino: Ino) -> Result<Vec<Unsynced>, Refusal> {
+        // Before any is looked at.
+        let point = self.shared.with(|s| s.inodes.get(ino).map(crate::state::Inode::looks_at));
         let unsynced = self.shared.with(|s| s.inodes.get(ino).map(|inode| inode.unsynced.clone()));
         let unsynced: Vec<Unsynced> = unsynced.unwrap_or_default();
         if unsynced.is_empty() {
-            return Ok(());
+            return Ok(unsynced);
         }
         let mut jobs: Vec<Job<'_>> = unsynced
             .iter()
@@ -76,8 +94,13 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         self.run(&mut jobs).await;
         let mut failed = None;
         for (sent, job) in unsynced.iter().zip(&mut jobs) {
-            match job.take() {
-                Ok(_) => self.shared.with(|s| s.chunks_synced(ino, sent)),
+            match job.take().and_then(|reply| reply.read::<SyncChunksReply>()) {
+                Ok(reply) => self.shared.with(|s| {
+                    s.chunks_synced(ino, sent);
+                    if let (Some(point), Some(inode)) = (point, s.inodes.get_mut(ino)) {
+                        inode.hold_all(&sent.chunks, point, &reply.sizes);
+                    }
+                }),
                 // Chunks of a generation that is gone need no sync.
                 Err(refusal) if refusal.status == Status::STALE_GENERATION => {
                     self.shared.with(|s| s.chunks_synced(ino, sent));
@@ -95,7 +118,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         }
         match failed {
             Some(refusal) => Err(refusal),
-            None => Ok(()),
+            None => Ok(unsynced),
         }
     }
 

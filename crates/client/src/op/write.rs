@@ -4,7 +4,7 @@ use crate::job::{Job, To};
 use crate::lane::Lane;
 use crate::limits::{ROUND_MAX, STALE_ROUNDS_MAX};
 use crate::port::{Cell, Port};
-use crate::state::{Begun, FileHandle, Handle, Inode, Shared};
+use crate::state::{Answered, Begun, FileHandle, Handle, Inode, Shared};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use skep_types::codec::Bytes;
@@ -140,7 +140,13 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 Round::Again
             } else {
                 let write = StripeWrite { layout: &layout, offset, data, owner: view.owner, sync };
-                self.write_chunks(file.ino, &write, &view, kill).await?
+                match self.write_chunks(file.ino, &write, &view, kill).await {
+                    Err(refusal) if refusal.status == Status::LOST_CHUNK => {
+                        self.settle_loss(file.ino, offset, end).await?;
+                        Round::Again
+                    }
+                    round => round?,
+                }
             };
             if let Round::Written(n) = round {
                 return Ok(n);
@@ -262,6 +268,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 chunk: piece.chunk,
                 offset: piece.local_offset,
                 owner: write.owner,
+                floor: write.layout.synced_floor(&piece.chunk),
                 sync: write.sync,
                 netbench,
             };
@@ -274,24 +281,34 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let mut written = 0;
         let mut failed: Option<Refusal> = None;
         let mut stray: Vec<Piece> = Vec::new();
+        let mut lost: Option<Refusal> = None;
         for (piece, job) in pieces.iter().zip(&mut jobs) {
             let unsure = job.unsure;
             match job.take().and_then(|reply| reply.read::<WriteChunkReply>()) {
                 Ok(reply) => {
-                    self.shared.with(|s| {
-                        let inode = s.inodes.entry(ino);
-                        inode.wrote_chunk(piece.target, piece.chunk, reply.life, reply.blocks, write.sync);
-                    });
+                    let end = piece.local_offset + piece.len;
+                    let answer = Answered {
+                        life: reply.life,
+                        blocks: reply.blocks,
+                        // Nothing of it is there.
+                        size: if netbench { 0 } else { reply.size },
+                        point: (write.layout.generation, write.layout.trims),
+                        synced: write.sync.then_some(if netbench { 0 } else { end }),
+                    };
+                    self.shared.with(|s| s.inodes.entry(ino).wrote_chunk(piece.target, piece.chunk, answer));
                     match failed {
                         None => written += piece.len as usize,
                         Some(_) => stray.push(*piece),
                     }
                 }
                 Err(refusal) => {
-                    failed = failed.or(Some(refusal));
                     if unsure {
                         stray.push(*piece);
                     }
+                    if refusal.status == Status::LOST_CHUNK {
+                        lost = Some(refusal.clone());
+                    }
+                    failed = failed.or(Some(refusal));
                 }
             }
         }
@@ -300,7 +317,12 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             return Err(refusal);
         }
         self.forget_strays(ino, stray).await;
-        if written == 0 { Err(refusal) } else { Ok(written) }
+        match lost {
+            // By an old layout perhaps: then all of it is written again. Part of an append would be a torn record.
+            Some(lost) => Err(lost),
+            None if written == 0 => Err(refusal),
+            None => Ok(written),
+        }
     }
 
     /// What was written behind a failed piece, or may have been by it, must not show when the file grows

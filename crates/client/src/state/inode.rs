@@ -2,11 +2,12 @@
 //! which has its own limit, apart).
 
 use super::Mark;
+use super::{Answered, Point};
 use crate::limits::{IDLE_INODES_MAX, INLINE_CACHE_MAX, TERMS_MAX};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use skep_types::{Attr, ChunkId, Ino, Layout, LogIndex, ShardId, TargetId, Term};
+use skep_types::{Attr, ChunkId, Ino, Layout, LogIndex, ShardId, TargetId, Term, WRITTEN};
 use skep_wire::meta::OpenMode;
 
 /// Writes to one target that may be lost by a power cut.
@@ -56,6 +57,12 @@ pub struct Inode {
     pub unsynced: Vec<Unsynced>,
     /// 512-byte blocks of the chunk files written.
     pub blocks: BTreeMap<ChunkId, u64>,
+    /// What chunk files hold that the shard is to be told: 1 = something, else so many bytes durably.
+    pub held: BTreeMap<ChunkId, u64>,
+    /// The layout that was known before those were looked at.
+    pub held_at: Point,
+    /// What was to be told was not: the file was cut since.
+    pub held_dropped: bool,
     /// Counts writes.
     pub serial: u64,
     /// Appends under way that were given a range.
@@ -134,10 +141,12 @@ impl Inode {
     }
 
     /// A write to `chunk` on `target` was answered.
-    pub fn wrote_chunk(&mut self, target: TargetId, chunk: ChunkId, life: u64, blocks: u64, synced: bool) {
+    pub fn wrote_chunk(&mut self, target: TargetId, chunk: ChunkId, answer: Answered) {
+        let Answered { life, blocks, size, point, synced } = answer;
         self.serial += 1;
         self.blocks.insert(chunk, blocks);
-        if synced {
+        self.hold(chunk, point, synced.unwrap_or(size.min(WRITTEN)));
+        if synced.is_some() {
             return;
         }
         let serial = self.serial;
@@ -177,6 +186,8 @@ impl Inode {
         self.live_size = 0;
         self.reserved = 0;
         self.truncations += 1;
+        // Its chunk files may be shorter than it says.
+        self.layout = self.layout.take().filter(|layout| layout.is_inline());
     }
 }
 
@@ -395,10 +406,11 @@ mod tests {
     fn a_new_life_between_writes_is_a_loss() {
         let mut inode = Inode::default();
         let chunk = ChunkId { ino: Ino(9), generation: Generation(1), extent: 0, stripe: 0 };
-        inode.wrote_chunk(TargetId(1), chunk, 7, 8, false);
-        inode.wrote_chunk(TargetId(1), chunk, 7, 16, false);
+        let answer = |life| Answered { life, blocks: 8, size: 9, point: Point::default(), synced: None };
+        inode.wrote_chunk(TargetId(1), chunk, answer(7));
+        inode.wrote_chunk(TargetId(1), chunk, answer(7));
         assert_eq!((inode.losses, inode.unsynced.len(), inode.unsynced[0].chunks.len()), (0, 1, 1));
-        inode.wrote_chunk(TargetId(1), chunk, 8, 16, false);
+        inode.wrote_chunk(TargetId(1), chunk, answer(8));
         assert_eq!(inode.losses, 1);
     }
 

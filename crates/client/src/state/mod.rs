@@ -4,6 +4,7 @@ mod acls;
 mod closes;
 mod ghosts;
 mod handle;
+mod held;
 mod inode;
 mod locks;
 mod map;
@@ -18,6 +19,7 @@ pub use acls::{Acl, Acls};
 pub use closes::Closes;
 pub use ghosts::Ghosts;
 pub use handle::{DirHandle, FileHandle, Handle, Handles};
+pub use held::{Answered, Point, Telling};
 pub use inode::{Inline, Inode, Inodes, Unsynced};
 pub use locks::{Ended, LockKey, Locks, Wish};
 pub use map::ClusterMap;
@@ -32,9 +34,10 @@ pub use stamps::Stamps;
 
 use crate::limits::Limits;
 use crate::port::MGMTD;
+use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
-use skep_types::{FenceEpoch, Ino, Millis, NodeId, Piece, ShardId, Term};
+use skep_types::{ChunkId, FenceEpoch, Ino, Millis, NodeId, Piece, ShardId, Term};
 
 /// A server that does not answer, for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -82,6 +85,10 @@ pub struct Shared {
     pub netbench: Netbench,
     /// Parts of writes that failed, beyond the ends of their files: to be punched.
     pub strays: Vec<(Ino, Piece)>,
+    /// Chunk files of which something is lost, as far as the log has named them.
+    pub lost: BTreeSet<ChunkId>,
+    /// Errors that programs got for that.
+    pub lost_errors: u64,
     /// Counts opens and closes of the mount, so that shards can order them.
     pub open_seq: u64,
     /// Counts changes made by this mount; a listing's attributes are stale when it moved.

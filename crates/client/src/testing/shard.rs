@@ -8,8 +8,8 @@ use alloc::vec::Vec;
 use skep_types::codec::Bytes;
 use skep_types::limits::INLINE_DEFAULT;
 use skep_types::{
-    Attr, Code, Encode, Errno, Extent, Generation, Ino, Kind, Layout, LogIndex, Name, Seq, SetTime, Slot,
-    TargetId, Term, Timestamp,
+    Attr, Code, Encode, Errno, Extent, Floors, Generation, Ino, Kind, Layout, LogIndex, Name, Seq, SetTime,
+    Slot, TargetId, Term, Timestamp,
 };
 use skep_wire::meta::{
     AttrReply, Create, DirEntry, EntryReply, Grow, GrowReply, InlineCopy, LayoutReply, ListReply,
@@ -54,6 +54,8 @@ pub struct Shard {
     pub reserved: BTreeMap<Ino, u64>,
     reservations: BTreeMap<(u64, Slot), (u64, u64)>,
     serial: u64,
+    /// Chunk files that a mount told to be too short.
+    pub told_lost: usize,
 }
 
 impl Shard {
@@ -144,7 +146,22 @@ impl Shard {
                 self.reclaims += usize::from(m.last);
                 Ok(self.stamped(&Empty {}))
             }
-            MetaRequest::ReadInline(m) => Ok(self.stamped(&self.open_reply(m.ino, false)?)),
+            MetaRequest::ReadInline(m) => {
+                self.told_lost += m.short.len();
+                Ok(self.stamped(&self.open_reply(m.ino, false)?))
+            }
+            MetaRequest::Repair(m) => {
+                let file = self.file(m.ino)?;
+                if m.trims != file.layout.trims {
+                    return Err(Status::CUT_SINCE.into());
+                }
+                for found in &m.found {
+                    file.layout.lower_floor(&found.chunk, found.size);
+                }
+                file.attr.change += 1;
+                let reply = LayoutReply { attr: file.attr.clone(), layout: file.layout.clone() };
+                Ok(self.stamped(&reply))
+            }
             MetaRequest::GetAttr(m) => self.attr_reply(m.ino),
             MetaRequest::Lookup(m) => {
                 let ino = *self.names.get(&m.name).ok_or(Refusal::from(Errno::ENOENT))?;
@@ -209,7 +226,9 @@ impl Shard {
                 let Some(layout) = intent.filter(|_| file.version == m.inline_version) else {
                     return Err(Status::STALE_GENERATION.into());
                 };
-                file.layout = layout.clone();
+                file.layout = layout;
+                file.layout.raise_floors_to(m.copied);
+                let layout = file.layout.clone();
                 file.attr.generation = layout.generation;
                 file.inline.clear();
                 let reply = LayoutReply { attr: file.attr.clone(), layout };
@@ -287,6 +306,15 @@ impl Shard {
         if file.layout.is_inline() || file.layout.generation != m.generation {
             return Err(Status::STALE_GENERATION.into());
         }
+        if let Some(held) = &m.held {
+            if held.trims != file.layout.trims {
+                return Err(Status::CUT_SINCE.into());
+            }
+            file.layout.raise_floors(&held.extents);
+            if held.alone {
+                return self.attr_reply(m.ino);
+            }
+        }
         if m.size > file.attr.size && m.cuts < file.attr.cuts {
             return Err(Status::STALE_SIZE.into());
         }
@@ -317,6 +345,8 @@ impl Shard {
             file.attr.generation = Generation(0);
             file.version += 1;
         } else {
+            file.layout.cut_floors(size);
+            file.layout.trims += 1;
             for (number, extent) in file.layout.extents.iter().enumerate() {
                 for (stripe, target) in extent.targets.iter().enumerate() {
                     targets.trim(*target, extent.chunk(number, stripe), extent.local_size(stripe, size));
@@ -346,6 +376,7 @@ impl Shard {
                 code: Code::Raid0,
                 chunk_size: CHUNK,
                 targets: (0..width).map(|n| TargetId(1 + (first + n) % 3)).collect(),
+                floors: Floors::default(),
             });
         }
         let copy = (inline && !file.inline.is_empty())

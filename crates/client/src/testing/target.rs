@@ -5,9 +5,9 @@ use alloc::vec::Vec;
 use skep_types::{ChunkId, Encode, Errno, TargetId};
 use skep_wire::storage::{
     ChunkReply, ChunkStat, CopyChunk, CopyChunkReply, MapChunk, MapChunkReply, ReadChunkReply, Run,
-    StatChunksReply, StorageRequest, WriteChunkReply,
+    StatChunksReply, StorageRequest, SyncChunks, SyncChunksReply, WriteChunkReply,
 };
-use skep_wire::{Empty, Refusal, Status};
+use skep_wire::{Refusal, Status};
 
 /// All targets.
 pub struct Targets {
@@ -37,6 +37,19 @@ impl Targets {
         if let Some(data) = self.chunks.get_mut(&(target, chunk)) {
             data.truncate(size as usize);
         }
+    }
+
+    fn whole(&self, target: TargetId, chunk: ChunkId, floor: u64) -> Result<(), Refusal> {
+        if self.len(target, chunk) < floor { Err(Refusal::new(Status::LOST_CHUNK)) } else { Ok(()) }
+    }
+
+    fn sync(&mut self, m: &SyncChunks) -> Result<Vec<u8>, Refusal> {
+        if m.life != self.life {
+            return Err(Refusal::new(Status::LOST_WRITES));
+        }
+        self.synced += m.chunks.len();
+        let sizes = m.chunks.iter().map(|chunk| self.len(m.target, *chunk)).collect();
+        Ok(SyncChunksReply { sizes }.to_bytes())
     }
 
     fn len(&self, target: TargetId, chunk: ChunkId) -> u64 {
@@ -112,6 +125,7 @@ impl Targets {
                 if m.netbench {
                     return Ok((WriteChunkReply { size: 0, blocks: 0, life: self.life }.to_bytes(), 0));
                 }
+                self.whole(m.target, m.chunk, m.floor)?;
                 let data = self.chunks.entry((m.target, m.chunk)).or_default();
                 let (start, end) = (m.offset as usize, m.offset as usize + payload.len());
                 data.resize(data.len().max(end), 0);
@@ -134,13 +148,7 @@ impl Targets {
                     0,
                 ))
             }
-            StorageRequest::SyncChunks(m) => {
-                if m.life != self.life {
-                    return Err(Refusal::new(Status::LOST_WRITES));
-                }
-                self.synced += m.chunks.len();
-                Ok((Empty {}.to_bytes(), 0))
-            }
+            StorageRequest::SyncChunks(m) => self.sync(m).map(|body| (body, 0)),
             StorageRequest::StatChunks(m) => {
                 let stat =
                     |chunk: &ChunkId| ChunkStat { size: self.len(m.target, *chunk), ..ChunkStat::default() };
@@ -156,6 +164,8 @@ impl Targets {
                 if !self.copies {
                     return Err(Errno::EXDEV.into());
                 }
+                self.whole(m.from_target, m.from_chunk, m.from_floor)?;
+                self.whole(m.target, m.chunk, m.floor)?;
                 Ok((self.copy(m).to_bytes(), 0))
             }
             _ => Err(Refusal::new(Status::ROLE)),

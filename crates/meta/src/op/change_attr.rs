@@ -177,6 +177,7 @@ mod tests {
             kill_suidgid: false,
             cuts: 2,
             time_sets: 0,
+            held: None,
         };
         let grow = bed.send(OTHER, commit);
         let again = bed.resend(ME, ChangeAttr { ino, set: SetAttr { size: Some(0), ..SetAttr::default() } });

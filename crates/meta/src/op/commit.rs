@@ -5,6 +5,8 @@ use super::size;
 use super::xattr::kill_privileges;
 use crate::ctx::{Ctx, Done};
 use crate::fail::Fail;
+use crate::row::Inode;
+use skep_types::{Held, Ino};
 use skep_wire::Status;
 use skep_wire::meta::Commit;
 
@@ -13,6 +15,13 @@ pub fn run(ctx: &mut Ctx<'_>, m: &Commit) -> Result<Done, Fail> {
     let mut inode = ctx.file(m.ino)?;
     if inode.layout.is_inline() || inode.layout.generation != m.generation {
         return Err(Status::STALE_GENERATION.into());
+    }
+    let raised = raise_floors(ctx, m.ino, &mut inode, m.held.as_ref())?;
+    if m.held.as_ref().is_some_and(|held| held.alone) {
+        if raised {
+            ctx.put_inode(m.ino, &inode);
+        }
+        return Ok(Done::reply(&attr_reply(ctx, m.ino, &inode)?));
     }
     let mut changed = inode.mtime != m.mtime;
     if size::grow(ctx, m.ino, &mut inode, m.size)? {
@@ -28,17 +37,32 @@ pub fn run(ctx: &mut Ctx<'_>, m: &Commit) -> Result<Done, Fail> {
     changed |= kill_privileges(ctx, m.ino, &mut inode, m.kill_suidgid)?;
     if changed {
         inode.wrote(m.mtime, m.time_sets, ctx.scene.at);
+    }
+    if changed || raised {
         ctx.put_inode(m.ino, &inode);
     }
     Ok(Done::reply(&attr_reply(ctx, m.ino, &inode)?))
 }
 
+/// Takes over what chunk files hold, unless they were cut since somebody looked: then all of the message is refused.
+fn raise_floors(ctx: &Ctx<'_>, ino: Ino, inode: &mut Inode, held: Option<&Held>) -> Result<bool, Fail> {
+    let Some(held) = held else { return Ok(false) };
+    size::wait_for_trim(ctx, ino)?;
+    if held.trims != inode.layout.trims {
+        return Err(Status::CUT_SINCE.into());
+    }
+    Ok(inode.layout.raise_floors(&held.extents))
+}
+
 #[cfg(test)]
 mod tests {
     use crate::testing::*;
-    use skep_types::{Errno, Generation, Ino, Layout, SetAttr, SetTime, Timestamp};
+    use alloc::vec::Vec;
+    use skep_types::{ChunkId, Errno, Generation, Held, Ino, Layout, SetAttr, SetTime, Timestamp};
     use skep_wire::Status;
-    use skep_wire::meta::{ChangeAttr, Commit, Lookup, OpenMode};
+    use skep_wire::meta::{
+        AttrReply, ChangeAttr, Commit, FoundChunk, Inspect, Lookup, OpenMode, ReadInline, Repair,
+    };
 
     /// Goal: the size only grows, time and blocks follow, suid goes; an old generation is refused.
     #[test]
@@ -56,6 +80,7 @@ mod tests {
             kill_suidgid: true,
             cuts: 1,
             time_sets: 0,
+            held: None,
         };
         let attr = bed.call(ME, wish.clone()).unwrap().attr;
         assert_eq!((attr.size, attr.blocks, attr.mtime, attr.mode), (100, 9, mtime, 0o711));
@@ -76,7 +101,17 @@ mod tests {
     fn commit(ino: Ino, layout: &Layout, size: u64, cuts: u64) -> Commit {
         let generation = layout.generation;
         let mtime = Timestamp::default();
-        Commit { ino, generation, size, cuts, mtime, time_sets: 0, blocks: None, kill_suidgid: false }
+        Commit {
+            ino,
+            generation,
+            size,
+            cuts,
+            mtime,
+            time_sets: 0,
+            blocks: None,
+            kill_suidgid: false,
+            held: None,
+        }
     }
 
     /// Goal: an end from before a cut makes no file longer, whether the cut was to 0, to a middle or to a larger
@@ -183,5 +218,102 @@ mod tests {
             assert_eq!(seen(&mut bed), left, "{end}");
             bed.check();
         }
+    }
+
+    fn floors(bed: &mut Bed, ino: Ino) -> Vec<u64> {
+        let layout = bed.call(ME, Inspect { ino }).unwrap().layout;
+        layout.extents.iter().flat_map(|e| (0..e.targets.len()).map(|stripe| e.floor(stripe))).collect()
+    }
+
+    fn held(ino: Ino, layout: &Layout, found: &[(ChunkId, u64)]) -> Commit {
+        let held = Held { trims: layout.trims, extents: layout.held(found.iter().copied()), alone: true };
+        Commit { held: Some(held), ..commit(ino, layout, 0, 0) }
+    }
+
+    /// Goal: what chunk files hold is kept as the maximum of all that is told, changes nothing that programs see, and
+    /// survives a restart; what tells no news is not logged.
+    #[test]
+    fn floors_are_kept() {
+        let mut bed = Bed::new();
+        let (ino, layout) = bed.grown("f", 40 << 20);
+        let chunks: Vec<ChunkId> = layout.chunks().map(|(chunk, _)| chunk).collect();
+        assert!(floors(&mut bed, ino).iter().all(|floor| *floor == 0), "committed, but nothing was told");
+        let before = bed.attr(ino).unwrap();
+        bed.call(ME, held(ino, &layout, &[(chunks[0], 1), (chunks[1], 1)])).unwrap();
+        bed.call(OTHER, held(ino, &layout, &[(chunks[1], 500)])).unwrap();
+        bed.call(ME, held(ino, &layout, &[(chunks[1], 400)])).unwrap();
+        assert_eq!(bed.attr(ino).unwrap(), before);
+        let records = bed.log.len();
+        bed.call(ME, held(ino, &layout, &[(chunks[1], 500)])).unwrap();
+        assert_eq!(bed.log.len(), records);
+        assert_eq!(floors(&mut bed, ino)[..3], [1, 500, 0]);
+        bed.restart(&[1, 2]);
+        assert_eq!(floors(&mut bed, ino)[..3], [1, 500, 0]);
+        bed.check();
+    }
+
+    /// Goal: a truncate lowers floors in its own command, before a target is told; what was looked at before it, or
+    /// while targets were being told, raises nothing afterwards.
+    #[test]
+    fn truncates_lower_floors_first() {
+        let mut bed = Bed::new();
+        let (ino, layout) = bed.grown("f", 8 << 20);
+        bed.open(OTHER, ino, OpenMode::Write, 1).unwrap();
+        let chunk = layout.chunks().next().unwrap().0;
+        bed.call(ME, held(ino, &layout, &[(chunk, 8 << 20)])).unwrap();
+        bed.auto_sync = false;
+        let set = SetAttr { size: Some(5), ..SetAttr::default() };
+        let cut = bed.send(OTHER, ChangeAttr { ino, set });
+        assert_eq!(floors_now(&mut bed, ino), 5);
+        let during = layout_now(&mut bed, ino);
+        bed.sync();
+        let late = bed.send(ME, held(ino, &layout, &[(chunk, 8 << 20)]));
+        assert!(!bed.replies.contains_key(&late), "targets are being told");
+        bed.run_courier();
+        bed.sync();
+        assert!(bed.replies.contains_key(&cut));
+        assert_eq!(bed.reply::<AttrReply>(late).unwrap().err(), Some(Status::CUT_SINCE));
+        bed.auto_sync = true;
+        let refused = bed.call(ME, held(ino, &during, &[(chunk, 8 << 20)])).err();
+        assert_eq!(refused, Some(Status::CUT_SINCE), "perhaps looked at before the target cut it");
+        assert_eq!(floors_now(&mut bed, ino), 5);
+        let now = layout_now(&mut bed, ino);
+        bed.call(ME, held(ino, &now, &[(chunk, 9)])).unwrap();
+        assert_eq!(floors_now(&mut bed, ino), 9);
+        bed.check();
+    }
+
+    fn layout_now(bed: &mut Bed, ino: Ino) -> Layout {
+        bed.server.inode(ino).unwrap().unwrap().layout
+    }
+
+    fn floors_now(bed: &mut Bed, ino: Ino) -> u64 {
+        layout_now(bed, ino).extents[0].floor(0)
+    }
+
+    /// Goal: what clients find lost is counted once per chunk file and told to people, unless the file was cut since;
+    /// giving it up lowers the floor to what is there, of that chunk file alone, and the count.
+    #[test]
+    fn lost_chunk_files_are_counted_and_given_up() {
+        let mut bed = Bed::new();
+        let (ino, layout) = bed.grown("f", 40 << 20);
+        let chunks: Vec<ChunkId> = layout.chunks().map(|(chunk, _)| chunk).collect();
+        bed.call(ME, held(ino, &layout, &[(chunks[0], 700), (chunks[1], 500)])).unwrap();
+        let found = |size| alloc::vec![FoundChunk { chunk: chunks[0], size }];
+        let lost = |bed: &Bed| bed.server.gauges().iter().find(|g| g.0 == "lost_chunk_files").unwrap().1;
+        bed.call(ME, ReadInline { ino, short: found(700), trims: layout.trims }).unwrap();
+        bed.call(ME, ReadInline { ino, short: found(3), trims: layout.trims + 1 }).unwrap();
+        assert_eq!(lost(&bed), 0, "long enough, and told by one who knows an older layout");
+        bed.call(ME, ReadInline { ino, short: found(3), trims: layout.trims }).unwrap();
+        bed.call(ME, ReadInline { ino, short: found(3), trims: layout.trims }).unwrap();
+        assert_eq!(lost(&bed), 1);
+        let repair = Repair { ino, generation: layout.generation, trims: layout.trims, found: found(3) };
+        let old = Repair { trims: layout.trims + 1, ..repair.clone() };
+        assert_eq!(bed.call(ME, old).err(), Some(Status::CUT_SINCE));
+        let before = bed.attr(ino).unwrap();
+        let after = bed.call(ME, repair).unwrap();
+        assert!(after.attr.change > before.change && after.attr.mtime > before.mtime);
+        assert_eq!((floors(&mut bed, ino)[..2].to_vec(), lost(&bed)), (alloc::vec![3, 500], 0));
+        bed.check();
     }
 }

@@ -87,6 +87,7 @@ mod tests {
             time_sets: 0,
             blocks: None,
             kill_suidgid: false,
+            held: None,
         };
         let chmod = skep_types::SetAttr { mode: Some(0o600), ..Default::default() };
         let asked = [

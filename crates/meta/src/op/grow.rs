@@ -75,7 +75,7 @@ fn leave_inline(ctx: &mut Ctx<'_>, m: &Grow, inode: &mut Inode) -> Result<Done, 
     })?;
     inode.next_generation = Generation(next);
     let extents = extents(ctx, m, inode, generation, m.end.max(1))?;
-    let layout = Layout { generation, extents };
+    let layout = Layout { generation, trims: 0, extents };
     check(&layout, m.ino)?;
     if inode.inline_len == 0 {
         inode.inline_version += 1;
@@ -141,11 +141,19 @@ mod tests {
         bed.auto_sync = true;
         let copy = grown.copy.unwrap();
         assert_eq!((copy.data.0.as_slice(), grown.layout.extents.len()), (&b"data"[..], 2));
-        assert!(bed.call(ME, ReadInline { ino }).unwrap().layout.is_inline());
+        assert!(
+            bed.call(ME, ReadInline { ino, short: alloc::vec::Vec::new(), trims: 0 })
+                .unwrap()
+                .layout
+                .is_inline()
+        );
         bed.check();
-        let wish = Switch { ino, generation: grown.layout.generation, inline_version: copy.version };
+        let wish =
+            Switch { ino, generation: grown.layout.generation, inline_version: copy.version, copied: 4 };
         let switched = bed.call(ME, wish.clone()).unwrap();
-        assert_eq!((switched.layout.clone(), switched.attr.size), (grown.layout, 4));
+        let mut whole = grown.layout;
+        whole.raise_floors_to(4);
+        assert_eq!((switched.layout.clone(), switched.attr.size), (whole, 4), "the copy is there for sure");
         assert_eq!(bed.call(ME, wish).err(), Some(Status::STALE_GENERATION));
         bed.check();
         let more = bed.call(ME, Grow { like: None, ino, end: 2 << 30 }).unwrap();
@@ -165,7 +173,7 @@ mod tests {
         let first = bed.call(ME, Grow { like: None, ino, end: 1 }).unwrap();
         bed.write(ino, 0, b"DATA").unwrap();
         let version = first.copy.unwrap().version;
-        let wish = Switch { ino, generation: first.layout.generation, inline_version: version };
+        let wish = Switch { ino, generation: first.layout.generation, inline_version: version, copied: 4 };
         assert_eq!(bed.call(ME, wish).err(), Some(Status::STALE_GENERATION));
         let second = bed.call(ME, Grow { like: None, ino, end: 1 }).unwrap();
         assert!(second.layout.generation > first.layout.generation);
@@ -175,6 +183,7 @@ mod tests {
             ino,
             generation: second.layout.generation,
             inline_version: second.copy.unwrap().version,
+            copied: 4,
         };
         assert_eq!(bed.call(ME, wish).err(), Some(Status::STALE_GENERATION));
         bed.check();
@@ -230,7 +239,7 @@ mod tests {
         bed.call(OTHER, node(Ino::ROOT, "e", Kind::Dir)).unwrap();
         assert!(bed.deleted.is_empty(), "the lane itself may be copying still");
         let inline_version = mine.copy.unwrap().version;
-        let wish = Switch { ino, generation: mine.layout.generation, inline_version };
+        let wish = Switch { ino, generation: mine.layout.generation, inline_version, copied: 4 };
         assert_eq!(bed.call(ME, wish).err(), Some(Status::STALE_GENERATION));
         assert_eq!(bed.deleted, chunks);
         bed.deleted.clear();

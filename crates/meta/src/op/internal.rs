@@ -89,6 +89,8 @@ fn trimmed(ctx: &mut Ctx<'_>, m: &Trimmed) -> Result<(), Fail> {
     inode.blocks = m.blocks;
     // From here on the targets tell only what was written after it.
     inode.cuts += 1;
+    // Who looked at the chunk files while they were being cut has seen what may be gone.
+    inode.layout.trims = ctx.record();
     ctx.put_inode(m.ino, &inode);
     Ok(())
 }

@@ -38,6 +38,9 @@ pub fn set(ctx: &mut Ctx<'_>, ino: Ino, inode: &mut Inode, size: u64) -> Result<
     // Also when the file grows: chunk files may hold more than was ever committed.
     let id = ctx.next_id()?;
     inode.size = size;
+    // In this command, so that it is durable before a target is told.
+    inode.layout.cut_floors(size);
+    inode.layout.trims = ctx.record();
     ctx.put(key::of_ino(Table::Trim, ino), &Trim { id, size, generation: inode.layout.generation });
     ctx.effects.push(Effect::Trim(ino));
     Ok(Gate::Trim(TrimGate { ino, id }))

@@ -17,10 +17,12 @@ pub fn run(ctx: &mut Ctx<'_>, m: &Switch) -> Result<Done, Fail> {
     ctx.txn.delete(key::of_ino(Table::Growth, m.ino));
     ctx.txn.delete(key::of_ino(Table::Inline, m.ino));
     ctx.effects.push(Effect::GrowthGone(m.ino));
+    let copied = m.copied.min(u64::from(inode.inline_len));
     inode.blocks = u64::from(inode.inline_len).div_ceil(512);
     inode.inline_len = 0;
     inode.inline_version += 1;
     inode.layout = growth.layout;
+    inode.layout.raise_floors_to(copied);
     let writers = ctx.choose.writers(m.ino, true);
     ctx.add_writers(m.ino, &writers)?;
     ctx.put_inode(m.ino, &inode);

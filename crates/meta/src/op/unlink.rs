@@ -51,7 +51,10 @@ mod tests {
         bed.unlink(ME, Ino::ROOT, "f").unwrap();
         assert_eq!(bed.attr(ino).unwrap().nlink, 0);
         bed.call(ME, ChangeAttr { ino, set: SetAttr { mode: Some(0o600), ..SetAttr::default() } }).unwrap();
-        assert_eq!(bed.call(ME, ReadInline { ino }).unwrap().layout, layout);
+        assert_eq!(
+            bed.call(ME, ReadInline { ino, short: alloc::vec::Vec::new(), trims: 0 }).unwrap().layout,
+            layout
+        );
         bed.check();
         bed.close(ME, ino, 2);
         assert!(bed.attr(ino).is_ok() && bed.deleted.is_empty());

@@ -62,7 +62,14 @@ mod tests {
         let attr = bed.write(ino, 1, b"bc").unwrap();
         assert_eq!((attr.size, attr.blocks), (8, 1));
         assert!(attr.mtime > before.mtime && attr.change > before.change);
-        assert_eq!(bed.call(ME, ReadInline { ino }).unwrap().inline.unwrap().0, b"\0bc\0efgh");
+        assert_eq!(
+            bed.call(ME, ReadInline { ino, short: alloc::vec::Vec::new(), trims: 0 })
+                .unwrap()
+                .inline
+                .unwrap()
+                .0,
+            b"\0bc\0efgh"
+        );
         bed.call(ME, ChangeAttr { ino, set: SetAttr { mode: Some(0o6775), ..SetAttr::default() } }).unwrap();
         let wish =
             WriteInline { append: false, ino, offset: 0, data: Bytes(alloc::vec![1]), kill_suidgid: true };

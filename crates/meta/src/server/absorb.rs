@@ -78,7 +78,9 @@ impl<S: Store> Server<S> {
                 Effect::OrphanNamed(ino) => {
                     self.orphans.remove(&ino);
                 }
+                Effect::Repaired(ino) => self.lost.forget(ino),
                 Effect::Gone(ino) => {
+                    self.lost.forget(ino);
                     self.orphans.remove(&ino);
                     self.settling.remove(&ino);
                     self.cutting.remove(&ino);

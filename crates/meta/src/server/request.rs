@@ -48,6 +48,10 @@ impl<S: Store> Server<S> {
                 self.answer(request.reply_to, self.stamp(request.call.shard), Ok(reply.to_bytes()), out);
                 Ok(())
             }
+            MetaRequest::ReadInline(m) if !m.short.is_empty() => {
+                self.note_lost(m, out)?;
+                self.perform(now, wall, request, None, out)
+            }
             message if op::changes(message) => self.change(now, wall, request, out),
             _ => self.perform(now, wall, request, None, out),
         }

@@ -54,6 +54,7 @@ impl<S: Store> Server<S> {
             errands: Errands::default(),
             trims: Trims::default(),
             recoveries: Recoveries::default(),
+            lost: LostChunks::default(),
             loop_calls: VecDeque::new(),
             loop_answers: VecDeque::new(),
             counters: Counters::default(),
@@ -191,7 +192,7 @@ impl<S: Store> Server<S> {
     }
 
     /// Values of the moment, for `ShardStats`.
-    pub(crate) fn gauges(&self) -> [(&'static str, u64); 15] {
+    pub(crate) fn gauges(&self) -> [(&'static str, u64); 18] {
         [
             ("open_files", self.opens.len() as u64),
             ("sessions", self.sessions.living().count() as u64),
@@ -208,6 +209,9 @@ impl<S: Store> Server<S> {
             ("locks", self.locks.held() as u64),
             ("lock_waits", self.locks.waits() as u64),
             ("appended_files", self.ends.len() as u64),
+            ("lost_chunk_files", self.lost.len() as u64),
+            ("lost_chunk_file_of", self.lost.example()),
+            ("lost_chunk_errors", self.lost.times()),
         ]
     }
 }

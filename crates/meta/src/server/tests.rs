@@ -416,8 +416,17 @@ fn open_trims_go_on_after_a_restart() {
     bed.restart(&[]);
     let generation = layout.generation;
     let mtime = bed.wall();
-    let grow =
-        Commit { ino, generation, size: 50, mtime, blocks: None, kill_suidgid: false, cuts: 2, time_sets: 0 };
+    let grow = Commit {
+        ino,
+        generation,
+        size: 50,
+        mtime,
+        blocks: None,
+        kill_suidgid: false,
+        cuts: 2,
+        time_sets: 0,
+        held: None,
+    };
     let grow = bed.send(OTHER, grow);
     let cut = bed.send_as(ME, ShardId(0), 4, wish.into());
     assert!(!bed.replies.contains_key(&grow) && !bed.replies.contains_key(&cut));
@@ -516,7 +525,7 @@ fn eviction_recovers_sizes_over_restarts() {
     // Its growth is another client's doing: it counts as a writer all the same.
     let grown = bed.call(ME, Grow { like: None, ino, end: 1 << 20 }).unwrap();
     let (generation, inline_version) = (grown.layout.generation, grown.copy.unwrap().version);
-    bed.call(ME, Switch { ino, generation, inline_version }).unwrap();
+    bed.call(ME, Switch { ino, generation, inline_version, copied: 9 }).unwrap();
     let (chunk, _) = grown.layout.chunks().next().unwrap();
     bed.sizes.insert(chunk, 5_000);
     bed.restart(&[1, 2]);

@@ -50,7 +50,7 @@ impl Trims {
 
 impl<S: Store> Server<S> {
     /// An inode row, outside of any operation.
-    pub(super) fn inode(&self, ino: Ino) -> Result<Option<Inode>, StoreError> {
+    pub(crate) fn inode(&self, ino: Ino) -> Result<Option<Inode>, StoreError> {
         let row = self.store.get(&key::inode(ino))?;
         row.map(|bytes| Inode::from_bytes(&bytes).map_err(|e| corrupt("inode row", e))).transpose()
     }

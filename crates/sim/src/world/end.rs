@@ -1,6 +1,7 @@
 //! The end of a run: every client sees every directory as it should be, and nothing is left over.
 
 use super::World;
+use crate::loss;
 use crate::queue::Event;
 use skep_meta::{Input, PeerIdentity, Request};
 use skep_types::{
@@ -41,6 +42,8 @@ pub enum Stage {
     Running,
     /// Every client compares every directory; so many have finished.
     Witnessed(Rc<RefCell<usize>>),
+    /// Chunk files were harmed; a client reads them.
+    Vandalised(Rc<RefCell<usize>>),
     /// Closes, deletions and truncates drain.
     Draining,
     /// Done.
@@ -59,6 +62,11 @@ impl World {
                 self.stage = Stage::Witnessed(crossed);
             }
             Stage::Witnessed(crossed) if *crossed.borrow() == self.seats.len() => {
+                let crossed = Rc::new(RefCell::new(0));
+                self.vandalise(&crossed);
+                self.stage = Stage::Vandalised(crossed);
+            }
+            Stage::Vandalised(crossed) if *crossed.borrow() > 0 => {
                 self.stage = Stage::Draining;
                 self.after(LOOK_MS, Event::Look);
             }
@@ -66,6 +74,25 @@ impl World {
             _ => {}
         }
         false
+    }
+
+    /// Removes chunk files of some files, or cuts them short, and has all files read.
+    fn vandalise(&mut self, crossed: &Rc<RefCell<usize>>) {
+        let files = self.metad.server().map(|server| loss::stored(server.store())).unwrap_or_default();
+        let mut harmed = Vec::new();
+        for file in files {
+            let hub = self.hub.clone();
+            let mut draw = move |n| hub.borrow_mut().rng.below(n);
+            let harm = if draw(2) == 0 { file.harm(&mut draw) } else { None };
+            if let Some(harm) = &harm {
+                let done = self.storageds.iter_mut().any(|storaged| storaged.vandalise(harm));
+                let hub = &mut *self.hub.borrow_mut();
+                hub.say(format_args!("{harm:?}: {done}"));
+                hub.coverage.hit("a chunk file was vandalised");
+            }
+            harmed.push((file, harm));
+        }
+        self.spawn_inspector(harmed, crossed);
     }
 
     /// Is everything drained?

@@ -6,6 +6,7 @@ use crate::book::Book;
 use crate::drive::SimLane;
 use crate::hub::LaneId;
 use crate::locking::keep_locks;
+use crate::loss::{Harm, Stored};
 use crate::port::{SharedRef, SimPort};
 use crate::program::{Actor, BookRef, attach, keep_house};
 use crate::queue::Event;
@@ -134,6 +135,25 @@ impl World {
             }
             if let Err(what) = compare_shared(&hub, &lane).await {
                 hub.borrow_mut().fail(format!("{id} sees another directory of all: {what}"));
+            }
+            *crossed.borrow_mut() += 1;
+        });
+    }
+
+    /// A client that reads files of which some were harmed.
+    pub(super) fn spawn_inspector(
+        &mut self,
+        files: Vec<(Stored, Option<Harm>)>,
+        crossed: &Rc<RefCell<usize>>,
+    ) {
+        let (life, shared) = (self.seats[0].life, self.seats[0].shared.clone());
+        let (id, lane) = self.lane(life, LANES + 3, &shared);
+        let (hub, crossed) = (self.hub.clone(), crossed.clone());
+        self.spawn(id, async move {
+            for (file, harm) in files {
+                if let Err(what) = file.check(&lane, harm).await {
+                    hub.borrow_mut().fail(what);
+                }
             }
             *crossed.borrow_mut() += 1;
         });

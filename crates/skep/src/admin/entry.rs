@@ -1,7 +1,8 @@
-//! `skep entry info`, `skep entry set`.
+//! `skep entry info`, `skep entry repair`, `skep entry set`.
 
 use super::access::AccessArgs;
 use super::entry_info::{EntryInfo, gather};
+use super::entry_repair::{self, RepairArgs};
 use super::entry_set::{self, SetArgs};
 use super::failure::Outcome;
 use crate::cli::output::{self, OutputArgs};
@@ -14,6 +15,8 @@ use std::path::PathBuf;
 pub enum EntryCommand {
     /// Show where entries and their bytes are
     Info(InfoArgs),
+    /// Show what chunk files of files have lost, and give it up
+    Repair(RepairArgs),
     /// Set the striping and the pool of new files in directories, or of files without chunks
     Set(SetArgs),
 }
@@ -53,6 +56,7 @@ fn info(args: &InfoArgs, out: &mut dyn Write) -> Outcome {
 pub fn run(command: &EntryCommand, out: &mut dyn Write) -> Outcome {
     match command {
         EntryCommand::Info(args) => info(args, out),
+        EntryCommand::Repair(args) => entry_repair::run(args, out),
         EntryCommand::Set(args) => entry_set::run(args, out),
     }
 }

@@ -2,13 +2,14 @@
 
 use super::access::AccessArgs;
 use super::failure::{Failure, Outcome};
+use super::lost;
 use super::namespace::{Names, Namespace};
 use super::through_mount;
 use crate::cli::output::human;
 use crate::log::printable;
 use serde::{Deserialize, Serialize};
 use skep_storage::PieceName;
-use skep_types::{Extent, Ino, Kind, NodeId, TargetId};
+use skep_types::{ChunkId, Extent, Ino, Kind, NodeId, TargetId};
 use skep_wire::meta::{Inspect, InspectReply, OpenMode};
 use skep_wire::storage::TargetStats;
 use std::borrow::Cow;
@@ -91,6 +92,12 @@ struct StripeInfo {
     consistency: Cow<'static, str>,
     /// Of the first piece on the server; absent when the server does not answer.
     path: Option<String>,
+    /// Bytes that the chunk file has at least: 0 = never written, 1 = written, more = synced.
+    floor: u64,
+    /// Its length; absent when the server does not answer.
+    size: Option<u64>,
+    /// It is shorter than it can be: reads of it give EIO.
+    lost: bool,
 }
 
 /// Somebody who has it open.
@@ -118,13 +125,21 @@ pub fn gather(access: &AccessArgs, path: &Path) -> Outcome<EntryInfo> {
     let reply = namespace.ask(ino, &Inspect { ino });
     let reply = reply.map_err(|e| Failure::new(format!("{}: {e}", path.display())))?;
     let directories = target_directories(&namespace, &reply);
+    let sizes = match reply.layout.is_inline() {
+        true => BTreeMap::new(),
+        false => {
+            let answers = |target| directories.contains_key(&target);
+            lost::look(&mut namespace, ino, answers).map(|found| found.sizes).unwrap_or_default()
+        }
+    };
     let names = Names::of(&namespace.status);
     let leader = names.leader(ino.shard())?;
     let mut info = describe(path, ino, &reply);
     (info.node, info.node_alias) = (leader.node.0, leader.alias.clone());
     let extents = reply.layout.extents.iter().enumerate();
-    info.extents =
-        extents.map(|(number, extent)| describe_extent(&names, &directories, number, extent)).collect();
+    info.extents = extents
+        .map(|(number, extent)| describe_extent(&names, &directories, &sizes, number, extent))
+        .collect();
     info.sessions = reply
         .sessions
         .iter()
@@ -218,6 +233,7 @@ fn describe(path: &Path, ino: Ino, reply: &InspectReply) -> EntryInfo {
 fn describe_extent(
     names: &Names<'_>,
     directories: &BTreeMap<TargetId, String>,
+    sizes: &BTreeMap<ChunkId, u64>,
     number: usize,
     extent: &Extent,
 ) -> ExtentInfo {
@@ -225,6 +241,7 @@ fn describe_extent(
         let entry = names.target(*target);
         let node = entry.map_or(NodeId(0), |entry| entry.node);
         let file = PieceName::first(extent.chunk(number, stripe)).path();
+        let size = sizes.get(&extent.chunk(number, stripe)).copied();
         StripeInfo {
             stripe,
             target: target.0,
@@ -234,6 +251,9 @@ fn describe_extent(
             reachability: entry.map_or("unknown", |entry| names.target_reachability(entry)).into(),
             consistency: entry.map_or("unknown", |entry| entry.consistency.as_str()).into(),
             path: directories.get(target).map(|directory| format!("{directory}/{file}")),
+            floor: extent.floor(stripe),
+            size,
+            lost: size.is_some_and(|size| size < extent.floor(stripe)),
         }
     };
     ExtentInfo {
@@ -323,7 +343,12 @@ impl StripeInfo {
         };
         let path =
             self.path.as_deref().unwrap_or("(path unknown: it takes the key, and a server that answers)");
-        format!("{stripe}: {alias} on {node_alias}{state} {path}")
+        let lost = match self.size {
+            _ if !self.lost => String::new(),
+            Some(size) => format!(" [LOST: {}]", lost::story(size, self.floor)),
+            None => " [LOST: see skep entry repair]".to_owned(),
+        };
+        format!("{stripe}: {alias} on {node_alias}{state}{lost} {path}")
     }
 }
 
@@ -367,11 +392,12 @@ mod tests {
             code: Code::Raid0,
             chunk_size: 1 << 20,
             targets: vec![TargetId(101), TargetId(999)],
+            floors: skep_types::Floors::default(),
         };
         InspectReply {
             attr: attr(Kind::File),
             parent: Ino::ROOT,
-            layout: Layout { generation: Generation(2), extents: vec![extent] },
+            layout: Layout { generation: Generation(2), trims: 0, extents: vec![extent] },
             asked: vec![1],
             policy: Policy::default(),
             policy_is_own: false,
@@ -388,7 +414,7 @@ mod tests {
         let (status, reply) = (samples::status(), reply());
         let names = Names::of(&status);
         let directories = BTreeMap::from([(TargetId(101), "/data/t1".to_owned())]);
-        let extent = describe_extent(&names, &directories, 0, &reply.layout.extents[0]);
+        let extent = describe_extent(&names, &directories, &BTreeMap::new(), 0, &reply.layout.extents[0]);
         let file = PieceName::first(reply.layout.extents[0].chunk(0, 0)).path();
         assert_eq!(extent.targets[0].path.as_deref(), Some(format!("/data/t1/{file}").as_str()));
         assert_eq!((extent.targets[1].alias.as_str(), &extent.targets[1].path), ("target 999", &None));

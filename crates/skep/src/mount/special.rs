@@ -5,13 +5,16 @@ use super::layout;
 use super::worker::MountLane;
 use crate::admin::df::target_rows;
 use crate::admin::entry_info::{kind_name, mode_name};
+use crate::admin::entry_repair::{LOST, ZERO};
+use crate::admin::lost::story;
 use serde_json::{Value, json};
 use skep_client::state::ClusterMap;
-use skep_client::{Cell, Measured};
+use skep_client::{Cell, LostChunk, Measured};
 use skep_fuse::Context;
-use skep_types::{Code, Errno, Extent, Ino, Kind, NodeId, TargetId};
+use skep_types::{ChunkId, Code, Errno, Extent, Ino, Kind, NodeId, TargetId};
 use skep_wire::meta::InspectReply;
 use skep_wire::mgmt::TargetEntry;
+use std::collections::BTreeSet;
 
 /// Everything about an inode, as JSON.
 const ENTRY: &[u8] = b"skep.entry";
@@ -23,12 +26,14 @@ const SPACE: &[u8] = b"skep.space";
 pub const NETBENCH: &str = "skep.netbench";
 /// 1 on what was made, through this mount, in a directory that is measured in; 0 on anything else.
 pub const NETBENCH_MARK: &str = "skep.netbench.mark";
+/// Lines of what is lost that are shown: their text fits into an attribute.
+const LOST_LINES_MAX: usize = 256;
 /// Names that begin so are never stored.
 pub const NAMESPACE: &[u8] = b"skep.";
 
 /// The value of [`ENTRY`], as `skep entry info` reads it. Where the chunk files lie on the servers is for
 /// administrators.
-fn entry(ino: Ino, reply: &InspectReply, map: &ClusterMap) -> Vec<u8> {
+fn entry(ino: Ino, reply: &InspectReply, lost: &BTreeSet<ChunkId>, map: &ClusterMap) -> Vec<u8> {
     let sessions: Vec<Value> = reply
         .sessions
         .iter()
@@ -64,7 +69,7 @@ fn entry(ino: Ino, reply: &InspectReply, map: &ClusterMap) -> Vec<u8> {
             "inline_limit": reply.policy.inline_limit,
         },
         "extents": reply.layout.extents.iter().enumerate().map(|(number, extent)| {
-            extent_value(map, number, extent)
+            extent_value(map, lost, number, extent)
         }).collect::<Vec<Value>>(),
         "sessions": sessions,
     });
@@ -80,7 +85,21 @@ pub async fn get<P: MountPort>(lane: &MountLane<P>, ino: Ino, name: &[u8]) -> Re
     match name {
         ENTRY => {
             let reply = lane.inspect(ino).await?;
-            Ok(lane.shared().with(|s| entry(ino, &reply, &s.map)))
+            // Without a question to the targets: nobody shall have to wait for one to learn where the others are.
+            Ok(lane.shared().with(|s| entry(ino, &reply, &s.lost, &s.map)))
+        }
+        _ if name == LOST.as_bytes() => {
+            let lost = if lane.inspect(ino).await?.attr.kind == Kind::File {
+                lane.lost(ino).await?
+            } else {
+                Vec::new()
+            };
+            let line = |lost: &LostChunk| {
+                let LostChunk { chunk, target, size, floor } = lost;
+                let (extent, stripe) = (chunk.extent, chunk.stripe);
+                format!("extent {extent}, stripe {stripe} on target {target}: {}\n", story(*size, *floor))
+            };
+            Ok(lost.iter().take(LOST_LINES_MAX).map(line).collect::<String>().into_bytes())
         }
         SPACE => {
             let rows = lane.shared().with(|s| {
@@ -139,7 +158,7 @@ pub async fn set<P: MountPort>(
     value: &[u8],
     create: bool,
 ) -> Result<(), Errno> {
-    if name != LAYOUT && name != NETBENCH.as_bytes() {
+    if name != LAYOUT && name != NETBENCH.as_bytes() && name != LOST.as_bytes() {
         return Err(Errno::EOPNOTSUPP);
     }
     if create {
@@ -152,6 +171,12 @@ pub async fn set<P: MountPort>(
     if cx.uid != 0 && cx.uid != reply.attr.uid {
         return Err(Errno::EPERM);
     }
+    if name == LOST.as_bytes() {
+        if value != ZERO.as_bytes() {
+            return Err(Errno::EINVAL);
+        }
+        return lane.repair(ino).await.map(drop);
+    }
     let pools = lane.shared().with(|s| s.map.pools().to_vec());
     let policy = layout::parse(value, reply.policy, &pools).map_err(|text| {
         lane.port().log(format_args!("skep.layout of inode {ino}: {text}"));
@@ -160,7 +185,7 @@ pub async fn set<P: MountPort>(
     lane.set_policy(ino, policy).await
 }
 
-fn extent_value(map: &ClusterMap, number: usize, extent: &Extent) -> Value {
+fn extent_value(map: &ClusterMap, lost: &BTreeSet<ChunkId>, number: usize, extent: &Extent) -> Value {
     let stripe = |(stripe, target): (usize, &TargetId)| {
         let entry = map.target(*target);
         let node = entry.map_or(NodeId(0), |entry| entry.node);
@@ -175,6 +200,9 @@ fn extent_value(map: &ClusterMap, number: usize, extent: &Extent) -> Value {
             "reachability": reachability,
             "consistency": entry.map_or("unknown", |entry| entry.consistency.as_str()),
             "path": null,
+            "floor": extent.floor(stripe),
+            "size": null,
+            "lost": lost.contains(&extent.chunk(number, stripe)),
         })
     };
     json!({

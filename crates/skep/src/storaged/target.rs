@@ -364,7 +364,15 @@ mod tests {
 
     fn write(target: &Target, ino: u64) -> Result<Vec<u8>, Refusal> {
         let (id, owner) = (TargetId(101), Owner::default());
-        let m = WriteChunk { target: id, chunk: chunk(ino), offset: 0, owner, sync: false, netbench: false };
+        let m = WriteChunk {
+            target: id,
+            chunk: chunk(ino),
+            offset: 0,
+            owner,
+            floor: 0,
+            sync: false,
+            netbench: false,
+        };
         target.write(&m, b"x")
     }
 

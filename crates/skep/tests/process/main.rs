@@ -21,6 +21,7 @@ mod killed;
 mod lives;
 mod loads;
 mod locks;
+mod lost;
 mod mapped;
 mod nameless;
 mod opens;

@@ -20,7 +20,7 @@ fn write(store: &MemoryChunks, ino: u64, offset: u64, data: &[u8]) {
     let (chunk, owner) = (chunk(ino), Owner::default());
     write_chunk(
         store,
-        &WriteChunk { target: HERE, chunk, offset, owner, sync: false, netbench: false },
+        &WriteChunk { target: HERE, chunk, offset, owner, floor: 0, sync: false, netbench: false },
         data,
     )
     .unwrap();
@@ -38,7 +38,18 @@ fn read(store: &MemoryChunks, ino: u64, offset: u64, len: u32) -> Vec<u8> {
 fn message(from_offset: u64, offset: u64, len: u64) -> CopyChunk {
     let owner = Owner::default();
     let (target, from_target) = (HERE, THERE);
-    CopyChunk { target, chunk: chunk(2), offset, from_target, from_chunk: chunk(1), from_offset, len, owner }
+    CopyChunk {
+        target,
+        chunk: chunk(2),
+        offset,
+        from_target,
+        from_chunk: chunk(1),
+        from_offset,
+        len,
+        owner,
+        floor: 0,
+        from_floor: 0,
+    }
 }
 
 fn copy(store: &MemoryChunks, from: &MemoryChunks, m: &CopyChunk) -> Result<CopyChunkReply, CopyFault> {

@@ -1,7 +1,7 @@
 //! `Commit`: commits size and time after writes to chunks.
 
 use super::AttrReply;
-use skep_types::{Generation, Ino, Timestamp};
+use skep_types::{Generation, Held, Ino, Timestamp};
 
 crate::message! {
     /// Commits size and time after writes to chunks.
@@ -24,5 +24,8 @@ crate::message! {
         pub blocks: Option<u64>,
         /// An ordinary user wrote: clear suid and sgid.
         pub kill_suidgid: bool,
+        /// What chunk files hold that were written, or synced since. CUT_SINCE when the layout was cut since they were
+        /// looked at; then nothing of the message was done.
+        pub held: Option<Held>,
     }
 }

@@ -1,6 +1,6 @@
 //! `ReadInline`: reads content that is inline, or learns the layout when it no longer is.
 
-use super::OpenReply;
+use super::{FoundChunk, OpenReply};
 use skep_types::Ino;
 
 crate::message! {
@@ -8,5 +8,10 @@ crate::message! {
     ReadInline = 0x0210 -> OpenReply {
         /// The file.
         pub ino: Ino,
+        /// Chunk files that were found shorter than the floors in a layout with these `trims`: lost, unless the file
+        /// was cut since. The shard counts them.
+        pub short: alloc::vec::Vec<FoundChunk>,
+        /// See `short`.
+        pub trims: u64,
     }
 }

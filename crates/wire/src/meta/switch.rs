@@ -12,5 +12,7 @@ crate::message! {
         pub generation: Generation,
         /// The inline content that was copied; refused with STALE_GENERATION when it changed since.
         pub inline_version: u64,
+        /// Bytes of it that are in chunk files on stable storage.
+        pub copied: u64,
     }
 }

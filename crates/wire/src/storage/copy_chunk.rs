@@ -23,6 +23,10 @@ crate::message! {
         pub len: u64,
         /// To whom the space is accounted.
         pub owner: Owner,
+        /// As in `WriteChunk`, of the copy.
+        pub floor: u64,
+        /// The same of the source: what is lost is not copied as a hole.
+        pub from_floor: u64,
     }
 }
 

@@ -14,6 +14,8 @@ crate::message! {
         pub offset: u64,
         /// To whom the space is accounted.
         pub owner: Owner,
+        /// The chunk file is at least so long already, or it is lost (LOST_CHUNK): a write would hide that.
+        pub floor: u64,
         /// Answer when durable (O_SYNC, O_DSYNC).
         pub sync: bool,
         /// To a file that a mount made while it measures the network: the payload is dropped, nothing is written.

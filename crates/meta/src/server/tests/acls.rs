@@ -135,6 +135,7 @@ fn capabilities_go_with_changes() {
                         kill_suidgid: false,
                         cuts: u64::MAX,
                         time_sets: 0,
+                        held: None,
                     },
                 )
                 .unwrap(),

@@ -70,9 +70,13 @@ fn random_request(dice: &mut Dice, inos: &[Ino], n: u64) -> MetaRequest {
         }
         .into(),
         16 => Grow { like: None, ino, end: 1 << (10 + dice.roll(25)) }.into(),
-        17 => {
-            Switch { ino, generation: Generation(dice.roll(3) as u32), inline_version: dice.roll(6) }.into()
+        17 => Switch {
+            ino,
+            generation: Generation(dice.roll(3) as u32),
+            inline_version: dice.roll(6),
+            copied: dice.roll(9),
         }
+        .into(),
         18 => SetXattr {
             kill_sgid: false,
             ino,
@@ -92,6 +96,7 @@ fn random_request(dice: &mut Dice, inos: &[Ino], n: u64) -> MetaRequest {
             kill_suidgid: false,
             cuts: dice.roll(4),
             time_sets: dice.roll(3),
+            held: None,
         }
         .into(),
     }

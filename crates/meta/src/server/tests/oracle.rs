@@ -183,7 +183,13 @@ impl Pair {
                     };
                     let got = self.bed.call(ME, wish).map(|_| data.len());
                     assert_eq!(as_errno(got), self.fs.write(ino, offset, &data, true, at));
-                    let mut read = self.bed.call(ME, ReadInline { ino }).unwrap().inline.unwrap().0;
+                    let mut read = self
+                        .bed
+                        .call(ME, ReadInline { ino, short: alloc::vec::Vec::new(), trims: 0 })
+                        .unwrap()
+                        .inline
+                        .unwrap()
+                        .0;
                     read.resize(self.fs.getattr(ino).unwrap().size as usize, 0);
                     assert_eq!(read, self.fs.read(ino, 0, 1_000).unwrap());
                 }

@@ -33,7 +33,11 @@ pub fn checks(cluster: &Cluster, status: &StatusReply) -> Vec<Check> {
             let lost = || Err(Failure::new("the question was lost (a bug: please report it)"));
             asked
                 .into_iter()
-                .map(|(node, answer)| node_check(node, answer.join().unwrap_or_else(|_| lost())))
+                .flat_map(|(node, answer)| {
+                    let answer = answer.join().unwrap_or_else(|_| lost());
+                    let found = answer.as_ref().ok().and_then(|found| lost_check(node, *found));
+                    [Some(node_check(node, answer.map(drop))), found].into_iter().flatten()
+                })
                 .collect()
         });
         checks.extend(answers);
@@ -43,18 +47,40 @@ pub fn checks(cluster: &Cluster, status: &StatusReply) -> Vec<Check> {
 }
 
 /// Asks one daemon directly: mgmtd may hear a node that clients cannot reach.
-fn ping(cluster: &Cluster, status: &StatusReply, node: &NodeEntry) -> Outcome {
+fn ping(cluster: &Cluster, status: &StatusReply, node: &NodeEntry) -> Outcome<Lost> {
     let mut link = cluster.node(node);
     link.limit = link.limit.min(ANSWER_LIMIT);
     match node.service {
-        ServiceKind::Mgmtd => Ok(()),
-        ServiceKind::Storaged => link.ask(&TargetStats {}).map(|_| ()),
+        ServiceKind::Mgmtd => Ok(Lost::default()),
+        ServiceKind::Storaged => link.ask(&TargetStats {}).map(|_| Lost::default()),
         ServiceKind::Metad => {
             let led = status.shards.iter().find(|shard| shard.replicas.first() == Some(&node.node));
             let shard = led.map(|led| led.shard).unwrap_or_default();
-            link.ask_shard(shard, &ShardStats {}).map(|_| ()).map_err(|e| Failure::call(&node.alias, &e))
+            let stats = link.ask_shard(shard, &ShardStats {}).map_err(|e| Failure::call(&node.alias, &e))?;
+            let count = |name: &str| stats.counters.iter().find(|c| c.name == name).map_or(0, |c| c.value);
+            Ok(Lost { chunk_files: count("lost_chunk_files"), example: count("lost_chunk_file_of") })
         }
     }
+}
+
+/// Chunk files of which something is lost, as a metadata server was told.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Lost {
+    chunk_files: u64,
+    example: u64,
+}
+
+fn lost_check(node: &NodeEntry, lost: Lost) -> Option<Check> {
+    if lost.chunk_files == 0 {
+        return None;
+    }
+    let detail = format!(
+        "{} chunk files are missing or shorter than what was written, such as of inode {}: reads of them give EIO",
+        lost.chunk_files, lost.example
+    );
+    let hint = "its log names them; find FILE by `find MOUNT -inum N`, see `skep entry info FILE`; put the chunk files \
+                back from a backup, or give up what is lost: skep entry repair --zero FILE";
+    Some(check(Verdict::Error, "lost", &node.alias, detail, hint))
 }
 
 fn node_check(node: &NodeEntry, answer: Outcome) -> Check {

@@ -77,7 +77,15 @@ impl Place {
             }
             Self::Chunks(target, life, _) => {
                 let (chunk, owner) = (chunk(object), Owner::default());
-                let m = WriteChunk { target: target.id, chunk, offset, owner, sync: false, netbench: false };
+                let m = WriteChunk {
+                    target: target.id,
+                    chunk,
+                    offset,
+                    owner,
+                    floor: 0,
+                    sync: false,
+                    netbench: false,
+                };
                 let body = target.write(&m, data).map_err(|refusal| refusal.to_string())?;
                 let reply = WriteChunkReply::from_bytes(&body).map_err(|e| e.to_string())?;
                 life.store(reply.life, Relaxed);

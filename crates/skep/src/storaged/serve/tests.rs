@@ -79,7 +79,7 @@ fn chunk(ino: u64) -> ChunkId {
 
 fn write(ino: u64) -> WriteChunk {
     let (target, owner) = (TargetId(101), Owner::default());
-    WriteChunk { target, chunk: chunk(ino), offset: 0, owner, sync: false, netbench: false }
+    WriteChunk { target, chunk: chunk(ino), offset: 0, owner, floor: 0, sync: false, netbench: false }
 }
 
 /// Goal: a write that was let through before the deletion of its chunk file, and ends after it, is refused after all
@@ -155,8 +155,18 @@ fn copies_between_targets() {
     let (target, from_target) = (TargetId(102), TargetId(101));
     let copy = |target, from_target, ino| {
         let chunk = chunk(ino);
-        let m =
-            CopyChunk { target, chunk, offset: 2, from_target, from_chunk, from_offset: 0, len: 7, owner };
+        let m = CopyChunk {
+            target,
+            chunk,
+            offset: 2,
+            from_target,
+            from_chunk,
+            from_offset: 0,
+            len: 7,
+            owner,
+            floor: 0,
+            from_floor: 0,
+        };
         fixture.serve(m, b"").map_err(|refusal| refusal.status)
     };
     let body = copy(target, from_target, 2).unwrap().body;

@@ -1,0 +1,363 @@
+//! Chunk files of which something is lost: found by their floors, made sure of, told to the shard, given up on demand.
+//!
+//! A floor that is known here may be old: another mount may have cut the file since. So whoever finds a chunk file too
+//! short looks once more, between two answers of the shard: was the file not cut between them, something is lost.
+
+use crate::job::{Job, To};
+use crate::lane::{Lane, refuse};
+use crate::limits::{LOST_ROUNDS_MAX, LOST_TOLD_MAX};
+use crate::port::{Cell, Port};
+use crate::state::{Shared, Unsynced};
+use alloc::format;
+use alloc::vec::Vec;
+use skep_types::{ChunkId, Encode, Errno, Ino, Layout, TargetId};
+use skep_wire::meta::{FoundChunk, LayoutReply, OpenReply, ReadInline, Repair};
+use skep_wire::storage::{SyncChunks, SyncChunksReply};
+use skep_wire::{Message, Refusal, Status};
+
+/// A chunk file of which something is lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LostChunk {
+    /// Which.
+    pub chunk: ChunkId,
+    /// Where it is, or should be.
+    pub target: TargetId,
+    /// Its length; 0 when it is missing.
+    pub size: u64,
+    /// The length that it had at least.
+    pub floor: u64,
+}
+
+/// The chunk file is shorter than the layout says that it can be.
+pub(crate) fn short() -> Refusal {
+    Refusal::new(Status::LOST_CHUNK)
+}
+
+impl<P: Port, C: Cell<Shared>> Lane<P, C> {
+    /// An operation on `offset` to `end` came upon a chunk file that is too short. Ok: by a layout that was old, and
+    /// is not any more; EIO: something is lost.
+    pub(crate) async fn settle_loss(&self, ino: Ino, offset: u64, end: u64) -> Result<(), Refusal> {
+        let Some((lost, _)) = self.lost_chunks(ino, offset, end).await? else { return Ok(()) };
+        let Some(one) = lost.first().copied() else { return Ok(()) };
+        let LostChunk { chunk, target, size, floor } = one;
+        let synced = if floor > skep_types::WRITTEN {
+            format!("at least {floor} bytes were synced")
+        } else {
+            "it was written and not synced: a power cut of its server, or somebody, took it".into()
+        };
+        let text = format!(
+            "inode {ino}: chunk file {ino}.{}.{}.{} of target {target} is {}: {synced}; see `skep entry info`, give it \
+             up with `skep entry repair PATH --zero`",
+            chunk.generation,
+            chunk.extent,
+            chunk.stripe,
+            if size == 0 { "missing or empty".into() } else { format!("{size} bytes long") },
+        );
+        let news = self.shared.with(|s| s.found_lost(chunk));
+        if news {
+            self.port.log(format_args!("{text}"));
+        }
+        Err(refuse(Errno::EIO, text))
+    }
+
+    /// The chunk files between two offsets of which something is lost, with a layout that was right while they were
+    /// looked at. `None`: the file has no chunk files.
+    pub(crate) async fn lost_chunks(
+        &self,
+        ino: Ino,
+        offset: u64,
+        end: u64,
+    ) -> Result<Option<(Vec<LostChunk>, Layout)>, Refusal> {
+        for _ in 0..LOST_ROUNDS_MAX {
+            let layout = self.fetch_layout(ino).await?.layout;
+            if layout.is_inline() {
+                return Ok(None);
+            }
+            let lost = self.too_short(&layout, offset, end).await?;
+            if lost.is_empty() {
+                return Ok(Some((lost, layout)));
+            }
+            let short = lost.iter().map(|lost| FoundChunk { chunk: lost.chunk, size: lost.size }).collect();
+            let message = ReadInline { ino, short, trims: layout.trims };
+            let after: OpenReply = self.ask(ino.shard(), &message).await?;
+            if (after.layout.generation, after.layout.trims) == (layout.generation, layout.trims) {
+                return Ok(Some((lost, layout)));
+            }
+            if self.port.cancelled() {
+                return Err(Errno::EINTR.into());
+            }
+        }
+        Err(super::unsettled(ino))
+    }
+
+    async fn too_short(&self, layout: &Layout, offset: u64, end: u64) -> Result<Vec<LostChunk>, Refusal> {
+        let mut asked: Vec<(ChunkId, TargetId)> = Vec::new();
+        for (number, extent) in layout.extents.iter().enumerate() {
+            for (stripe, target) in extent.targets.iter().enumerate() {
+                let touched = extent.local_size(stripe, offset) < extent.local_size(stripe, end);
+                if touched && extent.floor(stripe) > 0 {
+                    asked.push((extent.chunk(number, stripe), *target));
+                }
+            }
+        }
+        let found = self.stat_chunks(&asked).await?;
+        let target = |chunk| asked.iter().find(|(asked, _)| *asked == chunk).map(|(_, target)| *target);
+        let lost = found.into_iter().filter_map(|(chunk, stat)| {
+            let (size, floor) = (stat.size, layout.floor(&chunk));
+            (size < floor).then_some(LostChunk { chunk, target: target(chunk)?, size, floor })
+        });
+        Ok(lost.collect())
+    }
+
+    /// Everything of the file that is lost.
+    pub async fn lost(&self, ino: Ino) -> Result<Vec<LostChunk>, Errno> {
+        let found = self.errno(self.lost_chunks(ino, 0, u64::MAX).await)?;
+        Ok(found.map_or_else(Vec::new, |(lost, _)| lost))
+    }
+
+    /// Gives up what is lost of the file: it reads as zeros from now on. Says what that was.
+    pub async fn repair(&self, ino: Ino) -> Result<Vec<LostChunk>, Errno> {
+        self.errno(self.give_up(ino).await)
+    }
+
+    async fn give_up(&self, ino: Ino) -> Result<Vec<LostChunk>, Refusal> {
+        for _ in 0..LOST_ROUNDS_MAX {
+            let Some((lost, layout)) = self.lost_chunks(ino, 0, u64::MAX).await? else {
+                return Ok(Vec::new());
+            };
+            if lost.is_empty() {
+                return Ok(lost);
+            }
+            let found = lost.iter().map(|lost| FoundChunk { chunk: lost.chunk, size: lost.size }).collect();
+            let message = Repair { ino, generation: layout.generation, trims: layout.trims, found };
+            match self.change_ino(ino, &message).await {
+                Ok(LayoutReply { attr, layout }) => {
+                    let change = attr.change;
+                    self.shared.with(|s| {
+                        s.inodes.merge_own(attr);
+                        s.inodes.set_layout(ino, change, layout);
+                        s.lost.retain(|chunk| chunk.ino != ino);
+                    });
+                    return Ok(lost);
+                }
+                Err(refusal) if matches!(refusal.status, Status::CUT_SINCE | Status::STALE_GENERATION) => {}
+                Err(refusal) => return Err(refusal),
+            }
+        }
+        Err(super::unsettled(ino))
+    }
+
+    /// The file was cut since its chunk files were looked at: once more, for what was synced. What cannot be told is
+    /// left out: it is not guarded, and nothing else.
+    pub(crate) async fn measure_again(&self, ino: Ino, synced: &[Unsynced]) {
+        if self.fetch_layout(ino).await.is_err() {
+            return;
+        }
+        let point = self.shared.with(|s| s.inodes.get(ino).map(crate::state::Inode::looks_at));
+        for sent in synced {
+            let Some(point) = point else { return };
+            let message = SyncChunks { target: sent.target, chunks: sent.chunks.clone(), life: sent.life };
+            let job = Job::new(To::Target(sent.target), SyncChunks::KIND, message.to_bytes(), false);
+            if let Ok(reply) = self.once(job).await.and_then(|reply| reply.read::<SyncChunksReply>()) {
+                self.shared.with(|s| s.inodes.entry(ino).hold_all(&sent.chunks, point, &reply.sizes));
+            }
+        }
+    }
+}
+
+impl Shared {
+    /// Something of a chunk file is lost. Says whether that is news.
+    fn found_lost(&mut self, chunk: ChunkId) -> bool {
+        self.lost_errors += 1;
+        self.lost.len() < LOST_TOLD_MAX && self.lost.insert(chunk)
+    }
+}
+#[cfg(test)]
+mod tests {
+    use crate::testing::{BOTH, Cluster, FakeLane, READ, block_on, create, mount, mounted, read, write};
+    use crate::{Opened, Seek, WriteHow};
+    use alloc::rc::Rc;
+    use alloc::vec;
+    use core::cell::RefCell;
+    use skep_types::{ChunkId, Errno, SetAttr, TargetId};
+    use skep_wire::Message;
+    use skep_wire::meta::{Commit, ReadInline};
+
+    const SIZE: usize = 90_000;
+
+    fn chunk_files(cluster: &RefCell<Cluster>) -> vec::Vec<(TargetId, ChunkId)> {
+        cluster.borrow().targets.chunks.keys().copied().collect()
+    }
+
+    /// A file in chunks of three extents, fsynced or only closed, and an open handle of another mount.
+    fn stored(synced: bool) -> (Rc<RefCell<Cluster>>, FakeLane, Opened) {
+        let (cluster, lane) = mounted();
+        let file = create(&lane, b"a");
+        write(&lane, &file, 0, &[7; SIZE]);
+        match synced {
+            true => block_on(lane.fsync(file.handle)).unwrap(),
+            false => block_on(lane.flush(file.handle, 1)).unwrap(),
+        }
+        let other = mount(&cluster);
+        let opened = block_on(other.open(file.attr.ino, BOTH)).unwrap();
+        (cluster, other, opened)
+    }
+
+    fn try_read(lane: &FakeLane, file: &Opened) -> Result<usize, Errno> {
+        block_on(lane.read(file.handle, 0, &mut vec![0; SIZE]))
+    }
+
+    /// Goal: a chunk file that is gone, cut short, or an older copy, is EIO for reads, seeks, copies and writes,
+    /// synced or only committed; and never zeros.
+    #[test]
+    fn what_is_lost_is_no_hole() {
+        for (synced, left) in
+            [(true, None), (true, Some(10)), (true, Some(0)), (false, None), (false, Some(0))]
+        {
+            let (cluster, lane, file) = stored(synced);
+            assert_eq!(read(&lane, &file, 0, SIZE), vec![7; SIZE]);
+            let whole = cluster.borrow().targets.chunks.clone();
+            for key in chunk_files(&cluster) {
+                let mut all = whole.clone();
+                match left {
+                    None => drop(all.remove(&key)),
+                    Some(len) => all.get_mut(&key).unwrap().truncate(len),
+                }
+                cluster.borrow_mut().targets.chunks = all;
+                assert_eq!(try_read(&lane, &file), Err(Errno::EIO), "{key:?} {left:?}");
+                assert_eq!(
+                    block_on(lane.seek(file.handle, 0, Seek::Data)).err(),
+                    Some(Errno::EIO).filter(|_| key.1.extent == 0)
+                );
+                let copy = create(&lane, b"copy");
+                let copied = block_on(lane.copy((file.handle, 0), (copy.handle, 0), SIZE as u64));
+                assert_eq!(copied, Err(Errno::EIO));
+                let again = block_on(lane.write(file.handle, 0, &[8; SIZE], WriteHow::default()));
+                assert_eq!(again.err(), Some(Errno::EIO).filter(|_| synced), "no part of it either");
+                cluster.borrow_mut().targets.chunks = whole.clone();
+            }
+            assert!(cluster.borrow().shard.told_lost > 0);
+            assert_eq!(read(&lane, &file, 0, SIZE), vec![7; SIZE], "put back");
+        }
+    }
+
+    /// Goal: what was given up reads as zeros, the rest as before, and the file can be written again.
+    #[test]
+    fn what_is_given_up_is_zeros() {
+        let (cluster, lane, file) = stored(true);
+        let key = chunk_files(&cluster)[0];
+        cluster.borrow_mut().targets.chunks.get_mut(&key).unwrap().truncate(100);
+        let lost = block_on(lane.repair(file.attr.ino)).unwrap();
+        assert_eq!((lost.len(), lost[0].chunk, lost[0].target, lost[0].size), (1, key.1, key.0, 100));
+        let found = read(&lane, &file, 0, SIZE);
+        assert!(found.contains(&0) && found[..100] == [7; 100] && found[SIZE - 1] == 7);
+        assert_eq!(block_on(lane.repair(file.attr.ino)).unwrap(), []);
+        write(&lane, &file, 0, &[8; SIZE]);
+        assert_eq!(read(&lane, &file, 0, SIZE), vec![8; SIZE]);
+    }
+
+    /// Goal: holes stay holes: stripes that nobody wrote, a file made longer, punched ranges, what a truncate cut off.
+    #[test]
+    fn holes_are_zeros() {
+        let (cluster, lane) = mounted();
+        let file = create(&lane, b"a");
+        write(&lane, &file, 80_000, &[7; 10]);
+        block_on(lane.fsync(file.handle)).unwrap();
+        let longer = SetAttr { size: Some(SIZE as u64), ..SetAttr::default() };
+        block_on(lane.setattr(file.attr.ino, longer)).unwrap();
+        block_on(lane.fallocate(file.handle, crate::Allocate::Punch, 10_000, 30_000)).unwrap();
+        block_on(lane.fsync(file.handle)).unwrap();
+        let other = mount(&cluster);
+        let opened = block_on(other.open(file.attr.ino, READ)).unwrap();
+        let mut expected = vec![0; SIZE];
+        expected[80_000..80_010].fill(7);
+        assert_eq!(read(&other, &opened, 0, SIZE), expected);
+        // The layout that the other mount knows has floors above this.
+        for size in [80_005, 30_000, SIZE as u64] {
+            block_on(lane.setattr(file.attr.ino, SetAttr { size: Some(size), ..SetAttr::default() }))
+                .unwrap();
+        }
+        expected.fill(0);
+        assert_eq!(read(&other, &opened, 0, SIZE), expected);
+        assert_eq!(block_on(other.lost(file.attr.ino)).unwrap(), []);
+        assert_eq!(cluster.borrow().shard.told_lost, 0);
+    }
+
+    /// Goal: a truncate by another mount between sync and commit: the fsync measures again, and is right then.
+    #[test]
+    fn a_truncate_between_sync_and_commit() {
+        let (cluster, lane, file) = stored(true);
+        write(&lane, &file, 0, &[9; SIZE]);
+        let shard_cut = |cluster: &RefCell<Cluster>| {
+            let mut cluster = cluster.borrow_mut();
+            let layout = &mut cluster.shard.files.get_mut(&file.attr.ino).unwrap().layout;
+            layout.cut_floors(0);
+            layout.trims += 1;
+        };
+        shard_cut(&cluster);
+        block_on(lane.fsync(file.handle)).unwrap();
+        let layout = cluster.borrow().shard.files[&file.attr.ino].layout.clone();
+        for ((_, chunk), data) in &cluster.borrow().targets.chunks {
+            assert_eq!(layout.floor(chunk), data.len() as u64);
+        }
+        let commits = cluster.borrow().count(Commit::KIND);
+        block_on(lane.fsync(file.handle)).unwrap();
+        assert_eq!(cluster.borrow().count(Commit::KIND), commits, "nothing new");
+    }
+
+    /// Goal: an append whose later pieces are refused for floors of an old layout lands whole, in its place; one to a
+    /// chunk file of which something is lost is EIO and never a part of its record.
+    #[test]
+    fn appends_are_whole_or_nothing() {
+        for stale in [true, false] {
+            for key in chunk_files(&stored(true).0) {
+                let (cluster, lane, file) = stored(true);
+                block_on(lane.seek(file.handle, 0, Seek::Data)).unwrap();
+                {
+                    let mut cluster = cluster.borrow_mut();
+                    cluster.targets.chunks.get_mut(&key).unwrap().truncate(2);
+                    if stale {
+                        let layout = &mut cluster.shard.files.get_mut(&file.attr.ino).unwrap().layout;
+                        layout.lower_floor(&key.1, 2);
+                        layout.trims += 1;
+                    }
+                }
+                let record = [9; 70_000];
+                let how = WriteHow { append: true, ..WriteHow::default() };
+                match block_on(lane.write(file.handle, 0, &record, how)) {
+                    Ok(len) => assert_eq!(len, record.len(), "{key:?} stale {stale}"),
+                    Err(errno) => assert_eq!((errno, stale), (Errno::EIO, false), "{key:?}"),
+                }
+            }
+        }
+    }
+
+    /// Goal: a shard that lost a cut in a power cut is told floors again, by the layout that it has.
+    #[test]
+    fn a_cut_that_was_lost_does_not_end_the_guard() {
+        let (cluster, lane, file) = stored(true);
+        let trims = |to: u64| {
+            let mut cluster = cluster.borrow_mut();
+            let layout = &mut cluster.shard.files.get_mut(&file.attr.ino).unwrap().layout;
+            core::mem::replace(&mut layout.trims, to)
+        };
+        let before = trims(77);
+        block_on(lane.lost(file.attr.ino)).unwrap();
+        write(&lane, &file, 0, &[9; SIZE]);
+        write(&lane, &file, SIZE as u64, &[9; 5_000]);
+        trims(before);
+        block_on(lane.fsync(file.handle)).unwrap();
+        let layout = cluster.borrow().shard.files[&file.attr.ino].layout.clone();
+        for ((_, chunk), data) in &cluster.borrow().targets.chunks {
+            assert_eq!(layout.floor(chunk), data.len() as u64);
+        }
+    }
+
+    /// Goal: an intact file is read without a question more than before floors were.
+    #[test]
+    fn whole_files_cost_nothing() {
+        let (cluster, lane, file) = stored(true);
+        read(&lane, &file, 0, SIZE);
+        assert_eq!(cluster.borrow().count(ReadInline::KIND), 0);
+    }
+}

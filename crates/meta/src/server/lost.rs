@@ -1,0 +1,71 @@
+//! Chunk files of which something is lost, as clients found them: for people.
+
+use super::Server;
+use super::message::Output;
+use crate::limit::LOST_CHUNKS_MAX;
+use crate::store::{Store, StoreError};
+use alloc::collections::BTreeSet;
+use alloc::format;
+use skep_types::{ChunkId, Ino};
+use skep_wire::meta::ReadInline;
+
+/// What was found since the start and is not repaired.
+#[derive(Debug, Default)]
+pub struct LostChunks {
+    chunks: BTreeSet<ChunkId>,
+    times: u64,
+}
+
+impl LostChunks {
+    /// The file is repaired, or gone.
+    pub fn forget(&mut self, ino: Ino) {
+        self.chunks.retain(|chunk| chunk.ino != ino);
+    }
+
+    /// How many chunk files.
+    pub fn len(&self) -> usize {
+        self.chunks.len()
+    }
+
+    /// A file that has one; 0 = none has.
+    pub fn example(&self) -> u64 {
+        self.chunks.first().map_or(0, |chunk| chunk.ino.0)
+    }
+
+    /// How often programs got an error for it.
+    pub fn times(&self) -> u64 {
+        self.times
+    }
+}
+
+impl<S: Store> Server<S> {
+    /// A client found chunk files shorter than their floors. That is a loss if the file was not cut since it learned
+    /// the floors.
+    pub(super) fn note_lost(&mut self, m: &ReadInline, out: &mut Output) -> Result<(), StoreError> {
+        let Some(inode) = self.inode(m.ino)? else { return Ok(()) };
+        let layout = &inode.layout;
+        if layout.trims != m.trims || self.is_trimming(m.ino)? {
+            return Ok(());
+        }
+        let lost = m.short.iter().filter(|found| found.size < layout.floor(&found.chunk));
+        let mut any = false;
+        for found in lost {
+            any = true;
+            if self.lost.chunks.len() >= LOST_CHUNKS_MAX || !self.lost.chunks.insert(found.chunk) {
+                continue;
+            }
+            let (chunk, floor) = (found.chunk, layout.floor(&found.chunk));
+            let extent = layout.extents.get(usize::from(chunk.extent));
+            let target = extent.and_then(|extent| extent.targets.get(usize::from(chunk.stripe)));
+            let target = target.copied().unwrap_or_default();
+            out.note(format!(
+                "file {}: chunk file {}.{}.{}.{} of target {target} has {} bytes, at least {floor} were there: \
+                 something of it is lost and reads give EIO; put it back from a backup, or give it up with `skep \
+                 entry repair PATH --zero`",
+                m.ino, chunk.ino, chunk.generation, chunk.extent, chunk.stripe, found.size
+            ));
+        }
+        self.lost.times += u64::from(any);
+        Ok(())
+    }
+}

@@ -1,0 +1,88 @@
+//! `skep entry repair`: gives up what chunk files have lost.
+
+use super::access::{AccessArgs, mount_of};
+use super::failure::{Failure, Outcome};
+use super::lost;
+use super::namespace::Namespace;
+use clap::Args;
+use rustix::fs::{XattrFlags, lgetxattr, lsetxattr};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// Extended attribute of a mount: what is lost of a file, one line each; set to [`ZERO`] it is given up.
+pub const LOST: &str = "skep.lost";
+/// The only thing that can be done with what is lost.
+pub const ZERO: &str = "zero";
+/// Longest list that is shown.
+const VALUE_MAX: usize = 64 << 10;
+
+/// Arguments of `skep entry repair`.
+#[derive(Debug, Args)]
+pub struct RepairArgs {
+    /// Files, as for `entry info`; the owner of a file may repair it on a mount
+    #[arg(required = true)]
+    paths: Vec<PathBuf>,
+    /// What is lost shall read as zeros from now on. Without it: only show what is lost
+    #[arg(long)]
+    zero: bool,
+    #[command(flatten)]
+    access: AccessArgs,
+}
+
+fn on_mount(args: &RepairArgs, path: &Path) -> Outcome<Vec<String>> {
+    let failed = |e| Failure::local(format_args!("{}: {LOST}", path.display()), e);
+    let mut value = vec![0; VALUE_MAX];
+    let len = lgetxattr(path, LOST, &mut value[..]).map_err(failed)?;
+    let lines: Vec<String> = String::from_utf8_lossy(&value[..len]).lines().map(str::to_owned).collect();
+    if args.zero && !lines.is_empty() {
+        lsetxattr(path, LOST, ZERO.as_bytes(), XattrFlags::empty()).map_err(failed)?;
+    }
+    Ok(lines)
+}
+
+fn in_namespace(args: &RepairArgs, path: &Path) -> Outcome<Vec<String>> {
+    let mut namespace = Namespace::connect(&args.access, path)?;
+    let ino = namespace.resolve(path)?;
+    let lost = match args.zero {
+        true => lost::give_up(&mut namespace, ino)?,
+        false => {
+            let found = lost::look(&mut namespace, ino, |_| true)?;
+            found.lost().into_iter().map(|one| (one, found.layout.floor(&one.chunk))).collect()
+        }
+    };
+    let line = |(found, floor): &(skep_wire::meta::FoundChunk, u64)| {
+        let chunk = found.chunk;
+        format!("extent {}, stripe {}: {}", chunk.extent, chunk.stripe, lost::story(found.size, *floor))
+    };
+    Ok(lost.iter().map(line).collect())
+}
+
+/// Does it: every path, also after one failed.
+pub fn run(args: &RepairArgs, out: &mut dyn Write) -> Outcome {
+    let mut failures = Vec::new();
+    for path in &args.paths {
+        let on_a_mount =
+            !args.access.is_explicit() && mount_of(path, args.access.timeout.duration())?.is_some();
+        let lines = if on_a_mount { on_mount(args, path) } else { in_namespace(args, path) };
+        let text = match &lines {
+            Err(failure) => {
+                failures.push(failure.clone());
+                continue;
+            }
+            Ok(lines) if lines.is_empty() => "nothing is lost".to_owned(),
+            Ok(_) if args.zero => "given up, reads as zeros from now on".to_owned(),
+            Ok(_) => "something is lost, reads give EIO; --zero gives it up".to_owned(),
+        };
+        let written = writeln!(out, "{}: {text}", path.display());
+        let written =
+            written.and_then(|()| lines.iter().flatten().try_for_each(|line| writeln!(out, "  {line}")));
+        written.map_err(|e| Failure::local("standard output", e))?;
+    }
+    match failures.split_last() {
+        None => Ok(()),
+        Some((last, before)) => {
+            before.iter().for_each(|failure| eprintln!("skep: {failure}"));
+            Err(last.clone())
+        }
+    }
+}

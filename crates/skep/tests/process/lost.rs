@@ -1,0 +1,151 @@
+//! What is lost says so: chunk files that are gone, short or of another target are EIO, never zeros.
+
+use super::deletion::chunk_files;
+use super::{Running, bytes, plan, refusal, start};
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Long enough for several chunks.
+const LEN: usize = 6 << 20;
+
+fn restart_storage(cluster: &Running) {
+    for daemon in cluster.of("storaged") {
+        daemon.kill().unwrap();
+    }
+    cluster.up().unwrap();
+}
+
+/// An fsynced file of [`LEN`] bytes in a directory whose files lie on two targets.
+fn stored(cluster: &Running, name: &str) -> PathBuf {
+    let path = cluster.mount().join(name);
+    let file = File::create_new(&path).unwrap();
+    file.write_all_at(&bytes(7, LEN), 0).unwrap();
+    file.sync_all().unwrap();
+    path
+}
+
+/// Reads past the page cache of the mount's kernel.
+fn read(path: &Path) -> std::io::Result<Vec<u8>> {
+    let file = File::open(path)?;
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)?;
+    let mut all = vec![0; file.metadata()?.len() as usize];
+    file.read_exact_at(&mut all, 0).map(|()| all)
+}
+
+fn assert_lost(path: &Path) {
+    let error = read(path).unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(rustix::io::Errno::IO.raw_os_error()), "{error}");
+}
+
+/// Goal: a chunk file that is removed, cut short, or of another target is EIO, in a copy as well; put back, the file
+/// is whole. `entry info` and `health` name it; `entry repair --zero` of the owner makes the lost part zeros, and
+/// only that; a stranger may not.
+#[test]
+fn lost_chunk_files_are_errors() {
+    let cluster = start(plan());
+    let directory = cluster.mount().join("wide");
+    fs::create_dir(&directory).unwrap();
+    cluster
+        .must(["entry".as_ref(), "set".as_ref(), "--targets".as_ref(), "2".as_ref(), directory.as_os_str()])
+        .unwrap();
+    let path = stored(&cluster, "wide/file");
+    let files = chunk_files(&cluster);
+    assert_eq!(files.len(), 2, "{files:?}");
+    let content: Vec<Vec<u8>> = files.iter().map(|file| fs::read(file).unwrap()).collect();
+    let put_back = |number: usize| fs::write(&files[number], &content[number]).unwrap();
+    let info = || cluster.must(["entry".as_ref(), "info".as_ref(), path.as_os_str()]).unwrap();
+    assert!(!info().contains("LOST"), "{}", info());
+
+    fs::remove_file(&files[0]).unwrap();
+    restart_storage(&cluster);
+    assert_lost(&path);
+    let copy =
+        Command::new("cp").arg("--sparse=always").arg(&path).arg(cluster.mount().join("copy")).output();
+    assert!(!copy.unwrap().status.success(), "cp took what is lost for a hole");
+    assert!(info().contains("LOST") && info().contains("missing or empty"), "{}", info());
+    let health = cluster.run(cluster.admin_words(["health"])).unwrap();
+    let told = String::from_utf8_lossy(&health.stdout).into_owned();
+    assert!(!health.status.success() && told.contains("chunk file"), "{told}");
+    put_back(0);
+    restart_storage(&cluster);
+    assert!(read(&path).unwrap() == bytes(7, LEN), "put back");
+
+    File::options().write(true).open(&files[1]).unwrap().set_len(1 << 20).unwrap();
+    restart_storage(&cluster);
+    assert_lost(&path);
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
+    chown(&path, Some(1234), None).unwrap();
+    let stranger = setpriv(&cluster, 4321, &path);
+    assert!(!stranger.0, "{}", stranger.1);
+    let owner = setpriv(&cluster, 1234, &path);
+    assert!(owner.0 && owner.1.contains("given up"), "{}", owner.1);
+    let found = read(&path).unwrap();
+    let expected = bytes(7, LEN);
+    let differ = (0..LEN).filter(|at| found[*at] != expected[*at]);
+    assert!(differ.clone().count() > 0 && differ.clone().all(|at| found[at] == 0));
+    assert!(!info().contains("LOST"), "{}", info());
+    fs::write(&path, bytes(8, LEN)).unwrap();
+    assert!(read(&path).unwrap() == bytes(8, LEN), "written anew");
+}
+
+fn setpriv(cluster: &Running, uid: u32, path: &Path) -> (bool, String) {
+    let words = ["entry".as_ref(), "repair".as_ref(), "--zero".as_ref(), path.as_os_str()];
+    let mut command = cluster.command(words);
+    std::os::unix::process::CommandExt::uid(&mut command, uid);
+    let output = command.output().unwrap();
+    (output.status.success(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
+}
+
+/// Goal: two targets that got each other's `chunks/` give EIO for every file, and all of it when they have their own
+/// again; sparse files, punched and truncated ones stay zeros throughout.
+#[test]
+fn swapped_chunks_are_errors_and_holes_are_zeros() {
+    let cluster = start(plan());
+    let paths: Vec<PathBuf> = (0..6).map(|number| stored(&cluster, &format!("file-{number}"))).collect();
+    let sparse = cluster.mount().join("sparse");
+    let file = File::create_new(&sparse).unwrap();
+    file.write_all_at(b"end", 40 << 20).unwrap();
+    file.set_len(50 << 20).unwrap();
+    file.sync_all().unwrap();
+    let mut expected = vec![0; 50 << 20];
+    expected[40 << 20..(40 << 20) + 3].copy_from_slice(b"end");
+    assert!(read(&sparse).unwrap() == expected);
+    file.set_len(1 << 20).unwrap();
+    file.set_len(50 << 20).unwrap();
+    file.sync_all().unwrap();
+    restart_storage(&cluster);
+    assert!(read(&sparse).unwrap() == vec![0; 50 << 20]);
+    let mut roots: Vec<PathBuf> = chunk_files(&cluster)
+        .iter()
+        .filter_map(|file| file.ancestors().find(|path| path.ends_with("chunks")).map(Path::to_owned))
+        .collect();
+    roots.sort();
+    roots.dedup();
+    assert!(roots.len() >= 2, "{roots:?}");
+    let swap = || {
+        let aside = roots[0].with_file_name("aside");
+        fs::rename(&roots[0], &aside).unwrap();
+        fs::rename(&roots[1], &roots[0]).unwrap();
+        fs::rename(&aside, &roots[1]).unwrap();
+    };
+    for daemon in cluster.of("storaged") {
+        daemon.kill().unwrap();
+    }
+    swap();
+    cluster.up().unwrap();
+    let lost = paths.iter().filter(|path| read(path).is_err()).count();
+    let wrong = paths.iter().filter(|path| read(path).is_ok_and(|found| found != bytes(7, LEN))).count();
+    assert!(lost > 0 && wrong == 0, "{lost} are errors, {wrong} read something else");
+    for daemon in cluster.of("storaged") {
+        daemon.kill().unwrap();
+    }
+    swap();
+    cluster.up().unwrap();
+    assert!(paths.iter().all(|path| read(path).unwrap() == bytes(7, LEN)));
+    let nothing = cluster.must(["entry".as_ref(), "repair".as_ref(), sparse.as_os_str()]).unwrap();
+    assert!(nothing.contains("nothing is lost"), "{nothing}");
+    let wrong = refusal(&cluster, &["entry", "repair", "/nowhere/at/all"]);
+    assert!(wrong.contains("/nowhere"), "{wrong}");
+}

@@ -1,0 +1,14 @@
+//! A chunk file as it was found.
+
+use skep_types::{ChunkId, record};
+
+record! {
+    /// A chunk file as it was found on its target.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct FoundChunk {
+        /// Which.
+        pub chunk: ChunkId,
+        /// Its length; 0 when it is missing.
+        pub size: u64,
+    }
+}

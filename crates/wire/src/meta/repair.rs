@@ -1,0 +1,18 @@
+//! `Repair`: gives up what is missing of chunk files.
+
+use super::{FoundChunk, LayoutReply};
+use skep_types::{Generation, Ino};
+
+crate::message! {
+    /// Gives up what is missing of chunk files: it reads as zeros from now on. Answered when durable.
+    Repair = 0x0228 -> LayoutReply {
+        /// The file.
+        pub ino: Ino,
+        /// Layout generation of the chunk files.
+        pub generation: Generation,
+        /// `Layout::trims` when they were looked at; CUT_SINCE when that has moved.
+        pub trims: u64,
+        /// Chunk files that are missing or too short, as they were found.
+        pub found: alloc::vec::Vec<FoundChunk>,
+    }
+}
