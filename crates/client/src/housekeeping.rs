@@ -35,6 +35,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         ok &= self.send_closes().await;
         ok &= self.resolve_doubts().await;
         ok &= self.sync_idle().await;
+        self.drop_idle_pages().await;
         if !ok {
             return AGAIN_MS;
         }

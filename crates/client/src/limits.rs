@@ -59,6 +59,11 @@ pub const LIST_FRESH_MS: u64 = 1_000;
 /// Idle inodes whose chunks one round of housekeeping makes durable, when too many wait.
 pub const SYNC_IDLE_BATCH: usize = 256;
 
+/// Pause before a fill of a page looks again whether a write of its bytes has landed.
+pub const FILL_WAIT_MS: u64 = 1;
+/// Pages are waited for no longer where the kernel may hold them until it has the answer.
+pub const PAGES_PATIENCE_MS: u64 = 50;
+
 /// What a mount may be told otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {

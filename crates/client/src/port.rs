@@ -9,7 +9,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::fmt;
-use skep_types::{FenceEpoch, Incarnation, Millis, NodeId, Timestamp, Uuid};
+use skep_types::{FenceEpoch, Incarnation, Ino, Millis, NodeId, Timestamp, Uuid};
 use skep_wire::Status;
 
 /// Stands for "the management service, whichever member answers": it must be reachable before
@@ -95,6 +95,15 @@ pub trait Port {
 
     /// A line for the administrator.
     fn log(&self, line: fmt::Arguments<'_>);
+
+    /// Has the kernel drop its pages of a file from byte `from` on (`len` bytes; 0 = to the end), and waits until they
+    /// are gone: what was stored into mappings of them has been written back by then. `patience`: no longer than so
+    /// many milliseconds. `false`: perhaps they are not gone.
+    ///
+    /// The kernel waits for fills of these pages, so whoever serves one must not call it.
+    async fn drop_pages(&self, _ino: Ino, _from: u64, _len: u64, _patience: Option<u64>) -> bool {
+        true
+    }
 
     /// Something waits for [`crate::Lane::housekeeping`]: call it within [`crate::HOUSEKEEPING_SOON_MS`].
     fn work_waits(&self) {}

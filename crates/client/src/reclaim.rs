@@ -89,7 +89,7 @@ impl Shared {
                 attr.change = 0;
             }
             inode.forget_cuts();
-            inode.seen_change = 0;
+            inode.pages.forget_change();
             inode.no_capability = 0;
             if inode.uses() > 0 {
                 let mode = inode.mode.unwrap_or(OpenMode::Read);

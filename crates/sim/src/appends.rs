@@ -5,6 +5,7 @@ use crate::drive::{SimLane, read};
 use crate::fields::{Log, content};
 use crate::hub::HubRef;
 use crate::loss::give_up;
+use crate::paging::Paged;
 use crate::program::{Actor, Failed, session_of};
 use skep_client::{CreateHow, OpenHow, Port, WriteHow};
 use skep_types::limits::CHUNK_MIN;
@@ -19,16 +20,17 @@ const BYTES_MAX: u64 = 3 << 20;
 const READ_MAX: usize = 1 << 20;
 
 impl Actor {
-    /// Makes the files that all lock and append to, durable before anybody uses them.
+    /// Makes the files that all lock, append to and read through pages, durable before anybody uses them.
     pub(crate) async fn make_fields(&self) {
         let mut made = Vec::new();
-        for name in ["locked0", "locked1", "log0", "log1"] {
+        for name in ["locked0", "locked1", "log0", "log1", "paged0", "paged1"] {
             let policy =
                 Policy { chunk_size: CHUNK_MIN, targets: 3, inline_limit: Some(1_000), pool: PoolId(0) };
-            let policy = (name == "log1").then_some(policy);
+            let policy = matches!(name, "log1" | "paged1").then_some(policy);
             made.push(self.make_field(name.as_bytes(), policy).await);
         }
         let fields = &mut self.hub.borrow_mut().fields;
+        fields.paged = made.split_off(4).into_iter().map(Paged::new).collect();
         fields.logs = made.split_off(2).into_iter().map(Log::new).collect();
         fields.locked = made;
     }

@@ -48,6 +48,8 @@ pub const MARKERS: &[&str] = &[
     "a lock outlived metad",
     "a record was appended",
     "records of a log were found",
+    "a number went up under a lock",
+    "a growing file was followed",
     "a target copied",
     "a nameless file was made",
     "what a power cut took was given up",

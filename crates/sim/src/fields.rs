@@ -2,6 +2,7 @@
 //! that can be true.
 
 use crate::hub::LaneId;
+use crate::paging::Paged;
 use skep_model::Rng;
 use skep_types::{ClientId, Ino};
 use std::collections::{BTreeMap, BTreeSet};
@@ -74,6 +75,8 @@ pub struct Fields {
     pub locked: Vec<Ino>,
     /// Files to append to.
     pub logs: Vec<Log>,
+    /// Files to read through pages.
+    pub paged: Vec<Paged>,
     /// Locks that are held.
     holders: Vec<Holder>,
     /// Sessions that live, as mgmtd has decided.

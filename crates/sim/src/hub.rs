@@ -4,6 +4,7 @@
 use crate::arena::SharedDir;
 use crate::coverage::Coverage;
 use crate::fields::Fields;
+use crate::kernel::Kernel;
 use crate::trace::Trace;
 use skep_client::Outcome;
 use skep_model::Rng;
@@ -120,6 +121,8 @@ pub struct Hub {
     pub shared: SharedDir,
     /// What all clients do to some files.
     pub fields: Fields,
+    /// The kernels above the clients, by life.
+    pub kernels: BTreeMap<u32, Kernel>,
     /// Deeds done in the directory.
     pub last_deed: u64,
     /// Chaos is over.
@@ -157,6 +160,7 @@ impl Hub {
             promised: (0, String::new()),
             shared: SharedDir::default(),
             fields: Fields::default(),
+            kernels: BTreeMap::new(),
             last_deed: 0,
             calm: false,
             failure: None,

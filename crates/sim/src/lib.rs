@@ -11,11 +11,13 @@ mod coverage;
 mod drive;
 mod fields;
 mod hub;
+mod kernel;
 mod locking;
 mod loss;
 mod metad;
 mod mgmtd;
 mod network;
+mod paging;
 mod port;
 mod program;
 mod queue;
@@ -55,11 +57,15 @@ pub enum Canary {
     OneBigStep,
     /// A create opens a file that another one made after the kernel had looked.
     CreateOpens,
+    /// A client answers before the kernel has dropped its old pages.
+    PagesLate,
+    /// Pages are never dropped.
+    PagesStay,
 }
 
 impl Canary {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::NoSync,
         Self::NoChunkSync,
         Self::AnswersFirst,
@@ -70,6 +76,8 @@ impl Canary {
         Self::EioForHole,
         Self::OneBigStep,
         Self::CreateOpens,
+        Self::PagesLate,
+        Self::PagesStay,
     ];
 
     /// As on the command line.
@@ -85,6 +93,8 @@ impl Canary {
             Self::EioForHole => "eio-for-hole",
             Self::OneBigStep => "one-big-step",
             Self::CreateOpens => "create-opens",
+            Self::PagesLate => "pages-late",
+            Self::PagesStay => "pages-stay",
         }
     }
 }

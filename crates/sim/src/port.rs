@@ -1,8 +1,10 @@
 //! The hands of a simulated lane.
 
+use crate::Canary;
 use crate::hub::{CallId, HubRef, Landed, LaneId, Outgoing};
+use crate::kernel::kernel;
 use skep_client::{Call, Outcome, Port, Shared};
-use skep_types::{ClientId, Decode, Incarnation, Millis, Reader, Timestamp, Uuid};
+use skep_types::{ClientId, Decode, Incarnation, Ino, Millis, Reader, Timestamp, Uuid};
 use skep_wire::meta::ShardCall;
 use std::cell::RefCell;
 use std::fmt;
@@ -13,6 +15,8 @@ use std::task::Poll;
 /// State that the lanes of a client share.
 pub type SharedRef = Rc<RefCell<Shared>>;
 
+/// A notification takes no longer than this to reach the kernel.
+const NOTICE_MAX_MS: u64 = 60;
 /// Message numbers of metadata shards.
 const META_KINDS: std::ops::Range<u16> = 0x0200..0x0300;
 
@@ -101,6 +105,28 @@ impl Port for SimPort {
             if over { Poll::Ready(()) } else { Poll::Pending }
         })
         .await;
+    }
+
+    async fn drop_pages(&self, ino: Ino, from: u64, len: u64, patience: Option<u64>) -> bool {
+        let (delay, since, canary) = {
+            let hub = &mut *self.hub.borrow_mut();
+            (hub.rng.below(NOTICE_MAX_MS), hub.now, hub.canary)
+        };
+        match canary {
+            Some(Canary::PagesStay) => return true,
+            Some(Canary::PagesLate) => {
+                kernel(&self.hub, self.lane.life, |k| k.drop_late(ino, from, len, since + delay));
+                return true;
+            }
+            _ => self.pause(delay).await,
+        }
+        while !self.patience_is_over() && patience.is_none_or(|ms| self.hub.borrow().now < since + ms) {
+            if kernel(&self.hub, self.lane.life, |k| k.drop_pages(ino, from, len)) {
+                return true;
+            }
+            self.pause(1).await;
+        }
+        false
     }
 
     fn now(&self) -> Millis {

@@ -24,6 +24,8 @@ const TOGETHER: u64 = 15;
 const LOCKED: u64 = 4;
 /// Steps with the files that all append to, of a hundred.
 const APPENDED: u64 = 4;
+/// Steps with the files that all read through pages, of a hundred.
+const PAGED: u64 = 6;
 /// Programs interrupted, of a thousand operations.
 const INTERRUPTED: u64 = 15;
 /// How long an attach may take, in milliseconds.
@@ -133,6 +135,10 @@ impl Actor {
             }
             if deed >= 100 - LOCKED - APPENDED {
                 self.use_log().await?;
+                continue;
+            }
+            if deed >= 100 - LOCKED - APPENDED - PAGED {
+                self.use_pages().await?;
                 continue;
             }
             if deed < TOGETHER {

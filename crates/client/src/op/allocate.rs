@@ -9,7 +9,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use skep_types::codec::Bytes;
 use skep_types::limits::{FILE_SIZE_MAX, INLINE_DEFAULT};
-use skep_types::{ChunkId, Encode, Errno, Generation, Ino, Layout, SetAttr, TargetId};
+use skep_types::{ChunkId, Encode, Errno, Ino, Layout, SetAttr, TargetId};
 use skep_wire::meta::WriteInline;
 use skep_wire::storage::{ChunkReply, Owner, PunchChunk, ReserveChunk};
 use skep_wire::{Message, Refusal, Status};
@@ -85,7 +85,11 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             }
             Ok(())
         };
-        self.errno(result.await)
+        self.errno(result.await)?;
+        match what.extends() {
+            true => self.before_grown(file.ino, end, None).await,
+            false => Ok(()),
+        }
     }
 
     async fn allocate(&self, ino: Ino, what: Allocate, offset: u64, end: u64) -> Result<(), Refusal> {
@@ -97,15 +101,10 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             };
             let small = end <= u64::from(INLINE_DEFAULT);
             let result = match what {
-                // Inline content has its space in the metadata.
+                // The space that a program reserves is that of targets, so the file leaves the metadata; zeros do not.
                 _ if layout.is_inline() && what.clears() && (small || what == Allocate::Punch) => {
                     self.punch_inline(ino, offset, end).await
                 }
-                // Others may have moved the file to chunks.
-                _ if layout.is_inline() && small => match self.fresh_attr(ino).await?.generation {
-                    Generation(0) => return Ok(()),
-                    _ => Err(Status::STALE_GENERATION.into()),
-                },
                 Allocate::Punch => self.on_stretches(ino, what, &layout, (offset, end), &facts).await,
                 _ if layout.covered() < end => {
                     self.grow(ino, end).await?;

@@ -29,11 +29,11 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 continue;
             };
             let round = if layout.is_inline() {
-                self.append_inline(file.ino, offset, data, kill).await?
+                self.append_inline(file, offset, data, kill).await?
             } else {
                 match self.reserve_end(file.ino, data.len() as u64).await? {
                     Some((end, generation)) => {
-                        self.shared.with(|s| s.placed(file.ino, offset, end));
+                        self.shared.with(|s| s.placed(file, offset, end));
                         let known = generation == layout.generation;
                         let round =
                             self.append_at(file.ino, (end, generation, known), data, kill, sync).await;
@@ -56,7 +56,14 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         Err(super::unsettled(file.ino))
     }
 
-    async fn append_inline(&self, ino: Ino, offset: u64, data: &[u8], kill: bool) -> Result<Round, Refusal> {
+    async fn append_inline(
+        &self,
+        file: &FileHandle,
+        offset: u64,
+        data: &[u8],
+        kill: bool,
+    ) -> Result<Round, Refusal> {
+        let ino = file.ino;
         let known = self.shared.with(|s| s.inodes.get(ino).map_or(0, |inode| inode.size()));
         if known + data.len() as u64 > u64::from(INLINE_DEFAULT) {
             self.grow(ino, known + data.len() as u64).await?;
@@ -69,7 +76,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 let data = &message.data.0;
                 self.shared.with(|s| {
                     let place = attr.size.saturating_sub(data.len() as u64);
-                    s.placed(ino, offset, place);
+                    s.placed(file, offset, place);
                     s.inodes.patch_inline(ino, attr.change, place, data);
                     if let Some(inode) = s.inodes.get_mut(ino) {
                         inode.live = live.is_some();
@@ -183,14 +190,6 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     }
 }
 
-impl<P: Port, C: Cell<Shared>> Lane<P, C> {
-    /// From where on pages of the kernel are wrong because an append landed elsewhere than it believed;
-    /// told once.
-    pub fn take_misplaced(&self, ino: Ino) -> Option<u64> {
-        self.shared.with(|s| s.inodes.get_mut(ino)?.misplaced.take())
-    }
-}
-
 impl Shared {
     /// A range that ends at `end` was given by a life of a node. `false`: that life has ended, and the range
     /// with it.
@@ -204,14 +203,11 @@ impl Shared {
         true
     }
 
-    /// A record lands at `place`; the kernel believes at `offset`, and may have put its bytes into pages.
-    fn placed(&mut self, ino: Ino, offset: u64, place: u64) {
-        if let Some(inode) = self.inodes.get_mut(ino)
-            && inode.cached == Some(true)
-            && place != offset
-        {
-            let from = place.min(offset);
-            inode.misplaced = Some(inode.misplaced.map_or(from, |known| known.min(from)));
+    /// A record lands at `place`; the kernel believes at `offset`, and has put its bytes into its pages there when
+    /// it writes through them.
+    fn placed(&mut self, file: &FileHandle, offset: u64, place: u64) {
+        if file.cached && place != offset {
+            self.inodes.entry(file.ino).pages.misplaced(offset.min(place));
         }
     }
 }
@@ -228,7 +224,7 @@ mod tests {
     use skep_wire::Message;
     use skep_wire::meta::ReserveEnd;
 
-    const APPEND: WriteHow = WriteHow { kill_suidgid: false, sync: false, append: true };
+    const APPEND: WriteHow = WriteHow { kill_suidgid: false, sync: false, append: true, from_pages: false };
 
     /// Goal: records of two mounts follow one another without gap or loss, from the first inline byte to
     /// the third extent, whatever the kernels take for the end, and though answers are lost.

@@ -15,7 +15,9 @@ use skep_wire::{Message, Refusal, Status};
 impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// Attributes of an inode.
     pub async fn getattr(&self, ino: Ino) -> Result<Attr, Errno> {
-        self.errno(self.fresh_attr(ino).await)
+        let attr = self.errno(self.fresh_attr(ino).await)?;
+        self.before_told(&attr).await?;
+        Ok(attr)
     }
 
     /// Attributes of an open file as of its open, with every change of this mount since: what the
@@ -28,7 +30,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             Ok::<_, Errno>((ino, known))
         })?;
         match known {
-            Some(attr) => Ok(attr),
+            Some(attr) => self.before_told(&attr).await.map(|()| attr),
             None => self.getattr(ino).await,
         }
     }
@@ -122,7 +124,13 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
 
     /// Changes attributes.
     pub async fn setattr(&self, ino: Ino, set: SetAttr) -> Result<Attr, Errno> {
-        self.errno(self.change_attr(ino, set).await)
+        let resizes = set.size.is_some();
+        let attr = self.errno(self.change_attr(ino, set).await)?;
+        match resizes {
+            true => self.resized(&attr).await,
+            false => self.before_told(&attr).await?,
+        }
+        Ok(attr)
     }
 
     pub(crate) async fn change_attr(&self, ino: Ino, set: SetAttr) -> Result<Attr, Refusal> {
@@ -156,6 +164,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
 
     async fn change_attr_once(&self, ino: Ino, set: &SetAttr) -> Result<Attr, Refusal> {
         let message = ChangeAttr { ino, set: set.clone() };
+        let known = self.known_change(ino);
         let AttrReply { attr, live } = self.change_ino(ino, &message).await?;
         let own = self.shared.with(|s| {
             s.acls.forget(ino);
@@ -167,6 +176,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             }
             if let Some(inode) = s.inodes.get_mut(ino) {
                 inode.live = live.is_some();
+                if set.size.is_some() && !inode.live && known != 0 && known + 1 == attr.change {
+                    inode.pages.lengthened(attr.size);
+                }
             }
             s.inodes.merge_own(attr.clone())
         });

@@ -77,6 +77,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         if target.sync && copied > 0 {
             self.fsync(to.0).await?;
         }
+        self.before_grown(target.ino, to_offset + copied, None).await?;
         Ok(copied)
     }
 

@@ -35,7 +35,9 @@ pub(crate) fn name(bytes: &[u8]) -> Result<Name, Refusal> {
 impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// Finds a name. `.` and `..` are asked for by an NFS export.
     pub async fn lookup(&self, parent: Ino, bytes: &[u8]) -> Result<Attr, Errno> {
-        self.errno(self.find(parent, bytes).await)
+        let attr = self.errno(self.find(parent, bytes).await)?;
+        self.before_told(&attr).await?;
+        Ok(attr)
     }
 
     async fn find(&self, parent: Ino, bytes: &[u8]) -> Result<Attr, Refusal> {
@@ -154,6 +156,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 None => self.fresh_attr(ino).await,
             }
         };
-        self.errno(result.await)
+        let attr = self.errno(result.await)?;
+        self.before_told(&attr).await?;
+        Ok(attr)
     }
 }

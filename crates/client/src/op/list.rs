@@ -163,6 +163,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             // On another shard: the kernel asks when it needs them.
             _ => None,
         };
+        // Nor of a file that has grown under the kernel's pages: it asks, and they go before.
+        let attr = attr.filter(|attr| self.may_be_told(attr));
         let line = Listed {
             name: entry.name.as_bytes(),
             ino: entry.ino,

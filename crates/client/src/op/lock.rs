@@ -79,25 +79,20 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         committed
     }
 
-    /// A lock was taken: whoever had it before may have changed the file. When the kernel's pages are old,
-    /// [`Lane::take_misplaced`] says so. Without an answer nothing is believed any more: the next read asks.
+    /// A lock was taken: whoever had it before may have changed the file. The kernel's pages go if they are older than
+    /// that. Without an answer nothing is believed any more: the next read asks.
     pub async fn look_again(&self, ino: Ino) {
-        let change = self.fetch_layout(ino).await.ok().map(|reply| reply.attr.change);
-        self.shared.with(|s| {
-            if change.is_none() {
+        if self.fetch_layout(ino).await.is_err() {
+            self.shared.with(|s| {
                 s.inodes.set_inline(ino, None);
-            }
-            let Some(inode) = s.inodes.get_mut(ino) else { return };
-            if change.is_none() {
-                inode.layout = None;
-            } else if change == Some(inode.seen_change) {
-                return;
-            }
-            inode.seen_change = change.unwrap_or(0);
-            if inode.cached == Some(true) {
-                inode.misplaced = Some(0);
-            }
-        });
+                if let Some(inode) = s.inodes.get_mut(ino) {
+                    inode.layout = None;
+                    inode.pages.forget_change();
+                }
+            });
+        }
+        // When the program gives up, they count as old, and whoever locks next drops them.
+        self.freshen_pages(ino, false).await;
     }
 
     /// As [`Lane::set_lock`], and stands in line when another owner has it.

@@ -14,6 +14,7 @@ mod lock;
 mod lost;
 mod netbench;
 mod open;
+mod pages;
 mod read;
 mod release;
 mod remove;

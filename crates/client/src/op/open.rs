@@ -49,8 +49,6 @@ pub struct Opened {
     pub attr: Attr,
     /// Its content is in the metadata.
     pub inline: bool,
-    /// The kernel's pages of an earlier open are still good.
-    pub keep_cache: bool,
     /// `create` made it.
     pub created: bool,
 }
@@ -73,7 +71,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             self.shared.with(|s| s.truncation_ends(ino, answer.is_ok()));
         }
         match answer {
-            Ok((open, reply)) => self.opened(open, &reply, how),
+            Ok((open, reply)) => self.opened(open, &reply, how).await,
             Err(refusal) => {
                 self.open_failed(ino);
                 Err(refusal)
@@ -160,11 +158,16 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             self.open_failed(ino);
             return Err(if open.attr.kind == Kind::Dir { Errno::EISDIR } else { Errno::ENXIO }.into());
         }
-        self.opened(open, &reply, how)
+        self.opened(open, &reply, how).await
     }
 
     /// Records an answered open.
-    pub(crate) fn opened(&self, open: OpenReply, reply: &Reply, how: OpenHow) -> Result<Opened, Refusal> {
+    pub(crate) async fn opened(
+        &self,
+        open: OpenReply,
+        reply: &Reply,
+        how: OpenHow,
+    ) -> Result<Opened, Refusal> {
         let ino = open.attr.ino;
         if how.truncate {
             self.touched(ino, &reply.stamp);
@@ -172,24 +175,44 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let result = self.shared.with(|s| {
             s.nodes.opened(reply.node, reply.incarnation);
             let (created, inline, live) = (open.created, open.inline.is_some(), open.live);
-            let change = open.attr.change;
             let attr = s.took(open, how.truncate);
             let inode = s.inodes.entry(ino);
             let losses = inode.losses;
-            let handle = s.handles.add_file(FileHandle { ino, mode: how.mode, sync: how.sync, losses })?;
+            let handle = s.handles.add_file(FileHandle {
+                ino,
+                mode: how.mode,
+                sync: how.sync,
+                cached: false,
+                losses,
+            })?;
             inode.opening -= 1;
             match how.mode.writes() {
                 true => inode.writers += 1,
                 false => inode.readers += 1,
             }
-            let keep_cache = inline && !live && inode.seen_change == change && change != 0;
-            inode.seen_change = change;
-            Ok(Opened { handle, attr, inline, keep_cache, created })
+            Ok((Opened { handle, attr, inline, created }, live))
         });
-        if result.is_err() {
-            self.open_failed(ino);
+        match result {
+            // The kernel drops what a truncation cuts by itself, when it is told of it: until then nobody counts
+            // the pages as current.
+            Ok((opened, _)) if how.truncate => {
+                self.may_be_told(&opened.attr);
+                Ok(opened)
+            }
+            Ok((opened, live)) => {
+                let fresh = self.freshen_pages(ino, live).await;
+                if !fresh || self.before_told(&opened.attr).await.is_err() {
+                    self.release(opened.handle).await;
+                    return Err(self.pages_stay().into());
+                }
+                Ok(opened)
+            }
+            Err(errno) => {
+                self.open_failed(ino);
+                let errno: Errno = errno;
+                Err(errno.into())
+            }
         }
-        result.map_err(|errno: Errno| errno.into())
     }
 
     /// An open came to nothing (or nobody knows): the shard is told of a close when it was the only one.
@@ -202,12 +225,6 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         if first {
             self.port.work_waits();
         }
-    }
-
-    /// Shall handles of `ino` go through the kernel's page cache? The first open handle decides and
-    /// the others follow: mixed, a page read while a direct write is under way would stay old.
-    pub fn choose_cached(&self, ino: Ino, wish: bool) -> bool {
-        self.shared.with(|s| *s.inodes.entry(ino).cached.get_or_insert(wish))
     }
 
     /// Asks the shard where the content of `ino` is now.

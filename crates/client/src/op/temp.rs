@@ -24,7 +24,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let open: OpenReply = reply.read()?;
         // Nobody else knows of it, so nothing can have overtaken this.
         self.shared.with(|s| s.open_made(&open, &reply, how.mode, open_seq));
-        self.opened(open, &reply, OpenHow { truncate: false, ..how })
+        self.opened(open, &reply, OpenHow { truncate: false, ..how }).await
     }
 }
 

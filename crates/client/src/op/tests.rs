@@ -26,7 +26,6 @@ fn small_files_take_few_requests() {
     assert_eq!(read(&lane, &file, 3, 1), b"l");
     block_on(lane.release(file.handle));
     assert_eq!(cluster.borrow().total() - before, 1);
-    assert!(file.keep_cache, "only this mount wrote: the kernel's pages are good");
     block_on(lane.housekeeping());
     assert!(cluster.borrow().shard.opens.is_empty(), "the close was told");
 }
@@ -39,14 +38,22 @@ fn pages_are_dropped_after_a_foreign_change() {
     let file = create(&lane, b"a");
     write(&lane, &file, 0, b"one");
     let seen = block_on(other.open(file.attr.ino, BOTH)).unwrap();
-    assert!(!seen.keep_cache, "first open of that mount");
-    assert!(block_on(other.open(file.attr.ino, BOTH)).unwrap().keep_cache);
+    let mut page = [0; 4_096];
+    assert_eq!(block_on(other.fill(seen.handle, 0, &mut page)), Ok(3));
+    block_on(other.open(file.attr.ino, BOTH)).unwrap();
+    assert_eq!(cluster.borrow().drops, [], "nobody wrote since");
     write(&lane, &file, 0, b"two");
     let again = block_on(other.open(file.attr.ino, BOTH)).unwrap();
-    assert!(!again.keep_cache);
+    assert_eq!(cluster.borrow_mut().drops.drain(..).collect::<Vec<_>>(), [(2, file.attr.ino, 0, 0)]);
     assert_eq!(read(&other, &again, 0, 10), b"two");
+    block_on(other.open(file.attr.ino, READ)).unwrap();
+    assert_eq!(cluster.borrow().drops, [], "none is held any more");
+    assert_eq!(block_on(other.fill(seen.handle, 0, &mut page)), Ok(3));
     write(&other, &again, 0, b"TWO");
-    assert!(block_on(other.open(file.attr.ino, READ)).unwrap().keep_cache, "own writes keep them");
+    assert_eq!(cluster.borrow_mut().drops.drain(..).count(), 1, "a write past the pages");
+    assert_eq!(block_on(other.fill(seen.handle, 0, &mut page)), Ok(3));
+    block_on(other.open(file.attr.ino, READ)).unwrap();
+    assert_eq!(cluster.borrow().drops, [], "own writes keep them");
 }
 
 /// Goal: a file that outgrows the metadata keeps its content; its copy is durable before the switch.
@@ -448,7 +455,7 @@ fn inline_content_that_is_not_kept_is_asked_for() {
     assert_eq!(cluster.borrow().count(ReadInline::KIND), 1);
 }
 
-/// Goal: the size of an open file costs no request; all handles of a file take the same way.
+/// Goal: the size of an open file costs no request.
 #[test]
 fn open_files_know_their_size() {
     let (cluster, lane) = mounted();
@@ -457,9 +464,7 @@ fn open_files_know_their_size() {
     let before = cluster.borrow().total();
     assert_eq!(block_on(lane.getattr_open(file.handle)).unwrap().size, 30_000);
     assert_eq!(cluster.borrow().total(), before);
-    assert!(!lane.choose_cached(file.attr.ino, false) && !lane.choose_cached(file.attr.ino, true));
     block_on(lane.release(file.handle));
-    assert!(lane.choose_cached(file.attr.ino, true));
     assert_eq!(block_on(lane.getattr_open(file.handle)), Err(Errno::EBADF));
 }
 

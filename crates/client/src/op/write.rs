@@ -2,7 +2,7 @@
 
 use crate::job::{Job, To};
 use crate::lane::Lane;
-use crate::limits::{ROUND_MAX, STALE_ROUNDS_MAX};
+use crate::limits::{PAGES_PATIENCE_MS, ROUND_MAX, STALE_ROUNDS_MAX};
 use crate::port::{Cell, Port};
 use crate::state::{Answered, Begun, FileHandle, Handle, Inode, Shared};
 use alloc::sync::Arc;
@@ -32,6 +32,8 @@ pub struct WriteHow {
     pub sync: bool,
     /// At the end of the file, wherever that is when the bytes arrive (O_APPEND).
     pub append: bool,
+    /// Pages of a mapping are written back.
+    pub from_pages: bool,
 }
 
 /// Bytes on their way to chunks.
@@ -77,9 +79,15 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let sync = file.sync || how.sync;
         let result = match how.append {
             true => self.append(&file, offset, data, how.kill_suidgid, sync).await,
-            false => self.write_at(&file, offset, data, how.kill_suidgid, sync).await,
+            false if file.cached || how.from_pages => {
+                self.write_at(&file, offset, data, how.kill_suidgid, sync).await
+            }
+            false => self.write_past_pages(&file, offset, data, how.kill_suidgid, sync).await,
         };
         let written = self.errno(result)?;
+        if !how.from_pages {
+            self.before_written(&file, offset, written, how.append).await?;
+        }
         if sync {
             self.errno(self.commit(file.ino).await)?;
             self.errno(self.sync_shard(file.ino.shard()).await)?;
@@ -88,6 +96,61 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             }
         }
         Ok(written)
+    }
+
+    /// A write of which the kernel's pages know nothing: those that a mapping has of these bytes go first, and what
+    /// was stored into them with them. Pages filled from then on have what is written here.
+    async fn write_past_pages(
+        &self,
+        file: &FileHandle,
+        offset: u64,
+        data: &[u8],
+        kill: bool,
+        sync: bool,
+    ) -> Result<usize, Refusal> {
+        let (number, drop) = self.shared.with(|s| s.inodes.entry(file.ino).pages.write_begins(offset, data));
+        let gone = match drop {
+            Some(drop) => self.drop_begun(file.ino, drop, None).await,
+            None => true,
+        };
+        let result = match gone {
+            true => self.write_at(file, offset, data, kill, sync).await,
+            false => Err(self.pages_stay().into()),
+        };
+        let written = *result.as_ref().unwrap_or(&0);
+        self.shared.with(|s| s.inodes.entry(file.ino).pages.write_ends(number, written));
+        if drop.is_some() && written < data.len() {
+            // Pages filled meanwhile have what did not land.
+            let (from, len) = (offset + written as u64, (data.len() - written) as u64);
+            let drop = self.shared.with(|s| s.inodes.entry(file.ino).pages.drop_range(from, len));
+            self.drop_begun(file.ino, drop, None).await;
+        }
+        result
+    }
+
+    /// Before the kernel is told of a write, after which it believes that the file ends there at least.
+    async fn before_written(
+        &self,
+        file: &FileHandle,
+        offset: u64,
+        written: usize,
+        append: bool,
+    ) -> Result<(), Errno> {
+        let end = offset + written as u64;
+        if !file.cached {
+            return self.before_grown(file.ino, end, None).await;
+        }
+        // A page of this very write may be locked until it is answered: such a one has nothing that is old.
+        if append {
+            let drop = self.shared.with(|s| s.inodes.entry(file.ino).pages.drop_misplaced(offset, end));
+            if let Some(drop) = drop {
+                self.drop_begun(file.ino, drop, Some(PAGES_PATIENCE_MS)).await;
+            }
+        } else {
+            self.shared.with(|s| s.inodes.entry(file.ino).pages.cached_write(offset, end));
+        }
+        let _ = self.before_grown(file.ino, end, Some(PAGES_PATIENCE_MS)).await;
+        Ok(())
     }
 
     pub(crate) async fn write_at(

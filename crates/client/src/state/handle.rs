@@ -17,6 +17,8 @@ pub struct FileHandle {
     pub mode: OpenMode,
     /// Every write is durable when it is answered (O_SYNC, O_DSYNC).
     pub sync: bool,
+    /// The kernel writes through its page cache.
+    pub cached: bool,
     /// Losses of the inode that this handle has reported, or that were before it.
     pub losses: u32,
 }

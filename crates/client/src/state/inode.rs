@@ -2,6 +2,7 @@
 //! which has its own limit, apart).
 
 use super::Mark;
+use super::pages::Pages;
 use super::{Answered, Point};
 use crate::limits::{IDLE_INODES_MAX, INLINE_CACHE_MAX, TERMS_MAX};
 use alloc::collections::{BTreeMap, VecDeque};
@@ -69,18 +70,14 @@ pub struct Inode {
     pub appending: u32,
     /// End of the furthest of those ranges; 0 = none. (What is written is found by asking the targets.)
     pub reserved: u64,
-    /// The kernel's pages from here on are wrong: an append landed elsewhere than it believed.
-    pub misplaced: Option<u64>,
     /// Change counter as of which it has no `security.capability`; 0 = unknown.
     pub no_capability: u64,
     /// Truncates of this mount in flight.
     pub truncating: u32,
     /// Truncates of this mount that have ended: a write that overlapped one is done again.
     pub truncations: u32,
-    /// Change counter that the kernel's pages belong to.
-    pub seen_change: u64,
-    /// The open handles go through the kernel's page cache, or past it: all the same way.
-    pub cached: Option<bool>,
+    /// What the kernel's page cache may hold of it.
+    pub pages: Pages,
     /// Other mounts had it open for writing when last asked.
     pub live: bool,
     /// Size that their chunk files gave then, if the file was not cut since.
@@ -101,6 +98,8 @@ pub struct Inode {
 pub struct Inodes {
     table: BTreeMap<Ino, Inode>,
     idle: VecDeque<Ino>,
+    /// Idle ones beyond the limit, of which the kernel holds pages: these go first.
+    paged: VecDeque<Ino>,
     inline_bytes: usize,
 }
 
@@ -229,10 +228,12 @@ impl Inodes {
         let Some(inode) = self.table.get_mut(&attr.ino) else { return attr };
         inode.learn_cuts(attr.cuts);
         if inode.attr.as_ref().is_none_or(|known| known.change <= attr.change) {
-            if inode.layout.as_ref().is_some_and(|layout| layout.generation != attr.generation) {
+            // A growth moves the content to chunks, and no change counter.
+            let moved = inode.layout.as_ref().is_some_and(|layout| layout.generation != attr.generation);
+            if moved {
                 inode.layout = None;
             }
-            if let Some(stale) = inode.inline.take_if(|inline| inline.change != attr.change) {
+            if let Some(stale) = inode.inline.take_if(|inline| moved || inline.change != attr.change) {
                 self.inline_bytes -= stale.data.len();
             }
             inode.attr = Some(attr.clone());
@@ -244,9 +245,7 @@ impl Inodes {
     /// nobody else changed the file in between.
     pub fn merge_own(&mut self, attr: Attr) -> Attr {
         if let Some(inode) = self.table.get_mut(&attr.ino) {
-            if inode.seen_change + 1 == attr.change {
-                inode.seen_change = attr.change;
-            }
+            inode.pages.changed_by_own(attr.change);
             if inode.no_capability != 0 && inode.no_capability + 1 == attr.change {
                 inode.no_capability = attr.change;
             }
@@ -325,7 +324,6 @@ impl Inodes {
         let Some(inode) = self.table.get_mut(&ino) else { return };
         inode.layout = None;
         inode.mode = None;
-        inode.cached = None;
         inode.live = false;
         inode.live_size = 0;
         if inode.is_clean() {
@@ -335,9 +333,10 @@ impl Inodes {
         while self.idle.len() > IDLE_INODES_MAX {
             let Some(oldest) = self.idle.pop_front() else { break };
             match self.table.get(&oldest) {
-                Some(inode) if inode.uses() == 0 && inode.is_clean() => {
+                Some(inode) if inode.uses() == 0 && inode.is_clean() && !inode.pages.may_be_held() => {
                     self.table.remove(&oldest);
                 }
+                Some(inode) if inode.uses() == 0 && inode.pages.may_be_held() => self.paged.push_back(oldest),
                 _ => {}
             }
         }
@@ -349,6 +348,11 @@ impl Inodes {
             self.set_inline(ino, None);
             self.table.remove(&ino);
         }
+    }
+
+    /// An idle inode beyond the limit of which the kernel may hold pages.
+    pub fn next_paged(&mut self) -> Option<Ino> {
+        self.paged.pop_front()
     }
 
     /// Closed inodes whose chunks are not synced, when more than the limit of idle ones is kept.
@@ -439,7 +443,7 @@ mod tests {
         assert!(inodes.len() <= IDLE_INODES_MAX);
         assert_eq!(inodes.inline_bytes, 0);
         let size = core::mem::size_of::<Inode>() + core::mem::size_of::<Attr>();
-        assert!(size < 700, "an inode takes {size} bytes before its layout");
+        assert!(size < 768, "an inode takes {size} bytes before its layout");
         let big = Inline { data: alloc::vec![1; INLINE_CACHE_MAX + 1], change: 1 };
         inodes.set_inline(Ino(1), Some(big));
         assert!(inodes.get(Ino(1)).unwrap().inline.is_none());

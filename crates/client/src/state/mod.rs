@@ -11,6 +11,7 @@ mod map;
 mod mark;
 mod netbench;
 mod node;
+mod pages;
 mod session;
 mod slot;
 mod stamps;
@@ -28,6 +29,7 @@ pub use netbench::{
     Lease, NETBENCH_DIRS_MAX, NETBENCH_LEASE_MAX_MS, NETBENCH_MARKS_MAX, NETBENCH_TOTAL_MAX_MS, Netbench,
 };
 pub use node::{Nodes, Silence};
+pub use pages::{Filled, PageDrop, Pages};
 pub use session::{Mounting, Session, SessionState};
 pub use slot::{SlotState, Slots};
 pub use stamps::Stamps;

@@ -16,8 +16,8 @@ use core::future::{Future, poll_fn};
 use core::pin::pin;
 use core::task::{Context, Poll, Waker};
 use skep_types::{
-    Capacity, ClientId, Consistency, Decode, Encode, FenceEpoch, Incarnation, MapVersion, Millis, NodeId,
-    Reachability, Reader, ServiceKind, ShardId, TargetId, Timestamp, Uuid,
+    Capacity, ClientId, Consistency, Decode, Encode, FenceEpoch, Incarnation, Ino, MapVersion, Millis,
+    NodeId, Reachability, Reader, ServiceKind, ShardId, TargetId, Timestamp, Uuid,
 };
 use skep_wire::meta::{MetaRequest, ShardCall};
 use skep_wire::mgmt::{
@@ -64,6 +64,8 @@ pub struct Cluster {
     pub removed: Vec<TargetId>,
     /// An answer is on its way.
     late: bool,
+    /// Pages that kernels were told to drop: the mount, the file, the first byte, the number of bytes.
+    pub drops: Vec<(u64, Ino, u64, u64)>,
 }
 
 impl Default for Cluster {
@@ -81,6 +83,7 @@ impl Default for Cluster {
             sessions: 0,
             removed: Vec::new(),
             late: false,
+            drops: Vec::new(),
         }
     }
 }
@@ -268,6 +271,18 @@ impl Port for FakePort {
 
     fn uuid(&self) -> Uuid {
         Uuid([9; 16])
+    }
+
+    async fn drop_pages(&self, ino: Ino, from: u64, len: u64, _patience: Option<u64>) -> bool {
+        let mut pended = false;
+        poll_fn(|_| match core::mem::replace(&mut pended, true) {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        })
+        .await;
+        let mut cluster = self.cluster.borrow_mut();
+        cluster.drops.push((self.mount, ino, from, len));
+        !cluster.cancelled
     }
 
     fn log(&self, line: fmt::Arguments<'_>) {

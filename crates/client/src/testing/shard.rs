@@ -198,7 +198,7 @@ impl Shard {
                     file.attr.time_sets += 1;
                     file.attr.mtime_given = true;
                 }
-                file.attr.change += 1;
+                file.attr.change += u64::from(m.set.size.is_none());
                 self.attr_reply(m.ino)
             }
             MetaRequest::Commit(m) => self.commit(m),

@@ -194,6 +194,7 @@ impl World {
         self.tasks.retain(|id, _| id.life != life);
         self.network.remove_client(life);
         self.hub.borrow_mut().fields.client_gone(life);
+        self.hub.borrow_mut().kernels.remove(&life);
         self.after(500, Event::TakeOver(at));
     }
 

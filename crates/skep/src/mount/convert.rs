@@ -107,6 +107,7 @@ pub fn write_how(request: &skep_fuse::WriteRequest) -> WriteHow {
         sync: request.flags & flags::DSYNC != 0,
         // Pages of a mapping belong where they are.
         append: request.flags & flags::APPEND != 0 && !request.from_cache,
+        from_pages: request.from_cache,
     }
 }
 

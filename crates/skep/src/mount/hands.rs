@@ -2,6 +2,7 @@
 
 use super::callers::Callers;
 use super::links::Links;
+use super::pages::Pages;
 use skep_client::{Cell, HOUSEKEEPING_SOON_MS, Shared};
 use skep_net::{Endpoint, Keyring};
 use skep_types::limits::SLOTS_MAX;
@@ -9,7 +10,7 @@ use skep_types::{ClientId, Millis, NodeId, ServiceKind, Uuid};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The same line is written once in this time.
@@ -45,6 +46,8 @@ pub struct Hands {
     pub born: Instant,
     /// Programs that were killed.
     pub callers: Callers,
+    /// Drops pages of the kernel, once there is a mount.
+    pub pages: OnceLock<Arc<Pages>>,
     connections: AtomicU64,
     groups: AtomicU32,
     failures: AtomicU64,
@@ -71,6 +74,7 @@ impl Hands {
             machine: skep_net::machine_id(),
             born: Instant::now(),
             callers: Callers::default(),
+            pages: OnceLock::new(),
             connections: AtomicU64::new(0),
             groups: AtomicU32::new(FIRST_GROUP),
             failures: AtomicU64::new(0),

@@ -6,7 +6,6 @@
 
 use super::drive;
 use super::hands::Hands;
-use super::pages::Pages;
 use super::port::BlockingPort;
 use super::worker::MountLane;
 use skep_client::limits::AWAIT_LOCKS_MS;
@@ -24,9 +23,6 @@ pub const KEEPER_LANES: usize = 17;
 const LINGER: Duration = Duration::from_secs(30);
 /// Pause before a server that did not answer is asked again.
 const AGAIN: Duration = Duration::from_millis(200);
-
-/// Pause before it is looked again whether pages are gone.
-const PAGES_LOOK: Duration = Duration::from_millis(1);
 
 /// A waiting program.
 enum Place {
@@ -51,15 +47,14 @@ struct State {
 /// See the module.
 pub struct Keeper {
     hands: Arc<Hands>,
-    pages: Arc<Pages>,
     state: Mutex<State>,
     wake: Condvar,
 }
 
 impl Keeper {
     /// Nobody waits yet.
-    pub fn new(hands: Arc<Hands>, pages: Arc<Pages>) -> Arc<Self> {
-        Arc::new(Self { hands, pages, state: Mutex::default(), wake: Condvar::new() })
+    pub fn new(hands: Arc<Hands>) -> Arc<Self> {
+        Arc::new(Self { hands, state: Mutex::default(), wake: Condvar::new() })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -122,11 +117,6 @@ impl Keeper {
     fn settle_with(&self, lane: &MountLane<BlockingPort>, ended: Vec<Ended>) {
         for one in ended.iter().filter(|one| one.result.is_ok()) {
             drive(lane.look_again(one.ino));
-            self.pages.drop_now(one.ino.0, || lane.take_misplaced(one.ino));
-            // Another thread may be at it, for a program that got a lock a moment before.
-            while !self.pages.are_gone(one.ino.0) && !self.hands.has_ended() {
-                std::thread::sleep(PAGES_LOOK);
-            }
         }
         self.settle(ended);
     }

@@ -19,6 +19,7 @@ mod ring;
 mod served;
 mod shown;
 pub mod special;
+mod way;
 mod worker;
 
 use crate::admin::mount_table;
@@ -135,7 +136,8 @@ fn serve(config: &MountConfig, wishes: Wishes, args: &MountArgs, background: boo
         warning!("{}: {e}; skep health will not know what this mount waits for", socket.display());
     }
     let pages = Pages::new(device.notifier());
-    let served = Served::new(&hands, config.io, pages.clone(), Readiness::new("mount"), background, note);
+    let _ = hands.pages.set(pages.clone());
+    let served = Served::new(&hands, config.io, Readiness::new("mount"), background, note);
     let housekeeper = std::thread::Builder::new().name("housekeeping".to_owned());
     let kept = hands.clone();
     let housekeeper =
@@ -228,8 +230,8 @@ fn mount(
     let mut serve = FuseOptions { transport: transport(config), dev, ..FuseOptions::default() };
     serve.uring.depth = (config.queue_depth as usize).min((lanes / cores).max(1));
     serve.init.max_write = config.request_size.bytes() as u32;
-    // Pages are dropped at open, when the change counter moved: a check at every read would ask the
-    // shard each time.
+    // Pages are dropped by notifications, before an answer would make them lie: a check at every read would ask
+    // the shard each time, and the kernel's own comes after the answer.
     let keep = !InitFlags::AUTO_INVAL_DATA;
     serve.init.wanted = (serve.init.wanted & keep) | InitFlags::EXPLICIT_INVAL_DATA;
     Fuse::mount(&options, serve).map_err(|e| e.to_string())

@@ -1,119 +1,146 @@
-//! Pages that are dropped while a file is open: a record was appended elsewhere than the kernel believed, or
-//! another mount wrote under a lock that was taken now. The kernel must not be told from a thread that answers
-//! requests, for it waits for reads that may be in that thread's hands.
+//! Drops pages of the kernel. It must not be told by a thread that answers requests, for it waits for fills of these
+//! pages, which may be in that thread's hands: threads of their own do it, as many as are needed at once.
 
 use skep_fuse::Notifier;
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
+use std::future::Future;
+use std::future::poll_fn;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
+use std::time::Duration;
 
-#[derive(Default)]
-struct Wanted {
-    /// First byte whose page goes, by inode.
-    from: BTreeMap<u64, u64>,
-    /// Inodes whose pages are being dropped, and by how many threads.
-    at: BTreeMap<u64, u32>,
-    started: bool,
-    ended: bool,
+/// Threads that drop pages. Each may wait for a server that fills a page.
+const THREADS_MAX: usize = 16;
+
+/// Pages that are to go.
+struct Wish {
+    ino: u64,
+    from: u64,
+    len: u64,
+    dropped: Arc<Dropped>,
 }
 
-impl Wanted {
-    fn begin(&mut self, ino: u64) {
-        *self.at.entry(ino).or_default() += 1;
-    }
-
-    fn end(&mut self, ino: u64) {
-        if let Some(count) = self.at.get_mut(&ino) {
-            *count -= 1;
-            if *count == 0 {
-                self.at.remove(&ino);
-            }
-        }
-    }
+#[derive(Default)]
+struct State {
+    wishes: VecDeque<Wish>,
+    threads: usize,
+    /// Threads that wait for wishes.
+    idle: usize,
+    ended: bool,
 }
 
 /// See the module.
 pub struct Pages {
     notifier: Notifier,
-    wanted: Mutex<Wanted>,
+    state: Mutex<State>,
+    wake: Condvar,
+}
+
+/// What became of pages: `true` when they are gone, `false` when nobody will drop them.
+#[derive(Default)]
+pub struct Dropped {
+    state: Mutex<(Option<bool>, Option<Waker>)>,
     wake: Condvar,
 }
 
 impl Pages {
     /// For a mount.
     pub fn new(notifier: Notifier) -> Arc<Self> {
-        Arc::new(Self { notifier, wanted: Mutex::default(), wake: Condvar::new() })
+        Arc::new(Self { notifier, state: Mutex::default(), wake: Condvar::new() })
     }
 
-    /// The pages of `ino` from the byte on that `take` gives, if it does, are to go. Whoever asks after this
-    /// whether they are gone is told that they are not: `take` runs under the lock.
-    pub fn drop_from(self: &Arc<Self>, ino: u64, take: impl FnOnce() -> Option<u64>) {
-        let start = {
-            let mut wanted = self.lock();
-            let Some(from) = take() else { return };
-            let known = wanted.from.entry(ino).or_insert(from);
-            *known = from.min(*known);
-            !std::mem::replace(&mut wanted.started, true)
-        };
-        self.wake.notify_all();
-        if start {
+    /// Has the pages of `ino` dropped that have a byte of `from` and `len` behind it (0: to the end).
+    pub fn drop_range(self: &Arc<Self>, ino: u64, from: u64, len: u64) -> Arc<Dropped> {
+        let dropped = Arc::new(Dropped::default());
+        let mut state = self.lock();
+        if state.ended {
+            dropped.set(true);
+            return dropped;
+        }
+        state.wishes.push_back(Wish { ino, from, len, dropped: dropped.clone() });
+        if state.idle < state.wishes.len() && state.threads < THREADS_MAX {
             let pages = self.clone();
-            let thread = std::thread::Builder::new().name("pages".to_owned());
-            if let Err(e) = thread.spawn(move || pages.run()) {
-                // Nobody waits for what nobody does; the next one tries again.
-                let mut wanted = self.lock();
-                wanted.started = false;
-                wanted.from.clear();
-                drop(wanted);
-                warning!(
-                    "no thread that drops pages: {e}; a reader may see them until it opens the file again"
-                );
+            match std::thread::Builder::new().name("pages".to_owned()).spawn(move || pages.run()) {
+                Ok(_) => state.threads += 1,
+                // With none, nobody would ever do it; the program gets an error instead of a hang.
+                Err(e) if state.threads == 0 => {
+                    state.wishes.drain(..).for_each(|wish| wish.dropped.set(false));
+                    warning!(
+                        "no thread that drops pages: {e}; programs that need it get EIO until there is one"
+                    );
+                }
+                Err(_) => {}
             }
         }
+        drop(state);
+        self.wake.notify_one();
+        dropped
     }
 
     fn run(&self) {
+        let mut state = self.lock();
         loop {
-            let wanted = self.lock();
-            let waited = self.wake.wait_while(wanted, |wanted| wanted.from.is_empty() && !wanted.ended);
-            let mut wanted = waited.unwrap_or_else(PoisonError::into_inner);
-            let Some((ino, from)) = wanted.from.pop_first() else { return };
-            wanted.begin(ino);
-            drop(wanted);
-            self.drop_begun(ino, from);
+            state.idle += 1;
+            let waited = self.wake.wait_while(state, |state| state.wishes.is_empty() && !state.ended);
+            state = waited.unwrap_or_else(PoisonError::into_inner);
+            state.idle -= 1;
+            let Some(wish) = state.wishes.pop_front() else { return };
+            drop(state);
+            let bytes = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+            // It fails only when the mount has ended.
+            let _ = self.notifier.inval_inode(wish.ino, bytes(wish.from), bytes(wish.len));
+            wish.dropped.set(true);
+            state = self.lock();
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Wanted> {
-        self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// As [`Pages::drop_from`], at once: for threads that answer no requests.
-    pub fn drop_now(&self, ino: u64, take: impl FnOnce() -> Option<u64>) {
-        let from = {
-            let mut wanted = self.lock();
-            let Some(from) = take() else { return };
-            wanted.begin(ino);
-            from
-        };
-        self.drop_begun(ino, from);
-    }
-
-    fn drop_begun(&self, ino: u64, from: u64) {
-        let offset = i64::try_from(from).unwrap_or(i64::MAX);
-        // It fails only when the mount has ended.
-        let _ = self.notifier.inval_inode(ino, offset, 0);
-        self.lock().end(ino);
-    }
-
-    /// Are the pages of `ino` that were to go gone?
-    pub fn are_gone(&self, ino: u64) -> bool {
-        let wanted = self.lock();
-        wanted.ended || (!wanted.from.contains_key(&ino) && !wanted.at.contains_key(&ino))
-    }
-
-    /// The mount has ended.
+    /// The mount has ended: its pages went with it.
     pub fn end(&self) {
-        self.lock().ended = true;
+        let mut state = self.lock();
+        state.ended = true;
+        state.wishes.drain(..).for_each(|wish| wish.dropped.set(true));
+        drop(state);
         self.wake.notify_all();
+    }
+}
+
+impl Dropped {
+    fn lock(&self) -> MutexGuard<'_, (Option<bool>, Option<Waker>)> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self, gone: bool) {
+        let waker = {
+            let mut state = self.lock();
+            state.0 = Some(gone);
+            state.1.take()
+        };
+        self.wake.notify_all();
+        waker.into_iter().for_each(Waker::wake);
+    }
+
+    /// Waits for that, no longer than this.
+    pub fn wait(&self, limit: Duration) -> Option<bool> {
+        let waited = self.wake.wait_timeout_while(self.lock(), limit, |state| state.0.is_none());
+        waited.unwrap_or_else(PoisonError::into_inner).0.0
+    }
+
+    /// The same for a task: `limit` is over when that future is.
+    pub async fn wait_before(&self, limit: impl Future<Output = ()>) -> Option<bool> {
+        let mut limit = std::pin::pin!(limit);
+        poll_fn(|cx| {
+            let mut state = self.lock();
+            if state.0.is_some() {
+                return Poll::Ready(state.0);
+            }
+            state.1 = Some(cx.waker().clone());
+            drop(state);
+            limit.as_mut().poll(cx).map(|()| None)
+        })
+        .await
     }
 }

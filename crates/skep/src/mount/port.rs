@@ -5,7 +5,7 @@ use super::lane_hands::{ANSWER_DEADLINE, Asker, CONNECT_DEADLINE, LOOK_EVERY, La
 use super::links::{Debts, LINKS_PER_METAD, LINKS_PER_SERVER, Seat, Taken};
 use skep_client::{Answer, Call, MGMTD, Outcome, Port};
 use skep_net::Link;
-use skep_types::{ClientId, Millis, NodeId, Timestamp, Uuid};
+use skep_types::{ClientId, Ino, Millis, NodeId, Timestamp, Uuid};
 use skep_wire::{Header, Status};
 use std::cell::{Cell as Local, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -227,6 +227,19 @@ impl Port for BlockingPort {
                 return;
             }
             std::thread::sleep(left.min(LOOK_EVERY));
+        }
+    }
+
+    async fn drop_pages(&self, ino: Ino, from: u64, len: u64, patience: Option<u64>) -> bool {
+        let Some((dropped, until)) = self.lane.drop_pages(ino, from, len, patience) else { return true };
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if let Some(gone) = dropped.wait(left.min(LOOK_EVERY)) {
+                return gone;
+            }
+            if left.is_zero() || self.cancelled() {
+                return false;
+            }
         }
     }
 

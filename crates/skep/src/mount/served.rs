@@ -3,7 +3,6 @@
 use super::background;
 use super::hands::{Hands, SharedCell};
 use super::keeper::{KEEPER_LANES, Keeper};
-use super::pages::Pages;
 use super::port::BlockingPort;
 use super::ring::{RingHands, RingPort};
 use super::shown;
@@ -29,7 +28,6 @@ pub struct Served {
     hands: Arc<Hands>,
     io: Io,
     keeper: Arc<Keeper>,
-    pages: Arc<Pages>,
     direct_with_mmap: AtomicBool,
     readiness: Mutex<Option<Readiness>>,
     background: bool,
@@ -40,19 +38,11 @@ pub struct Served {
 
 impl Served {
     /// For a mount that has a session.
-    pub fn new(
-        hands: &Arc<Hands>,
-        io: Io,
-        pages: Arc<Pages>,
-        readiness: Readiness,
-        background: bool,
-        note: Note,
-    ) -> Self {
+    pub fn new(hands: &Arc<Hands>, io: Io, readiness: Readiness, background: bool, note: Note) -> Self {
         Self {
             hands: hands.clone(),
             io,
-            keeper: Keeper::new(hands.clone(), pages.clone()),
-            pages,
+            keeper: Keeper::new(hands.clone()),
             direct_with_mmap: AtomicBool::new(false),
             readiness: Mutex::new(Some(readiness)),
             background,
@@ -66,7 +56,6 @@ impl Served {
             io: self.io,
             direct_with_mmap: self.direct_with_mmap.load(Ordering::Relaxed),
             keeper: self.keeper.clone(),
-            pages: self.pages.clone(),
         }
     }
 }

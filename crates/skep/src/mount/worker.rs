@@ -6,7 +6,7 @@ use super::convert::{self, attr_reply, entry, errno, flags};
 use super::hands::SharedCell;
 use super::keeper::Keeper;
 use super::lane_hands::{Asker, Heeds, MountPort};
-use super::pages::Pages;
+use super::way::{File, Way};
 use super::{locks, shown, special};
 use crate::config::mount::Io;
 use skep_client::{Allocate, CreateHow, Lane, Listed, NewNode, OpenHow, RenameHow, Seek, XattrHow};
@@ -33,8 +33,6 @@ const KEEP_SIZE: u32 = 1;
 const PUNCH_HOLE: u32 = 2;
 /// FALLOC_FL_ZERO_RANGE.
 const ZERO_RANGE: u32 = 16;
-/// Pause before it is looked again whether pages are gone.
-const PAGES_LOOK_MS: u64 = 1;
 /// SEEK_DATA.
 const SEEK_DATA: u32 = 3;
 /// SEEK_HOLE.
@@ -52,8 +50,6 @@ pub struct Manner {
     pub direct_with_mmap: bool,
     /// Programs that wait for locks.
     pub keeper: Arc<Keeper>,
-    /// Pages to be dropped.
-    pub pages: Arc<Pages>,
 }
 
 /// What serves one request at a time.
@@ -92,33 +88,22 @@ impl<P: MountPort> Worker<P> {
         lane.drop_foreign_sgid(Ino(ino), known, is_member).await.map_err(errno)
     }
 
-    /// Drops the kernel's pages of a file that are known to be old, and waits for those that others drop,
-    /// before the program goes on.
-    async fn drop_pages(&self, lane: &MountLane<P>, ino: u64) {
-        self.manner.pages.drop_from(ino, || lane.take_misplaced(Ino(ino)));
-        while !self.manner.pages.are_gone(ino) && !lane.port().cancelled() {
-            lane.port().pause(PAGES_LOOK_MS).await;
-        }
-    }
-
-    /// How the kernel shall treat an opened file. Small files live in the page cache: they are read
-    /// again and again. Streams go past it, and so do appends, whose place the kernel does not know.
+    /// How the kernel shall treat an opened file. It never drops pages by itself: that comes after the answer, when
+    /// others may believe in them already.
     fn opened(&self, lane: &MountLane<P>, file: &skep_client::Opened, bits: u32) -> Opened {
-        let mode = convert::open_mode(bits);
-        let small = file.inline && (file.attr.size > 0 || !mode.writes()) && bits & flags::APPEND == 0;
-        let wish = match self.manner.io {
-            Io::Auto => small || !self.manner.direct_with_mmap,
-            Io::Direct => false,
-            Io::Cached => true,
+        let opened = File {
+            mode: convert::open_mode(bits),
+            append: bits & flags::APPEND != 0,
+            small: file.inline,
+            empty: file.attr.size == 0,
         };
-        // FLUSH is always wanted, also of handles that only read: it gives up the locks of the process.
-        let mut opened = OpenFlags::default();
-        if !lane.choose_cached(file.attr.ino, wish) {
-            opened = opened | OpenFlags::DIRECT_IO | OpenFlags::PARALLEL_DIRECT_WRITES;
-        } else if file.keep_cache {
-            opened = opened | OpenFlags::KEEP_CACHE;
+        let mut flags = OpenFlags::KEEP_CACHE;
+        match opened.way(self.manner.io, self.manner.direct_with_mmap) {
+            Way::Pages => lane.write_through_pages(file.handle),
+            Way::Direct => flags = flags | OpenFlags::DIRECT_IO | OpenFlags::PARALLEL_DIRECT_WRITES,
         }
-        Opened { fh: file.handle, flags: opened }
+        // FLUSH is always wanted, also of handles that only read: it gives up the locks of the process.
+        Opened { fh: file.handle, flags }
     }
 }
 
@@ -303,7 +288,13 @@ impl<P: MountPort> Filesystem for Worker<P> {
         request: &ReadRequest,
         out: &mut [u8],
     ) -> Answer<usize> {
-        self.begin(cx)?.read(request.fh, request.offset, out).await.map_err(errno)
+        let lane = self.begin(cx)?;
+        let read = match request.lock_owner {
+            Some(_) => lane.read(request.fh, request.offset, out).await,
+            // The kernel names the owner of every read of a program; these bytes are for its page cache.
+            None => lane.fill(request.fh, request.offset, out).await,
+        };
+        read.map_err(errno)
     }
 
     async fn write(&self, cx: &Context<'_>, ino: u64, request: &WriteRequest, data: &[u8]) -> Answer<usize> {
@@ -311,11 +302,7 @@ impl<P: MountPort> Filesystem for Worker<P> {
         if how.kill_suidgid {
             self.drop_foreign_sgid(cx, ino, None).await?;
         }
-        let written = lane.write(request.fh, request.offset, data, how).await.map_err(errno)?;
-        if how.append {
-            self.drop_pages(lane, ino).await;
-        }
-        Ok(written)
+        lane.write(request.fh, request.offset, data, how).await.map_err(errno)
     }
 
     async fn flush(&self, cx: &Context<'_>, _ino: u64, fh: u64, lock_owner: u64) -> Answer<()> {
@@ -470,27 +457,20 @@ impl<P: MountPort> Filesystem for Worker<P> {
         Ok(locks::shown(held.map(|held| (held, lane.is_own(&held))), request))
     }
 
-    async fn setlk(&self, cx: &Context<'_>, ino: u64, request: &LockRequest) -> Answer<()> {
-        let lane = self.begin(cx)?;
-        lane.set_lock(request.fh, locks::range(request)).await.map_err(errno)?;
-        self.drop_pages(lane, ino).await;
-        Ok(())
+    async fn setlk(&self, cx: &Context<'_>, _ino: u64, request: &LockRequest) -> Answer<()> {
+        self.begin(cx)?.set_lock(request.fh, locks::range(request)).await.map_err(errno)
     }
 
-    async fn setlkw(&self, cx: &Context<'_>, ino: u64, request: &LockRequest) -> Answer<Waited> {
+    async fn setlkw(&self, cx: &Context<'_>, _ino: u64, request: &LockRequest) -> Answer<Waited> {
         let lane = self.begin(cx)?;
-        let waited = locks::wait(lane, &self.manner.keeper, cx, request.fh, locks::range(request)).await?;
-        self.drop_pages(lane, ino).await;
-        Ok(waited)
+        locks::wait(lane, &self.manner.keeper, cx, request.fh, locks::range(request)).await
     }
 
-    async fn flock(&self, cx: &Context<'_>, ino: u64, request: &LockRequest, wait: bool) -> Answer<Waited> {
+    async fn flock(&self, cx: &Context<'_>, _ino: u64, request: &LockRequest, wait: bool) -> Answer<Waited> {
         let (lane, wish) = (self.begin(cx)?, locks::whole(request));
-        let waited = match wait {
-            true => locks::wait(lane, &self.manner.keeper, cx, request.fh, wish).await?,
-            false => lane.set_lock(request.fh, wish).await.map_err(errno).map(|()| Waited::Now)?,
-        };
-        self.drop_pages(lane, ino).await;
-        Ok(waited)
+        match wait {
+            true => locks::wait(lane, &self.manner.keeper, cx, request.fh, wish).await,
+            false => lane.set_lock(request.fh, wish).await.map_err(errno).map(|()| Waited::Now),
+        }
     }
 }

@@ -25,6 +25,7 @@ mod lost;
 mod mapped;
 mod nameless;
 mod opens;
+mod pages;
 mod pools;
 mod refusals;
 mod schema;

@@ -166,3 +166,22 @@ fn statfs_tells_the_space_of_the_targets() {
     let (bytes, told) = (info.f_blocks * info.f_frsize, total["bytes"].as_u64().unwrap());
     assert!(bytes.abs_diff(told) < told / 10, "statfs {bytes}, skep df {told}");
 }
+
+/// Goal: what fallocate reserves counts as used at once, also of a file that would fit into the metadata, and a write
+/// into it takes nothing more.
+#[test]
+fn reserved_space_is_counted() {
+    use std::os::unix::fs::MetadataExt;
+    let cluster = start(plan());
+    for (offset, len) in [(0u64, 100u64), (4_095, 2), (0, 8_192), (10_000, 50_000)] {
+        let path = cluster.mount().join(format!("reserved-{offset}-{len}"));
+        let file = new_file(&path);
+        fallocate(&file, FallocateFlags::empty(), offset, len).unwrap();
+        let reserved = fs::metadata(&path).unwrap();
+        assert_eq!(reserved.len(), offset + len);
+        assert!(reserved.blocks() * 512 >= len, "{} blocks for {len} bytes", reserved.blocks());
+        file.write_all_at(&vec![1; len as usize], offset).unwrap();
+        file.sync_all().unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().blocks(), reserved.blocks(), "{offset} {len}");
+    }
+}

@@ -73,7 +73,7 @@ fn locks_carry_what_was_written_under_them() {
     let file = create(&first, b"f");
     let other = open(&second, file.attr.ino);
     for (round, len) in [100usize, 3_000, 40_000].into_iter().enumerate() {
-        second.choose_cached(file.attr.ino, true);
+        block_on(second.fill(other.handle, 0, &mut [0; 4_096])).unwrap();
         let ticket = {
             block_on(first.set_lock(file.handle, wish(1, WRITE, 0, 0))).unwrap();
             waiting(&second, &other, wish(2, READ, 0, 0))
@@ -84,7 +84,7 @@ fn locks_carry_what_was_written_under_them() {
         let ended = block_on(second.await_locks(node(&second), 0)).unwrap();
         assert_eq!(ended[0].ticket, ticket);
         block_on(second.look_again(ended[0].ino));
-        assert_eq!(second.take_misplaced(ended[0].ino), Some(0));
+        assert_eq!(cluster.borrow_mut().drops.drain(..).collect::<Vec<_>>(), [(2, ended[0].ino, 0, 0)]);
         assert_eq!(read(&second, &other, 0, len + 10), content);
         block_on(second.set_lock(other.handle, wish(2, None, 0, 0))).unwrap();
     }
@@ -213,13 +213,13 @@ fn a_look_that_fails_forgets() {
     write(&first, &file, 0, b"old");
     let other = open(&second, file.attr.ino);
     assert_eq!(read(&second, &other, 0, 10), b"old");
-    second.choose_cached(file.attr.ino, true);
+    block_on(second.fill(other.handle, 0, &mut [0; 4_096])).unwrap();
     write(&first, &file, 0, b"new");
     let broken = Fault::Refuse(Status::errno(Errno::EIO));
     cluster.borrow_mut().fail(skep_wire::meta::ReadInline::KIND, &[broken]);
     block_on(second.set_lock(other.handle, wish(1, READ, 0, 9))).unwrap();
     assert!(cluster.borrow().faults.values().all(alloc::collections::VecDeque::is_empty));
-    assert_eq!(second.take_misplaced(file.attr.ino), Some(0));
+    assert_eq!(cluster.borrow().drops, [(2, file.attr.ino, 0, 0)]);
     assert_eq!(read(&second, &other, 0, 10), b"new");
 }
 

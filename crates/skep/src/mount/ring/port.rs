@@ -9,7 +9,7 @@ use crate::mount::links::Debts;
 use skep_client::{Answer, Call, MGMTD, Outcome, Port};
 use skep_net::NetError;
 use skep_net::ring::{Pending, Reply, SharedLink};
-use skep_types::{Incarnation, Millis, NodeId, Timestamp, Uuid};
+use skep_types::{Incarnation, Ino, Millis, NodeId, Timestamp, Uuid};
 use skep_wire::{Header, Status};
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -198,6 +198,19 @@ impl Port for RingPort {
                 return;
             }
             self.thread.reactor.sleep(left.min(LOOK_EVERY)).await;
+        }
+    }
+
+    async fn drop_pages(&self, ino: Ino, from: u64, len: u64, patience: Option<u64>) -> bool {
+        let Some((dropped, until)) = self.lane.drop_pages(ino, from, len, patience) else { return true };
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if let Some(gone) = dropped.wait_before(self.thread.reactor.sleep(left.min(LOOK_EVERY))).await {
+                return gone;
+            }
+            if left.is_zero() || self.cancelled() {
+                return false;
+            }
         }
     }
 

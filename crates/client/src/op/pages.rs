@@ -1,0 +1,149 @@
+//! The kernel's pages of a file: filled, kept current, dropped before an answer would make them lie. See
+//! `docs/design/data-path.md`.
+
+use crate::lane::Lane;
+use crate::limits::{FILL_WAIT_MS, PAGES_PATIENCE_MS};
+use crate::port::{Cell, Port};
+use crate::state::{Filled, Handle, PageDrop, Pages, Shared};
+use skep_types::{Attr, Errno, Ino};
+
+impl<P: Port, C: Cell<Shared>> Lane<P, C> {
+    /// The kernel sends writes of this handle through its page cache.
+    pub fn write_through_pages(&self, handle: Handle) {
+        self.shared.with(|s| {
+            if let Ok(file) = s.handles.file(handle) {
+                file.cached = true;
+            }
+        });
+    }
+
+    /// Fills a page: as [`Lane::read`], for the kernel's cache instead of a program.
+    pub async fn fill(&self, handle: Handle, offset: u64, out: &mut [u8]) -> Result<usize, Errno> {
+        let ino = self.shared.with(|s| s.handles.file(handle).map(|file| file.ino))?;
+        let end = offset.saturating_add(out.len() as u64);
+        let number = self.shared.with(|s| s.inodes.entry(ino).pages.fill_begins(offset, end));
+        let filled = self.fill_numbered(handle, (number, offset, end), ino, out).await;
+        if filled.is_err() {
+            self.shared.with(|s| s.inodes.entry(ino).pages.fill_given_up(number));
+        }
+        filled
+    }
+
+    async fn fill_numbered(
+        &self,
+        handle: Handle,
+        (number, offset, end): (u64, u64, u64),
+        ino: Ino,
+        out: &mut [u8],
+    ) -> Result<usize, Errno> {
+        // Such a write found no page and waits for nothing that this fill holds.
+        while self.shared.with(|s| s.inodes.entry(ino).pages.fill_waits(offset, end)) {
+            if self.port.cancelled() {
+                return Err(Errno::EINTR);
+            }
+            self.port.pause(FILL_WAIT_MS).await;
+        }
+        let mut looked = false;
+        loop {
+            let n = self.read(handle, offset, out).await?;
+            match self.shared.with(|s| s.inodes.entry(ino).pages.fill_ends(number, n, out, looked)) {
+                Filled::Done(n) => return Ok(n),
+                Filled::Again => {
+                    looked = true;
+                    self.errno(self.fresh_attr(ino).await)?;
+                }
+            }
+        }
+    }
+
+    /// The kernel is about to be told these attributes: a page that would show zeros that nobody wrote goes before.
+    pub(crate) async fn before_told(&self, attr: &Attr) -> Result<(), Errno> {
+        self.drop_lying(attr.ino, None, |pages| pages.tell(attr.size)).await
+    }
+
+    /// May these attributes be told without a wait?
+    pub(crate) fn may_be_told(&self, attr: &Attr) -> bool {
+        self.shared.with(|s| s.inodes.get_mut(attr.ino).is_none_or(|inode| inode.pages.may_tell(attr.size)))
+    }
+
+    /// As [`Lane::before_told`], of a size that an answer implies.
+    pub(crate) async fn before_grown(&self, ino: Ino, size: u64, patience: Option<u64>) -> Result<(), Errno> {
+        self.drop_lying(ino, patience, |pages| pages.tell_at_least(size)).await
+    }
+
+    async fn drop_lying(
+        &self,
+        ino: Ino,
+        patience: Option<u64>,
+        mut tell: impl FnMut(&mut Pages) -> Option<PageDrop>,
+    ) -> Result<(), Errno> {
+        while let Some(drop) = self.shared.with(|s| tell(&mut s.inodes.get_mut(ino)?.pages)) {
+            if !self.drop_begun(ino, drop, patience).await {
+                return Err(self.pages_stay());
+            }
+        }
+        Ok(())
+    }
+
+    /// Why pages are not gone.
+    pub(crate) fn pages_stay(&self) -> Errno {
+        if self.port.cancelled() { Errno::EINTR } else { Errno::EIO }
+    }
+
+    /// The change counter as known.
+    pub(crate) fn known_change(&self, ino: Ino) -> u64 {
+        self.shared
+            .with(|s| s.inodes.get(ino).and_then(|inode| inode.attr.as_ref()).map_or(0, |attr| attr.change))
+    }
+
+    /// A program cut or lengthened the file. The kernel writes no page back before it has the answer, so that one
+    /// that was stored into is not waited for.
+    pub(crate) async fn resized(&self, attr: &Attr) {
+        // What is not gone by then goes with the next answer that tells of the size.
+        let _ = self.drop_lying(attr.ino, Some(PAGES_PATIENCE_MS), |pages| pages.tell(attr.size)).await;
+    }
+
+    /// All pages that a program sees from now on are as of now. `elsewhere`: another mount writes, which no change
+    /// counter tells. `false`: the program gave up.
+    pub(crate) async fn freshen_pages(&self, ino: Ino, elsewhere: bool) -> bool {
+        let drop = self.shared.with(|s| {
+            let inode = s.inodes.get_mut(ino)?;
+            let change = inode.attr.as_ref().map_or(0, |attr| attr.change);
+            let good = inode.pages.are_as_of(change) && !(elsewhere && inode.pages.may_be_held());
+            let needed = !good && inode.pages.may_be_held();
+            needed.then(|| inode.pages.drop_all(change))
+        });
+        match drop {
+            Some(drop) => self.drop_begun(ino, drop, None).await,
+            None => true,
+        }
+    }
+
+    pub(crate) async fn drop_begun(&self, ino: Ino, drop: PageDrop, patience: Option<u64>) -> bool {
+        let done = self.port.drop_pages(ino, drop.from, drop.len, patience).await;
+        self.shared.with(|s| {
+            if let Some(inode) = s.inodes.get_mut(ino) {
+                inode.pages.dropped(drop, done);
+            }
+        });
+        done
+    }
+
+    /// Idle inodes beyond the limit: their pages go, so that nothing has to be remembered of them. Housekeeping.
+    pub(crate) async fn drop_idle_pages(&self) {
+        while let Some((ino, drop)) = self.shared.with(|s| {
+            let ino = s.inodes.next_paged()?;
+            let inode = s.inodes.get_mut(ino).filter(|inode| inode.uses() == 0);
+            Some((ino, inode.map(|inode| inode.pages.drop_all(0))))
+        }) {
+            let Some(drop) = drop else { continue };
+            if !self.drop_begun(ino, drop, Some(PAGES_PATIENCE_MS)).await {
+                return;
+            }
+            self.shared.with(|s| s.inodes.forget(ino));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,127 @@
+use crate::Lane;
+use crate::port::Cell;
+use crate::testing::{BOTH, Cluster, FakeLane, READ, block_on, create, mount, mounted, write};
+use crate::{Opened, WriteHow};
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use core::cell::RefCell;
+use core::future::Future;
+use core::pin::pin;
+use core::task::{Context, Waker};
+use skep_types::SetAttr;
+use skep_wire::Message;
+use skep_wire::meta::WriteInline;
+
+fn fill(lane: &FakeLane, file: &Opened, offset: u64) -> Vec<u8> {
+    let mut page = alloc::vec![0xee; 4_096];
+    let n = block_on(lane.fill(file.handle, offset, &mut page)).unwrap();
+    page.truncate(n);
+    page
+}
+
+/// First bytes of the drops since last asked.
+fn drops(cluster: &Rc<RefCell<Cluster>>) -> Vec<(u64, u64)> {
+    cluster.borrow_mut().drops.drain(..).map(|(_, _, from, len)| (from, len)).collect()
+}
+
+fn second(lane: &FakeLane) -> FakeLane {
+    Lane::new(lane.shared().clone(), |_| lane.port().clone()).unwrap()
+}
+
+/// Goal: before a kernel is told that another mount made a file longer, the page that ends where the file ended is
+/// dropped, whatever tells it: stat, lookup, fstat of an open file, an own write, an own truncate, fallocate.
+#[test]
+fn growth_elsewhere_drops_the_last_page() {
+    let (cluster, writer) = mounted();
+    let reader = mount(&cluster);
+    let file = create(&writer, b"log");
+    write(&writer, &file, 0, b"line 0\n");
+    let seen = block_on(reader.open(file.attr.ino, BOTH)).unwrap();
+    let mut end = 7;
+    let mut grow = || {
+        assert_eq!(fill(&reader, &seen, 0).len(), end, "what was written is seen");
+        assert_eq!(drops(&cluster), []);
+        write(&writer, &file, end as u64, b"line n\n");
+        end += 7;
+    };
+    grow();
+    assert_eq!(block_on(reader.getattr(file.attr.ino)).unwrap().size, 14);
+    assert_eq!(drops(&cluster), [(0, 0)]);
+    grow();
+    block_on(reader.lookup(skep_types::Ino::ROOT, b"log")).unwrap();
+    assert_eq!(drops(&cluster), [(0, 0)]);
+    grow();
+    block_on(reader.setattr(file.attr.ino, SetAttr { mode: Some(0o600), ..SetAttr::default() })).unwrap();
+    assert_eq!(drops(&cluster), [(0, 0)]);
+    grow();
+    block_on(reader.write(seen.handle, 100, b"far", WriteHow::default())).unwrap();
+    assert_eq!(drops(&cluster), [(100, 3)], "a gap in the page, with what the other mount wrote in it");
+    end = 103;
+    let mut page = [0; 4_096];
+    assert_eq!(block_on(reader.fill(seen.handle, 0, &mut page)), Ok(end));
+    assert_eq!(page[28..35], *b"line n\n");
+    write(&writer, &file, 103, b"more");
+    block_on(reader.setattr(file.attr.ino, SetAttr { size: Some(500), ..SetAttr::default() })).unwrap();
+    assert_eq!(drops(&cluster), [(0, 0)], "a truncate that lengthens");
+}
+
+/// Goal: an own truncate or write of a file that nobody else has changed drops nothing but what it must.
+#[test]
+fn own_growth_keeps_pages() {
+    let (cluster, lane) = mounted();
+    let file = create(&lane, b"own");
+    write(&lane, &file, 0, &[1; 100]);
+    assert_eq!(fill(&lane, &file, 0).len(), 100);
+    block_on(lane.setattr(file.attr.ino, SetAttr { size: Some(200), ..SetAttr::default() })).unwrap();
+    block_on(lane.getattr(file.attr.ino)).unwrap();
+    assert_eq!(drops(&cluster), []);
+    write(&lane, &file, 8_192, &[1; 100]);
+    assert_eq!(drops(&cluster), [(0, 0)], "a gap");
+    write(&lane, &file, 8_292, &[1; 100]);
+    assert_eq!(drops(&cluster), [], "no page is held");
+}
+
+/// Goal: an open whose program has not yet dropped old pages hides them from nobody: a lock that is granted, and a
+/// second open, drop them as well.
+#[test]
+fn an_open_under_way_vouches_for_nothing() {
+    let (cluster, writer) = mounted();
+    let reader = mount(&cluster);
+    let other = second(&reader);
+    let file = create(&writer, b"f");
+    write(&writer, &file, 0, b"old");
+    let seen = block_on(reader.open(file.attr.ino, READ)).unwrap();
+    assert_eq!(fill(&reader, &seen, 0), b"old");
+    write(&writer, &file, 0, b"new");
+    let mut opening = pin!(reader.open(file.attr.ino, READ));
+    let mut context = Context::from_waker(Waker::noop());
+    // Its answer has come; its drop is under way.
+    while !reader.shared().with(|s| s.inodes.get(file.attr.ino).unwrap().attr.as_ref().unwrap().change > 2) {
+        assert!(opening.as_mut().poll(&mut context).is_pending());
+    }
+    assert_eq!(drops(&cluster), []);
+    block_on(other.look_again(file.attr.ino));
+    assert_eq!(drops(&cluster), [(0, 0)]);
+    assert_eq!(fill(&other, &seen, 0), b"new");
+    block_on(opening).unwrap();
+    block_on(other.look_again(file.attr.ino));
+    assert_eq!(drops(&cluster).len(), 1, "the open's own");
+}
+
+/// Goal: a page that is filled while a write past the page cache is on its way has the written bytes.
+#[test]
+fn a_fill_beside_a_write_has_its_bytes() {
+    let (cluster, lane) = mounted();
+    let other = second(&lane);
+    let file = create(&lane, b"f");
+    write(&lane, &file, 0, &[1; 5_000]);
+    assert_eq!(fill(&lane, &file, 0).len(), 4_096);
+    let before = cluster.borrow().count(WriteInline::KIND);
+    let mut writing = pin!(lane.write(file.handle, 2_000, b"abcd", WriteHow::default()));
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(writing.as_mut().poll(&mut context).is_pending());
+    assert_eq!(cluster.borrow().count(WriteInline::KIND), before, "its pages go first");
+    assert_eq!(fill(&other, &file, 0)[1_999..2_005], *b"\x01abcd\x01");
+    assert_eq!(block_on(writing), Ok(4));
+    assert_eq!(fill(&other, &file, 0)[1_999..2_005], *b"\x01abcd\x01");
+}

@@ -1,0 +1,490 @@
+//! What the kernel's page cache may hold of a file, and as of when. The rules stand in `docs/design/data-path.md`.
+
+use alloc::vec::Vec;
+
+/// Size of a page of the kernel.
+const PAGE: u64 = 4096;
+
+/// First byte of the first page that has any of these bytes, and the end of the last one.
+fn pages_of(from: u64, end: u64) -> (u64, u64) {
+    (from / PAGE * PAGE, end.checked_next_multiple_of(PAGE).unwrap_or(u64::MAX))
+}
+
+/// A write past the page cache that is under way.
+#[derive(Debug)]
+struct Write {
+    number: u64,
+    offset: u64,
+    end: u64,
+    /// Its bytes, when pages may be filled before it has landed: they get them. `None`: fills wait for it.
+    data: Option<Vec<u8>>,
+}
+
+/// Bytes that are being read for pages.
+#[derive(Debug)]
+struct Fill {
+    number: u64,
+    offset: u64,
+    end: u64,
+    /// Writes that landed since it began, which it may have read too early to see: first byte and bytes.
+    landed: Vec<(u64, Vec<u8>)>,
+}
+
+/// See the module. Nothing is held of a file that is not known.
+#[derive(Debug)]
+pub struct Pages {
+    /// First and last byte that fills and cached writes have touched since everything was dropped.
+    held: Option<(u64, u64)>,
+    /// Drops under way: what they drop may still be there.
+    dropping: u32,
+    /// All pages are as of this change counter of the file, or later; 0 = not known.
+    as_of: u64,
+    /// Moves when change counters lose their meaning.
+    era: u32,
+    /// The file ended here when its last page was filled: what that page has beyond is zeros that nobody
+    /// wrote. `u64::MAX`: there is no such page.
+    right_to: u64,
+    /// The same of last pages that are on their way out, behind the number of the drop that takes them.
+    leaving: Vec<(u64, u64)>,
+    /// Largest size that the kernel believes, or may.
+    told: u64,
+    /// Pages from here on have bytes of an append that landed elsewhere. `u64::MAX`: none.
+    misplaced: u64,
+    writes: Vec<Write>,
+    fills: Vec<Fill>,
+    numbers: u64,
+}
+
+impl Default for Pages {
+    fn default() -> Self {
+        Self {
+            held: None,
+            dropping: 0,
+            as_of: 0,
+            era: 0,
+            right_to: u64::MAX,
+            leaving: Vec::new(),
+            told: 0,
+            misplaced: u64::MAX,
+            writes: Vec::new(),
+            fills: Vec::new(),
+            numbers: 0,
+        }
+    }
+}
+
+/// A drop that was begun.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PageDrop {
+    /// First byte.
+    pub from: u64,
+    /// Number of bytes; 0 = to the end.
+    pub len: u64,
+    number: u64,
+    change: u64,
+    era: u32,
+}
+
+/// What a fill that has read its bytes is to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Filled {
+    /// Hand out so many bytes.
+    Done(usize),
+    /// Read again: the kernel was told of a longer file meanwhile.
+    Again,
+}
+
+impl Pages {
+    /// May the kernel hold any?
+    pub fn may_be_held(&self) -> bool {
+        self.held.is_some() || self.dropping > 0
+    }
+
+    fn holds(&self, from: u64, end: u64) -> bool {
+        let (from, end) = pages_of(from, end);
+        self.dropping > 0 || self.held.is_some_and(|held| from <= held.1 && held.0 < end)
+    }
+
+    /// May a program be shown them as the content of change counter `change`?
+    pub fn are_as_of(&mut self, change: u64) -> bool {
+        if !self.may_be_held() {
+            self.as_of = change;
+        }
+        change != 0 && self.as_of == change
+    }
+
+    /// This mount's own change moved the counter to `change`: it is in the pages, too.
+    pub fn changed_by_own(&mut self, change: u64) {
+        if self.as_of + 1 == change {
+            self.as_of = change;
+        }
+    }
+
+    /// Change counters known so far mean nothing any more.
+    pub fn forget_change(&mut self) {
+        self.as_of = 0;
+        self.era += 1;
+    }
+
+    /// All of them are to be dropped; what is filled from now on is as of `change`, or later.
+    pub fn drop_all(&mut self, change: u64) -> PageDrop {
+        self.held = None;
+        self.begin(0, 0, change, true)
+    }
+
+    /// Those that have a byte of this range are to be dropped (`len` 0: to the end).
+    pub fn drop_range(&mut self, from: u64, len: u64) -> PageDrop {
+        let (start, end) = pages_of(from, if len == 0 { u64::MAX } else { from + len });
+        let last = start <= self.right_to && self.right_to < end;
+        self.held = match self.held {
+            Some(held) if start <= held.0 && held.1 <= end => None,
+            Some(held) if start <= held.0 => Some((held.0.max(end), held.1)),
+            Some(held) if held.1 <= end => Some((held.0, held.1.min(start))),
+            held => held,
+        };
+        self.begin(from, len, 0, last)
+    }
+
+    /// The kernel put an append into its pages from here on, and it landed elsewhere.
+    pub fn misplaced(&mut self, from: u64) {
+        self.misplaced = self.misplaced.min(from);
+    }
+
+    /// An append that the kernel put into its pages was answered: what is dropped if it landed elsewhere.
+    pub fn drop_misplaced(&mut self, offset: u64, end: u64) -> Option<PageDrop> {
+        self.cached_write(offset, end);
+        let from = core::mem::replace(&mut self.misplaced, u64::MAX);
+        (from != u64::MAX).then(|| self.drop_range(from / PAGE * PAGE, 0))
+    }
+
+    /// `last`: the last page is among them.
+    fn begin(&mut self, from: u64, len: u64, change: u64, last: bool) -> PageDrop {
+        self.dropping += 1;
+        self.numbers += 1;
+        let number = self.numbers;
+        if last && self.right_to != u64::MAX {
+            self.leaving.push((number, core::mem::replace(&mut self.right_to, u64::MAX)));
+        }
+        PageDrop { from, len, number, change, era: self.era }
+    }
+
+    /// Up to where the kernel may be told that the file reaches.
+    fn limit(&self) -> u64 {
+        self.leaving.iter().fold(self.right_to, |least, (_, right_to)| least.min(*right_to))
+    }
+
+    /// The kernel has dropped them, or (not `done`) nobody knows.
+    pub fn dropped(&mut self, drop: PageDrop, done: bool) {
+        self.dropping = self.dropping.saturating_sub(1);
+        if !done {
+            // Whatever it is, it is still there.
+            self.held = Some((0, u64::MAX));
+            self.right_to = self.limit().min(drop.from);
+            self.leaving.retain(|(number, _)| *number != drop.number);
+            self.as_of = 0;
+            return;
+        }
+        // What an earlier drop was to take is gone as well: else two lanes would wait for each other's for ever.
+        let (start, end) = pages_of(drop.from, if drop.len == 0 { u64::MAX } else { drop.from + drop.len });
+        self.leaving.retain(|(number, right_to)| {
+            *number != drop.number && (*number > drop.number || !(start..end).contains(right_to))
+        });
+        if drop.era == self.era {
+            self.as_of = self.as_of.max(drop.change);
+        }
+    }
+
+    fn hold(&mut self, offset: u64, end: u64) {
+        let held = self.held.unwrap_or((offset, end));
+        self.held = Some((held.0.min(offset), held.1.max(end)));
+    }
+
+    /// Pages are to be filled from `offset` to `end`: the fill's number.
+    pub fn fill_begins(&mut self, offset: u64, end: u64) -> u64 {
+        self.hold(offset, end);
+        self.numbers += 1;
+        self.fills.push(Fill { number: self.numbers, offset, end, landed: Vec::new() });
+        self.numbers
+    }
+
+    /// A fill that will not end.
+    pub fn fill_given_up(&mut self, number: u64) {
+        self.fills.retain(|fill| fill.number != number);
+    }
+
+    /// Must a fill wait for a write that is under way?
+    pub fn fill_waits(&self, offset: u64, end: u64) -> bool {
+        self.writes.iter().any(|write| write.data.is_none() && write.offset < end && offset < write.end)
+    }
+
+    /// `n` bytes were read for a fill. Writes that are under way, or landed meanwhile, are put over them: the kernel may
+    /// write the whole page back after they have. `looked`: the file's size was just asked for.
+    pub fn fill_ends(&mut self, number: u64, n: usize, out: &mut [u8], looked: bool) -> Filled {
+        let Some(at) = self.fills.iter().position(|fill| fill.number == number) else {
+            return Filled::Done(n);
+        };
+        let offset = self.fills[at].offset;
+        if n < out.len() && offset + (n as u64) < self.told && !looked {
+            // What is read from now on has them.
+            self.fills[at].landed.clear();
+            return Filled::Again;
+        }
+        let fill = self.fills.swap_remove(at);
+        let mut end = offset + n as u64;
+        let landed = fill.landed.iter().map(|(from, data)| (*from, data));
+        let under_way = self.writes.iter().filter_map(|write| Some((write.offset, write.data.as_ref()?)));
+        for (start, data) in landed.chain(under_way) {
+            // One that begins beyond the end leaves a gap, of which more is known when it has landed.
+            let (from, to) = (start.max(offset), (start + data.len() as u64).min(offset + out.len() as u64));
+            if from < to && from <= end {
+                let (at, len) = ((from - offset) as usize, (to - from) as usize);
+                out[at..at + len].copy_from_slice(&data[(from - start) as usize..][..len]);
+                end = end.max(to);
+            }
+        }
+        let n = (end - offset) as usize;
+        if n < out.len() {
+            self.right_to = self.right_to.min(end);
+        }
+        Filled::Done(n)
+    }
+
+    /// The kernel is to be told that the file has this size. A drop comes before when a page would show zeros
+    /// that nobody wrote.
+    pub fn tell(&mut self, size: u64) -> Option<PageDrop> {
+        if self.may_be_held() && size < self.told {
+            // The kernel cuts what it holds there, and fills the rest of the page with zeros.
+            self.right_to = self.right_to.min(size);
+        }
+        if !self.may_be_held() {
+            self.told = size;
+        }
+        self.tell_at_least(size)
+    }
+
+    /// As [`Pages::tell`], of an answer after which the kernel believes in this size, or a larger one that it knew.
+    pub fn tell_at_least(&mut self, size: u64) -> Option<PageDrop> {
+        if self.may_be_held() {
+            let right_to = self.limit();
+            if size > right_to {
+                let from = right_to / PAGE * PAGE;
+                return Some(self.drop_range(from, 0));
+            }
+        }
+        self.told = self.told.max(size);
+        None
+    }
+
+    /// May the kernel be told of this size at once?
+    pub fn may_tell(&mut self, size: u64) -> bool {
+        let may = !self.may_be_held() || size <= self.limit();
+        if may {
+            self.tell(size);
+        }
+        may
+    }
+
+    /// This mount made the file longer by itself: what was behind its end is zeros indeed.
+    pub fn lengthened(&mut self, size: u64) {
+        if self.right_to != u64::MAX {
+            self.right_to = self.right_to.max(size);
+        }
+    }
+
+    /// The kernel wrote into its pages, and sends the bytes on.
+    pub fn cached_write(&mut self, offset: u64, end: u64) {
+        self.hold(offset, end);
+        self.own_write(offset, end);
+    }
+
+    fn own_write(&mut self, offset: u64, end: u64) {
+        if offset <= self.right_to && self.right_to != u64::MAX {
+            self.right_to = self.right_to.max(end);
+        }
+    }
+
+    /// A write past the page cache begins: its number, and the pages that go before its bytes do. The kernel
+    /// dropped them before it sent the write, but a mapping may have filled them again with what was before.
+    pub fn write_begins(&mut self, offset: u64, data: &[u8]) -> (u64, Option<PageDrop>) {
+        let end = offset + data.len() as u64;
+        let held = self.holds(offset, end);
+        self.numbers += 1;
+        let number = self.numbers;
+        self.writes.push(Write { number, offset, end, data: held.then(|| data.to_vec()) });
+        (number, held.then(|| self.drop_range(offset, end - offset)))
+    }
+
+    /// So many bytes of it have landed.
+    pub fn write_ends(&mut self, number: u64, written: usize) {
+        let Some(at) = self.writes.iter().position(|write| write.number == number) else { return };
+        let Write { offset, data, .. } = self.writes.remove(at);
+        if written == 0 {
+            return;
+        }
+        let end = offset + written as u64;
+        self.own_write(offset, end);
+        let Some(data) = data else { return };
+        for fill in self.fills.iter_mut().filter(|fill| fill.offset < end && offset < fill.end) {
+            fill.landed.push((offset, data[..written.min(data.len())].to_vec()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fill(pages: &mut Pages, offset: u64, content: &[u8], room: usize) -> (Filled, Vec<u8>) {
+        let mut out = alloc::vec![0; room];
+        out[..content.len()].copy_from_slice(content);
+        let number = pages.fill_begins(offset, offset + room as u64);
+        let filled = pages.fill_ends(number, content.len(), &mut out, false);
+        (filled, out)
+    }
+
+    /// Goal: the kernel is never told of a size beyond what its last page was filled with; that page goes first, and
+    /// only where there is one.
+    #[test]
+    fn a_longer_file_drops_its_last_page() {
+        let mut pages = Pages::default();
+        assert_eq!(pages.tell(5_000), None, "nothing is held");
+        assert_eq!(fill(&mut pages, 4_096, &[1; 904], 4_096).0, Filled::Done(904));
+        assert_eq!(pages.tell(5_000), None);
+        let drop = pages.tell(5_001).unwrap();
+        assert_eq!((drop.from, drop.len), (4_096, 0));
+        pages.dropped(drop, true);
+        assert_eq!(pages.tell(5_001), None);
+        // Cut and grown again: the kernel's page has zeros behind the cut.
+        fill(&mut pages, 4_096, &[1; 905], 4_096);
+        assert_eq!(pages.tell(4_100), None);
+        assert_eq!(pages.tell(4_101).map(|drop| drop.from), Some(4_096));
+    }
+
+    /// Goal: a write in the middle says nothing about the end: it costs no drop, then or later.
+    #[test]
+    fn a_write_in_the_middle_moves_no_end() {
+        let mut pages = Pages::default();
+        fill(&mut pages, 0, &[1; 4_096], 4_096);
+        assert_eq!(pages.tell(65_000), None);
+        assert_eq!(pages.tell_at_least(96), None);
+        assert_eq!(pages.tell_at_least(65_000), None);
+        assert_eq!(pages.tell(65_000), None);
+        assert_eq!(pages.tell(96), None);
+        assert!(pages.tell(65_000).is_some(), "cut, and longer again");
+    }
+
+    /// Goal: a size is told to nobody before the page that it would make lie is gone, whoever drops it.
+    #[test]
+    fn a_page_on_its_way_out_still_lies() {
+        let mut pages = Pages::default();
+        fill(&mut pages, 0, b"short", 4_096);
+        let first = pages.tell(9).unwrap();
+        assert!(!pages.may_tell(9), "not gone yet");
+        let second = pages.tell(9).unwrap();
+        pages.dropped(second, true);
+        assert_eq!(
+            pages.tell(9),
+            None,
+            "gone, whatever becomes of the first drop: two lanes do not wait in turn"
+        );
+        pages.dropped(first, true);
+        assert_eq!(pages.tell(9), None);
+    }
+
+    /// Goal: a fill that read before the kernel was told of a longer file reads again.
+    #[test]
+    fn a_fill_overtaken_by_a_size_reads_again() {
+        let mut pages = Pages::default();
+        let number = pages.fill_begins(0, 4_096);
+        assert_eq!(pages.tell(14), None, "no page is known to be short");
+        let mut out = [0; 4_096];
+        assert_eq!(pages.fill_ends(number, 7, &mut out, false), Filled::Again);
+        assert_eq!(pages.fill_ends(number, 14, &mut out, false), Filled::Done(14));
+    }
+
+    /// Goal: pages count as current only when every one of them is known to be, whoever opens or locks meanwhile.
+    #[test]
+    fn pages_are_current_when_the_old_ones_are_gone() {
+        let mut pages = Pages::default();
+        assert!(pages.are_as_of(4), "none is held");
+        fill(&mut pages, 0, b"old", 4_096);
+        assert!(!pages.are_as_of(5));
+        let drop = pages.drop_all(5);
+        assert!(!pages.are_as_of(5), "on their way out, but still there");
+        let second = pages.drop_all(5);
+        pages.dropped(drop, true);
+        fill(&mut pages, 0, b"new", 4_096);
+        assert!(pages.are_as_of(5));
+        pages.dropped(second, true);
+        pages.changed_by_own(6);
+        assert!(pages.are_as_of(6) && !pages.are_as_of(7));
+        // A drop that was begun before the counters lost their meaning proves nothing afterwards.
+        let drop = pages.drop_all(7);
+        pages.forget_change();
+        fill(&mut pages, 0, b"new", 4_096);
+        pages.dropped(drop, true);
+        assert!(!pages.are_as_of(7));
+        let failed = pages.drop_all(8);
+        pages.dropped(failed, false);
+        assert!(pages.may_be_held() && !pages.are_as_of(8));
+    }
+
+    /// Goal: a page that is filled while a write is under way has the written bytes; without pages the fill waits for
+    /// the write, and the write copies nothing.
+    #[test]
+    fn fills_and_writes_do_not_miss_each_other() {
+        let mut pages = Pages::default();
+        let (number, drop) = pages.write_begins(2_000, b"abcd");
+        assert_eq!((drop, pages.fill_waits(0, 4_096), pages.fill_waits(4_096, 8_192)), (None, true, false));
+        pages.write_ends(number, 4);
+        assert!(!pages.fill_waits(0, 4_096));
+        fill(&mut pages, 0, &[1; 4_096], 4_096);
+        let (number, drop) = pages.write_begins(2_000, b"abcd");
+        let drop = drop.unwrap();
+        assert_eq!((drop.from, drop.len, pages.fill_waits(0, 4_096)), (2_000, 4, false));
+        let (filled, out) = fill(&mut pages, 0, &[1; 4_096], 4_096);
+        assert_eq!((filled, &out[1_999..2_005]), (Filled::Done(4_096), &b"\x01abcd\x01"[..]));
+        // At the end, and beyond it with a gap.
+        let (last, _) = pages.write_begins(5_000, b"xy");
+        assert_eq!(fill(&mut pages, 4_096, &[1; 904], 4_096).0, Filled::Done(906));
+        pages.write_ends(last, 2);
+        pages.write_ends(number, 4);
+        let (gap, _) = pages.write_begins(5_100, b"z");
+        assert_eq!(fill(&mut pages, 4_096, &[1; 906], 4_096).0, Filled::Done(906));
+        pages.write_ends(gap, 1);
+        assert!(pages.tell(5_101).is_some(), "the page lacks what was written behind the gap");
+    }
+
+    /// Goal: a fill that read before a write landed, and ends after it, has the written bytes: nothing drops its page
+    /// any more. What it reads anew has them already.
+    #[test]
+    fn a_fill_has_the_bytes_of_a_write_that_landed_meanwhile() {
+        let mut pages = Pages::default();
+        let mut out = [1; 4_096];
+        let filling = pages.fill_begins(0, 4_096);
+        let (number, drop) = pages.write_begins(2_000, b"abcd");
+        assert!(drop.is_some(), "its page may be there");
+        pages.write_ends(number, 4);
+        assert_eq!(pages.fill_ends(filling, 4_096, &mut out, false), Filled::Done(4_096));
+        assert_eq!(out[1_999..2_005], *b"\x01abcd\x01");
+        assert!(pages.fills.is_empty());
+        // Beyond the end that it read; of a write that failed half-way only what landed.
+        let filling = pages.fill_begins(4_096, 8_192);
+        let (number, _) = pages.write_begins(5_000, b"xyz");
+        pages.write_ends(number, 2);
+        assert_eq!(pages.fill_ends(filling, 904, &mut out, false), Filled::Done(906));
+        assert_eq!(out[904..906], *b"xy");
+        let mut pages = Pages::default();
+        let filling = pages.fill_begins(8_192, 12_288);
+        let (number, _) = pages.write_begins(8_192, b"old");
+        pages.write_ends(number, 3);
+        assert_eq!(pages.tell(9_000), None);
+        let mut out = [2; 4_096];
+        assert_eq!(pages.fill_ends(filling, 100, &mut out, false), Filled::Again);
+        assert_eq!(pages.fill_ends(filling, 808, &mut out, true), Filled::Done(808));
+        assert_eq!(out[..3], [2; 3], "read after it had landed");
+        let filling = pages.fill_begins(0, 1);
+        pages.fill_given_up(filling);
+        assert!(pages.fills.is_empty());
+    }
+}

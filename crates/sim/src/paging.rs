@@ -1,0 +1,246 @@
+//! What lanes do to the files that all read through their kernels' pages: a number that goes up under a lock, and a
+//! tail that grows. Nobody sees zeros where somebody wrote, nor an old number under the lock or after an open.
+
+use crate::kernel::{Found, PAGE, kernel};
+use crate::program::{Actor, Failed, session_of};
+use skep_client::{OpenHow, Port, WriteHow};
+use skep_types::{Errno, Ino};
+use skep_wire::meta::{LockKind, LockSpace, LockWish, OpenMode};
+
+/// Bytes of the number at the start.
+const NUMBER: usize = 16;
+/// Bytes that one step adds.
+const LENGTHS: [u64; 5] = [0, 7, 90, 900, 5_000];
+/// The tail grows no longer than this: out of the metadata, over a few chunks.
+const TAIL_MAX: u64 = 150_000;
+/// Looks of one reader.
+const LOOKS: u64 = 6;
+
+/// What is known of such a file.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Paged {
+    /// Its inode.
+    pub ino: Ino,
+    /// Last number whose fsync was answered, and the end of the file then.
+    acked: (u64, u64),
+    /// Last number that somebody began to write.
+    tried: u64,
+}
+
+impl Paged {
+    /// Nothing was written to it.
+    pub fn new(ino: Ino) -> Self {
+        Self { ino, ..Self::default() }
+    }
+}
+
+fn letter(at: u64) -> u8 {
+    b'a' + (at % 23) as u8
+}
+
+fn wish(lane: u32, kind: Option<LockKind>) -> LockWish {
+    let owner = u64::from(lane) + 1;
+    LockWish { owner, pid: 0, space: LockSpace::Whole, kind, start: 0, last: u64::MAX }
+}
+
+const READ: OpenHow = OpenHow { mode: OpenMode::Read, truncate: false, sync: false, kill_suidgid: false };
+
+impl Actor {
+    /// One of the things that programs do with such a file.
+    pub(crate) async fn use_pages(&self) -> Result<(), Failed> {
+        self.wait_while_dead().await;
+        let (file, what) = {
+            let hub = &mut *self.hub.borrow_mut();
+            hub.at_step.insert(self.id, 0);
+            let file = hub.rng.below(2) as usize;
+            (file, hub.rng.below(10))
+        };
+        let Some(Paged { ino, .. }) = self.hub.borrow().fields.paged.get(file).copied() else {
+            return Ok(());
+        };
+        match what {
+            0..=3 => self.add_one(file, ino).await,
+            4..=6 => self.open_and_look(file, ino).await,
+            _ => self.follow(file, ino).await,
+        }
+    }
+
+    fn paged(&self, file: usize) -> Paged {
+        self.hub.borrow().fields.paged[file]
+    }
+
+    /// What this lane was told counts: its session lives, and is the one from before.
+    fn counts(&self, session: Option<skep_types::ClientId>) -> bool {
+        let living = session.is_some_and(|client| self.hub.borrow().fields.living.contains(&client));
+        living && session_of(&self.shared) == session
+    }
+
+    /// The bytes of `page` within the file, through the kernel's cache.
+    async fn page(&self, handle: u64, ino: Ino, page: u64) -> Result<Vec<u8>, Errno> {
+        loop {
+            let now = self.hub.borrow().now;
+            let (found, since) = kernel(&self.hub, self.id.life, |k| (k.read(ino, page, now), k.asks()));
+            match found {
+                Found::Bytes(bytes) => return Ok(bytes),
+                Found::End => return Ok(Vec::new()),
+                Found::Locked => self.lane.port().pause(1).await,
+                Found::Nothing => {
+                    let mut bytes = vec![0; PAGE as usize];
+                    let filled = self.lane.fill(handle, page * PAGE, &mut bytes).await;
+                    let got = filled.as_ref().ok().map(|n| &bytes[..*n]);
+                    kernel(&self.hub, self.id.life, |k| k.filled(ino, page, got, since));
+                    filled?;
+                }
+            }
+            if self.lane.port().cancelled() {
+                return Err(Errno::EINTR);
+            }
+        }
+    }
+
+    async fn stat(&self, ino: Ino) -> Result<u64, Errno> {
+        let since = kernel(&self.hub, self.id.life, |k| k.asks());
+        let size = self.lane.getattr(ino).await?.size;
+        kernel(&self.hub, self.id.life, |k| k.told(ino, size, since));
+        Ok(size)
+    }
+
+    async fn number(&self, handle: u64, ino: Ino) -> Result<u64, Errno> {
+        // As the kernel, which asks for the size before it reads to the end.
+        self.stat(ino).await?;
+        let bytes = self.page(handle, ino, 0).await?;
+        let text = bytes.get(..NUMBER).and_then(|bytes| std::str::from_utf8(bytes).ok());
+        Ok(text.and_then(|text| text.parse().ok()).unwrap_or(0))
+    }
+
+    /// A write past the pages: the kernel drops them before, and believes the new end after it.
+    async fn put(&self, handle: u64, ino: Ino, offset: u64, data: &[u8]) -> Result<(), Errno> {
+        while !kernel(&self.hub, self.id.life, |k| k.drop_pages(ino, offset, data.len() as u64)) {
+            self.lane.port().pause(1).await;
+        }
+        let n = self.lane.write(handle, offset, data, WriteHow::default()).await?;
+        kernel(&self.hub, self.id.life, |k| k.written(ino, offset + n as u64));
+        if n == data.len() { Ok(()) } else { Err(Errno::EIO) }
+    }
+
+    async fn add_one(&self, file: usize, ino: Ino) -> Result<(), Failed> {
+        let session = session_of(&self.shared);
+        let how = OpenHow { mode: OpenMode::ReadWrite, ..READ };
+        let Ok(opened) = self.lane.open(ino, how).await else { return Ok(()) };
+        let lock = wish(self.id.lane, Some(LockKind::Write));
+        let mut result = Ok(());
+        if self.lane.set_lock(opened.handle, lock).await.is_ok() && self.counts(session) {
+            result = self.add_under_lock(file, ino, opened.handle, session).await;
+            let _ = self.lane.set_lock(opened.handle, wish(self.id.lane, None)).await;
+        }
+        let _ = self.lane.flush(opened.handle, u64::from(self.id.lane) + 1).await;
+        self.lane.release(opened.handle).await;
+        result
+    }
+
+    async fn add_under_lock(
+        &self,
+        file: usize,
+        ino: Ino,
+        handle: u64,
+        session: Option<skep_types::ClientId>,
+    ) -> Result<(), Failed> {
+        let Paged { acked: (acked, end), tried, .. } = self.paged(file);
+        match self.number(handle, ino).await {
+            Ok(found) if self.counts(session) && !(acked..=tried).contains(&found) => {
+                return self.fail(format!(
+                    "{found} is read under the lock of paged file {file}, but {acked} was written before"
+                ));
+            }
+            Ok(_) => {}
+            Err(_) => return Ok(()),
+        }
+        if !self.counts(session) {
+            return Ok(());
+        }
+        let (number, len) = {
+            let hub = &mut *self.hub.borrow_mut();
+            let len = hub.rng.pick(&LENGTHS);
+            let paged = &mut hub.fields.paged[file];
+            paged.tried += 1;
+            (paged.tried, if end + len > TAIL_MAX { 0 } else { len })
+        };
+        let start = end.max(NUMBER as u64);
+        let tail: Vec<u8> = (start..start + len).map(letter).collect();
+        let written = async {
+            self.put(handle, ino, 0, format!("{number:0NUMBER$}").as_bytes()).await?;
+            if len > 0 {
+                self.put(handle, ino, start, &tail).await?;
+            }
+            self.lane.fsync(handle).await
+        };
+        let written = written.await;
+        let counts = self.counts(session);
+        let hub = &mut *self.hub.borrow_mut();
+        hub.say(format_args!(
+            "{} wrote {number} and {len} bytes at {start} of paged file {file}: {written:?}",
+            self.id
+        ));
+        if written.is_ok() && counts {
+            hub.coverage.hit("a number went up under a lock");
+            hub.fields.paged[file].acked = (number, start + len);
+        }
+        Ok(())
+    }
+
+    async fn open_and_look(&self, file: usize, ino: Ino) -> Result<(), Failed> {
+        let (session, before) = (session_of(&self.shared), self.paged(file).acked.0);
+        let Ok(opened) = self.lane.open(ino, READ).await else { return Ok(()) };
+        let reads = self.hub.borrow_mut().rng.percent(60);
+        let found = if reads { self.number(opened.handle, ino).await } else { Err(Errno::EINTR) };
+        self.lane.release(opened.handle).await;
+        match found {
+            Ok(found) if found < before && self.counts(session) => self.fail(format!(
+                "{found} is read from paged file {file}, but {before} was written and synced before it was opened"
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Reads again and again by one handle, as the file grows.
+    async fn follow(&self, file: usize, ino: Ino) -> Result<(), Failed> {
+        let session = session_of(&self.shared);
+        let Ok(opened) = self.lane.open(ino, READ).await else { return Ok(()) };
+        let looks = self.hub.borrow_mut().rng.below(LOOKS);
+        for _ in 0..looks {
+            let ms = self.hub.borrow_mut().rng.below(120);
+            self.lane.port().pause(ms).await;
+            let end = self.paged(file).acked.1;
+            let Ok(size) = self.stat(ino).await else { break };
+            if !self.counts(session) {
+                break;
+            }
+            if size < end {
+                self.lane.release(opened.handle).await;
+                return self.fail(format!("paged file {file} has {size} bytes, but {end} were synced"));
+            }
+            if let Some(at) = self.first_zero(opened.handle, ino, end).await
+                && self.counts(session)
+            {
+                self.lane.release(opened.handle).await;
+                return self.fail(format!("byte {at} of paged file {file} is not what was written there"));
+            }
+        }
+        self.lane.release(opened.handle).await;
+        Ok(())
+    }
+
+    async fn first_zero(&self, handle: u64, ino: Ino, end: u64) -> Option<u64> {
+        for page in 0..end.div_ceil(PAGE) {
+            let bytes = self.page(handle, ino, page).await.ok()?;
+            let wrong = (page * PAGE..end)
+                .zip(&bytes)
+                .find(|(at, byte)| *at >= NUMBER as u64 && **byte != letter(*at));
+            if let Some((at, _)) = wrong {
+                return Some(at);
+            }
+        }
+        self.hub.borrow_mut().coverage.hit("a growing file was followed");
+        None
+    }
+}
