@@ -30,6 +30,8 @@ struct Step {
     always: bool,
     /// How the mounts of the step are served, where it has any.
     transport: Option<Transport>,
+    /// Run at the same time as the step before it: both leave processors idle, and neither measures.
+    beside: bool,
 }
 
 /// How mounts get their requests from the kernel. A step asks for one and fails without it.
@@ -74,6 +76,7 @@ const STEPS: &[Step] = &[
         limit: READING,
         always: true,
         transport: None,
+        beside: false,
     },
     Step {
         name: "clippy",
@@ -92,6 +95,7 @@ const STEPS: &[Step] = &[
         limit: COMPILING,
         always: true,
         transport: None,
+        beside: false,
     },
     Step {
         name: "tidy",
@@ -100,6 +104,7 @@ const STEPS: &[Step] = &[
         limit: READING,
         always: true,
         transport: None,
+        beside: false,
     },
     Step {
         name: "deny",
@@ -117,6 +122,7 @@ const STEPS: &[Step] = &[
         limit: READING,
         always: false,
         transport: None,
+        beside: false,
     },
     Step {
         name: "test",
@@ -125,6 +131,7 @@ const STEPS: &[Step] = &[
         limit: COMPILING,
         always: true,
         transport: None,
+        beside: false,
     },
     Step {
         name: "sim",
@@ -133,6 +140,7 @@ const STEPS: &[Step] = &[
         limit: COMPILING,
         always: true,
         transport: None,
+        beside: false,
     },
     Step {
         name: "canary",
@@ -141,6 +149,7 @@ const STEPS: &[Step] = &[
         limit: COMPILING,
         always: true,
         transport: None,
+        beside: false,
     },
     Step {
         name: "process",
@@ -149,6 +158,7 @@ const STEPS: &[Step] = &[
         limit: MOUNTED,
         always: true,
         transport: Some(Transport::Uring),
+        beside: false,
     },
     Step {
         name: "process-dev",
@@ -158,6 +168,7 @@ const STEPS: &[Step] = &[
         limit: MOUNTED,
         always: true,
         transport: Some(Transport::Dev),
+        beside: false,
     },
     Step {
         name: "conform",
@@ -166,6 +177,7 @@ const STEPS: &[Step] = &[
         limit: MOUNTED,
         always: true,
         transport: Some(Transport::Uring),
+        beside: false,
     },
     Step {
         name: "conform-dev",
@@ -174,14 +186,7 @@ const STEPS: &[Step] = &[
         limit: MOUNTED,
         always: true,
         transport: Some(Transport::Dev),
-    },
-    Step {
-        name: "hosts",
-        title: "three hosts by the pages of docs/admin, word for word, under load",
-        command: &["cargo", "xtask", "hosts"],
-        limit: MOUNTED,
-        always: true,
-        transport: None,
+        beside: true,
     },
     Step {
         name: "browser",
@@ -190,6 +195,16 @@ const STEPS: &[Step] = &[
         limit: MOUNTED,
         always: true,
         transport: None,
+        beside: true,
+    },
+    Step {
+        name: "hosts",
+        title: "three hosts by the pages of docs/admin, word for word, under load",
+        command: &["cargo", "xtask", "hosts"],
+        limit: MOUNTED,
+        always: true,
+        transport: None,
+        beside: false,
     },
     Step {
         name: "rigged",
@@ -198,6 +213,7 @@ const STEPS: &[Step] = &[
         limit: COMPILING,
         always: true,
         transport: None,
+        beside: false,
     },
     Step {
         name: "crash",
@@ -206,6 +222,7 @@ const STEPS: &[Step] = &[
         limit: MOUNTED,
         always: true,
         transport: Some(Transport::Uring),
+        beside: false,
     },
     Step {
         name: "lost-log",
@@ -226,6 +243,7 @@ const STEPS: &[Step] = &[
         limit: MOUNTED,
         always: true,
         transport: Some(Transport::Uring),
+        beside: false,
     },
     Step {
         name: "lost-byte",
@@ -246,6 +264,7 @@ const STEPS: &[Step] = &[
         limit: MOUNTED,
         always: true,
         transport: Some(Transport::Uring),
+        beside: true,
     },
 ];
 
@@ -275,20 +294,46 @@ pub fn run(root: &Path, arguments: &Arguments) -> Result<bool, String> {
     let steps = chosen(&arguments.steps)?;
     let _uring = Kept::of(Path::new(ENABLE_URING))?;
     let mut results = Vec::new();
-    for (i, step) in steps.iter().enumerate() {
-        println!("==> {}/{} {}: {}", i + 1, steps.len(), step.name, step.title);
-        let outcome = match command(step) {
-            Ok(command) => step::run(root, &command, step.limit)?,
-            Err(text) => {
-                println!("{text}");
-                Outcome::not_run()
-            }
-        };
-        println!("==> {} {} after {:.1} s", step.name, word(&outcome), outcome.took.as_secs_f64());
-        keep(root, step, &outcome);
-        results.push((*step, outcome));
+    let mut begun = 0;
+    for group in steps.chunk_by(|_, next| next.beside) {
+        for step in group {
+            begun += 1;
+            println!("==> {begun}/{} {}: {}", steps.len(), step.name, step.title);
+        }
+        for (step, outcome) in group.iter().zip(run_together(root, group)?) {
+            println!("==> {} {} after {:.1} s", step.name, word(&outcome), outcome.took.as_secs_f64());
+            keep(root, step, &outcome);
+            results.push((*step, outcome));
+        }
     }
     Ok(summary(&results))
+}
+
+/// Runs steps at the same time. What the first one prints is seen at once, what the others print when all have ended.
+fn run_together(root: &Path, group: &[&Step]) -> Result<Vec<Outcome>, String> {
+    let run_one = |step: &Step, sink: &mut dyn Write| match command(step) {
+        Ok(command) => step::run(root, &command, step.limit, sink),
+        Err(text) => {
+            let _ = writeln!(sink, "{text}");
+            Ok(Outcome::not_run())
+        }
+    };
+    let Some((first, others)) = group.split_first() else { return Ok(Vec::new()) };
+    std::thread::scope(|scope| {
+        let captured = |step| {
+            let mut output = Vec::new();
+            run_one(step, &mut output).map(|outcome| (outcome, output))
+        };
+        let others: Vec<_> = others.iter().map(|step| scope.spawn(move || captured(step))).collect();
+        let mut outcomes = vec![run_one(first, &mut std::io::stdout())?];
+        for other in others {
+            let (outcome, output) = other.join().map_err(|_| "a step's thread panicked")??;
+            // Who reads our output may have gone; the step still counts.
+            let _ = std::io::stdout().write_all(&output);
+            outcomes.push(outcome);
+        }
+        Ok(outcomes)
+    })
 }
 
 /// The command of a step, with its transport.
@@ -383,8 +428,8 @@ mod tests {
                 "process-dev",
                 "conform",
                 "conform-dev",
-                "hosts",
                 "browser",
+                "hosts",
                 "rigged",
                 "crash",
                 "lost-log",

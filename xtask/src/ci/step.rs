@@ -42,11 +42,11 @@ impl Outcome {
     }
 }
 
-/// Runs `command` in `root`. With nobody at a terminal it gets a process group of its own, which is
+/// Runs `command` in `root`, with its output to `sink`. With nobody at a terminal it gets a process group of its own, which is
 /// ended whole when `limit` is over; a person at one has Ctrl-C instead.
-pub fn run(root: &Path, command: &[&str], limit: Duration) -> Result<Outcome, String> {
+pub fn run(root: &Path, command: &[&str], limit: Duration, sink: &mut dyn Write) -> Result<Outcome, String> {
     let limit = (!std::io::stdin().is_terminal()).then_some(limit);
-    execute(root, command, limit, &mut std::io::stdout())
+    execute(root, command, limit, sink)
 }
 
 fn execute(
@@ -167,7 +167,7 @@ mod tests {
         assert!(!bad.passed);
         assert_eq!(bad.cases(), Count { passed: 3, failed: 1 });
         assert_eq!(sh("exit 2", LONG).cases(), Count { passed: 0, failed: 1 });
-        assert!(run(Path::new("/"), &["skep-no-such-program"], LONG).is_err());
+        assert!(run(Path::new("/"), &["skep-no-such-program"], LONG, &mut std::io::sink()).is_err());
     }
 
     /// Goal: a step whose time is over is ended with everything it started, and counts as failed.
