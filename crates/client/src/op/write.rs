@@ -9,7 +9,9 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use skep_types::codec::Bytes;
 use skep_types::limits::{FILE_SIZE_MAX, INLINE_DEFAULT, TRANSFER_MAX};
-use skep_types::{Attr, Encode, Errno, Generation, Ino, Kind, Layout, Mode, Piece, SetAttr, Timestamp};
+use skep_types::{
+    Attr, ClientId, Encode, Errno, Generation, Ino, Kind, Layout, Mode, Piece, SetAttr, Timestamp,
+};
 use skep_wire::meta::{AttrReply, GetAttr, WriteInline};
 use skep_wire::storage::{Owner, PunchChunk, WriteChunk, WriteChunkReply};
 use skep_wire::{Message, Refusal, Status};
@@ -43,6 +45,8 @@ pub(crate) struct StripeWrite<'a> {
     pub data: &'a [u8],
     pub owner: Owner,
     pub sync: bool,
+    /// The place is this session's only (an append): no other may write there.
+    pub session: Option<ClientId>,
 }
 
 /// What a write must know of its file.
@@ -202,7 +206,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 self.grow(file.ino, end).await?;
                 Round::Again
             } else {
-                let write = StripeWrite { layout: &layout, offset, data, owner: view.owner, sync };
+                let write =
+                    StripeWrite { layout: &layout, offset, data, owner: view.owner, sync, session: None };
                 match self.write_chunks(file.ino, &write, &view, kill).await {
                     Err(refusal) if refusal.status == Status::LOST_CHUNK => {
                         self.settle_loss(file.ino, offset, end).await?;
@@ -337,6 +342,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             };
             let start = (piece.file_offset - write.offset) as usize;
             let mut job = Job::new(To::Target(piece.target), WriteChunk::KIND, message.to_bytes(), false);
+            job.bound = write.session;
             job.payload = &write.data[start..start + piece.len as usize];
             jobs.push(job);
         }
@@ -378,6 +384,11 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let Some(refusal) = failed else { return Ok(written) };
         if refusal.status == Status::STALE_GENERATION {
             return Err(refusal);
+        }
+        if refusal.status == Status::FENCED {
+            // Its place is not this mount's any more: nothing there is to be touched, and no part of a record is one.
+            let nothing = written == 0 && stray.is_empty();
+            return Err(if nothing { refusal } else { Errno::EIO.into() });
         }
         self.forget_strays(ino, stray).await;
         match lost {

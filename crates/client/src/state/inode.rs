@@ -8,7 +8,7 @@ use crate::limits::{IDLE_INODES_MAX, INLINE_CACHE_MAX, TERMS_MAX};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use skep_types::{Attr, ChunkId, Ino, Layout, LogIndex, ShardId, TargetId, Term, WRITTEN};
+use skep_types::{Attr, ChunkId, Ino, Layout, LogIndex, Millis, ShardId, TargetId, Term, WRITTEN};
 use skep_wire::meta::OpenMode;
 
 /// Writes to one target that may be lost by a power cut.
@@ -84,6 +84,10 @@ pub struct Inode {
     pub live_size: u64,
     /// Newest count of the file's cuts; 0 = unknown.
     pub cuts: u64,
+    /// It was told since it was last forgotten.
+    pub cuts_known: bool,
+    /// Counts the times that it moved while it was known: other mounts' truncates, and own ones.
+    pub foreign_cuts: u32,
     /// Moves with everything learned of cuts.
     pub cuts_seen: u32,
     /// Position of its newest change that may not be durable, in each term of the log that has one: a
@@ -91,6 +95,8 @@ pub struct Inode {
     pub touched: Vec<(Term, LogIndex)>,
     /// Counts losses: a handle that remembers another number fails its next fsync.
     pub losses: u32,
+    /// The kernel has forgotten it; it is kept for its unsynced chunks only.
+    pub forgotten: bool,
 }
 
 /// All inodes that a mount keeps.
@@ -100,6 +106,8 @@ pub struct Inodes {
     idle: VecDeque<Ino>,
     /// Idle ones beyond the limit, of which the kernel holds pages: these go first.
     paged: VecDeque<Ino>,
+    /// Closed with unsynced chunks, and when; the oldest first.
+    closed: VecDeque<(Millis, Ino)>,
     inline_bytes: usize,
 }
 
@@ -137,6 +145,24 @@ impl Inode {
         let before = self.touched.len();
         self.touched.retain(|touched| touched.0 != term || touched.1 <= safe);
         self.losses += u32::from(self.touched.len() != before);
+    }
+
+    /// Everything up to these positions is durable.
+    pub fn settled(&mut self, durable: &[(Term, LogIndex)]) {
+        let safe = |touched: &(Term, LogIndex)| {
+            durable.iter().any(|durable| durable.0 == touched.0 && durable.1 >= touched.1)
+        };
+        self.touched.retain(|touched| !safe(touched));
+    }
+
+    /// What the shard said does not count any more, though it may be true: the next answer is believed whatever
+    /// its counter. What programs wrote and were told of is kept.
+    pub fn disbelieve(&mut self) {
+        if let Some(attr) = &mut self.attr {
+            attr.change = 0;
+        }
+        self.pages.forget_change();
+        self.no_capability = 0;
     }
 
     /// A write to `chunk` on `target` was answered.
@@ -217,9 +243,18 @@ impl Inodes {
         self.table.range_mut(range).map(|(ino, inode)| (*ino, inode))
     }
 
-    /// Nothing uncommitted or unsynced anywhere.
-    pub fn is_clean(&self) -> bool {
-        self.table.values().all(Inode::is_clean)
+    /// A new session began: nothing that was known in the old one counts, but what programs wrote and what they
+    /// must be told.
+    pub fn disbelieve_all(&mut self) {
+        for inode in self.table.values_mut() {
+            inode.disbelieve();
+            (inode.layout, inode.inline) = (None, None);
+            (inode.live, inode.live_size, inode.reserved) = (false, 0, 0);
+            if inode.pages.may_be_held() {
+                inode.pages.misplaced(0);
+            }
+        }
+        self.inline_bytes = 0;
     }
 
     /// Takes over attributes from the shard unless newer ones are known, and gives them as the
@@ -319,15 +354,19 @@ impl Inodes {
     }
 
     /// The last use of `ino` has ended: keep what a later open or fsync needs, within the limit.
-    pub fn park(&mut self, ino: Ino) {
+    pub fn park(&mut self, ino: Ino, now: Millis) {
         self.set_inline(ino, None);
         let Some(inode) = self.table.get_mut(&ino) else { return };
         inode.layout = None;
         inode.mode = None;
         inode.live = false;
         inode.live_size = 0;
+        inode.forgotten = false;
         if inode.is_clean() {
             inode.blocks.clear();
+        }
+        if !inode.unsynced.is_empty() {
+            self.closed.push_back((now, ino));
         }
         self.idle.push_back(ino);
         while self.idle.len() > IDLE_INODES_MAX {
@@ -344,7 +383,9 @@ impl Inodes {
 
     /// The kernel forgot `ino`.
     pub fn forget(&mut self, ino: Ino) {
-        if self.table.get(&ino).is_some_and(|inode| inode.uses() == 0 && inode.is_clean()) {
+        let Some(inode) = self.table.get_mut(&ino).filter(|inode| inode.uses() == 0) else { return };
+        inode.forgotten = true;
+        if inode.is_clean() {
             self.set_inline(ino, None);
             self.table.remove(&ino);
         }
@@ -355,13 +396,35 @@ impl Inodes {
         self.paged.pop_front()
     }
 
-    /// Closed inodes whose chunks are not synced, when more than the limit of idle ones is kept.
-    pub fn overdue(&self, max: usize) -> Vec<Ino> {
-        if self.table.len() <= IDLE_INODES_MAX {
-            return Vec::new();
+    /// Takes up to `max` closed inodes whose chunks are to be made durable: those closed before `before`, and
+    /// the oldest of all when too many wait. Who is open again waits for its next close.
+    pub fn take_closed(&mut self, before: Millis, max: usize) -> Vec<Ino> {
+        let mut due = Vec::new();
+        while due.len() < max
+            && let Some((at, ino)) = self.closed.front().copied()
+            && (at <= before || self.closed.len() > IDLE_INODES_MAX)
+        {
+            self.closed.pop_front();
+            let waits = |inode: &Inode| inode.uses() == 0 && !inode.unsynced.is_empty();
+            if self.table.get(&ino).is_some_and(waits) && !due.contains(&ino) {
+                due.push(ino);
+            }
         }
-        let waiting = self.table.iter().filter(|(_, inode)| inode.uses() == 0 && !inode.is_clean());
-        waiting.map(|(ino, _)| *ino).take(max).collect()
+        due
+    }
+
+    /// They were tried. What is still not durable waits again; what the kernel has forgotten goes.
+    pub fn tried(&mut self, inos: &[Ino], now: Millis) {
+        for ino in inos {
+            let Some(inode) = self.table.get(ino).filter(|inode| inode.uses() == 0) else { continue };
+            if !inode.unsynced.is_empty() {
+                self.closed.push_back((now, *ino));
+            } else if inode.is_clean()
+                && (inode.forgotten || !inode.pages.may_be_held() && self.table.len() > IDLE_INODES_MAX)
+            {
+                self.table.remove(ino);
+            }
+        }
     }
 
     /// How many are kept.
@@ -438,7 +501,7 @@ mod tests {
         for number in 0..IDLE_INODES_MAX as u64 + 10 {
             inodes.entry(Ino(number));
             inodes.set_inline(Ino(number), Some(Inline { data: alloc::vec![1; 100], change: 1 }));
-            inodes.park(Ino(number));
+            inodes.park(Ino(number), Millis(0));
         }
         assert!(inodes.len() <= IDLE_INODES_MAX);
         assert_eq!(inodes.inline_bytes, 0);
