@@ -1,18 +1,16 @@
-//! What nobody waits for: renewal, map, reclaim, closes, doubts, old unsynced chunks. Each step is
+//! What nobody waits for: renewal, a new session, map, reclaim, closes, doubts. Each step is
 //! tried once; what fails is tried at the next call, so that a dead daemon delays nothing else.
 
 use crate::job::{Job, To};
 use crate::lane::Lane;
-use crate::limits::{HOUSEKEEPING_MAX_MS, HOUSEKEEPING_SOON_MS, OPENS_PER_REQUEST, SYNC_IDLE_BATCH};
+use crate::limits::{HOUSEKEEPING_MAX_MS, HOUSEKEEPING_SOON_MS, OPENS_PER_REQUEST};
 use crate::port::{Cell, Port};
-use crate::state::{Shared, Unsynced};
-use alloc::collections::BTreeMap;
+use crate::state::Shared;
 use alloc::vec::Vec;
-use skep_types::{ClientId, Encode, Errno, Ino, NodeId, TargetId};
+use skep_types::{ClientId, Encode, Errno, NodeId};
 use skep_wire::meta::{Close, Sync};
 use skep_wire::mgmt::RenewSession;
-use skep_wire::storage::{SyncChunks, SyncChunksReply};
-use skep_wire::{Message, Refusal, Status};
+use skep_wire::{Message, Status};
 
 /// Pause after a step that failed.
 const AGAIN_MS: u64 = 1_000;
@@ -21,8 +19,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// Does what is due, and says in how many milliseconds it wants to be called again at the
     /// latest ([`Port::work_waits`] asks for it sooner).
     pub async fn housekeeping(&self) -> u64 {
-        self.revive().await;
-        let mut ok = self.renew().await;
+        let mut ok = self.revive().await;
+        ok &= self.renew().await;
         let needing: Vec<NodeId> = self.shared.with(|s| s.nodes.needing().collect());
         for node in needing {
             if self.shared.with(|s| s.nodes.begin_reclaim(node)) {
@@ -34,7 +32,6 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let measuring = self.end_netbench();
         ok &= self.send_closes().await;
         ok &= self.resolve_doubts().await;
-        ok &= self.sync_idle().await;
         self.drop_idle_pages().await;
         if !ok {
             return AGAIN_MS;
@@ -96,57 +93,6 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         told
     }
 
-    /// Too many closed files have unsynced chunks: some of them are synced, a request for each target,
-    /// and forgotten.
-    async fn sync_idle(&self) -> bool {
-        let mut points = BTreeMap::new();
-        let mut by_life: BTreeMap<(TargetId, u64), Vec<(Ino, Unsynced)>> = BTreeMap::new();
-        let idle = self.shared.with(|s| {
-            let idle = s.inodes.overdue(SYNC_IDLE_BATCH);
-            for ino in &idle {
-                points.extend(s.inodes.get(*ino).map(|inode| (*ino, inode.looks_at())));
-                for unsynced in s.inodes.get(*ino).map_or(&[][..], |inode| &inode.unsynced) {
-                    by_life
-                        .entry((unsynced.target, unsynced.life))
-                        .or_default()
-                        .push((*ino, unsynced.clone()));
-                }
-            }
-            idle
-        });
-        let mut ok = true;
-        for ((target, life), files) in by_life {
-            let chunks = files.iter().flat_map(|(_, unsynced)| unsynced.chunks.iter().copied()).collect();
-            let message = SyncChunks { target, chunks, life };
-            let job = Job::new(To::Target(target), SyncChunks::KIND, message.to_bytes(), false);
-            let synced = self.once(job).await;
-            let sizes = synced.as_ref().ok().and_then(|reply| reply.read::<SyncChunksReply>().ok());
-            let mut sizes = sizes.map(|reply| reply.sizes).unwrap_or_default().into_iter();
-            let settled = match &synced {
-                Ok(_) => true,
-                Err(refusal) => matches!(refusal.status, Status::STALE_GENERATION | Status::LOST_WRITES),
-            };
-            ok &= settled;
-            for (ino, unsynced) in files.iter().filter(|_| settled) {
-                let held: Vec<u64> = sizes.by_ref().take(unsynced.chunks.len()).collect();
-                self.shared.with(|s| match synced {
-                    Err(Refusal { status: Status::LOST_WRITES, .. }) => s.chunks_lost(*ino, unsynced),
-                    _ => {
-                        s.chunks_synced(*ino, unsynced);
-                        if let Some((inode, point)) = s.inodes.get_mut(*ino).zip(points.get(ino)) {
-                            inode.hold_all(&unsynced.chunks, *point, &held);
-                        }
-                    }
-                });
-            }
-        }
-        for ino in &idle {
-            ok &= self.commit(*ino).await.is_ok();
-        }
-        self.shared.with(|s| idle.iter().for_each(|ino| s.inodes.forget(*ino)));
-        ok
-    }
-
     /// Changes of a term that has ended: are they still there?
     async fn resolve_doubts(&self) -> bool {
         let mut ok = true;
@@ -162,6 +108,6 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
 }
 
 /// The daemon was not reached, or not ready.
-fn is_passing(status: Status) -> bool {
+pub(crate) fn is_passing(status: Status) -> bool {
     status.is_transient() || status == Status::STALE_MAP || status.as_errno() == Some(Errno::EIO)
 }

@@ -1,7 +1,7 @@
 //! One request of an operation, on its way to its answer.
 
 use alloc::vec::Vec;
-use skep_types::{Decode, DecodeError, Errno, Incarnation, NodeId, Reader, ShardId, TargetId};
+use skep_types::{ClientId, Decode, DecodeError, Errno, Incarnation, NodeId, Reader, ShardId, TargetId};
 use skep_wire::Refusal;
 use skep_wire::meta::ShardStamp;
 
@@ -28,6 +28,10 @@ pub(crate) struct Job<'a> {
     pub changing: bool,
     /// It may have been executed by an earlier try.
     pub unsure: bool,
+    /// The session in which it was sent last without an outcome, or refused because that had ended; 0 = none.
+    pub sent_as: ClientId,
+    /// It was given this session for its place, and means nothing in another.
+    pub bound: Option<ClientId>,
     /// Where it goes in this try; `None` = the map does not say.
     pub node: Option<NodeId>,
     /// Why the last try did not settle it.
@@ -44,6 +48,8 @@ pub(crate) struct Reply {
     pub payload_len: usize,
     pub node: NodeId,
     pub incarnation: Incarnation,
+    /// The session that asked.
+    pub client: ClientId,
 }
 
 impl Reply {
@@ -89,6 +95,8 @@ impl Job<'_> {
             into: &mut [],
             changing,
             unsure: false,
+            sent_as: ClientId(0),
+            bound: None,
             node: None,
             trouble: None,
             settled: None,

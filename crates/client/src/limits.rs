@@ -56,8 +56,14 @@ pub const LIST_NAMES: u32 = 1_024;
 pub const LIST_ATTRS: u32 = 256;
 /// Attributes of a listing are handed out for this long, and only while the mount changes nothing.
 pub const LIST_FRESH_MS: u64 = 1_000;
-/// Idle inodes whose chunks one round of housekeeping makes durable, when too many wait.
-pub const SYNC_IDLE_BATCH: usize = 256;
+/// A closed file's chunks are made durable this long after the close, unless it is opened again before.
+pub const SYNC_CLOSED_MS: u64 = 500;
+/// The lane that does it looks this often.
+pub const SYNC_LOOK_MS: u64 = 1_000;
+/// Closed files that one round of it makes durable together.
+pub const SYNC_CLOSED_BATCH: usize = 256;
+/// Chunk files of one `SyncChunks` that speaks for several files.
+pub const SYNC_CHUNKS_BATCH: usize = 1_024;
 
 /// Pause before a fill of a page looks again whether a write of its bytes has landed.
 pub const FILL_WAIT_MS: u64 = 1;
@@ -69,10 +75,21 @@ pub const PAGES_PATIENCE_MS: u64 = 50;
 pub struct Limits {
     /// An operation fails with EIO after this long without success; 0 = never.
     pub retry_ms: u64,
+    /// A fault on purpose, for the simulator: layouts outlive a reclaim.
+    pub canary_keeps_layout: bool,
+    /// A fault on purpose: layouts and what else was known outlive the session.
+    pub canary_keeps_beliefs: bool,
+    /// A fault on purpose: an fsync takes changes off the list that it did not wait for.
+    pub canary_forgets_touched: bool,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { retry_ms: RETRY_LIMIT_MS }
+        Self {
+            retry_ms: RETRY_LIMIT_MS,
+            canary_keeps_layout: false,
+            canary_keeps_beliefs: false,
+            canary_forgets_touched: false,
+        }
     }
 }

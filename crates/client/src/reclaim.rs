@@ -78,19 +78,20 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
 
 impl Shared {
     /// What is open on `shard`. Its change counters may have gone back with a power cut, so the next
-    /// answers are believed whatever their counter.
+    /// answers are believed whatever their counter. A layout may be of a growth that is undone: the targets take
+    /// writes to it all the same, and the shard deletes them later.
     fn opens_of(&mut self, shard: ShardId) -> Vec<Reclaimed> {
         let mut opens = Vec::new();
         // What was known by them is not known any more.
         self.acls.forget_shard(shard);
         self.inodes.forget_inline(shard);
+        let keeps_layout = self.limits.canary_keeps_layout;
         for (ino, inode) in self.inodes.of_shard_mut(shard) {
-            if let Some(attr) = &mut inode.attr {
-                attr.change = 0;
+            inode.disbelieve();
+            if !keeps_layout {
+                inode.layout = None;
             }
             inode.forget_cuts();
-            inode.pages.forget_change();
-            inode.no_capability = 0;
             if inode.uses() > 0 {
                 let mode = inode.mode.unwrap_or(OpenMode::Read);
                 opens.push(Reclaimed { reserved: inode.reserved, ino, mode, open_seq: inode.open_seq });

@@ -7,6 +7,9 @@
 //! was silent for too long, returns EINTR (or EIO at the limit): the next change of the lane has a higher
 //! number and goes over a newer connection, whose first request makes the server drop what it has not read
 //! of the older one.
+//!
+//! When the cluster ends the session, operations wait for the next one (housekeeping opens it) and go on in it, but
+//! for what must not: see [`end_with_session`].
 
 use crate::job::{Job, Reply, To, garbled, split_stamp};
 use crate::lane::{Lane, refuse};
@@ -15,24 +18,27 @@ use crate::port::{Answer, Call, Cell, MGMTD, Outcome, Port};
 use crate::state::{SessionState, Shared};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use skep_types::{Decode, Encode, Errno, Millis, NodeId, Term};
-use skep_wire::meta::{DropLocks, SetLock, ShardStamp};
+use skep_types::{ClientId, Decode, Encode, Errno, Millis, NodeId, Term};
+use skep_wire::meta::{DropLocks, GetLock, SetLock, ShardStamp};
 use skep_wire::mgmt::GetMap;
-use skep_wire::storage::{CopyChunk, PunchChunk, ReserveChunk, TrimChunk, WriteChunk};
+use skep_wire::storage::{
+    CopyChunk, PunchChunk, ReserveChunk, StatChunks, SyncChunks, TrimChunk, WriteChunk,
+};
 use skep_wire::{Message, Refusal, Status};
 
 impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// Runs jobs, all together, until every one is settled.
     pub(crate) async fn run(&self, jobs: &mut [Job<'_>]) {
         let started = self.port.now();
+        let began = self.shared.with(|s| s.sender());
         let mut backoff = BACKOFF_MIN_MS;
         // Was mgmtd asked for the newest map since these jobs began, and did it answer?
         let mut newest = false;
         loop {
-            if let Some(refusal) = self.dead() {
-                return stop(jobs, &refusal);
-            }
-            if self.prepare(jobs, newest).await {
+            // While there is no session everything waits for the next one.
+            let sender = self.shared.with(|s| s.sender());
+            end_with_session(jobs, began, sender);
+            if sender.is_some() && self.prepare(jobs, newest).await {
                 self.round(jobs).await;
             }
             if jobs.iter().all(|job| job.settled.is_some()) {
@@ -60,11 +66,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let mut reclaim = Vec::new();
         self.shared.with(|s| {
             for job in jobs.iter_mut().filter(|job| job.settled.is_none()) {
-                job.node = match job.to {
-                    To::Mgmt => Some(MGMTD),
-                    To::Shard(shard) => s.map.leader(shard),
-                    To::Target(target) => s.map.target(target).map(|target| target.node),
-                };
+                job.node = s.node_of(job.to);
                 match (job.to, job.node) {
                     (To::Shard(_), Some(node)) if s.nodes.begin_reclaim(node) => reclaim.push(node),
                     // A shard names only targets that mgmtd told it of: one that is gone was removed.
@@ -93,7 +95,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
 
     /// Sends what is not settled, once.
     async fn round(&self, jobs: &mut [Job<'_>]) {
-        let epoch = self.shared.with(|s| s.epoch);
+        let (epoch, sender) = self.shared.with(|s| (s.epoch, s.client()));
         let ready = |job: &Job<'_>| job.settled.is_none() && job.node.is_some();
         let mut calls: Vec<Call<'_>> = Vec::with_capacity(jobs.len());
         for job in jobs.iter_mut().filter(|job| ready(job)) {
@@ -115,28 +117,30 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         self.port.call(&mut calls).await;
         let outcomes: Vec<Outcome> = calls.into_iter().map(|call| call.outcome).collect();
         for (job, outcome) in jobs.iter_mut().filter(|job| ready(job)).zip(outcomes) {
-            self.outcome(job, outcome);
+            self.outcome(job, outcome, sender);
         }
     }
 
-    fn outcome(&self, job: &mut Job<'_>, outcome: Outcome) {
+    fn outcome(&self, job: &mut Job<'_>, outcome: Outcome, sender: ClientId) {
         match outcome {
             Outcome::Lost => {
                 job.unsure = true;
+                job.sent_as = sender;
                 job.trouble =
                     Some(refuse(Errno::EIO, String::from("the connection broke before the answer")));
             }
             Outcome::Unreachable => {
                 job.trouble = Some(refuse(Errno::EIO, String::from("no connection can be made")));
             }
-            Outcome::Answer(answer) => match self.answer(job, answer) {
+            Outcome::Answer(answer) => match self.answer(job, answer, sender) {
                 Ok(reply) => job.settled = Some(Ok(reply)),
                 Err(refusal) if refusal.status.is_transient() || refusal.status == Status::STALE_MAP => {
                     job.trouble = Some(refusal);
                 }
                 Err(refusal) if refusal.status == Status::FENCED => {
-                    self.fenced(&refusal);
-                    job.settled = Some(Err(refusal));
+                    self.fenced(&refusal, sender);
+                    job.sent_as = sender;
+                    job.trouble = Some(refusal);
                 }
                 Err(refusal) => job.settled = Some(Err(refusal)),
             },
@@ -144,7 +148,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     }
 
     /// Reads an answer and learns from it.
-    fn answer(&self, job: &Job<'_>, answer: Answer) -> Result<Reply, Refusal> {
+    fn answer(&self, job: &Job<'_>, answer: Answer, client: ClientId) -> Result<Reply, Refusal> {
         let node = job.node.unwrap_or(MGMTD);
         let (stamp, body) = match job.to {
             To::Shard(_) if !answer.body.is_empty() => split_stamp(&answer.body).map_err(garbled)?,
@@ -179,25 +183,25 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             payload_len: answer.payload_len,
             node,
             incarnation: answer.incarnation,
+            client,
         })
     }
 
     /// One request to one node, sent once: for what housekeeping does at its own pace.
-    pub(crate) async fn once(&self, mut job: Job<'_>) -> Result<Reply, Refusal> {
-        self.shared.with(|s| {
-            job.node = match job.to {
-                To::Mgmt => Some(MGMTD),
-                To::Shard(shard) => s.map.leader(shard),
-                To::Target(target) => s.map.target(target).map(|target| target.node),
-            };
-        });
+    pub(crate) async fn once(&self, job: Job<'_>) -> Result<Reply, Refusal> {
         let mut jobs = [job];
-        self.round(&mut jobs).await;
+        self.once_each(&mut jobs).await;
         let [mut job] = jobs;
-        let silent = || refuse(Errno::EIO, String::from("no answer"));
-        match job.settled.take() {
-            Some(result) => result,
-            None => Err(job.trouble.take().unwrap_or_else(silent)),
+        job.take()
+    }
+
+    /// Some requests, together, sent once.
+    pub(crate) async fn once_each(&self, jobs: &mut [Job<'_>]) {
+        self.shared.with(|s| jobs.iter_mut().for_each(|job| job.node = s.node_of(job.to)));
+        self.round(jobs).await;
+        for job in jobs.iter_mut().filter(|job| job.settled.is_none()) {
+            let silent = || refuse(Errno::EIO, String::from("no answer"));
+            job.settled = Some(Err(job.trouble.take().unwrap_or_else(silent)));
         }
     }
 
@@ -218,26 +222,23 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         true
     }
 
-    /// The refusal of every operation when the cluster has ended the session.
-    fn dead(&self) -> Option<Refusal> {
-        self.shared.with(|s| s.session.is_dead()).then(|| Status::FENCED.into())
-    }
-
-    /// The cluster ended the session: said once.
-    fn fenced(&self, refusal: &Refusal) {
+    /// The cluster ended the session of `client`: said once.
+    fn fenced(&self, refusal: &Refusal, client: ClientId) {
         let first = self.shared.with(|s| {
-            let first = !s.session.is_dead();
+            // Not that of a session which has taken its place by now.
+            let first = s.session.open().is_some_and(|session| session.client == client);
             if first {
                 s.locks.session_ended();
+                s.reopening = None;
                 s.session = SessionState::Dead { reason: refusal.to_string() };
             }
             first
         });
         if first {
             self.port.log(format_args!(
-                "this mount was evicted from the cluster ({refusal}): operations fail with ENOTCONN; \
-                 what was written but not fsynced may be lost. Unmount and mount again"
+                "this mount was evicted from the cluster ({refusal}): it opens a new session, and goes on"
             ));
+            self.port.work_waits();
         }
     }
 
@@ -274,6 +275,21 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     }
 }
 
+impl Shared {
+    /// The present client; 0 without a session.
+    pub(crate) fn client(&self) -> ClientId {
+        self.session.open().map_or(ClientId(0), |session| session.client)
+    }
+
+    fn node_of(&self, to: To) -> Option<NodeId> {
+        match to {
+            To::Mgmt => Some(MGMTD),
+            To::Shard(shard) => self.map.leader(shard),
+            To::Target(target) => self.map.target(target).map(|target| target.node),
+        }
+    }
+}
+
 /// Must not be given up while it may be on its way. Requests to shards that change something have a
 /// sequence number; those to targets, and locks, have none.
 fn changes(job: &Job<'_>) -> bool {
@@ -287,6 +303,31 @@ fn changes(job: &Job<'_>) -> bool {
         DropLocks::KIND,
     ];
     job.changing || UNNUMBERED.contains(&job.kind)
+}
+
+/// What must not go over to another session than that of its operation's beginning, `began`: a change that may have been
+/// made, for whose repetition nobody looks any more; a lock, which the program was not given; a place at the end of a
+/// file, which others may have by now; chunk files, for the file may have others by now.
+fn end_with_session(jobs: &mut [Job<'_>], began: Option<ClientId>, sender: Option<ClientId>) {
+    if sender == began && sender.is_some() {
+        return;
+    }
+    for job in jobs.iter_mut().filter(|job| job.settled.is_none()) {
+        let chunks =
+            matches!(job.to, To::Target(_)) && ![SyncChunks::KIND, StatChunks::KIND].contains(&job.kind);
+        let sent = job.sent_as != ClientId(0);
+        let lock = sent && [SetLock::KIND, DropLocks::KIND, GetLock::KIND].contains(&job.kind);
+        if lock || job.bound.is_some() {
+            job.settled = Some(Err(Status::FENCED.into()));
+        } else if job.unsure && job.changing {
+            job.settled = Some(Err(refuse(
+                Errno::EIO,
+                String::from("this mount was evicted before the answer came: it may have been done, or not"),
+            )));
+        } else if chunks && sender.is_some() {
+            job.settled = Some(Err(Status::STALE_GENERATION.into()));
+        }
+    }
 }
 
 fn stop(jobs: &mut [Job<'_>], refusal: &Refusal) {

@@ -1,5 +1,6 @@
 //! The session: opened at the mount, renewed by housekeeping, closed at the unmount.
 
+use crate::housekeeping::is_passing;
 use crate::job::{Job, To};
 use crate::lane::Lane;
 use crate::limits::{BACKOFF_MAX_MS, BACKOFF_MIN_MS};
@@ -7,9 +8,9 @@ use crate::port::{Cell, Port};
 use crate::state::{Mounting, Session, SessionState, Shared};
 use alloc::vec::Vec;
 use skep_types::{Encode, Errno, Ino, Uuid};
-use skep_wire::meta::{Open, OpenMode};
+use skep_wire::meta::{Open, OpenMode, OpenReply};
 use skep_wire::mgmt::{CloseSession, OpenSession, OpenSessionReply};
-use skep_wire::{Message, Refusal};
+use skep_wire::{Message, Refusal, Status};
 
 impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// Opens the session and fetches the map; tries for `patience_ms`.
@@ -40,6 +41,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let renewed = self.port.now();
         self.shared.with(|s| {
             s.epoch = s.epoch.max(reply.epoch);
+            if s.session.is_dead() {
+                s.begin_again();
+            }
             s.session = SessionState::Open(Session {
                 client: reply.client,
                 incarnation: reply.incarnation,
@@ -69,31 +73,70 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let Some(client) = self.shared.with(|s| s.session.open().map(|session| session.client)) else {
             return;
         };
-        let job = Job::new(To::Mgmt, CloseSession::KIND, CloseSession { client }.to_bytes(), false);
+        let job =
+            Job::new(To::Mgmt, CloseSession::KIND, CloseSession { client, died: false }.to_bytes(), false);
         if let Err(refusal) = self.once(job).await {
             self.port.log(format_args!("unmount: the session stays until its time-out: {refusal}"));
         }
         self.shared.with(|s| s.session = SessionState::None);
     }
 
-    /// After an eviction: a new session, if nothing can have been lost by the old one's end.
-    pub(crate) async fn revive(&self) {
-        if !self.shared.with(|s| s.session.is_dead() && s.is_clean()) {
-            return;
-        }
-        if self.open_session(self.port.uuid()).await.is_err() {
-            return;
-        }
-        self.port.log(format_args!("a new session is open; nothing written had been lost"));
-        let open: Vec<(Ino, OpenMode, u64)> = self.shared.with(|s| {
-            let used = s.inodes.iter().filter(|(_, inode)| inode.uses() > 0);
-            used.map(|(ino, inode)| (ino, inode.mode.unwrap_or(OpenMode::Read), inode.open_seq)).collect()
-        });
-        for (ino, mode, open_seq) in open {
-            let message = Open { ino, mode, truncate: false, kill_suidgid: false, open_seq };
-            if let Err(refusal) = self.settle(self.asking(ino.shard(), &message)).await {
-                self.port.log(format_args!("inode {ino} cannot be opened again: {refusal}"));
+    /// Ends the session of a mount that died, tried once: nobody has to wait until it is missed. For a lane of a state
+    /// of its own.
+    pub async fn bury(&self, dead: Session) -> Result<(), Refusal> {
+        let client = dead.client;
+        self.shared.with(|s| s.session = SessionState::Open(dead));
+        let message = CloseSession { client, died: true };
+        self.once(Job::new(To::Mgmt, CloseSession::KIND, message.to_bytes(), false)).await.map(|_| ())
+    }
+
+    /// After an eviction: a new session, in which everything that is open is opened again before anybody else may use
+    /// it. `false`: not yet.
+    pub(crate) async fn revive(&self) -> bool {
+        if self.shared.with(|s| s.session.is_dead()) {
+            let uuid = self.port.uuid();
+            if self.open_session(uuid).await.is_err() {
+                return false;
             }
+            self.port.log(format_args!(
+                "a new session is open. Locks that were held are gone; what was written and not fsynced is looked for"
+            ));
         }
+        while let Some(ino) =
+            self.shared.with(|s| s.reopening.as_mut().and_then(|left| left.front().copied()))
+        {
+            if !self.reopen(ino).await {
+                return false;
+            }
+            self.shared.with(|s| s.reopening.as_mut().map(|left| left.pop_front_if(|first| *first == ino)));
+        }
+        self.shared.with(|s| {
+            if !s.session.is_dead() {
+                s.reopening = None;
+            }
+        });
+        true
+    }
+
+    /// Opens a file again, tried once. Its answer is the first that is believed in this session.
+    async fn reopen(&self, ino: Ino) -> bool {
+        let message = self.shared.with(|s| {
+            let inode = s.inodes.get(ino).filter(|inode| inode.uses() > 0)?;
+            let (mode, open_seq) = (inode.mode.unwrap_or(OpenMode::Read), inode.open_seq);
+            Some(Open { ino, mode, truncate: false, kill_suidgid: false, open_seq })
+        });
+        let Some(message) = message else { return true };
+        let reply = self.once(self.asking(ino.shard(), &message)).await;
+        match reply.and_then(|reply| reply.read::<OpenReply>().map(|open| (open, reply))) {
+            Ok((open, reply)) => self.shared.with(|s| {
+                s.nodes.opened(reply.node, reply.incarnation);
+                if !s.limits.canary_keeps_beliefs {
+                    s.took(open, false);
+                }
+            }),
+            Err(refusal) if refusal.status == Status::FENCED || is_passing(refusal.status) => return false,
+            Err(refusal) => self.port.log(format_args!("inode {ino} cannot be opened again: {refusal}")),
+        }
+        true
     }
 }

@@ -254,7 +254,7 @@ impl Bench {
         let us = self.cost(|_| {
             opened = !opened;
             if !opened {
-                return Bench::request(client, CloseSession { client: ClientId(client) });
+                return Bench::request(client, CloseSession { client: ClientId(client), died: false });
             }
             client += 1;
             let (host, mount) = ("node000001".into(), "/mnt/skep".into());

@@ -123,6 +123,23 @@ byte_enum! {
 }
 
 record! {
+    /// A session that was evicted, remembered for people.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Eviction {
+        /// Its id.
+        pub client: ClientId,
+        /// Host name.
+        pub host: String,
+        /// Mount point.
+        pub mount: String,
+        /// Seconds since 1970.
+        pub at: u64,
+        /// Why.
+        pub why: String,
+    }
+}
+
+record! {
     /// Puts a node: a new one, or one with new addresses.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct SetNode {
@@ -159,6 +176,10 @@ record! {
         pub end: SessionEnd,
         /// Epoch after an eviction.
         pub epoch: FenceEpoch,
+        /// Seconds since 1970, by the clock of the one who decided.
+        pub at: u64,
+        /// Why it was evicted.
+        pub why: String,
     }
 }
 

@@ -11,6 +11,10 @@ pub const SESSIONS_MAX: usize = 65_536;
 pub const FENCES_MAX: usize = 65_536;
 /// Orderly ends of sessions that are told to metadata servers.
 pub const CLOSED_MAX: usize = 1_024;
+/// Evictions that are listed for people.
+pub const EVICTIONS_MAX: usize = 1_024;
+/// Seconds for which they are.
+pub const EVICTION_LISTED_S: u64 = 24 * 60 * 60;
 /// Longest host name or mount point shown to people.
 pub const TEXT_MAX: usize = 1_024;
 /// A target's space enters the map when it moved by this share of the whole (1/20) ...

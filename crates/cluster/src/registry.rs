@@ -151,6 +151,8 @@ pub struct Registry {
     pub(crate) vouched: bool,
     /// When log indexes were last written down.
     pub(crate) indexes_at: Millis,
+    /// Seconds since 1970, as the hands said last: for people only.
+    pub(crate) clock: u64,
     term: Term,
     changes: u32,
 }
@@ -185,6 +187,7 @@ impl Registry {
             vouched: false,
             indexes_at: now,
             state,
+            clock: 0,
             term,
             changes: 1,
         }
@@ -223,6 +226,11 @@ impl Registry {
     /// Version of the map: rises with every change of what the map says.
     pub fn map_version(&self) -> MapVersion {
         MapVersion(self.term.0 << 32 | u64::from(self.changes))
+    }
+
+    /// The time of day, in seconds since 1970. It decides nothing: people are told when something was.
+    pub fn tell_time(&mut self, secs: u64) {
+        self.clock = secs;
     }
 
     /// One event.

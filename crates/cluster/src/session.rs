@@ -4,6 +4,7 @@ use crate::command::{EndSession, Node, Session, SessionEnd, SetSession};
 use crate::limits::TEXT_MAX;
 use crate::registry::{Answer, Output, Peer, Registry, SessionPulse};
 use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 use skep_types::{ClientId, Encode, Errno, FenceEpoch, Incarnation, Millis, ServiceKind, Uuid};
 use skep_wire::mgmt::{CloseSession, Evict, FencesReply, OpenSession, OpenSessionReply, RenewSession};
@@ -101,9 +102,14 @@ impl Registry {
     ) -> Result<(), Refusal> {
         own(peer, m.client)?;
         // Closing twice is fine: the first answer may have been lost.
-        if self.sessions.remove(&m.client).is_some() {
+        if m.died && self.sessions.contains_key(&m.client) {
+            // Requests of the dead process may still lie in servers' buffers: no orderly end.
+            self.fence(m.client, "its mount died, and another took its place".into(), out);
+        } else if self.sessions.remove(&m.client).is_some() {
             out.notes.push(format!("client {} closed its session", m.client));
-            self.commit(EndSession { client: m.client, end: SessionEnd::Closed, epoch: FenceEpoch(0) }, out);
+            let end = SessionEnd::Closed;
+            let (epoch, at, why) = (FenceEpoch(0), self.clock, String::new());
+            self.commit(EndSession { client: m.client, end, epoch, at, why }, out);
         }
         out.answers.push((to, Ok(Answer::Body(Empty {}.to_bytes()))));
         Ok(())
@@ -114,7 +120,7 @@ impl Registry {
             let text = format!("there is no client {}; see `skep session list`", m.client);
             return Err(Refusal::with(Status::errno(Errno::ENOENT), text));
         }
-        self.fence(m.client, out);
+        self.fence(m.client, "by an administrator".into(), out);
         out.answers.push((to, Ok(Answer::Body(Empty {}.to_bytes()))));
         Ok(())
     }
@@ -129,15 +135,15 @@ impl Registry {
             .map(|(id, _)| *id)
             .collect();
         for client in silent {
-            self.fence(client, out);
+            self.fence(client, format!("silent for {} s", limit / 1_000), out);
         }
     }
 
-    fn fence(&mut self, client: ClientId, out: &mut Output) {
+    fn fence(&mut self, client: ClientId, why: String, out: &mut Output) {
         self.sessions.remove(&client);
         let epoch = FenceEpoch(self.state.epoch.0 + 1);
-        out.notes.push(format!("client {client} is evicted (fence epoch {epoch})"));
-        self.commit(EndSession { client, end: SessionEnd::Evicted, epoch }, out);
+        out.notes.push(format!("client {client} is evicted (fence epoch {epoch}): {why}"));
+        self.commit(EndSession { client, end: SessionEnd::Evicted, epoch, at: self.clock, why }, out);
     }
 
     pub(crate) fn fences(&self) -> FencesReply {

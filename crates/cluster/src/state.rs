@@ -1,8 +1,11 @@
 //! What survives a restart of the management service.
 
-use crate::command::{Command, Node, Pool, Removed, Restored, Session, SessionEnd, Target};
+use crate::command::{
+    Command, EndSession, Eviction, Node, Pool, Removed, Restored, Session, SessionEnd, Target,
+};
 use crate::limits::{
-    CLOSED_MAX, ERAS_MAX, FENCES_MAX, REMOVED_MAX, RESTORED_JUMP, RESTORED_JUMP_SMALL, STARTS_MAX,
+    CLOSED_MAX, ERAS_MAX, EVICTION_LISTED_S, EVICTIONS_MAX, FENCES_MAX, REMOVED_MAX, RESTORED_JUMP,
+    RESTORED_JUMP_SMALL, STARTS_MAX,
 };
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::ToString;
@@ -55,6 +58,8 @@ pub struct State {
     pub fences: Vec<Fence>,
     /// Orderly ends, oldest first.
     pub closed: Vec<ClientId>,
+    /// Evictions of the last day, oldest first.
+    pub evictions: Vec<Eviction>,
     /// Nodes that are offline.
     pub offline: BTreeSet<NodeId>,
     /// Highest pool id ever given.
@@ -100,6 +105,8 @@ record! {
         /// See [`State`].
         pub closed: Vec<ClientId>,
         /// See [`State`].
+        pub evictions: Vec<Eviction>,
+        /// See [`State`].
         pub offline: Vec<NodeId>,
         /// See [`State`].
         pub last_pool: PoolId,
@@ -117,6 +124,14 @@ record! {
 }
 
 impl State {
+    /// An eviction, for people: what is older than a day is forgotten.
+    fn remember(&mut self, session: Option<Session>, end: &EndSession) {
+        let Some(Session { client, host, mount, .. }) = session else { return };
+        self.evictions.retain(|old| old.at + EVICTION_LISTED_S > end.at);
+        let eviction = Eviction { client, host, mount, at: end.at, why: end.why.clone() };
+        push_bounded(&mut self.evictions, eviction, EVICTIONS_MAX);
+    }
+
     /// An empty cluster of `shards` shards that nobody owns yet.
     pub fn format(cluster: ClusterId, shards: u16) -> Self {
         let shard = |id| ShardEntry {
@@ -141,6 +156,7 @@ impl State {
             sessions: BTreeMap::new(),
             fences: Vec::new(),
             closed: Vec::new(),
+            evictions: Vec::new(),
             offline: BTreeSet::new(),
             last_pool: DEFAULT_POOL,
             pools: BTreeMap::from([(DEFAULT_POOL, pool)]),
@@ -174,11 +190,12 @@ impl State {
                 self.sessions.insert(set.session.client, set.session.clone());
             }
             Command::EndSession(end) => {
-                self.sessions.remove(&end.client);
+                let session = self.sessions.remove(&end.client);
                 match end.end {
                     SessionEnd::Closed => push_bounded(&mut self.closed, end.client, CLOSED_MAX),
                     SessionEnd::Evicted => {
                         self.epoch = self.epoch.max(end.epoch);
+                        self.remember(session, end);
                         push_bounded(
                             &mut self.fences,
                             Fence { client: end.client, epoch: end.epoch },
@@ -316,6 +333,7 @@ impl Encode for State {
             sessions: self.sessions.values().cloned().collect(),
             fences: self.fences.clone(),
             closed: self.closed.clone(),
+            evictions: self.evictions.clone(),
             offline: self.offline.iter().copied().collect(),
             last_pool: self.last_pool,
             pools: self.pools.values().cloned().collect(),
@@ -344,6 +362,7 @@ impl Decode for State {
             sessions: s.sessions.into_iter().map(|session| (session.client, session)).collect(),
             fences: s.fences,
             closed: s.closed,
+            evictions: s.evictions,
             offline: s.offline.into_iter().collect(),
             last_pool: s.last_pool,
             pools: s.pools.into_iter().map(|pool| (pool.id, pool)).collect(),

@@ -1,13 +1,15 @@
 //! What the registry shows: the map for everybody, the status for administrators.
 
 use crate::command::Target;
+use crate::limits::EVICTION_LISTED_S;
 use crate::registry::Registry;
 use alloc::collections::BTreeMap;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 use skep_types::{Capacity, MapVersion, Millis, Reachability, TargetId};
 use skep_wire::mgmt::{
-    MapReply, NodeEntry, NodeStatus, PoolEntry, PoolStatus, SessionStatus, StatusReply, TargetEntry,
+    EvictionStatus, MapReply, NodeEntry, NodeStatus, PoolEntry, PoolStatus, SessionStatus, StatusReply,
+    TargetEntry,
 };
 
 impl Registry {
@@ -58,7 +60,19 @@ impl Registry {
             targets: self.target_entries(&self.capacities),
             shards: self.state.shards.clone(),
             sessions: sessions.collect(),
+            evictions: self.evictions().collect(),
         }
+    }
+
+    fn evictions(&self) -> impl Iterator<Item = EvictionStatus> + '_ {
+        let listed = self.state.evictions.iter().filter(|old| old.at + EVICTION_LISTED_S > self.clock);
+        listed.map(|old| EvictionStatus {
+            client: old.client,
+            host: old.host.clone(),
+            mount: old.mount.clone(),
+            ago_ms: self.clock.saturating_sub(old.at) * 1_000,
+            why: old.why.clone(),
+        })
     }
 
     fn node_entries(&self) -> impl Iterator<Item = NodeEntry> + '_ {

@@ -174,8 +174,8 @@ fn silent_sessions_are_fenced() {
     assert_eq!(fences.fences, [Fence { client: a.client, epoch: FenceEpoch(2) }]);
     assert_eq!(fences.sessions, [b.client]);
     assert_eq!(c.ask(a.client.0, RenewSession { client: a.client }).unwrap_err().status, Status::FENCED);
-    c.ask(b.client.0, CloseSession { client: b.client }).unwrap();
-    c.ask(b.client.0, CloseSession { client: b.client }).unwrap();
+    c.ask(b.client.0, CloseSession { client: b.client, died: false }).unwrap();
+    c.ask(b.client.0, CloseSession { client: b.client, died: false }).unwrap();
     let fences = c.ask(0, GetFences {}).unwrap();
     assert_eq!((fences.epoch, fences.closed), (FenceEpoch(2), vec![b.client]));
     assert!(c.session(3).client > b.client);
@@ -186,7 +186,10 @@ fn silent_sessions_are_fenced() {
 fn a_client_speaks_for_itself() {
     let mut c = Cluster::new();
     let (a, b) = (c.session(1), c.session(2));
-    assert_eq!(c.ask(a.client.0, CloseSession { client: b.client }).unwrap_err().status, Status::ROLE);
+    assert_eq!(
+        c.ask(a.client.0, CloseSession { client: b.client, died: false }).unwrap_err().status,
+        Status::ROLE
+    );
     assert_eq!(c.ask(a.client.0, RenewSession { client: b.client }).unwrap_err().status, Status::ROLE);
 }
 
@@ -200,7 +203,7 @@ fn restart_gives_back_the_same_state() {
     c.target(2, 50, 0).unwrap();
     let session = c.session(1);
     c.session(2);
-    c.ask(session.client.0, CloseSession { client: session.client }).unwrap();
+    c.ask(session.client.0, CloseSession { client: session.client, died: false }).unwrap();
     let before = c.map().version;
     c.restart();
     assert!(c.map().version > before);

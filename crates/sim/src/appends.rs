@@ -16,6 +16,8 @@ use skep_wire::meta::OpenMode;
 const LENGTHS: [u32; 7] = [20, 100, 700, 3_000, 9_000, 40_000, 150_000];
 /// A log grows no longer than about this.
 const BYTES_MAX: u64 = 3 << 20;
+/// Chunk files are given up so often while a log is read.
+const GIVEN_UP_MAX: usize = 10;
 /// Bytes read at a time.
 const READ_MAX: usize = 1 << 20;
 
@@ -150,10 +152,14 @@ pub async fn check_log(hub: &HubRef, lane: &SimLane, log: usize, ino: Ino) -> Re
     };
     let how = OpenHow { mode: OpenMode::Read, truncate: false, sync: false, kill_suidgid: false };
     let opened = lane.open(ino, how).await.map_err(Broken::Unread)?;
-    let mut bytes = Vec::new();
+    let (mut bytes, mut gave_up) = (Vec::new(), 0);
     let read = loop {
         match read(lane, opened.handle, bytes.len() as u64, READ_MAX).await {
-            Err(Errno::EIO) if give_up(lane, ino).await.map_err(Broken::Told)? => {}
+            // Or another witness has given it up meanwhile.
+            Err(Errno::EIO) if gave_up < GIVEN_UP_MAX => {
+                gave_up += 1;
+                give_up(lane, ino).await.map_err(Broken::Told)?;
+            }
             Ok(part) if part.is_empty() => break Ok(()),
             Ok(part) => bytes.extend(part),
             Err(errno) => break Err(Broken::Unread(errno)),

@@ -4,6 +4,7 @@
 use crate::arena::SharedDir;
 use crate::coverage::Coverage;
 use crate::fields::Fields;
+use crate::kept::Kept;
 use crate::kernel::Kernel;
 use crate::trace::Trace;
 use skep_client::Outcome;
@@ -123,6 +124,16 @@ pub struct Hub {
     pub fields: Fields,
     /// The kernels above the clients, by life.
     pub kernels: BTreeMap<u32, Kernel>,
+    /// Files that clients keep open.
+    pub kept: Kept,
+    /// metad and its life, while it is up.
+    pub metad_life: Option<(NodeId, Incarnation)>,
+    /// A program did something after which a power cut of metad is worth a try: when.
+    pub provoked: Option<u64>,
+    /// The session in which a life of a client sent last.
+    pub sessions: BTreeMap<u32, ClientId>,
+    /// Lives that had more than one.
+    pub evicted: BTreeSet<u32>,
     /// Deeds done in the directory.
     pub last_deed: u64,
     /// Chaos is over.
@@ -161,6 +172,11 @@ impl Hub {
             shared: SharedDir::default(),
             fields: Fields::default(),
             kernels: BTreeMap::new(),
+            kept: Kept::default(),
+            metad_life: None,
+            provoked: None,
+            sessions: BTreeMap::new(),
+            evicted: BTreeSet::new(),
             last_deed: 0,
             calm: false,
             failure: None,
@@ -208,6 +224,20 @@ impl Hub {
         }
         self.shared.cut(self.now, last);
         self.cuts.push(Cut::Metad(last));
+    }
+
+    /// A life of a client sends something in a session.
+    pub fn sends(&mut self, life: u32, client: ClientId) {
+        let before = self.sessions.insert(life, client);
+        if before.is_some_and(|before| before != client) {
+            self.evicted.insert(life);
+        }
+    }
+
+    /// Lives whose session has ended, though they may not know.
+    pub fn without_session(&self) -> BTreeSet<u32> {
+        let ended = self.sessions.iter().filter(|(_, client)| !self.fields.living.contains(client));
+        ended.map(|(life, _)| *life).collect()
     }
 
     /// True `n` times in a thousand.

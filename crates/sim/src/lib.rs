@@ -11,6 +11,8 @@ mod coverage;
 mod drive;
 mod fields;
 mod hub;
+mod keeping;
+mod kept;
 mod kernel;
 mod locking;
 mod loss;
@@ -61,11 +63,17 @@ pub enum Canary {
     PagesLate,
     /// Pages are never dropped.
     PagesStay,
+    /// A client keeps its layouts when a metadata server has lost what it knew.
+    KeepsLayout,
+    /// An fsync clears changes that it did not wait for.
+    ForgetsTouched,
+    /// A client believes in a new session what it knew in the old one, and deleted chunk files read as zeros.
+    ZeroForDead,
 }
 
 impl Canary {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 15] = [
         Self::NoSync,
         Self::NoChunkSync,
         Self::AnswersFirst,
@@ -78,6 +86,9 @@ impl Canary {
         Self::CreateOpens,
         Self::PagesLate,
         Self::PagesStay,
+        Self::KeepsLayout,
+        Self::ForgetsTouched,
+        Self::ZeroForDead,
     ];
 
     /// As on the command line.
@@ -95,6 +106,9 @@ impl Canary {
             Self::CreateOpens => "create-opens",
             Self::PagesLate => "pages-late",
             Self::PagesStay => "pages-stay",
+            Self::KeepsLayout => "keeps-layout",
+            Self::ForgetsTouched => "forgets-touched",
+            Self::ZeroForDead => "zero-for-dead",
         }
     }
 }

@@ -37,6 +37,9 @@ impl SimPort {
             None => (ClientId(0), Incarnation(0)),
         };
         let mut hub = self.hub.borrow_mut();
+        if client != ClientId(0) {
+            hub.sends(self.lane.life, client);
+        }
         let id = hub.next_call();
         if META_KINDS.contains(&call.kind)
             && let Ok(shard_call) = ShardCall::decode(&mut Reader::new(call.body))

@@ -26,6 +26,8 @@ const LOCKED: u64 = 4;
 const APPENDED: u64 = 4;
 /// Steps with the files that all read through pages, of a hundred.
 const PAGED: u64 = 6;
+/// Steps with the file that a client keeps open, of a hundred.
+const KEPT: u64 = 14;
 /// Programs interrupted, of a thousand operations.
 const INTERRUPTED: u64 = 15;
 /// How long an attach may take, in milliseconds.
@@ -90,6 +92,14 @@ pub async fn keep_house(hub: HubRef, lane: Rc<SimLane>, shared: SharedRef, id: L
     }
 }
 
+/// Makes closed files durable, for ever.
+pub async fn keep_synced(lane: Rc<SimLane>) {
+    loop {
+        let ms = lane.sync_closed().await;
+        lane.port().pause(ms).await;
+    }
+}
+
 pub(crate) fn session_of(shared: &SharedRef) -> Option<ClientId> {
     match &shared.borrow().session {
         SessionState::Open(session) => Some(session.client),
@@ -141,6 +151,10 @@ impl Actor {
                 self.use_pages().await?;
                 continue;
             }
+            if deed >= 100 - LOCKED - APPENDED - PAGED - KEPT {
+                self.keep_something().await?;
+                continue;
+            }
             if deed < TOGETHER {
                 self.together().await?;
                 continue;
@@ -148,6 +162,7 @@ impl Actor {
             let op = self.book.borrow_mut().next_op();
             self.step(op).await?;
         }
+        self.close_kept().await?;
         self.close_all().await?;
         self.compare_at_the_end().await
     }
@@ -314,7 +329,7 @@ impl Actor {
         if !expected.accepts(outcome) {
             // A loss elsewhere may count for this handle too: an error too many is no lie.
             let excusable = match op {
-                Op::Fsync { handle } if *outcome == Outcome::Failed(Errno::EIO) => {
+                Op::Fsync { handle } | Op::Close { handle } if *outcome == Outcome::Failed(Errno::EIO) => {
                     self.may_have_lost(*handle)
                 }
                 // A client does not pin directories: a removed one is gone, though it is open.

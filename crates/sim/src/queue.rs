@@ -30,6 +30,8 @@ pub enum Event {
     Restart(NodeId),
     /// The next mishap.
     Mishap,
+    /// metad loses its power, when it hurts.
+    Provoked,
     /// Chaos ends.
     Calm,
     /// A new mount takes over from a client that was killed.

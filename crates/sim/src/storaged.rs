@@ -4,8 +4,8 @@ use crate::Canary;
 use crate::hub::Hub;
 use crate::loss::Harm;
 use skep_storage::{
-    Admission, ChunkFaults, ChunkStore, CopyFault, Done, Limits, MemoryChunks, PieceName, Sender, copy_chunk,
-    execute, read_chunk, write_chunk,
+    Admission, ChunkFaults, ChunkStore, Config, CopyFault, Done, Limits, MemoryChunks, PieceName, Sender,
+    copy_chunk, execute, read_chunk, write_chunk,
 };
 use skep_types::{ChunkId, Consistency, Decode, Encode, Errno, NodeId, Reader, TargetId};
 use skep_wire::mgmt::FencesReply;
@@ -25,18 +25,25 @@ pub struct Storaged {
     pub node: NodeId,
     /// What decides who is served.
     pub admission: Admission,
+    config: Config,
     targets: BTreeMap<TargetId, MemoryChunks>,
 }
 
 impl Storaged {
+    /// As well as a daemon does.
+    pub fn remembers_deletions(&self) -> bool {
+        self.config.tombstones_max == skep_storage::TOMBSTONES_MAX
+    }
+
     /// With empty targets.
-    pub fn new(node: NodeId, targets: &[TargetId], sync_does_nothing: bool) -> Self {
+    pub fn new(node: NodeId, targets: &[TargetId], sync_does_nothing: bool, config: Config) -> Self {
         let empty = |target: &TargetId| {
             let chunks = MemoryChunks::default();
             chunks.set_faults(ChunkFaults { sync_does_nothing, ..ChunkFaults::default() });
             (*target, chunks)
         };
-        Self { node, admission: Admission::new(), targets: targets.iter().map(empty).collect() }
+        let targets = targets.iter().map(empty).collect();
+        Self { node, admission: Admission::new(config), config, targets }
     }
 
     /// Its targets.
@@ -46,7 +53,7 @@ impl Storaged {
 
     /// The process is new; the page cache is not.
     pub fn restart(&mut self) {
-        self.admission = Admission::new();
+        self.admission = Admission::new(self.config);
         self.targets.values().for_each(|chunks| chunks.restart(None));
     }
 
@@ -59,7 +66,7 @@ impl Storaged {
                 hub.coverage.hit("a power cut of storaged took content");
             }
         }
-        self.admission = Admission::new();
+        self.admission = Admission::new(self.config);
     }
 
     /// Somebody removes a chunk file, or cuts it short. `false`: there is none.

@@ -36,6 +36,8 @@ pub const LANES: usize = 2;
 const STORAGEDS: usize = 2;
 /// Targets of each.
 const TARGETS: usize = 2;
+/// Deleted generations that a target remembers: as many as a daemon does, few, none.
+const TOMBSTONES: [usize; 4] = [skep_storage::TOMBSTONES_MAX, skep_storage::TOMBSTONES_MAX, 2, 0];
 /// Events after which a run counts as hanging.
 const EVENTS_MAX: u64 = 3_000_000;
 /// Milliseconds after the end of chaos in which everything must heal.
@@ -75,13 +77,17 @@ impl World {
         let metad = register(&mut mgmtd, ServiceKind::Metad, 1, &mut hub);
         let (mut storageds, mut homes) = (Vec::new(), BTreeMap::new());
         let no_chunk_sync = options.canary == Some(crate::Canary::NoChunkSync);
+        let admission = skep_storage::Config {
+            tombstones_max: hub.rng.pick(&TOMBSTONES),
+            canary_reads_dead: options.canary == Some(crate::Canary::ZeroForDead),
+        };
         for number in 0..STORAGEDS {
             let node = register(&mut mgmtd, ServiceKind::Storaged, 2 + number as u64, &mut hub);
             let targets: Vec<TargetId> = (0..TARGETS)
                 .map(|target| register_target(&mut mgmtd, node, (number * TARGETS + target) as u64, &mut hub))
                 .collect();
             homes.extend(targets.iter().map(|target| (*target, node)));
-            storageds.push(Storaged::new(node, &targets, no_chunk_sync));
+            storageds.push(Storaged::new(node, &targets, no_chunk_sync, admission));
         }
         let faulty = Faulty {
             no_sync: options.canary == Some(crate::Canary::NoSync),
@@ -179,6 +185,7 @@ impl World {
             }
             Event::Restart(node) => self.start_daemon(node),
             Event::Mishap => self.mishap(),
+            Event::Provoked => self.provoked(),
             Event::Calm => self.calm(),
             Event::TakeOver(seat) => self.take_over(seat),
             Event::Look => self.look(),
@@ -207,6 +214,10 @@ impl World {
                     work,
                 )
             };
+            let provoked = self.hub.borrow_mut().provoked.take();
+            if let Some(due) = provoked {
+                self.at(due, Event::Provoked);
+            }
             if calls.is_empty() && abandoned.is_empty() && timers.is_empty() && work.is_empty() {
                 return;
             }

@@ -123,7 +123,7 @@ impl Bed {
     }
 
     fn admits(&self, request: impl Into<StorageRequest>) -> bool {
-        Admission::new().check(TARGET, self.store.standing().consistency(), &request.into()).is_ok()
+        Admission::default().check(TARGET, self.store.standing().consistency(), &request.into()).is_ok()
     }
 
     fn write(&mut self, file: u64) {

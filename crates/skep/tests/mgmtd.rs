@@ -208,8 +208,14 @@ fn roles_and_sessions() {
     assert!(mgmtd.dial(&client_keys, forged).unwrap_err().contains("does not prove"));
     let mut mount = mgmtd.dial(&client_keys, proven.clone()).unwrap();
     ask(&mut mount, &RenewSession { client: session.client }).unwrap();
-    assert_eq!(ask(&mut mount, &CloseSession { client: other.client }).unwrap_err().status, Status::ROLE);
-    assert_eq!(ask(&mut client, &CloseSession { client: other.client }).unwrap_err().status, Status::ROLE);
+    assert_eq!(
+        ask(&mut mount, &CloseSession { client: other.client, died: false }).unwrap_err().status,
+        Status::ROLE
+    );
+    assert_eq!(
+        ask(&mut client, &CloseSession { client: other.client, died: false }).unwrap_err().status,
+        Status::ROLE
+    );
     let mut admin = mgmtd.link(Role::Admin);
     ask(&mut admin, &Evict { client: session.client }).unwrap();
     assert_eq!(ask(&mut mount, &RenewSession { client: session.client }).unwrap_err().status, Status::FENCED);

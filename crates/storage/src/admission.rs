@@ -8,7 +8,7 @@ use skep_wire::storage::StorageRequest;
 use skep_wire::{Refusal, Status};
 
 /// Deleted (inode, generation) pairs that a target remembers, so that a late write cannot bring a
-/// deleted chunk file back. In memory only: after a restart of the daemon every connection is
+/// deleted chunk file back, nor a late read take what is missing for zeros. In memory only: after a restart of the daemon every connection is
 /// new, and a client sends again only what belongs to files it still has open.
 pub const TOMBSTONES_MAX: usize = 65_536;
 
@@ -35,18 +35,35 @@ pub struct Admission {
     fenced: BTreeSet<ClientId>,
     tombstones: BTreeSet<(Ino, Generation)>,
     tombstone_order: VecDeque<(Ino, Generation)>,
+    config: Config,
+}
+
+/// What admission may be told otherwise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Config {
+    /// Deleted (inode, generation) pairs that are remembered.
+    pub tombstones_max: usize,
+    /// A fault on purpose, for the simulator: a deleted chunk file reads as zeros.
+    pub canary_reads_dead: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { tombstones_max: TOMBSTONES_MAX, canary_reads_dead: false }
+    }
 }
 
 impl Default for Admission {
     fn default() -> Self {
-        Self::new()
+        Self::new(Config::default())
     }
 }
 
 impl Admission {
     /// Before anything is known.
-    pub fn new() -> Self {
+    pub fn new(config: Config) -> Self {
         Self {
+            config,
             epoch: None,
             fenced: BTreeSet::new(),
             tombstones: BTreeSet::new(),
@@ -106,7 +123,17 @@ impl Admission {
         let stale = match request {
             StorageRequest::WriteChunk(m) => dead(m.chunk.ino, m.chunk.generation),
             StorageRequest::ReserveChunk(m) => dead(m.chunk.ino, m.chunk.generation),
-            StorageRequest::CopyChunk(m) => dead(m.chunk.ino, m.chunk.generation),
+            StorageRequest::PunchChunk(m) => dead(m.chunk.ino, m.chunk.generation),
+            // A mount with an old layout must not take what is missing for zeros.
+            StorageRequest::CopyChunk(m) => {
+                dead(m.chunk.ino, m.chunk.generation) || dead(m.from_chunk.ino, m.from_chunk.generation)
+            }
+            StorageRequest::ReadChunk(m) if !self.config.canary_reads_dead => {
+                dead(m.chunk.ino, m.chunk.generation)
+            }
+            StorageRequest::MapChunk(m) if !self.config.canary_reads_dead => {
+                dead(m.chunk.ino, m.chunk.generation)
+            }
             _ => false,
         };
         if stale {
@@ -116,11 +143,11 @@ impl Admission {
         }
     }
 
-    /// From now on nobody writes to this generation of the file.
+    /// From now on nobody reads or writes this generation of the file.
     pub fn bury(&mut self, ino: Ino, generation: Generation) {
         if self.tombstones.insert((ino, generation)) {
             self.tombstone_order.push_back((ino, generation));
-            let surplus = self.tombstone_order.len() > TOMBSTONES_MAX;
+            let surplus = self.tombstone_order.len() > self.config.tombstones_max;
             if let Some(oldest) = surplus.then(|| self.tombstone_order.pop_front()).flatten() {
                 self.tombstones.remove(&oldest);
             }
@@ -134,7 +161,7 @@ mod tests {
     use alloc::vec;
     use skep_types::ChunkId;
     use skep_wire::mgmt::Fence;
-    use skep_wire::storage::{Owner, WriteChunk};
+    use skep_wire::storage::{Owner, ReadChunk, WriteChunk};
 
     fn fences(epoch: u64, clients: &[u64]) -> FencesReply {
         let fence = |client: &u64| Fence { client: ClientId(*client), epoch: FenceEpoch(epoch) };
@@ -150,7 +177,7 @@ mod tests {
     /// and a fenced client is refused whatever epoch it claims.
     #[test]
     fn fenced_clients_are_refused() {
-        let mut admission = Admission::new();
+        let mut admission = Admission::default();
         assert_eq!(admission.admit(&sender(1, 0)).unwrap_err().status, Status::NOT_READY);
         admission.set_fences(&fences(3, &[1]));
         assert_eq!(admission.admit(&sender(1, 0)).unwrap_err().status, Status::FENCED);
@@ -173,10 +200,11 @@ mod tests {
         );
     }
 
-    /// Goal: a deleted generation stays deleted; the next one is writable; memory is bounded.
+    /// Goal: a deleted generation stays deleted and is read by nobody: missing chunk files would pass for zeros. The
+    /// next one is writable; memory is bounded.
     #[test]
-    fn late_writes_to_deleted_generations_are_refused() {
-        let mut admission = Admission::new();
+    fn deleted_generations_are_neither_written_nor_read() {
+        let mut admission = Admission::default();
         let write = |ino, generation| {
             let chunk = ChunkId { ino: Ino(ino), generation: Generation(generation), extent: 0, stripe: 0 };
             let (target, owner) = (TargetId(101), Owner::default());
@@ -194,6 +222,18 @@ mod tests {
         admission.bury(Ino(5), Generation(1));
         assert_eq!(check(&admission, write(5, 1)), Err(Status::STALE_GENERATION));
         assert_eq!(check(&admission, write(5, 2)), Ok(()));
+        let read = |generation| {
+            let chunk = ChunkId { ino: Ino(5), generation: Generation(generation), extent: 0, stripe: 0 };
+            StorageRequest::ReadChunk(ReadChunk {
+                target: TargetId(101),
+                chunk,
+                offset: 0,
+                len: 1,
+                netbench: false,
+            })
+        };
+        assert_eq!(check(&admission, read(1)), Err(Status::STALE_GENERATION));
+        assert_eq!(check(&admission, read(2)), Ok(()));
         for ino in 0..TOMBSTONES_MAX as u64 + 10 {
             admission.bury(Ino(ino), Generation(9));
         }

@@ -17,7 +17,7 @@ mod room;
 mod standing;
 mod store;
 
-pub use admission::{Admission, FENCED_MAX, Sender, TOMBSTONES_MAX};
+pub use admission::{Admission, Config, FENCED_MAX, Sender, TOMBSTONES_MAX};
 pub use copy::{COPY_MAX, COPY_RUNS_MAX, CopyFault, copy_chunk};
 pub use execute::{Done, Limits, execute, read_chunk, write_chunk};
 pub use map::RUNS_MAX;

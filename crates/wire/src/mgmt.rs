@@ -43,9 +43,9 @@ pub use set_node_alias::SetNodeAlias;
 pub use set_target_alias::SetTargetAlias;
 pub use set_target_state::SetTargetState;
 pub use shape::{
-    Address, CapacityLimits, CreatePoolReply, Fence, FencesReply, HeartbeatReply, MapReply, NodeEntry,
-    NodeStatus, OpenSessionReply, PoolEntry, PoolStatus, RegisterNodeReply, RegisterTargetReply, RegistryAge,
-    SessionStatus, ShardEntry, ShardState, SpaceLimits, StatusReply, TargetEntry, TargetReport,
+    Address, CapacityLimits, CreatePoolReply, EvictionStatus, Fence, FencesReply, HeartbeatReply, MapReply,
+    NodeEntry, NodeStatus, OpenSessionReply, PoolEntry, PoolStatus, RegisterNodeReply, RegisterTargetReply,
+    RegistryAge, SessionStatus, ShardEntry, ShardState, SpaceLimits, StatusReply, TargetEntry, TargetReport,
 };
 
 crate::family! {

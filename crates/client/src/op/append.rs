@@ -7,9 +7,18 @@ use crate::port::{Cell, Port};
 use crate::state::{FileHandle, Inode, Shared};
 use skep_types::codec::Bytes;
 use skep_types::limits::{FILE_SIZE_MAX, INLINE_DEFAULT};
-use skep_types::{Errno, Generation, Incarnation, Ino, NodeId};
+use skep_types::{ClientId, Errno, Generation, Incarnation, Ino, NodeId};
 use skep_wire::meta::{AttrReply, ReserveEnd, ReserveEndReply, WriteInline};
 use skep_wire::{Refusal, Status};
+
+/// A range at the end that no other append is given.
+#[derive(Clone, Copy)]
+struct Place {
+    offset: u64,
+    generation: Generation,
+    /// By this session, with which it ends.
+    session: ClientId,
+}
 
 impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// Writes `data` as one record at the end of the file. Nobody else is given a byte of its place.
@@ -32,13 +41,16 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 self.append_inline(file, offset, data, kill).await?
             } else {
                 match self.reserve_end(file.ino, data.len() as u64).await? {
-                    Some((end, generation)) => {
-                        self.shared.with(|s| s.placed(file, offset, end));
-                        let known = generation == layout.generation;
-                        let round =
-                            self.append_at(file.ino, (end, generation, known), data, kill, sync).await;
+                    Some(place) => {
+                        self.shared.with(|s| s.placed(file, offset, place.offset));
+                        let known = place.generation == layout.generation;
+                        let round = self.append_at(file.ino, place, known, data, kill, sync).await;
                         self.shared.with(|s| s.inodes.entry(file.ino).append_ends());
-                        round?
+                        match round {
+                            // The place went with the session, before anything was written there.
+                            Err(refusal) if refusal.status == Status::FENCED => Round::Again,
+                            round => round?,
+                        }
                     }
                     None => {
                         self.fetch_layout(file.ino).await?;
@@ -103,7 +115,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     async fn append_at(
         &self,
         ino: Ino,
-        (offset, generation, known): (u64, Generation, bool),
+        place: Place,
+        known: bool,
         data: &[u8],
         kill: bool,
         sync: bool,
@@ -111,14 +124,14 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         if !known {
             self.fetch_layout(ino).await?;
         }
-        let end = offset.checked_add(data.len() as u64).filter(|end| *end <= FILE_SIZE_MAX);
-        let place = (offset, end.ok_or(Refusal::from(Errno::EFBIG))?, generation);
-        self.append_chunks(ino, place, data, kill, sync).await
+        let end = place.offset.checked_add(data.len() as u64).filter(|end| *end <= FILE_SIZE_MAX);
+        let end = end.ok_or(Refusal::from(Errno::EFBIG))?;
+        self.append_chunks(ino, (place, end), data, kill, sync).await
     }
 
     /// A range at the end for this mount alone. `None`: the file is no longer in chunks. It counts as an
     /// append under way, which the caller ends.
-    async fn reserve_end(&self, ino: Ino, len: u64) -> Result<Option<(u64, Generation)>, Refusal> {
+    async fn reserve_end(&self, ino: Ino, len: u64) -> Result<Option<Place>, Refusal> {
         let (mut looked, mut seen) = (false, 0);
         for _ in 0..STALE_ROUNDS_MAX {
             let open = self.shared.with(|s| s.inodes.get(ino).is_some_and(Inode::end_is_open));
@@ -134,16 +147,18 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 let ReserveEndReply { offset, generation } = reply.read()?;
                 let end = offset.map(|offset| offset.saturating_add(len));
                 let counts = self.shared.with(|s| s.reserved(ino, (reply.node, reply.incarnation), end));
-                Ok((offset, generation, counts))
+                Ok((offset, generation, counts, reply.client))
             });
             match place {
                 // Given by a life that has ended: the next one was not told, and may give it again.
-                Ok((_, _, false)) => (looked, seen) = (false, 0),
+                Ok((_, _, false, _)) => (looked, seen) = (false, 0),
                 Ok((None, ..)) => {
                     seen = self.fresh_attr(ino).await?.size;
                     looked = true;
                 }
-                Ok((Some(offset), generation, true)) => return Ok(Some((offset, generation))),
+                Ok((Some(offset), generation, true, session)) => {
+                    return Ok(Some(Place { offset, generation, session }));
+                }
                 Err(refusal) if matches!(refusal.status, Status::MUST_GROW | Status::STALE_GENERATION) => {
                     return Ok(None);
                 }
@@ -159,7 +174,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     async fn append_chunks(
         &self,
         ino: Ino,
-        (offset, end, generation): (u64, u64, Generation),
+        (place, end): (Place, u64),
         data: &[u8],
         kill: bool,
         sync: bool,
@@ -170,18 +185,25 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 self.fetch_layout(ino).await?;
                 continue;
             };
-            if layout.generation != generation {
+            if layout.generation != place.generation {
                 return Ok(Round::Again);
             }
             if layout.covered() < end {
                 self.grow(ino, end).await?;
                 continue;
             }
-            let write = StripeWrite { layout: &layout, offset, data, owner: view.owner, sync };
+            let write = StripeWrite {
+                layout: &layout,
+                offset: place.offset,
+                data,
+                owner: view.owner,
+                sync,
+                session: Some(place.session),
+            };
             match self.write_chunks(ino, &write, &view, kill).await {
                 // The place stays.
                 Err(refusal) if refusal.status == Status::LOST_CHUNK => {
-                    self.settle_loss(ino, offset, end).await?;
+                    self.settle_loss(ino, place.offset, end).await?;
                 }
                 round => return round,
             }

@@ -24,7 +24,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// kernel needs of a size while it reads or seeks. Asks the shard while other mounts write.
     pub async fn getattr_open(&self, handle: Handle) -> Result<Attr, Errno> {
         let (ino, known) = self.shared.with(|s| {
-            let ino = s.handles.file(handle)?.ino;
+            let ino = s.handles.any_file(handle).ok_or(Errno::EBADF)?.ino;
             let inode = s.inodes.get(ino).filter(|inode| !inode.end_is_open());
             let known = inode.and_then(|inode| Some(inode.with_mark(inode.attr.clone()?)));
             Ok::<_, Errno>((ino, known))

@@ -41,6 +41,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 Err(refusal) if refusal.status == Status::CUT_SINCE => {
                     self.shared.with(|s| s.inodes.entry(ino).held_is_void());
                 }
+                Ok(()) if mark.is_some() && self.has_doubt(ino) => {}
                 // Another mount has cut the file since: the targets tell what is left.
                 Err(refusal) if refusal.status == Status::STALE_SIZE => {
                     self.fresh_attr(ino).await?;
@@ -62,15 +63,29 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let held = telling.as_ref().map(|telling| telling.held.clone());
         let Mark { size, mtime, time_sets, generation, kill_suidgid, serial, .. } = *mark;
         let message = Commit { ino, generation, size, cuts, mtime, time_sets, blocks, kill_suidgid, held };
+        let truncations = self.shared.with(|s| s.inodes.get(ino).map_or(0, |inode| inode.truncations));
         let result = self.change_ino(ino, &message).await;
         let stale = matches!(&result, Err(refusal) if refusal.status == Status::STALE_GENERATION);
-        self.shared.with(|s| {
+        let blind = self.shared.with(|s| s.limits.canary_keeps_layout || s.limits.canary_keeps_beliefs);
+        if stale && !blind {
+            // Why? A truncate of another mount is counted. Without an answer it is taken for a loss.
+            self.shared.with(|s| s.inodes.get_mut(ino).map(|inode| inode.layout = None));
+            let _ = self.fetch_layout(ino).await;
+        }
+        let lost = self.shared.with(|s| {
             let committed = result.is_ok() || stale;
+            let mut lost = false;
             if let Some(inode) = s.inodes.get_mut(ino)
                 && committed
                 && inode.mark.is_some_and(|mark| mark.serial == serial)
             {
-                inode.mark = None;
+                // An end that is in doubt was not told.
+                inode.mark = inode.mark.filter(|mark| !stale && mark.doubtful > 0);
+                // The generation that was written to is not the file's, and no truncate is why: a power cut undid a
+                // growth.
+                let truncated = inode.truncating > 0 || inode.truncations != truncations;
+                lost = stale && !blind && !truncated && inode.foreign_cuts == mark.foreign_cuts;
+                inode.losses += u32::from(lost);
             }
             if let (Ok(_), Some(telling), Some(inode)) = (&result, &telling, s.inodes.get_mut(ino)) {
                 inode.told(telling);
@@ -78,13 +93,25 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             if let Ok(AttrReply { attr, .. }) = &result {
                 s.inodes.merge_own(attr.clone());
             }
+            lost
         });
+        if lost {
+            self.port.log(format_args!(
+                "inode {ino}: what was written to its generation {generation} is not part of the file any more (its \
+                 metadata server lost its power); its next fsync fails"
+            ));
+        }
         match result {
             Ok(_) => Ok(()),
-            // The file was truncated meanwhile: what was written before is gone, and its size with it.
+            // There is nothing to commit: truncated meanwhile, or lost, which is recorded.
             Err(_) if stale => Ok(()),
             Err(refusal) => Err(refusal),
         }
+    }
+
+    fn has_doubt(&self, ino: Ino) -> bool {
+        self.shared
+            .with(|s| s.inodes.get(ino).and_then(|inode| inode.mark).is_some_and(|mark| mark.doubtful > 0))
     }
 
     /// Where the file was cut since something of the mark was written, the targets tell what is left of it.

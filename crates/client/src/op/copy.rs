@@ -274,7 +274,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             let mut holes = Vec::new();
             let used = self.read_segments(&batch, &mut buffer).await?;
             for (offset, data) in runs(&batch, &buffer[..used], &mut holes) {
-                let write = StripeWrite { layout, offset, data, owner, sync: false };
+                let write = StripeWrite { layout, offset, data, owner, sync: false, session: None };
                 if self.write_stripes(ino, &write).await? < data.len() {
                     return Err(Errno::EIO.into());
                 }

@@ -28,7 +28,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         };
         let owner = Owner { uid: attr.uid, gid: attr.gid, project: attr.project };
         if !copy.data.0.is_empty() {
-            let write = StripeWrite { layout: &layout, offset: 0, data: &copy.data.0, owner, sync: true };
+            let data = &copy.data.0;
+            let write = StripeWrite { layout: &layout, offset: 0, data, owner, sync: true, session: None };
             match self.write_stripes(ino, &write).await {
                 Ok(written) if written == copy.data.0.len() => {}
                 Ok(_) => return Err(skep_types::Errno::EIO.into()),

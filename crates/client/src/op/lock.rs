@@ -39,6 +39,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// Takes or gives up a lock. EAGAIN when another owner has it. What was written under it is committed
     /// before it is given up; who takes it sees what others wrote under it.
     pub async fn set_lock(&self, handle: Handle, lock: LockWish) -> Result<(), Errno> {
+        if lock.kind.is_none() && self.shared.with(|s| s.learns_of_lost_lock(handle)) {
+            return Err(Errno::EIO);
+        }
         let ino = self.lockable(handle, &lock)?;
         self.commit_under(ino, handle, lock).await?;
         self.set_committed(ino, handle, lock).await?;
@@ -185,7 +188,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             }
             let told = outcomes.iter().filter_map(|outcome| s.lock_outcome(outcome.ticket, outcome.errno));
             let told = told.collect();
-            s.nodes.confirm_outcomes(node, number);
+            if reply.client == s.client() {
+                s.nodes.confirm_outcomes(node, number);
+            }
             Some(told)
         });
         // What a life granted that has ended since is nothing, see `taken`: its wishes are put again by the next.
@@ -429,6 +434,12 @@ impl Shared {
             Ok(reply) => self.nodes.opened(reply.node, reply.incarnation),
             Err(refusal) => passing(refusal),
         }
+    }
+
+    /// A program gives up a lock that was lost with a session. `true`: it is told so now, and the handle may be used
+    /// again.
+    fn learns_of_lost_lock(&mut self, handle: Handle) -> bool {
+        self.handles.any_file(handle).is_some_and(|file| core::mem::take(&mut file.lock_lost))
     }
 
     fn lock_outcome(&mut self, ticket: u64, errno: u32) -> Option<Ended> {

@@ -27,6 +27,8 @@ mod temp;
 mod tests;
 #[cfg(test)]
 mod tests_random;
+#[cfg(test)]
+mod tests_reclaim;
 mod write;
 mod xattr;
 

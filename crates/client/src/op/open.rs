@@ -6,7 +6,7 @@ use crate::lane::Lane;
 use crate::limits::CREATE_TRIES_MAX;
 use crate::port::{Cell, Port};
 use crate::state::{FileHandle, Handle, Inline, Shared};
-use skep_types::{Attr, Errno, Ino, Kind, Mode, Policy};
+use skep_types::{Attr, Errno, Ino, Kind, Millis, Mode, Policy};
 use skep_wire::Refusal;
 use skep_wire::meta::{Create, Open, OpenMode, OpenReply, ReadInline};
 
@@ -184,6 +184,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 sync: how.sync,
                 cached: false,
                 losses,
+                lock_lost: false,
             })?;
             inode.opening -= 1;
             match how.mode.writes() {
@@ -217,10 +218,11 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
 
     /// An open came to nothing (or nobody knows): the shard is told of a close when it was the only one.
     pub(crate) fn open_failed(&self, ino: Ino) {
+        let now = self.port.now();
         let first = self.shared.with(|s| {
             let inode = s.inodes.entry(ino);
             inode.opening = inode.opening.saturating_sub(1);
-            s.unused(ino)
+            s.unused(ino, now)
         });
         if first {
             self.port.work_waits();
@@ -277,7 +279,7 @@ impl Shared {
     }
 
     /// Takes over what an answer says of a file. `truncated`: by this very request.
-    fn took(&mut self, open: OpenReply, truncated: bool) -> Attr {
+    pub(crate) fn took(&mut self, open: OpenReply, truncated: bool) -> Attr {
         let OpenReply { attr, layout, inline, live, created: _ } = open;
         let (ino, change) = (attr.ino, attr.change);
         let inode = self.inodes.entry(ino);
@@ -297,7 +299,7 @@ impl Shared {
     }
 
     /// When nothing uses `ino` any more: its close is queued. `true`: housekeeping has new work.
-    pub(crate) fn unused(&mut self, ino: Ino) -> bool {
+    pub(crate) fn unused(&mut self, ino: Ino, now: Millis) -> bool {
         if self.inodes.get(ino).is_none_or(|inode| inode.uses() > 0) {
             return false;
         }
@@ -305,7 +307,7 @@ impl Shared {
         let open_seq = self.next_open_seq();
         self.inodes.entry(ino).open_seq = open_seq;
         self.closes.add(ino, open_seq);
-        self.inodes.park(ino);
+        self.inodes.park(ino, now);
         first
     }
 }

@@ -9,12 +9,14 @@ use skep_types::{Errno, Ino};
 impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// A program closes a descriptor: size and time are committed, so that the next open, on whatever
     /// mount, sees them. The record locks of `owner` go with it, after that: who gets one next sees what
-    /// was written under it.
+    /// was written under it. EIO when something written is known to be lost.
     pub async fn flush(&self, handle: Handle, owner: u64) -> Result<(), Errno> {
-        let ino = self.shared.with(|s| s.handles.file(handle).map(|file| file.ino))?;
+        let ino =
+            self.shared.with(|s| s.handles.any_file(handle).map(|file| file.ino)).ok_or(Errno::EBADF)?;
         let result = self.errno(self.commit(ino).await);
         self.drop_locks(Shared::range_key(ino, owner)).await;
-        result
+        // Not taken off the list: whoever closes may be a child that looks at no error, and fsync still tells.
+        if result.is_ok() && self.has_loss(handle) { Err(Errno::EIO) } else { result }
     }
 
     /// The kernel is done with a handle.
@@ -32,13 +34,14 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         for key in self.shared.with(|s| s.locks.of_handle(ino, handle)) {
             self.drop_locks(key).await;
         }
+        let now = self.port.now();
         let (first, full) = self.shared.with(|s| {
             let inode = s.inodes.entry(ino);
             match file.mode.writes() {
                 true => inode.writers = inode.writers.saturating_sub(1),
                 false => inode.readers = inode.readers.saturating_sub(1),
             }
-            (s.unused(ino), s.closes.len() >= CLOSES_MAX)
+            (s.unused(ino, now), s.closes.len() >= CLOSES_MAX)
         });
         if full {
             self.send_closes().await;

@@ -2,11 +2,12 @@
 
 use crate::job::{Job, To};
 use crate::lane::Lane;
-use crate::limits::HELD_ROUNDS_MAX;
+use crate::limits::{HELD_ROUNDS_MAX, SYNC_CHUNKS_BATCH, SYNC_CLOSED_BATCH, SYNC_CLOSED_MS, SYNC_LOOK_MS};
 use crate::port::{Cell, Port};
-use crate::state::{Handle, Shared, Unsynced};
+use crate::state::{Handle, Inode, Point, Shared, Unsynced};
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use skep_types::{Encode, Errno, Ino, ShardId, Term};
+use skep_types::{Encode, Errno, Ino, LogIndex, Millis, ShardId, TargetId, Term};
 use skep_wire::meta::Sync;
 use skep_wire::storage::{SyncChunks, SyncChunksReply};
 use skep_wire::{Message, Refusal, Status};
@@ -16,8 +17,11 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// stable storage; or EIO, once for each handle, when something was lost since.
     pub async fn fsync(&self, handle: Handle) -> Result<(), Errno> {
         let ino = self.shared.with(|s| s.handles.file(handle).map(|file| file.ino))?;
+        // What changes from the last step on is not waited for, and stays on the list.
+        let mut waited_for = Vec::new();
         let result = async {
             self.sync_and_commit(ino).await?;
+            waited_for = self.shared.with(|s| s.touched_of(ino));
             self.sync_shard(ino.shard()).await
         };
         let result = result.await;
@@ -28,10 +32,21 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         }
         self.shared.with(|s| {
             if let Some(inode) = s.inodes.get_mut(ino) {
-                inode.touched.clear();
+                match s.limits.canary_forgets_touched {
+                    true => inode.touched.clear(),
+                    false => inode.settled(&waited_for),
+                }
             }
         });
         Ok(())
+    }
+
+    /// Was something of the file lost that this handle has not reported?
+    pub(crate) fn has_loss(&self, handle: Handle) -> bool {
+        self.shared.with(|s| match s.handles.any_file(handle) {
+            Some(file) => s.inodes.get(file.ino).is_some_and(|inode| inode.losses != file.losses),
+            None => false,
+        })
     }
 
     /// Was something of the file lost that this handle has not reported? It has, from now on.
@@ -60,66 +75,120 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     }
 
     /// Makes the chunks written through this mount durable, and tells the shard of them, how long they are for sure
-    /// included. A truncate in between has them measured again.
+    /// included.
     pub(crate) async fn sync_and_commit(&self, ino: Ino) -> Result<(), Refusal> {
         let synced = self.sync_chunks(ino).await?;
+        self.commit_synced(ino, &synced).await
+    }
+
+    /// Tells the shard of what is durable now. A truncate in between has it measured again.
+    async fn commit_synced(&self, ino: Ino, synced: &[Unsynced]) -> Result<(), Refusal> {
         for _ in 0..HELD_ROUNDS_MAX {
             self.commit(ino).await?;
-            let dropped =
-                |inode: &mut crate::state::Inode| core::mem::replace(&mut inode.held_dropped, false);
+            let dropped = |inode: &mut Inode| core::mem::replace(&mut inode.held_dropped, false);
             if !self.shared.with(|s| s.inodes.get_mut(ino).is_some_and(dropped)) {
                 break;
             }
-            self.measure_again(ino, &synced).await;
+            self.measure_again(ino, synced).await;
         }
         Ok(())
     }
 
     /// Makes the chunks written through this mount durable, and says which. A loss is recorded for every handle.
     pub(crate) async fn sync_chunks(&self, ino: Ino) -> Result<Vec<Unsynced>, Refusal> {
-        // Before any is looked at.
-        let point = self.shared.with(|s| s.inodes.get(ino).map(crate::state::Inode::looks_at));
-        let unsynced = self.shared.with(|s| s.inodes.get(ino).map(|inode| inode.unsynced.clone()));
-        let unsynced: Vec<Unsynced> = unsynced.unwrap_or_default();
-        if unsynced.is_empty() {
-            return Ok(unsynced);
+        let (mut synced, failed) = self.sync_files(&[ino], true).await;
+        failed.map_or_else(|| Ok(synced.remove(&ino).unwrap_or_default()), Err)
+    }
+
+    /// Makes the chunks of files durable that were written through this mount: the one place that does, for fsync
+    /// (`patient`: until the targets answer) and for files that were closed (tried once). A loss is recorded for
+    /// every handle of its file. Says what was sent of each file, and the first other failure.
+    async fn sync_files(
+        &self,
+        inos: &[Ino],
+        patient: bool,
+    ) -> (BTreeMap<Ino, Vec<Unsynced>>, Option<Refusal>) {
+        let groups = self.shared.with(|s| s.unsynced_of(inos));
+        let mut all: BTreeMap<Ino, Vec<Unsynced>> = BTreeMap::new();
+        if groups.is_empty() {
+            return (all, None);
         }
-        let mut jobs: Vec<Job<'_>> = unsynced
-            .iter()
-            .map(|u| {
-                let message = SyncChunks { target: u.target, chunks: u.chunks.clone(), life: u.life };
-                Job::new(To::Target(u.target), SyncChunks::KIND, message.to_bytes(), false)
-            })
-            .collect();
-        self.run(&mut jobs).await;
+        let mut jobs: Vec<Job<'_>> = groups.iter().map(SyncGroup::job).collect();
+        match patient {
+            true => self.run(&mut jobs).await,
+            false => self.once_each(&mut jobs).await,
+        }
         let mut failed = None;
-        for (sent, job) in unsynced.iter().zip(&mut jobs) {
-            match job.take().and_then(|reply| reply.read::<SyncChunksReply>()) {
-                Ok(reply) => self.shared.with(|s| {
-                    s.chunks_synced(ino, sent);
-                    if let (Some(point), Some(inode)) = (point, s.inodes.get_mut(ino)) {
-                        inode.hold_all(&sent.chunks, point, &reply.sizes);
-                    }
-                }),
-                // Chunks of a generation that is gone need no sync.
-                Err(refusal) if refusal.status == Status::STALE_GENERATION => {
-                    self.shared.with(|s| s.chunks_synced(ino, sent));
+        for (group, job) in groups.into_iter().zip(&mut jobs) {
+            let result = job.take().and_then(|reply| reply.read::<SyncChunksReply>());
+            let sizes = result.as_ref().map_or(&[][..], |reply| &reply.sizes);
+            let mut sizes = sizes.iter().copied();
+            for (ino, point, sent) in group.files {
+                let held: Vec<u64> = sizes.by_ref().take(sent.chunks.len()).collect();
+                if let Err(refusal) =
+                    self.chunks_answered(ino, &sent, point, result.as_ref().map(|_| &held[..]))
+                {
+                    failed = failed.or(Some(refusal));
                 }
-                Err(refusal) if refusal.status == Status::LOST_WRITES => {
-                    self.port.log(format_args!(
-                        "inode {ino}: writes to target {} were lost before they were synced ({refusal}); \
-                         fsync fails",
-                        sent.target
-                    ));
-                    self.shared.with(|s| s.chunks_lost(ino, sent));
-                }
-                Err(refusal) => failed = failed.or(Some(refusal)),
+                all.entry(ino).or_default().push(sent);
             }
         }
-        match failed {
-            Some(refusal) => Err(refusal),
-            None => Ok(unsynced),
+        (all, failed)
+    }
+
+    /// A target answered for one file: with the lengths of its chunk files, which were looked at after `point` was known.
+    fn chunks_answered(
+        &self,
+        ino: Ino,
+        sent: &Unsynced,
+        point: Point,
+        result: Result<&[u64], &Refusal>,
+    ) -> Result<(), Refusal> {
+        match result {
+            Ok(sizes) => self.shared.with(|s| {
+                s.chunks_synced(ino, sent);
+                if let Some(inode) = s.inodes.get_mut(ino) {
+                    inode.hold_all(&sent.chunks, point, sizes);
+                }
+            }),
+            // Chunks of a generation that is gone need no sync.
+            Err(refusal) if refusal.status == Status::STALE_GENERATION => {
+                self.shared.with(|s| s.chunks_synced(ino, sent));
+            }
+            Err(refusal) if refusal.status == Status::LOST_WRITES => {
+                self.port.log(format_args!(
+                    "inode {ino}: writes to target {} were lost before they were synced ({refusal}); \
+                     fsync fails",
+                    sent.target
+                ));
+                self.shared.with(|s| s.chunks_lost(ino, sent));
+            }
+            Err(refusal) => return Err(refusal.clone()),
         }
+        Ok(())
+    }
+
+    /// Makes durable what was written to files that are closed by now, so that little is lost with a power cut and
+    /// nothing is in doubt for long. For a lane of its own: a target may take its time. Says in how many
+    /// milliseconds it wants to be called again.
+    pub async fn sync_closed(&self) -> u64 {
+        let now = self.port.now();
+        let before = Millis(now.0.saturating_sub(SYNC_CLOSED_MS));
+        let due = self.shared.with(|s| match s.has_session() {
+            true => s.inodes.take_closed(before, SYNC_CLOSED_BATCH),
+            false => Vec::new(),
+        });
+        if due.is_empty() {
+            return SYNC_LOOK_MS;
+        }
+        let (synced, failed) = self.sync_files(&due, false).await;
+        let mut ok = failed.is_none();
+        for (ino, synced) in &synced {
+            ok &= self.commit_synced(*ino, synced).await.is_ok();
+        }
+        let now = self.port.now();
+        self.shared.with(|s| s.inodes.tried(&due, now));
+        if due.len() == SYNC_CLOSED_BATCH && ok { 1 } else { SYNC_LOOK_MS }
     }
 
     /// Every change of this mount on `shard` that is acknowledged becomes durable. A loss is recorded.
@@ -143,7 +212,57 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     }
 }
 
+/// One request to one target, for chunks of some files.
+struct SyncGroup {
+    target: TargetId,
+    life: u64,
+    /// With what was known of each before it is looked at.
+    files: Vec<(Ino, Point, Unsynced)>,
+}
+
+impl SyncGroup {
+    fn count(&self) -> usize {
+        self.files.iter().map(|(_, _, unsynced)| unsynced.chunks.len()).sum()
+    }
+
+    fn job(&self) -> Job<'static> {
+        let chunks = self.files.iter().flat_map(|(_, _, unsynced)| unsynced.chunks.iter().copied()).collect();
+        let message = SyncChunks { target: self.target, chunks, life: self.life };
+        Job::new(To::Target(self.target), SyncChunks::KIND, message.to_bytes(), false)
+    }
+}
+
 impl Shared {
+    /// Positions of the newest changes of `ino` that may not be durable.
+    fn touched_of(&self, ino: Ino) -> Vec<(Term, LogIndex)> {
+        self.inodes.get(ino).map_or_else(Vec::new, |inode| inode.touched.clone())
+    }
+
+    /// What is to be synced of `inos`, in requests of a bounded length.
+    fn unsynced_of(&self, inos: &[Ino]) -> Vec<SyncGroup> {
+        let mut groups: Vec<SyncGroup> = Vec::new();
+        for ino in inos {
+            let Some(inode) = self.inodes.get(*ino) else { continue };
+            for unsynced in &inode.unsynced {
+                let Unsynced { target, life, ref chunks, .. } = *unsynced;
+                let fits = |group: &&mut SyncGroup| {
+                    (group.target, group.life) == (target, life)
+                        && group.count() + chunks.len() <= SYNC_CHUNKS_BATCH
+                };
+                let files = match groups.iter_mut().find(fits) {
+                    Some(group) => &mut group.files,
+                    None => {
+                        groups.push(SyncGroup { target, life, files: Vec::new() });
+                        let last = groups.len() - 1;
+                        &mut groups[last].files
+                    }
+                };
+                files.push((*ino, inode.looks_at(), unsynced.clone()));
+            }
+        }
+        groups
+    }
+
     /// They are durable, unless written again meanwhile.
     pub(crate) fn chunks_synced(&mut self, ino: Ino, sent: &Unsynced) {
         if let Some(inode) = self.inodes.get_mut(ino) {
@@ -156,6 +275,7 @@ impl Shared {
         if let Some(inode) = self.inodes.get_mut(ino) {
             inode.losses += 1;
             inode.unsynced.retain(|u| u.target != sent.target || u.life != sent.life);
+            inode.written_no_more(&sent.chunks);
         }
     }
 }

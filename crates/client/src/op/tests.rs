@@ -5,7 +5,7 @@ use crate::{Allocate, Lane, Listed, OpenHow, WriteHow};
 use alloc::vec;
 use alloc::vec::Vec;
 use skep_types::{Errno, Ino, SetAttr, SetTime, TargetId, Term, Timestamp};
-use skep_wire::meta::{Commit, Create, GetAttr, Grow, Open, ReadInline, Sync, Unlink, WriteInline};
+use skep_wire::meta::{Commit, Create, Grow, ReadInline, Sync, Unlink, WriteInline};
 use skep_wire::mgmt::{GetMap, RenewSession};
 use skep_wire::storage::{ReadChunk, StatChunks, SyncChunks, WriteChunk};
 use skep_wire::{Message, Status};
@@ -383,31 +383,6 @@ fn fallocate_keeps_its_promises() {
     }
 }
 
-/// Goal: an evicted mount fails every operation and says so once; it comes back by itself only when
-/// nothing can have been lost.
-#[test]
-fn eviction() {
-    let (cluster, lane) = mounted();
-    let file = create(&lane, b"a");
-    write(&lane, &file, 0, &[1; 10_000]);
-    cluster.borrow_mut().fail(GetAttr::KIND, &[Fault::Refuse(Status::FENCED)]);
-    assert_eq!(block_on(lane.getattr(file.attr.ino)), Err(Errno::ENOTCONN));
-    assert_eq!(block_on(lane.unlink(Ino::ROOT, b"a")), Err(Errno::ENOTCONN));
-    let told = cluster.borrow().lines.iter().filter(|line| line.contains("evicted")).count();
-    assert_eq!(told, 1);
-    block_on(lane.housekeeping());
-    assert_eq!(block_on(lane.getattr(file.attr.ino)), Err(Errno::ENOTCONN), "unsynced data was lost");
-
-    let clean = mount(&cluster);
-    let file = block_on(clean.open(file.attr.ino, READ)).unwrap();
-    let opens = cluster.borrow().count(Open::KIND);
-    cluster.borrow_mut().fail(GetAttr::KIND, &[Fault::Refuse(Status::FENCED)]);
-    assert_eq!(block_on(clean.getattr(file.attr.ino)), Err(Errno::ENOTCONN));
-    block_on(clean.housekeeping());
-    block_on(clean.getattr(file.attr.ino)).unwrap();
-    assert_eq!(cluster.borrow().count(Open::KIND), opens + 1, "what is open was opened again");
-}
-
 /// Goal: the session is renewed in time, and a dead mgmtd does not stop anything else.
 #[test]
 fn housekeeping_renews() {
@@ -422,25 +397,6 @@ fn housekeeping_renews() {
     assert!(cluster.borrow().shard.opens.is_empty(), "the close went out all the same");
     block_on(lane.housekeeping());
     assert_eq!(cluster.borrow().count(RenewSession::KIND), 2);
-}
-
-/// Goal: closed files with unsynced chunks do not pile up: beyond the limit they are synced and forgotten.
-#[test]
-fn idle_files_are_synced_and_forgotten() {
-    let (cluster, lane) = mounted();
-    let file = create(&lane, b"a");
-    write(&lane, &file, 0, &[1; 70_000]);
-    block_on(lane.flush(file.handle, 0)).unwrap();
-    block_on(lane.release(file.handle));
-    lane.forget(file.attr.ino);
-    block_on(lane.housekeeping());
-    assert!(lane.shared().borrow().inodes.get(file.attr.ino).is_some(), "its chunks are not synced");
-    for number in 0..crate::limits::IDLE_INODES_MAX as u64 {
-        lane.shared().borrow_mut().inodes.entry(Ino(1 << 20 | number));
-    }
-    block_on(lane.housekeeping());
-    assert_eq!(cluster.borrow().count(SyncChunks::KIND), 3);
-    assert!(lane.shared().borrow().inodes.get(file.attr.ino).is_none());
 }
 
 /// Goal: content beyond the limit of the cache is read from the shard every time, correctly.

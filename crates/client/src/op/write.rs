@@ -9,7 +9,9 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use skep_types::codec::Bytes;
 use skep_types::limits::{FILE_SIZE_MAX, INLINE_DEFAULT, TRANSFER_MAX};
-use skep_types::{Attr, Encode, Errno, Generation, Ino, Kind, Layout, Mode, Piece, SetAttr, Timestamp};
+use skep_types::{
+    Attr, ClientId, Encode, Errno, Generation, Ino, Kind, Layout, Mode, Piece, SetAttr, Timestamp,
+};
 use skep_wire::meta::{AttrReply, GetAttr, WriteInline};
 use skep_wire::storage::{Owner, PunchChunk, WriteChunk, WriteChunkReply};
 use skep_wire::{Message, Refusal, Status};
@@ -43,6 +45,8 @@ pub(crate) struct StripeWrite<'a> {
     pub data: &'a [u8],
     pub owner: Owner,
     pub sync: bool,
+    /// The place is this session's only (an append): no other may write there.
+    pub session: Option<ClientId>,
 }
 
 /// What a write must know of its file.
@@ -202,7 +206,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 self.grow(file.ino, end).await?;
                 Round::Again
             } else {
-                let write = StripeWrite { layout: &layout, offset, data, owner: view.owner, sync };
+                let write =
+                    StripeWrite { layout: &layout, offset, data, owner: view.owner, sync, session: None };
                 match self.write_chunks(file.ino, &write, &view, kill).await {
                     Err(refusal) if refusal.status == Status::LOST_CHUNK => {
                         self.settle_loss(file.ino, offset, end).await?;
@@ -324,27 +329,12 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     pub(crate) async fn write_stripes(&self, ino: Ino, write: &StripeWrite<'_>) -> Result<usize, Refusal> {
         let pieces = transfers(write.layout, write.offset, write.data.len());
         let netbench = self.drops_content(ino);
-        let mut jobs: Vec<Job<'_>> = Vec::with_capacity(pieces.len());
-        for piece in &pieces {
-            let message = WriteChunk {
-                target: piece.target,
-                chunk: piece.chunk,
-                offset: piece.local_offset,
-                owner: write.owner,
-                floor: write.layout.synced_floor(&piece.chunk),
-                sync: write.sync,
-                netbench,
-            };
-            let start = (piece.file_offset - write.offset) as usize;
-            let mut job = Job::new(To::Target(piece.target), WriteChunk::KIND, message.to_bytes(), false);
-            job.payload = &write.data[start..start + piece.len as usize];
-            jobs.push(job);
-        }
+        let mut jobs: Vec<Job<'_>> = pieces.iter().map(|piece| piece_job(write, piece, netbench)).collect();
         self.run(&mut jobs).await;
         let mut written = 0;
         let mut failed: Option<Refusal> = None;
         let mut stray: Vec<Piece> = Vec::new();
-        let mut lost: Option<Refusal> = None;
+        let (mut lost, mut fenced): (Option<Refusal>, Option<Refusal>) = (None, None);
         for (piece, job) in pieces.iter().zip(&mut jobs) {
             let unsure = job.unsure;
             match job.take().and_then(|reply| reply.read::<WriteChunkReply>()) {
@@ -368,14 +358,21 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                     if unsure {
                         stray.push(*piece);
                     }
-                    if refusal.status == Status::LOST_CHUNK {
-                        lost = Some(refusal.clone());
+                    match refusal.status {
+                        Status::LOST_CHUNK => lost = Some(refusal.clone()),
+                        Status::FENCED => fenced = Some(refusal.clone()),
+                        _ => {}
                     }
                     failed = failed.or(Some(refusal));
                 }
             }
         }
         let Some(refusal) = failed else { return Ok(written) };
+        if let Some(fenced) = fenced {
+            // Its place is not this mount's any more: nothing there is to be touched, and no part of a record is one.
+            let nothing = written == 0 && stray.is_empty();
+            return Err(if nothing { fenced } else { Errno::EIO.into() });
+        }
         if refusal.status == Status::STALE_GENERATION {
             return Err(refusal);
         }
@@ -475,6 +472,23 @@ pub(crate) fn transfers(layout: &Layout, offset: u64, len: usize) -> Vec<Piece> 
         transfers.push(piece);
     }
     transfers
+}
+
+fn piece_job<'a>(write: &StripeWrite<'a>, piece: &Piece, netbench: bool) -> Job<'a> {
+    let message = WriteChunk {
+        target: piece.target,
+        chunk: piece.chunk,
+        offset: piece.local_offset,
+        owner: write.owner,
+        floor: write.layout.synced_floor(&piece.chunk),
+        sync: write.sync,
+        netbench,
+    };
+    let start = (piece.file_offset - write.offset) as usize;
+    let mut job = Job::new(To::Target(piece.target), WriteChunk::KIND, message.to_bytes(), false);
+    job.bound = write.session;
+    job.payload = &write.data[start..start + piece.len as usize];
+    job
 }
 
 impl Shared {

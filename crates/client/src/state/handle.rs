@@ -21,6 +21,9 @@ pub struct FileHandle {
     pub cached: bool,
     /// Losses of the inode that this handle has reported, or that were before it.
     pub losses: u32,
+    /// A lock that was taken through it went with the session, and the program does not know: EIO until it gives the
+    /// lock up, or closes.
+    pub lock_lost: bool,
 }
 
 /// An open directory, with the part of its listing that was fetched but not handed out.
@@ -80,11 +83,21 @@ impl Handles {
         self.add(Open::Dir(dir))
     }
 
-    /// The file behind a handle.
+    /// The file behind a handle, for whoever reads, writes or locks. EIO when the program believes in a lock that is
+    /// lost.
     pub fn file(&mut self, handle: Handle) -> Result<&mut FileHandle, Errno> {
         match self.table.get_mut(&handle) {
+            Some(Open::File(file)) if file.lock_lost => Err(Errno::EIO),
             Some(Open::File(file)) => Ok(file),
             _ => Err(Errno::EBADF),
+        }
+    }
+
+    /// The file behind a handle, whatever its program believes.
+    pub fn any_file(&mut self, handle: Handle) -> Option<&mut FileHandle> {
+        match self.table.get_mut(&handle) {
+            Some(Open::File(file)) => Some(file),
+            _ => None,
         }
     }
 

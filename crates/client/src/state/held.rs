@@ -6,7 +6,7 @@ use super::Inode;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use skep_types::{ChunkId, ExtentFloors, Floors, Generation, Held};
+use skep_types::{ChunkId, ExtentFloors, Floors, Generation, Held, WRITTEN};
 
 /// A layout as it was cut last: see [`skep_types::Layout::trims`]. Later ones are greater.
 pub type Point = (Generation, u64);
@@ -61,6 +61,12 @@ impl Inode {
         }
         let held = self.held.entry(chunk).or_default();
         *held = floor.max(*held);
+    }
+
+    /// What was written to these chunk files and not synced is lost, and whoever wrote is told so. If the shard does not
+    /// know that they were written, it is not to hear of it now: it would miss them.
+    pub fn written_no_more(&mut self, chunks: &[ChunkId]) {
+        self.held.retain(|chunk, floor| *floor > WRITTEN || !chunks.contains(chunk));
     }
 
     /// As [`Inode::hold`] for what a sync found.

@@ -266,6 +266,12 @@ impl Locks {
         core::mem::take(&mut self.ended)
     }
 
+    /// A new session began, and nothing that was held is: the handles through which it was taken.
+    pub fn take_lost(&mut self) -> Vec<Handle> {
+        let lost = core::mem::take(&mut self.held);
+        lost.into_values().flat_map(|held| held.ranges).map(|range| range.handle).collect()
+    }
+
     /// The cluster ended the session, and every lock with it.
     pub fn session_ended(&mut self) {
         let gone =

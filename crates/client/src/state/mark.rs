@@ -26,6 +26,8 @@ pub struct Mark {
     pub kill_suidgid: bool,
     /// Moves with every write.
     pub serial: u64,
+    /// Foreign truncates that were known when the first of them was answered.
+    pub foreign_cuts: u32,
 }
 
 /// What was known of a file when a write to it began.
@@ -63,6 +65,7 @@ impl Inode {
     ) {
         self.serial += 1;
         let (serial, time_sets) = (self.serial, begun.time_sets);
+        let foreign_cuts = self.foreign_cuts;
         let mark = self.mark.get_or_insert(Mark {
             size: 0,
             doubtful: 0,
@@ -72,10 +75,14 @@ impl Inode {
             generation,
             kill_suidgid,
             serial,
+            foreign_cuts,
         });
         if mark.generation != generation {
-            // What was written to an older generation is gone with it.
+            // What was written to an older generation is gone with it. An own truncate leaves no mark, a foreign one is
+            // counted: without either, it is lost.
+            self.losses += u32::from(mark.foreign_cuts == foreign_cuts);
             (mark.size, mark.doubtful, mark.generation) = (0, 0, generation);
+            mark.foreign_cuts = foreign_cuts;
         }
         if begun.cuts_seen == self.cuts_seen {
             mark.size = mark.size.max(end);
@@ -92,14 +99,17 @@ impl Inode {
     /// The shard's count of cuts is `cuts`: when that is news, no end that was known before is sure.
     pub fn learn_cuts(&mut self, cuts: u64) {
         if cuts > self.cuts {
+            self.foreign_cuts += u32::from(self.cuts_known);
             self.cuts = cuts;
             self.ends_in_doubt();
         }
+        self.cuts_known = true;
     }
 
     /// The shard may have lost its newest changes: its next count of cuts is believed, whatever it is.
     pub fn forget_cuts(&mut self) {
         self.cuts = 0;
+        self.cuts_known = false;
         self.ends_in_doubt();
     }
 

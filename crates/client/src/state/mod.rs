@@ -36,10 +36,10 @@ pub use stamps::Stamps;
 
 use crate::limits::Limits;
 use crate::port::MGMTD;
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeSet, VecDeque};
 use alloc::string::String;
 use alloc::vec::Vec;
-use skep_types::{ChunkId, FenceEpoch, Ino, Millis, NodeId, Piece, ShardId, Term};
+use skep_types::{ChunkId, ClientId, FenceEpoch, Ino, Millis, NodeId, Piece, ShardId, Term};
 
 /// A server that does not answer, for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,6 +61,8 @@ pub struct Shared {
     pub session: SessionState,
     /// Who we say we are when a session is opened.
     pub mounting: Mounting,
+    /// What is to be opened again in a new session before anybody else may use it; `None` = it has begun.
+    pub reopening: Option<VecDeque<Ino>>,
     /// Highest fence epoch seen; goes into every header.
     pub epoch: FenceEpoch,
     /// Where everything is.
@@ -143,9 +145,40 @@ impl Shared {
         }
     }
 
-    /// Nothing written through this mount is uncommitted or unsynced, and no program believes that it
-    /// holds a lock: a new session can take the place of one that ended.
-    pub fn is_clean(&self) -> bool {
-        self.inodes.is_clean() && self.locks.is_empty()
+    /// The client that requests are sent as; `None` while one session has ended and what is open is not opened again
+    /// in the next.
+    pub fn sender(&self) -> Option<ClientId> {
+        match &self.session {
+            SessionState::Dead { .. } => None,
+            SessionState::Open(_) if self.reopening.is_some() => None,
+            SessionState::Open(session) => Some(session.client),
+            SessionState::None => Some(ClientId(0)),
+        }
+    }
+
+    /// Is there a session in which everything that is open is known?
+    pub fn has_session(&self) -> bool {
+        self.session.open().is_some() && self.reopening.is_none()
+    }
+
+    /// A session was opened in the place of one that the cluster ended: what was known in that one counts no more,
+    /// and everything that is open is to be opened again. What was written and not made durable is on the targets
+    /// all the same; they will say if it is not.
+    pub(crate) fn begin_again(&mut self) {
+        if !self.limits.canary_keeps_beliefs {
+            self.inodes.disbelieve_all();
+        }
+        self.acls = Acls::default();
+        self.nodes.forget_outcomes();
+        self.closes = Closes::default();
+        // Whose file has another generation by now, nobody knows.
+        self.strays.clear();
+        for handle in self.locks.take_lost() {
+            if let Some(file) = self.handles.any_file(handle) {
+                file.lock_lost = true;
+            }
+        }
+        let used = self.inodes.iter().filter(|(_, inode)| inode.uses() > 0);
+        self.reopening = Some(used.map(|(ino, _)| ino).collect());
     }
 }

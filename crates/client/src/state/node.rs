@@ -81,6 +81,11 @@ impl Nodes {
         }
     }
 
+    /// The life of `node` that knows all that this mount has open.
+    pub fn told(&self, node: NodeId) -> Option<Incarnation> {
+        self.lives.get(&node).filter(|life| life.1 == Reclaim::Done).map(|life| life.0)
+    }
+
     /// Outcomes of waiting locks that `node` has told, up to this number.
     pub fn outcomes(&self, node: NodeId) -> u64 {
         self.outcomes.get(&node).copied().unwrap_or(0)
@@ -90,6 +95,11 @@ impl Nodes {
     pub fn confirm_outcomes(&mut self, node: NodeId, number: u64) {
         let known = self.outcomes.entry(node).or_default();
         *known = number.max(*known);
+    }
+
+    /// A new session: servers number its outcomes anew.
+    pub fn forget_outcomes(&mut self) {
+        self.outcomes.clear();
     }
 
     /// `node` has not answered since `since`, for this reason. Says whether that is news.

@@ -40,7 +40,7 @@ pub enum SessionState {
     None,
     /// Yes.
     Open(Session),
-    /// It was, and the cluster ended it: every operation fails until a new one may be opened.
+    /// It was, and the cluster ended it: operations wait for a new one.
     Dead {
         /// What the administrator was told.
         reason: String,

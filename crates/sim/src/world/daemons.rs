@@ -9,7 +9,9 @@ use crate::queue::Event;
 use skep_client::MGMTD;
 use skep_meta::{Input, Job, JobFailure, JobReply, Output, PeerIdentity, Request, Task};
 use skep_storage::Sender;
-use skep_types::{ClientId, Decode, Encode, LogIndex, NodeId, Reader, Role, Seq, Slot, TargetId};
+use skep_types::{
+    ClientId, Decode, Encode, Incarnation, LogIndex, NodeId, Reader, Role, Seq, Slot, TargetId,
+};
 use skep_wire::meta::{
     MakeDirOn, MetaRequest, RemoteDir, RemoteDirReply, ReserveEnd, ReserveEndReply, ShardCall, ShardStamp,
 };
@@ -37,7 +39,11 @@ impl World {
             self.renew_upkeep(node);
         }
         if node == self.metad.node {
-            self.hub.borrow_mut().fields.metad_lives += 1;
+            {
+                let hub = &mut *self.hub.borrow_mut();
+                hub.fields.metad_lives += 1;
+                hub.metad_life = Some((node, Incarnation(life)));
+            }
             let out = self.metad.start(&mut self.hub.borrow_mut());
             if let Some(out) = out {
                 self.carry_out(life, out);
@@ -58,6 +64,7 @@ impl World {
         if node == MGMTD {
             hub.coverage.hit("mgmtd was killed");
         } else if node == self.metad.node {
+            hub.metad_life = None;
             if power {
                 self.cut_metad(hub);
             } else {
@@ -250,6 +257,7 @@ impl World {
             hub.say(format_args!("metad is killed before it answers"));
             self.network.set_down(self.metad.node, hub, &mut self.queue);
             self.metad.kill(hub);
+            hub.metad_life = None;
             let due = hub.now + 50 + hub.rng.below(500);
             self.queue.at(due, &mut hub.rng, Event::Restart(self.metad.node));
             return;

@@ -168,7 +168,8 @@ impl World {
         if unread > 0 || scanned.is_err() {
             hub.fail(format!("{unread} rows with layouts cannot be read: {scanned:?}"));
         }
-        for storaged in &self.storageds {
+        // A target that forgets what was deleted lets a late write bring it back, unread for ever.
+        for storaged in self.storageds.iter().filter(|storaged| storaged.remembers_deletions()) {
             for (target, chunk) in storaged.chunks() {
                 if !named.contains(&(target, chunk)) {
                     let Ino(ino) = chunk.ino;

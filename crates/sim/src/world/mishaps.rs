@@ -98,6 +98,13 @@ impl World {
         self.hub.borrow_mut().rng.below(n)
     }
 
+    /// metad loses its power because a program asked for it.
+    pub(super) fn provoked(&mut self) {
+        if self.calm_at.is_none() {
+            self.strike(self.metad.node, true);
+        }
+    }
+
     fn some_storaged(&mut self) -> NodeId {
         let number = self.draw(self.storageds.len() as u64) as usize;
         self.storageds[number].node

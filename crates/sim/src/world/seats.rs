@@ -1,6 +1,7 @@
 //! Clients: their lives, their lanes, and who goes on when one is gone.
 
 use super::{LANES, SHARDS, World};
+use crate::Canary;
 use crate::appends::Broken;
 use crate::book::Book;
 use crate::drive::SimLane;
@@ -8,7 +9,7 @@ use crate::hub::LaneId;
 use crate::locking::keep_locks;
 use crate::loss::{Harm, Stored};
 use crate::port::{SharedRef, SimPort};
-use crate::program::{Actor, BookRef, attach, keep_house};
+use crate::program::{Actor, BookRef, attach, keep_house, keep_synced};
 use crate::queue::Event;
 use crate::task::Task;
 use skep_client::{Lane, Limits, Shared};
@@ -21,6 +22,8 @@ const DEAD_MAX: u64 = 3_000;
 
 /// The lane that asks what became of waiting locks; one is the witness's.
 const KEEPER: usize = LANES + 2;
+/// The lane that makes closed files durable.
+const SYNCER: usize = LANES + 3;
 
 /// A place for a client, whichever life is in it.
 pub struct Seat {
@@ -46,7 +49,7 @@ impl World {
                 Rc::new(RefCell::new(Book::new(format!("dir{number}{lane}"), seed)))
             })
             .collect();
-        let shared = new_state();
+        let shared = new_state(self.options.canary);
         self.seats.push(Seat { life: 0, shared, books, frozen_until: 0, vacant: true, dead_since: None });
         self.begin_life(number, false);
     }
@@ -54,7 +57,7 @@ impl World {
     fn begin_life(&mut self, number: usize, takes_over: bool) {
         self.last_client += 1;
         let life = self.last_client;
-        let shared = new_state();
+        let shared = new_state(self.options.canary);
         let books = {
             let seat = &mut self.seats[number];
             (seat.life, seat.shared, seat.vacant, seat.dead_since) = (life, shared.clone(), false, None);
@@ -88,7 +91,9 @@ impl World {
         let (id, lane) = self.lane(life, LANES, &shared);
         self.spawn(id, keep_house(self.hub.clone(), lane, shared.clone(), id));
         let (id, lane) = self.lane(life, KEEPER, &shared);
-        self.spawn(id, keep_locks(self.hub.clone(), lane, shared, id));
+        self.spawn(id, keep_locks(self.hub.clone(), lane, shared.clone(), id));
+        let (id, lane) = self.lane(life, SYNCER, &shared);
+        self.spawn(id, keep_synced(lane));
     }
 
     fn lane(&self, life: u32, at: usize, shared: &SharedRef) -> (LaneId, Rc<SimLane>) {
@@ -96,7 +101,7 @@ impl World {
         let port = |_| SimPort { hub: self.hub.clone(), lane: id, shared: shared.clone() };
         match Lane::new(shared.clone(), port) {
             Ok(lane) => (id, Rc::new(lane)),
-            // Slots number 256, a client here takes five.
+            // Slots number 256, a client here takes six.
             Err(errno) => unreachable!("no slot for {id}: {errno}"),
         }
     }
@@ -131,6 +136,14 @@ impl World {
                         hub.borrow_mut().fail(format!("{id} cannot read log {log}: {errno}"));
                     }
                     Err(Broken::Told(what)) => hub.borrow_mut().fail(format!("{id} sees at the end: {what}")),
+                }
+            }
+            let kept = hub.borrow().kept.files.len();
+            for at in 0..kept {
+                match crate::keeping::check_kept(&hub, &lane, at).await {
+                    Ok(()) => {}
+                    Err(None) => hub.borrow_mut().fail(format!("{id} cannot read kept file {at}")),
+                    Err(Some(what)) => hub.borrow_mut().fail(format!("{id} sees at the end: {what}")),
                 }
             }
             if let Err(what) = compare_shared(&hub, &lane).await {
@@ -214,7 +227,7 @@ impl World {
     }
 
     fn wake_all(&mut self, life: u32, at: u64) {
-        for lane in 0..=KEEPER as u32 {
+        for lane in 0..=SYNCER as u32 {
             self.at(at, Event::Wake(LaneId { life, lane }));
         }
     }
@@ -277,8 +290,14 @@ impl World {
     }
 }
 
-fn new_state() -> SharedRef {
-    Rc::new(RefCell::new(Shared::new(Limits::default())))
+fn new_state(canary: Option<Canary>) -> SharedRef {
+    let limits = Limits {
+        canary_keeps_layout: canary == Some(Canary::KeepsLayout),
+        canary_keeps_beliefs: canary == Some(Canary::ZeroForDead),
+        canary_forgets_touched: canary == Some(Canary::ForgetsTouched),
+        ..Limits::default()
+    };
+    Rc::new(RefCell::new(Shared::new(limits)))
 }
 
 /// The directory of all is what the log made of it.

@@ -239,6 +239,7 @@ pub mod samples {
                 mount: "/mnt".into(),
                 silent_ms: None,
             }],
+            evictions: Vec::new(),
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::cli::output::{self, OutputArgs, Row, ago};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use skep_types::ClientId;
-use skep_wire::mgmt::{Evict, SessionStatus, StatusReply};
+use skep_wire::mgmt::{Evict, EvictionStatus, SessionStatus, StatusReply};
 use std::io::Write;
 
 /// A mount renews its session every 15 s at the latest (`HOUSEKEEPING_MAX_MS`). One that is silent for longer than this has
@@ -16,7 +16,7 @@ pub const SILENT_MS: u64 = 2 * skep_client::HOUSEKEEPING_MAX_MS + 5_000;
 /// `skep session ...`
 #[derive(Debug, Subcommand)]
 pub enum SessionCommand {
-    /// List the mounts
+    /// List the mounts, and those that were evicted in the last day
     List(ListArgs),
     /// End a session by force: its late writes are refused from now on
     Evict(EvictArgs),
@@ -48,13 +48,23 @@ pub struct SessionRow {
     host: String,
     mount: String,
     silent_ms: Option<u64>,
+    /// Ended by force so long ago.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    evicted_ms: Option<u64>,
+    /// Why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why: Option<String>,
 }
 
 impl Row for SessionRow {
-    const TITLES: &'static [&'static str] = &[">CLIENT", "HOST", "MOUNT", "HEARD"];
+    const TITLES: &'static [&'static str] = &[">CLIENT", "HOST", "MOUNT", "HEARD", "STATE"];
 
     fn cells(&self) -> Vec<String> {
-        vec![self.client.to_string(), self.host.clone(), self.mount.clone(), ago(self.silent_ms)]
+        let (heard, state) = match (&self.evicted_ms, &self.why) {
+            (Some(ms), Some(why)) => ("-".to_owned(), format!("evicted {} ago: {why}", ago(Some(*ms)))),
+            _ => (ago(self.silent_ms), "open".to_owned()),
+        };
+        vec![self.client.to_string(), self.host.clone(), self.mount.clone(), heard, state]
     }
 }
 
@@ -64,6 +74,19 @@ fn row(session: &SessionStatus) -> SessionRow {
         host: session.host.clone(),
         mount: session.mount.clone(),
         silent_ms: session.silent_ms,
+        evicted_ms: None,
+        why: None,
+    }
+}
+
+fn evicted(eviction: &EvictionStatus) -> SessionRow {
+    SessionRow {
+        client: eviction.client.0,
+        host: eviction.host.clone(),
+        mount: eviction.mount.clone(),
+        silent_ms: None,
+        evicted_ms: Some(eviction.ago_ms),
+        why: Some(eviction.why.clone()),
     }
 }
 
@@ -83,9 +106,9 @@ pub fn find(status: &StatusReply, text: &str) -> Outcome<ClientId> {
     }
 }
 
-/// All mounts.
+/// All mounts, and those that were evicted in the last day.
 pub fn rows(status: &StatusReply) -> Vec<SessionRow> {
-    status.sessions.iter().map(row).collect()
+    status.sessions.iter().map(row).chain(status.evictions.iter().map(evicted)).collect()
 }
 
 /// Does it.
@@ -100,7 +123,7 @@ pub fn run(command: &SessionCommand, out: &mut dyn Write) -> Outcome {
             cluster.require_admin("evicting a client")?;
             let client = find(&cluster.status()?, &args.client)?;
             cluster.ask(&Evict { client })?;
-            eprintln!("client {client} is evicted; a living mount must be unmounted and mounted again");
+            eprintln!("client {client} is evicted; a living mount opens a new session by itself");
             Ok(())
         }
     }
@@ -117,7 +140,18 @@ mod tests {
             SessionStatus { client: ClientId(7), host: "h".into(), mount: "/m".into(), silent_ms: Some(5) };
         let json = serde_json::to_string(&row(&status)).unwrap();
         assert_eq!(json, r#"{"client":7,"host":"h","mount":"/m","silent_ms":5}"#);
-        assert_eq!(row(&status).cells(), ["7", "h", "/m", "5 ms"]);
+        assert_eq!(row(&status).cells(), ["7", "h", "/m", "5 ms", "open"]);
+        let gone = EvictionStatus {
+            client: ClientId(6),
+            host: "h".into(),
+            mount: "/m".into(),
+            ago_ms: 60_000,
+            why: "silent for 60 s".into(),
+        };
+        let json = serde_json::to_string(&evicted(&gone)).unwrap();
+        let expected = r#"{"client":6,"host":"h","mount":"/m","silent_ms":null,"evicted_ms":60000,"why":"silent for 60 s"}"#;
+        assert_eq!(json, expected);
+        assert!(evicted(&gone).cells()[4].starts_with("evicted 1"), "{:?}", evicted(&gone).cells());
     }
 
     /// Goal: a session is found by number and by host and mount point; two of one name are told apart by

@@ -14,7 +14,7 @@ use skep_types::{
 use skep_wire::mgmt::{Address, Heartbeat, MgmtRequest, RegisterNode, RegisterNodeReply, RegistryAge};
 use skep_wire::{Flags, Header, Hello, Refusal, Status, VERSION_MAX, Welcome};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// Silence is looked for this often, at most.
 const TICK_MAX_MS: u64 = 500;
@@ -159,6 +159,7 @@ impl Mgmtd {
             return;
         }
         self.next_tick = now.plus(self.tick_ms);
+        self.registry.tell_time(clock());
         let beat = Heartbeat {
             node: self.node,
             incarnation: self.introduction.incarnation,
@@ -261,6 +262,11 @@ impl Mgmtd {
             }
         }
     }
+}
+
+/// Seconds since 1970.
+fn clock() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 /// A client speaks for the session that its token proves; servers and administrators for any.

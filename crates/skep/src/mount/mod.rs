@@ -1,6 +1,7 @@
 //! `skep mount`: the FUSE client. Threads of the transport: those that serve /dev/fuse have a lane of the
 //! client core with blocking links each, those with queues of `io_uring` many lanes that share the thread's
-//! links. One thread for housekeeping; one that unmounts on a signal.
+//! links. One thread for housekeeping, one that renews the session, one that makes closed files durable, one that unmounts
+//! on a signal.
 
 mod background;
 mod callers;
@@ -15,6 +16,7 @@ mod locks;
 pub mod options;
 mod pages;
 mod port;
+mod predecessor;
 mod ring;
 mod served;
 mod shown;
@@ -33,7 +35,7 @@ use pages::Pages;
 use port::BlockingPort;
 use served::{Note, OTHER_LANES, Served};
 use skep_client::state::Mounting;
-use skep_client::{Lane, Limits, Shared};
+use skep_client::{Cell, Lane, Limits, Shared};
 use skep_fuse::{DevOptions, Fuse, FuseOptions, InitFlags, MountOptions, Transport, Unmounter};
 use skep_types::limits::SLOTS_MAX;
 use std::future::Future;
@@ -51,8 +53,8 @@ const LINKS_WANTED: usize = 256;
 const ATTACH_PATIENCE_MS: u64 = 10_000;
 /// How often the signal thread looks whether the mount has ended by itself.
 const STOP_SLICE: Duration = Duration::from_millis(500);
-/// No lane is free for the renewal of the session: looked for again after this.
-const RENEWAL_AGAIN_MS: u64 = 200;
+/// No lane is free for a thread that needs one: looked for again after this.
+const LANE_AGAIN_MS: u64 = 200;
 
 /// Mounts, in the background unless told otherwise.
 pub fn run(args: &MountArgs) -> ExitCode {
@@ -120,13 +122,18 @@ fn serve(config: &MountConfig, wishes: Wishes, args: &MountArgs, background: boo
         info!("removed a dead mount from {}", target.display());
     }
     refuse_second(&target)?;
-    let shared = Shared::new(Limits { retry_ms: config.retry.duration().as_millis() as u64 });
+    let retry_ms = config.retry.duration().as_millis() as u64;
+    let shared = Shared::new(Limits { retry_ms, ..Limits::default() });
     let mgmtd = daemon::mgmtd_endpoints(&config.membership)?;
-    let hands = Hands::new(shared, daemon::keyring(&config.process)?, mgmtd);
+    let hands = Hands::new(shared, daemon::keyring(&config.process)?, mgmtd.clone());
     let room = room(config, open_files);
     hands.links.limit(room.links);
     let keeper = lane(&hands).map_err(|e| format!("no lane: {e}"))?;
     attach(&keeper, &hands, &target)?;
+    for dead in predecessor::dead(&config.process.run_dir, &target) {
+        dead.bury(daemon::keyring(&config.process)?, mgmtd.clone());
+    }
+    let record = predecessor::Own::new(&config.process.run_dir, &target);
     let device = mount(config, wishes, args, &target, room.lanes)?;
     let mounted = device.unmounter();
     let note = Note::new(&config.process.run_dir, &target);
@@ -140,11 +147,19 @@ fn serve(config: &MountConfig, wishes: Wishes, args: &MountArgs, background: boo
     let served = Served::new(&hands, config.io, Readiness::new("mount"), background, note);
     let housekeeper = std::thread::Builder::new().name("housekeeping".to_owned());
     let kept = hands.clone();
-    let housekeeper =
-        housekeeper.spawn(move || keep(&kept, keeper)).map_err(|e| format!("housekeeping thread: {e}"))?;
+    let housekeeper = housekeeper
+        .spawn(move || keep(&kept, keeper, record))
+        .map_err(|e| format!("housekeeping thread: {e}"))?;
+    let syncing = hands.clone();
+    let syncer = std::thread::Builder::new().name("sync".to_owned());
+    let syncer = syncer
+        .spawn(move || by_itself(&syncing, |lane| drive(lane.sync_closed())))
+        .map_err(|e| format!("sync thread: {e}"))?;
     let renewing = hands.clone();
     let renewer = std::thread::Builder::new().name("renewal".to_owned());
-    let renewer = renewer.spawn(move || renew(&renewing)).map_err(|e| format!("renewal thread: {e}"))?;
+    let renewer = renewer
+        .spawn(move || by_itself(&renewing, |lane| drive(lane.keep_alive())))
+        .map_err(|e| format!("renewal thread: {e}"))?;
     let (watched, watched_hands) = (target.clone(), hands.clone());
     let watch = std::thread::Builder::new().name("stop".to_owned());
     let watch = watch
@@ -154,7 +169,8 @@ fn serve(config: &MountConfig, wishes: Wishes, args: &MountArgs, background: boo
     hands.end();
     pages.end();
     renewer.thread().unpark();
-    for thread in [housekeeper, renewer, watch] {
+    syncer.thread().unpark();
+    for thread in [housekeeper, renewer, syncer, watch] {
         if thread.join().is_err() {
             return Err("a thread ended badly".to_owned());
         }
@@ -238,8 +254,16 @@ fn mount(
 }
 
 /// Housekeeping until the mount has ended, then the end of the session.
-fn keep(hands: &Hands, lane: MountLane<BlockingPort>) {
+fn keep(hands: &Hands, lane: MountLane<BlockingPort>, record: Option<predecessor::Own>) {
+    let mut recorded = None;
     while !hands.has_ended() {
+        let session = hands.shared.with(|s| s.session.open().cloned());
+        if let (Some(session), Some(record)) = (&session, &record)
+            && recorded != Some(session.client)
+        {
+            record.write(session);
+            recorded = Some(session.client);
+        }
         let next = drive(lane.housekeeping());
         let next = Duration::from_millis(next).min(hands.links.close_idle());
         hands.wait_for_work(next);
@@ -247,15 +271,16 @@ fn keep(hands: &Hands, lane: MountLane<BlockingPort>) {
     drive(lane.detach());
 }
 
-/// Keeps the session alive by itself: housekeeping may wait for a server that hangs, and a session that is not
-/// renewed meanwhile would be evicted with all it holds.
-fn renew(hands: &Arc<Hands>) {
+/// Does something with a lane of its own, whose answer is when to do it again. So the session is kept alive while
+/// housekeeping waits for a server that hangs (it would be evicted with all it holds), and a target may take its time
+/// to make closed files durable.
+fn by_itself(hands: &Arc<Hands>, work: impl Fn(&MountLane<BlockingPort>) -> u64) {
     let mut lane = None;
     while !hands.has_ended() {
         if lane.is_none() {
             lane = self::lane(hands).ok();
         }
-        let next = lane.as_ref().map_or(RENEWAL_AGAIN_MS, |lane| drive(lane.keep_alive()));
+        let next = lane.as_ref().map_or(LANE_AGAIN_MS, &work);
         std::thread::park_timeout(Duration::from_millis(next));
     }
 }

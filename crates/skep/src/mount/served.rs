@@ -18,8 +18,9 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Lanes that serve no ring thread: housekeeping, renewal, locks, the thread that takes FORGET, and one to spare.
-pub const OTHER_LANES: usize = 4 + KEEPER_LANES;
+/// Lanes that serve no ring thread: housekeeping, renewal, closed files, locks, the thread that takes FORGET, and one to
+/// spare.
+pub const OTHER_LANES: usize = 5 + KEEPER_LANES;
 /// Lanes that every ring thread can count on, however many the others have.
 const LANES_PER_THREAD_MIN: usize = 2;
 

@@ -51,7 +51,7 @@ impl Storaged {
         instruments: Arc<Instruments>,
     ) -> Self {
         let targets = targets.into_iter().map(|target| (target.id, target)).collect();
-        let admission = RwLock::new(Admission::new());
+        let admission = RwLock::new(Admission::default());
         let writers = Writers::default();
         let requests = Requests::new(StorageRequest::KINDS.iter().copied());
         Self {

@@ -201,7 +201,9 @@ fn the_api_changes_what_commands_change() {
     }
     let session = rows(&["session", "list"])[0]["client"].to_string();
     assert_eq!(send("POST", &format!("/v1/sessions/{session}/evict"), ""), 200);
-    assert!(rows(&["session", "list"]).iter().all(|row| row["client"].to_string() != session));
+    let listed = rows(&["session", "list"]);
+    let evicted = listed.iter().find(|row| row["client"].to_string() == session);
+    assert!(evicted.is_some_and(|row| row["evicted_ms"].is_u64()), "{listed:?}");
 }
 
 /// Goal: whatever a command prints as JSON, and every line of it as ndjson, is as its schema says.

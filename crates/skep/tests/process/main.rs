@@ -13,6 +13,7 @@ mod bench;
 mod coherence;
 mod connections;
 mod deletion;
+mod evicted;
 mod full;
 mod http;
 mod instruments;

@@ -1,4 +1,4 @@
-//! `CloseSession`: a mount ends its session.
+//! `CloseSession`: a mount ends its session, or that of a mount that died before it in the same place.
 
 use crate::Empty;
 use skep_types::ClientId;
@@ -8,5 +8,7 @@ crate::message! {
     CloseSession = 0x0107 -> Empty {
         /// The session.
         pub client: ClientId,
+        /// Its process is dead: what it had under way is fenced, as at an eviction.
+        pub died: bool,
     }
 }

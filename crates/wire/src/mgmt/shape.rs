@@ -355,6 +355,23 @@ record! {
 }
 
 record! {
+    /// A session that was ended by force.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct EvictionStatus {
+        /// The client.
+        pub client: ClientId,
+        /// Host name.
+        pub host: String,
+        /// Mount point.
+        pub mount: String,
+        /// Milliseconds since.
+        pub ago_ms: u64,
+        /// Why.
+        pub why: String,
+    }
+}
+
+record! {
     /// The whole cluster.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct StatusReply {
@@ -374,5 +391,7 @@ record! {
         pub pools: Vec<PoolStatus>,
         /// All sessions.
         pub sessions: Vec<SessionStatus>,
+        /// Sessions that were ended by force in the last day, oldest first.
+        pub evictions: Vec<EvictionStatus>,
     }
 }

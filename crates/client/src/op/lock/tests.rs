@@ -5,7 +5,7 @@ use crate::limits::OPENS_PER_REQUEST;
 use crate::testing::{
     BOTH, FakeLane, Fault, block_on, create, lane_beside, mount, mounted, read, step, write,
 };
-use crate::{OpenHow, Opened};
+use crate::{OpenHow, Opened, WriteHow};
 use core::pin::pin;
 use skep_wire::Message;
 use skep_wire::meta::Commit;
@@ -161,25 +161,40 @@ fn a_restart_forgets_nothing() {
     );
 }
 
-/// Goal: the end of a session ends every wait, and a mount whose programs believe in locks does not
-/// go on with a new session as if nothing had been.
+/// Goal: the end of a session ends every wait, and a program that believes in a lock which went with it gets EIO
+/// from its descriptor until it gives that lock up; others go on.
 #[test]
 fn an_eviction_ends_waits() {
     let (cluster, first) = mounted();
     let second = mount(&cluster);
     let file = create(&first, b"f");
     let other = open(&second, file.attr.ino);
+    let third = open(&second, file.attr.ino);
     block_on(first.set_lock(file.handle, wish(1, WRITE, 0, 9))).unwrap();
     block_on(second.set_lock(other.handle, wish(2, WRITE, 20, 29))).unwrap();
     let ticket = waiting(&second, &other, wish(2, WRITE, 0, 9));
     cluster.borrow_mut().fail(AwaitLocks::KIND, &[Fault::Refuse(Status::FENCED)]);
     let ended = block_on(second.await_locks(node(&second), 0));
     assert_eq!(ended, Ok(alloc::vec![Ended { ticket, ino: file.attr.ino, result: Err(Errno::ENOTCONN) }]));
+    let server = node(&second);
+    second.shared.borrow_mut().nodes.confirm_outcomes(server, 50);
     block_on(second.housekeeping());
-    assert!(second.shared.borrow().session.is_dead());
-    let _ = block_on(second.flush(other.handle, 2));
-    block_on(second.housekeeping());
-    assert!(!second.shared.borrow().session.is_dead());
+    assert!(second.shared.borrow().has_session());
+    let write = || block_on(second.write(other.handle, 20, b"under it", WriteHow::default()));
+    assert_eq!(write(), Err(Errno::EIO));
+    assert_eq!(block_on(second.set_lock(other.handle, wish(2, WRITE, 20, 29))), Err(Errno::EIO));
+    assert_eq!(block_on(second.write(third.handle, 40, b"beside it", WriteHow::default())), Ok(9));
+    let unlock =
+        || block_on(second.set_lock(other.handle, LockWish { kind: None, ..wish(2, WRITE, 0, u64::MAX) }));
+    assert_eq!(unlock(), Err(Errno::EIO), "told, once");
+    assert_eq!(unlock(), Ok(()));
+    block_on(second.set_lock(other.handle, wish(2, WRITE, 20, 29))).unwrap();
+    assert_eq!(write(), Ok(8));
+    assert_eq!(
+        second.shared.borrow().nodes.outcomes(node(&second)),
+        0,
+        "numbers of the next session begin anew"
+    );
 }
 
 /// Goal: an unlock gives the lock up, and a downgrade downgrades, though what was written under it cannot be

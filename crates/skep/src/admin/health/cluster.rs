@@ -8,7 +8,7 @@ use crate::admin::session::SILENT_MS;
 use crate::cli::output::{ago, human};
 use skep_types::{Capacity, CapacityClass, Consistency, Reachability, ServiceKind};
 use skep_wire::meta::ShardStats;
-use skep_wire::mgmt::{NodeEntry, SessionStatus, StatusReply, TargetEntry};
+use skep_wire::mgmt::{EvictionStatus, NodeEntry, SessionStatus, StatusReply, TargetEntry};
 use skep_wire::storage::TargetStats;
 use std::time::Duration;
 
@@ -170,6 +170,7 @@ fn registry_checks(status: &StatusReply) -> Vec<Check> {
     }
     checks.push(shard_check(status));
     checks.extend(status.sessions.iter().map(session_check));
+    checks.extend(status.evictions.iter().map(eviction_check));
     checks
 }
 
@@ -185,6 +186,14 @@ fn served_check(target: &TargetEntry, node: &str) -> Option<Check> {
          they are gone: skep target remove {alias} --force, and everything on target {id} is lost"
     );
     (!target.served).then(|| check(Verdict::Error, "target", alias, detail, &hint))
+}
+
+fn eviction_check(eviction: &EvictionStatus) -> Check {
+    let subject = format!("{}:{}", eviction.host, eviction.mount);
+    let EvictionStatus { client, why, ago_ms, .. } = eviction;
+    let text = format!("client {client} was evicted {} ago: {why}", ago(Some(*ago_ms)));
+    let hint = "a living mount has a new session by now; its log says whether anything written was lost";
+    check(Verdict::Warning, "eviction", &subject, text, hint)
 }
 
 fn session_check(session: &SessionStatus) -> Check {

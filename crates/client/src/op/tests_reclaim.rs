@@ -1,0 +1,326 @@
+//! What a mount believes after a metadata server lost its newest records, and after its own eviction.
+
+use crate::limits::{SYNC_CLOSED_MS, SYNC_LOOK_MS};
+use crate::testing::{
+    BOTH, Cluster, FakeLane, Fault, READ, TRUNCATE, block_on, create, mount, mounted, read, write,
+};
+use crate::{Lane, WriteHow};
+use core::cell::RefCell;
+use core::future::Future;
+use core::pin::pin;
+use core::task::{Context, Waker};
+use skep_types::{Errno, Generation, Ino, Term};
+use skep_wire::meta::{Commit, GetAttr, Open, ReserveEnd, Sync, WriteInline};
+use skep_wire::storage::{SyncChunks, WriteChunk};
+use skep_wire::{Message, Status};
+
+/// The server loses its power: the switch of `ino` to chunks is gone, the intent to grow stands.
+fn undo_growth(cluster: &RefCell<Cluster>, ino: Ino, inline: &[u8]) {
+    let cluster = &mut *cluster.borrow_mut();
+    cluster.incarnation += 1;
+    let file = cluster.shard.files.get_mut(&ino).unwrap();
+    file.intent = Some(core::mem::take(&mut file.layout));
+    file.inline = inline.to_vec();
+    file.attr.size = inline.len() as u64;
+    file.attr.generation = Generation(0);
+    file.attr.change -= 1;
+}
+
+/// The content as another mount finds it.
+fn seen(cluster: &alloc::rc::Rc<RefCell<Cluster>>, ino: Ino, len: usize) -> alloc::vec::Vec<u8> {
+    let other = mount(cluster);
+    let file = block_on(other.open(ino, READ)).unwrap();
+    read(&other, &file, 0, len)
+}
+
+/// Goal: what is written after the server was told what is open is there for others, though the growth that the
+/// mount knew was undone.
+#[test]
+fn a_layout_does_not_outlive_a_reclaim() {
+    let (cluster, lane) = mounted();
+    let file = create(&lane, b"f");
+    let ino = file.attr.ino;
+    write(&lane, &file, 0, &[1; 1_000]);
+    write(&lane, &file, 1_000, &[2; 9_000]);
+    undo_growth(&cluster, ino, &[1; 1_000]);
+    // The first answer shows the new life; before the next request it is told what is open.
+    create(&lane, b"g");
+    create(&lane, b"h");
+    assert_eq!(cluster.borrow().shard.reclaims, 1);
+    write(&lane, &file, 10_000, &[3; 2_000]);
+    let _ = block_on(lane.flush(file.handle, 0));
+    let found = seen(&cluster, ino, 20_000);
+    assert_eq!(found.len(), 12_000);
+    assert!(found[10_000..] == [3; 2_000]);
+}
+
+/// Goal: a copy tells the shard where it ends, and takes no end with it that a restart of the server left in doubt.
+#[test]
+fn a_copy_tells_no_end_that_is_in_doubt() {
+    let (cluster, lane) = mounted();
+    let (from, to) = (create(&lane, b"from"), create(&lane, b"to"));
+    write(&lane, &from, 0, &[1; 70_000]);
+    write(&lane, &to, 60_000, &[2; 10_000]);
+    cluster.borrow_mut().incarnation += 1;
+    // The first answer shows the new life; before the next request it is told what is open.
+    create(&lane, b"g");
+    create(&lane, b"h");
+    assert_eq!(block_on(lane.copy((from.handle, 0), (to.handle, 0), 5_000)), Ok(5_000));
+    block_on(lane.flush(to.handle, 0)).unwrap();
+    assert_eq!(seen(&cluster, to.attr.ino, 80_000).len(), 70_000);
+    assert_eq!(block_on(mount(&cluster).getattr(to.attr.ino)).unwrap().size, 70_000);
+}
+
+/// Goal: a write to a generation that the file has no more, and no truncate explains, is a loss: the close and the
+/// next fsync say so, the one after does not.
+#[test]
+fn a_commit_that_comes_to_nothing_is_a_loss() {
+    let (cluster, lane) = mounted();
+    let file = create(&lane, b"f");
+    let second = block_on(lane.open(file.attr.ino, BOTH)).unwrap();
+    write(&lane, &file, 0, &[1; 10_000]);
+    cluster.borrow_mut().fail(Commit::KIND, &[Fault::Refuse(Status::STALE_GENERATION)]);
+    assert_eq!(block_on(lane.flush(file.handle, 0)), Err(Errno::EIO));
+    assert_eq!(block_on(lane.fsync(file.handle)), Err(Errno::EIO));
+    assert_eq!(block_on(lane.fsync(file.handle)), Ok(()));
+    assert_eq!(block_on(lane.flush(file.handle, 0)), Ok(()));
+    assert_eq!(block_on(lane.fsync(second.handle)), Err(Errno::EIO));
+    let layout = lane.shared.borrow().inodes.get(file.attr.ino).unwrap().layout.clone();
+    assert_ne!(layout.map(|layout| layout.generation), Some(Generation(0)), "the shard is asked for it");
+}
+
+/// Goal: a truncate of this mount that runs beside a commit explains why there is nothing to commit.
+#[test]
+fn an_own_truncate_is_no_loss() {
+    let (cluster, lane) = mounted();
+    let other = Lane::new(lane.shared.clone(), |_| lane.port.clone()).unwrap();
+    let file = create(&lane, b"f");
+    write(&lane, &file, 0, &[1; 10_000]);
+    let mut flush = pin!(lane.flush(file.handle, 0));
+    let mut context = Context::from_waker(Waker::noop());
+    while cluster.borrow().count(Commit::KIND) == 0 {
+        if cluster.borrow().count(skep_wire::meta::Open::KIND) == 0 {
+            cluster.borrow_mut().fail(Commit::KIND, &[Fault::LoseRequest]);
+        }
+        assert!(flush.as_mut().poll(&mut context).is_pending());
+    }
+    block_on(other.open(file.attr.ino, TRUNCATE)).unwrap();
+    assert_eq!(block_on(flush), Ok(()));
+    assert_eq!(block_on(lane.fsync(file.handle)), Ok(()));
+}
+
+/// Goal: an fsync takes only what it made durable off the list: what another thread changed while it waited is still
+/// missed when a power cut takes it.
+#[test]
+fn an_fsync_clears_only_what_it_synced() {
+    let (cluster, lane) = mounted();
+    let other = Lane::new(lane.shared.clone(), |_| lane.port.clone()).unwrap();
+    let file = create(&lane, b"wal");
+    let second = block_on(other.open(file.attr.ino, BOTH)).unwrap();
+    write(&lane, &file, 0, b"first");
+    {
+        // Its answer is lost once, so that there is time for the other thread.
+        cluster.borrow_mut().fail(Sync::KIND, &[Fault::LoseAnswer]);
+        let mut fsync = pin!(lane.fsync(file.handle));
+        let mut context = Context::from_waker(Waker::noop());
+        while cluster.borrow().count(Sync::KIND) == 0 {
+            assert!(fsync.as_mut().poll(&mut context).is_pending());
+        }
+        write(&other, &second, 5, b"second");
+        assert_eq!(block_on(fsync), Ok(()));
+    }
+    cluster.borrow_mut().shard.lost_term = Some(Term(0));
+    assert_eq!(block_on(other.fsync(second.handle)), Err(Errno::EIO));
+}
+
+/// Goal: a mount that comes back after its eviction sees what others made of its open files, and writes where they are
+/// now: nothing that it believed before counts.
+#[test]
+fn a_new_session_believes_nothing() {
+    let (cluster, lane) = mounted();
+    let file = create(&lane, b"f");
+    let ino = file.attr.ino;
+    write(&lane, &file, 0, &[1; 10_000]);
+    block_on(lane.fsync(file.handle)).unwrap();
+    let other = mount(&cluster);
+    let theirs = block_on(other.open(ino, TRUNCATE)).unwrap();
+    write(&other, &theirs, 0, &[2; 12_000]);
+    block_on(other.flush(theirs.handle, 0)).unwrap();
+    // The targets have forgotten the old generation, as after a restart.
+    cluster.borrow_mut().targets.dead.clear();
+    evict(&cluster, &lane, ino);
+    block_on(lane.housekeeping());
+    assert!(read(&lane, &file, 0, 20_000) == [2; 12_000]);
+    write(&lane, &file, 12_000, &[3; 1_000]);
+    block_on(lane.flush(file.handle, 0)).unwrap();
+    assert!(seen(&cluster, ino, 20_000)[11_999..] == [&[2][..], &[3; 1_000]].concat());
+}
+
+/// Goal: the end of a session fails no operation: those under way wait for the next one and go on in it, everything
+/// that is open is opened again before, and it is said once.
+#[test]
+fn operations_wait_for_the_next_session() {
+    let (cluster, lane) = mounted();
+    let keeper = Lane::new(lane.shared.clone(), |_| lane.port.clone()).unwrap();
+    let file = create(&lane, b"a");
+    write(&lane, &file, 0, &[1; 10_000]);
+    let opens = cluster.borrow().count(Open::KIND);
+    cluster.borrow_mut().fail(GetAttr::KIND, &[Fault::Refuse(Status::FENCED)]);
+    {
+        let mut getattr = pin!(lane.getattr(file.attr.ino));
+        let mut context = Context::from_waker(Waker::noop());
+        while !lane.shared.borrow().session.is_dead() {
+            assert!(getattr.as_mut().poll(&mut context).is_pending());
+        }
+        block_on(keeper.housekeeping());
+        assert_eq!(cluster.borrow().count(Open::KIND), opens + 1, "what is open was opened again");
+        assert_eq!(block_on(getattr).map(|attr| attr.size), Ok(10_000));
+    }
+    let told = cluster.borrow().lines.iter().filter(|line| line.contains("evicted")).count();
+    assert_eq!(told, 1);
+    assert_eq!(block_on(lane.fsync(file.handle)), Ok(()), "the targets have it all");
+    assert!(seen(&cluster, file.attr.ino, 20_000) == [1; 10_000]);
+    cluster.borrow_mut().targets.life += 1;
+    write(&lane, &file, 0, &[2; 10_000]);
+    evict(&cluster, &lane, file.attr.ino);
+    block_on(keeper.housekeeping());
+    cluster.borrow_mut().targets.life += 1;
+    assert_eq!(
+        block_on(lane.fsync(file.handle)),
+        Err(Errno::EIO),
+        "that was lost, with a session or without"
+    );
+    assert_eq!(block_on(lane.fsync(file.handle)), Ok(()));
+}
+
+/// Goal: nobody uses a new session before all that is open is opened again in it: a truncate of another mount in
+/// between would take this one for a mount that has the file closed.
+#[test]
+fn what_is_open_is_opened_before_all_else() {
+    let (cluster, lane) = mounted();
+    let keeper = Lane::new(lane.shared.clone(), |_| lane.port.clone()).unwrap();
+    let file = create(&lane, b"a");
+    evict(&cluster, &lane, file.attr.ino);
+    cluster.borrow_mut().fail(Open::KIND, &[Fault::Unreachable]);
+    block_on(keeper.housekeeping());
+    assert!(!lane.shared.borrow().has_session());
+    let asked = cluster.borrow().count(GetAttr::KIND);
+    let mut getattr = pin!(lane.getattr(file.attr.ino));
+    let mut context = Context::from_waker(Waker::noop());
+    for _ in 0..50 {
+        assert!(getattr.as_mut().poll(&mut context).is_pending());
+    }
+    assert_eq!(cluster.borrow().count(GetAttr::KIND), asked);
+    block_on(keeper.housekeeping());
+    assert!(block_on(getattr).is_ok());
+}
+
+/// Goal: a change that was sent and whose answer the end of the session took along is not sent again: its server does
+/// not know any more whether it was made. One that was not sent is.
+#[test]
+fn a_change_in_doubt_is_not_repeated_in_another_session() {
+    for (fault, expected) in [(Fault::LoseAnswer, Err(Errno::EIO)), (Fault::Unreachable, Ok(7))] {
+        let (cluster, lane) = mounted();
+        let keeper = Lane::new(lane.shared.clone(), |_| lane.port.clone()).unwrap();
+        let file = create(&lane, b"a");
+        cluster.borrow_mut().fail(WriteInline::KIND, &[fault]);
+        let executed = cluster.borrow().shard.executed;
+        let mut write = pin!(lane.write(file.handle, 0, b"content", WriteHow::default()));
+        let mut context = Context::from_waker(Waker::noop());
+        while cluster.borrow().count(WriteInline::KIND) == 0 {
+            assert!(write.as_mut().poll(&mut context).is_pending());
+        }
+        evict(&cluster, &keeper, file.attr.ino);
+        block_on(keeper.housekeeping());
+        assert_eq!(block_on(write), expected, "{fault:?}");
+        assert_eq!(cluster.borrow().shard.executed, executed + 1, "{fault:?}");
+    }
+}
+
+/// Goal: the place of an append ends with the session that was given it: it is not written to in the next one.
+#[test]
+fn a_reserved_place_ends_with_its_session() {
+    let (cluster, lane) = mounted();
+    let keeper = Lane::new(lane.shared.clone(), |_| lane.port.clone()).unwrap();
+    let file = create(&lane, b"log");
+    let append = WriteHow { append: true, ..WriteHow::default() };
+    block_on(lane.write(file.handle, 0, &[1; 20_000], append)).unwrap();
+    let asked = cluster.borrow().count(ReserveEnd::KIND);
+    cluster.borrow_mut().fail(WriteChunk::KIND, &[Fault::Unreachable, Fault::Unreachable]);
+    let mut record = pin!(lane.write(file.handle, 0, &[2; 3_000], append));
+    let mut context = Context::from_waker(Waker::noop());
+    let sent = cluster.borrow().count(WriteChunk::KIND);
+    while cluster.borrow().count(WriteChunk::KIND) == sent {
+        assert!(record.as_mut().poll(&mut context).is_pending());
+    }
+    evict(&cluster, &keeper, file.attr.ino);
+    block_on(keeper.housekeeping());
+    assert_eq!(block_on(record), Ok(3_000));
+    assert_eq!(cluster.borrow().count(ReserveEnd::KIND), asked + 2, "another place");
+}
+
+/// Goal: part of a record is none: when the session ends after some of its targets have written, it is an error, also
+/// when the others only did not answer.
+#[test]
+fn part_of_a_record_is_an_error() {
+    let (cluster, lane) = mounted();
+    let keeper = Lane::new(lane.shared.clone(), |_| lane.port.clone()).unwrap();
+    let file = create(&lane, b"log");
+    let append = WriteHow { append: true, ..WriteHow::default() };
+    block_on(lane.write(file.handle, 0, &[1; 20_000], append)).unwrap();
+    cluster.borrow_mut().fail(WriteChunk::KIND, &[Fault::LateAnswer, Fault::LoseAnswer]);
+    let content = alloc::vec![2; 3 << 20];
+    let mut record = pin!(lane.write(file.handle, 0, &content, append));
+    let mut context = Context::from_waker(Waker::noop());
+    let sent = cluster.borrow().count(WriteChunk::KIND);
+    while cluster.borrow().count(WriteChunk::KIND) < sent + 2 {
+        assert!(record.as_mut().poll(&mut context).is_pending());
+    }
+    evict(&cluster, &keeper, file.attr.ino);
+    block_on(keeper.housekeeping());
+    assert_eq!(block_on(record), Err(Errno::EIO));
+}
+
+/// Goal: what was written to a file is made durable soon after its close, by nobody's wish, for many files with one
+/// request to each target; what the kernel has forgotten is forgotten then, and a target that does not answer is
+/// asked again.
+#[test]
+fn closed_files_are_synced() {
+    let (cluster, lane) = mounted();
+    cluster.borrow_mut().now = 10_000;
+    let mut inos = alloc::vec::Vec::new();
+    for name in [b"a", b"b", b"c"] {
+        let file = create(&lane, name);
+        write(&lane, &file, 0, &[1; 70_000]);
+        block_on(lane.flush(file.handle, 0)).unwrap();
+        block_on(lane.release(file.handle));
+        inos.push(file.attr.ino);
+    }
+    let open = create(&lane, b"d");
+    write(&lane, &open, 0, &[1; 70_000]);
+    lane.forget(inos[0]);
+    assert_eq!(block_on(lane.sync_closed()), SYNC_LOOK_MS);
+    assert_eq!(cluster.borrow().count(SyncChunks::KIND), 0, "perhaps they are opened again at once");
+    cluster.borrow_mut().now += SYNC_CLOSED_MS;
+    cluster.borrow_mut().fail(SyncChunks::KIND, &[Fault::Unreachable]);
+    block_on(lane.sync_closed());
+    assert_eq!(cluster.borrow().count(SyncChunks::KIND), 3, "one request for each target");
+    assert!(lane.shared.borrow().inodes.get(inos[0]).is_some(), "one target has not answered");
+    cluster.borrow_mut().now += SYNC_CLOSED_MS;
+    block_on(lane.sync_closed());
+    assert_eq!(cluster.borrow().count(SyncChunks::KIND), 4);
+    let shared = lane.shared.borrow();
+    assert!(shared.inodes.get(inos[0]).is_none());
+    assert!(inos[1..].iter().all(|ino| shared.inodes.get(*ino).unwrap().unsynced.is_empty()));
+    assert!(!shared.inodes.get(open.attr.ino).unwrap().unsynced.is_empty(), "its program says when");
+}
+
+/// The cluster ends the session, and the mount hears of it.
+fn evict(cluster: &RefCell<Cluster>, lane: &FakeLane, ino: Ino) {
+    cluster.borrow_mut().fail(GetAttr::KIND, &[Fault::Refuse(Status::FENCED)]);
+    let mut getattr = pin!(lane.getattr(ino));
+    let mut context = Context::from_waker(Waker::noop());
+    while !lane.shared.borrow().session.is_dead() {
+        assert!(getattr.as_mut().poll(&mut context).is_pending());
+    }
+}

@@ -1,0 +1,342 @@
+//! What the lanes of a client do to a file that they keep open: each writes cells of its own and syncs through a handle
+//! of its own, over power cuts, restarts and evictions. Another client truncates it when the client has no session.
+
+use crate::drive::{SimLane, read};
+use crate::hub::HubRef;
+use crate::kept::{CELL, CELLS, HEAD, KeptFile, SMALL_CELLS, bytes_of};
+use crate::loss::give_up;
+use crate::program::{Actor, Failed, session_of};
+use skep_client::{CreateHow, OpenHow, Port, WriteHow};
+use skep_types::limits::CHUNK_MIN;
+use skep_types::{Errno, Ino, Policy, PoolId};
+use skep_wire::meta::OpenMode;
+use std::collections::BTreeSet;
+
+const BOTH: OpenHow =
+    OpenHow { mode: OpenMode::ReadWrite, truncate: false, sync: false, kill_suidgid: false };
+/// A deed after which metad loses its power, of a hundred.
+const PROVOKED: u64 = 4;
+/// Longest time from such a deed to the cut, in milliseconds.
+const PROVOKED_MAX_MS: u64 = 30;
+/// A file that has just got chunks loses them so often, of a hundred.
+const PROVOKED_GROWN: u64 = 30;
+/// How long a lane waits for the other one, in milliseconds.
+const MEETING_MS: u64 = 150;
+/// How far apart what is done together begins, at most.
+const BESIDE_MAX_MS: u64 = 8;
+/// Writes or syncs of one deed.
+const BURST: u64 = 4;
+
+impl Actor {
+    /// Something with the file that this client keeps open, or with one that a client without session keeps.
+    pub(crate) async fn keep_something(&self) -> Result<(), Failed> {
+        self.hub.borrow_mut().at_step.insert(self.id, 0);
+        let open = self.hub.borrow().kept.opens.get(&self.id).copied();
+        let Some((at, handle)) = open else {
+            let intrudes = self.hub.borrow_mut().rng.percent(30);
+            return if intrudes && self.intrude().await { Ok(()) } else { self.open_kept().await };
+        };
+        let met = self.hub.borrow_mut().kept.meetings.remove(&self.id.life);
+        if let Some(due) = met {
+            return self.write_beside_sync(at, handle, due).await;
+        }
+        let deed = self.hub.borrow_mut().rng.below(100);
+        match deed {
+            0..10 => self.meet(at, handle).await?,
+            10..60 => {
+                let rounds = 1 + self.hub.borrow_mut().rng.below(BURST);
+                for _ in 0..rounds {
+                    self.write_cell(at, handle).await?;
+                }
+            }
+            60..75 => self.sync_kept(at, handle).await?,
+            75..90 => self.look_at_cell(at, handle).await?,
+            90..95 => {
+                self.intrude().await;
+            }
+            _ => self.close_kept().await?,
+        }
+        self.provoke();
+        Ok(())
+    }
+
+    fn provoke(&self) {
+        let hub = &mut *self.hub.borrow_mut();
+        if !hub.calm && hub.rng.percent(PROVOKED) {
+            hub.provoked = Some(hub.now + hub.rng.below(PROVOKED_MAX_MS));
+        }
+    }
+
+    /// Waits for the other lane, which writes while this one syncs: an fsync answers for nothing that came too late for it.
+    async fn meet(&self, at: usize, handle: u64) -> Result<(), Failed> {
+        let (life, due) = {
+            let hub = &mut *self.hub.borrow_mut();
+            let due = hub.now + MEETING_MS;
+            hub.kept.meetings.insert(self.id.life, due);
+            (self.id.life, due)
+        };
+        self.lane.port().pause(MEETING_MS).await;
+        self.hub.borrow_mut().kept.meetings.retain(|of, until| (*of, *until) != (life, due));
+        self.sync_kept(at, handle).await
+    }
+
+    /// Writes while the other lane syncs. metad loses its power then, perhaps with the write, and its fsync has to tell.
+    async fn write_beside_sync(&self, at: usize, handle: u64, due: u64) -> Result<(), Failed> {
+        let wait = {
+            let hub = &mut *self.hub.borrow_mut();
+            due.saturating_sub(hub.now) + hub.rng.below(BESIDE_MAX_MS)
+        };
+        self.lane.port().pause(wait).await;
+        self.write_cell(at, handle).await?;
+        {
+            let hub = &mut *self.hub.borrow_mut();
+            if !hub.calm {
+                hub.provoked = Some(hub.now + hub.rng.below(BESIDE_MAX_MS));
+            }
+        }
+        self.lane.port().pause(2 * BESIDE_MAX_MS).await;
+        self.sync_kept(at, handle).await?;
+        self.look_at_cell(at, handle).await
+    }
+
+    /// Opens the client's file, or makes one.
+    async fn open_kept(&self) -> Result<(), Failed> {
+        let known = {
+            let hub = self.hub.borrow();
+            hub.kept.of(self.id.life).map(|at| (at, hub.kept.files[at].1.ino))
+        };
+        let at = match known {
+            Some((at, ino)) => match self.lane.open(ino, BOTH).await {
+                Ok(opened) => {
+                    let hub = &mut *self.hub.borrow_mut();
+                    hub.kept.files[at].1.told(self.id);
+                    hub.kept.opens.insert(self.id, (at, opened.handle));
+                    at
+                }
+                Err(_) => return Ok(()),
+            },
+            None => match self.make_kept().await {
+                Some(at) => at,
+                None => return Ok(()),
+            },
+        };
+        self.hub.borrow_mut().say(format_args!("{} keeps file {at} open", self.id));
+        Ok(())
+    }
+
+    /// A durable empty file.
+    async fn make_kept(&self) -> Option<usize> {
+        let (name, small, striped) = {
+            let hub = &mut *self.hub.borrow_mut();
+            let number = hub.kept.next_number();
+            (format!("kept{number}"), hub.rng.percent(50), hub.rng.percent(50))
+        };
+        let policy = Policy { chunk_size: CHUNK_MIN, targets: 3, inline_limit: None, pool: PoolId(0) };
+        let policy = striped.then_some(policy);
+        let how = CreateHow { mode: 0o644, umask: 0, uid: 0, gid: 0, exclusive: true, policy };
+        let opened = self.lane.create(Ino::ROOT, name.as_bytes(), how, BOTH).await.ok()?;
+        let synced = self.lane.fsync(opened.handle).await;
+        let there = self.lane.lookup(Ino::ROOT, name.as_bytes()).await;
+        if synced.is_err() || there.is_err() {
+            self.lane.release(opened.handle).await;
+            return None;
+        }
+        let hub = &mut *self.hub.borrow_mut();
+        let at = hub.kept.files.len();
+        hub.kept.files.push((self.id.life, KeptFile::new(opened.attr.ino, small)));
+        hub.kept.opens.insert(self.id, (at, opened.handle));
+        Some(at)
+    }
+
+    /// How many cuts there have been, if this client has heard of all that metad lost.
+    fn knows_cuts(&self) -> Option<usize> {
+        let hub = self.hub.borrow();
+        let (node, life) = hub.metad_life?;
+        (self.shared.borrow().nodes.told(node) == Some(life)).then_some(hub.cuts.len())
+    }
+
+    async fn write_cell(&self, at: usize, handle: u64) -> Result<(), Failed> {
+        let owed = self.knows_cuts();
+        let (cell, number) = {
+            let hub = &mut *self.hub.borrow_mut();
+            let cells = if hub.kept.files[at].1.small { SMALL_CELLS } else { CELLS };
+            let cell = hub.rng.below(cells) * 2 + u64::from(self.id.lane);
+            let number = hub.kept.next_number();
+            hub.kept.files[at].1.begin(cell, number, owed);
+            hub.say(format_args!(
+                "{} writes {number:x} to cell {cell} of kept file {at}, owed {owed:?}",
+                self.id
+            ));
+            (cell, number)
+        };
+        let written = self.lane.write(handle, cell * CELL, &bytes_of(number), WriteHow::default()).await;
+        let hub = &mut *self.hub.borrow_mut();
+        hub.say(format_args!("{} is told {written:?} of {number:x}", self.id));
+        match written {
+            Ok(n) if n as u64 == CELL => {
+                hub.coverage.hit("a kept file was written");
+                let grew = hub.kept.files[at].1.acknowledged(cell, number);
+                if grew && !hub.calm && hub.rng.percent(PROVOKED_GROWN) {
+                    hub.provoked = Some(hub.now + hub.rng.below(PROVOKED_MAX_MS));
+                }
+            }
+            Ok(_) | Err(Errno::EINTR | Errno::EIO | Errno::ENOTCONN) => {}
+            // Its name is there, so it is too.
+            Err(errno) => {
+                hub.fail(format!("{}: a write to kept file {at} gives {errno}", self.id));
+                return Err(Failed);
+            }
+        }
+        Ok(())
+    }
+
+    async fn sync_kept(&self, at: usize, handle: u64) -> Result<(), Failed> {
+        let covered: BTreeSet<u64> = self.hub.borrow().kept.files[at].1.so_far();
+        let result = self.lane.fsync(handle).await;
+        self.judge_sync(at, "fsync", result, &covered)
+    }
+
+    fn judge_sync(
+        &self,
+        at: usize,
+        what: &str,
+        result: Result<(), Errno>,
+        covered: &BTreeSet<u64>,
+    ) -> Result<(), Failed> {
+        let hub = &mut *self.hub.borrow_mut();
+        hub.say(format_args!("{} is told {result:?} of the {what} of kept file {at}", self.id));
+        match result {
+            Ok(()) if what == "fsync" => {
+                hub.coverage.hit("a kept file was synced");
+                hub.kept.files[at].1.synced(self.id, covered);
+            }
+            Ok(()) | Err(Errno::EINTR | Errno::ENOTCONN) => {}
+            Err(errno) => {
+                if errno == Errno::EIO && hub.cuts.is_empty() && !hub.evicted.contains(&self.id.life) {
+                    hub.fail(format!(
+                        "{}: {what} of kept file {at} gives {errno}, but nothing was lost",
+                        self.id
+                    ));
+                    return Err(Failed);
+                }
+                hub.coverage.hit("a kept file told of a loss");
+                hub.kept.files[at].1.told(self.id);
+            }
+        }
+        Ok(())
+    }
+
+    async fn look_at_cell(&self, at: usize, handle: u64) -> Result<(), Failed> {
+        let cell = {
+            let hub = &mut *self.hub.borrow_mut();
+            let cells = hub.kept.files[at].1.cells();
+            if cells.is_empty() {
+                return Ok(());
+            }
+            // Who truncated it is the one to be seen.
+            if cells.contains(&HEAD) && hub.rng.percent(50) { HEAD } else { hub.rng.pick(&cells) }
+        };
+        match look(&self.hub, &self.lane, at, handle, cell).await {
+            Ok(()) => Ok(()),
+            Err(None) => Ok(()),
+            Err(Some(what)) => self.fail(what),
+        }
+    }
+
+    /// Closes it, and sees that a new open finds what is owed.
+    pub(crate) async fn close_kept(&self) -> Result<(), Failed> {
+        let open = self.hub.borrow_mut().kept.opens.remove(&self.id);
+        let Some((at, handle)) = open else { return Ok(()) };
+        let flushed = self.lane.flush(handle, 0).await;
+        let judged = self.judge_sync(at, "close", flushed, &BTreeSet::new());
+        self.lane.release(handle).await;
+        judged?;
+        {
+            let hub = &mut *self.hub.borrow_mut();
+            if hub.rng.percent(50) {
+                hub.kept.files[at].1.retired = true;
+            }
+        }
+        match check_kept(&self.hub, &self.lane, at).await {
+            Ok(()) | Err(None) => Ok(()),
+            Err(Some(what)) => self.fail(what),
+        }
+    }
+
+    /// Truncates and writes a file that a client without session keeps open. `false`: there is none.
+    async fn intrude(&self) -> bool {
+        let found = {
+            let hub = &mut *self.hub.borrow_mut();
+            let others = hub.kept.strangers(self.id.life, &hub.without_session());
+            if others.is_empty() { None } else { Some(hub.rng.pick(&others)) }
+        };
+        let Some(at) = found else { return false };
+        let (session, owed) = (session_of(&self.shared), self.knows_cuts());
+        let (ino, number) = {
+            let hub = &mut *self.hub.borrow_mut();
+            let number = hub.kept.next_number();
+            hub.kept.files[at].1.cut_begins(number);
+            hub.say(format_args!("{} truncates kept file {at} of a client without session", self.id));
+            (hub.kept.files[at].1.ino, number)
+        };
+        let done = self.truncate_and_write(ino, number).await;
+        let done = done.filter(|_| session.is_some() && session_of(&self.shared) == session);
+        let hub = &mut *self.hub.borrow_mut();
+        if done.is_some() {
+            hub.coverage.hit("a kept file was truncated by another client");
+        }
+        hub.kept.files[at].1.cut_ends(number, done.map(|synced| (owed, synced)));
+        true
+    }
+
+    /// Was it told that all of it is done, and was it synced?
+    async fn truncate_and_write(&self, ino: Ino, number: u64) -> Option<bool> {
+        let how = OpenHow { truncate: true, ..BOTH };
+        let opened = self.lane.open(ino, how).await.ok()?;
+        let written =
+            self.lane.write(opened.handle, HEAD * CELL, &bytes_of(number), WriteHow::default()).await;
+        let syncs = self.hub.borrow_mut().rng.percent(50);
+        let synced = syncs && self.lane.fsync(opened.handle).await.is_ok();
+        let flushed = self.lane.flush(opened.handle, 0).await;
+        self.lane.release(opened.handle).await;
+        let whole = written.is_ok_and(|n| n as u64 == CELL) && flushed.is_ok();
+        whole.then_some(synced)
+    }
+}
+
+/// Looks at one cell. `None`: it could not be read.
+async fn look(hub: &HubRef, lane: &SimLane, at: usize, handle: u64, cell: u64) -> Result<(), Option<String>> {
+    let floor = {
+        let hub = hub.borrow();
+        hub.kept.files[at].1.floor(cell, hub.cuts.len())
+    };
+    let found = read(lane, handle, cell * CELL, CELL as usize).await.map_err(|_| None::<String>)?;
+    let hub = hub.borrow();
+    let checked = hub.kept.files[at].1.check(cell, hub.cuts.len(), floor, &found);
+    checked.map_err(|what| Some(format!("kept file {at}, inode {}: {what}", hub.kept.files[at].1.ino)))
+}
+
+/// Looks at all of a file, as whoever opens it. `None`: it could not be read.
+pub async fn check_kept(hub: &HubRef, lane: &SimLane, at: usize) -> Result<(), Option<String>> {
+    let (ino, cells) = {
+        let hub = hub.borrow();
+        (hub.kept.files[at].1.ino, hub.kept.files[at].1.cells())
+    };
+    let opened =
+        lane.open(ino, OpenHow { mode: OpenMode::Read, ..BOTH }).await.map_err(|_| None::<String>)?;
+    let mut result = Ok(());
+    for cell in cells {
+        result = look(hub, lane, at, opened.handle, cell).await;
+        // A power cut of a target's server may have taken chunk files that were never synced.
+        // Another witness may have given them up first.
+        if result == Err(None) {
+            give_up(lane, ino).await.map_err(Some)?;
+            result = look(hub, lane, at, opened.handle, cell).await;
+        }
+        if result.is_err() {
+            break;
+        }
+    }
+    lane.release(opened.handle).await;
+    result
+}
