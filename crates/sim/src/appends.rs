@@ -7,6 +7,7 @@ use crate::hub::HubRef;
 use crate::loss::give_up;
 use crate::paging::Paged;
 use crate::program::{Actor, Failed, session_of};
+use crate::turns::FILES;
 use skep_client::{CreateHow, OpenHow, Port, WriteHow};
 use skep_types::limits::CHUNK_MIN;
 use skep_types::{Errno, Ino, Policy, PoolId};
@@ -31,10 +32,17 @@ impl Actor {
             let policy = matches!(name, "log1" | "paged1").then_some(policy);
             made.push(self.make_field(name.as_bytes(), policy).await);
         }
-        let fields = &mut self.hub.borrow_mut().fields;
-        fields.paged = made.split_off(4).into_iter().map(Paged::new).collect();
-        fields.logs = made.split_off(2).into_iter().map(Log::new).collect();
-        fields.locked = made;
+        {
+            let fields = &mut self.hub.borrow_mut().fields;
+            fields.paged = made.split_off(4).into_iter().map(Paged::new).collect();
+            fields.logs = made.split_off(2).into_iter().map(Log::new).collect();
+            fields.locked = made;
+        }
+        while self.hub.borrow().fields.ledgers.len() < FILES {
+            let file = self.hub.borrow().fields.ledgers.len();
+            self.renew_ledger(file).await;
+            self.wait_while_dead().await;
+        }
     }
 
     async fn make_field(&self, name: &[u8], policy: Option<Policy>) -> Ino {

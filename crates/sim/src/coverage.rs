@@ -58,6 +58,9 @@ pub const MARKERS: &[&str] = &[
     "a nameless file was made",
     "what a power cut took was given up",
     "a chunk file was vandalised",
+    "STALE_SIZE",
+    "a file of all was used",
+    "a file of all was whole at the end",
 ];
 
 /// Situations that are reached too seldom to be asked of 200 seeds.

@@ -1,7 +1,8 @@
-//! Files that belong to all clients: two to lock, two to append to. What every lane was told of them, and whether
+//! Files that belong to all clients: two to lock, two to append to, two for everything else ([`Ledger`]). What every lane was told of them, and whether
 //! that can be true.
 
 use crate::hub::LaneId;
+use crate::ledger::Ledger;
 use crate::paging::Paged;
 use skep_model::Rng;
 use skep_types::{ClientId, Ino};
@@ -77,6 +78,10 @@ pub struct Fields {
     pub logs: Vec<Log>,
     /// Files to read through pages.
     pub paged: Vec<Paged>,
+    /// Files to write, cut, extend and give times to.
+    pub ledgers: Vec<Ledger>,
+    /// How many there have been: each has a name of its own.
+    pub ledgers_made: u32,
     /// Locks that are held.
     holders: Vec<Holder>,
     /// Sessions that live, as mgmtd has decided.
@@ -112,6 +117,11 @@ impl Fields {
     /// A client is no more: nobody holds what its programs held.
     pub fn client_gone(&mut self, life: u32) {
         self.holders.retain(|holder| holder.lane.life != life);
+        for ledger in &mut self.ledgers {
+            if ledger.turn.is_some_and(|lane| lane.life == life) {
+                (ledger.turn, ledger.spoilt) = (None, true);
+            }
+        }
         self.ended.retain(|(of, _), _| *of != life);
     }
 

@@ -15,6 +15,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::rc::Rc;
 
+/// Hosts with a wall clock of their own.
+pub const HOSTS: usize = 4;
+/// The one that metad is on.
+pub const METAD_HOST: usize = 0;
 /// Seconds since 1970 at the start of every run.
 const EPOCH_SECS: i64 = 1_700_000_000;
 
@@ -78,8 +82,10 @@ pub type Ticket = (ClientId, u32, ShardId, u64);
 pub struct Hub {
     /// Milliseconds since the start of the run.
     pub now: u64,
-    /// How far the wall clock is from the monotonic one, in milliseconds.
-    pub wall_shift: i64,
+    /// How far the wall clock of each host is from the monotonic one, in milliseconds: metad's, then the clients'.
+    pub clocks: [i64; HOSTS],
+    /// The most that any of them was ahead so far.
+    pub clock_ahead: i64,
     /// The only source of chance.
     pub rng: Rng,
     pub trace: Trace,
@@ -148,7 +154,8 @@ impl Hub {
     pub fn new(seed: u64, whole_trace: bool) -> Self {
         Self {
             now: 0,
-            wall_shift: 0,
+            clocks: [0; HOSTS],
+            clock_ahead: 0,
             rng: Rng::new(Rng::new(seed ^ 0x5345_4544).next_u64()),
             trace: Trace::new(whole_trace),
             coverage: Coverage::default(),
@@ -195,9 +202,34 @@ impl Hub {
         Millis(self.now)
     }
 
-    /// Time for files.
-    pub fn wall(&self) -> Timestamp {
-        let ms = self.now as i64 + self.wall_shift;
+    /// Time for files, by the clock of a host.
+    pub fn wall(&self, host: usize) -> Timestamp {
+        self.wall_at(self.clocks[host])
+    }
+
+    /// Which host a life of a client is on.
+    pub fn host_of(life: u32) -> usize {
+        1 + life as usize % (HOSTS - 1)
+    }
+
+    /// A clock is put right, or wrong.
+    pub fn set_clock(&mut self, host: usize, shift: i64) {
+        self.clocks[host] = shift;
+        self.clock_ahead = self.clock_ahead.max(shift);
+    }
+
+    /// What the clock that is furthest behind shows.
+    pub fn lowest(&self) -> Timestamp {
+        self.wall_at(self.clocks.iter().copied().min().unwrap_or(0))
+    }
+
+    /// More than any clock has shown so far.
+    pub fn highest(&self) -> Timestamp {
+        self.wall_at(self.clock_ahead)
+    }
+
+    fn wall_at(&self, shift: i64) -> Timestamp {
+        let ms = self.now as i64 + shift;
         let nanos = ms.rem_euclid(1000) as u32 * 1_000_000;
         Timestamp { secs: EPOCH_SECS + ms.div_euclid(1000), nanos }
     }

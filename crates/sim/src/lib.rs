@@ -14,6 +14,7 @@ mod hub;
 mod keeping;
 mod kept;
 mod kernel;
+mod ledger;
 mod locking;
 mod loss;
 mod metad;
@@ -28,6 +29,7 @@ mod storaged;
 mod task;
 mod together;
 mod trace;
+mod turns;
 mod verify;
 mod world;
 
@@ -55,6 +57,10 @@ pub enum Canary {
     ZeroForLost,
     /// A hole behind the end of a chunk file counts as something that is lost.
     EioForHole,
+    /// A commit counts, though the file was cut since.
+    CommitBlind,
+    /// Space that is asked for sets the size of the file.
+    FallocateCuts,
     /// Work without a bound of its own is done in one step.
     OneBigStep,
     /// A create opens a file that another one made after the kernel had looked.
@@ -73,7 +79,7 @@ pub enum Canary {
 
 impl Canary {
     /// All of them.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 17] = [
         Self::NoSync,
         Self::NoChunkSync,
         Self::AnswersFirst,
@@ -82,6 +88,8 @@ impl Canary {
         Self::SameEndTwice,
         Self::ZeroForLost,
         Self::EioForHole,
+        Self::CommitBlind,
+        Self::FallocateCuts,
         Self::OneBigStep,
         Self::CreateOpens,
         Self::PagesLate,
@@ -102,6 +110,8 @@ impl Canary {
             Self::SameEndTwice => "same-end-twice",
             Self::ZeroForLost => "zero-for-lost",
             Self::EioForHole => "eio-for-hole",
+            Self::CommitBlind => "commit-blind",
+            Self::FallocateCuts => "fallocate-cuts",
             Self::OneBigStep => "one-big-step",
             Self::CreateOpens => "create-opens",
             Self::PagesLate => "pages-late",

@@ -2,6 +2,7 @@
 
 use clap::Parser;
 use skep_sim::{Canary, Coverage, MARKERS, Options, RARE, Report, STEPS, run};
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,7 +22,7 @@ struct Arguments {
     /// Operations of each lane.
     #[arg(long, default_value_t = STEPS)]
     steps: u64,
-    /// Run with this bug, which must be found: no-sync, no-chunk-sync, answers-first, runs-retries or all.
+    /// Run with this bug, which must be found: the name of a canary, or all.
     #[arg(long)]
     canary: Option<String>,
     /// Print the whole trace (with --seed).
@@ -86,9 +87,14 @@ fn run_caught(seed: u64, options: Options) -> Report {
 fn seeds(arguments: &Arguments) -> (u64, u64) {
     let options = Options { steps: arguments.steps, canary: None, whole_trace: arguments.trace };
     let sum = Mutex::new((Coverage::default(), 0u64, 0u64, 0u64));
+    let first = Mutex::new(BTreeMap::<&str, u64>::new());
     all(arguments, options, |seed, report| {
         let mut sum = sum.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         sum.0.add(&report.coverage);
+        let mut first = first.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        for marker in RARE.iter().filter(|marker| report.coverage.count(marker) > 0) {
+            first.entry(*marker).and_modify(|known| *known = seed.min(*known)).or_insert(seed);
+        }
         sum.1 += report.events;
         match &report.failure {
             None => sum.2 += 1,
@@ -101,8 +107,13 @@ fn seeds(arguments: &Arguments) -> (u64, u64) {
     });
     let (coverage, events, passed, mut failed) = sum.into_inner().unwrap_or_else(|e| e.into_inner());
     println!("situations in {} runs, {events} events:", passed + failed);
-    for marker in MARKERS.iter().chain(RARE) {
+    for marker in MARKERS {
         println!("{:8} {marker}", coverage.count(marker));
+    }
+    let first = first.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    for marker in RARE {
+        let seed = first.get(marker).map_or(String::new(), |seed| format!(" (first by seed {seed})"));
+        println!("{:8} {marker}{seed}", coverage.count(marker));
     }
     if passed + failed >= SEEDS_FOR_COVERAGE {
         for marker in coverage.missing() {

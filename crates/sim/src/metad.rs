@@ -1,7 +1,7 @@
 //! The hands of the metadata server: a log of which a part is on stable storage, rows with
 //! checkpoints, and what a kill or a power cut leaves of them.
 
-use crate::hub::{CallId, Hub};
+use crate::hub::{CallId, Hub, METAD_HOST};
 use skep_meta::limit::Limits;
 use skep_meta::store::{MemoryStore, Store};
 use skep_meta::{Action, Command, Config, Input, Internal, Output, Record, Server};
@@ -143,7 +143,7 @@ impl Metad {
                 server.replay(record)?;
             }
             let mut out = Output::default();
-            server.start(hub.wall(), &mut out)?;
+            server.start(hub.wall(METAD_HOST), &mut out)?;
             Ok((server, out))
         });
         match result {
@@ -160,7 +160,7 @@ impl Metad {
 
     /// One input.
     pub fn step(&mut self, input: Input, hub: &mut Hub) -> Option<Output> {
-        let (now, wall) = (hub.millis(), hub.wall());
+        let (now, wall) = (hub.millis(), hub.wall(METAD_HOST));
         let server = self.server.as_mut()?;
         let mut out = Output::default();
         // Shards are made all at once, and only once.

@@ -1,7 +1,7 @@
 //! The hands of a simulated lane.
 
 use crate::Canary;
-use crate::hub::{CallId, HubRef, Landed, LaneId, Outgoing};
+use crate::hub::{CallId, Hub, HubRef, Landed, LaneId, Outgoing};
 use crate::kernel::kernel;
 use skep_client::{Call, Outcome, Port, Shared};
 use skep_types::{ClientId, Decode, Incarnation, Ino, Millis, Reader, Timestamp, Uuid};
@@ -137,7 +137,7 @@ impl Port for SimPort {
     }
 
     fn wall(&self) -> Timestamp {
-        self.hub.borrow().wall()
+        self.hub.borrow().wall(Hub::host_of(self.lane.life))
     }
 
     fn cancelled(&self) -> bool {

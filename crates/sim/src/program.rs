@@ -6,6 +6,7 @@ use crate::drive::{Driver, SimLane};
 use crate::hub::{Cut, HubRef, LaneId};
 use crate::port::SharedRef;
 use crate::reckon::Cause;
+use crate::turns::{FILES, Kept};
 use crate::verify::{Loose, verify};
 use skep_client::Port;
 use skep_client::state::{Mounting, SessionState};
@@ -28,6 +29,8 @@ const APPENDED: u64 = 4;
 const PAGED: u64 = 6;
 /// Steps with the file that a client keeps open, of a hundred.
 const KEPT: u64 = 14;
+/// Turns with the files that all write, of a hundred.
+const TURNS: u64 = 12;
 /// Programs interrupted, of a thousand operations.
 const INTERRUPTED: u64 = 15;
 /// How long an attach may take, in milliseconds.
@@ -63,6 +66,8 @@ pub struct Actor {
     pub makes_shared: bool,
     /// The session in which it did its last step.
     pub session: Cell<Option<ClientId>>,
+    /// Its handles of the files that all write.
+    pub kept: RefCell<[Option<Kept>; FILES]>,
 }
 
 /// Opens the session of a client.
@@ -155,6 +160,10 @@ impl Actor {
                 self.keep_something().await?;
                 continue;
             }
+            if deed >= 100 - LOCKED - APPENDED - PAGED - KEPT - TURNS {
+                self.take_a_turn().await?;
+                continue;
+            }
             if deed < TOGETHER {
                 self.together().await?;
                 continue;
@@ -164,6 +173,7 @@ impl Actor {
         }
         self.close_kept().await?;
         self.close_all().await?;
+        self.close_ledgers().await;
         self.compare_at_the_end().await
     }
 

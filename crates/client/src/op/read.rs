@@ -51,7 +51,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     }
 
     pub(crate) async fn read_part(&self, ino: Ino, offset: u64, out: &mut [u8]) -> Result<usize, Refusal> {
-        let mut looked = false;
+        // Where the targets said that it ends counts, whatever is in doubt again by now.
+        let (mut seen, mut fetched) = (None, false);
         for _ in 0..STALE_ROUNDS_MAX {
             match self.shared.with(|s| s.read_view(ino, offset, out)) {
                 View::Kept(n) => return Ok(n),
@@ -66,13 +67,13 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 }
                 View::Chunks { layout, size, live } => {
                     let end = offset.saturating_add(out.len() as u64);
-                    if live && end > size && !looked {
-                        looked = true;
-                        self.fresh_attr(ino).await?;
+                    if live && end > size && seen.is_none() {
+                        seen = Some(self.fresh_attr(ino).await?.size);
                         continue;
                     }
-                    if end.min(size) > layout.covered() && !looked {
-                        looked = true;
+                    let size = size.max(seen.unwrap_or(0));
+                    if end.min(size) > layout.covered() && !fetched {
+                        fetched = true;
                         self.fetch_layout(ino).await?;
                         continue;
                     }
@@ -80,6 +81,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                     match self.read_stripes(ino, &layout, offset, &mut out[..len]).await {
                         Ok(()) => return Ok(len),
                         Err(refusal) if refusal.status == Status::STALE_GENERATION => {
+                            (seen, fetched) = (None, false);
                             self.fetch_layout(ino).await?;
                         }
                         Err(refusal) if refusal.status == Status::LOST_CHUNK => {

@@ -74,23 +74,23 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
 
     /// Size and layout of an open file, asked for where others write.
     pub(crate) async fn file_now(&self, ino: Ino) -> Result<(u64, Arc<Layout>), Refusal> {
-        if self.shared.with(|s| s.inodes.get(ino).is_some_and(Inode::end_is_open)) {
-            self.fresh_attr(ino).await?;
-        }
-        let known = self.shared.with(|s| {
-            let inode = s.inodes.get(ino)?;
-            Some((inode.size(), inode.layout.clone()?))
-        });
-        match known {
+        // What the targets said counts, whatever is in doubt again by now.
+        let seen = match self.shared.with(|s| s.inodes.get(ino).is_some_and(Inode::end_is_open)) {
+            true => self.fresh_attr(ino).await?.size,
+            false => 0,
+        };
+        let known = || {
+            self.shared.with(|s| {
+                let inode = s.inodes.get(ino)?;
+                Some((inode.size().max(seen), inode.layout.clone()?))
+            })
+        };
+        match known() {
             // Others made it longer than the layout that is known here.
             Some((size, layout)) if layout.is_inline() || layout.covered() >= size => Ok((size, layout)),
             _ => {
                 self.fetch_layout(ino).await?;
-                let known = self.shared.with(|s| {
-                    let inode = s.inodes.get(ino)?;
-                    Some((inode.size(), inode.layout.clone()?))
-                });
-                known.ok_or_else(|| super::unsettled(ino))
+                known().ok_or_else(|| super::unsettled(ino))
             }
         }
     }

@@ -8,7 +8,7 @@ use crate::limits::{IDLE_INODES_MAX, INLINE_CACHE_MAX, TERMS_MAX};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use skep_types::{Attr, ChunkId, Ino, Layout, LogIndex, Millis, ShardId, TargetId, Term, WRITTEN};
+use skep_types::{Attr, ChunkId, Ino, Layout, LogIndex, Millis, ShardId, TargetId, Term, Timestamp, WRITTEN};
 use skep_wire::meta::OpenMode;
 
 /// Writes to one target that may be lost by a power cut.
@@ -82,6 +82,8 @@ pub struct Inode {
     pub live: bool,
     /// Size that their chunk files gave then, if the file was not cut since.
     pub live_size: u64,
+    /// Time of the newest write of this mount.
+    pub wrote_last: Timestamp,
     /// Newest count of the file's cuts; 0 = unknown.
     pub cuts: u64,
     /// It was told since it was last forgotten.
@@ -455,7 +457,7 @@ mod tests {
     use super::*;
     use crate::state::Shared;
     use crate::testing::attr;
-    use skep_types::{Generation, Timestamp};
+    use skep_types::Generation;
 
     /// Goal: an older answer never replaces a newer one, and own uncommitted writes are always seen.
     #[test]

@@ -15,7 +15,7 @@ pub struct Mark {
     /// End of the furthest write that a cut may have come behind; 0 = none.
     pub doubtful: u64,
     /// Moves with every write in doubt.
-    pub doubts: u64,
+    pub doubts: u32,
     /// Time of the last one.
     pub mtime: Timestamp,
     /// The most times that were given to the file before one of them began, as far as was known.
@@ -94,6 +94,7 @@ impl Inode {
         mark.time_sets = mark.time_sets.max(time_sets);
         mark.kill_suidgid |= kill_suidgid;
         mark.serial = serial;
+        self.wrote_last = self.wrote_last.max(mtime);
     }
 
     /// The shard's count of cuts is `cuts`: when that is news, no end that was known before is sure.
@@ -122,7 +123,7 @@ impl Inode {
     }
 
     /// The doubt that an answer of the targets, asked from now on, will settle; `None`: there is none.
-    pub fn doubt(&mut self) -> Option<u64> {
+    pub fn doubt(&mut self) -> Option<u32> {
         let known = self.layout.as_ref().map(|layout| layout.generation);
         let mark = self.mark.as_mut().filter(|mark| mark.doubtful > 0)?;
         if known.is_some_and(|generation| generation != mark.generation) {
@@ -140,22 +141,23 @@ impl Inode {
 
     /// The chunk files, asked after `doubt`, end here: what was marked beyond was cut by another mount, and must
     /// not be committed.
-    pub fn settle(&mut self, doubt: u64, end: u64) {
+    pub fn settle(&mut self, doubt: u32, end: u64) {
         if let Some(mark) = self.mark.as_mut().filter(|mark| mark.doubts == doubt) {
             mark.size = mark.size.max(mark.doubtful.min(end));
             mark.doubtful = 0;
         }
     }
 
-    /// `attr` with this mount's own uncommitted writes.
+    /// `attr` with this mount's own uncommitted writes. Its change time is not older than that of any own write, for
+    /// programs may have been shown that: what was written can go without a commit, when the file is cut.
     pub fn with_mark(&self, mut attr: Attr) -> Attr {
+        attr.ctime = attr.ctime.max(self.wrote_last);
         if let Some(mark) = &self.mark {
             attr.size = attr.size.max(mark.size);
             let given_since = attr.mtime_given && mark.time_sets < attr.time_sets;
             if !given_since && (attr.mtime_given || mark.mtime > attr.mtime) {
                 attr.mtime = mark.mtime;
             }
-            attr.ctime = attr.ctime.max(mark.mtime);
             attr.blocks = attr.blocks.max(self.blocks.values().sum());
         }
         attr
@@ -236,5 +238,8 @@ mod tests {
         write(&mut inode, 100, begun);
         assert_eq!(inode.with_mark(given(50, 1)).mtime, TIME, "written after it was given");
         assert_eq!(inode.with_mark(given(50, 2)).mtime.secs, 50, "given once more");
+        inode.truncated();
+        let shown = inode.with_mark(Attr { mtime_given: false, ..given(5, 2) });
+        assert_eq!((shown.mtime.secs, shown.ctime), (5, TIME), "what was written is cut off, and was seen");
     }
 }

@@ -147,6 +147,13 @@ impl World {
                 m.locks.clear();
             }
         }
+        match &mut message {
+            MetaRequest::Commit(m) if hub.canary == Some(Canary::CommitBlind) => m.cuts = u64::MAX,
+            MetaRequest::ChangeAttr(m) if hub.canary == Some(Canary::FallocateCuts) => {
+                m.set.grow_only = false;
+            }
+            _ => {}
+        }
         let ticket = (flight.client, call.slot.0, call.shard, call.seq.0);
         if hub.executed.contains_key(&ticket) {
             hub.coverage.hit("a retry was executed before");
@@ -413,6 +420,7 @@ fn mark(refusal: &Refusal, hub: &mut crate::hub::Hub) {
         Status::LOST_WRITES => "LOST_WRITES",
         Status::STALE_GENERATION => "STALE_GENERATION",
         Status::MUST_GROW => "MUST_GROW",
+        Status::STALE_SIZE => "STALE_SIZE",
         Status::NOT_READY => "NOT_READY",
         Status::FENCED => "FENCED",
         Status::MALFORMED | Status::ROLE | Status::OLD_SEQUENCE => {

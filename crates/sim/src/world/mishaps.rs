@@ -1,7 +1,7 @@
 //! Chaos: what goes wrong, and when it ends.
 
 use super::World;
-use crate::hub::Hub;
+use crate::hub::{HOSTS, Hub};
 use crate::network::Weather;
 use crate::queue::Event;
 use skep_client::MGMTD;
@@ -11,7 +11,7 @@ use skep_types::NodeId;
 const CALM_MIN: u64 = 12_000;
 /// Latest end of chaos.
 const CALM_MAX: u64 = 30_000;
-/// Farthest jump of the wall clock, in milliseconds.
+/// The most that a wall clock is wrong after a jump, in milliseconds.
 const JUMP_MAX: u64 = 20_000;
 
 /// What this seed is like.
@@ -40,19 +40,25 @@ impl Mood {
             }
         }
         deck.push(1);
+        let skew = rng.pick(&[0, 0, 20, 2_000]);
+        let skews = [(); HOSTS].map(|()| rng.below(2 * skew + 1) as i64 - skew as i64);
         let weather = Weather {
             lose_request: rng.pick(&[0, 2, 10, 30]),
             lose_reply: rng.pick(&[0, 2, 10, 30]),
             late: rng.pick(&[0, 2, 10, 30]),
             hold_up: rng.pick(&[0, 5, 50]),
         };
-        Self {
+        let mood = Self {
             calm_at: CALM_MIN + rng.below(CALM_MAX - CALM_MIN),
             dies_before_reply: rng.pick(&[0, 0, 1, 5]),
             pause_max: rng.pick(&[800, 2_000, 5_000]),
             deck,
             weather,
+        };
+        for (host, shift) in skews.into_iter().enumerate() {
+            hub.set_clock(host, shift);
         }
+        mood
     }
 
     /// Milliseconds to the next mishap.
@@ -149,11 +155,12 @@ impl World {
     }
 
     fn jump(&mut self) {
-        let by = self.draw(2 * JUMP_MAX) as i64 - JUMP_MAX as i64;
+        let to = self.draw(2 * JUMP_MAX) as i64 - JUMP_MAX as i64;
+        let host = self.draw(HOSTS as u64) as usize;
         let hub = &mut *self.hub.borrow_mut();
         hub.coverage.hit("a clock jump");
-        hub.say(format_args!("the wall clock jumps by {by} ms"));
-        hub.wall_shift += by;
+        hub.say(format_args!("the wall clock of host {host} jumps to {to} ms from the right time"));
+        hub.set_clock(host, to);
     }
 
     fn change_weather(&mut self) {

@@ -75,6 +75,7 @@ impl World {
                 makes_shared: number == 0 && at == 0,
                 takes_over: takes_over && book.borrow().root.is_some(),
                 session: std::cell::Cell::new(None),
+                kept: std::cell::RefCell::default(),
                 book,
                 steps: self.options.steps,
                 pause_max: (2 * self.mood.calm_at / self.options.steps.max(1)).max(2),
@@ -146,6 +147,7 @@ impl World {
                     Err(Some(what)) => hub.borrow_mut().fail(format!("{id} sees at the end: {what}")),
                 }
             }
+            crate::turns::check_ledgers(&hub, &lane, id).await;
             if let Err(what) = compare_shared(&hub, &lane).await {
                 hub.borrow_mut().fail(format!("{id} sees another directory of all: {what}"));
             }
