@@ -136,6 +136,8 @@ pub struct Hub {
     pub metad_life: Option<(NodeId, Incarnation)>,
     /// A program did something after which a power cut of metad is worth a try: when.
     pub provoked: Option<u64>,
+    /// A program has an administrator end this session.
+    pub evicts: Option<ClientId>,
     /// The session in which a life of a client sent last.
     pub sessions: BTreeMap<u32, ClientId>,
     /// Lives that had more than one.
@@ -182,6 +184,7 @@ impl Hub {
             kept: Kept::default(),
             metad_life: None,
             provoked: None,
+            evicts: None,
             sessions: BTreeMap::new(),
             evicted: BTreeSet::new(),
             last_deed: 0,
@@ -270,6 +273,12 @@ impl Hub {
     pub fn without_session(&self) -> BTreeSet<u32> {
         let ended = self.sessions.iter().filter(|(_, client)| !self.fields.living.contains(client));
         ended.map(|(life, _)| *life).collect()
+    }
+
+    /// Lives of clients whose session lives.
+    pub fn with_session(&self) -> BTreeSet<u32> {
+        let open = self.sessions.iter().filter(|(_, client)| self.fields.living.contains(client));
+        open.map(|(life, _)| *life).collect()
     }
 
     /// True `n` times in a thousand.

@@ -24,6 +24,8 @@ const PROVOKED_GROWN: u64 = 30;
 const MEETING_MS: u64 = 150;
 /// How far apart what is done together begins, at most.
 const BESIDE_MAX_MS: u64 = 8;
+/// Of those who would truncate a file and find none of a client without session, so many end a session, of a hundred.
+const EVICTED: u64 = 8;
 /// Writes or syncs of one deed.
 const BURST: u64 = 4;
 
@@ -236,10 +238,12 @@ impl Actor {
             // Who truncated it is the one to be seen.
             if cells.contains(&HEAD) && hub.rng.percent(50) { HEAD } else { hub.rng.pick(&cells) }
         };
+        // Who has not heard of the end of its session does not see what others do since; whoever has a new one does.
+        let session = session_of(&self.shared);
+        let knows = session.is_some_and(|client| self.hub.borrow().fields.living.contains(&client));
         match look(&self.hub, &self.lane, at, handle, cell).await {
-            Ok(()) => Ok(()),
-            Err(None) => Ok(()),
-            Err(Some(what)) => self.fail(what),
+            Err(Some(what)) if knows => self.fail(what),
+            _ => Ok(()),
         }
     }
 
@@ -270,7 +274,9 @@ impl Actor {
             let others = hub.kept.strangers(self.id.life, &hub.without_session());
             if others.is_empty() { None } else { Some(hub.rng.pick(&others)) }
         };
-        let Some(at) = found else { return false };
+        let Some(at) = found.or_else(|| self.evict_a_keeper()) else { return false };
+        // The administrator's word comes first.
+        self.lane.port().pause(1).await;
         let (session, owed) = (session_of(&self.shared), self.knows_cuts());
         let (ino, number) = {
             let hub = &mut *self.hub.borrow_mut();
@@ -287,6 +293,21 @@ impl Actor {
         }
         hub.kept.files[at].1.cut_ends(number, done.map(|synced| (owed, synced)));
         true
+    }
+
+    /// Has the session of a client ended by an administrator, which keeps a file open: it comes back at once.
+    fn evict_a_keeper(&self) -> Option<usize> {
+        let hub = &mut *self.hub.borrow_mut();
+        if hub.calm || !hub.rng.percent(EVICTED) {
+            return None;
+        }
+        let living = hub.kept.strangers(self.id.life, &hub.with_session());
+        if living.is_empty() {
+            return None;
+        }
+        let at = hub.rng.pick(&living);
+        hub.evicts = hub.sessions.get(&hub.kept.files[at].0).copied();
+        Some(at)
     }
 
     /// Was it told that all of it is done, and was it synced?

@@ -26,13 +26,15 @@ struct Version {
     acknowledged: bool,
     /// An fsync was answered for it.
     synced: bool,
+    /// Under way beside a truncate, which may have cut it off.
+    unsure: bool,
     /// Handles that have told of a loss since: they answer for it no more.
     told: BTreeSet<LaneId>,
 }
 
 impl Version {
     fn must_be(&self, cuts: usize) -> bool {
-        self.synced || self.acknowledged && self.owed == Some(cuts) && self.told.is_empty()
+        !self.unsure && (self.synced || self.acknowledged && self.owed == Some(cuts) && self.told.is_empty())
     }
 }
 
@@ -49,6 +51,8 @@ pub struct KeptFile {
     in_chunks: bool,
     /// Clients that truncate it now.
     cutters: u32,
+    /// Acknowledged before the first of them began: what was under way may come after it.
+    cut_off: BTreeSet<u64>,
     /// There were several at a time, and one of them is not done.
     crowded: bool,
     cells: BTreeMap<u64, Vec<Version>>,
@@ -122,8 +126,9 @@ impl KeptFile {
     /// The handle of `lane` was answered an fsync that began with `covered`.
     pub fn synced(&mut self, lane: LaneId, covered: &BTreeSet<u64>) {
         for versions in self.cells.values_mut() {
-            let answered =
-                |version: &Version| covered.contains(&version.number) && !version.told.contains(&lane);
+            let answered = |version: &Version| {
+                covered.contains(&version.number) && !version.told.contains(&lane) && !version.unsure
+            };
             for version in versions.iter_mut().filter(|version| answered(version)) {
                 version.synced = true;
             }
@@ -141,6 +146,11 @@ impl KeptFile {
 
     /// Somebody begins to truncate it and to write `number` into its head: everything may be gone from now on.
     pub fn cut_begins(&mut self, number: u64) {
+        if self.cutters == 0 {
+            let all = self.cells.values().flatten();
+            let told = all.filter(|version| version.acknowledged).map(|version| version.number);
+            self.cut_off = told.collect();
+        }
         self.cutters += 1;
         self.in_chunks = false;
         self.crowded |= self.cutters > 1;
@@ -151,16 +161,16 @@ impl KeptFile {
     }
 
     /// That is over. `done`: it was told so; how many cuts there had been, if it knew of all, and whether it synced. Then
-    /// nothing is left of what was begun before; but who came last of several at a time, nobody knows.
+    /// nothing is left of what was acknowledged before; but who came last of several at a time, nobody knows.
     pub fn cut_ends(&mut self, number: u64, done: Option<(Option<usize>, bool)>) {
         self.cutters -= 1;
         let alone = !self.crowded;
         self.crowded &= self.cutters > 0;
         let Some((owed, synced)) = done.filter(|_| alone) else { return };
         for versions in self.cells.values_mut() {
-            let mut later: Vec<Version> =
-                versions.drain(..).filter(|version| version.number > number).collect();
-            later.iter_mut().for_each(|version| version.owed = None);
+            let after = |version: &Version| version.number > 0 && !self.cut_off.contains(&version.number);
+            let mut later: Vec<Version> = versions.drain(..).filter(after).collect();
+            later.iter_mut().for_each(|version| version.unsure = true);
             versions.push(Version { acknowledged: true, owed, synced, ..Version::default() });
             versions.extend(later);
         }
@@ -239,8 +249,11 @@ mod tests {
             file.check(HEAD, 3, 9, &bytes_of(0)).is_err() && file.check(HEAD, 3, 9, &bytes_of(9)).is_ok()
         );
         assert!(file.check(HEAD, 4, file.floor(HEAD, 4), &bytes_of(0)).is_ok(), "a cut may have taken it");
+        file.begin(5, 8, Some(3));
         file.cut_begins(10);
+        file.acknowledged(5, 8);
         file.cut_ends(10, Some((Some(3), true)));
+        assert!(file.check(5, 5, file.floor(5, 5), &bytes_of(8)).is_ok(), "it was under way");
         assert!(file.check(HEAD, 5, file.floor(HEAD, 5), &bytes_of(0)).is_err(), "it was synced");
         file.cut_begins(12);
         file.cut_begins(11);

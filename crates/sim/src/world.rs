@@ -214,6 +214,7 @@ impl World {
                     work,
                 )
             };
+            self.evict();
             let provoked = self.hub.borrow_mut().provoked.take();
             if let Some(due) = provoked {
                 self.at(due, Event::Provoked);

@@ -85,7 +85,12 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             }
             Ok(())
         };
-        self.errno(result.await)?;
+        let result: Result<(), Refusal> = result.await;
+        if result.is_err() && what.clears() {
+            // Some of it may be zeros by now. The kernel drops its pages after a success only.
+            self.drop_changed(file.ino, offset, len).await;
+        }
+        self.errno(result)?;
         match what.extends() {
             true => self.before_grown(file.ino, end, None).await,
             false => Ok(()),
@@ -181,11 +186,19 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             })
             .collect();
         self.run(&mut jobs).await;
+        let mut failed = None;
         for (stretch, job) in stretches.iter().zip(&mut jobs) {
-            let reply: ChunkReply = job.take()?.read()?;
-            // A hole is lost by a power cut as a write is: the next fsync covers it.
             let Stretch { target, chunk, .. } = *stretch;
-            self.shared.with(|s| s.inodes.entry(ino).wrote_chunk(target, chunk, changed(&reply, layout)));
+            match job.take().and_then(|reply| reply.read::<ChunkReply>()) {
+                // A hole is lost by a power cut as a write is: the next fsync covers it.
+                Ok(reply) => self
+                    .shared
+                    .with(|s| s.inodes.entry(ino).wrote_chunk(target, chunk, changed(&reply, layout))),
+                Err(refusal) => failed = failed.or(Some(refusal)),
+            }
+        }
+        if let Some(refusal) = failed {
+            return Err(refusal);
         }
         let now = self.port.wall();
         // Time and blocks have moved, the size has not.

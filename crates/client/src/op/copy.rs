@@ -70,14 +70,25 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             match self.copy_window(&target, window).await {
                 Ok(0) => break,
                 Ok(n) => copied += n,
-                Err(refusal) if copied == 0 => return self.errno(Err(refusal)),
-                Err(_) => break,
+                Err(refusal) => {
+                    // Some of it may have landed. The kernel drops its pages of what succeeds only.
+                    self.drop_changed(target.ino, window.to_offset, window.len).await;
+                    if copied == 0 {
+                        return self.errno(Err(refusal));
+                    }
+                    break;
+                }
             }
         }
-        if target.sync && copied > 0 {
-            self.fsync(to.0).await?;
+        if target.sync
+            && copied > 0
+            && let Err(errno) = self.fsync(to.0).await
+        {
+            self.drop_changed(target.ino, to_offset, copied).await;
+            return Err(errno);
         }
-        self.before_grown(target.ino, to_offset + copied, None).await?;
+        // What is copied is. Pages that are not gone by then go with the next answer that tells of the size.
+        let _ = self.before_grown(target.ino, to_offset + copied, None).await;
         Ok(copied)
     }
 

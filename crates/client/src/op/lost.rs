@@ -353,6 +353,55 @@ mod tests {
         }
     }
 
+    /// Goal: a handle that was open before others wrote and synced sees that something of it is lost, reads and writes
+    /// alike, once it knows of the change; so does everybody afterwards.
+    #[test]
+    fn old_handles_see_what_is_lost() {
+        for writes in [false, true] {
+            let (cluster, lane) = mounted();
+            let other = mount(&cluster);
+            let file = create(&lane, b"a");
+            for at in [0, SIZE - 10] {
+                write(&lane, &file, at as u64, &[7; 10]);
+            }
+            block_on(lane.fsync(file.handle)).unwrap();
+            let before = block_on(other.open(file.attr.ino, BOTH)).unwrap();
+            let known = cluster.borrow().shard.files[&file.attr.ino].layout.clone();
+            write(&lane, &file, 0, &[7; SIZE]);
+            block_on(lane.fsync(file.handle)).unwrap();
+            let whole = chunk_files(&cluster).len();
+            cluster.borrow_mut().targets.chunks.retain(|(_, chunk), _| known.floor(chunk) > 0);
+            assert!(chunk_files(&cluster).len() < whole, "some were holes when it was opened");
+            block_on(other.getattr(file.attr.ino)).unwrap();
+            match writes {
+                false => assert_eq!(try_read(&other, &before), Err(Errno::EIO)),
+                true => {
+                    let result = block_on(other.write(before.handle, 0, &[8; SIZE], WriteHow::default()));
+                    assert_eq!(result, Err(Errno::EIO));
+                }
+            }
+            let third = mount(&cluster);
+            let opened = block_on(third.open(file.attr.ino, READ)).unwrap();
+            assert_eq!(try_read(&third, &opened), Err(Errno::EIO), "writes: {writes}");
+        }
+    }
+
+    /// Goal: what a file that is closed without fsync holds is guarded as soon as it is synced in the background, also when
+    /// nothing of it was news to the shard before.
+    #[test]
+    fn closed_files_are_guarded() {
+        let (cluster, lane, file) = stored(true);
+        write(&lane, &file, SIZE as u64, &[9; 10_000]);
+        block_on(lane.flush(file.handle, 0)).unwrap();
+        block_on(lane.release(file.handle));
+        cluster.borrow_mut().now += crate::limits::SYNC_CLOSED_MS;
+        block_on(lane.sync_closed());
+        let layout = cluster.borrow().shard.files[&file.attr.ino].layout.clone();
+        for ((_, chunk), data) in &cluster.borrow().targets.chunks {
+            assert_eq!(layout.floor(chunk), data.len() as u64, "{chunk:?}");
+        }
+    }
+
     /// Goal: an intact file is read without a question more than before floors were.
     #[test]
     fn whole_files_cost_nothing() {

@@ -119,6 +119,17 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         }
     }
 
+    /// An operation failed that may have changed some of this range: no old page of it stays.
+    pub(crate) async fn drop_changed(&self, ino: Ino, from: u64, len: u64) {
+        let drop = self.shared.with(|s| {
+            let inode = s.inodes.get_mut(ino).filter(|inode| inode.pages.may_be_held())?;
+            Some(inode.pages.drop_range(from, len))
+        });
+        if let Some(drop) = drop {
+            self.drop_begun(ino, drop, None).await;
+        }
+    }
+
     pub(crate) async fn drop_begun(&self, ino: Ino, drop: PageDrop, patience: Option<u64>) -> bool {
         let done = self.port.drop_pages(ino, drop.from, drop.len, patience).await;
         self.shared.with(|s| {
@@ -129,7 +140,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         done
     }
 
-    /// Idle inodes beyond the limit: their pages go, so that nothing has to be remembered of them. Housekeeping.
+    /// Idle inodes beyond the limit, or forgotten: their pages go, so that nothing has to be remembered of them.
+    /// Housekeeping.
     pub(crate) async fn drop_idle_pages(&self) {
         while let Some((ino, drop)) = self.shared.with(|s| {
             let ino = s.inodes.next_paged()?;
@@ -138,8 +150,10 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         }) {
             let Some(drop) = drop else { continue };
             if !self.drop_begun(ino, drop, Some(PAGES_PATIENCE_MS)).await {
+                self.shared.with(|s| s.inodes.still_paged(ino));
                 return;
             }
+            // Unless it was opened and filled meanwhile.
             self.shared.with(|s| s.inodes.forget(ino));
         }
     }

@@ -25,7 +25,16 @@ enum View {
         layout: Arc<Layout>,
         size: u64,
         live: bool,
+        /// Others have changed the file since the layout came.
+        old: bool,
     },
+}
+
+/// How a read was answered.
+enum Filled {
+    Wholly,
+    /// A chunk file ended before what was asked of it.
+    WithHoles,
 }
 
 impl<P: Port, C: Cell<Shared>> Lane<P, C> {
@@ -65,7 +74,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                         return Ok(n);
                     }
                 }
-                View::Chunks { layout, size, live } => {
+                View::Chunks { layout, size, live, old } => {
                     let end = offset.saturating_add(out.len() as u64);
                     if live && end > size && seen.is_none() {
                         seen = Some(self.fresh_attr(ino).await?.size);
@@ -79,7 +88,11 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                     }
                     let len = size.saturating_sub(offset).min(out.len() as u64) as usize;
                     match self.read_stripes(ino, &layout, offset, &mut out[..len]).await {
-                        Ok(()) => return Ok(len),
+                        // Something is missing, of which an old layout cannot say whether it was ever there.
+                        Ok(Filled::WithHoles) if old => {
+                            self.fetch_layout(ino).await?;
+                        }
+                        Ok(_) => return Ok(len),
                         Err(refusal) if refusal.status == Status::STALE_GENERATION => {
                             (seen, fetched) = (None, false);
                             self.fetch_layout(ino).await?;
@@ -105,7 +118,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         layout: &Layout,
         offset: u64,
         out: &mut [u8],
-    ) -> Result<(), Refusal> {
+    ) -> Result<Filled, Refusal> {
         let netbench = self.drops_content(ino);
         let pieces = transfers(layout, offset, out.len());
         let mut lens = Vec::with_capacity(pieces.len());
@@ -133,15 +146,18 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         if let Some(refusal) = failed {
             return Err(refusal);
         }
-        let mut at = 0;
+        let (mut at, mut filled) = (0, Filled::Wholly);
         for (piece, len) in pieces.iter().zip(lens) {
             let end = at + piece.len as usize;
-            out[(at + len).min(end)..end].fill(0);
+            if at + len < end {
+                out[at + len..end].fill(0);
+                filled = Filled::WithHoles;
+            }
             at = end;
         }
         // What no extent covers was never written.
         out[at..].fill(0);
-        Ok(())
+        Ok(filled)
     }
 }
 
@@ -179,7 +195,8 @@ impl Shared {
             None => View::Unknown,
             Some(layout) if layout.is_inline() => View::Inline,
             Some(layout) => {
-                View::Chunks { layout: layout.clone(), size: inode.size(), live: inode.end_is_open() }
+                let (size, live) = (inode.size(), inode.end_is_open());
+                View::Chunks { layout: layout.clone(), size, live, old: inode.layout_old }
             }
         }
     }

@@ -82,7 +82,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let known = || {
             self.shared.with(|s| {
                 let inode = s.inodes.get(ino)?;
-                Some((inode.size().max(seen), inode.layout.clone()?))
+                let layout = inode.layout.clone().filter(|_| !inode.layout_old)?;
+                Some((inode.size().max(seen), layout))
             })
         };
         match known() {

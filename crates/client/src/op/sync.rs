@@ -4,7 +4,7 @@ use crate::job::{Job, To};
 use crate::lane::Lane;
 use crate::limits::{HELD_ROUNDS_MAX, SYNC_CHUNKS_BATCH, SYNC_CLOSED_BATCH, SYNC_CLOSED_MS, SYNC_LOOK_MS};
 use crate::port::{Cell, Port};
-use crate::state::{Handle, Inode, Point, Shared, Unsynced};
+use crate::state::{Handle, Point, Shared, Unsynced};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use skep_types::{Encode, Errno, Ino, LogIndex, Millis, ShardId, TargetId, Term};
@@ -77,21 +77,27 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// Makes the chunks written through this mount durable, and tells the shard of them, how long they are for sure
     /// included.
     pub(crate) async fn sync_and_commit(&self, ino: Ino) -> Result<(), Refusal> {
+        let voided = self.voided(ino);
         let synced = self.sync_chunks(ino).await?;
-        self.commit_synced(ino, &synced).await
+        self.commit_synced(ino, &synced, voided).await
     }
 
-    /// Tells the shard of what is durable now. A truncate in between has it measured again.
-    async fn commit_synced(&self, ino: Ino, synced: &[Unsynced]) -> Result<(), Refusal> {
+    /// Tells the shard of what is durable now. A truncate since it was found so has it measured again: more was voided
+    /// than `voided` then.
+    async fn commit_synced(&self, ino: Ino, synced: &[Unsynced], mut voided: u32) -> Result<(), Refusal> {
         for _ in 0..HELD_ROUNDS_MAX {
             self.commit(ino).await?;
-            let dropped = |inode: &mut Inode| core::mem::replace(&mut inode.held_dropped, false);
-            if !self.shared.with(|s| s.inodes.get_mut(ino).is_some_and(dropped)) {
+            let before = core::mem::replace(&mut voided, self.voided(ino));
+            if voided == before {
                 break;
             }
             self.measure_again(ino, synced).await;
         }
         Ok(())
+    }
+
+    fn voided(&self, ino: Ino) -> u32 {
+        self.shared.with(|s| s.inodes.get(ino).map_or(0, |inode| inode.held_voided))
     }
 
     /// Makes the chunks written through this mount durable, and says which. A loss is recorded for every handle.
@@ -181,10 +187,12 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         if due.is_empty() {
             return SYNC_LOOK_MS;
         }
+        let voided: BTreeMap<Ino, u32> = due.iter().map(|ino| (*ino, self.voided(*ino))).collect();
         let (synced, failed) = self.sync_files(&due, false).await;
         let mut ok = failed.is_none();
         for (ino, synced) in &synced {
-            ok &= self.commit_synced(*ino, synced).await.is_ok();
+            let voided = voided.get(ino).copied().unwrap_or_default();
+            ok &= self.commit_synced(*ino, synced, voided).await.is_ok();
         }
         let now = self.port.now();
         self.shared.with(|s| s.inodes.tried(&due, now));

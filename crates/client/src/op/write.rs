@@ -514,7 +514,8 @@ impl Shared {
         let inode = self.inodes.entry(ino);
         let attr = inode.attr.as_ref();
         View {
-            layout: inode.layout.clone(),
+            // Floors that are too low would let a write hide that something in front of it is lost.
+            layout: inode.layout.clone().filter(|_| !inode.layout_old),
             owner: attr
                 .map(|attr| Owner { uid: attr.uid, gid: attr.gid, project: attr.project })
                 .unwrap_or_default(),

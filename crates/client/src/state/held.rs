@@ -54,13 +54,17 @@ impl Inode {
         if known.is_some_and(|layout| layout.floor(&chunk) >= floor) {
             return;
         }
+        self.holds_at(point);
+        let held = self.held.entry(chunk).or_default();
+        *held = floor.max(*held);
+    }
+
+    /// What is found from now on is true of this layout. What was found before the file was cut means nothing any more.
+    pub fn holds_at(&mut self, point: Point) {
         if point > self.held_at {
-            // What was found before the file was cut means nothing any more.
             self.held.clear();
             self.held_at = point;
         }
-        let held = self.held.entry(chunk).or_default();
-        *held = floor.max(*held);
     }
 
     /// What was written to these chunk files and not synced is lost, and whoever wrote is told so. If the shard does not
@@ -110,7 +114,7 @@ impl Inode {
         self.held.clear();
         // The shard may have lost the cut that was known here: what it says next counts, be it older.
         self.held_at = Point::default();
-        self.held_dropped = true;
+        self.held_voided = self.held_voided.wrapping_add(1);
         self.layout = None;
     }
 }

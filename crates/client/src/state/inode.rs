@@ -62,8 +62,8 @@ pub struct Inode {
     pub held: BTreeMap<ChunkId, u64>,
     /// The layout that was known before those were looked at.
     pub held_at: Point,
-    /// What was to be told was not: the file was cut since.
-    pub held_dropped: bool,
+    /// Counts how often what was to be told was not, for the file was cut since.
+    pub held_voided: u32,
     /// Counts writes.
     pub serial: u64,
     /// Appends under way that were given a range.
@@ -97,8 +97,10 @@ pub struct Inode {
     pub touched: Vec<(Term, LogIndex)>,
     /// Counts losses: a handle that remembers another number fails its next fsync.
     pub losses: u32,
-    /// The kernel has forgotten it; it is kept for its unsynced chunks only.
+    /// The kernel has forgotten it; it is kept for its unsynced chunks, or for the pages that the kernel holds.
     pub forgotten: bool,
+    /// Somebody else has changed the file since the layout came: floors in it may be too low.
+    pub layout_old: bool,
 }
 
 /// All inodes that a mount keeps.
@@ -268,6 +270,7 @@ impl Inodes {
         let Some(inode) = self.table.get_mut(&attr.ino) else { return attr };
         inode.learn_cuts(attr.cuts);
         if inode.attr.as_ref().is_none_or(|known| known.change <= attr.change) {
+            inode.layout_old |= inode.attr.as_ref().is_some_and(|known| known.change < attr.change);
             // A growth moves the content to chunks, and no change counter.
             let moved = inode.layout.as_ref().is_some_and(|layout| layout.generation != attr.generation);
             if moved {
@@ -284,7 +287,10 @@ impl Inodes {
     /// As [`Inodes::merge`] for the answer to a change of this mount: what is known stays good when
     /// nobody else changed the file in between.
     pub fn merge_own(&mut self, attr: Attr) -> Attr {
+        let mut old = false;
         if let Some(inode) = self.table.get_mut(&attr.ino) {
+            let alone = inode.attr.as_ref().is_some_and(|known| known.change + 1 == attr.change);
+            old = inode.layout_old || !alone;
             inode.pages.changed_by_own(attr.change);
             if inode.no_capability != 0 && inode.no_capability + 1 == attr.change {
                 inode.no_capability = attr.change;
@@ -295,7 +301,12 @@ impl Inodes {
                 inline.change = attr.change;
             }
         }
-        self.merge(attr)
+        let ino = attr.ino;
+        let attr = self.merge(attr);
+        if let Some(inode) = self.table.get_mut(&ino) {
+            inode.layout_old &= old;
+        }
+        attr
     }
 
     /// This mount wrote `data` at `offset` into inline content, which made change counter `change`.
@@ -339,6 +350,7 @@ impl Inodes {
             inode.unsynced.retain(|unsynced| !unsynced.chunks.is_empty());
         }
         inode.layout = Some(Arc::new(layout));
+        inode.layout_old = false;
     }
 
     /// Keeps inline content, if the limit allows.
@@ -362,6 +374,10 @@ impl Inodes {
     pub fn park(&mut self, ino: Ino, now: Millis) {
         self.set_inline(ino, None);
         let Some(inode) = self.table.get_mut(&ino) else { return };
+        if !inode.unsynced.is_empty() {
+            // What the sync of these will find is true of the layout that goes here.
+            inode.holds_at(inode.looks_at());
+        }
         inode.layout = None;
         inode.mode = None;
         inode.live = false;
@@ -386,19 +402,30 @@ impl Inodes {
         }
     }
 
-    /// The kernel forgot `ino`.
+    /// The kernel forgot `ino`, or nobody needs it. What is known of pages that the kernel may still hold is kept until
+    /// housekeeping has dropped them: FORGET comes for names as well, while the inode lives on.
     pub fn forget(&mut self, ino: Ino) {
         let Some(inode) = self.table.get_mut(&ino).filter(|inode| inode.uses() == 0) else { return };
         inode.forgotten = true;
-        if inode.is_clean() {
-            self.set_inline(ino, None);
-            self.table.remove(&ino);
+        if !inode.is_clean() {
+            return;
         }
+        if inode.pages.may_be_held() {
+            self.paged.push_back(ino);
+            return;
+        }
+        self.set_inline(ino, None);
+        self.table.remove(&ino);
     }
 
-    /// An idle inode beyond the limit of which the kernel may hold pages.
+    /// An idle inode that is to be forgotten, and of which the kernel may hold pages.
     pub fn next_paged(&mut self) -> Option<Ino> {
         self.paged.pop_front()
+    }
+
+    /// Its pages could not be dropped: later.
+    pub fn still_paged(&mut self, ino: Ino) {
+        self.paged.push_back(ino);
     }
 
     /// Takes up to `max` closed inodes whose chunks are to be made durable: those closed before `before`, and
@@ -424,10 +451,8 @@ impl Inodes {
             let Some(inode) = self.table.get(ino).filter(|inode| inode.uses() == 0) else { continue };
             if !inode.unsynced.is_empty() {
                 self.closed.push_back((now, *ino));
-            } else if inode.is_clean()
-                && (inode.forgotten || !inode.pages.may_be_held() && self.table.len() > IDLE_INODES_MAX)
-            {
-                self.table.remove(ino);
+            } else if inode.forgotten || self.table.len() > IDLE_INODES_MAX {
+                self.forget(*ino);
             }
         }
     }

@@ -15,6 +15,7 @@ use skep_types::{
 use skep_wire::meta::{
     MakeDirOn, MetaRequest, RemoteDir, RemoteDirReply, ReserveEnd, ReserveEndReply, ShardCall, ShardStamp,
 };
+use skep_wire::mgmt::Evict;
 use skep_wire::storage::{ChunkReply, DeleteChunks, StatChunks, StatChunksReply, TrimChunk};
 use skep_wire::{Message, Refusal, Status};
 
@@ -343,6 +344,16 @@ impl World {
         let kind = self.metad.tasks.remove(&id).unwrap_or(0);
         let result = result.map_err(JobFailure).and_then(|body| job_reply(kind as u16, &body));
         self.metad_input(Input::Courier { task, result });
+    }
+
+    /// An administrator ends the session that a program would have ended.
+    pub(super) fn evict(&mut self) {
+        let hub = &mut *self.hub.borrow_mut();
+        let Some(client) = hub.evicts.take().filter(|_| self.network.life(MGMTD).is_some()) else { return };
+        let body = Evict { client }.to_bytes();
+        if self.mgmtd.answer(ClientId(0), Evict::KIND, &body, hub).is_err() {
+            hub.say(format_args!("client {client} has no session to end"));
+        }
     }
 
     /// Time passes for a daemon.

@@ -151,7 +151,7 @@ mod tests {
         let json = serde_json::to_string(&evicted(&gone)).unwrap();
         let expected = r#"{"client":6,"host":"h","mount":"/m","silent_ms":null,"evicted_ms":60000,"why":"silent for 60 s"}"#;
         assert_eq!(json, expected);
-        assert!(evicted(&gone).cells()[4].starts_with("evicted 1"), "{:?}", evicted(&gone).cells());
+        assert!(evicted(&gone).cells()[4].starts_with("evicted 60 s ago"), "{:?}", evicted(&gone).cells());
     }
 
     /// Goal: a session is found by number and by host and mount point; two of one name are told apart by

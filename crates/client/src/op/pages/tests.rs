@@ -1,16 +1,17 @@
 use crate::Lane;
 use crate::port::Cell;
-use crate::testing::{BOTH, Cluster, FakeLane, READ, block_on, create, mount, mounted, write};
-use crate::{Opened, WriteHow};
+use crate::testing::{BOTH, Cluster, FakeLane, Fault, READ, block_on, create, mount, mounted, write};
+use crate::{Allocate, Opened, WriteHow};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::future::Future;
 use core::pin::pin;
 use core::task::{Context, Waker};
-use skep_types::SetAttr;
-use skep_wire::Message;
+use skep_types::{Errno, SetAttr};
 use skep_wire::meta::WriteInline;
+use skep_wire::storage::{CopyChunk, ReserveChunk};
+use skep_wire::{Message, Refusal};
 
 fn fill(lane: &FakeLane, file: &Opened, offset: u64) -> Vec<u8> {
     let mut page = alloc::vec![0xee; 4_096];
@@ -124,4 +125,52 @@ fn a_fill_beside_a_write_has_its_bytes() {
     assert_eq!(fill(&other, &file, 0)[1_999..2_005], *b"\x01abcd\x01");
     assert_eq!(block_on(writing), Ok(4));
     assert_eq!(fill(&other, &file, 0)[1_999..2_005], *b"\x01abcd\x01");
+}
+
+/// Goal: FORGET of a name's inode, which lives on and has pages, does not make the mount forget those: the next open drops
+/// them when another mount has written meanwhile. Housekeeping drops them, and forgets the inode then.
+#[test]
+fn pages_are_not_forgotten() {
+    let (cluster, writer) = mounted();
+    let reader = mount(&cluster);
+    let file = create(&writer, b"f");
+    write(&writer, &file, 0, b"old");
+    let looks = |expected: &[u8]| {
+        let seen = block_on(reader.open(file.attr.ino, READ)).unwrap();
+        assert_eq!(fill(&reader, &seen, 0), expected);
+        block_on(reader.release(seen.handle));
+    };
+    looks(b"old");
+    reader.forget(file.attr.ino);
+    write(&writer, &file, 0, b"new");
+    looks(b"new");
+    assert_eq!(drops(&cluster), [(0, 0)]);
+    reader.forget(file.attr.ino);
+    block_on(reader.housekeeping());
+    assert_eq!(drops(&cluster), [(0, 0)]);
+    assert!(reader.shared().with(|s| s.inodes.get(file.attr.ino).is_none()));
+}
+
+/// Goal: what failed half-way leaves no old pages: the kernel drops them after a success only. What was changed before
+/// the failure is synced by the next fsync.
+#[test]
+fn failures_leave_no_old_pages() {
+    let (cluster, lane) = mounted();
+    let full = Refusal::from(Errno::ENOSPC).status;
+    let (from, file) = (create(&lane, b"from"), create(&lane, b"f"));
+    write(&lane, &from, 0, &[2; 70_000]);
+    write(&lane, &file, 0, &[1; 70_000]);
+    block_on(lane.fsync(file.handle)).unwrap();
+    assert_eq!(fill(&lane, &file, 0).len(), 4_096);
+    drops(&cluster);
+    cluster.borrow_mut().fail(ReserveChunk::KIND, &[Fault::Refuse(full), Fault::Refuse(full)]);
+    assert_eq!(block_on(lane.fallocate(file.handle, Allocate::Zero, 0, 66_000)), Err(Errno::ENOSPC));
+    assert_eq!(drops(&cluster), [(0, 66_000)]);
+    assert_eq!(fill(&lane, &file, 0)[..10], [0; 10]);
+    let unsynced =
+        |lane: &FakeLane| lane.shared().with(|s| !s.inodes.entry(file.attr.ino).unsynced.is_empty());
+    assert!(unsynced(&lane));
+    cluster.borrow_mut().fail(CopyChunk::KIND, &[Fault::Refuse(full)]);
+    assert_eq!(block_on(lane.copy((from.handle, 0), (file.handle, 0), 66_000)), Err(Errno::ENOSPC));
+    assert_eq!(drops(&cluster), [(0, 66_000)]);
 }
