@@ -3,10 +3,10 @@
 
 use crate::job::{IntoStatus, Job, Reply, To};
 use crate::port::{Cell, Port};
-use crate::state::{Shared, SlotState};
+use crate::state::{FileHandle, Handle, Shared, SlotState};
 use alloc::vec::Vec;
-use core::cell::RefCell;
-use skep_types::{Encode, Errno, Ino, Seq, ShardId, Slot};
+use core::cell::{self, RefCell};
+use skep_types::{ClientId, Encode, Errno, Ino, Seq, ShardId, Slot};
 use skep_wire::meta::{ShardCall, ShardStamp};
 use skep_wire::{Message, Refusal, Status};
 
@@ -16,6 +16,26 @@ pub struct Lane<P: Port, C: Cell<Shared>> {
     pub(crate) shared: C,
     slot: Slot,
     position: RefCell<SlotState>,
+    through: cell::Cell<Through>,
+}
+
+/// The open files that a lane's operation goes through, and the session in which it began.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Through {
+    handles: [Option<Handle>; 2],
+    began: Option<ClientId>,
+}
+
+/// While it lives, an operation goes through an open file.
+pub(crate) struct Going<'a> {
+    through: &'a cell::Cell<Through>,
+    before: Through,
+}
+
+impl Drop for Going<'_> {
+    fn drop(&mut self) {
+        self.through.set(self.before);
+    }
 }
 
 impl<P: Port, C: Cell<Shared>> Lane<P, C> {
@@ -23,7 +43,13 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// EMFILE when all slots are taken.
     pub fn new(shared: C, port: impl FnOnce(Slot) -> P) -> Result<Self, Errno> {
         let (slot, position) = shared.with(|s| s.slots.take()).ok_or(Errno::EMFILE)?;
-        Ok(Self { port: port(slot), shared, slot, position: RefCell::new(position) })
+        Ok(Self {
+            port: port(slot),
+            shared,
+            slot,
+            position: RefCell::new(position),
+            through: cell::Cell::default(),
+        })
     }
 
     /// Its slot.
@@ -39,6 +65,30 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// The state it shares with the other lanes of the mount.
     pub fn shared(&self) -> &C {
         &self.shared
+    }
+
+    /// An operation goes through an open file, or two. It ends with EIO when a lock that was taken through one goes with
+    /// the session meanwhile: what it would do in the next one, it would do without the lock.
+    pub(crate) fn through(&self, handles: [Option<Handle>; 2]) -> Going<'_> {
+        let began = self.shared.with(|s| s.sender());
+        let before = self.through.replace(Through { handles, began });
+        Going { through: &self.through, before }
+    }
+
+    /// As [`Lane::through`], with the open file: EIO when its program believes in a lock that is lost.
+    pub(crate) fn through_file(&self, handle: Handle) -> Result<(FileHandle, Going<'_>), Errno> {
+        let file = self.shared.with(|s| s.handles.file(handle).copied())?;
+        Ok((file, self.through([Some(handle), None])))
+    }
+
+    /// Did a lock under which the operation began go with its session?
+    pub(crate) fn has_lost_its_lock(&self, sender: Option<ClientId>) -> bool {
+        let Through { handles, began } = self.through.get();
+        sender != began
+            && self.shared.with(|s| {
+                let mut files = handles.iter().flatten();
+                files.any(|handle| s.handles.any_file(*handle).is_some_and(|file| file.lock_lost))
+            })
     }
 
     /// The body of a request to a shard.

@@ -38,6 +38,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             // While there is no session everything waits for the next one.
             let sender = self.shared.with(|s| s.sender());
             end_with_session(jobs, began, sender);
+            if self.has_lost_its_lock(sender) {
+                return stop(jobs, &Errno::EIO.into());
+            }
             if sender.is_some() && self.prepare(jobs, newest).await {
                 self.round(jobs).await;
             }

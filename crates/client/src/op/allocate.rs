@@ -63,7 +63,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         offset: u64,
         len: u64,
     ) -> Result<(), Errno> {
-        let file = self.shared.with(|s| s.handles.file(handle).copied())?;
+        let (file, _going) = self.through_file(handle)?;
         if !file.mode.writes() {
             return Err(Errno::EBADF);
         }

@@ -7,7 +7,7 @@ use crate::port::{Cell, Port};
 use crate::state::{FileHandle, Inode, Shared};
 use skep_types::codec::Bytes;
 use skep_types::limits::{FILE_SIZE_MAX, INLINE_DEFAULT};
-use skep_types::{ClientId, Errno, Generation, Incarnation, Ino, NodeId};
+use skep_types::{ClientId, Errno, Generation, Incarnation, Ino, NodeId, Term};
 use skep_wire::meta::{AttrReply, ReserveEnd, ReserveEndReply, WriteInline};
 use skep_wire::{Refusal, Status};
 
@@ -132,12 +132,11 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// A range at the end for this mount alone. `None`: the file is no longer in chunks. It counts as an
     /// append under way, which the caller ends.
     async fn reserve_end(&self, ino: Ino, len: u64) -> Result<Option<Place>, Refusal> {
-        let (mut looked, mut seen) = (false, 0);
+        let (mut looked, mut seen) = (Term(0), 0);
         for _ in 0..STALE_ROUNDS_MAX {
             let open = self.shared.with(|s| s.inodes.get(ino).is_some_and(Inode::end_is_open));
-            if open && !looked {
-                seen = self.fresh_attr(ino).await?.size;
-                looked = true;
+            if open && looked == Term(0) && self.shared.with(|s| s.stamps.ends(ino.shard())) > Term(0) {
+                (looked, seen) = self.look_for_end(ino).await?;
             }
             // What the targets said counts, whatever another lane has learned meanwhile.
             let at_least = self.shared.with(|s| s.inodes.get(ino).map_or(0, |inode| inode.size())).max(seen);
@@ -146,16 +145,16 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             let place = reply.and_then(|reply| {
                 let ReserveEndReply { offset, generation } = reply.read()?;
                 let end = offset.map(|offset| offset.saturating_add(len));
-                let counts = self.shared.with(|s| s.reserved(ino, (reply.node, reply.incarnation), end));
+                let counts = self.shared.with(|s| {
+                    s.stamps.gives_ends(ino.shard(), reply.stamp.term);
+                    s.reserved(ino, (reply.node, reply.incarnation), end)
+                });
                 Ok((offset, generation, counts, reply.client))
             });
             match place {
                 // Given by a life that has ended: the next one was not told, and may give it again.
-                Ok((_, _, false, _)) => (looked, seen) = (false, 0),
-                Ok((None, ..)) => {
-                    seen = self.fresh_attr(ino).await?.size;
-                    looked = true;
-                }
+                Ok((_, _, false, _)) => (looked, seen) = (Term(0), 0),
+                Ok((None, ..)) => (looked, seen) = self.look_for_end(ino).await?,
                 Ok((Some(offset), generation, true, session)) => {
                     return Ok(Some(Place { offset, generation, session }));
                 }
@@ -166,6 +165,13 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             }
         }
         Err(super::unsettled(ino))
+    }
+
+    /// Where the file ends, with the term of the shard in which the targets were asked, at a time when everybody had told
+    /// it how far he had appended.
+    async fn look_for_end(&self, ino: Ino) -> Result<(Term, u64), Refusal> {
+        let term = self.shared.with(|s| s.stamps.ends(ino.shard()));
+        Ok((term, self.fresh_attr(ino).await?.size))
     }
 
     /// Writes to the reserved place. Growing the layout keeps it; a truncate does not: then another

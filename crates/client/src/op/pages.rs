@@ -4,7 +4,7 @@
 use crate::lane::Lane;
 use crate::limits::{FILL_WAIT_MS, PAGES_PATIENCE_MS};
 use crate::port::{Cell, Port};
-use crate::state::{Filled, Handle, PageDrop, Pages, Shared};
+use crate::state::{FileHandle, Filled, Handle, PageDrop, Pages, Shared};
 use skep_types::{Attr, Errno, Ino};
 
 impl<P: Port, C: Cell<Shared>> Lane<P, C> {
@@ -19,7 +19,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
 
     /// Fills a page: as [`Lane::read`], for the kernel's cache instead of a program.
     pub async fn fill(&self, handle: Handle, offset: u64, out: &mut [u8]) -> Result<usize, Errno> {
-        let ino = self.shared.with(|s| s.handles.file(handle).map(|file| file.ino))?;
+        let (FileHandle { ino, .. }, _going) = self.through_file(handle)?;
         let end = offset.saturating_add(out.len() as u64);
         let number = self.shared.with(|s| s.inodes.entry(ino).pages.fill_begins(offset, end));
         let filled = self.fill_numbered(handle, (number, offset, end), ino, out).await;

@@ -40,7 +40,7 @@ enum Filled {
 impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// Reads at `offset` into `out`; fewer bytes only at the end of the file.
     pub async fn read(&self, handle: Handle, offset: u64, out: &mut [u8]) -> Result<usize, Errno> {
-        let file = self.shared.with(|s| s.handles.file(handle).copied())?;
+        let (file, _going) = self.through_file(handle)?;
         if file.mode == OpenMode::Write {
             return Err(Errno::EBADF);
         }

@@ -39,8 +39,8 @@ struct Search {
 impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// The first data or hole from `offset` on. ENXIO beyond the end, and when no data follows.
     pub async fn seek(&self, handle: Handle, offset: u64, what: Seek) -> Result<u64, Errno> {
-        let ino = self.shared.with(|s| s.handles.file(handle).map(|file| file.ino))?;
-        self.errno(self.find_in_file(ino, offset, what).await)
+        let (file, _going) = self.through_file(handle)?;
+        self.errno(self.find_in_file(file.ino, offset, what).await)
     }
 
     async fn find_in_file(&self, ino: Ino, offset: u64, what: Seek) -> Result<u64, Refusal> {

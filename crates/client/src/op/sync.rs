@@ -4,7 +4,7 @@ use crate::job::{Job, To};
 use crate::lane::Lane;
 use crate::limits::{HELD_ROUNDS_MAX, SYNC_CHUNKS_BATCH, SYNC_CLOSED_BATCH, SYNC_CLOSED_MS, SYNC_LOOK_MS};
 use crate::port::{Cell, Port};
-use crate::state::{Handle, Point, Shared, Unsynced};
+use crate::state::{FileHandle, Handle, Point, Shared, Unsynced};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use skep_types::{Encode, Errno, Ino, LogIndex, Millis, ShardId, TargetId, Term};
@@ -16,7 +16,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// Everything written to the file, and every change that this mount made on its shard, is on
     /// stable storage; or EIO, once for each handle, when something was lost since.
     pub async fn fsync(&self, handle: Handle) -> Result<(), Errno> {
-        let ino = self.shared.with(|s| s.handles.file(handle).map(|file| file.ino))?;
+        let (FileHandle { ino, .. }, _going) = self.through_file(handle)?;
         // What changes from the last step on is not waited for, and stays on the list.
         let mut waited_for = Vec::new();
         let result = async {

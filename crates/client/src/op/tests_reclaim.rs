@@ -10,7 +10,9 @@ use core::future::Future;
 use core::pin::pin;
 use core::task::{Context, Waker};
 use skep_types::{Errno, Generation, Ino, Term};
-use skep_wire::meta::{Commit, GetAttr, Open, ReadInline, ReserveEnd, Sync, WriteInline};
+use skep_wire::meta::{
+    Commit, GetAttr, LockKind, LockSpace, LockWish, Open, ReadInline, ReserveEnd, Sync, WriteInline,
+};
 use skep_wire::storage::{ReadChunk, SyncChunks, WriteChunk};
 use skep_wire::{Message, Status};
 
@@ -222,6 +224,44 @@ fn operations_wait_for_the_next_session() {
         "that was lost, with a session or without"
     );
     assert_eq!(block_on(lane.fsync(file.handle)), Ok(()));
+}
+
+/// Goal: a write that was begun under a lock does not land when the lock has gone with the session: another program
+/// may hold it by then. One without a lock goes on.
+#[test]
+fn what_was_begun_under_a_lost_lock_does_not_go_on() {
+    let (cluster, lane) = mounted();
+    let keeper = Lane::new(lane.shared.clone(), |_| lane.port.clone()).unwrap();
+    for (len, kind) in [(100, WriteInline::KIND), (10_000, WriteChunk::KIND)] {
+        for locks in [true, false] {
+            let name = alloc::format!("{len} {locks}");
+            let file = create(&lane, name.as_bytes());
+            write(&lane, &file, 0, &alloc::vec![1; len]);
+            block_on(lane.fsync(file.handle)).unwrap();
+            if locks {
+                let lock = LockWish {
+                    owner: 1,
+                    pid: 0,
+                    space: LockSpace::Whole,
+                    kind: Some(LockKind::Write),
+                    start: 0,
+                    last: u64::MAX,
+                };
+                block_on(lane.set_lock(file.handle, lock)).unwrap();
+            }
+            cluster.borrow_mut().fail(kind, &[Fault::Refuse(Status::FENCED)]);
+            let data = alloc::vec![2; len];
+            let mut put = pin!(lane.write(file.handle, 0, &data, WriteHow::default()));
+            let mut context = Context::from_waker(Waker::noop());
+            while !lane.shared.borrow().session.is_dead() {
+                assert!(put.as_mut().poll(&mut context).is_pending());
+            }
+            block_on(keeper.housekeeping());
+            assert_eq!(block_on(put), if locks { Err(Errno::EIO) } else { Ok(len) });
+            let found = if locks { 1 } else { 2 };
+            assert!(seen(&cluster, file.attr.ino, 20_000) == alloc::vec![found; len], "{name}");
+        }
+    }
 }
 
 /// Goal: nobody uses a new session before all that is open is opened again in it: a truncate of another mount in

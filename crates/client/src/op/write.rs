@@ -73,7 +73,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         data: &[u8],
         how: WriteHow,
     ) -> Result<usize, Errno> {
-        let file = self.shared.with(|s| s.handles.file(handle).copied())?;
+        let (file, _going) = self.through_file(handle)?;
         if !file.mode.writes() {
             return Err(Errno::EBADF);
         }
@@ -285,8 +285,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
 
     /// An ordinary user changes content by something that is no write: suid and sgid go.
     pub async fn drop_suidgid(&self, handle: Handle) -> Result<(), Errno> {
-        let ino = self.shared.with(|s| s.handles.file(handle).map(|file| file.ino))?;
-        self.errno(self.kill_suidgid(ino).await)
+        let (file, _going) = self.through_file(handle)?;
+        self.errno(self.kill_suidgid(file.ino).await)
     }
 
     /// Who changes a file's content without being in its group loses it the set-group-id bit, as on Linux since 6.2,

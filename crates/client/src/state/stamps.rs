@@ -14,6 +14,7 @@ use skep_wire::meta::ShardStamp;
 struct Shard {
     open: Vec<(Term, LogIndex)>,
     durable: (Term, LogIndex),
+    ends: Term,
     losses: u32,
 }
 
@@ -29,6 +30,17 @@ impl Stamps {
         if let Some(shard) = self.shards.get_mut(&shard) {
             shard.seen(stamp);
         }
+    }
+
+    /// `shard` gives ends to append to in this term: everybody has told how far he had appended.
+    pub fn gives_ends(&mut self, shard: ShardId, term: Term) {
+        let shard = self.shards.entry(shard).or_default();
+        shard.ends = shard.ends.max(term);
+    }
+
+    /// The newest term in which `shard` gave ends; 0: none is known.
+    pub fn ends(&self, shard: ShardId) -> Term {
+        self.shards.get(&shard).map_or(Term(0), |shard| shard.ends)
     }
 
     /// A change was acknowledged with `stamp`. Too many terms in doubt: gives those that count as lost.

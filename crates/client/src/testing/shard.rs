@@ -278,13 +278,13 @@ impl Shard {
     }
 
     fn reserve_end(&mut self, lane: (u64, Slot), m: &ReserveEnd) -> Reply {
-        let live = self.live;
+        let (live, term) = (self.live, self.term);
         let file = self.file(m.ino)?;
         if file.layout.is_inline() {
             return Err(Status::MUST_GROW.into());
         }
         let (generation, size) = (file.layout.generation, file.attr.size);
-        if live && !m.looked {
+        if live && m.looked != Term(term) {
             return Ok(self.stamped(&ReserveEndReply { offset: None, generation }));
         }
         let reserved = self.reserved.entry(m.ino).or_default();

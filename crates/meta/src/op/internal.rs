@@ -160,7 +160,7 @@ fn recovered(ctx: &mut Ctx<'_>, m: &Recovered) -> Result<(), Fail> {
     }
     if m.size > inode.size {
         inode.size = m.size;
-        inode.touch_content(ctx.scene.at);
+        inode.was_written(ctx.scene.at);
     }
     inode.blocks = m.blocks;
     ctx.put_inode(m.ino, &inode);

@@ -167,6 +167,14 @@ impl Inode {
         self.time_sets += 1;
     }
 
+    /// It was written, nobody knows when: a time that was given may be newer, and stays.
+    pub fn was_written(&mut self, at: Timestamp) {
+        if self.flags & MTIME_GIVEN == 0 {
+            self.set_mtime(at);
+        }
+        self.touch(at);
+    }
+
     /// A client tells at `at` that it wrote at `time` by its own clock, when it knew of `time_sets` given times.
     /// Clients tell in any order, so the newest write counts.
     pub fn wrote(&mut self, time: Timestamp, time_sets: u64, at: Timestamp) {

@@ -30,7 +30,7 @@ struct End {
     given: BTreeMap<(ClientId, Slot), Given>,
     /// Clients that have not asked since the file was cut: what they know of its end is from before.
     behind: BTreeSet<ClientId>,
-    /// It was open in an earlier life of the server. Only these clients have asked since: what others know of
+    /// It was open in an earlier life of the server. Only these clients have looked since: what others know of
     /// its end may be from before, when ranges were given that nobody claims any more because they are written.
     asked: Option<BTreeSet<ClientId>>,
 }
@@ -57,11 +57,17 @@ impl Ends {
         self.files.entry(ino).or_default().asked.get_or_insert_default();
     }
 
-    /// Is what the client knows from before a cut, or from before a restart? From now on it is not.
-    fn take_behind(&mut self, ino: Ino, client: ClientId) -> bool {
+    /// Is what the client knows from before a cut, or from before a restart? The former is told once; the latter until one
+    /// of its lanes has looked since: others may have been about to ask with what they saw before.
+    fn take_behind(&mut self, ino: Ino, client: ClientId, looked: bool) -> bool {
         let Some(end) = self.files.get_mut(&ino) else { return false };
-        let first = end.asked.as_mut().is_some_and(|asked| asked.insert(client));
-        end.behind.remove(&client) || first
+        let unasked = end.asked.as_mut().is_some_and(|asked| {
+            if looked {
+                asked.insert(client);
+            }
+            !asked.contains(&client)
+        });
+        end.behind.remove(&client) || unasked
     }
 
     /// How many files are appended to.
@@ -124,8 +130,9 @@ impl<S: Store> Server<S> {
             Ok((generation, size)) => {
                 let live = self.opens.other_writers(m.ino, client)
                     || is_open_ended(&self.writers, &self.sessions, m.ino);
-                let behind = self.ends.take_behind(m.ino, client);
-                let offset = if behind || live && !m.looked {
+                let looked = m.looked == self.term();
+                let behind = self.ends.take_behind(m.ino, client, looked);
+                let offset = if behind || live && !looked {
                     Ok(None)
                 } else {
                     self.ends.reserve((client, request.call.slot), m, generation, size).map(Some)

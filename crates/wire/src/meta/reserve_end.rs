@@ -1,6 +1,6 @@
 //! `ReserveEnd`: sets a range at the end of a file aside for one append to its chunks.
 
-use skep_types::{Generation, Ino, record};
+use skep_types::{Generation, Ino, Term, record};
 
 crate::message! {
     /// Sets a range at the end of a file aside for one append to its chunks (O_APPEND). Nobody else is given a byte
@@ -17,8 +17,10 @@ crate::message! {
         /// The file ends here at least, as the asker knows (own writes, and what the targets say when others have
         /// it open for writing).
         pub at_least: u64,
-        /// The asker has just asked the targets: `at_least` covers what others wrote.
-        pub looked: bool,
+        /// The asker has asked the targets since `ReserveEnd` was answered in this term of the shard: `at_least` covers what
+        /// others wrote. 0: it has not. A look from before the end of a grace period counts for nothing: others may
+        /// have written since to ranges of the life before, which nobody claims any more.
+        pub looked: Term,
     }
 }
 

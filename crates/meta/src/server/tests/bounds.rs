@@ -108,6 +108,30 @@ fn recoveries_queue() {
     bed.check();
 }
 
+/// Goal: a size that is recovered replaces no time that was given: it may be newer than what was written.
+#[test]
+fn a_recovered_size_keeps_a_given_time() {
+    let given = Timestamp { secs: 7, nanos: 7 };
+    for gives in [true, false] {
+        let mut bed = Bed::new();
+        let (ino, layout) = bed.grown("f", 9);
+        bed.open(OTHER, ino, OpenMode::Write, 1).unwrap();
+        bed.sizes.insert(layout.chunks().next().unwrap().0, 5_000);
+        let mtime = gives.then_some(SetTime::At(given));
+        let before =
+            bed.call(ME, ChangeAttr { ino, set: SetAttr { mtime, ..SetAttr::default() } }).unwrap().attr;
+        bed.now.0 += 1_000;
+        bed.fenced.push(OTHER.client);
+        let fences = bed.fences(&[1]);
+        bed.step(Input::Fences(fences));
+        bed.run_courier();
+        let after = bed.call(ME, GetAttr { ino }).unwrap().attr;
+        assert_eq!((before.size, after.size), (9, 5_000));
+        assert_eq!(after.mtime == given, gives, "{after:?}");
+        assert!(after.ctime > before.ctime);
+    }
+}
+
 /// Goal: no target is told of a truncate before the truncate's own record is durable, also when an older one
 /// of the same file becomes durable first.
 #[test]

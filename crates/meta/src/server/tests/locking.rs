@@ -127,7 +127,10 @@ fn locks_need_an_open_file() {
     assert_eq!(bed.call(ME, set(ino, 1, Some(4), 4)).unwrap().state, LockState::Waits);
 }
 
-fn reserve(ino: Ino, len: u64, number: u64, at_least: u64, looked: bool) -> ReserveEnd {
+/// No look at the targets.
+const NEVER: Term = Term(0);
+
+fn reserve(ino: Ino, len: u64, number: u64, at_least: u64, looked: Term) -> ReserveEnd {
     ReserveEnd { ino, len, number, at_least, looked }
 }
 
@@ -136,54 +139,61 @@ fn reserve(ino: Ino, len: u64, number: u64, at_least: u64, looked: bool) -> Rese
 #[test]
 fn ends_are_given_once() {
     let mut bed = Bed::new();
+    let now = bed.server.term();
     let inline = bed.create(ME, Ino::ROOT, "i");
-    assert_eq!(bed.call(ME, reserve(inline, 5, 1, 0, false)).err(), Some(Status::MUST_GROW));
+    assert_eq!(bed.call(ME, reserve(inline, 5, 1, 0, NEVER)).err(), Some(Status::MUST_GROW));
     let (ino, layout) = bed.grown("f", 100);
     bed.open(ME, ino, OpenMode::Write, 1).unwrap();
-    let first = bed.call(ME, reserve(ino, 50, 1, 0, false)).unwrap();
+    let first = bed.call(ME, reserve(ino, 50, 1, 0, NEVER)).unwrap();
     assert_eq!((first.offset, first.generation), (Some(100), layout.generation));
     bed.open(OTHER, ino, OpenMode::Write, 1).unwrap();
-    assert_eq!(bed.call(ME, reserve(ino, 50, 2, 150, false)).unwrap().offset, None);
-    assert_eq!(bed.call(ME, reserve(ino, 50, 2, 120, true)).unwrap().offset, Some(150));
-    assert_eq!(bed.call(ME, reserve(ino, 50, 2, 120, true)).unwrap().offset, Some(150), "a repetition");
-    assert_eq!(bed.call(OTHER, reserve(ino, 10, 2, 500, true)).unwrap().offset, Some(500));
-    assert_eq!(bed.call(ME, reserve(ino, 1, 3, 0, true)).unwrap().offset, Some(510));
-    assert_eq!(bed.call(ME, reserve(ino, u64::MAX, 4, 0, true)).err(), Some(errno(Errno::EFBIG)));
+    assert_eq!(bed.call(ME, reserve(ino, 50, 2, 150, NEVER)).unwrap().offset, None);
+    assert_eq!(bed.call(ME, reserve(ino, 50, 2, 120, now)).unwrap().offset, Some(150));
+    assert_eq!(bed.call(ME, reserve(ino, 50, 2, 120, now)).unwrap().offset, Some(150), "a repetition");
+    assert_eq!(bed.call(OTHER, reserve(ino, 10, 2, 500, now)).unwrap().offset, Some(500));
+    assert_eq!(bed.call(ME, reserve(ino, 1, 3, 0, now)).unwrap().offset, Some(510));
+    assert_eq!(bed.call(ME, reserve(ino, u64::MAX, 4, 0, now)).err(), Some(errno(Errno::EFBIG)));
     bed.truncate(ME, ino, 30).unwrap();
     for who in [ME, OTHER] {
-        let stale = bed.call(who, reserve(ino, 5, 5, 500, true)).unwrap();
+        let stale = bed.call(who, reserve(ino, 5, 5, 500, now)).unwrap();
         assert_eq!(stale.offset, None, "what is believed from before the cut counts for nothing");
     }
-    assert_eq!(bed.call(ME, reserve(ino, 5, 5, 0, true)).unwrap().offset, Some(30));
+    assert_eq!(bed.call(ME, reserve(ino, 5, 5, 0, now)).unwrap().offset, Some(30));
     bed.close(OTHER, ino, 2);
-    assert_eq!(bed.call(ME, reserve(ino, 5, 6, 0, false)).unwrap().offset, Some(35));
+    assert_eq!(bed.call(ME, reserve(ino, 5, 6, 0, NEVER)).unwrap().offset, Some(35));
     bed.restart(&[1]);
-    assert_eq!(bed.call(ME, reserve(ino, 5, 7, 0, false)).err(), Some(Status::GRACE));
+    assert_eq!(bed.call(ME, reserve(ino, 5, 7, 0, NEVER)).err(), Some(Status::GRACE));
     let open = Reclaimed { ino, mode: OpenMode::Write, open_seq: 3, reserved: 40 };
     bed.call(ME, Reclaim { opens: vec![open], locks: vec![], last: true }).unwrap();
-    assert_eq!(bed.call(ME, reserve(ino, 5, 7, 0, true)).unwrap().offset, None, "a look from before");
-    assert_eq!(bed.call(ME, reserve(ino, 5, 7, 0, false)).unwrap().offset, Some(40));
+    for _ in 0..2 {
+        assert_eq!(bed.call(ME, reserve(ino, 5, 7, 0, now)).unwrap().offset, None, "a look from before");
+        assert_eq!(bed.call(ME, reserve(ino, 5, 7, 0, NEVER)).unwrap().offset, None, "no look since");
+    }
+    let now = bed.server.term();
+    assert_eq!(bed.call(ME, reserve(ino, 5, 7, 0, now)).unwrap().offset, Some(40));
+    assert_eq!(bed.call(ME, reserve(ino, 5, 8, 0, NEVER)).unwrap().offset, Some(45), "alone, and has looked");
     bed.close(ME, ino, 4);
     bed.open(ME, ino, OpenMode::Write, 5).unwrap();
-    assert_eq!(bed.call(ME, reserve(ino, 5, 8, 0, false)).unwrap().offset, Some(30), "closed by everybody");
+    assert_eq!(bed.call(ME, reserve(ino, 5, 9, 0, NEVER)).unwrap().offset, Some(30), "closed by everybody");
     bed.truncate(ME, ino, 0).unwrap();
-    assert_eq!(bed.call(ME, reserve(ino, 5, 9, 0, false)).err(), Some(Status::MUST_GROW));
+    assert_eq!(bed.call(ME, reserve(ino, 5, 10, 0, NEVER)).err(), Some(Status::MUST_GROW));
 }
 
 /// Goal: while a truncate is on its way to the targets an append waits for it.
 #[test]
 fn appends_wait_for_a_truncate() {
     let mut bed = Bed::new();
+    let now = bed.server.term();
     let (ino, _) = bed.grown("f", 100);
     bed.open(OTHER, ino, OpenMode::Write, 1).unwrap();
     bed.courier_works = false;
     bed.send(ME, ChangeAttr { ino, set: SetAttr { size: Some(7), ..SetAttr::default() } });
-    let append = bed.send(ME, reserve(ino, 5, 1, 100, true));
+    let append = bed.send(ME, reserve(ino, 5, 1, 100, now));
     assert!(!bed.replies.contains_key(&append));
     bed.courier_works = true;
     bed.run_courier();
     assert!(bed.replies.contains_key(&append));
-    assert_eq!(bed.call(ME, reserve(ino, 5, 2, 7, true)).unwrap().offset.map(|at| at >= 7), Some(true));
+    assert_eq!(bed.call(ME, reserve(ino, 5, 2, 7, now)).unwrap().offset.map(|at| at >= 7), Some(true));
 }
 
 /// Goal: a request that waits and whose connection is gone is never carried out; its place is free again.
