@@ -43,9 +43,9 @@ impl Holder {
 }
 
 /// A record that was, or may have been, appended.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct Record {
-    len: u32,
+    bytes: Vec<u8>,
     /// Cuts that there had been when it was begun, once its writer was told that it is there.
     told: Option<usize>,
     /// An fsync was answered since.
@@ -129,7 +129,8 @@ impl Fields {
     pub fn begin_record(&mut self, log: usize, len: u32) -> u64 {
         self.records += 1;
         let log = &mut self.logs[log];
-        log.records.insert(self.records, Record { len, told: None, synced: false });
+        let bytes = content(self.records, len);
+        log.records.insert(self.records, Record { bytes, told: None, synced: false });
         log.bytes += u64::from(len);
         self.records
     }
@@ -158,16 +159,16 @@ impl Fields {
     pub fn check_log(&self, log: usize, must: &BTreeSet<u64>, bytes: &[u8]) -> Result<(), String> {
         let records = &self.logs[log].records;
         let mut found: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
-        let starts = bytes.windows(HEADER).enumerate().filter(|(_, window)| window.starts_with(&MAGIC));
-        for (at, head) in starts {
+        for at in memchr::memmem::find_iter(bytes, &MAGIC) {
+            let Some(head) = bytes.get(at..at + HEADER) else { continue };
             let number = u64::from_le_bytes(head[8..16].try_into().unwrap_or_default());
-            let Some(record) = records.get(&number) else { continue };
-            if bytes[at..].starts_with(&content(number, record.len)) {
+            if records.get(&number).is_some_and(|record| bytes[at..].starts_with(&record.bytes)) {
                 found.entry(number).or_default().push(at);
             }
         }
         for number in must {
-            let Record { len, told, synced } = records[number];
+            let Record { bytes: record, told, synced } = &records[number];
+            let len = record.len();
             let places = found.get(number).map_or(&[][..], Vec::as_slice);
             if places.len() != 1 {
                 return Err(format!(

@@ -3,6 +3,7 @@
 
 use crate::arena::SharedDir;
 use crate::coverage::Coverage;
+use crate::deeds::Deeds;
 use crate::fields::Fields;
 use crate::kept::Kept;
 use crate::kernel::Kernel;
@@ -86,8 +87,12 @@ pub struct Hub {
     pub clocks: [i64; HOSTS],
     /// The most that any of them was ahead so far.
     pub clock_ahead: i64,
+    /// What the clock furthest behind showed after each jump.
+    jumps: Vec<Timestamp>,
     /// The only source of chance.
     pub rng: Rng,
+    /// What lanes do, and how often.
+    pub deeds: Deeds,
     pub trace: Trace,
     pub coverage: Coverage,
     /// Calls to be sent.
@@ -154,11 +159,15 @@ pub struct Hub {
 impl Hub {
     /// At time 0.
     pub fn new(seed: u64, whole_trace: bool) -> Self {
+        let mut rng = Rng::new(Rng::new(seed ^ 0x5345_4544).next_u64());
+        let deeds = Deeds::draw(&mut rng);
         Self {
             now: 0,
             clocks: [0; HOSTS],
             clock_ahead: 0,
-            rng: Rng::new(Rng::new(seed ^ 0x5345_4544).next_u64()),
+            jumps: Vec::new(),
+            rng,
+            deeds,
             trace: Trace::new(whole_trace),
             coverage: Coverage::default(),
             calls: Vec::new(),
@@ -219,6 +228,17 @@ impl Hub {
     pub fn set_clock(&mut self, host: usize, shift: i64) {
         self.clocks[host] = shift;
         self.clock_ahead = self.clock_ahead.max(shift);
+        self.jumps.push(self.lowest());
+    }
+
+    /// From now on: see [`Hub::lowest_since`].
+    pub fn lowest_from(&self) -> (usize, Timestamp) {
+        (self.jumps.len(), self.lowest())
+    }
+
+    /// The lowest that any clock has shown since.
+    pub fn lowest_since(&self, (jumps, lowest): (usize, Timestamp)) -> Timestamp {
+        self.jumps[jumps..].iter().fold(lowest, |lowest, after| lowest.min(*after))
     }
 
     /// What the clock that is furthest behind shows.

@@ -1,6 +1,7 @@
 //! What the lanes of a client do to a file that they keep open: each writes cells of its own and syncs through a handle
 //! of its own, over power cuts, restarts and evictions. Another client truncates it when the client has no session.
 
+use crate::deeds::Keeping;
 use crate::drive::{SimLane, read};
 use crate::hub::HubRef;
 use crate::kept::{CELL, CELLS, HEAD, KeptFile, SMALL_CELLS, bytes_of};
@@ -14,18 +15,14 @@ use std::collections::BTreeSet;
 
 const BOTH: OpenHow =
     OpenHow { mode: OpenMode::ReadWrite, truncate: false, sync: false, kill_suidgid: false };
-/// A deed after which metad loses its power, of a hundred.
-const PROVOKED: u64 = 4;
 /// Longest time from such a deed to the cut, in milliseconds.
 const PROVOKED_MAX_MS: u64 = 30;
-/// A file that has just got chunks loses them so often, of a hundred.
-const PROVOKED_GROWN: u64 = 30;
 /// How long a lane waits for the other one, in milliseconds.
 const MEETING_MS: u64 = 150;
 /// How far apart what is done together begins, at most.
 const BESIDE_MAX_MS: u64 = 8;
-/// Of those who would truncate a file and find none of a client without session, so many end a session, of a hundred.
-const EVICTED: u64 = 8;
+/// How long who has a session ended waits for that.
+const EVICTION_MAX_MS: u64 = 20;
 /// Writes or syncs of one deed.
 const BURST: u64 = 4;
 
@@ -42,21 +39,24 @@ impl Actor {
         if let Some(due) = met {
             return self.write_beside_sync(at, handle, due).await;
         }
-        let deed = self.hub.borrow_mut().rng.below(100);
+        let deed = {
+            let hub = &mut *self.hub.borrow_mut();
+            hub.deeds.next_keeping(&mut hub.rng)
+        };
         match deed {
-            0..10 => self.meet(at, handle).await?,
-            10..60 => {
+            Keeping::Meet => self.meet(at, handle).await?,
+            Keeping::Write => {
                 let rounds = 1 + self.hub.borrow_mut().rng.below(BURST);
                 for _ in 0..rounds {
                     self.write_cell(at, handle).await?;
                 }
             }
-            60..75 => self.sync_kept(at, handle).await?,
-            75..90 => self.look_at_cell(at, handle).await?,
-            90..95 => {
+            Keeping::Sync => self.sync_kept(at, handle).await?,
+            Keeping::Look => self.look_at_cell(at, handle).await?,
+            Keeping::Intrude => {
                 self.intrude().await;
             }
-            _ => self.close_kept().await?,
+            Keeping::Close => self.close_kept().await?,
         }
         self.provoke();
         Ok(())
@@ -64,7 +64,7 @@ impl Actor {
 
     fn provoke(&self) {
         let hub = &mut *self.hub.borrow_mut();
-        if !hub.calm && hub.rng.percent(PROVOKED) {
+        if !hub.calm && hub.rng.percent(hub.deeds.provoked) {
             hub.provoked = Some(hub.now + hub.rng.below(PROVOKED_MAX_MS));
         }
     }
@@ -178,7 +178,7 @@ impl Actor {
             Ok(n) if n as u64 == CELL => {
                 hub.coverage.hit("a kept file was written");
                 let grew = hub.kept.files[at].1.acknowledged(cell, number);
-                if grew && !hub.calm && hub.rng.percent(PROVOKED_GROWN) {
+                if grew && !hub.calm && hub.rng.percent(hub.deeds.provoked_grown) {
                     hub.provoked = Some(hub.now + hub.rng.below(PROVOKED_MAX_MS));
                 }
             }
@@ -275,14 +275,18 @@ impl Actor {
             if others.is_empty() { None } else { Some(hub.rng.pick(&others)) }
         };
         let Some(at) = found.or_else(|| self.evict_a_keeper()) else { return false };
-        // The administrator's word comes first.
-        self.lane.port().pause(1).await;
+        if found.is_none() && !self.keeper_is_evicted().await {
+            return false;
+        }
         let (session, owed) = (session_of(&self.shared), self.knows_cuts());
         let (ino, number) = {
             let hub = &mut *self.hub.borrow_mut();
             let number = hub.kept.next_number();
             hub.kept.files[at].1.cut_begins(number);
-            hub.say(format_args!("{} truncates kept file {at} of a client without session", self.id));
+            hub.say(format_args!(
+                "{} truncates kept file {at} of a client without session, writes {number:x}",
+                self.id
+            ));
             (hub.kept.files[at].1.ino, number)
         };
         let done = self.truncate_and_write(ino, number).await;
@@ -298,7 +302,7 @@ impl Actor {
     /// Has the session of a client ended by an administrator, which keeps a file open: it comes back at once.
     fn evict_a_keeper(&self) -> Option<usize> {
         let hub = &mut *self.hub.borrow_mut();
-        if hub.calm || !hub.rng.percent(EVICTED) {
+        if hub.calm || !hub.rng.percent(hub.deeds.evictions) {
             return None;
         }
         let living = hub.kept.strangers(self.id.life, &hub.with_session());
@@ -308,6 +312,18 @@ impl Actor {
         let at = hub.rng.pick(&living);
         hub.evicts = hub.sessions.get(&hub.kept.files[at].0).copied();
         Some(at)
+    }
+
+    /// Waits for the administrator's word to take effect. `false`: mgmtd is down, or slow.
+    async fn keeper_is_evicted(&self) -> bool {
+        let Some(keeper) = self.hub.borrow().evicts else { return true };
+        for _ in 0..EVICTION_MAX_MS {
+            self.lane.port().pause(1).await;
+            if !self.hub.borrow().fields.living.contains(&keeper) {
+                return true;
+            }
+        }
+        false
     }
 
     /// Was it told that all of it is done, and was it synced?

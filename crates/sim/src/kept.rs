@@ -103,13 +103,16 @@ impl KeptFile {
 
     /// A write to a cell begins. `owed`: how many cuts there had been, if the client knows of all.
     pub fn begin(&mut self, cell: u64, number: u64, owed: Option<usize>) {
-        self.versions(cell).push(Version { number, owed, ..Version::default() });
+        let unsure = self.cutters > 0;
+        self.versions(cell).push(Version { number, owed, unsure, ..Version::default() });
     }
 
     /// It was acknowledged. `true`: the first in the chunks.
     pub fn acknowledged(&mut self, cell: u64, number: u64) -> bool {
+        let cutters = self.cutters;
         for version in self.versions(cell).iter_mut().filter(|version| version.number == number) {
             version.acknowledged = true;
+            version.unsure |= cutters > 0;
         }
         let grew = !self.small && !self.in_chunks;
         self.in_chunks |= grew;
@@ -120,7 +123,9 @@ impl KeptFile {
     pub fn so_far(&self) -> BTreeSet<u64> {
         let own = self.cells.iter().filter(|(cell, _)| **cell != HEAD);
         let own = own.flat_map(|(_, versions)| versions);
-        own.filter(|version| version.acknowledged).map(|version| version.number).collect()
+        own.filter(|version| version.acknowledged && version.number > 0)
+            .map(|version| version.number)
+            .collect()
     }
 
     /// The handle of `lane` was answered an fsync that began with `covered`.
@@ -261,5 +266,12 @@ mod tests {
         file.cut_ends(12, Some((Some(3), false)));
         let head = |number| file.check(HEAD, 3, file.floor(HEAD, 3), &bytes_of(number)).is_ok();
         assert!(head(12) && head(11), "either may have come last");
+        file.cut_begins(13);
+        file.begin(5, 14, Some(3));
+        file.acknowledged(5, 14);
+        let covered = file.so_far();
+        file.synced(LaneId { life: 1, lane: 1 }, &covered);
+        let fifth = |number| file.check(5, 3, file.floor(5, 3), &bytes_of(number)).is_ok();
+        assert!(fifth(14) && fifth(0), "the truncate may come last");
     }
 }

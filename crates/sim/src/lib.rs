@@ -8,6 +8,7 @@ mod appends;
 mod arena;
 mod book;
 mod coverage;
+mod deeds;
 mod drive;
 mod fields;
 mod hub;
@@ -35,7 +36,7 @@ mod world;
 
 pub use coverage::{Coverage, MARKERS, RARE};
 
-/// Operations of each lane, unless told otherwise.
+/// Deeds of each lane, unless told otherwise.
 pub const STEPS: u64 = 300;
 
 /// Something that is wrong on purpose, and must be found.
@@ -126,7 +127,7 @@ impl Canary {
 /// How to run.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
-    /// Operations of each lane.
+    /// Deeds of each lane.
     pub steps: u64,
     /// What is wrong on purpose.
     pub canary: Option<Canary>,

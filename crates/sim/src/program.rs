@@ -2,6 +2,7 @@
 //! that took something, the honest reckoning of what is left.
 
 use crate::book::{Book, StepId};
+use crate::deeds::Deed;
 use crate::drive::{Driver, SimLane};
 use crate::hub::{Cut, HubRef, LaneId};
 use crate::port::SharedRef;
@@ -17,20 +18,8 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-/// Operations after the end of chaos.
-const CALM_STEPS: u64 = 8;
-/// Steps in the directory of all, of a hundred.
-const TOGETHER: u64 = 15;
-/// Steps with the files that all lock, of a hundred.
-const LOCKED: u64 = 4;
-/// Steps with the files that all append to, of a hundred.
-const APPENDED: u64 = 4;
-/// Steps with the files that all read through pages, of a hundred.
-const PAGED: u64 = 6;
-/// Steps with the file that a client keeps open, of a hundred.
-const KEPT: u64 = 14;
-/// Turns with the files that all write, of a hundred.
-const TURNS: u64 = 12;
+/// Deeds after the end of chaos.
+const CALM_DEEDS: u64 = 8;
 /// Programs interrupted, of a thousand operations.
 const INTERRUPTED: u64 = 15;
 /// How long an attach may take, in milliseconds.
@@ -54,8 +43,8 @@ pub struct Actor {
     pub id: LaneId,
     /// What it did and does.
     pub book: BookRef,
-    /// Operations to do at least.
-    pub steps: u64,
+    /// Deeds to do at least.
+    pub deeds: u64,
     /// Longest pause between two, in milliseconds.
     pub pause_max: u64,
     /// Shard of its directory.
@@ -134,42 +123,27 @@ impl Actor {
             self.make_shared().await;
             self.make_fields().await;
         }
-        let mut calm_steps = 0;
-        while self.book.borrow().number < self.steps || calm_steps < CALM_STEPS {
-            let (pause, calm) = {
-                let mut hub = self.hub.borrow_mut();
-                let calm = hub.calm;
-                calm_steps += u64::from(calm);
-                (hub.rng.below(self.pause_max), calm)
+        let (mut deeds, mut calm_deeds) = (0, 0);
+        while deeds < self.deeds || calm_deeds < CALM_DEEDS {
+            let (pause, calm, deed) = {
+                let hub = &mut *self.hub.borrow_mut();
+                (hub.rng.below(self.pause_max), hub.calm, hub.deeds.next(&mut hub.rng))
             };
+            deeds += 1;
+            calm_deeds += u64::from(calm);
             self.lane.port().pause(if calm { pause / 8 } else { pause }).await;
-            let deed = self.hub.borrow_mut().rng.below(100);
-            if deed >= 100 - LOCKED {
-                self.lock_something().await?;
-                continue;
+            match deed {
+                Deed::Lock => self.lock_something().await?,
+                Deed::Append => self.use_log().await?,
+                Deed::Page => self.use_pages().await?,
+                Deed::Keep => self.keep_something().await?,
+                Deed::Turn => self.take_a_turn().await?,
+                Deed::Together => self.together().await?,
+                Deed::History => {
+                    let op = self.book.borrow_mut().next_op();
+                    self.step(op).await?;
+                }
             }
-            if deed >= 100 - LOCKED - APPENDED {
-                self.use_log().await?;
-                continue;
-            }
-            if deed >= 100 - LOCKED - APPENDED - PAGED {
-                self.use_pages().await?;
-                continue;
-            }
-            if deed >= 100 - LOCKED - APPENDED - PAGED - KEPT {
-                self.keep_something().await?;
-                continue;
-            }
-            if deed >= 100 - LOCKED - APPENDED - PAGED - KEPT - TURNS {
-                self.take_a_turn().await?;
-                continue;
-            }
-            if deed < TOGETHER {
-                self.together().await?;
-                continue;
-            }
-            let op = self.book.borrow_mut().next_op();
-            self.step(op).await?;
         }
         self.close_kept().await?;
         self.close_all().await?;

@@ -77,10 +77,10 @@ impl Actor {
         let Some(client) = session_of(&self.shared) else { return Ok(()) };
         let deed = self.draw_deed(file);
         let Some(handle) = self.kept(file, ino, client).await else { return Ok(()) };
-        let lowest = self.lowest();
+        let before = self.hub.borrow().lowest_from();
         self.say(format_args!("{} does {deed:?} with file {file} of all", self.id));
         let done = self.do_deed(file, (ino, handle), deed).await;
-        let lowest = lowest.min(self.lowest());
+        let lowest = self.hub.borrow().lowest_since(before);
         self.say(format_args!("{} is told {:?} of {deed:?}", self.id, done.as_ref().err()));
         let hub = &mut *self.hub.borrow_mut();
         let same = session_of(&self.shared) == Some(client) && hub.fields.living.contains(&client);
@@ -115,10 +115,6 @@ impl Actor {
         self.hub.borrow_mut().say(what);
     }
 
-    fn lowest(&self) -> Timestamp {
-        self.hub.borrow().lowest()
-    }
-
     /// The lane's handle; opened when it has none.
     async fn kept(&self, file: usize, ino: Ino, client: ClientId) -> Option<u64> {
         let known = self.kept.borrow()[file];
@@ -146,10 +142,10 @@ impl Actor {
 
     /// Another file takes the place of one of which something is unknown.
     pub(crate) async fn renew_ledger(&self, file: usize) {
-        let (name, lowest, cuts) = {
+        let (name, before, cuts) = {
             let hub = &mut *self.hub.borrow_mut();
             hub.fields.ledgers_made += 1;
-            (format!("all{}", hub.fields.ledgers_made), hub.lowest(), hub.cuts.len())
+            (format!("all{}", hub.fields.ledgers_made), hub.lowest_from(), hub.cuts.len())
         };
         let policy = Policy { chunk_size: CHUNK_MIN, targets: 3, inline_limit: Some(1_000), pool: PoolId(0) };
         let policy = (file == 1).then_some(policy);
@@ -160,7 +156,7 @@ impl Actor {
         let hub = &mut *self.hub.borrow_mut();
         hub.say(format_args!("file {file} of all is {name}, inode {}", opened.attr.ino.0));
         let turn = hub.fields.ledgers.get(file).and_then(|ledger| ledger.turn);
-        let lowest = lowest.min(hub.lowest());
+        let lowest = hub.lowest_since(before);
         let mut ledger = Ledger::new(opened.attr.ino, cuts, lowest);
         ledger.turn = turn;
         match hub.fields.ledgers.get_mut(file) {

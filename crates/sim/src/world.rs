@@ -65,6 +65,8 @@ pub struct World {
     calm_at: Option<u64>,
     events: u64,
     stage: end::Stage,
+    /// No file is open any more.
+    closed: bool,
 }
 
 impl World {
@@ -114,6 +116,7 @@ impl World {
             calm_at: None,
             events: 0,
             stage: end::Stage::default(),
+            closed: false,
             options,
         }
     }

@@ -40,6 +40,8 @@ pub enum Stage {
     /// Lanes are at work.
     #[default]
     Running,
+    /// Shards are told of the last closes: whoever may write to a file hides its set-id bits from all others.
+    Closing,
     /// Every client compares every directory; so many have finished.
     Witnessed(Rc<RefCell<usize>>),
     /// Chunk files were harmed; a client reads them.
@@ -55,6 +57,10 @@ impl World {
     pub(super) fn is_over(&mut self) -> bool {
         match &self.stage {
             Stage::Running if self.calm_at.is_some() && self.all_verified() => {
+                self.stage = Stage::Closing;
+                self.after(LOOK_MS, Event::Look);
+            }
+            Stage::Closing if self.closed => {
                 let crossed = Rc::new(RefCell::new(0));
                 for number in 0..self.seats.len() {
                     self.spawn_witness(number, &crossed);
@@ -98,8 +104,13 @@ impl World {
     /// Is everything drained?
     pub(super) fn look(&mut self) {
         let left = self.gauges();
-        if left.is_empty() || left.iter().any(|(_, count)| *count > 0) {
+        let waits = |name: &str| !matches!(self.stage, Stage::Closing) || name == "open_files";
+        if left.is_empty() || left.iter().any(|(name, count)| *count > 0 && waits(name)) {
             return self.after(LOOK_MS, Event::Look);
+        }
+        if let Stage::Closing = self.stage {
+            self.closed = true;
+            return;
         }
         self.check_rows();
         self.check_chunks();

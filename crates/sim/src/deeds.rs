@@ -1,0 +1,134 @@
+//! What lanes do, and how often: each seed has moods of its own, so that some see little of one thing and others little
+//! else. What takes several rare moments to show is met where one of them is common.
+
+use skep_model::Rng;
+
+/// What a lane does next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Deed {
+    /// A step of its own history.
+    History,
+    /// Something in the directory of all.
+    Together,
+    /// Something with the files that all lock.
+    Lock,
+    /// Something with the files that all append to.
+    Append,
+    /// Something with the files that all read through pages.
+    Page,
+    /// Something with the file that its client keeps open.
+    Keep,
+    /// A turn with the files that all write.
+    Turn,
+}
+
+/// What a lane does with the file that its client keeps open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Keeping {
+    /// Syncs while the other lane writes.
+    Meet,
+    /// Writes.
+    Write,
+    /// Syncs.
+    Sync,
+    /// Reads.
+    Look,
+    /// Truncates one of another client.
+    Intrude,
+    /// Closes it.
+    Close,
+}
+
+const DEEDS: [(Deed, u64); 7] = [
+    (Deed::History, 40),
+    (Deed::Together, 15),
+    (Deed::Lock, 4),
+    (Deed::Append, 4),
+    (Deed::Page, 7),
+    (Deed::Keep, 16),
+    (Deed::Turn, 14),
+];
+const KEEPING: [(Keeping, u64); 6] = [
+    (Keeping::Meet, 12),
+    (Keeping::Write, 50),
+    (Keeping::Sync, 15),
+    (Keeping::Look, 14),
+    (Keeping::Intrude, 5),
+    (Keeping::Close, 4),
+];
+/// What a share is multiplied by.
+const MOODS: [u64; 6] = [1, 4, 4, 4, 8, 32];
+
+const EVICTIONS: [u64; 3] = [2, 10, 50];
+const PROVOKED: [u64; 3] = [1, 4, 15];
+const PROVOKED_GROWN: [u64; 3] = [10, 30, 90];
+
+/// See the module.
+#[derive(Debug)]
+pub struct Deeds {
+    deeds: [(Deed, u64); 7],
+    keeping: [(Keeping, u64); 6],
+    /// Of those who would truncate a file and find none of a client without session, so many end a session, of a hundred.
+    pub evictions: u64,
+    /// After so many deeds with such a file metad loses its power, of a hundred.
+    pub provoked: u64,
+    /// A file that has just got chunks loses them so often, of a hundred.
+    pub provoked_grown: u64,
+}
+
+impl Deeds {
+    /// What this seed is like.
+    pub fn draw(rng: &mut Rng) -> Self {
+        Self {
+            deeds: moody(DEEDS, rng),
+            keeping: moody(KEEPING, rng),
+            evictions: rng.pick(&EVICTIONS),
+            provoked: rng.pick(&PROVOKED),
+            provoked_grown: rng.pick(&PROVOKED_GROWN),
+        }
+    }
+
+    /// The next deed.
+    pub fn next(&self, rng: &mut Rng) -> Deed {
+        one_of(&self.deeds, rng)
+    }
+
+    /// The next with the file that is kept open.
+    pub fn next_keeping(&self, rng: &mut Rng) -> Keeping {
+        one_of(&self.keeping, rng)
+    }
+}
+
+fn moody<T, const N: usize>(shares: [(T, u64); N], rng: &mut Rng) -> [(T, u64); N] {
+    shares.map(|(what, share)| (what, share * rng.pick(&MOODS)))
+}
+
+fn one_of<T: Copy>(shares: &[(T, u64)], rng: &mut Rng) -> T {
+    let mut left = rng.below(shares.iter().map(|(_, share)| share).sum());
+    for (what, share) in shares {
+        match left.checked_sub(*share) {
+            Some(rest) => left = rest,
+            None => return *what,
+        }
+    }
+    shares[0].0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: every deed is done in every mood, and as often as its share.
+    #[test]
+    fn shares_are_kept() {
+        let mut rng = Rng::new(1);
+        let deeds = Deeds::draw(&mut rng);
+        let total: u64 = deeds.deeds.iter().map(|(_, share)| share).sum();
+        for (deed, share) in deeds.deeds {
+            let rounds = 20_000;
+            let count = (0..rounds).filter(|_| deeds.next(&mut rng) == deed).count() as u64;
+            let expected = rounds * share / total;
+            assert!(share > 0 && count.abs_diff(expected) < 300, "{deed:?}: {count}, should be {expected}");
+        }
+    }
+}
