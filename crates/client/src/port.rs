@@ -105,6 +105,12 @@ pub trait Port {
         true
     }
 
+    /// Has the kernel believe that a file has at least this size, whatever it believes of the answer that comes next, and
+    /// waits until it does. `false`: perhaps it does not. The same holds of who calls it as of [`Port::drop_pages`].
+    async fn tell_size(&self, _ino: Ino, _size: u64) -> bool {
+        true
+    }
+
     /// Something waits for [`crate::Lane::housekeeping`]: call it within [`crate::HOUSEKEEPING_SOON_MS`].
     fn work_waits(&self) {}
 }

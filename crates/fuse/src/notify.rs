@@ -1,4 +1,4 @@
-//! Telling the kernel to drop what it cached.
+//! Telling the kernel to drop what it cached, or of a size.
 
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
@@ -8,7 +8,8 @@ use zerocopy::IntoBytes;
 
 use crate::abi::header::{OUT_HEADER, OutHeader};
 use crate::abi::notify::{
-    DELETE, DeleteOut, EXPIRE_ONLY, INC_EPOCH, INVAL_ENTRY, INVAL_INODE, InvalEntryOut, InvalInodeOut,
+    DELETE, DeleteOut, EXPIRE_ONLY, INC_EPOCH, INVAL_ENTRY, INVAL_INODE, InvalEntryOut, InvalInodeOut, STORE,
+    StoreOut,
 };
 use crate::{Errno, NAME_MAX};
 
@@ -33,7 +34,24 @@ impl Notifier {
     /// # Errors
     /// ENOTCONN when the file system is no longer mounted.
     pub fn inval_inode(&self, ino: u64, offset: i64, length: i64) -> Result<(), Errno> {
-        self.send(INVAL_INODE, InvalInodeOut { ino, off: offset, len: length }.as_bytes(), None)
+        self.send(INVAL_INODE, &[InvalInodeOut { ino, off: offset, len: length }.as_bytes()], None)
+    }
+
+    /// Makes an inode at least `size` bytes long in the kernel's eyes, and touches none of its bytes: an answer of
+    /// attributes may be ignored, this is not. It waits while the last page of that size is being filled.
+    ///
+    /// The kernel sets the size before it copies bytes into pages (`fuse_notify_store`, Linux 2.6.36 to 6.18). The one
+    /// byte of this message cannot be read, so that it stops there: no byte could be right, as a write may be on its way.
+    ///
+    /// # Errors
+    /// As [`Notifier::inval_inode`].
+    pub fn lengthen_inode(&self, ino: u64, size: u64) -> Result<(), Errno> {
+        let Some(offset) = size.checked_sub(1) else { return Ok(()) };
+        let out = StoreOut { nodeid: ino, offset, size: 1, padding: 0 };
+        match self.send(STORE, &[out.as_bytes()], Some(unreadable())) {
+            Err(Errno::EFAULT) => Ok(()),
+            result => result,
+        }
     }
 
     /// Drops the cached `name` of directory `parent`, negative ones too.
@@ -59,7 +77,7 @@ impl Notifier {
     /// As [`Notifier::inval_entry`]; ENOTEMPTY for a directory with cached content.
     pub fn delete(&self, parent: u64, child: u64, name: &[u8]) -> Result<(), Errno> {
         let out = DeleteOut { parent, child, namelen: name_length(name)?, padding: 0 };
-        self.send(DELETE, out.as_bytes(), Some(name))
+        self.send(DELETE, &[out.as_bytes(), name, b"\0"], None)
     }
 
     /// Makes every cached name be asked for again at its next use; takes no lock. EINVAL before FUSE 7.44.
@@ -72,20 +90,20 @@ impl Notifier {
 
     fn entry(&self, parent: u64, name: &[u8], flags: u32) -> Result<(), Errno> {
         let out = InvalEntryOut { parent, namelen: name_length(name)?, flags };
-        self.send(INVAL_ENTRY, out.as_bytes(), Some(name))
+        self.send(INVAL_ENTRY, &[out.as_bytes(), name, b"\0"], None)
     }
 
-    fn send(&self, code: i32, body: &[u8], name: Option<&[u8]>) -> Result<(), Errno> {
+    fn send(&self, code: i32, body: &[&[u8]], last: Option<IoSlice<'_>>) -> Result<(), Errno> {
         let device = self.device.upgrade().ok_or(Errno::ENOTCONN)?;
-        let name_bytes = name.map_or(0, |name| name.len() + 1);
-        let len = u32::try_from(OUT_HEADER + body.len() + name_bytes).map_err(|_| Errno::EOVERFLOW)?;
+        let mut parts: [IoSlice<'_>; 5] = std::array::from_fn(|_| IoSlice::new(&[]));
+        for (part, bytes) in parts[1..].iter_mut().zip(body) {
+            *part = IoSlice::new(bytes);
+        }
+        let body_len = body.iter().map(|part| part.len()).sum::<usize>() + usize::from(last.is_some());
+        parts[4] = last.unwrap_or(IoSlice::new(&[]));
+        let len = u32::try_from(OUT_HEADER + body_len).map_err(|_| Errno::EOVERFLOW)?;
         let header = OutHeader { len, error: code, unique: 0 };
-        let parts = [
-            IoSlice::new(header.as_bytes()),
-            IoSlice::new(body),
-            IoSlice::new(name.unwrap_or_default()),
-            IoSlice::new(if name.is_some() { b"\0" } else { b"" }),
-        ];
+        parts[0] = IoSlice::new(header.as_bytes());
         match rustix::io::retry_on_intr(|| rustix::io::writev(&*device, &parts)) {
             // Not cached: nothing had to be dropped.
             Ok(_) | Err(rustix::io::Errno::NOENT) => Ok(()),
@@ -93,6 +111,19 @@ impl Notifier {
             Err(error) => Err(error.into()),
         }
     }
+}
+
+/// One byte that cannot be read.
+#[allow(unsafe_code)] // an address that is none
+fn unreadable() -> IoSlice<'static> {
+    #[repr(C)]
+    struct Vector {
+        base: usize,
+        len: usize,
+    }
+    // SAFETY: `IoSlice` has the layout of the system's `iovec`, as its documentation promises. Nothing in this process
+    // reads it; the system call does not find the address, which is below all that can be mapped.
+    unsafe { std::mem::transmute(Vector { base: 8, len: 1 }) }
 }
 
 fn name_length(name: &[u8]) -> Result<u32, Errno> {

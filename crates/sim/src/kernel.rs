@@ -20,8 +20,11 @@ enum Page {
 #[derive(Debug, Default)]
 struct File {
     size: u64,
-    /// Moves whenever the attributes are set: an answer to an older question is not believed.
+    /// Moves whenever the attributes are set, and when pages are dropped by a notification: an answer to an older
+    /// question is not believed.
     version: u64,
+    /// When an answer, or a write, moved it last.
+    answered: u64,
     pages: BTreeMap<u64, Page>,
 }
 
@@ -65,7 +68,7 @@ impl Kernel {
         self.version += 1;
         let version = self.version;
         let file = self.files.entry(ino).or_default();
-        file.version = version;
+        (file.version, file.answered) = (version, version);
         if size < file.size {
             file.pages.retain(|page, state| matches!(state, Page::Locked) || page * PAGE < size);
             if let Some(Page::Held(bytes)) = file.pages.get_mut(&(size / PAGE)) {
@@ -75,11 +78,23 @@ impl Kernel {
         file.size = size;
     }
 
-    /// The answer to a question asked at `since` tells a size. What is held beyond it goes, and nothing else.
-    pub fn told(&mut self, ino: Ino, size: u64, since: u64) {
+    /// The answer to a question asked at `since` tells a size. What is held beyond it goes, and nothing else. `false`:
+    /// a drop made the kernel not believe it, and it takes the file for shorter.
+    pub fn told(&mut self, ino: Ino, size: u64, since: u64) -> bool {
         if self.files.get(&ino).is_none_or(|file| file.version <= since) {
             self.set_size(ino, size);
         }
+        self.files.get(&ino).is_some_and(|file| file.size >= size || file.answered > since)
+    }
+
+    /// A notification makes the file at least this long; `false`: its last page is locked, which it waits for.
+    pub fn lengthened(&mut self, ino: Ino, size: u64) -> bool {
+        let Some(file) = self.files.get(&ino) else { return true };
+        if size > file.size {
+            self.set_size(ino, size);
+        }
+        let last = self.files.get(&ino).and_then(|file| file.pages.get(&(size.saturating_sub(1) / PAGE)));
+        !matches!(last, Some(Page::Locked))
     }
 
     /// A write of a program that ends at `end` was answered.
@@ -128,6 +143,15 @@ impl Kernel {
         }
     }
 
+    /// A notification drops pages; `false`: one of them is locked.
+    pub fn notified(&mut self, ino: Ino, from: u64, len: u64) -> bool {
+        self.version += 1;
+        if let Some(file) = self.files.get_mut(&ino) {
+            file.version = self.version;
+        }
+        self.drop_pages(ino, from, len)
+    }
+
     /// Drops pages; `false`: one of them is locked.
     pub fn drop_pages(&mut self, ino: Ino, from: u64, len: u64) -> bool {
         let Some(file) = self.files.get_mut(&ino) else { return true };
@@ -150,7 +174,7 @@ impl Kernel {
         let (due, later) = std::mem::take(&mut self.late).into_iter().partition(|late| late.due <= now);
         self.late = later;
         for Late { ino, from, len, .. } in due {
-            self.drop_pages(ino, from, len);
+            self.notified(ino, from, len);
         }
     }
 }
@@ -189,5 +213,14 @@ mod tests {
         kernel.drop_late(ino, 0, 0, 9);
         assert_ne!(kernel.read(ino, 0, 8), Found::Nothing);
         assert_eq!(kernel.read(ino, 0, 9), Found::Nothing);
+        let since = kernel.asks();
+        assert!(!kernel.notified(ino, 0, 0), "locked");
+        assert!(!kernel.told(ino, 9, since), "the drop moved the version");
+        assert!(
+            !kernel.lengthened(ino, 9) && kernel.told(ino, 9, since),
+            "the size is there before its page is free"
+        );
+        kernel.filled(ino, 0, None, since);
+        assert!(kernel.lengthened(ino, 9) && kernel.lengthened(ino, 7) && kernel.size(ino) == 9);
     }
 }

@@ -70,6 +70,8 @@ pub enum Canary {
     PagesLate,
     /// Pages are never dropped.
     PagesStay,
+    /// The kernel is not told of a size that it does not believe.
+    SizesUntold,
     /// A client keeps its layouts when a metadata server has lost what it knew.
     KeepsLayout,
     /// An fsync clears changes that it did not wait for.
@@ -80,7 +82,7 @@ pub enum Canary {
 
 impl Canary {
     /// All of them.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::NoSync,
         Self::NoChunkSync,
         Self::AnswersFirst,
@@ -95,6 +97,7 @@ impl Canary {
         Self::CreateOpens,
         Self::PagesLate,
         Self::PagesStay,
+        Self::SizesUntold,
         Self::KeepsLayout,
         Self::ForgetsTouched,
         Self::ZeroForDead,
@@ -117,6 +120,7 @@ impl Canary {
             Self::CreateOpens => "create-opens",
             Self::PagesLate => "pages-late",
             Self::PagesStay => "pages-stay",
+            Self::SizesUntold => "sizes-untold",
             Self::KeepsLayout => "keeps-layout",
             Self::ForgetsTouched => "forgets-touched",
             Self::ZeroForDead => "zero-for-dead",

@@ -98,11 +98,12 @@ impl Actor {
         }
     }
 
-    async fn stat(&self, ino: Ino) -> Result<u64, Errno> {
+    /// The size, and whether the kernel believes in it as well: else a store behind the end that it knows is SIGBUS.
+    async fn stat(&self, ino: Ino) -> Result<(u64, bool), Errno> {
         let since = kernel(&self.hub, self.id.life, |k| k.asks());
         let size = self.lane.getattr(ino).await?.size;
-        kernel(&self.hub, self.id.life, |k| k.told(ino, size, since));
-        Ok(size)
+        let believed = kernel(&self.hub, self.id.life, |k| k.told(ino, size, since));
+        Ok((size, believed))
     }
 
     async fn number(&self, handle: u64, ino: Ino) -> Result<u64, Errno> {
@@ -211,9 +212,15 @@ impl Actor {
             let ms = self.hub.borrow_mut().rng.below(120);
             self.lane.port().pause(ms).await;
             let end = self.paged(file).acked.1;
-            let Ok(size) = self.stat(ino).await else { break };
+            let Ok((size, believed)) = self.stat(ino).await else { break };
             if !self.counts(session) {
                 break;
+            }
+            if !believed {
+                self.lane.release(opened.handle).await;
+                return self.fail(format!(
+                    "the kernel was told {size} of paged file {file}, and does not believe it"
+                ));
             }
             if size < end {
                 self.lane.release(opened.handle).await;

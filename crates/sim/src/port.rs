@@ -124,7 +124,22 @@ impl Port for SimPort {
             _ => self.pause(delay).await,
         }
         while !self.patience_is_over() && patience.is_none_or(|ms| self.hub.borrow().now < since + ms) {
-            if kernel(&self.hub, self.lane.life, |k| k.drop_pages(ino, from, len)) {
+            if kernel(&self.hub, self.lane.life, |k| k.notified(ino, from, len)) {
+                return true;
+            }
+            self.pause(1).await;
+        }
+        false
+    }
+
+    async fn tell_size(&self, ino: Ino, size: u64) -> bool {
+        if self.hub.borrow().canary == Some(Canary::SizesUntold) {
+            return true;
+        }
+        let delay = self.hub.borrow_mut().rng.below(NOTICE_MAX_MS);
+        self.pause(delay).await;
+        while !self.patience_is_over() {
+            if kernel(&self.hub, self.lane.life, |k| k.lengthened(ino, size)) {
                 return true;
             }
             self.pause(1).await;

@@ -15,14 +15,16 @@ use skep_wire::{Message, Refusal, Status};
 impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// Attributes of an inode.
     pub async fn getattr(&self, ino: Ino) -> Result<Attr, Errno> {
+        let asked = self.asked();
         let attr = self.errno(self.fresh_attr(ino).await)?;
-        self.before_told(&attr).await?;
+        self.answered(&attr, asked).await?;
         Ok(attr)
     }
 
     /// Attributes of an open file as of its open, with every change of this mount since: what the
     /// kernel needs of a size while it reads or seeks. Asks the shard while other mounts write.
     pub async fn getattr_open(&self, handle: Handle) -> Result<Attr, Errno> {
+        let asked = self.asked();
         let (ino, known) = self.shared.with(|s| {
             let ino = s.handles.any_file(handle).ok_or(Errno::EBADF)?.ino;
             let inode = s.inodes.get(ino).filter(|inode| !inode.end_is_open());
@@ -30,7 +32,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             Ok::<_, Errno>((ino, known))
         })?;
         match known {
-            Some(attr) => self.before_told(&attr).await.map(|()| attr),
+            Some(attr) => self.answered(&attr, asked).await.map(|()| attr),
             None => self.getattr(ino).await,
         }
     }

@@ -35,8 +35,9 @@ pub(crate) fn name(bytes: &[u8]) -> Result<Name, Refusal> {
 impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// Finds a name. `.` and `..` are asked for by an NFS export.
     pub async fn lookup(&self, parent: Ino, bytes: &[u8]) -> Result<Attr, Errno> {
+        let asked = self.asked();
         let attr = self.errno(self.find(parent, bytes).await)?;
-        self.before_told(&attr).await?;
+        self.answered(&attr, asked).await?;
         Ok(attr)
     }
 

@@ -61,6 +61,25 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         self.drop_lying(attr.ino, None, |pages| pages.tell(attr.size)).await
     }
 
+    /// The kernel asks for attributes: to be kept for [`Lane::answered`].
+    pub(crate) fn asked(&self) -> u64 {
+        self.shared.with(|s| s.inodes.drops)
+    }
+
+    /// As [`Lane::before_told`], for answers that the kernel does not believe when one of its pages was dropped since it
+    /// asked (lookup, getattr): it is told of the size beside them.
+    pub(crate) async fn answered(&self, attr: &Attr, asked: u64) -> Result<(), Errno> {
+        self.before_told(attr).await?;
+        let disbelieved = self.shared.with(|s| {
+            let inode = s.inodes.get(attr.ino);
+            inode.is_some_and(|inode| inode.pages.is_disbelieved(asked))
+        });
+        match !disbelieved || attr.size == 0 || self.port.tell_size(attr.ino, attr.size).await {
+            true => Ok(()),
+            false => Err(self.pages_stay()),
+        }
+    }
+
     /// May these attributes be told without a wait?
     pub(crate) fn may_be_told(&self, attr: &Attr) -> bool {
         self.shared.with(|s| s.inodes.get_mut(attr.ino).is_none_or(|inode| inode.pages.may_tell(attr.size)))
@@ -133,8 +152,10 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     pub(crate) async fn drop_begun(&self, ino: Ino, drop: PageDrop, patience: Option<u64>) -> bool {
         let done = self.port.drop_pages(ino, drop.from, drop.len, patience).await;
         self.shared.with(|s| {
+            s.inodes.drops += 1;
+            let count = s.inodes.drops;
             if let Some(inode) = s.inodes.get_mut(ino) {
-                inode.pages.dropped(drop, done);
+                inode.pages.dropped(drop, done, count);
             }
         });
         done

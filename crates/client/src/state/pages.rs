@@ -37,6 +37,8 @@ pub struct Pages {
     held: Option<(u64, u64)>,
     /// Drops under way: what they drop may still be there.
     dropping: u32,
+    /// The mount's count of drops when one of this file ended last.
+    dropped_at: u64,
     /// All pages are as of this change counter of the file, or later; 0 = not known.
     as_of: u64,
     /// Moves when change counters lose their meaning.
@@ -60,6 +62,7 @@ impl Default for Pages {
         Self {
             held: None,
             dropping: 0,
+            dropped_at: 0,
             as_of: 0,
             era: 0,
             right_to: u64::MAX,
@@ -103,6 +106,12 @@ impl Pages {
     fn holds(&self, from: u64, end: u64) -> bool {
         let (from, end) = pages_of(from, end);
         self.dropping > 0 || self.held.is_some_and(|held| from <= held.1 && held.0 < end)
+    }
+
+    /// Was a drop under way since the mount had counted so many? It moves the kernel's version of the attributes, so that
+    /// the kernel does not take over the size that it is answered.
+    pub fn is_disbelieved(&self, drops: u64) -> bool {
+        self.dropping > 0 || self.dropped_at > drops
     }
 
     /// May a program be shown them as the content of change counter `change`?
@@ -173,9 +182,10 @@ impl Pages {
         self.leaving.iter().fold(self.right_to, |least, (_, right_to)| least.min(*right_to))
     }
 
-    /// The kernel has dropped them, or (not `done`) nobody knows.
-    pub fn dropped(&mut self, drop: PageDrop, done: bool) {
+    /// The kernel has dropped them, or (not `done`) nobody knows: the mount's drop number `count`.
+    pub fn dropped(&mut self, drop: PageDrop, done: bool, count: u64) {
         self.dropping = self.dropping.saturating_sub(1);
+        self.dropped_at = count;
         if !done {
             // Whatever it is, it is still there.
             self.held = Some((0, u64::MAX));
@@ -352,7 +362,7 @@ mod tests {
         assert_eq!(pages.tell(5_000), None);
         let drop = pages.tell(5_001).unwrap();
         assert_eq!((drop.from, drop.len), (4_096, 0));
-        pages.dropped(drop, true);
+        pages.dropped(drop, true, 1);
         assert_eq!(pages.tell(5_001), None);
         // Cut and grown again: the kernel's page has zeros behind the cut.
         fill(&mut pages, 4_096, &[1; 905], 4_096);
@@ -381,13 +391,13 @@ mod tests {
         let first = pages.tell(9).unwrap();
         assert!(!pages.may_tell(9), "not gone yet");
         let second = pages.tell(9).unwrap();
-        pages.dropped(second, true);
+        pages.dropped(second, true, 1);
         assert_eq!(
             pages.tell(9),
             None,
             "gone, whatever becomes of the first drop: two lanes do not wait in turn"
         );
-        pages.dropped(first, true);
+        pages.dropped(first, true, 1);
         assert_eq!(pages.tell(9), None);
     }
 
@@ -412,20 +422,20 @@ mod tests {
         let drop = pages.drop_all(5);
         assert!(!pages.are_as_of(5), "on their way out, but still there");
         let second = pages.drop_all(5);
-        pages.dropped(drop, true);
+        pages.dropped(drop, true, 1);
         fill(&mut pages, 0, b"new", 4_096);
         assert!(pages.are_as_of(5));
-        pages.dropped(second, true);
+        pages.dropped(second, true, 1);
         pages.changed_by_own(6);
         assert!(pages.are_as_of(6) && !pages.are_as_of(7));
         // A drop that was begun before the counters lost their meaning proves nothing afterwards.
         let drop = pages.drop_all(7);
         pages.forget_change();
         fill(&mut pages, 0, b"new", 4_096);
-        pages.dropped(drop, true);
+        pages.dropped(drop, true, 1);
         assert!(!pages.are_as_of(7));
         let failed = pages.drop_all(8);
-        pages.dropped(failed, false);
+        pages.dropped(failed, false, 1);
         assert!(pages.may_be_held() && !pages.are_as_of(8));
     }
 

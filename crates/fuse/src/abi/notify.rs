@@ -4,6 +4,9 @@ kernel! {
     /// Drops cached attributes and pages of an inode.
     struct InvalInodeOut { ino: u64, off: i64, len: i64 }
 
+    /// Puts bytes, which follow, into pages of an inode, and makes it as long as they reach.
+    struct StoreOut { nodeid: u64, offset: u64, size: u32, padding: u32 }
+
     /// Drops a cached name, which follows with its NUL.
     struct InvalEntryOut { parent: u64, namelen: u32, flags: u32 }
 
@@ -15,6 +18,8 @@ kernel! {
 pub const INVAL_INODE: i32 = 2;
 /// Code of [`InvalEntryOut`].
 pub const INVAL_ENTRY: i32 = 3;
+/// Code of [`StoreOut`].
+pub const STORE: i32 = 4;
 /// Code of [`DeleteOut`].
 pub const DELETE: i32 = 6;
 /// Code of the message without body that makes the kernel ask again for every cached name (7.44).

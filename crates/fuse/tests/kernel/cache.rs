@@ -1,6 +1,7 @@
 //! Invalidating what the kernel caches.
 
 use std::fs;
+use std::io::{Seek, SeekFrom};
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
@@ -62,5 +63,28 @@ on_both! {
         served.notifier.delete(ROOT, PATTERN.0, PATTERN.1).unwrap();
         fs::metadata(&path).unwrap();
         assert_eq!(seen.lookups.load(SeqCst), lookups + 1);
+    }
+}
+
+on_both! {
+    /// Goal: a kernel whose pages were dropped while it asked for attributes does not believe the size that it is answered
+    /// (the program that asked sees it all the same); told of the size beside the answer, it does. What it is told so makes
+    /// no file shorter.
+    fn sizes_that_are_not_believed(transport) {
+        let (watched, seen, _entered) = Watched::new(Duration::ZERO);
+        seen.size.store(100, SeqCst);
+        let served = Served::new(watched, options(transport));
+        let mut file = fs::File::open(served.path().join("pattern")).unwrap();
+        assert_eq!(file.seek(SeekFrom::End(0)).unwrap(), 100);
+        seen.size.store(6_000, SeqCst);
+        *seen.drops.lock().unwrap() = Some((served.notifier.clone(), false));
+        assert_eq!(file.metadata().unwrap().len(), 6_000);
+        assert_eq!(file.seek(SeekFrom::End(0)).unwrap(), 100, "dropped by a drop");
+        seen.drops.lock().unwrap().as_mut().unwrap().1 = true;
+        assert_eq!(file.seek(SeekFrom::End(0)).unwrap(), 6_000);
+        *seen.drops.lock().unwrap() = None;
+        served.notifier.lengthen_inode(PATTERN.0, 10).unwrap();
+        assert_eq!(file.seek(SeekFrom::End(0)).unwrap(), 6_000);
+        assert_eq!(served.notifier.lengthen_inode(999, 10), Ok(()));
     }
 }

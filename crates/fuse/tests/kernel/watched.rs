@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use skep_fuse::{
-    Attr, AttrReply, Context, Entry, Errno, FileKind, Filesystem, Mount, Negotiated, OpenFlags, OpenRequest,
-    Opened, ReadRequest, ReleaseRequest, RingThread, Serving, StatFs, WriteRequest,
+    Attr, AttrReply, Context, Entry, Errno, FileKind, Filesystem, Mount, Negotiated, Notifier, OpenFlags,
+    OpenRequest, Opened, ReadRequest, ReleaseRequest, RingThread, Serving, StatFs, WriteRequest,
 };
 use skep_ring::Reactor;
 
@@ -40,6 +40,8 @@ pub struct Seen {
     pub largest_write: AtomicUsize,
     pub size: AtomicU64,
     pub destroyed: AtomicUsize,
+    /// Drops all pages before attributes are answered, and tells the size beside them.
+    pub drops: Mutex<Option<(Notifier, bool)>>,
 }
 
 /// Shared by mount and workers.
@@ -150,6 +152,12 @@ impl Filesystem for WatchedWorker {
 
     async fn getattr(&self, _cx: &Context<'_>, ino: u64, _fh: Option<u64>) -> Result<AttrReply, Errno> {
         self.seen.getattrs.fetch_add(1, SeqCst);
+        if let Some((notifier, tells)) = &*self.seen.drops.lock().unwrap() {
+            notifier.inval_inode(ino, 0, 0)?;
+            if *tells {
+                notifier.lengthen_inode(ino, self.attr(ino).size)?;
+            }
+        }
         Ok(AttrReply { attr: self.attr(ino), attr_valid: self.valid })
     }
 

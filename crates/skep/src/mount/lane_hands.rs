@@ -4,7 +4,7 @@
 use super::callers::{KILLED_WAIT, LOOK_AT_CALLER};
 use super::hands::Hands;
 use super::links::{Debts, Seat};
-use super::pages::Dropped;
+use super::pages::{Dropped, Notice};
 use crate::caller::hello;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use skep_client::{Cell, Port};
@@ -192,18 +192,12 @@ impl LaneHands {
         self.killed.get().is_some()
     }
 
-    /// Has the kernel drop pages; how long that may take at most: as long as anything, unless there is less `patience`.
+    /// Tells the kernel of an inode; how long that may take at most: as long as anything, unless there is less `patience`.
     /// `None`: there is no kernel to be told.
-    pub fn drop_pages(
-        &self,
-        ino: Ino,
-        from: u64,
-        len: u64,
-        patience: Option<u64>,
-    ) -> Option<(Arc<Dropped>, Instant)> {
+    pub fn notify(&self, ino: Ino, notice: Notice, patience: Option<u64>) -> Option<(Arc<Dropped>, Instant)> {
         /// For a mount that never gives up.
         const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
-        let dropped = self.hands.pages.get()?.drop_range(ino.0, from, len);
+        let dropped = self.hands.pages.get()?.tell(ino.0, notice);
         let retry = self.hands.shared.with(|s| s.limits.retry_ms);
         let limit = match patience.unwrap_or(retry) {
             0 => FOR_EVER,

@@ -12,11 +12,18 @@ use std::time::Duration;
 /// Threads that drop pages. Each may wait for a server that fills a page.
 const THREADS_MAX: usize = 16;
 
-/// Pages that are to go.
+/// What the kernel is to be told of an inode.
+#[derive(Clone, Copy)]
+pub enum Notice {
+    /// Pages are to go: those that have a byte of `from` and `len` behind it (0: to the end).
+    Drop { from: u64, len: u64 },
+    /// The file is at least this long.
+    Size(u64),
+}
+
 struct Wish {
     ino: u64,
-    from: u64,
-    len: u64,
+    notice: Notice,
     dropped: Arc<Dropped>,
 }
 
@@ -36,7 +43,7 @@ pub struct Pages {
     wake: Condvar,
 }
 
-/// What became of pages: `true` when they are gone, `false` when nobody will drop them.
+/// What became of a notice: `true` when pages are gone, or a size is believed; `false` when nobody will tell it.
 #[derive(Default)]
 pub struct Dropped {
     state: Mutex<(Option<bool>, Option<Waker>)>,
@@ -49,15 +56,15 @@ impl Pages {
         Arc::new(Self { notifier, state: Mutex::default(), wake: Condvar::new() })
     }
 
-    /// Has the pages of `ino` dropped that have a byte of `from` and `len` behind it (0: to the end).
-    pub fn drop_range(self: &Arc<Self>, ino: u64, from: u64, len: u64) -> Arc<Dropped> {
+    /// Has the kernel told of `ino`.
+    pub fn tell(self: &Arc<Self>, ino: u64, notice: Notice) -> Arc<Dropped> {
         let dropped = Arc::new(Dropped::default());
         let mut state = self.lock();
         if state.ended {
             dropped.set(true);
             return dropped;
         }
-        state.wishes.push_back(Wish { ino, from, len, dropped: dropped.clone() });
+        state.wishes.push_back(Wish { ino, notice, dropped: dropped.clone() });
         if state.idle < state.wishes.len() && state.threads < THREADS_MAX {
             let pages = self.clone();
             match std::thread::Builder::new().name("pages".to_owned()).spawn(move || pages.run()) {
@@ -88,7 +95,10 @@ impl Pages {
             drop(state);
             let bytes = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
             // It fails only when the mount has ended.
-            let _ = self.notifier.inval_inode(wish.ino, bytes(wish.from), bytes(wish.len));
+            let _ = match wish.notice {
+                Notice::Drop { from, len } => self.notifier.inval_inode(wish.ino, bytes(from), bytes(len)),
+                Notice::Size(size) => self.notifier.lengthen_inode(wish.ino, size),
+            };
             wish.dropped.set(true);
             state = self.lock();
         }

@@ -3,6 +3,7 @@
 use super::hands::Hands;
 use super::lane_hands::{ANSWER_DEADLINE, Asker, CONNECT_DEADLINE, LOOK_EVERY, LaneHands, MountPort};
 use super::links::{Debts, LINKS_PER_METAD, LINKS_PER_SERVER, Seat, Taken};
+use super::pages::{Dropped, Notice};
 use skep_client::{Answer, Call, MGMTD, Outcome, Port};
 use skep_net::Link;
 use skep_types::{ClientId, Ino, Millis, NodeId, Timestamp, Uuid};
@@ -38,6 +39,20 @@ struct Sent {
 }
 
 impl BlockingPort {
+    /// Waits for a notice to arrive, or until there is no sense in it.
+    fn notified(&self, notice: Option<(Arc<Dropped>, Instant)>) -> bool {
+        let Some((dropped, until)) = notice else { return true };
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if let Some(gone) = dropped.wait(left.min(LOOK_EVERY)) {
+                return gone;
+            }
+            if left.is_zero() || self.cancelled() {
+                return false;
+            }
+        }
+    }
+
     /// For the lane with this slot.
     pub fn new(hands: Arc<Hands>, group: u32) -> Self {
         let lane = LaneHands::new(hands);
@@ -231,16 +246,11 @@ impl Port for BlockingPort {
     }
 
     async fn drop_pages(&self, ino: Ino, from: u64, len: u64, patience: Option<u64>) -> bool {
-        let Some((dropped, until)) = self.lane.drop_pages(ino, from, len, patience) else { return true };
-        loop {
-            let left = until.saturating_duration_since(Instant::now());
-            if let Some(gone) = dropped.wait(left.min(LOOK_EVERY)) {
-                return gone;
-            }
-            if left.is_zero() || self.cancelled() {
-                return false;
-            }
-        }
+        self.notified(self.lane.notify(ino, Notice::Drop { from, len }, patience))
+    }
+
+    async fn tell_size(&self, ino: Ino, size: u64) -> bool {
+        self.notified(self.lane.notify(ino, Notice::Size(size), None))
     }
 
     fn now(&self) -> Millis {

@@ -4,7 +4,7 @@
 use super::{Running, plan, start};
 use rustix::mm::{MapFlags, MsyncFlags, ProtFlags, mmap, msync, munmap};
 use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -89,6 +89,37 @@ fn growth_elsewhere_shows_no_zeros() {
             }
             assert_eq!(found.len(), expected.len(), "{name}");
         }
+    }
+}
+
+/// Goal: a size that a program is told is the kernel's as well, though old pages go before it is told: the end that
+/// SEEK_END finds, and what may be touched of a mapping behind the old end.
+#[test]
+#[allow(unsafe_code)]
+fn growth_elsewhere_is_believed() {
+    const LONG: usize = 16 * 4096;
+    let (_cluster, first, second) = two_mounts();
+    let mut writer = appending(&first.join("log"));
+    writer.write_all(b"line 0\n").unwrap();
+    let mut reader = both(&second.join("log"));
+    // SAFETY: the mapping is used within this block only, within the file's length of the moment.
+    unsafe {
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        let map = mmap(std::ptr::null_mut(), LONG, protection, MapFlags::SHARED, &reader, 0).unwrap();
+        let byte = |at: usize| map.cast::<u8>().add(at).read_volatile();
+        let mut end = 7;
+        for round in 0..16usize {
+            assert_ne!(byte(end - 1), 0);
+            let more = if round % 3 == 0 { 6_000 } else { 70 };
+            writer.write_all(&vec![b'a' + round as u8; more]).unwrap();
+            end += more;
+            match round % 2 {
+                0 => assert_eq!(reader.seek(SeekFrom::End(0)).unwrap(), end as u64, "round {round}"),
+                _ => assert_eq!(reader.metadata().unwrap().len(), end as u64),
+            }
+            assert_eq!(byte(end - 1), b'a' + round as u8);
+        }
+        munmap(map, LONG).unwrap();
     }
 }
 

@@ -1,5 +1,6 @@
 //! The port of a lane on a thread with a reactor.
 
+use super::super::pages::{Dropped, Notice};
 use super::RingHands;
 use super::pool::{Lease, lease};
 use super::services::connected;
@@ -15,6 +16,7 @@ use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
@@ -27,6 +29,20 @@ pub struct RingPort {
 }
 
 impl RingPort {
+    /// Waits for a notice to arrive, or until there is no sense in it.
+    async fn notified(&self, notice: Option<(Arc<Dropped>, Instant)>) -> bool {
+        let Some((dropped, until)) = notice else { return true };
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if let Some(gone) = dropped.wait_before(self.thread.reactor.sleep(left.min(LOOK_EVERY))).await {
+                return gone;
+            }
+            if left.is_zero() || self.cancelled() {
+                return false;
+            }
+        }
+    }
+
     /// For a new lane of this thread.
     pub fn new(thread: &Rc<RingHands>) -> Self {
         let lane = Rc::new(LaneHands::new(thread.hands.clone()));
@@ -202,16 +218,11 @@ impl Port for RingPort {
     }
 
     async fn drop_pages(&self, ino: Ino, from: u64, len: u64, patience: Option<u64>) -> bool {
-        let Some((dropped, until)) = self.lane.drop_pages(ino, from, len, patience) else { return true };
-        loop {
-            let left = until.saturating_duration_since(Instant::now());
-            if let Some(gone) = dropped.wait_before(self.thread.reactor.sleep(left.min(LOOK_EVERY))).await {
-                return gone;
-            }
-            if left.is_zero() || self.cancelled() {
-                return false;
-            }
-        }
+        self.notified(self.lane.notify(ino, Notice::Drop { from, len }, patience)).await
+    }
+
+    async fn tell_size(&self, ino: Ino, size: u64) -> bool {
+        self.notified(self.lane.notify(ino, Notice::Size(size), None)).await
     }
 
     fn now(&self) -> Millis {
