@@ -1,19 +1,22 @@
 //! Drops pages of the kernel. It must not be told by a thread that answers requests, for it waits for fills of these
-//! pages, which may be in that thread's hands: threads of their own do it, as many as are needed at once.
+//! pages, which may be in that thread's hands: threads of their own do it, as many as are needed at once, and no
+//! more than one for each file. So a file whose fills hang keeps one thread, however many programs wait for it.
 
 use skep_fuse::Notifier;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::future::Future;
 use std::future::poll_fn;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-/// Threads that drop pages. Each may wait for a server that fills a page.
-const THREADS_MAX: usize = 16;
+/// Files whose pages are dropped at the same moment. Each may wait for a server that fills a page.
+const THREADS_MAX: usize = 128;
+/// Threads that stay when there is nothing to do.
+const IDLE_MAX: usize = 4;
 
 /// What the kernel is to be told of an inode.
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Notice {
     /// Pages are to go: those that have a byte of `from` and `len` behind it (0: to the end).
     Drop { from: u64, len: u64 },
@@ -21,24 +24,49 @@ pub enum Notice {
     Size(u64),
 }
 
+impl Notice {
+    /// Is `other` done when this is?
+    fn covers(self, other: Self) -> bool {
+        let end = |from: u64, len: u64| if len == 0 { u64::MAX } else { from.saturating_add(len) };
+        match (self, other) {
+            (Self::Drop { from, len }, Self::Drop { from: first, len: most }) => {
+                from <= first && end(first, most) <= end(from, len)
+            }
+            (Self::Size(size), Self::Size(other)) => other <= size,
+            _ => false,
+        }
+    }
+}
+
+/// A notice that nobody has begun to tell.
 struct Wish {
-    ino: u64,
     notice: Notice,
     dropped: Arc<Dropped>,
 }
 
 #[derive(Default)]
 struct State {
-    wishes: VecDeque<Wish>,
+    /// Of each inode, in order; an inode that a thread is at has an entry, perhaps without wishes.
+    wishes: HashMap<u64, VecDeque<Wish>>,
+    /// Inodes with wishes that no thread is at.
+    ready: VecDeque<u64>,
     threads: usize,
     /// Threads that wait for wishes.
     idle: usize,
     ended: bool,
 }
 
+impl State {
+    /// Nobody will tell what is wished for.
+    fn give_up(&mut self, done: bool) {
+        self.ready.clear();
+        self.wishes.drain().flat_map(|(_, wishes)| wishes).for_each(|wish| wish.dropped.set(done));
+    }
+}
+
 /// See the module.
 pub struct Pages {
-    notifier: Notifier,
+    tell: Box<dyn Fn(u64, Notice) + Send + Sync>,
     state: Mutex<State>,
     wake: Condvar,
 }
@@ -46,61 +74,89 @@ pub struct Pages {
 /// What became of a notice: `true` when pages are gone, or a size is believed; `false` when nobody will tell it.
 #[derive(Default)]
 pub struct Dropped {
-    state: Mutex<(Option<bool>, Option<Waker>)>,
+    state: Mutex<(Option<bool>, Vec<Waker>)>,
     wake: Condvar,
 }
 
 impl Pages {
     /// For a mount.
     pub fn new(notifier: Notifier) -> Arc<Self> {
-        Arc::new(Self { notifier, state: Mutex::default(), wake: Condvar::new() })
+        let bytes = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+        Self::telling(move |ino, notice| {
+            // It fails only when the mount has ended.
+            let _ = match notice {
+                Notice::Drop { from, len } => notifier.inval_inode(ino, bytes(from), bytes(len)),
+                Notice::Size(size) => notifier.lengthen_inode(ino, size),
+            };
+        })
     }
 
-    /// Has the kernel told of `ino`.
+    /// With these hands.
+    pub fn telling(tell: impl Fn(u64, Notice) + Send + Sync + 'static) -> Arc<Self> {
+        Arc::new(Self { tell: Box::new(tell), state: Mutex::default(), wake: Condvar::new() })
+    }
+
+    /// Has the kernel told of `ino`, behind what it is told of it already.
     pub fn tell(self: &Arc<Self>, ino: u64, notice: Notice) -> Arc<Dropped> {
-        let dropped = Arc::new(Dropped::default());
         let mut state = self.lock();
         if state.ended {
-            dropped.set(true);
-            return dropped;
+            return Dropped::known(true);
         }
-        state.wishes.push_back(Wish { ino, notice, dropped: dropped.clone() });
-        if state.idle < state.wishes.len() && state.threads < THREADS_MAX {
-            let pages = self.clone();
-            match std::thread::Builder::new().name("pages".to_owned()).spawn(move || pages.run()) {
-                Ok(_) => state.threads += 1,
-                // With none, nobody would ever do it; the program gets an error instead of a hang.
-                Err(e) if state.threads == 0 => {
-                    state.wishes.drain(..).for_each(|wish| wish.dropped.set(false));
-                    warning!(
-                        "no thread that drops pages: {e}; programs that need it get EIO until there is one"
-                    );
-                }
-                Err(_) => {}
-            }
+        let is_new = !state.wishes.contains_key(&ino);
+        let wishes = state.wishes.entry(ino).or_default();
+        if let Some(wish) = wishes.iter().find(|wish| wish.notice.covers(notice)) {
+            return wish.dropped.clone();
+        }
+        let dropped = Arc::new(Dropped::default());
+        wishes.push_back(Wish { notice, dropped: dropped.clone() });
+        if is_new {
+            state.ready.push_back(ino);
+            self.see_to_threads(&mut state);
         }
         drop(state);
         self.wake.notify_one();
         dropped
     }
 
+    fn see_to_threads(self: &Arc<Self>, state: &mut State) {
+        if state.idle >= state.ready.len() || state.threads >= THREADS_MAX {
+            return;
+        }
+        let pages = self.clone();
+        match std::thread::Builder::new().name("pages".to_owned()).spawn(move || pages.run()) {
+            Ok(_) => state.threads += 1,
+            // With none, nobody would ever do it; the program gets an error instead of a hang.
+            Err(e) if state.threads == 0 => {
+                state.give_up(false);
+                warning!("no thread that drops pages: {e}; programs that need it get EIO until there is one");
+            }
+            Err(_) => {}
+        }
+    }
+
     fn run(&self) {
         let mut state = self.lock();
         loop {
+            if state.ready.is_empty() && state.idle >= IDLE_MAX {
+                state.threads -= 1;
+                return;
+            }
             state.idle += 1;
-            let waited = self.wake.wait_while(state, |state| state.wishes.is_empty() && !state.ended);
+            let waited = self.wake.wait_while(state, |state| state.ready.is_empty() && !state.ended);
             state = waited.unwrap_or_else(PoisonError::into_inner);
             state.idle -= 1;
-            let Some(wish) = state.wishes.pop_front() else { return };
+            let Some(ino) = state.ready.pop_front() else { return };
+            let Some(wish) = state.wishes.get_mut(&ino).and_then(VecDeque::pop_front) else { continue };
             drop(state);
-            let bytes = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
-            // It fails only when the mount has ended.
-            let _ = match wish.notice {
-                Notice::Drop { from, len } => self.notifier.inval_inode(wish.ino, bytes(from), bytes(len)),
-                Notice::Size(size) => self.notifier.lengthen_inode(wish.ino, size),
-            };
+            (self.tell)(ino, wish.notice);
             wish.dropped.set(true);
             state = self.lock();
+            match state.wishes.get(&ino).map(VecDeque::is_empty) {
+                // Behind the others.
+                Some(false) => state.ready.push_back(ino),
+                Some(true) => drop(state.wishes.remove(&ino)),
+                None => {}
+            }
         }
     }
 
@@ -112,25 +168,29 @@ impl Pages {
     pub fn end(&self) {
         let mut state = self.lock();
         state.ended = true;
-        state.wishes.drain(..).for_each(|wish| wish.dropped.set(true));
+        state.give_up(true);
         drop(state);
         self.wake.notify_all();
     }
 }
 
 impl Dropped {
-    fn lock(&self) -> MutexGuard<'_, (Option<bool>, Option<Waker>)> {
+    fn known(gone: bool) -> Arc<Self> {
+        Arc::new(Self { state: Mutex::new((Some(gone), Vec::new())), wake: Condvar::new() })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, (Option<bool>, Vec<Waker>)> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn set(&self, gone: bool) {
-        let waker = {
+        let wakers = {
             let mut state = self.lock();
             state.0 = Some(gone);
-            state.1.take()
+            std::mem::take(&mut state.1)
         };
         self.wake.notify_all();
-        waker.into_iter().for_each(Waker::wake);
+        wakers.into_iter().for_each(Waker::wake);
     }
 
     /// Waits for that, no longer than this.
@@ -147,10 +207,74 @@ impl Dropped {
             if state.0.is_some() {
                 return Poll::Ready(state.0);
             }
-            state.1 = Some(cx.waker().clone());
+            if !state.1.iter().any(|waker| waker.will_wake(cx.waker())) {
+                state.1.push(cx.waker().clone());
+            }
             drop(state);
             limit.as_mut().poll(cx).map(|()| None)
         })
         .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::{Sender, channel};
+
+    const ALL: Notice = Notice::Drop { from: 0, len: 0 };
+    const SOON: Duration = Duration::from_secs(20);
+
+    /// Pages of which those of inode 1 stay until something is sent, and what was told.
+    fn hanging() -> (Arc<Pages>, Sender<()>, Arc<Mutex<Vec<(u64, Notice)>>>) {
+        let (sender, gate) = channel();
+        let gate = Mutex::new(gate);
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let seen = told.clone();
+        let pages = Pages::telling(move |ino, notice| {
+            if ino == 1 {
+                let _ = gate.lock().unwrap().recv();
+            }
+            seen.lock().unwrap().push((ino, notice));
+        });
+        (pages, sender, told)
+    }
+
+    /// Goal: a file whose pages do not go keeps no other file waiting, however many programs open it.
+    #[test]
+    fn one_file_that_hangs_keeps_no_other_waiting() {
+        let (pages, gate, told) = hanging();
+        let waiting: Vec<_> = (0..200).map(|_| pages.tell(1, ALL)).collect();
+        for ino in 2..40 {
+            assert_eq!(pages.tell(ino, ALL).wait(SOON), Some(true));
+        }
+        assert!(waiting.iter().all(|dropped| dropped.wait(Duration::ZERO).is_none()));
+        assert!(pages.lock().wishes[&1].len() <= 1, "those that nobody has begun are one");
+        gate.send(()).unwrap();
+        gate.send(()).unwrap();
+        assert!(waiting.iter().all(|dropped| dropped.wait(SOON) == Some(true)));
+        assert!(told.lock().unwrap().iter().filter(|(ino, _)| *ino == 1).count() <= 2);
+    }
+
+    /// Goal: a file is told in order, and only what is told later counts as told.
+    #[test]
+    fn notices_of_a_file_are_in_order() {
+        let (pages, gate, told) = hanging();
+        let some = |from, len| Notice::Drop { from, len };
+        let first = pages.tell(1, some(0, 10));
+        // It was begun: what is filled from here on it may not see.
+        while pages.lock().wishes[&1].iter().any(|wish| wish.notice == some(0, 10)) {
+            std::thread::yield_now();
+        }
+        let all = [some(5, 2), Notice::Size(7), Notice::Size(9), some(4, 8), some(5, 7), Notice::Size(8)];
+        let rest = all.map(|notice| pages.tell(1, notice));
+        for _ in 0..5 {
+            gate.send(()).unwrap();
+        }
+        assert!(rest.iter().chain([&first]).all(|dropped| dropped.wait(SOON) == Some(true)));
+        let told: Vec<_> = told.lock().unwrap().iter().map(|(_, notice)| *notice).collect();
+        assert_eq!(told, [some(0, 10), some(5, 2), Notice::Size(7), Notice::Size(9), some(4, 8)]);
+        pages.end();
+        assert_eq!(pages.tell(1, ALL).wait(Duration::ZERO), Some(true));
     }
 }
