@@ -1,6 +1,5 @@
 //! `Commit`: commits size and time after writes to chunks.
 
-use super::get_attr::attr_reply;
 use super::size;
 use super::xattr::kill_privileges;
 use crate::ctx::{Ctx, Done};
@@ -8,7 +7,7 @@ use crate::fail::Fail;
 use crate::row::Inode;
 use skep_types::{Held, Ino};
 use skep_wire::Status;
-use skep_wire::meta::Commit;
+use skep_wire::meta::{AttrReply, Commit};
 
 /// Runs it.
 pub fn run(ctx: &mut Ctx<'_>, m: &Commit) -> Result<Done, Fail> {
@@ -21,7 +20,7 @@ pub fn run(ctx: &mut Ctx<'_>, m: &Commit) -> Result<Done, Fail> {
         if raised {
             ctx.put_inode(m.ino, &inode);
         }
-        return Ok(Done::reply(&attr_reply(ctx, m.ino, &inode)?));
+        return reply(ctx, m.ino, &inode);
     }
     let mut changed = inode.mtime != m.mtime;
     if size::grow(ctx, m.ino, &mut inode, m.size)? {
@@ -41,17 +40,30 @@ pub fn run(ctx: &mut Ctx<'_>, m: &Commit) -> Result<Done, Fail> {
     if changed || raised {
         ctx.put_inode(m.ino, &inode);
     }
-    Ok(Done::reply(&attr_reply(ctx, m.ino, &inode)?))
+    reply(ctx, m.ino, &inode)
+}
+
+/// Without the layout, of which nobody who commits asks sizes: it would have to wait for a truncate.
+fn reply(ctx: &Ctx<'_>, ino: Ino, inode: &Inode) -> Result<Done, Fail> {
+    Ok(Done::reply(&AttrReply { attr: ctx.attr(ino, inode)?, live: None }))
 }
 
 /// Takes over what chunk files hold, unless they were cut since somebody looked: then all of the message is refused.
 fn raise_floors(ctx: &Ctx<'_>, ino: Ino, inode: &mut Inode, held: Option<&Held>) -> Result<bool, Fail> {
     let Some(held) = held else { return Ok(false) };
-    size::wait_for_trim(ctx, ino)?;
     if held.trims != inode.layout.trims {
         return Err(Status::CUT_SINCE.into());
     }
-    Ok(inode.layout.raise_floors(&held.extents))
+    if held.extents.is_empty() {
+        return Ok(false);
+    }
+    match size::wait_for_trim(ctx, ino) {
+        // A target may be away for long, and what was looked at beside a truncate counts for nothing when it is told.
+        // An fsync waits, because it looks again; everybody else goes on without.
+        Err(Fail::Wait(_)) if !held.alone => Err(Status::CUT_SINCE.into()),
+        Err(fail) => Err(fail),
+        Ok(()) => Ok(inode.layout.raise_floors(&held.extents)),
+    }
 }
 
 #[cfg(test)]
@@ -267,7 +279,7 @@ mod tests {
         assert_eq!(floors_now(&mut bed, ino), 5);
         let during = layout_now(&mut bed, ino);
         bed.sync();
-        let late = bed.send(ME, held(ino, &layout, &[(chunk, 8 << 20)]));
+        let late = bed.send(ME, held(ino, &during, &[(chunk, 8 << 20)]));
         assert!(!bed.replies.contains_key(&late), "targets are being told");
         bed.run_courier();
         bed.sync();
@@ -280,6 +292,43 @@ mod tests {
         let now = layout_now(&mut bed, ino);
         bed.call(ME, held(ino, &now, &[(chunk, 9)])).unwrap();
         assert_eq!(floors_now(&mut bed, ino), 9);
+        bed.check();
+    }
+
+    /// Goal: while targets are being told of a truncate, which may take as long as one of them is away, a commit waits only
+    /// if it tells nothing but what chunk files hold, as of that truncate; all others are answered, or refused, at once.
+    #[test]
+    fn commits_do_not_wait_for_a_truncate() {
+        let mut bed = Bed::new();
+        let (ino, layout) = bed.grown("f", 8 << 20);
+        bed.open(OTHER, ino, OpenMode::Write, 1).unwrap();
+        let chunk = layout.chunks().next().unwrap().0;
+        bed.auto_sync = false;
+        bed.send(OTHER, ChangeAttr { ino, set: SetAttr { size: Some(5), ..SetAttr::default() } });
+        bed.sync();
+        let during = layout_now(&mut bed, ino);
+        let with = |layout: &Layout, found: &[(ChunkId, u64)], alone| {
+            let held = Held { alone, ..held(ino, layout, found).held.unwrap() };
+            Commit { held: Some(held), ..commit(ino, layout, 3, 0) }
+        };
+        let cut = Some(Status::CUT_SINCE);
+        for (message, refusal) in [
+            (with(&layout, &[], false), cut),
+            (with(&layout, &[(chunk, 1)], false), cut),
+            (with(&layout, &[(chunk, 9)], true), cut),
+            (with(&during, &[], false), None),
+            (with(&during, &[(chunk, 1)], false), cut),
+        ] {
+            let sent = bed.send(ME, message.clone());
+            bed.sync();
+            assert!(bed.replies.contains_key(&sent), "waits: {message:?}");
+            assert_eq!(bed.reply::<AttrReply>(sent).unwrap().err(), refusal, "{message:?}");
+        }
+        let waits = bed.send(ME, with(&during, &[(chunk, 9)], true));
+        assert!(!bed.replies.contains_key(&waits));
+        bed.run_courier();
+        bed.sync();
+        assert_eq!(bed.reply::<AttrReply>(waits).unwrap().err(), cut);
         bed.check();
     }
 

@@ -27,7 +27,7 @@ mod tests {
     use crate::testing::*;
     use skep_types::{Errno, Ino, ShardId};
     use skep_wire::Status;
-    use skep_wire::meta::{GetAttr, OpenMode};
+    use skep_wire::meta::{AttrReply, GetAttr, OpenMode};
 
     /// Goal: while another client writes to a chunked file, its layout comes along; for the writer
     /// itself it does not.
@@ -90,8 +90,10 @@ mod tests {
             held: None,
         };
         let chmod = skep_types::SetAttr { mode: Some(0o600), ..Default::default() };
+        // Who commits asks nobody, and so does not wait either.
+        let told = bed.send_as(ME, ShardId(0), 100, commit.into());
+        assert_eq!(bed.reply::<AttrReply>(told).unwrap().unwrap().live, None);
         let asked = [
-            bed.send_as(ME, ShardId(0), 100, commit.into()),
             bed.send_as(Who { slot: 1, ..ME }, ShardId(0), 1, ChangeAttr { ino, set: chmod }.into()),
             bed.send_as(
                 Who { slot: 2, ..ME },
