@@ -77,7 +77,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             if lost.is_empty() {
                 return Ok(Some((lost, layout)));
             }
-            let short = lost.iter().map(|lost| FoundChunk { chunk: lost.chunk, size: lost.size }).collect();
+            let short = lost.iter().map(LostChunk::found).collect();
             let message = ReadInline { ino, short, trims: layout.trims };
             let after: OpenReply = self.ask(ino.shard(), &message).await?;
             if (after.layout.generation, after.layout.trims) == (layout.generation, layout.trims) {
@@ -128,7 +128,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             if lost.is_empty() {
                 return Ok(lost);
             }
-            let found = lost.iter().map(|lost| FoundChunk { chunk: lost.chunk, size: lost.size }).collect();
+            let found = lost.iter().map(LostChunk::found).collect();
             let message = Repair { ino, generation: layout.generation, trims: layout.trims, found };
             match self.change_ino(ino, &message).await {
                 Ok(LayoutReply { attr, layout }) => {
@@ -162,6 +162,12 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 self.shared.with(|s| s.inodes.entry(ino).hold_all(&sent.chunks, point, &reply.sizes));
             }
         }
+    }
+}
+
+impl LostChunk {
+    fn found(&self) -> FoundChunk {
+        FoundChunk { chunk: self.chunk, size: self.size, floor: self.floor }
     }
 }
 

@@ -12,7 +12,7 @@ use skep_types::{
     Slot, TargetId, Term, Timestamp,
 };
 use skep_wire::meta::{
-    AttrReply, Create, DirEntry, EntryReply, Grow, GrowReply, InlineCopy, LayoutReply, ListReply,
+    AttrReply, Create, DirEntry, EntryReply, FoundChunk, Grow, GrowReply, InlineCopy, LayoutReply, ListReply,
     MetaRequest, OpenReply, ReserveEnd, ReserveEndReply, ShardCall, ShardStamp,
 };
 use skep_wire::{Empty, Refusal, Status};
@@ -152,7 +152,8 @@ impl Shard {
             }
             MetaRequest::Repair(m) => {
                 let file = self.file(m.ino)?;
-                if m.trims != file.layout.trims {
+                let moved = |found: &FoundChunk| file.layout.floor(&found.chunk) != found.floor;
+                if m.trims != file.layout.trims || m.found.iter().any(moved) {
                     return Err(Status::CUT_SINCE.into());
                 }
                 for found in &m.found {

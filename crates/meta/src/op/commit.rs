@@ -348,7 +348,7 @@ mod tests {
         let (ino, layout) = bed.grown("f", 40 << 20);
         let chunks: Vec<ChunkId> = layout.chunks().map(|(chunk, _)| chunk).collect();
         bed.call(ME, held(ino, &layout, &[(chunks[0], 700), (chunks[1], 500)])).unwrap();
-        let found = |size| alloc::vec![FoundChunk { chunk: chunks[0], size }];
+        let found = |size| alloc::vec![FoundChunk { chunk: chunks[0], size, floor: 700 }];
         let lost = |bed: &Bed| bed.server.gauges().iter().find(|g| g.0 == "lost_chunk_files").unwrap().1;
         bed.call(ME, ReadInline { ino, short: found(700), trims: layout.trims }).unwrap();
         bed.call(ME, ReadInline { ino, short: found(3), trims: layout.trims + 1 }).unwrap();
@@ -363,6 +363,21 @@ mod tests {
         let after = bed.call(ME, repair).unwrap();
         assert!(after.attr.change > before.change && after.attr.mtime > before.mtime);
         assert_eq!((floors(&mut bed, ino)[..2].to_vec(), lost(&bed)), (alloc::vec![3, 500], 0));
+        bed.check();
+    }
+
+    /// Goal: a floor that was raised after somebody looked for what is lost is not given up with it.
+    #[test]
+    fn what_was_synced_meanwhile_is_not_given_up() {
+        let mut bed = Bed::new();
+        let (ino, layout) = bed.grown("f", 8 << 20);
+        let chunk = layout.chunks().next().unwrap().0;
+        bed.call(ME, held(ino, &layout, &[(chunk, 1)])).unwrap();
+        let found = alloc::vec![FoundChunk { chunk, size: 0, floor: 1 }];
+        let repair = Repair { ino, generation: layout.generation, trims: layout.trims, found };
+        bed.call(OTHER, held(ino, &layout, &[(chunk, 1 << 20)])).unwrap();
+        assert_eq!(bed.call(ME, repair).err(), Some(Status::CUT_SINCE));
+        assert_eq!(floors_now(&mut bed, ino), 1 << 20);
         bed.check();
     }
 }

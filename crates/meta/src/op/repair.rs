@@ -17,6 +17,10 @@ pub fn run(ctx: &mut Ctx<'_>, m: &Repair) -> Result<Done, Fail> {
     if inode.layout.trims != m.trims {
         return Err(Status::CUT_SINCE.into());
     }
+    // Synced since, or given up by somebody else: the asker looks again.
+    if m.found.iter().any(|found| inode.layout.floor(&found.chunk) != found.floor) {
+        return Err(Status::CUT_SINCE.into());
+    }
     let mut given_up = false;
     for found in &m.found {
         given_up |= inode.layout.lower_floor(&found.chunk, found.size);

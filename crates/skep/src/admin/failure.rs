@@ -2,6 +2,7 @@
 
 use crate::caller::CallError;
 use crate::cli::EXIT_USAGE;
+use skep_wire::Status;
 use std::fmt;
 use std::process::ExitCode;
 
@@ -14,6 +15,8 @@ enum FailureKind {
     Failed,
     /// Nobody answered.
     Unreachable,
+    /// What it was asked about has changed meanwhile.
+    Overtaken,
     /// What was asked for makes no sense, wherever it is asked.
     Usage,
     /// A signal ended it before it was through.
@@ -30,6 +33,11 @@ impl Failure {
     /// Did nobody answer? Then it may work later.
     pub fn is_unreachable(&self) -> bool {
         self.1 == FailureKind::Unreachable
+    }
+
+    /// Did what was asked about change since somebody looked? Then it is looked at again.
+    pub fn is_overtaken(&self) -> bool {
+        self.1 == FailureKind::Overtaken
     }
 
     /// With this text.
@@ -52,7 +60,7 @@ impl Failure {
         match self.1 {
             FailureKind::Usage => ExitCode::from(EXIT_USAGE),
             FailureKind::Interrupted => ExitCode::from(EXIT_INTERRUPTED),
-            FailureKind::Failed | FailureKind::Unreachable => ExitCode::FAILURE,
+            FailureKind::Failed | FailureKind::Unreachable | FailureKind::Overtaken => ExitCode::FAILURE,
         }
     }
 
@@ -68,8 +76,11 @@ impl Failure {
             },
             other => format!("{whom}: {other}"),
         };
-        let kind =
-            if matches!(error, CallError::Net(_)) { FailureKind::Unreachable } else { FailureKind::Failed };
+        let kind = match error {
+            CallError::Net(_) => FailureKind::Unreachable,
+            CallError::Refused(refusal) if refusal.status == Status::CUT_SINCE => FailureKind::Overtaken,
+            _ => FailureKind::Failed,
+        };
         Self(text, kind)
     }
 

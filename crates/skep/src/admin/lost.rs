@@ -21,8 +21,12 @@ pub struct Found {
 impl Found {
     /// Those that are shorter than they can be.
     pub fn lost(&self) -> Vec<FoundChunk> {
-        let found = self.sizes.iter().map(|(chunk, size)| FoundChunk { chunk: *chunk, size: *size });
-        found.filter(|found| found.size < self.layout.floor(&found.chunk)).collect()
+        let found = |(chunk, size): (&ChunkId, &u64)| FoundChunk {
+            chunk: *chunk,
+            size: *size,
+            floor: self.layout.floor(chunk),
+        };
+        self.sizes.iter().map(found).filter(|found| found.size < found.floor).collect()
     }
 }
 
@@ -60,14 +64,21 @@ pub fn look(namespace: &mut Namespace, ino: Ino, wanted: impl Fn(TargetId) -> bo
 
 /// Gives up what is lost. Says what that was.
 pub fn give_up(namespace: &mut Namespace, ino: Ino) -> Outcome<Vec<(FoundChunk, u64)>> {
-    let found = look(namespace, ino, |_| true)?;
-    let lost = found.lost();
-    if lost.is_empty() {
-        return Ok(Vec::new());
+    let mut rounds = 0;
+    loop {
+        let found = look(namespace, ino, |_| true)?;
+        let lost = found.lost();
+        if lost.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (generation, trims) = (found.layout.generation, found.layout.trims);
+        match namespace.ask(ino, &Repair { ino, generation, trims, found: lost.clone() }) {
+            Ok(_) => return Ok(lost.into_iter().map(|lost| (lost, lost.floor)).collect()),
+            // Cut, or written and synced, since that look.
+            Err(failure) if failure.is_overtaken() && rounds < ROUNDS_MAX => rounds += 1,
+            Err(failure) => return Err(failure),
+        }
     }
-    let (generation, trims) = (found.layout.generation, found.layout.trims);
-    namespace.ask(ino, &Repair { ino, generation, trims, found: lost.clone() })?;
-    Ok(lost.into_iter().map(|lost| (lost, found.layout.floor(&lost.chunk))).collect())
 }
 
 fn sizes(

@@ -10,5 +10,7 @@ record! {
         pub chunk: ChunkId,
         /// Its length; 0 when it is missing.
         pub size: u64,
+        /// Its floor in the layout that was known then.
+        pub floor: u64,
     }
 }

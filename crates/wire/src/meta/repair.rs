@@ -10,7 +10,7 @@ crate::message! {
         pub ino: Ino,
         /// Layout generation of the chunk files.
         pub generation: Generation,
-        /// `Layout::trims` when they were looked at; CUT_SINCE when that has moved.
+        /// `Layout::trims` when they were looked at; CUT_SINCE when that has moved, or a floor of one of them.
         pub trims: u64,
         /// Chunk files that are missing or too short, as they were found.
         pub found: alloc::vec::Vec<FoundChunk>,
