@@ -50,6 +50,8 @@ pub const LOST_ROUNDS_MAX: u32 = 20;
 pub const HELD_ROUNDS_MAX: u32 = 4;
 /// Lost chunk files that the log of a mount names, one line each.
 pub const LOST_TOLD_MAX: usize = 1_024;
+/// One that no program has met for so long is not called lost any more: it may have been put back.
+pub const LOST_FOR_MS: u64 = 60 * 60_000;
 /// Entries asked for by one listing without attributes.
 pub const LIST_NAMES: u32 = 1_024;
 /// Entries asked for by one listing with attributes.

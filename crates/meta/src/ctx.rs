@@ -53,7 +53,7 @@ pub enum Effect {
     Orphan(Ino),
     /// An orphan got a name.
     OrphanNamed(Ino),
-    /// What its chunk files had lost was given up.
+    /// What its chunk files had lost was given up, or cut off with all of them.
     Repaired(Ino),
     /// The inode is gone.
     Gone(Ino),

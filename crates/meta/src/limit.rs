@@ -91,6 +91,8 @@ pub const POOLS_ASKED_MAX: usize = 64;
 pub const NOTES_MAX: usize = 64;
 /// Chunk files of which something is lost that a server remembers for `skep health`.
 pub const LOST_CHUNKS_MAX: usize = 4_096;
+/// One that no client has met for so long is forgotten: it may have been put back.
+pub const LOST_FOR_MS: u64 = 60 * 60_000;
 
 /// The limits that a run of the simulator may draw smaller, so that it meets them.
 #[derive(Debug, Clone)]

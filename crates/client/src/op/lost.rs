@@ -5,12 +5,12 @@
 
 use crate::job::{Job, To};
 use crate::lane::{Lane, refuse};
-use crate::limits::{LOST_ROUNDS_MAX, LOST_TOLD_MAX};
+use crate::limits::{LOST_FOR_MS, LOST_ROUNDS_MAX, LOST_TOLD_MAX};
 use crate::port::{Cell, Port};
 use crate::state::{Shared, Unsynced};
 use alloc::format;
 use alloc::vec::Vec;
-use skep_types::{ChunkId, Encode, Errno, Ino, Layout, TargetId};
+use skep_types::{ChunkId, Encode, Errno, Ino, Layout, Millis, TargetId};
 use skep_wire::meta::{FoundChunk, LayoutReply, OpenReply, ReadInline, Repair};
 use skep_wire::storage::{SyncChunks, SyncChunksReply};
 use skep_wire::{Message, Refusal, Status};
@@ -53,7 +53,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             chunk.stripe,
             if size == 0 { "missing or empty".into() } else { format!("{size} bytes long") },
         );
-        let news = self.shared.with(|s| s.found_lost(chunk));
+        let now = self.port.now();
+        let news = self.shared.with(|s| s.found_lost(chunk, now));
         if news {
             self.port.log(format_args!("{text}"));
         }
@@ -136,7 +137,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                     self.shared.with(|s| {
                         s.inodes.merge_own(attr);
                         s.inodes.set_layout(ino, change, layout);
-                        s.lost.retain(|chunk| chunk.ino != ino);
+                        s.lost.retain(|chunk, _| chunk.ino != ino);
                     });
                     return Ok(lost);
                 }
@@ -173,19 +174,35 @@ impl LostChunk {
 
 impl Shared {
     /// Something of a chunk file is lost. Says whether that is news.
-    fn found_lost(&mut self, chunk: ChunkId) -> bool {
+    fn found_lost(&mut self, chunk: ChunkId, now: Millis) -> bool {
         self.lost_errors += 1;
-        self.lost.len() < LOST_TOLD_MAX && self.lost.insert(chunk)
+        self.forget_losses(now);
+        if let Some(met) = self.lost.get_mut(&chunk) {
+            *met = now;
+            return false;
+        }
+        let room = self.lost.len() < LOST_TOLD_MAX;
+        if room {
+            self.lost.insert(chunk, now);
+        }
+        room
+    }
+
+    /// What no program has met for long may have been put back.
+    pub fn forget_losses(&mut self, now: Millis) {
+        self.lost.retain(|_, met| now.since(*met) < LOST_FOR_MS);
     }
 }
 #[cfg(test)]
 mod tests {
+    use crate::limits::LOST_FOR_MS;
+    use crate::port::Cell;
     use crate::testing::{BOTH, Cluster, FakeLane, READ, block_on, create, mount, mounted, read, write};
     use crate::{Opened, Seek, WriteHow};
     use alloc::rc::Rc;
     use alloc::vec;
     use core::cell::RefCell;
-    use skep_types::{ChunkId, Errno, SetAttr, TargetId};
+    use skep_types::{ChunkId, Errno, Millis, SetAttr, TargetId};
     use skep_wire::Message;
     use skep_wire::meta::{Commit, ReadInline};
 
@@ -260,6 +277,20 @@ mod tests {
         assert_eq!(block_on(lane.repair(file.attr.ino)).unwrap(), []);
         write(&lane, &file, 0, &[8; SIZE]);
         assert_eq!(read(&lane, &file, 0, SIZE), vec![8; SIZE]);
+    }
+
+    /// Goal: what was put back is not called lost for ever.
+    #[test]
+    fn losses_are_forgotten() {
+        let (cluster, lane, file) = stored(true);
+        let key = chunk_files(&cluster)[0];
+        let whole = cluster.borrow_mut().targets.chunks.remove(&key).unwrap();
+        let mut bytes = vec![0; SIZE];
+        assert_eq!(block_on(lane.read(file.handle, 0, &mut bytes)), Err(Errno::EIO));
+        cluster.borrow_mut().targets.chunks.insert(key, whole);
+        let lost = |ms| lane.shared().with(|s| (s.forget_losses(Millis(ms)), s.lost.len()).1);
+        let now = cluster.borrow().now;
+        assert_eq!((lost(now), lost(now + LOST_FOR_MS)), (1, 0));
     }
 
     /// Goal: holes stay holes: stripes that nobody wrote, a file made longer, punched ranges, what a truncate cut off.

@@ -36,7 +36,7 @@ pub use stamps::Stamps;
 
 use crate::limits::Limits;
 use crate::port::MGMTD;
-use alloc::collections::{BTreeSet, VecDeque};
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::String;
 use alloc::vec::Vec;
 use skep_types::{ChunkId, ClientId, FenceEpoch, Ino, Millis, NodeId, Piece, ShardId, Term};
@@ -89,8 +89,8 @@ pub struct Shared {
     pub netbench: Netbench,
     /// Parts of writes that failed, beyond the ends of their files: to be punched.
     pub strays: Vec<(Ino, Piece)>,
-    /// Chunk files of which something is lost, as far as the log has named them.
-    pub lost: BTreeSet<ChunkId>,
+    /// Chunk files of which something is lost, as far as the log has named them, and when they were met last.
+    pub lost: BTreeMap<ChunkId, Millis>,
     /// Errors that programs got for that.
     pub lost_errors: u64,
     /// Counts opens and closes of the mount, so that shards can order them.

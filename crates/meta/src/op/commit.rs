@@ -380,4 +380,34 @@ mod tests {
         assert_eq!(floors_now(&mut bed, ino), 1 << 20);
         bed.check();
     }
+
+    /// Goal: a loss that a truncate cut off, or that nobody has met for an hour, is shown to nobody any more.
+    #[test]
+    fn losses_are_forgotten() {
+        let mut bed = Bed::new();
+        let lost = |bed: &Bed| bed.server.gauges().iter().find(|g| g.0 == "lost_chunk_files").unwrap().1;
+        for end in ["cut", "cut to nothing", "restored"] {
+            let (ino, layout) = bed.grown(end, 8 << 20);
+            let chunk = layout.chunks().next().unwrap().0;
+            bed.call(ME, held(ino, &layout, &[(chunk, 700)])).unwrap();
+            let short = alloc::vec![FoundChunk { chunk, size: 3, floor: 700 }];
+            let tell = ReadInline { ino, short, trims: layout.trims };
+            bed.call(ME, tell.clone()).unwrap();
+            assert_eq!(lost(&bed), 1, "{end}");
+            match end {
+                "cut" => drop(bed.truncate(ME, ino, 2).unwrap()),
+                "cut to nothing" => drop(bed.truncate(ME, ino, 0).unwrap()),
+                _ => {
+                    bed.now.0 += 40 * 60_000;
+                    bed.call(ME, tell).unwrap();
+                    bed.now.0 += 40 * 60_000;
+                    bed.attr(ino).unwrap();
+                    assert_eq!(lost(&bed), 1, "told again");
+                    bed.now.0 += 40 * 60_000;
+                    bed.attr(ino).unwrap();
+                }
+            }
+            assert_eq!(lost(&bed), 0, "{end}");
+        }
+    }
 }

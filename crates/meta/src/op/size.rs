@@ -28,6 +28,7 @@ pub fn set(ctx: &mut Ctx<'_>, ino: Ino, inode: &mut Inode, size: u64) -> Result<
         let old = core::mem::take(&mut inode.layout);
         ctx.queue_deletion(&[&old])?;
         ctx.remove_writers(ino)?;
+        ctx.effects.push(Effect::Repaired(ino));
         inode.layout = Layout::default();
         (inode.size, inode.blocks, inode.inline_len) = (0, 0, 0);
         inode.inline_version += 1;

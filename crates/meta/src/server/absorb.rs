@@ -34,6 +34,8 @@ impl<S: Store> Server<S> {
                 Effect::Deletion(id, chunks) => self.deletions.queued(shard, id, index, chunks),
                 Effect::Trim(ino) => {
                     later(Later::Trim(ino));
+                    // Perhaps what was lost is cut off; else the next read tells it again.
+                    self.lost.forget(ino);
                     self.cutting.insert(ino, index);
                     self.ends.cut(ino, self.opens.clients(ino));
                     // Lengths that were asked for before are not the file's any more.

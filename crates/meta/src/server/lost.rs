@@ -2,34 +2,58 @@
 
 use super::Server;
 use super::message::Output;
-use crate::limit::LOST_CHUNKS_MAX;
+use crate::limit::{LOST_CHUNKS_MAX, LOST_FOR_MS};
 use crate::store::{Store, StoreError};
-use alloc::collections::BTreeSet;
+use alloc::collections::BTreeMap;
 use alloc::format;
-use skep_types::{ChunkId, Ino};
+use skep_types::{ChunkId, Ino, Millis};
 use skep_wire::meta::ReadInline;
 
-/// What was found since the start and is not repaired.
+/// What was found since the start, is not repaired or cut off, and was met within the last hour.
 #[derive(Debug, Default)]
 pub struct LostChunks {
-    chunks: BTreeSet<ChunkId>,
+    /// When they were met last.
+    chunks: BTreeMap<ChunkId, Millis>,
     times: u64,
 }
 
+fn is_recent(now: Millis, met: Millis) -> bool {
+    now.since(met) < LOST_FOR_MS
+}
+
 impl LostChunks {
-    /// The file is repaired, or gone.
+    /// The file is repaired, cut, or gone.
     pub fn forget(&mut self, ino: Ino) {
-        self.chunks.retain(|chunk| chunk.ino != ino);
+        self.chunks.retain(|chunk, _| chunk.ino != ino);
+    }
+
+    fn recent(&self, now: Millis) -> impl Iterator<Item = &ChunkId> {
+        self.chunks.iter().filter(move |(_, met)| is_recent(now, **met)).map(|(chunk, _)| chunk)
     }
 
     /// How many chunk files.
-    pub fn len(&self) -> usize {
-        self.chunks.len()
+    pub fn len(&self, now: Millis) -> usize {
+        self.recent(now).count()
     }
 
     /// A file that has one; 0 = none has.
-    pub fn example(&self) -> u64 {
-        self.chunks.first().map_or(0, |chunk| chunk.ino.0)
+    pub fn example(&self, now: Millis) -> u64 {
+        self.recent(now).next().map_or(0, |chunk| chunk.ino.0)
+    }
+
+    /// A client met this one. Says whether that is news.
+    fn met(&mut self, chunk: ChunkId, now: Millis) -> bool {
+        if let Some(met) = self.chunks.get_mut(&chunk) {
+            return !is_recent(now, core::mem::replace(met, now));
+        }
+        if self.chunks.len() >= LOST_CHUNKS_MAX {
+            self.chunks.retain(|_, met| is_recent(now, *met));
+        }
+        let room = self.chunks.len() < LOST_CHUNKS_MAX;
+        if room {
+            self.chunks.insert(chunk, now);
+        }
+        room
     }
 
     /// How often programs got an error for it.
@@ -51,7 +75,7 @@ impl<S: Store> Server<S> {
         let mut any = false;
         for found in lost {
             any = true;
-            if self.lost.chunks.len() >= LOST_CHUNKS_MAX || !self.lost.chunks.insert(found.chunk) {
+            if !self.lost.met(found.chunk, self.now) {
                 continue;
             }
             let (chunk, floor) = (found.chunk, layout.floor(&found.chunk));

@@ -209,8 +209,8 @@ impl<S: Store> Server<S> {
             ("locks", self.locks.held() as u64),
             ("lock_waits", self.locks.waits() as u64),
             ("appended_files", self.ends.len() as u64),
-            ("lost_chunk_files", self.lost.len() as u64),
-            ("lost_chunk_file_of", self.lost.example()),
+            ("lost_chunk_files", self.lost.len(self.now) as u64),
+            ("lost_chunk_file_of", self.lost.example(self.now)),
             ("lost_chunk_errors", self.lost.times()),
         ]
     }

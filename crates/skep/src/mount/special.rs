@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 use skep_client::state::ClusterMap;
 use skep_client::{Cell, LostChunk, Measured};
 use skep_fuse::Context;
-use skep_types::{ChunkId, Code, Errno, Extent, Ino, Kind, NodeId, TargetId};
+use skep_types::{ChunkId, Code, Errno, Extent, Ino, Kind, Millis, NodeId, TargetId};
 use skep_wire::meta::InspectReply;
 use skep_wire::mgmt::TargetEntry;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 /// Everything about an inode, as JSON.
 const ENTRY: &[u8] = b"skep.entry";
@@ -33,7 +33,7 @@ pub const NAMESPACE: &[u8] = b"skep.";
 
 /// The value of [`ENTRY`], as `skep entry info` reads it. Where the chunk files lie on the servers is for
 /// administrators.
-fn entry(ino: Ino, reply: &InspectReply, lost: &BTreeSet<ChunkId>, map: &ClusterMap) -> Vec<u8> {
+fn entry(ino: Ino, reply: &InspectReply, lost: &BTreeMap<ChunkId, Millis>, map: &ClusterMap) -> Vec<u8> {
     let sessions: Vec<Value> = reply
         .sessions
         .iter()
@@ -86,7 +86,11 @@ pub async fn get<P: MountPort>(lane: &MountLane<P>, ino: Ino, name: &[u8]) -> Re
         ENTRY => {
             let reply = lane.inspect(ino).await?;
             // Without a question to the targets: nobody shall have to wait for one to learn where the others are.
-            Ok(lane.shared().with(|s| entry(ino, &reply, &s.lost, &s.map)))
+            let now = lane.port().now();
+            Ok(lane.shared().with(|s| {
+                s.forget_losses(now);
+                entry(ino, &reply, &s.lost, &s.map)
+            }))
         }
         _ if name == LOST.as_bytes() => {
             let lost = if lane.inspect(ino).await?.attr.kind == Kind::File {
@@ -185,7 +189,7 @@ pub async fn set<P: MountPort>(
     lane.set_policy(ino, policy).await
 }
 
-fn extent_value(map: &ClusterMap, lost: &BTreeSet<ChunkId>, number: usize, extent: &Extent) -> Value {
+fn extent_value(map: &ClusterMap, lost: &BTreeMap<ChunkId, Millis>, number: usize, extent: &Extent) -> Value {
     let stripe = |(stripe, target): (usize, &TargetId)| {
         let entry = map.target(*target);
         let node = entry.map_or(NodeId(0), |entry| entry.node);
@@ -202,7 +206,7 @@ fn extent_value(map: &ClusterMap, lost: &BTreeSet<ChunkId>, number: usize, exten
             "path": null,
             "floor": extent.floor(stripe),
             "size": null,
-            "lost": lost.contains(&extent.chunk(number, stripe)),
+            "lost": lost.contains_key(&extent.chunk(number, stripe)),
         })
     };
     json!({
