@@ -273,6 +273,10 @@ impl Registry {
                 out.body(to, &self.fences());
                 Ok(())
             }
+            MgmtRequest::GetSpace(_) => {
+                out.body(to, &self.space());
+                Ok(())
+            }
             MgmtRequest::ClusterStatus(_) => {
                 out.body(to, &self.status(now));
                 Ok(())

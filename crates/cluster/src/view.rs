@@ -8,8 +8,8 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 use skep_types::{Capacity, MapVersion, Millis, Reachability, TargetId};
 use skep_wire::mgmt::{
-    EvictionStatus, MapReply, NodeEntry, NodeStatus, PoolEntry, PoolStatus, SessionStatus, StatusReply,
-    TargetEntry,
+    EvictionStatus, MapReply, NodeEntry, NodeStatus, PoolEntry, PoolStatus, SessionStatus, SpaceReply,
+    StatusReply, TargetEntry, TargetSpace,
 };
 
 impl Registry {
@@ -26,6 +26,15 @@ impl Registry {
             shards: if current { Vec::new() } else { self.state.shards.clone() },
             command_level: self.state.command_level,
         }
+    }
+
+    /// What every target's daemon last told of its space.
+    pub(crate) fn space(&self) -> SpaceReply {
+        let of = |target: &Target| TargetSpace {
+            target: target.id,
+            capacity: self.capacities.get(&target.id).copied().unwrap_or(target.capacity),
+        };
+        SpaceReply { targets: self.state.targets.values().map(of).collect() }
     }
 
     pub(crate) fn status(&self, now: Millis) -> StatusReply {

@@ -3,6 +3,7 @@
 //! ```text
 //! skep-target.toml      identity; written last when a target is formatted
 //! lock                  held (flock) by the daemon that serves the target
+//! seals/                empty files, one for each sealed chunk file
 //! chunks/<aa>/<bb>/     pieces of chunk files, `<ino>.<generation>.<extent>.<stripe>.<piece>`
 //! ```
 //! The directory is held open: a disk that is unmounted underneath keeps failing, instead of the
@@ -14,6 +15,7 @@ mod files;
 mod identity;
 mod keeper;
 mod mount;
+mod seals;
 
 pub use chunks::TargetDir;
 pub use files::OPEN_FILES_MAX;

@@ -11,6 +11,7 @@ use crate::row::growth::Growth;
 use crate::row::header::Header;
 use crate::row::inode::{HAS_ACCESS_ACL, HAS_CAPABILITY, HAS_DEFAULT_ACL, IS_TEMP};
 use crate::row::remote::{RemoteFloor, RemoteIntent, RemoteKind, RemoteMemory};
+use crate::row::seal::Seal;
 use crate::row::slot::SlotRow;
 use crate::row::trim::Trim;
 use crate::row::{Inode, LinkRef};
@@ -45,6 +46,7 @@ struct Rows {
     /// Index of the last record of each lane.
     slots: BTreeMap<(ShardId, ClientId, Slot), LogIndex>,
     trims: BTreeMap<Ino, Trim>,
+    seals: BTreeMap<Ino, Seal>,
     intents: BTreeMap<(ShardId, u64), RemoteIntent>,
     memories: Vec<RemoteMemory>,
     writers: BTreeSet<(Ino, ClientId)>,
@@ -113,6 +115,8 @@ impl Rows {
             self.dead_growths.push((shard, Growth::from_bytes(value).ok()?));
         } else if is(Table::Trim) {
             self.trims.insert(ino, Trim::from_bytes(value).ok()?);
+        } else if is(Table::Seal) {
+            self.seals.insert(ino, Seal::from_bytes(value).ok()?);
         } else if is(Table::RemoteIntent) {
             self.intents.insert((shard, number), RemoteIntent::from_bytes(value).ok()?);
         } else if is(Table::RemoteMemory) {
@@ -257,6 +261,11 @@ impl Rows {
             {
                 found.push(format!("inode {ino}: its growth does not fit it"));
             }
+            if let Some(seal) = self.seals.remove(ino)
+                && (seal.generation != inode.layout.generation || inode.layout.extent(seal.extent).is_none())
+            {
+                found.push(format!("inode {ino}: its seal does not fit it"));
+            }
             if let Some(trim) = self.trims.remove(ino)
                 && (inode.layout.is_inline() || trim.generation != inode.layout.generation)
             {
@@ -267,7 +276,12 @@ impl Rows {
         let idle = self.writers.iter().filter(|(ino, _)| !chunked(ino));
         found.extend(idle.map(|(ino, client)| format!("inode {ino}: client {client} writes to no chunks")));
         let strays = self.inline.keys().chain(self.xattr_bytes.keys()).chain(self.growths.keys());
-        found.extend(strays.chain(self.trims.keys()).map(|ino| format!("inode {ino}: rows without inode")));
+        found.extend(
+            strays
+                .chain(self.trims.keys())
+                .chain(self.seals.keys())
+                .map(|ino| format!("inode {ino}: rows without inode")),
+        );
         found.into_iter().for_each(|text| self.wrong(text));
     }
 

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use skep_types::codec::Buffer;
 use skep_types::{
     Attr, ClientId, Decode, DecodeError, Encode, Extent, Generation, Incarnation, Ino, LogIndex, Reader, Seq,
-    ShardId, Slot, Term, Timestamp, record, union,
+    ShardId, Slot, TargetId, Term, Timestamp, record, union,
 };
 use skep_wire::meta::MetaRequest;
 
@@ -204,6 +204,34 @@ record! {
 }
 
 record! {
+    /// An extent is being closed.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct SealBegun {
+        /// The file.
+        pub ino: Ino,
+        /// Layout generation.
+        pub generation: Generation,
+        /// Number of the extent.
+        pub extent: u16,
+        /// Targets chosen for what comes behind it.
+        pub targets: Vec<TargetId>,
+    }
+}
+
+record! {
+    /// An extent is closed where its targets have sealed its chunk files.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Sealed {
+        /// The file.
+        pub ino: Ino,
+        /// Number of the seal.
+        pub id: u64,
+        /// Of each stripe; a target that does not seal leaves its stripe open.
+        pub limits: Vec<Option<u64>>,
+    }
+}
+
+record! {
     /// A term of the log begins.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct NewTerm {
@@ -240,6 +268,10 @@ union! {
         NewTerm(NewTerm) = 11,
         /// See [`Writers`].
         Writers(Writers) = 12,
+        /// See [`SealBegun`].
+        SealBegun(SealBegun) = 13,
+        /// See [`Sealed`].
+        Sealed(Sealed) = 14,
     }
 }
 

@@ -9,6 +9,7 @@ use crate::row::deletion::Deletion;
 use crate::row::growth::Growth;
 use crate::row::header::Header;
 use crate::row::remote::{RemoteIntent, RemoteMemory};
+use crate::row::seal::Seal;
 use crate::row::slot::{Gate, SlotRow};
 use crate::row::trim::Trim;
 use crate::row::{Inode, LinkRef};
@@ -31,6 +32,10 @@ pub enum Effect {
     Trim(Ino),
     /// No longer, or done.
     TrimGone(Ino, u64),
+    /// An extent is being closed: targets must be told.
+    Seal(Ino),
+    /// No longer.
+    SealGone(Ino, u64),
     /// An operation over two shards has something to ask.
     Remote(u64),
     /// It needs its name no longer.
@@ -264,6 +269,20 @@ impl<'a> Ctx<'a> {
         Ok(())
     }
 
+    /// The seal of an extent of a file that is under way.
+    pub fn seal(&self, ino: Ino) -> Result<Option<Seal>, StoreError> {
+        self.row(&key::of_ino(Table::Seal, ino), "seal")
+    }
+
+    /// It is over.
+    pub fn drop_seal(&mut self, ino: Ino) -> Result<(), Fail> {
+        if let Some(seal) = self.seal(ino)? {
+            self.txn.delete(key::of_ino(Table::Seal, ino));
+            self.effects.push(Effect::SealGone(ino, seal.id));
+        }
+        Ok(())
+    }
+
     /// Gives up a growth: its chunks go, its generation is never used again. When its owner may be
     /// copying, they go a second time once it cannot be: see [`Ctx::lane_is_over`].
     pub fn cancel_growth(&mut self, ino: Ino) -> Result<(), Fail> {
@@ -395,6 +414,7 @@ impl<'a> Ctx<'a> {
                 self.cancel_growth(ino)?;
             } else {
                 self.drop_trim(ino)?;
+                self.drop_seal(ino)?;
                 self.remove_writers(ino)?;
                 self.queue_deletion(&[&inode.layout])?;
             }

@@ -39,6 +39,8 @@ pub enum Table {
     DeadGrowth = 14,
     /// asking shard -> its transactions below this one are finished.
     RemoteFloor = 15,
+    /// ino -> extent that is being closed.
+    Seal = 16,
 }
 
 /// Rows of the whole server stand under this number, which no shard can have.

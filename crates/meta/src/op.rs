@@ -22,6 +22,7 @@ mod remote_dir;
 mod remove_dir;
 mod rename;
 mod repair;
+mod seal;
 mod set_policy;
 mod size;
 mod switch;
@@ -78,6 +79,7 @@ pub fn run(ctx: &mut Ctx<'_>, request: &MetaRequest) -> Result<Done, Fail> {
         | MetaRequest::AwaitLocks(_)
         | MetaRequest::CancelLock(_)
         | MetaRequest::ReserveEnd(_)
+        | MetaRequest::SealExtent(_)
         | MetaRequest::ShardStats(_) => {
             Err(Refusal::with(Status::MALFORMED, "the server answers this itself").into())
         }
@@ -110,6 +112,7 @@ pub fn changes(request: &MetaRequest) -> bool {
         | MetaRequest::AwaitLocks(_)
         | MetaRequest::CancelLock(_)
         | MetaRequest::ReserveEnd(_)
+        | MetaRequest::SealExtent(_)
         | MetaRequest::ShardStats(_)
         | MetaRequest::RemoteDir(_) => false,
         _ => true,

@@ -6,6 +6,7 @@ pub mod growth;
 pub mod header;
 pub mod inode;
 pub mod remote;
+pub mod seal;
 pub mod slot;
 pub mod trim;
 

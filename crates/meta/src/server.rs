@@ -20,6 +20,7 @@ mod recovery;
 mod remote;
 mod request;
 mod run;
+mod seals;
 mod serials;
 mod sessions;
 mod start;
@@ -50,6 +51,7 @@ use locks::Table as Locks;
 use lost::LostChunks;
 use opens::Opens;
 use recovery::Recoveries;
+use seals::Seals;
 use serials::Serials;
 use sessions::Sessions;
 use skep_types::{
@@ -125,6 +127,7 @@ pub struct Server<S: Store> {
     errands: Errands,
     deletions: Deletions,
     trims: Trims,
+    seals: Seals,
     recoveries: Recoveries,
     lost: LostChunks,
     loop_calls: VecDeque<(u64, ShardId, RemoteDir)>,
@@ -148,6 +151,7 @@ impl<S: Store> Server<S> {
             return Err(e.clone());
         }
         self.now = now;
+        self.spread.set_now(now);
         let done = self.input(now, wall, input, out).and_then(|()| self.drain(now, wall, out));
         if let Err(e) = &done {
             self.failed = Some(e.clone());

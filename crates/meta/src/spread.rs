@@ -4,7 +4,7 @@ mod choosers;
 #[cfg(test)]
 mod tests;
 
-use crate::limit::{POOL_WAIT_MS, POOLS_ASKED_MAX, PROGRESSIVE_TARGETS_MAX};
+use crate::limit::{FULL_MS, POOL_WAIT_MS, POOLS_ASKED_MAX, PROGRESSIVE_TARGETS_MAX};
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
@@ -73,6 +73,9 @@ pub struct Spread {
     missing: BTreeMap<PoolId, Millis>,
     /// One of them was asked for just now.
     wants_map: bool,
+    now: Millis,
+    /// Targets that clients called full, and when.
+    full: BTreeMap<TargetId, Millis>,
 }
 
 /// What a new extent continues.
@@ -82,6 +85,8 @@ pub struct Continue<'a> {
     pub ino: Ino,
     /// Its layout generation.
     pub generation: Generation,
+    /// Number of the first of them.
+    pub number: u16,
     /// First byte that is not covered.
     pub from: u64,
     /// The layout must reach this.
@@ -105,6 +110,8 @@ impl Spread {
             known: 0,
             missing: BTreeMap::new(),
             wants_map: false,
+            now: Millis(0),
+            full: BTreeMap::new(),
         }
     }
 
@@ -135,8 +142,10 @@ impl Spread {
             };
             let online = on(Reachability::Online);
             // A restarted mgmtd has heard nobody yet: that is no reason to refuse.
+            // Who is heard less than others would do, should those say that they are full.
+            let seldom = if online.is_empty() { 0 } else { on(Reachability::ProbablyOffline).len() };
+            pool.silent = on(Reachability::Offline).len() + seldom;
             pool.usable = if online.is_empty() { on(Reachability::ProbablyOffline) } else { online };
-            pool.silent = on(Reachability::Offline).len();
         }
         let pools = &self.pools;
         self.missing.retain(|pool, _| !pools.contains_key(pool));
@@ -178,7 +187,8 @@ impl Spread {
     pub fn extents(&mut self, policy: Option<Policy>, at: Continue<'_>) -> Result<Vec<Extent>, Refusal> {
         let policy = policy.unwrap_or_default();
         let chunk_size = if policy.chunk_size == 0 { self.chunk_size } else { policy.chunk_size };
-        let mut extents = Vec::new();
+        let mut extents: Vec<Extent> = Vec::new();
+        let mut number = at.number;
         let mut start = at.from;
         for (end, width) in self.plan(&policy) {
             if end > start && start < at.to {
@@ -192,7 +202,21 @@ impl Spread {
                     None => self.choose(policy.pool, width)?,
                 };
                 let floors = Floors::default();
-                extents.push(Extent { start, end, origin, generation, code, chunk_size, targets, floors });
+                let cuts = Vec::new();
+                let extent = Extent {
+                    number,
+                    start,
+                    end,
+                    origin,
+                    generation,
+                    code,
+                    chunk_size,
+                    targets,
+                    floors,
+                    cuts,
+                };
+                extents.push(extent);
+                number += 1;
                 start = end;
             }
         }
@@ -202,11 +226,48 @@ impl Spread {
     /// How many targets each extent of a file was to have; 0 = all there are.
     pub fn asked(&self, policy: Option<Policy>, layout: &Layout) -> Vec<u32> {
         let plan = self.plan(&policy.unwrap_or_default());
-        let asked = |extent: &Extent| match plan.iter().find(|(end, _)| *end == extent.end) {
+        let asked = |extent: &Extent| match plan.iter().find(|(end, _)| *end >= extent.end) {
             Some((_, Width::Exactly(count))) => *count as u32,
             _ => 0,
         };
         layout.extents.iter().map(asked).collect()
+    }
+
+    /// The time.
+    pub fn set_now(&mut self, now: Millis) {
+        self.now = now;
+    }
+
+    /// A client could not write to this target, for it is full.
+    pub fn note_full(&mut self, target: TargetId) {
+        let now = self.now;
+        let known = |pool: &Pool| pool.usable.iter().any(|candidate| candidate.target == target);
+        if !self.pools.values().any(known) {
+            return;
+        }
+        self.full.retain(|_, since| now.since(*since) < FULL_MS);
+        self.full.insert(target, now);
+    }
+
+    fn is_called_full(&self, target: TargetId) -> bool {
+        self.full.get(&target).is_some_and(|since| self.now.since(*since) < FULL_MS)
+    }
+
+    /// Targets of what comes behind an extent that is closed.
+    pub fn successors(
+        &mut self,
+        policy: Option<Policy>,
+        extent: &Extent,
+        full: Option<TargetId>,
+        room: u64,
+    ) -> Result<Vec<TargetId>, Refusal> {
+        let policy = policy.unwrap_or_default();
+        let plan = self.plan(&policy);
+        let width = plan.iter().find(|(end, _)| *end >= extent.end).map_or(Width::All, |(_, width)| *width);
+        self.choose_roomy(policy.pool, width, room).map_err(|refusal| match full {
+            Some(full) => Refusal::with(refusal.status, format!("target {full} is full; {}", refusal.detail)),
+            None => refusal,
+        })
     }
 
     fn pool(&self, pool: PoolId) -> (PoolId, Option<&Pool>) {
@@ -217,7 +278,9 @@ impl Spread {
     /// Would these targets do as well as chosen ones?
     fn fits(&self, pool: PoolId, width: Width, targets: &[TargetId]) -> bool {
         let Some(pool) = self.pool(pool).1 else { return false };
-        let usable = |target: &TargetId| pool.usable.iter().any(|candidate| candidate.target == *target);
+        let usable = |target: &TargetId| {
+            pool.usable.iter().any(|candidate| candidate.target == *target) && !self.is_called_full(*target)
+        };
         let count = match width {
             Width::Exactly(count) => count.min(pool.usable.len()),
             Width::All => targets.len(),
@@ -228,11 +291,23 @@ impl Spread {
     /// Different targets of a pool; at least one, or ENOSPC; BUSY when some would do but are silent,
     /// or when the map is so young that it names none.
     fn choose(&mut self, pool: PoolId, width: Width) -> Result<Vec<TargetId>, Refusal> {
+        self.choose_roomy(pool, width, 0)
+    }
+
+    /// Those with so much room above the reserve.
+    fn choose_roomy(&mut self, pool: PoolId, width: Width, room: u64) -> Result<Vec<TargetId>, Refusal> {
         let (id, found) = self.pool(pool);
         let candidates = match found {
             Some(pool) if !pool.usable.is_empty() => pool.usable.clone(),
             pool => return Err(self.nothing(id, pool)),
         };
+        let has_room = |candidate: &Candidate| {
+            candidate.free.saturating_sub(self.reserve) >= room && !self.is_called_full(candidate.target)
+        };
+        let candidates: Vec<Candidate> = candidates.into_iter().filter(has_room).collect();
+        if candidates.is_empty() {
+            return Err(self.nothing(id, self.pool(pool).1));
+        }
         let (enough, most) = match width {
             Width::Exactly(count) => (count, count),
             Width::All => (1, PROGRESSIVE_TARGETS_MAX),

@@ -47,6 +47,10 @@ pub struct Bed {
     /// Targets that do not answer.
     pub down: BTreeSet<TargetId>,
     pub courier_works: bool,
+    /// Targets that do not seal.
+    pub unsealable: BTreeSet<TargetId>,
+    /// Limits that they keep.
+    pub sealed: BTreeMap<ChunkId, u64>,
     /// What a shard of another server answers; absent: it is away.
     pub elsewhere: Option<RemoteDirReply>,
     /// What it was asked.
@@ -133,6 +137,8 @@ impl Bed {
             auto_sync: true,
             down: BTreeSet::new(),
             courier_works: true,
+            unsealable: BTreeSet::new(),
+            sealed: BTreeMap::new(),
             elsewhere: None,
             asked: vec![],
             next_reply: 1,
@@ -280,6 +286,16 @@ impl Bed {
                 self.trimmed.push((*target, *chunk, *size));
                 self.sizes.entry(*chunk).and_modify(|length| *length = (*length).min(*size));
                 Ok(JobReply::Trimmed(0))
+            }
+            Job::Seal { target, chunk, floor } => {
+                away(target, &self.down)?;
+                if self.unsealable.contains(target) {
+                    return Ok(JobReply::NotSealed("its disk failed".into()));
+                }
+                let end = self.sizes.get(chunk).copied().unwrap_or(0).max(*floor);
+                let limit =
+                    *self.sealed.entry(*chunk).and_modify(|limit| *limit = end.min(*limit)).or_insert(end);
+                Ok(JobReply::Sealed(limit))
             }
             Job::Stat { target, chunks } => {
                 away(target, &self.down)?;
@@ -525,6 +541,7 @@ pub fn home(message: &MetaRequest) -> ShardId {
         MetaRequest::DropLocks(m) => m.ino.shard(),
         MetaRequest::CancelLock(m) => m.ino.shard(),
         MetaRequest::ReserveEnd(m) => m.ino.shard(),
+        MetaRequest::SealExtent(m) => m.ino.shard(),
         _ => ShardId(0),
     }
 }

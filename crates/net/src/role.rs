@@ -24,7 +24,7 @@ table! {
     RegisterNode: SERVER, RegisterTarget: SERVER, Heartbeat: SERVER, GetFences: SERVER,
     GetMap: CLIENT | SERVER | ADMIN,
     OpenSession: CLIENT | ADMIN, RenewSession: CLIENT | ADMIN, CloseSession: CLIENT | ADMIN,
-    ClusterStatus: CLIENT | ADMIN,
+    ClusterStatus: CLIENT | ADMIN, GetSpace: CLIENT | ADMIN,
     Evict: ADMIN, SetTargetState: ADMIN, CreatePool: ADMIN, RenamePool: ADMIN, DeletePool: ADMIN,
     AssignTargets: ADMIN, SetCapacityLimits: ADMIN, SetNodeAlias: ADMIN, SetTargetAlias: ADMIN,
     RemoveTarget: ADMIN, RemoveNode: ADMIN,
@@ -37,11 +37,12 @@ table! {
     SetXattr: CLIENT | ADMIN, ListXattr: CLIENT | ADMIN, RemoveXattr: CLIENT | ADMIN, Sync: CLIENT | ADMIN,
     Reclaim: CLIENT | ADMIN, SetPolicy: CLIENT | ADMIN, Inspect: CLIENT | ADMIN, ShardStats: CLIENT | ADMIN,
     MakeDirOn: ADMIN, RemoteDir: SERVER, CreateTemp: CLIENT, ReserveEnd: CLIENT | ADMIN, Repair: CLIENT | ADMIN,
+    SealExtent: CLIENT | ADMIN,
     SetLock: CLIENT, GetLock: CLIENT, DropLocks: CLIENT, AwaitLocks: CLIENT, CancelLock: CLIENT,
 
     ReadChunk: CLIENT | ADMIN, WriteChunk: CLIENT | ADMIN, PunchChunk: CLIENT | ADMIN,
     ReserveChunk: CLIENT | ADMIN, SyncChunks: CLIENT | SERVER | ADMIN, StatChunks: CLIENT | SERVER | ADMIN,
-    TrimChunk: SERVER | ADMIN, DeleteChunks: SERVER | ADMIN, ListChunks: SERVER | ADMIN,
+    TrimChunk: SERVER | ADMIN, SealChunk: SERVER, DeleteChunks: SERVER | ADMIN, ListChunks: SERVER | ADMIN,
     TargetStats: CLIENT | SERVER | ADMIN, MapChunk: CLIENT | ADMIN, CopyChunk: CLIENT | ADMIN,
 
     Measure: ADMIN, Discard: SERVER | ADMIN, Fabricate: SERVER | ADMIN,

@@ -59,6 +59,9 @@ pub const MARKERS: &[&str] = &[
     "what a power cut took was given up",
     "a chunk file was vandalised",
     "STALE_SIZE",
+    "STALE_LAYOUT",
+    "an extent was sealed",
+    "a target was full",
     "a file of all was used",
     "a file of all was whole at the end",
 ];

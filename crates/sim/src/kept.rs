@@ -172,15 +172,20 @@ impl KeptFile {
         let alone = !self.crowded;
         self.crowded &= self.cutters > 0;
         let Some((owed, synced)) = done.filter(|_| alone) else { return };
+        let gone = Version { acknowledged: true, owed, synced, ..Version::default() };
         for versions in self.cells.values_mut() {
             let after = |version: &Version| version.number > 0 && !self.cut_off.contains(&version.number);
-            let mut later: Vec<Version> = versions.drain(..).filter(after).collect();
+            let (mut later, before): (Vec<Version>, Vec<Version>) = versions.drain(..).partition(after);
             later.iter_mut().for_each(|version| version.unsure = true);
-            versions.push(Version { acknowledged: true, owed, synced, ..Version::default() });
+            // A power cut may take what was not synced, and bring back what was there before.
+            *versions = if synced { Vec::new() } else { before };
+            versions.push(gone.clone());
             versions.extend(later);
         }
-        let head = Version { number, acknowledged: true, owed, synced, ..Version::default() };
-        self.cells.insert(HEAD, vec![Version::default(), head]);
+        let head = Version { number, ..gone.clone() };
+        let versions = self.cells.entry(HEAD).or_default();
+        versions.retain(|version| !synced && version.number != number);
+        versions.extend([gone, head]);
     }
 
     /// Cells that were ever written.

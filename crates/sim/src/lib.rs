@@ -20,6 +20,7 @@ mod locking;
 mod loss;
 mod metad;
 mod mgmtd;
+mod narrow;
 mod network;
 mod paging;
 mod port;
@@ -78,11 +79,13 @@ pub enum Canary {
     ForgetsTouched,
     /// A client believes in a new session what it knew in the old one, and deleted chunk files read as zeros.
     ZeroForDead,
+    /// Targets take what comes behind the limit of a sealed chunk file.
+    WritesBehindTheCut,
 }
 
 impl Canary {
     /// All of them.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::NoSync,
         Self::NoChunkSync,
         Self::AnswersFirst,
@@ -101,6 +104,7 @@ impl Canary {
         Self::KeepsLayout,
         Self::ForgetsTouched,
         Self::ZeroForDead,
+        Self::WritesBehindTheCut,
     ];
 
     /// As on the command line.
@@ -124,6 +128,7 @@ impl Canary {
             Self::KeepsLayout => "keeps-layout",
             Self::ForgetsTouched => "forgets-touched",
             Self::ZeroForDead => "zero-for-dead",
+            Self::WritesBehindTheCut => "writes-behind-the-cut",
         }
     }
 }

@@ -54,9 +54,9 @@ pub fn stored(store: &impl Store) -> Vec<Stored> {
 impl Stored {
     /// What may be done to it so that a read must fail; `draw` decides.
     pub fn harm(&self, draw: &mut impl FnMut(u64) -> u64) -> Option<Harm> {
+        let read = self.layout.pieces(0, self.size);
         let touched = |(chunk, _): &(ChunkId, TargetId)| {
-            let extent = &self.layout.extents[usize::from(chunk.extent)];
-            self.layout.floor(chunk) > 0 && extent.local_size(usize::from(chunk.stripe), self.size) > 0
+            self.layout.floor(chunk) > 0 && read.iter().any(|piece| piece.chunk == *chunk)
         };
         let chunks: Vec<_> = self.layout.chunks().filter(touched).collect();
         if chunks.is_empty() {
@@ -96,13 +96,13 @@ impl Stored {
 impl Stored {
     /// Also a single byte of what is lost, and both seeks from the start of its extent.
     async fn check_harmed(&self, lane: &SimLane, harm: Harm) -> Result<(), String> {
-        let extent = &self.layout.extents[usize::from(harm.chunk.extent)];
-        let stripe = usize::from(harm.chunk.stripe);
+        let Some(extent) = self.layout.extent_of(&harm.chunk) else {
+            return Err(format!("{harm:?}: no extent of {self:?}"));
+        };
         let mut found = Vec::new();
         let how = OpenHow { mode: OpenMode::Read, truncate: false, sync: false, kill_suidgid: false };
         let opened = lane.open(self.ino, how).await.map_err(|errno| format!("{harm:?}: open: {errno}"))?;
-        let last = extent.file_size(stripe, self.layout.floor(&harm.chunk)).saturating_sub(1);
-        if last < self.size {
+        if let Some(last) = self.last_lost(harm.chunk) {
             found.push(read(lane, opened.handle, last, 1).await.map(|_| ()));
         }
         for what in [Seek::Data, Seek::Hole] {
@@ -113,6 +113,16 @@ impl Stored {
             return Err(format!("{harm:?}: a byte and both seeks give {found:?} instead of EIO"));
         }
         Ok(())
+    }
+}
+
+impl Stored {
+    /// The last byte of the file that a chunk file must hold. (What another extent owns is read there.)
+    fn last_lost(&self, chunk: ChunkId) -> Option<u64> {
+        let floor = self.layout.floor(&chunk);
+        let pieces = self.layout.pieces(0, self.size).into_iter();
+        let held = pieces.filter(|piece| piece.chunk == chunk && piece.local_offset < floor);
+        held.map(|piece| piece.file_offset + piece.len.min(floor - piece.local_offset) - 1).max()
     }
 }
 

@@ -3,11 +3,12 @@
 use crate::Canary;
 use crate::hub::Hub;
 use crate::loss::Harm;
+use crate::narrow;
 use skep_storage::{
     Admission, ChunkFaults, ChunkStore, Config, CopyFault, Done, Limits, MemoryChunks, PieceName, Sender,
     copy_chunk, execute, read_chunk, write_chunk,
 };
-use skep_types::{ChunkId, Consistency, Decode, Encode, Errno, NodeId, Reader, TargetId};
+use skep_types::{Capacity, ChunkId, Consistency, Decode, Encode, Errno, NodeId, Reader, TargetId};
 use skep_wire::mgmt::FencesReply;
 use skep_wire::storage::{ReadChunkReply, StorageRequest, SyncChunksReply};
 use skep_wire::{Refusal, Status};
@@ -27,6 +28,8 @@ pub struct Storaged {
     pub admission: Admission,
     config: Config,
     targets: BTreeMap<TargetId, MemoryChunks>,
+    /// Bytes that fit into narrow ones.
+    rooms: BTreeMap<TargetId, u64>,
 }
 
 impl Storaged {
@@ -36,19 +39,35 @@ impl Storaged {
     }
 
     /// With empty targets.
-    pub fn new(node: NodeId, targets: &[TargetId], sync_does_nothing: bool, config: Config) -> Self {
+    pub fn new(node: NodeId, targets: &[TargetId], faults: ChunkFaults, config: Config) -> Self {
         let empty = |target: &TargetId| {
             let chunks = MemoryChunks::default();
-            chunks.set_faults(ChunkFaults { sync_does_nothing, ..ChunkFaults::default() });
+            chunks.set_faults(faults);
             (*target, chunks)
         };
         let targets = targets.iter().map(empty).collect();
-        Self { node, admission: Admission::new(config), config, targets }
+        Self { node, admission: Admission::new(config), config, targets, rooms: BTreeMap::new() }
     }
 
-    /// Its targets.
-    pub fn targets(&self) -> impl Iterator<Item = TargetId> + '_ {
-        self.targets.keys().copied()
+    /// No more than so many bytes fit into one of its targets.
+    pub fn set_room(&mut self, target: TargetId, room: u64) {
+        self.rooms.insert(target, room);
+    }
+
+    /// Its targets with their space.
+    pub fn capacities(&self) -> impl Iterator<Item = (TargetId, Capacity)> + '_ {
+        let of = |(target, chunks): (&TargetId, &MemoryChunks)| {
+            (*target, narrow::capacity(chunks, self.rooms.get(target).copied()))
+        };
+        self.targets.iter().map(of)
+    }
+
+    /// Every sealed chunk file of every target.
+    pub fn seals(&self) -> Vec<(TargetId, ChunkId)> {
+        let all = self.targets.iter();
+        let all =
+            all.flat_map(|(target, chunks)| chunks.seals().into_iter().map(|(chunk, _)| (*target, chunk)));
+        all.collect()
     }
 
     /// The process is new; the page cache is not.
@@ -98,7 +117,7 @@ impl Storaged {
         &mut self,
         sender: &Sender,
         kind: u16,
-        (body, payload, room): (&[u8], &[u8], usize),
+        (body, payload, answer_room): (&[u8], &[u8], usize),
         hub: &mut Hub,
     ) -> Result<Answered, Refusal> {
         let request = StorageRequest::decode(kind, &mut Reader::new(body))
@@ -108,13 +127,16 @@ impl Storaged {
         let Some(target) = target_of(&request) else { return Err(Refusal::new(Status::MALFORMED)) };
         let chunks = self.targets.get(&target).ok_or_else(|| Refusal::new(Status::STALE_MAP))?;
         self.admission.check(target, Consistency::Good, &request)?;
+        let room = self.rooms.get(&target).copied();
+        narrow::require_room(chunks, room, &request, payload.len())
+            .inspect_err(|_| hub.coverage.hit("a target was full"))?;
         let failed = |done| match done {
             Done::Refused(refusal) => refusal,
             other => Refusal::with(Status::MALFORMED, format!("{other:?}")),
         };
         match &request {
             StorageRequest::ReadChunk(m) => {
-                let mut out = vec![0; (m.len as usize).min(room)];
+                let mut out = vec![0; (m.len as usize).min(answer_room)];
                 let (reply, len) = read_chunk(chunks, m, &mut out).map_err(failed)?;
                 out.truncate(len);
                 let blind = hub.canary == Some(Canary::ZeroForLost);
@@ -195,6 +217,7 @@ fn target_of(request: &StorageRequest) -> Option<TargetId> {
         StorageRequest::ListChunks(m) => m.target,
         StorageRequest::MapChunk(m) => m.target,
         StorageRequest::CopyChunk(m) => m.target,
+        StorageRequest::SealChunk(m) => m.target,
         StorageRequest::TargetStats(_) => return None,
     })
 }

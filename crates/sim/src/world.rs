@@ -18,6 +18,7 @@ use crate::{Options, Report};
 use mishaps::Mood;
 use seats::Seat;
 use skep_client::MGMTD;
+use skep_storage::ChunkFaults;
 use skep_types::{Capacity, Encode, Incarnation, LogIndex, NodeId, ServiceKind, TargetId};
 use skep_wire::Message;
 use skep_wire::mgmt::{Address, RegisterNode, RegisterTarget, RegistryAge};
@@ -78,7 +79,11 @@ impl World {
         let mut mgmtd = Mgmtd::format(uuid(7), SHARDS, &hub);
         let metad = register(&mut mgmtd, ServiceKind::Metad, 1, &mut hub);
         let (mut storageds, mut homes) = (Vec::new(), BTreeMap::new());
-        let no_chunk_sync = options.canary == Some(crate::Canary::NoChunkSync);
+        let faults = ChunkFaults {
+            sync_does_nothing: options.canary == Some(crate::Canary::NoChunkSync),
+            ignores_seals: options.canary == Some(crate::Canary::WritesBehindTheCut),
+            ..ChunkFaults::default()
+        };
         let admission = skep_storage::Config {
             tombstones_max: hub.rng.pick(&TOMBSTONES),
             canary_reads_dead: options.canary == Some(crate::Canary::ZeroForDead),
@@ -89,7 +94,12 @@ impl World {
                 .map(|target| register_target(&mut mgmtd, node, (number * TARGETS + target) as u64, &mut hub))
                 .collect();
             homes.extend(targets.iter().map(|target| (*target, node)));
-            storageds.push(Storaged::new(node, &targets, no_chunk_sync, admission));
+            let mut storaged = Storaged::new(node, &targets, faults, admission);
+            for (target, at) in targets.iter().zip((number * TARGETS) as u64..) {
+                let room = crate::narrow::room(seed, at, (STORAGEDS * TARGETS) as u64);
+                room.into_iter().for_each(|room| storaged.set_room(*target, room));
+            }
+            storageds.push(storaged);
         }
         let faulty = Faulty {
             no_sync: options.canary == Some(crate::Canary::NoSync),

@@ -122,6 +122,7 @@ impl Admission {
         let dead = |ino, generation| self.tombstones.contains(&(ino, generation));
         let stale = match request {
             StorageRequest::WriteChunk(m) => dead(m.chunk.ino, m.chunk.generation),
+            StorageRequest::SealChunk(m) => dead(m.chunk.ino, m.chunk.generation),
             StorageRequest::ReserveChunk(m) => dead(m.chunk.ino, m.chunk.generation),
             StorageRequest::PunchChunk(m) => dead(m.chunk.ino, m.chunk.generation),
             // A mount with an old layout must not take what is missing for zeros.

@@ -2,6 +2,7 @@
 
 use crate::execute::{Done, check_range, refused, require_floor, stat, sync as sync_pieces};
 use crate::name::PieceName;
+use crate::seal::require_open;
 use crate::store::{ChunkStore, DiskError};
 use alloc::vec::Vec;
 use skep_types::limits::PIECE_SIZE;
@@ -50,6 +51,8 @@ pub fn copy_chunk<S: ChunkStore>(
     buffer: &mut [u8],
 ) -> Result<CopyChunkReply, CopyFault> {
     check(m, buffer).map_err(CopyFault::Copy)?;
+    require_open(from, m.from_chunk, m.from_offset, m.len).map_err(CopyFault::Source)?;
+    require_open(store, m.chunk, m.offset, m.len).map_err(CopyFault::Copy)?;
     require_floor(from, m.from_chunk, m.from_floor).map_err(CopyFault::Source)?;
     require_floor(store, m.chunk, m.floor).map_err(CopyFault::Copy)?;
     // Taken first: a disk that fails during the copy must not hide behind its next life.

@@ -2,6 +2,7 @@
 
 use crate::map::map;
 use crate::name::PieceName;
+use crate::seal::{require_open, seal_chunk};
 use crate::store::{ChunkStore, DiskError, PieceStat};
 use alloc::format;
 use alloc::vec::Vec;
@@ -68,12 +69,14 @@ fn run(store: &impl ChunkStore, limits: Limits, request: &StorageRequest) -> Res
         StorageRequest::TrimChunk(m) => trim(store, m.chunk, m.size)?.to_bytes(),
         StorageRequest::PunchChunk(m) => {
             check_range(m.offset, m.len)?;
+            require_open(store, m.chunk, m.offset, m.len)?;
             let life = store.life();
             punch(store, m.chunk, m.offset, m.offset + m.len)?;
             chunk_reply(store, m.chunk, life)?.to_bytes()
         }
         StorageRequest::ReserveChunk(m) => {
             check_range(m.offset, m.len)?;
+            require_open(store, m.chunk, m.offset, m.len)?;
             let life = store.life();
             for (piece, offset, len) in pieces(m.chunk, m.offset, m.len) {
                 store.reserve(&piece, offset, len)?;
@@ -105,6 +108,7 @@ fn run(store: &impl ChunkStore, limits: Limits, request: &StorageRequest) -> Res
                 store.remove(piece)?;
             }
             sync(store, life, &all)?;
+            store.unseal(&m.chunks)?;
             Empty {}.to_bytes()
         }
         StorageRequest::ListChunks(m) => {
@@ -113,6 +117,7 @@ fn run(store: &impl ChunkStore, limits: Limits, request: &StorageRequest) -> Res
             ListChunksReply { end: chunks.len() < max, chunks }.to_bytes()
         }
         StorageRequest::MapChunk(m) => map(store, m)?.to_bytes(),
+        StorageRequest::SealChunk(m) => seal_chunk(store, m)?.to_bytes(),
         StorageRequest::ReadChunk(_)
         | StorageRequest::WriteChunk(_)
         | StorageRequest::TargetStats(_)
@@ -140,6 +145,7 @@ pub fn read_chunk(
         payload[..m.len as usize].fill(0);
         return Ok((ReadChunkReply { size: m.offset + len }, m.len as usize));
     }
+    require_open(store, m.chunk, m.offset, len)?;
     let mut done = 0usize;
     let mut size = None;
     for (piece, offset, want) in pieces(m.chunk, m.offset, len) {
@@ -177,6 +183,7 @@ pub fn write_chunk(store: &impl ChunkStore, m: &WriteChunk, payload: &[u8]) -> R
     if m.netbench {
         return Ok(WriteChunkReply { size: m.offset + payload.len() as u64, blocks: 0, life });
     }
+    require_open(store, m.chunk, m.offset, payload.len() as u64)?;
     require_floor(store, m.chunk, m.floor)?;
     let mut rest = payload;
     let mut written = Vec::new();
@@ -290,7 +297,8 @@ fn cut(
     Ok(())
 }
 
-pub(crate) fn stat(store: &impl ChunkStore, chunk: ChunkId) -> Result<ChunkStat, DiskError> {
+/// Length, space and time of a chunk file, over all of its pieces.
+pub fn stat(store: &impl ChunkStore, chunk: ChunkId) -> Result<ChunkStat, DiskError> {
     let mut total = ChunkStat::default();
     let mut add = |number: u32, PieceStat { size, blocks, mtime_ns }: PieceStat| {
         total.size = total.size.max(u64::from(number) * PIECE_SIZE + size);

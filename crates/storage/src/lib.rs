@@ -14,15 +14,17 @@ mod map;
 mod memory;
 mod name;
 mod room;
+mod seal;
 mod standing;
 mod store;
 
 pub use admission::{Admission, Config, FENCED_MAX, Sender, TOMBSTONES_MAX};
 pub use copy::{COPY_MAX, COPY_RUNS_MAX, CopyFault, copy_chunk};
-pub use execute::{Done, Limits, execute, read_chunk, write_chunk};
+pub use execute::{Done, Limits, execute, read_chunk, stat, write_chunk};
 pub use map::RUNS_MAX;
 pub use memory::{ChunkFaults, MemoryChunks};
 pub use name::{ChunkName, PieceName};
 pub use room::room_needed;
+pub use seal::{SealName, Seals, seal_chunk};
 pub use standing::{Heard, Mount, Standing, Word};
 pub use store::{ChunkStore, DiskError, PieceStat};

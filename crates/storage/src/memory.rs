@@ -1,6 +1,7 @@
 //! A target in memory that can lose what was not synced: for the simulator and the tests.
 
 use crate::name::PieceName;
+use crate::seal::Seals;
 use crate::standing::{Heard, Mount, Standing, Word};
 use crate::store::{ChunkStore, DiskError, PieceStat};
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -103,6 +104,9 @@ pub struct MemoryChunks {
     draws: Cell<u64>,
     /// Bytes that may still be written; `None` = no limit.
     room: Cell<Option<u64>>,
+    /// Bytes of pages that fit at once; `None` = no limit.
+    capacity: Cell<Option<u64>>,
+    seals: RefCell<Seals>,
     failing: Cell<bool>,
     /// The daemon was restarted and has synced nothing since: its first sync is of all that there is.
     inherited: Cell<bool>,
@@ -124,6 +128,8 @@ pub struct ChunkFaults {
     pub forgets_names: bool,
     /// A failure is not kept over a restart of the daemon.
     pub forgets_failures: bool,
+    /// Sealed chunk files take what comes behind their limit.
+    pub ignores_seals: bool,
 }
 
 const GOOD: Word = Word { consistency: Consistency::Good, failures: 0, decisions: 0 };
@@ -142,6 +148,8 @@ impl Default for MemoryChunks {
             mounts: Cell::new(0),
             draws: Cell::new(0),
             room: Cell::new(None),
+            capacity: Cell::new(None),
+            seals: RefCell::default(),
             failing: Cell::new(false),
             inherited: Cell::new(false),
             sync_beside: Cell::new(false),
@@ -265,6 +273,38 @@ impl MemoryChunks {
         self.room.set(room);
     }
 
+    /// Bytes of pages that fit at once; `None` = no limit.
+    pub fn set_capacity(&self, capacity: Option<u64>) {
+        self.capacity.set(capacity);
+    }
+
+    /// Bytes that its pages take.
+    pub fn used(&self) -> u64 {
+        self.live.borrow().values().map(|piece| piece.pages.len() as u64 * PAGE).sum()
+    }
+
+    /// Every sealed chunk file with its limit.
+    pub fn seals(&self) -> Vec<(ChunkId, u64)> {
+        self.seals.borrow().iter().map(|(chunk, limit)| (*chunk, *limit)).collect()
+    }
+
+    /// How much of a write fits: a file system takes what it can before it says that it is full.
+    fn fits(&self, piece: &PieceName, offset: u64, len: u64) -> u64 {
+        let Some(capacity) = self.capacity.get() else { return len };
+        let mut left = capacity.saturating_sub(self.used()) / PAGE;
+        let live = self.live.borrow();
+        let has = |page: &u64| live.get(piece).is_some_and(|content| content.pages.contains_key(page));
+        for page in offset / PAGE..(offset + len).div_ceil(PAGE) {
+            if !has(&page) {
+                if left == 0 {
+                    return (page * PAGE).saturating_sub(offset);
+                }
+                left -= 1;
+            }
+        }
+        len
+    }
+
     /// From now on everything fails as a broken disk does.
     pub fn set_failing(&self, failing: bool) {
         self.failing.set(failing);
@@ -346,7 +386,11 @@ impl ChunkStore for MemoryChunks {
             let left = room.checked_sub(data.len() as u64).ok_or(DiskError::NoSpace)?;
             self.room.set(Some(left));
         }
-        self.change(piece, true, |content| content.write(offset, data))
+        let fits = self.fits(piece, offset, data.len() as u64) as usize;
+        if fits > 0 || data.is_empty() {
+            self.change(piece, true, |content| content.write(offset, &data[..fits]))?;
+        }
+        if fits < data.len() { Err(DiskError::NoSpace) } else { Ok(()) }
     }
 
     fn truncate(&self, piece: &PieceName, size: u64) -> Result<(), DiskError> {
@@ -424,6 +468,25 @@ impl ChunkStore for MemoryChunks {
             }
         }
         Ok(chunks)
+    }
+
+    fn limit(&self, chunk: &ChunkId) -> Option<u64> {
+        if self.faults.get().ignores_seals { None } else { self.seals.borrow().limit(chunk) }
+    }
+
+    fn seal(&self, chunk: &ChunkId, limit: u64) -> Result<(), DiskError> {
+        self.check()?;
+        self.seals.borrow_mut().seal(*chunk, limit);
+        Ok(())
+    }
+
+    fn unseal(&self, chunks: &[ChunkId]) -> Result<(), DiskError> {
+        self.check()?;
+        let mut seals = self.seals.borrow_mut();
+        chunks.iter().for_each(|chunk| {
+            seals.forget(chunk);
+        });
+        Ok(())
     }
 
     fn life(&self) -> u64 {

@@ -93,6 +93,15 @@ pub trait ChunkStore {
     /// Chunk files after `after`, in order, at most `max`.
     fn list(&self, after: Option<ChunkId>, max: usize) -> Result<Vec<ChunkId>, DiskError>;
 
+    /// From which offset on the chunk file takes nothing; `None`: it is not sealed.
+    fn limit(&self, chunk: &ChunkId) -> Option<u64>;
+
+    /// Seals a chunk file (that need not exist) at `limit`, which is not above the one known. Durable when it returns.
+    fn seal(&self, chunk: &ChunkId, limit: u64) -> Result<(), DiskError>;
+
+    /// Forgets the seals of deleted chunk files, durably; most have none.
+    fn unseal(&self, chunks: &[ChunkId]) -> Result<(), DiskError>;
+
     /// Changes whenever unsynced writes may have been lost.
     fn life(&self) -> u64;
 }

@@ -128,10 +128,7 @@ impl Extent {
 impl Layout {
     /// The floor of a chunk file; 0 when it is none of this layout.
     pub fn floor(&self, chunk: &ChunkId) -> u64 {
-        match self.extents.get(usize::from(chunk.extent)) {
-            Some(extent) if extent.generation == chunk.generation => extent.floor(usize::from(chunk.stripe)),
-            _ => 0,
-        }
+        self.extent_of(chunk).map_or(0, |extent| extent.floor(usize::from(chunk.stripe)))
     }
 
     /// The floor of a chunk file that was synced; 0 when it was not. What was never synced may be written anew: who
@@ -144,9 +141,11 @@ impl Layout {
     pub fn raise_floors(&mut self, held: &[ExtentFloors]) -> bool {
         let mut moved = false;
         for ExtentFloors { extent, floors } in held {
-            if let Some(extent) = self.extents.get_mut(usize::from(*extent)) {
-                moved |=
-                    extent.set_floors(|extent, stripe, known| known.max(extent.floor_in(floors, stripe)));
+            if let Some(extent) = self.extents.iter_mut().find(|known| known.number == *extent) {
+                // What the other side takes for its length, by a layout in which it was open, is nobody's.
+                moved |= extent.set_floors(|extent, stripe, known| {
+                    known.max(extent.floor_in(floors, stripe).min(extent.cut(stripe)))
+                });
             }
         }
         moved
@@ -154,8 +153,8 @@ impl Layout {
 
     /// What is missing of a chunk file is given up: it is not asked for more than `size` bytes. `true`: it was.
     pub fn lower_floor(&mut self, chunk: &ChunkId, size: u64) -> bool {
-        let (number, wanted) = (usize::from(chunk.extent), usize::from(chunk.stripe));
-        match self.extents.get_mut(number) {
+        let wanted = usize::from(chunk.stripe);
+        match self.extents.iter_mut().find(|extent| extent.number == chunk.extent) {
             Some(extent) if extent.generation == chunk.generation => {
                 extent.set_floors(|_, stripe, known| if stripe == wanted { known.min(size) } else { known })
             }
@@ -181,18 +180,16 @@ impl Layout {
     pub fn held(&self, found: impl Iterator<Item = (ChunkId, u64)>) -> Vec<ExtentFloors> {
         let mut each: alloc::collections::BTreeMap<u16, Vec<u64>> = alloc::collections::BTreeMap::new();
         for (chunk, floor) in found {
-            let Some(extent) = self.extents.get(usize::from(chunk.extent)) else { continue };
+            let Some(extent) = self.extent_of(&chunk) else { continue };
             let (width, stripe) = (extent.targets.len(), usize::from(chunk.stripe));
-            if extent.generation == chunk.generation && stripe < width {
-                let floors = each.entry(chunk.extent).or_insert_with(|| alloc::vec![0; width]);
-                floors[stripe] = floors[stripe].max(floor);
-            }
+            let floors = each.entry(chunk.extent).or_insert_with(|| alloc::vec![0; width]);
+            floors[stripe] = floors[stripe].max(floor);
         }
         let short = |(number, each): (u16, Vec<u64>)| {
-            let floors = self.extents[usize::from(number)].floors_of(each);
-            ExtentFloors { extent: number, floors }
+            let floors = self.extent(number)?.floors_of(each);
+            Some(ExtentFloors { extent: number, floors })
         };
-        each.into_iter().map(short).collect()
+        each.into_iter().filter_map(short).collect()
     }
 }
 
@@ -207,6 +204,8 @@ mod tests {
 
     fn layout(width: u32) -> Layout {
         let extent = Extent {
+            number: 0,
+            cuts: vec![],
             start: 0,
             end: u64::MAX,
             origin: Ino(9),

@@ -1,8 +1,11 @@
 //! Where the bytes of a file are: extents, stripes, chunks, pieces.
 //!
-//! A layout is a list of extents that follow one another and cover the file from 0. Within an
-//! extent RAID0 places chunk `k` on stripe `k % targets`, at local offset `k / targets * chunk`.
-//! A stripe's chunk file is cut into pieces of at most 1 TiB on the target.
+//! A layout is a list of extents that cover the file from 0. Chunks lie at multiples of the chunk size; within an
+//! extent RAID0 places its chunk `k` (0 is the one that holds its first byte) on stripe `k % targets`, at local offset
+//! `k / targets * chunk`. A stripe's chunk file is cut into pieces of at most 1 TiB on the target.
+//!
+//! An extent may be closed where its chunk files ended (`docs/design/seal.md`); its successor then has what it does not
+//! own any more, and may overlap it. A byte belongs to the first extent of the list that owns it.
 
 use crate::limits::{CHUNK_MAX, CHUNK_MIN, EXTENTS_MAX, PIECE_SIZE, TARGETS_MAX};
 use crate::{Floors, Generation, Ino, PoolId, TargetId};
@@ -21,6 +24,8 @@ record! {
     /// A range of a file and the targets that hold it.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct Extent {
+        /// Stands in the names of its chunk files; given once in a generation.
+        pub number: u16,
         /// First byte of the file that it covers.
         pub start: u64,
         /// First byte after it; `u64::MAX` for the last extent of a complete layout.
@@ -37,6 +42,9 @@ record! {
         pub targets: Vec<TargetId>,
         /// How short its chunk files can be without something being lost.
         pub floors: Floors,
+        /// Closed: for each stripe the offset in its chunk file from which on it owns nothing (`u64::MAX`: all is its
+        /// own). Empty: it is open.
+        pub cuts: Vec<u64>,
     }
 }
 
@@ -49,7 +57,7 @@ record! {
         /// Names the log record that last began or ended a truncate of the chunk files; never the same twice. Floors
         /// are raised only by who looked at the chunk files since.
         pub trims: u64,
-        /// In order of `start`, without gaps.
+        /// In order of `start`, then of `number`; every byte up to the end has an owner.
         pub extents: Vec<Extent>,
     }
 }
@@ -77,7 +85,7 @@ record! {
         pub ino: Ino,
         /// Generation it was made in.
         pub generation: Generation,
-        /// Extent number in the layout.
+        /// [`Extent::number`].
         pub extent: u16,
         /// Stripe number in the extent.
         pub stripe: u16,
@@ -102,44 +110,62 @@ pub struct Piece {
 impl Extent {
     /// Is it well formed by itself?
     pub fn is_valid(&self) -> bool {
-        self.start < self.end
+        let closed = !self.cuts.is_empty();
+        (self.start < self.end || closed && self.start == self.end)
             && self.chunk_size.is_power_of_two()
             && (CHUNK_MIN..=CHUNK_MAX).contains(&self.chunk_size)
             && (1..=TARGETS_MAX).contains(&self.targets.len())
+            && (!closed || self.cuts.len() == self.targets.len())
             && !matches!(&self.floors, Floors::Each(each) if each.len() != self.targets.len())
     }
 
-    /// Name of the chunk file of `stripe`, this being extent number `extent`.
-    pub fn chunk(&self, extent: usize, stripe: usize) -> ChunkId {
-        ChunkId {
-            ino: self.origin,
-            generation: self.generation,
-            extent: extent as u16,
-            stripe: stripe as u16,
-        }
+    /// Name of the chunk file of `stripe`.
+    pub fn chunk(&self, stripe: usize) -> ChunkId {
+        ChunkId { ino: self.origin, generation: self.generation, extent: self.number, stripe: stripe as u16 }
+    }
+
+    /// Where its first chunk begins: at or before its first byte.
+    fn base(&self) -> u64 {
+        self.start & !(u64::from(self.chunk_size) - 1)
+    }
+
+    /// From which offset in `stripe`'s chunk file on it owns nothing.
+    pub fn cut(&self, stripe: usize) -> u64 {
+        self.cuts.get(stripe).copied().unwrap_or(u64::MAX)
     }
 
     /// (stripe, local offset, bytes to the end of the chunk) of a file offset inside the extent.
     pub fn locate(&self, offset: u64) -> (usize, u64, u64) {
         let chunk = u64::from(self.chunk_size);
-        let within = offset - self.start;
+        let within = offset - self.base();
         let (index, inside) = (within / chunk, within % chunk);
         let width = self.targets.len() as u64;
         ((index % width) as usize, index / width * chunk + inside, chunk - inside)
     }
 
-    /// How long `stripe`'s chunk file is when the file ends at `size`, without holes.
+    /// Where in the file an offset of `stripe`'s chunk file is.
+    pub fn place(&self, stripe: usize, local: u64) -> u64 {
+        let chunk = u64::from(self.chunk_size);
+        let index = (local / chunk).saturating_mul(self.targets.len() as u64).saturating_add(stripe as u64);
+        self.base().saturating_add(index.saturating_mul(chunk)).saturating_add(local % chunk)
+    }
+
+    /// How long `stripe`'s chunk file is when the file ends at `size`, without holes. (Of an extent that overlaps
+    /// another: at most; what the other owns is counted in.)
     pub fn local_size(&self, stripe: usize, size: u64) -> u64 {
         let size = size.min(self.end);
-        if size <= self.start {
-            return 0;
-        }
+        if size <= self.start { 0 } else { self.local_from(stripe, size).min(self.cut(stripe)) }
+    }
+
+    /// From which offset on `stripe`'s chunk file has bytes at or behind `offset` of the file, which lies in the extent or
+    /// at its end.
+    pub fn local_from(&self, stripe: usize, offset: u64) -> u64 {
         let chunk = u64::from(self.chunk_size);
-        let (width, stripe) = (self.targets.len() as u64, stripe as u64);
-        let within = size - self.start;
+        let (width, stripe_number) = (self.targets.len() as u64, stripe as u64);
+        let within = offset - self.base();
         let (full, rest) = (within / chunk, within % chunk);
         let rounds = full / width * chunk;
-        match (full % width).cmp(&stripe) {
+        match (full % width).cmp(&stripe_number) {
             core::cmp::Ordering::Greater => rounds + chunk,
             core::cmp::Ordering::Equal => rounds + rest,
             core::cmp::Ordering::Less => rounds,
@@ -148,13 +174,7 @@ impl Extent {
 
     /// Where the file ends at least, when `stripe`'s chunk file is `local` bytes long.
     pub fn file_size(&self, stripe: usize, local: u64) -> u64 {
-        if local == 0 {
-            return 0;
-        }
-        let chunk = u64::from(self.chunk_size);
-        let last = local - 1;
-        let index = last / chunk * self.targets.len() as u64 + stripe as u64;
-        self.start.saturating_add(index.saturating_mul(chunk)).saturating_add(last % chunk + 1)
+        if local == 0 { 0 } else { self.place(stripe, local - 1).saturating_add(1) }
     }
 }
 
@@ -164,55 +184,106 @@ impl Layout {
         self.extents.is_empty()
     }
 
-    /// First byte that no extent covers yet.
+    /// First byte behind all extents.
     pub fn covered(&self) -> u64 {
-        self.extents.last().map_or(0, |extent| extent.end)
+        self.extents.iter().map(|extent| extent.end).max().unwrap_or(0)
     }
 
-    /// Extents follow one another from 0 and each is well formed.
+    /// The extent with this number.
+    pub fn extent(&self, number: u16) -> Option<&Extent> {
+        self.extents.iter().find(|extent| extent.number == number)
+    }
+
+    /// The extent that a chunk file belongs to, if it is one of this layout.
+    pub fn extent_of(&self, chunk: &ChunkId) -> Option<&Extent> {
+        self.extent(chunk.extent).filter(|extent| {
+            (extent.origin, extent.generation) == (chunk.ino, chunk.generation)
+                && usize::from(chunk.stripe) < extent.targets.len()
+        })
+    }
+
+    /// The number that the next extent gets.
+    pub fn next_number(&self) -> u16 {
+        self.extents.iter().map(|extent| extent.number + 1).max().unwrap_or(0)
+    }
+
+    /// Each extent is well formed, and every byte has an owner.
     pub fn is_valid(&self) -> bool {
+        self.extents.iter().all(Extent::is_valid) && self.is_covered()
+    }
+
+    /// Every byte from 0 to the end has an owner.
+    pub fn is_covered(&self) -> bool {
         let mut at = 0;
+        let mut last = None;
         self.extents.len() <= EXTENTS_MAX
             && self.extents.iter().all(|extent| {
-                let follows = extent.start == at && extent.is_valid();
-                at = extent.end;
-                follows
+                let follows = extent.start <= at && last < Some((extent.start, extent.number));
+                last = Some((extent.start, extent.number));
+                at = at.max(extent.lowest_gap().unwrap_or(extent.end));
+                let unique = self.extents.iter().filter(|other| other.number == extent.number).count() == 1;
+                follows && unique
             })
+            && at >= self.covered()
+    }
+
+    /// Who owns the byte at `at`: the extent, and the run from there on as (stripe, local offset, bytes). `Err`: nobody
+    /// does, for so many bytes.
+    fn owner(&self, at: u64) -> Result<(&Extent, usize, u64, u64), u64> {
+        let mut unowned = u64::MAX - at;
+        for extent in &self.extents {
+            if at < extent.start {
+                unowned = unowned.min(extent.start - at);
+            } else if at < extent.end {
+                let (stripe, local, room) = extent.locate(at);
+                let own = extent.cut(stripe).saturating_sub(local).min(room).min(extent.end - at);
+                if own > 0 {
+                    // Who comes later in the list owns nothing of a run that is this extent's; whoever comes earlier
+                    // owns nothing in the rest of this chunk.
+                    return Ok((extent, stripe, local, own));
+                }
+                unowned = unowned.min(room).min(extent.end - at);
+            }
+        }
+        Err(unowned)
     }
 
     /// Cuts a range of the file into runs, each within one chunk of one target. The part that no
     /// extent covers is left out.
     pub fn pieces(&self, offset: u64, len: u64) -> Vec<Piece> {
         let mut pieces: Vec<Piece> = Vec::new();
-        let end = offset.saturating_add(len);
-        for (number, extent) in self.extents.iter().enumerate() {
-            let mut at = offset.max(extent.start);
-            let stop = end.min(extent.end);
-            while at < stop {
-                let (stripe, local_offset, room) = extent.locate(at);
-                let len = room.min(stop - at);
-                let (chunk, target) = (extent.chunk(number, stripe), extent.targets[stripe]);
-                match pieces.last_mut() {
-                    // One target: neighbouring chunks are neighbours in the chunk file too.
-                    Some(last) if last.chunk == chunk && last.local_offset + last.len == local_offset => {
-                        last.len += len
-                    }
-                    _ => pieces.push(Piece { file_offset: at, len, chunk, target, local_offset }),
+        let end = offset.saturating_add(len).min(self.covered());
+        let mut at = offset;
+        while at < end {
+            let (extent, stripe, local_offset, room) = match self.owner(at) {
+                Ok(found) => found,
+                Err(unowned) => {
+                    at = at.saturating_add(unowned.max(1));
+                    continue;
                 }
-                at += len;
+            };
+            let len = room.min(end - at);
+            let (chunk, target) = (extent.chunk(stripe), extent.targets[stripe]);
+            match pieces.last_mut() {
+                // One target: neighbouring chunks are neighbours in the chunk file too.
+                Some(last)
+                    if last.chunk == chunk
+                        && last.local_offset + last.len == local_offset
+                        && last.file_offset + last.len == at =>
+                {
+                    last.len += len
+                }
+                _ => pieces.push(Piece { file_offset: at, len, chunk, target, local_offset }),
             }
+            at += len;
         }
         pieces
     }
 
     /// Every chunk file of the layout with its target.
     pub fn chunks(&self) -> impl Iterator<Item = (ChunkId, TargetId)> + '_ {
-        self.extents.iter().enumerate().flat_map(|(number, extent)| {
-            extent
-                .targets
-                .iter()
-                .enumerate()
-                .map(move |(stripe, target)| (extent.chunk(number, stripe), *target))
+        self.extents.iter().flat_map(|extent| {
+            extent.targets.iter().enumerate().map(move |(stripe, target)| (extent.chunk(stripe), *target))
         })
     }
 }
@@ -228,7 +299,8 @@ mod tests {
     use alloc::vec;
 
     fn layout() -> Layout {
-        let extent = |start, end, targets: Vec<u32>| Extent {
+        let extent = |number, start, end, targets: Vec<u32>| Extent {
+            number,
             start,
             end,
             origin: Ino(9),
@@ -237,12 +309,13 @@ mod tests {
             chunk_size: CHUNK_MIN,
             targets: targets.into_iter().map(TargetId).collect(),
             floors: Floors::default(),
+            cuts: vec![],
         };
         let chunk = u64::from(CHUNK_MIN);
         Layout {
             generation: Generation(1),
             trims: 0,
-            extents: vec![extent(0, 4 * chunk, vec![7]), extent(4 * chunk, u64::MAX, vec![3, 4, 5])],
+            extents: vec![extent(0, 0, 4 * chunk, vec![7]), extent(1, 4 * chunk, u64::MAX, vec![3, 4, 5])],
         }
     }
 

@@ -8,6 +8,7 @@ extern crate alloc;
 pub mod codec;
 
 mod attr;
+mod close;
 mod errno;
 mod floor;
 mod id;

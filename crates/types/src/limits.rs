@@ -31,7 +31,7 @@ pub const CHUNK_DEFAULT: u32 = 1 << 20;
 /// Most targets of one extent.
 pub const TARGETS_MAX: usize = 256;
 /// Most extents of one file.
-pub const EXTENTS_MAX: usize = 8;
+pub const EXTENTS_MAX: usize = 64;
 /// A chunk file is cut into pieces of this size (ext4 ends at 16 TiB).
 pub const PIECE_SIZE: u64 = 1 << 40;
 /// Largest body of a frame.

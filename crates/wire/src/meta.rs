@@ -33,6 +33,7 @@ mod rename;
 mod repair;
 mod reply;
 mod reserve_end;
+mod seal_extent;
 mod set_lock;
 mod set_policy;
 mod set_xattr;
@@ -78,6 +79,7 @@ pub use rename::Rename;
 pub use repair::Repair;
 pub use reply::{AttrReply, DataReply, DirEntry, EntryReply, LayoutReply, ListReply, OpenReply};
 pub use reserve_end::{ReserveEnd, ReserveEndReply};
+pub use seal_extent::SealExtent;
 pub use set_lock::SetLock;
 pub use set_policy::SetPolicy;
 pub use set_xattr::SetXattr;
@@ -93,5 +95,5 @@ pub use write_inline::WriteInline;
 
 crate::family! {
     /// Everything a client, an administrator or another shard asks a metadata shard.
-    MetaRequest { Lookup, GetAttr, ChangeAttr, Create, MakeNode, MakeSymlink, ReadLink, Link, Unlink, RemoveDir, Rename, List, Open, Close, Commit, ReadInline, WriteInline, Grow, Switch, GetXattr, SetXattr, ListXattr, RemoveXattr, Sync, Reclaim, SetPolicy, Inspect, MakeDirOn, ShardStats, RemoteDir, CreateTemp, SetLock, GetLock, DropLocks, AwaitLocks, CancelLock, ReserveEnd, Repair }
+    MetaRequest { Lookup, GetAttr, ChangeAttr, Create, MakeNode, MakeSymlink, ReadLink, Link, Unlink, RemoveDir, Rename, List, Open, Close, Commit, ReadInline, WriteInline, Grow, Switch, GetXattr, SetXattr, ListXattr, RemoveXattr, Sync, Reclaim, SetPolicy, Inspect, MakeDirOn, ShardStats, RemoteDir, CreateTemp, SetLock, GetLock, DropLocks, AwaitLocks, CancelLock, ReserveEnd, Repair, SealExtent }
 }

@@ -8,6 +8,7 @@ mod delete_pool;
 mod evict;
 mod get_fences;
 mod get_map;
+mod get_space;
 mod heartbeat;
 mod open_session;
 mod register_node;
@@ -30,6 +31,7 @@ pub use delete_pool::DeletePool;
 pub use evict::Evict;
 pub use get_fences::GetFences;
 pub use get_map::GetMap;
+pub use get_space::{GetSpace, SpaceReply, TargetSpace};
 pub use heartbeat::Heartbeat;
 pub use open_session::OpenSession;
 pub use register_node::RegisterNode;
@@ -50,5 +52,5 @@ pub use shape::{
 
 crate::family! {
     /// Everything a daemon, a client or an administrator asks mgmtd.
-    MgmtRequest { RegisterNode, RegisterTarget, Heartbeat, GetMap, OpenSession, RenewSession, CloseSession, GetFences, Evict, SetTargetState, ClusterStatus, CreatePool, RenamePool, DeletePool, AssignTargets, SetCapacityLimits, SetNodeAlias, SetTargetAlias, RemoveTarget, RemoveNode }
+    MgmtRequest { RegisterNode, RegisterTarget, Heartbeat, GetMap, OpenSession, RenewSession, CloseSession, GetFences, Evict, SetTargetState, ClusterStatus, CreatePool, RenamePool, DeletePool, AssignTargets, SetCapacityLimits, SetNodeAlias, SetTargetAlias, RemoveTarget, RemoveNode, GetSpace }
 }

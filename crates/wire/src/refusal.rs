@@ -42,6 +42,9 @@ impl Status {
     /// A chunk file is missing, or shorter than its floor: ask the shard whether that still holds.
     pub const LOST_CHUNK: Self = Self(4121);
 
+    /// The chunk file is sealed in front of what is asked for: ask the shard for the newer layout.
+    pub const STALE_LAYOUT: Self = Self(4122);
+
     /// A Linux error as status.
     pub fn errno(errno: Errno) -> Self {
         Self(u32::from(errno.0))
@@ -75,6 +78,7 @@ impl fmt::Display for Status {
             Self::LOST_WRITES => "the target lost unsynced writes",
             Self::STALE_SIZE => "the file was cut since",
             Self::CUT_SINCE => "the file was truncated meanwhile",
+            Self::STALE_LAYOUT => "the layout used is from before the extent was closed",
             Self::LOST_CHUNK => "a chunk file is missing or too short",
             _ => match self.as_errno() {
                 Some(errno) => return fmt::Display::fmt(&errno, f),

@@ -7,6 +7,7 @@ mod map_chunk;
 mod punch_chunk;
 mod read_chunk;
 mod reserve_chunk;
+mod seal_chunk;
 mod shape;
 mod stat_chunks;
 mod sync_chunks;
@@ -21,6 +22,7 @@ pub use map_chunk::{MapChunk, MapChunkReply, Run};
 pub use punch_chunk::PunchChunk;
 pub use read_chunk::ReadChunk;
 pub use reserve_chunk::ReserveChunk;
+pub use seal_chunk::{SealChunk, SealChunkReply};
 pub use shape::{
     ChunkReply, ChunkStat, ListChunksReply, Owner, ReadChunkReply, StatChunksReply, TargetStat,
     TargetStatsReply, WriteChunkReply,
@@ -33,5 +35,5 @@ pub use write_chunk::WriteChunk;
 
 crate::family! {
     /// Everything a client, an administrator or a metadata server asks a storage daemon.
-    StorageRequest { ReadChunk, WriteChunk, TrimChunk, PunchChunk, ReserveChunk, SyncChunks, StatChunks, DeleteChunks, TargetStats, ListChunks, MapChunk, CopyChunk }
+    StorageRequest { ReadChunk, WriteChunk, TrimChunk, PunchChunk, ReserveChunk, SyncChunks, StatChunks, DeleteChunks, TargetStats, ListChunks, MapChunk, CopyChunk, SealChunk }
 }

@@ -1,5 +1,6 @@
 //! fallocate: reserve (with or without keeping the size) and punch.
 
+use super::seal::{Place, Stuck};
 use crate::job::{Job, To};
 use crate::lane::Lane;
 use crate::limits::STALE_ROUNDS_MAX;
@@ -105,10 +106,10 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 continue;
             };
             let small = end <= u64::from(INLINE_DEFAULT);
-            let result = match what {
+            let result: Result<(), Stuck> = match what {
                 // The space that a program reserves is that of targets, so the file leaves the metadata; zeros do not.
                 _ if layout.is_inline() && what.clears() && (small || what == Allocate::Punch) => {
-                    self.punch_inline(ino, offset, end).await
+                    self.punch_inline(ino, offset, end).await.map_err(Stuck::from)
                 }
                 Allocate::Punch => self.on_stretches(ino, what, &layout, (offset, end), &facts).await,
                 _ if layout.covered() < end => {
@@ -131,10 +132,14 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 }
             };
             match result {
-                Err(refusal) if matches!(refusal.status, Status::STALE_GENERATION | Status::MUST_GROW) => {
-                    self.fetch_layout(ino).await?;
-                }
-                result => return result,
+                Ok(()) => return Ok(()),
+                Err(stuck) => match stuck.refusal.status {
+                    Status::STALE_GENERATION | Status::MUST_GROW => drop(self.fetch_layout(ino).await?),
+                    _ => self.go_on_elsewhere(ino, &layout, stuck).await?,
+                },
+            }
+            if self.port.cancelled() {
+                return Err(Errno::EINTR.into());
             }
         }
         Err(super::unsettled(ino))
@@ -166,7 +171,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         layout: &Layout,
         range: (u64, u64),
         facts: &Facts,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), Stuck> {
         let stretches = stretches(layout, range.0, range.1);
         let mut jobs: Vec<Job<'_>> = stretches
             .iter()
@@ -188,17 +193,20 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         self.run(&mut jobs).await;
         let mut failed = None;
         for (stretch, job) in stretches.iter().zip(&mut jobs) {
-            let Stretch { target, chunk, .. } = *stretch;
+            let Stretch { target, chunk, offset, len } = *stretch;
             match job.take().and_then(|reply| reply.read::<ChunkReply>()) {
                 // A hole is lost by a power cut as a write is: the next fsync covers it.
                 Ok(reply) => self
                     .shared
                     .with(|s| s.inodes.entry(ino).wrote_chunk(target, chunk, changed(&reply, layout))),
-                Err(refusal) => failed = failed.or(Some(refusal)),
+                Err(refusal) => {
+                    let place = Place { target, chunk, offset, len };
+                    failed = failed.or_else(|| Some(place.stuck(refusal)));
+                }
             }
         }
-        if let Some(refusal) = failed {
-            return Err(refusal);
+        if let Some(stuck) = failed {
+            return Err(stuck);
         }
         let now = self.port.wall();
         // Time and blocks have moved, the size has not.
@@ -215,11 +223,11 @@ pub(crate) fn changed(reply: &ChunkReply, layout: &Layout) -> Answered {
 
 fn stretches(layout: &Layout, offset: u64, end: u64) -> Vec<Stretch> {
     let mut stretches = Vec::new();
-    for (number, extent) in layout.extents.iter().enumerate() {
+    for extent in &layout.extents {
         for (stripe, target) in extent.targets.iter().enumerate() {
             let (from, to) = (extent.local_size(stripe, offset), extent.local_size(stripe, end));
             if from < to {
-                let chunk = extent.chunk(number, stripe);
+                let chunk = extent.chunk(stripe);
                 stretches.push(Stretch { target: *target, chunk, offset: from, len: to - from });
             }
         }

@@ -211,6 +211,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 Err(refusal) if refusal.status == Status::LOST_CHUNK => {
                     self.settle_loss(ino, place.offset, end).await?;
                 }
+                Ok(Round::Moved) => {}
                 round => return round,
             }
         }

@@ -90,7 +90,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let chunks: Vec<(ChunkId, TargetId)> = layout.chunks().collect();
         let stats = self.stat_chunks(&chunks).await?;
         let ends = stats.iter().map(|(chunk, stat)| {
-            let extent = layout.extents.get(usize::from(chunk.extent));
+            let extent = layout.extent_of(chunk);
             extent.map_or(0, |extent| extent.file_size(usize::from(chunk.stripe), stat.size))
         });
         Ok(ends.max().unwrap_or(0).min(FILE_SIZE_MAX))

@@ -1,6 +1,7 @@
 //! copy_file_range: on the servers where one daemon has both ends, otherwise through this mount.
 
 use super::allocate::changed;
+use super::seal::may_move;
 use super::write::{StripeWrite, View};
 use crate::job::{Job, To};
 use crate::lane::Lane;
@@ -121,6 +122,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                     self.fetch_layout(window.to).await?;
                     continue;
                 }
+                // A target is full, or a layout is old: what is read and written finds another place.
+                Err(refusal) if may_move(&refusal) => return self.copy_small(target, window).await,
                 Err(refusal) if refusal.status == Status::LOST_CHUNK => {
                     self.settle_loss(window.from, window.from_offset, window.from_offset + window.len)
                         .await?;
@@ -172,7 +175,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         }
     }
 
-    /// A few bytes, of or to the metadata: read and written.
+    /// A few bytes, of or to the metadata, or to a target that is full: read and written.
     async fn copy_small(&self, target: &FileHandle, window: Window) -> Result<u64, Refusal> {
         let mut buffer = alloc::vec![0; window.len.min(ROUND_MAX as u64) as usize];
         let n = self.read_part(window.from, window.from_offset, &mut buffer).await?;
@@ -287,8 +290,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             let used = self.read_segments(&batch, &mut buffer).await?;
             for (offset, data) in runs(&batch, &buffer[..used], &mut holes) {
                 let write = StripeWrite { layout, offset, data, owner, sync: false, session: None };
-                if self.write_stripes(ino, &write).await? < data.len() {
-                    return Err(Errno::EIO.into());
+                if let Err(failed) = self.try_stripes(ino, &write).await {
+                    // Of a window that fails nothing stays: see `copy_stripes`.
+                    return Err(failed.stuck.refusal);
                 }
             }
             self.punch_pieces(ino, layout, &holes).await?;

@@ -1,5 +1,6 @@
 //! Growing out of the metadata, and growing the layout.
 
+use super::seal::may_move;
 use super::write::StripeWrite;
 use crate::lane::Lane;
 use crate::port::{Cell, Port};
@@ -30,12 +31,18 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         if !copy.data.0.is_empty() {
             let data = &copy.data.0;
             let write = StripeWrite { layout: &layout, offset: 0, data, owner, sync: true, session: None };
-            match self.write_stripes(ino, &write).await {
-                Ok(written) if written == copy.data.0.len() => {}
-                Ok(_) => return Err(skep_types::Errno::EIO.into()),
-                // The intent was given up meanwhile.
-                Err(refusal) if refusal.status == Status::STALE_GENERATION => return Ok(()),
-                Err(refusal) => return Err(refusal),
+            if let Err(failed) = self.try_stripes(ino, &write).await {
+                let stuck = failed.stuck.clone();
+                if may_move(&stuck.refusal) {
+                    // Another growth, on other targets: the shard has heard of the full one. The caller looks again.
+                    return self.go_on_elsewhere(ino, &layout, stuck).await;
+                }
+                match self.settle_failed(ino, failed).await {
+                    Ok(_) => return Err(skep_types::Errno::EIO.into()),
+                    // The intent was given up meanwhile.
+                    Err(refusal) if refusal.status == Status::STALE_GENERATION => return Ok(()),
+                    Err(refusal) => return Err(refusal),
+                }
             }
         }
         let copied = if self.drops_content(ino) { 0 } else { copy.data.0.len() as u64 };

@@ -93,11 +93,11 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
 
     async fn too_short(&self, layout: &Layout, offset: u64, end: u64) -> Result<Vec<LostChunk>, Refusal> {
         let mut asked: Vec<(ChunkId, TargetId)> = Vec::new();
-        for (number, extent) in layout.extents.iter().enumerate() {
+        for extent in &layout.extents {
             for (stripe, target) in extent.targets.iter().enumerate() {
                 let touched = extent.local_size(stripe, offset) < extent.local_size(stripe, end);
                 if touched && extent.floor(stripe) > 0 {
-                    asked.push((extent.chunk(number, stripe), *target));
+                    asked.push((extent.chunk(stripe), *target));
                 }
             }
         }

@@ -19,6 +19,7 @@ mod read;
 mod release;
 mod remove;
 mod rename;
+mod seal;
 mod seek;
 mod statfs;
 mod sync;
@@ -29,6 +30,8 @@ mod tests;
 mod tests_random;
 #[cfg(test)]
 mod tests_reclaim;
+#[cfg(test)]
+mod tests_seal;
 mod write;
 mod xattr;
 

@@ -1,5 +1,6 @@
 //! read: from the content kept at open, or from all chunks at once into the caller's buffer.
 
+use super::seal::{Place, Stuck};
 use super::write::transfers;
 use crate::job::{Job, To};
 use crate::lane::Lane;
@@ -93,14 +94,15 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                             self.fetch_layout(ino).await?;
                         }
                         Ok(_) => return Ok(len),
-                        Err(refusal) if refusal.status == Status::STALE_GENERATION => {
-                            (seen, fetched) = (None, false);
-                            self.fetch_layout(ino).await?;
-                        }
-                        Err(refusal) if refusal.status == Status::LOST_CHUNK => {
-                            self.settle_loss(ino, offset, end).await?;
-                        }
-                        Err(refusal) => return Err(refusal),
+                        Err(stuck) => match stuck.refusal.status {
+                            Status::STALE_GENERATION => {
+                                (seen, fetched) = (None, false);
+                                self.fetch_layout(ino).await?;
+                            }
+                            Status::LOST_CHUNK => self.settle_loss(ino, offset, end).await?,
+                            Status::STALE_LAYOUT => self.go_on_elsewhere(ino, &layout, stuck).await?,
+                            _ => return Err(stuck.refusal),
+                        },
                     }
                 }
             }
@@ -118,7 +120,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         layout: &Layout,
         offset: u64,
         out: &mut [u8],
-    ) -> Result<Filled, Refusal> {
+    ) -> Result<Filled, Stuck> {
         let netbench = self.drops_content(ino);
         let pieces = transfers(layout, offset, out.len());
         let mut lens = Vec::with_capacity(pieces.len());
@@ -136,15 +138,15 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 let answer = job.take().and_then(|reply| Ok((reply.read::<ReadChunkReply>()?, reply)));
                 match answer {
                     Ok((found, _)) if !netbench && found.size < layout.floor(&piece.chunk) => {
-                        failed = failed.or(Some(super::lost::short()));
+                        failed = failed.or_else(|| Some(super::lost::short().into()));
                     }
                     Ok((_, reply)) => lens.push(reply.payload_len),
-                    Err(refusal) => failed = failed.or(Some(refusal)),
+                    Err(refusal) => failed = failed.or_else(|| Some(Place::from(piece).stuck(refusal))),
                 }
             }
         }
-        if let Some(refusal) = failed {
-            return Err(refusal);
+        if let Some(stuck) = failed {
+            return Err(stuck);
         }
         let (mut at, mut filled) = (0, Filled::Wholly);
         for (piece, len) in pieces.iter().zip(lens) {

@@ -114,32 +114,32 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     }
 
     async fn find_in_layout(&self, layout: &Layout, offset: u64, what: Seek) -> Result<u64, Refusal> {
-        for (number, extent) in layout.extents.iter().enumerate() {
-            let from = offset.max(extent.start);
-            if from >= extent.end {
-                continue;
-            }
-            let found = self.find_in_extent(number, extent, from, what).await?;
-            if found < extent.end {
-                return Ok(found);
-            }
-        }
-        Ok(match what {
+        let mut best = match what {
             Seek::Data => u64::MAX,
             // What no extent covers was never written.
             Seek::Hole => offset.max(layout.covered()),
-        })
+        };
+        // Up to here an earlier extent has some of the bytes: what a later one does not have is not known to be a hole.
+        let mut shared = 0;
+        for extent in &layout.extents {
+            // In order of their starts: what follows has nothing in front of that.
+            if extent.start > best {
+                break;
+            }
+            let from = offset.max(extent.start);
+            let from = if what == Seek::Hole { from.max(shared) } else { from };
+            shared = shared.max(if extent.is_closed() { extent.end } else { 0 });
+            if from < extent.end {
+                let found = self.find_in_extent(extent, from, what).await?;
+                best = if found < extent.end { best.min(found) } else { best };
+            }
+        }
+        Ok(best)
     }
 
-    async fn find_in_extent(
-        &self,
-        number: usize,
-        extent: &Extent,
-        from: u64,
-        what: Seek,
-    ) -> Result<u64, Refusal> {
+    async fn find_in_extent(&self, extent: &Extent, from: u64, what: Seek) -> Result<u64, Refusal> {
         let mut searches: Vec<Search> = (0..extent.targets.len())
-            .map(|stripe| Search { stripe, at: extent.local_size(stripe, from), found: None })
+            .map(|stripe| Search { stripe, at: extent.local_from(stripe, from), found: None })
             .collect();
         loop {
             let open: Vec<usize> = searches
@@ -156,7 +156,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 .iter()
                 .map(|at| {
                     let Search { stripe, at: offset, .. } = searches[*at];
-                    let (target, chunk) = (extent.targets[stripe], extent.chunk(number, stripe));
+                    let (target, chunk) = (extent.targets[stripe], extent.chunk(stripe));
                     let message = MapChunk { target, chunk, offset, max: RUNS };
                     Job::new(To::Target(target), MapChunk::KIND, message.to_bytes(), false)
                 })
@@ -176,14 +176,10 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     }
 }
 
-/// Where in the file a find is.
+/// Where in the file a find is; behind a cut it is nowhere.
 fn place(extent: &Extent, search: &Search) -> u64 {
     match search.found {
-        Some(local) if local != u64::MAX => {
-            let chunk = u64::from(extent.chunk_size);
-            let index = (local / chunk).saturating_mul(extent.targets.len() as u64) + search.stripe as u64;
-            extent.start.saturating_add(index.saturating_mul(chunk)).saturating_add(local % chunk)
-        }
+        Some(local) if local < extent.cut(search.stripe) => extent.place(search.stripe, local),
         _ => u64::MAX,
     }
 }

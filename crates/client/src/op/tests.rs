@@ -5,7 +5,7 @@ use crate::{Allocate, Lane, Listed, OpenHow, WriteHow};
 use alloc::vec;
 use alloc::vec::Vec;
 use skep_types::{Errno, Ino, SetAttr, SetTime, TargetId, Term, Timestamp};
-use skep_wire::meta::{Commit, Create, Grow, ReadInline, Sync, Unlink, WriteInline};
+use skep_wire::meta::{Commit, Create, Grow, ReadInline, SealExtent, Sync, Unlink, WriteInline};
 use skep_wire::mgmt::{GetMap, RenewSession};
 use skep_wire::storage::{ReadChunk, StatChunks, SyncChunks, WriteChunk};
 use skep_wire::{Message, Status};
@@ -295,6 +295,7 @@ fn a_full_target_gives_a_short_write() {
     cluster.borrow_mut().faults.clear();
     let ok = Fault::Refuse(Status::BUSY);
     cluster.borrow_mut().fail(WriteChunk::KIND, &[ok, full, ok]);
+    cluster.borrow_mut().fail(SealExtent::KIND, &[full]);
     let at = 204_800; // a chunk border
     let n = block_on(lane.write(file.handle, at, &[2; 3 * 4096], WriteHow::default())).unwrap();
     assert_eq!(n, 4096);

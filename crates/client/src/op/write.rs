@@ -1,5 +1,6 @@
 //! write: inline while the file is small, to all its chunks at once afterwards.
 
+use super::seal::{Place, Stuck, may_move};
 use crate::job::{Job, To};
 use crate::lane::Lane;
 use crate::limits::{PAGES_PATIENCE_MS, ROUND_MAX, STALE_ROUNDS_MAX};
@@ -62,6 +63,22 @@ pub(crate) enum Round {
     Written(usize),
     /// What was known of the file has changed: look again.
     Again,
+    /// A part of it has got another place: look again, all else stays.
+    Moved,
+}
+
+/// A write of which not all has landed.
+pub(crate) struct Failed {
+    /// The first reason, and where.
+    pub stuck: Stuck,
+    /// Bytes from the start without a gap.
+    written: usize,
+    /// What landed behind that, or may have.
+    stray: Vec<Piece>,
+    lost: Option<Refusal>,
+    fenced: Option<Refusal>,
+    /// All that failed did so for want of another place.
+    may_move: bool,
 }
 
 impl<P: Port, C: Cell<Shared>> Lane<P, C> {
@@ -263,13 +280,27 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             // Before the first byte lands: nobody may run changed content with the owner's rights.
             self.kill_suidgid(ino).await?;
         }
-        let written = match self.write_stripes(ino, write).await {
-            Ok(written) => written,
-            Err(refusal) if refusal.status == Status::STALE_GENERATION => {
-                self.fetch_layout(ino).await?;
-                return Ok(Round::Again);
+        let mut result = self.try_stripes(ino, write).await;
+        if let Err(failed) = &mut result
+            && failed.may_move
+        {
+            match self.go_on_elsewhere(ino, write.layout, failed.stuck.clone()).await {
+                // All of it is written again: what has landed stays where it is.
+                Ok(()) if !self.port.cancelled() => return Ok(Round::Moved),
+                Ok(()) => failed.stuck = Errno::EINTR.into(),
+                Err(refusal) => failed.stuck = refusal.into(),
             }
-            Err(refusal) => return Err(refusal),
+        }
+        let written = match result {
+            Ok(written) => written,
+            Err(failed) => match self.settle_failed(ino, failed).await {
+                Ok(written) => written,
+                Err(refusal) if refusal.status == Status::STALE_GENERATION => {
+                    self.fetch_layout(ino).await?;
+                    return Ok(Round::Again);
+                }
+                Err(refusal) => return Err(refusal),
+            },
         };
         let (end, mtime) = (write.offset + written as u64, self.port.wall());
         let overlapped =
@@ -324,15 +355,15 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         Ok(())
     }
 
-    /// Writes to all chunks that the range touches, at once. Gives the bytes written from the start
-    /// without a gap; an error when the first byte is not written.
-    pub(crate) async fn write_stripes(&self, ino: Ino, write: &StripeWrite<'_>) -> Result<usize, Refusal> {
+    /// Writes to all chunks that the range touches, at once.
+    pub(crate) async fn try_stripes(&self, ino: Ino, write: &StripeWrite<'_>) -> Result<usize, Failed> {
         let pieces = transfers(write.layout, write.offset, write.data.len());
         let netbench = self.drops_content(ino);
         let mut jobs: Vec<Job<'_>> = pieces.iter().map(|piece| piece_job(write, piece, netbench)).collect();
         self.run(&mut jobs).await;
         let mut written = 0;
-        let mut failed: Option<Refusal> = None;
+        let mut failed: Option<Stuck> = None;
+        let mut movable = true;
         let mut stray: Vec<Piece> = Vec::new();
         let (mut lost, mut fenced): (Option<Refusal>, Option<Refusal>) = (None, None);
         for (piece, job) in pieces.iter().zip(&mut jobs) {
@@ -363,11 +394,21 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                         Status::FENCED => fenced = Some(refusal.clone()),
                         _ => {}
                     }
-                    failed = failed.or(Some(refusal));
+                    movable &= may_move(&refusal);
+                    failed = failed.or_else(|| Some(Place::from(piece).stuck(refusal)));
                 }
             }
         }
-        let Some(refusal) = failed else { return Ok(written) };
+        match failed {
+            None => Ok(written),
+            Some(stuck) => Err(Failed { stuck, written, stray, lost, fenced, may_move: movable }),
+        }
+    }
+
+    /// What a write that failed comes to: the bytes written from the start without a gap; an error when the first byte is
+    /// not written.
+    pub(crate) async fn settle_failed(&self, ino: Ino, failed: Failed) -> Result<usize, Refusal> {
+        let Failed { stuck: Stuck { refusal, .. }, written, stray, lost, fenced, .. } = failed;
         if let Some(fenced) = fenced {
             // Its place is not this mount's any more: nothing there is to be touched, and no part of a record is one.
             let nothing = written == 0 && stray.is_empty();
@@ -428,8 +469,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let job = Job::new(To::Target(target), PunchChunk::KIND, message.to_bytes(), false);
         match self.once(job).await {
             Ok(_) => true,
-            // Of a generation that is gone: so is the stray.
-            Err(refusal) => refusal.status == Status::STALE_GENERATION,
+            // Of a generation that is gone, or behind a cut: so is the stray.
+            Err(refusal) => matches!(refusal.status, Status::STALE_GENERATION | Status::STALE_LAYOUT),
         }
     }
 

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use skep_types::{
     Capacity, ClusterId, Consistency, Incarnation, MapVersion, NodeId, ServiceKind, ShardId, TargetId,
 };
-use skep_wire::mgmt::{MapReply, NodeEntry, PoolEntry, TargetEntry};
+use skep_wire::mgmt::{MapReply, NodeEntry, PoolEntry, SpaceReply, TargetEntry};
 
 /// The newest map that a mount knows.
 #[derive(Debug, Default)]
@@ -16,6 +16,8 @@ pub struct ClusterMap {
     targets: BTreeMap<TargetId, TargetEntry>,
     shards: BTreeMap<ShardId, NodeId>,
     pools: Vec<PoolEntry>,
+    /// Space of targets as it was told since: the map's own is older.
+    space: BTreeMap<TargetId, Capacity>,
 }
 
 impl ClusterMap {
@@ -90,13 +92,19 @@ impl ClusterMap {
             .map(|node| (node.node, node.incarnation))
     }
 
+    /// mgmtd told the space of every target.
+    pub fn set_space(&mut self, reply: &SpaceReply) {
+        self.space = reply.targets.iter().map(|entry| (entry.target, entry.capacity)).collect();
+    }
+
     /// Space of all targets that are not broken; a file system that several of them share counts once.
     pub fn capacity(&self) -> Capacity {
         let mut disks: BTreeMap<(u64, TargetId), Capacity> = BTreeMap::new();
         for target in self.targets.values().filter(|target| target.consistency != Consistency::Bad) {
             // One whose daemon told no file system counts for itself.
             let alone = if target.filesystem == 0 { target.target } else { TargetId(0) };
-            disks.entry((target.filesystem, alone)).or_insert(target.capacity);
+            let capacity = self.space.get(&target.target).copied().unwrap_or(target.capacity);
+            disks.entry((target.filesystem, alone)).or_insert(capacity);
         }
         disks.values().fold(Capacity::default(), |sum, one| Capacity {
             bytes: sum.bytes.saturating_add(one.bytes),

@@ -67,6 +67,8 @@ pub struct Shared {
     pub epoch: FenceEpoch,
     /// Where everything is.
     pub map: ClusterMap,
+    /// When mgmtd was last asked for the space of targets; `None`: the next who wants to know asks.
+    pub space_asked: Option<Millis>,
     /// Lives of the metadata servers.
     pub nodes: Nodes,
     /// Lanes' positions.

@@ -22,7 +22,7 @@ use skep_types::{
 use skep_wire::meta::{MetaRequest, ShardCall};
 use skep_wire::mgmt::{
     HeartbeatReply, MapReply, MgmtRequest, NodeEntry, OpenSessionReply, RegistryAge, ShardEntry, ShardState,
-    TargetEntry,
+    SpaceReply, TargetEntry, TargetSpace,
 };
 use skep_wire::storage::StorageRequest;
 use skep_wire::{Empty, Refusal, Status};
@@ -52,6 +52,8 @@ pub struct Cluster {
     pub shard: Shard,
     pub targets: Targets,
     pub now: u64,
+    /// Free bytes, as mgmtd says when it is asked for them.
+    pub free: u64,
     pub incarnation: u64,
     pub faults: BTreeMap<u16, VecDeque<Fault>>,
     pub counts: BTreeMap<u16, usize>,
@@ -74,6 +76,7 @@ impl Default for Cluster {
             shard: Shard::default(),
             targets: Targets::default(),
             now: 0,
+            free: 40,
             incarnation: 1,
             faults: BTreeMap::new(),
             counts: BTreeMap::new(),
@@ -164,6 +167,15 @@ impl Cluster {
     fn manage(&mut self, request: &MgmtRequest) -> Vec<u8> {
         match request {
             MgmtRequest::GetMap(_) => map(&self.removed).to_bytes(),
+            MgmtRequest::GetSpace(_) => {
+                let targets = map(&self.removed).targets;
+                let free = |first| if first { self.free } else { 0 };
+                let of = |(at, entry): (usize, &TargetEntry)| TargetSpace {
+                    target: entry.target,
+                    capacity: Capacity { bytes_free: free(at == 0), ..entry.capacity },
+                };
+                SpaceReply { targets: targets.iter().enumerate().map(of).collect() }.to_bytes()
+            }
             MgmtRequest::OpenSession(_) => {
                 self.sessions += 1;
                 OpenSessionReply {

@@ -3,7 +3,7 @@
 use super::attr;
 use super::locks::FakeLocks;
 use super::target::Targets;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use skep_types::codec::Bytes;
 use skep_types::limits::INLINE_DEFAULT;
@@ -13,7 +13,7 @@ use skep_types::{
 };
 use skep_wire::meta::{
     AttrReply, Create, DirEntry, EntryReply, FoundChunk, Grow, GrowReply, InlineCopy, LayoutReply, ListReply,
-    MetaRequest, OpenReply, ReserveEnd, ReserveEndReply, ShardCall, ShardStamp,
+    MetaRequest, OpenReply, ReserveEnd, ReserveEndReply, SealExtent, ShardCall, ShardStamp,
 };
 use skep_wire::{Empty, Refusal, Status};
 
@@ -56,6 +56,8 @@ pub struct Shard {
     serial: u64,
     /// Chunk files that a mount told to be too short.
     pub told_lost: usize,
+    /// Targets that mounts called full.
+    pub full: BTreeSet<TargetId>,
 }
 
 impl Shard {
@@ -150,6 +152,7 @@ impl Shard {
                 self.told_lost += m.short.len();
                 Ok(self.stamped(&self.open_reply(m.ino, false)?))
             }
+            MetaRequest::SealExtent(m) => self.seal_extent(m, targets),
             MetaRequest::Repair(m) => {
                 let file = self.file(m.ino)?;
                 let moved = |found: &FoundChunk| file.layout.floor(&found.chunk) != found.floor;
@@ -348,9 +351,9 @@ impl Shard {
         } else {
             file.layout.cut_floors(size);
             file.layout.trims += 1;
-            for (number, extent) in file.layout.extents.iter().enumerate() {
+            for extent in &file.layout.extents {
                 for (stripe, target) in extent.targets.iter().enumerate() {
-                    targets.trim(*target, extent.chunk(number, stripe), extent.local_size(stripe, size));
+                    targets.trim(*target, extent.chunk(stripe), extent.local_size(stripe, size));
                 }
             }
         }
@@ -358,7 +361,36 @@ impl Shard {
         Ok(())
     }
 
+    /// At once; the file goes on over the targets that have room.
+    fn seal_extent(&mut self, m: &SealExtent, targets: &mut Targets) -> Reply {
+        self.full.extend(m.full);
+        let rest: Vec<TargetId> =
+            (1..=3).map(TargetId).filter(|target| !self.full.contains(target)).collect();
+        let file = self.file(m.ino)?;
+        if file.layout.is_inline() || file.layout.generation != m.generation {
+            return Err(Status::STALE_GENERATION.into());
+        }
+        let extent = file.layout.extent_of(&m.chunk).cloned();
+        if let Some(extent) = extent.filter(|extent| extent.cut(m.chunk.stripe.into()) >= m.end) {
+            if rest.is_empty() {
+                return Err(Errno::ENOSPC.into());
+            }
+            let each = extent.targets.iter().enumerate();
+            let limits: Vec<Option<u64>> =
+                each.map(|(stripe, target)| Some(targets.seal(*target, extent.chunk(stripe)))).collect();
+            file.layout.close(extent.number, &limits, &rest);
+            assert!(file.layout.is_covered());
+            file.attr.change += 1;
+        }
+        Ok(self.stamped(&Empty {}))
+    }
+
     fn grow(&mut self, m: &Grow) -> Reply {
+        let usable: Vec<TargetId> =
+            (1..=3).map(TargetId).filter(|target| !self.full.contains(target)).collect();
+        if usable.is_empty() {
+            return Err(Errno::ENOSPC.into());
+        }
         let file = self.file(m.ino)?;
         let inline = file.layout.is_inline();
         let mut layout = file.layout.clone();
@@ -367,16 +399,21 @@ impl Shard {
             file.next += 1;
         }
         while layout.covered() < m.end {
-            let (start, end, width) = ENDS[layout.extents.len()];
+            let (_, end, width) = *ENDS.iter().find(|(_, end, _)| *end > layout.covered()).unwrap();
+            let start = layout.covered();
             let first = layout.extents.len() as u32;
             layout.extents.push(Extent {
+                number: layout.next_number(),
+                cuts: Vec::new(),
                 start,
                 end,
                 origin: m.ino,
                 generation: layout.generation,
                 code: Code::Raid0,
                 chunk_size: CHUNK,
-                targets: (0..width).map(|n| TargetId(1 + (first + n) % 3)).collect(),
+                targets: (0..width.min(usable.len() as u32))
+                    .map(|n| usable[(first + n) as usize % usable.len()])
+                    .collect(),
                 floors: Floors::default(),
             });
         }

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use skep_types::{ChunkId, Encode, Errno, TargetId};
 use skep_wire::storage::{
     ChunkReply, ChunkStat, CopyChunk, CopyChunkReply, MapChunk, MapChunkReply, ReadChunkReply, Run,
-    StatChunksReply, StorageRequest, SyncChunks, SyncChunksReply, WriteChunkReply,
+    StatChunksReply, StorageRequest, SyncChunks, SyncChunksReply, WriteChunk, WriteChunkReply,
 };
 use skep_wire::{Refusal, Status};
 
@@ -17,11 +17,23 @@ pub struct Targets {
     pub synced: usize,
     /// A daemon copies between its chunk files.
     pub copies: bool,
+    /// Bytes that fit; absent: any number.
+    pub capacity: BTreeMap<TargetId, usize>,
+    /// Sealed chunk files.
+    pub limits: BTreeMap<(TargetId, ChunkId), u64>,
 }
 
 impl Default for Targets {
     fn default() -> Self {
-        Self { chunks: BTreeMap::new(), dead: BTreeSet::new(), life: 1, synced: 0, copies: true }
+        Self {
+            chunks: BTreeMap::new(),
+            dead: BTreeSet::new(),
+            life: 1,
+            synced: 0,
+            copies: true,
+            capacity: BTreeMap::new(),
+            limits: BTreeMap::new(),
+        }
     }
 }
 
@@ -36,6 +48,31 @@ impl Targets {
     pub fn trim(&mut self, target: TargetId, chunk: ChunkId, size: u64) {
         if let Some(data) = self.chunks.get_mut(&(target, chunk)) {
             data.truncate(size as usize);
+        }
+    }
+
+    /// Seals a chunk file where it ends.
+    pub fn seal(&mut self, target: TargetId, chunk: ChunkId) -> u64 {
+        let len = self.len(target, chunk);
+        *self.limits.entry((target, chunk)).and_modify(|limit| *limit = len.min(*limit)).or_insert(len)
+    }
+
+    fn open(&self, target: TargetId, chunk: ChunkId, end: u64) -> Result<(), Refusal> {
+        match self.limits.get(&(target, chunk)) {
+            Some(limit) if end > *limit => Err(Refusal::new(Status::STALE_LAYOUT)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Is there room for a chunk file that ends at `end`?
+    fn fits(&self, target: TargetId, chunk: ChunkId, end: u64) -> Result<(), Refusal> {
+        self.open(target, chunk, end)?;
+        let more = end.saturating_sub(self.len(target, chunk)) as usize;
+        let of_target = self.chunks.iter().filter(|((on, _), _)| *on == target);
+        let used: usize = of_target.map(|(_, data)| data.len()).sum();
+        match self.capacity.get(&target) {
+            Some(most) if more > 0 && used + more > *most => Err(Errno::ENOSPC.into()),
+            _ => Ok(()),
         }
     }
 
@@ -97,6 +134,17 @@ impl Targets {
         CopyChunkReply { copied, written }
     }
 
+    fn write(&mut self, m: &WriteChunk, payload: &[u8]) -> Result<WriteChunkReply, Refusal> {
+        self.whole(m.target, m.chunk, m.floor)?;
+        self.fits(m.target, m.chunk, m.offset + payload.len() as u64)?;
+        let data = self.chunks.entry((m.target, m.chunk)).or_default();
+        let (start, end) = (m.offset as usize, m.offset as usize + payload.len());
+        data.resize(data.len().max(end), 0);
+        data[start..end].copy_from_slice(payload);
+        let size = data.len() as u64;
+        Ok(WriteChunkReply { size, blocks: size.div_ceil(512), life: self.life })
+    }
+
     pub fn request(
         &mut self,
         request: &StorageRequest,
@@ -114,6 +162,7 @@ impl Targets {
                     into.fill(0);
                     return Ok((ReadChunkReply { size: 0 }.to_bytes(), into.len()));
                 }
+                self.open(m.target, m.chunk, m.offset + u64::from(m.len))?;
                 let data = self.chunks.get(&(m.target, m.chunk)).map_or(&[][..], Vec::as_slice);
                 let start = (m.offset as usize).min(data.len());
                 let n = (data.len() - start).min(m.len as usize);
@@ -125,16 +174,11 @@ impl Targets {
                 if m.netbench {
                     return Ok((WriteChunkReply { size: 0, blocks: 0, life: self.life }.to_bytes(), 0));
                 }
-                self.whole(m.target, m.chunk, m.floor)?;
-                let data = self.chunks.entry((m.target, m.chunk)).or_default();
-                let (start, end) = (m.offset as usize, m.offset as usize + payload.len());
-                data.resize(data.len().max(end), 0);
-                data[start..end].copy_from_slice(payload);
-                let size = data.len() as u64;
-                Ok((WriteChunkReply { size, blocks: size.div_ceil(512), life: self.life }.to_bytes(), 0))
+                self.write(m, payload).map(|reply| (reply.to_bytes(), 0))
             }
             StorageRequest::PunchChunk(m) => {
                 alive(&m.chunk)?;
+                self.open(m.target, m.chunk, m.offset + m.len)?;
                 let data = self.chunks.entry((m.target, m.chunk)).or_default();
                 let end = ((m.offset + m.len) as usize).min(data.len());
                 let start = (m.offset as usize).min(end);
@@ -143,6 +187,7 @@ impl Targets {
             }
             StorageRequest::ReserveChunk(m) => {
                 alive(&m.chunk)?;
+                self.fits(m.target, m.chunk, m.offset + m.len)?;
                 Ok((
                     ChunkReply { size: self.len(m.target, m.chunk), blocks: 8, life: self.life }.to_bytes(),
                     0,
@@ -164,6 +209,8 @@ impl Targets {
                 if !self.copies {
                     return Err(Errno::EXDEV.into());
                 }
+                self.open(m.from_target, m.from_chunk, m.from_offset + m.len)?;
+                self.fits(m.target, m.chunk, m.offset + m.len)?;
                 self.whole(m.from_target, m.from_chunk, m.from_floor)?;
                 self.whole(m.target, m.chunk, m.floor)?;
                 Ok((self.copy(m).to_bytes(), 0))

@@ -5,6 +5,7 @@ use super::files::{Files, Open};
 use super::identity::{AGES_FILE, Identity, Opened, TargetError};
 use super::keeper::Keeper;
 use super::mount;
+use super::seals::SealFiles;
 use crate::ages::{Ages, NUMBERS};
 use rustix::fs::{
     AtFlags, Dir, FallocateFlags, Mode, OFlags, SeekFrom, copy_file_range, fallocate, fdatasync, fstat,
@@ -30,6 +31,7 @@ pub struct TargetDir {
     root: OwnedFd,
     identity: Mutex<Identity>,
     files: Files,
+    seals: SealFiles,
     unsynced_directories: Directories,
     mount: Mount,
     /// Is a `syncfs` as good as a sync of each file?
@@ -72,6 +74,7 @@ impl TargetDir {
         let root =
             rustix::io::fcntl_dupfd_cloexec(&opened.directory, 0).map_err(|e| failed("descriptor", e))?;
         let mount = mount::of(&root);
+        let seals = SealFiles::open(&root).map_err(|e| failed("seals/", e))?;
         let word = Word { consistency: Consistency::Good, failures: 0, decisions: 0 };
         let standing = Standing::start(None, mount, word, draw()?);
         Ok(Self {
@@ -81,6 +84,7 @@ impl TargetDir {
             root,
             identity: Mutex::new(identity),
             files: Files::new(),
+            seals,
             unsynced_directories: Directories::default(),
             mount,
             inherited: AtomicBool::new(!is_new),
@@ -590,6 +594,18 @@ impl ChunkStore for TargetDir {
             }
         }
         Ok(lowest.into_iter().collect())
+    }
+
+    fn limit(&self, chunk: &ChunkId) -> Option<u64> {
+        self.seals.limit(chunk)
+    }
+
+    fn seal(&self, chunk: &ChunkId, limit: u64) -> Result<(), DiskError> {
+        self.seals.seal(*chunk, limit).map_err(|e| self.failed("seal", None, e))
+    }
+
+    fn unseal(&self, chunks: &[ChunkId]) -> Result<(), DiskError> {
+        self.seals.forget(chunks).map_err(|e| self.failed("removal of seals", None, e))
     }
 
     fn life(&self) -> u64 {

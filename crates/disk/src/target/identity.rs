@@ -1,5 +1,6 @@
 //! The identity file: it makes sure that the disk under a path is the disk that belongs there.
 
+use super::seals::{SEALS, SealFiles};
 use rustix::fs::{AtFlags, Mode, OFlags, fsync, mkdirat, openat, renameat, statvfs, unlinkat};
 use skep_types::limits::FORMAT;
 use skep_types::{ClusterId, TargetId, Uuid};
@@ -102,6 +103,7 @@ impl Opened {
             ),
             Some(identity) => {
                 self.require_chunks()?;
+                self.require_seals()?;
                 Ok(identity)
             }
             None => {
@@ -123,7 +125,7 @@ impl Opened {
 
     fn make_chunks(&self) -> Result<(), TargetError> {
         mkdirat(&self.directory, CHUNKS, Mode::from_raw_mode(0o700))
-            .and_then(|()| fsync(&self.directory))
+            .and_then(|()| SealFiles::make(&self.directory))
             .map_err(|e| TargetError(format!("target {}: {CHUNKS}: {e}", self.path.display())))
     }
 
@@ -141,6 +143,19 @@ impl Opened {
         }
     }
 
+    /// Without it a mount that has an old layout would write to a place that is nobody's any more.
+    fn require_seals(&self) -> Result<(), TargetError> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        match openat(&self.directory, SEALS, flags, Mode::empty()) {
+            Ok(_) => Ok(()),
+            Err(rustix::io::Errno::NOENT) => refuse(
+                &self.path,
+                "its directory seals/ is gone, which says where files have gone on elsewhere: put it back from the newest                  copy that there is. If there is none, unmount the file system everywhere, then make an empty one",
+            ),
+            Err(e) => refuse(&self.path, format_args!("{SEALS} cannot be opened: {e}")),
+        }
+    }
+
     fn require_empty(&self) -> Result<(), TargetError> {
         let listing = rustix::fs::Dir::read_from(&self.directory);
         let entries = listing
@@ -148,7 +163,8 @@ impl Opened {
         for entry in entries.flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
             // Of a format that a crash ended.
-            if name == CHUNKS && unlinkat(&self.directory, CHUNKS, AtFlags::REMOVEDIR).is_ok() {
+            let ours = [CHUNKS, SEALS].contains(&name.as_str());
+            if ours && unlinkat(&self.directory, name.as_str(), AtFlags::REMOVEDIR).is_ok() {
                 continue;
             }
             // A fresh ext4 has lost+found; our own lock is there since a moment.

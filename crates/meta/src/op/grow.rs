@@ -51,7 +51,8 @@ fn extents(
         None => None,
     };
     let from = inode.layout.covered();
-    ctx.choose.extents(inode, Continue { ino: m.ino, generation, from, to, like: like.as_ref() })
+    let number = inode.layout.next_number();
+    ctx.choose.extents(inode, Continue { ino: m.ino, generation, number, from, to, like: like.as_ref() })
 }
 
 fn leave_inline(ctx: &mut Ctx<'_>, m: &Grow, inode: &mut Inode) -> Result<Done, Fail> {

@@ -1,7 +1,7 @@
 //! What the server itself decides, as commands.
 
-use super::make_dir_on;
 use super::xattr::kill_privileges;
+use super::{make_dir_on, seal};
 use crate::command::{
     CancelGrowth, Deleted, Format, Internal, NewTerm, Place, Purge, Recovered, Serials, SessionGone, Trimmed,
     Writers,
@@ -30,6 +30,8 @@ pub fn run(ctx: &mut Ctx<'_>, internal: &Internal) -> Result<(), Fail> {
         Internal::RemoteAnswer(m) => make_dir_on::answered(ctx, m),
         Internal::NewTerm(m) => new_term(ctx, m),
         Internal::Writers(m) => writers(ctx, m),
+        Internal::SealBegun(m) => seal::begun(ctx, m),
+        Internal::Sealed(m) => seal::sealed(ctx, m),
     }
 }
 

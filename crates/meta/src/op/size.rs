@@ -25,6 +25,7 @@ pub fn set(ctx: &mut Ctx<'_>, ino: Ino, inode: &mut Inode, size: u64) -> Result<
     }
     if size == 0 && ctx.choose.fresh(ino) {
         ctx.drop_trim(ino)?;
+        ctx.drop_seal(ino)?;
         let old = core::mem::take(&mut inode.layout);
         ctx.queue_deletion(&[&old])?;
         ctx.remove_writers(ino)?;

@@ -13,6 +13,8 @@ use skep_types::{Ino, LogIndex, Millis, ShardId, Timestamp};
 pub enum Later {
     /// Tell the targets of a truncate.
     Trim(Ino),
+    /// Tell the targets of a seal.
+    Seal(Ino),
     /// Ask (or tell) the other shard.
     Remote(ShardId, u64),
     /// The layout may be shown.
@@ -40,6 +42,16 @@ impl<S: Store> Server<S> {
                     self.ends.cut(ino, self.opens.clients(ino));
                     // Lengths that were asked for before are not the file's any more.
                     self.recoveries.forget(ino, &mut self.errands);
+                }
+                Effect::Seal(ino) => {
+                    later(Later::Seal(ino));
+                    self.seals.noted(ino);
+                }
+                Effect::SealGone(ino, id) => {
+                    self.seals.forget(ino, id, &mut self.errands);
+                    // Who waited asks for the layout, which is shown when this is durable.
+                    self.waits.instead(For::Seal(ino, id), For::Durable(index));
+                    out.sync_now = true;
                 }
                 Effect::Remote(txid) => later(Later::Remote(shard, txid)),
                 Effect::Settling(ino) => {
@@ -81,18 +93,20 @@ impl<S: Store> Server<S> {
                     self.orphans.remove(&ino);
                 }
                 Effect::Repaired(ino) => self.lost.forget(ino),
-                Effect::Gone(ino) => {
-                    self.lost.forget(ino);
-                    self.orphans.remove(&ino);
-                    self.settling.remove(&ino);
-                    self.cutting.remove(&ino);
-                    self.ends.forget(ino);
-                    self.locks.gone(self.now, ino);
-                    self.tell_outcomes(out);
-                    self.recoveries.forget(ino, &mut self.errands);
-                }
+                Effect::Gone(ino) => self.forget_file(ino, out),
             }
         }
+    }
+
+    fn forget_file(&mut self, ino: Ino, out: &mut Output) {
+        self.lost.forget(ino);
+        self.orphans.remove(&ino);
+        self.settling.remove(&ino);
+        self.cutting.remove(&ino);
+        self.ends.forget(ino);
+        self.locks.gone(self.now, ino);
+        self.tell_outcomes(out);
+        self.recoveries.forget(ino, &mut self.errands);
     }
 
     /// The log is durable up to `index`.
@@ -124,6 +138,7 @@ impl<S: Store> Server<S> {
                         self.cutting.remove(&ino);
                         self.start_trim(now, wall, ino, out)?;
                     }
+                    Later::Seal(ino) => self.start_seal(wall, ino, out)?,
                     Later::Remote(shard, txid) => self.start_remote(now, shard, txid, out)?,
                     Later::Settled(ino) => {
                         if self.settling.get(&ino) == Some(&index) {

@@ -233,7 +233,10 @@ impl<S: Store> Server<S> {
         out: &mut Output,
     ) -> Result<(), StoreError> {
         let idle = |ino: &Ino| {
-            self.orphans.contains(ino) && !self.opens.is_open(*ino) && !self.grace.holds(ino.shard())
+            self.orphans.contains(ino)
+                && !self.opens.is_open(*ino)
+                && !self.grace.holds(ino.shard())
+                && !self.seals.has(*ino)
         };
         let inos: Vec<Ino> = inos.into_iter().filter(idle).collect();
         for (shard, inos) in by_shard(inos) {

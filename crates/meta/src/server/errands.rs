@@ -12,6 +12,8 @@ pub enum Owner {
     Deletion(TargetId),
     /// A truncate.
     Trim(Ino),
+    /// The seal of one stripe.
+    Seal(Ino, usize),
     /// The recovery of a size.
     Recovery(Ino),
     /// A step over two shards.

@@ -27,6 +27,8 @@ pub struct Live<'a> {
     pub opens: &'a Opens,
     /// Files whose size is being recovered: as if their writer still lived.
     pub recovering: &'a dyn Fn(Ino) -> bool,
+    /// Files that are being sealed: they count as open.
+    pub sealing: &'a dyn Fn(Ino) -> bool,
     /// Layouts that are not durable.
     pub unsettled: &'a BTreeMap<Ino, LogIndex>,
     /// Targets.
@@ -53,12 +55,13 @@ impl Choose for Live<'_> {
     }
 
     fn held(&mut self, ino: Ino) -> bool {
-        let held = self.grace || self.opens.is_open(ino);
+        let held = self.grace || self.opens.is_open(ino) || (self.sealing)(ino);
         note(&mut self.choices.held, held)
     }
 
     fn fresh(&mut self, ino: Ino) -> bool {
-        let fresh = !self.grace && !self.opens.others(ino, self.client) && !(self.recovering)(ino);
+        let others = self.opens.others(ino, self.client) || (self.recovering)(ino) || (self.sealing)(ino);
+        let fresh = !self.grace && !others;
         note(&mut self.choices.fresh, fresh)
     }
 

@@ -79,7 +79,7 @@ impl<S: Store> Server<S> {
                 continue;
             }
             let (chunk, floor) = (found.chunk, layout.floor(&found.chunk));
-            let extent = layout.extents.get(usize::from(chunk.extent));
+            let extent = layout.extent_of(&chunk);
             let target = extent.and_then(|extent| extent.targets.get(usize::from(chunk.stripe)));
             let target = target.copied().unwrap_or_default();
             out.note(format!(

@@ -145,6 +145,15 @@ pub enum Job {
         /// New length.
         size: u64,
     },
+    /// `SealChunk`.
+    Seal {
+        /// Target.
+        target: TargetId,
+        /// Chunk file.
+        chunk: ChunkId,
+        /// It held so much once.
+        floor: u64,
+    },
     /// `StatChunks`.
     Stat {
         /// Target.
@@ -177,6 +186,10 @@ pub enum JobReply {
     Done,
     /// Trimmed; 512-byte blocks left.
     Trimmed(u64),
+    /// Sealed, there.
+    Sealed(u64),
+    /// The target does not seal it.
+    NotSealed(String),
     /// Lengths, in the order asked.
     Stats(Vec<ChunkStat>),
     /// The other shard's answer.

@@ -110,7 +110,7 @@ impl<S: Store> Server<S> {
         let Some(run) = self.recoveries.runs.get_mut(&ino) else { return Ok(()) };
         run.left.remove(&errand);
         for (chunk, stat) in asked.iter().zip(stats) {
-            if let Some(extent) = run.layout.extents.get(usize::from(chunk.extent)) {
+            if let Some(extent) = run.layout.extent_of(chunk) {
                 run.size = run.size.max(extent.file_size(usize::from(chunk.stripe), stat.size));
                 run.blocks = run.blocks.saturating_add(stat.blocks);
             }

@@ -38,6 +38,10 @@ impl<S: Store> Server<S> {
                 let m = m.clone();
                 self.reserve_end(now, &request, &m, out)
             }
+            MetaRequest::SealExtent(m) => {
+                let m = m.clone();
+                self.seal_extent(now, wall, &request, &m, out)
+            }
             MetaRequest::Sync(m) => {
                 let m = m.clone();
                 self.sync(now, &request, &m, out);

@@ -57,6 +57,8 @@ impl<S: Store> Server<S> {
         let level = place.level;
         let (writers, sessions) = (&self.writers, &self.sessions);
         let recovering = |ino: Ino| is_open_ended(writers, sessions, ino);
+        let seals = &self.seals;
+        let sealing = |ino: Ino| seals.has(ino);
         let mut live = Live {
             now: self.now,
             shard,
@@ -65,6 +67,7 @@ impl<S: Store> Server<S> {
             durable: self.durable,
             opens: &self.opens,
             recovering: &recovering,
+            sealing: &sealing,
             unsettled: &self.settling,
             spread: &mut self.spread,
             serials: &mut place.serials,

@@ -53,6 +53,7 @@ impl<S: Store> Server<S> {
             next_sweep: None,
             errands: Errands::default(),
             trims: Trims::default(),
+            seals: Seals::default(),
             recoveries: Recoveries::default(),
             lost: LostChunks::default(),
             loop_calls: VecDeque::new(),
@@ -170,6 +171,7 @@ impl<S: Store> Server<S> {
             Ok::<_, StoreError>(found)
         };
         let (trims, remotes) = (numbers(Table::Trim)?, numbers(Table::RemoteIntent)?);
+        let seals = numbers(Table::Seal)?;
         let (orphans, growths) = (numbers(Table::Orphan)?, numbers(Table::Growth)?);
         let (from, until) = key::table(shard, Table::Writer);
         let writers = &mut self.writers;
@@ -187,12 +189,14 @@ impl<S: Store> Server<S> {
         self.growths.extend(growths.into_iter().map(Ino));
         let later = trims.into_iter().map(|ino| Later::Trim(Ino(ino)));
         let later = later.chain(remotes.into_iter().map(|txid| Later::Remote(shard, txid)));
+        let later = later.chain(seals.iter().map(|ino| Later::Seal(Ino(*ino))));
         self.later.entry(start).or_default().extend(later);
+        seals.into_iter().for_each(|ino| self.seals.noted(Ino(ino)));
         Ok(())
     }
 
     /// Values of the moment, for `ShardStats`.
-    pub(crate) fn gauges(&self) -> [(&'static str, u64); 18] {
+    pub(crate) fn gauges(&self) -> [(&'static str, u64); 19] {
         [
             ("open_files", self.opens.len() as u64),
             ("sessions", self.sessions.living().count() as u64),
@@ -200,6 +204,7 @@ impl<S: Store> Server<S> {
             ("errands", self.errands.len() as u64),
             ("deletions_loaded", self.deletions.len() as u64),
             ("trims", self.trims.len() as u64),
+            ("seals", self.seals.len() as u64),
             ("orphans", self.orphans.len() as u64),
             ("chores", self.chores.len() as u64),
             ("growths", self.growths.len() as u64),

@@ -7,6 +7,7 @@ mod crash;
 mod locking;
 mod oracle;
 mod remote;
+mod sealing;
 
 use crate::testing::*;
 use crate::*;

@@ -70,8 +70,7 @@ impl<S: Store> Server<S> {
         let reply = match result {
             Ok(reply) => reply,
             Err(failure) => {
-                self.errand_failed(now, task, &failure, out);
-                return Ok(());
+                return self.errand_failed(now, wall, task, &failure, out);
             }
         };
         let Some((owner, job)) = self.errands.done(task) else { return Ok(()) };
@@ -79,6 +78,15 @@ impl<S: Store> Server<S> {
             (Owner::Deletion(target), _, JobReply::Done) => self.deleted(now, wall, target, out),
             (Owner::Trim(ino), _, JobReply::Trimmed(blocks)) => {
                 self.trimmed(now, wall, ino, task, blocks, out)
+            }
+            (Owner::Seal(ino, _), _, JobReply::Sealed(limit)) => {
+                self.stripe_sealed(wall, ino, task, Some(limit), out)
+            }
+            (Owner::Seal(ino, stripe), _, JobReply::NotSealed(why)) => {
+                out.note(format!(
+                    "file {ino}: stripe {stripe} of an extent that is closed stays open: {why}"
+                ));
+                self.stripe_sealed(wall, ino, task, None, out)
             }
             (Owner::Recovery(ino), Job::Stat { chunks, .. }, JobReply::Stats(stats)) => {
                 self.recovered(wall, ino, task, &chunks, &stats, out)
@@ -101,17 +109,28 @@ impl<S: Store> Server<S> {
         match owner {
             Owner::Trim(ino) => self.trims.also(ino, id),
             Owner::Recovery(ino) => self.recoveries.also(ino, id),
+            Owner::Seal(ino, stripe) => self.seals.instead(ino, stripe, id),
             Owner::Deletion(_) | Owner::Remote(..) => {}
         }
     }
 
-    fn errand_failed(&mut self, now: Millis, task: u64, failure: &JobFailure, out: &mut Output) {
-        let Some((owner, failures)) = self.errands.failed(now, task) else { return };
+    fn errand_failed(
+        &mut self,
+        now: Millis,
+        wall: Timestamp,
+        task: u64,
+        failure: &JobFailure,
+        out: &mut Output,
+    ) -> Result<(), StoreError> {
+        let Some((owner, failures)) = self.errands.failed(now, task) else { return Ok(()) };
         if failures == NOTED_FAILURES {
             out.note(format!("{owner:?} does not succeed: {}; it is repeated until it does", failure.0));
         }
-        if let Owner::Deletion(target) = owner {
-            self.deletion_failed(target, failures);
+        match owner {
+            Owner::Deletion(target) => self.deletion_failed(target, failures),
+            Owner::Seal(ino, _) => return self.seal_failed(wall, ino, task, failures, out),
+            Owner::Trim(_) | Owner::Recovery(_) | Owner::Remote(..) => {}
         }
+        Ok(())
     }
 }

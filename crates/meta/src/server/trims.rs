@@ -75,9 +75,9 @@ impl<S: Store> Server<S> {
             return Ok(());
         }
         let mut run = Run { id: trim.id, left: BTreeSet::new(), blocks: 0 };
-        for (number, extent) in inode.layout.extents.iter().enumerate() {
+        for extent in &inode.layout.extents {
             for (stripe, target) in extent.targets.iter().enumerate() {
-                let (chunk, size) = (extent.chunk(number, stripe), extent.local_size(stripe, trim.size));
+                let (chunk, size) = (extent.chunk(stripe), extent.local_size(stripe, trim.size));
                 let job = Job::Trim { target: *target, chunk, size };
                 run.left.insert(self.errands.send(Owner::Trim(ino), job, out));
             }

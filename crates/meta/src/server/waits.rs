@@ -15,6 +15,8 @@ pub enum For {
     Durable(LogIndex),
     /// A truncate that all targets confirmed.
     Trim(Ino, u64),
+    /// The end of a seal.
+    Seal(Ino, u64),
     /// An operation over two shards.
     Remote(ShardId, u64),
 }

@@ -118,7 +118,7 @@ fn extents_follow_the_plan() {
     use Consistency::Good;
     let targets: Vec<_> = (1..=6u32).map(|n| (n, n.div_ceil(2), 1 << 30, Good)).collect();
     let mut spread = spread(&map(&targets, &[]));
-    let at = Continue { ino: Ino(9), generation: Generation(3), from: 0, to: 1, like: None };
+    let at = Continue { ino: Ino(9), generation: Generation(3), number: 0, from: 0, to: 1, like: None };
     let first = spread.extents(None, at).unwrap();
     assert_eq!((first.len(), first[0].end, first[0].targets.len()), (1, 16 << 20, 1));
     let rest = spread.extents(None, Continue { from: 16 << 20, to: (1 << 30) + 1, ..at }).unwrap();
@@ -334,7 +334,7 @@ fn pools() {
 fn like_another_file() {
     let map = even(6, 1);
     let mut spread = with(Chooser::Balanced, &map);
-    let at = Continue { ino: Ino(9), generation: Generation(3), from: 0, to: 2 << 30, like: None };
+    let at = Continue { ino: Ino(9), generation: Generation(3), number: 0, from: 0, to: 2 << 30, like: None };
     let source = Layout { generation: Generation(1), trims: 0, extents: spread.extents(None, at).unwrap() };
     assert_eq!(spread.asked(None, &source), [1, 4, 0]);
     for _ in 0..20 {

@@ -16,7 +16,9 @@ use skep_wire::meta::{
     MakeDirOn, MetaRequest, RemoteDir, RemoteDirReply, ReserveEnd, ReserveEndReply, ShardCall, ShardStamp,
 };
 use skep_wire::mgmt::Evict;
-use skep_wire::storage::{ChunkReply, DeleteChunks, StatChunks, StatChunksReply, TrimChunk};
+use skep_wire::storage::{
+    ChunkReply, DeleteChunks, SealChunk, SealChunkReply, StatChunks, StatChunksReply, TrimChunk,
+};
 use skep_wire::{Message, Refusal, Status};
 
 /// Milliseconds between two looks at what a daemon has to do.
@@ -312,6 +314,10 @@ impl World {
                 hub.coverage.hit("the size of a file was recovered");
                 (target, StatChunks::KIND, StatChunks { target, chunks }.to_bytes())
             }
+            Job::Seal { target, chunk, floor } => {
+                hub.coverage.hit("an extent was sealed");
+                (target, SealChunk::KIND, SealChunk { target, chunk, floor }.to_bytes())
+            }
             // It did not know yet that the shard is its own.
             Job::Remote { shard, message } => {
                 let mut body = ShardCall { shard, slot: Slot(0), seq: Seq(0) }.to_bytes();
@@ -415,6 +421,7 @@ fn job_reply(kind: u16, body: &[u8]) -> Result<JobReply, JobFailure> {
     let failed = |e: skep_types::DecodeError| JobFailure(e.to_string());
     Ok(match kind {
         TrimChunk::KIND => JobReply::Trimmed(ChunkReply::from_bytes(body).map_err(failed)?.blocks),
+        SealChunk::KIND => JobReply::Sealed(SealChunkReply::from_bytes(body).map_err(failed)?.limit),
         StatChunks::KIND => JobReply::Stats(StatChunksReply::from_bytes(body).map_err(failed)?.chunks),
         RemoteDir::KIND => {
             let mut reader = Reader::new(body);
@@ -432,6 +439,7 @@ fn mark(refusal: &Refusal, hub: &mut crate::hub::Hub) {
         Status::STALE_GENERATION => "STALE_GENERATION",
         Status::MUST_GROW => "MUST_GROW",
         Status::STALE_SIZE => "STALE_SIZE",
+        Status::STALE_LAYOUT => "STALE_LAYOUT",
         Status::NOT_READY => "NOT_READY",
         Status::FENCED => "FENCED",
         Status::MALFORMED | Status::ROLE | Status::OLD_SEQUENCE => {

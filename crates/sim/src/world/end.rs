@@ -21,7 +21,8 @@ const INODE_TABLE: u8 = 2;
 /// That of growths that were given up while their owners may have been copying.
 const DEAD_GROWTH_TABLE: u8 = 14;
 /// What must become 0 once nobody does anything.
-const LEFT_OVER: [&str; 10] = [
+const LEFT_OVER: [&str; 11] = [
+    "seals",
     "open_files",
     "waiting",
     "errands",
@@ -181,7 +182,7 @@ impl World {
         }
         // A target that forgets what was deleted lets a late write bring it back, unread for ever.
         for storaged in self.storageds.iter().filter(|storaged| storaged.remembers_deletions()) {
-            for (target, chunk) in storaged.chunks() {
+            for (target, chunk) in storaged.chunks().into_iter().chain(storaged.seals()) {
                 if !named.contains(&(target, chunk)) {
                     let Ino(ino) = chunk.ino;
                     hub.fail(format!(

@@ -1,7 +1,7 @@
 //! What every daemon does beside its work: register, fetch map and fences, send heartbeats. One
 //! call at a time, each repeated until it succeeds.
 
-use super::{World, capacity, registration};
+use super::{World, registration};
 use crate::hub::CallId;
 use skep_client::MGMTD;
 use skep_meta::Input;
@@ -78,19 +78,19 @@ impl World {
     }
 
     fn heartbeat(&self, node: NodeId, life: u64) -> Heartbeat {
-        let report = |target| TargetReport {
+        let report = |(target, capacity)| TargetReport {
             filesystem: 0,
             target,
             consistency: Consistency::Good,
             failures: 0,
-            capacity: capacity(),
+            capacity,
         };
         let targets = self.storageds.iter().filter(|storaged| storaged.node == node);
         let server = self.metad.server().filter(|_| node == self.metad.node);
         Heartbeat {
             node,
             incarnation: Incarnation(life),
-            targets: targets.flat_map(|storaged| storaged.targets().map(report)).collect(),
+            targets: targets.flat_map(|storaged| storaged.capacities().map(report)).collect(),
             capacity: Capacity::default(),
             map: MapVersion(0),
             index: server.map(skep_meta::Server::durable_index).unwrap_or_default(),

@@ -69,7 +69,8 @@ struct PolicyInfo {
 #[derive(Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct ExtentInfo {
-    number: usize,
+    /// In the names of its chunk files.
+    number: u16,
     start: u64,
     /// Absent: no end.
     end: Option<u64>,
@@ -94,6 +95,8 @@ struct StripeInfo {
     path: Option<String>,
     /// Bytes that the chunk file has at least: 0 = never written, 1 = written, more = synced.
     floor: u64,
+    /// Closed: from this offset in the chunk file on its bytes are in a later extent.
+    cut: Option<u64>,
     /// Its length; absent when the server does not answer.
     size: Option<u64>,
     /// It is shorter than it can be: reads of it give EIO.
@@ -136,10 +139,8 @@ pub fn gather(access: &AccessArgs, path: &Path) -> Outcome<EntryInfo> {
     let leader = names.leader(ino.shard())?;
     let mut info = describe(path, ino, &reply);
     (info.node, info.node_alias) = (leader.node.0, leader.alias.clone());
-    let extents = reply.layout.extents.iter().enumerate();
-    info.extents = extents
-        .map(|(number, extent)| describe_extent(&names, &directories, &sizes, number, extent))
-        .collect();
+    let extents = reply.layout.extents.iter();
+    info.extents = extents.map(|extent| describe_extent(&names, &directories, &sizes, extent)).collect();
     info.sessions = reply
         .sessions
         .iter()
@@ -234,14 +235,13 @@ fn describe_extent(
     names: &Names<'_>,
     directories: &BTreeMap<TargetId, String>,
     sizes: &BTreeMap<ChunkId, u64>,
-    number: usize,
     extent: &Extent,
 ) -> ExtentInfo {
     let stripe = |(stripe, target): (usize, &TargetId)| {
         let entry = names.target(*target);
         let node = entry.map_or(NodeId(0), |entry| entry.node);
-        let file = PieceName::first(extent.chunk(number, stripe)).path();
-        let size = sizes.get(&extent.chunk(number, stripe)).copied();
+        let file = PieceName::first(extent.chunk(stripe)).path();
+        let size = sizes.get(&extent.chunk(stripe)).copied();
         StripeInfo {
             stripe,
             target: target.0,
@@ -252,12 +252,13 @@ fn describe_extent(
             consistency: entry.map_or("unknown", |entry| entry.consistency.as_str()).into(),
             path: directories.get(target).map(|directory| format!("{directory}/{file}")),
             floor: extent.floor(stripe),
+            cut: Some(extent.cut(stripe)).filter(|cut| *cut != u64::MAX),
             size,
             lost: size.is_some_and(|size| size < extent.floor(stripe)),
         }
     };
     ExtentInfo {
-        number,
+        number: extent.number,
         start: extent.start,
         end: (extent.end != u64::MAX).then_some(extent.end),
         code: match extent.code {
@@ -330,7 +331,7 @@ impl ExtentInfo {
             self.number,
             self.code,
             self.targets.len()
-        )
+        ) + if self.targets.iter().any(|stripe| stripe.cut.is_some()) { ", closed" } else { "" }
     }
 }
 
@@ -385,6 +386,8 @@ mod tests {
 
     fn reply() -> InspectReply {
         let extent = Extent {
+            number: 0,
+            cuts: Vec::new(),
             start: 0,
             end: u64::MAX,
             origin: Ino(5),
@@ -414,8 +417,8 @@ mod tests {
         let (status, reply) = (samples::status(), reply());
         let names = Names::of(&status);
         let directories = BTreeMap::from([(TargetId(101), "/data/t1".to_owned())]);
-        let extent = describe_extent(&names, &directories, &BTreeMap::new(), 0, &reply.layout.extents[0]);
-        let file = PieceName::first(reply.layout.extents[0].chunk(0, 0)).path();
+        let extent = describe_extent(&names, &directories, &BTreeMap::new(), &reply.layout.extents[0]);
+        let file = PieceName::first(reply.layout.extents[0].chunk(0)).path();
         assert_eq!(extent.targets[0].path.as_deref(), Some(format!("/data/t1/{file}").as_str()));
         assert_eq!((extent.targets[1].alias.as_str(), &extent.targets[1].path), ("target 999", &None));
         let mut info = describe(Path::new("/mnt/x"), Ino(5), &reply);

@@ -10,7 +10,8 @@ use skep_net::{Keyring, choose, machine_id};
 use skep_types::{FenceEpoch, Incarnation, NodeId, Role, Seq, ShardId, Slot, TargetId};
 use skep_wire::meta::ShardCall;
 use skep_wire::mgmt::MapReply;
-use skep_wire::storage::{ChunkStat, DeleteChunks, StatChunks, TrimChunk};
+use skep_wire::storage::{ChunkStat, DeleteChunks, SealChunk, StatChunks, TrimChunk};
+use skep_wire::{Refusal, Status};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
@@ -68,9 +69,10 @@ impl Courier {
             return Ok(());
         }
         let node = match &task.job {
-            Job::Delete { target, .. } | Job::Trim { target, .. } | Job::Stat { target, .. } => {
-                self.node_of(*target)
-            }
+            Job::Delete { target, .. }
+            | Job::Trim { target, .. }
+            | Job::Seal { target, .. }
+            | Job::Stat { target, .. } => self.node_of(*target),
             Job::Remote { shard, .. } => self.leader_of(*shard),
         };
         let node = node.ok_or("the map names no server for it")?;
@@ -93,6 +95,9 @@ impl Courier {
         match job {
             Job::Delete { target, .. } if gone(target) => Some(JobReply::Done),
             Job::Trim { target, .. } if gone(target) => Some(JobReply::Trimmed(0)),
+            Job::Seal { target, .. } if gone(target) => {
+                Some(JobReply::NotSealed(format!("target {target} was removed from the cluster")))
+            }
             Job::Stat { target, chunks } if gone(target) => {
                 let nothing = ChunkStat { size: 0, blocks: 0, mtime_ns: 0 };
                 Some(JobReply::Stats(vec![nothing; chunks.len()]))
@@ -138,6 +143,11 @@ fn is_newer(known: Option<&MapReply>, map: &MapReply) -> bool {
     !map.nodes.is_empty() && known.is_none_or(|known| map.version >= known.version)
 }
 
+/// Will a repetition give the same?
+fn is_final(refusal: &Refusal) -> bool {
+    !refusal.status.is_transient() && refusal.status != Status::STALE_MAP
+}
+
 fn carry(caller: &mut Caller, job: &Job) -> Result<JobReply, CallError> {
     let deadline = Instant::now() + TASK_LIMIT;
     Ok(match job {
@@ -148,6 +158,17 @@ fn carry(caller: &mut Caller, job: &Job) -> Result<JobReply, CallError> {
         Job::Trim { target, chunk, size } => {
             let message = TrimChunk { target: *target, chunk: *chunk, size: *size };
             JobReply::Trimmed(caller.call(&message, deadline)?.blocks)
+        }
+        Job::Seal { target, chunk, floor } => {
+            let message = SealChunk { target: *target, chunk: *chunk, floor: *floor };
+            match caller.call(&message, deadline) {
+                Ok(reply) => JobReply::Sealed(reply.limit),
+                // It will not: its disk is full to the last byte, or has failed.
+                Err(CallError::Refused(refusal)) if is_final(&refusal) => {
+                    JobReply::NotSealed(format!("target {target}: {refusal}"))
+                }
+                Err(e) => return Err(e),
+            }
         }
         Job::Stat { target, chunks } => {
             let message = StatChunks { target: *target, chunks: chunks.clone() };

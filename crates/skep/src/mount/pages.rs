@@ -225,8 +225,10 @@ mod tests {
     const ALL: Notice = Notice::Drop { from: 0, len: 0 };
     const SOON: Duration = Duration::from_secs(20);
 
+    type Told = Arc<Mutex<Vec<(u64, Notice)>>>;
+
     /// Pages of which those of inode 1 stay until something is sent, and what was told.
-    fn hanging() -> (Arc<Pages>, Sender<()>, Arc<Mutex<Vec<(u64, Notice)>>>) {
+    fn hanging() -> (Arc<Pages>, Sender<()>, Told) {
         let (sender, gate) = channel();
         let gate = Mutex::new(gate);
         let told = Arc::new(Mutex::new(Vec::new()));

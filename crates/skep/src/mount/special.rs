@@ -68,9 +68,7 @@ fn entry(ino: Ino, reply: &InspectReply, lost: &BTreeMap<ChunkId, Millis>, map: 
             "targets": given(reply.policy.targets),
             "inline_limit": reply.policy.inline_limit,
         },
-        "extents": reply.layout.extents.iter().enumerate().map(|(number, extent)| {
-            extent_value(map, lost, number, extent)
-        }).collect::<Vec<Value>>(),
+        "extents": reply.layout.extents.iter().map(|extent| extent_value(map, lost, extent)).collect::<Vec<Value>>(),
         "sessions": sessions,
     });
     value.to_string().into_bytes()
@@ -189,7 +187,7 @@ pub async fn set<P: MountPort>(
     lane.set_policy(ino, policy).await
 }
 
-fn extent_value(map: &ClusterMap, lost: &BTreeMap<ChunkId, Millis>, number: usize, extent: &Extent) -> Value {
+fn extent_value(map: &ClusterMap, lost: &BTreeMap<ChunkId, Millis>, extent: &Extent) -> Value {
     let stripe = |(stripe, target): (usize, &TargetId)| {
         let entry = map.target(*target);
         let node = entry.map_or(NodeId(0), |entry| entry.node);
@@ -205,12 +203,13 @@ fn extent_value(map: &ClusterMap, lost: &BTreeMap<ChunkId, Millis>, number: usiz
             "consistency": entry.map_or("unknown", |entry| entry.consistency.as_str()),
             "path": null,
             "floor": extent.floor(stripe),
+            "cut": Some(extent.cut(stripe)).filter(|cut| *cut != u64::MAX),
             "size": null,
-            "lost": lost.contains_key(&extent.chunk(number, stripe)),
+            "lost": lost.contains_key(&extent.chunk(stripe)),
         })
     };
     json!({
-        "number": number,
+        "number": extent.number,
         "start": extent.start,
         "end": (extent.end != u64::MAX).then_some(extent.end),
         "code": match extent.code { Code::Raid0 => "raid0" },

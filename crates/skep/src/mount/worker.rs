@@ -359,7 +359,7 @@ impl<P: MountPort> Filesystem for Worker<P> {
     }
 
     async fn statfs(&self, cx: &Context<'_>, _ino: u64) -> Answer<StatFs> {
-        Ok(convert::statfs(self.begin(cx)?.statfs()))
+        Ok(convert::statfs(self.begin(cx)?.statfs().await))
     }
 
     async fn setxattr(

@@ -109,11 +109,27 @@ impl Storaged {
             StorageRequest::ListChunks(m) => m.target,
             StorageRequest::MapChunk(m) => m.target,
             StorageRequest::CopyChunk(m) => m.target,
+            StorageRequest::SealChunk(m) => m.target,
             StorageRequest::TargetStats(_) => {
                 return Ok(Answer::done(&TargetStatsReply { targets: self.stats() }));
             }
         };
         let target = self.target(id, &request)?;
+        let answer = self.serve_on(target, request, payload);
+        if let Err(refusal) = &answer
+            && target.is_news(refusal)
+        {
+            self.nudge.nudge();
+        }
+        answer
+    }
+
+    fn serve_on(
+        &self,
+        target: &Target,
+        request: StorageRequest,
+        payload: &mut Payload,
+    ) -> Result<Answer, Refusal> {
         match &request {
             StorageRequest::ReadChunk(m) => {
                 let (body, len) = target.read(m, payload.room(m.len as usize))?;

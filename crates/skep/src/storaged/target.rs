@@ -13,7 +13,7 @@ use skep_wire::storage::{
 };
 use skep_wire::{Refusal, Status};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 /// Bytes that may be written before the free space is looked at again: the reserve must hold against
@@ -48,10 +48,14 @@ pub struct Target {
     removed: AtomicBool,
     /// The reserve is reached: only what is there may be written over.
     full: AtomicBool,
+    /// A writer was refused since the space was last told.
+    refused: AtomicBool,
     /// Written since the free space was looked at.
     unlooked: AtomicU64,
     /// Held while room is looked for and taken: two reservations must not find the same one.
     reserving: Mutex<()>,
+    /// Shared by changes in work; a seal has it alone, so that nothing lands behind its limit afterwards.
+    sealing: RwLock<()>,
     counters: Counters,
 }
 
@@ -101,8 +105,10 @@ impl Target {
             directory,
             removed: AtomicBool::new(false),
             full: AtomicBool::new(false),
+            refused: AtomicBool::new(false),
             unlooked: AtomicU64::new(0),
             reserving: Mutex::new(()),
+            sealing: RwLock::new(()),
             counters: Counters::default(),
         }
     }
@@ -152,6 +158,7 @@ impl Target {
 
     /// For the heartbeat; also looks whether the reserve is reached.
     pub fn report(&self) -> TargetReport {
+        self.refused.store(false, Relaxed);
         // Asked first: it may find out that the disk has failed.
         let capacity = self.capacity();
         let standing = self.directory.standing();
@@ -162,6 +169,11 @@ impl Target {
             consistency: standing.consistency(),
             failures: standing.failures,
         }
+    }
+
+    /// A request was refused. Is mgmtd to hear of it at once? (Once for all that are refused until then.)
+    pub fn is_news(&self, refusal: &Refusal) -> bool {
+        refusal.status == Status::errno(Errno::ENOSPC) && !self.refused.swap(true, Relaxed)
     }
 
     /// A request was done that took so long, all in all.
@@ -252,6 +264,7 @@ impl Target {
     /// Writes.
     pub fn write(&self, m: &WriteChunk, payload: &[u8]) -> Result<Vec<u8>, Refusal> {
         let _work = self.enter();
+        let _changing = self.changing();
         if !m.netbench {
             self.require_room(m.chunk, m.offset, payload.len() as u64)?;
         }
@@ -272,6 +285,8 @@ impl Target {
         buffer: &mut [u8],
     ) -> Result<Vec<u8>, Refusal> {
         let _work = (self.enter(), from.enter());
+        // Of the source nothing is changed, and two such locks could wait for one another.
+        let _changing = self.changing();
         self.require_room(m.chunk, m.offset, m.len.min(COPY_MAX))?;
         let done = copy_chunk(&self.directory, &from.directory, m, sync, buffer);
         let reply = done.map_err(|fault| match fault {
@@ -280,6 +295,10 @@ impl Target {
         })?;
         self.wrote(reply.copied.min(COPY_MAX));
         Ok(reply.to_bytes())
+    }
+
+    fn changing(&self) -> RwLockReadGuard<'_, ()> {
+        self.sealing.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn wrote(&self, bytes: u64) {
@@ -343,6 +362,16 @@ impl Target {
     /// Everything but reads, writes and reservations.
     pub fn run(&self, request: &StorageRequest) -> Result<Vec<u8>, Refusal> {
         let _work = self.enter();
+        let _changing = match request {
+            StorageRequest::PunchChunk(_) | StorageRequest::ReserveChunk(_) => Some(self.changing()),
+            _ => None,
+        };
+        let _alone = match request {
+            StorageRequest::SealChunk(_) => {
+                Some(self.sealing.write().unwrap_or_else(PoisonError::into_inner))
+            }
+            _ => None,
+        };
         match execute(&self.directory, Limits::default(), request) {
             Done::Body(body) => Ok(body),
             done => Err(self.refusal(done)),
@@ -383,6 +412,21 @@ mod tests {
 
     fn good(failures: u64, decisions: u64) -> TargetEntry {
         entry(Consistency::Good, failures, decisions)
+    }
+
+    /// Goal: that somebody was refused for want of room is told at once, once for each report.
+    #[test]
+    fn a_refusal_is_told_once() {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("target");
+        std::fs::create_dir(&path).unwrap();
+        let directory = TargetDir::open(&path, Uuid([1; 16]), Some(Uuid([2; 16])), 0).unwrap();
+        let target = Target::new(TargetId(101), directory);
+        let [full, other] = [Errno::ENOSPC, Errno::EIO].map(|errno| Refusal::new(Status::errno(errno)));
+        for _ in 0..2 {
+            assert_eq!([&other, &full, &full].map(|refusal| target.is_news(refusal)), [false, true, false]);
+            target.report();
+        }
     }
 
     /// Goal: a disk that fails gives EIO to the one who asked and marks the target, which stays bad until an

@@ -7,7 +7,7 @@ use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use serde_json::Value;
 use skep_rig::{Cluster, PATIENCE, until};
 use std::collections::BTreeSet;
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -52,6 +52,49 @@ pub fn set(cluster: &Cluster, words: &[&str]) -> String {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{words:?}: {said}");
     said
+}
+
+/// Goal: a file of which one target is full goes on on another one of its pool, for a mount with an old layout too; no
+/// byte is lost, and none is refused while there is room.
+#[test]
+fn a_growing_file_goes_on_where_there_is_room() {
+    let cluster = start(plan().with("SKEP_STORAGED_RESERVE", "8MiB"));
+    set(&cluster, &["pool", "create", "some", "--targets", "101,102"]);
+    let narrow = directory_of(&cluster, 101);
+    cluster.down().unwrap();
+    let disk = Disk::under(&narrow, 24);
+    cluster.up().unwrap();
+    let second = cluster.second_mount("mnt1", &[]).unwrap();
+    let dir = cluster.mount().join("dir");
+    set(&cluster, &["dir", "create", dir.to_str().unwrap(), "--pool", "some"]);
+    set(&cluster, &["entry", "set", dir.to_str().unwrap(), "--targets", "2"]);
+    let path = dir.join("large");
+    let both = |path: &Path| {
+        OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).unwrap()
+    };
+    let files = [both(&path), both(&second.join("dir/large"))];
+    let part = |number: u64| bytes(number as u32, 1 << 20);
+    for number in 0..64 {
+        files[number as usize % 2]
+            .write_all_at(&part(number), number << 20)
+            .unwrap_or_else(|e| panic!("MiB {number}: {e}"));
+    }
+    files.iter().for_each(|file| file.sync_all().unwrap());
+    assert_eq!(targets_of(&cluster, &path), BTreeSet::from([101, 102]));
+    let info = rows(&cluster, &["entry", "info", path.to_str().unwrap()]).remove(0);
+    assert!(info["extents"].as_array().unwrap().len() > 1, "{info}");
+    let mut found = vec![0; 1 << 20];
+    for path in [&path, &second.join("dir/large")] {
+        let file = File::open(path).unwrap();
+        assert_eq!(file.metadata().unwrap().len(), 64 << 20);
+        for number in 0..64 {
+            file.read_exact_at(&mut found, number << 20).unwrap();
+            assert!(found == part(number), "MiB {number} of {path:?}");
+        }
+    }
+    drop(files);
+    drop(cluster);
+    drop(disk);
 }
 
 /// Goal: files below a directory that names a pool are on that pool's targets and no others, however wide

@@ -9,7 +9,7 @@ use core::future::Future;
 use core::pin::pin;
 use core::task::{Context, Waker};
 use skep_types::{Errno, SetAttr};
-use skep_wire::meta::WriteInline;
+use skep_wire::meta::{SealExtent, WriteInline};
 use skep_wire::storage::{CopyChunk, ReserveChunk};
 use skep_wire::{Message, Refusal};
 
@@ -163,6 +163,7 @@ fn failures_leave_no_old_pages() {
     block_on(lane.fsync(file.handle)).unwrap();
     assert_eq!(fill(&lane, &file, 0).len(), 4_096);
     drops(&cluster);
+    cluster.borrow_mut().fail(SealExtent::KIND, &[Fault::Refuse(full), Fault::Refuse(full)]);
     cluster.borrow_mut().fail(ReserveChunk::KIND, &[Fault::Refuse(full), Fault::Refuse(full)]);
     assert_eq!(block_on(lane.fallocate(file.handle, Allocate::Zero, 0, 66_000)), Err(Errno::ENOSPC));
     assert_eq!(drops(&cluster), [(0, 66_000)]);
@@ -171,6 +172,7 @@ fn failures_leave_no_old_pages() {
         |lane: &FakeLane| lane.shared().with(|s| !s.inodes.entry(file.attr.ino).unsynced.is_empty());
     assert!(unsynced(&lane));
     cluster.borrow_mut().fail(CopyChunk::KIND, &[Fault::Refuse(full)]);
+    cluster.borrow_mut().fail(skep_wire::storage::WriteChunk::KIND, &[Fault::Refuse(full)]);
     assert_eq!(block_on(lane.copy((from.handle, 0), (file.handle, 0), 66_000)), Err(Errno::ENOSPC));
     assert_eq!(drops(&cluster), [(0, 66_000)]);
 }

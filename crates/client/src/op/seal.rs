@@ -1,0 +1,90 @@
+//! A target is full, or refuses an old layout: the file goes on elsewhere (`docs/design/seal.md`).
+
+use crate::lane::Lane;
+use crate::port::{Cell, Port};
+use crate::state::Shared;
+use skep_types::{ChunkId, Errno, Ino, Layout, Piece, TargetId};
+use skep_wire::meta::SealExtent;
+use skep_wire::{Refusal, Status};
+
+/// A part of a chunk file that was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub target: TargetId,
+    pub chunk: ChunkId,
+    pub offset: u64,
+    pub len: u64,
+}
+
+/// A request to a target was refused, and where that was.
+#[derive(Debug, Clone)]
+pub(crate) struct Stuck {
+    pub refusal: Refusal,
+    pub place: Option<Place>,
+}
+
+impl From<Refusal> for Stuck {
+    fn from(refusal: Refusal) -> Self {
+        Self { refusal, place: None }
+    }
+}
+
+impl From<Errno> for Stuck {
+    fn from(errno: Errno) -> Self {
+        Refusal::from(errno).into()
+    }
+}
+
+impl From<&Piece> for Place {
+    fn from(piece: &Piece) -> Self {
+        let Piece { target, chunk, local_offset: offset, len, .. } = *piece;
+        Self { target, chunk, offset, len }
+    }
+}
+
+impl Place {
+    /// What came of it.
+    pub fn stuck(self, refusal: Refusal) -> Stuck {
+        Stuck { refusal, place: Some(self) }
+    }
+}
+
+/// Is it refused for a reason that a newer layout mends?
+pub(crate) fn may_move(refusal: &Refusal) -> bool {
+    refusal.status == Status::STALE_LAYOUT || is_full(refusal)
+}
+
+fn is_full(refusal: &Refusal) -> bool {
+    refusal.status == Status::errno(Errno::ENOSPC)
+}
+
+impl<P: Port, C: Cell<Shared>> Lane<P, C> {
+    /// Asks for a layout that has another place for what is stuck, and waits until there is one. `layout`: as it was
+    /// known. Err: there is none, or it is stuck for another reason.
+    pub(crate) async fn go_on_elsewhere(
+        &self,
+        ino: Ino,
+        layout: &Layout,
+        stuck: Stuck,
+    ) -> Result<(), Refusal> {
+        let Stuck { refusal, place } = stuck;
+        let Some(place) = place.filter(|_| may_move(&refusal)) else { return Err(refusal) };
+        let Place { target, chunk, offset, len } = place;
+        let end = offset.saturating_add(len);
+        let full = is_full(&refusal).then_some(target);
+        if full.is_some() {
+            self.shared.with(|s| s.space_asked = None);
+        }
+        let room = if full.is_some() { len } else { 0 };
+        let message = SealExtent { ino, generation: layout.generation, chunk, end, room, full };
+        match self.ask(ino.shard(), &message).await {
+            Ok(_) => {}
+            Err(newer) if newer.status == Status::STALE_GENERATION => {}
+            Err(other) => return Err(other),
+        }
+        let layout = self.fetch_layout(ino).await?.layout;
+        let cut = layout.extent_of(&chunk).map_or(0, |extent| extent.cut(usize::from(chunk.stripe)));
+        // A hole in front of the end of the chunk file: its place stays.
+        if full.is_some() && cut >= end { Err(refusal) } else { Ok(()) }
+    }
+}
