@@ -5,8 +5,8 @@ mod growth;
 #[cfg(test)]
 mod tests;
 
-use crate::ids::{self, CLIENT, CLIENTS, DEVICE, NETWORK, ONE_FILE, OWN_FILES, STORAGE};
-use crate::model::{Curve, Evidence, Layer, LayerId, Limit, Step, Theory, Waterfall};
+use crate::ids::{self, CLIENT, CLIENTS, DEVICE, LOG, NETWORK, ONE_FILE, OWN_FILES, STORAGE};
+use crate::model::{Curve, Evidence, Layer, LayerId, Limit, Spread, Step, Theory, Waterfall};
 use skep_bench::significance::median;
 
 /// Where the layers run: it decides how their limits add up.
@@ -16,6 +16,21 @@ pub enum Place {
     Apart,
     /// All on one machine: each takes its share of the same processors, and their times add up.
     Together,
+}
+
+/// How a survey's layers stand to each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Setting {
+    /// Where they run.
+    pub place: Place,
+    /// Over how many targets files spread.
+    pub spread: Option<Spread>,
+}
+
+impl From<Place> for Setting {
+    fn from(place: Place) -> Self {
+        Self { place, spread: None }
+    }
 }
 
 /// All clients together must reach this share of what lies below, or they are the limit themselves.
@@ -47,6 +62,13 @@ struct Rate {
     high: f64,
 }
 
+impl Rate {
+    /// So many times as much.
+    fn times(self, factor: f64) -> Self {
+        Self { low: self.low * factor, value: self.value * factor, high: self.high * factor }
+    }
+}
+
 fn peak(layers: &[Layer], id: &str) -> Option<Rate> {
     let curve = find(layers, id)?;
     let (x, value) = best(curve).filter(|(_, y)| *y > 0.0)?;
@@ -73,6 +95,8 @@ pub fn composed(place: Place, parts: &[f64]) -> Option<f64> {
 struct Work {
     device: Option<Rate>,
     storage: Option<Rate>,
+    /// What the processes could write if they waited for the logs of metadata servers only.
+    log: Option<Rate>,
     network: Option<Rate>,
     client: Option<Rate>,
     own: Option<Rate>,
@@ -91,14 +115,20 @@ fn value(rate: Option<Rate>) -> Option<f64> {
 }
 
 impl Work {
-    fn of(layers: &[Layer], work: &str) -> Self {
+    fn of(layers: &[Layer], work: &str, spread: Option<Spread>) -> Self {
         let one = |layer: &str| peak(layers, &format!("{layer}.{work}"));
+        let own = format!("{CLIENTS}.{work}{OWN_FILES}");
+        // Each process waits for the log by itself, and has a file of its own on targets of its own.
+        let processes = find(layers, &own).and_then(best).map_or(1.0, |(at, _)| at.max(1.0));
+        let share = spread.map_or(1.0, |spread| spread.share(processes));
+        let touched = |rate: Option<Rate>| rate.map(|rate| rate.times(share));
         Self {
-            device: one(DEVICE),
-            storage: one(STORAGE),
+            device: touched(one(DEVICE)),
+            storage: touched(one(STORAGE)),
+            log: one(LOG).map(|rate| rate.times(processes)),
             network: one(NETWORK),
             client: one(CLIENT),
-            own: peak(layers, &format!("{CLIENTS}.{work}{OWN_FILES}")),
+            own: peak(layers, &own),
             one: peak(layers, &format!("{CLIENTS}.{work}{ONE_FILE}")),
         }
     }
@@ -135,7 +165,8 @@ impl Work {
     fn parts(&self) -> Vec<(&'static str, f64)> {
         let daemons = self.storage.map(|rate| ("storage daemons", rate.value));
         let stored = daemons.or(self.device.map(|rate| ("devices", rate.value)));
-        stored.into_iter().chain(self.network.map(|rate| ("network", rate.value))).collect()
+        let log = self.log.map(|rate| ("logs of the metadata servers", rate.value));
+        stored.into_iter().chain(log).chain(self.network.map(|rate| ("network", rate.value))).collect()
     }
 
     fn below(&self, place: Place) -> Option<f64> {
@@ -144,15 +175,19 @@ impl Work {
 
     /// From which figures that follows, so that a reader finds it nowhere else and can still reckon it.
     fn below_in_words(&self, place: Place) -> String {
-        match (self.parts().as_slice(), place) {
-            ([(one, a), (other, b)], Place::Apart) => {
-                format!("the slower of {one} ({a:.0} MB/s) and {other} ({b:.0} MB/s)")
+        let parts = self.parts();
+        let each: Vec<String> = parts.iter().map(|(one, rate)| format!("{one} ({rate:.0} MB/s)")).collect();
+        let Some((last, first)) = each.split_last().filter(|(_, first)| !first.is_empty()) else {
+            return each.concat();
+        };
+        let all = format!("{} and {last}", first.join(", "));
+        match place {
+            Place::Apart if parts.len() == 2 => format!("the slower of {all}"),
+            Place::Apart => format!("the slowest of {all}"),
+            Place::Together => {
+                let times: Vec<String> = parts.iter().map(|(_, rate)| format!("1/{rate:.0}")).collect();
+                format!("{all} one behind the other on the same processors, 1 / ({})", times.join(" + "))
             }
-            ([(one, a), (other, b)], Place::Together) => format!(
-                "{one} ({a:.0} MB/s) and {other} ({b:.0} MB/s) one behind the other on the same processors, 1 / (1/{a:.0} + \
-                 1/{b:.0})"
-            ),
-            (all, _) => all.iter().map(|(one, rate)| format!("{one} ({rate:.0} MB/s)")).collect(),
         }
     }
 }
@@ -160,10 +195,11 @@ impl Work {
 const WORKS: [(&str, &str); 2] = [(ids::WRITE, "Write"), (ids::READ, "Read")];
 
 /// Achieved beside theoretical, for each kind of work that was measured in two layers at least.
-pub fn waterfalls(layers: &[Layer], theory: &[Theory], place: Place) -> Vec<Waterfall> {
+pub fn waterfalls(layers: &[Layer], theory: &[Theory], setting: impl Into<Setting>) -> Vec<Waterfall> {
+    let Setting { place, spread } = setting.into();
     let made = WORKS.iter().map(|(id, title)| {
         let of = theory.iter().filter(|one| one.work == *id).collect::<Vec<&Theory>>();
-        waterfall(&Work::of(layers, id), &of, title, place)
+        waterfall(&Work::of(layers, id, spread), &of, title, place)
     });
     made.filter(|w| w.steps.len() > 1).collect()
 }
@@ -233,8 +269,9 @@ const SHARING_IS_FASTER: &str =
 const NOT_COMPARABLE: &str = "not comparable: caches answered faster than the layers below were measured";
 
 /// What limits each kind of work: processors that everything waits for, then layers, then where none can be named.
-pub fn limits(layers: &[Layer], place: Place) -> Vec<Limit> {
-    let stream = |(id, title): &(&str, &str)| stream_limit(&Work::of(layers, id), title, place);
+pub fn limits(layers: &[Layer], setting: impl Into<Setting>) -> Vec<Limit> {
+    let Setting { place, spread } = setting.into();
+    let stream = |(id, title): &(&str, &str)| stream_limit(&Work::of(layers, id, spread), title, place);
     let (named, open): (Vec<_>, Vec<_>) =
         WORKS.iter().filter_map(stream).partition(|limit| limit.layer.is_some());
     busy::limit(layers).into_iter().chain(named).chain(open).chain(growth::limit(layers)).collect()
@@ -291,6 +328,9 @@ fn evidence(work: &Work, clients: Rate, below: f64) -> Vec<Evidence> {
 /// Layers on machines of their own: the one with the smallest figure, and what comes so close that another run could
 /// turn them round.
 fn slowest(work: &Work, clients: f64, below: f64) -> Option<Found> {
+    if let Some(log) = work.log.filter(|log| log.value <= below) {
+        return Some((vec![LayerId::Log], waiting(log.value, clients)));
+    }
     if clients < CLIENTS_REACH * below {
         let share = 100.0 * clients / below;
         return Some((
@@ -338,6 +378,14 @@ fn slowest(work: &Work, clients: f64, below: f64) -> Option<Found> {
         )),
         (_, Some(stored)) => Some((vec![stored.layer], storing(work, &stored))),
     }
+}
+
+/// How the logs of metadata servers limit.
+fn waiting(log: f64, clients: f64) -> String {
+    format!(
+        "the processes reach {clients:.0} MB/s; waiting for the logs of the metadata servers alone would let them reach \
+         {log:.0} MB/s, so the disks under those logs are the limit"
+    )
 }
 
 /// How what is stored limits all by itself.
@@ -401,12 +449,13 @@ fn dearest(work: &Work, clients: Rate) -> Option<Found> {
     let device = Cost::of(LayerId::Device, "the devices", work.device_in_path(), &[]);
     let storage = Cost::of(LayerId::Storage, daemons, work.storage, &[&device]);
     let network = Cost::of(LayerId::Network, "the network", work.network, &[]);
-    let rest = Cost::of(layer, above, Some(clients), &[&device, &storage, &network]);
-    let all: f64 = [&device, &storage, &network, &rest].iter().map(|part| part.value).sum();
+    let log = Cost::of(LayerId::Log, "the disks under the logs of the metadata servers", work.log, &[]);
+    let rest = Cost::of(layer, above, Some(clients), &[&device, &storage, &network, &log]);
+    let all: f64 = [&device, &log, &storage, &network, &rest].iter().map(|part| part.value).sum();
     let Some((rate, disks)) = work.cached() else {
-        return named(&[device, storage, network, rest], all);
+        return named(&[device, log, storage, network, rest], all);
     };
-    let parts = [network, rest];
+    let parts = [log, network, rest];
     let most = parts.iter().max_by(|a, b| a.value.total_cmp(&b.value))?;
     let why = unjudged(rate, disks);
     if storage.high < most.low {

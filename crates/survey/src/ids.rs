@@ -8,6 +8,16 @@ pub const PROCESSOR_FREE: &str = "processor.free";
 pub const EACH: &str = ".each";
 /// Devices: `device.write`, `device.read`.
 pub const DEVICE: &str = "device";
+/// Time of a small record on the disk of each metadata server's log (members: metadata servers).
+pub const LOG_SYNC: &str = "log.sync.each";
+/// Rate of large records there (members: metadata servers).
+pub const LOG_WRITE: &str = "log.write.each";
+/// What one process could write if it waited for nothing but the logs: `log.write`.
+pub const LOG: &str = "log";
+/// Share of the time in which the mount's threads were ready to run that they ran (member: the mount).
+pub const MOUNT_SHARE: &str = "client.mount.share";
+/// Share of the time in which the control group of the mount did not hold it back (member: the mount).
+pub const MOUNT_FREE: &str = "client.mount.free";
 /// Storage daemons: `storage.write`, `storage.read`.
 pub const STORAGE: &str = "storage";
 /// Network into and out of all storage daemons: `network.write`, `network.read`.

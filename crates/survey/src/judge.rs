@@ -6,6 +6,7 @@
 
 mod absent;
 mod machines;
+mod mount;
 mod two_nodes;
 
 use crate::ceiling;
@@ -16,9 +17,10 @@ use crate::pairs::{self, ARROW, Slow};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// In this order causes explain effects.
-const ORDER: [LayerId; 7] = [
+const ORDER: [LayerId; 8] = [
     LayerId::Processor,
     LayerId::Device,
+    LayerId::Log,
     LayerId::Network,
     LayerId::Storage,
     LayerId::Metadata,
@@ -69,19 +71,19 @@ impl Blamed {
 
 /// How far a cause in one layer reaches into another; none when it does not touch it.
 fn reach(below: LayerId, above: LayerId) -> Option<f64> {
-    use LayerId::{Client, Clients, Device, Metadata, Network, Processor, Storage};
+    use LayerId::{Client, Clients, Device, Log, Metadata, Network, Processor, Storage};
     match (below, above) {
         (Processor, Processor) => None,
         (Processor, _) => Some(PROCESSOR_EXPLAINS),
         (Device, Storage | Metadata | Client | Clients)
-        | (Network | Storage, Metadata | Client | Clients) => Some(RATE_EXPLAINS),
+        | (Log | Network | Storage, Metadata | Client | Clients) => Some(RATE_EXPLAINS),
         _ => None,
     }
 }
 
 /// Judges a survey: marks members that lag, fills waterfalls and verdict.
 pub fn judge(survey: &mut Survey) {
-    let place = machines::place(survey);
+    let place = ceiling::Setting { place: machines::place(survey), spread: survey.spread };
     let missing = absent::findings(survey);
     let gone: BTreeSet<String> = missing.iter().map(|finding| finding.culprit.member.clone()).collect();
     let mut findings: Vec<Finding> = Vec::new();
@@ -97,6 +99,7 @@ pub fn judge(survey: &mut Survey) {
         fresh.iter().for_each(|finding| blamed.add(finding));
         findings.extend(fresh);
     }
+    findings.extend(mount::held_back(&mut survey.layers));
     // Who does not answer at all is not slow besides.
     findings.retain(|finding| !gone.contains(&finding.culprit.member));
     two_nodes::remark(survey);
@@ -306,6 +309,11 @@ fn words(id: LayerId) -> (&'static str, &'static str) {
             "its device delivers",
             "look at the drive and its controller (SMART, RAID state, cache battery, kernel log), and at the \
              settings of the device (skep tune check --role storage)",
+        ),
+        LayerId::Log => (
+            "the disk under its log reaches",
+            "look at the drive under the directory of this metadata server (SMART, RAID state, cache battery, other \
+             work on it), and move the directory to flash that keeps what it was told to sync",
         ),
         LayerId::Storage => (
             "its device is as good as the others, but through the daemon it delivers",

@@ -34,6 +34,9 @@ pub struct Survey {
     /// Members that should have been measured and could not be.
     #[serde(default)]
     pub absent: Vec<Absent>,
+    /// Over how many targets files spread; none where nothing told it.
+    #[serde(default)]
+    pub spread: Option<Spread>,
     /// From the device up to all clients.
     pub layers: Vec<Layer>,
     /// What layers could do by data sheet, for the waterfalls.
@@ -102,6 +105,27 @@ pub struct Part {
     pub part_of: String,
 }
 
+/// Over how many targets files spread, by the layout of the directory in which clients were measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Spread {
+    /// Targets that each file has.
+    pub per_file: u32,
+    /// Targets that were measured together.
+    pub targets: u32,
+}
+
+impl Spread {
+    /// The share of all targets that so many files lie on at most.
+    pub fn share(self, files: f64) -> f64 {
+        if self.targets == 0 {
+            1.0
+        } else {
+            (files * f64::from(self.per_file) / f64::from(self.targets)).min(1.0)
+        }
+    }
+}
+
 /// A member that could not be measured.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -137,6 +161,8 @@ pub enum LayerId {
     Processor,
     /// The device or file system under each target, without the storage daemon's code.
     Device,
+    /// What the log of every metadata server stands on: its disk, and the time to make a record durable.
+    Log,
     /// Through the storage daemon's code, without network.
     Storage,
     /// Between every pair of nodes.

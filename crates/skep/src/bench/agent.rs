@@ -113,6 +113,7 @@ fn serve(args: &AgentArgs) -> Result<(), String> {
         addresses,
         keyring: keyring.clone(),
         targets: Vec::new(),
+        log: None,
     });
     let budget = Budget::new(args.processes_max, args.memory_max);
     let agent = Agent { host, allowed, budget, instruments, run: Mutex::default() };

@@ -89,6 +89,13 @@ fn mounts() -> Vec<MountFacts> {
     own.into_iter().map(told).collect()
 }
 
+/// The process of the mount at this place, as far as it can be looked at.
+pub fn mount_process(point: &Path) -> Option<u32> {
+    let point = point.display().to_string();
+    let running = running(&skep_tune::Root::new(Path::new("/")).ok()?);
+    running.into_iter().find(|one| one.settings.get("mount_point") == Some(&point))?.pid
+}
+
 fn zones() -> u32 {
     let entries = std::fs::read_dir("/sys/devices/system/node").into_iter().flatten().flatten();
     let is_zone = |name: &str| name.strip_prefix("node").is_some_and(|rest| rest.parse::<u32>().is_ok());

@@ -9,6 +9,7 @@ mod gate;
 mod jobs;
 mod leases;
 mod listen;
+mod log;
 mod network;
 mod processor;
 pub mod question;
@@ -16,5 +17,5 @@ mod service;
 mod storage;
 
 pub use network::Times;
-pub use service::{BenchTarget, Host, Instruments, is_instrument};
+pub use service::{BenchTarget, Host, Instruments, LogPlace, is_instrument};
 pub use storage::clear_leftovers;

@@ -68,6 +68,8 @@ pub enum Measurement {
     },
     /// Which files storage measurements have on the daemon's targets.
     Sets,
+    /// What the disk under a metadata server's log takes, and what the log has taken of it.
+    Log(LogTest),
 }
 
 impl Measurement {
@@ -81,6 +83,7 @@ impl Measurement {
             Self::Storage(_) => "storage",
             Self::Cleanup { .. } => "cleanup",
             Self::Sets => "sets",
+            Self::Log(_) => "log",
         }
     }
 }
@@ -100,6 +103,15 @@ impl Default for ProcessorTest {
     fn default() -> Self {
         Self { round_ms: 200, rounds: 5, threads: 1 }
     }
+}
+
+/// See [`Measurement::Log`].
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogTest {
+    /// Records of 4 KiB, each made durable by itself; 0: none.
+    pub records: u32,
+    /// Bytes of one stream, durable at its end; 0: none.
+    pub bytes: u64,
 }
 
 /// See [`Measurement::Listen`].
@@ -271,6 +283,21 @@ pub enum Findings {
     },
     /// See [`Measurement::Sets`].
     Sets(Vec<SetFound>),
+    /// See [`Measurement::Log`].
+    Log(LogFound),
+}
+
+/// See [`Measurement::Log`].
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct LogFound {
+    /// Of every record, in microseconds: written and durable.
+    pub records_us: Vec<f64>,
+    /// The stream.
+    pub stream: Flow,
+    /// How often the log itself was made durable since the daemon began ...
+    pub syncs: u64,
+    /// ... and for how long, in nanoseconds.
+    pub sync_ns: u64,
 }
 
 /// Files of one measurement on one target.

@@ -3,7 +3,7 @@
 use super::jobs::{Control, Jobs};
 use super::leases::Leases;
 use super::question::{Direction, Findings, Measurement, Order, QUESTION_MAX, Question, Reply, StorageTest};
-use super::{facts, listen, network, processor, storage};
+use super::{facts, listen, log, network, processor, storage};
 use skep_bench::engine::now_ns;
 use skep_net::{Answer, Keyring, Payload, Peer, may_call};
 use skep_types::limits::PAYLOAD_MAX;
@@ -28,6 +28,14 @@ pub struct BenchTarget {
     pub reserve: u64,
 }
 
+/// The log of a metadata server.
+pub struct LogPlace {
+    /// A directory on its disk.
+    pub directory: PathBuf,
+    /// How often it was made durable, and for how many nanoseconds.
+    pub spent: Box<dyn Fn() -> (u64, u64) + Send + Sync>,
+}
+
 /// The daemon that is measured.
 pub struct Host {
     /// Which service.
@@ -46,6 +54,8 @@ pub struct Host {
     pub keyring: Arc<Keyring>,
     /// Its targets, if it has any.
     pub targets: Vec<BenchTarget>,
+    /// Its log, if it is a metadata server.
+    pub log: Option<LogPlace>,
 }
 
 /// See the module.
@@ -191,6 +201,7 @@ fn disturbs(what: &Measurement, running: &Measurement) -> bool {
         (Measurement::Storage(_), Measurement::Storage(_)) => true,
         (Measurement::Cleanup { sets, .. }, Measurement::Storage(test))
         | (Measurement::Storage(test), Measurement::Cleanup { sets, .. }) => removes(sets, test),
+        (Measurement::Log(_), Measurement::Log(_)) => true,
         (Measurement::Cleanup { .. }, Measurement::Cleanup { .. }) => true,
         _ => false,
     }
@@ -204,6 +215,10 @@ fn run(host: &Arc<Host>, jobs: &Jobs, what: &Measurement, control: &Control) -> 
         Measurement::Network(test) => network::measure(test, &host.keyring, control),
         Measurement::Storage(test) => storage::measure(&host.targets, test, control),
         Measurement::Cleanup { targets, sets } => storage::cleanup(&host.targets, targets, sets),
+        Measurement::Log(test) => match &host.log {
+            Some(place) => log::measure(place, test, control),
+            None => Err("this daemon has no log of names".to_owned()),
+        },
         Measurement::Sets => {
             let used = |set: &str| jobs.runs(|what| uses(what, set));
             Ok(Findings::Sets(storage::sets(&host.targets, used)))

@@ -14,7 +14,7 @@ use crate::config::{MetadConfig, MgmtdConfig};
 use crate::daemon::{self, Readiness, Stop, raise_open_files};
 use crate::http;
 use crate::identity::StateDir;
-use crate::instruments::{Host, Instruments};
+use crate::instruments::{Host, Instruments, LogPlace};
 use crate::listen;
 use crate::membership::{Introduction, Membership, Nudge, Vigil};
 use courier::Courier;
@@ -87,7 +87,7 @@ fn serve(config: &MetadConfig, restored: bool) -> Result<(), String> {
         .map_err(|e| format!("cannot start a thread: {e}"))?;
     let handle = server.stop_handle();
     let watch = stop_when_told(stop.clone(), handle.clone());
-    let instruments = instruments(&place, addresses, &keyring);
+    let instruments = instruments(&place, addresses, &keyring, log_place(&state, &counts));
     let who = service::Who { place: place.clone(), incarnation, keyring, instruments, vigil };
     let readiness = Readiness::new("metad");
     let pages = MetadPages { counts: counts.clone(), keyring: Arc::new(who.keyring.clone()), own };
@@ -141,7 +141,12 @@ fn event_server(
 }
 
 /// What an administrator can have this daemon measure.
-fn instruments(place: &RegisterNodeReply, addresses: Vec<Address>, keyring: &Keyring) -> Arc<Instruments> {
+fn instruments(
+    place: &RegisterNodeReply,
+    addresses: Vec<Address>,
+    keyring: &Keyring,
+    log: LogPlace,
+) -> Arc<Instruments> {
     Instruments::new(Host {
         service: ServiceKind::Metad,
         name: "metad",
@@ -151,7 +156,15 @@ fn instruments(place: &RegisterNodeReply, addresses: Vec<Address>, keyring: &Key
         addresses,
         keyring: Arc::new(keyring.clone()),
         targets: Vec::new(),
+        log: Some(log),
     })
+}
+
+/// The log as the instruments see it.
+fn log_place(state: &StateDir, counts: &Arc<Counts>) -> LogPlace {
+    let counts = counts.clone();
+    let spent = move || (counts.serving.log_sync.count(), counts.serving.log_sync.sum_ns());
+    LogPlace { directory: state.path.clone(), spent: Box::new(spent) }
 }
 
 /// Ends the loop once `stop` is set.

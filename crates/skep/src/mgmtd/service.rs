@@ -101,6 +101,7 @@ impl Mgmtd {
             addresses: mgmtd.introduction.addresses.clone(),
             keyring: Arc::new(mgmtd.keyring.clone()),
             targets: Vec::new(),
+            log: None,
         }));
         Ok(mgmtd)
     }

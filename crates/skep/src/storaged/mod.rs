@@ -128,6 +128,7 @@ fn instruments(
         addresses,
         keyring: keyring.clone(),
         targets,
+        log: None,
     })
 }
 

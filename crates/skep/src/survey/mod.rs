@@ -10,6 +10,7 @@ mod document;
 mod facts;
 mod interrupt;
 mod load;
+mod log;
 mod members;
 mod paths;
 mod preset;
@@ -26,7 +27,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use commands::Lines;
 use members::Members;
 use preset::{Preset, PresetName};
-use skep_survey::model::{Absent, Layer, LayerId, Survey};
+use skep_survey::model::{Absent, Layer, LayerId, Spread, Survey};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -119,6 +120,8 @@ pub enum LayerName {
     Processor,
     /// Device or file system under each target
     Device,
+    /// Disk under the log of every metadata server
+    Log,
     /// Target through its storage daemon
     Storage,
     /// Between every pair of nodes
@@ -136,6 +139,7 @@ impl LayerName {
         match self {
             Self::Processor => LayerId::Processor,
             Self::Device => LayerId::Device,
+            Self::Log => LayerId::Log,
             Self::Storage => LayerId::Storage,
             Self::Network => LayerId::Network,
             Self::Client => LayerId::Client,
@@ -258,6 +262,7 @@ fn survey(args: &RunArgs) -> Outcome<ExitCode> {
         settings,
         parts: members.parts().into_iter().chain(machines.parts(&members.nodes)).collect(),
         absent,
+        spread: place.as_ref().and_then(|place| spread(&members, &place.layout)),
         layers,
         theory,
         waterfalls: Vec::new(),
@@ -275,12 +280,25 @@ fn survey(args: &RunArgs) -> Outcome<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Over how many targets the files of a directory spread, as its layout tells; none when it does not.
+fn spread(members: &Members, layout: &str) -> Option<Spread> {
+    let asked = layout.split(' ').find_map(|word| word.strip_prefix("targets="))?;
+    let takes = members.that_take_files(layout) as u32;
+    // Where the file system decides, large files reach all of them.
+    let per_file = if asked == "auto" { takes } else { asked.parse::<u32>().ok()?.min(takes) };
+    let targets = members.targets.len() as u32;
+    (per_file > 0 && targets > 0).then_some(Spread { per_file, targets })
+}
+
 /// Every layer from the bottom; one that cannot be measured is a remark.
 fn layers(args: &RunArgs, run: &mut Run<'_>, place: Option<&load::Place>) -> Vec<Layer> {
     type Measure = fn(&mut Run<'_>, Option<&load::Place>, &RunArgs) -> Outcome<Layer>;
-    let all: [(LayerName, &str, Measure); 7] = [
+    let all: [(LayerName, &str, Measure); 8] = [
         (LayerName::Processor, "processor time of every daemon", |run, _, _| processor::measure(run)),
         (LayerName::Device, "device under every target", |run, _, _| disks::measure(run, LayerId::Device)),
+        (LayerName::Log, "disk under the log of every metadata server", |run, place, _| {
+            log::measure(run, place)
+        }),
         (LayerName::Storage, "every target through its daemon", |run, _, _| {
             disks::measure(run, LayerId::Storage)
         }),

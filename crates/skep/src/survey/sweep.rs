@@ -441,6 +441,7 @@ fn survey_of(args: &SweepArgs, wanted: &Search, searched: &Searched, command: St
         hosts: Vec::new(),
         settings: Vec::new(),
         parts: Vec::new(),
+        spread: None,
         absent: Vec::new(),
         layers: vec![layer],
         theory: Vec::new(),

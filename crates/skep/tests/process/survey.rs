@@ -53,11 +53,16 @@ fn every_layer() {
         found["layers"].as_array().unwrap().iter().map(|layer| layer["id"].as_str().unwrap()).collect();
     assert_eq!(
         layers,
-        ["processor", "device", "storage", "network", "client", "clients", "metadata"],
+        ["processor", "device", "log", "storage", "network", "client", "clients", "metadata"],
         "{}",
         found["remarks"]
     );
     check_samples(&found);
+    assert_eq!(layer(&found, "log")["curves"][0]["id"], "log.write", "{}", found["remarks"]);
+    let of_mount = |side: &&Json| side["id"] == "client.mount.free";
+    let sides = layer(&found, "client")["sides"].as_array().unwrap();
+    assert!(sides.iter().any(|side| of_mount(&side)), "{}", found["remarks"]);
+    assert_eq!(found["spread"]["targets"], 4);
     assert!(!found["verdict"]["headline"].as_str().unwrap().is_empty());
     assert!(found["verdict"]["limits"].as_array().unwrap().len() >= 2, "{}", found["verdict"]);
     assert_eq!(found["parts"].as_array().unwrap().len(), 4);

@@ -265,3 +265,40 @@ fn what_lies_below_can_be_reckoned() {
     let told = limits(&lone, Place::Together).remove(0).finding;
     assert!(told.contains("below them (storage daemons (1438 MB/s))"), "{told}");
 }
+
+/// Goal: a slow disk under the log of a metadata server is named, and not the clients that wait for it.
+#[test]
+fn a_slow_log_is_no_fault_of_the_clients() {
+    for place in [Place::Together, Place::Apart] {
+        let mut layers = system(2_000.0, 1_500.0, 4_000.0, 90.0);
+        // A file of 16 MiB waits 300 ms for the log: 56 MB/s for each of two processes.
+        layers.push(layer(LayerId::Log, vec![curve("log.write", &[56.0])]));
+        let found = limits(&layers, place);
+        assert_eq!(found[0].layer, Some(LayerId::Log), "{place:?}: {}", found[0].finding);
+        let steps = &waterfalls(&layers, &[], place)[0].steps;
+        let clients = steps.iter().find(|step| step.layer == LayerId::Clients).unwrap();
+        assert!(clients.theoretical.unwrap() < 120.0 && clients.because.contains("logs of"), "{clients:?}");
+        layers.pop();
+        assert_eq!(limits(&layers, place)[0].layer, Some(LayerId::Clients));
+        // A log that is quick costs nothing.
+        layers.push(layer(LayerId::Log, vec![curve("log.write", &[20_000.0])]));
+        assert_eq!(limits(&layers, place)[0].layer, Some(LayerId::Clients));
+    }
+}
+
+/// Goal: two files on two of four targets are measured against two targets, not four.
+#[test]
+fn the_targets_that_files_lie_on() {
+    let layers = system(176.0, 170.0, 4_000.0, 77.0);
+    assert_eq!(limits(&layers, Place::Apart)[0].layer, Some(LayerId::Clients), "without knowing");
+    let spread = Some(crate::model::Spread { per_file: 1, targets: 4 });
+    for place in [Place::Apart, Place::Together] {
+        let found = limits(&layers, Setting { place, spread });
+        assert_eq!(found[0].layer, Some(LayerId::Device), "{place:?}: {}", found[0].finding);
+    }
+    let all = Some(crate::model::Spread { per_file: 4, targets: 4 });
+    assert_eq!(
+        limits(&layers, Setting { place: Place::Apart, spread: all })[0].layer,
+        Some(LayerId::Clients)
+    );
+}

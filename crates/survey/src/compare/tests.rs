@@ -57,6 +57,7 @@ fn drifted(draw: &mut Draw, changed: &[(usize, f64)], weather: Weather) -> Surve
         settings: vec![Fact { name: "chunk size".into(), value: chosen(0).to_string() }],
         parts: vec![],
         absent: vec![],
+        spread: None,
         layers: vec![Layer { id: LayerId::Clients, about: text(), curves: vec![curve], sides: vec![side] }],
         theory: vec![],
         waterfalls: vec![],

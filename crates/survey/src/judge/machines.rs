@@ -35,6 +35,7 @@ mod tests {
             settings: vec![],
             parts: vec![Part { name: "target-101".into(), part_of: "storaged-1".into() }],
             absent: vec![],
+            spread: None,
             layers,
             theory: vec![],
             waterfalls: vec![],

@@ -115,6 +115,7 @@ fn system(fault: Fault, draw: &mut Draw) -> Survey {
         settings: vec![],
         parts: all().map(|(d, t)| Part { name: target(d, t), part_of: daemon(d) }).collect(),
         absent: vec![],
+        spread: None,
         layers: layers.into_iter().map(layer).collect(),
         theory: vec![],
         waterfalls: vec![],

@@ -21,6 +21,7 @@ pub fn layer_name(layer: LayerId) -> &'static str {
     match layer {
         LayerId::Processor => "Processor",
         LayerId::Device => "Device",
+        LayerId::Log => "Metadata log",
         LayerId::Storage => "Storage daemon",
         LayerId::Network => "Network",
         LayerId::Client => "One client",

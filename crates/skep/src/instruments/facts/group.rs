@@ -15,7 +15,11 @@ struct Place {
 impl Place {
     /// In the unified tree, or in that of one controller.
     fn of(controller: &str) -> Option<Self> {
-        let text = std::fs::read_to_string("/proc/self/cgroup").ok()?;
+        Self::of_process("self", controller)
+    }
+
+    fn of_process(process: &str, controller: &str) -> Option<Self> {
+        let text = std::fs::read_to_string(format!("/proc/{process}/cgroup")).ok()?;
         find(&text, controller, Path::new(ROOT))
     }
 
@@ -80,7 +84,12 @@ pub fn look() -> GroupFacts {
 /// How often, and for how many microseconds, this process' group and those above it were held back; none when
 /// nothing limits them.
 pub fn throttling() -> Option<(u64, u64)> {
-    let place = Place::of("cpu")?;
+    throttling_of("self")
+}
+
+/// The same of another process, by its number.
+pub fn throttling_of(process: &str) -> Option<(u64, u64)> {
+    let place = Place::of_process(process, "cpu")?;
     let stats = place.upwards().filter_map(|at| std::fs::read_to_string(at.join("cpu.stat")).ok());
     stats.filter_map(|text| held_back(&text)).reduce(|a, b| (a.0.max(b.0), a.1.max(b.1)))
 }

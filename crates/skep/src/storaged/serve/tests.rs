@@ -43,6 +43,7 @@ impl Fixture {
             addresses: Vec::new(),
             keyring: keyring.clone(),
             targets: Vec::new(),
+            log: None,
         });
         let storaged =
             Storaged::new(place, Incarnation(1), targets, keyring, Nudge::default(), false, instruments);

@@ -3,6 +3,7 @@
 use super::super::facts::client_name;
 use super::super::rounds::{may_lag, side_by_side};
 use super::super::{Run, commands};
+use super::mount;
 use super::{Figure, Found, Load, Place, Shown, note, of_parts, run_job};
 use crate::admin::{Failure, Outcome};
 use crate::bench::HostsArgs;
@@ -13,11 +14,11 @@ use skep_survey::model::{Layer, LayerId, SideBySide};
 /// Transfer sizes.
 const TRANSFERS: [u64; 4] = [128 << 10, 1 << 20, 4 << 20, 16 << 20];
 /// ... of hosts beside each other.
-const TRANSFER: u64 = 1 << 20;
+pub const TRANSFER: u64 = 1 << 20;
 /// What is measured.
 const WAYS: [(&str, &str); 2] = [(WRITE, "Write"), (READ, "Read")];
 
-fn job(place: &Place, transfer: u64, block: u64, repeats: u32) -> Job {
+pub fn job(place: &Place, transfer: u64, block: u64, repeats: u32) -> Job {
     let io = IoJob { transfer, block, invalidate: true, ..IoJob::new(&place.path()) };
     let mut job = Job::new(Work::Io(io));
     job.repetitions = repeats;
@@ -29,6 +30,7 @@ pub fn measure(run: &mut Run<'_>, place: &Place) -> Outcome<Layer> {
     let (size, repeats) = (run.preset.process_size, run.preset.repeats);
     let parts = vec![
         ("one process over transfer sizes", over_transfers(run, place)),
+        ("processor time of the mount", mount::measure(run, place).map(|sides| (Vec::new(), sides))),
         ("each host of clients by itself", hosts_side_by_side(run, place).map(|sides| (Vec::new(), sides))),
     ];
     let beside = match run.hosts.hosts.len() {
@@ -37,7 +39,8 @@ pub fn measure(run: &mut Run<'_>, place: &Place) -> Outcome<Layer> {
     };
     let about = format!(
         "One process writes a file of {} and reads it, {repeats} times for each transfer size; fsync and close are \
-         inside the time, and pages of the file are dropped before it is read.{beside}",
+         inside the time, and pages of the file are dropped before it is read. Meanwhile the processor time that the mount \
+         of this host got was looked at.{beside}",
         format_size(size)
     );
     of_parts(run, LayerId::Client, about, parts)

@@ -5,6 +5,7 @@ mod clients;
 mod foreign;
 mod hosts;
 mod metadata;
+mod mount;
 mod place;
 
 pub use client::measure as client;

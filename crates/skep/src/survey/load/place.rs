@@ -33,6 +33,7 @@ impl Place {
     /// The mount that was named; that of `skep up`; the only one of this machine. None is a remark.
     pub fn find(args: &RunArgs, run: &mut Run<'_>) -> Outcome<Option<Self>> {
         let layers = [
+            super::super::LayerName::Log,
             super::super::LayerName::Client,
             super::super::LayerName::Clients,
             super::super::LayerName::Metadata,

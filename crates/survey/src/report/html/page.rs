@@ -72,6 +72,7 @@ fn anchor(layer: LayerId) -> &'static str {
     match layer {
         LayerId::Processor => "processor",
         LayerId::Device => "device",
+        LayerId::Log => "log",
         LayerId::Storage => "storage",
         LayerId::Network => "network",
         LayerId::Client => "client",
