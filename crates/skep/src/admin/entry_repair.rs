@@ -1,6 +1,7 @@
 //! `skep entry repair`: gives up what chunk files have lost.
 
 use super::access::{AccessArgs, mount_of};
+use super::deadline;
 use super::failure::{Failure, Outcome};
 use super::lost;
 use super::namespace::Namespace;
@@ -29,15 +30,20 @@ pub struct RepairArgs {
     access: AccessArgs,
 }
 
+/// As long as a target is away the mount goes on trying, also to give up what this command waits for no longer.
 fn on_mount(args: &RepairArgs, path: &Path) -> Outcome<Vec<String>> {
-    let failed = |e| Failure::local(format_args!("{}: {LOST}", path.display()), e);
-    let mut value = vec![0; VALUE_MAX];
-    let len = lgetxattr(path, LOST, &mut value[..]).map_err(failed)?;
-    let lines: Vec<String> = String::from_utf8_lossy(&value[..len]).lines().map(str::to_owned).collect();
-    if args.zero && !lines.is_empty() {
-        lsetxattr(path, LOST, ZERO.as_bytes(), XattrFlags::empty()).map_err(failed)?;
-    }
-    Ok(lines)
+    let zero = args.zero;
+    let repair = move |path: &Path| {
+        let mut value = vec![0; VALUE_MAX];
+        let len = lgetxattr(path, LOST, &mut value[..])?;
+        let lines: Vec<String> = String::from_utf8_lossy(&value[..len]).lines().map(str::to_owned).collect();
+        if zero && !lines.is_empty() {
+            lsetxattr(path, LOST, ZERO.as_bytes(), XattrFlags::empty())?;
+        }
+        Ok(lines)
+    };
+    let done: rustix::io::Result<_> = deadline::of_path(path, args.access.timeout.duration(), repair)?;
+    done.map_err(|e| Failure::local(format_args!("{}: {LOST}", path.display()), e))
 }
 
 fn in_namespace(args: &RepairArgs, path: &Path) -> Outcome<Vec<String>> {

@@ -5,7 +5,8 @@ use super::{Running, bytes, plan, refusal, start};
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// Long enough for several chunks.
 const LEN: usize = 6 << 20;
@@ -96,6 +97,27 @@ fn setpriv(cluster: &Running, uid: u32, path: &Path) -> (bool, String) {
     std::os::unix::process::CommandExt::uid(&mut command, uid);
     let output = command.output().unwrap();
     (output.status.success(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
+}
+
+/// Goal: a mount that waits for a target keeps nobody waiting who asks what is lost.
+#[test]
+fn repair_has_a_deadline() {
+    let cluster = start(plan());
+    let path = stored(&cluster, "file");
+    for daemon in cluster.of("storaged") {
+        daemon.kill().unwrap();
+    }
+    let words = ["entry", "repair", "--timeout", "1s", path.to_str().unwrap()];
+    let mut asking = cluster.command(words).stderr(Stdio::piped()).spawn().unwrap();
+    let begun = Instant::now();
+    let ended = skep_rig::patiently("entry repair ends", || asking.try_wait().unwrap().is_some());
+    let _ = asking.kill();
+    ended.unwrap();
+    assert!(begun.elapsed() < Duration::from_secs(5), "it took {:?}", begun.elapsed());
+    let output = asking.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("did not answer within 1 s"), "{said}");
+    cluster.up().unwrap();
 }
 
 /// Goal: two targets that got each other's `chunks/` give EIO for every file, and all of it when they have their own
