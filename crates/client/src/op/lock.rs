@@ -85,6 +85,13 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// A lock was taken: whoever had it before may have changed the file. The kernel's pages go if they are older than
     /// that. Without an answer nothing is believed any more: the next read asks.
     pub async fn look_again(&self, ino: Ino) {
+        self.learn_again(ino).await;
+        // When the program gives up, they count as old, and whoever locks next drops them.
+        self.drop_old_pages(ino, None).await;
+    }
+
+    /// The first half of [`Lane::look_again`]: asks the shard.
+    pub async fn learn_again(&self, ino: Ino) {
         if self.fetch_layout(ino).await.is_err() {
             self.shared.with(|s| {
                 s.inodes.set_inline(ino, None);
@@ -94,8 +101,12 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 }
             });
         }
-        // When the program gives up, they count as old, and whoever locks next drops them.
-        self.freshen_pages(ino, false).await;
+    }
+
+    /// The other half, which may wait for servers of chunk files: no longer than so many milliseconds of `patience`.
+    /// `false`: they are not gone.
+    pub async fn drop_old_pages(&self, ino: Ino, patience: Option<u64>) -> bool {
+        self.freshen_pages(ino, false, patience).await
     }
 
     /// As [`Lane::set_lock`], and stands in line when another owner has it.

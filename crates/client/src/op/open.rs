@@ -201,7 +201,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 Ok(opened)
             }
             Ok((opened, live)) => {
-                let fresh = self.freshen_pages(ino, live).await;
+                let fresh = self.freshen_pages(ino, live, None).await;
                 if !fresh || self.before_told(&opened.attr).await.is_err() {
                     self.release(opened.handle).await;
                     return Err(self.pages_stay().into());

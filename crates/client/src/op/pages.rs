@@ -124,7 +124,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
 
     /// All pages that a program sees from now on are as of now. `elsewhere`: another mount writes, which no change
     /// counter tells. `false`: the program gave up.
-    pub(crate) async fn freshen_pages(&self, ino: Ino, elsewhere: bool) -> bool {
+    pub(crate) async fn freshen_pages(&self, ino: Ino, elsewhere: bool, patience: Option<u64>) -> bool {
         let drop = self.shared.with(|s| {
             let inode = s.inodes.get_mut(ino)?;
             let change = inode.attr.as_ref().map_or(0, |attr| attr.change);
@@ -133,7 +133,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             needed.then(|| inode.pages.drop_all(change))
         });
         match drop {
-            Some(drop) => self.drop_begun(ino, drop, None).await,
+            Some(drop) => self.drop_begun(ino, drop, patience).await,
             None => true,
         }
     }

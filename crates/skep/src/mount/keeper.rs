@@ -3,6 +3,8 @@
 //! - One thread for each metadata server with waiting programs asks it what has become of them (`AwaitLocks`)
 //!   and answers their requests. It ends when nobody has waited there for a while.
 //! - One thread takes back the wishes of programs that got a signal.
+//! - A lock is told when the kernel's old pages of its file are gone. Where that takes long, because a page waits for a
+//!   server that is away, a thread of that file waits for it, and nobody else does.
 
 use super::drive;
 use super::hands::Hands;
@@ -12,13 +14,18 @@ use skep_client::limits::AWAIT_LOCKS_MS;
 use skep_client::state::Ended;
 use skep_client::{Cell, Lane};
 use skep_fuse::ParkedReply;
-use skep_types::{Errno, NodeId};
+use skep_types::{Errno, Ino, NodeId};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Lanes that the keeper may take: one for each metadata server with waiters, one for signals.
-pub const KEEPER_LANES: usize = 17;
+/// Lanes that the keeper may take: one for each metadata server with waiters, one for signals, and for files whose pages
+/// go slowly.
+pub const KEEPER_LANES: usize = 17 + SLOW_MAX;
+/// Files with a thread that waits for their pages.
+const SLOW_MAX: usize = 16;
+/// Pages that are gone by then have no thread that waits for them.
+const PAGES_PATIENCE_MS: u64 = 50;
 /// A thread whose server has no waiters ends after this long.
 const LINGER: Duration = Duration::from_secs(30);
 /// Pause before a server that did not answer is asked again.
@@ -42,6 +49,8 @@ struct State {
     asked: HashSet<NodeId>,
     /// The thread for signals runs.
     cancelling: bool,
+    /// Locks that were granted of files whose pages go slowly; each file here has a thread.
+    slow: HashMap<Ino, Vec<Ended>>,
 }
 
 /// See the module.
@@ -114,11 +123,56 @@ impl Keeper {
     }
 
     /// Tells programs that have their lock now; what others wrote under it is looked at before.
-    fn settle_with(&self, lane: &MountLane<BlockingPort>, ended: Vec<Ended>) {
-        for one in ended.iter().filter(|one| one.result.is_ok()) {
-            drive(lane.look_again(one.ino));
+    fn settle_with(self: &Arc<Self>, lane: &MountLane<BlockingPort>, ended: Vec<Ended>) {
+        let (granted, refused): (Vec<_>, Vec<_>) = ended.into_iter().partition(|one| one.result.is_ok());
+        self.settle(refused);
+        for one in granted {
+            drive(lane.learn_again(one.ino));
+            self.settle_granted(lane, one);
         }
-        self.settle(ended);
+    }
+
+    fn settle_granted(self: &Arc<Self>, lane: &MountLane<BlockingPort>, one: Ended) {
+        let ino = one.ino;
+        if drive(lane.drop_old_pages(ino, Some(PAGES_PATIENCE_MS))) {
+            return self.settle(vec![one]);
+        }
+        let is_new = {
+            let mut state = self.lock();
+            let room = state.slow.len() < SLOW_MAX;
+            match state.slow.get_mut(&ino) {
+                Some(waiting) => return waiting.push(one),
+                None if room => state.slow.insert(ino, vec![one]).is_none(),
+                None => false,
+            }
+        };
+        let keeper = self.clone();
+        let thread = std::thread::Builder::new().name("lock pages".to_owned());
+        if is_new && thread.spawn(move || keeper.wait_for_pages(ino)).is_ok() {
+            return;
+        }
+        drive(lane.drop_old_pages(ino, None));
+        let waiting = if is_new { self.lock().slow.remove(&ino).unwrap_or_default() } else { vec![one] };
+        self.settle(waiting);
+    }
+
+    /// Tells of the locks of one file.
+    fn wait_for_pages(&self, ino: Ino) {
+        let Some(lane) = self.lane() else { return };
+        loop {
+            let waiting = {
+                let mut state = self.lock();
+                let waiting = state.slow.get_mut(&ino).map(std::mem::take).unwrap_or_default();
+                if waiting.is_empty() {
+                    state.slow.remove(&ino);
+                    return;
+                }
+                waiting
+            };
+            // When that gives up, they count as old, and whoever locks next drops them.
+            drive(lane.drop_old_pages(ino, None));
+            self.settle(waiting);
+        }
     }
 
     fn settle(&self, ended: Vec<Ended>) {
@@ -172,7 +226,7 @@ impl Keeper {
     }
 
     /// Asks one server until nobody has waited there for a while.
-    fn ask(&self, node: NodeId) {
+    fn ask(self: &Arc<Self>, node: NodeId) {
         let Some(lane) = self.lane() else { return };
         while !self.hands.has_ended() {
             if self.hands.shared.with(|s| s.wished_nodes()).contains(&node) {
@@ -200,7 +254,7 @@ impl Keeper {
     }
 
     /// Takes wishes back, one after the other.
-    fn take_back(&self) {
+    fn take_back(self: &Arc<Self>) {
         let Some(lane) = self.lane() else { return };
         while !self.hands.has_ended() {
             let next = {
@@ -222,4 +276,57 @@ impl Keeper {
 
 fn answer(reply: ParkedReply, result: Result<(), Errno>) {
     reply.answer(result.map_err(super::convert::errno));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mount::pages::Pages;
+    use skep_client::{Limits, Shared};
+    use std::sync::mpsc::channel;
+    use std::time::Instant;
+
+    /// Goal: a lock whose file has pages that do not go keeps the programs of other locks waiting no longer than a moment;
+    /// it is told when they are gone.
+    #[test]
+    fn pages_that_stay_keep_no_other_lock_waiting() {
+        let (gate, opened) = channel::<()>();
+        let opened = Mutex::new(opened);
+        let pages = Pages::telling(move |ino, _| {
+            if ino == 1 {
+                let _ = opened.lock().unwrap().recv();
+            }
+        });
+        let key = skep_net::Keyring::insecure();
+        let hands = Hands::new(Shared::new(Limits::default()), key, Vec::new());
+        let _ = hands.pages.set(pages);
+        hands.shared.with(|s| (1..4).for_each(|ino| drop(s.inodes.entry(Ino(ino)).pages.fill_begins(0, 9))));
+        let keeper = Keeper::new(hands);
+        let ended = |keeper: &Keeper| -> Vec<u64> {
+            let state = keeper.lock();
+            let mut tickets: Vec<u64> = state.places.keys().copied().collect();
+            tickets.sort_unstable();
+            tickets
+        };
+        let telling = std::thread::spawn({
+            let keeper = keeper.clone();
+            move || {
+                let lane = keeper.lane().unwrap();
+                for (ticket, ino) in [(1, 1), (2, 2), (3, 1), (4, 3)] {
+                    keeper.settle_granted(&lane, Ended { ticket, ino: Ino(ino), result: Ok(()) });
+                }
+            }
+        });
+        let until = Instant::now() + Duration::from_secs(20);
+        while !telling.is_finished() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(telling.is_finished(), "it waits for the pages of one file");
+        assert_eq!(ended(&keeper), [2, 4]);
+        drop(gate);
+        while ended(&keeper) != [1, 2, 3, 4] {
+            assert!(Instant::now() < until, "{:?}", ended(&keeper));
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
 }
