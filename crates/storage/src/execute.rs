@@ -261,11 +261,29 @@ fn end_at(store: &impl ChunkStore, chunk: ChunkId, life: u64, size: u64) -> Resu
     let piece = PieceName { chunk, piece: last };
     let found = store.stat(&piece)?.map(|stat| stat.size);
     if found.is_none_or(|found| found < inside) {
-        store.reserve(&piece, 0, 0)?;
+        match store.reserve(&piece, 0, 0) {
+            Err(DiskError::NoSpace) => {
+                make_room(store, chunk, life, last)?;
+                store.reserve(&piece, 0, 0)?;
+            }
+            made => made?,
+        }
         store.truncate(&piece, inside)?;
         sync(store, life, &[piece])?;
     }
     Ok(())
+}
+
+/// The disk is full, and a truncate is what makes room: all behind piece `last` goes but the name of the first one,
+/// by which the chunk file is still long enough.
+fn make_room(store: &impl ChunkStore, chunk: ChunkId, life: u64, last: u32) -> Result<(), Done> {
+    let mut behind = store.further_pieces(&chunk)?.into_iter().filter(|number| *number > last);
+    let Some(first) = behind.next().map(|piece| PieceName { chunk, piece }) else { return Ok(()) };
+    for piece in behind.collect::<Vec<u32>>().into_iter().rev() {
+        store.remove(&PieceName { chunk, piece })?;
+    }
+    store.truncate(&first, 0)?;
+    sync(store, life, &[first])
 }
 
 /// Makes a hole. Only pieces that exist are touched: a range may span millions that do not.
@@ -481,6 +499,16 @@ mod tests {
             assert_eq!(reply.size, size);
             let again: ChunkReply = run(&store, trim).unwrap();
             assert_eq!((again.size, stat(&store, chunk()).unwrap().size), (size, size));
+        }
+        // Where there is no room for the piece in which it ends, a truncate is what makes some.
+        for far in [&[5][..], &[4, 5, 9]] {
+            let store = MemoryChunks::default();
+            far.iter().for_each(|piece| drop(write(&store, piece * PIECE_SIZE, b"far").unwrap()));
+            store.set_room(Some(0));
+            let size = 3 * PIECE_SIZE + 9;
+            let trim = TrimChunk { target: TARGET, chunk: chunk(), size };
+            assert_eq!(run::<ChunkReply>(&store, trim).unwrap().size, size);
+            assert_eq!(store.further_pieces(&chunk()).unwrap(), [3]);
         }
         let store = MemoryChunks::default();
         write(&store, 5 * PIECE_SIZE, b"far").unwrap();

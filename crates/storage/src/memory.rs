@@ -81,6 +81,7 @@ impl Piece {
     fn truncate(&mut self, size: u64) {
         if size < self.size {
             self.zero(size, self.size - size);
+            self.pages.split_off(&size.div_ceil(PAGE));
         }
         self.size = size;
     }
@@ -375,6 +376,13 @@ impl MemoryChunks {
     }
 }
 
+impl MemoryChunks {
+    /// Little is gained by it: a byte for each page.
+    fn give_back(&self, pages: usize) {
+        self.room.set(self.room.get().map(|room| room + pages as u64));
+    }
+}
+
 impl ChunkStore for MemoryChunks {
     fn read(&self, piece: &PieceName, offset: u64, into: &mut [u8]) -> Result<usize, DiskError> {
         self.check()?;
@@ -394,7 +402,11 @@ impl ChunkStore for MemoryChunks {
     }
 
     fn truncate(&self, piece: &PieceName, size: u64) -> Result<(), DiskError> {
-        self.change(piece, false, |content| content.truncate(size))
+        self.change(piece, false, |content| {
+            let pages = content.pages.len();
+            content.truncate(size);
+            self.give_back(pages - content.pages.len());
+        })
     }
 
     fn punch(&self, piece: &PieceName, offset: u64, len: u64) -> Result<(), DiskError> {
@@ -402,7 +414,8 @@ impl ChunkStore for MemoryChunks {
     }
 
     fn reserve(&self, piece: &PieceName, _offset: u64, len: u64) -> Result<(), DiskError> {
-        if self.room.get().is_some_and(|room| room < len) {
+        let name = u64::from(!self.live.borrow().contains_key(piece));
+        if self.room.get().is_some_and(|room| room < len.max(name)) {
             return Err(DiskError::NoSpace);
         }
         self.change(piece, true, |_| {})
@@ -425,7 +438,8 @@ impl ChunkStore for MemoryChunks {
 
     fn remove(&self, piece: &PieceName) -> Result<(), DiskError> {
         self.check()?;
-        if self.live.borrow_mut().remove(piece).is_some() {
+        if let Some(content) = self.live.borrow_mut().remove(piece) {
+            self.give_back(content.pages.len());
             self.dirty.borrow_mut().insert(*piece);
         }
         Ok(())
