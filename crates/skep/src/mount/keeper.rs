@@ -300,7 +300,11 @@ mod tests {
         let key = skep_net::Keyring::insecure();
         let hands = Hands::new(Shared::new(Limits::default()), key, Vec::new());
         let _ = hands.pages.set(pages);
-        hands.shared.with(|s| (1..4).for_each(|ino| drop(s.inodes.entry(Ino(ino)).pages.fill_begins(0, 9))));
+        hands.shared.with(|s| {
+            (1..4).for_each(|ino| {
+                s.inodes.entry(Ino(ino)).pages.fill_begins(0, 9);
+            })
+        });
         let keeper = Keeper::new(hands);
         let ended = |keeper: &Keeper| -> Vec<u64> {
             let state = keeper.lock();
