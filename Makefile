@@ -81,8 +81,10 @@ uninstall:
 		"$$share/fish/vendor_completions.d/skep.fish"
 
 # Every step and its command stand in xtask/src/ci; `cargo xtask ci --list` prints them. One build of
-# everything needs no state for the next one, which would be most of what it leaves on the disk.
+# everything needs no state for the next one, which would be most of what it leaves on the disk. Clippy's compiler builds
+# and lints at once (xtask/src/build.rs).
 test: export CARGO_INCREMENTAL ?= 0
+test: export RUSTC_WORKSPACE_WRAPPER ?= clippy-driver
 test: prerequisites test-packages
 	@cargo xtask ci
 

@@ -3,6 +3,7 @@
 mod bench;
 mod bench_fio;
 mod browser;
+mod build;
 mod calibrate;
 mod ci;
 mod conform;
@@ -34,6 +35,8 @@ struct Arguments {
 enum Task {
     /// Check the rules of the house: sizes, arrows, names, documents.
     Tidy,
+    /// Compile every program and test, with clippy's lints: no warning.
+    Build,
     /// Run the steps of `make test`, or only those named, and count what passed.
     Ci(ci::Arguments),
     /// Simulate a whole cluster from a seed, against the oracle.
@@ -80,6 +83,7 @@ fn main() -> ExitCode {
     let root = root();
     let done = match arguments.task {
         Task::Tidy => tidy::run(&root),
+        Task::Build => build::run(&root),
         Task::Ci(arguments) => ci::run(&root, &arguments),
         Task::Sim(arguments) => sim::run(&root, &arguments),
         Task::Bench(arguments) => bench::run(&root, &arguments),
