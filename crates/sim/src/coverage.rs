@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// Situations that 200 seeds must reach at least once.
+/// Situations that 400 seeds must reach at least once.
 pub const MARKERS: &[&str] = &[
     "a request was lost",
     "a reply was lost",
@@ -53,6 +53,7 @@ pub const MARKERS: &[&str] = &[
     "a target copied",
     "a kept file was written",
     "a kept file was synced",
+    "a kept file was written beside a sync",
     "a kept file told of a loss",
     "a kept file was truncated by another client",
     "a nameless file was made",
@@ -66,7 +67,7 @@ pub const MARKERS: &[&str] = &[
     "a file of all was whole at the end",
 ];
 
-/// Situations that are reached too seldom to be asked of 200 seeds.
+/// Situations that are reached too seldom to be asked of 400 seeds.
 pub const RARE: &[&str] =
     &["STALE_GENERATION", "a growth was given up", "a growth's chunks were deleted a second time"];
 

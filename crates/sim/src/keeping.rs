@@ -78,8 +78,14 @@ impl Actor {
             (self.id.life, due)
         };
         self.lane.port().pause(MEETING_MS).await;
-        self.hub.borrow_mut().kept.meetings.retain(|of, until| (*of, *until) != (life, due));
-        self.sync_kept(at, handle).await
+        {
+            let kept = &mut self.hub.borrow_mut().kept;
+            kept.meetings.retain(|of, until| (*of, *until) != (life, due));
+            kept.syncing.insert(life);
+        }
+        let synced = self.sync_kept(at, handle).await;
+        self.hub.borrow_mut().kept.syncing.remove(&life);
+        synced
     }
 
     /// Writes while the other lane syncs. metad loses its power then, perhaps with the write, and its fsync has to tell.
@@ -92,6 +98,9 @@ impl Actor {
         self.write_cell(at, handle).await?;
         {
             let hub = &mut *self.hub.borrow_mut();
+            if hub.kept.syncing.contains(&self.id.life) && !hub.calm {
+                hub.coverage.hit("a kept file was written beside a sync");
+            }
             if !hub.calm {
                 hub.provoked = Some(hub.now + hub.rng.below(BESIDE_MAX_MS));
             }

@@ -67,6 +67,8 @@ pub struct Kept {
     pub opens: BTreeMap<LaneId, (usize, u64)>,
     /// A lane of this life syncs then, and would have the other one write meanwhile.
     pub meetings: BTreeMap<u32, u64>,
+    /// Clients of which one lane syncs after such a wait.
+    pub syncing: BTreeSet<u32>,
     numbers: u64,
 }
 

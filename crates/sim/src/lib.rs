@@ -37,7 +37,8 @@ mod world;
 
 pub use coverage::{Coverage, MARKERS, RARE};
 
-/// Deeds of each lane, unless told otherwise.
+/// How often lanes do something: so many deeds, with the pauses before them, would take half of the time of chaos. (What they
+/// wait for servers comes on top, so they do fewer.)
 pub const STEPS: u64 = 300;
 
 /// Something that is wrong on purpose, and must be found.
@@ -136,7 +137,7 @@ impl Canary {
 /// How to run.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
-    /// Deeds of each lane.
+    /// See [`STEPS`].
     pub steps: u64,
     /// What is wrong on purpose.
     pub canary: Option<Canary>,

@@ -102,10 +102,15 @@ impl Stored {
         let mut found = Vec::new();
         let how = OpenHow { mode: OpenMode::Read, truncate: false, sync: false, kill_suidgid: false };
         let opened = lane.open(self.ino, how).await.map_err(|errno| format!("{harm:?}: open: {errno}"))?;
-        if let Some(last) = self.last_lost(harm.chunk) {
+        let last = self.last_lost(harm.chunk);
+        if let Some(last) = last {
             found.push(read(lane, opened.handle, last, 1).await.map(|_| ()));
         }
-        for what in [Seek::Data, Seek::Hole] {
+        // Where an earlier extent has some of the bytes, no hole is looked for, and so no loss is met.
+        let earlier = self.layout.extents.iter().take_while(|other| other.start < extent.start);
+        let shared = earlier.filter(|other| other.is_closed()).map(|other| other.end).max();
+        let seeks = if last < shared { &[Seek::Data][..] } else { &[Seek::Data, Seek::Hole] };
+        for &what in seeks {
             found.push(lane.seek(opened.handle, extent.start, what).await.map(|_| ()));
         }
         lane.release(opened.handle).await;

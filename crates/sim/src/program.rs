@@ -43,8 +43,6 @@ pub struct Actor {
     pub id: LaneId,
     /// What it did and does.
     pub book: BookRef,
-    /// Deeds to do at least.
-    pub deeds: u64,
     /// Longest pause between two, in milliseconds.
     pub pause_max: u64,
     /// Shard of its directory.
@@ -123,13 +121,12 @@ impl Actor {
             self.make_shared().await;
             self.make_fields().await;
         }
-        let (mut deeds, mut calm_deeds) = (0, 0);
-        while deeds < self.deeds || calm_deeds < CALM_DEEDS {
+        let mut calm_deeds = 0;
+        while calm_deeds < CALM_DEEDS {
             let (pause, calm, deed) = {
                 let hub = &mut *self.hub.borrow_mut();
                 (hub.rng.below(self.pause_max), hub.calm, hub.deeds.next(&mut hub.rng))
             };
-            deeds += 1;
             calm_deeds += u64::from(calm);
             self.lane.port().pause(if calm { pause / 8 } else { pause }).await;
             match deed {
@@ -145,6 +142,9 @@ impl Actor {
                 }
             }
         }
+        // What was cut off is taken into account by the next step of the lane's own history.
+        let last = self.book.borrow_mut().next_op();
+        self.step(last).await?;
         self.close_kept().await?;
         self.close_all().await?;
         self.close_ledgers().await;

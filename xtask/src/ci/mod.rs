@@ -144,8 +144,8 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "sim",
-        title: "the rules of a whole cluster against the oracle, 200 seeds",
-        command: &["cargo", "xtask", "sim", "--seeds", "200"],
+        title: "the rules of a whole cluster against the oracle, 400 seeds",
+        command: &["cargo", "xtask", "sim", "--seeds", "400"],
         limit: COMPILING,
         always: true,
         transport: None,
@@ -154,7 +154,7 @@ const STEPS: &[Step] = &[
     Step {
         name: "canary",
         title: "bugs on purpose, which the simulator must find",
-        command: &["cargo", "xtask", "sim", "--canary", "all"],
+        command: &["cargo", "xtask", "sim", "--seeds", "400", "--canary", "all"],
         limit: COMPILING,
         always: true,
         transport: None,

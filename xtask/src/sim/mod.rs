@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// Seeds of `make test`.
-const SEEDS: &str = "200";
+const SEEDS: &str = "400";
 
 /// Which seeds to run, and how.
 #[derive(clap::Args)]
@@ -59,14 +59,14 @@ fn command_line(arguments: &Arguments) -> Vec<String> {
 mod tests {
     use super::*;
 
-    /// Goal: what is asked for is passed on, and without a wish 200 seeds run.
+    /// Goal: what is asked for is passed on, and without a wish 400 seeds run.
     #[test]
     fn wishes_are_passed_on() {
         let none = Arguments { seeds: None, seed: None, steps: None, canary: None, trace: false };
-        assert_eq!(command_line(&none), ["--seeds", "200"]);
+        assert_eq!(command_line(&none), ["--seeds", "400"]);
         let one = Arguments { seed: Some(7), steps: Some(9), trace: true, ..none };
-        assert_eq!(command_line(&one), ["--seeds", "200", "--seed", "7", "--steps", "9", "--trace"]);
+        assert_eq!(command_line(&one), ["--seeds", "400", "--seed", "7", "--steps", "9", "--trace"]);
         let canary = Arguments { canary: Some("all".into()), seed: None, steps: None, trace: false, ..one };
-        assert_eq!(command_line(&canary), ["--seeds", "200", "--canary", "all"]);
+        assert_eq!(command_line(&canary), ["--seeds", "400", "--canary", "all"]);
     }
 }

@@ -77,8 +77,7 @@ impl World {
                 session: std::cell::Cell::new(None),
                 kept: std::cell::RefCell::default(),
                 book,
-                deeds: self.options.steps,
-                pause_max: (2 * self.mood.calm_at / self.options.steps.max(1)).max(2),
+                pause_max: (self.mood.calm_at / self.options.steps.max(1)).max(2),
                 shard,
             };
             let hub = self.hub.clone();
