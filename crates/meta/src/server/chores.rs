@@ -84,8 +84,8 @@ impl<S: Store> Server<S> {
         self.chores.ended.push_back((client, Stage::Lanes(ShardId(0))));
     }
 
-    /// The grace period of `shards` is over: orphans that nobody claimed go.
-    pub(super) fn grace_over(&mut self, shards: &[ShardId]) {
+    /// What is open in `shards` is known: orphans that nobody claimed go.
+    pub(super) fn opens_known(&mut self, shards: &[ShardId]) {
         if !shards.is_empty() && !self.orphans.is_empty() {
             self.chores.sweeps.push_back(Sweep::Orphans { shards: shards.to_vec(), after: None });
         }
@@ -167,7 +167,7 @@ impl<S: Store> Server<S> {
                 let ended = self.opens.end_some(client, self.config.limits.purge_batch);
                 if ended.is_empty() {
                     let over = self.grace.gone(client);
-                    self.grace_over(&over);
+                    self.opens_known(&over);
                     return Ok(None);
                 }
                 let idle: Vec<Ino> = ended.into_iter().filter(|ino| !self.opens.is_open(*ino)).collect();
@@ -235,7 +235,7 @@ impl<S: Store> Server<S> {
         let idle = |ino: &Ino| {
             self.orphans.contains(ino)
                 && !self.opens.is_open(*ino)
-                && !self.grace.holds(ino.shard())
+                && self.grace.knows_opens(ino.shard())
                 && !self.seals.has(*ino)
         };
         let inos: Vec<Ino> = inos.into_iter().filter(idle).collect();

@@ -1,4 +1,7 @@
 //! The grace period: after a restart nobody knows yet what is open.
+//!
+//! It ends, so that one silent mount does not keep all others waiting for locks. What a mount has open that still has its
+//! session then, and has not reported, stays: nobody's files are purged until it has reported or its session has ended.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -8,12 +11,15 @@ use skep_types::{ClientId, Millis, ShardId};
 #[derive(Debug, Default)]
 pub struct Grace {
     waiting: BTreeMap<ShardId, BTreeSet<ClientId>>,
+    /// Those that had not when it ended.
+    late: BTreeMap<ShardId, BTreeSet<ClientId>>,
     deadline: Option<Millis>,
 }
 
 impl Grace {
     /// Begins for `shards`: every session in `living` is to report to each.
     pub fn begin(&mut self, shards: Vec<ShardId>, living: &BTreeSet<ClientId>, deadline: Millis) {
+        self.late.clear();
         if living.is_empty() || shards.is_empty() {
             return;
         }
@@ -24,6 +30,11 @@ impl Grace {
     /// Is the shard in it?
     pub fn holds(&self, shard: ShardId) -> bool {
         self.waiting.contains_key(&shard)
+    }
+
+    /// Is what is open known, of every session?
+    pub fn knows_opens(&self, shard: ShardId) -> bool {
+        !self.holds(shard) && !self.late.contains_key(&shard)
     }
 
     /// Has `client` not reported yet to a shard that is in it?
@@ -38,34 +49,37 @@ impl Grace {
 
     /// `client` has reported everything to `shard`; true when that was the last one.
     pub fn reported(&mut self, shard: ShardId, client: ClientId) -> bool {
-        let Some(waiting) = self.waiting.get_mut(&shard) else { return false };
-        waiting.remove(&client);
-        let over = waiting.is_empty();
-        if over {
-            self.waiting.remove(&shard);
-            self.rest();
-        }
-        over
-    }
-
-    /// `client` will not report; the shards whose period ends by this.
-    pub fn gone(&mut self, client: ClientId) -> Vec<ShardId> {
-        let shards: Vec<ShardId> = self.waiting.keys().copied().collect();
-        shards.into_iter().filter(|shard| self.reported(*shard, client)).collect()
-    }
-
-    /// Time is up; the shards whose period ends by this.
-    pub fn expire(&mut self, now: Millis) -> Vec<ShardId> {
-        if self.deadline.is_none_or(|deadline| now < deadline) {
-            return Vec::new();
-        }
-        self.deadline = None;
-        core::mem::take(&mut self.waiting).into_keys().collect()
-    }
-
-    fn rest(&mut self) {
+        let waited = take(&mut self.waiting, shard, client);
         if self.waiting.is_empty() {
             self.deadline = None;
         }
+        waited || take(&mut self.late, shard, client)
     }
+
+    /// `client` will not report; the shards of which it was the last one.
+    pub fn gone(&mut self, client: ClientId) -> Vec<ShardId> {
+        let shards: BTreeSet<ShardId> = self.waiting.keys().chain(self.late.keys()).copied().collect();
+        shards.into_iter().filter(|shard| self.reported(*shard, client)).collect()
+    }
+
+    /// Time is up: is it over by this?
+    pub fn expire(&mut self, now: Millis) -> bool {
+        if self.deadline.is_none_or(|deadline| now < deadline) {
+            return false;
+        }
+        self.deadline = None;
+        self.late = core::mem::take(&mut self.waiting);
+        true
+    }
+}
+
+/// Takes `client` from the list of `shard`; true when that was the last one.
+fn take(lists: &mut BTreeMap<ShardId, BTreeSet<ClientId>>, shard: ShardId, client: ClientId) -> bool {
+    let Some(list) = lists.get_mut(&shard) else { return false };
+    list.remove(&client);
+    let empty = list.is_empty();
+    if empty {
+        lists.remove(&shard);
+    }
+    empty
 }

@@ -19,7 +19,7 @@ pub struct Live<'a> {
     pub shard: ShardId,
     /// Who asks.
     pub client: ClientId,
-    /// Nobody knows yet what is open.
+    /// Nobody knows yet all that is open.
     pub grace: bool,
     /// What is durable.
     pub durable: LogIndex,

@@ -249,7 +249,7 @@ impl<S: Store> Server<S> {
         if !living.is_empty() {
             out.note(format!("grace period: {} sessions may reclaim what they have open", living.len()));
         } else {
-            self.grace_over(&shards);
+            self.opens_known(&shards);
         }
         self.deletions.look_now(now);
         self.rescan_deletions(now, wall, out)

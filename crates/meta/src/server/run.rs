@@ -63,7 +63,7 @@ impl<S: Store> Server<S> {
             now: self.now,
             shard,
             client: request.peer.client,
-            grace: self.grace.holds(shard),
+            grace: !self.grace.knows_opens(shard),
             durable: self.durable,
             opens: &self.opens,
             recovering: &recovering,

@@ -46,11 +46,9 @@ impl<S: Store> Server<S> {
         }
         self.locks.tick(now);
         self.tell_outcomes(out);
-        let over = self.grace.expire(now);
-        if !over.is_empty() {
+        if self.grace.expire(now) {
             out.note(format!("grace period over; {} files are open", self.opens.len()));
         }
-        self.grace_over(&over);
         self.rescan_deletions(now, wall, out)?;
         if !self.growths.is_empty() && self.next_sweep.is_none_or(|at| now >= at) {
             self.next_sweep = Some(now.plus(GROWTH_SWEEP_MS));

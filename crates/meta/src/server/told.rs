@@ -93,7 +93,7 @@ impl<S: Store> Server<S> {
                 let new = wrote.filter(|ino| !self.writers.contains(&(*ino, client))).collect();
                 self.writes(wall, client, new, false, out)?;
                 if m.last && self.grace.reported(shard, client) {
-                    self.grace_over(&[shard]);
+                    self.opens_known(&[shard]);
                 }
             }
             _ => {}

@@ -9,7 +9,7 @@ fn lock(owner: u64, kind: Option<LockKind>) -> LockWish {
 
 const WRITE: Option<LockKind> = Some(LockKind::Write);
 
-fn set(ino: Ino, owner: u64, ticket: Option<u64>, order: u64) -> SetLock {
+pub fn set(ino: Ino, owner: u64, ticket: Option<u64>, order: u64) -> SetLock {
     SetLock { ino, lock: lock(owner, WRITE), ticket, order }
 }
 
