@@ -81,7 +81,7 @@ fn target(n: u32, on: u32) -> Target {
 
 impl Bench {
     fn new(nodes: u32, targets_per_node: u32, sessions: u32) -> Self {
-        let mut state = State::format(uuid(9, 0), SHARDS);
+        let mut state = State::format(uuid(9, 0), skep_types::NamesKey([6; 16]), SHARDS);
         let mut apply = |command: Command| state.apply(&command);
         for n in 1..=nodes + 1 {
             apply(SetNode { node: node(n) }.into());

@@ -11,7 +11,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::ToString;
 use alloc::vec::Vec;
 use skep_types::codec::{Buffer, Decode, DecodeError, Encode, Reader};
-use skep_types::{ClientId, ClusterId, FenceEpoch, NodeId, PoolId, ShardId, TargetId, record};
+use skep_types::{ClientId, ClusterId, FenceEpoch, NamesKey, NodeId, PoolId, ShardId, TargetId, record};
 use skep_wire::mgmt::{CapacityLimits, Fence, RegistryAge, ShardEntry, ShardState};
 
 /// The pool that every new target is put into and that no one can delete.
@@ -36,6 +36,8 @@ record! {
 pub struct State {
     /// The cluster.
     pub cluster: ClusterId,
+    /// Key of the routes of names, made with the cluster.
+    pub names: NamesKey,
     /// Highest node id ever given.
     pub last_node: NodeId,
     /// Highest target id ever given.
@@ -82,6 +84,8 @@ record! {
     pub struct Snapshot {
         /// See [`State`].
         pub cluster: ClusterId,
+        /// See [`State`].
+        pub names: NamesKey,
         /// See [`State`].
         pub last_node: NodeId,
         /// See [`State`].
@@ -133,7 +137,7 @@ impl State {
     }
 
     /// An empty cluster of `shards` shards that nobody owns yet.
-    pub fn format(cluster: ClusterId, shards: u16) -> Self {
+    pub fn format(cluster: ClusterId, names: NamesKey, shards: u16) -> Self {
         let shard = |id| ShardEntry {
             shard: ShardId(id),
             replicas: Vec::new(),
@@ -145,6 +149,7 @@ impl State {
         let pool = Pool { id: DEFAULT_POOL, alias, limits: CapacityLimits::default() };
         Self {
             cluster,
+            names,
             last_node: NodeId(0),
             last_target: TargetId(0),
             last_client: ClientId(0),
@@ -322,6 +327,7 @@ impl Encode for State {
     fn encode(&self, out: &mut Buffer) {
         Snapshot {
             cluster: self.cluster,
+            names: self.names,
             last_node: self.last_node,
             last_target: self.last_target,
             last_client: self.last_client,
@@ -351,6 +357,7 @@ impl Decode for State {
         let s = Snapshot::decode(r)?;
         Ok(Self {
             cluster: s.cluster,
+            names: s.names,
             last_node: s.last_node,
             last_target: s.last_target,
             last_client: s.last_client,

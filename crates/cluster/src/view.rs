@@ -21,6 +21,7 @@ impl Registry {
             pools: if current { Vec::new() } else { self.pool_entries().collect() },
             version,
             cluster: self.state.cluster,
+            names: self.state.names,
             nodes: if current { Vec::new() } else { self.node_entries().collect() },
             targets: if current { Vec::new() } else { self.target_entries(&self.told) },
             shards: if current { Vec::new() } else { self.state.shards.clone() },

@@ -179,7 +179,10 @@ fn age_tells_descent() {
     let (mut older, mut newer) = (0, 0);
     for _ in 0..200 {
         let mut number = 0;
-        let mut copies = vec![Copy { state: State::format(Uuid([9; 16]), 1), history: vec![] }];
+        let mut copies = vec![Copy {
+            state: State::format(Uuid([9; 16]), skep_types::NamesKey([6; 16]), 1),
+            history: vec![],
+        }];
         let mut seen: Vec<(RegistryAge, Vec<u64>)> = vec![];
         for _ in 0..30 {
             let at = random(copies.len() as u64) as usize;

@@ -197,6 +197,7 @@ fn map(state: ShardState) -> MapReply {
         incarnation: Incarnation(1),
     };
     MapReply {
+        names: skep_types::NamesKey::default(),
         pools: vec![],
         version: MapVersion(1),
         cluster: ClusterId::default(),

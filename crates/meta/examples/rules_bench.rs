@@ -45,6 +45,7 @@ impl Bench {
         let shard =
             |state| ShardEntry { shard: ShardId(0), replicas: vec![NodeId(1)], epoch: 1, state, era: 0 };
         let mut map = MapReply {
+            names: skep_types::NamesKey::default(),
             pools: Vec::new(),
             version: MapVersion(1),
             cluster: ClusterId::default(),

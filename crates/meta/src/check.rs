@@ -16,7 +16,7 @@ use crate::row::slot::SlotRow;
 use crate::row::trim::Trim;
 use crate::row::{Inode, LinkRef};
 use crate::store::{Store, StoreError};
-use crate::tree::cookie;
+use crate::tree::spot;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::String;
@@ -61,6 +61,7 @@ pub fn check_invariants(store: &dyn Store, hash: HashFn) -> Result<Vec<String>, 
         rows.read(key, value);
         true
     })?;
+    rows.check_keys();
     rows.check_entries(hash);
     rows.check_inodes();
     rows.check_content();
@@ -134,6 +135,14 @@ impl Rows {
         Some(())
     }
 
+    fn check_keys(&mut self) {
+        let mut keys = self.headers.values().map(|header| header.keys.names);
+        let first = keys.next();
+        if keys.any(|names| Some(names) != first) {
+            self.wrong("shards were made with different keys of names".into());
+        }
+    }
+
     fn check_entries(&mut self, hash: HashFn) {
         let entries: Vec<(LinkRef, Entry)> = self.entries.iter().map(|(l, e)| (*l, e.clone())).collect();
         for (link, entry) in entries {
@@ -158,7 +167,7 @@ impl Rows {
                 continue;
             };
             if let Some(header) = self.headers.get(&link.parent.shard()) {
-                let expected = cookie(hash(&header.hash_key, target.name.as_bytes()), index as u32);
+                let expected = spot(hash, &header.keys, link.parent, target.name.as_bytes()) + index;
                 if expected != link.cookie {
                     self.wrong(format!("{at}: the cookie of {:?} is {expected:x}", target.name));
                 }

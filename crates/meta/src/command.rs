@@ -2,6 +2,7 @@
 //! the rows: the time, and whatever the server chose. Applying it again gives the same rows.
 
 use crate::fail::corrupt;
+use crate::row::header::Keys;
 use crate::row::remote::RemotePhase;
 use crate::store::StoreError;
 use alloc::format;
@@ -59,8 +60,8 @@ record! {
     /// Makes a shard.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct Format {
-        /// Key of the cookie hash.
-        pub hash_key: [u8; 16],
+        /// Keys of cookies.
+        pub keys: Keys,
         /// Epoch in the map.
         pub epoch: u64,
         /// Command level in force.

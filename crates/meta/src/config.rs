@@ -3,17 +3,10 @@
 use crate::limit::{Limits, OPENS_MAX};
 use crate::spread::Chooser;
 use core::hash::Hasher;
-use skep_types::{ShardId, limits};
+use skep_types::{Ino, ShardId, limits};
 
-/// Makes the hash that cookies are made of. Another one than [`siphash`] is for tests only.
-pub type HashFn = fn(key: &[u8; 16], name: &[u8]) -> u64;
-
-/// The keyed hash of names.
-pub fn siphash(key: &[u8; 16], name: &[u8]) -> u64 {
-    let mut hasher = siphasher::sip::SipHasher13::new_with_key(key);
-    hasher.write(name);
-    hasher.finish()
-}
+/// Makes the hash that cookies are made of. Another one than [`skep_types::cookie::hash`] is for tests only.
+pub type HashFn = fn(key: &[u8; 16], dir: Ino, name: &[u8]) -> u64;
 
 /// Settings of a metadata server.
 #[derive(Debug, Clone)]
@@ -65,7 +58,7 @@ impl Default for Config {
             opens: OPENS_MAX,
             limits: Limits::default(),
             sync_always: false,
-            hash: siphash,
+            hash: skep_types::cookie::hash,
             canary_runs_retries: false,
             canary_one_big_step: false,
         }

@@ -7,7 +7,7 @@ use crate::fail::{Fail, corrupt};
 use crate::key::{self, Table};
 use crate::row::deletion::Deletion;
 use crate::row::growth::Growth;
-use crate::row::header::Header;
+use crate::row::header::{Header, Keys};
 use crate::row::remote::{RemoteIntent, RemoteMemory};
 use crate::row::seal::Seal;
 use crate::row::slot::{Gate, SlotRow};
@@ -108,8 +108,8 @@ impl Done {
 pub struct Scene {
     /// The shard.
     pub shard: ShardId,
-    /// Key of its cookie hash.
-    pub hash_key: [u8; 16],
+    /// Keys of its cookies.
+    pub keys: Keys,
     /// The hash.
     pub hash: HashFn,
     /// The time.

@@ -25,7 +25,7 @@ pub mod store {
 mod tree;
 
 pub use command::{Action, COMMAND_LEVEL_MAX, Caller, Choices, Command, Internal};
-pub use config::{Config, HashFn, siphash};
+pub use config::{Config, HashFn};
 pub use op::changes;
 pub use row::{
     Inode, LinkRef,

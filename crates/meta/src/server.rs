@@ -35,7 +35,7 @@ pub use message::{
 };
 
 use crate::config::Config;
-use crate::row::header::Terms;
+use crate::row::header::{Keys, Terms};
 use crate::spread::Spread;
 use crate::store::{Store, StoreError};
 use absorb::Later;
@@ -69,7 +69,7 @@ const LOOPBACK: u64 = 1 << 63;
 
 /// What the server knows of a shard beside its rows.
 struct Shard {
-    hash_key: [u8; 16],
+    keys: Keys,
     epoch: u64,
     level: u16,
     era: u16,

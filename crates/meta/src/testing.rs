@@ -64,6 +64,9 @@ pub struct Bed {
     pub wants_map: bool,
 }
 
+/// The cluster's key of names.
+pub const NAMES: NamesKey = NamesKey([5; 16]);
+
 pub fn name(text: &str) -> Name {
     Name::new(text.as_bytes()).unwrap()
 }
@@ -81,6 +84,7 @@ pub fn map(shards: u16, targets: u32) -> MapReply {
     };
     let capacity = Capacity { bytes: 1 << 40, bytes_free: 1 << 39, inodes: 9, inodes_free: 9 };
     MapReply {
+        names: NAMES,
         pools: Vec::new(),
         version: MapVersion(1),
         cluster: ClusterId::default(),

@@ -4,31 +4,20 @@
 //! chain but the last says `more`. A name removed from the middle leaves a dead place behind, so
 //! that no other name's cookie ever changes.
 
+use crate::config::HashFn;
 use crate::ctx::Ctx;
 use crate::fail::Fail;
 use crate::key;
 use crate::limit::COLLISIONS_MAX;
 use crate::row::entry::{Entry, Target};
+use crate::row::header::Keys;
 use crate::row::slot::{Gate, RemoteGate};
 use crate::row::{Inode, LinkRef};
 use alloc::format;
-use skep_types::{Errno, Ino, Kind, Name};
+use skep_types::{Errno, Ino, Kind, Name, cookie};
 use skep_wire::{Refusal, Status};
 
 use crate::fail::Need;
-
-/// Bits of the hash in a cookie.
-const HASH_BITS: u32 = 55;
-/// Bits of the collision index.
-const INDEX_BITS: u32 = 8;
-
-/// The cookie of collision index `index`. Hashes 0 to 2 are avoided: small offsets of a listing
-/// mean its start, `.` and `..`.
-pub fn cookie(hash: u64, index: u32) -> u64 {
-    let hash = hash & ((1 << HASH_BITS) - 1);
-    let hash = if hash < 3 { hash + 3 } else { hash };
-    hash << INDEX_BITS | u64::from(index)
-}
 
 /// A name that exists.
 #[derive(Debug, Clone)]
@@ -89,10 +78,10 @@ impl Ctx<'_> {
 
     /// Looks for `name`. One that takes part in an operation over two shards must be waited for.
     pub fn find(&self, dir: Ino, name: &Name) -> Result<Spot, Fail> {
-        let hash = (self.scene.hash)(&self.scene.hash_key, name.as_bytes());
+        let at = spot(self.scene.hash, &self.scene.keys, dir, name.as_bytes());
         let mut free: Option<Free> = None;
         for index in 0..COLLISIONS_MAX {
-            let cookie = cookie(hash, index);
+            let cookie = at + u64::from(index);
             let Some(entry) = self.entry(dir, cookie)? else {
                 let here = Free { dir, cookie, more: false, extends: None, full: false };
                 return Ok(Spot::Free(free.unwrap_or(here)));
@@ -165,16 +154,16 @@ impl Ctx<'_> {
         }
         self.txn.delete(key::entry(place.dir, place.cookie));
         // The chain now ends earlier: dead places at its end go too.
-        let mut cookie = place.cookie;
-        while cookie & ((1 << INDEX_BITS) - 1) != 0 {
-            cookie -= 1;
-            let Some(mut before) = self.entry(place.dir, cookie)? else { break };
+        let mut at = place.cookie;
+        while at & (cookie::LOWEST - 1) != 0 {
+            at -= 1;
+            let Some(mut before) = self.entry(place.dir, at)? else { break };
             before.more = false;
             if before.target.is_some() {
-                self.put(key::entry(place.dir, cookie), &before);
+                self.put(key::entry(place.dir, at), &before);
                 break;
             }
-            self.txn.delete(key::entry(place.dir, cookie));
+            self.txn.delete(key::entry(place.dir, at));
         }
         Ok(())
     }
@@ -189,6 +178,12 @@ impl Ctx<'_> {
     }
 }
 
+/// The first cookie of a name: that of collision index 0.
+pub fn spot(hash: HashFn, keys: &Keys, dir: Ino, name: &[u8]) -> u64 {
+    let route = cookie::route_in(hash(&keys.names.0, dir, name));
+    cookie::cookie(route, hash(&keys.secret.0, dir, name), 0)
+}
+
 /// A living name of an inode.
 pub fn target(name: &Name, ino: Ino, kind: Kind) -> Target {
     Target { name: name.clone(), ino, kind, pending: None }
@@ -197,17 +192,17 @@ pub fn target(name: &Name, ino: Ino, kind: Kind) -> Target {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Config;
     use crate::testing::*;
-    use crate::{Config, siphash};
     use alloc::collections::BTreeMap;
-    use skep_wire::meta::List;
+    use skep_wire::meta::{DirEntry, List};
 
-    fn constant(_: &[u8; 16], _: &[u8]) -> u64 {
+    fn constant(_: &[u8; 16], _: Ino, _: &[u8]) -> u64 {
         1
     }
 
-    fn few(key: &[u8; 16], name: &[u8]) -> u64 {
-        siphash(key, name) % 3
+    fn few(key: &[u8; 16], dir: Ino, name: &[u8]) -> u64 {
+        cookie::hash(key, dir, name) % 3
     }
 
     /// Goal: 256 names of one hash fit, the next is refused with advice, and a removed one makes
@@ -271,11 +266,35 @@ mod tests {
         }
     }
 
-    /// Goal: cookies are positive, and above the offsets that mean something else.
+    /// Goal: a name's cookie is where the map's key and the directory say that it is, is another one in another
+    /// directory, and stays over renames of the directory and over restarts: a listing goes on where it was.
     #[test]
-    fn cookies_avoid_small_offsets() {
-        for hash in [0, 1, 2, 3, u64::MAX] {
-            assert!(cookie(hash, 0) > 2 && cookie(hash, 255) < 1 << 63);
+    fn cookies_stay_and_routes_are_known_outside() {
+        let mut bed = Bed::new();
+        let (dir, other) = (bed.mkdir(Ino::ROOT, "d"), bed.mkdir(Ino::ROOT, "e"));
+        for n in 0..300 {
+            bed.create(ME, dir, &format!("n{n}"));
+            bed.create(ME, other, &format!("n{n}"));
         }
+        let list = |dir, after, max| List { dir, after, max, with_attr: false };
+        let all = bed.call(ME, list(dir, 0, 1_000)).unwrap().entries;
+        for entry in &all {
+            let routed = cookie::route(&NAMES, dir, entry.name.as_bytes());
+            assert_eq!(cookie::route_of(entry.cookie), routed);
+        }
+        let elsewhere = bed.call(ME, list(other, 0, 1_000)).unwrap().entries;
+        let hashes = |cookie: u64| (cookie >> 8) & ((1 << cookie::HASH_BITS) - 1);
+        let same = |one: &&DirEntry| {
+            elsewhere.iter().any(|it| it.name == one.name && hashes(it.cookie) == hashes(one.cookie))
+        };
+        assert_eq!(all.iter().filter(same).count(), 0, "a name has the same hash in another directory");
+        let half = bed.call(ME, list(dir, 0, 150)).unwrap();
+        bed.call(ME, rename(Ino::ROOT, "d", other, "moved")).unwrap();
+        bed.restart(&[ME.client]);
+        let rest = bed.call(ME, list(dir, half.entries[149].cookie, 1_000)).unwrap();
+        assert!(rest.end);
+        assert_eq!([half.entries, rest.entries].concat(), all);
+        let end = bed.call(ME, list(dir, cookie::END, 10)).unwrap();
+        assert!(end.end && end.entries.is_empty());
     }
 }

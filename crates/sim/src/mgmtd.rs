@@ -2,7 +2,7 @@
 
 use crate::hub::Hub;
 use skep_cluster::{Answer, Config, Input, Output, Peer, Registry, State};
-use skep_types::{ClientId, ClusterId, Encode, Reader, Term, Uuid};
+use skep_types::{ClientId, ClusterId, Encode, NamesKey, Reader, Term, Uuid};
 use skep_wire::mgmt::MgmtRequest;
 use skep_wire::{Refusal, Status};
 
@@ -23,7 +23,7 @@ fn config() -> Config {
 impl Mgmtd {
     /// A new cluster.
     pub fn format(cluster: ClusterId, shards: u16, hub: &Hub) -> Self {
-        let durable = State::format(cluster, shards);
+        let durable = State::format(cluster, NamesKey(cluster.0.map(|byte| !byte)), shards);
         Self { registry: Registry::new(config(), durable.clone(), Term(1), hub.millis()), durable, term: 1 }
     }
 

@@ -51,7 +51,7 @@ fn chunk(file: u64) -> ChunkId {
 
 impl Bed {
     fn new(seed: u64, faults: ChunkFaults) -> Self {
-        let state = State::format(Uuid([9; 16]), 1);
+        let state = State::format(Uuid([9; 16]), skep_types::NamesKey([6; 16]), 1);
         let store = MemoryChunks::default();
         store.set_faults(faults);
         let mut bed = Self {

@@ -6,6 +6,7 @@
 extern crate alloc;
 
 pub mod codec;
+pub mod cookie;
 
 mod attr;
 mod close;
@@ -20,6 +21,7 @@ mod time;
 
 pub use attr::{Attr, Kind, Mode, SetAttr, SetTime};
 pub use codec::{Decode, DecodeError, Encode, Reader};
+pub use cookie::NamesKey;
 pub use errno::Errno;
 pub use floor::{ExtentFloors, Floors, Held, WRITTEN};
 pub use id::{

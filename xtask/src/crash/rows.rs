@@ -3,10 +3,10 @@
 use skep_disk::log::LogError;
 use skep_disk::rows::{LogBarrier, RowOptions, RowStore};
 use skep_meta::check::check_invariants;
-use skep_meta::siphash;
 use skep_meta::store::Store;
 use skep_rig::Cluster;
 use skep_types::LogIndex;
+use skep_types::cookie;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,7 +35,7 @@ pub fn check(cluster: &Cluster) -> Result<(), String> {
     let path = cluster.dir().join(ROWS);
     let store = RowStore::open(&path, RowOptions::default(), Arc::new(NoLog), Box::new(|| {}))
         .map_err(|e| format!("{}: {e}", path.display()))?;
-    let problems = check_invariants(&store, siphash).map_err(|e| e.to_string())?;
+    let problems = check_invariants(&store, cookie::hash).map_err(|e| e.to_string())?;
     if !problems.is_empty() {
         return Err(format!("{} invariants are broken: {}", problems.len(), problems.join("; ")));
     }

@@ -222,6 +222,7 @@ fn map(removed: &[TargetId]) -> MapReply {
         capacity: Capacity { bytes: 100, bytes_free: 40, inodes: 10, inodes_free: 5 },
     };
     MapReply {
+        names: skep_types::NamesKey::default(),
         pools: Vec::new(),
         version: MapVersion(1 + removed.len() as u64),
         cluster: Uuid([1; 16]),

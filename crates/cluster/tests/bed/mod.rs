@@ -61,7 +61,7 @@ pub struct Cluster {
 
 impl Cluster {
     pub fn new() -> Self {
-        let state = State::format(Uuid([9; 16]), 4);
+        let state = State::format(Uuid([9; 16]), skep_types::NamesKey([6; 16]), 4);
         Self { registry: Registry::new(CONFIG, state, Term(1), Millis(0)), now: Millis(0), log: vec![] }
     }
 
@@ -142,7 +142,7 @@ impl Cluster {
 
     /// The state as log and snapshot would give it back.
     pub fn replayed(&self) -> State {
-        let mut state = State::format(Uuid([9; 16]), 4);
+        let mut state = State::format(Uuid([9; 16]), skep_types::NamesKey([6; 16]), 4);
         for command in &self.log {
             state.apply(&Command::from_bytes(&command.to_bytes()).unwrap());
         }

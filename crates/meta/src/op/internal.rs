@@ -40,7 +40,7 @@ fn format(ctx: &mut Ctx<'_>, m: &Format) -> Result<(), Fail> {
     let header = Header {
         format: FORMAT,
         shard,
-        hash_key: m.hash_key,
+        keys: m.keys,
         // Serial 0 names nothing, serial 1 of shard 0 is the root.
         serials_end: 2,
         next_id: 1,

@@ -1,9 +1,20 @@
 //! The header of a shard, and the terms of the server's log.
 
-use skep_types::{LogIndex, ShardId, Term, record};
+use skep_types::{LogIndex, NamesKey, ShardId, Term, record};
 
 /// Version of the row format that this release writes and reads.
 pub const FORMAT: u16 = 1;
+
+record! {
+    /// What cookies of a shard's directories are made with.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+    pub struct Keys {
+        /// The cluster's, that of routes.
+        pub names: NamesKey,
+        /// The shard's own, never told to a client.
+        pub secret: NamesKey,
+    }
+}
 
 record! {
     /// One per shard.
@@ -13,8 +24,8 @@ record! {
         pub format: u16,
         /// The shard.
         pub shard: ShardId,
-        /// Key of the hash that makes cookies.
-        pub hash_key: [u8; 16],
+        /// Keys of cookies.
+        pub keys: Keys,
         /// Serials below this are reserved; those from here on were never given out.
         pub serials_end: u64,
         /// Number of the next deletion or trim.

@@ -7,12 +7,12 @@ use crate::command::{COMMAND_LEVEL_MAX, CancelGrowth, Format, Internal, Lane, Pl
 use crate::fail::corrupt;
 use crate::key::{self, Table};
 use crate::row::growth::Growth;
-use crate::row::header::Header;
+use crate::row::header::{Header, Keys};
 use crate::store::{Store, StoreError};
 use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::vec::Vec;
-use skep_types::{ClientId, Decode, LogIndex, Millis, NodeId, ShardId, Slot, Timestamp};
+use skep_types::{ClientId, Decode, LogIndex, Millis, NamesKey, NodeId, ShardId, Slot, Timestamp};
 use skep_wire::mgmt::{FencesReply, MapReply, ShardEntry, ShardState};
 
 impl<S: Store> Server<S> {
@@ -31,6 +31,7 @@ impl<S: Store> Server<S> {
         if map.nodes.is_empty() {
             return Ok(());
         }
+        self.require_names(map.names)?;
         let was_ready = self.is_ready();
         (self.own, self.map) = (own, Some(map.version));
         self.spread.update(map);
@@ -40,7 +41,7 @@ impl<S: Store> Server<S> {
         for entry in &map.shards {
             if entry.replicas.first() == Some(&own) {
                 led.insert(entry.shard);
-                self.lead(wall, entry, level, out)?;
+                self.lead(wall, entry, map.names, level, out)?;
             }
         }
         self.require_rows(map, own)?;
@@ -57,6 +58,17 @@ impl<S: Store> Server<S> {
             self.begin_service(now, wall, out)?;
         }
         Ok(())
+    }
+
+    /// Names lie where the cluster's key puts them: with another one nobody would find them.
+    fn require_names(&self, names: NamesKey) -> Result<(), StoreError> {
+        let Some((shard, _)) = self.shards.iter().find(|(_, place)| place.keys.names != names) else {
+            return Ok(());
+        };
+        Err(StoreError::Corrupt(format!(
+            "shard {shard} was made with another key of names than that of mgmtd: one of the two directories was made up \
+             of files of different clusters. Put back what belongs together; `names` in skep-mgmtd.toml is the key"
+        )))
     }
 
     fn note_new_shards(&self, known: BTreeSet<ShardId>, out: &mut Output) {
@@ -101,6 +113,7 @@ impl<S: Store> Server<S> {
         &mut self,
         wall: Timestamp,
         entry: &ShardEntry,
+        names: NamesKey,
         level: u16,
         out: &mut Output,
     ) -> Result<(), StoreError> {
@@ -121,8 +134,8 @@ impl<S: Store> Server<S> {
                 Ok(())
             }
             None if entry.state == ShardState::New => {
-                let hash_key = self.config.hash_key(shard);
-                self.decide(wall, shard, &Internal::Format(Format { hash_key, epoch, level, era }), out)?;
+                let keys = Keys { names, secret: NamesKey(self.config.hash_key(shard)) };
+                self.decide(wall, shard, &Internal::Format(Format { keys, epoch, level, era }), out)?;
                 self.open_shard(shard)?;
                 let made = self.last;
                 out.sync_now = true;
@@ -157,7 +170,7 @@ impl<S: Store> Server<S> {
             )));
         }
         let place = Shard {
-            hash_key: header.hash_key,
+            keys: header.keys,
             epoch: header.epoch,
             level: header.level,
             era: header.era,
@@ -253,5 +266,23 @@ impl<S: Store> Server<S> {
         }
         self.deletions.look_now(now);
         self.rescan_deletions(now, wall, out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::*;
+
+    /// Goal: a map with another key of names ends the server before it makes or serves anything: with it no name
+    /// would be found where mounts look for it.
+    #[test]
+    fn another_key_of_names_is_refused() {
+        let mut bed = Bed::new();
+        let other = MapReply { names: NamesKey([6; 16]), version: skep_types::MapVersion(2), ..map(2, 5) };
+        let mut out = Output::default();
+        let step = bed.server.take_map(bed.now, bed.wall(), OWN, &other, &mut out);
+        assert!(step.is_err_and(|e| format!("{e:?}").contains("another key of names")));
+        assert_eq!((out.records.len(), bed.server.shards.len()), (0, 1));
     }
 }

@@ -14,6 +14,7 @@ use crate::ctx::{Ctx, Done, Effect, Scene};
 use crate::fail::{Fail, Need};
 use crate::key;
 use crate::op;
+use crate::row::header::Keys;
 use crate::store::{Batch, Store, StoreError};
 use alloc::format;
 use alloc::vec::Vec;
@@ -101,7 +102,7 @@ impl<S: Store> Server<S> {
     fn scene(&self, shard: ShardId, at: Timestamp, caller: Option<Caller>) -> Scene {
         Scene {
             shard,
-            hash_key: self.shards.get(&shard).map_or([0; 16], |place| place.hash_key),
+            keys: self.shards.get(&shard).map_or(Keys::default(), |place| place.keys),
             hash: self.config.hash,
             at,
             term: self.terms.last(),

@@ -9,6 +9,7 @@ use crate::fail::{Fail, corrupt};
 use crate::key::{self, Table};
 use crate::limit::ERA_TERM_BITS;
 use crate::op;
+use crate::row::header::Keys;
 use alloc::format;
 use skep_types::Decode;
 
@@ -110,7 +111,7 @@ impl<S: Store> Server<S> {
         let mut recorded = crate::choose::Recorded(&command.choices);
         let scene = Scene {
             shard: record.shard,
-            hash_key: self.shards.get(&record.shard).map_or([0; 16], |shard| shard.hash_key),
+            keys: self.shards.get(&record.shard).map_or(Keys::default(), |shard| shard.keys),
             hash: self.config.hash,
             at: command.at,
             term: record.term,

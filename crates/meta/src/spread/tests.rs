@@ -20,6 +20,7 @@ fn map(targets: &[(u32, u32, u64, Consistency)], offline: &[u32]) -> MapReply {
         incarnation: Incarnation(1),
     };
     MapReply {
+        names: skep_types::NamesKey::default(),
         pools: Vec::new(),
         version: MapVersion(1),
         cluster: ClusterId::default(),

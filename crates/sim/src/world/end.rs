@@ -148,7 +148,7 @@ impl World {
 
     fn check_rows(&mut self) {
         let Some(server) = self.metad.server() else { return };
-        let found = skep_meta::check::check_invariants(server.store(), skep_meta::siphash);
+        let found = skep_meta::check::check_invariants(server.store(), skep_types::cookie::hash);
         let hub = &mut *self.hub.borrow_mut();
         match found {
             Ok(problems) if problems.is_empty() => {}

@@ -75,6 +75,7 @@ impl Service for Fake {
                 }
                 MgmtRequest::GetMap(_) => {
                     let reply = MapReply {
+                        names: skep_types::NamesKey::default(),
                         version: MapVersion(5),
                         cluster: script.cluster,
                         nodes: vec![],

@@ -199,6 +199,7 @@ mod tests {
             domain: String::new(),
         };
         MapReply {
+            names: skep_types::NamesKey::default(),
             version: MapVersion(version),
             cluster: ClusterId::default(),
             nodes: vec![node; nodes],

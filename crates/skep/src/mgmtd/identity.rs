@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use skep_disk::disk::{Disk, OpenMode};
 use skep_disk::target::check_format;
 use skep_types::limits::FORMAT;
-use skep_types::{ClusterId, Uuid};
+use skep_types::{ClusterId, NamesKey, Uuid};
 use std::path::Path;
 
 /// Name of the identity file.
@@ -22,6 +22,8 @@ pub struct Identity {
     pub cluster: ClusterId,
     /// This service.
     pub node: Uuid,
+    /// Key of the routes of names, made with the cluster.
+    pub names: NamesKey,
     /// Metadata shards, fixed.
     pub shards: u16,
     /// The log was made: from now on its absence is a loss.
@@ -34,6 +36,7 @@ struct Text {
     format: String,
     cluster: String,
     node: String,
+    names: String,
     shards: u16,
     formatted: bool,
 }
@@ -58,6 +61,7 @@ impl Identity {
         Ok(Some(Self {
             cluster: uuid(&text.cluster)?,
             node: uuid(&text.node)?,
+            names: NamesKey(uuid(&text.names)?.0),
             shards: text.shards,
             formatted: text.formatted,
         }))
@@ -69,6 +73,7 @@ impl Identity {
             format: FORMAT.to_owned(),
             cluster: self.cluster.to_string(),
             node: self.node.to_string(),
+            names: Uuid(self.names.0).to_string(),
             shards: self.shards,
             formatted: self.formatted,
         });

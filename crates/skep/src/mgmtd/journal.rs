@@ -7,7 +7,7 @@ use super::snapshot::Snapshot;
 use skep_cluster::{Command, State};
 use skep_disk::disk::{DirLock, Disk, DiskError};
 use skep_disk::log::{CommandLog, EntryKind, LogError, LogOptions, Record, Syncer};
-use skep_types::{Decode, Encode, LogIndex, ShardId, Term, Uuid};
+use skep_types::{Decode, Encode, LogIndex, NamesKey, ShardId, Term, Uuid};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -67,12 +67,12 @@ pub struct Journal {
 
 impl Journal {
     /// Opens the directory, or makes it: a new cluster with `shards` metadata shards, named by `fresh`
-    /// (cluster and node).
+    /// (cluster, node and key of names).
     pub fn open(
         disk: Arc<dyn Disk>,
         dir: &Path,
         shards: u16,
-        fresh: (Uuid, Uuid),
+        fresh: (Uuid, Uuid, NamesKey),
     ) -> Result<(Self, State), JournalError> {
         disk.create_dir(dir)?;
         let lock = disk.lock_dir(dir)?;
@@ -163,7 +163,7 @@ impl Journal {
     }
 
     fn replay(&self, snapshot: Option<Snapshot>) -> Result<State, JournalError> {
-        let empty = || State::format(self.identity.cluster, self.identity.shards);
+        let empty = || State::format(self.identity.cluster, self.identity.names, self.identity.shards);
         let (mut at, mut state) = snapshot.map_or_else(|| (LogIndex(0), empty()), |s| (s.index, s.state));
         while at < self.log.last_index() {
             for record in self.log.read(LogIndex(at.0 + 1), REPLAY_BYTES)? {
@@ -208,7 +208,12 @@ impl Journal {
 }
 
 /// Reads the identity; an empty directory gets a new one.
-fn identity(disk: &dyn Disk, dir: &Path, shards: u16, fresh: (Uuid, Uuid)) -> Result<Identity, JournalError> {
+fn identity(
+    disk: &dyn Disk,
+    dir: &Path,
+    shards: u16,
+    fresh: (Uuid, Uuid, NamesKey),
+) -> Result<Identity, JournalError> {
     if let Some(identity) = Identity::read(disk, dir)? {
         return Ok(identity);
     }
@@ -220,8 +225,8 @@ fn identity(disk: &dyn Disk, dir: &Path, shards: u16, fresh: (Uuid, Uuid)) -> Re
             dir.display()
         )));
     }
-    let (cluster, node) = fresh;
-    let identity = Identity { cluster, node, shards, formatted: false };
+    let (cluster, node, names) = fresh;
+    let identity = Identity { cluster, node, names, shards, formatted: false };
     identity.write(disk, dir)?;
     Ok(identity)
 }

@@ -19,7 +19,7 @@ use service::{Introduction, Mgmtd};
 use skep_cluster::{Registry, State};
 use skep_disk::disk::RealDisk;
 use skep_net::{EventLimits, EventServer, machine_id, now};
-use skep_types::{Capacity, Incarnation};
+use skep_types::{Capacity, Incarnation, NamesKey};
 use skep_wire::mgmt::MgmtRequest;
 use std::path::Path;
 use std::process::ExitCode;
@@ -55,7 +55,7 @@ fn restored(config: &MgmtdConfig) -> Result<(), String> {
 
 fn open_journal(config: &MgmtdConfig) -> Result<(Journal, State), String> {
     make_private(&config.state_dir)?;
-    let fresh = (random_uuid()?, random_uuid()?);
+    let fresh = (random_uuid()?, random_uuid()?, NamesKey(random_uuid()?.0));
     let shards =
         u16::try_from(config.shards).map_err(|_| format!("{} shards are too many", config.shards))?;
     let (journal, state) =

@@ -106,7 +106,7 @@ mod tests {
     /// Goal: a snapshot reads back what was written; every damaged or missing byte is noticed.
     #[test]
     fn round_trip_and_damage() {
-        let state = State::format(Uuid([3; 16]), 4);
+        let state = State::format(Uuid([3; 16]), skep_types::NamesKey([6; 16]), 4);
         let snapshot = Snapshot { index: LogIndex(70), term: Term(3), state };
         let bytes = snapshot.to_file();
         assert_eq!(Snapshot::from_file(&bytes), Ok(snapshot));

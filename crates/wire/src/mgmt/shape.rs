@@ -4,8 +4,8 @@ use crate::SessionToken;
 use alloc::string::String;
 use alloc::vec::Vec;
 use skep_types::{
-    Capacity, CapacityClass, ClientId, ClusterId, Consistency, FenceEpoch, Incarnation, MapVersion, NodeId,
-    PoolId, Reachability, ServiceKind, ShardId, TargetId, Uuid, byte_enum, record,
+    Capacity, CapacityClass, ClientId, ClusterId, Consistency, FenceEpoch, Incarnation, MapVersion, NamesKey,
+    NodeId, PoolId, Reachability, ServiceKind, ShardId, TargetId, Uuid, byte_enum, record,
 };
 
 record! {
@@ -266,6 +266,8 @@ record! {
         pub version: MapVersion,
         /// The cluster.
         pub cluster: ClusterId,
+        /// Key of the routes of names: never changes.
+        pub names: NamesKey,
         /// All nodes; empty when the asker's version is current.
         pub nodes: Vec<NodeEntry>,
         /// All targets.

@@ -6,10 +6,12 @@ use skep_cluster::{
     Target,
 };
 use skep_disk::disk::{CrashMode, FaultDisk};
-use skep_types::{Capacity, CapacityClass, Consistency, Incarnation, NodeId, PoolId, ServiceKind, TargetId};
+use skep_types::{
+    Capacity, CapacityClass, Consistency, Incarnation, NamesKey, NodeId, PoolId, ServiceKind, TargetId,
+};
 use skep_wire::mgmt::CapacityLimits;
 
-const FRESH: (Uuid, Uuid) = (Uuid([1; 16]), Uuid([2; 16]));
+const FRESH: (Uuid, Uuid, NamesKey) = (Uuid([1; 16]), Uuid([2; 16]), NamesKey([3; 16]));
 
 fn open(disk: &FaultDisk) -> Result<(Journal, State), JournalError> {
     Journal::open(Arc::new(disk.clone()), Path::new("/mgmtd"), 8, FRESH)
@@ -131,7 +133,7 @@ fn every_interruption_is_survived() {
 /// be done. A removed target is remembered by its snapshot, too.
 #[test]
 fn every_interruption_of_a_removal_is_survived() {
-    let mut states = vec![State::format(FRESH.0, 8)];
+    let mut states = vec![State::format(FRESH.0, FRESH.2, 8)];
     for command in lives() {
         let mut next = states[states.len() - 1].clone();
         next.apply(&command);

@@ -194,6 +194,7 @@ impl Scene {
         ];
         let nodes = nodes.map(|(node, service, at)| entry(node, service, at, hands.machine)).to_vec();
         let map = MapReply {
+            names: skep_types::NamesKey::default(),
             version: MapVersion(1),
             cluster: ClusterId::default(),
             nodes,
