@@ -326,17 +326,23 @@ fn an_empty_target_is_removed() {
 fn a_lost_target_is_removed_by_force() {
     let cluster = start(plan());
     set(&cluster, &["entry", "set", "--targets", "1", cluster.mount().to_str().unwrap()]);
-    let paths: Vec<PathBuf> = (0..12).map(|n| cluster.mount().join(n.to_string())).collect();
-    for path in &paths {
-        fs::write(path, bytes(1, 200_000)).unwrap();
+    // Targets are drawn: as many files as it takes for some on that one and some elsewhere.
+    let (mut lost, mut kept) = (Vec::new(), Vec::new());
+    for n in 0.. {
+        let path = cluster.mount().join(n.to_string());
+        fs::write(&path, bytes(1, 200_000)).unwrap();
+        match targets_of(&cluster, &path).contains(&103) {
+            true => lost.push(path),
+            false => kept.push(path),
+        }
+        if lost.len() >= 2 && kept.len() >= 2 {
+            break;
+        }
     }
-    let (lost, kept): (Vec<_>, Vec<_>) =
-        paths.iter().partition(|path| targets_of(&cluster, path).contains(&103));
-    assert!(!lost.is_empty() && !kept.is_empty());
     let said = set(&cluster, &["target", "remove", "--force", "target-103", "--timeout", "2s"]);
     assert!(said.contains("removed all the same"), "{said}");
     let second = cluster.second_mount("second", &[]).unwrap();
-    for path in kept {
+    for path in &kept {
         assert!(fs::read(second.join(path.file_name().unwrap())).unwrap() == bytes(1, 200_000));
     }
     for path in &lost {
@@ -346,12 +352,10 @@ fn a_lost_target_is_removed_by_force() {
         assert!(begun.elapsed() < PROMPTLY, "what is lost is not waited for");
     }
     // It can be cut to nothing, written anew, and deleted.
-    fs::write(lost[0], bytes(2, 200_000)).unwrap();
-    assert!(fs::read(lost[0]).unwrap() == bytes(2, 200_000));
+    fs::write(&lost[0], bytes(2, 200_000)).unwrap();
+    assert!(fs::read(&lost[0]).unwrap() == bytes(2, 200_000));
     lost.iter().for_each(|path| fs::remove_file(path).unwrap());
-    for path in &paths {
-        let _ = fs::remove_file(path);
-    }
+    kept.iter().for_each(|path| fs::remove_file(path).unwrap());
     // What is left is on the removed target, and nobody waits for it.
     until("the rest is deleted", PATIENCE, || {
         let gone = directory_of(&cluster, 103);
