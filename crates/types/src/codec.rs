@@ -4,11 +4,13 @@
 //! `u32 length | fields in order | tagged fields`. A tagged field is
 //! `u16 tag | u32 length | bytes`. The fields in order never change once released; whatever a
 //! later version adds is a tagged field. A reader skips tags it does not know, so releases N and
-//! N-1 understand each other.
+//! N-1 understand each other. Tags rise from 1 within a record: one that comes twice, or out of order, or as
+//! zeros, is refused.
 //!
 //! Decoding never panics and never allocates more than the input is long: a count is checked
 //! against the bytes that are left before memory is reserved for it.
 
+pub use crate::example::{Draw, Example};
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -68,12 +70,16 @@ impl<'a> Reader<'a> {
         Ok(Reader::new(self.take(len, what)?))
     }
 
-    /// The next tagged field of a record's tail, if any is left.
-    pub fn tag(&mut self) -> Result<Option<(u16, &'a [u8])>, DecodeError> {
+    /// The next tagged field of a record's tail, if any is left. `last` is the number of the one before, at first 0.
+    pub fn tag(&mut self, last: &mut u16) -> Result<Option<(u16, &'a [u8])>, DecodeError> {
         if self.rest.is_empty() {
             return Ok(None);
         }
         let tag = u16::decode(self)?;
+        if tag <= *last {
+            return Err(DecodeError::Invalid("number of a tagged field"));
+        }
+        *last = tag;
         let len = u32::decode(self)? as usize;
         Ok(Some((tag, self.take(len, "tagged field")?)))
     }
@@ -262,6 +268,22 @@ pub fn encode_tag<T: Encode>(out: &mut Vec<u8>, tag: u16, value: &T) {
     encode_record(out, |out| value.encode(out));
 }
 
+/// Are these numbers of tagged fields, as they must stand in a record? Used by [`record!`].
+pub const fn tags_rise(tags: &[u16]) -> bool {
+    let (mut at, mut last) = (0, 0);
+    while at < tags.len() {
+        if tags[at] <= last {
+            return false;
+        }
+        last = tags[at];
+        at += 1;
+    }
+    true
+}
+
+/// What [`record!`] makes: it has a length, and so can have tagged fields that its reader does not know.
+pub trait Record: Encode + Decode + Example {}
+
 /// Declares a struct together with its codec.
 ///
 /// ```
@@ -279,7 +301,8 @@ pub fn encode_tag<T: Encode>(out: &mut Vec<u8>, tag: u16, value: &T) {
 ///     }
 /// }
 /// ```
-/// Tagged fields are `Option`s: `None` is not written, an absent one reads as `None`.
+/// Tagged fields are `Option`s: `None` is not written, an absent one reads as `None`. One that is there costs 6 bytes
+/// beside its value; a record without any costs nothing for being able to have them.
 #[macro_export]
 macro_rules! record {
     (
@@ -294,6 +317,19 @@ macro_rules! record {
         pub struct $name {
             $($(#[$fmeta])* pub $field: $ty,)*
             $($($(#[$tmeta])* pub $tfield: Option<$tty>,)*)?
+        }
+
+        const _: () = assert!($crate::codec::tags_rise(&[$($($tag),*)?]), "numbers of tagged fields rise from 1");
+
+        impl $crate::codec::Record for $name {}
+
+        impl $crate::codec::Example for $name {
+            fn example(_draw: $crate::codec::Draw) -> Self {
+                Self {
+                    $($field: $crate::codec::Example::example(_draw.of(stringify!($field))),)*
+                    $($($tfield: $crate::codec::Example::example(_draw.of(stringify!($tfield))),)*)?
+                }
+            }
         }
 
         impl $crate::codec::Encode for $name {
@@ -312,7 +348,8 @@ macro_rules! record {
                 let mut body = r.record(stringify!($name))?;
                 $(let $field = <$ty as $crate::codec::Decode>::decode(&mut body)?;)*
                 $($(let mut $tfield = None;)*)?
-                while let Some((_tag, _bytes)) = body.tag()? {
+                let mut last = 0;
+                while let Some((_tag, _bytes)) = body.tag(&mut last)? {
                     $($(if _tag == $tag {
                         $tfield = Some(<$tty as $crate::codec::Decode>::from_bytes(_bytes)?);
                     })*)?
@@ -333,6 +370,12 @@ macro_rules! byte_enum {
         $(#[$meta])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
         pub enum $name { $($(#[$vmeta])* $variant = $value),* }
+
+        impl $crate::codec::Example for $name {
+            fn example(draw: $crate::codec::Draw) -> Self {
+                draw.one(&[$(Self::$variant),*])
+            }
+        }
 
         impl $crate::codec::Encode for $name {
             fn encode(&self, out: &mut $crate::codec::Buffer) {
@@ -360,6 +403,21 @@ macro_rules! union {
     ) => {
         $(#[$meta])*
         pub enum $name { $($(#[$vmeta])* $variant($ty)),* }
+
+        impl $name {
+            /// An example of every variant.
+            pub fn each(draw: $crate::codec::Draw) -> $crate::codec::List<Self> {
+                $crate::codec::List::from([
+                    $(Self::$variant($crate::codec::Example::example(draw.of(stringify!($variant))))),*
+                ])
+            }
+        }
+
+        impl $crate::codec::Example for $name {
+            fn example(draw: $crate::codec::Draw) -> Self {
+                draw.one(&Self::each(draw))
+            }
+        }
 
         impl $crate::codec::Encode for $name {
             fn encode(&self, out: &mut $crate::codec::Buffer) {
@@ -391,6 +449,8 @@ macro_rules! union {
 
 /// The buffer that everything is encoded into (named here so that the macros need no `alloc`).
 pub type Buffer = Vec<u8>;
+/// The same for lists.
+pub type List<T> = Vec<T>;
 
 #[cfg(test)]
 mod tests {
@@ -415,6 +475,55 @@ mod tests {
         assert_eq!(old, Old { a: 7, b: Bytes(alloc::vec![1, 2]) });
         assert_eq!(New::from_bytes(&old.to_bytes()).unwrap().c, None);
         assert_eq!(New::from_bytes(&new.to_bytes()).unwrap(), new);
+    }
+
+    /// Goal: what stands where tagged fields stand and is none is refused, by those who know the tag and those who do not.
+    #[test]
+    fn malformed_tags_are_refused() {
+        let bare = Old { a: 7, b: Bytes(alloc::vec![1, 2]) }.to_bytes();
+        let with = |tail: &[u8]| {
+            let mut bytes = bare.clone();
+            bytes.extend_from_slice(tail);
+            let len = (bytes.len() - 4) as u32;
+            bytes[..4].copy_from_slice(&len.to_le_bytes());
+            (Old::from_bytes(&bytes).is_ok(), New::from_bytes(&bytes).map(|new| new.c))
+        };
+        let field = |tag: u16, value: &[u8]| {
+            let mut bytes = tag.to_le_bytes().to_vec();
+            bytes.extend_from_slice(&(value.len() as u32).to_le_bytes());
+            bytes.extend_from_slice(value);
+            bytes
+        };
+        let nine = &9u64.to_le_bytes()[..];
+        assert_eq!(with(&field(1, nine)), (true, Ok(Some(9))));
+        assert_eq!(with(&field(9, b"of a later release")), (true, Ok(None)));
+        assert_eq!(with(&[field(1, nine), field(9, b"")].concat()), (true, Ok(Some(9))));
+        assert_eq!(with(&field(1, &nine[1..])), (true, Err(DecodeError::Truncated("u64"))));
+        assert_eq!(
+            with(&field(1, &[nine, b"x"].concat())),
+            (true, Err(DecodeError::Invalid("trailing bytes")))
+        );
+        let refused = |tail: &[u8]| {
+            let (old, new) = with(tail);
+            assert!(!old && new.is_err(), "{tail:?} was accepted");
+        };
+        refused(&[0; 6]);
+        refused(&field(0, nine));
+        refused(&[field(1, nine), field(1, nine)].concat());
+        refused(&[field(9, b""), field(1, nine)].concat());
+        refused(&[field(9, b""), alloc::vec![0]].concat());
+        let long = field(9, nine);
+        for cut in 1..long.len() {
+            refused(&long[..cut]);
+        }
+        refused(&[&[9, 0], &u32::MAX.to_le_bytes()[..], nine].concat());
+    }
+
+    /// Goal: numbers that would be written in another order than they are read in do not compile.
+    #[test]
+    fn numbers_of_tags_rise() {
+        assert!(tags_rise(&[]) && tags_rise(&[1]) && tags_rise(&[1, 2, 7, u16::MAX]));
+        assert!(!tags_rise(&[0]) && !tags_rise(&[2, 1]) && !tags_rise(&[1, 1]));
     }
 
     /// Goal: every truncation of a record is an error, never a panic or a default value.

@@ -2,7 +2,7 @@
 //!
 //! `0 | route 10 | hash 45 | index 8`, from the highest bit to the lowest.
 
-use crate::codec::{Buffer, Decode, DecodeError, Encode, Reader};
+use crate::codec::{Buffer, Decode, DecodeError, Draw, Encode, Example, Reader};
 use crate::id::Ino;
 use core::fmt;
 use core::hash::Hasher;
@@ -25,6 +25,12 @@ pub struct NamesKey(pub [u8; 16]);
 impl fmt::Debug for NamesKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("NamesKey(..)")
+    }
+}
+
+impl Example for NamesKey {
+    fn example(draw: Draw) -> Self {
+        Self(Example::example(draw))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Numbers that name things. Each is a type of its own, so that one cannot stand for another.
 
-use crate::codec::{Buffer, Decode, DecodeError, Encode, Reader};
+use crate::codec::{Buffer, Decode, DecodeError, Draw, Encode, Example, Reader};
 use core::fmt;
 
 macro_rules! id {
@@ -12,6 +12,12 @@ macro_rules! id {
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 fmt::Display::fmt(&self.0, f)
+            }
+        }
+
+        impl Example for $name {
+            fn example(draw: Draw) -> Self {
+                Self(Example::example(draw))
             }
         }
 

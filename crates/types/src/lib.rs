@@ -11,6 +11,7 @@ pub mod cookie;
 mod attr;
 mod close;
 mod errno;
+mod example;
 mod floor;
 mod id;
 mod layout;

@@ -16,5 +16,5 @@ pub mod storage;
 
 pub use header::{Flags, HEADER_LEN, Header, HeaderError, MAGIC, VERSION_MAX, VERSION_MIN};
 pub use hello::{Hello, Protection, SessionToken, Welcome};
-pub use message::{Empty, Message};
+pub use message::{Empty, Message, Visitor};
 pub use refusal::{Refusal, Status};

@@ -1,14 +1,20 @@
 //! The link between a message, its number and its answer.
 
+use skep_types::codec::Record;
 use skep_types::record;
-use skep_types::{Decode, Encode};
 
-/// A request that can be sent, with the type of its answer.
-pub trait Message: Encode + Decode {
+/// A request that can be sent, with the type of its answer. Both are records: both can grow by tagged fields.
+pub trait Message: Record {
     /// Number in the frame header. Never reused.
     const KIND: u16;
     /// What the answer's body is.
-    type Reply: Encode + Decode;
+    type Reply: Record;
+}
+
+/// Is shown every request of a service: for what holds of all of them.
+pub trait Visitor {
+    /// One of them.
+    fn message<M: Message>(&mut self, name: &'static str);
 }
 
 record! {
@@ -17,14 +23,28 @@ record! {
     pub struct Empty {}
 }
 
-/// Declares a request record with its number and reply type.
+/// Declares a request record with its number and reply type. What a later release adds is a tagged field, as in
+/// [`skep_types::record!`]:
+///
+/// ```
+/// skep_wire::message! {
+///     /// Asks how it is.
+///     Ask = 0x7f01 -> skep_wire::Empty {
+///         /// Whom.
+///         pub whom: u32,
+///     } tags {
+///         /// How loud, since version 2.
+///         1 => pub volume: Option<u32>,
+///     }
+/// }
+/// ```
 #[macro_export]
 macro_rules! message {
-    ($(#[$meta:meta])* $name:ident = $kind:literal -> $reply:ty { $($body:tt)* }) => {
+    ($(#[$meta:meta])* $name:ident = $kind:literal -> $reply:ty { $($body:tt)* } $(tags { $($tags:tt)* })?) => {
         skep_types::record! {
             $(#[$meta])*
             #[derive(Debug, Clone, PartialEq, Eq)]
-            pub struct $name { $($body)* }
+            pub struct $name { $($body)* } $(tags { $($tags)* })?
         }
         impl $crate::Message for $name {
             const KIND: u16 = $kind;
@@ -47,6 +67,11 @@ macro_rules! family {
             /// Number and name of every request.
             pub const KINDS: &'static [(u16, &'static str)] =
                 &[$((<$variant as $crate::Message>::KIND, stringify!($variant))),*];
+
+            /// Shows every request to `visitor`.
+            pub fn visit(visitor: &mut impl $crate::Visitor) {
+                $(visitor.message::<$variant>(stringify!($variant));)*
+            }
 
             /// Reads the body of message number `kind`; `None` for a number of another service.
             pub fn decode(kind: u16, body: &mut skep_types::Reader<'_>) -> Result<Option<Self>, skep_types::DecodeError> {

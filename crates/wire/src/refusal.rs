@@ -2,7 +2,7 @@
 
 use alloc::string::String;
 use core::fmt;
-use skep_types::codec::{Buffer, Decode, DecodeError, Encode, Reader};
+use skep_types::codec::{Buffer, Decode, DecodeError, Draw, Encode, Example, Reader};
 use skep_types::{Errno, record};
 
 /// The `status` of a refused request: a Linux error for the program, or (from 4096 on) an
@@ -86,6 +86,12 @@ impl fmt::Display for Status {
             },
         };
         f.write_str(text)
+    }
+}
+
+impl Example for Status {
+    fn example(draw: Draw) -> Self {
+        Self(Example::example(draw))
     }
 }
 

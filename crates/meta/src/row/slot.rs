@@ -1,6 +1,6 @@
 //! The slot row: the last changing request of a client's lane, and its answer.
 
-use skep_types::codec::{Buffer, Bytes};
+use skep_types::codec::{Buffer, Bytes, Draw, Example};
 use skep_types::{Decode, DecodeError, Encode, Incarnation, Ino, LogIndex, Reader, Seq, Term, record, union};
 use skep_wire::{Empty, Refusal};
 
@@ -35,6 +35,13 @@ pub enum Gate {
     Trim(TrimGate),
     /// The other shard answered.
     Remote(RemoteGate),
+}
+
+impl Example for Gate {
+    fn example(draw: Draw) -> Self {
+        let (trim, remote) = (Example::example(draw), Example::example(draw));
+        draw.one(&[Self::Open, Self::Durable, Self::Trim(trim), Self::Remote(remote)])
+    }
 }
 
 impl Encode for Gate {
