@@ -134,6 +134,8 @@ impl Metad {
 
     /// The daemon starts: rows, replay, a new term.
     pub fn start(&mut self, hub: &mut Hub) -> Option<Output> {
+        // The log is synced when it is opened, before mgmtd is told how far it got.
+        self.durable = self.last();
         let rows = self.survived.take().unwrap_or_else(|| self.checkpoint.clone());
         if rows.applied().0 < self.last() {
             hub.coverage.hit("rows fell back to a checkpoint");
