@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno as SysErrno;
 
@@ -49,9 +50,29 @@ pub(crate) fn receive(device: &OwnedFd, buffer: &mut RequestBuffer) -> Received 
             // ENOENT: the request was interrupted while it was handed out; the next one is meant.
             Err(SysErrno::INTR | SysErrno::AGAIN | SysErrno::NOENT) => {}
             Err(SysErrno::NODEV) => return Received::Ended(Ending::Unmounted),
-            Err(SysErrno::CONNABORTED) => return Received::Ended(Ending::Aborted),
+            Err(SysErrno::CONNABORTED) => return aborted(device, buffer),
             Err(error) => return Received::Failed(error.into()),
         }
+    }
+}
+
+/// ECONNABORTED says that the connection was aborted, or that it ended, however it did, while a request was handed out.
+/// Only who reads when the end is complete learns which of the two it was.
+fn aborted(device: &OwnedFd, buffer: &mut RequestBuffer) -> Received {
+    // Asked for no event, the device reports only the end of the connection.
+    let mut polled = [PollFd::new(device, PollFlags::empty())];
+    loop {
+        match poll(&mut polled, None) {
+            Ok(_) => break,
+            Err(SysErrno::INTR | SysErrno::AGAIN) => {}
+            Err(error) => return Received::Failed(error.into()),
+        }
+    }
+    match rustix::io::read(device, buffer.area()) {
+        Err(SysErrno::NODEV) => Received::Ended(Ending::Unmounted),
+        Err(SysErrno::CONNABORTED) => Received::Ended(Ending::Aborted),
+        Err(error) => Received::Failed(error.into()),
+        Ok(_) => Received::Failed(io::Error::other("a request came over a connection that has ended")),
     }
 }
 

@@ -8,8 +8,7 @@ use std::str::FromStr;
 pub enum Ending {
     /// It was unmounted, be it by force.
     Unmounted,
-    /// It was aborted: through the control file system, or while every worker was busy, when the two ways to end
-    /// look the same.
+    /// It was aborted through the control file system.
     Aborted,
 }
 

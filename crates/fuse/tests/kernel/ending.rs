@@ -35,6 +35,21 @@ on_both! {
 }
 
 on_both! {
+    /// Goal: an unmount is told from an abort also when it comes while the kernel hands requests out: here, the closes
+    /// of files.
+    fn unmounted_while_files_close(transport) {
+        for round in 0..100 {
+            let (watched, _seen, _entered) = Watched::new(Duration::from_secs(60));
+            let served = Served::new(watched, options(transport));
+            let open = |_| fs::File::open(served.path().join("pattern")).unwrap();
+            drop((0..64).map(open).collect::<Vec<_>>());
+            unmount(served.path(), false, false).unwrap();
+            assert_eq!(served.ended().0, Ending::Unmounted, "round {round}");
+        }
+    }
+}
+
+on_both! {
     /// Goal: a busy mount that was aborted, but stayed in the mount table, is removed by its own daemon.
     fn abort_of_a_busy_mount(transport) {
         let (watched, _seen, _entered) = Watched::new(Duration::ZERO);
