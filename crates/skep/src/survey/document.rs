@@ -6,7 +6,7 @@ use serde::Serialize;
 use skep_bench::significance::median;
 use skep_survey::ceiling;
 use skep_survey::model::{Layer, Survey};
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 /// The document.
@@ -31,7 +31,9 @@ impl Out {
     /// A place of its own for every survey, unless it is named. To be called before anything is measured: what cannot be
     /// written should not cost the time.
     pub fn make(named: Option<&Path>, force: bool, started: &str) -> Outcome<Self> {
-        let dir = named.map_or_else(|| by_time(started), Path::to_owned);
+        let Some(dir) = named.map(Path::to_owned) else {
+            return Ok(Self { dir: make_new(&by_time(started))?, fresh: true });
+        };
         may_write(&dir, force)?;
         let fresh = !dir.exists();
         std::fs::create_dir_all(&dir).map_err(|e| Failure::local(dir.display(), e))?;
@@ -57,6 +59,18 @@ fn by_time(started: &str) -> PathBuf {
     let digits: String = started.chars().filter(char::is_ascii_digit).collect();
     let (day, time) = digits.split_at_checked(DATE_DIGITS).unwrap_or((&digits, ""));
     format!("skep-survey-{day}-{}", time.get(..TIME_DIGITS).unwrap_or(time)).into()
+}
+
+/// Makes a directory that was not there: of that name, or with a number behind it. Two surveys may begin in one second.
+fn make_new(dir: &Path) -> Outcome<PathBuf> {
+    for number in 1_u32.. {
+        let dir = if number == 1 { dir.to_owned() } else { format!("{}-{number}", dir.display()).into() };
+        match std::fs::create_dir(&dir) {
+            Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
+            made => return made.map(|()| dir.clone()).map_err(|e| Failure::local(dir.display(), e)),
+        }
+    }
+    Err(Failure::new(format!("{}: no number behind it is free", dir.display())))
 }
 
 /// A survey that is there is not written over unless that was asked for.
@@ -205,5 +219,17 @@ mod tests {
         drop(make(&fresh, true).unwrap());
         assert!(fresh.join(JSON).exists());
         assert_eq!(by_time("2026-11-22T06:11:05Z"), Path::new("skep-survey-20261122-061105"));
+    }
+
+    /// Goal: surveys that begin in the same second have a place each, and what has no place says so.
+    #[test]
+    fn surveys_of_one_second_have_a_place_each() {
+        let place = tempfile::tempdir().unwrap();
+        let name = place.path().join("survey");
+        let made: Vec<PathBuf> = (0..3).map(|_| make_new(&name).unwrap()).collect();
+        let expected = ["survey", "survey-2", "survey-3"].map(|name| place.path().join(name));
+        assert_eq!(made, expected);
+        assert!(made.iter().all(|dir| dir.is_dir()));
+        assert!(make_new(&place.path().join("missing/survey")).is_err());
     }
 }
