@@ -21,7 +21,7 @@ use times::Times;
 const JOBS: usize = 4;
 
 /// Longest time of one test, in seconds: several times what the longest takes on two busy cores.
-const LIMIT: &str = "300";
+const LIMIT: &str = "600";
 
 /// What to run.
 #[derive(clap::Args)]

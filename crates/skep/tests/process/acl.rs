@@ -89,7 +89,7 @@ fn defaults_are_inherited() {
         (mode(&cluster.mount().join("plain")), mode(&cluster.mount().join("plaindir"))),
         (0o640, 0o750)
     );
-    assert_eq!(run(&["setfacl", "-d", "-m", "u::rwx"], &directory.join("file")).is_err(), true);
+    assert!(run(&["setfacl", "-d", "-m", "u::rwx"], &directory.join("file")).is_err());
 }
 
 /// Goal: trusted. and security. attributes are kept, only privileged users may write the first, user. is
@@ -108,7 +108,7 @@ fn namespaces() {
     assert_eq!(rustix::fs::setxattr(&path, "other.x", b"1", XattrFlags::empty()), Err(Errno::OPNOTSUPP));
     let set = |value: &str| rustix::fs::setxattr(&path, "skep.layout", value.as_bytes(), XattrFlags::empty());
     let shown = || {
-        let mut value = vec![0; 200];
+        let mut value = [0; 200];
         let len = rustix::fs::getxattr(&path, "skep.layout", &mut value[..]).unwrap();
         String::from_utf8(value[..len].to_vec()).unwrap()
     };

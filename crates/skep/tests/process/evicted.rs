@@ -107,7 +107,7 @@ fn evictions_are_not_noticed() {
             let goes_on = until("the program goes on", PATIENCE, || {
                 (rounds.load(Ordering::SeqCst) > before + 1).then_some(()).ok_or("it waits".to_owned())
             });
-            result = result.and(evicted).and_then(|_| goes_on);
+            result = result.and(evicted).and(goes_on);
         }
         done.store(true, Ordering::SeqCst);
         assert!(program.join().is_ok(), "the program met an error");

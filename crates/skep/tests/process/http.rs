@@ -199,10 +199,10 @@ fn the_api_changes_what_commands_change() {
     ] {
         assert_eq!(send(method, path, body), status, "{method} {path}");
     }
-    let session = rows(&["session", "list"])[0]["client"].to_string();
-    assert_eq!(send("POST", &format!("/v1/sessions/{session}/evict"), ""), 200);
+    let client = rows(&["session", "list"])[0]["client"].clone();
+    assert_eq!(send("POST", &format!("/v1/sessions/{client}/evict"), ""), 200);
     let listed = rows(&["session", "list"]);
-    let evicted = listed.iter().find(|row| row["client"].to_string() == session);
+    let evicted = listed.iter().find(|row| row["client"] == client);
     assert!(evicted.is_some_and(|row| row["evicted_ms"].is_u64()), "{listed:?}");
 }
 
