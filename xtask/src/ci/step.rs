@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, IsTerminal, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
@@ -18,6 +18,8 @@ pub struct Outcome {
     pub expired: bool,
     /// How long it took.
     pub took: Duration,
+    /// What it and all that it waited for used of the processors: says on a busy machine what a step costs.
+    pub processor: Duration,
     /// What its output counted.
     pub count: Count,
 }
@@ -25,7 +27,13 @@ pub struct Outcome {
 impl Outcome {
     /// Of a step that could not begin.
     pub fn not_run() -> Self {
-        Self { passed: false, expired: false, took: Duration::ZERO, count: Count::default() }
+        Self {
+            passed: false,
+            expired: false,
+            took: Duration::ZERO,
+            processor: Duration::ZERO,
+            count: Count::default(),
+        }
     }
 
     /// Cases to add to the sum: a step that counts none is one itself, and one that failed without
@@ -66,21 +74,15 @@ fn execute(
         child.spawn().map_err(|error| format!("cannot run {program}: {error}; is it installed?"))?;
     let deadline = limit.map(|limit| begun + limit);
     let (count, in_time) = follow(&mut child, deadline, sink)?;
-    let status = match in_time {
-        true => wait(&mut child, deadline)?,
-        false => None,
-    };
-    if status.is_none() {
+    let ended = in_time && ended_by(&child, deadline)?;
+    let processor = processor_time(child.id());
+    let passed = ended && child.wait().map_err(|error| format!("cannot wait for a step: {error}"))?.success();
+    if !ended {
         end(&mut child);
         let limit = limit.unwrap_or_default().as_secs();
         eprintln!("{} took longer than {limit} s and was ended", command.join(" "));
     }
-    Ok(Outcome {
-        passed: status.is_some_and(|status| status.success()),
-        expired: status.is_none(),
-        took: begun.elapsed(),
-        count,
-    })
+    Ok(Outcome { passed, expired: !ended, took: begun.elapsed(), processor, count })
 }
 
 /// Copies the child's output until its end or the deadline; false when the deadline came first.
@@ -118,21 +120,35 @@ fn follow(
     }
 }
 
-/// Waits for the exit of a child that has closed its output; `None` when the deadline comes first.
-fn wait(child: &mut Child, deadline: Option<Instant>) -> Result<Option<ExitStatus>, String> {
+/// Waits for the exit of a child that has closed its output, without reaping it; false when the deadline comes first.
+fn ended_by(child: &Child, deadline: Option<Instant>) -> Result<bool, String> {
+    use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
     /// A child that closed its output is about to exit; this is how often we look.
     const LOOK: Duration = Duration::from_millis(5);
-    let failed = |error: std::io::Error| format!("cannot wait for a step: {error}");
-    let Some(deadline) = deadline else { return child.wait().map(Some).map_err(failed) };
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or("a step has no process")?;
+    let how = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
     loop {
-        if let Some(status) = child.try_wait().map_err(failed)? {
-            return Ok(Some(status));
+        let status =
+            waitid(WaitId::Pid(pid), how).map_err(|error| format!("cannot wait for a step: {error}"))?;
+        if status.is_some() {
+            return Ok(true);
         }
-        if Instant::now() >= deadline {
-            return Ok(None);
+        if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            return Ok(false);
         }
         std::thread::sleep(LOOK);
     }
+}
+
+/// Of a process and all that it has waited for; it may have exited, but nobody has reaped it.
+fn processor_time(pid: u32) -> Duration {
+    /// After the name of the program: state is the first, `utime`, `stime`, `cutime`, `cstime` are these.
+    const TIMES: std::ops::Range<usize> = 11..15;
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let fields: Vec<&str> = stat.rsplit(") ").next().unwrap_or_default().split(' ').collect();
+    let ticks: u64 =
+        fields.get(TIMES).unwrap_or_default().iter().filter_map(|field| field.parse::<u64>().ok()).sum();
+    Duration::from_millis(ticks * 1_000 / rustix::param::clock_ticks_per_second().max(1))
 }
 
 /// Kills the child's process group (it leads one of its own) and reaps the child.
@@ -168,6 +184,15 @@ mod tests {
         assert_eq!(bad.cases(), Count { passed: 3, failed: 1 });
         assert_eq!(sh("exit 2", LONG).cases(), Count { passed: 0, failed: 1 });
         assert!(run(Path::new("/"), &["skep-no-such-program"], LONG, &mut std::io::sink()).is_err());
+    }
+
+    /// Goal: what a step's children computed is counted, and what they slept is not.
+    #[test]
+    fn processor_time_is_that_of_all_children() {
+        let busy = sh("sh -c 'i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done'; true", LONG);
+        assert!(busy.passed && busy.processor >= Duration::from_millis(30), "{:?}", busy.processor);
+        let idle = sh("sleep 1; true", LONG);
+        assert!(idle.passed && idle.processor < Duration::from_millis(500), "{:?}", idle.processor);
     }
 
     /// Goal: a step whose time is over is ended with everything it started, and counts as failed.
