@@ -8,6 +8,8 @@ pub const BACKOFF_MIN_MS: u64 = 10;
 pub const BACKOFF_MAX_MS: u64 = 1_000;
 /// How often a name that others make and remove is tried to be made.
 pub const CREATE_TRIES_MAX: u32 = 16;
+/// How often a file whose name others replace is opened before what is found by then is taken.
+pub const OPEN_TRIES_MAX: u32 = 100;
 /// Housekeeping is due this soon after [`crate::Port::work_waits`].
 pub const HOUSEKEEPING_SOON_MS: u64 = 100;
 /// Housekeeping is due this often when nothing waits (sessions are renewed four times per time-out).

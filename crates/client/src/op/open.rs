@@ -3,7 +3,7 @@
 use super::entry::name;
 use crate::job::Reply;
 use crate::lane::Lane;
-use crate::limits::CREATE_TRIES_MAX;
+use crate::limits::{CREATE_TRIES_MAX, OPEN_TRIES_MAX};
 use crate::port::{Cell, Port};
 use crate::state::{FileHandle, Handle, Inline, Shared};
 use skep_types::{Attr, Errno, Ino, Kind, Millis, Mode, Policy};
@@ -77,6 +77,25 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 Err(refusal)
             }
         }
+    }
+
+    /// Finds a name for a program that is about to open it, and holds the file open, so that it can be opened by its
+    /// number even when somebody replaces or removes it meanwhile. What is no regular file is not held.
+    pub async fn lookup_to_open(&self, parent: Ino, bytes: &[u8]) -> Result<(Attr, Option<Handle>), Errno> {
+        let hold = OpenHow { mode: OpenMode::Read, truncate: false, sync: false, kill_suidgid: false };
+        let mut attr = self.lookup(parent, bytes).await?;
+        for _ in 0..OPEN_TRIES_MAX {
+            if attr.kind != Kind::File {
+                break;
+            }
+            match self.open(attr.ino, hold).await {
+                Ok(held) => return Ok((attr, Some(held.handle))),
+                Err(Errno::ESTALE) => attr = self.lookup(parent, bytes).await?,
+                // The program's own open will say it.
+                Err(_) => break,
+            }
+        }
+        Ok((attr, None))
     }
 
     /// Makes a file and opens it, or opens the one that is there.
@@ -317,6 +336,28 @@ mod tests {
     use super::*;
     use crate::testing::{Fault, TRUNCATE, block_on, create, mount, mounted, read, write};
     use skep_wire::{Message, Status};
+
+    /// Goal: what is found for an open can be opened although it was replaced meanwhile, also when it was replaced between
+    /// the look and the open that holds it; other things are found as ever.
+    #[test]
+    fn what_is_found_for_an_open_can_be_opened() {
+        let (cluster, lane) = mounted();
+        let other = mount(&cluster);
+        let old = create(&other, b"name");
+        write(&other, &old, 0, b"old");
+        block_on(other.release(old.handle));
+        cluster.borrow_mut().fail(Open::KIND, &[Fault::Refuse(Status::errno(Errno::ESTALE)); 3]);
+        let (attr, held) = block_on(lane.lookup_to_open(Ino::ROOT, b"name")).unwrap();
+        assert_eq!(attr.ino, old.attr.ino);
+        block_on(other.unlink(Ino::ROOT, b"name")).unwrap();
+        let file = block_on(lane.open(attr.ino, crate::testing::READ)).unwrap();
+        assert_eq!(read(&lane, &file, 0, 10), b"old");
+        block_on(lane.release(held.unwrap()));
+        assert_eq!(block_on(lane.lookup_to_open(Ino::ROOT, b"name")), Err(Errno::ENOENT));
+        create(&other, b"name");
+        cluster.borrow_mut().fail(Open::KIND, &[Fault::Refuse(Status::errno(Errno::ESTALE)); 1_000]);
+        assert_eq!(block_on(lane.lookup_to_open(Ino::ROOT, b"name")).unwrap().1, None);
+    }
 
     /// Goal: a file that another mount made after the kernel had looked is not opened by a create, nor emptied: the kernel
     /// is told to look again. A name that has gone by then is made; O_EXCL is told that there is one.

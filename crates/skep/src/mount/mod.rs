@@ -13,6 +13,7 @@ mod lane_hands;
 mod layout;
 mod links;
 mod locks;
+mod misses;
 pub mod options;
 mod pages;
 mod port;

@@ -3,6 +3,7 @@
 use super::background;
 use super::hands::{Hands, SharedCell};
 use super::keeper::{KEEPER_LANES, Keeper};
+use super::misses::Misses;
 use super::port::BlockingPort;
 use super::ring::{RingHands, RingPort};
 use super::shown;
@@ -29,6 +30,7 @@ pub struct Served {
     hands: Arc<Hands>,
     io: Io,
     keeper: Arc<Keeper>,
+    misses: Arc<Misses>,
     direct_with_mmap: AtomicBool,
     readiness: Mutex<Option<Readiness>>,
     background: bool,
@@ -44,6 +46,7 @@ impl Served {
             hands: hands.clone(),
             io,
             keeper: Keeper::new(hands.clone()),
+            misses: Arc::default(),
             direct_with_mmap: AtomicBool::new(false),
             readiness: Mutex::new(Some(readiness)),
             background,
@@ -57,6 +60,7 @@ impl Served {
             io: self.io,
             direct_with_mmap: self.direct_with_mmap.load(Ordering::Relaxed),
             keeper: self.keeper.clone(),
+            misses: self.misses.clone(),
         }
     }
 }

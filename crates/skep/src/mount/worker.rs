@@ -6,9 +6,11 @@ use super::convert::{self, attr_reply, entry, errno, flags};
 use super::hands::SharedCell;
 use super::keeper::Keeper;
 use super::lane_hands::{Asker, Heeds, MountPort};
+use super::misses::Misses;
 use super::way::{File, Way};
 use super::{locks, shown, special};
 use crate::config::mount::Io;
+use skep_client::state::Handle;
 use skep_client::{Allocate, CreateHow, Lane, Listed, NewNode, OpenHow, RenameHow, Seek, XattrHow};
 use skep_fuse::{
     AttrReply, Context, CopyRange, CreateRequest, DirSink, Entry, Errno, FallocateRequest, FileLock,
@@ -50,6 +52,8 @@ pub struct Manner {
     pub direct_with_mmap: bool,
     /// Programs that wait for locks.
     pub keeper: Arc<Keeper>,
+    /// Threads whose open came too late.
+    pub misses: Arc<Misses>,
 }
 
 /// What serves one request at a time.
@@ -74,6 +78,19 @@ impl<P: MountPort> Worker<P> {
         let lane = self.lane.as_ref().ok_or(Errno::EMFILE)?;
         lane.port().begin(&Asker { interrupt: cx.interrupt, thread: cx.pid, heeds });
         Ok(lane)
+    }
+
+    /// Whatever was held for this open, or the reason to hold what the kernel finds next.
+    async fn open_answered(
+        &self,
+        cx: &Context<'_>,
+        lane: &MountLane<P>,
+        answer: &Result<skep_client::Opened, skep_types::Errno>,
+    ) {
+        match answer {
+            Err(skep_types::Errno::ESTALE) => self.manner.misses.missed(cx.pid),
+            _ => release_all(lane, self.manner.misses.answered(cx.pid)).await,
+        }
     }
 
     /// See [`Lane::drop_foreign_sgid`].
@@ -104,6 +121,12 @@ impl<P: MountPort> Worker<P> {
         }
         // FLUSH is always wanted, also of handles that only read: it gives up the locks of the process.
         Opened { fh: file.handle, flags }
+    }
+}
+
+async fn release_all<P: MountPort>(lane: &MountLane<P>, handles: impl IntoIterator<Item = Handle>) {
+    for handle in handles {
+        lane.release(handle).await;
     }
 }
 
@@ -164,7 +187,15 @@ impl<P: MountPort> Filesystem for Worker<P> {
     }
 
     async fn lookup(&self, cx: &Context<'_>, parent: u64, name: &[u8]) -> Answer<Entry> {
-        let attr = self.begin(cx)?.lookup(Ino(parent), name).await.map_err(errno)?;
+        let lane = self.begin(cx)?;
+        let (missed, over) = self.manner.misses.looks(cx.pid);
+        release_all(lane, over).await;
+        if !missed {
+            return Ok(entry(&lane.lookup(Ino(parent), name).await.map_err(errno)?));
+        }
+        let (attr, held) = lane.lookup_to_open(Ino(parent), name).await.map_err(errno)?;
+        let over = held.and_then(|handle| self.manner.misses.hold(cx.pid, handle));
+        release_all(lane, over).await;
         Ok(entry(&attr))
     }
 
@@ -247,7 +278,9 @@ impl<P: MountPort> Filesystem for Worker<P> {
     async fn open(&self, cx: &Context<'_>, ino: u64, request: &OpenRequest) -> Answer<Opened> {
         let lane = self.begin(cx)?;
         let how = how(request.flags, request.kill_suidgid);
-        let file = lane.open(Ino(ino), how).await.map_err(errno)?;
+        let opened = lane.open(Ino(ino), how).await;
+        self.open_answered(cx, lane, &opened).await;
+        let file = opened.map_err(errno)?;
         if how.truncate && how.kill_suidgid {
             // The file is open and empty: an error here would leave the handle to nobody.
             let _ = self.drop_foreign_sgid(cx, ino, Some(&file.attr)).await;
@@ -265,7 +298,9 @@ impl<P: MountPort> Filesystem for Worker<P> {
         let lane = self.begin(cx)?;
         let how = how(request.flags, request.kill_suidgid);
         let create = create_how(cx, request);
-        let file = lane.create_after_look(Ino(parent), name, create, how).await.map_err(errno)?;
+        let created = lane.create_after_look(Ino(parent), name, create, how).await;
+        self.open_answered(cx, lane, &created).await;
+        let file = created.map_err(errno)?;
         Ok((entry(&file.attr), self.opened(lane, &file, request.flags)))
     }
 

@@ -6,6 +6,7 @@ use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Some user who is not root, and a group that he is in beside his own.
 const USER: u32 = 4711;
@@ -119,4 +120,34 @@ fn remounting() {
     let said = String::from_utf8_lossy(&refused.stderr);
     assert!(said.contains("in use"), "{said}");
     drop(open);
+}
+
+/// Goal: a file that another mount replaces over and over is opened and read whole, however the opens fall between.
+#[test]
+fn a_file_that_is_replaced_can_be_opened() {
+    const READS: usize = 1_500;
+    let cluster = start(plan());
+    let second = cluster.second_mount("mnt1", &[]).unwrap();
+    let (name, new, theirs) = (cluster.mount().join("name"), second.join("new"), second.join("name"));
+    fs::write(&theirs, b"whole").unwrap();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                fs::write(&new, b"whole").unwrap();
+                fs::rename(&new, &theirs).unwrap();
+            }
+        });
+        let readers: Vec<_> =
+            (0..4).map(|_| scope.spawn(|| (0..READS).try_for_each(|_| read_whole(&name)))).collect();
+        let read: Result<Vec<()>, String> =
+            readers.into_iter().map(|reader| reader.join().unwrap()).collect();
+        stop.store(true, Ordering::Relaxed);
+        read.unwrap();
+    });
+}
+
+fn read_whole(path: &Path) -> Result<(), String> {
+    let content = fs::read(path).map_err(|e| e.to_string())?;
+    if content == b"whole" { Ok(()) } else { Err(format!("{content:?}")) }
 }
