@@ -351,8 +351,12 @@ fn a_lost_target_is_removed_by_force() {
         assert_eq!(Errno::from_io_error(&error), Some(Errno::IO), "{error}");
         assert!(begun.elapsed() < PROMPTLY, "what is lost is not waited for");
     }
-    // It can be cut to nothing, written anew, and deleted.
-    fs::write(&lost[0], bytes(2, 200_000)).unwrap();
+    // It can be cut to nothing and written anew when nobody else has it open, which a mount tells a moment after the
+    // close; and deleted.
+    until("it is written anew", PATIENCE, || {
+        fs::write(&lost[0], bytes(2, 200_000)).map_err(|error| error.to_string())
+    })
+    .unwrap();
     assert!(fs::read(&lost[0]).unwrap() == bytes(2, 200_000));
     lost.iter().for_each(|path| fs::remove_file(path).unwrap());
     kept.iter().for_each(|path| fs::remove_file(path).unwrap());
