@@ -175,15 +175,13 @@ fn a_life_ends_with_its_mount() {
 
 /// Goal: a write-back that fails is told to whoever syncs that chunk file afterwards, however many others were written
 /// since and whatever the kernel has forgotten: by an error, or by another life. Method: an image on a file system
-/// without room gives I/O errors to the file system in it; few chunk files may be open; the kernel's inodes are
-/// dropped.
+/// without room gives I/O errors to the file system in it, which has no journal: nothing but this one write-back can
+/// fail and tell of it; few chunk files may be open; the kernel's inodes are dropped.
 #[test]
 fn a_failed_write_back_is_told_although_many_files_followed() {
     let kept = Scratch::new();
-    let disk = LoopDisk::make(
-        "24m",
-        &["-E", "lazy_itable_init=0,lazy_journal_init=0,nodiscard", "-J", "size=4", "-b", "4096"],
-    );
+    let disk =
+        LoopDisk::make("24m", &["-E", "lazy_itable_init=0,nodiscard", "-O", "^has_journal", "-b", "4096"]);
     std::fs::create_dir(disk.target()).unwrap();
     let target = started(&disk.target(), &kept.path);
     target.limit_open_files(32);

@@ -235,18 +235,29 @@ impl TargetDir {
             Errno::OPNOTSUPP | Errno::NOSYS => DiskError::Unsupported,
             // Nothing is wrong with the disk: this process or machine is at a limit.
             Errno::MFILE | Errno::NFILE | Errno::NOMEM => DiskError::Busy,
-            _ => {
-                let place = self.path.join(piece.map(PieceName::path).unwrap_or_default());
-                let kept = self.note_failure().err().map(|kept| {
-                    format!("; that cannot be noted, so do not restart the daemon before mgmtd knows of it: {kept}")
-                });
-                DiskError::Failed(format!(
-                    "{what} of {} failed: {e}; check the disk (dmesg, smartctl){}",
-                    place.display(),
-                    kept.unwrap_or_default()
-                ))
-            }
+            _ => self.broken(what, piece, e),
         }
+    }
+
+    /// Sorts a failed sync. Whatever was answered before is lost then, also when the reason is that there is no room
+    /// (a disk that promises more than it has): another sync would not tell of it, so it counts as a failed disk.
+    fn sync_failed(&self, what: &str, piece: Option<&PieceName>, e: Errno) -> DiskError {
+        match e {
+            Errno::NOSPC | Errno::DQUOT | Errno::FBIG => self.broken(what, piece, e),
+            _ => self.failed(what, piece, e),
+        }
+    }
+
+    fn broken(&self, what: &str, piece: Option<&PieceName>, e: Errno) -> DiskError {
+        let place = self.path.join(piece.map(PieceName::path).unwrap_or_default());
+        let kept = self.note_failure().err().map(|kept| {
+            format!("; that cannot be noted, so do not restart the daemon before mgmtd knows of it: {kept}")
+        });
+        DiskError::Failed(format!(
+            "{what} of {} failed: {e}; check the disk (dmesg, smartctl){}",
+            place.display(),
+            kept.unwrap_or_default()
+        ))
     }
 
     fn open_piece(&self, piece: &PieceName, make: bool) -> Result<Option<Arc<Open>>, DiskError> {
@@ -307,10 +318,10 @@ impl TargetDir {
     fn sync_files(&self, _alone: &MutexGuard<'_, ()>) -> Result<(), DiskError> {
         let files = self.files.take_unsynced();
         if self.syncs_as_a_whole {
-            return syncfs(&self.root).map_err(|e| self.failed("syncfs", None, e));
+            return syncfs(&self.root).map_err(|e| self.sync_failed("syncfs", None, e));
         }
         for file in &files {
-            file.sync_alone(|file| fdatasync(file).map_err(|e| self.failed("fdatasync", None, e)))?;
+            file.sync_alone(|file| fdatasync(file).map_err(|e| self.sync_failed("fdatasync", None, e)))?;
         }
         Ok(())
     }
@@ -322,7 +333,7 @@ impl TargetDir {
         }
         let _alone = lock(&self.syncing_all);
         if self.inherited.load(SeqCst) {
-            syncfs(&self.root).map_err(|e| self.failed("syncfs", None, e))?;
+            syncfs(&self.root).map_err(|e| self.sync_failed("syncfs", None, e))?;
             self.inherited.store(false, SeqCst);
         }
         Ok(())
@@ -380,14 +391,14 @@ impl TargetDir {
         self.unsynced_directories.sync(wanted, |due| {
             if due.len() > DIRECTORIES_SYNCED_SINGLY {
                 let _alone = lock(&self.syncing_all);
-                return syncfs(&self.root).map_err(|e| self.failed("syncfs", None, e));
+                return syncfs(&self.root).map_err(|e| self.sync_failed("syncfs", None, e));
             }
             let mut paths = BTreeSet::from([".".to_owned(), "chunks".to_owned()]);
             for (a, b) in due {
                 paths.extend([format!("chunks/{a:02x}"), format!("chunks/{a:02x}/{b:02x}")]);
             }
             for path in paths {
-                self.sync_directory(&path).map_err(|e| self.failed("fsync of a directory", None, e))?;
+                self.sync_directory(&path).map_err(|e| self.sync_failed("fsync of a directory", None, e))?;
             }
             Ok(())
         })
@@ -555,7 +566,7 @@ impl ChunkStore for TargetDir {
         for piece in pieces {
             if let Some(file) = self.open_piece(piece, false)? {
                 let sync =
-                    |file: &Open| fdatasync(file).map_err(|e| self.failed("fdatasync", Some(piece), e));
+                    |file: &Open| fdatasync(file).map_err(|e| self.sync_failed("fdatasync", Some(piece), e));
                 file.sync_alone(sync)?;
             }
         }
