@@ -5,6 +5,7 @@
 //!   also after a panic; then it prints the last lines of the daemons' logs.
 //! - [`Driver`]: carries out operations of the oracle's histories (`skep_model::Op`) by system calls.
 //! - [`compare_tree`]: a directory against the oracle, name by name and byte by byte.
+//! - [`Mapping`]: a shared mapping of a file.
 //! - [`until`]: waits for a condition that can be looked at, with a deadline.
 
 mod attributes;
@@ -13,6 +14,7 @@ mod daemon;
 mod driver;
 mod extended;
 mod locks;
+mod mapping;
 mod mounts;
 mod pages;
 mod runner;
@@ -24,6 +26,7 @@ mod wait;
 pub use cluster::{Cluster, Plan};
 pub use daemon::Daemon;
 pub use driver::Driver;
+pub use mapping::Mapping;
 pub use mounts::{is_mounted, mounted_below, unmount_lazily};
 pub use pages::begins_in_memory;
 pub use scratch::{MemoryDisk, Scratch};

@@ -2,8 +2,9 @@
 
 use crate::attributes::{self, Place};
 use crate::extended;
-use skep_model::{Content, Fs};
-use skep_types::{Ino, Kind, Name};
+use crate::wait::{PATIENCE, until};
+use skep_model::{Content, Fs, Stat};
+use skep_types::{Ino, Kind, Mode, Name};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs::File;
@@ -13,6 +14,8 @@ use std::path::{Path, PathBuf};
 
 /// A file up to this size is read whole, a larger one where the oracle has bytes, and beside them.
 const READ_WHOLE: u64 = 64 << 20;
+/// Set-user-id and set-group-id.
+const SET_ID: Mode = 0o6000;
 /// Longest single read.
 const TRANSFER: u64 = 1 << 20;
 
@@ -42,13 +45,19 @@ pub fn compare_tree(base: &Path, oracle: &Fs, clock: i64) -> Result<(), String> 
 
 /// Compares one inode; one that was met by another name before must have the same number again.
 fn compare_inode(path: &Path, oracle: &Fs, ino: Ino, clock: i64, met: Option<u64>) -> Result<u64, String> {
-    let found = attributes::stat(Place::Path(path)).map_err(|e| format!("stat: {e}"))?;
+    let mut found = attributes::stat(Place::Path(path)).map_err(|e| format!("stat: {e}"))?;
     match met {
         Some(number) if number == found.ino => return Ok(number),
         Some(number) => return Err(format!("is inode {}, its other name is {number}", found.ino)),
         None => {}
     }
     let expected = oracle.stat(ino).map_err(|e| format!("oracle: {e}"))?;
+    if hides_set_id(&found.stat, &expected) {
+        found = until("set-id bits are shown again", PATIENCE, || {
+            let found = attributes::stat(Place::Path(path)).map_err(|e| format!("stat: {e}"))?;
+            if hides_set_id(&found.stat, &expected) { Err(format!("{:?}", found.stat)) } else { Ok(found) }
+        })?;
+    }
     if found.stat != expected {
         return Err(format!("{:?} | {expected:?}", found.stat));
     }
@@ -69,6 +78,13 @@ fn compare_inode(path: &Path, oracle: &Fs, ino: Ino, clock: i64, met: Option<u64
         _ => {}
     }
     Ok(found.ino)
+}
+
+/// Is nothing missing but set-id bits? They are not shown while another mount may write to the file, and the kernel tells
+/// of the last close some time after it was answered.
+fn hides_set_id(found: &Stat, expected: &Stat) -> bool {
+    let hidden = expected.mode & SET_ID & !found.mode;
+    hidden != 0 && Stat { mode: found.mode | hidden, ..*found } == *expected
 }
 
 fn compare_names(path: &Path, oracle: &Fs, ino: Ino) -> Result<(), String> {

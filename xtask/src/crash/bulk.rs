@@ -1,4 +1,4 @@
-//! Large files beside the histories: chunks on all targets, growth, cuts and holes in the middle.
+//! Large files beside the histories: chunks on all targets, growth, appends, cuts, reserved space and holes.
 
 use skep_model::{At, Fill, Handle, Op, OpenHow, Path, Rng};
 
@@ -18,6 +18,9 @@ pub struct Bulk {
     made: u32,
     open: [bool; HANDLES.len()],
 }
+
+/// Handles from this one on append.
+const APPENDS_FROM: usize = 2;
 
 impl Bulk {
     /// Its own sequence of `seed`.
@@ -47,11 +50,13 @@ impl Bulk {
         let len = len.min(SIZE_MAX - offset);
         let kill = self.rng.percent(20);
         match draw {
-            5..50 => Op::Write { handle, offset, fill: Fill { tag: self.made, len: len as u32 }, kill },
-            50..75 => Op::Read { handle, offset, len: len as u32 },
-            75..85 => Op::Truncate { at: At::Handle(handle), size: self.rng.below(SIZE_MAX), kill },
-            85..88 => Op::Truncate { at: At::Handle(handle), size: 0, kill },
-            88..95 => Op::Punch { handle, offset, len: len.max(1), kill },
+            5..45 => Op::Write { handle, offset, fill: Fill { tag: self.made, len: len as u32 }, kill },
+            45..65 => Op::Read { handle, offset, len: len as u32 },
+            65..80 => Op::Truncate { at: At::Handle(handle), size: self.rng.below(SIZE_MAX), kill },
+            80..83 => Op::Truncate { at: At::Handle(handle), size: 0, kill },
+            83..88 => Op::Punch { handle, offset, len: len.max(1), kill },
+            88..92 => Op::Zero { handle, offset, len: len.max(1), keep_size: kill, kill },
+            92..96 => Op::Allocate { handle, offset, len: len.max(1), keep_size: kill, kill },
             _ => Op::Fsync { handle },
         }
     }
@@ -60,7 +65,7 @@ impl Bulk {
         let how = OpenHow {
             read: true,
             write: true,
-            append: false,
+            append: slot >= APPENDS_FROM,
             truncate: self.rng.percent(10),
             create: true,
             exclusive: false,

@@ -1,8 +1,9 @@
-//! What one load process does: histories in its own directory, large files, a shared directory.
+//! What one load process does: histories in its own directory, large files, a mapped file, a shared directory.
 
 use super::brave::Brave;
 use super::bulk::Bulk;
 use super::crowd::Crowd;
+use super::mapped::Mapped;
 use skep_model::{Call, Fs, Generator, Op, Outcome, Profile, Rng};
 use skep_rig::{Driver, compare_tree};
 use skep_types::{Ino, Timestamp};
@@ -16,9 +17,14 @@ use std::time::{Duration, Instant};
 const CLOCK: i64 = 1 << 40;
 /// Operations that a complaint shows.
 const PAST: usize = 400;
-/// Of a hundred steps, so many work on large files, and so many in the shared directory.
+/// Of a hundred steps, so many work on large files, on the mapped file, and in the shared directory.
 const BULK: u64 = 8;
+const MAPPED: u64 = 6;
 const CROWD: u64 = 12;
+/// The same while mounts are evicted, when there are no histories: what a session holds for a process (locks, files without
+/// a name) ends with it, and the oracle knows of no such end.
+const EVICTED_BULK: u64 = 35;
+const EVICTED_MAPPED: u64 = 30;
 /// Mode of the own directory.
 const BASE_MODE: u32 = 0o755;
 
@@ -31,6 +37,7 @@ pub struct Load {
     generator: Generator,
     bulk: Bulk,
     crowd: Crowd,
+    mapped: Mapped,
     brave: Brave,
     rng: Rng,
     number: u64,
@@ -55,6 +62,7 @@ impl Load {
             generator: Generator::new(seed, Profile::default()),
             bulk: Bulk::new(seed),
             crowd: Crowd::new(index, seed, mounts)?,
+            mapped: Mapped::new(index, seed, mounts)?,
             brave: Brave::new(index, seed, mounts)?,
             mounts: mounts.to_vec(),
             rng: Rng::new(seed ^ 0x5eed),
@@ -74,18 +82,24 @@ impl Load {
         core::mem::take(&mut self.longest)
     }
 
-    /// One operation, and what the oracle says to its outcome.
-    pub fn step(&mut self) -> Result<(), String> {
+    /// One operation, and what the oracle says to its outcome. `evicted`: sessions may end meanwhile.
+    pub fn step(&mut self, evicted: bool) -> Result<(), String> {
         let draw = self.rng.below(100);
-        if draw < CROWD {
+        let (bulk, mapped) = if evicted { (EVICTED_BULK, EVICTED_MAPPED) } else { (BULK, MAPPED) };
+        let begun = Instant::now();
+        if draw < bulk {
+            let op = possible(self.bulk.next_op());
+            self.both(&op)
+        } else if draw < bulk + mapped {
             self.number += 1;
-            let begun = Instant::now();
+            let result = self.mapped.step();
+            self.took(begun.elapsed(), || "an operation on the mapped file".to_owned());
+            result
+        } else if evicted || draw < bulk + mapped + CROWD {
+            self.number += 1;
             let result = self.crowd.step();
             self.took(begun.elapsed(), || "an operation in the shared directory".to_owned());
             result
-        } else if draw < CROWD + BULK {
-            let op = possible(self.bulk.next_op());
-            self.both(&op)
         } else {
             let op = possible(self.generator.next_op());
             self.both(&op)
@@ -144,17 +158,20 @@ impl Load {
             self.crowd.verify(mount)?;
             self.brave.verify(mount)?;
         }
-        Ok(())
+        self.mapped.verify(&mounts)
     }
 
     /// Writes and fsyncs until the mount is gone.
     pub fn brave(&mut self, gone: &AtomicBool) -> Result<usize, String> {
+        // A mapping of a mount that is gone could never be synced.
+        self.mapped.close().map_err(|e| format!("the mapped file: {e}"))?;
         self.brave.run(gone)
     }
 
     /// Takes everything away.
     pub fn remove(&mut self) -> Result<(), String> {
         self.crowd.remove()?;
+        self.mapped.remove()?;
         self.brave.remove()?;
         remove_tree(self.driver.base())
     }

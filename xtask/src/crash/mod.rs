@@ -3,7 +3,8 @@
 //!
 //! Every process has a directory of its own and the oracle of it in memory: each operation must have
 //! exactly the oracle's outcome, whatever is killed (the mounts wait and go on by themselves). After
-//! every few kills, all stop and every tree is compared with its oracle through every mount. Then
+//! every few kills, all stop and every tree is compared with its oracle through every mount. In every second round the
+//! sessions of one mount are ended under it, which its programs must not notice (histories, with their locks, pause). Then
 //! mounts are killed: what was fsynced must be there through the mount that replaces each. At the end
 //! everything is removed, and nothing may be left on any target.
 
@@ -14,6 +15,7 @@ mod chaos;
 mod crowd;
 pub mod leaks;
 mod load;
+mod mapped;
 mod rows;
 mod team;
 mod worker;
@@ -29,7 +31,7 @@ use team::Team;
 
 pub use worker::WorkerArguments;
 
-/// Kills between two comparisons of everything.
+/// Kills between two comparisons of everything, at most; there are at least two rounds.
 const KILLS_PER_ROUND: u32 = 10;
 
 /// Longest time that an operation may take: daemons are away for about 5 s at most, and a disk that others keep busy
@@ -158,15 +160,20 @@ fn test(cluster: &Cluster, arguments: &Arguments, seed: u64, verdict: &mut Verdi
     let mut rng = Rng::new(seed);
     let mut chaos = Chaos::new(arguments.canary);
     let begun = Instant::now();
+    let (mut rounds, most) = (0, KILLS_PER_ROUND.min(arguments.kills.div_ceil(2)));
     let long_enough = || begun.elapsed() >= Duration::from_secs(arguments.seconds);
     while verdict.is_good() && (chaos.kills < arguments.kills || !long_enough()) {
         let round = match arguments.kills.saturating_sub(chaos.kills) {
             // Without kills it is a test of plain operation.
-            0 => KILLS_PER_ROUND.min(arguments.kills),
-            left => left.min(KILLS_PER_ROUND),
+            0 => most,
+            left => left.min(most),
         };
-        team.all("go")?;
-        verdict.add("kills", chaos.round(cluster, &mut team, &mut rng, round));
+        rounds += 1;
+        // Another mount than the first has nobody evicted with it.
+        let evicted = points.last().filter(|_| rounds % 2 == 0 && points.len() > 1);
+        team.all(if evicted.is_some() { "go beside evictions" } else { "go" })?;
+        let round = chaos.round(cluster, &mut team, &mut rng, round, evicted.map(PathBuf::as_path));
+        verdict.add("kills", round);
         if !verdict.is_good() {
             break;
         }

@@ -41,7 +41,8 @@ pub fn run(arguments: &WorkerArguments) -> Result<bool, String> {
     };
     while let Ok(word) = words.recv() {
         let answer = match word.as_str() {
-            "go" => work(&mut load, &words),
+            "go" => work(&mut load, false, &words),
+            "go beside evictions" => work(&mut load, true, &words),
             "verify" => load.verify().map(|()| "verified".to_owned()),
             "remove" => load.remove().map(|()| "removed".to_owned()),
             "brave" => load.brave(&gone).map(|count| format!("{count} files were fsynced")),
@@ -60,7 +61,7 @@ pub fn run(arguments: &WorkerArguments) -> Result<bool, String> {
 
 /// Works until told to stop; says how much was done, how long the longest operation took (ms), and
 /// which that was.
-fn work(load: &mut Load, words: &Receiver<String>) -> Result<String, String> {
+fn work(load: &mut Load, evicted: bool, words: &Receiver<String>) -> Result<String, String> {
     loop {
         match words.try_recv() {
             Ok(word) if word == "stop" => {
@@ -69,7 +70,7 @@ fn work(load: &mut Load, words: &Receiver<String>) -> Result<String, String> {
             }
             Ok(word) => return Err(format!("unexpected word {word}")),
             Err(TryRecvError::Disconnected) => return Err("nobody listens".to_owned()),
-            Err(TryRecvError::Empty) => load.step()?,
+            Err(TryRecvError::Empty) => load.step(evicted)?,
         }
     }
 }
