@@ -10,6 +10,7 @@ mod conform;
 mod crash;
 mod hosts;
 mod posix;
+mod power;
 mod process;
 mod program;
 mod programs;
@@ -63,6 +64,8 @@ enum Task {
     Conform(conform::Arguments),
     /// Kill daemons at random under load, and check that nothing is lost.
     Crash(crash::Arguments),
+    /// Cut the power of servers under load, and check what every good fsync vouched for.
+    Power(power::Arguments),
     /// Set up, extend and repair three hosts by the pages of docs/admin, word for word, under load.
     Hosts(hosts::Arguments),
     /// Survey set-ups in which something was made slow: the right culprit must be named, and none in a control.
@@ -97,6 +100,7 @@ fn main() -> ExitCode {
         Task::Systemd(arguments) => vm::systemd::run(&root, &arguments),
         Task::Conform(arguments) => conform::run(&root, &arguments),
         Task::Crash(arguments) => crash::run(&root, &arguments),
+        Task::Power(arguments) => power::run(&root, &arguments),
         Task::Hosts(arguments) => hosts::run(&root, &arguments),
         Task::Rigged(arguments) => rigged::run(&root, &arguments),
         Task::RiggedDisk(arguments) => rigged::serve(&arguments),

@@ -29,6 +29,7 @@ pub use driver::Driver;
 pub use mapping::Mapping;
 pub use mounts::{is_mounted, mounted_below, unmount_lazily};
 pub use pages::begins_in_memory;
+pub use runner::Runner;
 pub use scratch::{MemoryDisk, Scratch};
 pub use tree::compare_tree;
 pub use wait::{PATIENCE, patiently, until};
