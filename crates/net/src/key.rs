@@ -68,7 +68,7 @@ impl fmt::Display for KeyError {
             Why::Io(e) if e.kind() == io::ErrorKind::NotFound => {
                 write!(
                     f,
-                    "key file {path} does not exist; copy it from a machine of the cluster, or name it (key_file); `skep key generate` makes the one of a new cluster"
+                    "key file {path} does not exist; a server gets it from another server of the cluster (`skep key generate` makes the one of a new cluster), a machine that only mounts has a client's key: name that (--key, key_file)"
                 )
             }
             Why::Io(e) => write!(f, "key file {path}: {e}"),
@@ -106,12 +106,11 @@ impl KeyFile {
         let fail = |why| KeyError { path: path.to_owned(), why };
         let file = std::fs::File::open(path).map_err(|e| fail(Why::Io(e)))?;
         let mode = file.metadata().map_err(|e| fail(Why::Io(e)))?.mode() & 0o7777;
-        if mode & 0o077 != 0 {
-            return Err(fail(Why::Readable(mode)));
-        }
         let mut text = String::new();
         file.take(FILE_MAX).read_to_string(&mut text).map_err(|e| fail(Why::Io(e)))?;
-        Self::parse(&text).map_err(|what| fail(Why::Format(what)))
+        // What is no key is not to be closed to others.
+        let key = Self::parse(&text).map_err(|what| fail(Why::Format(what)))?;
+        if mode & 0o077 != 0 { Err(fail(Why::Readable(mode))) } else { Ok(key) }
     }
 
     /// Writes the file with mode 0400, whole or not at all, and never over another one.
@@ -325,6 +324,12 @@ mod tests {
             let error = KeyFile::load(&path).unwrap_err().to_string();
             assert!(error.contains("chmod 0400"), "{error}");
         }
+        // Of a file that is no key nobody is told to close it: it may be /etc/passwd.
+        let other = dir.path().join("passwd");
+        std::fs::write(&other, "root:x:0:0:root:/root:/bin/bash\n").unwrap();
+        std::fs::set_permissions(&other, std::fs::Permissions::from_mode(0o644)).unwrap();
+        let error = KeyFile::load(&other).unwrap_err().to_string();
+        assert!(error.contains("expected one line") && !error.contains("chmod"), "{error}");
     }
 
     /// Goal: damaged files are refused and say where; no secret shows up in a message.

@@ -225,9 +225,11 @@ impl Cluster {
 
     /// What every log of the cluster says, by file name.
     pub fn logs(&self) -> Vec<(String, String)> {
-        let Ok(files) = std::fs::read_dir(self.dir().join("log")) else { return Vec::new() };
-        let mut logs: Vec<(String, String)> = files
-            .flatten()
+        // Mounts beside the first write where they run.
+        let files = |place: &str| std::fs::read_dir(self.dir().join(place)).into_iter().flatten().flatten();
+        let others = files("run").filter(|file| file.path().extension().is_some_and(|end| end == "log"));
+        let mut logs: Vec<(String, String)> = files("log")
+            .chain(others)
             .map(|file| {
                 let text = std::fs::read(file.path()).unwrap_or_default();
                 (file.file_name().display().to_string(), String::from_utf8_lossy(&text).into_owned())

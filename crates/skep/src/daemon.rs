@@ -118,6 +118,20 @@ impl Stop {
         Self::on(&[SIGTERM, SIGINT])
     }
 
+    /// The same for a daemon. SIGHUP is what log rotation and habit send to daemons: it changes nothing and ends nothing,
+    /// unless the daemon runs at a terminal, whose end it is.
+    pub fn of_daemon() -> std::io::Result<Self> {
+        if std::fs::File::open("/dev/tty").is_ok() {
+            return Self::of_command();
+        }
+        asking::on_each(&[SIGHUP], |_| {
+            warning!(
+                "SIGHUP: nothing is read again; what changed in the configuration counts after a restart"
+            );
+        })?;
+        Self::on_signals()
+    }
+
     /// The same for a command that puts in order what it made: the end of its terminal (SIGHUP) asks, too.
     pub fn of_command() -> std::io::Result<Self> {
         Self::on(&[SIGTERM, SIGINT, SIGHUP])

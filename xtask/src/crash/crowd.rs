@@ -1,9 +1,10 @@
 //! One directory for all processes on all mounts; the names of each are its own.
 
+use rustix::io::Errno;
 use skep_model::Rng;
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
-use std::io::{ErrorKind, Write};
+use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 /// The directory.
@@ -20,7 +21,12 @@ pub struct Crowd {
     files: BTreeMap<String, Vec<u8>>,
     rng: Rng,
     made: u64,
+    /// Sessions may end under it: a change whose answer was lost with a server ends with EIO then, done or not.
+    pub evicted: bool,
 }
+
+/// How often a change in doubt is repeated.
+pub const REPEATED: u32 = 20;
 
 impl Crowd {
     /// Makes the directory, unless another process did.
@@ -34,6 +40,7 @@ impl Crowd {
                 files: BTreeMap::new(),
                 rng: Rng::new(seed ^ 0x5a4ed),
                 made: 0,
+                evicted: false,
             }),
         }
     }
@@ -48,7 +55,9 @@ impl Crowd {
             0..=3 => self.create(name, &path, there),
             4..=5 => {
                 self.files.remove(&name);
-                expect("unlink", &path, fs::remove_file(&path), there, ErrorKind::NotFound)
+                let removed = fs::remove_file(&path);
+                let removed = self.without_doubt(removed, there, || fs::remove_file(&path));
+                expect("unlink", &path, removed, there, ErrorKind::NotFound)
             }
             6 => self.rename(&name, &path),
             7 => self.list(&self.directory),
@@ -56,10 +65,35 @@ impl Crowd {
         }
     }
 
+    /// `result`, or what it comes to when it left a doubt: `again` until there is none. A name that was there may be gone
+    /// by then: it was done.
+    fn without_doubt(
+        &self,
+        mut result: io::Result<()>,
+        there: bool,
+        mut again: impl FnMut() -> io::Result<()>,
+    ) -> io::Result<()> {
+        for _ in 0..REPEATED {
+            if !self.evicted || !in_doubt(&result) {
+                break;
+            }
+            result = again();
+            if there && result.as_ref().is_err_and(|e| e.kind() == ErrorKind::NotFound) {
+                result = Ok(());
+            }
+        }
+        result
+    }
+
     fn create(&mut self, name: String, path: &Path, there: bool) -> Result<(), String> {
         let content = vec![self.made as u8; self.rng.below(LENGTH_MAX) as usize];
-        let made = OpenOptions::new().write(true).create_new(true).open(path);
-        let made = made.and_then(|mut file| file.write_all(&content));
+        let make = || OpenOptions::new().write(true).create_new(true).open(path)?.write_all(&content);
+        // A part of it may be there: it goes first.
+        let made = self.without_doubt(make(), false, || {
+            let gone = self.without_doubt(fs::remove_file(path), true, || fs::remove_file(path));
+            gone.or_else(|e| if e.kind() == ErrorKind::NotFound { Ok(()) } else { Err(e) })
+                .and_then(|()| make())
+        });
         if !there {
             self.files.insert(name, content);
         }
@@ -68,7 +102,8 @@ impl Crowd {
 
     fn rename(&mut self, name: &str, path: &Path) -> Result<(), String> {
         let to = format!("{}{}", self.prefix, self.rng.below(NAMES));
-        let renamed = fs::rename(path, self.directory.join(&to));
+        let rename = || fs::rename(path, self.directory.join(&to));
+        let renamed = self.without_doubt(rename(), self.files.contains_key(name), rename);
         let content = self.files.remove(name);
         let there = content.is_some();
         if let Some(content) = content {
@@ -128,6 +163,11 @@ impl Crowd {
             _ => Ok(()),
         }
     }
+}
+
+/// Was it perhaps done?
+pub fn in_doubt<T>(result: &io::Result<T>) -> bool {
+    result.as_ref().is_err_and(|e| Errno::from_io_error(e) == Some(Errno::IO))
 }
 
 /// Success where there should be success, else exactly that error.

@@ -2,11 +2,11 @@
 
 use super::brave::Brave;
 use super::bulk::Bulk;
-use super::crowd::Crowd;
+use super::crowd::{Crowd, REPEATED};
 use super::mapped::Mapped;
-use skep_model::{Call, Fs, Generator, Op, Outcome, Profile, Rng};
+use skep_model::{At, Call, Fs, Generator, Op, Outcome, Profile, Rng};
 use skep_rig::{Driver, compare_tree};
-use skep_types::{Ino, Timestamp};
+use skep_types::{Errno, Ino, Timestamp};
 use std::collections::VecDeque;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -41,6 +41,7 @@ pub struct Load {
     brave: Brave,
     rng: Rng,
     number: u64,
+    evicted: bool,
     past: VecDeque<String>,
     longest: (Duration, String),
 }
@@ -67,6 +68,7 @@ impl Load {
             mounts: mounts.to_vec(),
             rng: Rng::new(seed ^ 0x5eed),
             number: 0,
+            evicted: false,
             past: VecDeque::new(),
             longest: (Duration::ZERO, String::new()),
         })
@@ -86,6 +88,9 @@ impl Load {
     pub fn step(&mut self, evicted: bool) -> Result<(), String> {
         let draw = self.rng.below(100);
         let (bulk, mapped) = if evicted { (EVICTED_BULK, EVICTED_MAPPED) } else { (BULK, MAPPED) };
+        self.evicted = evicted;
+        self.crowd.evicted = evicted;
+        self.mapped.evicted = evicted;
         let begun = Instant::now();
         if draw < bulk {
             let op = possible(self.bulk.next_op());
@@ -117,7 +122,12 @@ impl Load {
         self.number += 1;
         let number = self.number;
         let begun = Instant::now();
-        let found = self.driver.apply(op);
+        let mut found = self.driver.apply(op);
+        for _ in 0..REPEATED {
+            if self.evicted && in_doubt(op, &found) {
+                found = self.again(op);
+            }
+        }
         let took = begun.elapsed();
         self.took(took, || format!("{op:?}"));
         let now = Timestamp { secs: CLOCK + number as i64, nanos: 0 };
@@ -136,6 +146,21 @@ impl Load {
             first_difference(&found, &expected),
             past.join("\n")
         ))
+    }
+
+    /// Repeats what was perhaps done in part: all that works beside evictions may be done twice, but a write that appends.
+    fn again(&mut self, op: &Op) -> Outcome {
+        if let Op::Write { handle, .. } = op {
+            let at = At::Handle(*handle);
+            let call = Call { now: Timestamp { secs: CLOCK, nanos: 0 }, ino: Ino(0), uid: 0, gid: 0 };
+            if let Outcome::Stat(before) = self.oracle.apply(&Op::Stat { at }, call) {
+                let cut = self.driver.apply(&Op::Truncate { at, size: before.size, kill: false });
+                if cut == Outcome::Failed(Errno::EIO) {
+                    return cut;
+                }
+            }
+        }
+        self.driver.apply(op)
     }
 
     /// Closes everything and compares all there is through every mount.
@@ -174,6 +199,15 @@ impl Load {
         self.mapped.remove()?;
         self.brave.remove()?;
         remove_tree(self.driver.base())
+    }
+}
+
+/// Was it perhaps done, or in part? Of a write that the kernel cuts into several, the first ones were.
+fn in_doubt(op: &Op, found: &Outcome) -> bool {
+    match (op, found) {
+        (_, Outcome::Failed(errno)) => *errno == Errno::EIO,
+        (Op::Write { fill, .. }, Outcome::Written(len)) => *len < fill.len as usize,
+        _ => false,
     }
 }
 

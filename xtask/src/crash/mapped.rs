@@ -1,6 +1,7 @@
 //! One file of each process in a shared mapping that stays over kills and evictions: stores, writes, appends, cuts and
 //! holes take turns, and memory, reads and what other mounts see must be the same bytes.
 
+use super::crowd::{REPEATED, in_doubt};
 use skep_model::{Fill, Rng};
 use skep_rig::Mapping;
 use std::fs::{self, File, OpenOptions};
@@ -33,6 +34,8 @@ pub struct Mapped {
     rng: Rng,
     made: u32,
     past: Vec<String>,
+    /// Sessions may end under it: a change whose answer was lost with a server ends with EIO then, done or not.
+    pub evicted: bool,
 }
 
 impl Mapped {
@@ -42,7 +45,16 @@ impl Mapped {
         let path = mounts.first().ok_or("no mount")?.join(&name);
         File::create_new(&path).map_err(|e| format!("{}: {e}", path.display()))?;
         let rng = Rng::new(seed ^ 0x3a99ed);
-        Ok(Self { name, path, opened: None, content: Vec::new(), rng, made: 1 << 28, past: Vec::new() })
+        Ok(Self {
+            name,
+            path,
+            opened: None,
+            content: Vec::new(),
+            rng,
+            made: 1 << 28,
+            past: Vec::new(),
+            evicted: false,
+        })
     }
 
     /// One change or one look.
@@ -80,6 +92,32 @@ impl Mapped {
         self.opened.as_mut().ok_or_else(|| io::Error::other("not open"))
     }
 
+    /// Does `change`; again while it leaves a doubt, then from the size before. A mapping's stores that were being written
+    /// may be lost with it, which the error told: they are stored anew.
+    fn repeated(&mut self, change: impl Fn(&mut Opened) -> io::Result<()>) -> io::Result<()> {
+        let size = self.content.len() as u64;
+        let mut result = change(self.opened()?);
+        for _ in 0..REPEATED {
+            if !self.evicted || !in_doubt(&result) {
+                break;
+            }
+            let content = core::mem::take(&mut self.content);
+            let opened = self.opened()?;
+            result = opened.file.set_len(size);
+            if result.is_ok() {
+                opened.memory.store(0, &content);
+                result = change(opened);
+            }
+            self.content = content;
+        }
+        result
+    }
+
+    /// What is in memory only is written.
+    fn sync(&mut self) -> io::Result<()> {
+        self.repeated(|opened| opened.memory.sync())
+    }
+
     fn bytes(&self, len: u64) -> Vec<u8> {
         Fill { tag: self.made, len: len as u32 }.bytes()
     }
@@ -98,15 +136,15 @@ impl Mapped {
         let sync = self.rng.percent(50);
         let memory = &mut self.opened()?.memory;
         memory.store(offset, &bytes);
-        let synced = if sync { memory.sync() } else { Ok(()) };
         self.content[offset..offset + len].copy_from_slice(&bytes);
+        let synced = if sync { self.sync() } else { Ok(()) };
         synced.map(|()| format!("stored {len} at {offset}, synced: {sync}"))
     }
 
     fn write(&mut self, len: u64) -> io::Result<String> {
         let offset = self.rng.below(SIZE_MAX - len);
         let bytes = self.bytes(len);
-        self.opened()?.file.write_all_at(&bytes, offset)?;
+        self.repeated(|opened| opened.file.write_all_at(&bytes, offset))?;
         let (offset, end) = (offset as usize, (offset + len) as usize);
         if self.content.len() < end {
             self.content.resize(end, 0);
@@ -117,7 +155,7 @@ impl Mapped {
 
     fn append(&mut self, len: u64) -> io::Result<String> {
         let bytes = self.bytes(len);
-        self.opened()?.end.write_all(&bytes)?;
+        self.repeated(|opened| opened.end.write_all(&bytes))?;
         self.content.extend(bytes);
         Ok(format!("appended {len}"))
     }
@@ -125,7 +163,7 @@ impl Mapped {
     /// Shorter or longer.
     fn cut(&mut self) -> io::Result<String> {
         let size = if self.rng.percent(10) { 0 } else { self.rng.below(SIZE_MAX) };
-        self.opened()?.file.set_len(size)?;
+        self.repeated(|opened| opened.file.set_len(size))?;
         self.content.resize(size as usize, 0);
         Ok(format!("cut to {size}"))
     }
@@ -134,7 +172,7 @@ impl Mapped {
     fn reserve(&mut self, len: u64) -> io::Result<String> {
         let (offset, keeps) = (self.rng.below(SIZE_MAX - len), self.rng.percent(30));
         let how = if keeps { FallocateFlags::KEEP_SIZE } else { FallocateFlags::empty() };
-        fallocate(&self.opened()?.file, how, offset, len)?;
+        self.repeated(|opened| Ok(fallocate(&opened.file, how, offset, len)?))?;
         let end = (offset + len) as usize;
         if !keeps && self.content.len() < end {
             self.content.resize(end, 0);
@@ -147,7 +185,7 @@ impl Mapped {
         let (offset, len) = self.range(len);
         let kind = if punch { FallocateFlags::PUNCH_HOLE } else { FallocateFlags::ZERO_RANGE };
         let how = kind | FallocateFlags::KEEP_SIZE;
-        fallocate(&self.opened()?.file, how, offset as u64, len as u64)?;
+        self.repeated(|opened| Ok(fallocate(&opened.file, how, offset as u64, len as u64)?))?;
         self.content[offset..offset + len].fill(0);
         Ok(format!("{} {len} at {offset}", if punch { "punched" } else { "zeroed" }))
     }
@@ -173,16 +211,17 @@ impl Mapped {
 
     /// Closes the file, and writes what is in memory only.
     pub fn close(&mut self) -> io::Result<()> {
-        match self.opened.take() {
-            Some(opened) => opened.memory.sync(),
-            None => Ok(()),
+        if self.opened.is_some() {
+            self.sync()?;
         }
+        self.opened = None;
+        Ok(())
     }
 
     /// What is in memory is synced; the file is as it must be through every mount. It stays open.
     pub fn verify(&mut self, mounts: &[PathBuf]) -> Result<(), String> {
-        if let Some(opened) = &self.opened {
-            opened.memory.sync().map_err(|e| self.complaint("msync", &e))?;
+        if self.opened.is_some() {
+            self.sync().map_err(|e| self.complaint("msync", &e))?;
         }
         for mount in mounts {
             let found = fs::read(mount.join(&self.name)).and_then(|found| {

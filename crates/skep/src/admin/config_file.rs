@@ -136,7 +136,10 @@ fn check_all(dir: &Path) -> Outcome {
     let machine = Machine::of(dir);
     machine.good.iter().for_each(|one| eprintln!("good  {one}"));
     machine.verdict(dir)?;
-    eprintln!("all {} configurations are good and get along", machine.good.len());
+    match machine.good.len() {
+        1 => eprintln!("the configuration is good"),
+        several => eprintln!("all {several} configurations are good and get along"),
+    }
     Ok(())
 }
 

@@ -31,7 +31,7 @@ pub struct SetArgs {
     recursive: bool,
     /// Bytes of a chunk, a power of two from 64KiB on
     #[arg(long, visible_alias = "chunk", value_name = "SIZE")]
-    chunk_size: Option<Size>,
+    chunk_size: Option<Power>,
     /// Targets of a file: a number, or "progressive" (more as the file grows)
     #[arg(long, value_name = "N")]
     targets: Option<Targets>,
@@ -63,6 +63,20 @@ impl FromStr for Targets {
             Ok(count) if count >= 1 && count as usize <= TARGETS_MAX => Ok(Self(count)),
             _ => Err(format!("write \"progressive\" or a number from 1 to {TARGETS_MAX}")),
         }
+    }
+}
+
+/// A size of which only powers of two are legal: "4M" can mean nothing else than 4 MiB.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Power(Size);
+
+impl FromStr for Power {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let short = text.trim_end().ends_with(['k', 'K', 'm', 'M', 'g', 'G']);
+        let size = if short { format!("{}iB", text.trim_end()).parse() } else { text.parse::<Size>() };
+        size.map(Self).map_err(|e| e.to_string())
     }
 }
 
@@ -108,7 +122,7 @@ impl SetArgs {
         let pool = self.pool.as_deref().map(|text| find::pool(status, text)).transpose()?;
         Ok(Wish {
             default: self.default,
-            chunk_size: fits("--chunk-size", self.chunk_size)?,
+            chunk_size: fits("--chunk-size", self.chunk_size.map(|size| size.0))?,
             targets: self.targets.map(|targets| targets.0),
             pool: pool.map(|pool| pool.pool.pool),
             inline_limit: fits("--inline-limit", self.inline_limit)?,
@@ -146,6 +160,24 @@ pub struct SetRow {
     pool_alias: String,
     /// Absent: the cluster's default.
     inline_limit: Option<u32>,
+}
+
+impl SetRow {
+    /// What holds from now on, for people.
+    fn said(&self, recursive: bool) -> String {
+        let size = |size: Option<u32>| size.map_or("default".to_owned(), |size| human(u64::from(size)));
+        let targets = self.targets.map_or("progressive".to_owned(), |targets| targets.to_string());
+        let below = match self.entries {
+            _ if !recursive => String::new(),
+            1 => ", on 1 directory".to_owned(),
+            many => format!(", on {many} directories"),
+        };
+        let (chunk, inline) = (size(self.chunk_size), size(self.inline_limit));
+        format!(
+            "{}: chunk {chunk}, targets {targets}, pool {}, inline {inline}{below}",
+            self.path, self.pool_alias
+        )
+    }
 }
 
 impl Row for SetRow {
@@ -233,10 +265,8 @@ pub fn run(args: &SetArgs, out: &mut dyn Write) -> Outcome {
     }
     if args.output.output != Format::Table {
         output::rows(args.output.output, &rows, out)?;
-    } else if args.recursive {
-        for row in &rows {
-            eprintln!("{}: set on {} directories", row.path, row.entries);
-        }
+    } else {
+        rows.iter().for_each(|row| eprintln!("{}", row.said(args.recursive)));
     }
     let below: u64 = rows.iter().map(|row| row.failed).sum();
     if below > 0 {
@@ -270,6 +300,19 @@ mod tests {
         Line::try_parse_from(words).map(|line| line.args).map_err(|e| e.to_string())
     }
 
+    /// Goal: people are told what holds now, in the words of the flags, with names and in the singular of one.
+    #[test]
+    fn what_holds_is_said() {
+        let status = samples::status();
+        let policy = Policy { chunk_size: 1 << 20, targets: 4, inline_limit: Some(0), pool: PoolId(1) };
+        let said = |entries: u64, recursive: bool| {
+            row(&status, Path::new("/d"), &policy, Tally { done: entries, failed: 0 }).said(recursive)
+        };
+        assert_eq!(said(1, false), "/d: chunk 1.00 MiB, targets 4, pool default, inline 0 B");
+        assert!(said(1, true).ends_with(", on 1 directory"));
+        assert!(said(2, true).ends_with(", on 2 directories"));
+    }
+
     /// Goal: what is not given stays, `--default` clears, nonsense is refused with the right form.
     #[test]
     fn policies() {
@@ -277,6 +320,9 @@ mod tests {
         let now = Policy { chunk_size: 1 << 20, targets: 4, inline_limit: Some(0), pool: PoolId(2) };
         let policy = |words: &[&str]| line(words).unwrap().wish(&status).map(|wish| wish.over(now));
         assert_eq!(policy(&["--chunk-size", "512KiB"]), Ok(Policy { chunk_size: 512 << 10, ..now }));
+        assert_eq!(policy(&["--chunk", "4M"]), Ok(Policy { chunk_size: 4 << 20, ..now }));
+        assert_eq!(policy(&["--chunk", "512k"]), Ok(Policy { chunk_size: 512 << 10, ..now }));
+        assert!(line(&["--chunk-size", "4X"]).is_err() && line(&["--chunk-size", "M"]).is_err());
         assert_eq!(policy(&["--chunk", "512KiB"]), Ok(Policy { chunk_size: 512 << 10, ..now }));
         assert_eq!(policy(&["--targets", "progressive"]), Ok(Policy { targets: 0, ..now }));
         assert_eq!(policy(&["--inline", "4KiB"]), Ok(Policy { inline_limit: Some(4096), ..now }));

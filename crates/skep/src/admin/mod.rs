@@ -3,6 +3,7 @@
 
 pub mod access;
 mod config_file;
+mod confirm;
 pub mod deadline;
 pub mod df;
 mod dir;

@@ -1,6 +1,7 @@
 //! `skep target list|set-alias|set-state|remove`.
 
 use super::access::{AccessArgs, Cluster};
+use super::confirm;
 use super::failure::Outcome;
 use super::find;
 use super::namespace::Names;
@@ -57,6 +58,9 @@ pub struct SetStateArgs {
     target: String,
     /// Its state
     state: State,
+    /// Do not ask
+    #[arg(long, short)]
+    yes: bool,
     #[command(flatten)]
     access: AccessArgs,
     #[command(flatten)]
@@ -194,6 +198,12 @@ fn set_state(args: &SetStateArgs, out: &mut dyn Write) -> Outcome {
     cluster.require_admin("changing a target")?;
     let target = find::target(&cluster.status()?, &args.target)?.target;
     let consistency = Consistency::from(args.state);
+    if consistency == Consistency::Bad {
+        confirm::ask(
+            &format!("target {} is not served any more: its files give EIO there", args.target),
+            args.yes,
+        )?;
+    }
     cluster.ask(&SetTargetState { target, consistency })?;
     eprintln!("target {} is {}", args.target, consistency.as_str());
     show(&mut cluster, target, args.output, out)

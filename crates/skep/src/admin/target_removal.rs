@@ -5,6 +5,7 @@
 //! target back into its pool.
 
 use super::access::{AccessArgs, Cluster};
+use super::confirm;
 use super::failure::{Failure, Outcome};
 use super::find;
 use super::namespace::Names;
@@ -31,6 +32,9 @@ pub struct RemoveArgs {
     /// Also when it holds chunks or cannot be asked: their bytes are lost, their files give EIO there
     #[arg(long)]
     force: bool,
+    /// Do not ask
+    #[arg(long, short)]
+    yes: bool,
     #[command(flatten)]
     access: AccessArgs,
     #[command(flatten)]
@@ -43,6 +47,7 @@ pub fn run(args: &RemoveArgs, out: &mut dyn Write) -> Outcome {
     cluster.require_admin("removing a target")?;
     let status = cluster.status()?;
     let target = find::target(&status, &args.target)?;
+    confirm::ask(&question(&status, target, args.force), args.yes)?;
     remove(&mut cluster, &status, target, args.force, args.access.timeout.duration())?;
     let node = Names::of(&status).node(target.node);
     eprintln!("target {} ({}) is removed; its number is not given again", target.alias, target.target);
@@ -51,6 +56,14 @@ pub fn run(args: &RemoveArgs, out: &mut dyn Write) -> Outcome {
         output::Format::Table => Ok(()),
         format => Ok(output::rows(format, &[row(&status, target)], out)?),
     }
+}
+
+/// What it means, in words.
+fn question(status: &StatusReply, target: &TargetEntry, force: bool) -> String {
+    let lost =
+        if force { "; what it holds is lost: those files give EIO there" } else { " if nothing is on it" };
+    let node = Names::of(status).node(target.node);
+    format!("target {} ({}) of {node} is removed for ever{lost}", target.alias, target.target)
 }
 
 /// Removes the target; without `force` only when nothing is left on it, which is looked for until `limit`.

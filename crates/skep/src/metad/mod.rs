@@ -45,7 +45,7 @@ pub fn run(args: &RestorableArgs) -> ExitCode {
 }
 
 fn serve(config: &MetadConfig, restored: bool) -> Result<(), String> {
-    let stop = Stop::on_signals().map_err(|e| format!("cannot watch for signals: {e}"))?;
+    let stop = Stop::of_daemon().map_err(|e| format!("cannot watch for signals: {e}"))?;
     look_at_limits(config);
     let keyring = crate::daemon::server_keyring(&config.process)?;
     let mut state = StateDir::open(&config.state_dir, "metad")?;

@@ -68,7 +68,7 @@ fn open_journal(config: &MgmtdConfig) -> Result<(Journal, State), String> {
 }
 
 fn serve(config: &MgmtdConfig) -> Result<(), String> {
-    let stop = Stop::on_signals().map_err(|e| format!("cannot watch for signals: {e}"))?;
+    let stop = Stop::of_daemon().map_err(|e| format!("cannot watch for signals: {e}"))?;
     if let Err(e) = raise_open_files() {
         warning!("the limit of open files stays as it is: {e}");
     }

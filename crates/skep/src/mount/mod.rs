@@ -116,7 +116,7 @@ fn load(args: &MountArgs) -> Result<(MountConfig, Wishes), String> {
 fn serve(config: &MountConfig, wishes: Wishes, args: &MountArgs, background: bool) -> Result<(), String> {
     crate::log::set_level(config.process.log.into());
     daemon::die_on_panic();
-    let stop = Stop::on_signals().map_err(|e| format!("signals: {e}"))?;
+    let stop = Stop::of_daemon().map_err(|e| format!("signals: {e}"))?;
     let open_files = daemon::raise_open_files().map_err(|e| format!("open-file limit: {e}"))?;
     let target = absolute(&config.mount_point)?;
     if skep_fuse::replace_stale(&target).map_err(|e| e.to_string())? {

@@ -35,7 +35,7 @@ pub fn run(args: &StoragedArgs) -> ExitCode {
 }
 
 fn serve(config: &StoragedConfig, args: &StoragedArgs) -> Result<(), String> {
-    let stop = Stop::on_signals().map_err(|e| format!("signals: {e}"))?;
+    let stop = Stop::of_daemon().map_err(|e| format!("signals: {e}"))?;
     let descriptors = raise_open_files().map_err(|e| format!("open-file limit: {e}"))?;
     let keyring = Arc::new(crate::daemon::server_keyring(&config.process)?);
     let mut state = StateDir::open(&config.state_dir, "storaged")?;

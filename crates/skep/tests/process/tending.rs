@@ -1,6 +1,6 @@
 //! What an administrator does beside the lists: health, bundle, unmounting, the live view.
 
-use super::{plan, refusal, start, start_with_room};
+use super::{bytes, plan, refusal, start, start_with_room};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use rustix::process::{Pid, Signal, kill_process};
@@ -190,6 +190,44 @@ fn a_detached_mount_unmounts_no_other() {
     let name = format!("mount{}.log", point.display().to_string().replace('/', "-"));
     let log = fs::read_to_string(cluster.dir().join("run").join(name)).unwrap();
     assert!(log.contains("ended: Unmounted") && !log.contains("ERROR") && !log.contains("detached"), "{log}");
+}
+
+/// Goal: what cannot be taken back asks the person at the terminal, and does nothing without a yes; scripts, and `--yes`,
+/// are not asked.
+#[test]
+fn dangerous_commands_ask() {
+    let cluster = start(plan());
+    let is_bad = || cluster.admin(["target", "list"]).unwrap().contains(" bad");
+    let typed = |words: &[&str], keys: &str| {
+        let mut terminal = Terminal::run(&cluster, words, (24, 100));
+        terminal.press(keys);
+        terminal.child.wait().unwrap().success()
+    };
+    for answer in ["n\n", "\n"] {
+        assert!(!typed(&["target", "set-state", "101", "bad"], answer));
+        assert!(!typed(&["target", "remove", "101", "--force"], answer));
+    }
+    assert!(!is_bad(), "nobody agreed");
+    assert!(typed(&["target", "set-state", "101", "bad"], "y\n") && is_bad());
+    assert!(typed(&["target", "set-state", "101", "good"], "") && !is_bad(), "nothing to be asked");
+    assert!(typed(&["target", "set-state", "101", "bad", "--yes"], "") && is_bad());
+    cluster.admin(["target", "set-state", "101", "good"]).unwrap();
+    cluster.admin(["target", "set-state", "101", "bad"]).unwrap();
+    assert!(is_bad());
+}
+
+/// Goal: SIGHUP, which administrators and log rotation send to daemons, ends none of them, and is answered in the log.
+#[test]
+fn hangups_end_no_daemon() {
+    let cluster = start(plan());
+    let before: Vec<_> = cluster.daemons();
+    for daemon in &before {
+        daemon.signal(Signal::HUP).unwrap();
+    }
+    let told = || cluster.logs().iter().filter(|(_, text)| text.contains("SIGHUP")).count();
+    patiently("every daemon says what a SIGHUP does", || told() == before.len()).unwrap();
+    assert_eq!(cluster.daemons(), before);
+    fs::write(cluster.mount().join("file"), bytes(1, 3 << 20)).unwrap();
 }
 
 /// A pseudo terminal with a program on it.
