@@ -15,6 +15,12 @@ struct Known<T> {
     since: Vec<T>,
 }
 
+impl Known<bool> {
+    fn made() -> Self {
+        Self { possible: vec![false], since: vec![true] }
+    }
+}
+
 impl<T: Copy + PartialEq> Known<T> {
     fn new(value: T) -> Self {
         Self { possible: vec![value], since: Vec::new() }
@@ -48,15 +54,15 @@ pub struct Book {
     blocks: Vec<Known<Version>>,
     /// In blocks.
     size: Known<usize>,
-    /// Its name was vouched for.
-    named: bool,
+    /// Whether it has a name.
+    name: Known<bool>,
     now: usize,
 }
 
 impl Book {
     /// An empty file that was just made.
     pub fn new(file: u64) -> Self {
-        Self { file, blocks: Vec::new(), size: Known::new(0), named: false, now: 0 }
+        Self { file, blocks: Vec::new(), size: Known::new(0), name: Known::made(), now: 0 }
     }
 
     /// Its size for whoever has it open, in blocks.
@@ -71,9 +77,8 @@ impl Book {
             self.blocks.resize_with(end, || Known::new(0));
         }
         self.blocks[first..end].iter_mut().for_each(|block| block.since.push(version));
-        if end > self.now {
-            self.resized(end);
-        }
+        // Power may go in the middle of a write.
+        (self.now + 1..=end).for_each(|len| self.resized(len));
     }
 
     /// Cut, or made longer.
@@ -91,18 +96,19 @@ impl Book {
     pub fn synced(&mut self) {
         self.blocks.iter_mut().for_each(Known::synced);
         self.size.synced();
-        self.named = true;
+        self.name.synced();
     }
 
     /// An error was told, or the handle was closed: no later fsync vouches for what was written until now.
     pub fn doubtful(&mut self) {
         self.blocks.iter_mut().for_each(Known::doubtful);
         self.size.doubtful();
+        self.name.doubtful();
     }
 
     /// May the name be gone?
     pub fn may_be_missing(&self) -> bool {
-        !self.named
+        !self.name.is_certain()
     }
 
     /// May the file be so long?
@@ -119,7 +125,7 @@ impl Book {
         let known = self.blocks.get(number);
         let certain = known.is_none_or(Known::is_certain);
         let found = match read {
-            Err(_) if !certain => return Ok(()),
+            Err(_) if !certain || (self.is_hole(number) && self.is_doubtful()) => return Ok(()),
             Err(e) => return Err(format!("block {number}: {e}; {known:?} is known")),
             Ok(bytes) => self.version_of(number, bytes),
         };
@@ -131,6 +137,16 @@ impl Book {
             Some(found) => Err(format!("block {number} holds write {found}; {known:?} is known")),
             None => Err(format!("block {number} holds what nobody wrote")),
         }
+    }
+
+    /// Nobody wrote it, or it was cut off: it may lie in a chunk file that was never synced and is gone, which is an error
+    /// as a whole.
+    fn is_hole(&self, number: usize) -> bool {
+        self.blocks.get(number).is_none_or(|known| known.possible == [0])
+    }
+
+    fn is_doubtful(&self) -> bool {
+        self.blocks.iter().any(|known| !known.is_certain()) || !self.size.is_certain()
     }
 
     /// The bytes of block `number`.
@@ -172,7 +188,9 @@ mod tests {
     fn only_what_was_written_is_allowed() {
         let mut book = Book::new(7);
         book.wrote(0, 2, 1);
+        assert!(book.may_be_missing());
         book.synced();
+        assert!(!book.may_be_missing());
         book.wrote(1, 2, 2);
         let (old, new) = (bytes(&book, 1, 1), bytes(&book, 1, 2));
         let lost = std::io::Error::from_raw_os_error(5);
@@ -182,13 +200,19 @@ mod tests {
         assert!(book.block(0, Err(&lost)).is_err() && book.block(0, Ok(&[0; BLOCK])).is_err());
         assert!(book.block(0, Ok(&new)).is_err(), "of another place");
         assert!(book.block(1, Ok(&bytes(&Book::new(8), 1, 1))).is_err(), "of another file");
+        book.wrote(5, 1, 3);
+        assert!(book.block(4, Err(&lost)).is_ok(), "a hole beside what was never synced");
         let mut torn = new.clone();
         torn[BLOCK - 1] ^= 1;
         assert!(book.block(1, Ok(&torn)).is_err());
-        assert!(book.size(2 * BLOCK as u64).is_ok() && book.size(3 * BLOCK as u64).is_ok());
+        assert!((2..=6).all(|len| book.size(len * BLOCK as u64).is_ok()));
         assert!(book.size(BLOCK as u64).is_err());
         book.synced();
-        assert!(book.block(1, Ok(&old)).is_err() && book.block(1, Err(&lost)).is_err());
+        assert!(
+            book.block(4, Err(&lost)).is_err()
+                && book.block(1, Ok(&old)).is_err()
+                && book.block(1, Err(&lost)).is_err()
+        );
         assert!(book.size(2 * BLOCK as u64).is_err());
     }
 
@@ -199,6 +223,7 @@ mod tests {
         book.wrote(0, 1, 1);
         book.doubtful();
         book.synced();
+        assert!(book.may_be_missing(), "its making was in doubt, too");
         assert!(book.block(0, Ok(&[0; BLOCK])).is_ok() && book.size(0).is_ok());
         book.wrote(0, 1, 2);
         book.synced();
