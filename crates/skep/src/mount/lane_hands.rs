@@ -7,6 +7,7 @@ use super::links::{Debts, Seat};
 use super::pages::{Dropped, Notice};
 use crate::caller::hello;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use skep_client::state::SessionState;
 use skep_client::{Cell, Port};
 use skep_fuse::Interrupt;
 use skep_net::NetError;
@@ -122,7 +123,9 @@ impl LaneHands {
 
     /// No connection could be made.
     pub fn unreachable(&self, why: &NetError) {
-        self.hopeless.set(why.is_permanent() && self.client() == ClientId(0));
+        // Who had a session has shown that key and version fit: its service died in the handshake.
+        let first = self.hands.shared.with(|s| matches!(s.session, SessionState::None));
+        self.hopeless.set(why.is_permanent() && first);
         self.hands.unreachable(why);
     }
 
@@ -228,5 +231,43 @@ impl LaneHands {
             raw[12..].copy_from_slice(&std::process::id().to_le_bytes());
             Uuid(raw)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use skep_client::{Limits, Shared};
+    use skep_net::{Endpoint, Keyring, Link};
+    use std::io::Read;
+    use std::os::unix::net::UnixListener;
+
+    /// Goal: a service that dies during a handshake is told apart from a wrong key only by who asks: a mount that never
+    /// had a session gives up, one that was evicted goes on waiting, or its programs got EINTR without any signal.
+    #[test]
+    fn a_handshake_cut_short_ends_no_operation_of_an_evicted_mount() {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("socket");
+        let listener = UnixListener::bind(&path).unwrap();
+        let dying = std::thread::spawn(move || {
+            // It has heard the question, whole or in part, and ends.
+            let (mut asked, _) = listener.accept().unwrap();
+            asked.read(&mut [0; 1 << 16]).unwrap()
+        });
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let why =
+            Link::connect(&[Endpoint::Unix(path)], &Keyring::insecure(), &hello(Role::Client), deadline);
+        let why = why.err().unwrap();
+        assert!(dying.join().unwrap() > 0);
+        assert!(why.is_permanent(), "{why}");
+        for (session, gives_up) in
+            [(SessionState::None, true), (SessionState::Dead { reason: "evicted".to_owned() }, false)]
+        {
+            let hands = Hands::new(Shared::new(Limits::default()), Keyring::insecure(), Vec::new());
+            hands.shared.with(|s| s.session = session);
+            let lane = LaneHands::new(hands);
+            lane.unreachable(&why);
+            assert_eq!(lane.cancelled(), gives_up);
+        }
     }
 }
