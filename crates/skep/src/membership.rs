@@ -24,6 +24,9 @@ use std::time::{Duration, Instant};
 
 /// Longest time that one question to mgmtd may take.
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
+/// Attempts in a row that mgmtd must end in the handshake before that is final: a key or version that does not fit looks so,
+/// and so does once a mgmtd that is just ending.
+const HOPELESS: u32 = 3;
 /// Pause between attempts while mgmtd cannot be reached.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
 /// What a heartbeat may be late on a busy machine before a process counts as having been stopped.
@@ -249,13 +252,19 @@ impl Membership {
         mut ask: impl FnMut(&mut Self) -> Result<T, CallError>,
     ) -> Result<T, String> {
         let mut complained: Option<Instant> = None;
+        let mut hopeless = 0;
         loop {
-            match ask(self) {
+            let answer = ask(self);
+            hopeless = match &answer {
+                Err(CallError::Net(e)) if e.is_permanent() => hopeless + 1,
+                _ => 0,
+            };
+            match answer {
                 Ok(answer) => return Ok(answer),
                 Err(CallError::Refused(refusal)) if !refusal.status.is_transient() => {
                     return Err(format!("mgmtd refuses this daemon: {refusal}"));
                 }
-                Err(CallError::Net(e)) if e.is_permanent() => return Err(format!("mgmtd: {e}")),
+                Err(CallError::Net(e)) if hopeless >= HOPELESS => return Err(format!("mgmtd: {e}")),
                 Err(e) => {
                     if complained.is_none_or(|at| at.elapsed() > COMPLAIN_EVERY) {
                         warning!("mgmtd does not answer, trying on: {e}");

@@ -122,7 +122,10 @@ struct Running {
 
 impl Running {
     fn start() -> Self {
-        let dir = tempfile::tempdir().unwrap();
+        Self::start_in(tempfile::tempdir().unwrap())
+    }
+
+    fn start_in(dir: tempfile::TempDir) -> Self {
         let script = Script {
             cluster: OWN,
             knows: true,
@@ -142,20 +145,7 @@ impl Running {
     }
 
     fn join(&self) -> Membership {
-        let introduction = Introduction {
-            uuid: Uuid([7; 16]),
-            service: ServiceKind::Storaged,
-            alias: "disk-a".to_owned(),
-            addresses: Vec::new(),
-            domain: String::new(),
-            index: LogIndex(0),
-            restored: false,
-        };
-        let state = StateDir::open(&self.dir.path().join("state"), "storaged").unwrap();
-        let memory = state.begin_life().unwrap();
-        let endpoint = Endpoint::Unix(self.dir.path().join("s"));
-        let (keyring, stop) = (Arc::new(Keyring::insecure()), Stop::new().unwrap());
-        Membership::join(keyring, vec![endpoint], introduction, memory, &stop).unwrap()
+        join(self.dir.path()).unwrap()
     }
 
     fn change(&self, change: impl FnOnce(&mut Script)) {
@@ -174,6 +164,23 @@ impl Drop for Running {
             let _ = thread.join();
         }
     }
+}
+
+fn join(dir: &std::path::Path) -> Result<Membership, String> {
+    let introduction = Introduction {
+        uuid: Uuid([7; 16]),
+        service: ServiceKind::Storaged,
+        alias: "disk-a".to_owned(),
+        addresses: Vec::new(),
+        domain: String::new(),
+        index: LogIndex(0),
+        restored: false,
+    };
+    let state = StateDir::open(&dir.join("state"), "storaged").unwrap();
+    let memory = state.begin_life().unwrap();
+    let endpoint = Endpoint::Unix(dir.join("s"));
+    let (keyring, stop) = (Arc::new(Keyring::insecure()), Stop::new().unwrap());
+    Membership::join(keyring, vec![endpoint], introduction, memory, &stop)
 }
 
 #[derive(Default)]
@@ -306,4 +313,35 @@ fn strangers_are_not_greeted() {
     assert_eq!(greeter.welcome(&client([0; 32])).unwrap_err().status, Status::FENCED);
     let token = keyring.token(ClientId(9), Incarnation(1)).unwrap();
     assert!(greeter.welcome(&client(token)).is_ok());
+}
+
+/// Goal: a daemon that meets a management service which dies during the handshake waits for the next one; only one that
+/// does so again and again is taken for one with another key, and said to be.
+#[test]
+fn a_dying_service_is_not_a_wrong_key() {
+    use std::io::Read;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("s");
+    let dies = |listener: &std::os::unix::net::UnixListener| {
+        let (mut asked, _) = listener.accept().unwrap();
+        assert!(asked.read(&mut [0; 1 << 16]).unwrap() > 0);
+    };
+    let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    let place = dir.path().to_owned();
+    let joining = std::thread::spawn(move || join(&place));
+    dies(&listener);
+    drop(listener);
+    std::fs::remove_file(&path).unwrap();
+    let mgmtd = Running::start_in(dir);
+    joining.join().unwrap().unwrap();
+    assert_eq!(mgmtd.now().registrations, 1);
+    drop(mgmtd);
+
+    let dir = tempfile::tempdir().unwrap();
+    let listener = std::os::unix::net::UnixListener::bind(dir.path().join("s")).unwrap();
+    let place = dir.path().to_owned();
+    let joining = std::thread::spawn(move || join(&place));
+    (0..HOPELESS).for_each(|_| dies(&listener));
+    let said = joining.join().unwrap().err().unwrap();
+    assert!(said.contains("during the handshake"), "{said}");
 }
