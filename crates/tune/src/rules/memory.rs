@@ -25,7 +25,7 @@ pub(super) const RULES: &[Rule] = &[
         reason: "Writing must begin early, or drives idle first and are flooded later.",
         effect: "Steadier writes, shorter waits in fsync.",
         sources: &[hp("5"), slides("1 to 5"), dell_2020("5"), dell_2021("5"), guide("5")],
-        choice: "5; 1 to 5 may stay. Given in bytes (dirty_background_bytes), it is translated into a share of the memory.",
+        choice: "5; 1 to 5 may stay. Given in bytes (dirty_background_bytes), 64 MiB to 5 % of the memory may stay.",
         look: Look::Special(background),
     },
     Rule {
@@ -37,7 +37,7 @@ pub(super) const RULES: &[Rule] = &[
                  endless.",
         effect: "Bursts of clients are taken at the speed of memory up to this much.",
         sources: &[hp("20"), slides("10 to 75"), dell_2020("20"), dell_2021("20"), guide("20")],
-        choice: "20; 10 to 75 may stay. Given in bytes (dirty_bytes), it is translated into a share of the memory.",
+        choice: "20; 10 to 75 may stay. Given in bytes (dirty_bytes), 256 MiB to 75 % of the memory may stay.",
         look: Look::Special(foreground),
     },
     Rule {
@@ -129,15 +129,22 @@ fn reserve(host: &Host<'_>) -> Wish {
 }
 
 fn background(host: &Host<'_>) -> Vec<Seen> {
-    vec![dirty(host, "vm.dirty_background_ratio", "vm.dirty_background_bytes", 5, 1, 5)]
+    vec![dirty(host, "vm.dirty_background_ratio", "vm.dirty_background_bytes", (5, 1, 5), 64 << 20)]
 }
 
 fn foreground(host: &Host<'_>) -> Vec<Seen> {
-    vec![dirty(host, "vm.dirty_ratio", "vm.dirty_bytes", 20, 10, 75)]
+    vec![dirty(host, "vm.dirty_ratio", "vm.dirty_bytes", (20, 10, 75), 256 << 20)]
 }
 
-/// A limit that is given as a share of the memory or in bytes; of the two, the other is 0.
-fn dirty(host: &Host<'_>, ratio: &str, bytes: &str, want: u64, low: u64, high: u64) -> Seen {
+/// A limit that is given as a share of the memory or in bytes; of the two, the other is 0. In bytes it may be less than the
+/// smallest share: on a large machine 1 % is gigabytes, and who limits that on purpose does it in bytes.
+fn dirty(
+    host: &Host<'_>,
+    ratio: &str,
+    bytes: &str,
+    (want, low, high): (u64, u64, u64),
+    least_bytes: u64,
+) -> Seen {
     let (share, size) = (host.root.number(&sysctl_path(ratio)), host.root.number(&sysctl_path(bytes)));
     let wanted = format!("{want} ({low}..{high})");
     let change = Change::sysctl(ratio, &want.to_string());
@@ -158,7 +165,7 @@ fn dirty(host: &Host<'_>, ratio: &str, bytes: &str, want: u64, low: u64, high: u
             change.live.push(Live::along(sysctl_path(bytes)));
             let note = format!("{bytes} is in use; {share} % of this memory");
             Seen::new("host", current, wanted)
-                .good_if((low..=high).contains(&share))
+                .good_if(share <= high && (share >= low || size >= least_bytes))
                 .note(note)
                 .change(change)
         }

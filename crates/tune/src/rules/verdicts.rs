@@ -261,8 +261,13 @@ fn nvme_on_two_nodes() {
     assert_eq!(says(&all, "read_ahead_kb", "md0").0, Verdict::Ok);
     assert_eq!(says(&all, "read_ahead_kb", "md1").0, Verdict::Change);
     let dirty = one(&all, "vm.dirty_background_ratio", "host");
-    assert_eq!((dirty.verdict, dirty.current.as_deref()), (Verdict::Change, Some("134217728 bytes (0 %)")));
+    assert_eq!((dirty.verdict, dirty.current.as_deref()), (Verdict::Ok, Some("134217728 bytes (0 %)")));
     assert!(dirty.note.contains("dirty_background_bytes"));
+    assert_eq!(says(&all, "vm.dirty_ratio", "host").0, Verdict::Ok, "512 MiB, on purpose");
+    let little = NVME.replace("dirty_background_bytes = 134217728", "dirty_background_bytes = 1048576");
+    let all = findings(&little, nvme_part());
+    assert_eq!(one(&all, "vm.dirty_background_ratio", "host").verdict, Verdict::Change);
+    let all = findings(NVME, nvme_part());
     assert_eq!(says(&all, "stripe (su, sw)", "/data/skep0"), ok("su=128k,sw=4", "su=128k,sw=4"));
     assert_eq!(says(&all, "largeio,swalloc", "/data/skep0").0, Verdict::Ok);
     assert_eq!(says(&all, "largeio,swalloc", "/data/skep1").0, Verdict::NotApplicable);
