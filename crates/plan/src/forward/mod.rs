@@ -73,7 +73,7 @@ pub fn forecast(hardware: &Hardware) -> Result<Forecast, Vec<Problem>> {
     let mut forecast = Forecast {
         name: hardware.name.clone(),
         preset: hardware.preset.clone().unwrap_or_else(|| crate::catalogue::PRESETS[0].name.to_owned()),
-        single_file: single_file::single_file(hardware, &write, &read),
+        single_file: single_file::single_file(hardware, &catalogue, &write, &read),
         random: random::random(hardware, &catalogue),
         rebuild: rebuild::rebuild(hardware, &catalogue),
         components: components(hardware, &catalogue),

@@ -1,8 +1,8 @@
 //! One file shared by all processes (N-1).
 
-use super::stream::{Stream, carrying, storage};
+use super::stream::{Stream, carrying, one_file, storage};
 use super::{Figure, Unit};
-use crate::catalogue::Costs;
+use crate::catalogue::{Catalogue, Costs};
 use crate::hardware::{Hardware, Role};
 use crate::units::Rate;
 use serde::Serialize;
@@ -18,15 +18,29 @@ pub struct SingleFile {
 }
 
 /// Estimates it: so much for every data path (a link with the service behind it) where that was measured, and
-/// never more than a part of what a file per process gets.
-pub fn single_file(hardware: &Hardware, write: &Stream, read: &Stream) -> SingleFile {
+/// never more than a part of what a file per process gets, nor than its own targets deliver.
+pub fn single_file(
+    hardware: &Hardware,
+    catalogue: &Catalogue<'_>,
+    write: &Stream,
+    read: &Stream,
+) -> SingleFile {
     let costs = Costs::of(hardware.software);
     let known = costs.random_reads_per_core.is_some();
     let one = |stream: &Stream, per_path: Option<Rate>| {
         let most = stream.expected.0 * costs.shared_part;
+        let own = one_file(hardware, catalogue, stream.direction);
         let paths = paths(hardware);
         let by_paths = per_path.map(|rate| (rate.0 * paths, rate));
         Some(match by_paths {
+            _ if own.0 < by_paths.map_or(most, |(rate, _)| rate.min(most)) => {
+                let targets = hardware.striping.targets;
+                let whose = if targets == 1 { "target" } else { "targets" };
+                let why = format!(
+                    "the {targets} {whose} of the file; with more of them it gets more (striping.targets)"
+                );
+                Figure::new(own.0, Unit::BytesPerSecond, why)
+            }
             Some((rate, each)) if rate < most => Figure::new(
                 rate,
                 Unit::BytesPerSecond,

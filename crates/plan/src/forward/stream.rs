@@ -185,6 +185,32 @@ pub fn stream(hardware: &Hardware, catalogue: &Catalogue<'_>, direction: Directi
     }
 }
 
+/// What programs see of the targets of one file together: of those that give most, each server within its links.
+pub fn one_file(hardware: &Hardware, catalogue: &Catalogue<'_>, direction: Direction) -> Rate {
+    let efficiency = catalogue.efficiency(direction);
+    let costs = Costs::of(hardware.software);
+    let chain = Chain { hardware, catalogue, costs, direction, data_sheet: efficiency.data_sheet };
+    let most = hardware.striping.targets as usize;
+    // What each target adds to those of its server that are in use already.
+    let mut gains: Vec<f64> = Vec::new();
+    for server in &hardware.servers {
+        let rates = |group: &TargetGroup| {
+            let one = chain.drives(group) / f64::from(group.count);
+            core::iter::repeat_n(one, (group.count as usize).min(most))
+        };
+        let mut targets: Vec<f64> = storage(server).flat_map(rates).collect();
+        targets.sort_by(|a, b| b.total_cmp(a));
+        let mut left = links(catalogue, server);
+        for target in targets.into_iter().take(most) {
+            let gain = target.min(left);
+            left -= gain;
+            gains.extend(core::iter::repeat_n(gain, (server.count as usize).min(most)));
+        }
+    }
+    gains.sort_by(|a, b| b.total_cmp(a));
+    Rate(gains.into_iter().take(most).sum::<f64>() * efficiency.all)
+}
+
 /// What each component alone would allow, with the sums.
 fn limits(nominal: &Chain<'_>, seen: &Chain<'_>, limit: f64) -> Vec<Limit> {
     let alone = |stage: Stage| (stage, nominal.delivered(&|other| other != stage));

@@ -515,3 +515,19 @@ fn resync() {
     let measured = mirrored.replace("raid = \"raid6\"", "raid = \"raid6\"\nmeasured_write = \"800 MB/s\"");
     assert_eq!(seconds(&measured), 4e12 / 0.8e9);
 }
+
+/// Goal: one shared file gets no more than the targets that it lies on deliver, whatever the whole system does; with all
+/// targets it gets what it got.
+#[test]
+fn a_shared_file_is_bound_to_its_targets() {
+    let written = |targets: u32| {
+        let text = SMALL.replace("targets = 1", &format!("targets = {targets}"));
+        forecast(&read(&text)).unwrap().single_file.write.unwrap()
+    };
+    let (one, two, four) = (written(1), written(2), written(4));
+    // 6 drives in RAID 6, of which four hold data.
+    assert!(one.value > 0.0 && one.value <= Rate::gb(1.6).0, "{one:?}");
+    assert!((two.value / one.value - 2.0).abs() < 1e-9, "{two:?}");
+    assert!(four.value >= two.value, "{four:?}");
+    assert!(one.why.contains("1 target of the file"), "{one:?}");
+}

@@ -15,6 +15,7 @@ mod table;
 pub use contradictions::{Contradiction, contradictions};
 pub use table::markdown;
 
+use crate::forward::single_file::SingleFile;
 use crate::forward::{Forecast, Stage, forecast};
 use crate::hardware::Hardware;
 use crate::systems;
@@ -224,6 +225,12 @@ impl Line {
 /// Plans a system that comes with the program.
 fn plan(name: &str) -> Result<Forecast, String> {
     vary(name, |_| ())
+}
+
+/// One shared file over all targets of such a system, as the papers measured it.
+fn shared(name: &str) -> Result<SingleFile, String> {
+    let targets = u32::try_from(plan(name)?.capacity.targets).map_err(|e| e.to_string())?;
+    vary(name, |hardware| hardware.striping.targets = targets).map(|forecast| forecast.single_file)
 }
 
 /// Plans such a system after a change.

@@ -1,6 +1,7 @@
 //! 002: Dell EMC Ready Solutions for HPC BeeGFS Storage.
 
-use super::{How, Published, Sheet, Shown, alone, plan, value, vary};
+use super::{How, Published, Sheet, Shown, alone, plan, shared, value, vary};
+use crate::forward::single_file::SingleFile;
 use crate::forward::{Forecast, Stage};
 use crate::systems;
 
@@ -15,7 +16,7 @@ pub fn sheet() -> Result<Sheet, String> {
     let mut sheet = Sheet::new("002", "Dell EMC Ready Solutions for HPC BeeGFS Storage (January 2020)");
     let medium = plan("dell-2020-medium")?;
     theory(&mut sheet, &medium);
-    measured(&mut sheet, &medium);
+    measured(&mut sheet, &medium, &shared("dell-2020-medium")?);
     backwards(&mut sheet)?;
     structure(&mut sheet, &medium)?;
     let words = "However, here the network is the limiting factor.";
@@ -46,7 +47,7 @@ fn theory(sheet: &mut Sheet, medium: &Forecast) {
     sheet.line("PCIe switches", Shown::GbPerSecond, Published::Nothing, switches, "11 x 16 lanes x 985 MB/s");
 }
 
-fn measured(sheet: &mut Sheet, medium: &Forecast) {
+fn measured(sheet: &mut Sheet, medium: &Forecast, shared: &SingleFile) {
     let network = "of the theoretical network peak";
     for (what, measured, published, limit) in [
         ("read, part of the links", READ, 97.0, &medium.read),
@@ -63,27 +64,17 @@ fn measured(sheet: &mut Sheet, medium: &Forecast) {
     for (what, published, computed) in [
         ("file per process, read", READ, medium.read.expected.0),
         ("file per process, write", WRITE, medium.write.expected.0),
-        ("one shared file, write", SHARED_WRITE, value(medium.single_file.write.as_ref())),
-        ("one shared file, read", SHARED_READ, value(medium.single_file.read.as_ref())),
+        ("one shared file, write", SHARED_WRITE, value(shared.write.as_ref())),
+        ("one shared file, read", SHARED_READ, value(shared.read.as_ref())),
     ] {
         let note = "figures 10 and 11; the preset's efficiency and rate of a data path come from here";
         sheet.line(what, Shown::GbPerSecond, Published::Number(published), computed, note).how(How::Input);
     }
-    for (what, published, shared, own) in [
-        (
-            "shared file / file per process, write",
-            SHARED_WRITE / WRITE * 100.0,
-            &medium.single_file.write,
-            &medium.write,
-        ),
-        (
-            "shared file / file per process, read",
-            SHARED_READ / READ * 100.0,
-            &medium.single_file.read,
-            &medium.read,
-        ),
+    for (what, published, figure, own) in [
+        ("shared file / file per process, write", SHARED_WRITE / WRITE * 100.0, &shared.write, &medium.write),
+        ("shared file / file per process, read", SHARED_READ / READ * 100.0, &shared.read, &medium.read),
     ] {
-        let computed = value(shared.as_ref()) / own.expected.0;
+        let computed = value(figure.as_ref()) / own.expected.0;
         sheet
             .line(what, Shown::Percent, Published::Derived(published), computed, "figures 10 and 11")
             .how(How::Input);

@@ -1,6 +1,7 @@
 //! 003: Dell validated design for BeeGFS.
 
-use super::{How, Published, Sheet, Shown, alone, plan, value, vary};
+use super::{How, Published, Sheet, Shown, alone, plan, shared, value, vary};
+use crate::forward::single_file::SingleFile;
 use crate::forward::{Forecast, Stage};
 use crate::hardware::{Hardware, Role};
 use crate::systems;
@@ -29,7 +30,7 @@ pub fn sheet() -> Result<Sheet, String> {
     theory(&mut sheet, &small, &plus);
     measured(&mut sheet, &small, &plus);
     dense(&mut sheet)?;
-    shared_and_random(&mut sheet, &small);
+    shared_and_random(&mut sheet, &small, &shared("dell-2021-small")?);
     names(&mut sheet, &small)?;
     let words = "However, here the network is the limiting factor.";
     sheet.limits("Small, read", &small.read, Some((words, Stage::Links)), "125 GB/s of links, 140 of drives");
@@ -206,13 +207,13 @@ pub fn oversubscription(hardware: &Hardware) -> f64 {
     drives / up
 }
 
-fn shared_and_random(sheet: &mut Sheet, small: &Forecast) {
+fn shared_and_random(sheet: &mut Sheet, small: &Forecast, shared: &SingleFile) {
     let path = "5 data paths at the rate of one of 002 (3.4 GB/s write, 6.0 read)";
     let faster =
         "5 data paths at the rate of one of 002 (6.0 GB/s read); the newer servers read faster: 6.9 each";
     for (what, published, figure, note, tolerance) in [
-        ("Small: one shared file, write", SHARED[0], &small.single_file.write, path, 0.05),
-        ("Small: one shared file, read", SHARED[1], &small.single_file.read, faster, 0.13),
+        ("Small: one shared file, write", SHARED[0], &shared.write, path, 0.05),
+        ("Small: one shared file, read", SHARED[1], &shared.read, faster, 0.13),
     ] {
         let computed = value(figure.as_ref());
         sheet.line(what, Shown::GbPerSecond, Published::Number(published), computed, note).within(tolerance);
@@ -221,7 +222,7 @@ fn shared_and_random(sheet: &mut Sheet, small: &Forecast) {
         (
             "Small: shared file / file per process, write",
             SHARED[0] / SMALL[0] * 100.0,
-            &small.single_file.write,
+            &shared.write,
             &small.write,
             path,
             0.05,
@@ -229,7 +230,7 @@ fn shared_and_random(sheet: &mut Sheet, small: &Forecast) {
         (
             "Small: shared file / file per process, read",
             SHARED[1] / SMALL[1] * 100.0,
-            &small.single_file.read,
+            &shared.read,
             &small.read,
             faster,
             0.2,
