@@ -11,6 +11,8 @@ mod age;
 mod alias;
 mod capacity;
 mod command;
+#[cfg(test)]
+mod formats;
 pub mod limits;
 mod node;
 mod pool;

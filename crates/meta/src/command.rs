@@ -1,6 +1,7 @@
 //! Commands: what the log holds. A command carries everything that its effect depends on beside
 //! the rows: the time, and whatever the server chose. Applying it again gives the same rows.
 
+use crate::change;
 use crate::fail::corrupt;
 use crate::row::header::Keys;
 use crate::row::remote::RemotePhase;
@@ -303,19 +304,17 @@ pub struct Command {
     pub action: Action,
 }
 
-/// Writes the bytes of a command without taking the request apart from its owner.
+/// Writes the bytes of a command without taking the request from its owner; `None`: no request of its kind changes rows.
 pub fn encode_request(
     level: u16,
     at: Timestamp,
     caller: Option<Caller>,
     choices: &Choices,
     request: &MetaRequest,
-) -> Vec<u8> {
+) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(192);
     encode_head(&mut out, level, at, caller, choices);
-    request.kind().encode(&mut out);
-    request.encode_body(&mut out);
-    out
+    change::encode(request, &mut out).then_some(out)
 }
 
 /// Writes the bytes of an internal command.
@@ -353,11 +352,11 @@ impl Command {
         let at = Timestamp::decode(r)?;
         let caller = Option::decode(r)?;
         let choices = Choices::decode(r)?;
-        let kind = u16::decode(r)?;
-        let action = if kind == INTERNAL {
+        let number = u16::decode(r)?;
+        let action = if number == INTERNAL {
             Action::Internal(Internal::decode(r)?)
         } else {
-            Action::Request(MetaRequest::decode(kind, r)?.ok_or(DecodeError::Invalid("command"))?)
+            Action::Request(change::decode(number, r)?)
         };
         r.finish("command")?;
         Ok(Self { level, at, caller, choices, action })
@@ -377,7 +376,7 @@ mod tests {
         let choices = Choices { held: Some(true), ..Choices::default() };
         let at = Timestamp { secs: 5, nanos: 6 };
         let caller = Caller { client: ClientId(1), incarnation: Incarnation(2), slot: Slot(3), seq: Seq(4) };
-        let bytes = encode_request(COMMAND_LEVEL_MIN, at, Some(caller), &choices, &request);
+        let bytes = encode_request(COMMAND_LEVEL_MIN, at, Some(caller), &choices, &request).unwrap();
         let back = Command::decode(&bytes, ShardId(0), LogIndex(1)).unwrap();
         assert_eq!(back.action, Action::Request(request));
         assert_eq!((back.caller, back.choices, back.at), (Some(caller), choices, at));

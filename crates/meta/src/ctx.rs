@@ -17,8 +17,8 @@ use crate::store::{Key, Store, StoreError, Txn};
 use alloc::format;
 use alloc::vec::Vec;
 use skep_types::{
-    Attr, ChunkId, ClientId, Decode, Encode, Errno, Ino, Kind, Layout, LogIndex, Mode, ShardId, Slot,
-    TargetId, Term, Timestamp,
+    Attr, ChunkId, ClientId, Decode, Encode, Errno, Ino, Kind, Layout, LogIndex, LogPlace, Mode, ShardId,
+    Slot, TargetId, Term, Timestamp,
 };
 use skep_wire::{Refusal, Status};
 
@@ -70,9 +70,6 @@ const AGAIN: u64 = 1 << 63;
 
 /// The suid and sgid bits.
 const SETID: Mode = 0o6000;
-
-/// Bits of an index in [`Ctx::record`].
-const RECORD_INDEX_BITS: u32 = 40;
 
 /// How an operation ended.
 pub struct Done {
@@ -481,9 +478,9 @@ impl<'a> Ctx<'a> {
         inode.policy.and_then(|policy| policy.inline_limit).unwrap_or(self.scene.inline_limit)
     }
 
-    /// A name for the record that this command becomes: no other record ever had it or will, power cuts included.
-    pub fn record(&self) -> u64 {
-        (self.scene.term.0 << RECORD_INDEX_BITS) | self.scene.index.0
+    /// The record that this command becomes.
+    pub fn record(&self) -> LogPlace {
+        (self.scene.term, self.scene.index)
     }
 
     /// The name of `ino` at `old` is now at `new`.

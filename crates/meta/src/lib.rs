@@ -6,6 +6,7 @@
 extern crate alloc;
 
 mod acl;
+mod change;
 pub mod check;
 mod choose;
 mod command;
@@ -37,5 +38,7 @@ pub use server::{
 };
 pub use spread::Chooser;
 
+#[cfg(test)]
+mod formats;
 #[cfg(test)]
 mod testing;

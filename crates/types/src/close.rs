@@ -117,7 +117,7 @@ mod tests {
 
     fn layout() -> Layout {
         let extents = vec![extent(0, 0, 3 * CHUNK, &[1]), extent(1, 3 * CHUNK, u64::MAX, &[1, 2, 3])];
-        Layout { generation: Generation(1), trims: 0, extents }
+        Layout { generation: Generation(1), trims: Default::default(), extents }
     }
 
     fn targets(numbers: &[u32]) -> Vec<TargetId> {

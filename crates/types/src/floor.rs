@@ -5,7 +5,7 @@
 //! durable (`docs/design/storage.md`, "What is lost says so").
 
 use crate::codec::{Buffer, Decode, DecodeError, Encode, Reader};
-use crate::{ChunkId, Extent, Layout, record};
+use crate::{ChunkId, Extent, Layout, LogPlace, record};
 use alloc::vec::Vec;
 
 /// Floor of a chunk file that was written and is not known to be synced.
@@ -38,7 +38,7 @@ record! {
     #[derive(Debug, Clone, Default, PartialEq, Eq)]
     pub struct Held {
         /// [`Layout::trims`] that was known before the chunk files were looked at.
-        pub trims: u64,
+        pub trims: LogPlace,
         /// Extents of which something is told.
         pub extents: Vec<ExtentFloors>,
         /// The message tells nothing else: size and times of the file stay.
@@ -215,7 +215,7 @@ mod tests {
             targets: (1..=width).map(TargetId).collect(),
             floors: Floors::default(),
         };
-        Layout { generation: Generation(1), trims: 0, extents: vec![extent] }
+        Layout { generation: Generation(1), trims: Default::default(), extents: vec![extent] }
     }
 
     fn chunk(stripe: u16) -> ChunkId {

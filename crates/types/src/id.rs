@@ -197,6 +197,10 @@ impl Decode for Ino {
     }
 }
 
+/// Where a record stands in a shard's log, its term first: no other record ever had the same place or will, power cuts
+/// included.
+pub type LogPlace = (Term, LogIndex);
+
 #[cfg(test)]
 mod tests {
     use super::*;

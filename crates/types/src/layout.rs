@@ -8,7 +8,7 @@
 //! own any more, and may overlap it. A byte belongs to the first extent of the list that owns it.
 
 use crate::limits::{CHUNK_MAX, CHUNK_MIN, EXTENTS_MAX, PIECE_SIZE, TARGETS_MAX};
-use crate::{Floors, Generation, Ino, PoolId, TargetId};
+use crate::{Floors, Generation, Ino, LogPlace, PoolId, TargetId};
 use crate::{byte_enum, record};
 use alloc::vec::Vec;
 
@@ -56,7 +56,7 @@ record! {
         pub generation: Generation,
         /// Names the log record that last began or ended a truncate of the chunk files; never the same twice. Floors
         /// are raised only by who looked at the chunk files since.
-        pub trims: u64,
+        pub trims: LogPlace,
         /// In order of `start`, then of `number`; every byte up to the end has an owner.
         pub extents: Vec<Extent>,
     }
@@ -314,7 +314,7 @@ mod tests {
         let chunk = u64::from(CHUNK_MIN);
         Layout {
             generation: Generation(1),
-            trims: 0,
+            trims: Default::default(),
             extents: vec![extent(0, 0, 4 * chunk, vec![7]), extent(1, 4 * chunk, u64::MAX, vec![3, 4, 5])],
         }
     }

@@ -13,6 +13,7 @@ mod close;
 mod errno;
 mod example;
 mod floor;
+pub mod formats;
 mod id;
 mod layout;
 pub mod limits;
@@ -26,8 +27,8 @@ pub use cookie::NamesKey;
 pub use errno::Errno;
 pub use floor::{ExtentFloors, Floors, Held, WRITTEN};
 pub use id::{
-    ClientId, ClusterId, FenceEpoch, Generation, Incarnation, Ino, LogIndex, MapVersion, NodeId, PoolId,
-    ProjectId, Seq, ShardId, Slot, TargetId, Term, Uuid,
+    ClientId, ClusterId, FenceEpoch, Generation, Incarnation, Ino, LogIndex, LogPlace, MapVersion, NodeId,
+    PoolId, ProjectId, Seq, ShardId, Slot, TargetId, Term, Uuid,
 };
 pub use layout::{ChunkId, Code, Extent, Layout, Piece, Policy, piece_of};
 pub use name::{Name, NameError};

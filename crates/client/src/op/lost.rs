@@ -202,7 +202,7 @@ mod tests {
     use alloc::rc::Rc;
     use alloc::vec;
     use core::cell::RefCell;
-    use skep_types::{ChunkId, Errno, Millis, SetAttr, TargetId};
+    use skep_types::{ChunkId, Errno, LogIndex, LogPlace, Millis, SetAttr, TargetId, Term};
     use skep_wire::Message;
     use skep_wire::meta::{Commit, ReadInline};
 
@@ -329,7 +329,7 @@ mod tests {
             let mut cluster = cluster.borrow_mut();
             let layout = &mut cluster.shard.files.get_mut(&file.attr.ino).unwrap().layout;
             layout.cut_floors(0);
-            layout.trims += 1;
+            layout.trims.1.0 += 1;
         };
         shard_cut(&cluster);
         block_on(lane.fsync(file.handle)).unwrap();
@@ -356,7 +356,7 @@ mod tests {
                     if stale {
                         let layout = &mut cluster.shard.files.get_mut(&file.attr.ino).unwrap().layout;
                         layout.lower_floor(&key.1, 2);
-                        layout.trims += 1;
+                        layout.trims.1.0 += 1;
                     }
                 }
                 let record = [9; 70_000];
@@ -373,12 +373,12 @@ mod tests {
     #[test]
     fn a_cut_that_was_lost_does_not_end_the_guard() {
         let (cluster, lane, file) = stored(true);
-        let trims = |to: u64| {
+        let trims = |to: LogPlace| {
             let mut cluster = cluster.borrow_mut();
             let layout = &mut cluster.shard.files.get_mut(&file.attr.ino).unwrap().layout;
             core::mem::replace(&mut layout.trims, to)
         };
-        let before = trims(77);
+        let before = trims((Term(1), LogIndex(77)));
         block_on(lane.lost(file.attr.ino)).unwrap();
         write(&lane, &file, 0, &[9; SIZE]);
         write(&lane, &file, SIZE as u64, &[9; 5_000]);

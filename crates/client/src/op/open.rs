@@ -250,8 +250,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
 
     /// Asks the shard where the content of `ino` is now.
     pub(crate) async fn fetch_layout(&self, ino: Ino) -> Result<OpenReply, Refusal> {
-        let reply: OpenReply =
-            self.ask(ino.shard(), &ReadInline { ino, short: alloc::vec::Vec::new(), trims: 0 }).await?;
+        let reply: OpenReply = self
+            .ask(ino.shard(), &ReadInline { ino, short: alloc::vec::Vec::new(), trims: Default::default() })
+            .await?;
         self.shared.with(|s| s.took(reply.clone(), false));
         Ok(reply)
     }

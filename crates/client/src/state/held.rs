@@ -6,10 +6,10 @@ use super::Inode;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use skep_types::{ChunkId, ExtentFloors, Floors, Generation, Held, WRITTEN};
+use skep_types::{ChunkId, ExtentFloors, Floors, Generation, Held, LogPlace, WRITTEN};
 
 /// A layout as it was cut last: see [`skep_types::Layout::trims`]. Later ones are greater.
-pub type Point = (Generation, u64);
+pub type Point = (Generation, LogPlace);
 
 /// What a target said after a change of a chunk file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

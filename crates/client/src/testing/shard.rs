@@ -350,7 +350,7 @@ impl Shard {
             file.version += 1;
         } else {
             file.layout.cut_floors(size);
-            file.layout.trims += 1;
+            file.layout.trims.1.0 += 1;
             for extent in &file.layout.extents {
                 for (stripe, target) in extent.targets.iter().enumerate() {
                     targets.trim(*target, extent.chunk(stripe), extent.local_size(stripe, size));

@@ -351,13 +351,22 @@ mod tests {
         let found = |size| alloc::vec![FoundChunk { chunk: chunks[0], size, floor: 700 }];
         let lost = |bed: &Bed| bed.server.gauges().iter().find(|g| g.0 == "lost_chunk_files").unwrap().1;
         bed.call(ME, ReadInline { ino, short: found(700), trims: layout.trims }).unwrap();
-        bed.call(ME, ReadInline { ino, short: found(3), trims: layout.trims + 1 }).unwrap();
+        bed.call(
+            ME,
+            ReadInline {
+                ino,
+                short: found(3),
+                trims: (layout.trims.0, skep_types::LogIndex(layout.trims.1.0 + 1)),
+            },
+        )
+        .unwrap();
         assert_eq!(lost(&bed), 0, "long enough, and told by one who knows an older layout");
         bed.call(ME, ReadInline { ino, short: found(3), trims: layout.trims }).unwrap();
         bed.call(ME, ReadInline { ino, short: found(3), trims: layout.trims }).unwrap();
         assert_eq!(lost(&bed), 1);
         let repair = Repair { ino, generation: layout.generation, trims: layout.trims, found: found(3) };
-        let old = Repair { trims: layout.trims + 1, ..repair.clone() };
+        let old =
+            Repair { trims: (layout.trims.0, skep_types::LogIndex(layout.trims.1.0 + 1)), ..repair.clone() };
         assert_eq!(bed.call(ME, old).err(), Some(Status::CUT_SINCE));
         let before = bed.attr(ino).unwrap();
         let after = bed.call(ME, repair).unwrap();

@@ -76,7 +76,7 @@ fn leave_inline(ctx: &mut Ctx<'_>, m: &Grow, inode: &mut Inode) -> Result<Done, 
     })?;
     inode.next_generation = Generation(next);
     let extents = extents(ctx, m, inode, generation, m.end.max(1))?;
-    let layout = Layout { generation, trims: 0, extents };
+    let layout = Layout { generation, trims: Default::default(), extents };
     check(&layout, m.ino)?;
     if inode.inline_len == 0 {
         inode.inline_version += 1;
@@ -143,7 +143,7 @@ mod tests {
         let copy = grown.copy.unwrap();
         assert_eq!((copy.data.0.as_slice(), grown.layout.extents.len()), (&b"data"[..], 2));
         assert!(
-            bed.call(ME, ReadInline { ino, short: alloc::vec::Vec::new(), trims: 0 })
+            bed.call(ME, ReadInline { ino, short: alloc::vec::Vec::new(), trims: Default::default() })
                 .unwrap()
                 .layout
                 .is_inline()

@@ -24,13 +24,21 @@ mod tests {
         let mut bed = Bed::new();
         let file = bed.create(ME, Ino::ROOT, "f");
         bed.write(file, 0, b"data").unwrap();
-        let reply = bed.call(ME, ReadInline { ino: file, short: alloc::vec::Vec::new(), trims: 0 }).unwrap();
+        let reply = bed
+            .call(ME, ReadInline { ino: file, short: alloc::vec::Vec::new(), trims: Default::default() })
+            .unwrap();
         assert_eq!((reply.inline.unwrap().0.as_slice(), reply.layout.is_inline()), (&b"data"[..], true));
         let (grown, layout) = bed.grown("g", 9);
-        let reply = bed.call(ME, ReadInline { ino: grown, short: alloc::vec::Vec::new(), trims: 0 }).unwrap();
+        let reply = bed
+            .call(ME, ReadInline { ino: grown, short: alloc::vec::Vec::new(), trims: Default::default() })
+            .unwrap();
         assert_eq!((reply.inline, reply.layout), (None, layout));
         assert_eq!(
-            bed.call(ME, ReadInline { ino: Ino::ROOT, short: alloc::vec::Vec::new(), trims: 0 }).err(),
+            bed.call(
+                ME,
+                ReadInline { ino: Ino::ROOT, short: alloc::vec::Vec::new(), trims: Default::default() }
+            )
+            .err(),
             Some(errno(Errno::EISDIR))
         );
     }

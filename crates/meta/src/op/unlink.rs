@@ -52,7 +52,9 @@ mod tests {
         assert_eq!(bed.attr(ino).unwrap().nlink, 0);
         bed.call(ME, ChangeAttr { ino, set: SetAttr { mode: Some(0o600), ..SetAttr::default() } }).unwrap();
         assert_eq!(
-            bed.call(ME, ReadInline { ino, short: alloc::vec::Vec::new(), trims: 0 }).unwrap().layout,
+            bed.call(ME, ReadInline { ino, short: alloc::vec::Vec::new(), trims: Default::default() })
+                .unwrap()
+                .layout,
             layout
         );
         bed.check();

@@ -63,7 +63,7 @@ mod tests {
         assert_eq!((attr.size, attr.blocks), (8, 1));
         assert!(attr.mtime > before.mtime && attr.change > before.change);
         assert_eq!(
-            bed.call(ME, ReadInline { ino, short: alloc::vec::Vec::new(), trims: 0 })
+            bed.call(ME, ReadInline { ino, short: alloc::vec::Vec::new(), trims: Default::default() })
                 .unwrap()
                 .inline
                 .unwrap()

@@ -90,7 +90,10 @@ impl<S: Store> Server<S> {
         }
         put_slot(&mut ctx, &done);
         let (batch, effects) = (ctx.txn.into_batch(), core::mem::take(&mut ctx.effects));
-        let bytes = encode_request(level, wall, caller, &live.choices, &request.message);
+        let Some(bytes) = encode_request(level, wall, caller, &live.choices, &request.message) else {
+            let name = request.message.name();
+            return Err(StoreError::Corrupt(format!("{name} changed rows, but the log has no form of it")));
+        };
         self.commit(shard, bytes, batch, effects, out)?;
         if let Some(caller) = caller {
             self.remembered.forget(shard, &caller);

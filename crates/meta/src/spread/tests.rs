@@ -336,7 +336,11 @@ fn like_another_file() {
     let map = even(6, 1);
     let mut spread = with(Chooser::Balanced, &map);
     let at = Continue { ino: Ino(9), generation: Generation(3), number: 0, from: 0, to: 2 << 30, like: None };
-    let source = Layout { generation: Generation(1), trims: 0, extents: spread.extents(None, at).unwrap() };
+    let source = Layout {
+        generation: Generation(1),
+        trims: Default::default(),
+        extents: spread.extents(None, at).unwrap(),
+    };
     assert_eq!(spread.asked(None, &source), [1, 4, 0]);
     for _ in 0..20 {
         let copy = spread.extents(None, Continue { like: Some(&source), ..at }).unwrap();
@@ -348,8 +352,11 @@ fn like_another_file() {
     let fixed = spread.extents(Some(wide), Continue { like: Some(&source), ..at }).unwrap();
     assert_eq!((fixed.len(), fixed[0].targets.len()), (1, 3));
     let asked = Policy { targets: 9, ..Policy::default() };
-    let fewer =
-        Layout { generation: Generation(1), trims: 0, extents: spread.extents(Some(asked), at).unwrap() };
+    let fewer = Layout {
+        generation: Generation(1),
+        trims: Default::default(),
+        extents: spread.extents(Some(asked), at).unwrap(),
+    };
     assert_eq!((spread.asked(Some(asked), &fewer), fewer.extents[0].targets.len()), (vec![9], 6));
     let mut less = map.clone();
     let gone = source.extents[0].targets[0];

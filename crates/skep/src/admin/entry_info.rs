@@ -400,7 +400,7 @@ mod tests {
         InspectReply {
             attr: attr(Kind::File),
             parent: Ino::ROOT,
-            layout: Layout { generation: Generation(2), trims: 0, extents: vec![extent] },
+            layout: Layout { generation: Generation(2), trims: Default::default(), extents: vec![extent] },
             asked: vec![1],
             policy: Policy::default(),
             policy_is_own: false,

@@ -44,7 +44,7 @@ pub fn story(size: u64, floor: u64) -> String {
 /// Asks the shard and the servers of the chunk files on the targets wanted.
 pub fn look(namespace: &mut Namespace, ino: Ino, wanted: impl Fn(TargetId) -> bool) -> Outcome<Found> {
     for _ in 0..ROUNDS_MAX {
-        let ask = ReadInline { ino, short: Vec::new(), trims: 0 };
+        let ask = ReadInline { ino, short: Vec::new(), trims: Default::default() };
         let layout = namespace.ask(ino, &ask)?.layout;
         let sizes = sizes(namespace, &layout, &wanted);
         let found = Found { layout, sizes };

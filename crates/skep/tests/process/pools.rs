@@ -21,7 +21,7 @@ fn rows(cluster: &Cluster, words: &[&str]) -> Vec<Value> {
 }
 
 /// Numbers of the targets that hold a file's bytes.
-fn targets_of(cluster: &Cluster, path: &Path) -> BTreeSet<u64> {
+pub fn targets_of(cluster: &Cluster, path: &Path) -> BTreeSet<u64> {
     let info = rows(cluster, &["entry", "info", path.to_str().unwrap()]).remove(0);
     let extents = info["extents"].as_array().unwrap().iter();
     extents

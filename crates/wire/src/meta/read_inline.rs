@@ -1,7 +1,7 @@
 //! `ReadInline`: reads content that is inline, or learns the layout when it no longer is.
 
 use super::{FoundChunk, OpenReply};
-use skep_types::Ino;
+use skep_types::{Ino, LogPlace};
 
 crate::message! {
     /// Reads content that is inline, or learns the layout when it no longer is.
@@ -12,6 +12,6 @@ crate::message! {
         /// was cut since. The shard counts them.
         pub short: alloc::vec::Vec<FoundChunk>,
         /// See `short`.
-        pub trims: u64,
+        pub trims: LogPlace,
     }
 }

@@ -185,7 +185,10 @@ impl Pair {
                     assert_eq!(as_errno(got), self.fs.write(ino, offset, &data, true, at));
                     let mut read = self
                         .bed
-                        .call(ME, ReadInline { ino, short: alloc::vec::Vec::new(), trims: 0 })
+                        .call(
+                            ME,
+                            ReadInline { ino, short: alloc::vec::Vec::new(), trims: Default::default() },
+                        )
                         .unwrap()
                         .inline
                         .unwrap()

@@ -17,7 +17,7 @@ fn ask(ino: Ino, layout: &Layout, end: u64) -> SealExtent {
 }
 
 fn layout_of(bed: &mut Bed, ino: Ino) -> Layout {
-    bed.call(OTHER, ReadInline { ino, short: Vec::new(), trims: 0 }).unwrap().layout
+    bed.call(OTHER, ReadInline { ino, short: Vec::new(), trims: Default::default() }).unwrap().layout
 }
 
 /// Goal: nothing is sent before the intent is durable, nothing is shown before the target has sealed and the new
@@ -34,7 +34,7 @@ fn the_order_is_kept() {
     let other = bed.send(OTHER, SealExtent { full: None, ..ask(ino, &old, 900) });
     assert_eq!(layout_of(&mut bed, ino), old);
     bed.run_courier();
-    let shown = bed.send(OTHER, ReadInline { ino, short: Vec::new(), trims: 0 });
+    let shown = bed.send(OTHER, ReadInline { ino, short: Vec::new(), trims: Default::default() });
     assert!([asked, other, shown].iter().all(|to| !bed.replies.contains_key(to)), "sealed, not durable");
     bed.sync();
     assert!(bed.reply::<Empty>(asked).unwrap().is_ok() && bed.reply::<Empty>(other).unwrap().is_ok());

@@ -1,0 +1,154 @@
+//! Proof that formats stay readable: the bytes of an example of every record, as a release wrote them, in a text file.
+
+use crate::codec::{Draw, Record};
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt::Write;
+
+/// Reads bytes and writes them again; `None` when they cannot be read.
+type Again = fn(&[u8]) -> Option<Vec<u8>>;
+
+/// What this release writes, and how it reads.
+#[derive(Default)]
+pub struct Formats {
+    lines: String,
+    readers: BTreeMap<String, Again>,
+}
+
+impl Formats {
+    /// With a record: all that it can have, and the least.
+    pub fn record<R: Record>(&mut self, name: &str) {
+        let again: Again = |bytes| R::from_bytes(bytes).ok().map(|record| record.to_bytes());
+        for (how, draw) in [("full", Draw::FULL), ("bare", Draw::BARE)] {
+            self.bytes(&format!("{name}.{how}"), &R::example(draw).to_bytes(), again);
+        }
+    }
+
+    /// With bytes of another kind.
+    pub fn bytes(&mut self, name: &str, bytes: &[u8], again: Again) {
+        self.readers.insert(name.to_string(), again);
+        let _ = write!(self.lines, "{name} ");
+        for byte in bytes {
+            let _ = write!(self.lines, "{byte:02x}");
+        }
+        self.lines.push('\n');
+    }
+
+    /// The text for the file of this release.
+    pub fn text(&self) -> &str {
+        &self.lines
+    }
+
+    /// Why the file of an earlier release cannot be read any more.
+    pub fn reads(&self, file: &str) -> Result<(), String> {
+        for line in file.lines() {
+            let (name, hex) = line.split_once(' ').ok_or_else(|| format!("not NAME BYTES: {line}"))?;
+            let again = self.readers.get(name).ok_or_else(|| format!("{name} is not known any more"))?;
+            let bytes = bytes_of(hex).ok_or_else(|| format!("{name}: not hexadecimal"))?;
+            match again(&bytes) {
+                None => return Err(format!("{name} cannot be read any more")),
+                Some(written) if written != bytes => return Err(format!("{name} is understood differently")),
+                Some(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the file of this release says what it writes; the first line that differs.
+    pub fn is(&self, file: &str) -> Result<(), String> {
+        let mut now = self.lines.lines().zip(file.lines());
+        let differs = now.find(|(now, then)| now != then).map(|(now, _)| now);
+        match differs.or((self.lines.len() != file.len()).then_some("the number of lines")) {
+            None => Ok(()),
+            Some(line) => Err(format!(
+                "the format changed: {}; SKEP_WRITE_FIXTURES=1 writes the file anew, unless it was released",
+                line.split_once(' ').map_or(line, |(name, _)| name)
+            )),
+        }
+    }
+}
+
+fn bytes_of(hex: &str) -> Option<Vec<u8>> {
+    let pairs = hex.as_bytes().chunks(2);
+    pairs.map(|pair| u8::from_str_radix(core::str::from_utf8(pair).ok()?, 16).ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record;
+
+    mod old {
+        crate::record! {
+            /// As it was.
+            #[derive(Debug)]
+            pub struct R {
+                /// A field.
+                pub a: u64,
+                /// Another.
+                pub b: u64,
+            }
+        }
+    }
+    mod swapped {
+        crate::record! {
+            /// Fields changed places.
+            #[derive(Debug)]
+            pub struct R {
+                /// Another.
+                pub b: u64,
+                /// A field.
+                pub a: u64,
+            }
+        }
+    }
+    record! {
+        /// It grew.
+        #[derive(Debug)]
+        pub struct R {
+            /// A field.
+            pub a: u64,
+            /// Another.
+            pub b: u64,
+        } tags {
+            /// New.
+            1 => pub c: Option<u64>,
+        }
+    }
+    record! {
+        /// It got a field without a tag.
+        #[derive(Debug)]
+        pub struct More {
+            /// A field.
+            pub a: u64,
+            /// Another.
+            pub b: u64,
+            /// A third.
+            pub c: u64,
+        }
+    }
+
+    fn with<T: Record>() -> Formats {
+        let mut formats = Formats::default();
+        formats.record::<T>("R");
+        formats
+    }
+
+    /// Goal: a field that moved, went, or came without a number of its own is noticed; one that came with a tag leaves
+    /// old bytes readable.
+    #[test]
+    fn changes_of_formats_are_noticed() {
+        let before = with::<old::R>();
+        assert_eq!((before.is(before.text()), before.reads(before.text())), (Ok(()), Ok(())));
+        assert!(with::<swapped::R>().is(before.text()).unwrap_err().contains("changed: R.full"));
+        assert!(with::<More>().reads(before.text()).unwrap_err().contains("R.full cannot be read"));
+        assert!(before.reads(with::<More>().text()).is_err());
+        let grown = with::<R>();
+        assert_eq!(grown.reads(before.text()), Ok(()));
+        assert!(grown.is(before.text()).is_err());
+        assert!(before.reads(grown.text()).unwrap_err().contains("understood differently"));
+        assert!(before.reads("S.full 00\n").unwrap_err().contains("not known"));
+    }
+}
