@@ -23,7 +23,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         ok &= self.renew().await;
         let needing: Vec<NodeId> = self.shared.with(|s| s.nodes.needing().collect());
         for node in needing {
-            if self.shared.with(|s| s.nodes.begin_reclaim(node)) {
+            if self.shared.with(|s| s.nodes.begin_report(node)) {
                 ok &= self.reclaim(node).await;
             }
         }

@@ -69,7 +69,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             }
         }
         self.shared.with(|s| s.nodes.reclaimed(node, told));
-        if told {
+        let any = shards.iter().any(|(_, opens, locks)| !opens.is_empty() || !locks.is_empty());
+        if told && any {
             self.port.log(format_args!("{} restarted; told it what is open", self.name_of(node)));
         }
         told

@@ -158,10 +158,11 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             _ => (ShardStamp::default(), &answer.body[..]),
         };
         let accepted = answer.status == Status(0);
-        let again = self.shared.with(|s| {
+        let (again, new) = self.shared.with(|s| {
             s.epoch = s.epoch.max(answer.epoch);
+            let mut new = false;
             if let To::Shard(shard) = job.to {
-                s.nodes.heard(node, answer.incarnation);
+                new = s.nodes.heard(node, answer.incarnation);
                 if accepted && job.changing {
                     s.changes += 1;
                     if let Some(term) = s.stamps.acknowledged(shard, &stamp) {
@@ -171,8 +172,11 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                     s.stamps.seen(shard, &stamp);
                 }
             }
-            s.nodes.answers(node)
+            (s.nodes.answers(node), new)
         });
+        if new {
+            self.port.work_waits();
+        }
         if again {
             self.port.log(format_args!("{} answers again", self.name_of(node)));
         }

@@ -15,8 +15,10 @@ pub trait Choose {
     fn ino(&mut self) -> Result<Ino, Fail>;
     /// May `ino`, which loses its last name, be open somewhere?
     fn held(&mut self, ino: Ino) -> bool;
-    /// Is it certain that no session but the caller's has `ino` open?
-    fn fresh(&mut self, ino: Ino) -> bool;
+    /// Is it certain that no session but the caller's has `ino` open? `opens`: the caller opens it just now, and who on the
+    /// same mount has it open for writing already counts as well. (Of other truncates the kernel of the mount keeps writes
+    /// away.)
+    fn fresh(&mut self, ino: Ino, opens: bool) -> bool;
     /// Extents that continue the layout of `inode`.
     fn extents(&mut self, inode: &Inode, at: Continue<'_>) -> Result<Vec<Extent>, Fail>;
     /// May a layout wish name this storage pool?
@@ -48,7 +50,7 @@ impl Choose for Recorded<'_> {
         self.0.held.unwrap_or(false)
     }
 
-    fn fresh(&mut self, _: Ino) -> bool {
+    fn fresh(&mut self, _: Ino, _: bool) -> bool {
         self.0.fresh.unwrap_or(false)
     }
 

@@ -332,15 +332,18 @@ impl<'a> Ctx<'a> {
 
     /// Clients may write to the chunks of `ino` from now on. The row tells after any crash whose
     /// uncommitted writes the size must be recovered from, should the client be gone by then.
-    pub fn add_writers(&mut self, ino: Ino, clients: &[ClientId]) -> Result<(), Fail> {
+    /// `true`: somebody was not known to.
+    pub fn add_writers(&mut self, ino: Ino, clients: &[ClientId]) -> Result<bool, Fail> {
+        let mut news = false;
         for client in clients {
             let row = key::writer(ino, *client);
             if self.txn.get(&row)?.is_none() {
                 self.txn.put(row, Vec::new());
                 self.effects.push(Effect::Writer(ino, *client));
+                news = true;
             }
         }
-        Ok(())
+        Ok(news)
     }
 
     /// A client writes to the chunks of `ino` no longer.

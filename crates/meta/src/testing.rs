@@ -47,6 +47,8 @@ pub struct Bed {
     /// Targets that do not answer.
     pub down: BTreeSet<TargetId>,
     pub courier_works: bool,
+    /// After a restart targets answer before it is known who lives.
+    pub targets_first: bool,
     /// Targets that do not seal.
     pub unsealable: BTreeSet<TargetId>,
     /// Limits that they keep.
@@ -141,6 +143,7 @@ impl Bed {
             auto_sync: true,
             down: BTreeSet::new(),
             courier_works: true,
+            targets_first: false,
             unsealable: BTreeSet::new(),
             sealed: BTreeMap::new(),
             elsewhere: None,
@@ -165,6 +168,10 @@ impl Bed {
         let mut fresh = map(self.shards, 5);
         fresh.shards.iter_mut().for_each(|entry| entry.state = ShardState::New);
         self.step(Input::Map { own: OWN, map: fresh });
+        if self.targets_first {
+            self.sync();
+            self.run_courier();
+        }
         let fences = self.fences(living);
         self.step(Input::Fences(fences));
         assert!(!self.server.is_ready(), "before mgmtd knows that its shards are formatted");

@@ -60,6 +60,9 @@ pub struct Suspicion {
     pub in_flight_lost: bool,
 }
 
+/// An offset in a file.
+type Place = (Ino, u64);
+
 /// See the module.
 pub struct Book {
     /// Name of the lane's directory below the root.
@@ -207,6 +210,14 @@ impl Book {
         let Op::Write { handle, fill, .. } = &now.op else { return None };
         let (ino, access) = now.step.before.handle(*handle).ok()?;
         access.append.then(|| (ino, fill.bytes()))
+    }
+
+    /// The copy under way: from which file and offset, to which, how much.
+    pub fn copied_now(&self) -> Option<(Place, Place, usize)> {
+        let now = self.now.as_ref()?;
+        let Op::Copy { from, from_offset, to, offset, len, .. } = now.op else { return None };
+        let ino = |handle| now.step.before.handle(handle).ok().map(|(ino, _)| ino);
+        Some(((ino(from)?, from_offset), (ino(to)?, offset), len as usize))
     }
 
     /// What may have happened when these steps lost a record. `sure`: but for that, the step under way

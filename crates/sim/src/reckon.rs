@@ -217,6 +217,23 @@ impl Actor {
                 loose.files.remove(ino);
             }
         }
+        if let Some(((from, at), (to, offset), len)) = book.copied_now()
+            && let Some(sources) = loose.files.get(&from).cloned()
+            && let Some(now) = &book.now
+        {
+            // It read what a power cut had left of its source.
+            let versions = loose.files.entry(to).or_default();
+            let before = now.step.before.content(to).ok().cloned();
+            let copies = sources.into_iter().chain([Content::default()]).filter_map(|source| {
+                let mut content = before.clone()?;
+                let mut data = source.read(at, len);
+                data.resize(len, 0);
+                content.write(offset, &data);
+                Some(content)
+            });
+            versions.extend(now.after.content(to).ok().cloned());
+            versions.extend(copies);
+        }
         if let Some((ino, data)) = book.appended_now()
             && let Some(versions) = loose.files.get_mut(&ino)
         {

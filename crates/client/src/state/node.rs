@@ -8,6 +8,9 @@ use skep_types::{Incarnation, Millis, NodeId};
 enum Reclaim {
     /// It knows what we hold open.
     Done,
+    /// It is heard for the first time. It may wait for this mount all the same: whoever had a session when it began is to
+    /// report.
+    First,
     /// It must be told.
     Needed,
     /// A lane is telling it.
@@ -32,12 +35,12 @@ pub struct Nodes {
 }
 
 impl Nodes {
-    /// `node` was heard in life `incarnation`. Says whether that is a new life of a known node.
+    /// `node` was heard in life `incarnation`. Says whether that is a new life, which must be told.
     pub fn heard(&mut self, node: NodeId, incarnation: Incarnation) -> bool {
         match self.lives.get_mut(&node) {
             None => {
-                self.lives.insert(node, (incarnation, Reclaim::Done));
-                false
+                self.lives.insert(node, (incarnation, Reclaim::First));
+                true
             }
             Some(life) if life.0 < incarnation => {
                 *life = (incarnation, Reclaim::Needed);
@@ -70,6 +73,16 @@ impl Nodes {
             }
             _ => false,
         }
+    }
+
+    /// As [`Nodes::begin_reclaim`], also of a server that is heard for the first time: no request has to wait for that.
+    pub fn begin_report(&mut self, node: NodeId) -> bool {
+        if let Some(life) = self.lives.get_mut(&node)
+            && life.1 == Reclaim::First
+        {
+            life.1 = Reclaim::Needed;
+        }
+        self.begin_reclaim(node)
     }
 
     /// The reclaim that was begun has ended.
@@ -123,7 +136,10 @@ impl Nodes {
 
     /// Nodes that must be told.
     pub fn needing(&self) -> impl Iterator<Item = NodeId> + '_ {
-        self.lives.iter().filter(|(_, life)| life.1 == Reclaim::Needed).map(|(node, _)| *node)
+        self.lives
+            .iter()
+            .filter(|(_, life)| matches!(life.1, Reclaim::First | Reclaim::Needed))
+            .map(|(node, _)| *node)
     }
 }
 
@@ -131,11 +147,14 @@ impl Nodes {
 mod tests {
     use super::*;
 
-    /// Goal: a new life is reclaimed once; an open answered by the old life late asks for it again.
+    /// Goal: each life is told once, the first one too; an open answered by the old life late asks for it again.
     #[test]
     fn a_new_life_is_told_once() {
         let (node, mut nodes) = (NodeId(3), Nodes::default());
-        assert!(!nodes.heard(node, Incarnation(1)));
+        assert!(nodes.heard(node, Incarnation(1)));
+        assert!(!nodes.begin_reclaim(node), "no request waits for that");
+        assert!(nodes.begin_report(node), "it may wait for this mount");
+        nodes.reclaimed(node, true);
         assert!(!nodes.begin_reclaim(node));
         assert!(nodes.heard(node, Incarnation(2)));
         assert!(!nodes.heard(node, Incarnation(1)), "a late answer of the old life");

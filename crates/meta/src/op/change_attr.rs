@@ -26,7 +26,7 @@ pub fn run(ctx: &mut Ctx<'_>, m: &ChangeAttr) -> Result<Done, Fail> {
         }
         let sets = !set.grow_only;
         if sets {
-            gate = size::set(ctx, m.ino, &mut inode, size)?;
+            gate = size::set(ctx, m.ino, &mut inode, size, false)?;
         }
         if sets || size::grow(ctx, m.ino, &mut inode, size)? {
             kill_privileges(ctx, m.ino, &mut inode, false)?;

@@ -49,14 +49,14 @@ fn existing(ctx: &mut Ctx<'_>, m: &Create, place: &Place) -> Result<Done, Fail> 
     }
     let ino = place.target.ino;
     let mut inode = ctx.inode(ino)?;
-    let gate = if m.truncate {
+    let mut gate = if m.truncate {
         truncate(ctx, ino, &mut inode, false)?
     } else {
         wait_when_live(ctx, ino, &inode)?;
         Gate::Open
     };
     if let Some(mode) = m.open {
-        note_writer(ctx, ino, &inode, mode)?;
+        gate = note_writer(ctx, ino, &inode, mode, gate)?;
     }
     let reply = open_reply(ctx, ino, &super::size::behind(&inode, gate))?;
     Ok(Done { opened: Some(ino), ..Done::gated(&reply, gate) })

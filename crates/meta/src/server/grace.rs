@@ -10,6 +10,8 @@ use skep_types::{ClientId, Millis, ShardId};
 /// Sessions that have not reported to a shard.
 #[derive(Debug, Default)]
 pub struct Grace {
+    /// Service has begun: who lives is known, and so who is to report.
+    begun: bool,
     waiting: BTreeMap<ShardId, BTreeSet<ClientId>>,
     /// Those that had not when it ended.
     late: BTreeMap<ShardId, BTreeSet<ClientId>>,
@@ -19,6 +21,7 @@ pub struct Grace {
 impl Grace {
     /// Begins for `shards`: every session in `living` is to report to each.
     pub fn begin(&mut self, shards: Vec<ShardId>, living: &BTreeSet<ClientId>, deadline: Millis) {
+        self.begun = true;
         self.late.clear();
         if living.is_empty() || shards.is_empty() {
             return;
@@ -34,7 +37,7 @@ impl Grace {
 
     /// Is what is open known, of every session?
     pub fn knows_opens(&self, shard: ShardId) -> bool {
-        !self.holds(shard) && !self.late.contains_key(&shard)
+        self.begun && !self.holds(shard) && !self.late.contains_key(&shard)
     }
 
     /// Has `client` not reported yet to a shard that is in it?

@@ -59,9 +59,11 @@ impl Choose for Live<'_> {
         note(&mut self.choices.held, held)
     }
 
-    fn fresh(&mut self, ino: Ino) -> bool {
+    fn fresh(&mut self, ino: Ino, opens: bool) -> bool {
         let others = self.opens.others(ino, self.client) || (self.recovering)(ino) || (self.sealing)(ino);
-        let fresh = !self.grace && !others;
+        // A write of the mount that is on its way would make the chunk file again after its deletion.
+        let writes = opens && self.opens.writes(ino, self.client);
+        let fresh = !self.grace && !others && !writes;
         note(&mut self.choices.fresh, fresh)
     }
 

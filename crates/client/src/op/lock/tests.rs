@@ -389,6 +389,7 @@ fn an_outcome_before_the_answer() {
     let ended = block_on(beside.await_locks(node(&second), 0)).unwrap();
     assert_eq!(ended.iter().map(|one| one.result).collect::<Vec<_>>(), [Ok(())]);
     assert_eq!(block_on(wanting), Ok(Waiting::Ticket(ended[0].ticket)));
+    block_on(beside.housekeeping());
     let total = cluster.borrow().total();
     block_on(beside.housekeeping());
     assert_eq!(cluster.borrow().total(), total, "there is nothing to put right");

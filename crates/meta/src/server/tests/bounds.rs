@@ -145,7 +145,7 @@ fn a_trim_waits_for_its_own_record() {
     bed.send(ME, ChangeAttr { ino, set });
     let first = bed.server.last_index();
     // The same client empties the file, which ends that truncate, and makes it grow and cuts it once more.
-    bed.send(ME, Open { ino, mode: OpenMode::Write, truncate: true, kill_suidgid: false, open_seq: 2 });
+    bed.send(ME, ChangeAttr { ino, set: SetAttr { size: Some(0), ..SetAttr::default() } });
     bed.send(ME, Grow { like: None, ino, end: 1 << 20 });
     let set = SetAttr { size: Some(50), ..SetAttr::default() };
     bed.send(ME, ChangeAttr { ino, set });
