@@ -123,7 +123,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let message = self.shared.with(|s| {
             let inode = s.inodes.get(ino).filter(|inode| inode.uses() > 0)?;
             let (mode, open_seq) = (inode.mode.unwrap_or(OpenMode::Read), inode.open_seq);
-            Some(Open { ino, mode, truncate: false, kill_suidgid: false, open_seq })
+            Some(Open { ino, mode, truncate: false, shared: false, kill_suidgid: false, open_seq })
         });
         let Some(message) = message else { return true };
         let reply = self.once(self.asking(ino.shard(), &message)).await;

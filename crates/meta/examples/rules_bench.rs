@@ -140,7 +140,8 @@ fn main() {
     });
     bench.measure("open", |n| {
         let mode = OpenMode::Read;
-        Open { ino: Ino(first + n), mode, truncate: false, kill_suidgid: false, open_seq: n }.into()
+        Open { ino: Ino(first + n), mode, truncate: false, shared: false, kill_suidgid: false, open_seq: n }
+            .into()
     });
     bench.measure("close", |n| Close { opens: vec![Closed { ino: Ino(first + n), open_seq: n + 1 }] }.into());
     bench.measure("rename", |n| {

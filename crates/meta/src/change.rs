@@ -135,7 +135,7 @@ changes! {
         mode: OpenMode,
         truncate: bool,
         kill_suidgid: bool,
-    } [open_seq: 0]
+    } [open_seq: 0, shared: false]
     /// See [`wire::Commit`].
     Commit = 11 {
         ino: Ino,

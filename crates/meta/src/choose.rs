@@ -9,16 +9,28 @@ use crate::store::StoreError;
 use alloc::vec::Vec;
 use skep_types::{ClientId, Extent, Ino, PoolId};
 
+/// What cuts a file to 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CutBy {
+    /// A setattr: the kernel of its mount keeps that mount's writes away meanwhile.
+    Setattr,
+    /// An open, beside which other programs of its mount may write.
+    Open {
+        /// The mount says that they may.
+        shared: bool,
+        /// Number of the open: whoever came later is not in `shared`.
+        seq: u64,
+    },
+}
+
 /// Answers an operation's questions. Each is asked at most once by an operation that writes.
 pub trait Choose {
     /// Number for a new inode.
     fn ino(&mut self) -> Result<Ino, Fail>;
     /// May `ino`, which loses its last name, be open somewhere?
     fn held(&mut self, ino: Ino) -> bool;
-    /// Is it certain that no session but the caller's has `ino` open? `opens`: the caller opens it just now, and who on the
-    /// same mount has it open for writing already counts as well. (Of other truncates the kernel of the mount keeps writes
-    /// away.)
-    fn fresh(&mut self, ino: Ino, opens: bool) -> bool;
+    /// Is it certain that nobody writes to `ino`, which is cut to 0?
+    fn fresh(&mut self, ino: Ino, by: CutBy) -> bool;
     /// Extents that continue the layout of `inode`.
     fn extents(&mut self, inode: &Inode, at: Continue<'_>) -> Result<Vec<Extent>, Fail>;
     /// May a layout wish name this storage pool?
@@ -50,7 +62,7 @@ impl Choose for Recorded<'_> {
         self.0.held.unwrap_or(false)
     }
 
-    fn fresh(&mut self, _: Ino, _: bool) -> bool {
+    fn fresh(&mut self, _: Ino, _: CutBy) -> bool {
         self.0.fresh.unwrap_or(false)
     }
 

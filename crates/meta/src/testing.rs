@@ -435,7 +435,7 @@ impl Bed {
     }
 
     pub fn open(&mut self, who: Who, ino: Ino, mode: OpenMode, open_seq: u64) -> Result<OpenReply, Status> {
-        self.call(who, Open { ino, mode, truncate: false, kill_suidgid: false, open_seq })
+        self.call(who, Open { ino, mode, truncate: false, shared: false, kill_suidgid: false, open_seq })
     }
 
     pub fn close(&mut self, who: Who, ino: Ino, open_seq: u64) {

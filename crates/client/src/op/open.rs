@@ -263,6 +263,7 @@ impl Shared {
         let open_seq = self.next_open_seq();
         self.closes.cancel(ino);
         let inode = self.inodes.entry(ino);
+        let shared = inode.writers + inode.opening > 0;
         inode.opening += 1;
         inode.open_seq = open_seq;
         let mode = inode.mode.map_or(how.mode, |mode| mode.union(how.mode));
@@ -270,7 +271,7 @@ impl Shared {
         if how.truncate {
             inode.truncating += 1;
         }
-        Open { ino, mode, truncate: how.truncate, kill_suidgid: how.kill_suidgid, open_seq }
+        Open { ino, mode, truncate: how.truncate, shared, kill_suidgid: how.kill_suidgid, open_seq }
     }
 
     /// A file was made (or found) and opened by one request. `true`: this mount opened or closed it
@@ -358,6 +359,30 @@ mod tests {
         create(&other, b"name");
         cluster.borrow_mut().fail(Open::KIND, &[Fault::Refuse(Status::errno(Errno::ESTALE)); 1_000]);
         assert_eq!(block_on(lane.lookup_to_open(Ino::ROOT, b"name")).unwrap().1, None);
+    }
+
+    /// Goal: an open that empties a file says whether programs of this mount may be writing meanwhile, and counts none that
+    /// have closed it.
+    #[test]
+    fn an_emptying_open_tells_of_other_writers() {
+        let (_, lane) = mounted();
+        let written = create(&lane, b"f");
+        let ino = written.attr.ino;
+        let told = || {
+            let shared = lane.shared.borrow_mut().open_begins(ino, TRUNCATE).shared;
+            lane.open_failed(ino);
+            lane.shared.borrow_mut().truncation_ends(ino, false);
+            shared
+        };
+        assert!(told());
+        let read = block_on(lane.open(ino, crate::testing::READ)).unwrap();
+        block_on(lane.release(written.handle));
+        assert!(!told());
+        lane.shared.borrow_mut().open_begins(ino, crate::testing::READ);
+        assert!(told(), "who knows what an open under way is for");
+        lane.open_failed(ino);
+        block_on(lane.release(read.handle));
+        assert!(!told());
     }
 
     /// Goal: a file that another mount made after the kernel had looked is not opened by a create, nor emptied: the kernel

@@ -2,6 +2,7 @@
 
 use super::xattr::{chmod, kill_privileges};
 use super::{get_attr::attr_reply, size};
+use crate::choose::CutBy;
 use crate::ctx::{Ctx, Done};
 use crate::fail::Fail;
 use crate::row::Inode;
@@ -26,7 +27,7 @@ pub fn run(ctx: &mut Ctx<'_>, m: &ChangeAttr) -> Result<Done, Fail> {
         }
         let sets = !set.grow_only;
         if sets {
-            gate = size::set(ctx, m.ino, &mut inode, size, false)?;
+            gate = size::set(ctx, m.ino, &mut inode, size, CutBy::Setattr)?;
         }
         if sets || size::grow(ctx, m.ino, &mut inode, size)? {
             kill_privileges(ctx, m.ino, &mut inode, false)?;

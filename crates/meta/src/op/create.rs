@@ -2,6 +2,7 @@
 
 use super::open::{note_writer, open_reply, truncate, wait_when_live};
 use crate::acl;
+use crate::choose::CutBy;
 use crate::ctx::{Ctx, Done};
 use crate::fail::Fail;
 use crate::row::Inode;
@@ -50,7 +51,8 @@ fn existing(ctx: &mut Ctx<'_>, m: &Create, place: &Place) -> Result<Done, Fail> 
     let ino = place.target.ino;
     let mut inode = ctx.inode(ino)?;
     let mut gate = if m.truncate {
-        truncate(ctx, ino, &mut inode, false)?
+        // What else the mount has open is not told: any open for writing counts.
+        truncate(ctx, ino, &mut inode, CutBy::Open { shared: false, seq: 0 }, false)?
     } else {
         wait_when_live(ctx, ino, &inode)?;
         Gate::Open

@@ -316,6 +316,7 @@ mod tests {
             ino,
             mode: OpenMode::Read,
             truncate: false,
+            shared: false,
             kill_suidgid: false,
             open_seq: 1,
         };

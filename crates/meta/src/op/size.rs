@@ -1,5 +1,6 @@
 //! Changes of a file's size, shared by everything that truncates.
 
+use crate::choose::CutBy;
 use crate::ctx::{Ctx, Effect};
 use crate::fail::{Fail, Need};
 use crate::key::{self, Table};
@@ -13,7 +14,7 @@ use skep_types::{Errno, Ino, Layout};
 /// Sets the size of a regular file; the inode row is written by the caller. Content that is cut
 /// off is gone for ever: a file that grows again reads as zeros there. The cut counts when all
 /// targets have made it: until then nothing may make the file longer.
-pub fn set(ctx: &mut Ctx<'_>, ino: Ino, inode: &mut Inode, size: u64, opens: bool) -> Result<Gate, Fail> {
+pub fn set(ctx: &mut Ctx<'_>, ino: Ino, inode: &mut Inode, size: u64, by: CutBy) -> Result<Gate, Fail> {
     if size > FILE_SIZE_MAX {
         return Err(Errno::EFBIG.into());
     }
@@ -23,7 +24,7 @@ pub fn set(ctx: &mut Ctx<'_>, ino: Ino, inode: &mut Inode, size: u64, opens: boo
         inode.cuts += 1;
         return Ok(Gate::Open);
     }
-    if size == 0 && ctx.choose.fresh(ino, opens) {
+    if size == 0 && ctx.choose.fresh(ino, by) {
         ctx.drop_trim(ino)?;
         ctx.drop_seal(ino)?;
         let old = core::mem::take(&mut inode.layout);

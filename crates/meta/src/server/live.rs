@@ -2,7 +2,7 @@
 
 use super::opens::Opens;
 use super::serials::Serials;
-use crate::choose::Choose;
+use crate::choose::{Choose, CutBy};
 use crate::command::Choices;
 use crate::fail::Fail;
 use crate::row::Inode;
@@ -59,10 +59,13 @@ impl Choose for Live<'_> {
         note(&mut self.choices.held, held)
     }
 
-    fn fresh(&mut self, ino: Ino, opens: bool) -> bool {
+    fn fresh(&mut self, ino: Ino, by: CutBy) -> bool {
         let others = self.opens.others(ino, self.client) || (self.recovering)(ino) || (self.sealing)(ino);
         // A write of the mount that is on its way would make the chunk file again after its deletion.
-        let writes = opens && self.opens.writes(ino, self.client);
+        let writes = match by {
+            CutBy::Setattr => false,
+            CutBy::Open { shared, seq } => shared || self.opens.writes_since(ino, self.client, seq),
+        };
         let fresh = !self.grace && !others && !writes;
         note(&mut self.choices.fresh, fresh)
     }

@@ -92,9 +92,9 @@ impl Opens {
         self.by_ino.contains_key(&(ino, client))
     }
 
-    /// Does `client` have it open for writing?
-    pub fn writes(&self, ino: Ino, client: ClientId) -> bool {
-        self.by_ino.get(&(ino, client)).is_some_and(|open| open.mode.writes())
+    /// Does `client` have it open for writing, by an open that it numbered higher than `seq`?
+    pub fn writes_since(&self, ino: Ino, client: ClientId, seq: u64) -> bool {
+        self.by_ino.get(&(ino, client)).is_some_and(|open| open.mode.writes() && open.seq > seq)
     }
 
     /// Does anybody have it open?

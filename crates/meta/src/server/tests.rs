@@ -521,7 +521,8 @@ fn a_truncate_ends_the_recovery() {
 fn opens_belong_to_sessions() {
     let mut bed = Bed::with(Config { opens_per_client: 2, ..Config::default() }, 1);
     let ino = bed.create(ME, Ino::ROOT, "f");
-    let wish = Open { ino, mode: OpenMode::Read, truncate: false, kill_suidgid: false, open_seq: 1 };
+    let wish =
+        Open { ino, mode: OpenMode::Read, truncate: false, shared: false, kill_suidgid: false, open_seq: 1 };
     assert_eq!(bed.admin(wish).err(), Some(Status::ROLE));
     let open = |n| Reclaimed { reserved: 0, ino: Ino(n), mode: OpenMode::Read, open_seq: 1 };
     let many = Reclaim { locks: alloc::vec::Vec::new(), opens: vec![open(5), open(6), open(7)], last: true };

@@ -12,6 +12,8 @@ crate::message! {
         pub mode: OpenMode,
         /// Cut to 0 (O_TRUNC).
         pub truncate: bool,
+        /// With `truncate`: another handle of this mount may be writing, or is being made.
+        pub shared: bool,
         /// A truncating ordinary user: clear suid and sgid.
         pub kill_suidgid: bool,
         /// Counts opens and closes of the mount; the shard keeps the highest, so a late close cannot undo a newer open.

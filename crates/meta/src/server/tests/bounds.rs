@@ -212,7 +212,8 @@ fn opens_of_a_server_are_bounded() {
     for client in [1, 2] {
         bed.open(Who { client, slot: 0 }, ino, OpenMode::Read, 1).unwrap();
     }
-    let wish = Open { ino, mode: OpenMode::Read, truncate: false, kill_suidgid: false, open_seq: 1 };
+    let wish =
+        Open { ino, mode: OpenMode::Read, truncate: false, shared: false, kill_suidgid: false, open_seq: 1 };
     let to = bed.send(NOBODY, wish.clone());
     let refusal = bed.replies[&to].1.clone().unwrap_err();
     assert_eq!(refusal.status, errno(Errno::ENFILE));

@@ -55,7 +55,15 @@ fn random_request(dice: &mut Dice, inos: &[Ino], n: u64) -> MetaRequest {
             ..rename(parent, &text, to_parent, &other)
         }
         .into(),
-        12 => Open { ino, mode, truncate: dice.roll(3) == 0, kill_suidgid: false, open_seq: n }.into(),
+        12 => Open {
+            ino,
+            mode,
+            truncate: dice.roll(3) == 0,
+            shared: dice.roll(3) == 0,
+            kill_suidgid: false,
+            open_seq: n,
+        }
+        .into(),
         13 => Close { opens: alloc::vec![Closed { ino, open_seq: n }] }.into(),
         14 => {
             let size = Some([0, 3, 100_000, 1 << 40][dice.roll(4) as usize]);
