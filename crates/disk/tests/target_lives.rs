@@ -152,9 +152,10 @@ fn a_life_ends_with_its_mount() {
     std::fs::create_dir(disk.target()).unwrap();
     let target = started(&disk.target(), &kept.path);
     let life = write(&target, 7, 0, b"old").unwrap().life;
+    let since = target.life_since();
     drop(target);
     let target = started(&disk.target(), &kept.path);
-    assert_eq!(target.life(), life, "a mere restart");
+    assert_eq!((target.life(), target.life_since()), (life, since), "a mere restart");
     assert!(matches!(sync(&target, 7, life), Done::Body(_)));
     drop(target);
     let elsewhere = Scratch::new();
@@ -167,6 +168,7 @@ fn a_life_ends_with_its_mount() {
     disk.mount();
     let target = started(&disk.target(), &kept.path);
     assert_ne!(target.life(), life, "mounted anew");
+    assert!(target.life_since() > since);
     assert!(is_lost(&sync(&target, 7, life)));
     drop(target);
     let other = Scratch::new();

@@ -97,7 +97,7 @@ fn run(store: &impl ChunkStore, limits: Limits, request: &StorageRequest) -> Res
             bounded(&m.chunks)?;
             let chunks: Result<Vec<_>, DiskError> =
                 m.chunks.iter().map(|chunk| stat(store, *chunk)).collect();
-            StatChunksReply { chunks: chunks? }.to_bytes()
+            StatChunksReply { chunks: chunks?, life_since: store.life_since() }.to_bytes()
         }
         StorageRequest::DeleteChunks(m) => {
             bounded(&m.chunks)?;

@@ -3,7 +3,7 @@
 //! The life is the number that every write's answer carries and that a sync gives back: as long as it is the same,
 //! what was acknowledged is on the disk or in the kernel's memory of *this* mount. See `docs/design/storage.md`.
 
-use skep_types::{Consistency, Uuid, record};
+use skep_types::{Consistency, Timestamp, Uuid, record};
 
 record! {
     /// What the daemon keeps of a target over its restarts.
@@ -19,6 +19,9 @@ record! {
         pub decisions: u64,
         /// Nothing is served.
         pub bad: bool,
+    } tags {
+        /// When the life began, by the server's clock; whoever keeps it notes it.
+        1 => pub since: Option<Timestamp>,
     }
 }
 
@@ -61,6 +64,7 @@ impl Standing {
                 failures: word.failures,
                 decisions: word.decisions,
                 bad: word.consistency == Consistency::Bad,
+                since: None,
             };
         };
         let life = if same_mount(&kept) { kept.life } else { other_than(kept.life, draw) };

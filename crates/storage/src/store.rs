@@ -4,7 +4,7 @@ use crate::name::PieceName;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
-use skep_types::ChunkId;
+use skep_types::{ChunkId, Timestamp};
 
 /// The disk refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -104,4 +104,9 @@ pub trait ChunkStore {
 
     /// Changes whenever unsynced writes may have been lost.
     fn life(&self) -> u64;
+
+    /// When that life began, if it is known.
+    fn life_since(&self) -> Option<Timestamp> {
+        None
+    }
 }

@@ -7,7 +7,7 @@ use crate::state::{Handle, Inode, Shared};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use skep_types::limits::FILE_SIZE_MAX;
-use skep_types::{Attr, ChunkId, Encode, Errno, Ino, Layout, SetAttr, TargetId};
+use skep_types::{Attr, ChunkId, Encode, Errno, Ino, Layout, SetAttr, TargetId, Timestamp};
 use skep_wire::meta::{AttrReply, ChangeAttr, GetAttr};
 use skep_wire::storage::{ChunkStat, StatChunks, StatChunksReply};
 use skep_wire::{Message, Refusal, Status};
@@ -89,18 +89,19 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     pub(crate) async fn live_size(&self, layout: &Layout) -> Result<u64, Refusal> {
         let chunks: Vec<(ChunkId, TargetId)> = layout.chunks().collect();
         let stats = self.stat_chunks(&chunks).await?;
-        let ends = stats.iter().map(|(chunk, stat)| {
+        let ends = stats.iter().map(|(chunk, stat, _)| {
             let extent = layout.extent_of(chunk);
             extent.map_or(0, |extent| extent.file_size(usize::from(chunk.stripe), stat.size))
         });
         Ok(ends.max().unwrap_or(0).min(FILE_SIZE_MAX))
     }
 
-    /// Lengths of chunk files, one request to each target, all together.
+    /// Lengths of chunk files, each with the moment when the life of its target began, one request to each target, all
+    /// together.
     pub(crate) async fn stat_chunks(
         &self,
         chunks: &[(ChunkId, TargetId)],
-    ) -> Result<Vec<(ChunkId, ChunkStat)>, Refusal> {
+    ) -> Result<Vec<(ChunkId, ChunkStat, Option<Timestamp>)>, Refusal> {
         let mut by_target: BTreeMap<TargetId, Vec<ChunkId>> = BTreeMap::new();
         for (chunk, target) in chunks {
             by_target.entry(*target).or_default().push(*chunk);
@@ -115,7 +116,10 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let mut stats = Vec::new();
         for (message, job) in messages.iter().zip(&mut jobs) {
             match job.take().and_then(|reply| reply.read::<StatChunksReply>()) {
-                Ok(reply) => stats.extend(message.chunks.iter().copied().zip(reply.chunks)),
+                Ok(StatChunksReply { chunks, life_since }) => {
+                    let found = message.chunks.iter().copied().zip(chunks);
+                    stats.extend(found.map(|(chunk, stat)| (chunk, stat, life_since)));
+                }
                 // Truncated or deleted meanwhile: that generation ends nowhere.
                 Err(refusal) if refusal.status == Status::STALE_GENERATION => {}
                 Err(refusal) => return Err(refusal),

@@ -5,9 +5,8 @@ use crate::lane::Lane;
 use crate::limits::STALE_ROUNDS_MAX;
 use crate::port::{Cell, Port};
 use crate::state::{Mark, Shared, Telling};
-use alloc::sync::Arc;
 use alloc::vec::Vec;
-use skep_types::{ChunkId, Ino, Layout, TargetId, Timestamp};
+use skep_types::{ChunkId, Generation, Ino, TargetId, Timestamp};
 use skep_wire::meta::{AttrReply, Commit};
 use skep_wire::{Refusal, Status};
 
@@ -18,18 +17,13 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             self.settle_mark(ino).await?;
             let known = self.shared.with(|s| {
                 let inode = s.inodes.get(ino)?;
-                Some((inode.mark, inode.cuts, inode.layout.clone(), inode.telling()))
+                Some((inode.mark, inode.cuts, inode.telling()))
             });
-            let Some((mark, cuts, layout, telling)) = known else { return Ok(()) };
+            let Some((mark, cuts, telling)) = known else { return Ok(()) };
             let result = match mark {
                 Some(mark) => {
-                    let known = layout.as_ref().map(|layout| layout.generation);
-                    let blocks = match layout {
-                        Some(layout) if known == Some(mark.generation) => self.blocks(ino, &layout).await,
-                        _ => None,
-                    };
                     let telling = telling.filter(|telling| telling.point.0 == mark.generation);
-                    self.commit_once(ino, &mark, cuts, blocks, telling).await
+                    self.commit_once(ino, &mark, cuts, telling).await
                 }
                 None => match telling.filter(|telling| !telling.held.extents.is_empty()) {
                     Some(telling) => self.commit_held(ino, telling).await,
@@ -57,9 +51,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         ino: Ino,
         mark: &Mark,
         cuts: u64,
-        blocks: Option<u64>,
         telling: Option<Telling>,
     ) -> Result<(), Refusal> {
+        let blocks = self.blocks(ino, mark.generation).await;
         let held = telling.as_ref().map(|telling| telling.held.clone());
         let Mark { size, mtime, time_sets, generation, kill_suidgid, serial, .. } = *mark;
         let message = Commit { ino, generation, size, cuts, mtime, time_sets, blocks, kill_suidgid, held };
@@ -165,16 +159,18 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     }
 
     /// 512-byte blocks of all chunk files: those that this mount has not written are asked for.
-    async fn blocks(&self, ino: Ino, layout: &Arc<Layout>) -> Option<u64> {
-        let missing: Vec<(ChunkId, TargetId)> = self.shared.with(|s| {
-            let known = s.inodes.get(ino).map(|inode| &inode.blocks);
-            let unknown = |chunk: &ChunkId| known.is_none_or(|known| !known.contains_key(chunk));
-            layout.chunks().filter(|(chunk, _)| unknown(chunk)).collect()
-        });
+    async fn blocks(&self, ino: Ino, generation: Generation) -> Option<u64> {
+        let (layout, missing) = self.shared.with(|s| {
+            let inode = s.inodes.get(ino)?;
+            let layout = inode.layout.clone().filter(|layout| layout.generation == generation)?;
+            let unknown = |(chunk, _): &(ChunkId, TargetId)| !inode.blocks.contains_key(chunk);
+            let missing: Vec<(ChunkId, TargetId)> = layout.chunks().filter(unknown).collect();
+            Some((layout, missing))
+        })?;
         let stats = if missing.is_empty() { Vec::new() } else { self.stat_chunks(&missing).await.ok()? };
         self.shared.with(|s| {
             let inode = s.inodes.get_mut(ino)?;
-            for (chunk, stat) in stats {
+            for (chunk, stat, _) in stats {
                 inode.blocks.entry(chunk).or_insert(stat.blocks);
             }
             Some(layout.chunks().filter_map(|(chunk, _)| inode.blocks.get(&chunk)).sum())

@@ -162,7 +162,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         if told {
             return Ok(true);
         }
-        match self.commit_once(ino, &mark, cuts, None, telling).await {
+        match self.commit_once(ino, &mark, cuts, telling).await {
             Err(refusal) if refusal.status == Status::CUT_SINCE => {
                 self.shared.with(|s| s.inodes.entry(ino).held_is_void());
                 Ok(false)

@@ -10,7 +10,8 @@ use crate::port::{Cell, Port};
 use crate::state::{Shared, Unsynced};
 use alloc::format;
 use alloc::vec::Vec;
-use skep_types::{ChunkId, Encode, Errno, Ino, Layout, Millis, TargetId};
+use core::fmt;
+use skep_types::{ChunkId, Encode, Errno, Ino, Layout, Millis, TargetId, Timestamp};
 use skep_wire::meta::{FoundChunk, LayoutReply, OpenReply, ReadInline, Repair};
 use skep_wire::storage::{SyncChunks, SyncChunksReply};
 use skep_wire::{Message, Refusal, Status};
@@ -26,6 +27,29 @@ pub struct LostChunk {
     pub size: u64,
     /// The length that it had at least.
     pub floor: u64,
+    /// When the life of the target began: what was written before and not synced may be lost.
+    pub life_since: Option<Timestamp>,
+}
+
+/// What is left, and what became of the rest.
+impl fmt::Display for LostChunk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.size {
+            0 => f.write_str("missing or empty")?,
+            size => write!(f, "{size} bytes long")?,
+        }
+        if self.floor > skep_types::WRITTEN {
+            return write!(f, ", at least {} bytes were synced: put it back from a backup", self.floor);
+        }
+        f.write_str(", written and never synced: ")?;
+        match self.life_since {
+            Some(since) => {
+                write!(f, "the power cut from which its target came back at {since}, or one before it")?
+            }
+            None => f.write_str("a power cut of its server")?,
+        }
+        f.write_str(", or somebody, took it")
+    }
 }
 
 /// The chunk file is shorter than the layout says that it can be.
@@ -39,19 +63,11 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     pub(crate) async fn settle_loss(&self, ino: Ino, offset: u64, end: u64) -> Result<(), Refusal> {
         let Some((lost, _)) = self.lost_chunks(ino, offset, end).await? else { return Ok(()) };
         let Some(one) = lost.first().copied() else { return Ok(()) };
-        let LostChunk { chunk, target, size, floor } = one;
-        let synced = if floor > skep_types::WRITTEN {
-            format!("at least {floor} bytes were synced")
-        } else {
-            "it was written and not synced: a power cut of its server, or somebody, took it".into()
-        };
+        let LostChunk { chunk, target, .. } = one;
         let text = format!(
-            "inode {ino}: chunk file {ino}.{}.{}.{} of target {target} is {}: {synced}; see `skep entry info`, give it \
-             up with `skep entry repair PATH --zero`",
-            chunk.generation,
-            chunk.extent,
-            chunk.stripe,
-            if size == 0 { "missing or empty".into() } else { format!("{size} bytes long") },
+            "inode {ino}: chunk file {ino}.{}.{}.{} of target {target} is {one}; see `skep entry info`, give it up with \
+             `skep entry repair PATH --zero`",
+            chunk.generation, chunk.extent, chunk.stripe,
         );
         let now = self.port.now();
         let news = self.shared.with(|s| s.found_lost(chunk, now));
@@ -103,9 +119,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         }
         let found = self.stat_chunks(&asked).await?;
         let target = |chunk| asked.iter().find(|(asked, _)| *asked == chunk).map(|(_, target)| *target);
-        let lost = found.into_iter().filter_map(|(chunk, stat)| {
+        let lost = found.into_iter().filter_map(|(chunk, stat, life_since)| {
             let (size, floor) = (stat.size, layout.floor(&chunk));
-            (size < floor).then_some(LostChunk { chunk, target: target(chunk)?, size, floor })
+            (size < floor).then_some(LostChunk { chunk, target: target(chunk)?, size, floor, life_since })
         });
         Ok(lost.collect())
     }
@@ -167,7 +183,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
 }
 
 impl LostChunk {
-    fn found(&self) -> FoundChunk {
+    /// As the shard is told of it.
+    pub fn found(&self) -> FoundChunk {
         FoundChunk { chunk: self.chunk, size: self.size, floor: self.floor }
     }
 }
@@ -261,6 +278,20 @@ mod tests {
             }
             assert!(cluster.borrow().shard.told_lost > 0);
             assert_eq!(read(&lane, &file, 0, SIZE), vec![7; SIZE], "put back");
+        }
+    }
+
+    /// Goal: the loss of what was never synced names the power cut; of what was synced, the length.
+    #[test]
+    fn a_loss_says_what_became_of_it() {
+        for (synced, told) in [(true, "bytes were synced"), (false, "came back at 2026-11-21T12:00:00Z")] {
+            let (cluster, lane, file) = stored(synced);
+            let (target, chunk) = chunk_files(&cluster)[0];
+            cluster.borrow_mut().targets.chunks.remove(&(target, chunk));
+            assert_eq!(try_read(&lane, &file), Err(Errno::EIO));
+            let lost = block_on(lane.lost(file.attr.ino)).unwrap();
+            assert_eq!((lost.len(), lost[0].chunk), (1, chunk));
+            assert!(alloc::format!("{}", lost[0]).contains(told), "{}", lost[0]);
         }
     }
 

@@ -72,6 +72,21 @@ fn growth_copies_the_inline_content() {
     assert!(shard.attr.blocks >= 56_000 / 512);
 }
 
+/// Goal: what a copy takes on the targets is counted, also when nothing is written after it: a program that finds no
+/// blocks takes the file for a hole (tar does).
+#[test]
+fn copies_take_blocks() {
+    for daemons_copy in [true, false] {
+        let (cluster, lane) = mounted();
+        cluster.borrow_mut().targets.copies = daemons_copy;
+        let (source, copy) = (create(&lane, b"a"), create(&lane, b"b"));
+        write(&lane, &source, 0, &[1; 56_000]);
+        assert_eq!(block_on(lane.copy((source.handle, 0), (copy.handle, 0), 56_000)), Ok(56_000));
+        block_on(lane.flush(copy.handle, 0)).unwrap();
+        assert!(cluster.borrow().shard.files[&copy.attr.ino].attr.blocks >= 56_000 / 512);
+    }
+}
+
 /// Goal: an empty file goes to chunks without a copy, in one request before the data.
 #[test]
 fn a_big_first_write_needs_no_copy() {

@@ -2,12 +2,15 @@
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
-use skep_types::{ChunkId, Encode, Errno, TargetId};
+use skep_types::{ChunkId, Encode, Errno, TargetId, Timestamp};
 use skep_wire::storage::{
     ChunkReply, ChunkStat, CopyChunk, CopyChunkReply, MapChunk, MapChunkReply, ReadChunkReply, Run,
-    StatChunksReply, StorageRequest, SyncChunks, SyncChunksReply, WriteChunk, WriteChunkReply,
+    StatChunks, StatChunksReply, StorageRequest, SyncChunks, SyncChunksReply, WriteChunk, WriteChunkReply,
 };
 use skep_wire::{Refusal, Status};
+
+/// When the life of every target began: 2026-11-21T12:00:00Z.
+const LIFE_SINCE: Timestamp = Timestamp { secs: 1_795_262_400, nanos: 0 };
 
 /// All targets.
 pub struct Targets {
@@ -87,6 +90,11 @@ impl Targets {
         self.synced += m.chunks.len();
         let sizes = m.chunks.iter().map(|chunk| self.len(m.target, *chunk)).collect();
         Ok(SyncChunksReply { sizes }.to_bytes())
+    }
+
+    fn stats(&self, m: &StatChunks) -> StatChunksReply {
+        let stat = |chunk: &ChunkId| ChunkStat { size: self.len(m.target, *chunk), ..ChunkStat::default() };
+        StatChunksReply { chunks: m.chunks.iter().map(stat).collect(), life_since: Some(LIFE_SINCE) }
     }
 
     fn len(&self, target: TargetId, chunk: ChunkId) -> u64 {
@@ -194,11 +202,7 @@ impl Targets {
                 ))
             }
             StorageRequest::SyncChunks(m) => self.sync(m).map(|body| (body, 0)),
-            StorageRequest::StatChunks(m) => {
-                let stat =
-                    |chunk: &ChunkId| ChunkStat { size: self.len(m.target, *chunk), ..ChunkStat::default() };
-                Ok((StatChunksReply { chunks: m.chunks.iter().map(stat).collect() }.to_bytes(), 0))
-            }
+            StorageRequest::StatChunks(m) => Ok((self.stats(m).to_bytes(), 0)),
             StorageRequest::MapChunk(m) => {
                 alive(&m.chunk)?;
                 Ok((self.map(m).to_bytes(), 0))

@@ -13,12 +13,13 @@ use rustix::fs::{
 };
 use rustix::io::{Errno, pread, pwrite};
 use skep_storage::{ChunkName, ChunkStore, DiskError, Heard, Mount, PieceName, PieceStat, Standing, Word};
-use skep_types::{Capacity, ChunkId, ClusterId, Consistency, TargetId, Uuid};
+use skep_types::{Capacity, ChunkId, ClusterId, Consistency, TargetId, Timestamp, Uuid};
 use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Above this many directories one `syncfs` is cheaper than syncing each.
 const DIRECTORIES_SYNCED_SINGLY: usize = 8;
@@ -54,6 +55,15 @@ struct Kept {
     keeper: Option<Keeper>,
 }
 
+/// `new` with the moment at which its life began: now, if the target had another one before.
+fn since_when(old: Option<Standing>, new: Standing) -> Standing {
+    if old.is_some_and(|old| old.life == new.life) {
+        return new;
+    }
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Standing { since: Some(Timestamp { secs: since.as_secs() as i64, nanos: since.subsec_nanos() }), ..new }
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -76,7 +86,7 @@ impl TargetDir {
         let mount = mount::of(&root);
         let seals = SealFiles::open(&root).map_err(|e| failed("seals/", e))?;
         let word = Word { consistency: Consistency::Good, failures: 0, decisions: 0 };
-        let standing = Standing::start(None, mount, word, draw()?);
+        let standing = since_when(None, Standing::start(None, mount, word, draw()?));
         Ok(Self {
             opened: Mutex::new(opened),
             path: path.to_owned(),
@@ -100,7 +110,7 @@ impl TargetDir {
     /// it there from now on. To be called before anything is served. `word`: what mgmtd holds of it.
     pub fn keep_standing(&self, directory: &Path, word: Word) -> Result<(), TargetError> {
         let (mut keeper, kept) = Keeper::open(directory, self.identity().uuid)?;
-        let standing = Standing::start(kept, self.mount, word, draw()?);
+        let standing = since_when(kept, Standing::start(kept, self.mount, word, draw()?));
         if kept != Some(standing) {
             keeper.keep(&standing)?;
         }
@@ -130,6 +140,7 @@ impl TargetDir {
         let mut kept = lock(&self.standing);
         let mut standing = kept.standing;
         let heard = standing.hear(word, draw()?);
+        standing = since_when(Some(kept.standing), standing);
         if standing == kept.standing {
             return Ok(heard);
         }
@@ -148,6 +159,7 @@ impl TargetDir {
         let mut kept = lock(&self.standing);
         let mut standing = kept.standing;
         let news = standing.fail(draw().unwrap_or(standing.life.wrapping_add(1)));
+        standing = since_when(Some(kept.standing), standing);
         self.set_standing(&mut kept, standing);
         match &mut kept.keeper {
             Some(keeper) if news => keeper.keep(&standing),
@@ -621,5 +633,9 @@ impl ChunkStore for TargetDir {
 
     fn life(&self) -> u64 {
         self.life.load(SeqCst)
+    }
+
+    fn life_since(&self) -> Option<Timestamp> {
+        lock(&self.standing).standing.since
     }
 }

@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     fn standing(life: u64) -> Standing {
-        Standing { life, mount: Uuid([3; 16]), failures: 2, decisions: 1, bad: true }
+        Standing { life, mount: Uuid([3; 16]), failures: 2, decisions: 1, bad: true, since: None }
     }
 
     /// Goal: the newest is found again; a torn write leaves the one before; damage of both is like nothing kept.

@@ -8,6 +8,7 @@ use super::through_mount;
 use crate::cli::output::human;
 use crate::log::printable;
 use serde::{Deserialize, Serialize};
+use skep_client::LostChunk;
 use skep_storage::PieceName;
 use skep_types::{ChunkId, Extent, Ino, Kind, NodeId, TargetId};
 use skep_wire::meta::{Inspect, InspectReply, OpenMode};
@@ -101,6 +102,8 @@ struct StripeInfo {
     size: Option<u64>,
     /// It is shorter than it can be: reads of it give EIO.
     lost: bool,
+    /// What is left and what became of the rest, as far as is known.
+    loss: Option<String>,
 }
 
 /// Somebody who has it open.
@@ -128,11 +131,13 @@ pub fn gather(access: &AccessArgs, path: &Path) -> Outcome<EntryInfo> {
     let reply = namespace.ask(ino, &Inspect { ino });
     let reply = reply.map_err(|e| Failure::new(format!("{}: {e}", path.display())))?;
     let directories = target_directories(&namespace, &reply);
-    let sizes = match reply.layout.is_inline() {
-        true => BTreeMap::new(),
+    let (lost, sizes) = match reply.layout.is_inline() {
+        true => Default::default(),
         false => {
             let answers = |target| directories.contains_key(&target);
-            lost::look(&mut namespace, ino, answers).map(|found| found.sizes).unwrap_or_default()
+            lost::look(&mut namespace, ino, answers)
+                .map(|found| (found.lost(), found.sizes))
+                .unwrap_or_default()
         }
     };
     let names = Names::of(&namespace.status);
@@ -140,7 +145,8 @@ pub fn gather(access: &AccessArgs, path: &Path) -> Outcome<EntryInfo> {
     let mut info = describe(path, ino, &reply);
     (info.node, info.node_alias) = (leader.node.0, leader.alias.clone());
     let extents = reply.layout.extents.iter();
-    info.extents = extents.map(|extent| describe_extent(&names, &directories, &sizes, extent)).collect();
+    info.extents =
+        extents.map(|extent| describe_extent(&names, &directories, (&sizes, &lost), extent)).collect();
     info.sessions = reply
         .sessions
         .iter()
@@ -234,7 +240,7 @@ fn describe(path: &Path, ino: Ino, reply: &InspectReply) -> EntryInfo {
 fn describe_extent(
     names: &Names<'_>,
     directories: &BTreeMap<TargetId, String>,
-    sizes: &BTreeMap<ChunkId, u64>,
+    (sizes, lost): (&BTreeMap<ChunkId, u64>, &[LostChunk]),
     extent: &Extent,
 ) -> ExtentInfo {
     let stripe = |(stripe, target): (usize, &TargetId)| {
@@ -242,6 +248,7 @@ fn describe_extent(
         let node = entry.map_or(NodeId(0), |entry| entry.node);
         let file = PieceName::first(extent.chunk(stripe)).path();
         let size = sizes.get(&extent.chunk(stripe)).copied();
+        let lost = lost.iter().find(|lost| lost.chunk == extent.chunk(stripe));
         StripeInfo {
             stripe,
             target: target.0,
@@ -254,7 +261,8 @@ fn describe_extent(
             floor: extent.floor(stripe),
             cut: Some(extent.cut(stripe)).filter(|cut| *cut != u64::MAX),
             size,
-            lost: size.is_some_and(|size| size < extent.floor(stripe)),
+            lost: lost.is_some(),
+            loss: lost.map(LostChunk::to_string),
         }
     };
     ExtentInfo {
@@ -344,9 +352,9 @@ impl StripeInfo {
         };
         let path =
             self.path.as_deref().unwrap_or("(path unknown: it takes the key, and a server that answers)");
-        let lost = match self.size {
+        let lost = match &self.loss {
             _ if !self.lost => String::new(),
-            Some(size) => format!(" [LOST: {}]", lost::story(size, self.floor)),
+            Some(loss) => format!(" [LOST: {loss}]"),
             None => " [LOST: see skep entry repair]".to_owned(),
         };
         format!("{stripe}: {alias} on {node_alias}{state}{lost} {path}")

@@ -7,6 +7,7 @@ use super::lost;
 use super::namespace::Namespace;
 use clap::Args;
 use rustix::fs::{XattrFlags, lgetxattr, lsetxattr};
+use skep_client::LostChunk;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -46,19 +47,18 @@ fn on_mount(args: &RepairArgs, path: &Path) -> Outcome<Vec<String>> {
     done.map_err(|e| Failure::local(format_args!("{}: {LOST}", path.display()), e))
 }
 
+/// What is told of a chunk file, with or without a mount.
+pub fn line(lost: &LostChunk) -> String {
+    let (extent, stripe) = (lost.chunk.extent, lost.chunk.stripe);
+    format!("extent {extent}, stripe {stripe} on target {}: {lost}", lost.target)
+}
+
 fn in_namespace(args: &RepairArgs, path: &Path) -> Outcome<Vec<String>> {
     let mut namespace = Namespace::connect(&args.access, path)?;
     let ino = namespace.resolve(path)?;
     let lost = match args.zero {
         true => lost::give_up(&mut namespace, ino)?,
-        false => {
-            let found = lost::look(&mut namespace, ino, |_| true)?;
-            found.lost().into_iter().map(|one| (one, found.layout.floor(&one.chunk))).collect()
-        }
-    };
-    let line = |(found, floor): &(skep_wire::meta::FoundChunk, u64)| {
-        let chunk = found.chunk;
-        format!("extent {}, stripe {}: {}", chunk.extent, chunk.stripe, lost::story(found.size, *floor))
+        false => lost::look(&mut namespace, ino, |_| true)?.lost(),
     };
     Ok(lost.iter().map(line).collect())
 }

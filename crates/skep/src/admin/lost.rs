@@ -2,7 +2,8 @@
 
 use super::failure::{Failure, Outcome};
 use super::namespace::{Names, Namespace};
-use skep_types::{ChunkId, Ino, Layout, NodeId, TargetId, WRITTEN};
+use skep_client::LostChunk;
+use skep_types::{ChunkId, Ino, Layout, NodeId, TargetId, Timestamp};
 use skep_wire::meta::{FoundChunk, ReadInline, Repair};
 use skep_wire::storage::StatChunks;
 use std::collections::BTreeMap;
@@ -16,29 +17,20 @@ pub struct Found {
     pub layout: Layout,
     /// Lengths; those of a server that does not answer are absent.
     pub sizes: BTreeMap<ChunkId, u64>,
+    /// When the lives of the targets began.
+    lives: BTreeMap<TargetId, Timestamp>,
 }
 
 impl Found {
     /// Those that are shorter than they can be.
-    pub fn lost(&self) -> Vec<FoundChunk> {
-        let found = |(chunk, size): (&ChunkId, &u64)| FoundChunk {
-            chunk: *chunk,
-            size: *size,
-            floor: self.layout.floor(chunk),
+    pub fn lost(&self) -> Vec<LostChunk> {
+        let found = |(chunk, target)| {
+            let (size, floor) = (*self.sizes.get(&chunk)?, self.layout.floor(&chunk));
+            let life_since = self.lives.get(&target).copied();
+            (size < floor).then_some(LostChunk { chunk, target, size, floor, life_since })
         };
-        self.sizes.iter().map(found).filter(|found| found.size < found.floor).collect()
+        self.layout.chunks().filter_map(found).collect()
     }
-}
-
-/// What has become of a chunk file that is `size` long and had `floor` bytes at least.
-pub fn story(size: u64, floor: u64) -> String {
-    let left = if size == 0 { "missing or empty".to_owned() } else { format!("{size} bytes long") };
-    if floor <= WRITTEN {
-        return format!(
-            "{left}, written and never synced: a power cut of its server took it (see its log for the time), or somebody"
-        );
-    }
-    format!("{left}, at least {floor} bytes were synced: put it back from a backup")
 }
 
 /// Asks the shard and the servers of the chunk files on the targets wanted.
@@ -46,9 +38,8 @@ pub fn look(namespace: &mut Namespace, ino: Ino, wanted: impl Fn(TargetId) -> bo
     for _ in 0..ROUNDS_MAX {
         let ask = ReadInline { ino, short: Vec::new(), trims: Default::default() };
         let layout = namespace.ask(ino, &ask)?.layout;
-        let sizes = sizes(namespace, &layout, &wanted);
-        let found = Found { layout, sizes };
-        let short = found.lost();
+        let found = on_targets(namespace, layout, &wanted);
+        let short: Vec<FoundChunk> = found.lost().iter().map(LostChunk::found).collect();
         if short.is_empty() {
             return Ok(found);
         }
@@ -63,7 +54,7 @@ pub fn look(namespace: &mut Namespace, ino: Ino, wanted: impl Fn(TargetId) -> bo
 }
 
 /// Gives up what is lost. Says what that was.
-pub fn give_up(namespace: &mut Namespace, ino: Ino) -> Outcome<Vec<(FoundChunk, u64)>> {
+pub fn give_up(namespace: &mut Namespace, ino: Ino) -> Outcome<Vec<LostChunk>> {
     let mut rounds = 0;
     loop {
         let found = look(namespace, ino, |_| true)?;
@@ -72,8 +63,9 @@ pub fn give_up(namespace: &mut Namespace, ino: Ino) -> Outcome<Vec<(FoundChunk, 
             return Ok(Vec::new());
         }
         let (generation, trims) = (found.layout.generation, found.layout.trims);
-        match namespace.ask(ino, &Repair { ino, generation, trims, found: lost.clone() }) {
-            Ok(_) => return Ok(lost.into_iter().map(|lost| (lost, lost.floor)).collect()),
+        let told = lost.iter().map(LostChunk::found).collect();
+        match namespace.ask(ino, &Repair { ino, generation, trims, found: told }) {
+            Ok(_) => return Ok(lost),
             // Cut, or written and synced, since that look.
             Err(failure) if failure.is_overtaken() && rounds < ROUNDS_MAX => rounds += 1,
             Err(failure) => return Err(failure),
@@ -81,28 +73,27 @@ pub fn give_up(namespace: &mut Namespace, ino: Ino) -> Outcome<Vec<(FoundChunk, 
     }
 }
 
-fn sizes(
-    namespace: &Namespace,
-    layout: &Layout,
-    wanted: &impl Fn(TargetId) -> bool,
-) -> BTreeMap<ChunkId, u64> {
+fn on_targets(namespace: &Namespace, layout: Layout, wanted: &impl Fn(TargetId) -> bool) -> Found {
     let mut by_target: BTreeMap<TargetId, Vec<ChunkId>> = BTreeMap::new();
     for (chunk, target) in layout.chunks().filter(|(_, target)| wanted(*target)) {
         by_target.entry(target).or_default().push(chunk);
     }
     let names = Names::of(&namespace.status);
-    let mut sizes = BTreeMap::new();
+    let (mut sizes, mut lives) = (BTreeMap::new(), BTreeMap::new());
     let mut silent: Vec<NodeId> = Vec::new();
     for (target, chunks) in by_target {
         let node = names.target(target).and_then(|entry| names.entry(entry.node));
         let Some(node) = node.filter(|node| !silent.contains(&node.node)) else { continue };
         match namespace.cluster.node(node).ask(&StatChunks { target, chunks: chunks.clone() }) {
-            Ok(reply) => sizes.extend(chunks.into_iter().zip(reply.chunks.iter().map(|stat| stat.size))),
+            Ok(reply) => {
+                sizes.extend(chunks.into_iter().zip(reply.chunks.iter().map(|stat| stat.size)));
+                lives.extend(reply.life_since.map(|since| (target, since)));
+            }
             Err(failure) => {
                 silent.push(node.node);
                 eprintln!("note: not looked at: chunk files of {}: {failure}", node.alias);
             }
         }
     }
-    sizes
+    Found { layout, sizes, lives }
 }

@@ -5,11 +5,10 @@ use super::layout;
 use super::worker::MountLane;
 use crate::admin::df::target_rows;
 use crate::admin::entry_info::{kind_name, mode_name};
-use crate::admin::entry_repair::{LOST, ZERO};
-use crate::admin::lost::story;
+use crate::admin::entry_repair::{LOST, ZERO, line};
 use serde_json::{Value, json};
 use skep_client::state::ClusterMap;
-use skep_client::{Cell, LostChunk, Measured};
+use skep_client::{Cell, Measured};
 use skep_fuse::Context;
 use skep_types::{ChunkId, Code, Errno, Extent, Ino, Kind, Millis, NodeId, TargetId};
 use skep_wire::meta::InspectReply;
@@ -96,12 +95,8 @@ pub async fn get<P: MountPort>(lane: &MountLane<P>, ino: Ino, name: &[u8]) -> Re
             } else {
                 Vec::new()
             };
-            let line = |lost: &LostChunk| {
-                let LostChunk { chunk, target, size, floor } = lost;
-                let (extent, stripe) = (chunk.extent, chunk.stripe);
-                format!("extent {extent}, stripe {stripe} on target {target}: {}\n", story(*size, *floor))
-            };
-            Ok(lost.iter().take(LOST_LINES_MAX).map(line).collect::<String>().into_bytes())
+            let lines = lost.iter().take(LOST_LINES_MAX).map(|lost| line(lost) + "\n");
+            Ok(lines.collect::<String>().into_bytes())
         }
         SPACE => {
             let rows = lane.shared().with(|s| {

@@ -2,7 +2,7 @@
 
 use alloc::string::String;
 use alloc::vec::Vec;
-use skep_types::{Capacity, ChunkId, Consistency, ProjectId, TargetId, record};
+use skep_types::{Capacity, ChunkId, Consistency, ProjectId, TargetId, Timestamp, record};
 
 record! {
     /// To whom space is accounted.
@@ -71,6 +71,9 @@ record! {
     pub struct StatChunksReply {
         /// One for each asked.
         pub chunks: Vec<ChunkStat>,
+    } tags {
+        /// When the target's life began: what was written before and not synced may be lost.
+        1 => pub life_since: Option<Timestamp>,
     }
 }
 
