@@ -89,8 +89,12 @@ pub const POOL_WAIT_MS: u64 = 2_000;
 pub const POOLS_ASKED_MAX: usize = 64;
 /// A target that does not answer so often leaves its stripe of an extent open.
 pub const SEAL_FAILURES_MAX: u32 = 8;
-/// A target that a client called full gets no new chunks for so long: figures of free space come later.
+/// A target that a client called full gets no new chunks for so long, unless its free space is seen to grow: figures come
+/// later.
 pub const FULL_MS: u64 = 5_000;
+
+/// By so many bytes.
+pub const ROOM_AGAIN: u64 = 1 << 20;
 /// Lines for the log of the daemon that one step may produce.
 pub const NOTES_MAX: usize = 64;
 /// Chunk files of which something is lost that a server remembers for `skep health`.

@@ -4,7 +4,7 @@ mod choosers;
 #[cfg(test)]
 mod tests;
 
-use crate::limit::{FULL_MS, POOL_WAIT_MS, POOLS_ASKED_MAX, PROGRESSIVE_TARGETS_MAX};
+use crate::limit::{FULL_MS, POOL_WAIT_MS, POOLS_ASKED_MAX, PROGRESSIVE_TARGETS_MAX, ROOM_AGAIN};
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
@@ -74,8 +74,16 @@ pub struct Spread {
     /// One of them was asked for just now.
     wants_map: bool,
     now: Millis,
-    /// Targets that clients called full, and when.
-    full: BTreeMap<TargetId, Millis>,
+    /// Targets that clients called full.
+    full: BTreeMap<TargetId, Full>,
+}
+
+/// A target that a client called full.
+#[derive(Debug, Clone, Copy)]
+struct Full {
+    since: Millis,
+    /// The lowest figure of its free space since then: the first may be of before.
+    least: u64,
 }
 
 /// What a new extent continues.
@@ -147,8 +155,23 @@ impl Spread {
             pool.silent = on(Reachability::Offline).len() + seldom;
             pool.usable = if online.is_empty() { on(Reachability::ProbablyOffline) } else { online };
         }
+        self.hear_of_room(map);
         let pools = &self.pools;
         self.missing.retain(|pool, _| !pools.contains_key(pool));
+    }
+
+    /// A target is not full any more when its free space has grown since it was called so.
+    fn hear_of_room(&mut self, map: &MapReply) {
+        for target in &map.targets {
+            let free = target.capacity.bytes_free;
+            if let Some(full) = self.full.get_mut(&target.target) {
+                if free >= full.least.saturating_add(ROOM_AGAIN) {
+                    self.full.remove(&target.target);
+                } else {
+                    full.least = full.least.min(free);
+                }
+            }
+        }
     }
 
     /// May a layout wish name this pool? One that is not in the map may be very new: the asker comes again,
@@ -240,17 +263,16 @@ impl Spread {
 
     /// A client could not write to this target, for it is full.
     pub fn note_full(&mut self, target: TargetId) {
-        let now = self.now;
-        let known = |pool: &Pool| pool.usable.iter().any(|candidate| candidate.target == target);
-        if !self.pools.values().any(known) {
-            return;
-        }
-        self.full.retain(|_, since| now.since(*since) < FULL_MS);
-        self.full.insert(target, now);
+        let since = self.now;
+        let mut candidates = self.pools.values().flat_map(|pool| &pool.usable);
+        let Some(known) = candidates.find(|candidate| candidate.target == target) else { return };
+        let least = known.free;
+        self.full.retain(|_, full| since.since(full.since) < FULL_MS);
+        self.full.insert(target, Full { since, least });
     }
 
     fn is_called_full(&self, target: TargetId) -> bool {
-        self.full.get(&target).is_some_and(|since| self.now.since(*since) < FULL_MS)
+        self.full.get(&target).is_some_and(|full| self.now.since(full.since) < FULL_MS)
     }
 
     /// Targets of what comes behind an extent that is closed.

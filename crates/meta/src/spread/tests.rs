@@ -365,3 +365,30 @@ fn like_another_file() {
     let copy = spread.extents(None, Continue { like: Some(&source), ..at }).unwrap();
     assert!(copy.iter().all(|extent| !extent.targets.contains(&gone)));
 }
+
+/// Goal: a target that a client found full is not asked until its free space has grown: figures that are older than the
+/// finding do not count, nor does a little; without any it is tried again after a while.
+#[test]
+fn a_full_target_is_used_again_when_it_has_room() {
+    let with = |free| map(&[(1, 1, free, Consistency::Good)], &[]);
+    let chosen = |spread: &mut Spread| spread.choose(PoolId(0), Width::Exactly(1)).is_ok();
+    let mut spread = spread(&with(500 << 20));
+    spread.note_full(TargetId(1));
+    let reports: [(u64, bool); 6] = [
+        (500 << 20, false),
+        (9, false),
+        (9 + ROOM_AGAIN - 1, false),
+        (7, false),
+        (7 + ROOM_AGAIN, true),
+        (7, true),
+    ];
+    for (free, usable) in reports {
+        spread.update(&with(free));
+        assert_eq!(chosen(&mut spread), usable, "{free}");
+    }
+    spread.note_full(TargetId(1));
+    spread.set_now(Millis(FULL_MS - 1));
+    assert!(!chosen(&mut spread));
+    spread.set_now(Millis(FULL_MS));
+    assert!(chosen(&mut spread));
+}

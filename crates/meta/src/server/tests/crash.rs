@@ -55,15 +55,7 @@ fn random_request(dice: &mut Dice, inos: &[Ino], n: u64) -> MetaRequest {
             ..rename(parent, &text, to_parent, &other)
         }
         .into(),
-        12 => Open {
-            ino,
-            mode,
-            truncate: dice.roll(3) == 0,
-            shared: dice.roll(3) == 0,
-            kill_suidgid: false,
-            open_seq: n,
-        }
-        .into(),
+        12 => random_open(dice, ino, n).into(),
         13 => Close { opens: alloc::vec![Closed { ino, open_seq: n }] }.into(),
         14 => {
             let size = Some([0, 3, 100_000, 1 << 40][dice.roll(4) as usize]);
@@ -108,6 +100,12 @@ fn random_request(dice: &mut Dice, inos: &[Ino], n: u64) -> MetaRequest {
         }
         .into(),
     }
+}
+
+fn random_open(dice: &mut Dice, ino: Ino, n: u64) -> Open {
+    let mode = [OpenMode::Read, OpenMode::Write][dice.roll(2) as usize];
+    let (truncate, shared) = (dice.roll(3) == 0, dice.roll(3) == 0);
+    Open { ino, mode, truncate, shared, kill_suidgid: false, open_seq: n }
 }
 
 /// What has to do with ACLs, capabilities and nameless files.
