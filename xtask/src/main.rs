@@ -18,6 +18,7 @@ mod rigged;
 mod sim;
 mod tidy;
 mod vm;
+mod ways;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -70,6 +71,8 @@ enum Task {
     Hosts(hosts::Arguments),
     /// Survey set-ups in which something was made slow: the right culprit must be named, and none in a control.
     Rigged(rigged::Arguments),
+    /// Measure which way bytes of files should go: past the kernel's page cache, or through it.
+    Ways(ways::Arguments),
     /// One disk of `rigged`.
     #[command(hide = true)]
     RiggedDisk(rigged::DiskArguments),
@@ -103,6 +106,7 @@ fn main() -> ExitCode {
         Task::Power(arguments) => power::run(&root, &arguments),
         Task::Hosts(arguments) => hosts::run(&root, &arguments),
         Task::Rigged(arguments) => rigged::run(&root, &arguments),
+        Task::Ways(arguments) => ways::run(&root, &arguments),
         Task::RiggedDisk(arguments) => rigged::serve(&arguments),
         Task::CrashWorker(arguments) => crash::work(&arguments),
         Task::BenchWorker(arguments) => bench::work(&arguments),

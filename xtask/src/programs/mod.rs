@@ -9,7 +9,7 @@ mod git;
 mod hashes;
 mod postgres;
 mod python;
-mod shell;
+pub mod shell;
 mod sparse;
 mod sqlite;
 
