@@ -40,6 +40,8 @@ pub struct SharedDir {
     log: Vec<(u64, Change)>,
     /// Every state that it was in, with the time when that began.
     states: Vec<(u64, Names)>,
+    /// Names that were looked for and not found, by whoever is to make them at that time.
+    pub wanted: Vec<(u64, &'static [u8])>,
     /// Contents of the boxes.
     pub boxes: BTreeMap<Vec<u8>, Vec<Version>>,
 }

@@ -35,8 +35,12 @@ pub enum Keeping {
     Look,
     /// Truncates one of another client.
     Intrude,
+    /// Truncates it.
+    Cut,
     /// Closes it.
     Close,
+    /// Writes a new one while metad loses its power.
+    Stream,
 }
 
 const DEEDS: [(Deed, u64); 7] = [
@@ -48,18 +52,20 @@ const DEEDS: [(Deed, u64); 7] = [
     (Deed::Keep, 16),
     (Deed::Turn, 14),
 ];
-const KEEPING: [(Keeping, u64); 6] = [
+const KEEPING: [(Keeping, u64); 8] = [
     (Keeping::Meet, 12),
     (Keeping::Write, 50),
     (Keeping::Sync, 15),
     (Keeping::Look, 14),
-    (Keeping::Intrude, 5),
+    (Keeping::Intrude, 8),
+    (Keeping::Cut, 3),
     (Keeping::Close, 4),
+    (Keeping::Stream, 6),
 ];
 /// What a share is multiplied by.
 const MOODS: [u64; 6] = [1, 4, 4, 4, 8, 32];
 
-const EVICTIONS: [u64; 3] = [2, 10, 50];
+const EVICTIONS: [u64; 3] = [5, 20, 60];
 const PROVOKED: [u64; 3] = [1, 4, 15];
 const PROVOKED_GROWN: [u64; 3] = [10, 30, 90];
 
@@ -67,7 +73,7 @@ const PROVOKED_GROWN: [u64; 3] = [10, 30, 90];
 #[derive(Debug)]
 pub struct Deeds {
     deeds: [(Deed, u64); 7],
-    keeping: [(Keeping, u64); 6],
+    keeping: [(Keeping, u64); 8],
     /// Of those who would truncate a file and find none of a client without session, so many end a session, of a hundred.
     pub evictions: u64,
     /// After so many deeds with such a file metad loses its power, of a hundred.

@@ -19,10 +19,16 @@ const BOTH: OpenHow =
 const PROVOKED_MAX_MS: u64 = 30;
 /// How long a lane waits for the other one, in milliseconds.
 const MEETING_MS: u64 = 150;
+/// How soon after a growth power goes, at most, in milliseconds: metad syncs its log often.
+const SOON_MS: u64 = 3;
 /// How far apart what is done together begins, at most.
 const BESIDE_MAX_MS: u64 = 8;
 /// How long who has a session ended waits for that.
 const EVICTION_MAX_MS: u64 = 20;
+/// Rounds of writes to a new file in which metad is to come back after its power cut.
+const STREAMED_MAX: u64 = 12;
+/// Pause between them, in milliseconds.
+const STREAM_MS: u64 = 120;
 /// Writes or syncs of one deed.
 const BURST: u64 = 4;
 
@@ -39,9 +45,14 @@ impl Actor {
         if let Some(due) = met {
             return self.write_beside_sync(at, handle, due).await;
         }
-        let deed = {
-            let hub = &mut *self.hub.borrow_mut();
-            hub.deeds.next_keeping(&mut hub.rng)
+        // Whoever has lost its session, and the file with it, is to look while nothing has happened since.
+        let cut = self.hub.borrow_mut().kept.cut_by_others.remove(&at);
+        let deed = match cut {
+            true => Keeping::Look,
+            false => {
+                let hub = &mut *self.hub.borrow_mut();
+                hub.deeds.next_keeping(&mut hub.rng)
+            }
         };
         match deed {
             Keeping::Meet => self.meet(at, handle).await?,
@@ -57,6 +68,13 @@ impl Actor {
                 self.intrude().await;
             }
             Keeping::Close => self.close_kept().await?,
+            Keeping::Cut => {
+                // Perhaps while the other lane writes, or syncs.
+                if self.cut_kept(at).await {
+                    self.hub.borrow_mut().coverage.hit("a kept file was truncated by its keeper");
+                }
+            }
+            Keeping::Stream => self.stream_over_a_cut().await?,
         }
         self.provoke();
         Ok(())
@@ -83,7 +101,12 @@ impl Actor {
             kept.meetings.retain(|of, until| (*of, *until) != (life, due));
             kept.syncing.insert(life);
         }
-        let synced = self.sync_kept(at, handle).await;
+        // Of a file in the metadata the sync has something to wait for then.
+        let written = self.write_cell(at, handle).await;
+        let synced = match written {
+            Ok(()) => self.sync_kept(at, handle).await,
+            failed => failed,
+        };
         self.hub.borrow_mut().kept.syncing.remove(&life);
         synced
     }
@@ -95,19 +118,65 @@ impl Actor {
             due.saturating_sub(hub.now) + hub.rng.below(BESIDE_MAX_MS)
         };
         self.lane.port().pause(wait).await;
-        self.write_cell(at, handle).await?;
-        {
+        let rounds = 1 + self.hub.borrow_mut().rng.below(BURST);
+        let syncs = || self.hub.borrow().kept.syncing.contains(&self.id.life);
+        for _ in 0..rounds {
+            self.write_cell(at, handle).await?;
             let hub = &mut *self.hub.borrow_mut();
-            if hub.kept.syncing.contains(&self.id.life) && !hub.calm {
-                hub.coverage.hit("a kept file was written beside a sync");
+            if !hub.kept.syncing.contains(&self.id.life) {
+                break;
             }
             if !hub.calm {
-                hub.provoked = Some(hub.now + hub.rng.below(BESIDE_MAX_MS));
+                hub.coverage.hit("a kept file was written beside a sync");
+            }
+        }
+        // Its sync has answered by then, perhaps for what it did not wait for.
+        for _ in 0..MEETING_MS {
+            if !syncs() {
+                break;
+            }
+            self.lane.port().pause(1).await;
+        }
+        {
+            let hub = &mut *self.hub.borrow_mut();
+            if !hub.calm {
+                hub.provoked = Some(hub.now + hub.rng.below(SOON_MS));
             }
         }
         self.lane.port().pause(2 * BESIDE_MAX_MS).await;
         self.sync_kept(at, handle).await?;
         self.look_at_cell(at, handle).await
+    }
+
+    /// Writes a new file out of the metadata, and on, while metad loses its power: perhaps with the word of where the
+    /// file's chunks are, though targets go on taking what is written to them.
+    async fn stream_over_a_cut(&self) -> Result<(), Failed> {
+        self.close_kept().await?;
+        let Some(at) = self.make_kept(false).await else { return Ok(()) };
+        let Some((_, handle)) = self.hub.borrow().kept.opens.get(&self.id).copied() else { return Ok(()) };
+        // An empty file needs no word of its own for where its chunks are: what is in the metadata is copied first.
+        let (first, last) = (u64::from(self.id.lane), (CELLS - 1) * 2 + u64::from(self.id.lane));
+        self.write_this_cell(at, handle, first).await?;
+        self.write_this_cell(at, handle, last).await?;
+        let before = {
+            let hub = &mut *self.hub.borrow_mut();
+            if !hub.calm {
+                hub.provoked = Some(hub.now + hub.rng.below(SOON_MS));
+            }
+            hub.cuts.len()
+        };
+        for _ in 0..STREAMED_MAX {
+            self.lane.port().pause(STREAM_MS).await;
+            // Something else that the program does: its client hears of the new life of metad, and this file is not asked for.
+            let _ = self.lane.lookup(Ino::ROOT, b"elsewhere").await;
+            self.write_cell(at, handle).await?;
+            if self.knows_cuts().is_some_and(|cuts| cuts > before) {
+                self.hub.borrow_mut().coverage.hit("a kept file was written on over a power cut");
+                break;
+            }
+        }
+        self.write_cell(at, handle).await?;
+        self.close_kept().await
     }
 
     /// Opens the client's file, or makes one.
@@ -126,7 +195,7 @@ impl Actor {
                 }
                 Err(_) => return Ok(()),
             },
-            None => match self.make_kept().await {
+            None => match self.make_kept(true).await {
                 Some(at) => at,
                 None => return Ok(()),
             },
@@ -135,12 +204,12 @@ impl Actor {
         Ok(())
     }
 
-    /// A durable empty file.
-    async fn make_kept(&self) -> Option<usize> {
+    /// A durable empty file, that may be one that stays small.
+    async fn make_kept(&self, may_be_small: bool) -> Option<usize> {
         let (name, small, striped) = {
             let hub = &mut *self.hub.borrow_mut();
             let number = hub.kept.next_number();
-            (format!("kept{number}"), hub.rng.percent(50), hub.rng.percent(50))
+            (format!("kept{number}"), may_be_small && hub.rng.percent(50), hub.rng.percent(50))
         };
         let policy = Policy { chunk_size: CHUNK_MIN, targets: 3, inline_limit: None, pool: PoolId(0) };
         let policy = striped.then_some(policy);
@@ -167,18 +236,25 @@ impl Actor {
     }
 
     async fn write_cell(&self, at: usize, handle: u64) -> Result<(), Failed> {
-        let owed = self.knows_cuts();
-        let (cell, number) = {
+        let cell = {
             let hub = &mut *self.hub.borrow_mut();
             let cells = if hub.kept.files[at].1.small { SMALL_CELLS } else { CELLS };
-            let cell = hub.rng.below(cells) * 2 + u64::from(self.id.lane);
+            hub.rng.below(cells) * 2 + u64::from(self.id.lane)
+        };
+        self.write_this_cell(at, handle, cell).await
+    }
+
+    async fn write_this_cell(&self, at: usize, handle: u64, cell: u64) -> Result<(), Failed> {
+        let owed = self.knows_cuts();
+        let number = {
+            let hub = &mut *self.hub.borrow_mut();
             let number = hub.kept.next_number();
             hub.kept.files[at].1.begin(cell, number, owed);
             hub.say(format_args!(
                 "{} writes {number:x} to cell {cell} of kept file {at}, owed {owed:?}",
                 self.id
             ));
-            (cell, number)
+            number
         };
         let written = self.lane.write(handle, cell * CELL, &bytes_of(number), WriteHow::default()).await;
         let hub = &mut *self.hub.borrow_mut();
@@ -245,7 +321,7 @@ impl Actor {
                 return Ok(());
             }
             // Who truncated it is the one to be seen.
-            if cells.contains(&HEAD) && hub.rng.percent(50) { HEAD } else { hub.rng.pick(&cells) }
+            if cells.contains(&HEAD) && hub.rng.percent(75) { HEAD } else { hub.rng.pick(&cells) }
         };
         // Who has not heard of the end of its session does not see what others do since; whoever has a new one does.
         let session = session_of(&self.shared);
@@ -287,25 +363,29 @@ impl Actor {
         if found.is_none() && !self.keeper_is_evicted().await {
             return false;
         }
+        if self.cut_kept(at).await {
+            let hub = &mut *self.hub.borrow_mut();
+            hub.coverage.hit("a kept file was truncated by another client");
+            hub.kept.cut_by_others.insert(at);
+        }
+        true
+    }
+
+    /// Truncates a file that is kept open, and writes its head. `true`: it was told so.
+    async fn cut_kept(&self, at: usize) -> bool {
         let (session, owed) = (session_of(&self.shared), self.knows_cuts());
         let (ino, number) = {
             let hub = &mut *self.hub.borrow_mut();
             let number = hub.kept.next_number();
             hub.kept.files[at].1.cut_begins(number);
-            hub.say(format_args!(
-                "{} truncates kept file {at} of a client without session, writes {number:x}",
-                self.id
-            ));
+            hub.say(format_args!("{} truncates kept file {at}, writes {number:x}", self.id));
             (hub.kept.files[at].1.ino, number)
         };
         let done = self.truncate_and_write(ino, number).await;
         let done = done.filter(|_| session.is_some() && session_of(&self.shared) == session);
         let hub = &mut *self.hub.borrow_mut();
-        if done.is_some() {
-            hub.coverage.hit("a kept file was truncated by another client");
-        }
         hub.kept.files[at].1.cut_ends(number, done.map(|synced| (owed, synced)));
-        true
+        done.is_some()
     }
 
     /// Has the session of a client ended by an administrator, which keeps a file open: it comes back at once.

@@ -69,6 +69,8 @@ pub struct Kept {
     pub meetings: BTreeMap<u32, u64>,
     /// Clients of which one lane syncs after such a wait.
     pub syncing: BTreeSet<u32>,
+    /// Files that another client has truncated since their keeper looked.
+    pub cut_by_others: BTreeSet<usize>,
     numbers: u64,
 }
 
@@ -80,10 +82,13 @@ impl Kept {
         (1 << 40) | self.numbers
     }
 
-    /// Files of other lives than `life` that one of `gone` keeps open.
+    /// Files of other lives than `life` that one of `gone` keeps open; if there are none, those that it may open.
     pub fn strangers(&self, life: u32, gone: &BTreeSet<u32>) -> Vec<usize> {
         let strange = |(of, file): &(u32, KeptFile)| *of != life && gone.contains(of) && !file.retired;
-        (0..self.files.len()).filter(|at| strange(&self.files[*at])).collect()
+        let all: Vec<usize> = (0..self.files.len()).filter(|at| strange(&self.files[*at])).collect();
+        let is_open = |at: &usize| self.opens.values().any(|(open, _)| open == at);
+        let open: Vec<usize> = all.iter().copied().filter(is_open).collect();
+        if open.is_empty() { all } else { open }
     }
 
     /// The file that the client of this life keeps open now.

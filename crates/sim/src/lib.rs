@@ -108,6 +108,20 @@ impl Canary {
         Self::WritesBehindTheCut,
     ];
 
+    /// Seeds, from 1 on, of which one must find it: few for bugs that there were, and that nothing but luck found.
+    pub fn found_within(self) -> u64 {
+        match self {
+            Self::CommitBlind
+            | Self::KeepsLayout
+            | Self::ForgetsTouched
+            | Self::FallocateCuts
+            | Self::ZeroForDead
+            | Self::OneBigStep
+            | Self::CreateOpens => 50,
+            _ => u64::MAX,
+        }
+    }
+
     /// As on the command line.
     pub fn name(self) -> &'static str {
         match self {

@@ -52,10 +52,10 @@ fn main() -> ExitCode {
 }
 
 /// Runs the seeds on all threads, in order of their number; `false` from `each` ends it.
-fn all(arguments: &Arguments, options: Options, each: impl Fn(u64, Report) -> bool + Sync) {
+fn all(arguments: &Arguments, seeds: u64, options: Options, each: impl Fn(u64, Report) -> bool + Sync) {
     let (first, last) = match arguments.seed {
         Some(seed) => (seed, seed),
-        None => (1, arguments.seeds),
+        None => (1, seeds),
     };
     let next = AtomicU64::new(first);
     std::thread::scope(|scope| {
@@ -88,7 +88,7 @@ fn seeds(arguments: &Arguments) -> (u64, u64) {
     let options = Options { steps: arguments.steps, canary: None, whole_trace: arguments.trace };
     let sum = Mutex::new((Coverage::default(), 0u64, 0u64, 0u64));
     let first = Mutex::new(BTreeMap::<&str, u64>::new());
-    all(arguments, options, |seed, report| {
+    all(arguments, arguments.seeds, options, |seed, report| {
         let mut sum = sum.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         sum.0.add(&report.coverage);
         let mut first = first.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -155,7 +155,8 @@ fn canaries(arguments: &Arguments, name: &str) -> Result<(u64, u64), String> {
     for canary in wanted {
         let options = Options { steps: arguments.steps, canary: Some(canary), whole_trace: arguments.trace };
         let first = Mutex::new(None::<(u64, String)>);
-        all(arguments, options, |seed, report| {
+        let seeds = arguments.seeds.min(canary.found_within());
+        all(arguments, seeds, options, |seed, report| {
             let mut first = first.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             if let Some(failure) = report.failure
                 && first.as_ref().is_none_or(|(known, _)| seed < *known)
@@ -170,7 +171,7 @@ fn canaries(arguments: &Arguments, name: &str) -> Result<(u64, u64), String> {
                 found += 1;
             }
             None => {
-                println!("FAILED: canary {} was not found in {} seeds", canary.name(), arguments.seeds);
+                println!("FAILED: canary {} was not found in {seeds} seeds", canary.name());
                 missed += 1;
             }
         }

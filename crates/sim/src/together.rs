@@ -16,6 +16,8 @@ const NAME: &[u8] = b"shared";
 const NAMES: [&[u8]; 5] = [b"a", b"b", b"c", b"d", b"e"];
 /// Lengths of what is put into boxes: in the metadata, one chunk, several.
 const LENGTHS: [u32; 6] = [0, 700, 5_000, 20_000, 70_000, 200_000];
+/// How slow a kernel is between its look and its create, at most, in milliseconds.
+const SLOW_MS: [u64; 2] = [30, 150];
 /// Steps here are numbered from this on, apart from those of the books.
 const STEPS_FROM: u64 = 1 << 40;
 
@@ -86,6 +88,12 @@ impl Actor {
     fn draw(&self) -> Deed {
         let hub = &mut *self.hub.borrow_mut();
         let (one, two) = (hub.rng.pick(&NAMES), hub.rng.pick(&NAMES));
+        // Who comes between another one's look and its create has to be seen now and then.
+        let now = hub.now;
+        hub.shared.wanted.retain(|(until, _)| *until > now);
+        if !hub.shared.wanted.is_empty() && hub.rng.percent(50) {
+            return Deed::Create(hub.rng.pick(&hub.shared.wanted).1);
+        }
         match hub.rng.below(12) {
             0 | 1 => Deed::Create(one),
             2 => Deed::Open(one),
@@ -167,7 +175,7 @@ impl Actor {
 
     /// As the kernel opens with O_CREAT: it looks, checks and opens what is there; what it makes after it found nothing it
     /// takes for new, and checks nothing. ESTALE: once more.
-    async fn open_or_make(&self, dir: Ino, name: &[u8]) -> Result<Told, Errno> {
+    async fn open_or_make(&self, dir: Ino, name: &'static [u8]) -> Result<Told, Errno> {
         let how = OpenHow { mode: OpenMode::ReadWrite, truncate: false, sync: false, kill_suidgid: false };
         let careless = self.hub.borrow().canary == Some(Canary::CreateOpens);
         let mut again = true;
@@ -183,7 +191,13 @@ impl Actor {
                 Err(errno) => return Err(errno),
             }
             // The kernel may be slow here: others make the name meanwhile.
-            let slow = self.hub.borrow_mut().rng.below(30);
+            let slow = {
+                let hub = &mut *self.hub.borrow_mut();
+                let slowest = hub.rng.pick(&SLOW_MS);
+                let slow = hub.rng.below(slowest);
+                hub.shared.wanted.push((hub.now + slow, name));
+                slow
+            };
             self.lane.port().pause(slow).await;
             let create = CreateHow { mode: 0o600, umask: 0, uid: 0, gid: 0, exclusive: false, policy: None };
             let made = match careless {
