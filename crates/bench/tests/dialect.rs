@@ -4,7 +4,7 @@
 
 use skep_bench::dialect::{Launch, Relative, Surroundings, Tool, Translation, relative, translate};
 use skep_bench::job::{
-    Fsync, IoJob, IoKind, IoPhase, Items, Job, MetaJob, MetaPhase, Order, Placement, Readers, Share,
+    Fsync, IoJob, IoKind, IoPhase, Items, Job, Lookup, MetaJob, MetaPhase, Order, Placement, Readers, Share,
     Stonewall, Striping, SyncMode, Things, TreeShape, Work, Workers,
 };
 
@@ -205,7 +205,23 @@ fn mdtest() -> MetaJob {
         phases: vec![MetaPhase::Create, MetaPhase::Stat],
         own_tree: true,
         time_tree: true,
+        lookup: Lookup::Path,
         ..MetaJob::new("/")
+    }
+}
+
+/// Goal: mdtest's calls name full paths, and no other tool's line changes how items are named; a stonewall of 0 is none,
+/// and is said to have no effect.
+#[test]
+fn mdtest_goes_by_full_path() {
+    assert_eq!(meta(&one(Tool::Mdtest, "-n 5 -d /x").0).lookup, Lookup::Path);
+    let elbencho = translated(Tool::Elbencho, "-t 2 -d -n 2 -w -N 3 -s 8k -b 4k -F -D /tmp").unwrap();
+    assert_eq!(meta(&elbencho.jobs[0]).lookup, Lookup::Directory);
+    for (line, wall) in [("-n 5 -W 0 -d /x", None), ("-n 5 -W 3 -d /x", Some(3_000))] {
+        let found = translated(Tool::Mdtest, line).unwrap();
+        assert_eq!(found.jobs[0].stonewall.map(|wall| wall.after_ms), wall);
+        let said = found.understood.iter().find(|line| line.option.starts_with("-W")).unwrap();
+        assert_eq!(said.meaning.starts_with("no effect"), wall.is_none(), "{}", said.meaning);
     }
 }
 

@@ -16,6 +16,9 @@ pub enum Place {
     Apart,
     /// All on one machine: each takes its share of the same processors, and their times add up.
     Together,
+    /// All on one machine, in network namespaces: the same, but for the network, which has limits of its own and works at
+    /// the same time.
+    Namespaces,
 }
 
 /// How a survey's layers stand to each other.
@@ -86,7 +89,7 @@ pub fn composed(place: Place, parts: &[f64]) -> Option<f64> {
     }
     Some(match place {
         Place::Apart => usable.iter().copied().fold(f64::INFINITY, f64::min),
-        Place::Together => 1.0 / usable.iter().map(|x| 1.0 / x).sum::<f64>(),
+        Place::Together | Place::Namespaces => 1.0 / usable.iter().map(|x| 1.0 / x).sum::<f64>(),
     })
 }
 
@@ -170,7 +173,15 @@ impl Work {
     }
 
     fn below(&self, place: Place) -> Option<f64> {
+        if let (Place::Namespaces, Some(network)) = (place, self.network) {
+            let others = self.without_network().below(Place::Together);
+            return Some(others.map_or(network.value, |others| others.min(network.value)));
+        }
         composed(place, &self.parts().iter().map(|(_, rate)| *rate).collect::<Vec<f64>>())
+    }
+
+    fn without_network(&self) -> Self {
+        Self { network: None, ..*self }
     }
 
     /// From which figures that follows, so that a reader finds it nowhere else and can still reckon it.
@@ -182,6 +193,14 @@ impl Work {
         };
         let all = format!("{} and {last}", first.join(", "));
         match place {
+            Place::Namespaces => match self.network {
+                Some(network) => format!(
+                    "the slower of network ({:.0} MB/s) and {}",
+                    network.value,
+                    self.without_network().below_in_words(Place::Together)
+                ),
+                None => self.below_in_words(Place::Together),
+            },
             Place::Apart if parts.len() == 2 => format!("the slower of {all}"),
             Place::Apart => format!("the slowest of {all}"),
             Place::Together => {
@@ -266,7 +285,9 @@ const BEYOND_THE_LINKS: &str = "not comparable: it carries more than the fastest
 const SHARING_IS_FASTER: &str =
     "not comparable: one file is faster than a file per process, so it is not the sharing that costs";
 /// Why a step has no ceiling though layers below it were measured.
-const NOT_COMPARABLE: &str = "not comparable: caches answered faster than the layers below were measured";
+const NOT_COMPARABLE: &str = "not comparable: it is faster than the layers below were measured some time before, so caches answered or the machine was busier then";
+/// What may have been when something is faster than what it stands on: the one was measured some time after the other.
+const CACHED_OR_BUSY: &str = "caches answered, or the machine was busier then";
 
 /// What limits each kind of work: processors that everything waits for, then layers, then where none can be named.
 pub fn limits(layers: &[Layer], setting: impl Into<Setting>) -> Vec<Limit> {
@@ -289,13 +310,14 @@ fn stream_limit(work: &Work, title: &str, place: Place) -> Option<Limit> {
             Vec::new(),
             format!(
                 "no layer can be named: the processes reach {:.0} MB/s, more than the {below:.0} MB/s that follow from \
-                 what was measured below them ({}), so caches answered",
+                 what was measured below them some time before ({}): {CACHED_OR_BUSY}",
                 clients.value,
                 work.below_in_words(place)
             ),
         ),
         Place::Apart => slowest(work, clients.value, below)?,
-        Place::Together => dearest(work, clients)?,
+        Place::Together => dearest(work, clients, place)?,
+        Place::Namespaces => in_namespaces(work, clients)?,
     };
     let mut layers = layers.into_iter();
     Some(Limit {
@@ -346,8 +368,8 @@ fn slowest(work: &Work, clients: f64, below: f64) -> Option<Found> {
             Some(network) if network <= DRIFT * storage => (
                 vec![LayerId::Network],
                 format!(
-                    "the network carries {network:.0} MB/s; the storage daemons deliver {storage:.0} MB/s from caches, \
-                     and were not judged"
+                    "the network carries {network:.0} MB/s; the storage daemons deliver {storage:.0} MB/s, more than their \
+                     devices, and were not judged"
                 ),
             ),
             _ => (Vec::new(), format!("no layer can be named: {}", unjudged(storage, device))),
@@ -405,8 +427,8 @@ fn storing(work: &Work, stored: &Stored) -> String {
 /// Why neither storage daemons nor devices can be judged.
 fn unjudged(storage: f64, device: f64) -> String {
     format!(
-        "caches answered, for the storage daemons deliver {storage:.0} MB/s and their devices {device:.0}, so neither \
-         of the two was judged"
+        "the storage daemons deliver {storage:.0} MB/s and their devices, measured some time before, {device:.0}, so \
+         neither of the two was judged: caches answered, or the machine was busier then"
     )
 }
 
@@ -434,8 +456,26 @@ impl Cost {
     }
 }
 
+/// Layers on one machine with networks of their own: the network where it carries clearly less than the processors leave
+/// for all else, and the clients use it.
+fn in_namespaces(work: &Work, clients: Rate) -> Option<Found> {
+    let others = work.without_network().below(Place::Together);
+    match (work.network, others) {
+        (Some(network), Some(others))
+            if network.value * DRIFT <= others && clients.value >= CLIENTS_REACH * network.value =>
+        {
+            let finding = format!(
+                "the network carries {:.0} MB/s, less than the {others:.0} MB/s that all else does on the same processors",
+                network.value
+            );
+            Some((vec![LayerId::Network], finding))
+        }
+        _ => dearest(work, clients, Place::Namespaces),
+    }
+}
+
 /// Layers on one machine: the one that takes the largest part of the time of a byte, and those that may take as much.
-fn dearest(work: &Work, clients: Rate) -> Option<Found> {
+fn dearest(work: &Work, clients: Rate, place: Place) -> Option<Found> {
     let daemons = match work.device {
         Some(_) => "the code of the storage daemons",
         None => "the storage daemons with their devices",
@@ -444,11 +484,19 @@ fn dearest(work: &Work, clients: Rate) -> Option<Found> {
         Some(_) => (LayerId::Clients, "the clients (mount, kernel, programs)"),
         None => (LayerId::Client, "the client (mount, kernel, program)"),
     };
-    let measured = work.storage.is_some() && work.network.is_some();
-    let above = if measured { above } else { "the clients, with what was not measured," };
+    let above = match (work.storage, work.network, place) {
+        // What its packets cost is processor time that nobody measured apart.
+        (Some(_), Some(_), Place::Namespaces) => match work.own {
+            Some(_) => "the clients (mount, kernel, programs) with the network",
+            None => "the client (mount, kernel, program) with the network",
+        },
+        (Some(_), Some(_), _) => above,
+        _ => "the clients, with what was not measured,",
+    };
     let device = Cost::of(LayerId::Device, "the devices", work.device_in_path(), &[]);
     let storage = Cost::of(LayerId::Storage, daemons, work.storage, &[&device]);
-    let network = Cost::of(LayerId::Network, "the network", work.network, &[]);
+    let adds = work.network.filter(|_| place != Place::Namespaces);
+    let network = Cost::of(LayerId::Network, "the network", adds, &[]);
     let log = Cost::of(LayerId::Log, "the disks under the logs of the metadata servers", work.log, &[]);
     let rest = Cost::of(layer, above, Some(clients), &[&device, &storage, &network, &log]);
     let all: f64 = [&device, &log, &storage, &network, &rest].iter().map(|part| part.value).sum();

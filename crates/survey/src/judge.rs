@@ -107,6 +107,7 @@ pub fn judge(survey: &mut Survey) {
     all.extend(merged(findings));
     survey.waterfalls = ceiling::waterfalls(&survey.layers, &survey.theory, place);
     let limits = ceiling::limits(&survey.layers, place);
+    machines::remark(survey, &limits);
     let headline = headline(&all);
     let mut culprits = all.into_iter().map(|finding| finding.culprit);
     let mut verdict = Verdict { headline, culprit: culprits.next(), also: culprits.collect(), limits };

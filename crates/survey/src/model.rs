@@ -69,6 +69,10 @@ pub struct Host {
     /// MB/s of its fastest interface; none where no hardware tells a speed.
     #[serde(default)]
     pub link: Option<f64>,
+    /// Networks that its daemons and clients are on: more than one where they are in network namespaces of their own
+    /// (containers); 0: not told.
+    #[serde(default)]
+    pub networks: u32,
 }
 
 /// What a layer could do, whatever was measured.
@@ -134,9 +138,12 @@ pub struct Absent {
     pub name: String,
     /// The layer in which it was missed first.
     pub layer: LayerId,
-    /// In words: "is offline, last heard 40 s ago".
+    /// In words: "is offline, last heard 40 s ago". What begins with [`LARGE_STUCK`] is a matter of the network.
     pub why: String,
 }
+
+/// What a path is said to do on which large packets are dropped.
+pub const LARGE_STUCK: &str = "small messages pass, large ones do not";
 
 /// One layer of the system.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -262,7 +269,7 @@ pub struct Step {
 }
 
 /// What the survey concludes.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Verdict {
     /// In one sentence; says plainly when nothing stands out.

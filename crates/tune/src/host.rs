@@ -145,6 +145,13 @@ impl<'a> Host<'a> {
         })
     }
 
+    /// Is all that these places hold in memory? Not where no place is known.
+    pub fn in_memory<'p>(&self, places: impl IntoIterator<Item = &'p Place>) -> bool {
+        let mut places = places.into_iter().peekable();
+        places.peek().is_some()
+            && places.all(|place| self.mount_of(&place.path).is_some_and(Mount::in_memory))
+    }
+
     /// A disk and all that it is made of, itself first.
     pub fn with_members<'h>(&'h self, disk: &'h Disk) -> Vec<&'h Disk> {
         let mut all = vec![disk];

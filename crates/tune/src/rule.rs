@@ -266,13 +266,15 @@ fn findings(rule: &'static Rule, host: &Host<'_>) -> Vec<Finding> {
     let seen = match (roles.is_empty(), rule.look) {
         (true, _) => vec![Seen::not_applicable("host", format!("for {} only", words(rule.roles)))],
         (false, Look::Sysctl(wish)) => vec![sysctl(rule, host, &wish(host))],
-        (false, Look::Special(look)) => or_none(look(host)),
-        (false, Look::Drive(wish)) => {
-            or_none(drives(host, rule.roles).map(|one| disk(rule, host, one, &wish(host, one))).collect())
-        }
-        (false, Look::Volume(wish)) => {
-            or_none(volumes(host, rule.roles).map(|one| disk(rule, host, one, &wish(host, one))).collect())
-        }
+        (false, Look::Special(look)) => or_none(host, look(host)),
+        (false, Look::Drive(wish)) => or_none(
+            host,
+            drives(host, rule.roles).map(|one| disk(rule, host, one, &wish(host, one))).collect(),
+        ),
+        (false, Look::Volume(wish)) => or_none(
+            host,
+            volumes(host, rule.roles).map(|one| disk(rule, host, one, &wish(host, one))).collect(),
+        ),
     };
     seen.into_iter().map(|seen| finding(rule, &roles, seen)).collect()
 }
@@ -362,9 +364,12 @@ fn disk(rule: &Rule, host: &Host<'_>, disk: &Disk, wish: &Wish) -> Seen {
 }
 
 /// When there is nothing to look at, that is said.
-fn or_none(seen: Vec<Seen>) -> Vec<Seen> {
+fn or_none(host: &Host<'_>, seen: Vec<Seen>) -> Vec<Seen> {
     match seen.is_empty() {
         false => seen,
+        true if host.in_memory(&host.places) => {
+            vec![Seen::not_applicable("disks", "all directories are in memory, on no disk")]
+        }
         true => {
             let why = "no disk of a target or of metadata is known: name directories by --path";
             vec![Seen::unknown("disks", why)]

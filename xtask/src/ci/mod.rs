@@ -217,7 +217,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "rigged",
-        title: "a disk, a network and a daemon made slow, each of which the survey must name; and nothing, where nothing is",
+        title: "a disk, a network and a daemon made slow, large packets dropped, each of which the survey must name; and nothing, where nothing is",
         command: &["cargo", "xtask", "rigged", "--short"],
         limit: COMPILING,
         always: true,

@@ -19,6 +19,12 @@ const PERIOD_US: u32 = 100_000;
 const DISK_RATE: u64 = 500_000_000;
 /// Megabits a second that a healthy link carries, for the same reason.
 const LINK_RATE: u32 = 2_000;
+/// Bytes of a packet on any network ...
+const PACKETS: u32 = 1_500;
+/// ... and on one that was set up for large ones.
+const LARGE_PACKETS: u32 = 9_000;
+/// Packets that a host hands to a device uncut at most, if nothing says otherwise.
+const SEGMENTS: u32 = 65_535;
 /// Bytes that a shaped link lets pass at once, at least.
 const BURST: u32 = 128 << 10;
 /// Bytes for each megabit a second that pass at once: two milliseconds' worth.
@@ -251,6 +257,19 @@ impl Cluster {
         };
         self.network.run(daemon.host, &change("eth0"))?;
         self.network.at_switch(&change(&format!("port{}", daemon.port)))
+    }
+
+    /// Has every host send large packets, and the switch drop those from and to one host, without a word; or takes both
+    /// back. The kernel must cut packets before they leave a host, for what is cut later passes any port.
+    pub fn packets(&self, dropped: Option<usize>) -> Result<(), String> {
+        let (mtu, segments) = if dropped.is_some() { (LARGE_PACKETS, 1) } else { (PACKETS, SEGMENTS) };
+        for (index, daemon) in DAEMONS.iter().enumerate() {
+            let own = if dropped == Some(index) { PACKETS } else { mtu };
+            self.network.at_switch(&format!("ip link set dev port{} mtu {own}", daemon.port))?;
+            let change = format!("ip link set dev eth0 mtu {mtu} gso_max_segs {segments}");
+            self.network.run(daemon.host, &change)?;
+        }
+        Ok(())
     }
 
     /// Keeps a daemon on one processor, and puts busy neighbours there.

@@ -2,7 +2,7 @@
 //! was. The survey must name the right culprit in each, and none in a control.
 //!
 //! Product code is untouched: a target is slow because the disk under it is (a file behind FUSE and a loop device),
-//! a network because its cable is shaped (tbf, both ways), a daemon because its control group has a quota, or because
+//! a network because its cable is shaped (tbf, both ways) or its port of the switch takes no large packets, a daemon because its control group has a quota, or because
 //! it is kept on one processor with busy neighbours. The cluster runs on four hosts that are network namespaces of
 //! this machine (root is needed). Whatever comes out is kept: a survey that failed is a wrong one.
 
@@ -49,7 +49,7 @@ pub struct Arguments {
     /// Which set-ups are drawn; absent: 1.
     #[arg(long)]
     seed: Option<u64>,
-    /// A slow disk, a slow network, a starved daemon, and a control.
+    /// A slow disk, a slow network, a starved daemon, a network that drops large packets, and a control.
     #[arg(long, conflicts_with_all = ["runs", "write"])]
     short: bool,
     /// After the others, a control and a rig of each kind again, surveyed in all layers at the small preset, with a mount.
@@ -158,6 +158,7 @@ fn set_ups(arguments: &Arguments, seed: u64) -> (Vec<Rig>, usize) {
     let mut all = Vec::new();
     if arguments.short {
         all = draw.short();
+        all.push(draw.packets());
         all.push(Rig::Nothing);
     } else {
         for (number, rig) in draw.rigs(arguments.runs).into_iter().enumerate() {
@@ -279,6 +280,8 @@ mod tests {
         };
         let ((plain, none), (all, whole)) = (of(&[]), of(&["--whole"]));
         assert_eq!((none, whole, &all[..plain.len()]), (0, 5, plain.as_slice()));
+        let short: Vec<&str> = of(&["--short"]).0.iter().map(Rig::kind).collect();
+        assert_eq!((short.len(), short[3]), (5, "large packets of a node"));
         let kinds: std::collections::BTreeSet<&str> = all[plain.len()..].iter().map(Rig::kind).collect();
         assert_eq!(kinds.len(), 5);
         let series = Series { set_ups: all, whole, ..state::an_example() };

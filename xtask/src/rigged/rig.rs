@@ -28,6 +28,8 @@ pub enum Rig {
     Network { index: usize, percent: u32 },
     /// One daemon has a quota of so many per cent of a processor.
     Quota { index: usize, percent: u32 },
+    /// The switch drops large packets from and to one node, though every host sends them.
+    Packets { index: usize },
     /// One daemon may run on one processor only, on which others are busy. There is no quota.
     Neighbours { index: usize, processor: usize, count: u32, nice: i32, left: u32 },
 }
@@ -93,6 +95,11 @@ impl Draw {
         vec![disk, network, starved]
     }
 
+    /// Large packets of one storage server are dropped: no matter of strength, so it is in no spread of strengths.
+    pub fn packets(&mut self) -> Rig {
+        Rig::Packets { index: 1 + self.below(DAEMONS.len() - 1) }
+    }
+
     /// One of each kind, of any strength, in any order.
     pub fn one_of_each(&mut self) -> Vec<Rig> {
         self.shuffled(KINDS).into_iter().flat_map(|kind| self.of_kind(kind, 1)).collect()
@@ -132,6 +139,7 @@ impl Rig {
             Self::Nothing => "nothing (control)",
             Self::Target { .. } => "disk of a target",
             Self::Network { .. } => "network of a node",
+            Self::Packets { .. } => "large packets of a node",
             Self::Quota { .. } => "processor: quota",
             Self::Neighbours { .. } => "processor: neighbours",
         }
@@ -147,6 +155,7 @@ impl Rig {
             Self::Network { index, percent } => {
                 format!("network of {}: {percent} % of its likes", DAEMONS[*index].alias)
             }
+            Self::Packets { index } => format!("large packets of {}: dropped", DAEMONS[*index].alias),
             Self::Quota { index, percent } => {
                 format!("{}: quota of {percent} % of a processor", DAEMONS[*index].alias)
             }
@@ -162,7 +171,7 @@ impl Rig {
         match self {
             Self::Nothing => None,
             Self::Target { index, .. } => Some(("device", TARGETS[*index].alias)),
-            Self::Network { index, .. } => Some(("network", DAEMONS[*index].alias)),
+            Self::Network { index, .. } | Self::Packets { index } => Some(("network", DAEMONS[*index].alias)),
             Self::Quota { index, .. } | Self::Neighbours { index, .. } => {
                 Some(("processor", DAEMONS[*index].alias))
             }
@@ -175,6 +184,7 @@ impl Rig {
             Self::Nothing => Ok(()),
             Self::Target { index, percent } => cluster.disk_rate(*index, *percent),
             Self::Network { index, percent } => cluster.shape(*index, *percent),
+            Self::Packets { index } => cluster.packets(Some(*index)),
             Self::Quota { index, percent } => cluster.starve(*index, Some(*percent)),
             Self::Neighbours { index, processor, count, nice, .. } => {
                 cluster.crowd(*index, *processor, *count, *nice)
@@ -188,6 +198,7 @@ impl Rig {
             Self::Nothing => Ok(()),
             Self::Target { index, .. } => cluster.disk_rate(*index, 100),
             Self::Network { index, .. } => cluster.shape(*index, 100),
+            Self::Packets { .. } => cluster.packets(None),
             Self::Quota { index, .. } => cluster.starve(*index, None),
             Self::Neighbours { index, .. } => cluster.alone(*index),
         }
@@ -201,7 +212,7 @@ mod tests {
 
     fn percent(rig: &Rig) -> u32 {
         match rig {
-            Rig::Nothing => 100,
+            Rig::Nothing | Rig::Packets { .. } => 100,
             Rig::Target { percent, .. } | Rig::Network { percent, .. } | Rig::Quota { percent, .. } => {
                 *percent
             }

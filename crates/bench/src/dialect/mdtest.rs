@@ -3,7 +3,9 @@
 use super::size::{Units, bytes};
 use super::words::{Given, Known, Syntax, Takes, ignored, number, refused, used};
 use super::{Cause, Launch, Surroundings, Tool, Understood, no_rest, options};
-use crate::job::{Items, Job, MetaJob, MetaPhase, Placement, Readers, Stonewall, Things, Work, Workers};
+use crate::job::{
+    Items, Job, Lookup, MetaJob, MetaPhase, Placement, Readers, Stonewall, Things, Work, Workers,
+};
 
 const TALK: &str = "concerns the tool's own output";
 
@@ -87,6 +89,7 @@ pub(super) fn translate(
         own_tree: false,
         // mdtest prints the rates of the tree in any case.
         time_tree: true,
+        lookup: Lookup::Path,
         paths: Vec::new(),
         ..MetaJob::new("/")
     };
@@ -225,10 +228,11 @@ fn apply_value(
         }
         "stonewall" => {
             let seconds: u64 = number(value)?;
-            if seconds > 0 {
-                let after_ms = seconds.saturating_mul(1_000);
-                s.job.stonewall = Some(Stonewall { after_ms, wear_out: true, repeat: false });
+            if seconds == 0 {
+                return Ok("no effect: with mdtest, 0 means that no clock ends anything".to_owned());
             }
+            let after_ms = seconds.saturating_mul(1_000);
+            s.job.stonewall = Some(Stonewall { after_ms, wear_out: true, repeat: false });
             format!("create ends after {value} s, then all do as much as the fastest had")
         }
         _ => return Err("is not understood".to_owned()),

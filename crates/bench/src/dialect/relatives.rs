@@ -35,10 +35,12 @@ const STORAGE_BENCH: &[Known] = &[
 /// Recognises lines of tools whose work other commands do: StorageBench and a few further modes of `beegfs-ctl`,
 /// qperf, NetBench's switch, obdfilter-survey. None: it is something else.
 pub fn relative(words: &[String]) -> Option<Result<Relative, String>> {
-    // One word of pdsh is a whole line of a shell.
-    let split: Vec<String> =
-        words.iter().flat_map(|word| word.split_whitespace()).map(str::to_owned).collect();
-    let words = on_hosts(&split);
+    // A line in quotes is one word.
+    let whole = match words {
+        [line] => shell_words(line),
+        _ => words.to_vec(),
+    };
+    let words = &on_hosts(&whole);
     let first = words.first()?.rsplit('/').next()?;
     match first {
         "beegfs-ctl" | "fhgfs-ctl" => beegfs_ctl(first, &words[1..]),
@@ -50,17 +52,41 @@ pub fn relative(words: &[String]) -> Option<Result<Relative, String>> {
     }
 }
 
-/// What `pdsh -g oss ...` runs on its hosts: daemons here measure at the same time without it.
-fn on_hosts(words: &[String]) -> &[String] {
+/// The words of a line, as a shell sees them as far as quotes and backslashes go. A quote that nothing closes stands
+/// for itself: such a line is nobody's, and is shown as it came.
+fn shell_words(line: &str) -> Vec<String> {
+    let (mut words, mut word): (Vec<String>, Option<String>) = (Vec::new(), None);
+    let mut rest = line.chars();
+    while let Some(letter) = rest.next() {
+        match letter {
+            '"' | '\'' => match rest.as_str().split_once(letter) {
+                Some((quoted, behind)) => {
+                    word.get_or_insert_default().push_str(quoted);
+                    rest = behind.chars();
+                }
+                None => word.get_or_insert_default().push(letter),
+            },
+            '\\' => word.get_or_insert_default().extend(rest.next()),
+            letter if letter.is_whitespace() => words.extend(word.take()),
+            letter => word.get_or_insert_default().push(letter),
+        }
+    }
+    words.extend(word);
+    words
+}
+
+/// What `pdsh -g oss ...` runs on its hosts: daemons here measure at the same time without it. The shell there takes
+/// apart what pdsh puts together from its words.
+fn on_hosts(words: &[String]) -> Vec<String> {
     if words.first().and_then(|word| word.rsplit('/').next()) != Some("pdsh") {
-        return words;
+        return words.to_vec();
     }
     let mut at = 1;
     while let Some(option) = words.get(at).filter(|word| word.starts_with('-')) {
         // Of these the value is the next word, unless it is attached.
         at += if ["-g", "-w", "-x", "-l", "-f", "-R", "-t", "-u"].contains(&option.as_str()) { 2 } else { 1 };
     }
-    words.get(at..).unwrap_or(&[])
+    shell_words(&words.get(at..).unwrap_or(&[]).join(" "))
 }
 
 fn netbench(value: &str) -> Relative {
@@ -234,6 +260,29 @@ mod tests {
         assert_eq!(of("beegfs-ctl --listpools"), None);
         assert_eq!(of("pdsh -g oss uptime"), None);
         assert_eq!(of("pdsh -g"), None);
+    }
+
+    /// Goal: a whole line in quotes is understood, with a line for hosts in quotes of its own, and a path in quotes
+    /// keeps its blanks.
+    #[test]
+    fn lines_in_quotes() {
+        let survey = "thrlo=256 thrhi=256 nobjlo=1 nobjhi=1 rsz=1024K size=32768 obdfilter-survey";
+        let run = "skep bench storage run --block 1MiB --size 128MiB --threads 256 --objects 1";
+        let words = |line: &[&str]| line.iter().map(|word| (*word).to_owned()).collect::<Vec<String>>();
+        for line in [
+            words(&[&format!("pdsh -g oss \"{survey}\"")]),
+            words(&[&format!("/usr/bin/pdsh -g oss '{survey}'")]),
+            words(&["pdsh", "-g", "oss", survey]),
+            words(&[&["pdsh -g oss ", survey].concat()]),
+            words(&[survey]),
+        ] {
+            assert_eq!(relative(&line).unwrap().unwrap().instead, run, "{line:?}");
+        }
+        let info = "skep entry info /mnt/my dir";
+        let quoted = words(&["beegfs-ctl --getentryinfo \"/mnt/my dir\""]);
+        assert_eq!(relative(&quoted).unwrap().unwrap().instead, info);
+        assert_eq!(shell_words(r#" a"b c"'d e' f\ g "" it's "#), ["ab cd e", "f g", "", "it's"]);
+        assert_eq!(relative(&words(&["pdsh -g oss \"uptime"])), None);
     }
 
     /// Goal: what has no equivalent says so.

@@ -43,6 +43,16 @@ pub(crate) use volume::entries;
 
 use crate::job::{Job, Readers};
 
+impl Job {
+    /// Whether everybody was to have somebody else's data, and has its own again: a shift by all workers, or there is
+    /// one worker only.
+    pub fn reads_its_own_again(&self, readers: Readers, hosts: u32) -> bool {
+        // A permutation leaves somebody where it is now and then.
+        let moves = matches!(readers, Readers::Shift { .. } | Readers::ShiftNode { .. });
+        moves && (0..self.workers.count()).all(|worker| reader_of(self, readers, worker, hosts, 0) == worker)
+    }
+}
+
 /// Whose data a worker reads back, in a repetition.
 pub fn reader_of(job: &Job, readers: Readers, worker: u32, hosts: u32, repetition: u32) -> u32 {
     let workers = job.workers.count().max(1);

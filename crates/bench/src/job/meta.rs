@@ -71,9 +71,26 @@ pub struct MetaJob {
     /// The making and removing of the tree's directories are phases of the results as well.
     #[serde(default)]
     pub time_tree: bool,
+    /// How calls name the items and the tree's directories.
+    #[serde(default)]
+    pub lookup: Lookup,
     /// How new files are striped, where the file system lets one say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub striping: Option<Striping>,
+}
+
+/// How calls name what they work on: it decides how many names a file system that caches none looks up for each call.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum Lookup {
+    /// mkdir, stat, rename, unlink and rmdir go by the directory, which is held open: one name each. Opens go by the
+    /// full path.
+    #[default]
+    Directory,
+    /// Everything goes by the full path, as with mdtest: every name of the path, for every call. Files are made as mdtest
+    /// makes them: open(O_CREAT|O_RDWR, 0664), without O_EXCL.
+    Path,
 }
 
 fn yes() -> bool {
@@ -163,7 +180,7 @@ pub enum Things {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum MetaPhase {
-    /// Make it: open(O_CREAT|O_EXCL), write, close; or mkdir.
+    /// Make it: open(O_CREAT|O_EXCL) (see [`Lookup`]), write, close; or mkdir.
     Create,
     /// stat.
     Stat,
@@ -216,6 +233,7 @@ impl MetaJob {
             remove_own: false,
             random_order: false,
             time_tree: false,
+            lookup: Lookup::Directory,
             striping: None,
         }
     }

@@ -13,7 +13,7 @@ mod size;
 
 pub use files::{FilesJob, FilesPhase, SourceTree, Training};
 pub use io::{Fsync, IoJob, IoKind, IoPhase, MAX_PHASES, Order, Share, Striping, SyncMode};
-pub use meta::{Items, MetaJob, MetaPhase, Things, TreeShape};
+pub use meta::{Items, Lookup, MetaJob, MetaPhase, Things, TreeShape};
 pub use names::{io_file, root};
 pub use size::{format_size, parse_size};
 

@@ -2,7 +2,7 @@
 
 use crate::engine::{Trouble, ground, mix, now_ns};
 use crate::io::{Buffer, Supply, fill, first_wrong, read_all, stripe, write_all};
-use crate::job::{MetaJob, MetaPhase};
+use crate::job::{Lookup, MetaJob, MetaPhase};
 use rustix::fs::{Mode, OFlags};
 use std::path::Path;
 
@@ -61,9 +61,13 @@ impl Contents<'_> {
 
     /// Makes the file; returns the bytes written.
     pub fn create(&self, path: &Path, memory: &mut Memory) -> Result<u64, Trouble> {
-        let exclusive = if self.existing { OFlags::empty() } else { OFlags::EXCL };
-        let flags = self.flags(OFlags::CREATE | OFlags::WRONLY | exclusive);
-        let file = ground::open(path, flags, Mode::from_raw_mode(0o644))
+        let (flags, mode) = match self.meta.lookup {
+            // As mdtest does it.
+            Lookup::Path => (OFlags::RDWR, 0o664),
+            Lookup::Directory if self.existing => (OFlags::WRONLY, 0o644),
+            Lookup::Directory => (OFlags::WRONLY | OFlags::EXCL, 0o644),
+        };
+        let file = ground::open(path, self.flags(OFlags::CREATE | flags), Mode::from_raw_mode(mode))
             .map_err(|errno| Trouble::call("create", path, errno))?;
         if let Some(striping) = &self.meta.striping {
             stripe(&file, path, striping)?;

@@ -1,11 +1,12 @@
 //! Files and directories as such: one worker's part of a [`crate::job::MetaJob`].
 
+mod calls;
 mod contents;
 mod tree;
 
 use crate::engine::{Load, Meter, Next, Part, Place, Side, Step, StepKind, Trouble, mix, now_ns, reader_of};
 use crate::engine::{Permutation, entries, ground};
-use crate::job::{MetaJob, MetaPhase, root};
+use crate::job::{Lookup, MetaJob, MetaPhase, root};
 use contents::{Contents, Memory};
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, Mode, OFlags};
@@ -76,7 +77,10 @@ impl MetaLoad {
                 break;
             }
             let here = Path::new(path);
-            let made = if done == 0 { self.place.claims.directory(here) } else { ground::mkdir(here) };
+            let made = match done {
+                0 => self.place.claims.directory(here),
+                _ => calls::mkdir(self.meta.lookup, here),
+            };
             match made {
                 Err(Errno::EXIST) if existing => {}
                 other => other.map_err(|errno| Trouble::call("mkdir", here, errno))?,
@@ -93,7 +97,7 @@ impl MetaLoad {
         let tree = Tree::new(&self.base(self.place.worker), &self.meta);
         let mut now = meter.now();
         for path in tree.directories().iter().rev() {
-            ground::rmdir(Path::new(path))
+            calls::rmdir(self.meta.lookup, Path::new(path))
                 .map_err(|errno| Trouble::call("remove", Path::new(path), errno))?;
             now = meter.record(Side::First, 0, now);
         }
@@ -111,6 +115,7 @@ impl MetaLoad {
     ) -> Result<(), Trouble> {
         let Some(pass) = &self.pass else { return Ok(()) };
         let (mut path, mut other) = (String::with_capacity(256), String::with_capacity(256));
+        let lookup = self.meta.lookup;
         let mut now = meter.now();
         let mut done = 0;
         while meter.next(done, pass.count, now)? == Next::Go {
@@ -121,12 +126,12 @@ impl MetaLoad {
             let mut moved = 0;
             let here = Path::new(path.as_str());
             match (phase, directories) {
-                (MetaPhase::Create, true) => make_directory(here, self.place.job.existing)?,
+                (MetaPhase::Create, true) => make_directory(lookup, here, self.place.job.existing)?,
                 (MetaPhase::Create, false) => {
                     moved = contents.create(here, &mut self.memory)?;
                 }
                 (MetaPhase::Stat, _) => {
-                    ground::stat(here).map_err(|errno| Trouble::call("stat", here, errno))?;
+                    calls::stat(lookup, here).map_err(|errno| Trouble::call("stat", here, errno))?;
                 }
                 (MetaPhase::OpenRead, true) => {
                     open_directory(here)?;
@@ -134,14 +139,14 @@ impl MetaLoad {
                 (MetaPhase::OpenRead, false) => moved = contents.read(here, &mut self.memory)?,
                 (MetaPhase::Rename, _) => {
                     pass.tree.item(&mut other, directories, renames + 1, pass.owner, item);
-                    ground::rename(here, Path::new(&other))
+                    calls::rename(lookup, here, Path::new(&other))
                         .map_err(|errno| Trouble::call("rename", here, errno))?;
                 }
                 (MetaPhase::Remove, true) => {
-                    ground::rmdir(here).map_err(|errno| Trouble::call("remove", here, errno))?;
+                    calls::rmdir(lookup, here).map_err(|errno| Trouble::call("remove", here, errno))?;
                 }
                 (MetaPhase::Remove, false) => {
-                    ground::unlink(here).map_err(|errno| Trouble::call("remove", here, errno))?;
+                    calls::unlink(lookup, here).map_err(|errno| Trouble::call("remove", here, errno))?;
                 }
                 (MetaPhase::Readdir, _) => {}
             }
@@ -286,8 +291,8 @@ impl Load for MetaLoad {
     }
 }
 
-fn make_directory(path: &Path, may_exist: bool) -> Result<(), Trouble> {
-    match ground::mkdir(path) {
+fn make_directory(lookup: Lookup, path: &Path, may_exist: bool) -> Result<(), Trouble> {
+    match calls::mkdir(lookup, path) {
         Err(Errno::EXIST) if may_exist => Ok(()),
         other => other.map_err(|errno| Trouble::call("mkdir", path, errno)),
     }

@@ -18,7 +18,34 @@ pub(super) fn remarks(run: &RunResult) -> Vec<String> {
         Work::Files(files) => remarks.extend(trees(files)),
     }
     remarks.extend(uneven(&run.job, hosts));
+    remarks.extend(own_again(&run.job, hosts));
     remarks
+}
+
+/// Phases in which everybody was to use somebody else's data, and had its own again.
+fn own_again(job: &Job, hosts: u32) -> Option<String> {
+    let used: Vec<(String, Readers)> = match &job.work {
+        Work::Io(io) => reads(io).map(|phase| (phase.name(), io.readers)).collect(),
+        Work::Meta(meta) => {
+            let others = meta.phases.iter().filter(|phase| **phase != MetaPhase::Create);
+            others.map(|phase| (phase.name().to_owned(), meta.readers_of(*phase))).collect()
+        }
+        Work::Files(_) => return None,
+    };
+    let mut phases: Vec<String> = used
+        .into_iter()
+        .filter(|(_, readers)| job.reads_its_own_again(*readers, hosts))
+        .map(|(name, _)| name)
+        .collect();
+    phases.dedup();
+    let workers = job.workers.count();
+    (!phases.is_empty()).then(|| {
+        format!(
+            "{}: every worker used its own data, though others' were asked for: so many further of {workers} workers is \
+             each itself again; take more workers, or another distance",
+            phases.join(", ")
+        )
+    })
 }
 
 fn reads(io: &IoJob) -> impl Iterator<Item = &IoPhase> {
@@ -209,6 +236,28 @@ mod tests {
         assert!(laps.contains("mixed 50/50") && laps.contains("laps"), "{laps}");
     }
 
+    /// Goal: where a shift leads everybody back to itself, in one phase or in all, it is said; where it does not, nothing.
+    #[test]
+    fn own_data_again() {
+        let io = |workers: u32, by: u32| {
+            let remarks = remarks_of(1, |job, io| {
+                (job.workers.processes, io.invalidate) = (workers, true);
+                io.readers = Readers::Shift { workers: by };
+            });
+            remarks.concat()
+        };
+        assert!(
+            io(2, 2).starts_with("read: every worker used its own data") && io(2, 2).contains("of 2 workers")
+        );
+        assert_eq!((io(2, 1).as_str(), io(3, 2).as_str(), io(4, 2).as_str()), ("", "", ""));
+        let mut meta = MetaJob { readers: Readers::Shift { workers: 1 }, ..MetaJob::new("/tmp") };
+        meta.readers_move_on = true;
+        let mut job = Job::new(Work::Meta(meta));
+        job.workers = Workers { processes: 2, ..Workers::default() };
+        let told = remarks_on(job, 1);
+        assert!(told.len() == 1 && told[0].starts_with("open-read: every worker"), "{told:?}");
+    }
+
     /// Goal: contents of small files, source trees and samples are remarked on; what reads none is not, nor what only
     /// other hosts wrote.
     #[test]
@@ -228,7 +277,8 @@ mod tests {
         assert_eq!(meta(1, |job, meta| (job.existing, meta.write_bytes) = (true, 0)).len(), 1);
         let shift = |_: &mut Job, meta: &mut MetaJob| meta.readers = Readers::Shift { workers: 1 };
         assert!(meta(2, shift).is_empty());
-        assert_eq!(meta(1, shift).len(), 1);
+        let alone = meta(1, shift);
+        assert!(alone.len() == 2 && alone[1].starts_with("stat, open-read"), "{alone:?}");
         let files = |phases: &[FilesPhase]| {
             let files = FilesJob { phases: phases.to_vec(), ..FilesJob::new("/tmp") };
             remarks_on(Job::new(Work::Files(files)), 1)
@@ -246,7 +296,8 @@ mod tests {
         assert!(remarks_of(1, |_, io| io.invalidate = true).is_empty());
         assert!(remarks_of(1, |_, io| io.direct = true).is_empty());
         assert!(remarks_of(1, |_, io| io.phases.truncate(1)).is_empty());
-        assert_eq!(remarks_of(1, |_, io| io.readers = Readers::Shift { workers: 1 }).len(), 1);
+        let alone = remarks_of(1, |_, io| io.readers = Readers::Shift { workers: 1 });
+        assert!(alone.len() == 2 && alone[1].contains("its own data"), "{alone:?}");
         assert!(remarks_of(2, |_, io| io.readers = Readers::Shift { workers: 1 }).is_empty());
         let twice = |_: &mut Job, io: &mut IoJob| {
             io.readers = Readers::Shift { workers: 1 };

@@ -243,6 +243,11 @@ impl NodeLink {
         answer.map_err(|e| Failure::call(&self.alias, &e))
     }
 
+    /// Asks once, within a time of its own.
+    pub fn call_within<M: Message>(&mut self, message: &M, limit: Duration) -> Result<M::Reply, CallError> {
+        self.caller.call(message, Instant::now() + limit)
+    }
+
     /// Asks a shard of a metadata server.
     pub fn ask_shard<M: Message>(&mut self, shard: ShardId, message: &M) -> Result<M::Reply, CallError> {
         let deadline = Instant::now() + self.limit;

@@ -60,7 +60,8 @@ impl Row for Line {
 /// Does what the command line of `tool` says.
 pub fn run(tool: Tool, args: &DialectArgs, out: &mut dyn Write) -> Outcome {
     if let Some(found) = relative(&args.words) {
-        return instead(found);
+        // Work was asked for, and none is done.
+        return Err(Failure::new(instead(found)?));
     }
     let named = args.hosts.names().map_err(Failure::new)?;
     let mut translation = translated(tool, &args.words, &named)?;
@@ -83,16 +84,15 @@ pub fn run(tool: Tool, args: &DialectArgs, out: &mut dyn Write) -> Outcome {
 }
 
 /// Names the command that does what another tool's command line asks for; none: `args` hold the tool's name, too.
-pub fn run_relative(name: Option<&str>, args: &RelativeArgs) -> Outcome {
+pub fn run_relative(name: Option<&str>, args: &RelativeArgs, out: &mut dyn Write) -> Outcome {
     let mut words: Vec<String> = name.map(str::to_owned).into_iter().collect();
     let own = args.words.first().is_some_and(|word| word.rsplit('/').next() == name);
     words.extend(args.words.iter().skip(usize::from(own)).cloned());
-    // A line in quotes is one word.
-    if let (None, [line]) = (name, words.as_slice()) {
-        words = line.split_whitespace().map(str::to_owned).collect();
-    }
     match relative(&words) {
-        Some(found) => instead(found),
+        Some(found) => {
+            let answer = instead(found)?;
+            writeln!(out, "{answer}").map_err(|e| Failure::new(format!("cannot write: {e}")))
+        }
         None => Err(Failure::new(format!(
             "`{}` has no equivalent here that is known: see docs/admin/bench-tools.md",
             words.join(" ")
@@ -100,9 +100,9 @@ pub fn run_relative(name: Option<&str>, args: &RelativeArgs) -> Outcome {
     }
 }
 
-fn instead(found: Result<skep_bench::dialect::Relative, String>) -> Outcome {
+fn instead(found: Result<skep_bench::dialect::Relative, String>) -> Outcome<String> {
     let found = found.map_err(Failure::new)?;
-    Err(Failure::new(format!("{}: run `{}` instead: {}", found.tool, found.instead, found.because)))
+    Ok(format!("{}: run `{}` instead: {}", found.tool, found.instead, found.because))
 }
 
 /// `hosts`: those that flags of this program name.
@@ -213,6 +213,27 @@ mod tests {
         let chosen = hosts(&HostsArgs::default(), &translation.launch);
         spread(&mut translation, &chosen).unwrap();
         assert_eq!(translation.jobs[0].hosts_of(2), [0, 0, 0, 1]);
+    }
+
+    /// Goal: a line that has an equivalent is answered with it on standard output, and that is a success; one that has
+    /// none, or that cannot be, is a failure.
+    #[test]
+    fn an_answer_is_a_success() {
+        let ask = |name: Option<&str>, words: &[&str]| {
+            let words = words.iter().map(|word| (*word).to_owned()).collect();
+            let mut out = Vec::new();
+            let outcome = run_relative(name, &RelativeArgs { words }, &mut out);
+            (outcome.map_err(|failure| failure.to_string()), String::from_utf8(out).unwrap())
+        };
+        let line = "pdsh -g oss \"thrlo=4 thrhi=4 nobjlo=1 nobjhi=1 rsz=1024K size=64 obdfilter-survey\"";
+        for (name, words) in [(None, &[line][..]), (Some("qperf"), &["b", "tcp_bw"])] {
+            let (outcome, out) = ask(name, words);
+            outcome.unwrap();
+            assert!(out.contains("run `skep bench ") && out.ends_with('\n'), "{out}");
+        }
+        assert!(ask(None, &["uptime"]).0.unwrap_err().contains("no equivalent"));
+        assert!(ask(None, &["qperf b rc_bi_bw"]).0.unwrap_err().contains("RDMA"));
+        assert_eq!(ask(None, &["uptime"]).1, "");
     }
 
     /// Goal: the commands that are named instead of StorageBench and qperf can be typed as they stand.

@@ -36,7 +36,7 @@ pub struct LoadArgs {
     #[arg(long, default_value_t = 0, value_name = "NUMBER")]
     pub seed: u64,
     /// End each phase after this time (of `bench files`: training)
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = wall)]
     pub stonewall: Option<Period>,
     /// After that time all go on until each has done as much as the fastest had
     #[arg(long, requires = "stonewall", conflicts_with = "repeat")]
@@ -86,6 +86,7 @@ impl LoadArgs {
         let mut job = self.job(work);
         job.slots = self.hosts.slots().map_err(Failure::new)?;
         job.check().map_err(|error| Failure::usage(error.to_string()))?;
+        others_data(&job)?;
         if self.print_job {
             let text = serde_json::to_string_pretty(&job).map_err(|error| Failure::new(error.to_string()))?;
             return writeln!(out, "{text}").map_err(|error| Failure::new(error.to_string()));
@@ -96,6 +97,39 @@ impl LoadArgs {
             _ => "name another by --name, or have it used by --existing",
         };
         perform(&job, crew.as_mut(), &self.show, out).map_err(|failure| advised(failure, other))
+    }
+}
+
+/// A time after which a phase ends: at once is none.
+fn wall(text: &str) -> Result<Period, String> {
+    let time = Period::from_str(text).map_err(|error| error.to_string())?;
+    if time.0.is_zero() {
+        return Err(
+            "a phase that ends before it begins measures nothing: name a time, or leave --stonewall out \
+                    for phases that end when all is done"
+                .to_owned(),
+        );
+    }
+    Ok(time)
+}
+
+/// A shift that leads each of several workers back to itself was meant otherwise. (A lone worker has no others: scripts
+/// go through numbers of processes, and the result says it.)
+fn others_data(job: &Job) -> Outcome {
+    let readers = match &job.work {
+        Work::Io(io) => io.readers,
+        Work::Meta(meta) => meta.readers,
+        Work::Files(_) => return Ok(()),
+    };
+    let workers = job.workers.count();
+    match readers {
+        Readers::Shift { workers: by } if workers > 1 && by.is_multiple_of(workers) => {
+            Err(Failure::usage(format!(
+                "--readers shift:{by}: {by} further of {workers} workers is everybody itself again; name a distance that \
+             {workers} does not divide (shift:1 is the next one's data), or own"
+            )))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -225,6 +259,27 @@ pub fn absolute(paths: &[PathBuf]) -> Result<Vec<String>, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use skep_bench::job::IoJob;
+
+    /// Goal: a phase of no time is refused with what to do, and so is a shift that leads everybody of several back to
+    /// itself; a lone worker, and a shift that leads elsewhere, are not.
+    #[test]
+    fn what_measures_nothing() {
+        for text in ["0s", "0ms", "0"] {
+            assert!(wall(text).unwrap_err().contains("leave --stonewall out"), "{text}");
+        }
+        assert_eq!(wall("2s"), Ok(Period::secs(2)));
+        assert!(wall("2").unwrap_err().contains("unit of time"));
+        let refused = |processes: u32, by: u32| {
+            let io = IoJob { readers: Readers::Shift { workers: by }, ..IoJob::new("/tmp") };
+            let mut job = Job::new(Work::Io(io));
+            job.workers.processes = processes;
+            others_data(&job).err().map(|failure| failure.to_string())
+        };
+        assert!(refused(2, 2).unwrap().contains("2 further of 2 workers is everybody itself again"));
+        assert!(refused(3, 9).is_some() && refused(4, 0).is_some());
+        assert_eq!([refused(2, 1), refused(2, 9), refused(1, 1), refused(4, 2)], [None, None, None, None]);
+    }
 
     /// Goal: where a name is taken, the words are those of the command; other failures stay as they are.
     #[test]

@@ -3,7 +3,7 @@
 use super::load::{LoadArgs, absolute, readers, size};
 use crate::admin::{Failure, Outcome};
 use clap::Args;
-use skep_bench::job::{Items, MetaJob, MetaPhase, Readers, Things, TreeShape, Work};
+use skep_bench::job::{Items, Lookup, MetaJob, MetaPhase, Readers, Things, TreeShape, Work};
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -73,6 +73,9 @@ pub struct MetaArgs {
     /// Show the making and removing of the tree as well
     #[arg(long)]
     time_tree: bool,
+    /// How stat, rename, remove and mkdir name an item: by its directory, which is held open, or by its full path
+    #[arg(long, default_value = "directory", value_name = "directory|path", value_parser = lookup)]
+    lookup: Lookup,
     /// Name of the directory that is made
     #[arg(long, default_value = "skep-bench-meta", value_name = "NAME")]
     name: String,
@@ -104,6 +107,7 @@ impl MetaArgs {
             stonewall_creates: false,
             random_order: self.random,
             time_tree: self.time_tree,
+            lookup: self.lookup,
             striping: None,
         })
     }
@@ -135,6 +139,14 @@ fn phase(text: &str) -> Result<MetaPhase, String> {
     let known = [Create, Stat, OpenRead, Readdir, Rename, Remove];
     let found = known.into_iter().find(|phase| phase.name() == text);
     found.ok_or_else(|| "write some of create,stat,open-read,readdir,rename,remove".to_owned())
+}
+
+fn lookup(text: &str) -> Result<Lookup, String> {
+    match text {
+        "directory" => Ok(Lookup::Directory),
+        "path" => Ok(Lookup::Path),
+        _ => Err("write directory or path".to_owned()),
+    }
 }
 
 fn things(text: &str) -> Result<Things, String> {
@@ -187,11 +199,14 @@ mod tests {
             "--random",
             "--time-tree",
             "--remove-own",
+            "--lookup",
+            "path",
         ]);
         assert_eq!(full.items.per_worker(&full.tree), 7_808);
         assert_eq!((full.own_tree, full.write_bytes, full.things), (false, 4096, Things::Both));
         assert_eq!(full.readers, Readers::ShiftNode { nodes: 1 });
         assert!(full.random_order && full.time_tree && full.remove_own);
+        assert_eq!(full.lookup, Lookup::Path);
         assert!(Line::try_parse_from(["meta", "/d", "--phases", "sing"]).is_err());
     }
 

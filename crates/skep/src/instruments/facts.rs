@@ -67,6 +67,9 @@ pub fn look(service: &str, targets: &[BenchTarget]) -> NodeFacts {
         machine: skep_net::machine_id().to_string(),
         settings: config::in_use(),
         mounts: mounts(),
+        network: std::fs::read_link("/proc/self/ns/net")
+            .map(|link| link.to_string_lossy().into_owned())
+            .unwrap_or_default(),
     }
 }
 

@@ -3,7 +3,7 @@
 
 use super::gate::{Gate, spawn};
 use super::jobs::Control;
-use super::question::{Findings, Flow, Latency, NetworkFound, NetworkTest};
+use super::question::{Findings, Flow, Latency, NetworkFound, NetworkTest, Stuck};
 use crate::caller::hello;
 use skep_bench::histogram::Histogram;
 use skep_net::{Endpoint, Keyring, Link, NetError};
@@ -26,6 +26,10 @@ const WINDOW: u32 = 4;
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 /// An answer may: a slow network is to be measured, too, and has all windows to carry first.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// A message that no single packet holds, on any network: where large packets are dropped, it never arrives.
+const LARGE: u32 = 128 << 10;
+/// ... and by then a network of 26 KB/s has carried it.
+const LARGE_LIMIT: Duration = Duration::from_secs(5);
 /// Binary digits of a duration that are told apart at most.
 const DIGITS: u32 = 11;
 
@@ -116,14 +120,67 @@ impl Stream {
 
     /// Bytes of the payload that came.
     fn answer(&mut self, into: &mut [u8], control: &Control) -> Result<usize, String> {
-        let frame = self.link.recv(into, Instant::now() + PATIENCE, &|| control.is_stopped());
-        let frame = frame.map_err(|e| failed(&e))?;
-        if frame.header.status != 0 {
-            let refusal = Refusal::from_bytes(frame.body).map_err(|e| e.to_string())?;
-            return Err(refusal.to_string());
-        }
-        Ok(frame.header.payload_len as usize)
+        self.answer_within(PATIENCE, into, control).map_err(|e| failed(&e))?
     }
+
+    /// The same; the outer error is that of the connection.
+    fn answer_within(
+        &mut self,
+        limit: Duration,
+        into: &mut [u8],
+        control: &Control,
+    ) -> Result<Result<usize, String>, NetError> {
+        let frame = self.link.recv(into, Instant::now() + limit, &|| control.is_stopped())?;
+        if frame.header.status != 0 {
+            let refusal = Refusal::from_bytes(frame.body);
+            return Ok(Err(refusal.map_or_else(|e| e.to_string(), |refusal| refusal.to_string())));
+        }
+        Ok(Ok(frame.header.payload_len as usize))
+    }
+
+    /// Sends a request and waits for its answer: was it there in time?
+    fn is_through(
+        &mut self,
+        (kind, body, payload): (u16, &[u8], &[u8]),
+        into: &mut [u8],
+        control: &Control,
+    ) -> Result<bool, String> {
+        self.next += 1;
+        self.link.set_send_deadline(LARGE_LIMIT);
+        let sent = self.link.send(&Header::request(kind, self.next), body, payload);
+        match sent.and_then(|()| self.answer_within(LARGE_LIMIT, into, control)) {
+            Ok(answer) => answer.map(|_| true),
+            Err(e) if e.is_timeout() => Ok(false),
+            Err(e) => Err(failed(&e)),
+        }
+    }
+}
+
+/// Whether large messages pass where small ones do, both ways at once over a connection each. Packets that are too large
+/// for something on the way are dropped without a word, however often they are sent again.
+fn large(
+    connect: impl Fn() -> Result<Stream, String> + Sync,
+    control: &Control,
+) -> Result<Option<Stuck>, String> {
+    let discard = Discard {}.to_bytes();
+    let is_stuck = |kind: u16, body: &[u8], payload: &[u8]| -> Result<bool, String> {
+        let mut stream = connect()?;
+        // Who does not even answer this is slow or gone: another matter.
+        if !stream.is_through((Discard::KIND, &discard, &[]), &mut [], control)? {
+            return Err(format!("no answer to a small message within {} s", LARGE_LIMIT.as_secs()));
+        }
+        let mut into = vec![0; LARGE as usize];
+        Ok(!stream.is_through((kind, body, payload), &mut into, control)?)
+    };
+    let payload = vec![0xa5; LARGE as usize];
+    let (sent, received) = std::thread::scope(|scope| {
+        let back = scope.spawn(|| is_stuck(Fabricate::KIND, &Fabricate { len: LARGE }.to_bytes(), &[]));
+        let sent = is_stuck(Discard::KIND, &discard, &payload);
+        (sent, back.join().unwrap_or_else(|_| Err("a thread ended badly".to_owned())))
+    });
+    let (sent, received) = (sent?, received?);
+    let seconds = LARGE_LIMIT.as_secs_f64();
+    Ok((sent || received).then_some(Stuck { bytes: LARGE, seconds, sent, received }))
 }
 
 /// Measures.
@@ -143,6 +200,9 @@ pub fn measure(test: &NetworkTest, keyring: &Keyring, control: &Control) -> Resu
         found.latency = Some(latency(&mut first, test.pings.min(PINGS_MAX), control)?);
     }
     if test.bandwidth {
+        found.stuck = large(|| Stream::connect(&endpoints, keyring), control)?;
+    }
+    if test.bandwidth && found.stuck.is_none() {
         let mut streams = vec![first];
         for _ in 1..test.streams {
             streams.push(Stream::connect(&endpoints, keyring)?);

@@ -4,6 +4,7 @@
 //! services with one thread answer them like any other request.
 
 use serde::{Deserialize, Serialize};
+use skep_survey::model::LARGE_STUCK;
 use std::collections::BTreeMap;
 
 /// Longest question.
@@ -26,6 +27,8 @@ pub enum Question {
     },
     /// What the daemon's monotonic clock says.
     Clock,
+    /// An answer of so many bytes, at most [`QUESTION_MAX`]: does a large one come through?
+    Filler(u32),
     /// End it now; what was found so far stays.
     Stop(u64),
     /// Every job that is remembered, the newest last.
@@ -226,6 +229,8 @@ pub enum Reply {
     Jobs(Vec<JobShown>),
     /// The clock, in nanoseconds.
     Clock(u64),
+    /// Nothing but its length.
+    Filler(String),
 }
 
 /// How a job stands.
@@ -357,6 +362,9 @@ pub struct NodeFacts {
     /// Mounts of Skep on this machine.
     #[serde(default)]
     pub mounts: Vec<MountFacts>,
+    /// The network namespace that the daemon is in; empty: an older release.
+    #[serde(default)]
+    pub network: String,
 }
 
 /// A mount of Skep.
@@ -506,6 +514,34 @@ pub struct NetworkFound {
     pub received: Option<Flow>,
     /// Of small messages, there and back.
     pub latency: Option<Latency>,
+    /// A large message was not through, so no bandwidth was measured.
+    #[serde(default)]
+    pub stuck: Option<Stuck>,
+}
+
+/// A large message that was not through in time, while small ones were answered.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Stuck {
+    /// Its length.
+    pub bytes: u32,
+    /// How long it was waited for.
+    pub seconds: f64,
+    /// From here to there it was not.
+    pub sent: bool,
+    /// From there to here it was not.
+    pub received: bool,
+}
+
+impl Stuck {
+    /// In words, between these two; it begins with [`LARGE_STUCK`].
+    pub fn told(&self, here: &str, there: &str) -> String {
+        let way = match (self.sent, self.received) {
+            (true, true) => format!("between {here} and {there}, in either direction,"),
+            (true, false) => format!("from {here} to {there}"),
+            _ => format!("from {there} to {here}"),
+        };
+        format!("{LARGE_STUCK}: {} bytes {way} were not through after {} s", self.bytes, self.seconds)
+    }
 }
 
 /// See [`Measurement::Storage`].

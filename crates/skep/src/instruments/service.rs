@@ -151,6 +151,7 @@ impl Instruments {
                 Reply::Job(Box::new(self.jobs.go(job, at_ns).ok_or_else(|| none(job))?))
             }
             Question::Clock => Reply::Clock(now_ns()),
+            Question::Filler(bytes) => Reply::Filler("x".repeat(QUESTION_MAX.min(bytes as usize))),
             Question::Stop(job) => {
                 if !self.jobs.stop(job) {
                     return Err(none(job));

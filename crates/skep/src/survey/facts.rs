@@ -4,11 +4,11 @@ use super::load::Place;
 use super::{Run, agents, theory};
 use crate::cli::output::human;
 use crate::instruments::client::ask_all;
-use crate::instruments::question::{Findings, Measurement, MountFacts, NodeFacts, TargetFacts};
+use crate::instruments::question::{Findings, Measurement, MountFacts, NicFacts, NodeFacts, TargetFacts};
 use skep_survey::model::{Fact, Host, LayerId, Part};
 use skep_types::{ServiceKind, Timestamp, Uuid};
 use skep_wire::mgmt::{NodeEntry, StatusReply};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -55,13 +55,18 @@ pub struct Machines {
     remarks: Vec<String>,
     /// Clients, by the name of their host here, and on which machine.
     clients: Vec<(String, String)>,
+    /// Network namespaces that were told of, by machine.
+    networks: BTreeMap<String, BTreeSet<String>>,
 }
 
 impl Machines {
     /// The machine of these facts, which nobody may have spoken of before.
     fn of(&mut self, machine: String, facts: &NodeFacts) -> &mut Host {
-        let Self { hosts, remarks, .. } = self;
-        hosts.entry(machine).or_insert_with(|| {
+        let Self { hosts, remarks, networks, .. } = self;
+        let known = networks.entry(machine.clone()).or_default();
+        let another = !known.is_empty();
+        let new = !facts.network.is_empty() && known.insert(facts.network.clone());
+        let host = hosts.entry(machine).or_insert_with(|| {
             let busy = (facts.load > BUSY * f64::from(facts.cores)).then(|| {
                 format!(
                     "{} was busy before the survey began: a load of {:.1} on {} processors",
@@ -71,8 +76,15 @@ impl Machines {
             remarks.extend(busy.clone());
             let facts_told = machine_facts(facts);
             let (name, link) = (facts.host.clone(), theory::link(&facts.nics));
-            Host { name, roles: Vec::new(), clients: false, busy, facts: facts_told, link }
-        })
+            Host { name, roles: Vec::new(), clients: false, busy, facts: facts_told, link, networks: 0 }
+        });
+        host.networks = known.len() as u32;
+        if new && another {
+            // The machine is one, and its processors; what it is on the network is told for each.
+            host.facts
+                .extend(nic_facts(facts, &format!(" of {}, in a network namespace of its own", facts.host)));
+        }
+        host
     }
 
     /// A machine on which processes of clients run; without facts it is known by its name only, as a machine of its own.
@@ -132,6 +144,7 @@ pub fn machines(run: &mut Run<'_>, place: Option<&Place>) -> Machines {
         };
         media.extend(facts.targets.iter().map(|target| (target.target, medium(target))));
         bound.push((node.service, node.machine, node.alias.clone(), facts.allowed.clone()));
+        run.networks.insert(node.alias.clone(), facts.network.clone());
         let host = machines.of(node.machine.to_string(), &facts);
         host.roles.push(node.alias.clone());
         host.facts.extend(daemon_facts(&node.alias, &facts));
@@ -184,14 +197,17 @@ fn machine_facts(facts: &NodeFacts) -> Vec<Fact> {
         fact("NUMA zones", facts.numa_zones.to_string()),
         fact("memory", human(facts.memory_bytes)),
     ];
-    for nic in &facts.nics {
-        let speed = nic.megabits.map_or_else(|| "speed not told".to_owned(), |m| format!("{m} Mbit/s"));
-        all.push(fact(
-            format!("interface {}", nic.name),
-            format!("{speed}, MTU {}, {}", nic.mtu, nic.driver),
-        ));
-    }
+    all.extend(nic_facts(facts, ""));
     all
+}
+
+/// The interfaces, with what is to be said behind their names.
+fn nic_facts(facts: &NodeFacts, whose: &str) -> Vec<Fact> {
+    let of = |nic: &NicFacts| {
+        let speed = nic.megabits.map_or_else(|| "speed not told".to_owned(), |m| format!("{m} Mbit/s"));
+        fact(format!("interface {}{whose}", nic.name), format!("{speed}, MTU {}, {}", nic.mtu, nic.driver))
+    };
+    facts.nics.iter().map(of).collect()
 }
 
 fn daemon_facts(alias: &str, facts: &NodeFacts) -> Vec<Fact> {
@@ -344,6 +360,34 @@ mod tests {
             machines.parts(&[node]),
             [Part { name: "client a:1".to_owned(), part_of: "s1".to_owned() }]
         );
+    }
+
+    /// Goal: daemons in network namespaces of one machine are on one host with so many networks, each with its interfaces.
+    #[test]
+    fn namespaces_of_a_machine() {
+        let in_network = |host: &str, network: &str| {
+            let nic = NicFacts { name: "eth0".to_owned(), mtu: 1_500, ..NicFacts::default() };
+            NodeFacts { network: network.to_owned(), nics: vec![nic], ..node_facts(host, "m", 0.0) }
+        };
+        let mut machines = Machines::default();
+        for (host, network) in [("alpha", "net:[1]"), ("beta", "net:[2]"), ("alpha", "net:[1]")] {
+            machines.of("m".to_owned(), &in_network(host, network));
+        }
+        let hosts = machines.hosts();
+        assert_eq!((hosts.len(), hosts[0].networks), (1, 2));
+        let interfaces: Vec<&str> = hosts[0]
+            .facts
+            .iter()
+            .map(|fact| fact.name.as_str())
+            .filter(|name| name.starts_with("interf"))
+            .collect();
+        assert_eq!(
+            interfaces,
+            ["interface eth0", "interface eth0 of beta, in a network namespace of its own"]
+        );
+        let mut older = Machines::default();
+        older.of("m".to_owned(), &node_facts("alpha", "m", 0.0));
+        assert_eq!(older.hosts()[0].networks, 0);
     }
 
     /// Goal: of the mounts of a machine only the one that is surveyed is told, of several at its place the last; an agent

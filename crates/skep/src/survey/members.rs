@@ -1,7 +1,7 @@
 //! Who is measured side by side: daemons, targets, one daemon per host for its network; and who is missing.
 
 use skep_survey::model::{Absent, LayerId, Part};
-use skep_types::{Consistency, Reachability, ServiceKind};
+use skep_types::{Consistency, NodeId, Reachability, ServiceKind};
 use skep_wire::mgmt::{NodeEntry, NodeStatus, StatusReply, TargetEntry};
 use std::collections::BTreeMap;
 
@@ -9,6 +9,9 @@ use std::collections::BTreeMap;
 pub struct Members {
     /// Every daemon that can be reached.
     pub nodes: Vec<NodeEntry>,
+    /// Daemons that answer from here to small messages only: others measure the network to them, and nothing else of them
+    /// can be measured.
+    pub cut_off: Vec<NodeEntry>,
     /// Every target of those, with its daemon's place in `nodes`.
     pub targets: Vec<(TargetEntry, usize)>,
     /// Daemons that cannot be reached, and targets that must not be trusted: they are findings themselves.
@@ -41,8 +44,15 @@ fn layer_of(service: ServiceKind) -> LayerId {
 impl Members {
     /// From what mgmtd knows.
     pub fn of(status: &StatusReply) -> Self {
+        Self::reached(status, &[])
+    }
+
+    /// The same, where large messages do not pass to some of them.
+    pub fn reached(status: &StatusReply, stuck: &[NodeId]) -> Self {
         let online = |one: &&NodeStatus| one.node.reachability == Reachability::Online;
-        let nodes: Vec<NodeEntry> = status.nodes.iter().filter(online).map(|one| one.node.clone()).collect();
+        let all = status.nodes.iter().filter(online).map(|one| one.node.clone());
+        let (cut_off, nodes): (Vec<NodeEntry>, Vec<NodeEntry>) =
+            all.partition(|node| stuck.contains(&node.node));
         let owner = |target: &TargetEntry| nodes.iter().position(|node| node.node == target.node);
         let targets =
             status.targets.iter().filter(|t| t.served).filter_map(|t| Some((t.clone(), owner(t)?))).collect();
@@ -72,7 +82,13 @@ impl Members {
             pools: pools.collect(),
             targets,
             nodes,
+            cut_off,
         }
+    }
+
+    /// Is it one of those?
+    pub fn is_cut_off(&self, node: &NodeEntry) -> bool {
+        self.cut_off.iter().any(|one| one.node == node.node)
     }
 
     /// Targets that take the chunks of new files in a directory of this layout (the text of `skep.layout`): those of its
@@ -100,16 +116,17 @@ impl Members {
         sets
     }
 
-    /// One daemon of every host, storage daemons first; all daemons when there is one host only.
-    pub fn representatives(&self) -> Vec<&NodeEntry> {
-        let mut ordered: Vec<&NodeEntry> = self.nodes.iter().collect();
+    /// One daemon of every host, storage daemons first; all daemons when there is one host only. `networks` tells namespaces
+    /// of one machine apart, by the aliases of daemons.
+    pub fn representatives(&self, networks: &BTreeMap<String, String>) -> Vec<&NodeEntry> {
+        let host = |node: &NodeEntry| (node.machine, networks.get(&node.alias));
+        let mut ordered: Vec<&NodeEntry> = self.nodes.iter().chain(&self.cut_off).collect();
         ordered.sort_by_key(|node| match node.service {
             ServiceKind::Storaged => 0,
             ServiceKind::Metad => 1,
             ServiceKind::Mgmtd => 2,
         });
-        let first =
-            |(at, node): (usize, &&NodeEntry)| !ordered[..at].iter().any(|n| n.machine == node.machine);
+        let first = |(at, node): (usize, &&NodeEntry)| !ordered[..at].iter().any(|n| host(n) == host(node));
         let chosen: Vec<&NodeEntry> = ordered
             .iter()
             .enumerate()
@@ -147,6 +164,37 @@ mod tests {
         assert_eq!(members.parts()[0].part_of, "storaged-2");
         status.nodes[1].silent_ms = None;
         assert!(Members::of(&status).absent[0].why.contains("not heard since mgmtd started"));
+    }
+
+    /// Goal: a daemon that large messages do not reach is left out, with its targets, of all but the network; daemons of one
+    /// machine in networks of their own stand for a host each.
+    #[test]
+    fn who_is_cut_off() {
+        let status = samples::status();
+        let stuck = status.nodes[1].node.clone();
+        let members = Members::reached(&status, &[stuck.node]);
+        assert_eq!((members.nodes.len(), members.targets.len(), members.cut_off.len()), (1, 0, 1));
+        assert!(members.is_cut_off(&stuck) && !members.is_cut_off(&members.nodes[0]));
+        assert!(members.absent.is_empty() && members.parts()[0].part_of == stuck.alias);
+        assert_eq!(members.representatives(&BTreeMap::new()).len(), 2);
+
+        let mut status = samples::status();
+        let first = status.nodes[0].clone();
+        for (alias, number) in [("storaged-3", 77), ("storaged-4", 78)] {
+            let mut more = status.nodes[1].clone();
+            (more.node.alias, more.node.node, more.node.machine) =
+                (alias.into(), NodeId(number), first.node.machine);
+            status.nodes.push(more);
+        }
+        let members = Members::of(&status);
+        let several = |of: &[(&str, &str)]| {
+            let networks = of.iter().map(|(alias, network)| ((*alias).to_owned(), (*network).to_owned()));
+            members.representatives(&networks.collect()).len()
+        };
+        let apart =
+            [(first.node.alias.as_str(), "net:[1]"), ("storaged-3", "net:[2]"), ("storaged-4", "net:[3]")];
+        // The fourth tells nothing, or is on another machine.
+        assert_eq!(several(&apart), 4);
     }
 
     /// Goal: the files of a directory have as many targets as its pool has good ones, not as many as the cluster has.

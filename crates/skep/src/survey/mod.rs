@@ -15,6 +15,7 @@ mod members;
 mod paths;
 mod preset;
 mod processor;
+mod reach;
 mod rounds;
 pub mod sweep;
 mod theory;
@@ -27,7 +28,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use commands::Lines;
 use members::Members;
 use preset::{Preset, PresetName};
-use skep_survey::model::{Absent, Layer, LayerId, Spread, Survey};
+use skep_survey::model::{Absent, LARGE_STUCK, Layer, LayerId, Spread, Survey, Verdict};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -149,6 +150,13 @@ impl LayerName {
     }
 }
 
+impl LayerName {
+    /// Is it measured through a mount?
+    fn has_clients(self) -> bool {
+        matches!(self, Self::Client | Self::Clients | Self::Metadata)
+    }
+}
+
 /// Does it.
 pub fn run(args: &SurveyArgs) -> ExitCode {
     let outcome = match &args.command {
@@ -173,6 +181,8 @@ pub struct Run<'a> {
     lines: Lines,
     /// Medium of each target, by its number, as the daemons tell.
     media: std::collections::BTreeMap<u32, String>,
+    /// Network namespace of each daemon, by its alias, as the daemons tell.
+    networks: std::collections::BTreeMap<String, String>,
     /// Who could not be measured.
     absent: Vec<Absent>,
     /// What a reader must know.
@@ -197,8 +207,12 @@ impl Run<'_> {
             if self.absent.iter().any(|known| known.name == name) {
                 continue;
             }
-            self.remark(format!("{name}: could not be measured: {why}"));
-            let why = format!("could not be measured: {why}");
+            // Of a network that drops large packets that is the finding, whoever told it.
+            let why = match why.find(LARGE_STUCK) {
+                Some(at) => why[at..].to_owned(),
+                None => format!("could not be measured: {why}"),
+            };
+            self.remark(format!("{name}: {why}"));
             self.absent.push(Absent { name, layer, why });
         }
     }
@@ -217,7 +231,9 @@ fn survey(args: &RunArgs) -> Outcome<ExitCode> {
     let mut cluster = args.access.connect(None)?;
     cluster.require_admin("a survey")?;
     let status = cluster.status()?;
-    let members = Members::of(&status);
+    let online = Members::of(&status).nodes;
+    let stuck = reach::stuck(&cluster, &online);
+    let members = Members::reached(&status, &stuck.iter().map(|(node, _)| node.node).collect::<Vec<_>>());
     let names = args.hosts.names().map_err(Failure::new)?;
     let mut run = Run {
         cluster: &cluster,
@@ -226,6 +242,7 @@ fn survey(args: &RunArgs) -> Outcome<ExitCode> {
         lines: Lines::new(&args.access, &args.hosts, names.clone(), args.preset),
         hosts: HostsArgs { hosts: names, host_file: None, ..args.hosts.clone() },
         media: std::collections::BTreeMap::new(),
+        networks: std::collections::BTreeMap::new(),
         absent: members.absent.clone(),
         remarks: Vec::new(),
         commands: Vec::new(),
@@ -234,7 +251,9 @@ fn survey(args: &RunArgs) -> Outcome<ExitCode> {
     for one in &members.absent {
         run.remark(format!("{}: {}", one.name, one.why));
     }
-    let place = load::Place::find(args, &mut run)?;
+    run.missing(LayerId::Network, reach::told(&stuck));
+    // A mount would wait for them for minutes, and whoever looks into it.
+    let place = if members.cut_off.is_empty() { load::Place::find(args, &mut run)? } else { None };
     let machines = facts::machines(&mut run, place.as_ref());
     let settings = facts::settings(&status, place.as_ref());
     let layers = layers(args, &mut run, place.as_ref());
@@ -266,12 +285,7 @@ fn survey(args: &RunArgs) -> Outcome<ExitCode> {
         layers,
         theory,
         waterfalls: Vec::new(),
-        verdict: skep_survey::model::Verdict {
-            headline: String::new(),
-            culprit: None,
-            also: Vec::new(),
-            limits: Vec::new(),
-        },
+        verdict: Verdict::default(),
         remarks,
     };
     skep_survey::judge::judge(&mut survey);
@@ -310,6 +324,12 @@ fn layers(args: &RunArgs, run: &mut Run<'_>, place: Option<&load::Place>) -> Vec
     let mut layers = Vec::new();
     for (name, about, measure) in all {
         if !wanted(args, name) {
+            continue;
+        }
+        if name.has_clients() && !run.members.cut_off.is_empty() {
+            run.remark(format!(
+                "{about}: not measured: large messages do not pass from here to every daemon"
+            ));
             continue;
         }
         if interrupt::came() {

@@ -112,6 +112,13 @@ fn none(layer: LayerId, work: &str, because: &str) -> Theory {
 /// The interfaces of the hosts of storage daemons, all at once.
 fn network(sheet: Option<&Sheet>, storage: &[&Host], machines: usize, work: &str, targets: usize) -> Theory {
     let layer = LayerId::Network;
+    if let (true, Some(host)) = (machines < 2, storage.iter().find(|host| host.networks > 1)) {
+        let text = format!(
+            "all daemons are on one machine, {}, in {} network namespaces: between them no hardware has a speed",
+            host.name, host.networks
+        );
+        return none(layer, work, &text);
+    }
     if machines < 2 {
         return none(layer, work, "all daemons are on one machine, and its loopback device has no speed");
     }
@@ -159,6 +166,7 @@ mod tests {
             clients: false,
             busy: None,
             link,
+            networks: 1,
         };
         named.map(host).collect()
     }

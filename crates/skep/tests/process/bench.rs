@@ -412,8 +412,13 @@ fn other_tools_lines_run() {
     assert!(explained.contains("OPTION") && explained.contains("\"transfer\": 1048576"), "{explained}");
     let refusal = place.refusal(&["bench", "ior", "--", "-w", "-c"]);
     assert!(refusal.contains("-c cannot be honoured"), "{refusal}");
-    let relative = place.refusal(&["bench", "beegfs-ctl", "--", "--storagebench", "--read", "--alltargets"]);
+    let relative = place.must(&["bench", "beegfs-ctl", "--", "--storagebench", "--read", "--alltargets"]);
     assert!(relative.contains("skep bench storage start --read"), "{relative}");
+    let survey = "pdsh -g oss \"nobjlo=1 nobjhi=16 thrlo=1 thrhi=64 size=1024 obdfilter-survey\"";
+    let relative = place.must(&["bench", "instead", survey]);
+    assert!(relative.contains("skep survey --only storage"), "{relative}");
+    let none = place.refusal(&["bench", "instead", "pdsh -g oss uptime"]);
+    assert!(none.contains("no equivalent"), "{none}");
 }
 
 /// Goal: a machine that takes connections and says nothing is given up in time, and named.

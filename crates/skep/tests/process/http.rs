@@ -44,6 +44,12 @@ fn metrics(port: u16) -> Parsed {
     parse(&text).unwrap_or_else(|e| panic!("{e}\n{text}"))
 }
 
+/// How often the kernel has asked the mount for names.
+pub fn lookups(cluster: &Cluster) -> f64 {
+    let mount = metrics(ports(cluster)["mount"]);
+    mount.value("skep_mount_fuse_requests_total", &[("operation", "lookup")]).unwrap_or(0.0)
+}
+
 /// Goal: every daemon shows well-formed metrics, and those that count work move with it.
 #[test]
 fn metrics_move_with_work() {

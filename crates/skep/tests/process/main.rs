@@ -23,6 +23,7 @@ mod killed;
 mod lives;
 mod loads;
 mod locks;
+mod lookups;
 mod lost;
 mod mapped;
 mod nameless;

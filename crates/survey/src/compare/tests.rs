@@ -187,6 +187,7 @@ fn what_a_reader_must_know() {
         busy: None,
         facts: vec![Fact { name: "target 1".into(), value: value.into() }],
         link: None,
+        networks: 1,
     };
     first.hosts = vec![host("ext4 on sda (hdd ST1), /d [rw], 9.3 GiB of 12 GiB free")];
     second.hosts = vec![host("ext4 on sda (hdd ST1), /d [rw], 7.1 GiB of 12 GiB free")];
@@ -331,6 +332,7 @@ fn only_the_surveyed_mount_is_compared() {
             busy: None,
             facts: own.into_iter().chain(others).collect(),
             link: None,
+            networks: 1,
         }];
         one
     };

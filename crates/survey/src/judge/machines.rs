@@ -1,25 +1,66 @@
 //! On how many machines a stream is at work: it decides how the limits of layers add up.
 
 use crate::ceiling::Place;
-use crate::model::{Host, Survey};
+use crate::model::{Host, LayerId, Limit, Survey};
 
-/// Whether clients and storage daemons share one machine. Machines that only keep names or the map take no part in a
-/// stream, so they do not count.
-pub fn place(survey: &Survey) -> Place {
+/// Machines on which clients or storage daemons run. Those that only keep names or the map take no part in a stream.
+fn at_work(survey: &Survey) -> Vec<&Host> {
     let stores = |name: &String| survey.parts.iter().any(|part| part.part_of == *name);
     let works = |host: &&Host| host.clients || host.roles.iter().any(stores);
-    if survey.hosts.iter().filter(works).count() > 1 { Place::Apart } else { Place::Together }
+    survey.hosts.iter().filter(works).collect()
+}
+
+/// Whether clients and storage daemons share one machine, and one network.
+pub fn place(survey: &Survey) -> Place {
+    match at_work(survey).as_slice() {
+        [_, _, ..] => Place::Apart,
+        [one] if one.networks > 1 => Place::Namespaces,
+        _ => Place::Together,
+    }
+}
+
+/// Says how it was decided on how many machines a stream is at work, where a limit rests on it.
+pub fn remark(survey: &mut Survey, limits: &[Limit]) {
+    let streams = |limit: &Limit| limit.layer != Some(LayerId::Processor) && !limit.evidence.is_empty();
+    if !limits.iter().any(streams) {
+        return;
+    }
+    let hosts = at_work(survey);
+    let names: Vec<&str> = hosts.iter().map(|host| host.name.as_str()).collect();
+    let text = match (place(survey), hosts.as_slice()) {
+        (_, []) => return,
+        (Place::Apart, _) => format!(
+            "clients and storage daemons were counted as on {} machines ({}), for their ids of machine and boot differ: \
+             their layers work at the same time, and the slowest limits",
+            names.len(),
+            names.join(", ")
+        ),
+        (Place::Namespaces, [one, ..]) => format!(
+            "clients and storage daemons were counted as on one machine ({}), for their ids of machine and boot are the \
+             same, with {} networks of their own, for they are in as many network namespaces: they share its processors, \
+             so times add up, but for the network, which works at the same time",
+            one.name, one.networks
+        ),
+        (Place::Together, [one, ..]) => format!(
+            "clients and storage daemons were counted as on one machine ({}), for their ids of machine and boot are the \
+             same, and on one network: they share its processors, so the times of their layers add up",
+            one.name
+        ),
+    };
+    if !survey.remarks.contains(&text) {
+        survey.remarks.push(text);
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::judge::judge;
-    use crate::model::{Curve, FORMAT, Layer, LayerId, MemberResult, Part, Point, SideBySide, Verdict};
+    use crate::model::{Curve, FORMAT, Layer, MemberResult, Part, Point, SideBySide, Verdict};
 
     fn host(name: &str, roles: &[&str], clients: bool) -> Host {
         let roles = roles.iter().map(|role| (*role).to_owned()).collect();
-        Host { name: name.to_owned(), roles, clients, busy: None, facts: Vec::new(), link: None }
+        Host { name: name.to_owned(), roles, clients, busy: None, facts: Vec::new(), link: None, networks: 1 }
     }
 
     fn survey(hosts: Vec<Host>, layers: Vec<Layer>) -> Survey {
@@ -82,6 +123,43 @@ mod tests {
             assert!(finding.starts_with("on one machine the times add up"), "{finding}");
         }
         assert_eq!(place(&survey(vec![store(true), client], vec![])), Place::Apart);
+    }
+
+    /// Goal: daemons in network namespaces of one machine share its processors but no network: a network that carries less
+    /// than the processors leave for all else limits by itself, a fast one is no part of a byte's time; and the report says
+    /// from what it was concluded that they are on one machine, or on several.
+    #[test]
+    fn namespaces_of_one_machine() {
+        let of = |network: f64, clients: f64, hosts: Vec<Host>| {
+            let mut one = survey(
+                hosts,
+                vec![
+                    layer(LayerId::Device, "device.write", 4_000.0),
+                    layer(LayerId::Storage, "storage.write", 3_000.0),
+                    layer(LayerId::Network, "network.write", network),
+                    layer(LayerId::Clients, "clients.write.n-n", clients),
+                ],
+            );
+            judge(&mut one);
+            (one.verdict.limits.remove(0), one.remarks.pop().unwrap_or_default())
+        };
+        let namespaces = || vec![Host { networks: 4, ..host("box", &["storaged-1"], true) }];
+        let (slow, told) = of(500.0, 450.0, namespaces());
+        assert_eq!(slow.layer, Some(LayerId::Network), "{}", slow.finding);
+        assert!(slow.finding.starts_with("the network carries 500 MB/s"), "{}", slow.finding);
+        assert!(told.contains("one machine (box)") && told.contains("4 networks of their own"), "{told}");
+        assert!(told.contains("ids of machine and boot"), "{told}");
+        let (fast, _) = of(3_500.0, 700.0, namespaces());
+        assert_eq!(fast.layer, Some(LayerId::Clients), "{}", fast.finding);
+        assert!(
+            fast.finding.contains("the clients (mount, kernel, programs) with the network"),
+            "{}",
+            fast.finding
+        );
+        let (_, told) = of(500.0, 300.0, vec![host("box", &["storaged-1"], true)]);
+        assert!(told.contains("and on one network") && told.contains("add up"), "{told}");
+        let (_, told) = of(500.0, 450.0, vec![host("s", &["storaged-1"], false), host("c", &[], true)]);
+        assert!(told.contains("on 2 machines (s, c)"), "{told}");
     }
 
     /// Goal: a client host at a third of the others is named once, with what every layer of clients showed of it, and

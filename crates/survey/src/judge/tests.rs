@@ -1,7 +1,7 @@
 use super::*;
 use crate::draw::Draw;
 use crate::ids;
-use crate::model::{Absent, FORMAT, MemberResult};
+use crate::model::{Absent, FORMAT, LARGE_STUCK, MemberResult};
 
 const DAEMONS: usize = 3;
 const TARGETS: usize = 2;
@@ -329,6 +329,55 @@ fn paths_that_fail() {
     }
 }
 
+/// Goal: where large packets are dropped the network is accused, with the pair, or with the node if no path of it carries
+/// any; the advice is to compare MTUs, not to start services.
+#[test]
+fn large_packets_that_are_dropped() {
+    let mut draw = Draw::new(37);
+    for whole in [true, false] {
+        let mut survey = system(Fault::None, &mut draw);
+        let gone =
+            |name: &str| if whole { name.contains("storaged-1") } else { name == "storaged-1 -> storaged-2" };
+        let sides = survey.layers.iter_mut().filter(|l| l.id == LayerId::Network).flat_map(|l| &mut l.sides);
+        for side in sides {
+            let missing: Vec<String> =
+                side.members.iter().filter(|m| gone(&m.name)).map(|m| m.name.clone()).collect();
+            survey.absent.extend(missing.into_iter().map(|name| Absent {
+                why: format!("{LARGE_STUCK}: 131072 bytes from {name} were not through after 5 s"),
+                layer: LayerId::Network,
+                name,
+            }));
+            side.members.retain(|m| !gone(&m.name));
+        }
+        judge(&mut survey);
+        let expected = if whole { "storaged-1" } else { "storaged-1 -> storaged-2" };
+        assert_eq!(named(&survey), Some((LayerId::Network, expected.to_owned())));
+        assert!(survey.verdict.also.is_empty(), "{}", survey.verdict.headline);
+        let culprit = survey.verdict.culprit.as_ref().unwrap();
+        let told = culprit.finding.contains(ARROW) && culprit.finding.contains("storaged-1");
+        assert!(told, "{}", culprit.finding);
+        assert!(
+            culprit.advice.contains("MTU") && !culprit.advice.contains("systemctl"),
+            "{}",
+            culprit.advice
+        );
+        assert!(survey.verdict.headline.starts_with(&format!("{expected}: {LARGE_STUCK}")));
+    }
+    // The host of the survey itself, beside which nobody could measure anything.
+    let mut survey = system(Fault::None, &mut draw);
+    survey.layers.retain(|layer| layer.id != LayerId::Network);
+    survey.absent = (0..2)
+        .map(|number| {
+            let name = format!("this host{ARROW}{}", daemon(number));
+            let why = format!("{LARGE_STUCK}: 49152 bytes from {name} were not through after 5 s");
+            Absent { name, layer: LayerId::Network, why }
+        })
+        .collect();
+    judge(&mut survey);
+    assert_eq!(named(&survey), Some((LayerId::Network, "this host".to_owned())));
+    assert!(survey.verdict.also.is_empty(), "{}", survey.verdict.headline);
+}
+
 /// Goal: round trips are told as times, never as what is sent, and the headline is one short sentence.
 #[test]
 fn delays_are_told_as_times() {
@@ -422,6 +471,7 @@ fn two_nodes_are_no_likes() {
                 busy: None,
                 facts: vec![],
                 link: Some(1_250.0 * (d + 1) as f64),
+                networks: 1,
             })
             .collect();
         judge(&mut survey);

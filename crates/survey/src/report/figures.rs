@@ -11,7 +11,8 @@ const WATERFALL: &str = "waterfall";
 /// How waterfalls are read: by the rule after which the judge names a limit.
 pub const ABOUT_LAYERS: &str = "What each layer achieved within what it could, given the layers below it. A share says how much \
      a layer passes on, not that it limits. The bar marked \u{201c}limits\u{201d} does: with storage daemons and clients on \
-     machines of their own the slowest layer, on one machine the one that adds most to the time of a byte. Layers that \
+     machines of their own the slowest layer, on one machine the one that adds most to the time of a byte (a network of its own, between \
+     namespaces, limits by itself). The remarks say how that was told. Layers that \
      are too close to be told apart are all marked. Where no bar is marked, none could be told.";
 /// Members that get a row each in a chart; more are drawn as a strip.
 const MOST_ROWS: usize = 20;

@@ -190,7 +190,7 @@ fn files_for_the_next_boot() {
     assert!(udev.contains(raid), "{udev}");
     assert!(!udev.contains("KERNEL==\"md1") && !udev.contains("KERNEL==\"nvme"), "{udev}");
     let unit = text("/etc/systemd/system/skep-storaged@n1.service.d/90-skep-tune.conf");
-    assert!(unit.ends_with("\n[Service]\nNUMAPolicy=bind\nNUMAMask=1\nCPUAffinity=numa\n"), "{unit}");
+    assert!(unit.ends_with("\n[Service]\nNUMAPolicy=preferred\nNUMAMask=1\nCPUAffinity=numa\n"), "{unit}");
     assert!(text("/etc/modprobe.d/skep.conf").contains("\noptions fuse enable_uring=1\n"));
     let governor = "w /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor - - - - performance";
     assert!(text("/etc/tmpfiles.d/skep.conf").lines().any(|one| one == governor));

@@ -34,6 +34,11 @@ impl Mount {
         self.options.iter().find_map(|one| one.strip_prefix(option)?.strip_prefix('='))
     }
 
+    /// Are its files in memory, on no disk at all?
+    pub fn in_memory(&self) -> bool {
+        matches!(self.kind.as_str(), "tmpfs" | "ramfs")
+    }
+
     /// The value as a number of bytes: `64k`, `1m`.
     pub fn bytes(&self, option: &str) -> Option<u64> {
         bytes(self.value(option)?)

@@ -125,11 +125,18 @@ fn each(host: &Host<'_>, look: fn(&Host<'_>, &Place, &Mount) -> Seen) -> Vec<See
     all
 }
 
+/// What is said of a mount that no disk carries: a file system in memory has none, so nothing of it can be laid out
+/// wrongly; one whose disk is not found may be.
+fn without_disk(mount: &Mount) -> Seen {
+    match mount.in_memory() {
+        true => Seen::not_applicable(&mount.point, format!("{} is in memory, on no disk", mount.kind)),
+        false => Seen::unknown(&mount.point, format!("{} is no disk of this machine", mount.source)),
+    }
+}
+
 fn stripes(host: &Host<'_>) -> Vec<Seen> {
     each(host, |host, _, mount| {
-        let Some(disk) = host.disk_of(mount) else {
-            return Seen::unknown(&mount.point, format!("{} is no disk of this machine", mount.source));
-        };
+        let Some(disk) = host.disk_of(mount) else { return without_disk(mount) };
         if mount.kind != "xfs" && mount.kind != "ext4" {
             return Seen::not_applicable(&mount.point, format!("{} places stripes by itself", mount.kind));
         }
@@ -168,9 +175,7 @@ fn stripes(host: &Host<'_>) -> Vec<Seen> {
 
 fn alignment(host: &Host<'_>) -> Vec<Seen> {
     each(host, |host, _, mount| {
-        let Some(disk) = host.disk_of(mount) else {
-            return Seen::unknown(&mount.point, format!("{} is no disk of this machine", mount.source));
-        };
+        let Some(disk) = host.disk_of(mount) else { return without_disk(mount) };
         let Some(partition) = disk.partitions.iter().find(|one| one.dev == mount.dev) else {
             return Seen::new(&disk.name, "whole disk", "whole disk");
         };

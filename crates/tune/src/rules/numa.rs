@@ -4,7 +4,7 @@ use super::SERVERS;
 use super::sources::{dell_2020, dell_2021, skep, slides, slides_nvme};
 use crate::change::Change;
 use crate::finding::Severity;
-use crate::host::{Disk, Host, Nic, Service, cpus_of};
+use crate::host::{Disk, Host, Nic, Place, Service, cpus_of};
 use crate::rule::{Look, Rule, Seen};
 use std::collections::BTreeSet;
 
@@ -26,7 +26,9 @@ pub(super) const RULES: &[Rule] = &[
             slides_nvme("tuneBindToNumaZone = 0 for storage, none for metadata"),
             skep("a drop-in of the unit: NUMAPolicy, NUMAMask, CPUAffinity"),
         ],
-        choice: "Bound to the node that all its drives hang on; an instance for each node where there are several.",
+        choice: "Its threads run on the node that all its drives hang on; an instance for each node where there are several. \
+                 Memory is only preferred there (NUMAPolicy=preferred), not bound: bound, the service and the page cache of \
+                 its targets have one node's memory, and it is reclaimed from, or killed, while the other node has plenty.",
         look: Look::Special(binding),
     },
     Rule {
@@ -47,10 +49,13 @@ pub(super) const RULES: &[Rule] = &[
     },
 ];
 
+fn places<'h>(host: &'h Host<'_>, service: &Service) -> impl Iterator<Item = &'h Place> {
+    host.places.iter().filter(|place| place.service.as_ref() == Some(&service.name))
+}
+
 /// Nodes of the drives below a service's directories; none when one is not known.
 fn drive_nodes(host: &Host<'_>, service: &Service) -> Option<BTreeSet<u32>> {
-    let places = host.places.iter().filter(|place| place.service.as_ref() == Some(&service.name));
-    let names: BTreeSet<&String> = places.flat_map(|place| &place.disks).collect();
+    let names: BTreeSet<&String> = places(host, service).flat_map(|place| &place.disks).collect();
     let leaves =
         names.iter().filter_map(|name| host.disk(name)).filter(|disk: &&Disk| disk.members.is_empty());
     let nodes: Option<BTreeSet<u32>> = leaves.map(|disk| disk.numa).collect();
@@ -88,6 +93,9 @@ fn of_services(host: &Host<'_>, look: impl Fn(&Service, &BTreeSet<u32>) -> Seen)
     let services = host.services.iter().filter(|service| service.role.has_disks());
     let all: Vec<Seen> = services
         .map(|service| match drive_nodes(host, service) {
+            None if host.in_memory(places(host, service)) => {
+                Seen::not_applicable(&service.name, "its directories are in memory, on no drive")
+            }
             None => Seen::unknown(&service.name, "the machine does not say where its drives hang"),
             Some(nodes) => look(service, &nodes),
         })
@@ -106,12 +114,13 @@ fn binding(host: &Host<'_>) -> Vec<Seen> {
         let seen = Seen::new(&service.name, listed(&now), listed(drives));
         match drives.first() {
             Some(node) if drives.len() == 1 && !service.is_of_unit(host.root) => seen.note(format!(
-                "not started by {}: start it with numactl --cpunodebind={node} --membind={node}",
+                "not started by {}: start it with numactl --cpunodebind={node} --preferred={node}",
                 service.unit
             )),
             Some(node) if drives.len() == 1 => {
                 let lines = [
-                    ("NUMAPolicy", "bind".to_owned()),
+                    // Not `bind`: when the node is full, memory comes from the other one.
+                    ("NUMAPolicy", "preferred".to_owned()),
                     ("NUMAMask", node.to_string()),
                     ("CPUAffinity", "numa".to_owned()),
                 ];

@@ -332,12 +332,14 @@ fn width(host: &Host<'_>) -> Vec<Seen> {
         let of_pool =
             cluster.pools.iter().find(|(name, _)| pool.is_empty() || *name == pool).map_or(0, |(_, n)| *n);
         let good = wanted <= of_pool;
-        let how = format!("files get {of_pool}: skep entry set --targets {of_pool}, or progressive");
-        Seen::new(name, targets, format!("progressive, or at most {of_pool}")).good_if(good).note(if good {
-            String::new()
-        } else {
-            how
-        })
+        let note = match wanted {
+            few if few < of_pool => format!(
+                "right where many files are used at once; one large file gets what {few} of {of_pool} targets deliver"
+            ),
+            all if all == of_pool => String::new(),
+            _ => format!("files get {of_pool}: skep entry set --targets {of_pool}, or progressive"),
+        };
+        Seen::new(name, targets, format!("progressive, or at most {of_pool}")).good_if(good).note(note)
     };
     or_none(policies(host).map(one).collect())
 }

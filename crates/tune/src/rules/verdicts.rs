@@ -2,7 +2,9 @@
 
 use crate::finding::{Finding, Severity, Verdict};
 use crate::host::{ClusterFacts, Host, Part, Role};
-use crate::testing::{HDD, NVME, SSD, ZFS, nvme_part, read, storage_and_meta, unpacked, xfs_superblock};
+use crate::testing::{
+    HDD, NVME, SSD, ZFS, nvme_part, read, service, storage_and_meta, unpacked, xfs_superblock,
+};
 use crate::{Root, check};
 use std::collections::BTreeSet;
 
@@ -177,6 +179,66 @@ fn zfs_on_turning_disks() {
     assert_eq!(says(&all, "inode size", "/data/skep0").0, Verdict::NotApplicable);
     assert_eq!(says(&all, "stripe (su, sw)", "/data/skep0").0, Verdict::Unknown);
     assert_eq!(says(&all, "barriers", "/data/skep0").0, Verdict::NotApplicable);
+}
+
+/// Goal: a target in memory has no disk whose layout could be wrong: nothing of it is left open, let alone as a major
+/// matter; a source that no disk is found for stays open.
+#[test]
+fn memory_has_no_geometry() {
+    for (kind, source, verdict) in [
+        ("tmpfs", "tmpfs", Verdict::NotApplicable),
+        ("ramfs", "none", Verdict::NotApplicable),
+        ("xfs", "/dev/gone", Verdict::Unknown),
+    ] {
+        let line = format!("36 25 0:77 / /data/memory rw,relatime shared:9 - {kind} {source} rw");
+        let dir = unpacked(HDD);
+        let mounts = dir.path().join("proc/self/mountinfo");
+        let text = std::fs::read_to_string(&mounts).unwrap();
+        std::fs::write(&mounts, format!("{text}\n{line}\n")).unwrap();
+        let root = Root::new(dir.path()).unwrap();
+        let storage = service(Role::Storage, "storaged", "/data/memory", &[]);
+        let all = check(&read(&root, Part { services: vec![storage], ..Part::default() }));
+        for setting in ["stripe (su, sw)", "partition alignment"] {
+            let found = one(&all, setting, "/data/memory");
+            assert_eq!(found.verdict, verdict, "{kind}: {setting}: {}", found.note);
+        }
+        let open =
+            all.iter().filter(|one| one.verdict == Verdict::Unknown && one.severity == Severity::Major);
+        let of_disks = |one: &&Finding| ["disks", "/data/memory"].contains(&one.subject.as_str());
+        let open: Vec<_> = open.filter(of_disks).map(|one| one.setting).collect();
+        assert_eq!(open.is_empty(), verdict == Verdict::NotApplicable, "{kind}: {open:?}");
+    }
+}
+
+/// Goal: a layout of fewer targets than there are stays, and what it means for one large file is said.
+#[test]
+fn few_targets_are_explained() {
+    let pools = vec![("default".to_owned(), 4)];
+    let of = |targets: &str| {
+        let metad = service(Role::Meta, "metad", "/data/meta/metad", &[("stripe_targets", targets)]);
+        let cluster = Some(ClusterFacts { pools: pools.clone(), ..ClusterFacts::default() });
+        let all = findings(HDD, Part { services: vec![metad], cluster, ..Part::default() });
+        let found = one(&all, "targets of a file", "metad");
+        (found.verdict, found.note.clone())
+    };
+    let (verdict, note) = of("1");
+    assert_eq!(verdict, Verdict::Ok);
+    assert!(note.contains("one large file gets what 1 of 4 targets deliver"), "{note}");
+    assert_eq!(of("4"), (Verdict::Ok, String::new()));
+    assert_eq!(of("5").0, Verdict::Change);
+}
+
+/// Goal: memory of a service that is bound to a node is preferred there, never confined to it.
+#[test]
+fn memory_is_preferred_not_bound() {
+    let all = findings(NVME, nvme_part());
+    let bound: Vec<_> = all.iter().filter(|one| one.setting == "bind-numa").collect();
+    let lines = bound.iter().filter_map(|one| one.change.as_ref()).flat_map(|change| &change.keep);
+    let policies: Vec<&str> =
+        lines.filter(|line| line.stem == "NUMAPolicy=").map(|line| line.value.as_str()).collect();
+    assert!(!policies.is_empty() && policies.iter().all(|policy| *policy == "preferred"), "{policies:?}");
+    assert!(bound.iter().all(|one| !one.note.contains("membind")));
+    assert!(bound[0].choice.contains("NUMAPolicy=preferred"));
 }
 
 /// Goal: with the superblocks readable, geometry and inode size are compared.

@@ -230,6 +230,11 @@ fn measure(cluster: &Cluster, nodes: &[NodeEntry], args: &PairsArgs) -> Vec<Pair
             });
             for (pair, found) in found {
                 match found {
+                    Ok(NetworkFound { stuck: Some(stuck), peer, .. }) => {
+                        let row = &mut rows[pair];
+                        row.address = peer;
+                        row.error = Some(stuck.told(&row.from, &row.to));
+                    }
                     Ok(found) => rows[pair].add(found),
                     Err(failure) => rows[pair].error = Some(failure.to_string()),
                 }

@@ -9,7 +9,9 @@ use super::MEGABYTE;
 use crate::admin::access::Cluster;
 use crate::admin::{Failure, Outcome};
 use crate::instruments::client::{Asked, found};
-use crate::instruments::question::{Findings, Flow, JobShown, JobState, Measurement, NetworkTest, Order};
+use crate::instruments::question::{
+    Findings, Flow, JobShown, JobState, Measurement, NetworkFound, NetworkTest, Order,
+};
 use skep_bench::engine::now_ns;
 use skep_net::choose;
 use skep_survey::ids::{NETWORK, READ, WRITE};
@@ -74,8 +76,10 @@ fn ring<'a>(run: &mut Run<'a>, others: &[&'a NodeEntry]) -> Vec<(&'a NodeEntry, 
         let from = others.iter().copied().find(|n| n.node != lone.node).unwrap_or(lone);
         return vec![(from, lone)];
     }
-    storage.sort_by_key(|node| node.machine);
-    let hosts: Vec<_> = storage.iter().map(|node| node.machine).collect();
+    // Daemons of one machine are of different hosts here when they are in network namespaces of their own.
+    let host = |node: &NodeEntry| (node.machine, run.networks.get(&node.alias).cloned());
+    storage.sort_by_key(|node| host(node));
+    let hosts: Vec<_> = storage.iter().map(|node| host(node)).collect();
     let pairs = pairs(&hosts);
     let left: Vec<&str> = (0..storage.len())
         .filter(|at| !pairs.iter().any(|(_, to)| to == at))
@@ -126,6 +130,9 @@ fn moved(alias: &str, job: JobShown, began_ns: u64) -> Outcome<[Moved; 2]> {
         return Err(Failure::new(format!("{alias}: the measurement was stopped")));
     }
     match found(alias, job)? {
+        Findings::Network(NetworkFound { stuck: Some(stuck), .. }) => {
+            Err(Failure::new(stuck.told(alias, "its neighbour")))
+        }
         Findings::Network(found) => match (found.sent, found.received) {
             (Some(sent), Some(received)) => Ok(Moved::of_job(sent, received, ended_ns)),
             _ => Err(Failure::new(format!("{alias}: no bandwidth was measured"))),
