@@ -425,7 +425,7 @@ mod tests {
         let (status, reply) = (samples::status(), reply());
         let names = Names::of(&status);
         let directories = BTreeMap::from([(TargetId(101), "/data/t1".to_owned())]);
-        let extent = describe_extent(&names, &directories, &BTreeMap::new(), &reply.layout.extents[0]);
+        let extent = describe_extent(&names, &directories, (&BTreeMap::new(), &[]), &reply.layout.extents[0]);
         let file = PieceName::first(reply.layout.extents[0].chunk(0)).path();
         assert_eq!(extent.targets[0].path.as_deref(), Some(format!("/data/t1/{file}").as_str()));
         assert_eq!((extent.targets[1].alias.as_str(), &extent.targets[1].path), ("target 999", &None));
