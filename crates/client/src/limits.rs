@@ -42,6 +42,8 @@ pub const ROUND_MAX: usize = 4 << 20;
 pub const COPY_MAX: u64 = 1 << 30;
 /// Bytes of a copy after which it is looked whether the program gave up.
 pub const COPY_WINDOW: u64 = 64 << 20;
+/// Drops of pages before a window of a copy that come too early, because the pages are filled again.
+pub const COPY_DROPS_MAX: usize = 4;
 /// Requests of a copy that are on their way at once.
 pub const COPY_JOBS_MAX: usize = 64;
 /// Rounds after which a file whose layout keeps changing under an operation gives EIO.

@@ -73,7 +73,11 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         }
         let end = offset.checked_add(len).filter(|end| *end <= FILE_SIZE_MAX).ok_or(Errno::EFBIG)?;
         let result = async {
-            self.allocate(file.ino, what, offset, end).await?;
+            let allocated = self.allocate(file.ino, what, offset, end);
+            match what.clears() {
+                true => self.clear_past_pages(file.ino, (offset, end), allocated).await?,
+                false => allocated.await?,
+            }
             if what.extends() {
                 // Space behind the end of a chunk file does not make it longer, and others may have made the file
                 // longer than is known here: the shard decides.

@@ -44,7 +44,13 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                     Some(place) => {
                         self.shared.with(|s| s.placed(file, offset, place.offset));
                         let known = place.generation == layout.generation;
-                        let round = self.append_at(file.ino, place, known, data, kill, sync).await;
+                        let write = self.append_at(file.ino, place, known, data, kill, sync);
+                        let round = match file.cached {
+                            true => write.await,
+                            false => {
+                                self.past_pages(file.ino, (place.offset, data), write, Round::landed).await
+                            }
+                        };
                         self.shared.with(|s| s.inodes.entry(file.ino).append_ends());
                         match round {
                             // The place went with the session, before anything was written there.

@@ -69,7 +69,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 to_offset: to_offset + copied,
                 len: (len - copied).min(COPY_WINDOW),
             };
-            match self.copy_window(&target, window).await {
+            match self.copy_past_pages(&target, window).await {
                 Ok(0) => break,
                 Ok(n) => copied += n,
                 Err(refusal) => {
@@ -94,6 +94,19 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         Ok(copied)
     }
 
+    /// Copies a window of which the kernel's pages know nothing. What daemons copy passes nobody here, so pages cannot
+    /// be given its bytes: they wait. Where they are filled again and again, it is read and written, and they need not.
+    async fn copy_past_pages(&self, target: &FileHandle, window: Window) -> Result<u64, Refusal> {
+        let range = (window.to_offset, window.to_offset + window.len);
+        let Some(number) = self.note_copy(window.to, range).await? else {
+            return self.copy_small(target, window, true).await;
+        };
+        let result = self.copy_window(target, window).await;
+        let copied = *result.as_ref().unwrap_or(&0);
+        self.shared.with(|s| s.inodes.entry(window.to).pages.write_ends(number, copied as usize));
+        result
+    }
+
     async fn copy_window(&self, target: &FileHandle, mut window: Window) -> Result<u64, Refusal> {
         for _ in 0..STALE_ROUNDS_MAX {
             let (size, source) = self.file_now(window.from).await?;
@@ -109,7 +122,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             let end = window.to_offset + window.len;
             let small = layout.is_inline() && end <= u64::from(INLINE_DEFAULT);
             if source.is_inline() || small {
-                return self.copy_small(target, window).await;
+                return self.copy_small(target, window, false).await;
             }
             if layout.covered() < end {
                 self.grow_like(window.to, end, Some(window.from)).await?;
@@ -123,7 +136,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                     continue;
                 }
                 // A target is full, or a layout is old: what is read and written finds another place.
-                Err(refusal) if may_move(&refusal) => return self.copy_small(target, window).await,
+                Err(refusal) if may_move(&refusal) => return self.copy_small(target, window, false).await,
                 Err(refusal) if refusal.status == Status::LOST_CHUNK => {
                     self.settle_loss(window.from, window.from_offset, window.from_offset + window.len)
                         .await?;
@@ -175,14 +188,23 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         }
     }
 
-    /// A few bytes, of or to the metadata, or to a target that is full: read and written.
-    async fn copy_small(&self, target: &FileHandle, window: Window) -> Result<u64, Refusal> {
+    /// A few bytes, of or to the metadata, or to a target that is full: read and written. `past_pages`: nobody has
+    /// noted it as such a write.
+    async fn copy_small(
+        &self,
+        target: &FileHandle,
+        window: Window,
+        past_pages: bool,
+    ) -> Result<u64, Refusal> {
         let mut buffer = alloc::vec![0; window.len.min(ROUND_MAX as u64) as usize];
         let n = self.read_part(window.from, window.from_offset, &mut buffer).await?;
         if n == 0 {
             return Ok(0);
         }
-        let written = self.write_at(target, window.to_offset, &buffer[..n], false, false).await?;
+        let written = match past_pages {
+            true => self.write_past_pages(target, window.to_offset, &buffer[..n], false, false).await?,
+            false => self.write_at(target, window.to_offset, &buffer[..n], false, false).await?,
+        };
         Ok(written as u64)
     }
 
@@ -483,123 +505,4 @@ fn plan(source: &Layout, layout: &Layout, window: &Window) -> (Vec<Segment>, Vec
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::testing::{Fault, block_on, create, mounted, read, write};
-    use alloc::format;
-    use skep_types::SetAttr;
-
-    const WRITE: u16 = skep_wire::storage::WriteChunk::KIND;
-
-    fn pattern(len: usize) -> Vec<u8> {
-        (0..len).map(|at| (at % 251) as u8 + 1).collect()
-    }
-
-    /// Goal: what is left of a part, after a daemon copied it to the middle and then refused, is neither lost nor
-    /// copied from its beginning.
-    #[test]
-    fn a_part_is_cut_to_what_is_left() {
-        let chunk = ChunkId { ino: Ino(1), generation: skep_types::Generation(1), extent: 0, stripe: 0 };
-        let part = Segment {
-            from: (TargetId(1), chunk),
-            from_offset: 100,
-            to: (TargetId(2), chunk),
-            to_offset: 1_000,
-            len: 50,
-            file_offset: 7,
-            floors: (0, 0),
-        };
-        let left = part.within(120, 150).unwrap();
-        assert_eq!((left.from_offset, left.to_offset, left.file_offset, left.len), (120, 1_020, 27, 30));
-        let begin = part.within(0, 130).unwrap();
-        assert_eq!((begin.from_offset, begin.to_offset, begin.len), (100, 1_000, 30));
-        assert!(part.within(150, 200).is_none() && part.within(0, 100).is_none());
-        assert_eq!(part.within(0, 400).map(|whole| whole.len), Some(50));
-    }
-
-    /// Goal: copies between files, at every alignment, over extents, holes and the end of the source,
-    /// give what a read and a write would have given; done by the daemons, or through the mount where
-    /// they cannot.
-    #[test]
-    fn a_copy_is_what_was_read() {
-        for elsewhere in [false, true] {
-            let (cluster, lane) = mounted();
-            cluster.borrow_mut().targets.copies = !elsewhere;
-            let source = create(&lane, b"source");
-            let size = 100_000;
-            let content = pattern(size);
-            write(&lane, &source, 0, &content[..20_000]);
-            write(&lane, &source, 50_000, &content[50_000..]);
-            let mut expected = content.clone();
-            expected[20_000..50_000].fill(0);
-            let cases =
-                [(0, 0, size), (1, 0, size), (4096, 12_288, 30_000), (19_999, 70_001, 40_000), (5, 3, 100)];
-            for (number, (from, to, len)) in cases.into_iter().enumerate() {
-                let copy = create(&lane, format!("copy-{number}").as_bytes());
-                write(&lane, &copy, 0, &[7; 30_000]);
-                let before = cluster.borrow().count(WRITE);
-                let mut done = 0;
-                while done < len {
-                    let place = ((source.handle, (from + done) as u64), (copy.handle, (to + done) as u64));
-                    match block_on(lane.copy(place.0, place.1, (len - done) as u64)).unwrap() {
-                        0 => break,
-                        n => done += n as usize,
-                    }
-                }
-                assert_eq!(done, len.min(size - from), "case {number}");
-                let mut whole = alloc::vec![7; 30_000];
-                whole.resize(whole.len().max(to + done), 0);
-                whole[to..to + done].copy_from_slice(&expected[from..from + done]);
-                assert!(read(&lane, &copy, 0, 200_000) == whole, "case {number}, elsewhere {elsewhere}");
-                if !elsewhere && len > 8192 {
-                    assert_eq!(cluster.borrow().count(WRITE), before, "no byte came here");
-                }
-            }
-        }
-    }
-
-    /// Goal: what FUSE leaves to the file system: overlap in one file, handles that may not, the end, and
-    /// a source that only grew.
-    #[test]
-    fn borders() {
-        let (_cluster, lane) = mounted();
-        let file = create(&lane, b"file");
-        write(&lane, &file, 0, &pattern(40_000));
-        let copy = |from, to, len| block_on(lane.copy((file.handle, from), (file.handle, to), len));
-        assert_eq!(copy(0, 100, 200), Err(Errno::EINVAL));
-        assert_eq!(copy(100, 0, 101), Err(Errno::EINVAL));
-        assert_eq!(copy(0, 40_000, 40_000), Ok(40_000));
-        assert_eq!(read(&lane, &file, 40_000, 40_000), pattern(40_000));
-        assert_eq!(copy(80_000, 0, 10), Ok(0));
-        assert_eq!(copy(0, FILE_SIZE_MAX, 10), Err(Errno::EFBIG));
-        block_on(lane.setattr(file.attr.ino, SetAttr { size: Some(200_000), ..SetAttr::default() })).unwrap();
-        assert_eq!(copy(150_000, 0, 60_000), Ok(50_000));
-        assert_eq!(read(&lane, &file, 0, 50_000), alloc::vec![0; 50_000]);
-    }
-
-    /// Goal: the metadata know where a copy ends as soon as it is answered, when its last bytes are a hole: no chunk file
-    /// shows that end to whoever settles the size after the copier is gone.
-    #[test]
-    fn an_end_in_a_hole_is_told() {
-        let (cluster, lane) = mounted();
-        let (from, to) = (create(&lane, b"from"), create(&lane, b"to"));
-        write(&lane, &from, 0, &pattern(20_000));
-        let size = SetAttr { size: Some(90_000), ..SetAttr::default() };
-        block_on(lane.setattr(from.attr.ino, size)).unwrap();
-        assert_eq!(block_on(lane.copy((from.handle, 0), (to.handle, 0), 1 << 20)), Ok(90_000));
-        assert_eq!(cluster.borrow().shard.files[&to.attr.ino].attr.size, 90_000);
-    }
-
-    /// Goal: an answer lost in the middle of a copy changes nothing.
-    #[test]
-    fn lost_answers() {
-        let (cluster, lane) = mounted();
-        let (from, to) = (create(&lane, b"from"), create(&lane, b"to"));
-        write(&lane, &from, 0, &pattern(90_000));
-        cluster
-            .borrow_mut()
-            .fail(CopyChunk::KIND, &[Fault::LoseAnswer, Fault::Unreachable, Fault::LoseRequest]);
-        assert_eq!(block_on(lane.copy((from.handle, 0), (to.handle, 0), 1 << 20)), Ok(90_000));
-        assert_eq!(read(&lane, &to, 0, 100_000), pattern(90_000));
-    }
-}
+mod tests;

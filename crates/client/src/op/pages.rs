@@ -2,10 +2,11 @@
 //! `docs/design/data-path.md`.
 
 use crate::lane::Lane;
-use crate::limits::{FILL_WAIT_MS, PAGES_PATIENCE_MS};
+use crate::limits::{COPY_DROPS_MAX, FILL_WAIT_MS, PAGES_PATIENCE_MS};
 use crate::port::{Cell, Port};
 use crate::state::{FileHandle, Filled, Handle, PageDrop, Pages, Shared};
 use skep_types::{Attr, Errno, Ino};
+use skep_wire::Refusal;
 
 impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// The kernel sends writes of this handle through its page cache.
@@ -147,6 +148,65 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         if let Some(drop) = drop {
             self.drop_begun(ino, drop, None).await;
         }
+    }
+
+    /// Does a write of which the kernel's pages know nothing: those that a mapping has of these bytes go first, and what
+    /// was stored into them with them. Pages filled from then on have what is written here. `landed`: how much of it.
+    pub(crate) async fn past_pages<T>(
+        &self,
+        ino: Ino,
+        (offset, data): (u64, &[u8]),
+        write: impl Future<Output = Result<T, Refusal>>,
+        landed: impl Fn(&T) -> usize,
+    ) -> Result<T, Refusal> {
+        let (number, drop) = self.shared.with(|s| s.inodes.entry(ino).pages.write_begins(offset, data));
+        let gone = match drop {
+            Some(drop) => self.drop_begun(ino, drop, None).await,
+            None => true,
+        };
+        let result = if gone { write.await } else { Err(self.pages_stay().into()) };
+        let written = result.as_ref().map_or(0, &landed);
+        self.shared.with(|s| s.inodes.entry(ino).pages.write_ends(number, written));
+        if drop.is_some() && written < data.len() {
+            // Pages filled meanwhile have what did not land.
+            let (from, len) = (offset + written as u64, (data.len() - written) as u64);
+            let drop = self.shared.with(|s| s.inodes.entry(ino).pages.drop_range(from, len));
+            self.drop_begun(ino, drop, None).await;
+        }
+        result
+    }
+
+    /// As [`Lane::past_pages`], of a range that becomes zeros. After a failure the caller drops the pages.
+    pub(crate) async fn clear_past_pages(
+        &self,
+        ino: Ino,
+        (offset, end): (u64, u64),
+        clear: impl Future<Output = Result<(), Refusal>>,
+    ) -> Result<(), Refusal> {
+        let (number, drop) = self.shared.with(|s| s.inodes.entry(ino).pages.zeros_begin(offset, end));
+        let gone = match drop {
+            Some(drop) => self.drop_begun(ino, drop, None).await,
+            None => true,
+        };
+        let result = if gone { clear.await } else { Err(self.pages_stay().into()) };
+        self.shared.with(|s| s.inodes.entry(ino).pages.zeros_end(number, result.is_ok()));
+        result
+    }
+
+    /// Notes a write whose bytes are not known here, once no page has any of its range. `None`: pages come again and again.
+    pub(crate) async fn note_copy(
+        &self,
+        ino: Ino,
+        (offset, end): (u64, u64),
+    ) -> Result<Option<u64>, Refusal> {
+        for _ in 0..COPY_DROPS_MAX {
+            match self.shared.with(|s| s.inodes.entry(ino).pages.copy_begins(offset, end)) {
+                Ok(number) => return Ok(Some(number)),
+                Err(drop) if self.drop_begun(ino, drop, None).await => {}
+                Err(_) => return Err(self.pages_stay().into()),
+            }
+        }
+        Ok(None)
     }
 
     pub(crate) async fn drop_begun(&self, ino: Ino, drop: PageDrop, patience: Option<u64>) -> bool {

@@ -67,6 +67,13 @@ pub(crate) enum Round {
     Moved,
 }
 
+impl Round {
+    /// Bytes that are written.
+    pub fn landed(&self) -> usize {
+        if let Self::Written(n) = self { *n } else { 0 }
+    }
+}
+
 /// A write of which not all has landed.
 pub(crate) struct Failed {
     /// The first reason, and where.
@@ -119,9 +126,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         Ok(written)
     }
 
-    /// A write of which the kernel's pages know nothing: those that a mapping has of these bytes go first, and what
-    /// was stored into them with them. Pages filled from then on have what is written here.
-    async fn write_past_pages(
+    /// As [`Lane::write_at`], past the kernel's pages.
+    pub(crate) async fn write_past_pages(
         &self,
         file: &FileHandle,
         offset: u64,
@@ -129,24 +135,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         kill: bool,
         sync: bool,
     ) -> Result<usize, Refusal> {
-        let (number, drop) = self.shared.with(|s| s.inodes.entry(file.ino).pages.write_begins(offset, data));
-        let gone = match drop {
-            Some(drop) => self.drop_begun(file.ino, drop, None).await,
-            None => true,
-        };
-        let result = match gone {
-            true => self.write_at(file, offset, data, kill, sync).await,
-            false => Err(self.pages_stay().into()),
-        };
-        let written = *result.as_ref().unwrap_or(&0);
-        self.shared.with(|s| s.inodes.entry(file.ino).pages.write_ends(number, written));
-        if drop.is_some() && written < data.len() {
-            // Pages filled meanwhile have what did not land.
-            let (from, len) = (offset + written as u64, (data.len() - written) as u64);
-            let drop = self.shared.with(|s| s.inodes.entry(file.ino).pages.drop_range(from, len));
-            self.drop_begun(file.ino, drop, None).await;
-        }
-        result
+        let write = self.write_at(file, offset, data, kill, sync);
+        self.past_pages(file.ino, (offset, data), write, |written| *written).await
     }
 
     /// Before the kernel is told of a write, after which it believes that the file ends there at least.

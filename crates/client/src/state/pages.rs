@@ -10,14 +10,21 @@ fn pages_of(from: u64, end: u64) -> (u64, u64) {
     (from / PAGE * PAGE, end.checked_next_multiple_of(PAGE).unwrap_or(u64::MAX))
 }
 
+/// What stands where a write has landed.
+#[derive(Debug, Clone)]
+enum Content {
+    Bytes(Vec<u8>),
+    Zeros,
+}
+
 /// A write past the page cache that is under way.
 #[derive(Debug)]
 struct Write {
     number: u64,
     offset: u64,
     end: u64,
-    /// Its bytes, when pages may be filled before it has landed: they get them. `None`: fills wait for it.
-    data: Option<Vec<u8>>,
+    /// What pages get that are filled before it has landed. `None`: fills wait for it.
+    content: Option<Content>,
 }
 
 /// Bytes that are being read for pages.
@@ -26,8 +33,8 @@ struct Fill {
     number: u64,
     offset: u64,
     end: u64,
-    /// Writes that landed since it began, which it may have read too early to see: first byte and bytes.
-    landed: Vec<(u64, Vec<u8>)>,
+    /// Writes that landed since it began, which it may have read too early to see: first byte, end, and what is there.
+    landed: Vec<(u64, u64, Content)>,
 }
 
 /// See the module. Nothing is held of a file that is not known.
@@ -224,7 +231,7 @@ impl Pages {
 
     /// Must a fill wait for a write that is under way?
     pub fn fill_waits(&self, offset: u64, end: u64) -> bool {
-        self.writes.iter().any(|write| write.data.is_none() && write.offset < end && offset < write.end)
+        self.writes.iter().any(|write| write.content.is_none() && write.offset < end && offset < write.end)
     }
 
     /// `n` bytes were read for a fill. Writes that are under way, or landed meanwhile, are put over them: the kernel may
@@ -241,14 +248,22 @@ impl Pages {
         }
         let fill = self.fills.swap_remove(at);
         let mut end = offset + n as u64;
-        let landed = fill.landed.iter().map(|(from, data)| (*from, data));
-        let under_way = self.writes.iter().filter_map(|write| Some((write.offset, write.data.as_ref()?)));
-        for (start, data) in landed.chain(under_way) {
-            // One that begins beyond the end leaves a gap, of which more is known when it has landed.
-            let (from, to) = (start.max(offset), (start + data.len() as u64).min(offset + out.len() as u64));
+        let landed = fill.landed.iter().map(|(from, to, content)| (*from, *to, content));
+        let under_way =
+            self.writes.iter().filter_map(|write| Some((write.offset, write.end, write.content.as_ref()?)));
+        for (start, stop, content) in landed.chain(under_way) {
+            // Zeros make no file longer. A write that begins beyond the end leaves a gap, of which more is known when it
+            // has landed.
+            let room = if matches!(content, Content::Zeros) { end } else { offset + out.len() as u64 };
+            let (from, to) = (start.max(offset), stop.min(room));
             if from < to && from <= end {
                 let (at, len) = ((from - offset) as usize, (to - from) as usize);
-                out[at..at + len].copy_from_slice(&data[(from - start) as usize..][..len]);
+                match content {
+                    Content::Bytes(data) => {
+                        out[at..at + len].copy_from_slice(&data[(from - start) as usize..][..len]);
+                    }
+                    Content::Zeros => out[at..at + len].fill(0),
+                }
                 end = end.max(to);
             }
         }
@@ -318,24 +333,58 @@ impl Pages {
     pub fn write_begins(&mut self, offset: u64, data: &[u8]) -> (u64, Option<PageDrop>) {
         let end = offset + data.len() as u64;
         let held = self.holds(offset, end);
-        self.numbers += 1;
-        let number = self.numbers;
-        self.writes.push(Write { number, offset, end, data: held.then(|| data.to_vec()) });
+        let number = self.note(offset, end, held.then(|| Content::Bytes(data.to_vec())));
         (number, held.then(|| self.drop_range(offset, end - offset)))
+    }
+
+    /// As [`Pages::write_begins`], of a range that becomes zeros: a length is enough to know its bytes.
+    pub fn zeros_begin(&mut self, offset: u64, end: u64) -> (u64, Option<PageDrop>) {
+        let held = self.holds(offset, end);
+        let number = self.note(offset, end, Some(Content::Zeros));
+        (number, held.then(|| self.drop_range(offset, end - offset)))
+    }
+
+    /// As [`Pages::write_begins`], of bytes that are not known here. Fills wait for it, so it begins (its number) only when
+    /// no page has any of them: a drop waits for fills. Else what is to be dropped first.
+    pub fn copy_begins(&mut self, offset: u64, end: u64) -> Result<u64, PageDrop> {
+        match self.holds(offset, end) {
+            true => Err(self.drop_range(offset, end - offset)),
+            false => Ok(self.note(offset, end, None)),
+        }
+    }
+
+    fn note(&mut self, offset: u64, end: u64, content: Option<Content>) -> u64 {
+        self.numbers += 1;
+        self.writes.push(Write { number: self.numbers, offset, end, content });
+        self.numbers
+    }
+
+    fn noted(&mut self, number: u64) -> Option<Write> {
+        let at = self.writes.iter().position(|write| write.number == number)?;
+        Some(self.writes.remove(at))
     }
 
     /// So many bytes of it have landed.
     pub fn write_ends(&mut self, number: u64, written: usize) {
-        let Some(at) = self.writes.iter().position(|write| write.number == number) else { return };
-        let Write { offset, data, .. } = self.writes.remove(at);
-        if written == 0 {
-            return;
-        }
+        let Some(Write { offset, content, .. }) = self.noted(number).filter(|_| written > 0) else { return };
         let end = offset + written as u64;
         self.own_write(offset, end);
-        let Some(data) = data else { return };
+        if let Some(Content::Bytes(mut data)) = content {
+            data.truncate(written);
+            self.landed(offset, end, &Content::Bytes(data));
+        }
+    }
+
+    /// The zeros are there, or (not `done`) some of them.
+    pub fn zeros_end(&mut self, number: u64, done: bool) {
+        if let Some(Write { offset, end, .. }) = self.noted(number).filter(|_| done) {
+            self.landed(offset, end, &Content::Zeros);
+        }
+    }
+
+    fn landed(&mut self, offset: u64, end: u64, content: &Content) {
         for fill in self.fills.iter_mut().filter(|fill| fill.offset < end && offset < fill.end) {
-            fill.landed.push((offset, data[..written.min(data.len())].to_vec()));
+            fill.landed.push((offset, end, content.clone()));
         }
     }
 }
@@ -496,5 +545,45 @@ mod tests {
         let filling = pages.fill_begins(0, 1);
         pages.fill_given_up(filling);
         assert!(pages.fills.is_empty());
+    }
+
+    /// Goal: a page that is filled while its bytes become zeros has zeros, however long the range is, and is not made longer
+    /// by them.
+    #[test]
+    fn a_fill_has_the_zeros_of_a_hole_made_meanwhile() {
+        let mut pages = Pages::default();
+        let mut out = [1; 4_096];
+        let filling = pages.fill_begins(0, 4_096);
+        let (number, drop) = pages.zeros_begin(4_000, 1 << 60);
+        assert_eq!(drop.map(|drop| drop.from), Some(4_000));
+        assert!(!pages.fill_waits(0, 4_096));
+        let (filled, other) = fill(&mut pages, 0, &[1; 4_050], 4_096);
+        assert_eq!(
+            (filled, &other[3_999..4_051]),
+            (Filled::Done(4_050), &[[1].as_slice(), &[0; 51]].concat()[..])
+        );
+        pages.zeros_end(number, true);
+        assert_eq!(pages.fill_ends(filling, 4_096, &mut out, false), Filled::Done(4_096));
+        assert_eq!((out[3_999], &out[4_000..]), (1, &[0; 96][..]));
+        assert!(pages.writes.is_empty());
+    }
+
+    /// Goal: a copy begins when no page has any of its bytes, and fills wait for it then.
+    #[test]
+    fn a_copy_waits_for_pages_and_fills_for_the_copy() {
+        let mut pages = Pages::default();
+        fill(&mut pages, 0, &[1; 4_096], 4_096);
+        let drop = pages.copy_begins(4_000, 9_000).unwrap_err();
+        assert!(!pages.fill_waits(0, 4_096), "the drop may wait for it");
+        let again = pages.copy_begins(4_000, 9_000).unwrap_err();
+        pages.dropped(drop, true, 1);
+        fill(&mut pages, 8_192, &[1; 4_096], 4_096);
+        pages.dropped(again, true, 2);
+        let drop = pages.copy_begins(4_000, 9_000).unwrap_err();
+        pages.dropped(drop, true, 3);
+        let number = pages.copy_begins(4_000, 9_000).unwrap();
+        assert_eq!((pages.fill_waits(0, 4_096), pages.fill_waits(12_288, 16_384)), (true, false));
+        pages.write_ends(number, 5_000);
+        assert!(!pages.fill_waits(0, 4_096));
     }
 }

@@ -9,8 +9,8 @@ use core::future::Future;
 use core::pin::pin;
 use core::task::{Context, Waker};
 use skep_types::{Errno, SetAttr};
-use skep_wire::meta::{SealExtent, WriteInline};
-use skep_wire::storage::{CopyChunk, ReserveChunk};
+use skep_wire::meta::{ReserveEnd, SealExtent, WriteInline};
+use skep_wire::storage::{CopyChunk, PunchChunk, ReserveChunk, WriteChunk};
 use skep_wire::{Message, Refusal};
 
 fn fill(lane: &FakeLane, file: &Opened, offset: u64) -> Vec<u8> {
@@ -172,7 +172,106 @@ fn failures_leave_no_old_pages() {
         |lane: &FakeLane| lane.shared().with(|s| !s.inodes.entry(file.attr.ino).unsynced.is_empty());
     assert!(unsynced(&lane));
     cluster.borrow_mut().fail(CopyChunk::KIND, &[Fault::Refuse(full)]);
-    cluster.borrow_mut().fail(skep_wire::storage::WriteChunk::KIND, &[Fault::Refuse(full)]);
+    cluster.borrow_mut().fail(WriteChunk::KIND, &[Fault::Refuse(full)]);
     assert_eq!(block_on(lane.copy((from.handle, 0), (file.handle, 0), 66_000)), Err(Errno::ENOSPC));
     assert_eq!(drops(&cluster), [(0, 66_000)]);
+}
+
+/// Polls once; what is done needs more.
+fn poll<T>(future: &mut core::pin::Pin<&mut impl Future<Output = T>>) {
+    assert!(future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+}
+
+/// Goal: a page that is filled while an append is on its way to its place has its bytes, not zeros that another append
+/// behind it left: the kernel may write the whole page back.
+#[test]
+fn a_fill_beside_an_append_has_its_bytes() {
+    let (cluster, lane) = mounted();
+    let other = second(&lane);
+    let file = create(&lane, b"f");
+    let append = WriteHow { append: true, ..WriteHow::default() };
+    write(&lane, &file, 0, &[1; 70_000]);
+    assert_eq!(fill(&lane, &file, 69_632).len(), 368);
+    let mut first = pin!(lane.write(file.handle, 0, b"first!", append));
+    while cluster.borrow().count(ReserveEnd::KIND) == 0 {
+        poll(&mut first);
+    }
+    let before = cluster.borrow().count(WriteChunk::KIND);
+    poll(&mut first);
+    assert_eq!(cluster.borrow().count(WriteChunk::KIND), before, "its pages go first");
+    assert_eq!(block_on(other.write(file.handle, 0, b"second", append)), Ok(6));
+    assert_eq!(fill(&other, &file, 69_632)[367..], *b"\x01first!second");
+    assert_eq!(block_on(first), Ok(6));
+    assert_eq!(fill(&other, &file, 69_632)[367..], *b"\x01first!second");
+}
+
+/// Goal: a page that is filled while a range of it becomes zeros has them, in the metadata and in chunks.
+#[test]
+fn a_fill_beside_a_hole_has_its_zeros() {
+    for (len, kind) in [(5_000, WriteInline::KIND), (70_000, PunchChunk::KIND)] {
+        for what in [Allocate::Punch, Allocate::ZeroKeepSize] {
+            let (cluster, lane) = mounted();
+            let other = second(&lane);
+            let file = create(&lane, b"f");
+            write(&lane, &file, 0, &alloc::vec![1; len]);
+            assert_eq!(fill(&lane, &file, 0).len(), 4_096);
+            let before = cluster.borrow().count(kind);
+            let mut clearing = pin!(lane.fallocate(file.handle, what, 2_000, 1 << 20));
+            poll(&mut clearing);
+            assert_eq!(cluster.borrow().count(kind), before, "its pages go first");
+            let zeros = |page: &[u8]| page[1_999] == 1 && page[2_000..] == [0; 2_096];
+            assert!(zeros(&fill(&other, &file, 0)));
+            assert_eq!(fill(&other, &file, len as u64 / 4_096 * 4_096).len(), len % 4_096, "no longer");
+            block_on(clearing).unwrap();
+            assert!(zeros(&fill(&other, &file, 0)));
+        }
+    }
+}
+
+/// Goal: a page that is filled beside a copy has what was copied: before the copy it is dropped, during the copy it waits.
+#[test]
+fn a_fill_beside_a_copy_has_its_bytes() {
+    let (cluster, lane) = mounted();
+    let other = second(&lane);
+    let (from, file) = (create(&lane, b"from"), create(&lane, b"f"));
+    write(&lane, &from, 0, &[2; 70_000]);
+    write(&lane, &file, 0, &[1; 70_000]);
+    assert_eq!(fill(&lane, &file, 0), [1; 4_096]);
+    let mut copying = pin!(lane.copy((from.handle, 0), (file.handle, 0), 66_000));
+    poll(&mut copying);
+    assert_eq!(fill(&other, &file, 0), [1; 4_096], "the drop may wait for it");
+    while cluster.borrow().count(CopyChunk::KIND) == 0 {
+        poll(&mut copying);
+    }
+    assert_eq!(drops(&cluster), [(0, 66_000), (0, 66_000)], "it was filled again");
+    let waits = || other.shared().with(|s| s.inodes.entry(file.attr.ino).pages.fill_waits(0, 4_096));
+    assert!(waits());
+    assert_eq!(block_on(copying), Ok(66_000));
+    assert!(!waits());
+    assert_eq!(fill(&other, &file, 0), [2; 4_096]);
+}
+
+/// Goal: a page that is filled after each drop keeps no copy from its end, and has its bytes all the same.
+#[test]
+fn pages_that_come_again_delay_no_copy() {
+    let (cluster, lane) = mounted();
+    let other = second(&lane);
+    let (from, file) = (create(&lane, b"from"), create(&lane, b"f"));
+    write(&lane, &from, 0, &[2; 70_000]);
+    write(&lane, &file, 0, &[1; 70_000]);
+    fill(&lane, &file, 0);
+    let mut copying = pin!(lane.copy((from.handle, 0), (file.handle, 0), 66_000));
+    let (mut context, mut last) = (Context::from_waker(Waker::noop()), Vec::new());
+    let before = cluster.borrow().count(WriteChunk::KIND);
+    let copied = loop {
+        if let core::task::Poll::Ready(copied) = copying.as_mut().poll(&mut context) {
+            break copied;
+        }
+        last = fill(&other, &file, 0);
+    };
+    assert_eq!(copied, Ok(66_000));
+    assert_eq!(last, [2; 4_096]);
+    assert!(
+        cluster.borrow().count(WriteChunk::KIND) > before && cluster.borrow().count(CopyChunk::KIND) == 0
+    );
 }
