@@ -220,7 +220,7 @@ impl Shared {
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::{block_on, create, mount, mounted, write};
+    use crate::testing::{block_on, create, mount, mounted, read, write};
     use skep_types::{SetAttr, SetTime, Timestamp};
 
     /// Goal: the answer to a change of times or mode shows the size that other mounts have written and not
@@ -240,5 +240,20 @@ mod tests {
         ] {
             assert_eq!(block_on(other.setattr(file.attr.ino, set)).unwrap().size, 90_000);
         }
+    }
+
+    /// Goal: what another mount was acknowledged is shown before anybody commits it, also behind a gap that its writer left:
+    /// chunk files do not tell such a gap from a part of a write that is still on its way.
+    #[test]
+    fn what_is_written_behind_a_gap_is_shown() {
+        let (cluster, writer) = mounted();
+        let other = mount(&cluster);
+        let file = create(&writer, b"f");
+        write(&writer, &file, 0, &[1; 10_000]);
+        write(&writer, &file, 900_000, b"far");
+        cluster.borrow_mut().shard.live = true;
+        let seen = block_on(other.open(file.attr.ino, crate::testing::READ)).unwrap();
+        assert_eq!(block_on(other.getattr(file.attr.ino)).unwrap().size, 900_003);
+        assert_eq!(read(&other, &seen, 899_998, 10), *b"\0\0far");
     }
 }
