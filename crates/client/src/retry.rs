@@ -30,7 +30,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// Runs jobs, all together, until every one is settled.
     pub(crate) async fn run(&self, jobs: &mut [Job<'_>]) {
         let started = self.port.now();
-        let began = self.shared.with(|s| s.sender());
+        let mut began = self.shared.with(|s| s.sender());
         let mut backoff = BACKOFF_MIN_MS;
         // Was mgmtd asked for the newest map since these jobs began, and did it answer?
         let mut newest = false;
@@ -38,6 +38,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             // While there is no session everything waits for the next one.
             let sender = self.shared.with(|s| s.sender());
             end_with_session(jobs, began, sender);
+            // What goes on in this session is of this one from now on.
+            began = sender.or(began);
             if self.has_lost_its_lock(sender) {
                 return stop(jobs, &Errno::EIO.into());
             }

@@ -145,6 +145,8 @@ pub struct Hub {
     pub evicts: Option<ClientId>,
     /// The session in which a life of a client sent last.
     pub sessions: BTreeMap<u32, ClientId>,
+    /// When it began to send in it.
+    pub session_from: BTreeMap<u32, u64>,
     /// Lives that had more than one.
     pub evicted: BTreeSet<u32>,
     /// Deeds done in the directory.
@@ -195,6 +197,7 @@ impl Hub {
             provoked: None,
             evicts: None,
             sessions: BTreeMap::new(),
+            session_from: BTreeMap::new(),
             evicted: BTreeSet::new(),
             last_deed: 0,
             calm: false,
@@ -284,6 +287,9 @@ impl Hub {
     /// A life of a client sends something in a session.
     pub fn sends(&mut self, life: u32, client: ClientId) {
         let before = self.sessions.insert(life, client);
+        if before != Some(client) {
+            self.session_from.insert(life, self.now);
+        }
         if before.is_some_and(|before| before != client) {
             self.evicted.insert(life);
         }

@@ -323,9 +323,16 @@ impl Actor {
             // Who truncated it is the one to be seen.
             if cells.contains(&HEAD) && hub.rng.percent(75) { HEAD } else { hub.rng.pick(&cells) }
         };
-        // Who has not heard of the end of its session does not see what others do since; whoever has a new one does.
+        // Who has not heard of the end of its session does not see what others do since; whoever has a new one sees what was
+        // done before that: what comes later is for its next open.
         let session = session_of(&self.shared);
-        let knows = session.is_some_and(|client| self.hub.borrow().fields.living.contains(&client));
+        let knows = {
+            let hub = self.hub.borrow();
+            let lives = session.is_some_and(|client| hub.fields.living.contains(&client));
+            let from = hub.session_from.get(&self.id.life).copied().unwrap_or(0);
+            let cut_at = hub.kept.files[at].1.cut_at;
+            lives && (cut_at == 0 || cut_at < from)
+        };
         match look(&self.hub, &self.lane, at, handle, cell).await {
             Err(Some(what)) if knows => self.fail(what),
             _ => Ok(()),
@@ -363,8 +370,10 @@ impl Actor {
         if found.is_none() && !self.keeper_is_evicted().await {
             return false;
         }
-        if self.cut_kept(at).await {
-            let hub = &mut *self.hub.borrow_mut();
+        let done = self.cut_kept(at).await;
+        let hub = &mut *self.hub.borrow_mut();
+        hub.kept.files[at].1.cut_at = hub.now;
+        if done {
             hub.coverage.hit("a kept file was truncated by another client");
             hub.kept.cut_by_others.insert(at);
         }
@@ -433,11 +442,14 @@ impl Actor {
 /// Looks at one cell. `None`: it could not be read.
 async fn look(hub: &HubRef, lane: &SimLane, at: usize, handle: u64, cell: u64) -> Result<(), Option<String>> {
     let floor = {
-        let hub = hub.borrow();
+        let hub = &mut *hub.borrow_mut();
+        hub.kept.files[at].1.lookers += 1;
         hub.kept.files[at].1.floor(cell, hub.cuts.len())
     };
-    let found = read(lane, handle, cell * CELL, CELL as usize).await.map_err(|_| None::<String>)?;
-    let hub = hub.borrow();
+    let found = read(lane, handle, cell * CELL, CELL as usize).await;
+    let hub = &mut *hub.borrow_mut();
+    hub.kept.files[at].1.lookers -= 1;
+    let found = found.map_err(|_| None::<String>)?;
     let checked = hub.kept.files[at].1.check(cell, hub.cuts.len(), floor, &found);
     checked.map_err(|what| Some(format!("kept file {at}, inode {}: {what}", hub.kept.files[at].1.ino)))
 }

@@ -47,6 +47,10 @@ pub struct KeptFile {
     pub small: bool,
     /// Nobody opens it any more, but to look at the end.
     pub retired: bool,
+    /// When another client ended to truncate it last.
+    pub cut_at: u64,
+    /// Looks under way: what was there when they began may be what they find.
+    pub lookers: u32,
     /// It was written beyond what stays in the metadata.
     in_chunks: bool,
     /// Clients that truncate it now.
@@ -137,6 +141,7 @@ impl KeptFile {
 
     /// The handle of `lane` was answered an fsync that began with `covered`.
     pub fn synced(&mut self, lane: LaneId, covered: &BTreeSet<u64>) {
+        let keeps_all = self.lookers > 0;
         for versions in self.cells.values_mut() {
             let answered = |version: &Version| {
                 covered.contains(&version.number) && !version.told.contains(&lane) && !version.unsure
@@ -145,7 +150,7 @@ impl KeptFile {
                 version.synced = true;
             }
             let last = versions.iter().rposition(|version| version.synced).unwrap_or(0);
-            versions.drain(..last);
+            versions.drain(..if keeps_all { 0 } else { last });
         }
     }
 
@@ -179,19 +184,20 @@ impl KeptFile {
         let alone = !self.crowded;
         self.crowded &= self.cutters > 0;
         let Some((owed, synced)) = done.filter(|_| alone) else { return };
+        let forgets = synced && self.lookers == 0;
         let gone = Version { acknowledged: true, owed, synced, ..Version::default() };
         for versions in self.cells.values_mut() {
             let after = |version: &Version| version.number > 0 && !self.cut_off.contains(&version.number);
             let (mut later, before): (Vec<Version>, Vec<Version>) = versions.drain(..).partition(after);
             later.iter_mut().for_each(|version| version.unsure = true);
             // A power cut may take what was not synced, and bring back what was there before.
-            *versions = if synced { Vec::new() } else { before };
+            *versions = if forgets { Vec::new() } else { before };
             versions.push(gone.clone());
             versions.extend(later);
         }
         let head = Version { number, ..gone.clone() };
         let versions = self.cells.entry(HEAD).or_default();
-        versions.retain(|version| !synced && version.number != number);
+        versions.retain(|version| !forgets && version.number != number);
         versions.extend([gone, head]);
     }
 
@@ -278,6 +284,18 @@ mod tests {
         file.cut_ends(12, Some((Some(3), false)));
         let head = |number| file.check(HEAD, 3, file.floor(HEAD, 3), &bytes_of(number)).is_ok();
         assert!(head(12) && head(11), "either may have come last");
+        // Whoever began to look before may find what was there then.
+        file.lookers = 1;
+        file.begin(7, 15, Some(3));
+        file.acknowledged(7, 15);
+        let (floor, covered) = (file.floor(7, 3), file.so_far());
+        file.begin(7, 16, Some(3));
+        file.acknowledged(7, 16);
+        let later = file.so_far();
+        file.synced(LaneId { life: 1, lane: 1 }, &later);
+        assert!(covered.contains(&15) && later.contains(&16));
+        assert!(file.check(7, 3, floor, &bytes_of(15)).is_ok());
+        assert!(file.check(7, 3, file.floor(7, 3), &bytes_of(15)).is_err());
         file.cut_begins(13);
         file.begin(5, 14, Some(3));
         file.acknowledged(5, 14);

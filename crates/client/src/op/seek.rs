@@ -74,26 +74,29 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
 
     /// Size and layout of an open file, asked for where others write.
     pub(crate) async fn file_now(&self, ino: Ino) -> Result<(u64, Arc<Layout>), Refusal> {
-        // What the targets said counts, whatever is in doubt again by now.
-        let seen = match self.shared.with(|s| s.inodes.get(ino).is_some_and(Inode::end_is_open)) {
-            true => self.fresh_attr(ino).await?.size,
-            false => 0,
-        };
-        let known = || {
-            self.shared.with(|s| {
+        let (mut seen, mut fetched) = (None, false);
+        for _ in 0..STALE_ROUNDS_MAX {
+            // The answer with a layout may be the first of a new life, which leaves the end in doubt.
+            if seen.is_none() && self.shared.with(|s| s.inodes.get(ino).is_some_and(Inode::end_is_open)) {
+                // What the targets said counts, whatever is in doubt again by now.
+                seen = Some(self.fresh_attr(ino).await?.size);
+            }
+            let known = self.shared.with(|s| {
                 let inode = s.inodes.get(ino)?;
                 let layout = inode.layout.clone().filter(|_| !inode.layout_old)?;
-                Some((inode.size().max(seen), layout))
-            })
-        };
-        match known() {
-            // Others made it longer than the layout that is known here.
-            Some((size, layout)) if layout.is_inline() || layout.covered() >= size => Ok((size, layout)),
-            _ => {
-                self.fetch_layout(ino).await?;
-                known().ok_or_else(|| super::unsettled(ino))
+                let open = seen.is_none() && inode.end_is_open();
+                (!open).then(|| (inode.size().max(seen.unwrap_or(0)), layout))
+            });
+            match known {
+                // Others made it longer than the layout that is known here.
+                Some((size, layout)) if fetched || layout.is_inline() || layout.covered() >= size => {
+                    return Ok((size, layout));
+                }
+                _ => drop(self.fetch_layout(ino).await?),
             }
+            fetched = true;
         }
+        Err(super::unsettled(ino))
     }
 
     /// Content in the metadata is data; what a truncate put behind it is a hole.

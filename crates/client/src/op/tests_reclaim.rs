@@ -9,9 +9,10 @@ use core::cell::RefCell;
 use core::future::Future;
 use core::pin::pin;
 use core::task::{Context, Waker};
-use skep_types::{Errno, Generation, Ino, Term};
+use skep_types::{Errno, Generation, Ino, SetAttr, Term};
 use skep_wire::meta::{
-    Commit, GetAttr, LockKind, LockSpace, LockWish, Open, ReadInline, ReserveEnd, Sync, WriteInline,
+    ChangeAttr, Commit, GetAttr, LockKind, LockSpace, LockWish, Open, ReadInline, ReserveEnd, Sync,
+    WriteInline,
 };
 use skep_wire::storage::{ReadChunk, SyncChunks, WriteChunk};
 use skep_wire::{Message, Status};
@@ -224,6 +225,33 @@ fn operations_wait_for_the_next_session() {
         "that was lost, with a session or without"
     );
     assert_eq!(block_on(lane.fsync(file.handle)), Ok(()));
+}
+
+/// Goal: what waited for the next session, or goes on in it, is asked again there when an answer is lost: that session
+/// lives, and remembers it.
+#[test]
+fn a_lost_answer_of_the_next_session_is_asked_for_again() {
+    let (cluster, lane) = mounted();
+    let keeper = Lane::new(lane.shared.clone(), |_| lane.port.clone()).unwrap();
+    let file = create(&lane, b"a");
+    let mut context = Context::from_waker(Waker::noop());
+    for evicted_before in [true, false] {
+        let fenced = Fault::Refuse(Status::FENCED);
+        let faults = if evicted_before { &[Fault::LoseAnswer][..] } else { &[fenced, Fault::LoseAnswer] };
+        if evicted_before {
+            evict(&cluster, &lane, file.attr.ino);
+        }
+        cluster.borrow_mut().fail(ChangeAttr::KIND, faults);
+        let set = SetAttr { mode: Some(0o600), ..SetAttr::default() };
+        let mut setting = pin!(lane.setattr(file.attr.ino, set));
+        assert!(setting.as_mut().poll(&mut context).is_pending());
+        while !lane.shared.borrow().session.is_dead() {
+            assert!(setting.as_mut().poll(&mut context).is_pending());
+        }
+        block_on(keeper.housekeeping());
+        assert_eq!(block_on(setting).map(|attr| attr.mode), Ok(0o600));
+        assert!(cluster.borrow().faults.values().all(|faults| faults.is_empty()));
+    }
 }
 
 /// Goal: a write that was begun under a lock does not land when the lock has gone with the session: another program

@@ -355,9 +355,15 @@ impl Inodes {
         inode.layout_old = false;
     }
 
-    /// Keeps inline content, if the limit allows.
+    /// Keeps inline content, if the limit allows. Content that came late, behind news of a later change, is none to keep: it
+    /// would be shown as that of the attributes known.
     pub fn set_inline(&mut self, ino: Ino, inline: Option<Inline>) {
         let inode = self.table.entry(ino).or_default();
+        if let (Some(attr), Some(new)) = (&inode.attr, &inline)
+            && attr.change > new.change
+        {
+            return;
+        }
         if let (Some(old), Some(new)) = (&inode.inline, &inline)
             && old.change > new.change
         {

@@ -9,7 +9,7 @@ use core::future::Future;
 use core::pin::pin;
 use core::task::{Context, Waker};
 use skep_types::{Errno, SetAttr};
-use skep_wire::meta::{ReserveEnd, SealExtent, WriteInline};
+use skep_wire::meta::{Open, ReserveEnd, SealExtent, WriteInline};
 use skep_wire::storage::{CopyChunk, PunchChunk, ReserveChunk, WriteChunk};
 use skep_wire::{Message, Refusal};
 
@@ -149,6 +149,28 @@ fn pages_are_not_forgotten() {
     block_on(reader.housekeeping());
     assert_eq!(drops(&cluster), [(0, 0)]);
     assert!(reader.shared().with(|s| s.inodes.get(file.attr.ino).is_none()));
+}
+
+/// Goal: content that comes late, behind the news that another mount has changed it, fills no page: it would pass for the
+/// newest, and stay under the next lock.
+#[test]
+fn content_that_comes_late_fills_no_page() {
+    let (cluster, writer) = mounted();
+    let reader = mount(&cluster);
+    let other = second(&reader);
+    let file = create(&writer, b"f");
+    write(&writer, &file, 0, b"old");
+    let seen = block_on(reader.open(file.attr.ino, READ)).unwrap();
+    cluster.borrow_mut().fail(Open::KIND, &[Fault::LateAnswer]);
+    let mut opening = pin!(other.open(file.attr.ino, READ));
+    let before = cluster.borrow().count(Open::KIND);
+    while cluster.borrow().count(Open::KIND) == before {
+        poll(&mut opening);
+    }
+    write(&writer, &file, 0, b"new");
+    block_on(reader.getattr(file.attr.ino)).unwrap();
+    block_on(opening).unwrap();
+    assert_eq!(fill(&reader, &seen, 0), b"new");
 }
 
 /// Goal: what failed half-way leaves no old pages: the kernel drops them after a success only. What was changed before
