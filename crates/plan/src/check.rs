@@ -2,7 +2,10 @@
 
 use crate::catalogue::{Catalogue, PRESETS};
 use crate::forward::inodes::has_table as has_inode_table;
-use crate::hardware::{DriveOverride, FileSystem, Hardware, Pcie, Role, Server, Software, TargetGroup};
+use crate::forward::small::{INLINE_MAX, inline_limit};
+use crate::hardware::{
+    DriveOverride, FileSystem, Hardware, Overrides, Pcie, Role, Server, Software, TargetGroup,
+};
 use crate::raid::Raid;
 use std::ops::RangeInclusive;
 
@@ -39,6 +42,12 @@ pub struct Problem {
     pub message: String,
 }
 
+impl std::fmt::Display for Problem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", field(&self.place), self.message)
+    }
+}
+
 /// `servers[0].targets[1].raid`.
 pub fn field(place: &[Step]) -> String {
     let mut text = String::new();
@@ -54,6 +63,8 @@ pub fn field(place: &[Step]) -> String {
 
 const NO_MIRROR: &str = "this release of Skep keeps one copy of every chunk (mirror groups come in a later one): write \
     copies = 1, and a raid level for the targets";
+
+const NOTHING: &str = "a component that delivers nothing: write its rate, such as \"2.5 GB/s\"";
 
 /// Everything wrong with a description; empty when it can be planned with.
 pub fn check(hardware: &Hardware) -> Vec<Problem> {
@@ -79,6 +90,7 @@ pub fn check(hardware: &Hardware) -> Vec<Problem> {
     found.at.clear();
     check_clients(&mut found, &catalogue, hardware);
     check_layout(&mut found, hardware);
+    check_files(&mut found, hardware);
     if hardware.software == Software::Skep && hardware.striping.copies > 1 {
         found.field("striping.copies", NO_MIRROR.to_owned());
     }
@@ -322,8 +334,27 @@ fn check_inodes(found: &mut Found, software: Software, group: &TargetGroup) {
 fn check_clients(found: &mut Found, catalogue: &Catalogue<'_>, hardware: &Hardware) {
     found.within("clients.count", hardware.clients.count, MACHINES_MAX);
     found.within("clients.nics", hardware.clients.nics, PARTS_MAX);
+    if let Some(cores) = hardware.clients.cores {
+        found.within("clients.cores", cores, PARTS_MAX);
+    }
     if catalogue.nic(&hardware.clients.nic).is_none() {
         found.field("clients.nic", unknown("link", &hardware.clients.nic, &catalogue.nic_names(), "nics"));
+    }
+}
+
+/// Files that cannot be, and a limit that Skep does not take.
+fn check_files(found: &mut Found, hardware: &Hardware) {
+    if let Some(limit) = hardware.inline_limit {
+        if hardware.software != Software::Skep {
+            found.field("inline_limit", "only Skep keeps contents in the metadata: leave it out".to_owned());
+        } else if limit.0 > INLINE_MAX {
+            found.field("inline_limit", format!("{limit}: Skep takes 8 KiB at most, write 0 B to 8 KiB"));
+        }
+    }
+    let Some(files) = &hardware.files else { return };
+    let limit = inline_limit(hardware.software, hardware.inline_limit);
+    for (field, message) in files.wrong(limit) {
+        found.field(&format!("files.{field}"), message);
     }
 }
 
@@ -372,16 +403,7 @@ fn check_layout(found: &mut Found, hardware: &Hardware) {
 }
 
 fn check_rates(found: &mut Found, hardware: &Hardware) {
-    let own = &hardware.catalogue;
-    for (name, part) in [("write_efficiency", own.write_efficiency), ("read_efficiency", own.read_efficiency)]
-    {
-        if let Some(part) = part
-            && !(part > 0.0 && part <= 1.0)
-        {
-            found.field(&format!("catalogue.{name}"), format!("{part}: write a part, such as 0.9"));
-        }
-    }
-    let zero = "a component that delivers nothing: write its rate, such as \"2.5 GB/s\"".to_owned();
+    let zero = NOTHING.to_owned();
     let amount = format!("write a number from 0 to {NUMBER_MAX}");
     if let Some(prices) = &hardware.prices {
         let lists = [
@@ -399,17 +421,41 @@ fn check_rates(found: &mut Found, hardware: &Hardware) {
             found.field("prices.network", amount.clone());
         }
     }
-    for (table, rates) in [("nics", &own.nics), ("controllers", &own.controllers)] {
-        for (name, _) in rates.iter().filter(|(_, rate)| rate.0 <= 0.0) {
-            found.field(&format!("catalogue.{table}.{name}"), zero.clone());
-        }
-    }
     for (field, rate) in
         [("clients.stream", hardware.clients.stream), ("network.fabric", hardware.network.fabric)]
     {
         if rate.is_some_and(|rate| rate.0 <= 0.0) {
             found.field(field, zero.clone());
         }
+    }
+    check_overrides(found, &hardware.catalogue);
+}
+
+/// Rates of one's own that cannot be, for requirements too.
+pub fn overrides(own: &Overrides) -> Vec<Problem> {
+    let mut found = Found { problems: Vec::new(), at: Vec::new() };
+    check_overrides(&mut found, own);
+    found.problems
+}
+
+fn check_overrides(found: &mut Found, own: &Overrides) {
+    for (name, part) in [("write_efficiency", own.write_efficiency), ("read_efficiency", own.read_efficiency)]
+    {
+        if let Some(part) = part
+            && !(part > 0.0 && part <= 1.0)
+        {
+            found.field(&format!("catalogue.{name}"), format!("{part}: write a part, such as 0.9"));
+        }
+    }
+    let zero = NOTHING.to_owned();
+    let amount = format!("write a number from 0 to {NUMBER_MAX}");
+    for (table, rates) in [("nics", &own.nics), ("controllers", &own.controllers)] {
+        for (name, _) in rates.iter().filter(|(_, rate)| rate.0 <= 0.0) {
+            found.field(&format!("catalogue.{table}.{name}"), zero.clone());
+        }
+    }
+    if own.core_copy.is_some_and(|rate| rate.0 <= 0.0) {
+        found.field("catalogue.core_copy", zero.clone());
     }
     for (name, drive) in &own.drives {
         for (field, number) in [("read_iops", drive.read_iops), ("write_iops", drive.write_iops)] {

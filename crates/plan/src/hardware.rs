@@ -27,6 +27,9 @@ pub struct Hardware {
     /// Count on all metadata cores of all servers, although this release of Skep gives all shards to one thread.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub metadata_spread: bool,
+    /// Skep: files up to this size lie in the metadata (`inline_limit` of metad); 8 KiB, the most, when not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inline_limit: Option<Size>,
     /// Kinds of servers.
     pub servers: Vec<Server>,
     /// The machines that use the system.
@@ -34,6 +37,9 @@ pub struct Hardware {
     /// How files are cut.
     #[serde(default)]
     pub striping: Striping,
+    /// What is to be stored; without it figures are those of files without small contents.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files: Option<Files>,
     /// Between servers and clients.
     #[serde(default)]
     pub network: Network,
@@ -257,12 +263,32 @@ pub struct Clients {
     /// Links of one client.
     #[serde(default = "one")]
     pub nics: u32,
+    /// Cores of one client, which its mount and its programs share.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cores: Option<u32>,
     /// Main memory of one client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<Size>,
     /// What one client moves at most, when less than its links (one mount, measured).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stream: Option<Rate>,
+}
+
+/// The files that are to be stored.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Files {
+    /// How many.
+    pub count: f64,
+    /// Bytes of one on average.
+    pub mean_size: Size,
+    /// Part of them that is no larger than the inline limit, 0 to 1; when not given all of them or none, by the mean.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub small_part: Option<f64>,
+    /// Bytes of one of those on average; the mean of all, or the limit where that is less, when not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub small_size: Option<Size>,
 }
 
 /// How files are cut.
@@ -329,6 +355,9 @@ pub struct Overrides {
     /// Controllers: rate of one.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub controllers: BTreeMap<String, Rate>,
+    /// What one core copies in memory, by which RAID in software is reckoned.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub core_copy: Option<Rate>,
     /// Part of the limiting component's rate that programs see when writing, 0 to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub write_efficiency: Option<f64>,

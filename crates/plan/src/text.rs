@@ -74,6 +74,13 @@ impl Page {
         self.figure_or(name, figure, NOT_KNOWN);
     }
 
+    /// Nothing where there is no such figure.
+    fn known(&mut self, name: &str, figure: &Option<Figure>) {
+        if let Some(figure) = figure {
+            self.row(name, &figure.show(), &figure.why);
+        }
+    }
+
     /// `unless`: why it is not known.
     fn figure_or(&mut self, name: &str, figure: Option<&Figure>, unless: &str) {
         match figure {
@@ -146,10 +153,20 @@ fn names(page: &mut Page, forecast: &Forecast) {
     page.figure_or("creates", metadata.creates.as_ref(), unless);
     page.figure_or("stats", metadata.stats.as_ref(), unless);
     page.figure_or("removes", metadata.removes.as_ref(), unless);
-    page.figure("space", Some(&metadata.space));
-    if let Some(files) = &metadata.files {
-        page.figure("files", Some(files));
+    page.known("opens of small files", &metadata.opens);
+    if let Some(rows) = &metadata.rows {
+        page.figure("memory of a file's rows", Some(&rows.per_file));
+        page.figure("memory for rows", Some(&rows.room));
+        page.known("rows of all files", &rows.all);
+        page.figure("files in memory", Some(&rows.files));
+        page.known("stats of others", &rows.cold_stats);
+        page.known("opens of others", &rows.cold_opens);
     }
+    page.figure("space", Some(&metadata.space));
+    page.known("needed", &metadata.needed);
+    page.known("contents in it", &metadata.contents);
+    page.known("files", &metadata.files);
+    page.known("files of inline limit", &metadata.largest_small);
     if let Some(inodes) = &metadata.inodes {
         page.figure("inodes", Some(&inodes.made));
         page.figure("table of inodes", Some(&inodes.table));
@@ -169,6 +186,7 @@ fn names(page: &mut Page, forecast: &Forecast) {
 
 fn failures(page: &mut Page, forecast: &Forecast) {
     page.title("after a failure");
+    forecast.losses.iter().for_each(|loss| page.line(&format!("  {}", loss.said)));
     for rebuild in &forecast.rebuild {
         page.line(&format!("  {}: survives {} failed drives", rebuild.targets, rebuild.survives));
         for (name, figure) in [
@@ -197,7 +215,8 @@ fn money(page: &mut Page, forecast: &Forecast) {
 
 /// The general catalogue.
 pub fn catalogue() -> String {
-    let crate::catalogue::Listing { drives, links: nics, controllers, presets } = crate::catalogue::listing();
+    let listing = crate::catalogue::listing();
+    let crate::catalogue::Listing { drives, links: nics, controllers, core_copy, presets } = listing;
     let mut page = Page(String::new());
     page.line("drives: read, write; random 4 KiB reads and writes per second");
     for drive in drives {
@@ -205,7 +224,8 @@ pub fn catalogue() -> String {
         let why = format!("{:.0}, {:.0}; {}", drive.read_iops, drive.write_iops, drive.source);
         page.row(&drive.name, &rates, &why);
     }
-    for (title, parts) in [("links: one direction", nics), ("controllers", controllers)] {
+    let software = ("RAID in software: what a core copies", vec![core_copy]);
+    for (title, parts) in [("links: one direction", nics), ("controllers", controllers), software] {
         page.title(title);
         for part in parts {
             page.row(&part.name, &part.rate.to_string(), &part.source);

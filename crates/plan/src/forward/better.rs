@@ -1,7 +1,8 @@
 //! Systems made at random: a component that gets better never makes a forecast worse.
 
+use super::parity::{Maker, maker};
 use super::*;
-use crate::hardware::{Pcie, Server, TargetGroup};
+use crate::hardware::{DriveOverride, Pcie, Server, TargetGroup};
 use crate::units::Rate;
 use std::fmt::Write as _;
 
@@ -262,10 +263,50 @@ fn groups(hardware: &mut Hardware) -> impl Iterator<Item = &mut TargetGroup> {
 fn endless(hardware: &mut Hardware, stage: Stage) {
     match stage {
         Stage::Drives => {
-            groups(hardware).for_each(|g| (g.measured_read, g.measured_write) = (Some(PLENTY), Some(PLENTY)));
+            let own = DriveOverride {
+                read: Some(PLENTY),
+                write: Some(PLENTY),
+                read_iops: Some(9e4),
+                write_iops: Some(1e4),
+            };
+            hardware.catalogue.drives.insert("plenty".to_owned(), own);
+            // What was measured stays so: a target that was not pays for its parity.
+            for group in groups(hardware) {
+                group.drive = "plenty".to_owned();
+                group
+                    .measured_read
+                    .iter_mut()
+                    .chain(&mut group.measured_write)
+                    .for_each(|rate| *rate = PLENTY);
+            }
+        }
+        Stage::SoftwareRaid => {
+            hardware.catalogue.controllers.insert("plenty".to_owned(), PLENTY);
+            for server in &mut hardware.servers {
+                for at in 0..server.targets.len() {
+                    if maker(server, &server.targets[at]) == Maker::Md {
+                        server.targets[at].controller = Some("plenty".to_owned());
+                    }
+                }
+                server.controllers.push(Controller {
+                    name: "plenty".to_owned(),
+                    kind: "plenty".to_owned(),
+                    count: 1,
+                    pcie: None,
+                    measured_read: None,
+                    measured_write: None,
+                });
+            }
         }
         Stage::DriveLanes => groups(hardware).for_each(|group| group.pcie = None),
-        Stage::Controllers => groups(hardware).for_each(|group| group.controller = None),
+        Stage::Controllers => {
+            // They still make parity.
+            hardware.catalogue.controllers.insert("plenty".to_owned(), PLENTY);
+            for controller in hardware.servers.iter_mut().flat_map(|server| &mut server.controllers) {
+                (controller.kind, controller.pcie) = ("plenty".to_owned(), None);
+                (controller.measured_read, controller.measured_write) = (None, None);
+            }
+        }
         Stage::PcieSwitches => groups(hardware).for_each(|group| group.pcie_switch = None),
         Stage::Processors => hardware.servers.iter_mut().for_each(|server| server.cores = None),
         Stage::Links => {
@@ -276,7 +317,7 @@ fn endless(hardware: &mut Hardware, stage: Stage) {
         Stage::Fabric => hardware.network.fabric = None,
         Stage::SlowestTarget => hardware.striping.targets = 1,
         Stage::Clients => {
-            (hardware.clients.nic, hardware.clients.stream) = ("plenty".to_owned(), None);
+            (hardware.clients.nic, hardware.clients.stream) = ("plenty".to_owned(), Some(PLENTY));
             hardware.catalogue.nics.insert("plenty".to_owned(), PLENTY);
         }
     }

@@ -2,8 +2,9 @@
 
 use super::capacity::Capacity;
 use super::inodes::{self, Inodes};
+use super::small::{self, CONTENTS_SPACE, Rows};
 use super::{Figure, Unit};
-use crate::catalogue::{Costs, RULE_BYTES, RULE_FILES};
+use crate::catalogue::{Catalogue, Costs, RULE_BYTES, RULE_FILES};
 use crate::hardware::{Hardware, Role, Server, Software, TargetGroup};
 use crate::units::{count, decimal};
 use serde::Serialize;
@@ -20,6 +21,12 @@ pub struct Metadata {
     pub space: Figure,
     /// Files that fit.
     pub files: Option<Figure>,
+    /// Files that fit when each is as large as the inline limit; `None` where no contents lie in the metadata.
+    pub largest_small: Option<Figure>,
+    /// Contents in the metadata of the files that are to be stored.
+    pub contents: Option<Figure>,
+    /// Space that the files that are to be stored need here.
+    pub needed: Option<Figure>,
     /// Inodes of its file systems; `None` where mkfs makes no table of them.
     pub inodes: Option<Inodes>,
     /// The space as a part of the usable storage space.
@@ -34,6 +41,10 @@ pub struct Metadata {
     pub stats: Option<Figure>,
     /// Files removed per second.
     pub removes: Option<Figure>,
+    /// Small files opened and read per second, whose contents come with the open.
+    pub opens: Option<Figure>,
+    /// Memory for rows; `None` where nothing is known of the software's.
+    pub rows: Option<Rows>,
 }
 
 /// A rule of thumb and whether it is met.
@@ -51,25 +62,13 @@ pub struct Rule {
 }
 
 /// Adds it up.
-pub fn metadata(hardware: &Hardware, capacity: &Capacity) -> Metadata {
+pub fn metadata(hardware: &Hardware, catalogue: &Catalogue<'_>, capacity: &Capacity) -> Metadata {
     let costs = Costs::of(hardware.software);
     let space = space(hardware);
     let part = space.value / capacity.usable.value;
     let files = (space.value > 0.0).then(|| files(hardware, &costs, space.value));
     let usable = capacity.usable.value;
-    let rules = RULES
-        .iter()
-        .map(|(least, most, source)| Rule {
-            source: (*source).to_owned(),
-            least: least * usable,
-            most: most * usable,
-            verdict: match part {
-                part if part < *least => "short",
-                part if part <= *most => "met",
-                _ => "ample",
-            },
-        })
-        .collect();
+    let rules = rules(&costs, part, usable);
     let mean_file = files.as_ref().map(|files| {
         let why = format!("{} of contents over {} files", decimal(usable), count(files.value));
         Figure::new(usable / files.value, Unit::MemoryBytes, why)
@@ -87,11 +86,26 @@ pub fn metadata(hardware: &Hardware, capacity: &Capacity) -> Metadata {
         let why = format!("{whose} x {} {what} ({})", count(per_core), costs.names_source);
         (cores > 0.0).then(|| Figure::new(cores * per_core, Unit::PerSecond, why))
     };
+    let stats = rate(costs.stats_per_core, "stats/s");
+    let small_file = small::inline(hardware);
+    let per_open = crate::measured::shipped().filter(|_| hardware.software == Software::Skep);
+    let per_open = per_open.map(|us| crate::measured::per_second(small::open_us(&us, small_file)));
+    let opens = rate(
+        per_open,
+        &format!("opens/s of files with {small_file:.0} bytes, stat x 1.14 by docs/bench/profile.md,"),
+    );
+    let rows = small::rows(hardware, catalogue, &holders(hardware), [stats.as_ref(), opens.as_ref()]);
+    let largest_small = small::largest(hardware, rows_space(hardware), costs.bytes_per_file);
     Metadata {
         part: Figure::new(part, Unit::Part, format!("{} of {}", decimal(space.value), decimal(usable))),
         creates: rate(costs.creates_per_core, "creates/s"),
-        stats: rate(costs.stats_per_core, "stats/s"),
+        stats,
         removes: rate(costs.removes_per_core, "removes/s"),
+        opens,
+        rows,
+        largest_small,
+        contents: small::contents(hardware),
+        needed: small::needed(hardware, costs.bytes_per_file),
         inodes: inodes::inodes(hardware.software, &held(hardware)),
         space,
         files,
@@ -100,9 +114,38 @@ pub fn metadata(hardware: &Hardware, capacity: &Capacity) -> Metadata {
     }
 }
 
+/// What each rule of thumb asks for. The rules are for 3,413 bytes a file; where a file takes less, the same number of
+/// files takes that part of it.
+fn rules(costs: &Costs, part: f64, usable: f64) -> Vec<Rule> {
+    let usual = RULE_BYTES / RULE_FILES;
+    let scale = costs.bytes_per_file / usual;
+    let rule = |(least, most, source): &(f64, f64, &str)| {
+        let (least, most) = (least * scale, most * scale);
+        let source = match (1.0 - scale).abs() < 1e-9 {
+            true => (*source).to_owned(),
+            false => format!(
+                "{source}, for {usual:.0} bytes a file; here a file takes {:.0}, so {:.2} % to {:.2} %",
+                costs.bytes_per_file,
+                least * 100.0,
+                most * 100.0
+            ),
+        };
+        let verdict = match part {
+            part if part < least => "short",
+            part if part <= most => "met",
+            _ => "ample",
+        };
+        Rule { source, least: least * usable, most: most * usable, verdict }
+    };
+    RULES.iter().map(rule).collect()
+}
+
+/// Servers of a kind, how many, and the kind.
+pub type Holder<'a> = (u64, &'a Server);
+
 /// Servers of a kind that hold names, with the kind. This release of Skep gives all shards to the one metadata server
 /// that registers first, and nobody knows which that will be: the one with least space counts.
-fn holders(hardware: &Hardware) -> Vec<(u64, &Server)> {
+fn holders(hardware: &Hardware) -> Vec<Holder<'_>> {
     let all = hardware.servers.iter().filter(|server| bytes(server) > 0.0);
     if one_server(hardware) {
         return all
@@ -112,6 +155,11 @@ fn holders(hardware: &Hardware) -> Vec<(u64, &Server)> {
             .collect();
     }
     all.map(|server| (u64::from(server.count), server)).collect()
+}
+
+/// Servers with drives for names.
+pub fn serving_names(hardware: &Hardware) -> u64 {
+    hardware.servers.iter().filter(|server| bytes(server) > 0.0).map(|server| u64::from(server.count)).sum()
 }
 
 /// Does one metadata server hold all names, however many there are?
@@ -150,7 +198,7 @@ fn space(hardware: &Hardware) -> Figure {
         parts.push("the description has no metadata target".to_owned());
     }
     let mut why = parts.join(" + ");
-    let serving: u64 = hardware.servers.iter().filter(|s| bytes(s) > 0.0).map(|s| u64::from(s.count)).sum();
+    let serving = serving_names(hardware);
     if one_server(hardware) && serving > 1 {
         why += &format!("; 1 of {serving} metadata servers, which holds all shards in this release");
     }
@@ -163,16 +211,26 @@ fn held(hardware: &Hardware) -> Vec<(u64, &TargetGroup)> {
     holders(hardware).into_iter().flat_map(of).collect()
 }
 
+/// Space that rows have beside the tables of inodes.
+fn rows_space(hardware: &Hardware) -> f64 {
+    let group = |(servers, group): (u64, &TargetGroup)| {
+        servers as f64 * group_bytes(group) * (1.0 - inodes::table_part(hardware.software, group))
+    };
+    held(hardware).into_iter().map(group).sum()
+}
+
 /// Files by the bytes that one takes, or by the inodes that mkfs made, whichever is less. Where files are rows, the table
 /// of inodes is lost to them; where a file takes an inode, the table is part of what it takes.
 fn files(hardware: &Hardware, costs: &Costs, space: f64) -> Figure {
     let (mut files, mut rows_lost, mut short, mut large) = (0.0, 0.0, 0.0, None);
+    let contents = small::inline(hardware);
+    let row = costs.bytes_per_file + CONTENTS_SPACE * contents;
     for (servers, group) in held(hardware) {
         let bytes = servers as f64 * group_bytes(group);
         let Some((one, why)) = inodes::per_file(hardware.software, group) else {
             let lost = bytes * inodes::table_part(hardware.software, group);
             rows_lost += lost;
-            files += (bytes - lost) / costs.bytes_per_file;
+            files += (bytes - lost) / row;
             continue;
         };
         let by_bytes = bytes / one.max(costs.bytes_per_file);
@@ -184,10 +242,10 @@ fn files(hardware: &Hardware, costs: &Costs, space: f64) -> Figure {
         files += by_bytes.min(made);
     }
     let rule = format!(
-        "{} of {:.0} bytes each ({}; the rule of {} per {} files is {:.0} bytes)",
+        "{} of {row:.0} bytes each ({}{}; the rule of {} per {} files is {:.0} bytes)",
         decimal(space - rows_lost),
-        costs.bytes_per_file,
         costs.bytes_per_file_source,
+        if contents > 0.0 { format!(", {contents:.0} a file here, doubled too") } else { String::new() },
         decimal(RULE_BYTES),
         count(RULE_FILES),
         RULE_BYTES / RULE_FILES,

@@ -1,17 +1,22 @@
 //! From hardware to what it delivers: each figure with the sum behind it.
 
 pub mod capacity;
+pub mod client;
 pub mod cost;
 mod efficiency;
 mod figure;
 pub mod inodes;
+pub mod loss;
 pub mod memory;
 pub mod metadata;
 mod notes;
+pub mod parity;
+mod parts;
 pub mod random;
 pub mod rebuild;
 mod share;
 pub mod single_file;
+pub mod small;
 pub mod stream;
 
 pub use efficiency::Efficiency;
@@ -48,6 +53,8 @@ pub struct Forecast {
     pub memory: memory::Memory,
     /// After a drive or a target failed.
     pub rebuild: Vec<rebuild::Rebuild>,
+    /// What is away with one server, of each kind.
+    pub losses: Vec<loss::Loss>,
     /// With prices only.
     pub cost: Option<cost::Cost>,
     /// What to look at.
@@ -67,7 +74,7 @@ pub fn forecast(hardware: &Hardware) -> Result<Forecast, Vec<Problem>> {
     let write = stream::stream(hardware, &catalogue, Direction::Write);
     let read = stream::stream(hardware, &catalogue, Direction::Read);
     let capacity = capacity::capacity(hardware);
-    let metadata = metadata::metadata(hardware, &capacity);
+    let metadata = metadata::metadata(hardware, &catalogue, &capacity);
     let memory = memory::memory(hardware);
     let cost = hardware.prices.as_ref().map(|prices| cost::cost(hardware, prices, &capacity, &write, &read));
     let mut forecast = Forecast {
@@ -76,6 +83,7 @@ pub fn forecast(hardware: &Hardware) -> Result<Forecast, Vec<Problem>> {
         single_file: single_file::single_file(hardware, &catalogue, &write, &read),
         random: random::random(hardware, &catalogue),
         rebuild: rebuild::rebuild(hardware, &catalogue),
+        losses: loss::losses(hardware),
         components: components(hardware, &catalogue),
         notes: Vec::new(),
         write,

@@ -1,15 +1,17 @@
 //! What the guidelines of the documents say about a system, where it departs from them.
 
-use super::Forecast;
+use super::client::CLIENTS_OF_AN_ENCLOSURE;
 use super::memory::MUCH;
+use super::parity::{Maker, RAIDZ_DRIVES, maker};
+use super::small::inline_limit;
 use super::stream::{Stage, storage};
+use super::{Figure, Forecast};
 use crate::catalogue::DriveKind;
 use crate::hardware::{FileSystem, Hardware, Role, Server, Software, TargetGroup};
 use crate::raid::Raid;
 use crate::scale::Calibration;
+use crate::units::{count, decimal};
 
-/// 001: more drives in a raidz2 cost performance.
-const RAIDZ2_DRIVES: u32 = 6;
 /// 001: around this many drives for large writes, half of it for small ones.
 const RAID6_HDD_DRIVES: u32 = 12;
 /// Connections that one mount opens to one storage server at most, however much runs on it.
@@ -64,6 +66,7 @@ pub fn notes(hardware: &Hardware, forecast: &Forecast) -> Vec<String> {
         ));
     }
     notes.extend(connections(hardware));
+    notes.extend(few_clients(hardware));
     let files = forecast.capacity.targets.div_ceil(u64::from(hardware.striping.targets.max(1)));
     notes.push(format!(
         "{} targets, {} for each file: at least {files} files in use at the same time to reach all targets.",
@@ -93,6 +96,8 @@ fn services(notes: &mut Vec<String>, hardware: &Hardware, forecast: &Forecast) {
             "no metadata server is described (role \"meta\", with a target for it): metadata is not planned here."
                 .to_owned(),
         );
+    } else if let Some(needed) = &forecast.metadata.needed {
+        stored(notes, hardware, forecast, needed);
     } else if !short.is_empty() {
         notes.push(format!(
             "metadata space is {} of the storage space, less than the rules ask for ({}).",
@@ -100,6 +105,58 @@ fn services(notes: &mut Vec<String>, hardware: &Hardware, forecast: &Forecast) {
             short.join("; ")
         ));
     }
+}
+
+/// Whether the files that are to be stored have their space, and their rows memory.
+fn stored(notes: &mut Vec<String>, hardware: &Hardware, forecast: &Forecast, needed: &Figure) {
+    let metadata = &forecast.metadata;
+    let wanted = hardware.files.as_ref().map_or(0.0, |files| files.count);
+    if metadata.files.as_ref().is_some_and(|files| files.value < wanted) {
+        notes.push(format!(
+            "{} files do not fit: they need {} of metadata{}, there are {}: more or larger drives for it{}.",
+            count(wanted),
+            decimal(needed.value),
+            if metadata.contents.is_some() { ", contents of small files included" } else { "" },
+            decimal(metadata.space.value),
+            if metadata.contents.is_some() { ", or a smaller inline_limit" } else { "" },
+        ));
+    }
+    let limit = inline_limit(hardware.software, hardware.inline_limit);
+    let contents = hardware.files.as_ref().map_or(0.0, |files| files.elsewhere(limit));
+    if contents > forecast.capacity.usable.value {
+        notes.push(format!(
+            "contents of {} need {} on the storage targets, which have {}: more or larger drives.",
+            count(wanted),
+            decimal(contents),
+            decimal(forecast.capacity.usable.value)
+        ));
+    }
+    let Some(rows) = &metadata.rows else { return };
+    let Some(all) = rows.all.as_ref().filter(|all| all.value > rows.room.value) else { return };
+    let shown = |figure: &Option<Figure>| figure.as_ref().map_or("not known".to_owned(), Figure::show);
+    notes.push(format!(
+        "rows of all files take {} of memory, there are {}: the rates of names are for {} files in use. Of others a row is \
+         read from the drives, and the thread that serves names waits: {} stats, {} opens of small files.",
+        all.show(),
+        rows.room.show(),
+        count(rows.files.value),
+        shown(&rows.cold_stats),
+        shown(&rows.cold_opens)
+    ));
+}
+
+/// Fewer clients than 004's rule for Lustre asks for, if so.
+fn few_clients(hardware: &Hardware) -> Option<String> {
+    let serving = hardware.servers.iter().filter(|server| storage(server).next().is_some());
+    let servers: u64 = serving.map(|server| u64::from(server.count)).sum();
+    let (clients, wanted) =
+        (u64::from(hardware.clients.count), CLIENTS_OF_AN_ENCLOSURE * servers.div_ceil(2));
+    (hardware.software == Software::Lustre && clients < wanted).then(|| {
+        format!(
+            "{clients} clients may not saturate {servers} servers: 004 takes {CLIENTS_OF_AN_ENCLOSURE} for each enclosure of \
+             two, {wanted} here, whatever their links carry."
+        )
+    })
 }
 
 /// More clients and servers than the shipped limit of connections of one storage server, if so. A busy client holds up
@@ -127,8 +184,19 @@ fn group_notes(notes: &mut Vec<String>, hardware: &Hardware, server: &Server, gr
         .and_then(|catalogue| catalogue.drive(&group.drive))
         .is_some_and(|drive| drive.kind == DriveKind::Hdd);
     let mut note = |text: String| notes.push(format!("{}: {text}", server.name));
-    if group.raid == Raid::Raidz2 && group.drives > RAIDZ2_DRIVES {
-        note(format!("a raidz2 of {} drives loses speed, take {RAIDZ2_DRIVES} at most (001).", group.drives));
+    if group.raid.is_zfs() && group.drives > RAIDZ_DRIVES {
+        let counts = if hdd { "" } else { ", and counts as one of so many here" };
+        note(format!(
+            "a {} of {} drives loses speed{counts}: take {RAIDZ_DRIVES} at most (001, of NVMe).",
+            group.raid, group.drives
+        ));
+    }
+    if group.role == Role::Storage && !hdd && maker(server, group) == Maker::Md {
+        note(format!(
+            "{} of flash in software: 001 calls MD RAID 6 very bad on NVMe; one thread makes the parity of a target. Take \
+             raidz2 of {RAIDZ_DRIVES} drives, or a controller.",
+            group.raid
+        ));
     }
     if let Some(own) = of_zfs(group) {
         note(format!(

@@ -16,6 +16,10 @@
 //! all components have the same part (presets, a description's own, no data sheets) the seen chain is the nominal
 //! one on another scale and names the same, as the documents do, which take their part of whatever limits.
 
+use super::client;
+use super::parity::{self, Maker};
+use super::parts::{INFINITE, join, lanes, why_lanes, why_switches};
+pub use super::parts::{carrying, cores, links, storage};
 use super::share::Shared;
 use crate::catalogue::{Catalogue, Costs, pcie};
 use crate::hardware::{Controller, Hardware, Role, Server, TargetGroup};
@@ -23,8 +27,6 @@ use crate::units::Rate;
 use serde::Serialize;
 use std::collections::BTreeSet;
 
-/// Stands for "as much as you like"; far above any system and far from overflow.
-const INFINITE: f64 = 1e21;
 /// Two rates closer than this are the same: sums are made in different orders.
 const SAME: f64 = 1e-9;
 
@@ -46,6 +48,8 @@ pub enum Direction {
 pub enum Stage {
     /// The drives, with what RAID parity leaves of them.
     Drives,
+    /// Parity that a thread of the kernel makes (MD RAID 5 and 6).
+    SoftwareRaid,
     /// PCIe lanes of the drives.
     DriveLanes,
     /// RAID controllers and host bus adapters.
@@ -65,8 +69,9 @@ pub enum Stage {
 }
 
 /// All of them, from the drives to the programs.
-pub const STAGES: [Stage; 9] = [
+pub const STAGES: [Stage; 10] = [
     Stage::Drives,
+    Stage::SoftwareRaid,
     Stage::DriveLanes,
     Stage::Controllers,
     Stage::PcieSwitches,
@@ -82,6 +87,7 @@ impl Stage {
     pub fn title(self) -> &'static str {
         match self {
             Self::Drives => "drives",
+            Self::SoftwareRaid => "RAID in software",
             Self::DriveLanes => "PCIe lanes of drives",
             Self::Controllers => "controllers",
             Self::PcieSwitches => "PCIe switches",
@@ -195,7 +201,7 @@ pub fn one_file(hardware: &Hardware, catalogue: &Catalogue<'_>, direction: Direc
     let mut gains: Vec<f64> = Vec::new();
     for server in &hardware.servers {
         let rates = |group: &TargetGroup| {
-            let one = chain.drives(group) / f64::from(group.count);
+            let one = chain.drives(group).min(chain.software_raid(server, group)) / f64::from(group.count);
             core::iter::repeat_n(one, (group.count as usize).min(most))
         };
         let mut targets: Vec<f64> = storage(server).flat_map(rates).collect();
@@ -240,9 +246,9 @@ struct Chain<'a> {
     data_sheet: f64,
 }
 
-/// A component of a server: how much of it one unit of each group of targets takes, and what it passes.
+/// A component of a server: how much of it a byte of each group of targets takes, and what it passes.
 struct Pass {
-    groups: Vec<bool>,
+    groups: Vec<f64>,
     rate: f64,
 }
 
@@ -270,7 +276,7 @@ impl Chain<'_> {
         let server = |server: &Server| {
             let mut shared = Shared::new(vec![1.0; storage(server).count()]);
             for pass in self.passes(server, lifted) {
-                shared.component(pass.groups.iter().map(|on_it| f64::from(*on_it)).collect(), pass.rate);
+                shared.component(pass.groups, pass.rate);
             }
             shared.most().map(|rate| f64::from(server.count) * rate)
         };
@@ -290,8 +296,8 @@ impl Chain<'_> {
             for pass in self.passes(server, lifted) {
                 let on_it = |pool: &&str| {
                     let groups = storage(server).zip(&pass.groups);
-                    let members = groups.filter(|(group, on_it)| **on_it && group.pool == *pool);
-                    members.map(|(group, _)| f64::from(group.count)).sum::<f64>()
+                    let members = groups.filter(|(group, _)| group.pool == *pool);
+                    members.map(|(group, taken)| f64::from(group.count) * taken).sum::<f64>()
                 };
                 shared.component(pools.iter().map(on_it).collect(), pass.rate);
             }
@@ -305,12 +311,14 @@ impl Chain<'_> {
         let mut passes = Vec::new();
         let mut pass = |stage: Stage, on_it: &dyn Fn(usize) -> bool, rate: f64| {
             if !lifted(stage) && rate < INFINITE / 10.0 {
-                passes.push(Pass { groups: (0..groups.len()).map(on_it).collect(), rate });
+                let groups = (0..groups.len()).map(|at| f64::from(on_it(at)));
+                passes.push(Pass { groups: groups.collect(), rate });
             }
         };
         for (at, group) in groups.iter().enumerate() {
             pass(Stage::Drives, &|other| other == at, self.drives(group));
             pass(Stage::DriveLanes, &|other| other == at, lanes(group));
+            pass(Stage::SoftwareRaid, &|other| other == at, self.software_raid(server, group));
         }
         for controller in &server.controllers {
             let slot = controller.pcie.map_or(INFINITE, |slot| pcie(slot).0);
@@ -322,8 +330,9 @@ impl Chain<'_> {
             let on_it = |at: usize| groups[at].pcie_switch.as_ref() == Some(&switch.name);
             pass(Stage::PcieSwitches, &on_it, f64::from(switch.count) * pcie(switch.uplink).0);
         }
-        pass(Stage::Processors, &|_| true, self.processors(server));
         pass(Stage::Links, &|_| true, links(self.catalogue, server));
+        let processors = self.processors(server).filter(|_| !lifted(Stage::Processors));
+        passes.extend(processors);
         passes
     }
 
@@ -364,26 +373,73 @@ impl Chain<'_> {
     }
 
     fn working(&self, group: &TargetGroup) -> u32 {
+        let drives = self.counted(group);
         match self.direction {
-            Direction::Write => group.raid.data_drives(group.drives),
-            Direction::Read => group.raid.reading_drives(group.drives),
+            Direction::Write => group.raid.data_drives(drives),
+            Direction::Read => group.raid.reading_drives(drives),
         }
+    }
+
+    /// Drives of a target that make it faster.
+    fn counted(&self, group: &TargetGroup) -> u32 {
+        let kind = self.catalogue.drive(&group.drive).map(|drive| drive.kind);
+        kind.map_or(group.drives, |kind| parity::counted(group, kind))
     }
 
     fn drive_rate(&self, group: &TargetGroup) -> f64 {
         self.catalogue.drive(&group.drive).map_or(0.0, |drive| drive.streaming(self.direction).rate.0)
     }
 
-    fn processors(&self, server: &Server) -> f64 {
+    /// What threads of the kernel that make parity pass of a group.
+    fn software_raid(&self, server: &Server, group: &TargetGroup) -> f64 {
+        match parity::maker(server, group) {
+            Maker::Md if self.direction == Direction::Write && self.measured_target(group).is_none() => {
+                f64::from(group.count) * self.catalogue.core_copy().rate.0
+                    / parity::passes(group, self.direction)
+            }
+            _ => INFINITE,
+        }
+    }
+
+    /// Passes through memory that a core makes for each byte of a group beside what the software costs.
+    fn core_passes(&self, server: &Server, group: &TargetGroup) -> f64 {
+        if parity::maker(server, group) == Maker::Zfs && self.measured_target(group).is_none() {
+            return parity::passes(group, self.direction);
+        }
+        0.0
+    }
+
+    /// Cores of a server: bytes of each group by what they cost. `None`: nothing is known.
+    fn processors(&self, server: &Server) -> Option<Pass> {
         let rate = if self.direction == Direction::Write {
             self.costs.write_per_core
         } else {
             self.costs.read_per_core
         };
-        match (rate, cores(server)) {
-            (Some(rate), Some(cores)) => rate.0 * cores,
-            _ => INFINITE,
-        }
+        let cores = cores(server)?;
+        let software = |group: &TargetGroup| {
+            let copying = self.core_passes(server, group) / self.catalogue.core_copy().rate.0;
+            copying + rate.map_or(0.0, |rate| 1.0 / rate.0)
+        };
+        let seconds: Vec<f64> = storage(server).map(software).collect();
+        let most = seconds.iter().copied().fold(0.0, f64::max);
+        let groups = seconds.iter().map(|one| one / most).collect();
+        (most > 0.0).then(|| Pass { groups, rate: cores / most })
+    }
+
+    fn why_processors(&self, server: &Server) -> Option<String> {
+        let cores = cores(server)?;
+        let pass = self.processors(server)?;
+        let passes = storage(server).map(|group| self.core_passes(server, group)).fold(0.0, f64::max);
+        let zfs = match passes > 0.0 {
+            true => format!(
+                ", check sums and parity of ZFS included: {passes} passes at {} ({})",
+                self.catalogue.core_copy().rate,
+                self.catalogue.core_copy().source
+            ),
+            false => String::new(),
+        };
+        Some(format!("{cores} cores x {}{zfs}", Rate(pass.rate / cores)))
     }
 
     fn fabric(&self) -> f64 {
@@ -396,14 +452,12 @@ impl Chain<'_> {
         through.min(self.hardware.network.fabric.map_or(INFINITE, |rate| rate.0))
     }
 
-    fn client(&self) -> f64 {
-        let clients = &self.hardware.clients;
-        let link = self.catalogue.nic(&clients.nic).map_or(0.0, |part| part.rate.0);
-        (f64::from(clients.nics) * link).min(clients.stream.map_or(INFINITE, |rate| rate.0))
+    fn client(&self) -> client::OneClient {
+        client::one(self.hardware, self.catalogue, self.direction)
     }
 
     fn clients(&self) -> f64 {
-        f64::from(self.hardware.clients.count) * self.client()
+        f64::from(self.hardware.clients.count) * self.client().rate.0
     }
 
     fn storage_servers(&self) -> impl Iterator<Item = &Server> {
@@ -468,9 +522,11 @@ impl Chain<'_> {
             Stage::DriveLanes => servers(&|server| Some(join(storage(server).filter_map(why_lanes)))),
             Stage::Controllers => servers(&|server| Some(self.why_controllers(server))),
             Stage::PcieSwitches => servers(&|server| Some(why_switches(server))),
-            Stage::Processors => servers(&|server| {
-                cores(server)
-                    .map(|cores| format!("{cores} cores x {}", Rate(self.processors(server) / cores)))
+            Stage::Processors => servers(&|server| self.why_processors(server)),
+            Stage::SoftwareRaid => servers(&|server| {
+                let groups = storage(server).filter(|group| self.software_raid(server, group) < INFINITE);
+                Some(join(groups.map(|group| parity::why(group, &self.catalogue.core_copy()))))
+                    .filter(|s| !s.is_empty())
             }),
             Stage::Links => servers(&|server| Some(self.why_links(server))),
             Stage::Fabric => {
@@ -479,14 +535,8 @@ impl Chain<'_> {
             }
             Stage::SlowestTarget => "every target at the rate of the slowest of its pool".to_owned(),
             Stage::Clients => {
-                let clients = &self.hardware.clients;
-                format!(
-                    "{} clients x {} ({} x {})",
-                    clients.count,
-                    Rate(self.client()),
-                    clients.nics,
-                    clients.nic
-                )
+                let one = self.client();
+                format!("{} clients x {} ({})", self.hardware.clients.count, one.rate, one.why)
             }
         };
         text + &mirrored
@@ -498,10 +548,14 @@ impl Chain<'_> {
         }
         let working = self.working(group);
         let rate = Rate(self.drive_rate(group));
-        let drives = if working == group.drives {
-            format!("{working}")
-        } else {
-            format!("{working} (of {} in {})", group.drives, group.raid)
+        let counted = self.counted(group);
+        let drives = match working == group.drives {
+            true => format!("{working}"),
+            false if counted < group.drives => format!(
+                "{working} (of {} in {}, which counts as one of {counted}: more lose speed, 001)",
+                group.drives, group.raid
+            ),
+            false => format!("{working} (of {} in {})", group.drives, group.raid),
         };
         let seen = match self.part_of_drives(group) {
             part if part < 1.0 => format!(" by its data sheet, of which programs see {:.1} %", part * 100.0),
@@ -532,66 +586,4 @@ impl Chain<'_> {
             format!("{} {} x {rate}{slot}", nic.count, nic.kind)
         }))
     }
-}
-
-fn lanes(group: &TargetGroup) -> f64 {
-    let drives = f64::from(group.count) * f64::from(group.drives);
-    group.pcie.map_or(INFINITE, |slot| drives * pcie(slot).0)
-}
-
-fn why_lanes(group: &TargetGroup) -> Option<String> {
-    let slot = group.pcie?;
-    let drives = u64::from(group.count) * u64::from(group.drives);
-    Some(format!("{drives} drives x {} lanes of PCIe {} = {}", slot.lanes, slot.generation, pcie(slot)))
-}
-
-fn why_switches(server: &Server) -> String {
-    join(server.pcie_switches.iter().map(|switch| {
-        let behind = server.targets.iter().filter(|group| group.pcie_switch.as_ref() == Some(&switch.name));
-        let lanes: u64 = behind
-            .map(|group| {
-                let each = group.pcie.map_or(0, |slot| slot.lanes);
-                u64::from(group.count) * u64::from(group.drives) * u64::from(each)
-            })
-            .sum();
-        let up = u64::from(switch.count) * u64::from(switch.uplink.lanes);
-        let over = if lanes > up {
-            format!(", {:.3}:1 oversubscribed", lanes as f64 / up as f64)
-        } else {
-            String::new()
-        };
-        let rate = Rate(f64::from(switch.count) * pcie(switch.uplink).0);
-        let over = over.replace(".000:1", ":1");
-        format!("{up} lanes of PCIe {} = {rate} for {lanes} lanes of drives{over}", switch.uplink.generation)
-    }))
-}
-
-fn join(parts: impl Iterator<Item = String>) -> String {
-    parts.collect::<Vec<_>>().join(" + ")
-}
-
-/// Groups of storage targets.
-pub fn storage(server: &Server) -> impl Iterator<Item = &TargetGroup> {
-    server.targets.iter().filter(|group| group.role == Role::Storage)
-}
-
-/// Links that carry a role.
-pub fn carrying(server: &Server, role: Role) -> impl Iterator<Item = &crate::hardware::Nic> {
-    server.nics.iter().filter(move |nic| nic.roles.is_empty() || nic.roles.contains(&role))
-}
-
-/// What a server's links move of file contents: each as much as its slot passes.
-pub fn links(catalogue: &Catalogue<'_>, server: &Server) -> f64 {
-    let link = |nic: &crate::hardware::Nic| {
-        let slot = nic.pcie.map_or(INFINITE, |slot| pcie(slot).0);
-        let rate = catalogue.nic(&nic.kind).map_or(0.0, |part| part.rate.0);
-        f64::from(nic.count) * rate.min(slot)
-    };
-    carrying(server, Role::Storage).map(link).sum()
-}
-
-/// All cores of a server that do not serve metadata only, when they are known.
-pub fn cores(server: &Server) -> Option<f64> {
-    let all = server.sockets.checked_mul(server.cores?)?;
-    Some(f64::from(all.saturating_sub(server.meta_cores.unwrap_or(0)).max(1)))
 }

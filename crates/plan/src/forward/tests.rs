@@ -12,11 +12,16 @@ name = "s"
 count = 2
 roles = ["storage"]
 memory = "64 GiB"
+[[servers.controllers]]
+name = "fast"
+measured_read = "100000 GB/s"
+measured_write = "100000 GB/s"
 [[servers.nics]]
 kind = "100gbe"
 [[servers.targets]]
 role = "storage"
 count = 2
+controller = "fast"
 drive = "ssd"
 drives = 6
 size = "1 TB"
@@ -144,7 +149,7 @@ fn prices() {
         SMALL.to_owned() + "[prices]\ncurrency = \"EUR\"\nservers.s = 5000\ndrives.\"ssd 1 TB\" = 100\n";
     let cost = forecast(&read(&text)).unwrap().cost.unwrap();
     assert_eq!(cost.total.value, 2.0 * 5000.0 + 24.0 * 100.0);
-    assert_eq!(cost.unpriced, ["link 100gbe"]);
+    assert_eq!(cost.unpriced, ["controller controller", "link 100gbe"]);
     assert_eq!(cost.per_gbs_write.value, 12_400.0 / 6.4);
 }
 

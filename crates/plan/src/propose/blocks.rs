@@ -1,8 +1,9 @@
 //! Building blocks: servers as they are bought, and systems made of a number of them.
 
 use super::ClientSide;
-use super::requirements::{Availability, Kind, Requirements, Servers};
-use crate::catalogue::Catalogue;
+use super::requirements::{Availability, KINDS, Kind, Models, Requirements, Servers};
+use crate::catalogue::{Catalogue, pcie};
+use crate::forward::{Direction, client};
 use crate::hardware::{
     Clients, Controller, FileSystem, Hardware, Network, Nic, Pcie, Prices, Role, Server, Software, Striping,
     TargetGroup,
@@ -126,6 +127,8 @@ pub struct Count {
     pub pairs: u32,
     /// Bytes of a drive for contents.
     pub size: u64,
+    /// Bytes of a drive for names.
+    pub names_size: u64,
 }
 
 /// RAID of the groups for contents, and the drives of one where slots do not set the number.
@@ -227,6 +230,8 @@ pub fn system(block: &Block, layout: Servers, count: &Count, requirements: &Requ
         description: format!("{} of {}", count.storage, block.name),
         software: requirements.software,
         metadata_spread: requirements.metadata_spread,
+        inline_limit: requirements.inline_limit,
+        files: requirements.stored(),
         clients: clients(requirements),
         striping: Striping {
             chunk: Size(CHUNK),
@@ -234,15 +239,24 @@ pub fn system(block: &Block, layout: Servers, count: &Count, requirements: &Requ
             copies: if requirements.availability == Availability::Mirror { 2 } else { 1 },
         },
         network: Network::default(),
-        prices: requirements.prices.as_ref().map(|prices| priced(prices, block)),
+        catalogue: requirements.catalogue.clone(),
+        prices: requirements.prices.as_ref().map(|prices| priced(prices, block, &requirements.models)),
         servers,
         ..Hardware::default()
     }
 }
 
-/// The server with names costs what its block costs, unless it has a price of its own.
-fn priced(prices: &Prices, block: &Block) -> Prices {
+/// The server with names costs what its block costs, and a drive what its kind does, unless they have prices of their own.
+fn priced(prices: &Prices, block: &Block, models: &Models) -> Prices {
     let mut prices = prices.clone();
+    for kind in KINDS {
+        for (name, price) in prices.drives.clone() {
+            let size = name.strip_prefix(kind.name()).filter(|rest| rest.is_empty() || rest.starts_with(' '));
+            if let Some(size) = size {
+                prices.drives.entry(format!("{}{size}", models.of(kind))).or_insert(price);
+            }
+        }
+    }
     if let Some(price) = prices.servers.get(block.name).copied() {
         prices.servers.entry(names_server(block)).or_insert(price);
     }
@@ -263,7 +277,7 @@ fn combined(block: &Block, count: &Count, requirements: &Requirements) -> Vec<Se
     }
     holder.roles = vec![Role::Mgmt, Role::Meta, Role::Storage];
     holder.meta_cores = Some(META_CORES);
-    holder.targets.push(names(block.kind, count.pairs, requirements));
+    holder.targets.push(names(block.kind, count.pairs, count.names_size, requirements));
     servers.push(holder);
     servers
 }
@@ -280,7 +294,7 @@ fn metadata_server(block: &Block, count: &Count, requirements: &Requirements) ->
         nics: vec![Nic { kind: "100gbe".into(), count: 1, roles: Vec::new(), pcie: None }],
         controllers: Vec::new(),
         pcie_switches: Vec::new(),
-        targets: vec![names(block.kind, count.pairs, requirements)],
+        targets: vec![names(block.kind, count.pairs, count.names_size, requirements)],
     }
 }
 
@@ -298,7 +312,7 @@ fn storage_server(block: &Block, many: u32, shape: Shape, size: u64, requirement
     let group = TargetGroup {
         role: Role::Storage,
         count: shape.groups,
-        drive: block.kind.name().to_owned(),
+        drive: requirements.models.of(block.kind).to_owned(),
         drives: shape.drives,
         size: Size(size),
         raid,
@@ -307,7 +321,7 @@ fn storage_server(block: &Block, many: u32, shape: Shape, size: u64, requirement
         pool: "default".to_owned(),
         controller: controllers.as_ref().map(|one| one.name.clone()),
         pcie_switch: None,
-        pcie: (block.kind == Kind::Nvme).then_some(Pcie { generation: 4, lanes: 4 }),
+        pcie: (block.kind == Kind::Nvme).then(|| slot(requirements)),
         measured_read: None,
         measured_write: None,
         bytes_per_inode: None,
@@ -330,13 +344,22 @@ fn storage_server(block: &Block, many: u32, shape: Shape, size: u64, requirement
     }
 }
 
+/// The slot of an NVMe drive: of the fifth generation for what the fourth does not carry.
+fn slot(requirements: &Requirements) -> Pcie {
+    let own = requirements.rates();
+    let drive = Catalogue::of(&own).and_then(|catalogue| catalogue.drive(&requirements.models.nvme));
+    let usual = Pcie { generation: 4, lanes: 4 };
+    let fast = drive.is_some_and(|drive| drive.read.rate.0 > pcie(usual).0);
+    if fast { Pcie { generation: 5, ..usual } } else { usual }
+}
+
 /// The slowest link that carries what the drives deliver: "network bandwidth higher than disk bandwidth" (001).
 fn link(block: &Block, drives: u32, raid: Raid, requirements: &Requirements) -> Nic {
-    let empty = Hardware::default();
-    let catalogue = Catalogue::of(&empty);
+    let own = requirements.rates();
+    let catalogue = Catalogue::of(&own);
     let rate = |kind: &str| catalogue.as_ref().and_then(|c| c.nic(kind)).map_or(0.0, |nic| nic.rate.0);
     let groups = f64::from(block.slots / drives);
-    let drive = catalogue.as_ref().and_then(|c| c.drive(block.kind.name()));
+    let drive = catalogue.as_ref().and_then(|c| c.drive(requirements.models.of(block.kind)));
     let (read, write) = drive.map_or((0.0, 0.0), |drive| (drive.read.rate.0, drive.write.rate.0));
     let mut wanted = groups
         * (read * f64::from(raid.reading_drives(drives))).max(write * f64::from(raid.data_drives(drives)));
@@ -356,17 +379,16 @@ fn link(block: &Block, drives: u32, raid: Raid, requirements: &Requirements) -> 
 }
 
 /// Drives for names: pairs, of the fastest kind that is allowed (001: RAID 1 or 10, no parity).
-pub fn names(kind: Kind, pairs: u32, requirements: &Requirements) -> TargetGroup {
-    let allowed = requirements.kinds();
-    let best = allowed.iter().copied().max().unwrap_or(kind);
+pub fn names(kind: Kind, pairs: u32, size: u64, requirements: &Requirements) -> TargetGroup {
+    let best = names_kind(kind, requirements);
     // A metadata server of Skep has one directory for all its names, so its pairs are joined.
     let joined = requirements.software == Software::Skep && pairs > 1;
     TargetGroup {
         role: Role::Meta,
         count: if joined { 1 } else { pairs },
-        drive: best.name().to_owned(),
+        drive: requirements.models.of(best).to_owned(),
         drives: if joined { 2 * pairs } else { 2 },
-        size: Size(names_size(best)),
+        size: Size(size),
         raid: if joined { Raid::Raid10 } else { Raid::Raid1 },
         spares: 0,
         file_system: FileSystem::Ext4,
@@ -381,32 +403,39 @@ pub fn names(kind: Kind, pairs: u32, requirements: &Requirements) -> TargetGroup
     }
 }
 
-/// Bytes of a drive for names.
-fn names_size(kind: Kind) -> u64 {
+/// The kind of drives that names get: the fastest that is allowed.
+pub fn names_kind(kind: Kind, requirements: &Requirements) -> Kind {
+    requirements.kinds().iter().copied().max().unwrap_or(kind)
+}
+
+/// Bytes of a drive for names, the smallest first: larger ones are taken when pairs of these are not enough.
+pub fn names_sizes(kind: Kind) -> &'static [u64] {
     match kind {
-        Kind::Nvme => 3_200 * GB,
-        Kind::Ssd => 3_840 * GB,
-        Kind::Hdd => 8 * TB,
+        Kind::Nvme => &[3_200 * GB, 6_400 * GB, 12_800 * GB],
+        Kind::Ssd => &[3_840 * GB, 7_680 * GB, 15_360 * GB],
+        Kind::Hdd => &[8 * TB, 16 * TB, 24 * TB],
     }
 }
 
 /// The clients that a proposal reckons with.
 pub fn client_side(requirements: &Requirements) -> ClientSide {
-    let empty = Hardware::default();
-    let link = Catalogue::of(&empty).and_then(|c| c.nic(&requirements.client_nic));
-    let rate = link.map_or(1.0, |nic| nic.rate.0);
-    let most = [requirements.write, requirements.read].into_iter().flatten().map(|rate| rate.0);
-    let wanted = (most.fold(0.0, f64::max) / rate).ceil().max(CLIENTS_LEAST);
+    let own = requirements.rates();
+    let one = |direction: Direction| {
+        let link = Catalogue::of(&own).map(|catalogue| client::one(&own, &catalogue, direction).rate.0);
+        link.filter(|rate| *rate > 0.0).unwrap_or(1.0)
+    };
+    let (write, read) = (one(Direction::Write), one(Direction::Read));
+    let most = [requirements.write.map(|rate| rate.0 / write), requirements.read.map(|rate| rate.0 / read)];
+    let wanted = most.into_iter().flatten().fold(0.0, f64::max).ceil().max(CLIENTS_LEAST);
     let count = requirements.clients.unwrap_or(wanted.min(f64::from(crate::check::MACHINES_MAX)) as u32);
     ClientSide {
         count,
         nic: requirements.client_nic.clone(),
         assumed: requirements.clients.is_none(),
-        carry: Rate(f64::from(count) * rate),
+        carry: Rate(f64::from(count) * write.min(read)),
     }
 }
 
 fn clients(requirements: &Requirements) -> Clients {
-    let side = client_side(requirements);
-    Clients { count: side.count, nic: side.nic, nics: 1, memory: None, stream: None }
+    Clients { count: client_side(requirements).count, ..requirements.rates().clients }
 }

@@ -1,10 +1,14 @@
 //! What a system has to do: TOML, or flags of the command.
 
-use super::blocks::{PAIRS_MAX, names};
+use super::blocks::{PAIRS_MAX, names, names_sizes};
 use crate::catalogue::{Catalogue, Costs};
+use crate::check::{self, PARTS_MAX};
 use crate::forward::inodes::table_part;
-use crate::hardware::{Hardware, Prices, Software};
+use crate::forward::small::{CONTENTS_SPACE, INLINE_MAX, inline_limit, open_us};
+use crate::forward::{Direction, client};
+use crate::hardware::{Clients, Files, Hardware, Overrides, Prices, Software};
 use crate::load::{self, Fault};
+use crate::measured::{per_second, shipped};
 use crate::units::{Rate, Size, count};
 use serde::{Deserialize, Serialize};
 
@@ -35,6 +39,21 @@ pub struct Requirements {
     /// Files that are to be stored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub files: Option<f64>,
+    /// Bytes of a file on average; capacity over files when not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file_size: Option<Size>,
+    /// Part of the files that is no larger than the inline limit; all of them or none, by the mean, when not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub small_part: Option<f64>,
+    /// Bytes of one of those on average.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub small_size: Option<Size>,
+    /// Size up to which Skep keeps contents in the metadata; 8 KiB when not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inline_limit: Option<Size>,
+    /// Small files opened and read per second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub opens: Option<f64>,
     /// Space for their contents.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capacity: Option<Size>,
@@ -48,6 +67,11 @@ pub struct Requirements {
     pub budget: Option<f64>,
     /// Kinds of drives that may be used; all when empty.
     pub drives: Vec<Kind>,
+    /// Drives of each kind, by their names in the catalogue.
+    pub models: Models,
+    /// Component rates that differ from the catalogue's, as in a description.
+    #[serde(skip_serializing_if = "Overrides::is_empty")]
+    pub catalogue: Overrides,
     /// One kind of server for everything, or metadata apart; both are proposed when not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub servers: Option<Servers>,
@@ -56,6 +80,9 @@ pub struct Requirements {
     pub clients: Option<u32>,
     /// The link of a client.
     pub client_nic: String,
+    /// Cores of a client.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_cores: Option<u32>,
     /// The link of a server; the slowest of the catalogue's that does not limit its drives when not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server_nic: Option<String>,
@@ -111,6 +138,36 @@ impl Kind {
     }
 }
 
+/// Drives that are bought, of each kind: names of the catalogue or of the requirements' own `[catalogue]`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields, default)]
+pub struct Models {
+    /// Hard disks.
+    pub hdd: String,
+    /// Flash on SAS or SATA.
+    pub ssd: String,
+    /// Flash on PCIe.
+    pub nvme: String,
+}
+
+impl Default for Models {
+    fn default() -> Self {
+        Self { hdd: "hdd-24tb".to_owned(), ssd: "ssd-sata".to_owned(), nvme: "nvme-gen4".to_owned() }
+    }
+}
+
+impl Models {
+    /// The drive of a kind.
+    pub fn of(&self, kind: Kind) -> &str {
+        match kind {
+            Kind::Hdd => &self.hdd,
+            Kind::Ssd => &self.ssd,
+            Kind::Nvme => &self.nvme,
+        }
+    }
+}
+
 /// Which services share a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -131,6 +188,11 @@ impl Default for Requirements {
             iops: None,
             write_iops: None,
             files: None,
+            file_size: None,
+            small_part: None,
+            small_size: None,
+            inline_limit: None,
+            opens: None,
             capacity: None,
             metadata_rate: None,
             availability: Availability::Raid,
@@ -139,6 +201,9 @@ impl Default for Requirements {
             servers: None,
             clients: None,
             client_nic: "100gbe".to_owned(),
+            client_cores: None,
+            models: Models::default(),
+            catalogue: Overrides::default(),
             server_nic: None,
             software: Software::Skep,
             metadata_spread: false,
@@ -177,6 +242,7 @@ impl Requirements {
             ("files", self.files),
             ("capacity", self.capacity.map(Size::bytes)),
             ("metadata_rate", self.metadata_rate),
+            ("opens", self.opens),
             ("budget", self.budget),
         ];
         let all = || rates.iter().chain(&others);
@@ -187,9 +253,10 @@ impl Requirements {
         }
         if all().all(|(name, value)| *name == "budget" || value.is_none()) {
             wrong.push(
-                "nothing is required: give some of write, read, iops, write_iops, files, capacity, metadata_rate".into(),
+                "nothing is required: give some of write, read, iops, write_iops, files, capacity, metadata_rate, opens".into(),
             );
         }
+        self.sizes(wrong);
         if self.clients.is_some_and(|clients| clients == 0 || clients > CLIENTS_MAX) {
             wrong.push(format!("clients: must be from 1 to {CLIENTS_MAX}"));
         }
@@ -198,9 +265,78 @@ impl Requirements {
         }
     }
 
+    /// Sizes of files that cannot be.
+    fn sizes(&self, wrong: &mut Vec<String>) {
+        let given = [
+            ("file_size", self.file_size.is_some()),
+            ("small_part", self.small_part.is_some()),
+            ("small_size", self.small_size.is_some()),
+        ];
+        for (field, given) in given {
+            if given && self.files.is_none() {
+                wrong.push(format!("{field}: of how many files? Give files as well, or leave it out"));
+            }
+        }
+        if self.files.is_some()
+            && self.stored().is_none()
+            && (self.small_part.is_some() || self.small_size.is_some())
+        {
+            wrong.push(
+                "small_part: of what size are the others? Give file_size, the mean of all files, or capacity"
+                    .into(),
+            );
+        }
+        let limit = match self.inline_limit {
+            Some(_) if self.software != Software::Skep => {
+                wrong.push("inline_limit: only Skep keeps contents in the metadata: leave it out".into());
+                return;
+            }
+            Some(limit) if limit.0 > INLINE_MAX => {
+                wrong.push(format!("inline_limit: {limit}: Skep takes 8 KiB at most, write 0 B to 8 KiB"));
+                return;
+            }
+            own => inline_limit(self.software, own),
+        };
+        let Some(files) = self.stored() else { return };
+        for (field, message) in files.wrong(limit) {
+            // `files` itself was looked at with the other numbers.
+            match field {
+                "count" if self.files.is_some_and(|files| files <= 0.0) => {}
+                "count" => wrong.push(format!("files: {message}")),
+                "mean_size" => wrong.push(format!("file_size: {message}")),
+                other => wrong.push(format!("{other}: {message}")),
+            }
+        }
+    }
+
+    /// The files that are to be stored, where their mean size is known.
+    pub fn stored(&self) -> Option<Files> {
+        let count = self.files.filter(|files| *files > 0.0)?;
+        let mean = self.capacity.map(|capacity| Size(((capacity.bytes() / count) as u64).max(1)));
+        let mean_size = self.file_size.or(mean)?;
+        Some(Files { count, mean_size, small_part: self.small_part, small_size: self.small_size })
+    }
+
+    /// Bytes that the storage targets must hold. What was said to lie in the metadata is no part of it; what follows
+    /// only from the mean of all files is: behind a mean of 4 kB may stand a few large files.
+    pub fn contents(&self) -> Option<f64> {
+        let limit = inline_limit(self.software, self.inline_limit);
+        let said = self.file_size.is_some() || self.small_part.is_some();
+        let contents = match (self.capacity, self.stored()) {
+            (Some(capacity), Some(files)) if said => {
+                (capacity.bytes() - files.count * files.inline(limit)).max(files.elsewhere(limit))
+            }
+            (Some(capacity), _) => capacity.bytes(),
+            (None, Some(files)) => files.elsewhere(limit),
+            (None, None) => return None,
+        };
+        Some(contents).filter(|contents| *contents > 0.0)
+    }
+
     fn names(&self, wrong: &mut Vec<String>) {
-        let empty = Hardware::default();
-        let Some(catalogue) = Catalogue::of(&empty) else { return };
+        wrong.extend(check::overrides(&self.catalogue).into_iter().map(|problem| problem.to_string()));
+        let own = self.rates();
+        let Some(catalogue) = Catalogue::of(&own) else { return };
         let names = catalogue.nic_names().join(", ");
         let nics = [("client_nic", Some(&self.client_nic)), ("server_nic", self.server_nic.as_ref())];
         for (field, nic) in nics {
@@ -210,17 +346,55 @@ impl Requirements {
                 wrong.push(format!("{field}: no link {nic:?} in the catalogue: write one of {names}"));
             }
         }
-        let (Some(clients), Some(link)) = (self.clients, catalogue.nic(&self.client_nic)) else { return };
-        let most = f64::from(clients) * link.rate.0;
-        for (field, rate) in [("write", self.write), ("read", self.read)] {
+        for kind in self.kinds() {
+            let model = self.models.of(kind);
+            if catalogue.drive(model).is_none() {
+                wrong.push(format!(
+                    "models.{}: {model:?} is no drive of the catalogue, or lacks read or write: write one of {}, or give \
+                     both rates in [catalogue.drives.{model}]",
+                    kind.name(),
+                    catalogue.drive_names().join(", ")
+                ));
+            }
+        }
+        self.clients_carry(wrong, &own, &catalogue);
+    }
+
+    /// A description with nothing but the rates and the clients of these requirements.
+    pub fn rates(&self) -> Hardware {
+        let nic = self.client_nic.clone();
+        let clients =
+            Clients { count: 1, nic, nics: 1, cores: self.client_cores, memory: None, stream: None };
+        Hardware {
+            software: self.software,
+            catalogue: self.catalogue.clone(),
+            clients,
+            ..Hardware::default()
+        }
+    }
+
+    /// Clients that were given and carry too little, whatever the servers do.
+    fn clients_carry(&self, wrong: &mut Vec<String>, own: &Hardware, catalogue: &Catalogue<'_>) {
+        if self.client_cores.is_some_and(|cores| cores == 0 || cores > PARTS_MAX) {
+            wrong.push(format!("client_cores: must be from 1 to {PARTS_MAX}"));
+            return;
+        }
+        let Some(clients) = self.clients else { return };
+        let ways = [("write", self.write, Direction::Write), ("read", self.read, Direction::Read)];
+        for (field, rate, direction) in ways {
+            let one = client::one(own, catalogue, direction);
+            let most = f64::from(clients) * one.rate.0;
             if let Some(rate) = rate
+                && most > 0.0
                 && rate.0 > most
             {
                 wrong.push(format!(
-                    "{field}: {rate} is more than {clients} clients with a {} link carry ({}): no servers change \
-                     that; more clients, or client_nic",
+                    "{field}: {rate} is more than {clients} clients with a {} link carry ({}; each {}: {}): no servers \
+                     change that; more clients, or client_nic and client_cores",
                     self.client_nic,
-                    Rate(most)
+                    Rate(most),
+                    one.rate,
+                    one.why
                 ));
             }
         }
@@ -232,6 +406,7 @@ impl Requirements {
             ("iops", self.iops.is_some() && costs.random_reads_per_core.is_none()),
             ("write_iops", self.write_iops.is_some() && costs.random_writes_per_core.is_none()),
             ("metadata_rate", self.metadata_rate.is_some() && costs.creates_per_core.is_none()),
+            ("opens", self.opens.is_some() && self.software != Software::Skep),
         ];
         for (field, unknown) in unknown {
             if unknown {
@@ -260,10 +435,17 @@ impl Requirements {
                 count(most)
             ));
         }
-        let (Some(rate), Some(most)) = (self.metadata_rate, self.one_thread()) else { return };
-        if rate > most {
+        let rates = [
+            ("metadata_rate", "creates/s", self.metadata_rate, self.one_thread()),
+            ("opens", "opens/s", self.opens, self.one_thread_opens()),
+        ];
+        for (field, what, rate, most) in rates {
+            let (Some(rate), Some(most)) = (rate, most) else { continue };
+            if rate <= most {
+                continue;
+            }
             wrong.push(format!(
-                "metadata_rate: {rate:.0} creates/s is more than this release of Skep does ({most:.0}): one metadata \
+                "{field}: {rate:.0} {what} is more than this release of Skep does ({most:.0}): one metadata \
                  server holds all shards, with one thread (`skep plan scale` shows it). metadata_spread = true \
                  counts on all its cores, for the day when shards are spread"
             ));
@@ -284,21 +466,32 @@ impl Requirements {
         Some(costs.creates_per_core? * costs.metadata_threads?)
     }
 
+    /// Small files opened and read per second by that thread.
+    fn one_thread_opens(&self) -> Option<f64> {
+        let us = shipped().filter(|_| self.names_on_one_server())?;
+        let limit = inline_limit(self.software, self.inline_limit);
+        Some(per_second(open_us(&us, self.stored().map_or(0.0, |files| files.inline(limit)))))
+    }
+
     /// Files that this release's one metadata server holds at most, where that counts, and the sum.
     pub fn one_server(&self) -> Option<(f64, String)> {
         if !self.names_on_one_server() {
             return None;
         }
         let best = self.kinds().into_iter().max()?;
-        let group = names(best, PAIRS_MAX, self);
+        let size = names_sizes(best).last().copied()?;
+        let group = names(best, PAIRS_MAX, size, self);
         let space = f64::from(PAIRS_MAX) * group.size.bytes();
         let part = table_part(self.software, &group);
-        let each = Costs::of(self.software).bytes_per_file;
+        let limit = inline_limit(self.software, self.inline_limit);
+        let contents = self.stored().map_or(0.0, |files| files.inline(limit));
+        let each = Costs::of(self.software).bytes_per_file + CONTENTS_SPACE * contents;
         let why = format!(
-            "{PAIRS_MAX} pairs of {} x {}, {:.1} % of it the table of inodes, at {each:.0} bytes a file",
-            best.name(),
+            "{PAIRS_MAX} pairs of {} x {}, {:.1} % of it the table of inodes, at {each:.0} bytes a file{}",
+            self.models.of(best),
             group.size,
-            part * 100.0
+            part * 100.0,
+            if contents > 0.0 { ", contents of small files included" } else { "" }
         );
         Some((space * (1.0 - part) / each, why))
     }

@@ -1,6 +1,6 @@
 //! How many of a block are enough: found with the forward model, which is the judge of every proposal.
 
-use super::blocks::{Block, Count, pairs_max, system};
+use super::blocks::{Block, Count, names_kind, names_sizes, pairs_max, system};
 use super::requirements::{Availability, Requirements, Servers};
 use crate::forward::{self, Forecast, Stream};
 use crate::hardware::Hardware;
@@ -10,8 +10,6 @@ use serde::Serialize;
 
 /// Most servers of one kind that are proposed.
 pub const SERVERS_MAX: u32 = 4_096;
-/// Least metadata space as a part of the space for contents (001: 0.3 % to 0.5 %).
-const NAMES_PART: f64 = 0.003;
 
 /// One requirement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -32,6 +30,8 @@ pub enum Need {
     Files,
     /// Creates per second.
     MetadataRate,
+    /// Small files opened and read per second.
+    Opens,
     /// The rule for the space of names.
     NamesSpace,
     /// Cost.
@@ -49,19 +49,20 @@ impl Need {
             Self::Capacity => "capacity",
             Self::Files => "files",
             Self::MetadataRate => "metadata_rate",
-            Self::NamesSpace => "space for names (0.3 % of the capacity)",
+            Self::Opens => "opens",
+            Self::NamesSpace => "space for names (0.3 % of the capacity, for files of 3.4 kB of metadata)",
             Self::Budget => "budget",
         }
     }
 
     /// Is it met by servers for names?
     pub fn of_names(self) -> bool {
-        matches!(self, Self::Files | Self::MetadataRate | Self::NamesSpace)
+        matches!(self, Self::Files | Self::MetadataRate | Self::Opens | Self::NamesSpace)
     }
 }
 
 /// What is asked for beside what is delivered.
-fn delivered(requirements: &Requirements, forecast: &Forecast) -> [(Need, Option<f64>, f64); 7] {
+fn delivered(requirements: &Requirements, forecast: &Forecast) -> [(Need, Option<f64>, f64); 8] {
     let r = requirements;
     let m = &forecast.metadata;
     let has = |figure: &Option<forward::Figure>| figure.as_ref().map_or(0.0, |figure| figure.value);
@@ -70,9 +71,10 @@ fn delivered(requirements: &Requirements, forecast: &Forecast) -> [(Need, Option
         (Need::Read, r.read.map(|rate| rate.0), forecast.read.expected.0),
         (Need::Iops, r.iops, has(&forecast.random.read)),
         (Need::WriteIops, r.write_iops, has(&forecast.random.write)),
-        (Need::Capacity, r.capacity.map(|size| size.bytes()), forecast.capacity.usable.value),
+        (Need::Capacity, r.contents(), forecast.capacity.usable.value),
         (Need::Files, r.files, has(&m.files)),
         (Need::MetadataRate, r.metadata_rate, has(&m.creates)),
+        (Need::Opens, r.opens, has(&m.opens)),
     ]
 }
 
@@ -118,7 +120,9 @@ pub fn unmet(requirements: &Requirements, forecast: &Forecast) -> Vec<Need> {
 
 /// Is there less space for names than the rule asks for?
 pub fn names_short(forecast: &Forecast) -> bool {
-    forecast.metadata.space.value < NAMES_PART * forecast.capacity.usable.value
+    // Where it is known what is to be stored, that is what must fit.
+    forecast.metadata.needed.is_none()
+        && forecast.metadata.rules.first().is_some_and(|rule| rule.verdict == "short")
 }
 
 /// A system that is enough, and what made it as large as it is.
@@ -160,7 +164,8 @@ pub fn enough(
 ) -> Result<Enough, Short> {
     let search = Search { block, layout, requirements };
     let metadata = if layout == Servers::Combined { 0 } else { search.least() };
-    let mut count = Count { storage: search.least(), metadata, pairs: 1, size };
+    let names_size = search.names_sizes().first().copied().unwrap_or(size);
+    let mut count = Count { storage: search.least(), metadata, pairs: 1, size, names_size };
     count = search.contents(count)?;
     count = search.names(count)?;
     let hardware = system(block, layout, &count, requirements);
@@ -216,6 +221,10 @@ impl Search<'_> {
         if self.requirements.availability == Availability::Mirror { 2 } else { 1 }
     }
 
+    fn names_sizes(&self) -> &'static [u64] {
+        names_sizes(names_kind(self.block.kind, self.requirements))
+    }
+
     fn missing_names(&self, count: &Count) -> Vec<Need> {
         let mut missing = self.missing(count);
         missing.retain(|need| need.of_names());
@@ -227,14 +236,19 @@ impl Search<'_> {
     fn names(&self, mut count: Count) -> Result<Count, Short> {
         let one = self.requirements.names_on_one_server();
         let most = pairs_max(self.block, self.layout, self.requirements);
-        for pairs in 1..=most {
-            count = self.contents(Count { pairs, ..count })?;
+        // Servers for names can be many where one does not hold all; otherwise larger drives come after more of them.
+        let sizes = if one { self.names_sizes() } else { self.names_sizes().get(..1).unwrap_or_default() };
+        let all = sizes.iter().flat_map(|size| (1..=most).map(move |pairs| (*size, pairs)));
+        let last = (sizes.last().copied().unwrap_or_default(), most);
+        for (names_size, pairs) in all {
+            count = self.contents(Count { pairs, names_size, ..count })?;
             let missing = self.missing_names(&count);
-            if one && pairs == most && !missing.is_empty() {
+            let is_last = (names_size, pairs) == last;
+            if one && is_last && !missing.is_empty() {
                 return Err(Short { unmet: missing, cost: None, unpriced: Vec::new() });
             }
             // Of the one server that holds all names, as many as the rule asks for, or as fit.
-            if missing.is_empty() && (!one || pairs == most || !self.names_short(&count)?) {
+            if missing.is_empty() && (!one || is_last || !self.names_short(&count)?) {
                 return Ok(count);
             }
         }

@@ -85,9 +85,56 @@ pub fn reasons(
     if names_short(forecast) {
         let files = forecast.metadata.files.as_ref().map_or(0.0, |files| files.value);
         reasons.push(format!(
-            "space for names is {} of the capacity on that server, less than the rule of 0.3 % (001): {} files fit",
+            "space for names is {} of the capacity on that server, less than the rule ({}): {} files fit",
             forecast.metadata.part.show(),
+            forecast.metadata.rules.first().map_or("", |rule| rule.source.as_str()),
             count(files)
+        ));
+    }
+    reasons.extend(small_files(requirements, forecast));
+    reasons.extend(forecast.losses.iter().map(|loss| loss.said.clone()));
+    reasons
+}
+
+/// Contents in the metadata, and the memory of rows.
+fn small_files(requirements: &Requirements, forecast: &Forecast) -> Vec<String> {
+    let metadata = &forecast.metadata;
+    let mut reasons = Vec::new();
+    let by_mean = requirements.file_size.is_none() && requirements.small_part.is_none();
+    match (&metadata.contents, &metadata.needed) {
+        (Some(contents), Some(needed)) => {
+            let guess = match by_mean {
+                true => {
+                    "; by the mean of all files, so the storage targets could hold all of it too: give --file-size or \
+                         --small-part"
+                }
+                false => "",
+            };
+            reasons.push(format!(
+                "{} of contents of small files lie in the metadata ({}), which needs {} of the {} there{guess}",
+                decimal(contents.value),
+                contents.why,
+                decimal(needed.value),
+                decimal(metadata.space.value)
+            ));
+        }
+        (None, None) if requirements.files.is_some() && metadata.largest_small.is_some() => {
+            let largest = metadata.largest_small.as_ref().map_or(0.0, |figure| figure.value);
+            reasons.push(format!(
+                "no contents of small files are counted: --file-size says how large files are; {} of 8 KiB would fit",
+                count(largest)
+            ));
+        }
+        _ => {}
+    }
+    if let Some(rows) = &metadata.rows {
+        let cold = rows
+            .cold_stats
+            .as_ref()
+            .map_or(String::new(), |stats| format!(", others at {} stats", stats.show()));
+        reasons.push(format!(
+            "rows of {} files are in memory (half of the server's, as cache_size of metad){cold}",
+            count(rows.files.value)
         ));
     }
     reasons
@@ -149,9 +196,10 @@ pub fn impossible(need: Need, requirements: &Requirements, short: &[Short]) -> S
         Need::Read => r.read.map(|rate| rate.to_string()),
         Need::Iops => r.iops.map(|n| format!("{}/s", count(n))),
         Need::WriteIops => r.write_iops.map(|n| format!("{}/s", count(n))),
-        Need::Capacity => r.capacity.map(|size| decimal(size.bytes())),
+        Need::Capacity => r.contents().map(decimal),
         Need::Files => r.files.map(count),
         Need::MetadataRate => r.metadata_rate.map(|n| format!("{}/s", count(n))),
+        Need::Opens => r.opens.map(|n| format!("{}/s", count(n))),
         Need::NamesSpace | Need::Budget => None,
     };
     let wanted = wanted.map_or(String::new(), |wanted| format!("{wanted} "));

@@ -27,8 +27,16 @@ use serde::Serialize;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum How {
-    /// Computed by the model from things other than this number.
-    Model,
+    /// Computed from other sources than the measurement that was published: what shows how good the model is.
+    Predicted,
+    /// A sum, product or rule that the document prints with its numbers; only the transcription is tested.
+    Arithmetic,
+    /// What was published is itself an expectation of the document, not a measurement.
+    Extrapolated,
+    /// A prediction that stands here already, once more: its inverse, a part or a multiple of it.
+    Again,
+    /// Nothing was published to compare it with.
+    Computed,
     /// The model was fed with this number, so agreement proves nothing.
     Input,
     /// Put together by the model from measured rates of the same document: only how they combine is tested.
@@ -178,12 +186,14 @@ impl Sheet {
         computed: f64,
         note: &str,
     ) -> &mut Line {
+        // A prediction is called one where it is made.
+        let how = if published == Published::Nothing { How::Computed } else { How::Arithmetic };
         self.lines.push(Line {
             what: what.to_owned(),
             shown,
             published,
             computed: computed / shown.unit(),
-            how: How::Model,
+            how,
             tolerance: ROUNDING,
             note: note.to_owned(),
         });
@@ -254,10 +264,55 @@ fn value(figure: Option<&crate::forward::Figure>) -> f64 {
     figure.map_or(f64::NAN, |figure| figure.value)
 }
 
+/// How far predictions are off, as parts.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Predictions {
+    /// How many there are.
+    pub count: usize,
+    /// Mean of their errors, without signs.
+    pub mean: f64,
+    /// Half of them are off by less.
+    pub median: f64,
+    /// The largest.
+    pub worst: f64,
+}
+
+/// Of all lines that are predictions.
+pub fn predictions(sheets: &[Sheet]) -> Predictions {
+    let lines = sheets.iter().flat_map(|sheet| &sheet.lines).filter(|line| line.how == How::Predicted);
+    let mut errors: Vec<f64> = lines.filter_map(|line| Some(line.error()?.abs())).collect();
+    errors.sort_by(f64::total_cmp);
+    let at = |at: usize| errors.get(at).copied().unwrap_or_default();
+    let count = errors.len();
+    Predictions {
+        count,
+        mean: errors.iter().sum::<f64>() / count.max(1) as f64,
+        median: (at(count / 2) + at(count.saturating_sub(1) / 2)) / 2.0,
+        worst: at(count.saturating_sub(1)),
+    }
+}
+
+impl Predictions {
+    /// The sentence that pages quote.
+    pub fn sentence(&self) -> String {
+        format!(
+            "{} predictions from other sources than the measurement beside them: mean error {:.1} %, median {:.1} %, \
+             worst {:.0} %.",
+            self.count,
+            self.mean * 100.0,
+            self.median * 100.0,
+            self.worst * 100.0
+        )
+    }
+}
+
 /// All of it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Reproduction {
+    /// How far its predictions are off.
+    pub predictions: Predictions,
     /// The documents, in their order.
     pub documents: Vec<Sheet>,
     /// Where they contradict themselves or each other.

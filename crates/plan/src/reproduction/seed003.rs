@@ -87,7 +87,8 @@ fn theory(sheet: &mut Sheet, small: &Forecast, plus: &Forecast) {
         let links = alone(&forecast.write, Stage::Links).min(alone(&forecast.write, Stage::Clients));
         sheet
             .line(what, Shown::GbPerSecond, Published::Number(published), links, kilobytes)
-            .within(tolerance);
+            .within(tolerance)
+            .how(How::Predicted);
     }
 }
 
@@ -105,7 +106,7 @@ fn measured(sheet: &mut Sheet, small: &Forecast, plus: &Forecast) {
                 stream.expected.0,
                 by_2020,
             );
-            line.within(0.06);
+            line.within(0.06).how(How::Predicted);
         }
     }
     for (what, measured, published, limit, note) in [
@@ -155,20 +156,18 @@ fn dense(sheet: &mut Sheet) -> Result<(), String> {
         let what = format!("{name}: file per process, write");
         sheet
             .line(&what, Shown::GbPerSecond, Published::Number(expected), forecast.write.expected.0, note)
-            .within(0.02);
+            .within(0.02)
+            .how(How::Extrapolated);
         let own = vary(system, |hardware| hardware.catalogue.write_efficiency = Some(83.8 / 95.2))?;
         let what = format!("{name}: the same by Small+1 of 16 drives");
         let note = "with 88 % (83.8 of 95.2), which is what both cells of the table were made with";
-        sheet.line(&what, Shown::GbPerSecond, Published::Number(expected), own.write.expected.0, note);
+        sheet
+            .line(&what, Shown::GbPerSecond, Published::Number(expected), own.write.expected.0, note)
+            .how(How::Extrapolated);
         let what = format!("{name}: file per process, read");
         let range = Published::Within(least, most);
-        sheet.line(
-            &what,
-            Shown::GbPerSecond,
-            range,
-            forecast.read.expected.0,
-            "Table 9: the links limit, as with 16 drives",
-        );
+        let note = "Table 9: the links limit, as with 16 drives";
+        sheet.line(&what, Shown::GbPerSecond, range, forecast.read.expected.0, note).how(How::Extrapolated);
     }
     let hardware = systems::system("dell-2021-small-24")
         .and_then(|system| Hardware::from_toml(system.name, system.text).ok())
@@ -216,7 +215,10 @@ fn shared_and_random(sheet: &mut Sheet, small: &Forecast, shared: &SingleFile) {
         ("Small: one shared file, read", SHARED[1], &shared.read, faster, 0.13),
     ] {
         let computed = value(figure.as_ref());
-        sheet.line(what, Shown::GbPerSecond, Published::Number(published), computed, note).within(tolerance);
+        sheet
+            .line(what, Shown::GbPerSecond, Published::Number(published), computed, note)
+            .within(tolerance)
+            .how(How::Predicted);
     }
     for (what, published, figure, own, note, tolerance) in [
         (
@@ -237,7 +239,11 @@ fn shared_and_random(sheet: &mut Sheet, small: &Forecast, shared: &SingleFile) {
         ),
     ] {
         let computed = value(figure.as_ref()) / own.expected.0;
-        sheet.line(what, Shown::Percent, Published::Derived(published), computed, note).within(tolerance);
+        // Both of its parts are predicted already.
+        sheet
+            .line(what, Shown::Percent, Published::Derived(published), computed, note)
+            .within(tolerance)
+            .how(How::Again);
     }
     let cores = "140 cores at 002's operations per core; these cores are a generation newer and do 29 % more";
     for (what, published, figure) in [
@@ -245,7 +251,10 @@ fn shared_and_random(sheet: &mut Sheet, small: &Forecast, shared: &SingleFile) {
         ("Small: random 4 KiB reads per second", 2.41e6, &small.random.read),
     ] {
         let computed = value(figure.as_ref());
-        sheet.line(what, Shown::Number, Published::Number(published), computed, cores).within(0.25);
+        sheet
+            .line(what, Shown::Number, Published::Number(published), computed, cores)
+            .within(0.25)
+            .how(How::Predicted);
     }
 }
 
@@ -258,7 +267,10 @@ fn names(sheet: &mut Sheet, small: &Forecast) -> Result<(), String> {
         ("files stat'ed per second", 458e3, &small.metadata.stats, clients, 0.28),
     ] {
         let computed = value(figure.as_ref());
-        sheet.line(what, Shown::Number, Published::Number(published), computed, note).within(tolerance);
+        sheet
+            .line(what, Shown::Number, Published::Number(published), computed, note)
+            .within(tolerance)
+            .how(How::Predicted);
     }
     let removes = value(small.metadata.removes.as_ref());
     sheet

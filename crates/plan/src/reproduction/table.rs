@@ -1,12 +1,12 @@
 //! The table as a page of the documentation.
 
-use super::{Contradiction, How, Line, Published, Sheet, Shown, Verdict};
+use super::{Contradiction, How, Line, Published, Sheet, Shown, Verdict, predictions};
 use crate::forward::Stage;
 use std::fmt::Write;
 
 /// The whole page.
 pub fn markdown(sheets: &[Sheet], contradictions: &[Contradiction]) -> String {
-    let mut page = String::from(INTRODUCTION);
+    let mut page = INTRODUCTION.replace("PREDICTIONS", &predictions(sheets).sentence());
     for sheet in sheets {
         // Writing to a string cannot fail.
         let _ = write!(page, "\n## {}: {}\n\n", sheet.document, sheet.title);
@@ -31,7 +31,11 @@ const INTRODUCTION: &str = "# `skep plan` against five published systems
 Written by `SKEP_WRITE_TABLES=1 cargo test -p skep-plan`; a test keeps this page equal to what the code computes, and each line within
 its tolerance. The descriptions are `crates/plan/systems/*.toml` (`skep plan example NAME`), the rates `skep plan catalogue`.
 
-* **model**: computed from other things than the published number.
+* **predicted**: computed from other sources than the measurement that was published. These alone show how good the model is: PREDICTIONS
+* **arithmetic**: a sum, product or rule that the document prints with its numbers; agreement shows that they were copied rightly.
+* **extrapolated**: what was published is the document's own expectation, not a measurement: two extrapolations agree or not.
+* **again**: a prediction that stands here already, once more (its inverse, a part, a multiple); it proves nothing new.
+* **computed**: nothing was published to compare it with.
 * **input**: the model was fed with this number (a measured rate of a component); agreement proves nothing.
 * **from inputs**: put together by the model from inputs of the same document (sums, the slowest, the least); only that is tested.
 * **quotient**: a rate that the document measured over one that the model computes.
@@ -67,7 +71,11 @@ fn row(line: &Line) -> String {
         _ => "-".to_owned(),
     };
     let how = match line.how {
-        How::Model => "model",
+        How::Predicted => "predicted",
+        How::Arithmetic => "arithmetic",
+        How::Extrapolated => "extrapolated",
+        How::Again => "again",
+        How::Computed => "computed",
         How::Input => "input",
         How::Combined => "from inputs",
         How::Quotient => "quotient",

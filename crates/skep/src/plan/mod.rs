@@ -143,8 +143,10 @@ fn catalogue(output: &OutputArgs) -> Result<(), String> {
 }
 
 fn reproduce(output: &OutputArgs) -> Result<(), String> {
+    let documents = reproduction::reproduce()?;
     let all = reproduction::Reproduction {
-        documents: reproduction::reproduce()?,
+        predictions: reproduction::predictions(&documents),
+        documents,
         contradictions: reproduction::contradictions(),
     };
     show(&[all], output, |all| reproduction::markdown(&all.documents, &all.contradictions))

@@ -29,6 +29,21 @@ pub struct ProposeArgs {
     /// Files to be stored, such as 1e9 or 10G (k, M, G and T are powers of 1000)
     #[arg(long, value_name = "N", value_parser = number)]
     files: Option<f64>,
+    /// Bytes of a file on average; capacity over files when not given
+    #[arg(long, value_name = "SIZE")]
+    file_size: Option<Size>,
+    /// Part of the files that is no larger than the inline limit, 0 to 1; their contents lie in the metadata
+    #[arg(long, value_name = "PART", value_parser = number)]
+    small_part: Option<f64>,
+    /// Bytes of one of those on average
+    #[arg(long, value_name = "SIZE")]
+    small_size: Option<Size>,
+    /// Size up to which contents lie in the metadata; 8KiB, the most, when not given
+    #[arg(long, value_name = "SIZE")]
+    inline_limit: Option<Size>,
+    /// Small files opened and read per second
+    #[arg(long, value_name = "N", value_parser = number)]
+    opens: Option<f64>,
     /// Space for their contents, such as 2PB
     #[arg(long, value_name = "SIZE")]
     capacity: Option<Size>,
@@ -53,6 +68,9 @@ pub struct ProposeArgs {
     /// Link of a client, as the catalogue names it
     #[arg(long, value_name = "KIND")]
     client_nic: Option<String>,
+    /// Cores of a client, which its mount and its programs share
+    #[arg(long, value_name = "N")]
+    client_cores: Option<u32>,
     /// Link of a server, as the catalogue names it
     #[arg(long, value_name = "KIND")]
     server_nic: Option<String>,
@@ -115,6 +133,11 @@ impl ProposeArgs {
             iops: self.iops.or(read.iops),
             write_iops: self.write_iops.or(read.write_iops),
             files: self.files.or(read.files),
+            file_size: self.file_size.or(read.file_size),
+            small_part: self.small_part.or(read.small_part),
+            small_size: self.small_size.or(read.small_size),
+            inline_limit: self.inline_limit.or(read.inline_limit),
+            opens: self.opens.or(read.opens),
             capacity: self.capacity.or(read.capacity),
             metadata_rate: self.metadata_rate.or(read.metadata_rate),
             availability: availability.unwrap_or(read.availability),
@@ -122,6 +145,7 @@ impl ProposeArgs {
             drives,
             servers: servers.or(read.servers),
             clients: self.clients.or(read.clients),
+            client_cores: self.client_cores.or(read.client_cores),
             client_nic: self.client_nic.clone().unwrap_or(read.client_nic),
             server_nic: self.server_nic.clone().or(read.server_nic),
             show: self.show.unwrap_or(read.show),
@@ -193,6 +217,44 @@ mod tests {
         let line = Line::try_parse_from(["propose", file.to_str().unwrap()]).expect("flags");
         let error = line.propose.requirements().expect_err("a fault");
         assert!(error.contains("needs.toml:2: show: ") && error.contains("write a whole number"), "{error}");
+    }
+
+    /// Goal: sizes of files, opens and cores of clients are read, above those of the file.
+    #[test]
+    fn sizes_of_files() {
+        let read = requirements(&[
+            "--files",
+            "5G",
+            "--file-size",
+            "4kB",
+            "--small-part",
+            "0.5",
+            "--small-size",
+            "1kB",
+            "--inline-limit",
+            "4KiB",
+            "--opens",
+            "5k",
+            "--client-cores",
+            "32",
+        ]);
+        assert_eq!(
+            (read.file_size, read.small_part, read.small_size),
+            (Some(Size(4000)), Some(0.5), Some(Size(1000)))
+        );
+        assert_eq!(
+            (read.inline_limit, read.opens, read.client_cores),
+            (Some(Size(4096)), Some(5e3), Some(32))
+        );
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("needs.toml");
+        std::fs::write(&file, "files = 1e9\nfile_size = \"1 MB\"\nopens = 10\n[models]\nhdd = \"hdd\"\n")
+            .unwrap();
+        let read = requirements(&[file.to_str().unwrap(), "--opens", "20"]);
+        assert_eq!(
+            (read.file_size, read.opens, read.models.hdd.as_str()),
+            (Some(Size(1_000_000)), Some(20.0), "hdd")
+        );
     }
 
     /// Goal: a description is written with units that people use, and is read back as it was.
