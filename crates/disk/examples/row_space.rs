@@ -62,8 +62,7 @@ fn measure(root: &Path, size: usize) -> Outcome {
     let mut log = CommandLog::open(Arc::new(RealDisk), &root.join(format!("log{size}")), options)?.0;
     let thread = SyncThread::start(log.syncer(), SyncPolicy::default(), Box::new(|_, _| ()))?;
     let dir = root.join(format!("rows{size}"));
-    let mut store =
-        RowStore::open(&dir, RowOptions::default(), Arc::new(thread.handle()), Box::new(|| ()))?;
+    let mut store = RowStore::open(&dir, RowOptions::default(), Arc::new(thread.handle()), Box::new(|| ()))?;
     let (files, every) = (WRITTEN / size as u64, LOOK / size as u64);
     let (mut state, mut most) = (88_172_645_463_325_252, 0.0f64);
     for n in 1..=files {
@@ -80,7 +79,9 @@ fn measure(root: &Path, size: usize) -> Outcome {
     }
     store.flush(LIMIT)?;
     let end = taken(&dir) as f64 / (files * size as u64) as f64;
-    println!("contents of {size} bytes, {files} files: at most {most:.2}, at the end {end:.2} bytes for each");
+    println!(
+        "contents of {size} bytes, {files} files: at most {most:.2}, at the end {end:.2} bytes for each"
+    );
     Ok(())
 }
 
