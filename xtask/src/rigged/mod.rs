@@ -275,10 +275,10 @@ mod tests {
             arguments: Arguments,
         }
         let of = |words: &[&str]| {
-            let line: Line = clap::Parser::parse_from([&["x", "--runs", "8"], words].concat());
+            let line: Line = clap::Parser::parse_from([&["x"], words].concat());
             set_ups(&line.arguments, 3)
         };
-        let ((plain, none), (all, whole)) = (of(&[]), of(&["--whole"]));
+        let ((plain, none), (all, whole)) = (of(&["--runs", "8"]), of(&["--runs", "8", "--whole"]));
         assert_eq!((none, whole, &all[..plain.len()]), (0, 5, plain.as_slice()));
         let short: Vec<&str> = of(&["--short"]).0.iter().map(Rig::kind).collect();
         assert_eq!((short.len(), short[3]), (5, "large packets of a node"));
