@@ -10,7 +10,9 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 # What `make up` starts, and where.
 DIR ?= ./run
 MOUNT ?= $(DIR)/mnt
-SKEP := target/release/skep
+# `dist` is what packages are made of: a little faster, longer to build.
+PROFILE ?= release
+SKEP := target/$(PROFILE)/skep
 
 # What apt must give: a linker for cargo, and fusermount3 for mounts by users.
 PACKAGES := build-essential fuse3 acl attr iproute2 python3 util-linux
@@ -47,7 +49,7 @@ down:
 	@$(SKEP) down --dir "$(DIR)"
 
 build: toolchain
-	@cargo build --release --locked --package skep
+	@cargo build --profile $(PROFILE) --locked --package skep
 
 # Needs no compiler when the release build is there already: sudo make install.
 install:
