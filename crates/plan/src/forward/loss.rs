@@ -52,18 +52,16 @@ fn loss(hardware: &Hardware, server: &Server) -> Option<Loss> {
         _ => {}
     }
     if hardware.software == Software::Skep && alone(hardware, server, Role::Mgmt) {
-        said.push("no mount or server can join, those that are there go on".to_owned());
+        said.push("no mount or server can join (what runs does not ask mgmtd for its I/O)".to_owned());
     }
     if said.is_empty() {
         return None;
     }
     let wait = match hardware.software {
-        Software::Skep => {
-            "until it is back; programs wait, and after the mount's retry (10 min) they get EIO"
-        }
-        Software::Beegfs | Software::Lustre => "until it is back",
+        Software::Skep => "Until it is back programs wait, and get EIO after the mount's retry (10 min)",
+        Software::Beegfs | Software::Lustre => "That lasts until it is back",
     };
-    let said = format!("one {} lost: {}; {wait}", server.name, said.join("; "));
+    let said = format!("one {} lost: {}. {wait}.", server.name, said.join("; "));
     Some(Loss { server: server.name.clone(), names, contents, space, said })
 }
 
@@ -145,7 +143,7 @@ mod tests {
         assert_eq!(loss.contents.as_ref().unwrap().value, 0.5);
         assert_eq!(loss.space.as_ref().unwrap().value * 2.0, skep.capacity.usable.value);
         assert!(loss.said.contains("1 of 2 metadata servers holds all shards"), "{}", loss.said);
-        assert!(loss.said.contains("until it is back"), "{}", loss.said);
+        assert!(loss.said.contains("Until it is back"), "{}", loss.said);
         let page = crate::text::forecast(&skep, false);
         assert!(page.contains(&loss.said), "{page}");
         let striped = plan("targets = 4", "targets = 4");
