@@ -12,8 +12,9 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Output, Stdio};
 use std::sync::{Mutex, PoisonError};
 
-/// Longest time for one command, in seconds; `timeout(1)` ends it.
-const LIMIT: &str = "120";
+/// Longest time for one command, in seconds; `timeout(1)` ends it. Only for what hangs: the longest takes a quarter of
+/// it on two processors with nothing else to do.
+const LIMIT: &str = "480";
 
 /// A shell that reads commands.
 #[derive(Debug)]
