@@ -195,27 +195,30 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             })
             .collect();
         self.run(&mut jobs).await;
-        let mut failed = None;
+        let (mut changed_some, mut failed) = (false, None);
         for (stretch, job) in stretches.iter().zip(&mut jobs) {
             let Stretch { target, chunk, offset, len } = *stretch;
             match job.take().and_then(|reply| reply.read::<ChunkReply>()) {
-                // A hole is lost by a power cut as a write is: the next fsync covers it.
-                Ok(reply) => self
-                    .shared
-                    .with(|s| s.inodes.entry(ino).wrote_chunk(target, chunk, changed(&reply, layout))),
+                Ok(reply) => {
+                    changed_some = true;
+                    // A hole is lost by a power cut as a write is: the next fsync covers it.
+                    let answered = changed(&reply, layout);
+                    self.shared.with(|s| s.inodes.entry(ino).wrote_chunk(target, chunk, answered));
+                }
                 Err(refusal) => {
                     let place = Place { target, chunk, offset, len };
                     failed = failed.or_else(|| Some(place.stuck(refusal)));
                 }
             }
         }
-        if let Some(stuck) = failed {
-            return Err(stuck);
+        let no_room = |stuck: &Stuck| stuck.refusal.status == Status::errno(Errno::ENOSPC);
+        if changed_some && failed.as_ref().is_none_or(no_room) {
+            // Time and blocks have moved, the size has not. Also where another target had no room: what these gave stays
+            // the file's, and is to be seen.
+            let now = self.port.wall();
+            self.shared.with(|s| s.inodes.entry(ino).wrote_to(0, now, layout.generation, false, facts.begun));
         }
-        let now = self.port.wall();
-        // Time and blocks have moved, the size has not.
-        self.shared.with(|s| s.inodes.entry(ino).wrote_to(0, now, layout.generation, false, facts.begun));
-        Ok(())
+        failed.map_or(Ok(()), Err)
     }
 }
 

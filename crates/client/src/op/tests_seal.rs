@@ -141,6 +141,22 @@ fn what_is_no_write_goes_on_as_well() {
     assert_eq!(read(&lane, &copy, 0, 80_000), expected);
 }
 
+/// Goal: of a reservation that finds no room for all of it, what was reserved is counted as the file's.
+#[test]
+fn what_a_failed_reservation_keeps_is_counted() {
+    let (cluster, lane) = mounted();
+    let file = create(&lane, b"f");
+    write(&lane, &file, 0, &bytes(0, 30_000));
+    block_on(lane.flush(file.handle, 0)).unwrap();
+    let blocks = || cluster.borrow().shard.files[&file.attr.ino].attr.blocks;
+    let before = blocks();
+    room(&cluster, [60_000, 0, 0]);
+    let reserved = block_on(lane.fallocate(file.handle, Allocate::KeepSize, 30_000, 100_000));
+    assert_eq!(reserved, Err(Errno::ENOSPC));
+    block_on(lane.flush(file.handle, 0)).unwrap();
+    assert!(blocks() > before, "{} blocks, {before} before", blocks());
+}
+
 /// Goal: content that leaves the metadata for a full target goes to another one.
 #[test]
 fn a_growth_finds_room() {
