@@ -14,6 +14,9 @@ pub struct Load {
 }
 
 const FILL: &str = "dd if=/dev/zero of=file bs=1M count=64 status=none";
+/// The same, of which the kernel keeps no page: what is read comes from the targets.
+const FILL_COLD: &str =
+    "dd if=/dev/zero of=file bs=1M count=64 conv=fsync status=none; echo 1 > /proc/sys/vm/drop_caches";
 
 const POSTGRES: &str = "\
     bin=$(ls -d /usr/lib/postgresql/*/bin | sort -V | tail -1)\n\
@@ -91,28 +94,28 @@ pub const LOADS: &[Load] = &[
     Load {
         name: "64 MiB, read once in 1 MiB (dd)",
         opened: "to read, in chunks",
-        before: FILL,
+        before: FILL_COLD,
         timed: "dd if=file of=/dev/null bs=1M status=none",
         after: "",
     },
     Load {
         name: "64 MiB, read five times",
         opened: "to read, in chunks",
-        before: FILL,
+        before: FILL_COLD,
         timed: "for i in 1 2 3 4 5; do dd if=file of=/dev/null bs=1M status=none; done",
         after: "",
     },
     Load {
         name: "10 MiB in reads of 512 bytes (dd)",
         opened: "to read, in chunks",
-        before: FILL,
+        before: FILL_COLD,
         timed: "dd if=file of=/dev/null bs=512 count=20000 status=none",
         after: "",
     },
     Load {
         name: "random reads of 4 KiB, 32 MiB of 64 (fio)",
         opened: "to read, in chunks",
-        before: FILL,
+        before: FILL_COLD,
         timed: "fio --name j --filename file --rw randread --bs 4k --size 64m --io_size 32m --output fio.log",
         after: "",
     },
