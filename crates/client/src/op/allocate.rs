@@ -95,6 +95,10 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             // Some of it may be zeros by now. The kernel drops its pages after a success only.
             self.drop_changed(file.ino, offset, len).await;
         }
+        if result.as_ref().is_err_and(has_no_room) {
+            // What was taken all the same is seen at once; if it cannot be told now, the next commit tells it.
+            let _ = self.commit(file.ino).await;
+        }
         self.errno(result)?;
         match what.extends() {
             true => self.before_grown(file.ino, end, None).await,
@@ -224,8 +228,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 }
             }
         }
-        let no_room = |stuck: &Stuck| stuck.refusal.status == Status::errno(Errno::ENOSPC);
-        if changed_some && failed.as_ref().is_none_or(no_room) {
+        if changed_some && failed.as_ref().is_none_or(|stuck| has_no_room(&stuck.refusal)) {
             // Time and blocks have moved, the size has not. Also where another target had no room: what these gave stays
             // the file's, and is to be seen.
             let now = self.port.wall();
@@ -233,6 +236,10 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         }
         failed.map_or(Ok(()), Err)
     }
+}
+
+fn has_no_room(refusal: &Refusal) -> bool {
+    refusal.status == Status::errno(Errno::ENOSPC)
 }
 
 /// What a target said of a chunk file that may be there or not.
