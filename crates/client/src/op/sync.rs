@@ -1,7 +1,7 @@
 //! fsync and fsyncdir.
 
 use crate::job::{Job, To};
-use crate::lane::Lane;
+use crate::lane::{Lane, refuse};
 use crate::limits::{
     DETACH_SYNC_MS, HELD_ROUNDS_MAX, SYNC_CHUNKS_BATCH, SYNC_CLOSED_BATCH, SYNC_CLOSED_MS, SYNC_LOOK_MS,
     UNSYNCED_TOLD_MAX,
@@ -243,7 +243,10 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         }
         self.port.wanted_for(None);
         let open = unsynced();
-        if let Some(why) = failed {
+        if let Some(mut why) = failed {
+            if why.status == Status::errno(Errno::EINTR) {
+                why = refuse(Errno::ETIMEDOUT, format!("no answer within {} s", DETACH_SYNC_MS / 1_000));
+            }
             self.port.log(format_args!(
                 "unmount: a power cut may take what was written last (files not synced: {}{}): {why}",
                 open.len(),
