@@ -68,10 +68,14 @@ pub const SYNC_CLOSED_MS: u64 = 500;
 pub const SYNC_LOOK_MS: u64 = 1_000;
 /// Closed files that one round of it makes durable together.
 pub const SYNC_CLOSED_BATCH: usize = 256;
+/// An unmount waits no longer for targets and shards to make durable what was written.
+pub const DETACH_SYNC_MS: u64 = 10_000;
+/// Files that the log of a mount names when an unmount could not have them synced.
+pub const UNSYNCED_TOLD_MAX: usize = 16;
 /// Chunk files of one `SyncChunks` that speaks for several files.
 pub const SYNC_CHUNKS_BATCH: usize = 1_024;
 
-/// Pause before a fill of a page looks again whether a write of its bytes has landed.
+/// Pause before a fill of a page, or another write, looks again whether a write of its bytes has landed.
 pub const FILL_WAIT_MS: u64 = 1;
 /// Pages are waited for no longer where the kernel may hold them until it has the answer.
 pub const PAGES_PATIENCE_MS: u64 = 50;

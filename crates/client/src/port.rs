@@ -90,6 +90,10 @@ pub trait Port {
         false
     }
 
+    /// What is asked for from now on is wanted for so many milliseconds: [`Port::cancelled`] turns true then. `None`: for
+    /// as long as it takes.
+    fn wanted_for(&self, _ms: Option<u64>) {}
+
     /// Sixteen random bytes, for the identity of a session.
     fn uuid(&self) -> Uuid;
 

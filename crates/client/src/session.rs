@@ -56,8 +56,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         Ok(())
     }
 
-    /// Ends the session: what is uncommitted is committed, shards are told of all closes by mgmtd.
-    /// Tries each step once: an unmount must not hang.
+    /// Ends the session: what is uncommitted is committed, what is not durable is synced, shards are told of all closes by
+    /// mgmtd. An unmount must not hang: it waits some seconds for the sync, all else is tried once.
     pub async fn detach(&self) {
         let marked: Vec<Ino> = self.shared.with(|s| {
             s.inodes.iter().filter(|(_, inode)| inode.mark.is_some()).map(|(ino, _)| ino).collect()
@@ -69,6 +69,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                     self.port.log(format_args!("unmount: size of inode {ino} not committed: {refusal}"));
                 }
             }
+            self.sync_all().await;
+            self.shared.with(|s| s.limits.retry_ms = BACKOFF_MAX_MS);
         }
         let Some(client) = self.shared.with(|s| s.session.open().map(|session| session.client)) else {
             return;

@@ -136,7 +136,8 @@ fn main() {
     bench.measure("getattr", |n| GetAttr { ino: Ino(first + n) }.into());
     bench.measure("write 100 bytes inline", |n| {
         let data = codec::Bytes(vec![7; 100]);
-        WriteInline { append: false, ino: Ino(first + n), offset: 0, data, kill_suidgid: false }.into()
+        WriteInline { append: false, ino: Ino(first + n), offset: 0, data, kill_suidgid: false, within: None }
+            .into()
     });
     bench.measure("open", |n| {
         let mode = OpenMode::Read;

@@ -2,29 +2,39 @@
 //! or go, and the logs that were written before still read as they did.
 
 use alloc::vec::Vec;
-use skep_types::codec::{Buffer, encode_record};
+use skep_types::codec::{Buffer, encode_record, encode_tag};
 use skep_types::{
     Decode, DecodeError, Encode, Generation, Held, Ino, Kind, LogPlace, Mode, Name, Policy, Reader, SetAttr,
     ShardId, Timestamp, codec::Bytes, record,
 };
 use skep_wire::meta::{self as wire, FoundChunk, MetaRequest, NewDir, OpenMode, RemoteStep};
 
-/// Declares what the log holds of each request that can change rows: its number there, its fields in their order, and in
-/// brackets what the log leaves out because no row depends on it.
+/// Declares what the log holds of each request that can change rows: its number there, its fields in their order, those
+/// that came later behind a semicolon with their tags, and in brackets what the log leaves out because no row depends on it.
 macro_rules! changes {
     ($(
         $(#[$meta:meta])*
-        $name:ident = $number:literal { $($field:ident: $ty:ty),* $(,)? } $([ $($left:ident: $value:expr),* ])?
+        $name:ident = $number:literal {
+            $($field:ident: $ty:ty),* $(,)? $(; $($tag:literal => $tfield:ident: $tty:ty),* $(,)?)?
+        } $([ $($left:ident: $value:expr),* ])?
     )*) => {
         $(record! {
             $(#[$meta])*
             #[derive(Debug, Clone, PartialEq, Eq)]
-            pub struct $name { $(#[doc = "As in the request."] pub $field: $ty),* }
+            pub struct $name {
+                $(#[doc = "As in the request."] pub $field: $ty),*
+            } $(tags {
+                $(#[doc = "As in the request."] $tag => pub $tfield: Option<$tty>),*
+            })?
         }
 
         impl From<$name> for MetaRequest {
             fn from(m: $name) -> Self {
-                Self::$name(wire::$name { $($field: m.$field,)* $($($left: $value,)*)? })
+                Self::$name(wire::$name {
+                    $($field: m.$field,)*
+                    $($($tfield: m.$tfield,)*)?
+                    $($($left: $value,)*)?
+                })
             }
         })*
 
@@ -33,7 +43,12 @@ macro_rules! changes {
             match request {
                 $(MetaRequest::$name(m) => {
                     u16::encode(&$number, out);
-                    encode_record(out, |out| { $(m.$field.encode(out);)* });
+                    encode_record(out, |out| {
+                        $(m.$field.encode(out);)*
+                        $($(if let Some(value) = &m.$tfield {
+                            encode_tag(out, $tag, value);
+                        })*)?
+                    });
                 })*
                 _ => return false,
             }
@@ -154,7 +169,8 @@ changes! {
         offset: u64,
         append: bool,
         data: Bytes,
-        kill_suidgid: bool,
+        kill_suidgid: bool;
+        1 => within: bool,
     }
     /// See [`wire::Grow`].
     Grow = 13 {

@@ -444,7 +444,7 @@ impl Bed {
 
     pub fn write(&mut self, ino: Ino, offset: u64, data: &[u8]) -> Result<Attr, Status> {
         let data = codec::Bytes(data.to_vec());
-        self.call(ME, WriteInline { append: false, ino, offset, data, kill_suidgid: false })
+        self.call(ME, WriteInline { append: false, ino, offset, data, kill_suidgid: false, within: None })
             .map(|reply| reply.attr)
     }
 

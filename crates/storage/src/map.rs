@@ -12,13 +12,19 @@ use skep_wire::storage::{MapChunk, MapChunkReply, Run};
 pub const RUNS_MAX: u32 = 4_096;
 
 /// Answers a `MapChunk`. Data is never called a hole; a hole may be called data, where the local file system
-/// does not know better.
+/// does not know better. What a seal has put elsewhere is not known here, but that there is one.
 pub(crate) fn map(store: &impl ChunkStore, m: &MapChunk) -> Result<MapChunkReply, DiskError> {
+    let found = runs_of(store, m)?;
+    // Looked at last: what is written elsewhere before the question is behind a seal that is there by now.
+    Ok(MapChunkReply { sealed: store.limit(&m.chunk), ..found })
+}
+
+fn runs_of(store: &impl ChunkStore, m: &MapChunk) -> Result<MapChunkReply, DiskError> {
     let max = m.max.clamp(1, RUNS_MAX) as usize;
     let size = stat(store, m.chunk)?.size;
     let mut runs: Vec<Run> = Vec::new();
     if m.offset >= size {
-        return Ok(MapChunkReply { runs, until: u64::MAX, size });
+        return Ok(MapChunkReply { runs, until: u64::MAX, size, sealed: None });
     }
     let (first, _) = piece_of(m.offset);
     let further = store.further_pieces(&m.chunk)?;
@@ -33,14 +39,14 @@ pub(crate) fn map(store: &impl ChunkStore, m: &MapChunk) -> Result<MapChunkReply
                 Some(last) if last.end == run.start => last.end = run.end,
                 Some(last) if full => {
                     let until = last.end;
-                    return Ok(MapChunkReply { runs, until, size });
+                    return Ok(MapChunkReply { runs, until, size, sealed: None });
                 }
                 _ => runs.push(run),
             }
             at = end;
         }
     }
-    Ok(MapChunkReply { runs, until: u64::MAX, size })
+    Ok(MapChunkReply { runs, until: u64::MAX, size, sealed: None })
 }
 
 fn piece(chunk: ChunkId, piece: u32) -> PieceName {
@@ -52,10 +58,11 @@ mod tests {
     use super::*;
     use crate::execute::{Done, Limits, execute, write_chunk};
     use crate::memory::MemoryChunks;
+    use crate::seal::seal_chunk;
     use alloc::vec;
     use skep_types::limits::FILE_SIZE_MAX;
     use skep_types::{Decode, Generation, Ino, TargetId};
-    use skep_wire::storage::{Owner, PunchChunk, WriteChunk};
+    use skep_wire::storage::{Owner, PunchChunk, SealChunk, WriteChunk};
 
     const TARGET: TargetId = TargetId(101);
     const CHUNK: ChunkId = ChunkId { ino: Ino(7), generation: Generation(1), extent: 0, stripe: 0 };
@@ -89,7 +96,7 @@ mod tests {
     #[test]
     fn runs_of_data() {
         let store = MemoryChunks::default();
-        let none = MapChunkReply { runs: vec![], until: u64::MAX, size: 0 };
+        let none = MapChunkReply { runs: vec![], until: u64::MAX, size: 0, sealed: None };
         assert_eq!(map(&store, 0, 10), none);
         write(&store, 8_192, 5_000);
         let reply = map(&store, 0, 10);
@@ -100,6 +107,19 @@ mod tests {
         let punch = PunchChunk { target: TARGET, chunk: CHUNK, offset: 8_192, len: 4_096 };
         assert!(matches!(execute(&store, Limits::default(), &punch.into()), Done::Body(_)));
         assert_eq!(map(&store, 0, 10).runs, vec![run(12_288, 13_192)]);
+    }
+
+    /// Goal: whoever asks by a layout from before a seal is told of it, whatever is found.
+    #[test]
+    fn seals_are_told() {
+        let store = MemoryChunks::default();
+        write(&store, 4_096, 4_096);
+        assert_eq!(map(&store, 0, 10).sealed, None);
+        seal_chunk(&store, &SealChunk { target: TARGET, chunk: CHUNK, floor: 0 }).unwrap();
+        write(&store, 0, 1);
+        for offset in [0, 5_000, 8_192, 1 << 40] {
+            assert_eq!(map(&store, offset, 1).sealed, Some(8_192), "{offset}");
+        }
     }
 
     /// Goal: the border of two pieces is not seen, missing pieces are holes, the highest offset works.

@@ -95,6 +95,10 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             // Some of it may be zeros by now. The kernel drops its pages after a success only.
             self.drop_changed(file.ino, offset, len).await;
         }
+        if result.as_ref().is_err_and(has_no_room) {
+            // What was taken all the same is seen at once; if it cannot be told now, the next commit tells it.
+            let _ = self.commit(file.ino).await;
+        }
         self.errno(result)?;
         match what.extends() {
             true => self.before_grown(file.ino, end, None).await,
@@ -159,11 +163,24 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             return Ok(());
         }
         let zeros = alloc::vec![0; (end - offset) as usize];
-        let message = WriteInline { append: false, ino, offset, data: Bytes(zeros), kill_suidgid: false };
-        let reply = self.change_ino(ino, &message).await?;
+        let message = WriteInline {
+            append: false,
+            ino,
+            offset,
+            data: Bytes(zeros),
+            kill_suidgid: false,
+            within: Some(true),
+        };
+        let attr = self.change_ino(ino, &message).await?.attr;
         self.shared.with(|s| {
-            s.inodes.patch_inline(ino, reply.attr.change, offset, &message.data.0);
-            s.inodes.merge_own(reply.attr);
+            if offset < attr.size {
+                let zeros = &message.data.0[..(end.min(attr.size) - offset) as usize];
+                s.inodes.patch_inline(ino, attr.change, offset, zeros);
+                s.inodes.merge_own(attr);
+            } else {
+                // Another mount has cut the file, so that nothing was changed: this is news of that.
+                s.inodes.merge(attr);
+            }
         });
         Ok(())
     }
@@ -211,8 +228,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 }
             }
         }
-        let no_room = |stuck: &Stuck| stuck.refusal.status == Status::errno(Errno::ENOSPC);
-        if changed_some && failed.as_ref().is_none_or(no_room) {
+        if changed_some && failed.as_ref().is_none_or(|stuck| has_no_room(&stuck.refusal)) {
             // Time and blocks have moved, the size has not. Also where another target had no room: what these gave stays
             // the file's, and is to be seen.
             let now = self.port.wall();
@@ -220,6 +236,10 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         }
         failed.map_or(Ok(()), Err)
     }
+}
+
+fn has_no_room(refusal: &Refusal) -> bool {
+    refusal.status == Status::errno(Errno::ENOSPC)
 }
 
 /// What a target said of a chunk file that may be there or not.
@@ -254,6 +274,51 @@ impl Shared {
             owner: attr
                 .map(|attr| Owner { uid: attr.uid, gid: attr.gid, project: attr.project })
                 .unwrap_or_default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{BOTH, block_on, create, lane_beside, mount, mounted, read, step, write};
+    use core::pin::pin;
+    use skep_wire::meta::ReadInline;
+
+    /// Goal: a punched range of content in the metadata takes back no truncate of another mount that comes between the
+    /// look at the file's end and the zeros; who punched is told of the truncate with the answer.
+    #[test]
+    fn a_punch_undoes_no_truncate() {
+        for what in [Allocate::Punch, Allocate::ZeroKeepSize] {
+            for (size, shown) in [(0, 0), (1_000, 1_000), (6_000, 6_000)] {
+                let (cluster, lane) = mounted();
+                let other = mount(&cluster);
+                let file = create(&lane, b"f");
+                write(&lane, &file, 0, &[7; 8_000]);
+                let theirs = block_on(other.open(file.attr.ino, BOTH)).unwrap();
+                let asked = cluster.borrow().count(ReadInline::KIND);
+                let mut punch = pin!(lane.fallocate(file.handle, what, 2_000, 6_000));
+                while cluster.borrow().count(ReadInline::KIND) == asked {
+                    assert!(step(punch.as_mut()).is_pending());
+                }
+                let cut = SetAttr { size: Some(size), ..SetAttr::default() };
+                block_on(other.setattr(file.attr.ino, cut)).unwrap();
+                block_on(punch).unwrap();
+                assert_eq!(cluster.borrow().shard.files[&file.attr.ino].attr.size, size, "{what:?}");
+                let mut expected = alloc::vec![7; 8_000];
+                expected[2_000..].fill(0);
+                for (lane, file) in
+                    [(&lane, &file), (&lane_beside(&cluster, &lane), &file), (&other, &theirs)]
+                {
+                    assert_eq!(block_on(lane.getattr(file.attr.ino)).unwrap().size, size);
+                    assert_eq!(read(lane, file, 0, 9_000), expected[..shown], "{what:?}, {size}");
+                }
+                // Longer again: what was cut off does not come back from anybody's memory.
+                let longer = SetAttr { size: Some(8_000), ..SetAttr::default() };
+                block_on(lane.setattr(file.attr.ino, longer)).unwrap();
+                expected[shown..].fill(0);
+                assert_eq!(read(&lane, &file, 0, 9_000), expected);
+            }
         }
     }
 }

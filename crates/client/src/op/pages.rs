@@ -150,6 +150,31 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         }
     }
 
+    /// Begins a change of these bytes past the kernel's pages, once none of them is under way beside which a page could
+    /// not be given what the targets will have (see [`Pages::write_waits`]). Those wait for their pages to go, and so for
+    /// fills; fills wait for nobody who waits here, nor for pages.
+    async fn alone<T>(
+        &self,
+        ino: Ino,
+        (offset, end): (u64, u64),
+        known: bool,
+        mut begin: impl FnMut(&mut Pages) -> T,
+    ) -> Result<T, Refusal> {
+        loop {
+            let begun = self.shared.with(|s| {
+                let pages = &mut s.inodes.entry(ino).pages;
+                (!pages.write_waits(offset, end, known)).then(|| begin(pages))
+            });
+            if let Some(begun) = begun {
+                return Ok(begun);
+            }
+            if self.port.cancelled() {
+                return Err(Errno::EINTR.into());
+            }
+            self.port.pause(FILL_WAIT_MS).await;
+        }
+    }
+
     /// Does a write of which the kernel's pages know nothing: those that a mapping has of these bytes go first, and what
     /// was stored into them with them. Pages filled from then on have what is written here. `landed`: how much of it.
     pub(crate) async fn past_pages<T>(
@@ -159,7 +184,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         write: impl Future<Output = Result<T, Refusal>>,
         landed: impl Fn(&T) -> usize,
     ) -> Result<T, Refusal> {
-        let (number, drop) = self.shared.with(|s| s.inodes.entry(ino).pages.write_begins(offset, data));
+        let end = offset.saturating_add(data.len() as u64);
+        let begin = |pages: &mut Pages| pages.write_begins(offset, data);
+        let (number, drop) = self.alone(ino, (offset, end), false, begin).await?;
         let gone = match drop {
             Some(drop) => self.drop_begun(ino, drop, None).await,
             None => true,
@@ -183,7 +210,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         (offset, end): (u64, u64),
         clear: impl Future<Output = Result<(), Refusal>>,
     ) -> Result<(), Refusal> {
-        let (number, drop) = self.shared.with(|s| s.inodes.entry(ino).pages.zeros_begin(offset, end));
+        let begin = |pages: &mut Pages| pages.zeros_begin(offset, end);
+        let (number, drop) = self.alone(ino, (offset, end), true, begin).await?;
         let gone = match drop {
             Some(drop) => self.drop_begun(ino, drop, None).await,
             None => true,
@@ -200,7 +228,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         (offset, end): (u64, u64),
     ) -> Result<Option<u64>, Refusal> {
         for _ in 0..COPY_DROPS_MAX {
-            match self.shared.with(|s| s.inodes.entry(ino).pages.copy_begins(offset, end)) {
+            let begin = |pages: &mut Pages| pages.copy_begins(offset, end);
+            match self.alone(ino, (offset, end), false, begin).await? {
                 Ok(number) => return Ok(Some(number)),
                 Err(drop) if self.drop_begun(ino, drop, None).await => {}
                 Err(_) => return Err(self.pages_stay().into()),

@@ -4,6 +4,7 @@
 //! So the first data (or hole) of the file is the lowest of the stripes' first ones, and each stripe is
 //! asked once, however large the file is.
 
+use super::seal::{Place, Stuck};
 use crate::job::{Job, To};
 use crate::lane::Lane;
 use crate::limits::STALE_ROUNDS_MAX;
@@ -50,20 +51,18 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 return Err(Errno::ENXIO.into());
             }
             let found = match layout.is_inline() {
-                true => self.find_inline(ino, offset, what).await,
+                true => self.find_inline(ino, offset, what).await.map_err(Stuck::from),
                 false => self.find_in_layout(&layout, offset, what).await,
             };
             match found {
                 Ok(found) if found < size => return Ok(found),
                 Ok(_) if what == Seek::Hole => return Ok(size),
                 Ok(_) => return Err(Errno::ENXIO.into()),
-                Err(refusal) if refusal.status == Status::STALE_GENERATION => {
-                    self.fetch_layout(ino).await?;
-                }
-                Err(refusal) if refusal.status == Status::LOST_CHUNK => {
-                    self.settle_loss(ino, offset, u64::MAX).await?;
-                }
-                Err(refusal) => return Err(refusal),
+                Err(stuck) => match stuck.refusal.status {
+                    Status::STALE_GENERATION => drop(self.fetch_layout(ino).await?),
+                    Status::LOST_CHUNK => self.settle_loss(ino, offset, u64::MAX).await?,
+                    _ => self.go_on_elsewhere(ino, &layout, stuck).await?,
+                },
             }
             if self.port.cancelled() {
                 return Err(Errno::EINTR.into());
@@ -116,7 +115,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         })
     }
 
-    async fn find_in_layout(&self, layout: &Layout, offset: u64, what: Seek) -> Result<u64, Refusal> {
+    async fn find_in_layout(&self, layout: &Layout, offset: u64, what: Seek) -> Result<u64, Stuck> {
         let mut best = match what {
             Seek::Data => u64::MAX,
             // What no extent covers was never written.
@@ -140,7 +139,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         Ok(best)
     }
 
-    async fn find_in_extent(&self, extent: &Extent, from: u64, what: Seek) -> Result<u64, Refusal> {
+    async fn find_in_extent(&self, extent: &Extent, from: u64, what: Seek) -> Result<u64, Stuck> {
         let mut searches: Vec<Search> = (0..extent.targets.len())
             .map(|stripe| Search { stripe, at: extent.local_from(stripe, from), found: None })
             .collect();
@@ -167,8 +166,15 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             self.run(&mut jobs).await;
             for (at, job) in open.iter().zip(&mut jobs) {
                 let reply: MapChunkReply = job.take()?.read()?;
-                if reply.size < extent.floor(searches[*at].stripe) {
-                    return Err(super::lost::short());
+                let stripe = searches[*at].stripe;
+                if reply.size < extent.floor(stripe) {
+                    return Err(super::lost::short().into());
+                }
+                // The layout is from before the seal: a newer one says where the bytes behind it are.
+                if let Some(limit) = reply.sealed.filter(|limit| *limit < extent.cut(stripe)) {
+                    let (target, chunk) = (extent.targets[stripe], extent.chunk(stripe));
+                    let place = Place { target, chunk, offset: limit, len: 1 };
+                    return Err(place.stuck(Refusal::new(Status::STALE_LAYOUT)));
                 }
                 searches[*at].look(&reply, what);
             }

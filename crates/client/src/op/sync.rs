@@ -1,11 +1,16 @@
 //! fsync and fsyncdir.
 
 use crate::job::{Job, To};
-use crate::lane::Lane;
-use crate::limits::{HELD_ROUNDS_MAX, SYNC_CHUNKS_BATCH, SYNC_CLOSED_BATCH, SYNC_CLOSED_MS, SYNC_LOOK_MS};
+use crate::lane::{Lane, refuse};
+use crate::limits::{
+    DETACH_SYNC_MS, HELD_ROUNDS_MAX, SYNC_CHUNKS_BATCH, SYNC_CLOSED_BATCH, SYNC_CLOSED_MS, SYNC_LOOK_MS,
+    UNSYNCED_TOLD_MAX,
+};
 use crate::port::{Cell, Port};
 use crate::state::{FileHandle, Handle, Point, Shared, Unsynced};
 use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use skep_types::{Encode, Errno, Ino, LogIndex, Millis, ShardId, TargetId, Term};
 use skep_wire::meta::Sync;
@@ -187,16 +192,67 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         if due.is_empty() {
             return SYNC_LOOK_MS;
         }
-        let voided: BTreeMap<Ino, u32> = due.iter().map(|ino| (*ino, self.voided(*ino))).collect();
-        let (synced, failed) = self.sync_files(&due, false).await;
-        let mut ok = failed.is_none();
-        for (ino, synced) in &synced {
-            let voided = voided.get(ino).copied().unwrap_or_default();
-            ok &= self.commit_synced(*ino, synced, voided).await.is_ok();
-        }
+        let ok = self.sync_and_tell(&due, false).await.is_ok();
         let now = self.port.now();
         self.shared.with(|s| s.inodes.tried(&due, now));
         if due.len() == SYNC_CLOSED_BATCH && ok { 1 } else { SYNC_LOOK_MS }
+    }
+
+    /// Makes the chunks of files durable, and tells their shards. Err: the first failure; the others are done all the same.
+    async fn sync_and_tell(&self, inos: &[Ino], patient: bool) -> Result<(), Refusal> {
+        let voided: BTreeMap<Ino, u32> = inos.iter().map(|ino| (*ino, self.voided(*ino))).collect();
+        let (synced, mut failed) = self.sync_files(inos, patient).await;
+        for (ino, synced) in &synced {
+            let voided = voided.get(ino).copied().unwrap_or_default();
+            // A change that is sent is waited for.
+            let told = match self.port.cancelled() {
+                true => Err(Errno::EINTR.into()),
+                false => self.commit_synced(*ino, synced, voided).await,
+            };
+            failed = failed.or(told.err());
+        }
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// Before the session ends: whatever this mount wrote and changed becomes durable, as far as that takes no longer than
+    /// [`DETACH_SYNC_MS`]. What is not is said.
+    pub(crate) async fn sync_all(&self) {
+        let started = self.port.now();
+        let left = || DETACH_SYNC_MS.saturating_sub(self.port.now().since(started));
+        let unsynced = || {
+            self.shared.with(|s| {
+                let open = s.inodes.iter().filter(|(_, inode)| !inode.unsynced.is_empty());
+                open.map(|(ino, _)| ino).collect::<Vec<Ino>>()
+            })
+        };
+        let mut failed = None;
+        self.port.wanted_for(Some(DETACH_SYNC_MS));
+        for inos in unsynced().chunks(SYNC_CLOSED_BATCH) {
+            let left = left();
+            if left == 0 {
+                failed = failed.or(Some(Errno::ETIMEDOUT.into()));
+                break;
+            }
+            self.shared.with(|s| s.limits.retry_ms = left);
+            failed = failed.or(self.sync_and_tell(inos, true).await.err());
+        }
+        for shard in self.shared.with(|s| s.stamps.unsettled()) {
+            // 0 would be without a limit.
+            self.shared.with(|s| s.limits.retry_ms = left().max(1));
+            failed = failed.or(self.sync_shard(shard).await.err());
+        }
+        self.port.wanted_for(None);
+        let open = unsynced();
+        if let Some(mut why) = failed {
+            if why.status == Status::errno(Errno::EINTR) {
+                why = refuse(Errno::ETIMEDOUT, format!("no answer within {} s", DETACH_SYNC_MS / 1_000));
+            }
+            self.port.log(format_args!(
+                "unmount: a power cut may take what was written last (files not synced: {}{}): {why}",
+                open.len(),
+                named(&open)
+            ));
+        }
     }
 
     /// Every change of this mount on `shard` that is acknowledged becomes durable. A loss is recorded.
@@ -217,6 +273,16 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
              the next fsync of what was changed fails"
         ));
         self.shared.with(|s| s.lost_history(shard, term));
+    }
+}
+
+/// The first of these inodes, as a part of a sentence.
+fn named(inos: &[Ino]) -> String {
+    let first: Vec<String> = inos.iter().take(UNSYNCED_TOLD_MAX).map(Ino::to_string).collect();
+    match inos.len() {
+        0 => String::new(),
+        n if n > first.len() => format!(", inodes {}, ...", first.join(", ")),
+        _ => format!(", inodes {}", first.join(", ")),
     }
 }
 

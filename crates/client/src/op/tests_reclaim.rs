@@ -14,6 +14,7 @@ use skep_wire::meta::{
     ChangeAttr, Commit, GetAttr, LockKind, LockSpace, LockWish, Open, ReadInline, ReserveEnd, Sync,
     WriteInline,
 };
+use skep_wire::mgmt::CloseSession;
 use skep_wire::storage::{ReadChunk, SyncChunks, WriteChunk};
 use skep_wire::{Message, Status};
 
@@ -412,6 +413,47 @@ fn closed_files_are_synced() {
     assert!(shared.inodes.get(inos[0]).is_none());
     assert!(inos[1..].iter().all(|ino| shared.inodes.get(*ino).unwrap().unsynced.is_empty()));
     assert!(!shared.inodes.get(open.attr.ino).unwrap().unsynced.is_empty(), "its program says when");
+}
+
+/// Goal: what was written before an unmount is durable when that ends, of closed files and of open ones, and so are its
+/// changes of the namespace; the shards know how long the chunk files are for sure.
+#[test]
+fn an_unmount_syncs_what_was_written() {
+    let (cluster, lane) = mounted();
+    let (closed, open) = (create(&lane, b"a"), create(&lane, b"b"));
+    for file in [&closed, &open] {
+        write(&lane, file, 0, &[1; 70_000]);
+    }
+    block_on(lane.flush(closed.handle, 0)).unwrap();
+    block_on(lane.release(closed.handle));
+    lane.forget(closed.attr.ino);
+    create(&lane, b"c");
+    block_on(lane.detach());
+    let cluster = cluster.borrow();
+    assert_eq!(cluster.count(SyncChunks::KIND), 3, "one request for each target");
+    assert_eq!(cluster.shard.durable, cluster.shard.index);
+    for file in [closed, open] {
+        let file = &cluster.shard.files[&file.attr.ino];
+        assert!(file.attr.size == 70_000);
+        assert!(file.layout.chunks().any(|(chunk, _)| file.layout.synced_floor(&chunk) > 0));
+    }
+    assert!(cluster.lines.is_empty() && cluster.count(CloseSession::KIND) == 1);
+}
+
+/// Goal: an unmount waits for a target for some seconds only, and says of which files something may be lost.
+#[test]
+fn an_unmount_says_what_it_could_not_sync() {
+    let (cluster, lane) = mounted();
+    let file = create(&lane, b"a");
+    write(&lane, &file, 0, &[1; 70_000]);
+    cluster.borrow_mut().fail(SyncChunks::KIND, &[Fault::Unreachable; 1_000]);
+    let before = cluster.borrow().now;
+    block_on(lane.detach());
+    let cluster = cluster.borrow();
+    assert!((5_000..12_000).contains(&(cluster.now - before)), "{} ms", cluster.now - before);
+    let inodes = alloc::format!("files not synced: 1, inodes {})", file.attr.ino);
+    assert!(cluster.lines.iter().any(|line| line.contains(&inodes)), "{:?}", cluster.lines);
+    assert_eq!(cluster.count(CloseSession::KIND), 1);
 }
 
 /// The cluster ends the session, and the mount hears of it.

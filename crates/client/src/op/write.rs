@@ -234,8 +234,14 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     }
 
     async fn write_inline(&self, ino: Ino, offset: u64, data: &[u8], kill: bool) -> Result<Round, Refusal> {
-        let message =
-            WriteInline { append: false, ino, offset, data: Bytes(data.to_vec()), kill_suidgid: kill };
+        let message = WriteInline {
+            append: false,
+            ino,
+            offset,
+            data: Bytes(data.to_vec()),
+            kill_suidgid: kill,
+            within: None,
+        };
         match self.change_ino(ino, &message).await {
             Ok(AttrReply { attr, live }) => {
                 self.shared.with(|s| {

@@ -3,7 +3,7 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use skep_types::{
-    Capacity, ClusterId, Consistency, Incarnation, MapVersion, NodeId, ServiceKind, ShardId, TargetId,
+    Capacity, ClusterId, Consistency, Incarnation, MapVersion, NodeId, PoolId, ServiceKind, ShardId, TargetId,
 };
 use skep_wire::mgmt::{MapReply, NodeEntry, PoolEntry, SpaceReply, TargetEntry};
 
@@ -97,20 +97,63 @@ impl ClusterMap {
         self.space = reply.targets.iter().map(|entry| (entry.target, entry.capacity)).collect();
     }
 
-    /// Space of all targets that are not broken; a file system that several of them share counts once.
+    /// Space of all targets that are not broken; a file system that several of them share counts once. What is free
+    /// counts where a new file could be put: not on a target without a pool, which is to be removed.
     pub fn capacity(&self) -> Capacity {
-        let mut disks: BTreeMap<(u64, TargetId), Capacity> = BTreeMap::new();
+        let mut disks: BTreeMap<(u64, TargetId), (Capacity, bool)> = BTreeMap::new();
         for target in self.targets.values().filter(|target| target.consistency != Consistency::Bad) {
             // One whose daemon told no file system counts for itself.
             let alone = if target.filesystem == 0 { target.target } else { TargetId(0) };
             let capacity = self.space.get(&target.target).copied().unwrap_or(target.capacity);
-            disks.entry((target.filesystem, alone)).or_insert(capacity);
+            let disk = disks.entry((target.filesystem, alone)).or_insert((capacity, false));
+            disk.1 |= target.pool != PoolId(0);
         }
-        disks.values().fold(Capacity::default(), |sum, one| Capacity {
-            bytes: sum.bytes.saturating_add(one.bytes),
-            bytes_free: sum.bytes_free.saturating_add(one.bytes_free),
-            inodes: sum.inodes.saturating_add(one.inodes),
-            inodes_free: sum.inodes_free.saturating_add(one.inodes_free),
+        disks.values().fold(Capacity::default(), |sum, (one, takes_files)| {
+            let free = |free: u64| if *takes_files { free } else { 0 };
+            Capacity {
+                bytes: sum.bytes.saturating_add(one.bytes),
+                bytes_free: sum.bytes_free.saturating_add(free(one.bytes_free)),
+                inodes: sum.inodes.saturating_add(one.inodes),
+                inodes_free: sum.inodes_free.saturating_add(free(one.inodes_free)),
+            }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::String;
+    use skep_types::CapacityClass;
+
+    /// Goal: what is free on a target that takes nothing new is no space that anybody can have; a disk that it shares with
+    /// another one counts, once.
+    #[test]
+    fn space_that_nobody_can_have_is_not_free() {
+        let target = |id, pool, filesystem, consistency| TargetEntry {
+            target: TargetId(id),
+            alias: String::new(),
+            node: NodeId(1),
+            consistency,
+            capacity: Capacity { bytes: 100, bytes_free: 40, inodes: 10, inodes_free: 4 },
+            pool: PoolId(pool),
+            class: CapacityClass::Normal,
+            filesystem,
+            failures: 0,
+            decisions: 0,
+            served: true,
+        };
+        let good = Consistency::Good;
+        let free = |targets: &[TargetEntry]| {
+            let targets = targets.iter().map(|target| (target.target, target.clone())).collect();
+            let Capacity { bytes, bytes_free, inodes, inodes_free } =
+                ClusterMap { targets, ..ClusterMap::default() }.capacity();
+            (bytes, bytes_free, inodes, inodes_free)
+        };
+        let plain = target(1, 1, 0, good);
+        assert_eq!(free(&[plain.clone(), target(2, 2, 0, good)]), (200, 80, 20, 8));
+        assert_eq!(free(&[plain.clone(), target(2, 0, 0, good)]), (200, 40, 20, 4), "to be removed");
+        assert_eq!(free(&[plain, target(2, 1, 0, Consistency::Bad)]), (100, 40, 10, 4));
+        assert_eq!(free(&[target(1, 0, 7, good), target(2, 1, 7, good)]), (100, 40, 10, 4), "one disk");
     }
 }

@@ -328,6 +328,17 @@ impl Pages {
         }
     }
 
+    /// Must a write wait for one of the same bytes that is under way? Of two at once nobody knows which one a target does
+    /// last, so pages could not be given the right one of them. Where no page has any of these bytes, fills wait for both.
+    /// `known`: its bytes will be noted, whatever is held.
+    pub fn write_waits(&self, offset: u64, end: u64, known: bool) -> bool {
+        let mut beside =
+            self.writes.iter().filter(|write| write.offset < end && offset < write.end).peekable();
+        // Streams ask no further.
+        beside.peek().is_some()
+            && (known || self.holds(offset, end) || beside.any(|write| write.content.is_some()))
+    }
+
     /// A write past the page cache begins: its number, and the pages that go before its bytes do. The kernel
     /// dropped them before it sent the write, but a mapping may have filled them again with what was before.
     pub fn write_begins(&mut self, offset: u64, data: &[u8]) -> (u64, Option<PageDrop>) {
@@ -585,5 +596,24 @@ mod tests {
         assert_eq!((pages.fill_waits(0, 4_096), pages.fill_waits(12_288, 16_384)), (true, false));
         pages.write_ends(number, 5_000);
         assert!(!pages.fill_waits(0, 4_096));
+    }
+
+    /// Goal: of two changes of the same bytes at once one waits for the other, unless fills wait for both.
+    #[test]
+    fn changes_of_the_same_bytes_wait() {
+        let mut pages = Pages::default();
+        let (stream, _) = pages.write_begins(0, b"abcd");
+        assert_eq!((pages.write_waits(2, 9, false), pages.write_waits(2, 9, true)), (false, true));
+        let filling = pages.fill_begins(0, 4_096);
+        assert_eq!((pages.write_waits(2, 9, false), pages.write_waits(4, 9, false)), (true, false));
+        pages.write_ends(stream, 4);
+        assert!(!pages.write_waits(2, 9, false));
+        pages.fill_given_up(filling);
+        let (noted, drop) = pages.write_begins(0, b"abcd");
+        pages.dropped(drop.unwrap(), true, 1);
+        assert!(!pages.may_be_held());
+        assert!(pages.write_waits(3, 9, false), "a page that is filled now has its bytes");
+        pages.write_ends(noted, 4);
+        assert!(!pages.write_waits(3, 9, true));
     }
 }

@@ -62,6 +62,11 @@ impl Stamps {
         self.shards.get(&shard).map(|shard| shard.open.clone()).unwrap_or_default()
     }
 
+    /// Shards with changes that are not known to be durable.
+    pub fn unsettled(&self) -> Vec<ShardId> {
+        self.shards.iter().filter(|(_, shard)| !shard.open.is_empty()).map(|(id, _)| *id).collect()
+    }
+
     /// Shards with changes of a term that has ended: they should be asked about soon.
     pub fn in_doubt(&self) -> Vec<(ShardId, Term, LogIndex)> {
         let mut doubts = Vec::new();

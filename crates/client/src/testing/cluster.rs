@@ -268,6 +268,8 @@ impl Port for FakePort {
 
     async fn pause(&self, ms: u64) {
         self.cluster.borrow_mut().now += ms;
+        // Other lanes go on meanwhile.
+        pend_once().await;
     }
 
     fn now(&self) -> Millis {
@@ -287,12 +289,7 @@ impl Port for FakePort {
     }
 
     async fn drop_pages(&self, ino: Ino, from: u64, len: u64, _patience: Option<u64>) -> bool {
-        let mut pended = false;
-        poll_fn(|_| match core::mem::replace(&mut pended, true) {
-            true => Poll::Ready(()),
-            false => Poll::Pending,
-        })
-        .await;
+        pend_once().await;
         let mut cluster = self.cluster.borrow_mut();
         cluster.drops.push((self.mount, ino, from, len));
         !cluster.cancelled

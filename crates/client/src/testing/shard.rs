@@ -13,7 +13,7 @@ use skep_types::{
 };
 use skep_wire::meta::{
     AttrReply, Create, DirEntry, EntryReply, FoundChunk, Grow, GrowReply, InlineCopy, LayoutReply, ListReply,
-    MetaRequest, OpenReply, ReserveEnd, ReserveEndReply, SealExtent, ShardCall, ShardStamp,
+    MetaRequest, OpenReply, ReserveEnd, ReserveEndReply, SealExtent, ShardCall, ShardStamp, WriteInline,
 };
 use skep_wire::{Empty, Refusal, Status};
 
@@ -206,23 +206,7 @@ impl Shard {
                 self.attr_reply(m.ino)
             }
             MetaRequest::Commit(m) => self.commit(m),
-            MetaRequest::WriteInline(m) => {
-                let file = self.file(m.ino)?;
-                if !file.layout.is_inline() {
-                    return Err(Status::STALE_GENERATION.into());
-                }
-                let offset = if m.append { file.attr.size } else { m.offset };
-                let end = offset as usize + m.data.0.len();
-                if end > INLINE_DEFAULT as usize {
-                    return Err(Status::MUST_GROW.into());
-                }
-                file.inline.resize(file.inline.len().max(end), 0);
-                file.inline[offset as usize..end].copy_from_slice(&m.data.0);
-                file.version += 1;
-                file.attr.size = file.attr.size.max(end as u64);
-                file.attr.change += 1;
-                self.attr_reply(m.ino)
-            }
+            MetaRequest::WriteInline(m) => self.write_inline(m),
             MetaRequest::Grow(m) => self.grow(m),
             MetaRequest::Switch(m) => {
                 let file = self.file(m.ino)?;
@@ -247,6 +231,30 @@ impl Shard {
             }
             _ => Err(Errno::ENOSYS.into()),
         }
+    }
+
+    fn write_inline(&mut self, m: &WriteInline) -> Reply {
+        let file = self.file(m.ino)?;
+        if !file.layout.is_inline() {
+            return Err(Status::STALE_GENERATION.into());
+        }
+        let offset = if m.append { file.attr.size } else { m.offset };
+        let mut end = offset as usize + m.data.0.len();
+        if m.within == Some(true) {
+            end = end.min(file.attr.size as usize);
+            if end <= offset as usize {
+                return self.attr_reply(m.ino);
+            }
+        }
+        if end > INLINE_DEFAULT as usize {
+            return Err(Status::MUST_GROW.into());
+        }
+        file.inline.resize(file.inline.len().max(end), 0);
+        file.inline[offset as usize..end].copy_from_slice(&m.data.0[..end - offset as usize]);
+        file.version += 1;
+        file.attr.size = file.attr.size.max(end as u64);
+        file.attr.change += 1;
+        self.attr_reply(m.ino)
     }
 
     fn create(&mut self, m: &Create, targets: &mut Targets) -> Reply {

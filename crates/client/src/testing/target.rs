@@ -121,7 +121,8 @@ impl Targets {
                 _ => runs.push(Run { start: start.max(m.offset), end }),
             }
         }
-        MapChunkReply { runs, until, size: data.len() as u64 }
+        let sealed = self.limits.get(&(m.target, m.chunk)).copied();
+        MapChunkReply { runs, until, size: data.len() as u64, sealed }
     }
 
     fn copy(&mut self, m: &CopyChunk) -> CopyChunkReply {

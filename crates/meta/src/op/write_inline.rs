@@ -18,28 +18,36 @@ pub fn run(ctx: &mut Ctx<'_>, m: &WriteInline) -> Result<Done, Fail> {
         return Err(Status::STALE_GENERATION.into());
     }
     let offset = if m.append { inode.size } else { m.offset };
-    let end = offset.saturating_add(m.data.0.len() as u64);
+    let data = match m.within {
+        // Another mount may have cut the file since its end was looked at.
+        Some(true) => {
+            let room = inode.size.saturating_sub(offset).min(m.data.0.len() as u64);
+            &m.data.0[..room as usize]
+        }
+        _ => &m.data.0[..],
+    };
+    let end = offset.saturating_add(data.len() as u64);
     if end > FILE_SIZE_MAX {
         return Err(Errno::EFBIG.into());
+    }
+    if data.is_empty() {
+        return Ok(Done::reply(&attr_reply(ctx, m.ino, &inode)?));
     }
     if end > u64::from(ctx.inline_limit(&inode).min(INLINE_MAX)) {
         return Err(Status::MUST_GROW.into());
     }
-    if m.data.0.is_empty() {
-        return Ok(Done::reply(&attr_reply(ctx, m.ino, &inode)?));
-    }
-    let mut data = content(ctx, m.ino, &inode)?;
+    let mut whole = content(ctx, m.ino, &inode)?;
     let (from, end) = (offset as usize, end as usize);
-    if data.len() < end {
-        data.resize(end, 0);
+    if whole.len() < end {
+        whole.resize(end, 0);
     }
-    data[from..end].copy_from_slice(&m.data.0);
-    inode.inline_len = data.len() as u32;
+    whole[from..end].copy_from_slice(data);
+    inode.inline_len = whole.len() as u32;
     inode.inline_version += 1;
     inode.size = inode.size.max(end as u64);
     kill_privileges(ctx, m.ino, &mut inode, m.kill_suidgid)?;
     inode.touch_content(ctx.scene.at);
-    ctx.txn.put(key::of_ino(Table::Inline, m.ino), data);
+    ctx.txn.put(key::of_ino(Table::Inline, m.ino), whole);
     ctx.put_inode(m.ino, &inode);
     Ok(Done::reply(&attr_reply(ctx, m.ino, &inode)?))
 }
@@ -71,9 +79,49 @@ mod tests {
             b"\0bc\0efgh"
         );
         bed.call(ME, ChangeAttr { ino, set: SetAttr { mode: Some(0o6775), ..SetAttr::default() } }).unwrap();
-        let wish =
-            WriteInline { append: false, ino, offset: 0, data: Bytes(alloc::vec![1]), kill_suidgid: true };
+        let wish = WriteInline {
+            append: false,
+            ino,
+            offset: 0,
+            data: Bytes(alloc::vec![1]),
+            kill_suidgid: true,
+            within: None,
+        };
         assert_eq!(bed.call(ME, wish).unwrap().attr.mode, 0o775);
+        bed.check();
+    }
+
+    /// Goal: zeros of a range that is punched make no file longer, whatever its end was when they were sent; what is
+    /// left of them lands, and where nothing is left nothing changes.
+    #[test]
+    fn zeros_within_a_file_make_it_no_longer() {
+        let mut bed = Bed::new();
+        let ino = bed.create(ME, Ino::ROOT, "f");
+        bed.write(ino, 0, &[7; 800]).unwrap();
+        let punch = |bed: &mut Bed| {
+            let data = Bytes(alloc::vec![0; 700]);
+            let wish = WriteInline {
+                append: false,
+                ino,
+                offset: 100,
+                data,
+                kill_suidgid: false,
+                within: Some(true),
+            };
+            bed.call(ME, wish).unwrap().attr
+        };
+        bed.truncate(ME, ino, 150).unwrap();
+        assert_eq!(punch(&mut bed).size, 150);
+        // The log says it, too.
+        bed.restart(&[]);
+        assert_eq!(bed.attr(ino).unwrap().size, 150);
+        let read = ReadInline { ino, short: alloc::vec::Vec::new(), trims: Default::default() };
+        let content = bed.call(ME, read).unwrap().inline.unwrap().0;
+        assert_eq!(content, [[7; 100].as_slice(), &[0; 50]].concat());
+        for size in [100, 0] {
+            let cut = bed.truncate(ME, ino, size).unwrap();
+            assert_eq!(punch(&mut bed), cut, "nothing is left of it");
+        }
         bed.check();
     }
 

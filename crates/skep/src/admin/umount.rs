@@ -11,8 +11,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// The mount's process tells servers about its last closes and ends its session within this time.
-const END_LIMIT: Duration = Duration::from_secs(10);
+/// The mount's process has what was written synced (up to 10 s), tells servers about its last closes and ends its session
+/// within this time.
+const END_LIMIT: Duration = Duration::from_secs(15);
 /// Its end is looked for this often.
 const LOOK_PAUSE: Duration = Duration::from_millis(20);
 /// Programs that are named.
@@ -146,7 +147,9 @@ pub fn run(args: &UmountArgs) -> Outcome {
             std::thread::sleep(LOOK_PAUSE);
         }
         if process_exists(pid) {
-            eprintln!("note: process {pid} of the mount still tells servers about its last closes");
+            eprintln!(
+                "note: process {pid} of the mount still waits for servers: what was written last may not be synced yet"
+            );
         }
     }
     eprintln!("{} is unmounted", point.display());

@@ -65,6 +65,8 @@ pub struct LaneHands {
     closing: RefCell<Option<Arc<AtomicBool>>>,
     thread: Local<u32>,
     heeds: Local<Heeds>,
+    /// From then on nobody wants the result.
+    wanted_until: Local<Option<Instant>>,
     /// When it was last looked whether the thread was killed; at first: when its operation began.
     looked: Local<Instant>,
     killed: Local<Option<Instant>>,
@@ -80,6 +82,7 @@ impl LaneHands {
             closing: RefCell::new(None),
             thread: Local::new(0),
             heeds: Local::default(),
+            wanted_until: Local::new(None),
             looked: Local::new(Instant::now()),
             killed: Local::new(None),
         }
@@ -157,9 +160,18 @@ impl LaneHands {
         self.hopeless.set(true);
     }
 
+    /// See [`Port::wanted_for`].
+    pub fn wanted_for(&self, ms: Option<u64>) {
+        self.wanted_until.set(ms.map(|ms| Instant::now() + Duration::from_millis(ms)));
+    }
+
+    fn is_late(&self) -> bool {
+        self.wanted_until.get().is_some_and(|until| Instant::now() >= until)
+    }
+
     /// See [`Port::cancelled`].
     pub fn cancelled(&self) -> bool {
-        if self.hopeless.get() || self.has_gone() {
+        if self.hopeless.get() || self.has_gone() || self.is_late() {
             return true;
         }
         match self.heeds.get() {

@@ -265,6 +265,10 @@ impl Port for BlockingPort {
         self.lane.cancelled()
     }
 
+    fn wanted_for(&self, ms: Option<u64>) {
+        self.lane.wanted_for(ms);
+    }
+
     fn uuid(&self) -> Uuid {
         self.lane.uuid()
     }

@@ -50,6 +50,24 @@ pub fn lookups(cluster: &Cluster) -> f64 {
     mount.value("skep_mount_fuse_requests_total", &[("operation", "lookup")]).unwrap_or(0.0)
 }
 
+/// Goal: what was just written is synced by a clean unmount, and has been when `skep umount` returns.
+#[test]
+fn an_unmount_syncs_before_it_ends() {
+    let cluster = start(plan());
+    let ports = ports(&cluster);
+    let asked = || -> f64 {
+        let of = |name: &str| {
+            metrics(ports[name]).value("skep_storaged_requests_total", &[("message", "SyncChunks")])
+        };
+        ["storaged-1", "storaged-2"].into_iter().filter_map(of).sum()
+    };
+    let point = cluster.second_mount("second", &[]).unwrap();
+    let before = asked();
+    fs::write(point.join("file"), bytes(1, 3 << 20)).unwrap();
+    cluster.must(["umount", point.to_str().unwrap()]).unwrap();
+    assert!(asked() > before, "{before}");
+}
+
 /// Goal: every daemon shows well-formed metrics, and those that count work move with it.
 #[test]
 fn metrics_move_with_work() {

@@ -17,5 +17,9 @@ crate::message! {
         pub data: Bytes,
         /// An ordinary user wrote: clear suid and sgid.
         pub kill_suidgid: bool,
+    } tags {
+        /// `true`: nothing behind the end that the file has when the shard executes this. Zeros of a punched range were
+        /// asked for by who knew an older end.
+        1 => pub within: Option<bool>,
     }
 }

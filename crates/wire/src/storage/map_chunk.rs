@@ -38,5 +38,8 @@ record! {
         pub until: u64,
         /// Length of the chunk file.
         pub size: u64,
+    } tags {
+        /// It is sealed: from this offset on the file's bytes are elsewhere, and what is no data here is no hole.
+        1 => pub sealed: Option<u64>,
     }
 }

@@ -1,6 +1,6 @@
 use crate::Lane;
 use crate::port::Cell;
-use crate::testing::{BOTH, Cluster, FakeLane, Fault, READ, block_on, create, mount, mounted, write};
+use crate::testing::{BOTH, Cluster, FakeLane, Fault, READ, block_on, create, mount, mounted, read, write};
 use crate::{Allocate, Opened, WriteHow};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -296,4 +296,62 @@ fn pages_that_come_again_delay_no_copy() {
     assert!(
         cluster.borrow().count(WriteChunk::KIND) > before && cluster.borrow().count(CopyChunk::KIND) == 0
     );
+}
+
+/// A write or a punched range of bytes of the first page.
+async fn change(lane: &FakeLane, file: &Opened, offset: u64, content: Option<&[u8; 4]>) {
+    match content {
+        Some(data) => {
+            let written = lane.write(file.handle, offset, data, WriteHow::default()).await;
+            assert_eq!(written, Ok(4));
+        }
+        None => lane.fallocate(file.handle, Allocate::Punch, offset, 4).await.unwrap(),
+    }
+}
+
+/// Goal: of two changes of the same bytes at once a page that is filled beside them, and that nothing drops afterwards,
+/// has what the targets have in the end, whichever they carry out last.
+#[test]
+fn changes_at_once_leave_pages_as_they_leave_the_file() {
+    let both = [(Some(b"aaaa"), Some(b"bbbb")), (Some(b"aaaa"), None), (None, Some(b"bbbb"))];
+    for ((first, then), turned) in both.into_iter().flat_map(|pair| [(pair, false), (pair, true)]) {
+        let (cluster, lane) = mounted();
+        let (beside, filling) = (second(&lane), second(&lane));
+        let file = create(&lane, b"f");
+        write(&lane, &file, 0, &[1; 70_000]);
+        fill(&lane, &file, 0);
+        let mut one = pin!(change(&lane, &file, 2_000, first));
+        let mut two = pin!(change(&beside, &file, 2_002, then));
+        // The pages go, then they are sent.
+        for _ in 0..2 {
+            poll(&mut one);
+        }
+        drops(&cluster);
+        let sent = cluster.borrow().total();
+        for _ in 0..2 {
+            poll(&mut two);
+        }
+        assert_eq!(cluster.borrow().total(), sent);
+        let page = fill(&filling, &file, 0);
+        drops(&cluster);
+        let mut context = Context::from_waker(Waker::noop());
+        let (mut one_ends, mut two_ends) = (false, false);
+        for turn in (0..).map(|turn| turn % 2 == usize::from(turned)) {
+            match turn {
+                true => two_ends = two_ends || two.as_mut().poll(&mut context).is_ready(),
+                false => one_ends = one_ends || one.as_mut().poll(&mut context).is_ready(),
+            }
+            if one_ends && two_ends {
+                break;
+            }
+        }
+        let shown = if drops(&cluster).is_empty() { page } else { fill(&filling, &file, 0) };
+        let there = read(&lane, &file, 0, 4_096);
+        assert!(
+            shown == there,
+            "{first:?}, {then:?}: {:?} of {:?}",
+            &shown[2_000..2_006],
+            &there[2_000..2_006]
+        );
+    }
 }

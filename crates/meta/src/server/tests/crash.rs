@@ -67,6 +67,7 @@ fn random_request(dice: &mut Dice, inos: &[Ino], n: u64) -> MetaRequest {
             offset: dice.roll(50),
             data: Bytes(alloc::vec![7; 9]),
             kill_suidgid: false,
+            within: n.is_multiple_of(2).then_some(true),
         }
         .into(),
         16 => Grow { like: None, ino, end: 1 << (10 + dice.roll(25)) }.into(),
@@ -145,7 +146,7 @@ fn attribute_request(dice: &mut Dice, ino: Ino, parent: Ino, n: u64) -> MetaRequ
 /// A lane has a file grow, and another one takes over.
 fn take_over(bed: &mut Bed, who: Who, ino: Ino) {
     let data = Bytes(b"data".to_vec());
-    bed.send(who, WriteInline { append: true, ino, offset: 0, data, kill_suidgid: false });
+    bed.send(who, WriteInline { append: true, ino, offset: 0, data, kill_suidgid: false, within: None });
     bed.send(who, Grow { like: None, ino, end: 1 });
     bed.tick(crate::limit::GROWTH_AGE_MIN_MS);
     bed.send(Who { client: 3 - who.client, ..who }, Grow { like: None, ino, end: 1 });

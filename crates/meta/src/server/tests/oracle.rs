@@ -180,6 +180,7 @@ impl Pair {
                         offset,
                         data: Bytes(data.clone()),
                         kill_suidgid: true,
+                        within: None,
                     };
                     let got = self.bed.call(ME, wish).map(|_| data.len());
                     assert_eq!(as_errno(got), self.fs.write(ino, offset, &data, true, at));
