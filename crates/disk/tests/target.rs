@@ -207,7 +207,7 @@ fn formatted(image: &Scratch, program: &str, bytes: u64) -> Scratch {
 }
 
 /// Goal: what is reserved is told from holes, within the end of a chunk file and behind it, written or not, on disk
-/// already or not; where the file system does not tell (tmpfs), data is all that is.
+/// already or not; where the file system does not tell (tmpfs), data is all that is. A truncate frees it on each.
 #[test]
 fn what_is_reserved_is_told() {
     let image = Scratch::new();
@@ -231,6 +231,12 @@ fn what_is_reserved_is_told() {
         let far = Some((2 << 20, (2 << 20) + 3));
         assert_eq!((next((1 << 20) + 4_096), next((2 << 20) + 3)), (far, None));
         assert_eq!(next(1 << 60), None, "behind all that a file system can hold");
+        let blocks = || target.stat(&piece).unwrap().unwrap().blocks;
+        let before = blocks();
+        target.reserve(&piece, 3 << 20, 65_536).unwrap();
+        assert!(blocks() >= before + 128);
+        run(&target, TrimChunk { target: TargetId(101), chunk: chunk(1), size: (2 << 20) + 3 });
+        assert!(blocks() < before + 128, "a truncate to its own length frees what is behind");
     }
 }
 
