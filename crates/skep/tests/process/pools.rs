@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// Well before a request to a target that is away is tried for the last time (60 s).
@@ -147,15 +148,32 @@ fn files_stay_in_their_pool() {
 pub struct Disk(PathBuf);
 
 impl Disk {
-    /// Puts what is in `directory` on a file system of `megabytes`.
+    /// Puts what is in `directory` on a file system of `megabytes` in memory.
     pub fn under(directory: &Path, megabytes: u32) -> Self {
+        Self::mounted(directory, || {
+            let size = std::ffi::CString::new(format!("size={megabytes}m")).unwrap();
+            mount("skep-test", directory, "tmpfs", MountFlags::empty(), Some(size.as_c_str())).unwrap();
+        })
+    }
+
+    /// The same on ext4, which tells what is reserved, in a sparse file.
+    pub fn ext4_under(directory: &Path, megabytes: u32, image: &Path) -> Self {
+        let run = |command: &mut Command| {
+            let done = command.output().unwrap();
+            assert!(done.status.success(), "{command:?}: {}", String::from_utf8_lossy(&done.stderr));
+        };
+        File::create(image).unwrap().set_len(u64::from(megabytes) << 20).unwrap();
+        run(Command::new("/sbin/mkfs.ext4").args(["-q", "-m", "0"]).arg(image));
+        Self::mounted(directory, || run(Command::new("mount").args(["-o", "loop"]).args([image, directory])))
+    }
+
+    fn mounted(directory: &Path, mount: impl FnOnce()) -> Self {
         let aside = directory.with_extension("aside");
         fs::rename(directory, &aside).unwrap();
         fs::create_dir(directory).unwrap();
-        let size = std::ffi::CString::new(format!("size={megabytes}m")).unwrap();
-        mount("skep-test", directory, "tmpfs", MountFlags::empty(), Some(size.as_c_str())).unwrap();
+        mount();
         let disk = Self(directory.to_owned());
-        let copied = std::process::Command::new("cp").arg("-aT").arg(&aside).arg(directory).status().unwrap();
+        let copied = Command::new("cp").arg("-aT").arg(&aside).arg(directory).status().unwrap();
         assert!(copied.success());
         fs::remove_dir_all(&aside).unwrap();
         disk
