@@ -11,6 +11,7 @@
 
 mod chunks;
 mod directories;
+mod extents;
 mod files;
 mod identity;
 mod keeper;

@@ -195,6 +195,51 @@ fn punch_and_reserve() {
     assert!(reply.blocks >= 2048);
 }
 
+/// A small file system of a kind, in a sparse file.
+fn formatted(image: &Scratch, program: &str, bytes: u64) -> Scratch {
+    let file = image.path.join("image");
+    std::fs::File::create(&file).unwrap().set_len(bytes).unwrap();
+    system(program, &["-q".as_ref(), file.as_os_str()]);
+    let mut disk = Scratch::new();
+    system("mount", &["-o".as_ref(), "loop".as_ref(), file.as_os_str(), disk.path.as_os_str()]);
+    disk.mounted = true;
+    disk
+}
+
+/// Goal: what is reserved is told from holes, within the end of a chunk file and behind it, written or not, on disk
+/// already or not; where the file system does not tell (tmpfs), data is all that is. A truncate frees it on each.
+#[test]
+fn what_is_reserved_is_told() {
+    let image = Scratch::new();
+    for (told, disk) in
+        [(true, formatted(&image, "/sbin/mkfs.ext4", 32 << 20)), (false, Scratch::tmpfs("8m"))]
+    {
+        let target = open(&disk.path);
+        let piece = PieceName::first(chunk(1));
+        let next = |from| target.next_allocated(&piece, from).unwrap();
+        assert_eq!(next(0), None, "there is no such file");
+        write(&target, 1, 0, &[1; 10_000]).unwrap();
+        assert_eq!((next(0), next(9_000), next(10_000)), (Some((0, 10_000)), Some((9_000, 10_000)), None));
+        target.reserve(&piece, 0, 65_536).unwrap();
+        target.reserve(&piece, 1 << 20, 4_096).unwrap();
+        let behind = told.then_some((1 << 20, (1 << 20) + 4_096));
+        let whole = |from| Some((from, if told { 65_536 } else { 10_000 }));
+        assert_eq!((next(0), next(5_000), next(70_000)), (whole(0), whole(5_000), behind));
+        target.sync(&[piece]).unwrap();
+        assert_eq!((next(0), next(70_000)), (whole(0), behind), "the same once it is on disk");
+        write(&target, 1, 2 << 20, b"far").unwrap();
+        let far = Some((2 << 20, (2 << 20) + 3));
+        assert_eq!((next((1 << 20) + 4_096), next((2 << 20) + 3)), (far, None));
+        assert_eq!(next(1 << 60), None, "behind all that a file system can hold");
+        let blocks = || target.stat(&piece).unwrap().unwrap().blocks;
+        let before = blocks();
+        target.reserve(&piece, 3 << 20, 65_536).unwrap();
+        assert!(blocks() >= before + 128);
+        run(&target, TrimChunk { target: TargetId(101), chunk: chunk(1), size: (2 << 20) + 3 });
+        assert!(blocks() < before + 128, "a truncate to its own length frees what is behind");
+    }
+}
+
 fn map(target: &TargetDir, ino: u64) -> Vec<(u64, u64)> {
     let m = MapChunk { target: TargetId(101), chunk: chunk(ino), offset: 0, max: 100 };
     let reply = MapChunkReply::from_bytes(&run(target, m)).unwrap();
@@ -334,12 +379,7 @@ fn system(program: &str, arguments: &[&std::ffi::OsStr]) {
 #[test]
 fn a_blocked_request_does_not_hold_up_others() {
     let image = Scratch::new();
-    let file = image.path.join("image");
-    std::fs::File::create(&file).unwrap().set_len(32 << 20).unwrap();
-    system("/sbin/mkfs.ext4", &["-q".as_ref(), file.as_os_str()]);
-    let mut disk = Scratch::new();
-    system("mount", &["-o".as_ref(), "loop".as_ref(), file.as_os_str(), disk.path.as_os_str()]);
-    disk.mounted = true;
+    let disk = formatted(&image, "/sbin/mkfs.ext4", 32 << 20);
     let target = open(&disk.path);
     write(&target, 1, 0, b"before").unwrap();
     struct Thaw<'a>(&'a Path);
@@ -366,12 +406,7 @@ fn a_blocked_request_does_not_hold_up_others() {
 #[test]
 fn what_the_file_system_cannot_do_is_no_failure() {
     let image = Scratch::new();
-    let file = image.path.join("image");
-    std::fs::File::create(&file).unwrap().set_len(8 << 20).unwrap();
-    system("/sbin/mkfs.ext2", &["-q".as_ref(), file.as_os_str()]);
-    let mut disk = Scratch::new();
-    system("mount", &["-o".as_ref(), "loop".as_ref(), file.as_os_str(), disk.path.as_os_str()]);
-    disk.mounted = true;
+    let disk = formatted(&image, "/sbin/mkfs.ext2", 8 << 20);
     let target = open(&disk.path);
     let life = write(&target, 1, 0, b"x").unwrap().life;
     let owner = Owner::default();

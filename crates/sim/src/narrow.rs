@@ -1,6 +1,6 @@
 //! Narrow seeds: some targets have room for little, so that files must go on elsewhere. One target has room for all.
 
-use skep_storage::{MemoryChunks, room_needed, stat};
+use skep_storage::{MemoryChunks, allocated_end, room_needed};
 use skep_types::{Capacity, ChunkId, Errno};
 use skep_wire::storage::{ReserveChunk, StorageRequest};
 use skep_wire::{Refusal, Status};
@@ -35,7 +35,9 @@ pub fn capacity(chunks: &MemoryChunks, room: Option<u64>) -> Capacity {
     }
 }
 
-/// As a daemon does at its reserve: what a chunk file has already may be written again, nothing else.
+/// As a daemon does at its reserve: what has its space already may be written, nothing else. Holes have theirs here,
+/// written data or reservations behind them, as on a file system without sparse files: a daemon on another one refuses to
+/// fill them when it is full (`docs/design/seal.md`), and the oracle knows no refused writes.
 pub fn require_room(
     chunks: &MemoryChunks,
     room: Option<u64>,
@@ -55,10 +57,9 @@ pub fn require_room(
 }
 
 fn has(chunks: &MemoryChunks, chunk: ChunkId, end: u64) -> bool {
-    stat(chunks, chunk).is_ok_and(|stat| end <= stat.size)
+    allocated_end(chunks, chunk).is_ok_and(|allocated| end <= allocated)
 }
 
-/// (A daemon refuses what a hole in front of the end needs, as `docs/design/seal.md` says; the oracle knows no holes.)
 fn reserves(chunks: &MemoryChunks, m: &ReserveChunk, free: u64) -> bool {
     has(chunks, m.chunk, m.offset + m.len) || room_needed(chunks, m, free).is_ok_and(|needed| needed <= free)
 }

@@ -298,7 +298,8 @@ fn punch(store: &impl ChunkStore, chunk: ChunkId, offset: u64, end: u64) -> Resu
     Ok(())
 }
 
-/// Shortens a piece that is longer.
+/// Shortens a piece that is longer. Also one that ends there: that frees what is reserved behind it. Not a shorter one: to
+/// its own length it could lose what somebody else writes behind it at the same moment.
 fn cut(
     store: &impl ChunkStore,
     piece: &PieceName,
@@ -306,7 +307,7 @@ fn cut(
     touched: &mut Vec<PieceName>,
 ) -> Result<(), DiskError> {
     if let Some(stat) = store.stat(piece)? {
-        if stat.size > size {
+        if stat.size >= size {
             store.truncate(piece, size)?;
         }
         // Also when it is short already: an earlier try may have ended before its sync.

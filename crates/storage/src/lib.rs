@@ -24,7 +24,7 @@ pub use execute::{Done, Limits, execute, read_chunk, stat, write_chunk};
 pub use map::RUNS_MAX;
 pub use memory::{ChunkFaults, MemoryChunks};
 pub use name::{ChunkName, PieceName};
-pub use room::room_needed;
+pub use room::{RESERVE_STEP, allocated_end, is_allocated, reserve_steps, room_needed};
 pub use seal::{SealName, Seals, seal_chunk};
 pub use standing::{Heard, Mount, Standing, Word};
 pub use store::{ChunkStore, DiskError, PieceStat};

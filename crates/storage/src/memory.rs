@@ -1,5 +1,7 @@
 //! A target in memory that can lose what was not synced: for the simulator and the tests.
 
+mod piece;
+
 use crate::name::PieceName;
 use crate::seal::Seals;
 use crate::standing::{Heard, Mount, Standing, Word};
@@ -8,84 +10,8 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::ToString;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
+use piece::{PAGE, Piece};
 use skep_types::{ChunkId, Consistency, Uuid};
-
-/// Bytes of a page of content.
-const PAGE: u64 = 4_096;
-
-/// Sparse content of one piece.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Piece {
-    size: u64,
-    pages: BTreeMap<u64, Vec<u8>>,
-}
-
-impl Piece {
-    fn write(&mut self, offset: u64, data: &[u8]) {
-        let mut at = offset;
-        let mut rest = data;
-        while !rest.is_empty() {
-            let inside = (at % PAGE) as usize;
-            let run = rest.len().min(PAGE as usize - inside);
-            let page = self.pages.entry(at / PAGE).or_insert_with(|| alloc::vec![0; PAGE as usize]);
-            page[inside..inside + run].copy_from_slice(&rest[..run]);
-            at += run as u64;
-            rest = &rest[run..];
-        }
-        self.size = self.size.max(offset + data.len() as u64);
-    }
-
-    fn read(&self, offset: u64, into: &mut [u8]) -> usize {
-        let len = self.size.saturating_sub(offset).min(into.len() as u64) as usize;
-        let mut done = 0;
-        while done < len {
-            let at = offset + done as u64;
-            let inside = (at % PAGE) as usize;
-            let run = (len - done).min(PAGE as usize - inside);
-            match self.pages.get(&(at / PAGE)) {
-                Some(page) => into[done..done + run].copy_from_slice(&page[inside..inside + run]),
-                None => into[done..done + run].fill(0),
-            }
-            done += run;
-        }
-        len
-    }
-
-    fn zero(&mut self, offset: u64, len: u64) {
-        let end = offset.saturating_add(len);
-        let whole: Vec<u64> = self.pages.range(offset / PAGE..=end / PAGE).map(|(page, _)| *page).collect();
-        for number in whole {
-            let (first, last) = (offset.max(number * PAGE), end.min(number * PAGE + PAGE));
-            if first >= last {
-                continue;
-            }
-            if last - first == PAGE {
-                self.pages.remove(&number);
-            } else if let Some(page) = self.pages.get_mut(&number) {
-                page[(first - number * PAGE) as usize..(last - number * PAGE) as usize].fill(0);
-            }
-        }
-    }
-
-    /// Pages side by side from `from` on.
-    fn next_data(&self, from: u64) -> Option<(u64, u64)> {
-        let (first, _) = self.pages.range(from / PAGE..).next()?;
-        let mut end = *first;
-        while self.pages.contains_key(&end) {
-            end += 1;
-        }
-        let run = ((first * PAGE).max(from), (end * PAGE).min(self.size));
-        (run.0 < run.1).then_some(run)
-    }
-
-    fn truncate(&mut self, size: u64) {
-        if size < self.size {
-            self.zero(size, self.size - size);
-            self.pages.split_off(&size.div_ceil(PAGE));
-        }
-        self.size = size;
-    }
-}
 
 /// See the module.
 #[derive(Debug)]
@@ -279,9 +205,9 @@ impl MemoryChunks {
         self.capacity.set(capacity);
     }
 
-    /// Bytes that its pages take.
+    /// Bytes that its pages take, those that are reserved as well.
     pub fn used(&self) -> u64 {
-        self.live.borrow().values().map(|piece| piece.pages.len() as u64 * PAGE).sum()
+        self.live.borrow().values().map(|piece| piece.taken() * PAGE).sum()
     }
 
     /// Every sealed chunk file with its limit.
@@ -294,9 +220,9 @@ impl MemoryChunks {
         let Some(capacity) = self.capacity.get() else { return len };
         let mut left = capacity.saturating_sub(self.used()) / PAGE;
         let live = self.live.borrow();
-        let has = |page: &u64| live.get(piece).is_some_and(|content| content.pages.contains_key(page));
+        let has = |page: u64| live.get(piece).is_some_and(|content| content.has(page));
         for page in offset / PAGE..(offset + len).div_ceil(PAGE) {
-            if !has(&page) {
+            if !has(page) {
                 if left == 0 {
                     return (page * PAGE).saturating_sub(offset);
                 }
@@ -403,9 +329,9 @@ impl ChunkStore for MemoryChunks {
 
     fn truncate(&self, piece: &PieceName, size: u64) -> Result<(), DiskError> {
         self.change(piece, false, |content| {
-            let pages = content.pages.len();
+            let pages = content.written();
             content.truncate(size);
-            self.give_back(pages - content.pages.len());
+            self.give_back(pages - content.written());
         })
     }
 
@@ -413,12 +339,19 @@ impl ChunkStore for MemoryChunks {
         self.change(piece, false, |content| content.zero(offset, len))
     }
 
-    fn reserve(&self, piece: &PieceName, _offset: u64, len: u64) -> Result<(), DiskError> {
+    fn reserve(&self, piece: &PieceName, offset: u64, len: u64) -> Result<(), DiskError> {
         let name = u64::from(!self.live.borrow().contains_key(piece));
         if self.room.get().is_some_and(|room| room < len.max(name)) {
             return Err(DiskError::NoSpace);
         }
-        self.change(piece, true, |_| {})
+        if let Some(capacity) = self.capacity.get() {
+            let new = Piece::default();
+            let missing = self.live.borrow().get(piece).unwrap_or(&new).missing(offset, len);
+            if missing > capacity.saturating_sub(self.used()) / PAGE {
+                return Err(DiskError::NoSpace);
+            }
+        }
+        self.change(piece, true, |content| content.reserve(offset, len))
     }
 
     fn next_data(&self, piece: &PieceName, from: u64) -> Result<Option<(u64, u64)>, DiskError> {
@@ -426,11 +359,16 @@ impl ChunkStore for MemoryChunks {
         Ok(self.live.borrow().get(piece).and_then(|content| content.next_data(from)))
     }
 
+    fn next_allocated(&self, piece: &PieceName, from: u64) -> Result<Option<(u64, u64)>, DiskError> {
+        self.check()?;
+        Ok(self.live.borrow().get(piece).and_then(|content| content.next_allocated(from)))
+    }
+
     fn stat(&self, piece: &PieceName) -> Result<Option<PieceStat>, DiskError> {
         self.check()?;
         let stat = |content: &Piece| PieceStat {
             size: content.size,
-            blocks: content.pages.len() as u64 * (PAGE / 512),
+            blocks: content.taken() * (PAGE / 512),
             mtime_ns: 0,
         };
         Ok(self.live.borrow().get(piece).map(stat))
@@ -439,7 +377,7 @@ impl ChunkStore for MemoryChunks {
     fn remove(&self, piece: &PieceName) -> Result<(), DiskError> {
         self.check()?;
         if let Some(content) = self.live.borrow_mut().remove(piece) {
-            self.give_back(content.pages.len());
+            self.give_back(content.written());
             self.dirty.borrow_mut().insert(*piece);
         }
         Ok(())

@@ -1,6 +1,7 @@
 //! Sealed chunk files: nothing reaches behind their limit any more (`docs/design/seal.md`).
 
-use crate::execute::{Done, stat};
+use crate::execute::Done;
+use crate::room::allocated_end;
 use crate::store::ChunkStore;
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -66,10 +67,11 @@ impl SealName {
     }
 }
 
-/// Seals a chunk file where it ends. To be called while no change is in work that was let through before.
+/// Seals a chunk file where it ends, what is reserved behind its last byte included: nobody else could write there, and
+/// who reserved it may count on it. To be called while no change is in work that was let through before.
 pub fn seal_chunk(store: &impl ChunkStore, m: &SealChunk) -> Result<SealChunkReply, Done> {
     let known = store.limit(&m.chunk);
-    let end = stat(store, m.chunk)?.size.max(m.floor);
+    let end = allocated_end(store, m.chunk)?.max(m.floor);
     let limit = known.map_or(end, |known| known.min(end));
     if known != Some(limit) {
         store.seal(&m.chunk, limit)?;
@@ -190,6 +192,27 @@ mod tests {
         let chunks = vec![chunk(0), chunk(1)];
         assert_eq!(run(&store, DeleteChunks { target: TARGET, chunks }.into()), Ok(()));
         assert_eq!((store.limit(&chunk(0)), store.limit(&chunk(2))), (None, Some(70)));
+    }
+
+    /// Goal: what is reserved behind the end stays with the chunk file, to the last byte; when a loss or a truncate has
+    /// taken it, the next seal is further in front.
+    #[test]
+    fn reservations_stay_in_front_of_the_limit() {
+        let store = MemoryChunks::default();
+        let reserve = |store: &MemoryChunks, stripe, offset, len| {
+            let (target, chunk, owner) = (TARGET, chunk(stripe), Owner::default());
+            run(store, ReserveChunk { target, chunk, offset, len, owner }.into())
+        };
+        write(&store, 0, 0, 100).unwrap();
+        reserve(&store, 0, 0, 8_192).unwrap();
+        reserve(&store, 1, 4_096, 4_096).unwrap();
+        reserve(&store, 2, 0, 4_096).unwrap();
+        assert_eq!([0, 1, 2].map(|stripe| seal(&store, stripe, 0)), [8_192, 8_192, 4_096]);
+        assert!(write(&store, 0, 100, 8_092).is_ok() && write(&store, 1, 4_096, 4_096).is_ok());
+        assert_eq!(write(&store, 0, 8_192, 1).map_err(status).err(), Some(Status::STALE_LAYOUT));
+        assert_eq!(run(&store, TrimChunk { target: TARGET, chunk: chunk(1), size: 0 }.into()), Ok(()));
+        store.lose_unsynced(|_| true);
+        assert_eq!((seal(&store, 1, 0), seal(&store, 2, 0)), (0, 0));
     }
 
     /// Goal: names read back, and nothing else is taken for one.

@@ -70,6 +70,14 @@ pub trait ChunkStore {
     /// length; `None` = holes only, or no such piece. Without knowledge of holes everything is data.
     fn next_data(&self, piece: &PieceName, from: u64) -> Result<Option<(u64, u64)>, DiskError>;
 
+    /// The next run of bytes at or after `from` that have their space already, so that writing them takes none: data,
+    /// and what is reserved and not yet written, also behind the end. Data ends with the length of the piece, whatever
+    /// its last block has behind it. A run may be told in several parts. `None` = none, or no such piece. A file system
+    /// that does not tell what is reserved tells of data only.
+    fn next_allocated(&self, piece: &PieceName, from: u64) -> Result<Option<(u64, u64)>, DiskError> {
+        self.next_data(piece, from)
+    }
+
     /// Copies bytes between pieces by the file system itself (making the piece if it is missing): how many. 0 = it
     /// cannot, or something failed: whoever then reads and writes learns what, and at which end.
     fn copy(&self, copy: (&PieceName, u64), from: &Self, source: (&PieceName, u64), len: u64) -> u64 {

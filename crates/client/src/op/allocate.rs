@@ -15,6 +15,11 @@ use skep_wire::meta::WriteInline;
 use skep_wire::storage::{ChunkReply, Owner, PunchChunk, ReserveChunk};
 use skep_wire::{Message, Refusal, Status};
 
+/// Stretches that are asked for at once.
+const STRETCHES_AT_ONCE: usize = 64;
+/// Chunks that an extent may share its range with others for, for each to be looked at.
+const SHARED_CHUNKS_MAX: u64 = 4_096;
+
 /// What fallocate shall do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Allocate {
@@ -193,7 +198,25 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         range: (u64, u64),
         facts: &Facts,
     ) -> Result<(), Stuck> {
-        let stretches = stretches(layout, range.0, range.1);
+        // To punch what others own does no harm: this chunk file has a hole there.
+        let stretches = match what {
+            Allocate::Punch => stretches(layout, range.0, range.1),
+            _ => owned(layout, range.0, range.1),
+        };
+        for some in stretches.chunks(STRETCHES_AT_ONCE) {
+            self.on_some(ino, what, layout, some, facts).await?;
+        }
+        Ok(())
+    }
+
+    async fn on_some(
+        &self,
+        ino: Ino,
+        what: Allocate,
+        layout: &Layout,
+        stretches: &[Stretch],
+        facts: &Facts,
+    ) -> Result<(), Stuck> {
         let mut jobs: Vec<Job<'_>> = stretches
             .iter()
             .map(|stretch| {
@@ -262,6 +285,43 @@ fn stretches(layout: &Layout, offset: u64, end: u64) -> Vec<Stretch> {
     stretches
 }
 
+/// The same without what lies in the range of an extent and belongs to an earlier one, which was closed behind it: its
+/// space is elsewhere, or was not to be had. Of very long ranges the whole, that the requests stay few.
+fn owned(layout: &Layout, offset: u64, end: u64) -> Vec<Stretch> {
+    let mut owned: Vec<Stretch> = Vec::new();
+    for (number, extent) in layout.extents.iter().enumerate() {
+        let (from, to) = (offset.max(extent.start), end.min(extent.end));
+        if from >= to {
+            continue;
+        }
+        let earlier = layout.extents[..number].iter().map(|earlier| earlier.end).max().unwrap_or(0);
+        let shared = earlier.clamp(from, to);
+        let shared =
+            if (shared - from) / u64::from(extent.chunk_size) > SHARED_CHUNKS_MAX { from } else { shared };
+        let first = owned.len();
+        let mut add = |target, chunk, offset, len| {
+            let known = owned[first..].iter_mut().rev().find(|stretch| stretch.chunk == chunk);
+            match known.filter(|stretch| stretch.offset + stretch.len == offset) {
+                Some(stretch) => stretch.len += len,
+                None => owned.push(Stretch { target, chunk, offset, len }),
+            }
+        };
+        for piece in layout.pieces(from, shared - from) {
+            if piece.chunk.extent == extent.number {
+                add(piece.target, piece.chunk, piece.local_offset, piece.len);
+            }
+        }
+        for (stripe, target) in extent.targets.iter().enumerate() {
+            let from = extent.local_from(stripe, shared).min(extent.cut(stripe));
+            let to = extent.local_size(stripe, to);
+            if from < to {
+                add(*target, extent.chunk(stripe), from, to - from);
+            }
+        }
+    }
+    owned
+}
+
 impl Shared {
     fn facts(&self, ino: Ino) -> Facts {
         let Some(inode) = self.inodes.get(ino) else {
@@ -282,8 +342,13 @@ impl Shared {
 mod tests {
     use super::*;
     use crate::testing::{BOTH, block_on, create, lane_beside, mount, mounted, read, step, write};
+    use alloc::collections::BTreeSet;
     use core::pin::pin;
+    use skep_types::limits::CHUNK_MIN;
+    use skep_types::{Code, Extent, Floors, Generation};
     use skep_wire::meta::ReadInline;
+
+    const CHUNK: u64 = CHUNK_MIN as u64;
 
     /// Goal: a punched range of content in the metadata takes back no truncate of another mount that comes between the
     /// look at the file's end and the zeros; who punched is told of the truncate with the answer.
@@ -320,5 +385,69 @@ mod tests {
                 assert_eq!(read(&lane, &file, 0, 9_000), expected);
             }
         }
+    }
+
+    /// Every chunk of a range, as (extent, stripe, local offset).
+    fn chunks_of(stretches: &[Stretch]) -> BTreeSet<(u16, u16, u64)> {
+        let of = |stretch: &Stretch| {
+            let (chunk, from, to) = (stretch.chunk, stretch.offset, stretch.offset + stretch.len);
+            (from / CHUNK..to.div_ceil(CHUNK)).map(move |at| (chunk.extent, chunk.stripe, at))
+        };
+        stretches.iter().flat_map(of).collect()
+    }
+
+    /// Goal: where a closed extent and its successor overlap, each byte is reserved once, where it lies; with as many
+    /// targets as before and with fewer; without a successor in as few stretches as there are targets.
+    #[test]
+    fn every_byte_is_reserved_where_it_lies() {
+        let of = |targets: &[u32]| Extent {
+            number: 0,
+            start: 0,
+            end: u64::MAX,
+            origin: Ino(9),
+            generation: Generation(1),
+            code: Code::Raid0,
+            chunk_size: CHUNK_MIN,
+            targets: targets.iter().map(|target| TargetId(*target)).collect(),
+            floors: Floors::default(),
+            cuts: Vec::new(),
+        };
+        for next in [&[1, 2, 3][..], &[1, 3], &[4]] {
+            let mut layout = Layout {
+                generation: Generation(1),
+                extents: alloc::vec![of(&[1, 2, 3])],
+                ..Layout::default()
+            };
+            assert_eq!(owned(&layout, 5, 100 * CHUNK).len(), 3);
+            let targets: Vec<TargetId> = next.iter().map(|target| TargetId(*target)).collect();
+            assert!(layout.close(0, &[Some(10 * CHUNK), Some(100), Some(20 * CHUNK)], &targets));
+            for (from, to) in
+                [(0, 90 * CHUNK), (7, 3 * CHUNK + 1), (40 * CHUNK + 9, 41 * CHUNK), (70 * CHUNK, 1 << 40)]
+            {
+                let whole = owned(&layout, from, to);
+                let len: u64 = whole.iter().map(|stretch| stretch.len).sum();
+                assert_eq!(len, to - from, "{next:?}: {from} to {to}");
+                if to < 1 << 30 {
+                    let pieces = layout.pieces(from, to - from);
+                    let pieces = pieces.iter().map(|piece| {
+                        let (target, chunk, offset) = (piece.target, piece.chunk, piece.local_offset);
+                        Stretch { target, chunk, offset, len: piece.len }
+                    });
+                    assert_eq!(
+                        chunks_of(&whole),
+                        chunks_of(&pieces.collect::<Vec<_>>()),
+                        "{next:?}: {from} to {to}"
+                    );
+                }
+            }
+        }
+        let mut layout =
+            Layout { generation: Generation(1), extents: alloc::vec![of(&[1, 2])], ..Layout::default() };
+        assert!(layout.close(0, &[Some(0), Some(10 * SHARED_CHUNKS_MAX * CHUNK)], &[TargetId(3)]));
+        assert_eq!(
+            owned(&layout, 0, 10 * SHARED_CHUNKS_MAX * CHUNK).len(),
+            2,
+            "of very long ranges the whole"
+        );
     }
 }

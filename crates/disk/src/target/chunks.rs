@@ -1,6 +1,7 @@
 //! The chunk files of a target as a [`ChunkStore`].
 
 use super::directories::{Changing, Directories, Directory};
+use super::extents;
 use super::files::{Files, Open};
 use super::identity::{AGES_FILE, Identity, Opened, TargetError};
 use super::keeper::Keeper;
@@ -8,8 +9,8 @@ use super::mount;
 use super::seals::SealFiles;
 use crate::ages::{Ages, NUMBERS};
 use rustix::fs::{
-    AtFlags, Dir, FallocateFlags, Mode, OFlags, SeekFrom, copy_file_range, fallocate, fdatasync, fstat,
-    fsync, ftruncate, openat, seek, statat, statvfs, syncfs, unlinkat,
+    AtFlags, Dir, FallocateFlags, Mode, OFlags, copy_file_range, fallocate, fdatasync, fstat, fsync,
+    ftruncate, openat, statat, statvfs, syncfs, unlinkat,
 };
 use rustix::io::{Errno, pread, pwrite};
 use skep_storage::{ChunkName, ChunkStore, DiskError, Heard, Mount, PieceName, PieceStat, Standing, Word};
@@ -516,23 +517,12 @@ impl ChunkStore for TargetDir {
 
     fn next_data(&self, piece: &PieceName, from: u64) -> Result<Option<(u64, u64)>, DiskError> {
         let Some(file) = self.open_piece(piece, false)? else { return Ok(None) };
-        // Moves the position of a descriptor that others use at the same time: nobody reads or writes there.
-        let edges = || {
-            let start = seek(&file, SeekFrom::Data(from))?;
-            let end = seek(&file, SeekFrom::Hole(start))?;
-            Ok((start, end))
-        };
-        match edges() {
-            Ok((start, end)) => Ok((start < end).then_some((start, end))),
-            // Nothing from here on; in the second step: cut off meanwhile.
-            Err(Errno::NXIO) => Ok(None),
-            // Knows nothing of holes: all is data.
-            Err(Errno::INVAL | Errno::OPNOTSUPP | Errno::SPIPE) => {
-                let size = fstat(&file).map_err(|e| self.failed("stat", Some(piece), e))?.st_size as u64;
-                Ok((from < size).then_some((from, size)))
-            }
-            Err(e) => Err(self.failed("seek", Some(piece), e)),
-        }
+        extents::next_data(&file, from).map_err(|e| self.failed("seek", Some(piece), e))
+    }
+
+    fn next_allocated(&self, piece: &PieceName, from: u64) -> Result<Option<(u64, u64)>, DiskError> {
+        let Some(file) = self.open_piece(piece, false)? else { return Ok(None) };
+        extents::next_allocated(&file, from).map_err(|e| self.failed("list of extents", Some(piece), e))
     }
 
     fn copy(&self, copy: (&PieceName, u64), from: &Self, source: (&PieceName, u64), len: u64) -> u64 {

@@ -187,5 +187,6 @@ fn open_targets(
         info!("{} is target {target} ({alias})", path.display());
         targets.push(Target::new(target, directory));
     }
+    Target::share_room(&mut targets);
     Ok(targets)
 }

@@ -3,17 +3,18 @@
 use crate::instruments::BenchTarget;
 use skep_disk::target::TargetDir;
 use skep_storage::{
-    COPY_MAX, CopyFault, DiskError, Done, Heard, Limits, Word, copy_chunk, execute, read_chunk, room_needed,
-    write_chunk,
+    COPY_MAX, ChunkStore, CopyFault, DiskError, Done, Heard, Limits, RESERVE_STEP, Word, copy_chunk, execute,
+    is_allocated, read_chunk, reserve_steps, room_needed, write_chunk,
 };
-use skep_types::{Capacity, ChunkId, ClusterId, Consistency, Encode, Errno, TargetId};
+use skep_types::{Capacity, ChunkId, ClusterId, Consistency, Decode, Encode, Errno, TargetId};
 use skep_wire::mgmt::{TargetEntry, TargetReport};
 use skep_wire::storage::{
-    CopyChunk, ReadChunk, ReserveChunk, StatChunks, StorageRequest, TargetStat, WriteChunk,
+    ChunkReply, CopyChunk, ReadChunk, ReserveChunk, StorageRequest, TargetStat, WriteChunk,
 };
 use skep_wire::{Refusal, Status};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 /// Bytes that may be written before the free space is looked at again: the reserve must hold against
@@ -52,8 +53,9 @@ pub struct Target {
     refused: AtomicBool,
     /// Written since the free space was looked at.
     unlooked: AtomicU64,
-    /// Held while room is looked for and taken: two reservations must not find the same one.
-    reserving: Mutex<()>,
+    /// Held while room is looked for and taken: two reservations must not find the same one. Targets on one file system
+    /// have one.
+    reserving: Arc<Mutex<()>>,
     /// Shared by changes in work; a seal has it alone, so that nothing lands behind its limit afterwards.
     sealing: RwLock<()>,
     counters: Counters,
@@ -107,7 +109,7 @@ impl Target {
             full: AtomicBool::new(false),
             refused: AtomicBool::new(false),
             unlooked: AtomicU64::new(0),
-            reserving: Mutex::new(()),
+            reserving: Arc::default(),
             sealing: RwLock::new(()),
             counters: Counters::default(),
         }
@@ -312,7 +314,7 @@ impl Target {
 
     /// Refuses what would go into the reserve.
     fn require_room(&self, chunk: ChunkId, offset: u64, len: u64) -> Result<(), Refusal> {
-        if self.is_full() && !self.overwrites(chunk, offset, len) {
+        if self.is_full() && !self.overwrites(chunk, offset, len)? {
             let text = format!("target {} has reached its reserve", self.id);
             return Err(Refusal::with(Status::errno(Errno::ENOSPC), text));
         }
@@ -327,36 +329,49 @@ impl Target {
         }
     }
 
-    /// Is it wholly within what the chunk file has already? A program may go on changing its files
-    /// when no new ones fit.
-    fn overwrites(&self, chunk: ChunkId, offset: u64, len: u64) -> bool {
-        let stat = StatChunks { target: self.id, chunks: vec![chunk] };
-        match self.run(&stat.into()) {
-            Ok(body) => {
-                use skep_types::Decode;
-                use skep_wire::storage::StatChunksReply;
-                let size = StatChunksReply::from_bytes(&body)
-                    .ok()
-                    .and_then(|reply| reply.chunks.first().map(|c| c.size));
-                offset.checked_add(len).zip(size).is_some_and(|(end, size)| end <= size)
-            }
-            Err(_) => false,
+    /// Has all of it its space already, written or reserved? Then a program may write it when nothing new fits.
+    fn overwrites(&self, chunk: ChunkId, offset: u64, len: u64) -> Result<bool, Refusal> {
+        is_allocated(&self.directory, chunk, offset, len).map_err(|done| self.refusal(done))
+    }
+
+    /// Those of the targets that are on one file system find room one at a time.
+    pub fn share_room(targets: &mut [Self]) {
+        let mut locks: BTreeMap<u64, Arc<Mutex<()>>> = BTreeMap::new();
+        for target in targets {
+            let lock = locks.entry(target.filesystem).or_insert_with(|| target.reserving.clone());
+            target.reserving = lock.clone();
         }
     }
 
-    /// Reserves space, which is taken from what is free above the reserve.
+    /// Reserves space, which is taken from what is free above the reserve. What was taken stays when a later step finds
+    /// no room, as local file systems have it.
     pub fn reserve(&self, m: &ReserveChunk) -> Result<Vec<u8>, Refusal> {
-        let _alone = self.reserving.lock().unwrap_or_else(PoisonError::into_inner);
+        let alone = self.reserving.clone();
+        let _alone = alone.lock().unwrap_or_else(PoisonError::into_inner);
+        let life = self.directory.life();
+        if m.len > RESERVE_STEP {
+            // What cannot fit takes nothing.
+            self.find_room(m)?;
+        }
+        let mut body = Vec::new();
+        for step in reserve_steps(m) {
+            self.find_room(&step)?;
+            body = self.run(&step.into())?;
+        }
+        self.capacity();
+        let reply = ChunkReply::from_bytes(&body).map_err(|_| Refusal::from(Status::MALFORMED))?;
+        // That of the first step: what it took must not hide behind a later life.
+        Ok(ChunkReply { life, ..reply }.to_bytes())
+    }
+
+    fn find_room(&self, m: &ReserveChunk) -> Result<(), Refusal> {
         let free = self.capacity().bytes_free;
         let needed = room_needed(&self.directory, m, free).map_err(|done| self.refusal(done))?;
-        if needed > free {
-            let text =
-                format!("target {} has {free} bytes above its reserve, {needed} are asked for", self.id);
-            return Err(Refusal::with(Status::errno(Errno::ENOSPC), text));
+        if needed <= free {
+            return Ok(());
         }
-        let body = self.run(&m.clone().into())?;
-        self.capacity();
-        Ok(body)
+        let text = format!("target {} has {free} bytes above its reserve, {needed} are asked for", self.id);
+        Err(Refusal::with(Status::errno(Errno::ENOSPC), text))
     }
 
     /// Everything but reads, writes and reservations.
@@ -380,131 +395,4 @@ impl Target {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use skep_disk::target::TargetDir;
-    use skep_storage::{ChunkStore, PieceName};
-    use skep_types::{ChunkId, Generation, Ino, Uuid};
-    use skep_wire::storage::Owner;
-
-    fn chunk(ino: u64) -> ChunkId {
-        ChunkId { ino: Ino(ino), generation: Generation(1), extent: 0, stripe: 0 }
-    }
-
-    fn write(target: &Target, ino: u64) -> Result<Vec<u8>, Refusal> {
-        let (id, owner) = (TargetId(101), Owner::default());
-        let m = WriteChunk {
-            target: id,
-            chunk: chunk(ino),
-            offset: 0,
-            owner,
-            floor: 0,
-            sync: false,
-            netbench: false,
-        };
-        target.write(&m, b"x")
-    }
-
-    fn entry(consistency: Consistency, failures: u64, decisions: u64) -> TargetEntry {
-        let sample = crate::admin::namespace::samples::status().targets[0].clone();
-        TargetEntry { consistency, failures, decisions, ..sample }
-    }
-
-    fn good(failures: u64, decisions: u64) -> TargetEntry {
-        entry(Consistency::Good, failures, decisions)
-    }
-
-    /// Goal: that somebody was refused for want of room is told at once, once for each report.
-    #[test]
-    fn a_refusal_is_told_once() {
-        let scratch = tempfile::tempdir().unwrap();
-        let path = scratch.path().join("target");
-        std::fs::create_dir(&path).unwrap();
-        let directory = TargetDir::open(&path, Uuid([1; 16]), Some(Uuid([2; 16])), 0).unwrap();
-        let target = Target::new(TargetId(101), directory);
-        let [full, other] = [Errno::ENOSPC, Errno::EIO].map(|errno| Refusal::new(Status::errno(errno)));
-        for _ in 0..2 {
-            assert_eq!([&other, &full, &full].map(|refusal| target.is_news(refusal)), [false, true, false]);
-            target.report();
-        }
-    }
-
-    /// Goal: a disk that fails gives EIO to the one who asked and marks the target, which stays bad until an
-    /// administrator decides: not by a map that mgmtd made before it heard of the failure, nor by a restart of the
-    /// daemon. No life comes back. Method: a directory in a chunk file's place fails every open, as a damaged local
-    /// file system does.
-    #[test]
-    fn a_failing_disk_marks_the_target() {
-        let scratch = tempfile::tempdir().unwrap();
-        let (path, kept) = (scratch.path().join("target"), scratch.path().join("kept"));
-        std::fs::create_dir(&path).unwrap();
-        let start = |consistency| {
-            let directory = TargetDir::open(&path, Uuid([1; 16]), Some(Uuid([2; 16])), 0).unwrap();
-            directory.keep_standing(&kept, Word { consistency, failures: 0, decisions: 0 }).unwrap();
-            Target::new(TargetId(101), directory)
-        };
-        let target = start(Consistency::Good);
-        write(&target, 1).unwrap();
-        let first = target.directory.life();
-        std::fs::create_dir_all(path.join(PieceName::first(chunk(2)).path())).unwrap();
-        let refusal = write(&target, 2).unwrap_err();
-        assert_eq!(refusal.status.as_errno(), Some(Errno::EIO));
-        assert!(refusal.detail.contains("check the disk"), "{refusal}");
-        let report = target.report();
-        assert_eq!((report.consistency, report.failures), (Consistency::Bad, 1));
-        assert_ne!(target.directory.life(), first, "fsync must not vouch for earlier writes");
-        target.hear(&good(0, 0));
-        assert_eq!(target.consistency(), Consistency::Bad, "mgmtd had not heard of it");
-        drop(target);
-        let target = start(Consistency::Good);
-        assert_eq!(target.report().consistency, Consistency::Bad, "restarted before a heartbeat");
-        let failed = target.directory.life();
-        assert_ne!(failed, first);
-        target.hear(&entry(Consistency::Bad, 1, 0));
-        target.hear(&good(1, 1));
-        assert_eq!(target.consistency(), Consistency::Good);
-        let repaired = target.directory.life();
-        assert!(
-            repaired != failed && repaired != first,
-            "what was written before the repair is vouched for no more"
-        );
-        target.hear(&good(1, 1));
-        assert_eq!(target.directory.life(), repaired, "nothing was decided anew");
-        write(&target, 3).unwrap();
-        drop(target);
-        let directory = TargetDir::open(&path, Uuid([1; 16]), None, 0).unwrap();
-        let word = Word { consistency: Consistency::Good, failures: 1, decisions: 1 };
-        directory.keep_standing(&kept, word).unwrap();
-        assert_eq!(directory.life(), repaired, "a restart on the same mount loses nothing");
-    }
-
-    /// Goal: reservations leave the reserve alone, however large they are; what is written already can be reserved
-    /// again, and small ones fit.
-    #[test]
-    fn reservations_keep_to_the_reserve() {
-        use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
-        let scratch = tempfile::tempdir().unwrap();
-        let path = scratch.path().join("target");
-        std::fs::create_dir(&path).unwrap();
-        mount("skep-test", &path, "tmpfs", MountFlags::empty(), Some(c"size=16m")).unwrap();
-        let reserve = 4 << 20;
-        let directory = TargetDir::open(&path, Uuid([1; 16]), Some(Uuid([2; 16])), reserve).unwrap();
-        let target = Target::new(TargetId(101), directory);
-        let ask = |ino, offset, len| {
-            let (target_id, owner) = (TargetId(101), Owner::default());
-            let m = ReserveChunk { target: target_id, chunk: chunk(ino), offset, len, owner };
-            target.reserve(&m).map(|_| ()).map_err(|refusal| refusal.status.as_errno())
-        };
-        let left = || rustix::fs::statvfs(&path).map(|info| info.f_bavail * info.f_frsize).unwrap();
-        write(&target, 1).unwrap();
-        let outcome = (ask(2, 0, 15 << 20), left(), ask(1, 0, 1), ask(2, 0, 8 << 20));
-        let after = (ask(3, 0, 8 << 20), ask(3, 0, u64::MAX / 4), left());
-        drop(target);
-        unmount(&path, UnmountFlags::DETACH).unwrap();
-        let full = Err(Some(Errno::ENOSPC));
-        assert_eq!((outcome.0, outcome.2, outcome.3), (full, Ok(()), Ok(())));
-        assert!(outcome.1 > 15 << 20, "a refused one takes nothing");
-        assert_eq!((after.0, after.1), (full, full));
-        assert!(after.2 >= reserve, "{} bytes are left", after.2);
-    }
-}
+mod tests;

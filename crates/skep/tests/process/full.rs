@@ -1,6 +1,8 @@
 //! Full targets.
 
+use super::pools::{Disk, directory_of, set};
 use super::{bytes, plan, start};
+use rustix::fs::{FallocateFlags, fallocate, statvfs};
 use rustix::io::Errno;
 use skep_rig::{MemoryDisk, PATIENCE, Plan, until};
 use std::fs::{self, File, OpenOptions};
@@ -58,6 +60,55 @@ fn full_targets_give_enospc_and_lose_nothing() {
     assert!(fs::read(cluster.mount().join("after")).unwrap() == bytes(3, 10 << 20));
     drop(cluster);
     drop(small);
+}
+
+/// Goal: a program that has reserved nearly all that is free writes every byte of it, although others have filled the rest
+/// until they were refused; the disks below keep their reserve.
+#[test]
+fn a_reservation_is_kept_while_others_fill_the_disks() {
+    let reserve = 32 << 20;
+    let cluster = start(plan().with("SKEP_STORAGED_RESERVE", "32MiB"));
+    set(&cluster, &["pool", "create", "small", "--targets", "101,102"]);
+    let directories = [101, 102].map(|id| directory_of(&cluster, id));
+    cluster.down().unwrap();
+    let disks = directories.each_ref().map(|directory| {
+        let image = cluster.beside(&format!("{}.image", directory.file_name().unwrap().display()));
+        Disk::ext4_under(directory, 160, &image)
+    });
+    let left = || {
+        directories
+            .each_ref()
+            .map(|directory| statvfs(directory).map(|at| at.f_bavail * at.f_frsize).unwrap())
+    };
+    cluster.up().unwrap();
+    let dir = cluster.mount().join("dir");
+    set(&cluster, &["dir", "create", dir.to_str().unwrap(), "--pool", "small"]);
+    set(&cluster, &["entry", "set", dir.to_str().unwrap(), "--targets", "2"]);
+    let parts = left().map(|left| (left - reserve) >> 20).iter().min().unwrap() * 2 * 8 / 10;
+    let new = |name| File::options().read(true).write(true).create_new(true).open(dir.join(name)).unwrap();
+    let file = new("reserved");
+    fallocate(&file, FallocateFlags::empty(), 0, parts << 20).unwrap();
+    for name in ["filler", "another"] {
+        let (error, _) = fill(&new(name), &bytes(9, 1 << 20));
+        assert_eq!(Errno::from_io_error(&error), Some(Errno::NOSPC), "{error}");
+    }
+    let part = |number: u64| bytes(number as u32, 1 << 20);
+    for number in 0..parts {
+        let written = file.write_all_at(&part(number), number << 20);
+        written.unwrap_or_else(|e| panic!("MiB {number} of {parts}: {e}"));
+    }
+    file.sync_all().unwrap();
+    let mut found = vec![0; 1 << 20];
+    for number in 0..parts {
+        file.read_exact_at(&mut found, number << 20).unwrap();
+        assert!(found == part(number), "MiB {number} of {parts}");
+    }
+    // Up to 8 MiB are written between two looks at the free space, and what was on its way then.
+    let slack = 16 << 20;
+    assert!(left().iter().all(|left| left + slack >= reserve), "{:?} bytes are left", left());
+    drop(file);
+    drop(cluster);
+    drop(disks);
 }
 
 /// Goal: servers that are killed while their disk is full to the last byte start on it, and what is there is read.

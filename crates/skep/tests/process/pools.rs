@@ -2,6 +2,7 @@
 
 use super::deletion::{chunk_files, nothing_left};
 use super::{bytes, plan, refusal, start, start_with_room};
+use rustix::fs::{FallocateFlags, fallocate, statvfs};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use serde_json::Value;
@@ -10,6 +11,7 @@ use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// Well before a request to a target that is away is tried for the last time (60 s).
@@ -147,15 +149,32 @@ fn files_stay_in_their_pool() {
 pub struct Disk(PathBuf);
 
 impl Disk {
-    /// Puts what is in `directory` on a file system of `megabytes`.
+    /// Puts what is in `directory` on a file system of `megabytes` in memory.
     pub fn under(directory: &Path, megabytes: u32) -> Self {
+        Self::mounted(directory, || {
+            let size = std::ffi::CString::new(format!("size={megabytes}m")).unwrap();
+            mount("skep-test", directory, "tmpfs", MountFlags::empty(), Some(size.as_c_str())).unwrap();
+        })
+    }
+
+    /// The same on ext4, which tells what is reserved, in a sparse file.
+    pub fn ext4_under(directory: &Path, megabytes: u32, image: &Path) -> Self {
+        let run = |command: &mut Command| {
+            let done = command.output().unwrap();
+            assert!(done.status.success(), "{command:?}: {}", String::from_utf8_lossy(&done.stderr));
+        };
+        File::create(image).unwrap().set_len(u64::from(megabytes) << 20).unwrap();
+        run(Command::new("/sbin/mkfs.ext4").args(["-q", "-m", "0"]).arg(image));
+        Self::mounted(directory, || run(Command::new("mount").args(["-o", "loop"]).args([image, directory])))
+    }
+
+    fn mounted(directory: &Path, mount: impl FnOnce()) -> Self {
         let aside = directory.with_extension("aside");
         fs::rename(directory, &aside).unwrap();
         fs::create_dir(directory).unwrap();
-        let size = std::ffi::CString::new(format!("size={megabytes}m")).unwrap();
-        mount("skep-test", directory, "tmpfs", MountFlags::empty(), Some(size.as_c_str())).unwrap();
+        mount();
         let disk = Self(directory.to_owned());
-        let copied = std::process::Command::new("cp").arg("-aT").arg(&aside).arg(directory).status().unwrap();
+        let copied = Command::new("cp").arg("-aT").arg(&aside).arg(directory).status().unwrap();
         assert!(copied.success());
         fs::remove_dir_all(&aside).unwrap();
         disk
@@ -168,6 +187,45 @@ impl Drop for Disk {
             eprintln!("{}: {e}", self.0.display());
         }
     }
+}
+
+/// Goal: a reservation of which one target has no room goes on on another one, and what the others gave stays with the
+/// file: nothing is taken twice, and every byte can be written.
+#[test]
+fn a_reservation_goes_on_where_there_is_room() {
+    let cluster = start(plan().with("SKEP_STORAGED_RESERVE", "16MiB"));
+    set(&cluster, &["pool", "create", "some", "--targets", "101,102"]);
+    let directories = [101, 102].map(|id| directory_of(&cluster, id));
+    cluster.down().unwrap();
+    let disk =
+        |at: usize, megabytes, name| Disk::ext4_under(&directories[at], megabytes, &cluster.beside(name));
+    let disks = [disk(0, 80, "narrow.image"), disk(1, 240, "wide.image")];
+    let left = || statvfs(&directories[1]).map(|at| at.f_bavail * at.f_frsize).unwrap();
+    cluster.up().unwrap();
+    let dir = cluster.mount().join("dir");
+    set(&cluster, &["dir", "create", dir.to_str().unwrap(), "--pool", "some"]);
+    set(&cluster, &["entry", "set", dir.to_str().unwrap(), "--targets", "2"]);
+    let (before, parts) = (left(), 160);
+    assert!(before < (parts + 80 + 16) << 20, "a half fits twice");
+    let file = File::options().read(true).write(true).create_new(true).open(dir.join("reserved")).unwrap();
+    fallocate(&file, FallocateFlags::KEEP_SIZE, 0, parts << 20).unwrap();
+    let taken = before - left();
+    assert!((parts << 20..(parts + 8) << 20).contains(&taken), "{taken} bytes are taken");
+    let part = |number: u64| bytes(number as u32, 1 << 20);
+    for number in 0..parts {
+        file.write_all_at(&part(number), number << 20).unwrap_or_else(|e| panic!("MiB {number}: {e}"));
+    }
+    file.sync_all().unwrap();
+    let mut found = vec![0; 1 << 20];
+    for number in 0..parts {
+        file.read_exact_at(&mut found, number << 20).unwrap();
+        assert!(found == part(number), "MiB {number}");
+    }
+    let taken = before - left();
+    assert!(taken < (parts + 8) << 20, "{taken} bytes are taken");
+    drop(file);
+    drop(cluster);
+    drop(disks);
 }
 
 /// Goal: a full pool is full: its writers get ENOSPC while there is room in another, nothing of them is

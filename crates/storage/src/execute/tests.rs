@@ -101,6 +101,28 @@ fn trimmed_bytes_do_not_come_back() {
     assert_eq!(reply.size, 9, "trimming never grows");
 }
 
+/// Goal: a truncate frees what is reserved behind the end of a chunk file, also when it stays as long as it is; one that
+/// is shorter already keeps its reservation.
+#[test]
+fn a_cut_frees_what_is_reserved_behind_it() {
+    let store = MemoryChunks::default();
+    let reserve = |len| {
+        let (target, chunk, owner) = (TARGET, chunk(), Owner::default());
+        let m = ReserveChunk { target, chunk, offset: 0, len, owner };
+        run::<ChunkReply>(&store, m).unwrap().blocks
+    };
+    let trim = |size| run::<ChunkReply>(&store, TrimChunk { target: TARGET, chunk: chunk(), size }).unwrap();
+    assert_eq!(reserve(65_536), 128);
+    assert_eq!(trim(0).blocks, 0, "nothing was written");
+    write(&store, 0, &[1; 5_000]).unwrap();
+    for (size, len, blocks) in [(5_000, 5_000, 16), (6_000, 5_000, 128), (4_096, 4_096, 8)] {
+        assert_eq!(reserve(65_536), 128);
+        let reply = trim(size);
+        assert_eq!((reply.size, reply.blocks), (len, blocks), "cut at {size}");
+    }
+    assert_eq!(read(&store, 0, 9_000), [1; 4_096]);
+}
+
 /// Goal: what is cut off in a hole between pieces leaves a chunk file that ends at the cut: a shorter one would
 /// count as lost (seeds 70, 89 and 111 of the simulator).
 #[test]
