@@ -29,6 +29,7 @@ mod mapped;
 mod nameless;
 mod opens;
 mod pages;
+mod places;
 mod pools;
 mod refusals;
 mod schema;
