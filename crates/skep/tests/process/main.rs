@@ -14,6 +14,7 @@ mod coherence;
 mod connections;
 mod deletion;
 mod evicted;
+mod failing;
 mod formats;
 mod full;
 mod http;
