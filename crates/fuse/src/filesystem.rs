@@ -60,6 +60,11 @@ pub trait RingThread {
     /// Makes one more worker. They are made as requests need them and used again, the last one first. `None`: no
     /// more at present; the request waits for one of those there are, in turn, or fails (EMFILE) if there is none.
     fn worker(&self) -> Option<Self::Worker>;
+
+    /// Makes the worker of the reserve, once, for requests that a notification may wait for while all others are at work.
+    fn reserve(&self) -> Option<Self::Worker> {
+        self.worker()
+    }
 }
 
 /// The operations of a file system. `ino` is the node id that an [`Entry`] gave (root: 1).

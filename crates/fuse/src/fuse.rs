@@ -14,7 +14,9 @@ use crate::device::{Received, open_device, receive, send};
 use crate::dispatch::unique_of;
 use crate::mount::{Mounted, Unmounter, mount};
 use crate::negotiate::whole_pages;
-use crate::uring::{Fault, Plan, Site};
+use crate::notices::Notices;
+use crate::transport::Site;
+use crate::uring::{Fault, Plan};
 use crate::{
     DevOptions, Ending, Errno, InitConfig, InitFlags, InitStep, Mount, MountError, MountOptions, Negotiated,
     Notifier, Serving, Transport, UringOptions, dev, negotiate, uring,
@@ -36,6 +38,7 @@ pub struct FuseOptions {
 /// A mounted file system. Dropping it unmounts.
 pub struct Fuse {
     device: Arc<OwnedFd>,
+    notices: Arc<Notices>,
     mounted: Mounted,
     options: FuseOptions,
     /// The file system has agreed to be served.
@@ -85,7 +88,13 @@ impl Fuse {
         let rings = if serve.transport == Transport::Dev { InitFlags(0) } else { InitFlags::OVER_IO_URING };
         serve.init.wanted = serve.init.wanted & !InitFlags::OVER_IO_URING | rings;
         let mounted = mount(options, device.as_fd(), serve.init.max_write)?;
-        Ok(Fuse { device: Arc::new(device), mounted, options: serve, accepted: Cell::new(false) })
+        Ok(Fuse {
+            device: Arc::new(device),
+            notices: Arc::default(),
+            mounted,
+            options: serve,
+            accepted: Cell::new(false),
+        })
     }
 
     /// Where it is mounted.
@@ -97,7 +106,7 @@ impl Fuse {
     /// A handle for invalidations, usable from any thread while the file system is mounted.
     #[must_use]
     pub fn notifier(&self) -> Notifier {
-        Notifier::new(&self.device)
+        Notifier::new(&self.device, &self.notices)
     }
 
     /// What unmounts it from another thread, or after a signal.
@@ -143,10 +152,15 @@ impl Fuse {
             self.accept(mount, &offer)?;
         }
         mount.serving(&Serving::Dev { instead: instead.why });
-        let payload = self.options.init.max_write as usize;
         let mounted = &self.mounted;
-        let abort = || mounted.abort();
-        let ending = dev::serve(&self.device, mount, &self.options.dev, payload, &abort);
+        let site = Site {
+            device: &self.device,
+            notices: &self.notices,
+            target: self.mounted.target(),
+            payload: self.options.init.max_write as usize,
+            abort: &|| mounted.abort(),
+        };
+        let ending = dev::serve(&site, mount, &self.options.dev);
         ending.map_err(MountError::Broken)
     }
 
@@ -166,6 +180,7 @@ impl Fuse {
         let mounted = &self.mounted;
         let site = Site {
             device: &self.device,
+            notices: &self.notices,
             target: self.mounted.target(),
             payload: offer.payload(),
             abort: &|| mounted.abort(),
@@ -264,14 +279,15 @@ mod tests {
         let offer = fuse.offer().unwrap().unwrap();
         let plan = fuse.ring_plan(&offer).unwrap();
         let abort = || fuse.mounted.abort();
-        let site = Site { device: &fuse.device, target: &target.0, payload: 8192, abort: &abort };
+        let (device, notices) = (&fuse.device, &fuse.notices);
+        let site = Site { device, notices, target: &target.0, payload: 8192, abort: &abort };
         match uring::serve(&site, &mount, &plan, &|| fuse.accept(&mount, &offer)) {
             Err(Fault::NoRing { why, accepted: true }) => assert!(why.contains("refuses"), "{why}"),
             Err(Fault::NoRing { why, .. }) => panic!("too early: {why}"),
             Err(Fault::Mount(error)) => panic!("{error}"),
             Ok(_) => panic!("served"),
         }
-        let ending = dev::serve(&fuse.device, &mount, &options.dev, 1 << 20, &abort).unwrap();
+        let ending = dev::serve(&Site { payload: 1 << 20, ..site }, &mount, &options.dev).unwrap();
         assert_eq!(ending, Ending::Unmounted);
         mount.destroy();
         asker.join().unwrap();

@@ -29,6 +29,7 @@ mod fuse;
 mod interrupt;
 mod mount;
 mod negotiate;
+mod notices;
 mod notify;
 mod parked;
 mod requests;
@@ -39,7 +40,7 @@ pub use abi::opcode::OPERATIONS;
 pub use attributes::{Attr, AttrReply, Entry, FileKind, OpenFlags, Opened, StatFs, Time};
 pub use buffer::{ReplyBuffer, RequestBuffer};
 pub use decode::NAME_MAX;
-pub use dev::{DEFAULT_IDLE_WORKERS, DEFAULT_QUIET, DEFAULT_WORKERS, DevOptions};
+pub use dev::{DEFAULT_IDLE_WORKERS, DEFAULT_QUIET, DEFAULT_WORKERS, DevOptions, RESERVE_WORKERS};
 pub use dir_sink::{DirSink, Full};
 pub use dispatch::{Answer, dispatch};
 pub use errno::Errno;
@@ -56,4 +57,7 @@ pub use requests::{
     LockRequest, OpenRequest, ReadRequest, ReleaseRequest, SetAttr, SetTime, WriteRequest,
 };
 pub use transport::{Ending, Serving, Transport};
-pub use uring::{DEFAULT_DEPTH, DEFAULT_THREADS, ENTRIES_LIMIT, PARKED_PER_QUEUE, UringOptions};
+pub use uring::{
+    ADDED_PER_QUEUE, DEFAULT_DEPTH, DEFAULT_THREADS, ENTRIES_LIMIT, PARKED_PER_QUEUE, RESERVE_PER_THREAD,
+    UringOptions,
+};

@@ -11,6 +11,7 @@ use crate::abi::notify::{
     DELETE, DeleteOut, EXPIRE_ONLY, INC_EPOCH, INVAL_ENTRY, INVAL_INODE, InvalEntryOut, InvalInodeOut, STORE,
     StoreOut,
 };
+use crate::notices::Notices;
 use crate::{Errno, NAME_MAX};
 
 /// Sends invalidations; cloned freely, used from any thread.
@@ -21,11 +22,12 @@ use crate::{Errno, NAME_MAX};
 pub struct Notifier {
     /// Weak, so that a forgotten notifier does not keep a connection alive whose daemon has ended.
     device: Weak<OwnedFd>,
+    notices: Arc<Notices>,
 }
 
 impl Notifier {
-    pub(crate) fn new(device: &Arc<OwnedFd>) -> Self {
-        Notifier { device: Arc::downgrade(device) }
+    pub(crate) fn new(device: &Arc<OwnedFd>, notices: &Arc<Notices>) -> Self {
+        Notifier { device: Arc::downgrade(device), notices: Arc::clone(notices) }
     }
 
     /// Drops the cached attributes of an inode and its pages in `offset..offset + length`; length 0 means to the
@@ -104,6 +106,7 @@ impl Notifier {
         let len = u32::try_from(OUT_HEADER + body_len).map_err(|_| Errno::EOVERFLOW)?;
         let header = OutHeader { len, error: code, unique: 0 };
         parts[0] = IoSlice::new(header.as_bytes());
+        let _told = self.notices.begin();
         match rustix::io::retry_on_intr(|| rustix::io::writev(&*device, &parts)) {
             // Not cached: nothing had to be dropped.
             Ok(_) | Err(rustix::io::Errno::NOENT) => Ok(()),

@@ -1,7 +1,33 @@
 //! How requests and replies travel.
 
 use std::fmt;
+use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::notices::Notices;
+
+/// A notification that takes longer than this may wait for a request for which there is no place.
+pub(crate) const NOTICE_PATIENCE: Duration = Duration::from_millis(50);
+/// With no place free, it is looked this often whether there is such a notification.
+pub(crate) const NOTICE_CHECK: Duration = Duration::from_millis(200);
+
+/// Where a connection is served.
+#[derive(Clone, Copy)]
+pub(crate) struct Site<'a> {
+    /// The device.
+    pub(crate) device: &'a Arc<OwnedFd>,
+    /// What the kernel is being told.
+    pub(crate) notices: &'a Notices,
+    /// Where it is mounted.
+    pub(crate) target: &'a Path,
+    /// Largest payload of a request or a reply, as the kernel counts it.
+    pub(crate) payload: usize,
+    /// Ends the connection.
+    pub(crate) abort: &'a (dyn Fn() + Sync),
+}
 
 /// Why a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

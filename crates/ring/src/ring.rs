@@ -205,6 +205,14 @@ fn enter_now(uring: &IoUring<Submission, cqueue::Entry>, queued: u32, flags: u32
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Reactor;
+    use crate::operation::CANCELLED;
+    use std::future::Future;
+    use std::io::{Read, Write};
+    use std::os::fd::{AsFd, OwnedFd};
+    use std::os::unix::net::UnixStream;
+    use std::pin::Pin;
+    use std::task::{Context, Waker};
 
     /// Goal: what was queued is with the kernel when that was asked for, also when the kernel did not take it at
     /// first and there is more of it than the queue holds; no completion is lost by it.
@@ -227,5 +235,43 @@ mod tests {
         let mut whose: Vec<_> = taken.iter().map(|completion| completion.whose).collect();
         whose.sort_unstable();
         assert!(whose.into_iter().eq(0..COUNT as u64));
+    }
+
+    /// Goal: an operation that is dropped while the kernel does not have it yet, because more is queued before it than goes
+    /// in one turn, touches nothing that its descriptor's number names afterwards: another socket loses no byte and gets none.
+    #[test]
+    fn a_dropped_operation_touches_no_other_socket() {
+        const COUNT: usize = 100;
+        let reactor = Reactor::new(4).expect("this test needs io_uring (kernel.io_uring_disabled = 0)");
+        let nop = || Submission::from(io_uring::opcode::Nop::new().build().user_data(CANCELLED));
+        for receives in [true, false] {
+            let (here, _there) = UnixStream::pair().unwrap();
+            let (other, mut their) = UnixStream::pair().unwrap();
+            let mut here = OwnedFd::from(here);
+            let ring = &reactor.inner().ring;
+            ring.backlog.borrow_mut().extend(std::iter::repeat_with(nop).take(COUNT));
+            let mark = ring.mark();
+            let mut context = Context::from_waker(Waker::noop());
+            {
+                let mut operation: Pin<Box<dyn Future<Output = _> + '_>> = match receives {
+                    true => Box::pin(reactor.recv(here.as_fd(), vec![0; 5], 0)),
+                    false => Box::pin(reactor.send(here.as_fd(), b"stray".to_vec(), 0)),
+                };
+                assert!(operation.as_mut().poll(&mut context).is_pending());
+                assert!(!ring.is_submitted(mark), "else this tests nothing");
+            }
+            their.write_all(b"bytes").unwrap();
+            // Closes the first socket: its number is the other one from here on.
+            rustix::io::dup2(&other, &mut here).unwrap();
+            for _ in 0..2 * COUNT {
+                reactor.step().unwrap();
+            }
+            let mut other = other;
+            other.set_nonblocking(true).unwrap();
+            their.set_nonblocking(true).unwrap();
+            let mut got = [0; 16];
+            assert_eq!((other.read(&mut got).unwrap(), &got[..5]), (5, &b"bytes"[..]));
+            assert_eq!(their.read(&mut got).unwrap_err().kind(), io::ErrorKind::WouldBlock, "{got:?}");
+        }
     }
 }

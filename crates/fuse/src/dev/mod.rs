@@ -1,5 +1,6 @@
 //! Serving `/dev/fuse`: blocking worker threads.
 
+mod aside;
 mod crew;
 mod drive;
 mod parking;
@@ -16,6 +17,9 @@ pub const DEFAULT_WORKERS: usize = 64;
 pub const DEFAULT_IDLE_WORKERS: usize = 4;
 /// Time without a shortage after which surplus idle workers end, unless configured.
 pub const DEFAULT_QUIET: Duration = Duration::from_secs(10);
+/// Workers beyond that limit, for the time when all others are at work while the kernel waits in a notification: they serve
+/// what it may wait for. One serves as many such requests as come, one after the other; more are for those that take long.
+pub const RESERVE_WORKERS: usize = 4;
 /// Parked requests on one connection: each is a little memory in the kernel and here.
 const PARKED_LIMIT: usize = 1 << 16;
 
@@ -23,7 +27,7 @@ const PARKED_LIMIT: usize = 1 << 16;
 #[derive(Clone, Copy, Debug)]
 pub struct DevOptions {
     /// Limit of worker threads, at least 1. They start when a request finds none idle. While all of them wait,
-    /// interrupts are not read either, so what a file system waits for needs a deadline.
+    /// interrupts are not read either (but by the [`RESERVE_WORKERS`]), so what a file system waits for needs a deadline.
     pub workers: usize,
     /// Idle threads kept, at least 1.
     pub idle_workers: usize,

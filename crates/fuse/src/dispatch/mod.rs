@@ -15,7 +15,9 @@ mod xattr;
 use zerocopy::FromBytes;
 
 use crate::abi::control::InterruptIn;
+use crate::abi::file::{READ_LOCKOWNER, ReadIn, WRITE_LOCKOWNER, WriteIn};
 use crate::abi::header::{IN_HEADER, InHeader};
+use crate::abi::node::{SetattrIn, fattr};
 use crate::abi::opcode;
 use crate::decode::Body;
 use crate::{Context, Errno, Filesystem, Interrupt, Park, ReplyBuffer, Waited};
@@ -49,6 +51,26 @@ type Payload = Result<usize, Errno>;
 /// The number of a request, before dispatching it.
 pub(crate) fn unique_of(request: &[u8]) -> Option<u64> {
     InHeader::read_from_prefix(request).ok().map(|(header, _)| header.unique)
+}
+
+/// Whether a notification that drops pages may wait for this request: a read that fills pages (a program's own names its
+/// owner), a write out of pages or through them, a change of the size, during which the kernel writes no page back. What
+/// wants no answer counts as well. A file system answers these without waiting for a notification.
+pub(crate) fn is_awaited(request: &[u8]) -> bool {
+    // What cannot be read is refused at once.
+    let Ok((header, body)) = InHeader::read_from_prefix(request) else { return true };
+    match header.opcode {
+        opcode::READ => {
+            ReadIn::read_from_prefix(body).is_ok_and(|(read, _)| read.read_flags & READ_LOCKOWNER == 0)
+        }
+        opcode::WRITE => {
+            WriteIn::read_from_prefix(body).is_ok_and(|(write, _)| write.write_flags & WRITE_LOCKOWNER == 0)
+        }
+        opcode::SETATTR => {
+            SetattrIn::read_from_prefix(body).is_ok_and(|(set, _)| set.valid & fattr::SIZE != 0)
+        }
+        other => opcode::is_one_way(other),
+    }
 }
 
 /// Fills `reply` with an error for `request`.

@@ -2,7 +2,6 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -11,29 +10,19 @@ use std::thread;
 use rustix::thread::CpuSet;
 use skep_ring::{Reactor, Remote};
 
-use super::PARKED_PER_QUEUE;
 use super::kick::Kicker;
 use super::plan::{Plan, ThreadPlan, no_ring};
 use super::reader::{READER_SLOT, read};
 use super::thread::Loop;
+use super::{PARKED_PER_QUEUE, RESERVE_PER_THREAD};
 use crate::interrupt::InterruptTable;
+use crate::notices::Notices;
 use crate::parked::Parked;
+use crate::transport::Site;
 use crate::{Ending, Mount, MountError, Serving};
 
 /// Submissions that a thread queues between two system calls.
 const RING_ENTRIES: u32 = 256;
-
-/// Where a connection is served.
-pub(crate) struct Site<'a> {
-    /// The device.
-    pub(crate) device: &'a Arc<OwnedFd>,
-    /// Where it is mounted.
-    pub(crate) target: &'a Path,
-    /// Largest payload of a request or a reply, as the kernel counts it.
-    pub(crate) payload: usize,
-    /// Ends the connection.
-    pub(crate) abort: &'a (dyn Fn() + Sync),
-}
 
 /// Why a connection is not, or no longer, served.
 pub(crate) enum Fault {
@@ -89,7 +78,7 @@ pub(crate) fn serve<M: Mount>(
     accept: &dyn Fn() -> Result<(), MountError>,
 ) -> Result<Ending, Fault> {
     let parked = Parked::new(plan.queues * PARKED_PER_QUEUE);
-    let slots = READER_SLOT + 1 + plan.queues * plan.depth;
+    let slots = READER_SLOT + 1 + plan.queues * plan.depth + plan.threads.len() * RESERVE_PER_THREAD;
     let crew = Crew {
         site,
         mount,
@@ -108,7 +97,7 @@ pub(crate) fn serve<M: Mount>(
         let mut first_slot = READER_SLOT + 1;
         for (number, thread) in plan.threads.iter().enumerate() {
             let (crew, sender, slot) = (&crew, sender.clone(), first_slot);
-            first_slot += thread.queues.len() * plan.depth;
+            first_slot += thread.queues.len() * plan.depth + RESERVE_PER_THREAD;
             let name = format!("skep-ring-{number}");
             let work = move || crew.ring_thread(number, thread, slot, &sender);
             if let Err(error) = thread::Builder::new().name(name).spawn_scoped(scope, work) {
@@ -159,6 +148,10 @@ impl<M: Mount> Crew<'_, M> {
 
     pub(super) fn parked(&self) -> &Arc<Parked> {
         &self.parked
+    }
+
+    pub(super) fn notices(&self) -> &Notices {
+        self.site.notices
     }
 
     pub(super) fn kicker(&self) -> &Kicker {

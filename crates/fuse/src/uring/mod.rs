@@ -15,7 +15,7 @@ mod reader;
 mod thread;
 mod workers;
 
-pub(crate) use crew::{Fault, Site, serve};
+pub(crate) use crew::{Fault, serve};
 pub(crate) use plan::{Plan, plan};
 
 /// Requests in work at once on each queue, unless configured.
@@ -26,6 +26,12 @@ pub const DEFAULT_THREADS: usize = 64;
 pub const ENTRIES_LIMIT: usize = 4096;
 /// Requests parked at one time on one queue. Each keeps an entry, in whose place another one is registered.
 pub const PARKED_PER_QUEUE: usize = 1024;
+
+/// Entries that are added to one queue, besides those in place of parked requests, while all its own are in use and the kernel
+/// waits in a notification.
+pub const ADDED_PER_QUEUE: usize = 1024;
+/// Workers of each thread that serve only what a notification may wait for.
+pub const RESERVE_PER_THREAD: usize = 1;
 
 /// How the rings are served.
 #[derive(Clone, Copy, Debug)]

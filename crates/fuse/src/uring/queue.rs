@@ -33,6 +33,8 @@ pub(super) struct Queue {
     arrivals: Cell<u64>,
     /// `arrivals` when a kick was last asked for.
     kicked: Cell<u64>,
+    /// Somebody looks after it while all its entries are in use.
+    watched: Cell<bool>,
     /// `arrivals`, and the turn, when one was last answered.
     kick_answered: Cell<(u64, u64)>,
 }
@@ -49,6 +51,7 @@ impl Queue {
             starved: Cell::new(false),
             arrivals: Cell::new(0),
             kicked: Cell::new(0),
+            watched: Cell::new(false),
             kick_answered: Cell::new((0, 0)),
         }
     }
@@ -110,6 +113,26 @@ impl Queue {
         self.now.get().total.saturating_sub(self.parked.get())
     }
 
+    /// All entries have a request: the kernel queues the next one.
+    pub(super) fn is_full(&self) -> bool {
+        self.now.get().in_use >= self.now.get().total
+    }
+
+    /// As many requests are in work as the queue has places.
+    pub(super) fn is_busy(&self, depth: usize) -> bool {
+        self.now.get().in_use.saturating_sub(self.parked.get()) >= depth
+    }
+
+    /// Begins, or ends, to be looked after; gives whether it was before.
+    pub(super) fn watch(&self, watched: bool) -> bool {
+        self.watched.replace(watched)
+    }
+
+    /// As [`Queue::needs_kick`], when what is in work may wait for what is queued.
+    pub(super) fn needs_kick_when_busy(&self) -> bool {
+        self.starved.get() && self.kicked.replace(self.arrivals.get()) != self.arrivals.get()
+    }
+
     /// Requests may be queued in the kernel, and nothing that is in work will fetch them.
     pub(super) fn is_stuck(&self) -> bool {
         self.starved.get() && self.now.get().in_use <= self.parked.get()
@@ -118,7 +141,7 @@ impl Queue {
     /// Whether a kick is to be made now; then one counts as asked for. A further one is of use only after other
     /// requests have come: as long as none do, an entry is free for the kick, and it will be answered.
     pub(super) fn needs_kick(&self) -> bool {
-        self.is_stuck() && self.kicked.replace(self.arrivals.get()) != self.arrivals.get()
+        self.is_stuck() && self.needs_kick_when_busy()
     }
 
     /// A kick is about to be answered.

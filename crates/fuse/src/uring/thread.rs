@@ -6,19 +6,25 @@ use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
 use rustix::io::Errno as SysErrno;
 use skep_ring::{Reactor, Scope};
 
-use super::PARKED_PER_QUEUE;
 use super::crew::Crew;
 use super::entry::Entry;
 use super::later::{Later, later};
 use super::plan::ThreadPlan;
 use super::queue::Queue;
 use super::workers::{Worker, Workers};
+use super::{ADDED_PER_QUEUE, PARKED_PER_QUEUE};
+use crate::dispatch::is_awaited;
 use crate::parked::{Confirmed, Parked};
+use crate::transport::{NOTICE_CHECK, NOTICE_PATIENCE};
 use crate::{Answer, Errno, Mount, Park, ParkedReply, RingThread, dispatch};
+
+/// Between two requests that are fetched from a queue whose places are all taken.
+const NEXT_FETCH: Duration = Duration::from_millis(2);
 
 /// What the tasks of one ring thread share.
 pub(super) struct Loop<'a, M: Mount> {
@@ -136,6 +142,9 @@ impl<'a, M: Mount> Loop<'a, M> {
             }
             *served = true;
             queue.begun(self.reactor.turns());
+            if queue.is_full() && !queue.watch(true) {
+                scope.spawn(self.watch(scope, at));
+            }
             let outcome = self.request(scope, at, entry).await;
             if let Err(errno) = outcome.or_else(|errno| entry.answer(Err(errno))) {
                 return io::Error::from_raw_os_error(errno.0);
@@ -157,7 +166,7 @@ impl<'a, M: Mount> Loop<'a, M> {
             queue.kick_answered(self.reactor.turns());
             return entry.answer(Err(Errno::EAGAIN));
         }
-        let worker = self.workers.take().await.ok_or(Errno::EMFILE)?;
+        let worker = self.workers.take(is_awaited(entry.work()?.0)).await.ok_or(Errno::EMFILE)?;
         let parking = EntryParking { queue, parked: self.crew.parked(), answer: RefCell::default() };
         let outcome = self.dispatch(&worker, &parking, entry).await;
         self.workers.put(worker);
@@ -218,6 +227,29 @@ impl<'a, M: Mount> Loop<'a, M> {
             scope.spawn(self.kick(at));
         }
         entry.answer(answer.await)
+    }
+
+    /// All entries of a queue are in use. While that stays so and the kernel waits in a notification, what it waits for may be
+    /// queued: so entries are added and what is queued is fetched, one request after the other. What no notification waits
+    /// for then waits for a worker, in turn.
+    async fn watch<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, at: usize) {
+        let (queue, depth) = (&self.queues[at], self.crew.depth());
+        let mut pause = NOTICE_CHECK;
+        while queue.is_busy(depth) {
+            self.reactor.sleep(pause).await;
+            pause = NOTICE_CHECK;
+            if !self.crew.is_up() || !self.crew.notices().take(NOTICE_PATIENCE) {
+                continue;
+            }
+            if queue.is_full() && queue.usable() < depth + ADDED_PER_QUEUE {
+                self.add_entry(scope, at);
+            }
+            if queue.needs_kick_when_busy() {
+                scope.spawn(self.kick(at));
+            }
+            pause = NEXT_FETCH;
+        }
+        queue.watch(false);
     }
 
     /// Fetches what is stuck in the kernel's queue; each request fetched that is parked as well asks for another

@@ -170,9 +170,17 @@ fn target_directories(namespace: &Namespace, reply: &InspectReply) -> BTreeMap<T
     let mut nodes: Vec<NodeId> = targets.filter_map(|target| names.target(*target).map(|t| t.node)).collect();
     nodes.sort_unstable();
     nodes.dedup();
+    let cluster = &namespace.cluster;
+    // All at once: each of them may be silent.
+    let answers: Vec<_> = std::thread::scope(|scope| {
+        let nodes = nodes.iter().filter_map(|node| names.entry(*node));
+        let asked: Vec<_> =
+            nodes.map(|node| scope.spawn(move || cluster.node(node).ask(&TargetStats {}))).collect();
+        asked.into_iter().filter_map(|answer| answer.join().ok()).collect()
+    });
     let mut directories = BTreeMap::new();
-    for node in nodes.iter().filter_map(|node| names.entry(*node)) {
-        match namespace.cluster.node(node).ask(&TargetStats {}) {
+    for answer in answers {
+        match answer {
             Ok(stats) => directories.extend(stats.targets.into_iter().map(|stat| (stat.target, stat.path))),
             Err(failure) => eprintln!("note: no chunk paths of its targets: {failure}"),
         }

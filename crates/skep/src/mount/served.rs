@@ -11,7 +11,7 @@ use super::worker::{Manner, MountLane, Worker};
 use crate::config::mount::Io;
 use crate::daemon::Readiness;
 use skep_client::Lane;
-use skep_fuse::{InitFlags, Negotiated, RingThread, Serving};
+use skep_fuse::{InitFlags, Negotiated, RESERVE_PER_THREAD, RESERVE_WORKERS, RingThread, Serving};
 use skep_ring::Reactor;
 use skep_types::limits::SLOTS_MAX;
 use std::path::{Path, PathBuf};
@@ -19,10 +19,10 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Lanes that serve no ring thread: housekeeping, renewal, closed files, locks, the thread that takes FORGET, and one to
-/// spare.
-pub const OTHER_LANES: usize = 5 + KEEPER_LANES;
-/// Lanes that every ring thread can count on, however many the others have.
+/// Lanes that serve no ring thread: housekeeping, renewal, closed files, locks, the thread that takes FORGET, the reserve of
+/// `/dev/fuse`, and one to spare.
+pub const OTHER_LANES: usize = 5 + KEEPER_LANES + RESERVE_WORKERS;
+/// Lanes that every ring thread can count on, however many the others have, besides its reserve.
 const LANES_PER_THREAD_MIN: usize = 2;
 
 /// See the module.
@@ -83,7 +83,7 @@ impl skep_fuse::Mount for Served {
     fn serving(&self, serving: &Serving) {
         info!("{}: {serving}", self.note.mount_point.display());
         if let Serving::Uring { threads, .. } = serving {
-            let counted_on = threads.saturating_mul(LANES_PER_THREAD_MIN);
+            let counted_on = threads.saturating_mul(LANES_PER_THREAD_MIN + RESERVE_PER_THREAD);
             let spare = (SLOTS_MAX as usize - OTHER_LANES).saturating_sub(counted_on);
             self.spare_lanes.store(spare, Ordering::Relaxed);
         }
@@ -129,6 +129,12 @@ pub struct RingLanes {
 }
 
 impl RingLanes {
+    fn make(&self) -> Option<Worker<RingPort>> {
+        let lane: MountLane<RingPort> =
+            Lane::new(self.shared.clone(), |_slot| RingPort::new(&self.hands)).ok()?;
+        Some(Worker::new(Some(lane), self.manner.clone()))
+    }
+
     /// May there be one more? A mount has [`SLOTS_MAX`] slots, whatever its threads.
     fn is_allowed(&self) -> bool {
         self.made.get() < LANES_PER_THREAD_MIN
@@ -143,10 +149,13 @@ impl RingThread for RingLanes {
         if !self.is_allowed() {
             return None;
         }
-        let lane: MountLane<RingPort> =
-            Lane::new(self.shared.clone(), |_slot| RingPort::new(&self.hands)).ok()?;
+        let worker = self.make()?;
         self.made.set(self.made.get() + 1);
-        Some(Worker::new(Some(lane), self.manner.clone()))
+        Some(worker)
+    }
+
+    fn reserve(&self) -> Option<Self::Worker> {
+        self.make()
     }
 }
 

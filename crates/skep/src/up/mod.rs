@@ -29,6 +29,7 @@ pub use status::UpStatus;
 
 use crate::admin::Outcome;
 use crate::cli::output::{self, OutputArgs};
+use crate::units::Period;
 use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -70,6 +71,9 @@ pub struct StatusArgs {
     /// Directory of the cluster
     #[arg(long, value_name = "DIR")]
     dir: PathBuf,
+    /// How long mgmtd and the mount may take to answer
+    #[arg(long, value_name = "TIME", default_value = "3s")]
+    timeout: Period,
     #[command(flatten)]
     output: OutputArgs,
 }
@@ -93,5 +97,5 @@ pub fn down(args: &DownArgs) -> ExitCode {
 
 /// `skep status`: exit code 1 when something of it does not run.
 pub fn status(args: &StatusArgs) -> ExitCode {
-    finish(status::run(&args.dir, args.output.output, &mut output::stdout()))
+    finish(status::run(&args.dir, args.timeout, args.output.output, &mut output::stdout()))
 }

@@ -6,7 +6,7 @@ use super::place::absolute;
 use super::plan::{self, Kind, ServicePlan};
 use super::{ClusterFile, process};
 use crate::admin::access::AccessArgs;
-use crate::admin::deadline::{self, within};
+use crate::admin::deadline::within;
 use crate::admin::{Failure, Outcome};
 use crate::cli::output::{self, Format, human};
 use crate::mount::control;
@@ -20,9 +20,7 @@ use std::io::Write;
 use std::net::Ipv4Addr;
 use std::path::Path;
 use std::process::ExitCode;
-
-/// mgmtd of the same machine answers within this time, or not at all.
-const ANSWER_LIMIT: Period = Period::secs(3);
+use std::time::Duration;
 
 /// Everything there is to say.
 #[derive(Debug, Serialize)]
@@ -56,6 +54,8 @@ struct MountStatus {
     path: String,
     /// `mounted`, `dead` (its process is gone), `not-mounted` or `foreign`.
     state: &'static str,
+    /// Its process does not answer.
+    silent: bool,
     /// Directories in which the network is measured: contents of files made there are dropped.
     netbench: usize,
     /// Servers that it waits for, and for how long.
@@ -113,6 +113,9 @@ impl UpStatus {
             let _ = writeln!(text, "  {:<12} {state:<24} {}{http}", service.name, service.log);
         }
         let _ = writeln!(text, "  {:<12} {} at {}", "mount point", self.mount.state, self.mount.path);
+        if self.mount.silent {
+            let _ = writeln!(text, "  {:<12} its process does not answer: see its log", "");
+        }
         for wait in &self.mount.waits {
             let _ = writeln!(text, "  {:<12} waits for {wait}", "");
         }
@@ -158,7 +161,7 @@ fn service_status(service: &ServicePlan, http: &BTreeMap<String, u16>) -> Servic
     }
 }
 
-fn mount_status(dir: &Path, point: &Path, process: Option<u32>) -> Outcome<MountStatus> {
+fn mount_status(dir: &Path, point: &Path, process: Option<u32>, limit: Duration) -> Outcome<MountStatus> {
     let state = match mount_point::look(point)? {
         PointState::Skep if process.is_some() => "mounted",
         PointState::Skep => "dead",
@@ -166,36 +169,38 @@ fn mount_status(dir: &Path, point: &Path, process: Option<u32>) -> Outcome<Mount
         PointState::Foreign(_) => "foreign",
     };
     let socket = process.map(|pid| control::socket(&dir.join("run"), pid));
-    let told =
-        socket.and_then(|socket| within(deadline::ANSWER_LIMIT, move || control::ask(&socket)).flatten());
-    let control::State { measured, waits } = told.unwrap_or_default();
+    let answer = socket.map(|socket| within(limit, move || control::ask(&socket)));
+    let silent = matches!(answer, Some(None));
+    let control::State { measured, waits } = answer.flatten().flatten().unwrap_or_default();
     let waits = waits.iter().map(ToString::to_string).collect();
-    Ok(MountStatus { path: point.display().to_string(), state, netbench: measured, waits })
+    Ok(MountStatus { path: point.display().to_string(), state, silent, netbench: measured, waits })
 }
 
-fn ask(dir: &Path) -> Outcome<StatusReply> {
-    let access = AccessArgs {
-        mgmtd: Vec::new(),
-        key: None,
-        cluster: Some(dir.join(FILE)),
-        insecure: false,
-        timeout: ANSWER_LIMIT,
-    };
+fn ask(dir: &Path, timeout: Period) -> Outcome<StatusReply> {
+    let access =
+        AccessArgs { mgmtd: Vec::new(), key: None, cluster: Some(dir.join(FILE)), insecure: false, timeout };
     access.connect(None)?.status()
 }
 
 /// Does it; exit code 0 when all of it runs, 1 otherwise.
-pub fn run(dir: &Path, format: Format, out: &mut dyn Write) -> Outcome<ExitCode> {
+pub fn run(dir: &Path, timeout: Period, format: Format, out: &mut dyn Write) -> Outcome<ExitCode> {
     let cluster = ClusterFile::read(&dir.join(FILE))?;
     let dir = absolute(dir)?;
     let plans = plan::services(&dir, cluster.servers);
     let services: Vec<_> = plans.iter().map(|plan| service_status(plan, &cluster.http)).collect();
     let process = |kind| plans.iter().zip(&services).find(|(plan, _)| plan.kind == kind)?.1.pid;
-    let mount = mount_status(&dir, &cluster.mount_point, process(Kind::Mount))?;
-    let answer = match process(Kind::Mgmtd) {
-        Some(_) => ask(&dir),
-        None => Err(Failure::new("mgmtd does not run; start it by skep up")),
-    };
+    // At once: either may be silent.
+    let (mount, answer) = std::thread::scope(|scope| {
+        let (dir, point, pid) = (&dir, &cluster.mount_point, process(Kind::Mount));
+        let mount = scope.spawn(move || mount_status(dir, point, pid, timeout.duration()));
+        let answer = match process(Kind::Mgmtd) {
+            Some(_) => ask(dir, timeout),
+            None => Err(Failure::new("mgmtd does not run; start it by skep up")),
+        };
+        let lost = || Err(Failure::new("the mount was not looked at (a bug: please report it)"));
+        (mount.join().unwrap_or_else(|_| lost()), answer)
+    });
+    let mount = mount?;
     let (cluster, error) = match answer {
         Ok(status) => (Some(ClusterSummary::of(&status)), None),
         Err(failure) => (None, Some(failure.to_string())),
@@ -224,7 +229,13 @@ mod tests {
         let services = plan::services(dir, 1);
         let http = BTreeMap::from([("mgmtd".to_owned(), 10_011)]);
         let services = services.iter().map(|plan| service_status(plan, &http)).collect();
-        let mount = MountStatus { path: "/m".into(), state: "not-mounted", netbench: 0, waits: Vec::new() };
+        let mount = MountStatus {
+            path: "/m".into(),
+            state: "not-mounted",
+            silent: false,
+            netbench: 0,
+            waits: Vec::new(),
+        };
         let cluster = Some(ClusterSummary::of(&samples::status()));
         let status = UpStatus { dir: "/d".into(), up: false, services, mount, cluster, error: None };
         let text = status.text();

@@ -71,6 +71,68 @@ fn metadata_that_stays_away() {
     assert!(matches!(fs::read(cluster.mount().join("g")).as_deref(), Ok([]) | Err(_)));
 }
 
+/// What a question of these tests names as its time, and what a busy machine adds to it.
+const TIMEOUT: &str = "2s";
+const ASKED_MAX: Duration = Duration::from_secs(8);
+
+/// Goal: with any process stopped (a server, the mount, another one's mount) what people type answers in the time that they
+/// give it, and what does not answer is named. The mounts are served through /dev/fuse: with io_uring the kernel counts a
+/// request as being worked on although a stopped process has not seen it, and nobody who waits for it can end.
+#[test]
+fn commands_name_what_is_silent_in_time() {
+    let cluster = start(plan().with("SKEP_MOUNT_TRANSPORT", "dev"));
+    let second = cluster.second_mount("mnt1", &[]).unwrap();
+    let (mount, dir) = (cluster.mount().to_owned(), cluster.dir());
+    let path = mount.join("f");
+    fs::write(&path, bytes(1, 1 << 20)).unwrap();
+    let (path, dir) = (path.to_str().unwrap(), dir.to_str().unwrap());
+    let file = format!("{dir}/cluster.toml");
+    let timeout = ["--timeout", TIMEOUT];
+    let questions: [Vec<&str>; 4] = [
+        [&["health", "--cluster", &file][..], &timeout].concat(),
+        [&["status", "--dir", dir][..], &timeout].concat(),
+        [&["df", path][..], &timeout].concat(),
+        [&["entry", "info", path][..], &timeout].concat(),
+    ];
+    let (points, within) = ((mount.to_str().unwrap(), second.to_str().unwrap()), "no answer within 2 s");
+    let (no_answer, silent, no_paths) = (
+        "the file system there did not answer within 2 s",
+        "does not answer",
+        "no chunk paths of its targets",
+    );
+    let mount_of = |point: &Path| vec![cluster.mount_daemon(point).unwrap()];
+    // Who is stopped, what each of the questions must say, and whether it succeeds all the same.
+    type Said<'a> = (&'a [&'a str], bool);
+    let cases: [(Vec<skep_rig::Daemon>, [Said<'_>; 4]); 5] = [
+        (cluster.of("mgmtd"), [(&["mgmtd"], false); 4]),
+        (
+            cluster.of("metad"),
+            [(&["metad-1"], false), (&[], true), (&[no_answer], false), (&[no_answer], false)],
+        ),
+        (cluster.of("storaged"), [(&["storaged-"], false), (&[], true), (&[], true), (&[no_paths], true)]),
+        (
+            mount_of(&mount),
+            [(&[points.0, within], false), (&[silent], true), (&[no_answer], false), (&[no_answer], false)],
+        ),
+        (mount_of(&second), [(&[points.1, within], false), (&[], true), (&[], true), (&[], true)]),
+    ];
+    for (daemons, expected) in cases {
+        daemons.iter().for_each(|daemon| daemon.signal(Signal::STOP).unwrap());
+        for (words, (parts, succeeds)) in questions.iter().zip(expected) {
+            let begun = Instant::now();
+            let output = cluster.command(words).output().unwrap();
+            let took = begun.elapsed();
+            let said = [output.stdout, output.stderr].concat();
+            let said = String::from_utf8_lossy(&said);
+            let what = &daemons[0].service;
+            assert!(took < ASKED_MAX, "{what} stopped: skep {words:?} took {took:?}: {said}");
+            assert!(parts.iter().all(|part| said.contains(part)), "{what} stopped: skep {words:?}: {said}");
+            assert_eq!(output.status.success(), succeeds, "{what} stopped: skep {words:?}: {said}");
+        }
+        daemons.iter().for_each(|daemon| daemon.signal(Signal::CONT).unwrap());
+    }
+}
+
 /// Goal: what people type when programs hang answers in time, whatever is away, and says what the mount waits for.
 #[test]
 fn commands_answer_while_servers_are_away() {

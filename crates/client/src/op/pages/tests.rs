@@ -151,6 +151,25 @@ fn pages_are_not_forgotten() {
     assert!(reader.shared().with(|s| s.inodes.get(file.attr.ino).is_none()));
 }
 
+/// Goal: an idle inode whose pages did not go is not forgotten, and its pages are dropped by a later housekeeping.
+#[test]
+fn pages_that_stay_are_dropped_later() {
+    let (cluster, writer) = mounted();
+    let reader = mount(&cluster);
+    let file = create(&writer, b"f");
+    write(&writer, &file, 0, b"old");
+    let seen = block_on(reader.open(file.attr.ino, READ)).unwrap();
+    assert_eq!(fill(&reader, &seen, 0), b"old");
+    block_on(reader.release(seen.handle));
+    reader.forget(file.attr.ino);
+    let knows = || reader.shared().with(|s| s.inodes.get(file.attr.ino).is_some());
+    for stays in [true, false] {
+        cluster.borrow_mut().cancelled = stays;
+        block_on(reader.drop_idle_pages());
+        assert_eq!((drops(&cluster), knows()), (alloc::vec![(0, 0)], stays));
+    }
+}
+
 /// Goal: content that comes late, behind the news that another mount has changed it, fills no page: it would pass for the
 /// newest, and stay under the next lock.
 #[test]

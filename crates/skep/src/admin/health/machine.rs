@@ -9,6 +9,7 @@ use crate::mount::control;
 use serde::Deserialize;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// What every mount opens.
 const DEVICE: &str = "/dev/fuse";
@@ -39,11 +40,11 @@ fn mount_notes(run_dir: &Path) -> Vec<MountNote> {
     ours.filter_map(note).filter(|note: &MountNote| crate::up::process_exists(note.pid)).collect()
 }
 
-/// Does the mount answer?
-fn mount_check(point: &Path) -> Check {
+/// Does the mount answer within this time?
+fn mount_check(point: &Path, limit: Duration) -> Check {
     let asked = point.to_owned();
     let subject = point.display().to_string();
-    match within(ANSWER_LIMIT, move || rustix::fs::statvfs(&asked)) {
+    match within(limit, move || rustix::fs::statvfs(&asked)) {
         Some(Ok(_)) => fine("mount", &subject, "answers"),
         Some(Err(rustix::io::Errno::NOTCONN)) => {
             let hint = format!("its process is gone: umount -l {subject}, then mount it again");
@@ -53,8 +54,9 @@ fn mount_check(point: &Path) -> Check {
             check(Verdict::Error, "mount", &subject, e.to_string(), "look into the log of the mount")
         }
         None => {
-            let detail = format!("no answer within {} s", ANSWER_LIMIT.as_secs());
-            let hint = "it waits for a server that is away: see the nodes";
+            let detail = format!("no answer within {} s", limit.as_secs_f32());
+            let hint =
+                "it waits for a server that is away (see the nodes), or its process hangs (see its log)";
             check(Verdict::Error, "mount", &subject, detail, hint)
         }
     }
@@ -118,19 +120,22 @@ fn kernel_check(release: &str) -> Option<Check> {
     })
 }
 
-/// Mounts of this machine, and whether one could be made. The addresses are those of the cluster that is asked for.
-pub fn checks(run_dir: &Path, mgmtd: &[Address]) -> Vec<Check> {
+/// Mounts of this machine, and whether one could be made. The addresses are those of the cluster that is asked for; each
+/// mount may take `limit` to answer, and no longer than any has.
+pub fn checks(run_dir: &Path, mgmtd: &[Address], limit: Duration) -> Vec<Check> {
+    let limit = limit.min(ANSWER_LIMIT);
     let mut mounts = mount_table::read().unwrap_or_default();
     mounts.retain(MountEntry::is_skep);
     let look = |mount: &MountEntry| {
-        let found = mount_check(&mount.point);
+        let found = mount_check(&mount.point, limit);
         vec![if is_of_another(&mount.source, mgmtd) { of_another(found, mount) } else { found }]
     };
     let notes = mount_notes(run_dir);
     // All at once: each of them may be silent.
     let mut checks: Vec<Check> = std::thread::scope(|scope| {
         let looking: Vec<_> = mounts.iter().map(|mount| scope.spawn(|| look(mount))).collect();
-        let told: Vec<_> = notes.iter().map(|note| scope.spawn(|| note_checks(run_dir, note))).collect();
+        let told: Vec<_> =
+            notes.iter().map(|note| scope.spawn(|| note_checks(run_dir, note, limit))).collect();
         looking.into_iter().chain(told).filter_map(|one| one.join().ok()).flatten().collect()
     });
     checks.extend(device_check(Path::new(DEVICE)));
@@ -139,10 +144,10 @@ pub fn checks(run_dir: &Path, mgmtd: &[Address]) -> Vec<Check> {
 }
 
 /// What a mount wrote down when it began, and what it says now.
-fn note_checks(run_dir: &Path, note: &MountNote) -> Vec<Check> {
+fn note_checks(run_dir: &Path, note: &MountNote, limit: Duration) -> Vec<Check> {
     let subject = note.mount_point.display().to_string();
     let asked = control::socket(run_dir, note.pid);
-    let state = within(ANSWER_LIMIT, move || control::ask(&asked)).flatten();
+    let state = within(limit, move || control::ask(&asked)).flatten();
     let mut checks = state.map(|state| state_checks(&subject, state)).unwrap_or_default();
     if !note.transport.is_empty() {
         checks.push(fine("mount", &subject, note.transport.clone()));
@@ -159,7 +164,7 @@ mod tests {
     /// Goal: a living mount answers, and the released field names stay.
     #[test]
     fn mounts_and_names() {
-        let root = mount_check(Path::new("/"));
+        let root = mount_check(Path::new("/"), ANSWER_LIMIT);
         assert_eq!(root.verdict, Verdict::Ok);
         let json = serde_json::to_string(&root).unwrap();
         assert!(json.starts_with(r#"{"verdict":"ok","check":"mount","subject":"/","detail":"#), "{json}");

@@ -138,7 +138,7 @@ fn look(access: &AccessArgs, path: Option<&std::path::Path>) -> Findings {
     let mgmtd = place.as_ref().map_or(&[][..], |place| &place.mgmtd);
     let run_dir = run_dir(place.as_ref());
     std::thread::scope(|scope| {
-        let machine = scope.spawn(|| machine::checks(&run_dir, mgmtd));
+        let machine = scope.spawn(|| machine::checks(&run_dir, mgmtd, access.timeout.duration()));
         let Findings { checks, permitted } = look_at_cluster(access, path);
         let mut all = machine.join().unwrap_or_default();
         all.extend(checks);
