@@ -135,13 +135,14 @@ fn fsync_tells_of_a_write_back_that_failed() {
     drop(disk);
 }
 
-/// Goal: a target whose disk failed is bad until somebody decides otherwise: neither a map that mgmtd gives to a server whose
-/// report it had from before the failure makes it good, nor a restart of the server or of mgmtd.
+/// Goal: a target whose disk failed while mgmtd was silent is bad until somebody decides otherwise: neither what mgmtd says
+/// when it goes on makes it good, nor a restart of the server or of mgmtd. (The one order in which mgmtd's map is older than
+/// the failure is made by hand in `only_a_word_that_answers_the_failure_counts`; this test meets it by chance only.)
 #[test]
 fn a_failed_target_is_good_by_decision_only() {
     let (cluster, disk, dir) = on_a_failing_disk();
     let mgmtd = cluster.one("mgmtd").unwrap();
-    // Reports that everything is well wait in its socket from here on, and a change, after which every server asks for the map.
+    // A change waits, too, after which every server asks for the map.
     mgmtd.signal(Signal::STOP).unwrap();
     let change = cluster.admin_words(["pool", "create", "other", "--targets", "102", "--timeout", "60s"]);
     let mut change = cluster.command(change).spawn().unwrap();
