@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
-use std::thread::Thread;
+use std::thread::{Thread, ThreadId};
 use std::time::{Duration, Instant};
 
 /// Most connections of a mount to one storage server: each is served by a thread there, one request at a
@@ -24,6 +24,8 @@ pub const LINKS_PER_SERVER: usize = 32;
 /// Most connections of the lanes of /dev/fuse to one metadata server: a request may wait there for something
 /// slow, and others must not wait behind it.
 pub const LINKS_PER_METAD: usize = 64;
+/// Connections to a server that are made although an idle one of another thread is there: see [`Node::pick`].
+const LINKS_UNSHARED: usize = 4;
 /// A connection that nobody needed for this long is closed.
 pub const IDLE_MAX: Duration = Duration::from_secs(15);
 /// A server that has refused a connection is not asked for more of them for this long.
@@ -60,6 +62,8 @@ struct Idle {
     link: Link,
     /// Of which session it is.
     client: ClientId,
+    /// Who used it last.
+    thread: ThreadId,
     since: Instant,
 }
 
@@ -199,7 +203,8 @@ impl Links {
             return; // link and seat end here
         }
         let node = state.nodes.entry(seat.node).or_default();
-        node.idle.push_back(Idle { link, client, since: Instant::now() });
+        let thread = std::thread::current().id();
+        node.idle.push_back(Idle { link, client, thread, since: Instant::now() });
         node.wake();
         if state.open >= state.most {
             // Somebody may wait for a descriptor, whatever his node.
@@ -267,6 +272,19 @@ impl Node {
         }
     }
 
+    /// The idle connection that this thread used last; else the one that was used last, unless this thread may have one
+    /// of its own. The kernel gives requests of one program to the waiting threads in turn. With one connection for
+    /// all, the thread that serves it at the server is woken from another processor each time and moves to and fro:
+    /// measured with 4 KiB at random, 5 to 13 times the moves between processors, and a fifth fewer requests.
+    fn pick(&mut self, may_connect: bool) -> Option<Idle> {
+        let own = std::thread::current().id();
+        match self.idle.iter().rposition(|idle| idle.thread == own) {
+            Some(at) => self.idle.remove(at),
+            None if may_connect && self.open < LINKS_UNSHARED.min(self.most()) => None,
+            None => self.idle.pop_back(),
+        }
+    }
+
     /// Wakes whoever is first in line.
     fn wake(&mut self) {
         if let Some((_, waker)) = self.line.front_mut()
@@ -297,8 +315,9 @@ impl InLine<'_> {
         let state_ref = &mut *state;
         let Some(node) = state_ref.nodes.get_mut(&self.node) else { return Poll::Pending };
         if node.line.front().is_some_and(|(first, _)| *first == self.ticket) {
+            let may_connect = state_ref.open < state_ref.most;
             while owed.is_none()
-                && let Some(idle) = node.idle.pop_back()
+                && let Some(idle) = node.pick(may_connect)
             {
                 if idle.client == client && idle.link.is_usable() {
                     drop(state);
