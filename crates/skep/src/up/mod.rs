@@ -12,6 +12,7 @@
 
 mod cluster_file;
 mod down;
+mod last_words;
 mod mount_point;
 mod place;
 mod plan;
@@ -23,9 +24,9 @@ mod status;
 pub use cluster_file::ClusterFile;
 pub use mount_point::take_away;
 pub use process::{boot_id, process_exists, started};
-pub use status::ClusterSummary;
 #[cfg(test)]
 pub use status::UpStatus;
+pub use status::{ClusterSummary, failed};
 
 use crate::admin::Outcome;
 use crate::cli::output::{self, OutputArgs};

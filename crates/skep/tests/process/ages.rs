@@ -229,13 +229,18 @@ fn an_older_mgmtd_is_found_out() {
     write_files(&second, 2);
     stop(&cluster.one("mgmtd").unwrap());
     put_back(&backup, &directory);
-    // It starts; then the first daemon that knows better ends it.
-    let _ = cluster.up();
-    until("the older one ends", PATIENCE, || {
-        logged(&cluster, "mgmtd", "is an older copy")?;
-        cluster.one("mgmtd").map_or(Ok(()), |daemon| Err(format!("{daemon:?} runs")))
-    })
-    .unwrap();
+    // It starts; then the first daemon that knows better ends it, and nobody is told that all is well.
+    let said = cluster.up().unwrap_err();
+    assert!(said.contains("mgmtd ended") && said.contains("is an older copy"), "{said}");
+    assert!(cluster.one("mgmtd").is_err(), "it runs");
+    let status = cluster.run(["status".as_ref(), "--dir".as_ref(), cluster.dir().as_os_str()]).unwrap();
+    let health = cluster.run(cluster.admin_words(["health"])).unwrap();
+    for told in [&status, &health] {
+        let text = String::from_utf8_lossy(&told.stdout);
+        assert!(text.contains("ERROR mgmtd: ended") && text.contains("--restored"), "{text}");
+        assert!(!text.contains("start it by skep up") && !text.contains("start skep mgmtd"), "{text}");
+    }
+    assert_eq!((status.status.code(), health.status.code()), (Some(1), Some(2)));
     assert_eq!(cluster.of("metad").len() + cluster.of("storaged").len(), 3, "they need no mgmtd");
     check_files(cluster.mount(), 2);
     write_files(cluster.mount(), 3);
