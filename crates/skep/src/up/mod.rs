@@ -7,7 +7,7 @@
 //! D/etc/NAME.toml       configuration of each service, yours to change
 //! D/state/NAME/         state of mgmtd, metad, storaged
 //! D/targets/N/          storage targets
-//! D/run/                sockets, process ids; D/log/NAME.log
+//! D/run/                sockets, process ids (NAME.pid); D/log/NAME.log
 //! ```
 
 mod cluster_file;

@@ -63,7 +63,7 @@ fn a_foreign_process_is_left_alone() {
             lied += 1;
         }
     }
-    assert_eq!(lied, 1, "one pid file names the daemon");
+    assert_eq!(lied, 2, "its pid file and the file beside it name the daemon");
     cluster.down().unwrap();
     assert_eq!(foreign.try_wait().unwrap(), None, "the foreign process still runs");
     foreign.kill().unwrap();
