@@ -62,11 +62,14 @@ pub enum Command {
     Admin(AdminCommand),
 }
 
-/// Called as `mount.skep`, the program is `skep mount`.
+/// Names by which mount(8) calls the program: for the type that fstab names, and for the one that the kernel lists.
+pub const MOUNT_HELPERS: [&str; 2] = ["mount.skep", "mount.fuse.skep"];
+
+/// Called by one of [`MOUNT_HELPERS`], the program is `skep mount`.
 pub fn arguments(given: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut given: Vec<OsString> = given.collect();
     let called = given.first().and_then(|first| Path::new(first).file_name());
-    if called.is_some_and(|name| name == "mount.skep") {
+    if called.is_some_and(|name| MOUNT_HELPERS.iter().any(|helper| name == *helper)) {
         given.splice(1..1, ["mount".into(), "--by-mount".into()]);
     }
     given
@@ -115,14 +118,14 @@ mod tests {
         Cli::command().debug_assert();
     }
 
-    /// Goal: mount(8) calls `mount.skep SPEC DIR -o OPTIONS`; every other name is taken as it is.
+    /// Goal: mount(8) calls `mount.skep SPEC DIR -o OPTIONS`, or `mount.fuse.skep` for a mount that it
+    /// found in the list of the kernel; every other name is taken as it is.
     #[test]
     fn called_as_mount_helper() {
         let call = |words: &[&str]| arguments(words.iter().map(OsString::from));
-        assert_eq!(
-            call(&["/sbin/mount.skep", "m:/", "/mnt"]),
-            ["/sbin/mount.skep", "mount", "--by-mount", "m:/", "/mnt"]
-        );
+        for helper in ["/sbin/mount.skep", "/sbin/mount.fuse.skep"] {
+            assert_eq!(call(&[helper, "m:/", "/mnt"]), [helper, "mount", "--by-mount", "m:/", "/mnt"]);
+        }
         assert_eq!(call(&["skep", "df"]), ["skep", "df"]);
         assert!(call(&[]).is_empty());
     }
