@@ -63,8 +63,16 @@ fn refused(cluster: &Running, service: &str, text: &str) {
         .unwrap_or_else(|e| panic!("{e}; up said: {said}"));
 }
 
+/// The command that a service names to be told so, as it stands in its log.
+fn advised(cluster: &Running, service: &str, name: &str) {
+    let config = cluster.dir().join(format!("etc/{name}.toml"));
+    let command = format!("`skep {service} --config {} --restored`", config.display());
+    logged(cluster, name, &command).unwrap();
+}
+
 /// Tells a service once that its directory is an older copy.
 fn restored(cluster: &Running, service: &str, name: &str) {
+    advised(cluster, service, name);
     let config = cluster.dir().join(format!("etc/{name}.toml"));
     cluster.must([service.as_ref(), "--config".as_ref(), config.as_os_str(), "--restored".as_ref()]).unwrap();
 }
