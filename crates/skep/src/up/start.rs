@@ -58,8 +58,9 @@ fn cluster(args: &UpArgs, place: &Place) -> Outcome<ClusterFile> {
     let Some(known) = known else { return new_cluster(args, place, mount_point) };
     let fixed = |flag: &str, given: Option<u32>, is: u32| match given {
         Some(given) if given != is => Err(Failure::new(format!(
-            "--{flag} {given}: the cluster in {} was made with {is}, which is fixed; use another --dir for a new one",
-            place.dir.display()
+            "--{flag} {given}: the cluster in {} was made with {is}, which is fixed; use another --dir for a new one{}",
+            place.dir.display(),
+            if flag == "targets" { how_to_add_targets(&place.dir) } else { String::new() }
         ))),
         _ => Ok(()),
     };
@@ -67,6 +68,18 @@ fn cluster(args: &UpArgs, place: &Place) -> Outcome<ClusterFile> {
     fixed("shards", args.shards, known.shards)?;
     fixed("servers", args.servers, known.servers)?;
     Ok(ClusterFile { mount_point, ..known })
+}
+
+/// A cluster that is there gets more targets as any other does.
+fn how_to_add_targets(dir: &Path) -> String {
+    let program = std::env::current_exe().unwrap_or_else(|_| "skep".into());
+    let (program, dir) = (program.display(), dir.display());
+    format!(
+        ".\nTo add targets to this one: make their directories, name them in `targets` of {dir}/etc/storaged-1.toml, then\n  \
+         kill $(cat {dir}/run/storaged-1.pid)\n  \
+         {program} storaged --config {dir}/etc/storaged-1.toml --init-only\n  \
+         {program} up --dir {dir}"
+    )
 }
 
 fn mount_place(mount: &Path) -> Outcome<std::path::PathBuf> {
