@@ -98,10 +98,21 @@ pub fn run(cli: Cli) -> ExitCode {
     }
 }
 
+/// The file that `skep config check` was given in the place of a service.
+fn file_for_check(arguments: &[OsString]) -> Option<std::borrow::Cow<'_, str>> {
+    let [_, config, check, file, ..] = arguments else { return None };
+    let file = file.to_string_lossy();
+    let is_file = file.contains('/') || file.ends_with(".toml");
+    (config == "config" && check == "check" && is_file && !file.starts_with('-')).then_some(file)
+}
+
 /// Prints what clap says: help and version on standard output, mistakes on standard error.
 pub fn refuse(error: &clap::Error, arguments: &[OsString]) -> ExitCode {
     // Nothing sensible can be done when the terminal is gone.
     let _ = error.print();
+    if let Some(file) = file_for_check(arguments) {
+        eprintln!("\nA file is named by --config: skep config check SERVICE --config {file}");
+    }
     let health = arguments.get(1).is_some_and(|word| word == "health");
     let usage = if health { admin::health::EXIT_USAGE } else { EXIT_USAGE };
     if error.use_stderr() { ExitCode::from(usage) } else { ExitCode::SUCCESS }
@@ -128,5 +139,24 @@ mod tests {
         }
         assert_eq!(call(&["skep", "df"]), ["skep", "df"]);
         assert!(call(&[]).is_empty());
+    }
+
+    /// Goal: who gives `config check` a file is told how; nobody else is.
+    #[test]
+    fn a_file_instead_of_a_service() {
+        let told = |line: &str| {
+            let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            file_for_check(&words).map(|file| file.into_owned())
+        };
+        assert_eq!(told("skep config check s3/s3.toml").as_deref(), Some("s3/s3.toml"));
+        assert_eq!(told("skep config check s3.toml --set a=b").as_deref(), Some("s3.toml"));
+        for other in [
+            "skep config check storagd",
+            "skep config check --dir=/a",
+            "skep config template a/b",
+            "skep config",
+        ] {
+            assert_eq!(told(other), None, "{other}");
+        }
     }
 }

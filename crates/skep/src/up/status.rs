@@ -104,7 +104,13 @@ impl ClusterSummary {
 
 impl UpStatus {
     fn text(&self) -> String {
-        let mut text = format!("{}: {}\n", self.dir, if self.up { "up" } else { "not up" });
+        let failed = self.services.iter().any(|service| service.error.is_some());
+        let next = match (self.up, failed) {
+            (true, _) => String::new(),
+            (false, true) => format!("; put right what is wrong, then skep up --dir {}", self.dir),
+            (false, false) => format!("; skep up --dir {} starts what is missing", self.dir),
+        };
+        let mut text = format!("{}: {}{next}\n", self.dir, if self.up { "up" } else { "not up" });
         // Writing to a String cannot fail.
         for service in &self.services {
             let state = match service.pid {
@@ -269,13 +275,17 @@ mod tests {
         let text = status.text();
         for part in [
             "http://127.0.0.1:10011/metrics",
-            "/d: not up",
+            "/d: not up; skep up --dir /d starts what is missing",
             "mgmtd        not running",
             "2 of 2 nodes online",
             "400 B of 1000 B free",
         ] {
             assert!(text.contains(part), "{part} is missing in:\n{text}");
         }
+        let mut status = status;
+        status.services[0].error = Some("TIME ERROR mgmtd: no".to_owned());
+        let text = status.text();
+        assert!(text.contains("/d: not up; put right") && text.contains(" TIME ERROR mgmtd: no\n"), "{text}");
         let json = serde_json::to_value(&status).unwrap();
         assert_eq!(
             (&json["services"][0]["running"], &json["cluster"]["targets"]),
