@@ -23,7 +23,7 @@ TEST_PACKAGES := chromium-headless-shell fio fonts-dejavu-core poppler-utils
 PREFIX ?= /usr/local
 DESTDIR ?=
 UNITS ?= $(PREFIX)/lib/systemd/system
-# mount(8) looks for mount.skep here and nowhere else.
+# mount(8) looks for mount.skep here and nowhere else, and for mount.fuse.skep when it goes by the kernel's list of mounts.
 SBIN ?= /sbin
 
 .PHONY: help up down build install uninstall test check prerequisites packages test-packages toolchain
@@ -57,6 +57,7 @@ install:
 	@install -D -m 755 $(SKEP) "$(DESTDIR)$(PREFIX)/bin/skep"
 	@install -d "$(DESTDIR)$(SBIN)" "$(DESTDIR)$(UNITS)" "$(DESTDIR)/etc/skep"
 	@ln -sf "$(PREFIX)/bin/skep" "$(DESTDIR)$(SBIN)/mount.skep"
+	@ln -sf "$(PREFIX)/bin/skep" "$(DESTDIR)$(SBIN)/mount.fuse.skep"
 	@for unit in packaging/systemd/*.service; do \
 		sed 's|/usr/local/bin/skep|$(PREFIX)/bin/skep|' "$$unit" > "$(DESTDIR)$(UNITS)/$${unit##*/}"; \
 	done
@@ -75,7 +76,7 @@ install:
 
 # Configuration, keys and data stay.
 uninstall:
-	@rm -f "$(DESTDIR)$(SBIN)/mount.skep" "$(DESTDIR)$(PREFIX)/bin/skep" "$(DESTDIR)$(UNITS)"/skep-{mgmtd,metad,storaged,mount}@.service
+	@rm -f "$(DESTDIR)$(SBIN)"/mount.{skep,fuse.skep} "$(DESTDIR)$(PREFIX)/bin/skep" "$(DESTDIR)$(UNITS)"/skep-{mgmtd,metad,storaged,mount}@.service
 	@share="$(DESTDIR)$(PREFIX)/share"; \
 	rm -rf "$$share/doc/skep"; \
 	rm -f "$$share/man/man1"/skep.1 "$$share/man/man1"/skep-*.1 "$$share/man/man8/mount.skep.8" \

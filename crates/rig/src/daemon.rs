@@ -99,7 +99,7 @@ impl Daemon {
 fn service_of(words: &[OsString]) -> Option<&'static str> {
     let program = Path::new(words.first()?).file_name()?;
     match words.get(1) {
-        _ if program == "mount.skep" => Some("mount"),
+        _ if program == "mount.skep" || program == "mount.fuse.skep" => Some("mount"),
         Some(word) if program.as_bytes().starts_with(b"skep") => {
             SERVICES.into_iter().find(|service| *word == **service)
         }

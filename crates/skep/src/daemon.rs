@@ -16,8 +16,8 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixStream};
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// Runs a daemon: its configuration read, its log set up, `serve` until it ends. `process` finds the keys
@@ -41,12 +41,55 @@ pub fn run<C: Service>(
     log::set_level(process(&loaded.config).log.into());
     loaded.warnings.iter().for_each(|text| warning!("{text}"));
     config::remember(&loaded.config);
+    // A process is one service.
+    let _ = OWN_COMMAND.set((C::NAME, own_words(args)));
     match serve(&loaded.config) {
         Ok(()) => ExitCode::SUCCESS,
         Err(text) => {
-            error!("{text}");
+            error!("{}", literal(&text));
             ExitCode::FAILURE
         }
+    }
+}
+
+/// This service, and the words with which it finds its configuration again.
+static OWN_COMMAND: OnceLock<(&str, String)> = OnceLock::new();
+
+/// `--config FILE` or `--instance NAME`, and what else was set, as a shell reads it; each with a blank before it.
+fn own_words(args: &DaemonArgs) -> String {
+    let mut words = String::new();
+    let mut add = |flag: &str, value: &str| {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-=:@,+".contains(c);
+        let quoted = match value.chars().all(is_plain) {
+            true => value.to_owned(),
+            false => format!("'{}'", value.replace('\'', r"'\''")),
+        };
+        words = format!("{words} {flag} {quoted}");
+    };
+    if let Some(file) = &args.config {
+        add("--config", &std::path::absolute(file).unwrap_or_else(|_| file.clone()).to_string_lossy());
+    }
+    if let Some(instance) = &args.instance {
+        add("--instance", instance);
+    }
+    args.sets().iter().for_each(|set| add("--set", set));
+    words
+}
+
+/// Advice that names a command of this service, as it can be typed: with the configuration that this process was
+/// started with. Who gives the advice may be another process, which does not know it.
+pub fn literal(text: &str) -> String {
+    OWN_COMMAND.get().map_or_else(|| text.to_owned(), |(service, words)| with_words(text, service, words))
+}
+
+fn with_words(text: &str, service: &str, words: &str) -> String {
+    let text = text.replace(&format!("`skep {service} --"), &format!("`skep {service}{words} --"));
+    match service {
+        "storaged" => text.replace(
+            "start with --init",
+            &format!("run `skep storaged{words} --init-only` once, then start it"),
+        ),
+        _ => text,
     }
 }
 
@@ -258,6 +301,31 @@ mod tests {
             assert_eq!(&heard[..len], b"READY=1");
         }
         assert!(notify(OsStr::new("/nonexistent/notify"), b"READY=1").is_err());
+    }
+
+    /// Goal: advice names the command with the configuration of the service that is to be started by it, and leaves that of
+    /// others alone.
+    #[test]
+    fn advice_can_be_typed() {
+        let args = DaemonArgs {
+            config: Some("/d/etc/storaged-1.toml".into()),
+            instance: None,
+            sets: vec!["alias=it's one".to_owned()],
+            insecure: false,
+        };
+        let words = own_words(&args);
+        assert_eq!(words, r" --config /d/etc/storaged-1.toml --set 'alias=it'\''s one'");
+        let said = with_words("run `skep storaged --restored` once", "storaged", " --instance s1");
+        assert_eq!(said, "run `skep storaged --instance s1 --restored` once");
+        assert_eq!(
+            with_words("run `skep mgmtd --restored` once", "metad", " --instance m"),
+            "run `skep mgmtd --restored` once"
+        );
+        let said = with_words("of an empty directory start with --init", "storaged", " --config /c");
+        assert_eq!(
+            said,
+            "of an empty directory run `skep storaged --config /c --init-only` once, then start it"
+        );
     }
 
     /// Goal: a waiter wakes when it is told to stop, and later waits return at once.

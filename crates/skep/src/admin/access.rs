@@ -125,7 +125,7 @@ impl AccessArgs {
             true => Keyring::insecure(),
             false => Keyring::from_file(&place.key).map_err(|e| {
                 Failure::new(format!(
-                    "{e}\nwhich cluster? name it by --cluster FILE (skep up wrote it), or by --mgmtd ADDR --key FILE"
+                    "{e}.\nWhich cluster is meant? Name it by --cluster FILE (skep up wrote it), or by --mgmtd ADDR --key FILE"
                 ))
             })?,
         };

@@ -8,7 +8,7 @@ use super::through_mount;
 use crate::cli::output::{self, OutputArgs, Row, human};
 use clap::Args;
 use serde::{Deserialize, Serialize};
-use skep_types::{Capacity, NodeId, ServiceKind};
+use skep_types::{Capacity, ServiceKind};
 use skep_wire::mgmt::{StatusReply, TargetEntry};
 use std::borrow::Cow;
 use std::io::Write;
@@ -36,6 +36,10 @@ pub struct SpaceRow {
     kind: Cow<'static, str>,
     alias: String,
     node_alias: String,
+    /// Is the server heard: `online`, `probably-offline`, `offline`? Figures of one that is away are the last it told. Empty
+    /// for the total, and when a mount of a release before tells it.
+    #[serde(default)]
+    state: Cow<'static, str>,
     bytes: u64,
     bytes_used: u64,
     bytes_free: u64,
@@ -44,10 +48,16 @@ pub struct SpaceRow {
 }
 
 impl SpaceRow {
-    fn new(kind: &'static str, alias: String, node_alias: String, capacity: Capacity) -> Self {
+    fn new(
+        kind: &'static str,
+        alias: String,
+        (node_alias, state): (String, &'static str),
+        capacity: Capacity,
+    ) -> Self {
         let Capacity { bytes, bytes_free, inodes, inodes_free } = capacity;
         let bytes_used = bytes.saturating_sub(bytes_free);
-        Self { kind: kind.into(), alias, node_alias, bytes, bytes_used, bytes_free, inodes, inodes_free }
+        let (kind, state) = (kind.into(), state.into());
+        Self { kind, alias, node_alias, state, bytes, bytes_used, bytes_free, inodes, inodes_free }
     }
 
     /// Rounded up, as df(1) does: 0 % means empty.
@@ -61,13 +71,14 @@ impl SpaceRow {
 
 impl Row for SpaceRow {
     const TITLES: &'static [&'static str] =
-        &["KIND", "ALIAS", "NODE", ">SIZE", ">USED", ">FREE", ">USE", ">INODES", ">FREE INODES"];
+        &["KIND", "ALIAS", "NODE", "STATE", ">SIZE", ">USED", ">FREE", ">USE", ">INODES", ">FREE INODES"];
 
     fn cells(&self) -> Vec<String> {
         vec![
             self.kind.to_string(),
             self.alias.clone(),
             self.node_alias.clone(),
+            self.state.to_string(),
             human(self.bytes),
             human(self.bytes_used),
             human(self.bytes_free),
@@ -84,22 +95,26 @@ pub fn rows(status: &StatusReply) -> Vec<SpaceRow> {
     let metadata = status.nodes.iter().filter(|node| node.node.service == ServiceKind::Metad);
     let mut rows: Vec<_> = metadata
         .map(|node| {
-            SpaceRow::new("metadata", node.node.alias.clone(), node.node.alias.clone(), node.capacity)
+            let of = (node.node.alias.clone(), node.node.reachability.as_str());
+            SpaceRow::new("metadata", node.node.alias.clone(), of, node.capacity)
         })
         .collect();
-    rows.extend(target_rows(&status.targets, |node| names.node(node)));
+    let of = |target: &TargetEntry| (names.node(target.node), names.target_reachability(target));
+    rows.extend(target_rows(&status.targets, of));
     rows
 }
 
-/// Of the targets, and their total last.
-pub fn target_rows(targets: &[TargetEntry], node: impl Fn(NodeId) -> String) -> Vec<SpaceRow> {
-    let row = |target: &TargetEntry| {
-        SpaceRow::new("target", target.alias.clone(), node(target.node), target.capacity)
-    };
+/// Of the targets, and their total last. `of` tells the alias of a target's server, and whether the target is served.
+pub fn target_rows(
+    targets: &[TargetEntry],
+    of: impl Fn(&TargetEntry) -> (String, &'static str),
+) -> Vec<SpaceRow> {
+    let row =
+        |target: &TargetEntry| SpaceRow::new("target", target.alias.clone(), of(target), target.capacity);
     let mut rows: Vec<_> = targets.iter().map(row).collect();
     // A file system that several targets share is there once.
     let total = space(targets.iter());
-    rows.push(SpaceRow::new("total", "total".to_owned(), String::new(), total));
+    rows.push(SpaceRow::new("total", "total".to_owned(), (String::new(), ""), total));
     rows
 }
 
@@ -136,5 +151,23 @@ mod tests {
         assert_eq!(kinds, ["metadata", "target", "target", "target", "total"]);
         assert_eq!((rows[4].bytes, rows[4].bytes_free, rows[4].percent()), (2_000, 400, "80%".to_owned()));
         assert_eq!(rows[4].cells().len(), SpaceRow::TITLES.len());
+    }
+
+    /// Goal: a target is told to be away when its server is, or when that does not serve it; what a mount of a release before
+    /// tells is read.
+    #[test]
+    fn states() {
+        let state = |status: &StatusReply| rows(status).into_iter().map(|row| row.state).collect::<Vec<_>>();
+        let mut status = samples::status();
+        assert_eq!(state(&status), ["online", "online", ""]);
+        status.targets[0].served = false;
+        assert_eq!(state(&status), ["online", "offline", ""]);
+        status.targets[0].served = true;
+        status.nodes[1].node.reachability = skep_types::Reachability::Offline;
+        assert_eq!(state(&status), ["online", "offline", ""]);
+        let mut before = serde_json::to_value(&rows(&status)[1]).unwrap();
+        before.as_object_mut().unwrap().remove("state");
+        let read: SpaceRow = serde_json::from_value(before).unwrap();
+        assert_eq!((&*read.state, &*read.kind), ("", "target"));
     }
 }

@@ -57,9 +57,10 @@ fn in_namespace(args: &RepairArgs, path: &Path) -> Outcome<Vec<String>> {
     let mut namespace = Namespace::connect(&args.access, path)?;
     let ino = namespace.resolve(path)?;
     let lost = match args.zero {
-        true => lost::give_up(&mut namespace, ino)?,
-        false => lost::look(&mut namespace, ino, |_| true)?.lost(),
+        true => lost::give_up(&mut namespace, ino),
+        false => lost::look(&mut namespace, ino, |_| true).map(|found| found.lost()),
     };
+    let lost = lost.map_err(|e| Failure::local(path.display(), e))?;
     Ok(lost.iter().map(line).collect())
 }
 

@@ -119,7 +119,13 @@ impl Namespace {
     fn walk(&mut self, path: &Path) -> Outcome<Ino> {
         let mut at = Ino::ROOT;
         for name in components(path)? {
-            let wrong = |e: Failure| Failure::new(format!("{}: {e}", path.display()));
+            // A slip in a path on a mount comes here, too.
+            let wrong = |e: Failure| {
+                Failure::new(format!(
+                    "{path} is on no mount of this cluster; it was taken as a path in its name space: {e}",
+                    path = path.display()
+                ))
+            };
             let reply = self.ask(at, &Lookup { parent: at, name: name.clone() }).map_err(wrong)?;
             if reply.kind == Kind::Symlink {
                 let name = name.display();
@@ -167,7 +173,12 @@ fn components(path: &Path) -> Outcome<Vec<Name>> {
             Component::ParentDir | Component::Prefix(_) => return Err(wrong("write it without \"..\"")),
         }
     }
-    if absolute { Ok(names) } else { Err(wrong("a path in the namespace begins with /")) }
+    if absolute {
+        return Ok(names);
+    }
+    Err(wrong(
+        "does not exist on this machine, or is on no mount of this cluster; a path in its name space begins with /",
+    ))
 }
 
 /// A small cluster for the tests of commands.
@@ -256,7 +267,8 @@ mod tests {
         };
         assert_eq!(names("/").unwrap(), Vec::<String>::new());
         assert_eq!(names("/a//b/./c/").unwrap(), ["a", "b", "c"]);
-        assert!(names("a/b").unwrap_err().to_string().contains("begins with /"));
+        let slip = names("mnt/typo").unwrap_err().to_string();
+        assert!(slip.starts_with("mnt/typo: does not exist") && slip.contains("begins with /"), "{slip}");
         assert!(names("/a/../b").unwrap_err().to_string().contains(".."));
         assert!(names(&format!("/{}", "x".repeat(256))).is_err());
     }

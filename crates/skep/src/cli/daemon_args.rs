@@ -100,6 +100,9 @@ pub struct MountArgs {
     /// More words in the log, as mount(8) passes it
     #[arg(short = 'v')]
     pub verbose: bool,
+    /// Type of the file system, as mount(8) passes it: there is only one
+    #[arg(short = 't', hide = true)]
+    pub kind: Option<String>,
     /// mount(8) asks: `mount.skep` says so itself
     #[arg(long, hide = true)]
     pub by_mount: bool,

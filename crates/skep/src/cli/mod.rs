@@ -62,11 +62,14 @@ pub enum Command {
     Admin(AdminCommand),
 }
 
-/// Called as `mount.skep`, the program is `skep mount`.
+/// Names by which mount(8) calls the program: for the type that fstab names, and for the one that the kernel lists.
+pub const MOUNT_HELPERS: [&str; 2] = ["mount.skep", "mount.fuse.skep"];
+
+/// Called by one of [`MOUNT_HELPERS`], the program is `skep mount`.
 pub fn arguments(given: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut given: Vec<OsString> = given.collect();
     let called = given.first().and_then(|first| Path::new(first).file_name());
-    if called.is_some_and(|name| name == "mount.skep") {
+    if called.is_some_and(|name| MOUNT_HELPERS.iter().any(|helper| name == *helper)) {
         given.splice(1..1, ["mount".into(), "--by-mount".into()]);
     }
     given
@@ -95,10 +98,21 @@ pub fn run(cli: Cli) -> ExitCode {
     }
 }
 
+/// The file that `skep config check` was given in the place of a service.
+fn file_for_check(arguments: &[OsString]) -> Option<std::borrow::Cow<'_, str>> {
+    let [_, config, check, file, ..] = arguments else { return None };
+    let file = file.to_string_lossy();
+    let is_file = file.contains('/') || file.ends_with(".toml");
+    (config == "config" && check == "check" && is_file && !file.starts_with('-')).then_some(file)
+}
+
 /// Prints what clap says: help and version on standard output, mistakes on standard error.
 pub fn refuse(error: &clap::Error, arguments: &[OsString]) -> ExitCode {
     // Nothing sensible can be done when the terminal is gone.
     let _ = error.print();
+    if let Some(file) = file_for_check(arguments) {
+        eprintln!("\nA file is named by --config: skep config check SERVICE --config {file}");
+    }
     let health = arguments.get(1).is_some_and(|word| word == "health");
     let usage = if health { admin::health::EXIT_USAGE } else { EXIT_USAGE };
     if error.use_stderr() { ExitCode::from(usage) } else { ExitCode::SUCCESS }
@@ -115,15 +129,34 @@ mod tests {
         Cli::command().debug_assert();
     }
 
-    /// Goal: mount(8) calls `mount.skep SPEC DIR -o OPTIONS`; every other name is taken as it is.
+    /// Goal: mount(8) calls `mount.skep SPEC DIR -o OPTIONS`, or `mount.fuse.skep` for a mount that it
+    /// found in the list of the kernel; every other name is taken as it is.
     #[test]
     fn called_as_mount_helper() {
         let call = |words: &[&str]| arguments(words.iter().map(OsString::from));
-        assert_eq!(
-            call(&["/sbin/mount.skep", "m:/", "/mnt"]),
-            ["/sbin/mount.skep", "mount", "--by-mount", "m:/", "/mnt"]
-        );
+        for helper in ["/sbin/mount.skep", "/sbin/mount.fuse.skep"] {
+            assert_eq!(call(&[helper, "m:/", "/mnt"]), [helper, "mount", "--by-mount", "m:/", "/mnt"]);
+        }
         assert_eq!(call(&["skep", "df"]), ["skep", "df"]);
         assert!(call(&[]).is_empty());
+    }
+
+    /// Goal: who gives `config check` a file is told how; nobody else is.
+    #[test]
+    fn a_file_instead_of_a_service() {
+        let told = |line: &str| {
+            let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            file_for_check(&words).map(|file| file.into_owned())
+        };
+        assert_eq!(told("skep config check s3/s3.toml").as_deref(), Some("s3/s3.toml"));
+        assert_eq!(told("skep config check s3.toml --set a=b").as_deref(), Some("s3.toml"));
+        for other in [
+            "skep config check storagd",
+            "skep config check --dir=/a",
+            "skep config template a/b",
+            "skep config",
+        ] {
+            assert_eq!(told(other), None, "{other}");
+        }
     }
 }

@@ -239,7 +239,7 @@ impl Mgmtd {
     }
 
     fn give_up(&mut self, why: String) -> bool {
-        error!("{why}");
+        error!("{}", crate::daemon::literal(&why));
         self.fatal = Some(why);
         self.pending.clear();
         self.stop.stop();

@@ -82,6 +82,15 @@ const GENERIC: [&str; 18] = [
     "lazytime",
 ];
 
+/// Options of the kernel's own list of mounts, which mount(8) reads when a mount without a line in fstab is changed. They
+/// stay as they are.
+const KERNELS: [&str; 8] =
+    ["user_id", "group_id", "default_permissions", "allow_other", "max_read", "blksize", "rootmode", "fd"];
+
+fn is_kernels(option: &str) -> bool {
+    KERNELS.contains(&option.split('=').next().unwrap_or(option))
+}
+
 /// Reads spec, directory and options.
 pub fn parse(args: &MountArgs) -> Result<Parsed, String> {
     let mut parsed = Parsed {
@@ -102,7 +111,9 @@ pub fn parse(args: &MountArgs) -> Result<Parsed, String> {
         let text = directory.to_str().ok_or("the mount point must be UTF-8")?;
         parsed.sets.push(format!("mount_point={text}"));
     }
-    for option in args.options.iter().flat_map(|list| list.split(',')).filter(|option| !option.is_empty()) {
+    let all = || args.options.iter().flat_map(|list| list.split(',')).filter(|option| !option.is_empty());
+    let remount = all().any(|option| option == "remount");
+    for option in all().filter(|option| !remount || !is_kernels(option)) {
         one(option, args.sloppy, &mut parsed)?;
     }
     if args.read_only {
@@ -238,6 +249,19 @@ mod tests {
         assert_eq!(parsed.wishes.changed(before), after);
         let back = parse_line("skep mount m1:/ /mnt -o remount,rw").unwrap();
         assert_eq!(back.wishes.changed(after), MountFlags::NODEV | MountFlags::NOATIME);
+    }
+
+    /// Goal: what mount(8) finds in the kernel's list and passes on at a remount is passed over, and only there, and nothing
+    /// else is.
+    #[test]
+    fn options_of_the_kernel() {
+        let listed = "rw,nosuid,user_id=0,group_id=0,rootmode=40000,fd=5,default_permissions,allow_other,max_read=9,blksize=1";
+        let remount = parse_line(&format!("skep mount --by-mount m1:/ /mnt -o {listed},remount,ro")).unwrap();
+        assert_eq!(remount.sets, ["mgmtd=[\"m1\"]", "mount_point=/mnt"]);
+        assert_eq!(remount.wishes.changed(MountFlags::NOSUID), MountFlags::NOSUID | MountFlags::RDONLY);
+        assert!(parse_line("skep mount m1:/ /mnt -o user_id=0").unwrap_err().contains("user_id"));
+        assert!(parse_line("skep mount m1:/ /mnt -o remount,user=1").unwrap_err().contains("user"));
+        assert!(parse_line("skep mount -t fuse.skep m1:/ /mnt -o remount,ro").is_ok());
     }
 
     /// Goal: what cannot be done is refused with advice, unless mount(8) asks for tolerance.

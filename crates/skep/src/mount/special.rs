@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use skep_client::state::ClusterMap;
 use skep_client::{Cell, Measured};
 use skep_fuse::Context;
-use skep_types::{ChunkId, Code, Errno, Extent, Ino, Kind, Millis, NodeId, TargetId};
+use skep_types::{ChunkId, Code, Errno, Extent, Ino, Kind, Millis, NodeId, Reachability, TargetId};
 use skep_wire::meta::InspectReply;
 use skep_wire::mgmt::TargetEntry;
 use std::collections::BTreeMap;
@@ -101,7 +101,10 @@ pub async fn get<P: MountPort>(lane: &MountLane<P>, ino: Ino, name: &[u8]) -> Re
         SPACE => {
             let rows = lane.shared().with(|s| {
                 let targets: Vec<TargetEntry> = s.map.targets().cloned().collect();
-                target_rows(&targets, |node| node_alias(&s.map, node))
+                target_rows(&targets, |target| {
+                    let reached = s.map.node(target.node).map(|node| target.reached(node.reachability));
+                    (node_alias(&s.map, target.node), reached.map_or("unknown", Reachability::as_str))
+                })
             });
             serde_json::to_vec(&rows).map_err(|_| Errno::EIO)
         }

@@ -1,6 +1,7 @@
 //! The network: every pair of hosts, then all at once.
 
 mod ring;
+mod way;
 
 use super::rounds::{may_be_slow, side_by_side};
 use super::{Run, commands};
@@ -8,12 +9,14 @@ use crate::admin::{Failure, Outcome};
 use crate::instruments::client::{Transport, network, network_from_here};
 use crate::instruments::question::{NetworkFound, NetworkTest};
 use crate::units::{Period, Size};
+use skep_net::machine_id;
 use skep_survey::ids::{self, NETWORK};
 use skep_survey::model::{Layer, LayerId, MemberResult, SideBySide};
 use skep_survey::pairs::ARROW;
 use skep_types::ServiceKind;
 use skep_wire::mgmt::NodeEntry;
 use std::time::Duration;
+use way::{Ways, by_socket};
 
 /// Rates are told in these.
 const MEGABYTE: f64 = 1e6;
@@ -114,6 +117,9 @@ pub fn measure(run: &mut Run<'_>) -> Outcome<Layer> {
         MemberResult { name: format!("{b}{ARROW}{a}"), ..member }
     };
     members.extend(received.unwrap_or_default().into_iter().map(back));
+    let ways = Ways::new(names.into_iter().zip(pairs.iter().map(|(a, b)| by_socket(a.machine, b))));
+    ways.remark().into_iter().for_each(|text| run.remark(text));
+    let (members, delays) = (ways.keep(members), ways.keep(delays.unwrap_or_default()));
     let (measured, command) = (nodes.len(), command(run, &nodes, &test));
     run.commands.push(command.clone());
     let side = |id: &str, title: &str, unit: &str, more_is_better, members| SideBySide {
@@ -126,7 +132,7 @@ pub fn measure(run: &mut Run<'_>) -> Outcome<Layer> {
     };
     let mut sides = vec![
         side(ids::NETWORK_PAIRS, "Bandwidth from one node to another", "MB/s", true, members),
-        side(ids::NETWORK_DELAYS, "Round trip of a small message", "us", false, delays.unwrap_or_default()),
+        side(ids::NETWORK_DELAYS, "Round trip of a small message", "us", false, delays),
     ];
     sides.extend(from_here(run, &test));
     let nodes: Vec<&NodeEntry> = nodes.into_iter().filter(|node| !run.members.is_cut_off(node)).collect();
@@ -169,6 +175,9 @@ fn from_here(run: &mut Run<'_>, test: &NetworkTest) -> Option<SideBySide> {
         MemberResult { name: format!("{node}{ARROW}{CLIENT}"), ..member }
     };
     let members: Vec<MemberResult> = sent.into_iter().chain(received.into_iter().map(turned)).collect();
+    let ways = Ways::new(names.into_iter().zip(nodes.iter().map(|node| by_socket(machine_id(), node))));
+    ways.remark().into_iter().for_each(|text| run.remark(text));
+    let members = ways.keep(members);
     let command = run.lines.only(NETWORK);
     run.commands.push(command.clone());
     (!members.is_empty()).then(|| SideBySide {

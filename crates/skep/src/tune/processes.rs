@@ -1,7 +1,7 @@
 //! Services that run on the machine, found by their command lines.
 
 use super::machine::{Described, described};
-use crate::cli::{Cli, Command, DaemonArgs, arguments};
+use crate::cli::{Cli, Command, DaemonArgs, MOUNT_HELPERS, arguments};
 use crate::config::{self, Source};
 use crate::mount;
 use clap::Parser;
@@ -39,7 +39,7 @@ pub fn parted(name: &str) -> (&str, Option<&str>) {
 
 fn one(root: &Root, pid: u32) -> Option<Here> {
     let name = format!("/proc/{pid}/comm");
-    let is_ours = |name: &String| name == "skep" || name == "mount.skep";
+    let is_ours = |name: &String| name == "skep" || MOUNT_HELPERS.contains(&name.as_str());
     // Only ours are remembered in a recording.
     root.glance(&name).filter(is_ours)?;
     root.text(&name)?;

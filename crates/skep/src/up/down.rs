@@ -34,8 +34,7 @@ pub fn run(dir: &Path, out: &mut dyn Write) -> Outcome {
         count += living.len();
         stop(living, if kind == Kind::Mount { MOUNT_STOP_LIMIT } else { STOP_LIMIT });
         for service in of_kind {
-            // A leftover note finds nobody: harmless.
-            let _ = std::fs::remove_file(&service.pid_file);
+            process::forget(&service.pid_file);
         }
     }
     forget_mounts(&place.dir);

@@ -7,11 +7,12 @@
 //! D/etc/NAME.toml       configuration of each service, yours to change
 //! D/state/NAME/         state of mgmtd, metad, storaged
 //! D/targets/N/          storage targets
-//! D/run/                sockets, process ids; D/log/NAME.log
+//! D/run/                sockets, process ids (NAME.pid); D/log/NAME.log
 //! ```
 
 mod cluster_file;
 mod down;
+mod last_words;
 mod mount_point;
 mod place;
 mod plan;
@@ -23,9 +24,9 @@ mod status;
 pub use cluster_file::ClusterFile;
 pub use mount_point::take_away;
 pub use process::{boot_id, process_exists, started};
-pub use status::ClusterSummary;
 #[cfg(test)]
 pub use status::UpStatus;
+pub use status::{ClusterSummary, failed};
 
 use crate::admin::Outcome;
 use crate::cli::output::{self, OutputArgs};

@@ -1,11 +1,12 @@
 //! Processes by their files: a process id alone may be somebody else's by now, so the start time
-//! and the boot are kept with it.
+//! and the boot are kept, too. They have a file of their own: people send signals by `kill $(cat FILE)`,
+//! and every number in it is a process for them.
 
 use crate::admin::{Failure, Outcome};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
@@ -47,18 +48,38 @@ pub fn process_exists(pid: u32) -> bool {
     started(pid).is_some()
 }
 
-/// Notes a process in a file. Its id has a line of its own: people read such files by `kill $(head -1 FILE)`.
+/// What is beside a file with a process id: that id once more, the start of the process and that of the machine.
+fn life(file: &Path) -> PathBuf {
+    file.with_extension("life")
+}
+
+/// Notes a process in a file.
 pub fn note(file: &Path, pid: u32) -> Outcome {
     let fail = |e: &dyn std::fmt::Display| Failure::local(file.display(), e);
     let (_, started) = stat(pid).ok_or_else(|| fail(&"the process ended at once"))?;
-    std::fs::write(file, format!("{pid}\n{started} {}\n", boot_id())).map_err(|e| fail(&e))
+    let written = std::fs::write(life(file), format!("{pid} {started} {}\n", boot_id()));
+    written.and_then(|()| std::fs::write(file, format!("{pid}\n"))).map_err(|e| fail(&e))
+}
+
+/// Forgets it. A leftover note finds nobody: harmless.
+pub fn forget(file: &Path) {
+    let _ = std::fs::remove_file(file);
+    let _ = std::fs::remove_file(life(file));
 }
 
 /// The process that a file notes, if it still lives.
 pub fn living(file: &Path) -> Option<Living> {
-    let text = std::fs::read_to_string(file).ok()?;
+    let mut text = std::fs::read_to_string(file).ok()?;
+    let noted = text.split_whitespace().next()?.to_owned();
+    // Files of earlier releases hold everything.
+    if text.split_whitespace().nth(1).is_none() {
+        text = std::fs::read_to_string(life(file)).ok()?;
+    }
     let mut words = text.split_whitespace();
-    let (pid, started): (u32, u64) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+    if words.next() != Some(noted.as_str()) {
+        return None;
+    }
+    let (pid, started): (u32, u64) = (noted.parse().ok()?, words.next()?.parse().ok()?);
     if words.next() != Some(boot_id().as_str()) {
         return None;
     }
@@ -113,25 +134,29 @@ mod tests {
         assert_eq!(parse_stat(b"garbage"), None);
     }
 
-    /// Goal: a noted process is found and ended; a note of an earlier owner of the id, or of an
-    /// earlier boot, finds nobody.
+    /// Goal: a noted process is found and ended, and its file holds its id and no other number; a note of an earlier owner
+    /// of the id, of another process, or of an earlier boot, finds nobody.
     #[test]
     fn notes_find_their_process_only() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("x.pid");
         let mut child = Command::new("sleep").arg("600").spawn().unwrap();
         note(&file, child.id()).unwrap();
-        let text = std::fs::read_to_string(&file).unwrap();
-        assert_eq!(text.lines().next(), Some(child.id().to_string().as_str()));
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), format!("{}\n", child.id()));
+        let beside = life(&file);
+        let text = std::fs::read_to_string(&beside).unwrap();
         let started = text.split_whitespace().nth(1).unwrap();
-        // Files of earlier releases have one line.
-        std::fs::write(&file, text.replacen('\n', " ", 1)).unwrap();
-        assert_eq!(living(&file).map(|found| found.pid), Some(child.id()));
-        for wrong in [text.replace(started, "1"), text.replace(&boot_id(), "other"), String::new()] {
-            std::fs::write(&file, wrong).unwrap();
+        let other = text.replacen(&child.id().to_string(), "1", 1);
+        for wrong in [text.replace(started, "1"), text.replace(&boot_id(), "other"), other, String::new()] {
+            std::fs::write(&beside, wrong).unwrap();
             assert!(living(&file).is_none());
         }
-        std::fs::write(&file, &text).unwrap();
+        // Files of earlier releases hold everything.
+        for earlier in [text.clone(), text.replacen(' ', "\n", 1)] {
+            std::fs::write(&file, earlier).unwrap();
+            assert_eq!(living(&file).map(|found| found.pid), Some(child.id()));
+        }
+        note(&file, child.id()).unwrap();
         let found = living(&file).unwrap();
         assert!(!found.wait(Instant::now()));
         found.signal(Signal::KILL);
@@ -139,5 +164,7 @@ mod tests {
         assert!(living(&file).is_none(), "a zombie lives");
         child.wait().unwrap();
         assert!(living(&file).is_none() && !process_exists(child.id()));
+        forget(&file);
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 }

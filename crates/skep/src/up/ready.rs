@@ -27,12 +27,22 @@ pub struct ReadySocket {
     pub path: PathBuf,
 }
 
-/// A daemon that was started and has not said that it serves.
-pub struct Starting<'a> {
+/// A daemon whose end is waited for, or feared.
+pub struct Watched<'a> {
     /// What it is.
     pub service: &'a ServicePlan,
     /// Its process.
     pub process: Living,
+}
+
+impl Watched<'_> {
+    /// Fails when it ends before `deadline`.
+    pub fn lives_until(&self, deadline: Instant) -> Outcome {
+        match self.process.wait(deadline) {
+            true => Err(ended(self.service)),
+            false => Ok(()),
+        }
+    }
 }
 
 impl ReadySocket {
@@ -48,13 +58,14 @@ impl ReadySocket {
         Ok(Self { listener, path })
     }
 
-    /// Waits until all have said that they serve. Fails when one ends or takes too long.
-    pub fn wait(&self, mut starting: Vec<Starting<'_>>) -> Outcome {
+    /// Waits until all of `starting` have said that they serve. Fails when one ends or takes too long, and when one of
+    /// `running` ends: nobody would get ready without it.
+    pub fn wait<'a>(&self, mut starting: Vec<Watched<'a>>, running: &mut Vec<Watched<'a>>) -> Outcome {
         let deadline = Instant::now() + START_LIMIT;
         while !starting.is_empty() {
             let left = deadline.saturating_duration_since(Instant::now());
             let mut fds = vec![PollFd::new(&self.listener, PollFlags::IN)];
-            fds.extend(starting.iter().map(|daemon| daemon.process.ended()));
+            fds.extend(starting.iter().chain(&*running).map(|daemon| daemon.process.ended()));
             match poll(&mut fds, left.try_into().ok().as_ref()) {
                 Err(rustix::io::Errno::INTR) => continue,
                 Err(e) => return Err(Failure::local("waiting for daemons", e)),
@@ -65,13 +76,16 @@ impl ReadySocket {
                 Ok(_) => {}
             }
             let told = !fds[0].revents().is_empty();
-            let ended = fds[1..].iter().position(|fd| !fd.revents().is_empty());
+            let gone = fds[1..].iter().position(|fd| !fd.revents().is_empty());
             if told {
                 if let Some(pid) = self.listener.accept().ok().and_then(|(stream, _)| pid_of(&stream)) {
-                    starting.retain(|daemon| daemon.process.pid != pid);
+                    running.extend(starting.extract_if(.., |daemon| daemon.process.pid == pid));
                 }
-            } else if let Some(at) = ended {
-                return Err(failed(starting[at].service, "ended at its start"));
+            } else if let Some(at) = gone {
+                return Err(match starting.get(at) {
+                    Some(daemon) => failed(daemon.service, "ended at its start"),
+                    None => ended(running[at - starting.len()].service),
+                });
             }
         }
         Ok(())
@@ -90,6 +104,11 @@ fn pid_of(stream: &UnixStream) -> Option<u32> {
     let mut line = String::new();
     BufReader::new(stream.take(LINE_MAX)).read_line(&mut line).ok()?;
     line.trim_end().rsplit(' ').next()?.parse().ok()
+}
+
+/// A daemon that served has ended.
+pub fn ended(service: &ServicePlan) -> Failure {
+    failed(service, "ended right after its start")
 }
 
 fn failed(service: &ServicePlan, what: &str) -> Failure {
@@ -126,8 +145,10 @@ mod tests {
         let starting = children
             .iter()
             .zip(&services)
-            .map(|(child, service)| Starting { service, process: process::hold(child.id()).unwrap() });
-        socket.wait(starting.collect()).unwrap();
+            .map(|(child, service)| Watched { service, process: process::hold(child.id()).unwrap() });
+        let mut running = Vec::new();
+        socket.wait(starting.collect(), &mut running).unwrap();
+        assert_eq!(running.len(), 2, "they are looked after from now on");
         for child in &mut children {
             child.kill().unwrap();
             child.wait().unwrap();
@@ -144,8 +165,30 @@ mod tests {
         std::fs::write(&services[1].log, "first\nno such key\n").unwrap();
         let mut child = start("0");
         let process = process::hold(child.id()).unwrap();
-        let error = socket.wait(vec![Starting { service: &services[1], process }]).unwrap_err().to_string();
+        let starting = vec![Watched { service: &services[1], process }];
+        let error = socket.wait(starting, &mut Vec::new()).unwrap_err().to_string();
         assert!(error.contains("metad-1 ended") && error.ends_with("no such key"), "{error}");
         child.wait().unwrap();
+    }
+
+    /// Goal: a daemon that served and ends while others start is named, not those that wait for it in vain.
+    #[test]
+    fn one_that_others_need_ends() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("log")).unwrap();
+        let socket = ReadySocket::open(dir.path()).unwrap();
+        let services = plan::services(dir.path(), 1);
+        std::fs::write(&services[0].log, "an older copy\n").unwrap();
+        let (mut short, mut waiting) = (start("0"), start("600"));
+        let watched = |child: &Child, at: usize| Watched {
+            service: &services[at],
+            process: process::hold(child.id()).unwrap(),
+        };
+        let mut running = vec![watched(&short, 0)];
+        let error = socket.wait(vec![watched(&waiting, 2)], &mut running).unwrap_err().to_string();
+        assert!(error.contains("mgmtd ended") && error.ends_with("an older copy"), "{error}");
+        waiting.kill().unwrap();
+        waiting.wait().unwrap();
+        short.wait().unwrap();
     }
 }

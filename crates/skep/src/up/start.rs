@@ -5,22 +5,29 @@ use super::cluster_file::{ClusterFile, FILE};
 use super::place::{Place, absolute};
 use super::plan::{self, Kind, ServicePlan};
 use super::process::{self, Living};
-use super::ready::{ReadySocket, Starting};
-use super::{down, mount_point};
+use super::ready::{self, ReadySocket, Watched};
+use super::{down, mount_point, status};
 use crate::admin::{Failure, Outcome};
 use crate::daemon::READY_SOCKET_ENV;
+use crate::units::Period;
 use skep_net::{KeyFile, Keyring};
 use skep_types::limits::SHARDS_MAX;
+use skep_types::{Reachability, ServiceKind};
+use skep_wire::mgmt::StatusReply;
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 const TARGETS: u32 = 4;
 const SHARDS: u32 = 64;
 const SERVERS: u32 = 2;
+/// A management service that was started beside daemons that ran is looked after this long: they beat every second.
+const HEARD_LIMIT: Duration = Duration::from_secs(3);
+/// ... and asked this often whom it has heard.
+const HEARD_PAUSE: Duration = Duration::from_millis(50);
 
 /// Does it.
 pub fn run(args: &UpArgs, out: &mut dyn Write) -> Outcome {
@@ -51,8 +58,9 @@ fn cluster(args: &UpArgs, place: &Place) -> Outcome<ClusterFile> {
     let Some(known) = known else { return new_cluster(args, place, mount_point) };
     let fixed = |flag: &str, given: Option<u32>, is: u32| match given {
         Some(given) if given != is => Err(Failure::new(format!(
-            "--{flag} {given}: the cluster in {} was made with {is}, which is fixed; use another --dir for a new one",
-            place.dir.display()
+            "--{flag} {given}: the cluster in {} was made with {is}, which is fixed; use another --dir for a new one{}",
+            place.dir.display(),
+            if flag == "targets" { how_to_add_targets(&place.dir) } else { String::new() }
         ))),
         _ => Ok(()),
     };
@@ -60,6 +68,18 @@ fn cluster(args: &UpArgs, place: &Place) -> Outcome<ClusterFile> {
     fixed("shards", args.shards, known.shards)?;
     fixed("servers", args.servers, known.servers)?;
     Ok(ClusterFile { mount_point, ..known })
+}
+
+/// A cluster that is there gets more targets as any other does.
+fn how_to_add_targets(dir: &Path) -> String {
+    let program = std::env::current_exe().unwrap_or_else(|_| "skep".into());
+    let (program, dir) = (program.display(), dir.display());
+    format!(
+        ".\nTo add targets to this one: make their directories, name them in `targets` of {dir}/etc/storaged-1.toml, then\n  \
+         kill $(cat {dir}/run/storaged-1.pid)\n  \
+         {program} storaged --config {dir}/etc/storaged-1.toml --init-only\n  \
+         {program} up --dir {dir}"
+    )
 }
 
 fn mount_place(mount: &Path) -> Outcome<std::path::PathBuf> {
@@ -134,24 +154,52 @@ fn bring_up(
     let socket = ReadySocket::open(&place.dir.join("run"))?;
     // mgmtd first: the others register with it. Storage before metadata, whose first map of the
     // cluster then names all targets: the first files are striped as they should be.
+    let mut running: Vec<Watched<'_>> = Vec::new();
     for stage in [&[Kind::Mgmtd][..], &[Kind::Storaged], &[Kind::Metad], &[Kind::Mount]] {
         let wanted = services.iter().filter(|service| stage.contains(&service.kind));
         let mut starting = Vec::new();
         for service in wanted.filter(|service| !no_mount || service.kind != Kind::Mount) {
-            if process::living(&service.pid_file).is_some() && is_in_place(service, cluster)? {
+            if let Some(process) = process::living(&service.pid_file)
+                && is_in_place(service, cluster)?
+            {
+                running.push(Watched { service, process });
                 continue;
             }
             let process = start(service, cluster, &socket.path)?;
             started.extend(process::hold(process.pid));
-            starting.push(Starting { service, process });
+            starting.push(Watched { service, process });
         }
-        socket.wait(starting)?;
+        socket.wait(starting, &mut running)?;
         if stage.contains(&Kind::Storaged) && !cluster.formatted {
             cluster.formatted = true;
             cluster.write(&place.dir)?;
         }
     }
-    Ok(())
+    let mgmtd = running.iter().find(|daemon| daemon.service.kind == Kind::Mgmtd);
+    match mgmtd.filter(|mgmtd| started.iter().any(|process| process.pid == mgmtd.process.pid)) {
+        Some(mgmtd) => is_accepted(&place.dir, mgmtd),
+        None => Ok(()),
+    }
+}
+
+/// A management service on an older copy of its directory serves until the first daemon that knows better is heard, and
+/// ends then: all is well only when they were.
+fn is_accepted(dir: &Path, mgmtd: &Watched<'_>) -> Outcome {
+    let began = Instant::now();
+    while began.elapsed() < HEARD_LIMIT {
+        if status::ask(dir, Period::secs(1)).is_ok_and(|status| all_heard(&status)) {
+            break;
+        }
+        mgmtd.lives_until(Instant::now() + HEARD_PAUSE)?;
+    }
+    mgmtd.lives_until(Instant::now())
+}
+
+/// Were all daemons that count as online heard since mgmtd began? It only believes them to be until then.
+fn all_heard(status: &StatusReply) -> bool {
+    let online = |kind, is| kind != ServiceKind::Mgmtd && is == Reachability::Online;
+    let mut expected = status.nodes.iter().filter(|node| online(node.node.service, node.node.reachability));
+    expected.all(|node| node.silent_ms.is_some())
 }
 
 /// A daemon that was just being killed, or that ended right after it was ready, was taken for a living one: looked at
@@ -161,11 +209,7 @@ fn all_live(services: &[ServicePlan], no_mount: bool) -> Outcome {
     let mut dead = wanted.filter(|service| process::living(&service.pid_file).is_none());
     match dead.next() {
         None => Ok(()),
-        Some(service) => Err(Failure::new(format!(
-            "{} ended meanwhile (its log is {}): run `skep up` again",
-            service.name,
-            service.log.display()
-        ))),
+        Some(service) => Err(ready::ended(service)),
     }
 }
 
@@ -255,5 +299,16 @@ mod tests {
         assert!(said.contains("metad-1 ended"), "{said}");
         child.kill().unwrap();
         child.wait().unwrap();
+    }
+
+    /// Goal: a daemon that mgmtd only believes to be online is waited for; one that is away, and mgmtd itself, are not.
+    #[test]
+    fn who_was_heard() {
+        let mut status = crate::admin::namespace::samples::status();
+        assert!(all_heard(&status));
+        status.nodes[1].silent_ms = None;
+        assert!(!all_heard(&status));
+        status.nodes[1].node.reachability = Reachability::Offline;
+        assert!(all_heard(&status));
     }
 }

@@ -4,7 +4,7 @@ use super::cluster_file::FILE;
 use super::mount_point::{self, PointState};
 use super::place::absolute;
 use super::plan::{self, Kind, ServicePlan};
-use super::{ClusterFile, process};
+use super::{ClusterFile, last_words, process};
 use crate::admin::access::AccessArgs;
 use crate::admin::deadline::within;
 use crate::admin::{Failure, Outcome};
@@ -44,6 +44,8 @@ struct ServiceStatus {
     running: bool,
     pid: Option<u32>,
     log: String,
+    /// What it said last, when it does not run because of an error.
+    error: Option<String>,
     /// Where it shows its metrics.
     http: Option<String>,
 }
@@ -102,7 +104,13 @@ impl ClusterSummary {
 
 impl UpStatus {
     fn text(&self) -> String {
-        let mut text = format!("{}: {}\n", self.dir, if self.up { "up" } else { "not up" });
+        let failed = self.services.iter().any(|service| service.error.is_some());
+        let next = match (self.up, failed) {
+            (true, _) => String::new(),
+            (false, true) => format!("; put right what is wrong, then skep up --dir {}", self.dir),
+            (false, false) => format!("; skep up --dir {} starts what is missing", self.dir),
+        };
+        let mut text = format!("{}: {}{next}\n", self.dir, if self.up { "up" } else { "not up" });
         // Writing to a String cannot fail.
         for service in &self.services {
             let state = match service.pid {
@@ -111,6 +119,9 @@ impl UpStatus {
             };
             let http = service.http.as_ref().map(|http| format!("   {http}/metrics")).unwrap_or_default();
             let _ = writeln!(text, "  {:<12} {state:<24} {}{http}", service.name, service.log);
+            if let Some(error) = &service.error {
+                let _ = writeln!(text, "  {:<12} {error}", "");
+            }
         }
         let _ = writeln!(text, "  {:<12} {} at {}", "mount point", self.mount.state, self.mount.path);
         if self.mount.silent {
@@ -157,6 +168,7 @@ fn service_status(service: &ServicePlan, http: &BTreeMap<String, u16>) -> Servic
         running: pid.is_some(),
         pid,
         log: service.log.display().to_string(),
+        error: if pid.is_some() { None } else { last_words::of(&service.log) },
         http: http.get(&service.name).map(|port| format!("http://{}:{port}", Ipv4Addr::LOCALHOST)),
     }
 }
@@ -176,10 +188,32 @@ fn mount_status(dir: &Path, point: &Path, process: Option<u32>, limit: Duration)
     Ok(MountStatus { path: point.display().to_string(), state, silent, netbench: measured, waits })
 }
 
-fn ask(dir: &Path, timeout: Period) -> Outcome<StatusReply> {
+/// What mgmtd of the cluster in `dir` says.
+pub fn ask(dir: &Path, timeout: Period) -> Outcome<StatusReply> {
     let access =
         AccessArgs { mgmtd: Vec::new(), key: None, cluster: Some(dir.join(FILE)), insecure: false, timeout };
     access.connect(None)?.status()
+}
+
+/// Why mgmtd is not asked. What ended by an error would end again.
+fn not_asked(services: &[ServiceStatus]) -> String {
+    let is_failed = |one: &&ServiceStatus| one.name == Kind::Mgmtd.command() && one.error.is_some();
+    match services.iter().find(is_failed) {
+        Some(mgmtd) => format!("mgmtd has ended; its log ({}) says why", mgmtd.log),
+        None => "mgmtd does not run; start it by skep up".to_owned(),
+    }
+}
+
+/// Servers of the cluster in `dir` that do not run because of an error, with what they said last.
+pub fn failed(dir: &Path) -> Vec<(String, String)> {
+    let Ok(cluster) = ClusterFile::read(&dir.join(FILE)) else { return Vec::new() };
+    let plans = plan::services(&cluster.dir, cluster.servers);
+    let servers = plans.iter().filter(|plan| plan.kind != Kind::Mount);
+    let failed = |plan: &ServicePlan| {
+        let status = service_status(plan, &cluster.http);
+        Some((status.name, status.error?))
+    };
+    servers.filter_map(failed).collect()
 }
 
 /// Does it; exit code 0 when all of it runs, 1 otherwise.
@@ -195,7 +229,7 @@ pub fn run(dir: &Path, timeout: Period, format: Format, out: &mut dyn Write) -> 
         let mount = scope.spawn(move || mount_status(dir, point, pid, timeout.duration()));
         let answer = match process(Kind::Mgmtd) {
             Some(_) => ask(dir, timeout),
-            None => Err(Failure::new("mgmtd does not run; start it by skep up")),
+            None => Err(Failure::new(not_asked(&services))),
         };
         let lost = || Err(Failure::new("the mount was not looked at (a bug: please report it)"));
         (mount.join().unwrap_or_else(|_| lost()), answer)
@@ -241,13 +275,17 @@ mod tests {
         let text = status.text();
         for part in [
             "http://127.0.0.1:10011/metrics",
-            "/d: not up",
+            "/d: not up; skep up --dir /d starts what is missing",
             "mgmtd        not running",
             "2 of 2 nodes online",
             "400 B of 1000 B free",
         ] {
             assert!(text.contains(part), "{part} is missing in:\n{text}");
         }
+        let mut status = status;
+        status.services[0].error = Some("TIME ERROR mgmtd: no".to_owned());
+        let text = status.text();
+        assert!(text.contains("/d: not up; put right") && text.contains(" TIME ERROR mgmtd: no\n"), "{text}");
         let json = serde_json::to_value(&status).unwrap();
         assert_eq!(
             (&json["services"][0]["running"], &json["cluster"]["targets"]),

@@ -89,6 +89,30 @@ fn entry_info_tells_where_bytes_are() {
     assert_eq!((&entry["kind"], &entry["entries"]), (&"directory".into(), &3.into()), "{entry}");
 }
 
+/// Goal: a slip in a path is told as such, with the path, wherever the command looks for it.
+#[test]
+fn wrong_paths_are_named() {
+    let cluster = start(plan());
+    let directory = cluster.mount().join("directory");
+    fs::create_dir(&directory).unwrap();
+    let directory = directory.to_str().unwrap();
+    for (words, parts) in [
+        (
+            &["entry", "info", "mnt/typo"][..],
+            &["mnt/typo: does not exist on this machine", "begins with /"][..],
+        ),
+        (
+            &["entry", "info", "/etc/passwd"],
+            &["/etc/passwd is on no mount", "taken as a path in its name space", "No such"],
+        ),
+        (&["entry", "set", "/nowhere", "--targets", "1"], &["/nowhere is on no mount of this cluster"]),
+        (&["entry", "repair", "--zero", directory], &[directory, "Is a directory"]),
+    ] {
+        let said = cluster.admin(words.iter().copied()).unwrap_err();
+        assert!(parts.iter().all(|part| said.contains(part)), "{words:?}: {said}");
+    }
+}
+
 /// Goal: what entry set says is inherited by new files and directories; more targets than there are is
 /// reported, never silent.
 #[test]

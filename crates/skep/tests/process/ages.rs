@@ -63,8 +63,16 @@ fn refused(cluster: &Running, service: &str, text: &str) {
         .unwrap_or_else(|e| panic!("{e}; up said: {said}"));
 }
 
+/// The command that a service names to be told so, as it stands in its log.
+fn advised(cluster: &Running, service: &str, name: &str) {
+    let config = cluster.dir().join(format!("etc/{name}.toml"));
+    let command = format!("`skep {service} --config {} --restored`", config.display());
+    logged(cluster, name, &command).unwrap();
+}
+
 /// Tells a service once that its directory is an older copy.
 fn restored(cluster: &Running, service: &str, name: &str) {
+    advised(cluster, service, name);
     let config = cluster.dir().join(format!("etc/{name}.toml"));
     cluster.must([service.as_ref(), "--config".as_ref(), config.as_os_str(), "--restored".as_ref()]).unwrap();
 }
@@ -229,13 +237,18 @@ fn an_older_mgmtd_is_found_out() {
     write_files(&second, 2);
     stop(&cluster.one("mgmtd").unwrap());
     put_back(&backup, &directory);
-    // It starts; then the first daemon that knows better ends it.
-    let _ = cluster.up();
-    until("the older one ends", PATIENCE, || {
-        logged(&cluster, "mgmtd", "is an older copy")?;
-        cluster.one("mgmtd").map_or(Ok(()), |daemon| Err(format!("{daemon:?} runs")))
-    })
-    .unwrap();
+    // It starts; then the first daemon that knows better ends it, and nobody is told that all is well.
+    let said = cluster.up().unwrap_err();
+    assert!(said.contains("mgmtd ended") && said.contains("is an older copy"), "{said}");
+    assert!(cluster.one("mgmtd").is_err(), "it runs");
+    let status = cluster.run(["status".as_ref(), "--dir".as_ref(), cluster.dir().as_os_str()]).unwrap();
+    let health = cluster.run(cluster.admin_words(["health"])).unwrap();
+    for told in [&status, &health] {
+        let text = String::from_utf8_lossy(&told.stdout);
+        assert!(text.contains("ERROR mgmtd: ended") && text.contains("--restored"), "{text}");
+        assert!(!text.contains("start it by skep up") && !text.contains("start skep mgmtd"), "{text}");
+    }
+    assert_eq!((status.status.code(), health.status.code()), (Some(1), Some(2)));
     assert_eq!(cluster.of("metad").len() + cluster.of("storaged").len(), 3, "they need no mgmtd");
     check_files(cluster.mount(), 2);
     write_files(cluster.mount(), 3);

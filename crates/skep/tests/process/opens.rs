@@ -4,6 +4,7 @@ use super::{plan, start};
 use rustix::io::Errno;
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -120,6 +121,21 @@ fn remounting() {
     let said = String::from_utf8_lossy(&refused.stderr);
     assert!(said.contains("in use"), "{said}");
     drop(open);
+    // As mount(8) does it without a line in fstab: by the type and the options of the kernel's list.
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+    let line = mounts.lines().find(|line| line.contains(second.to_str().unwrap())).unwrap();
+    let source = line.split(' ').next().unwrap();
+    for (helper, wish) in [("mount.fuse.skep", "ro"), ("mount.skep", "rw")] {
+        let mut command = cluster.command([source.as_ref(), second.as_os_str()]);
+        let done =
+            command.arg0(helper).args(["-o", &format!("{},remount,{wish}", options())]).output().unwrap();
+        assert!(done.status.success(), "{helper}: {done:?}");
+        assert!(
+            options().starts_with(&format!("{wish},nodev,")) && options().contains("user_id=0"),
+            "{}",
+            options()
+        );
+    }
 }
 
 /// Goal: a file that another mount replaces over and over is opened and read whole, however the opens fall between.

@@ -47,6 +47,30 @@ fn down_while_a_program_works() {
     drop(file);
 }
 
+/// Goal: who asks for more targets of a cluster that is there is told how they are added, and that works word for word.
+#[test]
+fn targets_are_added() {
+    let cluster = start(plan());
+    let dir = cluster.dir();
+    let more = dir.join("targets/5");
+    let said = cluster
+        .run(["up".as_ref(), "--dir".as_ref(), dir.as_os_str(), "--targets".as_ref(), "5".as_ref()])
+        .unwrap();
+    assert!(!said.status.success());
+    let said = String::from_utf8(said.stderr).unwrap();
+    let config = dir.join("etc/storaged-1.toml");
+    assert!(said.contains(config.to_str().unwrap()), "{said}");
+    let text = fs::read_to_string(&config).unwrap();
+    fs::write(&config, text.replace("targets = [", &format!("targets = [\"{}\", ", more.display()))).unwrap();
+    fs::create_dir(&more).unwrap();
+    for command in said.lines().filter_map(|line| line.strip_prefix("  ")) {
+        let done = std::process::Command::new("sh").args(["-c", command]).output().unwrap();
+        assert!(done.status.success(), "{command}: {done:?}");
+    }
+    let targets = cluster.admin(["target", "list", "-O", "ndjson"]).unwrap();
+    assert_eq!(targets.lines().filter(|line| line.contains("\"online\"")).count(), 5, "{targets}");
+}
+
 /// Goal: down never ends a process that only has the number of a daemon that died.
 #[test]
 fn a_foreign_process_is_left_alone() {
@@ -63,7 +87,7 @@ fn a_foreign_process_is_left_alone() {
             lied += 1;
         }
     }
-    assert_eq!(lied, 1, "one pid file names the daemon");
+    assert_eq!(lied, 2, "its pid file and the file beside it name the daemon");
     cluster.down().unwrap();
     assert_eq!(foreign.try_wait().unwrap(), None, "the foreign process still runs");
     foreign.kill().unwrap();

@@ -1,6 +1,7 @@
 //! Facts of this machine for `skep health bundle`: configuration, logs, metrics, kernel, processes.
 
 use super::bundle::Part;
+use crate::cli::MOUNT_HELPERS;
 use crate::config::{CONFIG_DIR, MetadConfig, MgmtdConfig, MountConfig, Service, StoragedConfig};
 use crate::up::ClusterFile;
 use std::io::{Read, Seek, SeekFrom};
@@ -151,13 +152,18 @@ pub fn machine() -> Vec<Part> {
     parts
 }
 
+/// Is this the name of a process of this program?
+fn is_ours(name: &str) -> bool {
+    name == "skep" || MOUNT_HELPERS.contains(&name)
+}
+
 /// Every process of this program: number, state, memory, arguments.
 fn processes() -> String {
     let mut text = String::new();
     for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
         let dir = entry.path();
         let read = |name: &str| std::fs::read_to_string(dir.join(name)).unwrap_or_default();
-        if !matches!(read("comm").trim(), "skep" | "mount.skep") {
+        if !is_ours(read("comm").trim()) {
             continue;
         }
         let pid = entry.file_name();

@@ -14,7 +14,7 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 use skep_wire::mgmt::StatusReply;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Where mounts say what they are when the cluster was not made by `skep up`.
@@ -73,7 +73,7 @@ pub enum Verdict {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Check {
     verdict: Verdict,
-    /// What kind of thing: `mgmtd`, `node`, `target`, `space`, `shard`, `session`, `mount`.
+    /// What kind of thing: `mgmtd`, `service`, `node`, `target`, `space`, `shard`, `session`, `mount`.
     check: &'static str,
     subject: String,
     detail: String,
@@ -132,7 +132,7 @@ fn run_dir(place: Option<&Place>) -> PathBuf {
 }
 
 /// Looks at this machine and at the cluster at once: either may be silent.
-fn look(access: &AccessArgs, path: Option<&std::path::Path>) -> Findings {
+fn look(access: &AccessArgs, path: Option<&Path>) -> Findings {
     // What is wrong with the place is told when it is connected to.
     let place = access.place(path).ok();
     let mgmtd = place.as_ref().map_or(&[][..], |place| &place.mgmtd);
@@ -146,7 +146,7 @@ fn look(access: &AccessArgs, path: Option<&std::path::Path>) -> Findings {
     })
 }
 
-fn look_at_cluster(access: &AccessArgs, path: Option<&std::path::Path>) -> Findings {
+fn look_at_cluster(access: &AccessArgs, path: Option<&Path>) -> Findings {
     let refused = |detail: String, hint: &str, permitted| Findings {
         checks: vec![check(Verdict::Error, "mgmtd", "cluster", detail, hint)],
         permitted,
@@ -164,13 +164,32 @@ fn look_at_cluster(access: &AccessArgs, path: Option<&std::path::Path>) -> Findi
     let status = match cluster.status() {
         Ok(status) => status,
         Err(failure) => {
-            let hint = format!("start skep mgmtd, or skep up when the cluster is of {CLUSTER_FILE}");
-            return refused(failure.to_string(), &hint, true);
+            let ended = ended_by_errors(access.place(path).ok());
+            let hint = match ended.iter().any(|check| check.subject == "mgmtd") {
+                true => "see what mgmtd says".to_owned(),
+                false => format!("start skep mgmtd, or skep up when the cluster is of {CLUSTER_FILE}"),
+            };
+            let mut found = refused(failure.to_string(), &hint, true);
+            found.checks.extend(ended);
+            return found;
         }
     };
     let mut checks = cluster::checks(&cluster, &status);
+    checks.extend(ended_by_errors(access.place(path).ok()));
     checks.extend(bench::checks(&cluster, &status));
     Findings { checks, permitted: true }
+}
+
+/// Servers that `skep up` started on this machine and that ended by an error: started again they would say the same.
+fn ended_by_errors(place: Option<Place>) -> Vec<Check> {
+    let file = place.and_then(|place| place.cluster);
+    let Some(dir) = file.as_ref().and_then(|file| file.parent()) else { return Vec::new() };
+    let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
+    let hint = format!("put right what it says, then skep up --dir {}", dir.display());
+    let told = |(name, error): (String, String)| {
+        check(Verdict::Error, "service", &name, format!("does not run: {error}"), &hint)
+    };
+    crate::up::failed(dir).into_iter().map(told).collect()
 }
 
 /// Does it.
