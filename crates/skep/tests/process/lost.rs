@@ -91,6 +91,34 @@ fn lost_chunk_files_are_errors() {
     assert!(read(&path).unwrap() == bytes(8, LEN), "written anew");
 }
 
+/// Goal: a chunk file that somebody removes while its server has it open is noticed: a write to it, or the fsync of what
+/// was written before, is EIO, and so is every read; `entry info` and `health` name it. Nothing is restarted.
+#[test]
+fn a_chunk_file_removed_beneath_its_server_is_noticed() {
+    let cluster = start(plan());
+    let path = stored(&cluster, "synced");
+    let files = chunk_files(&cluster);
+    files.iter().for_each(|file| fs::remove_file(file).unwrap());
+    let file = File::options().write(true).open(&path).unwrap();
+    let done = file.write_all_at(&bytes(8, 4096), 0).and_then(|()| file.sync_all());
+    assert_eq!(done.unwrap_err().raw_os_error(), Some(rustix::io::Errno::IO.raw_os_error()));
+    assert_lost(&path);
+
+    let unsynced = cluster.mount().join("unsynced");
+    let file = File::create_new(&unsynced).unwrap();
+    file.write_all_at(&bytes(7, LEN), 0).unwrap();
+    chunk_files(&cluster).iter().for_each(|file| fs::remove_file(file).unwrap());
+    assert!(file.sync_all().is_err(), "nothing of it is on stable storage");
+    assert_lost(&unsynced);
+    for path in [&path, &unsynced] {
+        let info = cluster.must(["entry".as_ref(), "info".as_ref(), path.as_os_str()]).unwrap();
+        assert!(info.contains("LOST"), "{info}");
+    }
+    let health = cluster.run(cluster.admin_words(["health"])).unwrap();
+    let told = String::from_utf8_lossy(&health.stdout).into_owned();
+    assert!(!health.status.success() && told.contains("chunk file"), "{told}");
+}
+
 fn setpriv(cluster: &Running, uid: u32, path: &Path) -> (bool, String) {
     let words = ["entry".as_ref(), "repair".as_ref(), "--zero".as_ref(), path.as_os_str()];
     let mut command = cluster.command(words);
