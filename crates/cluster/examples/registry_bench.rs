@@ -140,6 +140,7 @@ impl Bench {
             failures: 0,
             capacity: capacity(free),
             filesystem: u64::from(n * targets_per_node + k + 1) << 32 | 7,
+            mark: Some(1),
         };
         let beat = Heartbeat {
             node: NodeId(n + 2),
@@ -151,6 +152,7 @@ impl Bench {
             formatted: vec![],
             registry: RegistryAge::default(),
             leaving: false,
+            mark: Some(1),
         };
         Self::request(0, beat)
     }

@@ -143,3 +143,10 @@ fn eras_are_used_up() -> String {
 pub(crate) fn knows(newest: u64, (confirmed, mark): (u64, u64)) -> bool {
     newest == 0 || newest == confirmed || newest == mark
 }
+
+/// The mark that a server tells of a directory that it has open, if it is news: a registry that was put back from an
+/// older copy has forgotten the marks, and must not believe any directory until its server happens to start again. One
+/// that is known is not told anew: it belongs to the registration.
+pub(crate) fn missing(known: u64, told: Option<u64>) -> Option<u64> {
+    told.filter(|told| known == 0 && *told != 0)
+}

@@ -1,6 +1,6 @@
 //! Daemons: registered, heard, silent, removed.
 
-use crate::age::superseded;
+use crate::age::{missing, superseded};
 use crate::alias::unknown;
 use crate::command::{DropNode, Node, RegisterShards, SetIndex, SetNode, SetOffline, SetShards};
 use crate::limits::DOMAIN_MAX;
@@ -130,6 +130,10 @@ impl Registry {
             return unknown(format!("this life of {} is not registered", node.alias));
         }
         let service = node.service;
+        if let Some(mark) = missing(node.mark, m.mark) {
+            out.notes.push(format!("{} (node {}): its newest directory is known again", node.alias, node.id));
+            self.commit(SetNode { node: Node { mark, ..node.clone() } }, out);
+        }
         self.vouched |= service == ServiceKind::Metad;
         self.shards_are_formatted(m.node, m.formatted, out);
         for report in &m.targets {

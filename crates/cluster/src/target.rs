@@ -1,6 +1,6 @@
 //! Targets: registered, reported, changed, removed.
 
-use crate::age::knows;
+use crate::age::{knows, missing};
 use crate::alias::unknown;
 use crate::capacity::first_class;
 use crate::command::{DropTarget, SetConsistency, SetTarget, Target};
@@ -179,6 +179,14 @@ impl Registry {
             self.unclassified = true;
         }
         let mut target = target.clone();
+        if let Some(mark) = missing(target.mark, report.mark) {
+            target.mark = mark;
+            out.notes.push(format!(
+                "{} (target {}): its newest directory is known again",
+                target.alias, target.id
+            ));
+            self.commit(SetTarget { target: target.clone() }, out);
+        }
         // A server may say that its disk failed; only an administrator says that it is good again. A failure that was
         // heard of before is no news, whatever was decided since: the server has not heard of that yet.
         if report.failures > target.failures {

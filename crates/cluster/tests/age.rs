@@ -282,6 +282,44 @@ fn begin(c: &mut Cluster, start: u64) {
     c.log.extend(out.commands);
 }
 
+/// Goal: a registry that was put back on purpose knows the newest directories again as soon as it hears their servers, also
+/// after a restart: an older copy of one that comes later is refused. What was registered is not taken back by that.
+#[test]
+fn a_registry_put_back_learns_the_marks() {
+    let mut c = Cluster::new();
+    begin(&mut c, 1);
+    life(&mut c, (1, METAD), (0, 10), 0).unwrap();
+    life(&mut c, (2, STORAGED), (0, 10), 0).unwrap();
+    c.target(2, 50, 0).unwrap();
+    let mut out = Output::default();
+    c.registry.restore(&mut out).unwrap();
+    c.registry.begin(2, &mut out);
+    c.log.extend(out.commands);
+    c.ask(0, Heartbeat { mark: Some(10), ..heartbeat(1, 10) }).unwrap();
+    let report = |mark| TargetReport {
+        target: TargetId(101),
+        consistency: skep_types::Consistency::Good,
+        failures: 0,
+        capacity: Default::default(),
+        filesystem: 0,
+        mark,
+    };
+    let beat = |mark| Heartbeat { targets: vec![report(mark)], mark, ..heartbeat(2, 10) };
+    // One from before does not tell.
+    c.ask(0, beat(None)).unwrap();
+    c.ask(0, beat(Some(10))).unwrap();
+    let logged = c.log.len();
+    c.ask(0, beat(Some(11))).unwrap();
+    assert_eq!(c.log.len(), logged, "told once");
+    c.restart();
+    for service in [(1, METAD), (2, STORAGED)] {
+        assert!(life(&mut c, service, (9, 20), 0).unwrap_err().detail.contains("older copy"));
+        life(&mut c, service, (10, 20), 0).unwrap();
+    }
+    assert!(directory(&mut c, 2, (9, 20), false).unwrap_err().detail.contains("older copy"));
+    directory(&mut c, 2, (10, 20), false).unwrap();
+}
+
 /// Goal: two sessions never look like one life of one client, even when an id is given twice.
 #[test]
 fn a_session_has_a_life_of_its_own() {

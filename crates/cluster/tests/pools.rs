@@ -157,6 +157,7 @@ fn reports_of_a_failed_disk_and_of_a_file_system() {
         failures: 1,
         capacity: skep_types::Capacity::default(),
         filesystem: 0,
+        mark: None,
     };
     c.beat(1, vec![report]);
     c.pass(500);

@@ -84,7 +84,7 @@ fn an_earlier_life_is_refused() {
 
 fn state_report(consistency: Consistency, failures: u64) -> TargetReport {
     let (target, capacity) = (TargetId(101), Capacity::default());
-    TargetReport { filesystem: 0, target, consistency, failures, capacity }
+    TargetReport { filesystem: 0, target, consistency, failures, capacity, mark: None }
 }
 
 /// Goal: a bad target stays bad whatever its daemon says, until an administrator decides; his word answers the failures
@@ -226,6 +226,7 @@ fn capacities_move_the_map_coarsely() {
         consistency: Consistency::Good,
         failures: 0,
         capacity: Capacity { bytes: 1_000, bytes_free: free, inodes: 10, inodes_free: 10 },
+        mark: None,
     };
     c.beat(1, vec![report(1_000)]);
     let version = c.beat(1, vec![report(1_000)]).map;

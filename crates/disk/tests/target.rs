@@ -178,6 +178,40 @@ fn pieces_on_a_real_file_system() {
     assert_eq!(target.further_pieces(&chunk(6)).unwrap(), [1]);
 }
 
+/// Goal: a chunk file that somebody removed is missing for reads, writes and syncs at once, though it is open: nothing is
+/// written to a file that nobody finds. One that was put in its place is served. Method: the file is removed by name, as a
+/// person or a file system check does.
+#[test]
+fn a_chunk_file_without_its_name_is_missing() {
+    let scratch = Scratch::new();
+    let target = open(&scratch.path);
+    let path = |ino| scratch.path.join(PieceName::first(chunk(ino)).path());
+    let sizes = |ino| {
+        let sync = SyncChunks { target: TargetId(101), chunks: vec![chunk(ino)], life: target.life() };
+        SyncChunksReply::from_bytes(&run(&target, sync)).unwrap().sizes
+    };
+    for ino in 1..=4 {
+        write(&target, ino, 0, b"before").unwrap();
+        std::fs::remove_file(path(ino)).unwrap();
+    }
+    let is_lost = |done| match done {
+        Err(Done::Refused(refusal)) => assert_eq!(refusal.status, skep_wire::Status::LOST_CHUNK),
+        other => panic!("{other:?}"),
+    };
+    is_lost(write(&target, 1, 6, b"after"));
+    assert_eq!(sizes(2), [0], "nothing of it is on stable storage");
+    let stat = StatChunks { target: TargetId(101), chunks: vec![chunk(3)] };
+    let stat = StatChunksReply::from_bytes(&run(&target, stat)).unwrap();
+    assert_eq!(stat.chunks[0].size, 0);
+    std::fs::write(path(4), b"put back").unwrap();
+    is_lost(write(&target, 4, 0, b"after"));
+    assert_eq!(sizes(4), [8]);
+    for ino in 1..=4 {
+        write(&target, ino, 0, b"anew").unwrap();
+        assert_eq!(&std::fs::read(path(ino)).unwrap()[..4], b"anew");
+    }
+}
+
 /// Goal: punched holes read as zeros and give space back; reserving keeps the length.
 #[test]
 fn punch_and_reserve() {

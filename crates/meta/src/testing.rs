@@ -62,6 +62,7 @@ pub struct Bed {
     pub shards: u16,
     pub fenced: Vec<u64>,
     pub notes: Vec<String>,
+    pub warnings: Vec<String>,
     /// A newer map was asked for.
     pub wants_map: bool,
 }
@@ -153,6 +154,7 @@ impl Bed {
             shards,
             fenced: vec![],
             notes: vec![],
+            warnings: vec![],
             wants_map: false,
         };
         bed.start(&[]);
@@ -248,6 +250,7 @@ impl Bed {
             assert!(self.replies.insert(reply.to, (reply.stamp, reply.result)).is_none(), "answered twice");
         }
         self.notes.extend(out.notes);
+        self.warnings.extend(out.warnings);
         self.wants_map |= out.fetch_map;
         self.tasks.extend(out.tasks);
         if self.auto_sync {

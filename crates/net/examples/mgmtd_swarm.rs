@@ -147,14 +147,25 @@ impl Peer {
                 failures: 0,
                 capacity: capacity(free),
                 filesystem: u64::from(target.0) << 32,
+                mark: Some(1),
             };
             let targets = self.targets.iter().map(report).collect();
             let (node, incarnation) = (NodeId(self.node), Incarnation(1));
             let capacity = Capacity::default();
             let (index, formatted, registry) = (LogIndex(0), Vec::new(), RegistryAge::default());
-            let (map, leaving) = (self.map, false);
-            let beat =
-                Heartbeat { node, incarnation, targets, capacity, map, index, formatted, registry, leaving };
+            let (map, leaving, mark) = (self.map, false, Some(1));
+            let beat = Heartbeat {
+                node,
+                incarnation,
+                targets,
+                capacity,
+                map,
+                index,
+                formatted,
+                registry,
+                leaving,
+                mark,
+            };
             self.ask(&beat).0
         } else {
             counts.renewals += 1;

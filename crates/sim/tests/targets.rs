@@ -231,6 +231,7 @@ impl Bed {
             failures: standing.failures,
             capacity: Capacity::default(),
             filesystem: 0,
+            mark: None,
         };
         self.story.push(format!("beat {standing:?}"));
         let (node, incarnation, capacity) = (NodeId(1), Incarnation(1), Capacity::default());
@@ -247,6 +248,7 @@ impl Bed {
             formatted,
             registry,
             leaving,
+            mark: None,
         });
     }
 

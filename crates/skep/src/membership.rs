@@ -352,6 +352,7 @@ impl Membership {
             formatted,
             registry: self.memory.seen(),
             leaving: false,
+            mark: Some(self.memory.mark),
         }
     }
 

@@ -197,6 +197,11 @@ pub fn write_chunk(store: &impl ChunkStore, m: &WriteChunk, payload: &[u8]) -> R
         sync(store, life, &written)?;
     }
     let ChunkStat { size, blocks, .. } = stat(store, m.chunk)?;
+    if size == 0 && !payload.is_empty() {
+        // Removed, or cut to nothing, at the same moment: the mount finds out which, and writes again if it may.
+        let text = "the chunk file has lost its name, and what was written to it";
+        return Err(Done::Refused(Refusal::with(Status::LOST_CHUNK, text)));
+    }
     Ok(WriteChunkReply { size, blocks, life })
 }
 

@@ -215,7 +215,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             match self.write_chunks(ino, &write, &view, kill).await {
                 // The place stays.
                 Err(refusal) if refusal.status == Status::LOST_CHUNK => {
-                    self.settle_loss(ino, place.offset, end).await?;
+                    self.settle_written(ino, place.offset, end).await?;
                 }
                 Ok(Round::Moved) => {}
                 round => return round,

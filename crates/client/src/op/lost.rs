@@ -65,9 +65,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let Some(one) = lost.first().copied() else { return Ok(()) };
         let LostChunk { chunk, target, .. } = one;
         let text = format!(
-            "inode {ino}: chunk file {ino}.{}.{}.{} of target {target} is {one}; see `skep entry info`, give it up with \
+            "inode {}: chunk file {ino}.{}.{}.{} of target {target} is {one}; see `skep entry info`, give it up with \
              `skep entry repair PATH --zero`",
-            chunk.generation, chunk.extent, chunk.stripe,
+            ino.0, chunk.generation, chunk.extent, chunk.stripe,
         );
         let now = self.port.now();
         let news = self.shared.with(|s| s.found_lost(chunk, now));
@@ -75,6 +75,20 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             self.port.log(format_args!("{text}"));
         }
         Err(refuse(Errno::EIO, text))
+    }
+
+    /// As [`Lane::settle_loss`] for a write. What this mount wrote there before, and has not told, is lost as well: the
+    /// shard is told of it first, and the next fsync of every handle fails.
+    pub(crate) async fn settle_written(&self, ino: Ino, offset: u64, end: u64) -> Result<(), Refusal> {
+        self.commit(ino).await?;
+        let settled = self.settle_loss(ino, offset, end).await;
+        if settled.as_ref().is_err_and(|refusal| refusal.status == Status::errno(Errno::EIO)) {
+            self.shared.with(|s| {
+                let unsynced = s.inodes.get_mut(ino).filter(|inode| !inode.unsynced.is_empty());
+                unsynced.into_iter().for_each(|inode| inode.losses += 1);
+            });
+        }
+        settled
     }
 
     /// The chunk files between two offsets of which something is lost, with a layout that was right while they were
@@ -278,6 +292,29 @@ mod tests {
             }
             assert!(cluster.borrow().shard.told_lost > 0);
             assert_eq!(read(&lane, &file, 0, SIZE), vec![7; SIZE], "put back");
+        }
+    }
+
+    /// Goal: a chunk file that vanishes between a write and its sync fails the fsync of every handle, once, and the shard
+    /// hears of it; one that was cut by another mount since does not.
+    #[test]
+    fn a_sync_that_finds_nothing_fails() {
+        for cut in [false, true] {
+            let (cluster, lane) = mounted();
+            let file = create(&lane, b"a");
+            write(&lane, &file, 0, &[7; SIZE]);
+            let second = block_on(lane.open(file.attr.ino, BOTH)).unwrap();
+            let key = chunk_files(&cluster)[0];
+            cluster.borrow_mut().targets.chunks.remove(&key);
+            if cut {
+                let empty = SetAttr { size: Some(0), ..SetAttr::default() };
+                block_on(mount(&cluster).setattr(file.attr.ino, empty)).unwrap();
+            }
+            let expected = if cut { Ok(()) } else { Err(Errno::EIO) };
+            assert_eq!(block_on(lane.fsync(file.handle)), expected, "cut: {cut}");
+            assert_eq!(block_on(lane.fsync(second.handle)), expected, "cut: {cut}");
+            assert_eq!(block_on(lane.fsync(file.handle)), Ok(()), "told once");
+            assert_eq!(cluster.borrow().shard.told_lost > 0, !cut);
         }
     }
 

@@ -98,7 +98,26 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             }
             self.measure_again(ino, synced).await;
         }
-        Ok(())
+        self.settle_short(ino).await
+    }
+
+    /// A sync found chunk files shorter than what was written to them: is something lost, every handle of the file is told
+    /// by its next fsync.
+    async fn settle_short(&self, ino: Ino) -> Result<(), Refusal> {
+        if !self.shared.with(|s| s.inodes.get(ino).is_some_and(|inode| inode.too_short)) {
+            return Ok(());
+        }
+        let settled = self.settle_loss(ino, 0, u64::MAX).await;
+        let lost = settled.as_ref().is_err_and(|refusal| refusal.status == Status::errno(Errno::EIO));
+        self.shared.with(|s| {
+            if let Some(inode) = s.inodes.get_mut(ino)
+                && (lost || settled.is_ok())
+            {
+                inode.too_short = false;
+                inode.losses += u32::from(lost);
+            }
+        });
+        settled
     }
 
     fn voided(&self, ino: Ino) -> u32 {

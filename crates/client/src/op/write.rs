@@ -217,7 +217,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                     StripeWrite { layout: &layout, offset, data, owner: view.owner, sync, session: None };
                 match self.write_chunks(file.ino, &write, &view, kill).await {
                     Err(refusal) if refusal.status == Status::LOST_CHUNK => {
-                        self.settle_loss(file.ino, offset, end).await?;
+                        self.settle_written(file.ino, offset, end).await?;
                         Round::Again
                     }
                     round => round?,

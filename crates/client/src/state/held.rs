@@ -76,6 +76,8 @@ impl Inode {
     /// As [`Inode::hold`] for what a sync found.
     pub fn hold_all(&mut self, chunks: &[ChunkId], point: Point, sizes: &[u64]) {
         for (chunk, size) in chunks.iter().zip(sizes) {
+            let known = self.layout.as_ref().map_or(0, |layout| layout.floor(chunk));
+            self.too_short |= *size < known.max(self.held.get(chunk).copied().unwrap_or(0));
             self.hold(*chunk, point, *size);
         }
     }

@@ -50,6 +50,7 @@ pub fn heartbeat(node: u32, life: u64) -> Heartbeat {
         formatted: vec![],
         registry: RegistryAge::default(),
         leaving: false,
+        mark: None,
     }
 }
 
@@ -133,7 +134,8 @@ impl Cluster {
     pub fn report(&mut self, node: u32, target: u32, free: u64) -> HeartbeatReply {
         let capacity = Capacity { bytes: 1_000, bytes_free: free, inodes: 0, inodes_free: 0 };
         let (target, consistency) = (TargetId(target), Consistency::Good);
-        self.beat(node, vec![TargetReport { target, consistency, failures: 0, capacity, filesystem: 7 }])
+        let report = TargetReport { target, consistency, failures: 0, capacity, filesystem: 7, mark: None };
+        self.beat(node, vec![report])
     }
 
     pub fn status(&mut self) -> StatusReply {

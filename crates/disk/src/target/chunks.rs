@@ -540,6 +540,12 @@ impl ChunkStore for TargetDir {
     fn stat(&self, piece: &PieceName) -> Result<Option<PieceStat>, DiskError> {
         let Some(file) = self.open_piece(piece, false)? else { return Ok(None) };
         let stat = fstat(&file).map_err(|e| self.failed("stat", Some(piece), e))?;
+        if stat.st_nlink == 0 {
+            // Somebody removed it: nobody will find what is written to it. Missing, for whoever asks this time, also when
+            // another one was put in its place: it is opened from now on.
+            self.files.forget_nameless(piece, &file);
+            return Ok(None);
+        }
         Ok(Some(PieceStat {
             size: stat.st_size as u64,
             blocks: stat.st_blocks as u64,

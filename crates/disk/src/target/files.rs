@@ -188,8 +188,18 @@ impl Files {
     /// Forgets a piece, after its name was removed: a descriptor that was opened before, and noted after, is found
     /// out by its link count.
     pub fn forget(&self, piece: &PieceName) {
+        self.forget_if(piece, |_| true);
+    }
+
+    /// Forgets this one, and no other that has its name by now.
+    pub fn forget_nameless(&self, piece: &PieceName, file: &Arc<Open>) {
+        self.forget_if(piece, |slot| Arc::ptr_eq(&slot.file, file));
+    }
+
+    fn forget_if(&self, piece: &PieceName, wanted: impl Fn(&Slot) -> bool) {
         let mut shard = lock(self.shard(piece));
-        if shard.files.remove(piece).is_some() {
+        if shard.files.get(piece).is_some_and(wanted) {
+            shard.files.remove(piece);
             shard.order.retain(|other| other != piece);
         }
     }

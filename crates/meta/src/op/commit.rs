@@ -369,7 +369,15 @@ mod tests {
             Repair { trims: (layout.trims.0, skep_types::LogIndex(layout.trims.1.0 + 1)), ..repair.clone() };
         assert_eq!(bed.call(ME, old).err(), Some(Status::CUT_SINCE));
         let before = bed.attr(ino).unwrap();
+        let warnings = |bed: &Bed| bed.warnings.clone();
+        let met = warnings(&bed);
+        assert!(met.len() == 1 && met[0].starts_with(&alloc::format!("inode {}:", ino.0)), "{met:?}");
         let after = bed.call(ME, repair).unwrap();
+        assert!(
+            warnings(&bed)[1..].concat().contains("given up by the mount of client"),
+            "{:?}",
+            bed.warnings
+        );
         assert!(after.attr.change > before.change && after.attr.mtime > before.mtime);
         assert_eq!((floors(&mut bed, ino)[..2].to_vec(), lost(&bed)), (alloc::vec![3, 500], 0));
         bed.check();

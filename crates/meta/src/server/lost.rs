@@ -6,8 +6,9 @@ use crate::limit::{LOST_CHUNKS_MAX, LOST_FOR_MS};
 use crate::store::{Store, StoreError};
 use alloc::collections::BTreeMap;
 use alloc::format;
-use skep_types::{ChunkId, Ino, Millis};
-use skep_wire::meta::ReadInline;
+use alloc::string::ToString;
+use skep_types::{ChunkId, ClientId, Ino, Millis};
+use skep_wire::meta::{ReadInline, Repair};
 
 /// What was found since the start, is not repaired or cut off, and was met within the last hour.
 #[derive(Debug, Default)]
@@ -82,14 +83,27 @@ impl<S: Store> Server<S> {
             let extent = layout.extent_of(&chunk);
             let target = extent.and_then(|extent| extent.targets.get(usize::from(chunk.stripe)));
             let target = target.copied().unwrap_or_default();
-            out.note(format!(
-                "file {}: chunk file {}.{}.{}.{} of target {target} has {} bytes, at least {floor} were there: \
+            out.warn(format!(
+                "inode {}: chunk file {}.{}.{}.{} of target {target} has {} bytes, at least {floor} were there: \
                  something of it is lost and reads give EIO; put it back from a backup, or give it up with `skep \
                  entry repair PATH --zero`",
-                m.ino, chunk.ino, chunk.generation, chunk.extent, chunk.stripe, found.size
+                m.ino.0, chunk.ino, chunk.generation, chunk.extent, chunk.stripe, found.size
             ));
         }
         self.lost.times += u64::from(any);
         Ok(())
+    }
+
+    /// What is lost of a file was given up: the one line that stays of it.
+    pub(super) fn note_repair(&self, m: &Repair, client: ClientId, out: &mut Output) {
+        let who = match client {
+            ClientId(0) => "an administrator's command".to_string(),
+            client => format!("the mount of client {client}"),
+        };
+        out.warn(format!(
+            "inode {}: what is lost of {} chunk files was given up by {who}: it reads as zeros",
+            m.ino.0,
+            m.found.len()
+        ));
     }
 }

@@ -217,6 +217,8 @@ pub struct Output {
     pub fetch_map: bool,
     /// Lines for the log of the daemon.
     pub notes: Vec<String>,
+    /// The same, of what an administrator must see.
+    pub warnings: Vec<String>,
 }
 
 impl Output {
@@ -224,6 +226,13 @@ impl Output {
     pub(crate) fn note(&mut self, line: String) {
         if self.notes.len() < crate::limit::NOTES_MAX {
             self.notes.push(line);
+        }
+    }
+
+    /// Adds a warning, up to the limit.
+    pub(crate) fn warn(&mut self, line: String) {
+        if self.warnings.len() < crate::limit::NOTES_MAX {
+            self.warnings.push(line);
         }
     }
 }

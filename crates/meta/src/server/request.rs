@@ -97,8 +97,10 @@ impl<S: Store> Server<S> {
                 if let (Some(ino), Some((mode, seq))) = (done.opened, wish(&request.message)) {
                     self.opens.open(request.peer.client, ino, mode, seq);
                 }
-                if logged.is_none() {
-                    self.remember(&request, caller, None);
+                match (&request.message, logged) {
+                    (_, None) => self.remember(&request, caller, None),
+                    (MetaRequest::Repair(m), Some(_)) => self.note_repair(m, client, out),
+                    _ => {}
                 }
                 self.release(now, request, caller, done, logged, out);
             }

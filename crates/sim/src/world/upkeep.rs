@@ -84,6 +84,7 @@ impl World {
             consistency: Consistency::Good,
             failures: 0,
             capacity,
+            mark: None,
         };
         let targets = self.storageds.iter().filter(|storaged| storaged.node == node);
         let server = self.metad.server().filter(|_| node == self.metad.node);
@@ -97,6 +98,7 @@ impl World {
             formatted: server.map(skep_meta::Server::formatted).unwrap_or_default(),
             registry: RegistryAge::default(),
             leaving: false,
+            mark: None,
         }
     }
 

@@ -24,7 +24,7 @@ pub struct RepairArgs {
     /// Files, as for `entry info`; the owner of a file may repair it on a mount
     #[arg(required = true)]
     paths: Vec<PathBuf>,
-    /// What is lost shall read as zeros from now on. Without it: only show what is lost
+    /// What is lost shall read as zeros from now on. Without it: only show what is lost, and exit with 1 if anything is
     #[arg(long)]
     zero: bool,
     #[command(flatten)]
@@ -67,6 +67,7 @@ fn in_namespace(args: &RepairArgs, path: &Path) -> Outcome<Vec<String>> {
 /// Does it: every path, also after one failed.
 pub fn run(args: &RepairArgs, out: &mut dyn Write) -> Outcome {
     let mut failures = Vec::new();
+    let mut lost = 0;
     for path in &args.paths {
         let on_a_mount =
             !args.access.is_explicit() && mount_of(path, args.access.timeout.duration())?.is_some();
@@ -78,12 +79,18 @@ pub fn run(args: &RepairArgs, out: &mut dyn Write) -> Outcome {
             }
             Ok(lines) if lines.is_empty() => "nothing is lost".to_owned(),
             Ok(_) if args.zero => "given up, reads as zeros from now on".to_owned(),
-            Ok(_) => "something is lost, reads give EIO; --zero gives it up".to_owned(),
+            Ok(_) => {
+                lost += 1;
+                "something is lost, reads give EIO; --zero gives it up".to_owned()
+            }
         };
         let written = writeln!(out, "{}: {text}", path.display());
         let written =
             written.and_then(|()| lines.iter().flatten().try_for_each(|line| writeln!(out, "  {line}")));
         written.map_err(|e| Failure::local("standard output", e))?;
+    }
+    if lost > 0 {
+        failures.push(Failure::new(format!("something is lost of {lost} of {} files", args.paths.len())));
     }
     match failures.split_last() {
         None => Ok(()),

@@ -341,6 +341,9 @@ impl Service for Metad {
         for note in self.shards.out.notes.drain(..) {
             info!("{note}");
         }
+        for line in self.shards.out.warnings.drain(..) {
+            warning!("{line}");
+        }
         if self.mailbox.tell(self.rules().durable_index(), self.rules().formatted()) {
             self.nudge.nudge();
         }

@@ -171,6 +171,7 @@ impl Mgmtd {
             formatted: Vec::new(),
             registry: RegistryAge::default(),
             leaving: false,
+            mark: None,
         };
         if let Err(e) = self.own_request(beat.into()) {
             error!("{e}");

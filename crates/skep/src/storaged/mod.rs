@@ -185,7 +185,7 @@ fn open_targets(
         let kept = directory.keep_standing(&config.state_dir.join(STANDINGS), word);
         kept.map_err(|e| format!("target {}: its state cannot be kept: {e}", path.display()))?;
         info!("{} is target {target} ({alias})", path.display());
-        targets.push(Target::new(target, directory));
+        targets.push(Target::new(target, mark, directory));
     }
     Target::share_room(&mut targets);
     Ok(targets)

@@ -137,8 +137,11 @@ impl Storaged {
             }
             StorageRequest::WriteChunk(m) => {
                 let m = WriteChunk { sync: m.sync || self.sync_on_write, ..m.clone() };
-                let body = target.write(&m, payload.bytes())?;
-                self.still_wanted(target, &request, m.chunk).map(|()| answer(body))
+                match target.write(&m, payload.bytes()) {
+                    Err(refusal) if refusal.status != Status::LOST_CHUNK => Err(refusal),
+                    // A chunk file that was deleted at the same moment is not lost.
+                    done => self.still_wanted(target, &request, m.chunk).and(done).map(answer),
+                }
             }
             StorageRequest::ReserveChunk(m) => {
                 let body = target.reserve(m)?;

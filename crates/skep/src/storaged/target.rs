@@ -43,6 +43,8 @@ pub struct Target {
     directory: TargetDir,
     /// Names its file system, among those of all machines.
     filesystem: u64,
+    /// Mark of this start of it, as mgmtd confirmed it.
+    mark: u64,
     /// The log says that it is bad.
     told_bad: AtomicBool,
     /// An administrator took it out of the cluster.
@@ -98,10 +100,11 @@ impl Work {
 }
 
 impl Target {
-    /// A registered target.
-    pub fn new(id: TargetId, directory: TargetDir) -> Self {
+    /// A registered target; `mark` is that of its registration.
+    pub fn new(id: TargetId, mark: u64, directory: TargetDir) -> Self {
         Self {
             id,
+            mark,
             filesystem: super::filesystem::id(directory.path()),
             told_bad: AtomicBool::new(directory.is_bad()),
             directory,
@@ -170,6 +173,7 @@ impl Target {
             capacity,
             consistency: standing.consistency(),
             failures: standing.failures,
+            mark: Some(self.mark),
         }
     }
 

@@ -298,6 +298,60 @@ fn copies_of_targets_are_refused() {
     check_files(cluster.mount(), 1);
 }
 
+/// Goal: after mgmtd was put back on purpose, an older copy of a target, and of a metadata server's directory, is refused
+/// without any restart of their servers in between.
+#[test]
+fn a_restored_mgmtd_refuses_older_copies() {
+    let cluster = start(plan());
+    let older = |name: &str| cluster.beside(&format!("older-{name}"));
+    let mgmtd = state(&cluster, "mgmtd");
+    stop(&cluster.one("mgmtd").unwrap());
+    copy(&mgmtd, &older("mgmtd"));
+    cluster.up().unwrap();
+    let target = cluster.dir().join("targets/1");
+    let server =
+        || cluster.of("storaged").into_iter().find(|daemon| of_config(daemon, "storaged-1")).unwrap();
+    stop(&server());
+    copy(&target, &older("target"));
+    stop(&cluster.one("metad").unwrap());
+    copy(&state(&cluster, "metad-1"), &older("metad"));
+    cluster.up().unwrap();
+    write_files(cluster.mount(), 1);
+    stop(&cluster.one("mgmtd").unwrap());
+    put_back(&older("mgmtd"), &mgmtd);
+    restored(&cluster, "mgmtd", "mgmtd");
+    cluster.up().unwrap();
+    for who in ["metad-1 (", "storaged-1 (", "target-101 (", "target-102 (", "target-103 (", "target-104 ("] {
+        until("all servers are heard", PATIENCE, || {
+            let logs = cluster.logs();
+            let log = &logs.iter().find(|(name, _)| name.starts_with("mgmtd")).unwrap().1;
+            let heard = |line: &str| {
+                line.contains(who) && (line.contains("known again") || line.contains("registered"))
+            };
+            let since = log.rsplit_once("ready:").map_or("", |(_, since)| since);
+            if since.lines().any(heard) { Ok(()) } else { Err(format!("{who} is not known")) }
+        })
+        .unwrap();
+    }
+    for (service, name, directory) in
+        [("storaged", "storaged-1", target), ("metad", "metad-1", state(&cluster, "metad-1"))]
+    {
+        if service == "storaged" {
+            stop(&server())
+        } else {
+            stop(&cluster.one("metad").unwrap())
+        }
+        let newest = cluster.beside(&format!("newest-{service}"));
+        copy(&directory, &newest);
+        let copied = older(if service == "storaged" { "target" } else { service });
+        put_back(&copied, &directory);
+        refused(&cluster, name, "older copy");
+        put_back(&newest, &directory);
+        cluster.up().unwrap();
+    }
+    check_files(cluster.mount(), 1);
+}
+
 /// Goal: what servers keep is theirs alone, also in a directory that was made otherwise.
 #[test]
 fn state_directories_are_private() {

@@ -3,7 +3,7 @@
 use super::deletion::chunk_files;
 use super::{Running, bytes, plan, refusal, start};
 use std::fs::{self, File};
-use std::os::unix::fs::{FileExt, PermissionsExt, chown};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -66,6 +66,8 @@ fn lost_chunk_files_are_errors() {
         Command::new("cp").arg("--sparse=always").arg(&path).arg(cluster.mount().join("copy")).output();
     assert!(!copy.unwrap().status.success(), "cp took what is lost for a hole");
     assert!(info().contains("LOST") && info().contains("missing or empty"), "{}", info());
+    let shown = cluster.run(["entry".as_ref(), "repair".as_ref(), path.as_os_str()]).unwrap();
+    assert_eq!(shown.status.code(), Some(1), "{}", String::from_utf8_lossy(&shown.stdout));
     let health = cluster.run(cluster.admin_words(["health"])).unwrap();
     let told = String::from_utf8_lossy(&health.stdout).into_owned();
     assert!(!health.status.success() && told.contains("chunk file"), "{told}");
@@ -82,6 +84,13 @@ fn lost_chunk_files_are_errors() {
     assert!(!stranger.0, "{}", stranger.1);
     let owner = setpriv(&cluster, 1234, &path);
     assert!(owner.0 && owner.1.contains("given up"), "{}", owner.1);
+    let logs = cluster.logs();
+    let told = &logs.iter().find(|(name, _)| name.starts_with("metad")).unwrap().1;
+    let inode = format!("inode {}: ", fs::metadata(&path).unwrap().ino());
+    for what in ["something of it is lost", "was given up by the mount"] {
+        let line = told.lines().find(|line| line.contains(&inode) && line.contains(what));
+        assert!(line.is_some_and(|line| line.contains("WARN")), "{what}: {told}");
+    }
     let found = read(&path).unwrap();
     let expected = bytes(7, LEN);
     let differ = (0..LEN).filter(|at| found[*at] != expected[*at]);
@@ -89,6 +98,34 @@ fn lost_chunk_files_are_errors() {
     assert!(!info().contains("LOST"), "{}", info());
     fs::write(&path, bytes(8, LEN)).unwrap();
     assert!(read(&path).unwrap() == bytes(8, LEN), "written anew");
+}
+
+/// Goal: a chunk file that somebody removes while its server has it open is noticed: a write to it, or the fsync of what
+/// was written before, is EIO, and so is every read; `entry info` and `health` name it. Nothing is restarted.
+#[test]
+fn a_chunk_file_removed_beneath_its_server_is_noticed() {
+    let cluster = start(plan());
+    let path = stored(&cluster, "synced");
+    let files = chunk_files(&cluster);
+    files.iter().for_each(|file| fs::remove_file(file).unwrap());
+    let file = File::options().write(true).open(&path).unwrap();
+    let done = file.write_all_at(&bytes(8, 4096), 0).and_then(|()| file.sync_all());
+    assert_eq!(done.unwrap_err().raw_os_error(), Some(rustix::io::Errno::IO.raw_os_error()));
+    assert_lost(&path);
+
+    let unsynced = cluster.mount().join("unsynced");
+    let file = File::create_new(&unsynced).unwrap();
+    file.write_all_at(&bytes(7, LEN), 0).unwrap();
+    chunk_files(&cluster).iter().for_each(|file| fs::remove_file(file).unwrap());
+    assert!(file.sync_all().is_err(), "nothing of it is on stable storage");
+    assert_lost(&unsynced);
+    for path in [&path, &unsynced] {
+        let info = cluster.must(["entry".as_ref(), "info".as_ref(), path.as_os_str()]).unwrap();
+        assert!(info.contains("LOST"), "{info}");
+    }
+    let health = cluster.run(cluster.admin_words(["health"])).unwrap();
+    let told = String::from_utf8_lossy(&health.stdout).into_owned();
+    assert!(!health.status.success() && told.contains("chunk file"), "{told}");
 }
 
 fn setpriv(cluster: &Running, uid: u32, path: &Path) -> (bool, String) {

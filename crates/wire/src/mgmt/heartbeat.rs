@@ -25,5 +25,8 @@ crate::message! {
         pub registry: RegistryAge,
         /// It signs off.
         pub leaving: bool,
+    } tags {
+        /// As in `RegisterNode`: a registry that was put back from an older copy does not know it.
+        1 => pub mark: Option<u64>,
     }
 }

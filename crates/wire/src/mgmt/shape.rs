@@ -85,6 +85,9 @@ record! {
         pub capacity: Capacity,
         /// Names the file system that it is on, among those of all machines; 0 = not known.
         pub filesystem: u64,
+    } tags {
+        /// As in `RegisterTarget`: a registry that was put back from an older copy does not know it.
+        1 => pub mark: Option<u64>,
     }
 }
 

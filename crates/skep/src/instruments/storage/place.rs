@@ -217,7 +217,7 @@ fn remove(path: &Path) -> Result<(), String> {
 fn chunks(target: &BenchTarget, directory: &Path, test: &StorageTest, objects: u32) -> Result<Place, String> {
     let uuid = crate::identity::random_uuid()?;
     let inner = TargetDir::open(directory, target.cluster, Some(uuid), target.reserve);
-    let inner = Target::new(target.target, inner.map_err(|e| e.to_string())?);
+    let inner = Target::new(target.target, 0, inner.map_err(|e| e.to_string())?);
     let mut files = Vec::new();
     match test.direction {
         Direction::Read => {

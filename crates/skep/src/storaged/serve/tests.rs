@@ -22,7 +22,7 @@ impl Fixture {
             std::fs::create_dir_all(&directory).unwrap();
             let directory =
                 TargetDir::open(&directory, Uuid([1; 16]), Some(Uuid([id as u8; 16])), 0).unwrap();
-            Target::new(TargetId(id), directory)
+            Target::new(TargetId(id), 1, directory)
         };
         let place = RegisterNodeReply {
             node: NodeId(2),

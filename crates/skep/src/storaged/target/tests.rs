@@ -40,7 +40,7 @@ fn a_refusal_is_told_once() {
     let path = scratch.path().join("target");
     std::fs::create_dir(&path).unwrap();
     let directory = TargetDir::open(&path, Uuid([1; 16]), Some(Uuid([2; 16])), 0).unwrap();
-    let target = Target::new(TargetId(101), directory);
+    let target = Target::new(TargetId(101), 1, directory);
     let [full, other] = [Errno::ENOSPC, Errno::EIO].map(|errno| Refusal::new(Status::errno(errno)));
     for _ in 0..2 {
         assert_eq!([&other, &full, &full].map(|refusal| target.is_news(refusal)), [false, true, false]);
@@ -60,7 +60,7 @@ fn a_failing_disk_marks_the_target() {
     let start = |consistency| {
         let directory = TargetDir::open(&path, Uuid([1; 16]), Some(Uuid([2; 16])), 0).unwrap();
         directory.keep_standing(&kept, Word { consistency, failures: 0, decisions: 0 }).unwrap();
-        Target::new(TargetId(101), directory)
+        Target::new(TargetId(101), 1, directory)
     };
     let target = start(Consistency::Good);
     write(&target, 1).unwrap();
@@ -138,7 +138,7 @@ impl SmallDisk {
         let path = self.path.join(id.to_string());
         std::fs::create_dir(&path).unwrap();
         let uuid = Some(Uuid([id; 16]));
-        Target::new(TargetId(id.into()), TargetDir::open(&path, Uuid([1; 16]), uuid, reserve).unwrap())
+        Target::new(TargetId(id.into()), 1, TargetDir::open(&path, Uuid([1; 16]), uuid, reserve).unwrap())
     }
 
     /// Bytes that are free.
