@@ -73,6 +73,11 @@ fn advised(cluster: &Running, service: &str, name: &str) {
 /// Tells a service once that its directory is an older copy.
 fn restored(cluster: &Running, service: &str, name: &str) {
     advised(cluster, service, name);
+    told_to_restore(cluster, service, name);
+}
+
+/// The same where nothing has refused the directory before.
+fn told_to_restore(cluster: &Running, service: &str, name: &str) {
     let config = cluster.dir().join(format!("etc/{name}.toml"));
     cluster.must([service.as_ref(), "--config".as_ref(), config.as_os_str(), "--restored".as_ref()]).unwrap();
 }
@@ -319,7 +324,7 @@ fn a_restored_mgmtd_refuses_older_copies() {
     write_files(cluster.mount(), 1);
     stop(&cluster.one("mgmtd").unwrap());
     put_back(&older("mgmtd"), &mgmtd);
-    restored(&cluster, "mgmtd", "mgmtd");
+    told_to_restore(&cluster, "mgmtd", "mgmtd");
     cluster.up().unwrap();
     for who in ["metad-1 (", "storaged-1 (", "target-101 (", "target-102 (", "target-103 (", "target-104 ("] {
         until("all servers are heard", PATIENCE, || {

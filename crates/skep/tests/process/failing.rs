@@ -166,7 +166,10 @@ fn a_failed_target_is_good_by_decision_only() {
     }
     set(&cluster, &["target", "set-state", "101", "good"]);
     becomes(&cluster, "good");
-    let again = written(&dir.join("again"), 2);
+    // The metadata server hears of it with its next heartbeat; until then no target of the pool takes new data.
+    let again = File::create_new(dir.join("again")).unwrap();
+    let write = || again.write_all_at(&bytes(2, 8 << 20), 0).map_err(|e| e.to_string());
+    until("the target takes new data", PATIENCE, write).unwrap();
     assert_eq!(fsync(&again), Ok(()));
     drop((lost, again));
     cluster.down().unwrap();
