@@ -82,7 +82,11 @@ fn locks(file: &File, cpu: usize) -> rustix::io::Result<()> {
 /// served all the same: nobody waits for ever.
 #[test]
 fn pages_are_filled_however_many_wait_for_them() {
-    const LEN: usize = 4 << 20;
+    // What is touched first is read with much of what lies around it: the pages that are to be filled lie far behind, and
+    // whatever the kernel has read of them ahead is dropped.
+    const LEN: usize = 32 << 20;
+    const FIRST: usize = 16 << 20;
+    const LAST: usize = 24 << 20;
     let cluster = start(plan());
     let second = cluster.second_mount("mnt1", &[]).unwrap();
     let content = bytes(1, LEN);
@@ -96,9 +100,10 @@ fn pages_are_filled_however_many_wait_for_them() {
         mapping.touch(0);
         assert_eq!(mapping.told(), content[0]);
     }
+    fs::write("/proc/sys/vm/drop_caches", "1").unwrap();
     let servers = cluster.of("storaged");
     servers.iter().for_each(|server| server.signal(Signal::STOP).unwrap());
-    first.touch(1 << 20);
+    first.touch(FIRST);
     first.waits_for_a_page();
     fs::set_permissions(cluster.mount().join("file"), Permissions::from_mode(0o640)).unwrap();
     let (sender, locked) = channel();
@@ -107,7 +112,7 @@ fn pages_are_filled_however_many_wait_for_them() {
         std::thread::spawn(move || sender.send(locks(&file, cpu)));
     }
     patiently("all programs wait", || waiting_in_fuse() >= PROGRAMS).unwrap();
-    last.touch(3 << 20);
+    last.touch(LAST);
     last.waits_for_a_page();
     servers.iter().for_each(|server| server.signal(Signal::CONT).unwrap());
     let until = Instant::now() + SOON;
@@ -116,7 +121,7 @@ fn pages_are_filled_however_many_wait_for_them() {
         let result = locked.recv_timeout(left);
         result.unwrap_or_else(|_| panic!("{number} of {PROGRAMS} programs have the lock")).unwrap();
     }
-    assert_eq!((first.told(), last.told()), (content[1 << 20], content[3 << 20]));
+    assert_eq!((first.told(), last.told()), (content[FIRST], content[LAST]));
     for mapping in [first, last] {
         let Mapping { mut child, ask, .. } = mapping;
         drop(ask);
