@@ -17,6 +17,7 @@ mod programs;
 mod rigged;
 mod sim;
 mod tidy;
+mod units;
 mod vm;
 mod ways;
 
@@ -39,6 +40,8 @@ enum Task {
     Tidy,
     /// Compile every program and test, with clippy's lints: no warning.
     Build,
+    /// Run unit tests and fuzz smoke of every crate, several programs at a time.
+    Units,
     /// Run the steps of `make test`, or only those named, and count what passed.
     Ci(ci::Arguments),
     /// Simulate a whole cluster from a seed, against the oracle.
@@ -90,6 +93,7 @@ fn main() -> ExitCode {
     let done = match arguments.task {
         Task::Tidy => tidy::run(&root),
         Task::Build => build::run(&root),
+        Task::Units => units::run(&root),
         Task::Ci(arguments) => ci::run(&root, &arguments),
         Task::Sim(arguments) => sim::run(&root, &arguments),
         Task::Bench(arguments) => bench::run(&root, &arguments),

@@ -1,5 +1,6 @@
 //! Processes of a cluster, found by what the kernel knows of them.
 
+use crate::wait::patiently;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::ffi::OsString;
@@ -49,10 +50,21 @@ impl Daemon {
         })
     }
 
-    /// Sends a signal; an error when the process is gone.
+    /// Sends a signal; an error when the process is gone. What is to stop has stopped afterwards: a process goes on until
+    /// the thread that the kernel chose for the signal gets a processor, long enough on a busy machine to answer a request.
     pub fn signal(&self, signal: Signal) -> Result<(), String> {
         let fd = self.handle()?;
-        pidfd_send_signal(&fd, signal).map_err(|e| format!("{} {}: {e}", self.service, self.pid))
+        pidfd_send_signal(&fd, signal).map_err(|e| format!("{} {}: {e}", self.service, self.pid))?;
+        if signal != Signal::STOP {
+            return Ok(());
+        }
+        patiently(&format!("{} {} has stopped", self.service, self.pid), || self.has_stopped())
+    }
+
+    /// Do none of its threads run?
+    fn has_stopped(&self) -> bool {
+        let Ok(threads) = std::fs::read_dir(format!("/proc/{}/task", self.pid)) else { return false };
+        threads.flatten().all(|thread| matches!(state(&thread.path()), None | Some('T')))
     }
 
     /// kill -9, and waits until the process is gone: its sockets closed, its locks free.
@@ -84,8 +96,7 @@ impl Daemon {
 
     /// Does it run, and not as a zombie?
     pub fn is_alive(&self) -> bool {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid)).unwrap_or_default();
-        stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
+        state(Path::new(&format!("/proc/{}", self.pid))).is_some_and(|state| !matches!(state, 'Z' | 'X'))
     }
 
     fn handle(&self) -> Result<OwnedFd, String> {
@@ -93,6 +104,12 @@ impl Daemon {
         let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw).ok_or_else(gone)?;
         pidfd_open(pid, PidfdFlags::empty()).map_err(|_| gone())
     }
+}
+
+/// What a process or thread does, by the letter of its `stat`; none when it is gone.
+fn state(directory: &Path) -> Option<char> {
+    let stat = std::fs::read_to_string(directory.join("stat")).ok()?;
+    stat.rsplit_once(") ")?.1.chars().next()
 }
 
 /// The service that a command line starts: `skep SERVICE ...`, or `mount.skep ...`.

@@ -16,7 +16,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use comfy_table::Table;
 use comfy_table::presets::NOTHING;
 
-use count::Count;
+pub use count::Count;
 use setting::Kept;
 use step::Outcome;
 
@@ -136,7 +136,7 @@ const STEPS: &[Step] = &[
     Step {
         name: "test",
         title: "unit tests and fuzz smoke of every crate",
-        command: &["cargo", "test", "--workspace", "--no-fail-fast", "--locked"],
+        command: &["cargo", "xtask", "units"],
         limit: COMPILING,
         always: true,
         transport: None,
