@@ -34,8 +34,12 @@ pub struct ConnId {
 /// Limits of an event server.
 #[derive(Debug, Clone, Copy)]
 pub struct EventLimits {
-    /// Authenticated connections; one more is refused with a text that says so.
+    /// Authenticated connections; one more takes the place of one that had its turn, or is refused with a text that
+    /// says so.
     pub connections: usize,
+    /// At the limit a client's connection makes room for another after this long: clients that are refused would wait
+    /// for ever beside those that came first.
+    pub turn: Duration,
     /// Connections within the handshake; one more ends the oldest of them.
     pub half_open: usize,
     /// Bytes of replies that one connection may leave unread. At half of it no more requests are
@@ -53,6 +57,7 @@ impl Default for EventLimits {
     fn default() -> Self {
         Self {
             connections: 8_192,
+            turn: TURN,
             half_open: 128,
             outbound: 16 << 20,
             requests_per_round: 64,
@@ -94,6 +99,8 @@ pub trait Service {
     fn epoch(&self) -> FenceEpoch;
 }
 
+/// How long a connection may stay at least, at the limit.
+pub(crate) const TURN: Duration = Duration::from_secs(1);
 /// Events taken from the kernel at once.
 const EVENTS_PER_ROUND: usize = 256;
 /// Connections accepted per listener and round.

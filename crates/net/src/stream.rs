@@ -3,6 +3,7 @@
 mod connection;
 mod roster;
 
+use crate::event::TURN;
 use crate::waker::{StopHandle, Waker};
 use crate::{Keyring, Listener, Log, Payload, Peer, PeerInfo, SEND_DEADLINE};
 use connection::Serving;
@@ -20,6 +21,8 @@ use std::time::Duration;
 pub struct StreamLimits {
     /// Authenticated connections (and threads); one more is refused with a text that says so.
     pub connections: usize,
+    /// At the limit a connection that has been idle for so long makes room for another.
+    pub turn: Duration,
     /// Connections within the handshake; one more ends the oldest of them.
     pub half_open: usize,
     /// Bytes of payload of all requests in work; beyond it connections wait. At least one largest payload.
@@ -30,7 +33,13 @@ pub struct StreamLimits {
 
 impl Default for StreamLimits {
     fn default() -> Self {
-        Self { connections: 4_096, half_open: 64, bytes_in_flight: 512 << 20, stalled: SEND_DEADLINE }
+        Self {
+            connections: 4_096,
+            turn: TURN,
+            half_open: 64,
+            bytes_in_flight: 512 << 20,
+            stalled: SEND_DEADLINE,
+        }
     }
 }
 

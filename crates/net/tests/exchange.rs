@@ -136,8 +136,8 @@ fn refused_hello() {
 fn connection_limit() {
     for which in BOTH {
         let setup = Setup {
-            event: EventLimits { connections: 2, ..Default::default() },
-            stream: StreamLimits { connections: 2, ..Default::default() },
+            event: EventLimits { connections: 2, turn: PATIENCE, ..Default::default() },
+            stream: StreamLimits { connections: 2, turn: PATIENCE, ..Default::default() },
             ..Default::default()
         };
         let server = Running::start(which, setup);
@@ -156,6 +156,56 @@ fn connection_limit() {
             assert!(Instant::now() < until, "the place was not freed");
         }
     }
+}
+
+/// Goal: servers at their limit take turns. One that has had its turn makes room for another client: the one that has been
+/// idle longest, or else, where all wait for answers, the oldest.
+#[test]
+fn connections_take_turns() {
+    let turn = Duration::from_millis(100);
+    let setup = Setup {
+        event: EventLimits { connections: 2, turn, ..Default::default() },
+        stream: StreamLimits { connections: 2, turn, ..Default::default() },
+        ..Default::default()
+    };
+    let comes = |server: &Running, group| {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            match server.try_link(&server.tcp, &hello(1, group, 9)) {
+                Ok(link) => return link,
+                Err(e) => assert!(Instant::now() < until, "no turn: {e}"),
+            }
+        }
+    };
+    let both_had_theirs = || std::thread::sleep(turn);
+    for which in BOTH {
+        let server = Running::start(which, setup.clone());
+        let mut first = server.link(&server.unix, &hello(1, 0, 0));
+        let mut second = server.link(&server.unix, &hello(1, 1, 1));
+        call(&mut second, ECHO, 1, &[], &[], &mut []);
+        let answered = skep_net::now();
+        while skep_net::now() == answered {}
+        call(&mut first, ECHO, 2, &[], &[], &mut []);
+        both_had_theirs();
+        let mut third = comes(&server, 2);
+        let gone = server.wait_for(|seen| matches!(seen, Seen::Closed(_)));
+        // A connection of the stream server is idle when its thread says so, which may be late.
+        let left = if which == Which::Stream && gone == Seen::Closed(0) { &mut second } else { &mut first };
+        assert!(which == Which::Stream || gone == Seen::Closed(1), "{gone:?}");
+        call(left, ECHO, 3, &[], &[], &mut []);
+        call(&mut third, ECHO, 4, &[], &[], &mut []);
+    }
+    let server = Running::start(Which::Event, setup);
+    let mut first = server.link(&server.unix, &hello(1, 0, 0));
+    let mut second = server.link(&server.unix, &hello(1, 1, 1));
+    for link in [&mut first, &mut second] {
+        link.send(&Header::request(NEVER, 1), &[], &[]).unwrap();
+    }
+    server.wait_for(|seen| *seen == Seen::Request(1, 1));
+    both_had_theirs();
+    let mut third = comes(&server, 2);
+    assert_eq!(server.wait_for(|seen| matches!(seen, Seen::Closed(_))), Seen::Closed(0));
+    call(&mut third, ECHO, 4, &[], &[], &mut []);
 }
 
 /// Goal: a newer connection of a lane ends the older one before its own first request is served, an

@@ -31,6 +31,28 @@ pub(super) struct Open {
     pub(super) receive: Option<Seal>,
     /// The service was told of it.
     pub(super) announced: bool,
+    /// Requests without an answer.
+    pub(super) asked: u32,
+    /// When the last answer was given; before the first one, since when it is open.
+    pub(super) answered: Millis,
+    /// Since when it is open.
+    pub(super) since: Millis,
+}
+
+impl Open {
+    /// At its beginning.
+    pub(super) fn new(peer: Peer, receive: Option<Seal>) -> Self {
+        let now = crate::now();
+        Self { peer, receive, announced: false, asked: 0, answered: now, since: now }
+    }
+
+    /// An answer leaves.
+    pub(super) fn answers(&mut self) {
+        self.asked = self.asked.saturating_sub(1);
+        if self.asked == 0 {
+            self.answered = crate::now();
+        }
+    }
 }
 
 /// See the module.

@@ -9,7 +9,7 @@ use crate::handshake::Progress;
 use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
-use skep_wire::{Refusal, Status};
+use skep_wire::{Flags, Refusal, Status};
 
 /// Least room for one read.
 const READ_MIN: usize = 64 << 10;
@@ -113,7 +113,7 @@ impl EventServer {
         let Connection { phase: Phase::Open(open), ending: false, .. } = connection else {
             return Ok(Taken::Part { used, missing: 0 });
         };
-        let Open { peer, receive, .. } = &mut **open;
+        let Open { peer, receive, asked, .. } = &mut **open;
         for _ in 0..self.limits.requests_per_round {
             let rest = &buf[used..];
             if rest.is_empty() {
@@ -125,6 +125,7 @@ impl EventServer {
                 Front::Part { of } => return Ok(Taken::Part { used, missing: of - rest.len() }),
                 Front::Frame(whole) => {
                     used += whole.len;
+                    *asked += u32::from(!whole.header.flags.has(Flags::ONE_WAY));
                     service.request(id, peer, &whole.header, &rest[whole.body], &rest[whole.payload]);
                 }
             }
@@ -134,8 +135,7 @@ impl EventServer {
 
     /// Goes on with the handshake; gives the bytes used up.
     fn shake<S: Service>(&mut self, id: ConnId, buf: &[u8], service: &mut S) -> Result<usize, String> {
-        let limit = self.limits.connections;
-        let full = self.table.open() >= limit;
+        let full = self.is_full();
         let Some(connection) = self.table.get(id) else { return Ok(0) };
         let Connection { info, phase, outbound, ending, .. } = connection;
         let Phase::Half { responder, hello, .. } = phase else { return Ok(0) };
@@ -150,7 +150,7 @@ impl EventServer {
             Progress::More => Ok(used),
             Progress::Hello(said) => {
                 let verdict = match full {
-                    true => Err(full_house(limit)),
+                    true => Err(full_house(self.limits.connections)),
                     false => service.hello(&said, info),
                 };
                 outbound.raw(&responder.answer(&verdict).map_err(|failure| failure.text)?);
@@ -166,7 +166,7 @@ impl EventServer {
                 let Some(hello) = hello.take() else { return Err("handshake out of order".into()) };
                 let peer = Peer { hello: *hello, info: info.clone() };
                 outbound.seal(seals.send);
-                *phase = Phase::Open(Box::new(Open { peer, receive: seals.receive, announced: false }));
+                *phase = Phase::Open(Box::new(Open::new(peer, seals.receive)));
                 self.admit(id, service)?;
                 Ok(used)
             }
@@ -189,7 +189,13 @@ impl EventServer {
         Ok(if welcome { used } else { buf.len() })
     }
 
-    /// A proven peer takes its place; an older connection of the same lane ends before anything is served.
+    /// Is there no place, and will nobody make room?
+    fn is_full(&self) -> bool {
+        self.table.open() >= self.limits.connections && self.table.had_its_turn(self.limits.turn).is_none()
+    }
+
+    /// A proven peer takes its place, at the limit that of one that had its turn; an older connection of the same lane ends
+    /// before anything is served.
     fn admit<S: Service>(&mut self, id: ConnId, service: &mut S) -> Result<(), String> {
         let Some(Connection { phase: Phase::Open(open), .. }) = self.table.get(id) else { return Ok(()) };
         let (lane, rank) = (open.peer.lane(), open.peer.rank());
@@ -201,6 +207,13 @@ impl EventServer {
         }
         if let Some((_, older)) = older {
             self.close(older, None, service);
+        }
+        let limit = self.limits.connections;
+        if self.table.open() > limit {
+            let other =
+                self.table.had_its_turn(self.limits.turn).ok_or_else(|| full_house(limit).to_string())?;
+            let why = format!("it makes room for another: all {limit} of `max_connections` are in use");
+            self.close(other, Some(&why), service);
         }
         if let Some(Connection { phase: Phase::Open(open), .. }) = self.table.get(id) {
             open.announced = true;

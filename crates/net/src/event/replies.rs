@@ -24,9 +24,11 @@ impl Replies<'_> {
     pub fn push(&mut self, conn: ConnId, header: &Header, body: &[u8], payload: &[u8]) -> bool {
         let epoch = self.epoch.max(header.epoch);
         let Some(connection) = self.table.get(conn) else { return false };
-        if !matches!(connection.phase, Phase::Open(_)) || connection.ending {
+        let Phase::Open(open) = &mut connection.phase else { return false };
+        if connection.ending {
             return false;
         }
+        open.answers();
         let fits = connection.outbound.queue(&Header { epoch, ..*header }, body, payload).is_ok();
         if !fits {
             connection.ending = true;

@@ -117,6 +117,21 @@ impl Table {
         Some(connection)
     }
 
+    /// Whose turn is over: the client's connection that has waited longest for a request, or else the oldest one.
+    /// What it asked and got no answer to, its client asks again.
+    pub(super) fn had_its_turn(&self, turn: Duration) -> Option<ConnId> {
+        let begun = Millis(crate::now().0.saturating_sub(turn.as_millis() as u64));
+        let open = self.slots.iter().zip(0..).filter_map(|(slot, index)| {
+            let Phase::Open(open) = &slot.connection.as_ref()?.phase else { return None };
+            let is_client = matches!(open.peer.lane(), Some(Lane::Client(..)));
+            let busy = open.asked > 0;
+            let order = (busy, if busy { open.since } else { open.answered });
+            (is_client && open.announced && open.since <= begun)
+                .then_some((order, ConnId { index, life: slot.life }))
+        });
+        open.min().map(|(_, id)| id)
+    }
+
     /// The half-open connection that has been so for the longest time.
     pub(super) fn oldest_half_open(&mut self) -> Option<ConnId> {
         while let Some(id) = self.halves.front().copied() {

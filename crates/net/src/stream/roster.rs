@@ -23,10 +23,6 @@ pub(super) struct Seat {
     idle: AtomicU64,
 }
 
-/// At the limit of connections the one that has been idle longest makes room for a new one, when it has been
-/// idle for so long.
-const IDLE_MIN_MS: u64 = 1_000;
-
 impl Seat {
     /// Makes the connection end: the thread's waiting read or write returns, and what was received
     /// but not begun is dropped (the socket may still hold it, so the thread asks before each request).
@@ -101,10 +97,13 @@ impl Roster {
         {
             return false;
         }
+        let turn = self.limits.turn.as_millis() as u64;
         let idle = tables.seats.values().filter(|seat| !seat.is_ended());
         let since = |seat: &&Arc<Seat>| seat.idle.load(Ordering::Relaxed);
         let longest = idle.filter(|seat| since(seat) > 0).min_by_key(since);
-        let Some(seat) = longest.filter(|seat| since(seat) + IDLE_MIN_MS <= now().0) else { return true };
+        let Some(seat) = longest.filter(|seat| since(seat).saturating_add(turn) <= now().0) else {
+            return true;
+        };
         seat.end();
         false
     }

@@ -22,6 +22,8 @@ pub const ECHO: u16 = 0x0301;
 pub const GATED: u16 = 0x0302;
 /// Answered with as many payload bytes as the request id says.
 pub const GIVE: u16 = 0x0303;
+/// Not answered by the event server.
+pub const NEVER: u16 = 0x0304;
 /// The epoch in every reply.
 pub const EPOCH: FenceEpoch = FenceEpoch(42);
 
@@ -115,7 +117,7 @@ impl Service for EchoService {
         if header.kind == GATED {
             self.echo.pass_gate();
         }
-        if header.flags.has(skep_wire::Flags::ONE_WAY) {
+        if header.flags.has(skep_wire::Flags::ONE_WAY) || header.kind == NEVER {
             return;
         }
         let payload = if header.kind == GIVE { vec![7; header.request as usize] } else { payload.to_vec() };

@@ -55,6 +55,19 @@ fn a_storage_server_with_few_connections() {
     }
 }
 
+/// Goal: 64 programs on each of two mounts finish although the metadata server takes only three connections, fewer than the
+/// mounts have threads: they take turns.
+#[test]
+fn a_metadata_server_with_few_connections() {
+    let cluster = start(plan().with("SKEP_METAD_MAX_CONNECTIONS", "3"));
+    let other = cluster.second_mount("mnt1", &[]).unwrap().join("other");
+    std::fs::create_dir(&other).unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| work(cluster.mount()));
+        scope.spawn(|| work(&other));
+    });
+}
+
 /// Goal: a mount has no more connections to a storage server than `tune` and `plan` say, however many programs
 /// work on it, and gives them back when they do not.
 #[test]
