@@ -162,7 +162,10 @@ fn pieces_on_a_real_file_system() {
     write(&target, 5, 1 << 62, b"far").unwrap();
     assert_eq!(read(&target, 5, PIECE_SIZE - 3, 6), b"\0abcd\0");
     assert_eq!(read(&target, 5, (1 << 62) - 1, 10), b"\0far");
-    let reply = run(&target, TrimChunk { target: TargetId(101), chunk: chunk(5), size: PIECE_SIZE + 1 });
+    let reply = run(
+        &target,
+        TrimChunk { target: TargetId(101), chunk: chunk(5), size: PIECE_SIZE + 1, keeps_reserved: None },
+    );
     assert_eq!(ChunkReply::from_bytes(&reply).unwrap().size, PIECE_SIZE + 1);
     assert_eq!(target.further_pieces(&chunk(5)).unwrap(), [1]);
     write(&target, 5, PIECE_SIZE + 3, b"x").unwrap();
@@ -269,7 +272,10 @@ fn what_is_reserved_is_told() {
         let before = blocks();
         target.reserve(&piece, 3 << 20, 65_536).unwrap();
         assert!(blocks() >= before + 128);
-        run(&target, TrimChunk { target: TargetId(101), chunk: chunk(1), size: (2 << 20) + 3 });
+        run(
+            &target,
+            TrimChunk { target: TargetId(101), chunk: chunk(1), size: (2 << 20) + 3, keeps_reserved: None },
+        );
         assert!(blocks() < before + 128, "a truncate to its own length frees what is behind");
     }
 }

@@ -295,7 +295,7 @@ impl Bed {
                 self.deleted.extend(chunks.iter().map(|chunk| (*target, *chunk)));
                 Ok(JobReply::Done)
             }
-            Job::Trim { target, chunk, size } => {
+            Job::Trim { target, chunk, size, .. } => {
                 away(target, &self.down)?;
                 self.trimmed.push((*target, *chunk, *size));
                 self.sizes.entry(*chunk).and_modify(|length| *length = (*length).min(*size));

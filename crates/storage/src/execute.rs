@@ -10,7 +10,7 @@ use skep_types::limits::{FILE_SIZE_MAX, PAYLOAD_MAX, PIECE_SIZE};
 use skep_types::{ChunkId, Encode, Errno, piece_of};
 use skep_wire::storage::{
     ChunkReply, ChunkStat, ListChunksReply, ReadChunk, ReadChunkReply, StatChunksReply, StorageRequest,
-    SyncChunksReply, WriteChunk, WriteChunkReply,
+    SyncChunksReply, TrimChunk, WriteChunk, WriteChunkReply,
 };
 use skep_wire::{Empty, Refusal, Status};
 
@@ -66,7 +66,7 @@ fn run(store: &impl ChunkStore, limits: Limits, request: &StorageRequest) -> Res
         if chunks.len() > limits.chunks_max { Err(refused(Errno::E2BIG, text)) } else { Ok(()) }
     };
     let body = match request {
-        StorageRequest::TrimChunk(m) => trim(store, m.chunk, m.size)?.to_bytes(),
+        StorageRequest::TrimChunk(m) => trim(store, m)?.to_bytes(),
         StorageRequest::PunchChunk(m) => {
             check_range(m.offset, m.len)?;
             require_open(store, m.chunk, m.offset, m.len)?;
@@ -233,7 +233,9 @@ fn check_life(store: &impl ChunkStore, life: u64) -> Result<(), Done> {
     Err(Done::Refused(Refusal::with(Status::LOST_WRITES, text)))
 }
 
-fn trim(store: &impl ChunkStore, chunk: ChunkId, size: u64) -> Result<ChunkReply, Done> {
+fn trim(store: &impl ChunkStore, message: &TrimChunk) -> Result<ChunkReply, Done> {
+    let TrimChunk { chunk, size, .. } = *message;
+    let keeps_reserved = message.keeps_reserved == Some(true);
     let life = store.life();
     let (last, inside) = piece_of(size);
     let mut touched = Vec::new();
@@ -245,11 +247,11 @@ fn trim(store: &impl ChunkStore, chunk: ChunkId, size: u64) -> Result<ChunkReply
             store.remove(&piece)?;
             touched.push(piece);
         } else if number == last {
-            cut(store, &piece, inside, &mut touched)?;
+            cut(store, &piece, inside, keeps_reserved, &mut touched)?;
         }
     }
     if last == 0 {
-        cut(store, &PieceName::first(chunk), inside, &mut touched)?;
+        cut(store, &PieceName::first(chunk), inside, keeps_reserved, &mut touched)?;
     }
     sync(store, life, &touched)?;
     Ok(chunk_reply(store, chunk, life)?)
@@ -303,16 +305,17 @@ fn punch(store: &impl ChunkStore, chunk: ChunkId, offset: u64, end: u64) -> Resu
     Ok(())
 }
 
-/// Shortens a piece that is longer. Also one that ends there: that frees what is reserved behind it. Not a shorter one: to
-/// its own length it could lose what somebody else writes behind it at the same moment.
+/// Shortens a piece that is longer. Also one that ends there, unless what is reserved behind it stays: that frees it. Not a
+/// shorter one: to its own length it could lose what somebody else writes behind it at the same moment.
 fn cut(
     store: &impl ChunkStore,
     piece: &PieceName,
     size: u64,
+    keeps_reserved: bool,
     touched: &mut Vec<PieceName>,
 ) -> Result<(), DiskError> {
     if let Some(stat) = store.stat(piece)? {
-        if stat.size >= size {
+        if stat.size > size || stat.size == size && !keeps_reserved {
             store.truncate(piece, size)?;
         }
         // Also when it is short already: an earlier try may have ended before its sync.

@@ -173,7 +173,10 @@ mod tests {
         assert!(matches!(copy(1, 0, 101), Err(CopyFault::Copy(done)) if status(done.clone()) == stale));
         assert!(matches!(copy(0, 2, 101), Err(CopyFault::Source(done)) if status(done.clone()) == stale));
         assert!(copy(1, 0, 100).is_ok() && copy(0, 2, 100).is_ok());
-        assert_eq!(run(&store, TrimChunk { target, chunk: chunk(0), size: 50 }.into()), Ok(()));
+        assert_eq!(
+            run(&store, TrimChunk { target, chunk: chunk(0), size: 50, keeps_reserved: None }.into()),
+            Ok(())
+        );
         assert!(write(&store, 0, 60, 40).is_ok(), "what the limit leaves may be written again");
     }
 
@@ -184,7 +187,10 @@ mod tests {
         let store = MemoryChunks::default();
         write(&store, 0, 0, 100).unwrap();
         assert_eq!((seal(&store, 0, 0), seal(&store, 0, 0)), (100, 100));
-        assert_eq!(run(&store, TrimChunk { target: TARGET, chunk: chunk(0), size: 40 }.into()), Ok(()));
+        assert_eq!(
+            run(&store, TrimChunk { target: TARGET, chunk: chunk(0), size: 40, keeps_reserved: None }.into()),
+            Ok(())
+        );
         assert_eq!((seal(&store, 0, 0), seal(&store, 0, 90)), (40, 40));
         assert_eq!((seal(&store, 1, 0), seal(&store, 2, 70)), (0, 70));
         store.restart(None);
@@ -210,7 +216,10 @@ mod tests {
         assert_eq!([0, 1, 2].map(|stripe| seal(&store, stripe, 0)), [8_192, 8_192, 4_096]);
         assert!(write(&store, 0, 100, 8_092).is_ok() && write(&store, 1, 4_096, 4_096).is_ok());
         assert_eq!(write(&store, 0, 8_192, 1).map_err(status).err(), Some(Status::STALE_LAYOUT));
-        assert_eq!(run(&store, TrimChunk { target: TARGET, chunk: chunk(1), size: 0 }.into()), Ok(()));
+        assert_eq!(
+            run(&store, TrimChunk { target: TARGET, chunk: chunk(1), size: 0, keeps_reserved: None }.into()),
+            Ok(())
+        );
         store.lose_unsynced(|_| true);
         assert_eq!((seal(&store, 1, 0), seal(&store, 2, 0)), (0, 0));
     }

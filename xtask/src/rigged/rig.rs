@@ -9,7 +9,7 @@ const QUOTA: [u32; 2] = [6, 40];
 /// This quota is in every draw that has a quota at all.
 const QUOTA_ALWAYS: u32 = 20;
 /// Of a short series: strong enough to be seen at once. From 12 % on a survey looks four times as long, to be sure.
-const SHORT: [u32; 2] = [5, 10];
+const SHORT: [u32; 2] = [8, 10];
 /// Busy neighbours: how many, their nice level, and the per cent of the processor that is left for the daemon
 /// (a weight of 1024 beside the kernel's weights of their levels), from broken to mild.
 const NEIGHBOURS: [(u32, i32, u32); 7] =

@@ -240,12 +240,12 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let LockKey { ino, space, owner } = key;
         let told = self.settle(self.asking(ino.shard(), &DropLocks { ino, space, owner, order })).await;
         let again = self.shared.with(|s| {
-            s.locks.dropped(&key);
+            s.locks.dropped(&key, order);
             let again = s.is_doubtful(&told, is_unsure);
             if again {
                 s.locks.undropped(key, order);
             }
-            again
+            s.doubts_overtaken(key, &told) || again
         });
         if again {
             self.port.work_waits();
@@ -265,6 +265,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                     s.locks.undropped(key, order);
                     ok = false;
                 }
+                ok &= !s.doubts_overtaken(key, &told);
             });
         }
         for (ino, lock, mut ticket) in suspects {
@@ -382,6 +383,18 @@ impl Shared {
             return Err(Status::OLD_SEQUENCE.into());
         }
         Ok(Taken { state, life: reply.incarnation, order })
+    }
+
+    /// A newer request of the same owner reached the server before the end of its open file, which was refused: the
+    /// server may still hold what was to be given up, beside what is held now. `true`: to be put right.
+    fn doubts_overtaken<T>(&mut self, key: LockKey, told: &Result<T, Refusal>) -> bool {
+        let overtaken = told.as_ref().is_err_and(|refusal| refusal.status == Status::OLD_SEQUENCE);
+        if overtaken {
+            let LockKey { ino, space, owner } = key;
+            let all = LockWish { owner, pid: 0, space, kind: None, start: 0, last: u64::MAX };
+            self.locks.suspect(ino, all, None);
+        }
+        overtaken
     }
 
     /// A shard of `node` that has a wish in its queue: any names the server.

@@ -37,6 +37,8 @@ struct Range {
     pid: u32,
     /// The handle that it was taken through: its end takes the lock along (OFD locks, `flock`).
     handle: Handle,
+    /// Number of the newest request that it was taken by.
+    order: u64,
 }
 
 /// What an owner holds of a file.
@@ -130,7 +132,7 @@ impl Locks {
         let ranges = &mut held.ranges;
         cut(ranges, lock.start, lock.last);
         if let Some(kind) = lock.kind {
-            ranges.push(Range { start: lock.start, last: lock.last, kind, pid: lock.pid, handle });
+            ranges.push(Range { start: lock.start, last: lock.last, kind, pid: lock.pid, handle, order });
             ranges.sort_unstable_by_key(|range| range.start);
             merge(ranges);
         }
@@ -139,11 +141,26 @@ impl Locks {
         }
     }
 
-    /// Everything of `key` is given up. Wishes of it end: their program closed the file.
-    pub fn dropped(&mut self, key: &LockKey) {
-        self.held.remove(key);
-        self.suspects.retain(|(ino, lock, _)| LockKey::of(*ino, lock) != *key);
-        let gone = |wish: &Wish| LockKey::of(wish.ino, &wish.lock) == *key;
+    /// Everything of `key` is given up that was asked for before request `order`. Wishes of it end: their program closed
+    /// the file. What was asked for later is another open file's: the kernel tells of the end of one after its `close`
+    /// has returned, and gives its owner's number to the next.
+    pub fn dropped(&mut self, key: &LockKey, order: u64) {
+        if let Some(held) = self.held.get_mut(key) {
+            held.ranges.retain(|range| range.order > order);
+            if held.ranges.is_empty() {
+                self.held.remove(key);
+            }
+        }
+        // One without a number gets a higher one.
+        let is_older = |wish: &Wish| (1..order).contains(&wish.order);
+        let gone = |wish: &Wish| LockKey::of(wish.ino, &wish.lock) == *key && is_older(wish);
+        let is_newer = |wish: &Wish| LockKey::of(wish.ino, &wish.lock) == *key && !gone(wish);
+        if !self.held.contains_key(key)
+            && !self.asking.contains_key(key)
+            && !self.wishes.values().any(is_newer)
+        {
+            self.suspects.retain(|(ino, lock, _)| LockKey::of(*ino, lock) != *key);
+        }
         let tickets: Vec<u64> =
             self.wishes.iter().filter(|(_, wish)| gone(wish)).map(|(ticket, _)| *ticket).collect();
         for ticket in tickets {
@@ -364,6 +381,7 @@ fn merge(ranges: &mut Vec<Range>) {
         let meets = same && range.last.checked_add(1) == Some(next.start);
         if meets {
             range.last = next.last;
+            range.order = range.order.max(next.order);
         }
         meets
     });
@@ -381,6 +399,26 @@ mod tests {
 
     fn held(locks: &Locks) -> Vec<(u64, u64, LockKind)> {
         locks.of_shard(ShardId(0)).iter().map(|l| (l.lock.start, l.lock.last, l.lock.kind.unwrap())).collect()
+    }
+
+    /// Goal: the end of one open file takes nothing from the next one, to which the kernel has given its owner's number: not
+    /// what it holds, nor what it waits for.
+    #[test]
+    fn a_close_takes_nothing_from_the_next() {
+        let mut locks = Locks::default();
+        let key = LockKey::of(INO, &wish(None, 0, 0));
+        locks.done(INO, &wish(Some(LockKind::Write), 0, 9), 3, 1);
+        locks.done(INO, &wish(Some(LockKind::Write), 20, 29), 4, 3);
+        let ticket = locks.wish(INO, wish(Some(LockKind::Write), 50, 51), 4);
+        locks.order = 3;
+        locks.number(Some(ticket));
+        locks.suspect(INO, wish(None, 5, 6), None);
+        locks.dropped(&key, 2);
+        assert_eq!(held(&locks), [(20, 29, LockKind::Write)]);
+        assert_eq!((locks.of_handle(INO, 4), locks.of_handle(INO, 3)), (Vec::from([key]), Vec::new()));
+        assert!(locks.wish_of(ticket).is_some() && locks.take_ended().is_empty() && locks.has_work());
+        locks.dropped(&key, 5);
+        assert!(!locks.knows(&key) && !locks.has_work());
     }
 
     /// Goal: what is held is split, replaced and merged as POSIX says, byte by byte against an array.
@@ -430,10 +468,11 @@ mod tests {
         locks.done(INO, &wish(Some(LockKind::Read), 0, 9), 3, 1);
         locks.done(INO, &other, 4, 1);
         let ticket = locks.wish(INO, wish(Some(LockKind::Write), 50, 51), 3);
+        locks.number(Some(ticket));
         let key = LockKey::of(INO, &wish(None, 0, 0));
         assert_eq!(locks.of_handle(INO, 3), [key]);
         assert!(locks.knows(&key));
-        locks.dropped(&key);
+        locks.dropped(&key, 2);
         assert!(!locks.knows(&key) && locks.of_handle(INO, 3).is_empty());
         assert_eq!(locks.take_ended(), [Ended { ticket, ino: INO, result: Err(Errno::EBADF) }]);
         assert_eq!(held(&locks), [(50, 60, LockKind::Write)]);

@@ -40,11 +40,13 @@ pub fn set(ctx: &mut Ctx<'_>, ino: Ino, inode: &mut Inode, size: u64, by: CutBy)
     wait_for_trim(ctx, ino)?;
     // Also when the file grows: chunk files may hold more than was ever committed.
     let id = ctx.next_id()?;
+    let longer = (size > inode.size).then_some(true);
     inode.size = size;
     // In this command, so that it is durable before a target is told.
     inode.layout.cut_floors(size);
     inode.layout.trims = ctx.record();
-    ctx.put(key::of_ino(Table::Trim, ino), &Trim { id, size, generation: inode.layout.generation });
+    let generation = inode.layout.generation;
+    ctx.put(key::of_ino(Table::Trim, ino), &Trim { id, size, generation, longer });
     ctx.effects.push(Effect::Trim(ino));
     Ok(Gate::Trim(TrimGate { ino, id }))
 }

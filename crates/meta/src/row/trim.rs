@@ -12,5 +12,8 @@ record! {
         pub size: u64,
         /// Layout generation that is trimmed.
         pub generation: Generation,
+    } tags {
+        /// `true`: the file became longer.
+        1 => pub longer: Option<bool>,
     }
 }

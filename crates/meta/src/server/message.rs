@@ -144,6 +144,8 @@ pub enum Job {
         chunk: ChunkId,
         /// New length.
         size: u64,
+        /// What is reserved behind it stays.
+        keeps_reserved: bool,
     },
     /// `SealChunk`.
     Seal {

@@ -74,11 +74,12 @@ impl<S: Store> Server<S> {
         if self.trims.runs.contains_key(&ino) {
             return Ok(());
         }
+        let keeps_reserved = trim.longer == Some(true);
         let mut run = Run { id: trim.id, left: BTreeSet::new(), blocks: 0 };
         for extent in &inode.layout.extents {
             for (stripe, target) in extent.targets.iter().enumerate() {
                 let (chunk, size) = (extent.chunk(stripe), extent.local_size(stripe, trim.size));
-                let job = Job::Trim { target: *target, chunk, size };
+                let job = Job::Trim { target: *target, chunk, size, keeps_reserved };
                 run.left.insert(self.errands.send(Owner::Trim(ino), job, out));
             }
         }

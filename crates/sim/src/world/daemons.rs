@@ -306,9 +306,14 @@ impl World {
             Job::Delete { target, chunks } => {
                 (target, DeleteChunks::KIND, DeleteChunks { target, chunks }.to_bytes())
             }
-            Job::Trim { target, chunk, size } => {
+            Job::Trim { target, chunk, size, keeps_reserved } => {
                 hub.coverage.hit("a truncate was told to targets");
-                (target, TrimChunk::KIND, TrimChunk { target, chunk, size }.to_bytes())
+                (
+                    target,
+                    TrimChunk::KIND,
+                    TrimChunk { target, chunk, size, keeps_reserved: keeps_reserved.then_some(true) }
+                        .to_bytes(),
+                )
             }
             Job::Stat { target, chunks } => {
                 hub.coverage.hit("the size of a file was recovered");

@@ -155,8 +155,13 @@ fn carry(caller: &mut Caller, job: &Job) -> Result<JobReply, CallError> {
             caller.call(&DeleteChunks { target: *target, chunks: chunks.clone() }, deadline)?;
             JobReply::Done
         }
-        Job::Trim { target, chunk, size } => {
-            let message = TrimChunk { target: *target, chunk: *chunk, size: *size };
+        Job::Trim { target, chunk, size, keeps_reserved } => {
+            let message = TrimChunk {
+                target: *target,
+                chunk: *chunk,
+                size: *size,
+                keeps_reserved: keeps_reserved.then_some(true),
+            };
             JobReply::Trimmed(caller.call(&message, deadline)?.blocks)
         }
         Job::Seal { target, chunk, floor } => {

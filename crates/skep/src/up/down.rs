@@ -14,17 +14,18 @@ use std::time::{Duration, Instant};
 
 /// A service that takes longer to stop is killed: what it acknowledged survives that.
 pub const STOP_LIMIT: Duration = Duration::from_secs(20);
-/// A mount waits for programs that are still in it; they get this long. It holds nothing back
-/// that a program was told is safe.
-const MOUNT_STOP_LIMIT: Duration = Duration::from_secs(3);
+/// A mount has what was written synced before it ends: an unmount waits for that up to 10 s.
+const MOUNT_STOP_LIMIT: Duration = Duration::from_secs(15);
+/// It waits for programs that are still in it; they get this long.
+const PROGRAMS_LIMIT: Duration = Duration::from_secs(3);
 
 /// Does it.
 pub fn run(dir: &Path, out: &mut dyn Write) -> Outcome {
     let (place, cluster) = Place::open(dir)?;
     let services = plan::services(&place.dir, cluster.servers);
-    if mount_point::look(&cluster.mount_point)? == PointState::Skep {
-        mount_point::release(&cluster.mount_point)?;
-    }
+    let point = &cluster.mount_point;
+    let is_used = mount_point::look(point)? == PointState::Skep && mount_point::release(point)?;
+    let mount_limit = if is_used { PROGRAMS_LIMIT } else { MOUNT_STOP_LIMIT };
     let mut count = 0;
     // Those that depend on others first.
     for kind in [Kind::Mount, Kind::Metad, Kind::Storaged, Kind::Mgmtd] {
@@ -32,7 +33,10 @@ pub fn run(dir: &Path, out: &mut dyn Write) -> Outcome {
         let living: Vec<Living> =
             of_kind.iter().filter_map(|service| process::living(&service.pid_file)).collect();
         count += living.len();
-        stop(living, if kind == Kind::Mount { MOUNT_STOP_LIMIT } else { STOP_LIMIT });
+        let is_mount = kind == Kind::Mount;
+        if stop(living, if is_mount { mount_limit } else { STOP_LIMIT }) > 0 && is_mount {
+            eprintln!("note: the mount was killed: what was written last may not be synced yet");
+        }
         for service in of_kind {
             process::forget(&service.pid_file);
         }
@@ -74,8 +78,9 @@ fn forget_mounts(dir: &Path) {
     }
 }
 
-/// Asks all to end, waits, kills those that do not.
-pub fn stop(processes: Vec<Living>, limit: Duration) {
+/// Asks all to end, waits, kills those that do not, and counts them.
+pub fn stop(processes: Vec<Living>, limit: Duration) -> usize {
+    let mut killed = 0;
     let deadline = Instant::now() + limit;
     for process in &processes {
         process.signal(Signal::TERM);
@@ -85,6 +90,8 @@ pub fn stop(processes: Vec<Living>, limit: Duration) {
             eprintln!("process {} does not end within {} s: killed", process.pid, limit.as_secs());
             process.signal(Signal::KILL);
             process.wait(Instant::now() + STOP_LIMIT);
+            killed += 1;
         }
     }
+    killed
 }

@@ -38,7 +38,7 @@ pub fn prepare(point: &Path) -> Outcome {
         ))),
         PointState::Skep => {
             eprintln!("replacing a mount at {} whose process is gone", point.display());
-            release(point)
+            release(point).map(drop)
         }
         PointState::Free => {
             std::fs::create_dir_all(point).map_err(|e| Failure::local(point.display(), e))?;
@@ -54,8 +54,9 @@ pub fn prepare(point: &Path) -> Outcome {
     }
 }
 
-/// Takes every skep mount away from the place; one in use is detached, with a word about it.
-pub fn release(point: &Path) -> Outcome {
+/// Takes every skep mount away from the place; one in use is detached, with a word about it, and `true`.
+pub fn release(point: &Path) -> Result<bool, Failure> {
+    let mut is_used = false;
     while look(point)? == PointState::Skep {
         match take_away(point, UnmountFlags::NOFOLLOW, "-u") {
             Ok(()) => {}
@@ -66,11 +67,12 @@ pub fn release(point: &Path) -> Outcome {
                 );
                 let flags = UnmountFlags::NOFOLLOW | UnmountFlags::DETACH;
                 take_away(point, flags, "-uz").map_err(|e| Failure::local(point.display(), e))?;
+                is_used = true;
             }
             Err(e) => return Err(Failure::new(format!("{}: cannot be unmounted: {e}", point.display()))),
         }
     }
-    Ok(())
+    Ok(is_used)
 }
 
 /// Unmounts as this user may: by the system call, or by the helper with `helper_flag`.

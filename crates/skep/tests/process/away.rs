@@ -4,7 +4,7 @@ use super::{bytes, plan, start};
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::Signal;
-use skep_rig::{PATIENCE, is_mounted};
+use skep_rig::{PATIENCE, is_mounted, patiently};
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -226,6 +226,31 @@ fn umount_by_force_ends_the_wait() {
 #[test]
 fn umount_lazily_works_at_once() {
     unmount_under_a_waiter(&["-l", "-i"], true);
+}
+
+/// Goal: `skep down` leaves the mount the time to have synced what was written, or to name it.
+#[test]
+fn down_waits_for_the_last_sync() {
+    for _ in 0..5 {
+        let cluster = start(plan());
+        let said = || cluster.logs().iter().any(|(_, text)| text.contains("(files not synced: 1, inodes "));
+        let mount = cluster.mount_daemon(cluster.mount()).unwrap();
+        let servers = cluster.of("storaged");
+        fs::write(cluster.mount().join("file"), bytes(1, 3 << 20)).unwrap();
+        servers.iter().for_each(|server| server.signal(Signal::STOP).unwrap());
+        let named = std::thread::scope(|scope| {
+            let down = scope.spawn(|| cluster.down());
+            patiently("the mount has ended", || !mount.is_alive()).unwrap();
+            servers.iter().for_each(|server| server.signal(Signal::CONT).unwrap());
+            down.join().unwrap().unwrap();
+            said()
+        });
+        // On a slow machine what was closed may be synced before the servers hang.
+        if named {
+            return;
+        }
+    }
+    panic!("no mount could say what was not synced");
 }
 
 /// Goal: an unmount waits for some seconds for storage servers that hang, ends then, and says that what was written is not

@@ -92,7 +92,7 @@ fn trimmed_bytes_do_not_come_back() {
     let store = MemoryChunks::default();
     write(&store, 0, b"0123456789").unwrap();
     write(&store, 2 * PIECE_SIZE, b"far").unwrap();
-    let trim = |size| TrimChunk { target: TARGET, chunk: chunk(), size };
+    let trim = |size| TrimChunk { target: TARGET, chunk: chunk(), size, keeps_reserved: None };
     let reply: ChunkReply = run(&store, trim(4)).unwrap();
     assert_eq!(reply.size, 4);
     write(&store, 8, b"x").unwrap();
@@ -111,7 +111,10 @@ fn a_cut_frees_what_is_reserved_behind_it() {
         let m = ReserveChunk { target, chunk, offset: 0, len, owner };
         run::<ChunkReply>(&store, m).unwrap().blocks
     };
-    let trim = |size| run::<ChunkReply>(&store, TrimChunk { target: TARGET, chunk: chunk(), size }).unwrap();
+    let trim = |size| {
+        run::<ChunkReply>(&store, TrimChunk { target: TARGET, chunk: chunk(), size, keeps_reserved: None })
+            .unwrap()
+    };
     assert_eq!(reserve(65_536), 128);
     assert_eq!(trim(0).blocks, 0, "nothing was written");
     write(&store, 0, &[1; 5_000]).unwrap();
@@ -121,6 +124,12 @@ fn a_cut_frees_what_is_reserved_behind_it() {
         assert_eq!((reply.size, reply.blocks), (len, blocks), "cut at {size}");
     }
     assert_eq!(read(&store, 0, 9_000), [1; 4_096]);
+    // The file became longer, this chunk file did not.
+    assert_eq!(reserve(65_536), 128);
+    let longer = |size| TrimChunk { target: TARGET, chunk: chunk(), size, keeps_reserved: Some(true) };
+    assert_eq!(run::<ChunkReply>(&store, longer(4_096)).unwrap().blocks, 128);
+    let reply: ChunkReply = run(&store, longer(4_095)).unwrap();
+    assert_eq!((reply.size, reply.blocks), (4_095, 8), "it held more than the file");
 }
 
 /// Goal: what is cut off in a hole between pieces leaves a chunk file that ends at the cut: a shorter one would
@@ -131,7 +140,7 @@ fn a_cut_in_a_hole_ends_there() {
         let store = MemoryChunks::default();
         write(&store, at, b"a").unwrap();
         write(&store, 5 * PIECE_SIZE, b"far").unwrap();
-        let trim = TrimChunk { target: TARGET, chunk: chunk(), size };
+        let trim = TrimChunk { target: TARGET, chunk: chunk(), size, keeps_reserved: None };
         let reply: ChunkReply = run(&store, trim.clone()).unwrap();
         assert_eq!(reply.size, size);
         let again: ChunkReply = run(&store, trim).unwrap();
@@ -145,13 +154,14 @@ fn a_cut_in_a_hole_ends_there() {
         }
         store.set_room(Some(0));
         let size = 3 * PIECE_SIZE + 9;
-        let trim = TrimChunk { target: TARGET, chunk: chunk(), size };
+        let trim = TrimChunk { target: TARGET, chunk: chunk(), size, keeps_reserved: None };
         assert_eq!(run::<ChunkReply>(&store, trim).unwrap().size, size);
         assert_eq!(store.further_pieces(&chunk()).unwrap(), [3]);
     }
     let store = MemoryChunks::default();
     write(&store, 5 * PIECE_SIZE, b"far").unwrap();
-    let reply: ChunkReply = run(&store, TrimChunk { target: TARGET, chunk: chunk(), size: 0 }).unwrap();
+    let reply: ChunkReply =
+        run(&store, TrimChunk { target: TARGET, chunk: chunk(), size: 0, keeps_reserved: None }).unwrap();
     assert_eq!((reply.size, store.list(None, 9).unwrap()), (0, vec![]), "nothing is left");
 }
 
@@ -218,7 +228,7 @@ fn an_error_that_another_sync_was_told_of() {
         netbench: false,
     };
     assert!(fails(m.into()));
-    assert!(fails(TrimChunk { target: TARGET, chunk: chunk(), size: 2 }.into()));
+    assert!(fails(TrimChunk { target: TARGET, chunk: chunk(), size: 2, keeps_reserved: None }.into()));
     assert!(fails(DeleteChunks { target: TARGET, chunks: vec![chunk()] }.into()));
 }
 

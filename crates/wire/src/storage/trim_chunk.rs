@@ -12,5 +12,8 @@ crate::message! {
         pub chunk: ChunkId,
         /// New length of the chunk file; longer ones are cut, shorter ones stay.
         pub size: u64,
+    } tags {
+        /// `true`: the file did not become shorter, so what is reserved behind its end stays.
+        1 => pub keeps_reserved: Option<bool>,
     }
 }

@@ -370,6 +370,40 @@ fn a_doubt_waits_for_its_owners_wish() {
     assert!(!second.shared.borrow().locks.has_work());
 }
 
+/// Goal: a file is closed, and the next open, to which the kernel gives the same owner, locks it before the mount has heard
+/// of the end of the first one: that lock is kept, and goes with its own file. When the server does not give up the first
+/// one's locks, since it has heard of a newer request, that is put right.
+#[test]
+fn an_owners_number_is_given_again() {
+    for fault in [Fault::LateAnswer, Fault::Refuse(Status::OLD_SEQUENCE)] {
+        let (cluster, first) = mounted();
+        let file = create(&first, b"f");
+        let next = open(&first, file.attr.ino);
+        let beside = lane_beside(&cluster, &first);
+        let held = || cluster.borrow().shard.locks.held.len();
+        block_on(first.set_lock(file.handle, wish(7, WRITE, 0, 9))).unwrap();
+        cluster.borrow_mut().fail(DropLocks::KIND, &[fault]);
+        {
+            let mut closing = pin!(first.release(file.handle));
+            let mut closed = false;
+            while cluster.borrow().count(DropLocks::KIND) == 0 {
+                closed = step(closing.as_mut()).is_ready();
+            }
+            block_on(beside.set_lock(next.handle, wish(7, WRITE, 20, 29))).unwrap();
+            if !closed {
+                block_on(closing);
+            }
+        }
+        block_on(beside.housekeeping());
+        assert_eq!(held(), 1, "{fault:?}");
+        let believed = first.shared.borrow().locks.of_shard(ShardId(0));
+        assert_eq!(believed.iter().map(|one| one.lock.start).collect::<Vec<_>>(), [20], "{fault:?}");
+        assert!(!first.shared.borrow().locks.has_work());
+        block_on(beside.release(next.handle));
+        assert_eq!(held(), 0, "{fault:?}");
+    }
+}
+
 /// Goal: an outcome that overtakes the answer to its wish leaves no doubt, and the lock is known with its number.
 #[test]
 fn an_outcome_before_the_answer() {

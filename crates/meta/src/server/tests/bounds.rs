@@ -158,6 +158,22 @@ fn a_trim_waits_for_its_own_record() {
     assert!(trims(&bed) > 0);
 }
 
+/// Goal: a truncate that makes a file longer leaves what is reserved on its targets, one that does not frees it.
+#[test]
+fn longer_files_keep_what_is_reserved() {
+    for (size, keeps) in [((1 << 20) + 1, true), (1 << 20, false), (100, false)] {
+        let mut bed = Bed::new();
+        let (ino, _) = bed.grown("f", 1 << 20);
+        bed.open(ME, ino, OpenMode::Write, 1).unwrap();
+        bed.truncate(ME, ino, 1 << 20).unwrap();
+        bed.courier_works = false;
+        bed.tasks.clear();
+        bed.truncate_later(ino, size);
+        let told = |job: &Job| matches!(job, Job::Trim { keeps_reserved, .. } if *keeps_reserved == keeps);
+        assert!(!bed.tasks.is_empty() && bed.tasks.iter().all(|task| told(&task.job)), "{size}");
+    }
+}
+
 /// Goal: of the lanes that are remembered the oldest go, whoever they belong to.
 #[test]
 fn lanes_are_forgotten_by_age() {
