@@ -85,6 +85,8 @@ def obey(words):
         os.pwrite(FILES[rest[0]], rest[2].encode(), int(rest[1]))
     elif verb == "read":
         return os.pread(FILES[rest[0]], int(rest[2]), int(rest[1])).decode()
+    elif verb == "fsync":
+        os.fsync(FILES[rest[0]])
     elif verb == "waiters":
         return waiters(rest[0], int(rest[1]))
     else:

@@ -1,5 +1,6 @@
 //! Older copies of directories, lost parts of them, and processes that another one has superseded.
 
+use super::deletion::chunk_files;
 use super::{Running, bytes, plan, start};
 use rustix::process::Signal;
 use skep_rig::{Daemon, PATIENCE, until};
@@ -357,14 +358,25 @@ fn a_restored_mgmtd_refuses_older_copies() {
     check_files(cluster.mount(), 1);
 }
 
-/// Goal: what servers keep is theirs alone, also in a directory that was made otherwise.
+/// Goal: what servers keep is theirs alone, also in a directory that was made otherwise; so is what lies on targets.
 #[test]
 fn state_directories_are_private() {
     let cluster = start(plan());
     fs::write(cluster.mount().join("secret"), b"what only its owner may read").unwrap();
+    let chunks = File::create(cluster.mount().join("secrets")).unwrap();
+    chunks.write_all_at(&bytes(1, 3 << 20), 0).unwrap();
+    chunks.sync_all().unwrap();
     stop(&cluster.one("metad").unwrap());
     let mut open = Vec::new();
     look_for_open(&state(&cluster, ""), &mut open);
+    let mut looked = 0;
+    for target in fs::read_dir(cluster.dir().join("targets")).unwrap() {
+        looked += 1;
+        look_for_open(&target.unwrap().path(), &mut open);
+    }
+    // What a target is, anybody may know.
+    open.retain(|line| !line.contains("/skep-target.toml "));
+    assert!(looked >= 4 && !chunk_files(&cluster).is_empty());
     assert_eq!(open, Vec::<String>::new());
     for name in ["metad-1", "mgmtd", "storaged-1"] {
         fs::set_permissions(state(&cluster, name), fs::Permissions::from_mode(0o755)).unwrap();

@@ -1,8 +1,11 @@
 //! A mount that was cut off until the cluster gave it up comes back by itself; one that died keeps nobody waiting.
 
 use super::agent::Agent;
+use super::lives::{flush, goes_back, on_a_disk};
+use super::pools::rows;
 use super::{Running, bytes, plan, start};
 use rustix::process::Signal;
+use serde_json::Value;
 use skep_rig::{PATIENCE, until};
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -28,7 +31,8 @@ fn eviction(cluster: &Running, point: &Path) -> Result<String, String> {
 /// Goal: a mount that nobody hears for longer than the session's time-out goes on by itself when it is heard again, with
 /// everything that it wrote and did not sync: open handles work, closed files are whole for others, a handle sees what
 /// others made of its file meanwhile, and no fsync complains, for the targets lost nothing. Only a program that believes
-/// in a lock which went with the session is told. The eviction is listed, with its reason.
+/// in a lock which went with the session is told. The eviction is listed, with its time and reason, also after mgmtd was
+/// killed.
 #[test]
 fn a_mount_comes_back_by_itself() {
     let cluster = start(plan().with("SKEP_MGMTD_SESSION_TIMEOUT", "6s"));
@@ -78,6 +82,73 @@ fn a_mount_comes_back_by_itself() {
     let health = cluster.run(cluster.admin_words(["health"])).unwrap();
     let health = String::from_utf8_lossy(&health.stdout).into_owned();
     assert!(health.contains("silent for 6 s"), "{health}");
+
+    let place = two.display().to_string();
+    let listed = || {
+        let all = rows(&cluster, &["session", "list"]);
+        all.into_iter().find(|row| row["mount"] == *place && row["evicted_ms"].is_u64())
+    };
+    let before = listed().unwrap();
+    cluster.one("mgmtd").unwrap().kill().unwrap();
+    cluster.up().unwrap();
+    let after = listed().unwrap();
+    let fields = |row: &Value| ["client", "host", "mount", "why"].map(|field| row[field].clone());
+    assert_eq!(fields(&after), fields(&before));
+    // By the same clock, in whole seconds.
+    assert!(after["evicted_ms"].as_u64() >= before["evicted_ms"].as_u64(), "{before} {after}");
+}
+
+/// Goal: what a mount had written and not synced is lost with a target's file system while the mount is cut off and given
+/// up. It comes back, and each handle of that file is told once, by fsync or by close; then it works. Handles of files
+/// that lost nothing are told nothing.
+#[test]
+fn lost_writes_are_told_once_after_an_eviction() {
+    let (cluster, disk, directory, dir) = on_a_disk(plan().with("SKEP_MGMTD_SESSION_TIMEOUT", "6s"));
+    let two = cluster.second_mount("mnt1", &[]).unwrap();
+    let dir = two.join(dir.file_name().unwrap());
+    let old = bytes(1, LARGE);
+    let new = [b"new", &old[3..]].concat();
+    let (lost, steady, elsewhere) = (dir.join("lost"), dir.join("steady"), two.join("elsewhere"));
+    // Another process has the files open: a child of this one would close them before it is another program, and wait
+    // for the mount that is stopped.
+    let mut program = Agent::start();
+    for (names, path) in [(&["a", "b", "c"][..], &lost), (&["steady"], &steady), (&["elsewhere"], &elsewhere)]
+    {
+        fs::write(path, &old).unwrap();
+        for name in names {
+            assert_eq!(program.ask(&format!("open {name} {}", path.display())), "ok");
+        }
+        assert_eq!(program.ask(&format!("fsync {}", names[0])), "ok");
+    }
+    let flushed = flush(&cluster, &directory);
+    assert_eq!(program.ask("write a 0 new"), "ok");
+    assert_eq!(program.ask("write elsewhere 0 new"), "ok");
+
+    let daemon = cluster.mount_daemon(&two).unwrap();
+    daemon.signal(Signal::STOP).unwrap();
+    let listed = until("the eviction is listed", PATIENCE, || eviction(&cluster, &two).map(drop));
+    let disk = goes_back(&cluster, disk, &directory, &flushed);
+    daemon.signal(Signal::CONT).unwrap();
+    listed.unwrap();
+
+    assert_eq!(program.ask("fsync a"), "EIO", "it holds the old bytes");
+    assert_eq!(program.ask("fsync a"), "ok", "told once");
+    assert_eq!(program.ask("fsync b"), "EIO", "each handle is told");
+    assert_eq!(program.ask("fsync b"), "ok", "once");
+    assert_eq!(program.ask("close c"), "EIO", "by its close");
+    assert_eq!(program.ask("fsync steady"), "ok", "it lost nothing");
+    assert_eq!(program.ask("fsync elsewhere"), "ok", "nor did this one");
+    assert_eq!(program.ask("close elsewhere"), "ok");
+    assert!(fs::read(&elsewhere).unwrap() == new && fs::read(&steady).unwrap() == old);
+    assert_eq!(program.ask("write b 0 new"), "ok");
+    for name in ["a", "b"] {
+        assert_eq!(program.ask(&format!("fsync {name}")), "ok", "what is written now is there");
+        assert_eq!(program.ask(&format!("close {name}")), "ok");
+    }
+    assert!(fs::read(cluster.mount().join("dir/lost")).unwrap() == new);
+    drop(program);
+    cluster.down().unwrap();
+    drop(disk);
 }
 
 /// Goal: an eviction under a working program is not noticed by it, and neither is the next one.

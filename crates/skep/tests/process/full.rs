@@ -126,7 +126,9 @@ fn daemons_start_on_a_full_disk() {
     }
     let logs = tempfile::tempdir().unwrap();
     let mut children = Vec::new();
-    for (service, name) in [("storaged", "storaged-1"), ("storaged", "storaged-2"), ("metad", "metad-1")] {
+    let daemons =
+        [("mgmtd", "mgmtd"), ("storaged", "storaged-1"), ("storaged", "storaged-2"), ("metad", "metad-1")];
+    for (service, name) in daemons {
         let config = cluster.dir().join(format!("etc/{name}.toml"));
         let old = cluster.of(service).into_iter().find(|old| old.words.iter().any(|word| *word == *config));
         old.unwrap().kill().unwrap();

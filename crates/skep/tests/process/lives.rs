@@ -4,7 +4,7 @@
 use super::pools::{Disk, directory_of, set, target};
 use super::{Running, bytes, plan, start, start_with_room};
 use rustix::io::Errno;
-use skep_rig::{PATIENCE, until};
+use skep_rig::{PATIENCE, Plan, until};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -27,8 +27,8 @@ fn fsync(file: &File) -> Result<(), Option<Errno>> {
 }
 
 /// A cluster whose only target for files below `dir` lies on a file system of its own.
-fn on_a_disk() -> (Running, Disk, PathBuf, PathBuf) {
-    let cluster = start(plan());
+pub fn on_a_disk(plan: Plan) -> (Running, Disk, PathBuf, PathBuf) {
+    let cluster = start(plan);
     set(&cluster, &["pool", "create", "small", "--targets", "101"]);
     let directory = directory_of(&cluster, 101);
     cluster.down().unwrap();
@@ -39,12 +39,32 @@ fn on_a_disk() -> (Running, Disk, PathBuf, PathBuf) {
     (cluster, disk, directory, dir)
 }
 
+/// What is in the directory of a target now, for [`goes_back`].
+pub fn flush(cluster: &Running, directory: &Path) -> PathBuf {
+    let flushed = cluster.beside("flushed");
+    copy(directory, &flushed);
+    flushed
+}
+
+/// The file system below a target becomes what it was when it was flushed, while its server is down.
+pub fn goes_back(cluster: &Running, disk: Disk, directory: &Path, flushed: &Path) -> Disk {
+    kill_storage(cluster);
+    drop(disk);
+    let empty = directory.with_extension("aside");
+    fs::rename(directory, &empty).unwrap();
+    fs::remove_dir(&empty).unwrap();
+    copy(flushed, directory);
+    let disk = Disk::under(directory, 200);
+    cluster.up().unwrap();
+    disk
+}
+
 /// Goal: the file system below a target goes back to what was flushed, without a reboot of the machine, while its
 /// server is down: every fsync of a file that had lost something fails, and one of a file that had not succeeds. A
 /// mere restart of the server fails none.
 #[test]
 fn fsync_tells_that_a_file_system_went_back() {
-    let (cluster, disk, directory, dir) = on_a_disk();
+    let (cluster, disk, directory, dir) = on_a_disk(plan());
     let (old, new) = (bytes(1, 300_000), bytes(2, 300_000));
     let make = |name: &str, content: &[u8]| {
         let file = File::options().create_new(true).write(true).read(true).open(dir.join(name)).unwrap();
@@ -57,18 +77,10 @@ fn fsync_tells_that_a_file_system_went_back() {
     assert_eq!(fsync(&restarted), Ok(()), "the kernel kept it");
     let (overwritten, steady) = (make("overwritten", &old), make("steady", &old));
     assert_eq!((fsync(&overwritten), fsync(&steady)), (Ok(()), Ok(())));
-    let flushed = cluster.beside("flushed");
-    copy(&directory, &flushed);
+    let flushed = flush(&cluster, &directory);
     overwritten.write_all_at(&new, 0).unwrap();
     let fresh = make("fresh", &new);
-    kill_storage(&cluster);
-    drop(disk);
-    let empty = directory.with_extension("aside");
-    fs::rename(&directory, &empty).unwrap();
-    fs::remove_dir(&empty).unwrap();
-    copy(&flushed, &directory);
-    let disk = Disk::under(&directory, 200);
-    cluster.up().unwrap();
+    let disk = goes_back(&cluster, disk, &directory, &flushed);
     assert_eq!(fsync(&overwritten), Err(Some(Errno::IO)), "it holds the old bytes");
     assert_eq!(fsync(&fresh), Err(Some(Errno::IO)), "it holds nothing");
     assert_eq!(fsync(&steady), Ok(()));

@@ -123,14 +123,20 @@ fn growth_elsewhere_is_believed() {
     }
 }
 
-/// Goal: `tail -f` on one mount prints what another mount writes, byte by byte, from the metadata into chunks.
+/// Goal: `tail -f` on one mount prints what another mount writes, byte by byte, from the metadata into chunks, whether it
+/// appends or writes at offsets.
 #[test]
 fn tail_follows_another_mount() {
     let (_cluster, first, second) = two_mounts();
-    let mut writer = appending(&first.join("log"));
+    follow(appending(&first.join("appended")), &second.join("appended"));
+    follow(File::create_new(first.join("written")).unwrap(), &second.join("written"));
+}
+
+/// Writes lines through `writer`; `tail -f` of the same file elsewhere must print them.
+fn follow(mut writer: File, there: &Path) {
     writer.write_all(b"line 0\n").unwrap();
     let mut tail = Command::new("tail");
-    tail.args(["-f", "-n", "+1", "-s", "0.02"]).arg(second.join("log")).stdout(Stdio::piped());
+    tail.args(["-f", "-n", "+1", "-s", "0.02"]).arg(there).stdout(Stdio::piped());
     let mut tail = tail.spawn().unwrap();
     let mut expected = b"line 0\n".to_vec();
     let mut printed = tail.stdout.take().unwrap();
@@ -143,7 +149,12 @@ fn tail_follows_another_mount() {
         printed.read_exact(&mut next).unwrap();
         expected.extend_from_slice(&line);
         found.extend_from_slice(&next);
-        assert!(found == expected, "line {number}: {}", next[..next.len().min(60)].escape_ascii());
+        assert!(
+            found == expected,
+            "{}, line {number}: {}",
+            there.display(),
+            next[..next.len().min(60)].escape_ascii()
+        );
     }
     tail.kill().unwrap();
     tail.wait().unwrap();
@@ -197,11 +208,14 @@ def children(count, work):
 const LOCKED: &str = r"
 first, second, rounds, kind = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
 paths = [first, second]
+write_lock, unlock = ((struct.pack('hhqqi4x', how, 0, 0, 0, 0)) for how in (fcntl.F_WRLCK, fcntl.F_UNLCK))
 open(first, 'w').write('0'.rjust(12))
 def opens(number):
     while True: os.close(os.open(paths[number % 2], os.O_RDONLY))
 def take(file, how):
-    fcntl.flock(file, how) if kind == 'flock' else fcntl.lockf(file, how)
+    if kind == 'flock': fcntl.flock(file, how)
+    elif kind == 'lockf': fcntl.lockf(file, how)
+    else: fcntl.fcntl(file, 38, write_lock if how == fcntl.LOCK_EX else unlock)
 def adds(number):
     file, stale = os.open(paths[number], os.O_RDWR), 0
     for _ in range(rounds):
@@ -263,9 +277,9 @@ fn python(script: &str, words: &[&str]) {
 #[test]
 fn locks_hold_beside_opens() {
     let (_cluster, first, second) = two_mounts();
-    for kind in ["flock", "lockf"] {
+    for kind in ["flock", "lockf", "ofd"] {
         let (here, there) = (first.join(kind), second.join(kind));
-        let words = [here.to_str().unwrap(), there.to_str().unwrap(), "1500", kind];
+        let words = [here.to_str().unwrap(), there.to_str().unwrap(), "1000", kind];
         python(LOCKED, &words);
     }
 }

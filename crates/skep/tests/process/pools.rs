@@ -17,7 +17,8 @@ use std::time::{Duration, Instant};
 /// Well before a request to a target that is away is tried for the last time (60 s).
 const PROMPTLY: Duration = Duration::from_secs(45);
 
-fn rows(cluster: &Cluster, words: &[&str]) -> Vec<Value> {
+/// The rows that an administrative command prints.
+pub fn rows(cluster: &Cluster, words: &[&str]) -> Vec<Value> {
     let text = cluster.admin([words, &["--output", "ndjson"]].concat()).unwrap();
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }

@@ -1,9 +1,10 @@
-//! Programs with signals, while servers are stopped: what a local disk does not interrupt is not interrupted, and what
+//! Programs with signals, while servers are stopped or restarted: what a local disk does not interrupt is not interrupted, and what
 //! is killed ends.
 
 use super::{Running, plan, start};
+use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::{Pid, Signal, kill_process};
-use skep_rig::{PATIENCE, until};
+use skep_rig::{PATIENCE, patiently, until};
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::PermissionsExt;
@@ -15,6 +16,8 @@ use std::time::{Duration, Instant};
 const KINDS: u32 = 9;
 /// A server is stopped for this long: a slow disk.
 const STOPPED: Duration = Duration::from_secs(3);
+/// A killed server is away for this long, and for the time that its start takes.
+const AWAY: Duration = Duration::from_secs(1);
 /// A killed program that waits for no change ends within a second; the rest is for a machine that is busy.
 const KILLED_SOON: Duration = Duration::from_secs(5);
 /// A killed program ends after this long at the latest, whatever it waits for.
@@ -51,7 +54,7 @@ fn ready(child: &mut Child) -> BufReader<std::process::ChildStdout> {
 }
 
 /// Goal: a program that takes signals all the time meets no EINTR, nor any other error, while each of the servers is
-/// stopped for seconds; it waits.
+/// stopped for seconds, or killed and started again; it waits.
 #[test]
 fn no_interrupted_calls() {
     let cluster = start(plan());
@@ -69,6 +72,13 @@ fn no_interrupted_calls() {
         goes_on(&cluster, service);
         // What waited is through.
         fs::metadata(cluster.mount()).unwrap();
+        for daemon in cluster.of(service) {
+            daemon.kill().unwrap();
+        }
+        // Away for long enough that every program meets it and has signals meanwhile.
+        std::thread::sleep(AWAY);
+        cluster.up().unwrap();
+        fs::write(cluster.mount().join("after"), vec![7; 1 << 20]).unwrap();
     }
     let mut waited = 0;
     for (kind, (child, output)) in programs.iter_mut().enumerate() {
@@ -103,9 +113,20 @@ fn waiting(directory: &Path, call: &str, writes: bool) -> Child {
 
 /// Stops `service`, lets programs run into these calls, kills them after a while.
 fn killed_in(cluster: &Running, service: &str, calls: &[&str], writes: bool) -> Vec<(String, Child)> {
+    killed_at(cluster, cluster.mount(), service, calls, writes)
+}
+
+/// [`killed_in`] another mount.
+fn killed_at(
+    cluster: &Running,
+    point: &Path,
+    service: &str,
+    calls: &[&str],
+    writes: bool,
+) -> Vec<(String, Child)> {
     let mut programs: Vec<(String, Child)> = Vec::new();
     for call in calls {
-        let mut child = waiting(cluster.mount(), call, writes);
+        let mut child = waiting(point, call, writes);
         let _ = ready(&mut child);
         programs.push(((*call).to_owned(), child));
     }
@@ -187,4 +208,47 @@ fn a_killed_writer_ends_at_last() {
     assert!(begun.elapsed() > KILLED_AT_LAST / 2, "a change that was sent was left behind");
     goes_on(&cluster, "metad");
     fs::metadata(cluster.mount()).unwrap();
+}
+
+/// Goal: a killed program whose change was sent ends when the connection breaks, and does not wait for the server to come
+/// back.
+#[test]
+fn a_killed_writer_ends_with_the_connection() {
+    let cluster = prepared();
+    let mut programs = killed_in(&cluster, "metad", &["os.fchmod(file, 0o600)"], false);
+    for (call, child) in &mut programs {
+        is_waiting(call, child);
+    }
+    cluster.one("metad").unwrap().kill().unwrap();
+    for (call, child) in &mut programs {
+        ends_within(call, child, KILLED_AT_LAST / 2);
+    }
+    cluster.up().unwrap();
+    fs::write(cluster.mount().join("file"), b"as if nothing had been").unwrap();
+}
+
+/// Goal: a mount does not take a program of another pid name space for killed: what it asks ends with the answer, also
+/// where nothing changes.
+#[test]
+fn a_killed_stranger_ends_with_the_answer() {
+    let cluster = prepared();
+    let point = cluster.beside("mnt1");
+    fs::create_dir(&point).unwrap();
+    let mut mount = Command::new("unshare");
+    mount.args(["--pid", "--fork", "--kill-child", env!("CARGO_BIN_EXE_skep")]);
+    mount.args(cluster.mount_words(&point, &[])).arg("--foreground").stdin(Stdio::null());
+    let mut mount = mount.spawn().expect("unshare is missing: apt-get install util-linux");
+    patiently("it is mounted", || point.join("file").exists()).unwrap();
+    let mut programs = killed_at(&cluster, &point, "metad", &["os.stat('file')"], false);
+    std::thread::sleep(KILLED_SOON);
+    for (call, child) in &mut programs {
+        is_waiting(call, child);
+    }
+    goes_on(&cluster, "metad");
+    for (call, child) in &mut programs {
+        ends_within(call, child, PATIENCE);
+    }
+    // `skep umount` waits for a process of this name space.
+    unmount(&point, UnmountFlags::DETACH).unwrap();
+    mount.wait().unwrap();
 }
