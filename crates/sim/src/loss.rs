@@ -107,7 +107,7 @@ impl Stored {
             found.push(read(lane, opened.handle, last, 1).await.map(|_| ()));
         }
         // Where an earlier extent has some of the bytes, no hole is looked for, and so no loss is met.
-        let earlier = self.layout.extents.iter().take_while(|other| other.start < extent.start);
+        let earlier = self.layout.extents.iter().take_while(|other| !std::ptr::eq(*other, extent));
         let shared = earlier.filter(|other| other.is_closed()).map(|other| other.end).max();
         let seeks = if last < shared { &[Seek::Data][..] } else { &[Seek::Data, Seek::Hole] };
         for &what in seeks {

@@ -234,12 +234,16 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
 
     /// Every lock and wish of `key` is given up, if there is any.
     pub(crate) async fn drop_locks(&self, key: LockKey) {
-        let Some(order) = self.shared.with(|s| s.locks.knows(&key).then(|| s.locks.next_order())) else {
-            return;
-        };
+        let order = self.shared.with(|s| {
+            let order = s.locks.knows(&key).then(|| s.locks.next_order())?;
+            s.locks.leaves(order, key, 0, u64::MAX);
+            Some(order)
+        });
+        let Some(order) = order else { return };
         let LockKey { ino, space, owner } = key;
         let told = self.settle(self.asking(ino.shard(), &DropLocks { ino, space, owner, order })).await;
         let again = self.shared.with(|s| {
+            s.locks.left(order);
             s.locks.dropped(&key, order);
             let again = s.is_doubtful(&told, is_unsure);
             if again {
@@ -330,10 +334,17 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let mut tries = 0;
         loop {
             tries += 1;
-            let order = self.shared.with(|s| s.locks.number(ticket));
+            let order = self.shared.with(|s| {
+                let order = s.locks.number(ticket);
+                if lock.kind.is_none() {
+                    s.locks.leaves(order, key, lock.start, lock.last);
+                }
+                order
+            });
             let reply = self.settle(self.asking(ino.shard(), &SetLock { ino, lock, ticket, order })).await;
             let last = tries >= OVERTAKEN_MAX || self.port.cancelled();
             let recorded = self.shared.with(|s| {
+                s.locks.left(order);
                 let result = match reply.and_then(|reply| s.taken(&reply, order)) {
                     Err(refusal) if refusal.status == Status::OLD_SEQUENCE => {
                         let wanted = ticket.is_none_or(|ticket| s.locks.wish_of(ticket).is_some());

@@ -91,6 +91,9 @@ pub struct Locks {
     drops: Vec<(LockKey, u64)>,
     /// Requests in flight.
     asking: BTreeMap<LockKey, u32>,
+    /// Unlocks in flight, by their requests' numbers. A server may have done them already, and given what was held to
+    /// another: the next one is not told of it.
+    leaving: BTreeMap<u64, (LockKey, u64, u64)>,
     ticket: u64,
     order: u64,
 }
@@ -236,6 +239,16 @@ impl Locks {
         *self.asking.entry(key).or_default() += 1;
     }
 
+    /// Request `order` unlocks `start..=last`, and is on its way.
+    pub fn leaves(&mut self, order: u64, key: LockKey, start: u64, last: u64) {
+        self.leaving.insert(order, (key, start, last));
+    }
+
+    /// Its answer came, or it was given up.
+    pub fn left(&mut self, order: u64) {
+        self.leaving.remove(&order);
+    }
+
     /// It was answered, or given up.
     pub fn asked(&mut self, key: &LockKey) {
         if let Some(count) = self.asking.get_mut(key) {
@@ -339,7 +352,11 @@ impl Locks {
             LockKey { ino: Ino::new(shard, Ino::SERIAL_MAX), space: LockSpace::Whole, owner: u64::MAX };
         let mut locks = Vec::new();
         for (key, held) in self.held.range(first..=last) {
-            locks.extend(held.ranges.iter().map(|range| ReclaimedLock {
+            let mut ranges = held.ranges.clone();
+            for (_, start, last) in self.leaving.values().filter(|(left, ..)| left == key) {
+                cut(&mut ranges, *start, *last);
+            }
+            locks.extend(ranges.iter().map(|range| ReclaimedLock {
                 ino: key.ino,
                 order: held.order,
                 lock: LockWish {

@@ -404,6 +404,38 @@ fn an_owners_number_is_given_again() {
     }
 }
 
+/// Goal: what a program is giving up is not claimed from the next life of the server: the last one may have given it to
+/// another (seed 3965 of the simulator). Once it is known to be held still, it is.
+#[test]
+fn what_is_being_given_up_is_not_claimed() {
+    let (cluster, first) = mounted();
+    let file = create(&first, b"f");
+    let claimed = || {
+        let locks = first.shared.borrow().locks.of_shard(ShardId(0));
+        locks.iter().map(|one| (one.lock.start, one.lock.last)).collect::<Vec<_>>()
+    };
+    block_on(first.set_lock(file.handle, wish(1, WRITE, 0, 29))).unwrap();
+    cluster.borrow_mut().fail(SetLock::KIND, &[Fault::LateAnswer]);
+    {
+        let asked = cluster.borrow().count(SetLock::KIND);
+        let mut giving_up = pin!(first.set_lock(file.handle, wish(1, None, 10, 19)));
+        while cluster.borrow().count(SetLock::KIND) == asked {
+            assert!(step(giving_up.as_mut()).is_pending());
+        }
+        assert_eq!(claimed(), [(0, 9), (20, 29)]);
+        block_on(giving_up).unwrap();
+    }
+    cluster.borrow_mut().fail(DropLocks::KIND, &[Fault::LateAnswer]);
+    let mut closing = pin!(first.flush(file.handle, 1));
+    while cluster.borrow().count(DropLocks::KIND) == 0 {
+        assert!(step(closing.as_mut()).is_pending());
+    }
+    assert_eq!(claimed(), []);
+    block_on(closing).unwrap();
+    block_on(first.set_lock(file.handle, wish(1, WRITE, 0, 9))).unwrap();
+    assert_eq!(claimed(), [(0, 9)]);
+}
+
 /// Goal: an outcome that overtakes the answer to its wish leaves no doubt, and the lock is known with its number.
 #[test]
 fn an_outcome_before_the_answer() {
