@@ -1,5 +1,5 @@
 //! Real daemons, real sockets, real mounts. Every test has a cluster of its own, in a directory of its
-//! own; they run one after the other, for the machine is small and the clusters are not. Where FUSE is
+//! own; `cargo xtask process` runs several at a time, each in namespaces of its own. Where FUSE is
 //! missing they fail: a proof that was skipped is none.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
