@@ -9,8 +9,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A thread that has not opened anything for so long will not.
-const WAIT: Duration = Duration::from_secs(1);
+/// A thread that has not opened anything for so long will not. A machine with far more to do than processors can keep one
+/// from its second look for seconds.
+const WAIT: Duration = Duration::from_secs(5);
 /// Threads at a time; one more gets what the kernel's second look finds.
 const THREADS_MAX: usize = 256;
 
@@ -29,7 +30,7 @@ pub struct Misses {
 }
 
 impl Misses {
-    /// An open or create of this thread came too late.
+    /// An open or create of this thread came too late, or the look at permissions before it.
     pub fn missed(&self, thread: u32) {
         let mut misses = self.lock();
         let since = Instant::now();

@@ -215,6 +215,10 @@ impl<P: MountPort> Filesystem for Worker<P> {
             },
             None => lane.getattr(Ino(ino)).await,
         };
+        // The kernel looks at permissions before it opens.
+        if fh.is_none() && attr == Err(skep_types::Errno::ESTALE) {
+            self.manner.misses.missed(cx.pid);
+        }
         Ok(attr_reply(&attr.map_err(errno)?))
     }
 
