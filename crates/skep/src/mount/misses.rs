@@ -9,9 +9,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A thread that has not opened anything for so long will not. A machine with far more to do than processors can keep one
-/// from its second look for seconds.
-const WAIT: Duration = Duration::from_secs(5);
+/// A thread that has not opened anything for so long will not.
+const WAIT: Duration = Duration::from_secs(1);
 /// Threads at a time; one more gets what the kernel's second look finds.
 const THREADS_MAX: usize = 256;
 
