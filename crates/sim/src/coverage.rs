@@ -47,6 +47,7 @@ pub const MARKERS: &[&str] = &[
     "a deadlock was found",
     "a lock outlived metad",
     "a record was appended",
+    "an append ended at a hole of a full target",
     "records of a log were found",
     "a number went up under a lock",
     "a growing file was followed",

@@ -82,9 +82,12 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             Err(newer) if newer.status == Status::STALE_GENERATION => {}
             Err(other) => return Err(other),
         }
-        let layout = self.fetch_layout(ino).await?.layout;
-        let cut = layout.extent_of(&chunk).map_or(0, |extent| extent.cut(usize::from(chunk.stripe)));
-        // A hole in front of the end of the chunk file: its place stays.
-        if full.is_some() && cut >= end { Err(refusal) } else { Ok(()) }
+        let newer = self.fetch_layout(ino).await?.layout;
+        let cut =
+            |of: &Layout| of.extent_of(&chunk).map_or(0, |extent| extent.cut(usize::from(chunk.stripe)));
+        // A hole in front of the end of a chunk file: its place stays. It is tried once more when the seal is new: what
+        // reaches behind the place may have come after the refusal, and the target have room again.
+        let is_hole = full.is_some() && cut(&newer) >= end && cut(&newer) == cut(layout);
+        if is_hole { Err(refusal) } else { Ok(()) }
     }
 }

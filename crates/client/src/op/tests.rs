@@ -293,9 +293,9 @@ fn suid_goes_before_the_data() {
     write(&lane, &file, 0, &[1; 30_000]);
     let set = SetAttr { mode: Some(0o4755), ..SetAttr::default() };
     block_on(lane.setattr(file.attr.ino, set)).unwrap();
-    cluster.borrow_mut().fail(WriteChunk::KIND, &[Fault::Refuse(Status::errno(Errno::ENOSPC))]);
+    cluster.borrow_mut().fail(WriteChunk::KIND, &[Fault::Refuse(Status::errno(Errno::EIO))]);
     let how = WriteHow { kill_suidgid: true, ..WriteHow::default() };
-    assert_eq!(block_on(lane.write(file.handle, 0, b"x", how)), Err(Errno::ENOSPC));
+    assert_eq!(block_on(lane.write(file.handle, 0, b"x", how)), Err(Errno::EIO));
     assert_eq!(cluster.borrow().shard.files[&file.attr.ino].attr.mode, 0o755);
 }
 
@@ -569,8 +569,8 @@ fn strays_of_a_failed_write_spare_others() {
         write(&second, &other, at, &[2; 3 * 4096]);
         block_on(second.flush(other.handle, 0)).unwrap();
         cluster.borrow_mut().shard.live = live;
-        let (ok, full) = (Fault::Refuse(Status::BUSY), Fault::Refuse(Status::errno(Errno::ENOSPC)));
-        cluster.borrow_mut().fail(WriteChunk::KIND, &[ok, full, ok]);
+        let (ok, fails) = (Fault::Refuse(Status::BUSY), Fault::Refuse(Status::errno(Errno::EIO)));
+        cluster.borrow_mut().fail(WriteChunk::KIND, &[ok, fails, ok]);
         let n = block_on(first.write(file.handle, at, &[3; 3 * 4096], WriteHow::default())).unwrap();
         assert_eq!(n, 4096);
         let seen = read(&second, &other, at, 3 * 4096);

@@ -1,13 +1,14 @@
 //! Full targets and old layouts.
 
-use crate::testing::{BOTH, Cluster, FakeLane, READ, block_on, create, mount, mounted, read, write};
+use crate::testing::{BOTH, Cluster, FakeLane, Fault, READ, block_on, create, mount, mounted, read, write};
 use crate::{Allocate, Opened, Seek, WriteHow};
 use alloc::vec;
 use alloc::vec::Vec;
 use core::cell::RefCell;
 use skep_types::{Errno, SetAttr, TargetId};
-use skep_wire::Message;
 use skep_wire::meta::SealExtent;
+use skep_wire::storage::WriteChunk;
+use skep_wire::{Message, Status};
 
 const APPEND: WriteHow = WriteHow { kill_suidgid: false, sync: false, append: true, from_pages: false };
 
@@ -115,6 +116,19 @@ fn a_hole_of_a_full_target() {
     let found = read(&lane, &file, 0, 30_000);
     assert_eq!((found.len(), &found[12_000..]), (18_000, &bytes(12_000, 6_000)[..]));
     assert!(found[..12_000].iter().all(|byte| *byte == 0));
+}
+
+/// Goal: a place that a target had no room for, and has again when its chunk file is sealed behind it, is written.
+#[test]
+fn room_that_came_back_is_used() {
+    let (cluster, lane) = mounted();
+    let file = create(&lane, b"f");
+    write(&lane, &file, 0, &[0; 30_000]);
+    let full = Fault::Refuse(Status::errno(Errno::ENOSPC));
+    cluster.borrow_mut().fail(WriteChunk::KIND, &[full]);
+    assert_eq!(write_at(&lane, &file, 9_000, 2_500), Ok(2_500));
+    assert_eq!(cluster.borrow().count(SealExtent::KIND), 1);
+    assert_eq!(read(&lane, &file, 9_000, 2_500), bytes(9_000, 2_500));
 }
 
 /// Goal: what another mount has written since behind a seal is data to one that has an old layout, and ends where it ends.
