@@ -45,6 +45,12 @@ impl Grace {
         self.waiting.get(&shard).is_some_and(|waiting| waiting.contains(&client))
     }
 
+    /// Has `client` told `shard` all that it has? So has whoever came since the start: it had nothing.
+    pub fn has_reported(&self, shard: ShardId, client: ClientId) -> bool {
+        let is_late = self.late.get(&shard).is_some_and(|late| late.contains(&client));
+        self.begun && !is_late && !self.awaits(shard, client)
+    }
+
     /// When it ends at the latest.
     pub fn deadline(&self) -> Option<Millis> {
         self.deadline

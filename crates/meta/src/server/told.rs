@@ -88,7 +88,8 @@ impl<S: Store> Server<S> {
                         self.reclaim_end(open.ino, open.reserved)?;
                     }
                 }
-                self.reclaim_locks(client, &m.locks, out)?;
+                let again = self.grace.has_reported(shard, client);
+                self.reclaim_locks(client, &m.locks, again, out)?;
                 let wrote = m.opens.iter().filter(|open| open.mode.writes()).map(|open| open.ino);
                 let new = wrote.filter(|ino| !self.writers.contains(&(*ino, client))).collect();
                 self.writes(wall, client, new, false, out)?;

@@ -40,6 +40,11 @@ impl Orders {
         }
     }
 
+    /// Was a newer request of the owner carried out?
+    pub fn is_overtaken(&self, space: LockSpace, owner: u64, order: u64) -> bool {
+        self.newest.get(&(space, owner)).is_some_and(|newest| newest.order > order)
+    }
+
     /// The older half: nobody repeats requests that are so long ago.
     fn forget_old(&mut self) {
         let mut orders: Vec<u64> = self.newest.values().map(|newest| newest.order).collect();

@@ -101,15 +101,21 @@ impl<S: Store> Server<S> {
     }
 
     /// Locks that a client held before this life of the server. The first of two that conflict wins: one
-    /// of the clients has lost its lock already, by being away for too long.
+    /// of the clients has lost its lock already, by being away for too long. `again`: the client has told all that it
+    /// holds before, and this is a repetition, which what it did since may have overtaken.
     pub(in super::super) fn reclaim_locks(
         &mut self,
         client: ClientId,
         locks: &[ReclaimedLock],
+        again: bool,
         out: &mut Output,
     ) -> Result<(), StoreError> {
         for ReclaimedLock { ino, lock, order } in locks {
             if self.store.get(&key::inode(*ino))?.is_none() {
+                continue;
+            }
+            if again && (!self.opens.has(client, *ino) || self.locks.is_overtaken(*ino, client, lock, *order))
+            {
                 continue;
             }
             if let Err(refusal) = self.locks.reclaim(*ino, client, lock, *order) {

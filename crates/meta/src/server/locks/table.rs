@@ -204,6 +204,12 @@ impl Table {
         false
     }
 
+    /// Has its owner asked for something newer than the request that took this lock?
+    pub fn is_overtaken(&self, ino: Ino, client: ClientId, lock: &LockWish, order: u64) -> bool {
+        let on_file = self.clients.get(&client).and_then(|client| client.files.get(&ino));
+        on_file.is_some_and(|file| file.orders.is_overtaken(lock.space, lock.owner, order))
+    }
+
     /// A client holds a lock from an earlier life of the server. What is in its way, if it cannot be.
     pub fn reclaim(
         &mut self,

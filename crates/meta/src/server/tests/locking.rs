@@ -108,6 +108,36 @@ fn locks_are_reclaimed() {
     assert_eq!(bed.call(OTHER, set(ino, 2, None, 3)).unwrap().state, LockState::Done);
 }
 
+/// Goal: a claim that is repeated late takes nothing again that was given up since, by an unlock or by the close, and
+/// keeps what is held.
+#[test]
+fn late_claims_take_nothing_again() {
+    for closes in [false, true] {
+        let mut bed = Bed::new();
+        let ino = bed.create(ME, Ino::ROOT, "f");
+        bed.restart(&[1]);
+        let claim = Reclaim {
+            opens: vec![Reclaimed { ino, mode: OpenMode::Write, open_seq: 1, reserved: 0 }],
+            locks: vec![ReclaimedLock { ino, lock: lock(1, WRITE), order: 6 }],
+            last: true,
+        };
+        bed.open(OTHER, ino, OpenMode::Write, 1).unwrap();
+        for _ in 0..2 {
+            bed.call(ME, claim.clone()).unwrap();
+            assert_eq!(bed.call(OTHER, set(ino, 2, None, 1)).err(), Some(errno(Errno::EAGAIN)));
+        }
+        match closes {
+            true => bed.close(ME, ino, 2),
+            false => {
+                let unlock = SetLock { ino, lock: lock(1, None), ticket: None, order: 7 };
+                assert_eq!(bed.call(ME, unlock).unwrap().state, LockState::Done);
+            }
+        }
+        bed.call(ME, claim).unwrap();
+        assert_eq!(bed.call(OTHER, set(ino, 2, None, 2)).unwrap().state, LockState::Done);
+    }
+}
+
 /// Goal: a request for a lock that its own close has overtaken takes nothing, waits for nothing, and may be
 /// asked again once the file is open; giving up needs no open file.
 #[test]
