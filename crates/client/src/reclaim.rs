@@ -18,24 +18,34 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             let told = |shard| (shard, s.opens_of(shard), s.locks.of_shard(shard));
             shards.into_iter().map(told).collect()
         });
-        let mut bodies = Vec::new();
+        let (mut parts, mut lasts) = (Vec::new(), Vec::new());
         for (shard, opens, locks) in &shards {
-            let (mut opens, mut locks) = (opens.chunks(OPENS_PER_REQUEST), locks.chunks(LOCKS_PER_REQUEST));
-            let mut next = (opens.next(), locks.next());
-            loop {
-                let after = (opens.next(), locks.next());
-                let message = Reclaim {
-                    opens: next.0.unwrap_or_default().to_vec(),
-                    locks: next.1.unwrap_or_default().to_vec(),
-                    last: after == (None, None),
-                };
-                bodies.push(self.shard_body(*shard, &message, false));
-                if message.last {
-                    break;
-                }
-                next = after;
+            let is_small = opens.len() <= OPENS_PER_REQUEST && locks.len() <= LOCKS_PER_REQUEST;
+            if is_small {
+                let all = Reclaim { opens: opens.clone(), locks: locks.clone(), last: true };
+                parts.push(self.shard_body(*shard, &all, false));
+                continue;
             }
+            // A lock counts only for a file that is open. And what is the last word must not be heard before the others.
+            let opens = opens.chunks(OPENS_PER_REQUEST).map(|part| (part.to_vec(), Vec::new()));
+            let locks = locks.chunks(LOCKS_PER_REQUEST).map(|part| (Vec::new(), part.to_vec()));
+            for (opens, locks) in opens.chain(locks) {
+                parts.push(self.shard_body(*shard, &Reclaim { opens, locks, last: false }, false));
+            }
+            let last = Reclaim { opens: Vec::new(), locks: Vec::new(), last: true };
+            lasts.push(self.shard_body(*shard, &last, false));
         }
+        let told = self.report(node, &parts).await && (lasts.is_empty() || self.report(node, &lasts).await);
+        self.shared.with(|s| s.nodes.reclaimed(node, told));
+        let any = shards.iter().any(|(_, opens, locks)| !opens.is_empty() || !locks.is_empty());
+        if told && any {
+            self.port.log(format_args!("{} restarted; told it what is open", self.name_of(node)));
+        }
+        told
+    }
+
+    /// Sends parts of a report, in this order. `true`: all were confirmed, or never will be.
+    async fn report(&self, node: NodeId, bodies: &[Vec<u8>]) -> bool {
         let epoch = self.shared.with(|s| s.epoch);
         let mut intos: Vec<[u8; 0]> = alloc::vec![[]; bodies.len()];
         let mut calls: Vec<Call<'_>> = bodies
@@ -67,11 +77,6 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 let name = self.name_of(node);
                 self.port.log(format_args!("{name} does not take back what was open: {}", answer.status));
             }
-        }
-        self.shared.with(|s| s.nodes.reclaimed(node, told));
-        let any = shards.iter().any(|(_, opens, locks)| !opens.is_empty() || !locks.is_empty());
-        if told && any {
-            self.port.log(format_args!("{} restarted; told it what is open", self.name_of(node)));
         }
         told
     }

@@ -232,22 +232,20 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         }
     }
 
-    /// Every lock and wish of `key` is given up, if there is any.
-    pub(crate) async fn drop_locks(&self, key: LockKey) {
-        let order = self.shared.with(|s| {
-            let order = s.locks.knows(&key).then(|| s.locks.next_order())?;
-            s.locks.leaves(order, key, 0, u64::MAX);
-            Some(order)
-        });
-        let Some(order) = order else { return };
+    /// Every lock and wish of `key` that was asked for before request `order` is given up.
+    pub(crate) async fn drop_locks(&self, key: LockKey, order: u64) {
+        self.shared.with(|s| s.locks.leaves(order, key, 0, u64::MAX));
         let LockKey { ino, space, owner } = key;
         let told = self.settle(self.asking(ino.shard(), &DropLocks { ino, space, owner, order })).await;
         let again = self.shared.with(|s| {
             s.locks.left(order);
             s.locks.dropped(&key, order);
+            s.locks.ended(order);
             let again = s.is_doubtful(&told, is_unsure);
             if again {
                 s.locks.undropped(key, order);
+            } else if told.is_ok() {
+                s.locks.settled(&key);
             }
             s.doubts_overtaken(key, &told) || again
         });
@@ -272,43 +270,44 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 ok &= !s.doubts_overtaken(key, &told);
             });
         }
-        for (ino, lock, mut ticket) in suspects {
-            if !self.put_right(ino, lock, &mut ticket).await {
-                self.shared.with(|s| s.locks.suspect(ino, lock, ticket));
-                ok = false;
-            }
+        for (ino, lock, ticket) in suspects {
+            ok &= self.put_right(ino, lock, ticket).await;
         }
         ok
     }
 
-    /// `ticket`: of a wish that is to be taken back first; `None` once it is.
-    async fn put_right(&self, ino: Ino, lock: LockWish, ticket: &mut Option<u64>) -> bool {
-        if let Some(number) = *ticket {
+    /// `ticket`: of a wish that is to be taken back first. `false`: what is not right yet is in doubt again.
+    async fn put_right(&self, ino: Ino, lock: LockWish, ticket: Option<u64>) -> bool {
+        if let Some(number) = ticket {
             let job = self.asking(ino.shard(), &CancelLock { ino, ticket: number });
             if self.once(job).await.is_err_and(|refusal| is_passing(&refusal)) {
+                self.shared.with(|s| s.locks.suspect(ino, lock, ticket));
                 return false;
             }
-            *ticket = None;
         }
         // Numbered together with the look at what is held: whatever the program asks for from now on has
         // a higher number, and wins. What it asked for before and may still be granted has a lower one, and
-        // would be taken away: this waits until that is decided.
-        let wishes: Option<Vec<(LockWish, u64)>> = self.shared.with(|s| {
-            if s.locks.may_get(ino, &lock) {
-                return None;
-            }
-            let believed = s.locks.believed(ino, &lock);
-            Some(believed.into_iter().map(|lock| (lock, s.locks.next_order())).collect())
+        // would be taken away: that part waits until it is decided.
+        let (decided, wishes, waits) = self.shared.with(|s| {
+            let (decided, open) = s.locks.decided(ino, &lock);
+            open.iter().for_each(|lock| s.locks.suspect(ino, *lock, None));
+            let believed: Vec<LockWish> =
+                decided.iter().flat_map(|lock| s.locks.believed(ino, lock)).collect();
+            let numbered = believed.into_iter().map(|lock| (lock, s.locks.next_order()));
+            (decided, numbered.collect::<Vec<_>>(), !open.is_empty())
         });
-        let Some(wishes) = wishes else { return false };
-        for (lock, order) in wishes {
-            let job = self.asking(ino.shard(), &SetLock { ino, lock, ticket: None, order });
-            let put = self.once(job).await;
+        for (wish, order) in &wishes {
+            let message = SetLock { ino, lock: *wish, ticket: None, order: *order };
+            let put = self.once(self.asking(ino.shard(), &message)).await;
             if put.is_err_and(|e| is_passing(&e) || e.status == Status::OLD_SEQUENCE) {
+                self.shared.with(|s| s.locks.suspect(ino, lock, None));
                 return false;
             }
         }
-        true
+        if let Some((_, order)) = wishes.last() {
+            self.shared.with(|s| decided.iter().for_each(|lock| s.locks.told_again(ino, lock, *order)));
+        }
+        !waits
     }
 
     fn lockable(&self, handle: Handle, lock: &LockWish) -> Result<Ino, Errno> {
@@ -331,7 +330,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let key = LockKey::of(ino, &lock);
         self.shared.with(|s| s.locks.asks(key));
         let mut record = Some(record);
-        let mut tries = 0;
+        let (mut tries, mut before) = (0, None);
         loop {
             tries += 1;
             let order = self.shared.with(|s| {
@@ -339,12 +338,12 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 if lock.kind.is_none() {
                     s.locks.leaves(order, key, lock.start, lock.last);
                 }
+                before.replace(order).into_iter().for_each(|before| s.locks.left(before));
                 order
             });
             let reply = self.settle(self.asking(ino.shard(), &SetLock { ino, lock, ticket, order })).await;
             let last = tries >= OVERTAKEN_MAX || self.port.cancelled();
             let recorded = self.shared.with(|s| {
-                s.locks.left(order);
                 let result = match reply.and_then(|reply| s.taken(&reply, order)) {
                     Err(refusal) if refusal.status == Status::OLD_SEQUENCE => {
                         let wanted = ticket.is_none_or(|ticket| s.locks.wish_of(ticket).is_some());
@@ -355,6 +354,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                     }
                     result => result,
                 };
+                s.locks.left(order);
                 s.locks.asked(&key);
                 let record = record.take()?;
                 let recorded = record(s, &result);

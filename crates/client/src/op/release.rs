@@ -13,8 +13,13 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     pub async fn flush(&self, handle: Handle, owner: u64) -> Result<(), Errno> {
         let ino =
             self.shared.with(|s| s.handles.any_file(handle).map(|file| file.ino)).ok_or(Errno::EBADF)?;
+        // Numbered now: what is asked for while this commits is another descriptor's.
+        let key = Shared::range_key(ino, owner);
+        let order = self.shared.with(|s| s.locks.ends(key));
         let result = self.errno(self.commit(ino).await);
-        self.drop_locks(Shared::range_key(ino, owner)).await;
+        if let Some(order) = order {
+            self.drop_locks(key, order).await;
+        }
         // Not taken off the list: whoever closes may be a child that looks at no error, and fsync still tells.
         if result.is_ok() && self.has_loss(handle) { Err(Errno::EIO) } else { result }
     }
@@ -32,7 +37,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         }
         // `flock`, OFD locks, and what a close in the middle of a request left behind.
         for key in self.shared.with(|s| s.locks.of_handle(ino, handle)) {
-            self.drop_locks(key).await;
+            if let Some(order) = self.shared.with(|s| s.locks.ends_of(key, handle)) {
+                self.drop_locks(key, order).await;
+            }
         }
         let now = self.port.now();
         let (first, full) = self.shared.with(|s| {

@@ -37,8 +37,14 @@ struct Range {
     pid: u32,
     /// The handle that it was taken through: its end takes the lock along (OFD locks, `flock`).
     handle: Handle,
-    /// Number of the newest request that it was taken by.
+    /// Number of its handle's newest request since which it is held.
     order: u64,
+}
+
+impl Range {
+    fn renumber(&mut self, order: u64) {
+        self.order = self.order.max(order);
+    }
 }
 
 /// What an owner holds of a file.
@@ -94,6 +100,8 @@ pub struct Locks {
     /// Unlocks in flight, by their requests' numbers. A server may have done them already, and given what was held to
     /// another: the next one is not told of it.
     leaving: BTreeMap<u64, (LockKey, u64, u64)>,
+    /// Ends of open files and of descriptors, by their numbers, until all that was held by them is given up.
+    ending: BTreeMap<u64, LockKey>,
     ticket: u64,
     order: u64,
 }
@@ -130,18 +138,43 @@ impl Locks {
     /// A wish was fulfilled by request `order`: a lock is held, or (kind `None`) given up.
     pub fn done(&mut self, ino: Ino, lock: &LockWish, handle: Handle, order: u64) {
         let key = LockKey::of(ino, lock);
+        let gives_up = self.gives_up(&key);
         let held = self.held.entry(key).or_default();
         held.order = held.order.max(order);
         let ranges = &mut held.ranges;
-        cut(ranges, lock.start, lock.last);
-        if let Some(kind) = lock.kind {
-            ranges.push(Range { start: lock.start, last: lock.last, kind, pid: lock.pid, handle, order });
-            ranges.sort_unstable_by_key(|range| range.start);
+        match lock.kind {
+            None => cut_older(ranges, lock.start, lock.last, order),
+            Some(kind) => {
+                cut(ranges, lock.start, lock.last);
+                ranges.push(Range { start: lock.start, last: lock.last, kind, pid: lock.pid, handle, order });
+                ranges.sort_unstable_by_key(|range| range.start);
+            }
+        }
+        if !gives_up {
+            ranges.iter_mut().filter(|range| range.handle == handle).for_each(|range| range.renumber(order));
             merge(ranges);
         }
         if ranges.is_empty() {
             self.held.remove(&key);
         }
+    }
+
+    /// A server was told again, by request `order`, that `lock` is held.
+    pub fn told_again(&mut self, ino: Ino, lock: &LockWish, order: u64) {
+        let key = LockKey::of(ino, lock);
+        let gives_up = self.gives_up(&key);
+        let Some(held) = self.held.get_mut(&key) else { return };
+        held.order = held.order.max(order);
+        let told = |range: &&mut Range| lock.start <= range.start && range.last <= lock.last;
+        if !gives_up {
+            held.ranges.iter_mut().filter(told).for_each(|range| range.renumber(order));
+        }
+    }
+
+    /// Is something of `key` being given up? That ends with what was asked for before it: numbers stay what they are.
+    fn gives_up(&self, key: &LockKey) -> bool {
+        self.ending.values().any(|ending| ending == key)
+            || self.leaving.values().any(|(left, ..)| left == key)
     }
 
     /// Everything of `key` is given up that was asked for before request `order`. Wishes of it end: their program closed
@@ -155,21 +188,48 @@ impl Locks {
             }
         }
         // One without a number gets a higher one.
-        let is_older = |wish: &Wish| (1..order).contains(&wish.order);
+        let is_older = |wish: &Wish| (1..=order).contains(&wish.order);
         let gone = |wish: &Wish| LockKey::of(wish.ino, &wish.lock) == *key && is_older(wish);
-        let is_newer = |wish: &Wish| LockKey::of(wish.ino, &wish.lock) == *key && !gone(wish);
-        if !self.held.contains_key(key)
-            && !self.asking.contains_key(key)
-            && !self.wishes.values().any(is_newer)
-        {
-            self.suspects.retain(|(ino, lock, _)| LockKey::of(*ino, lock) != *key);
-        }
         let tickets: Vec<u64> =
             self.wishes.iter().filter(|(_, wish)| gone(wish)).map(|(ticket, _)| *ticket).collect();
         for ticket in tickets {
             self.wishes.remove(&ticket);
             self.ended.push(Ended { ticket, ino: key.ino, result: Err(Errno::EBADF) });
         }
+    }
+
+    /// A server has given up all of `key`: nothing of it is in doubt, unless more was asked for since.
+    pub fn settled(&mut self, key: &LockKey) {
+        let waits = self.wishes.values().any(|wish| LockKey::of(wish.ino, &wish.lock) == *key);
+        if !self.held.contains_key(key) && !self.asking.contains_key(key) && !waits {
+            self.suspects.retain(|(ino, lock, _)| LockKey::of(*ino, lock) != *key);
+        }
+    }
+
+    /// A descriptor of `key`'s owner is closed: the number of that, if there is anything to be given up.
+    pub fn ends(&mut self, key: LockKey) -> Option<u64> {
+        self.knows(&key).then(|| {
+            let order = self.next_order();
+            self.ending.insert(order, key);
+            order
+        })
+    }
+
+    /// The open file behind `handle` has ended: the number up to which that is known, if it still holds anything of
+    /// `key`. What has a higher one is another open file's, whose owner has the same number.
+    pub fn ends_of(&mut self, key: LockKey, handle: Handle) -> Option<u64> {
+        let ranges = self.held.get(&key)?.ranges.iter().filter(|range| range.handle == handle);
+        let held = ranges.map(|range| range.order).max()?;
+        let wishes = self.wishes.values().filter(|wish| LockKey::of(wish.ino, &wish.lock) == key);
+        let wished = wishes.filter(|wish| wish.handle == handle).map(|wish| wish.order).max();
+        let order = held.max(wished.unwrap_or(0));
+        self.ending.insert(order, key);
+        Some(order)
+    }
+
+    /// That is given up, or housekeeping will do it.
+    pub fn ended(&mut self, order: u64) {
+        self.ending.remove(&order);
     }
 
     /// Everything that was taken through a handle and still stands.
@@ -231,7 +291,9 @@ impl Locks {
 
     /// It may have been done, and the program was told that it was not.
     pub fn suspect(&mut self, ino: Ino, lock: LockWish, ticket: Option<u64>) {
-        self.suspects.push((ino, lock, ticket));
+        if !self.suspects.contains(&(ino, lock, ticket)) {
+            self.suspects.push((ino, lock, ticket));
+        }
     }
 
     /// A request of `key` is sent.
@@ -259,16 +321,25 @@ impl Locks {
         }
     }
 
-    /// May a server come to hold something in `lock`'s range for its owner, by a request or a wish that has a
-    /// number already? What is numbered from now on would take it away again.
-    pub fn may_get(&self, ino: Ino, lock: &LockWish) -> bool {
+    /// The parts of `lock`'s range in which no server can come to hold something for its owner, by a request or a wish
+    /// that has a number already (what is numbered from now on would take it away again), and the others.
+    pub fn decided(&self, ino: Ino, lock: &LockWish) -> (Vec<LockWish>, Vec<LockWish>) {
         let key = LockKey::of(ino, lock);
-        let waits = |wish: &Wish| {
-            LockKey::of(wish.ino, &wish.lock) == key
-                && wish.lock.start <= lock.last
-                && lock.start <= wish.lock.last
-        };
-        self.asking.contains_key(&key) || self.wishes.values().any(waits)
+        if self.asking.contains_key(&key) {
+            return (Vec::new(), Vec::from([*lock]));
+        }
+        let waits = self.wishes.values().filter(|wish| LockKey::of(wish.ino, &wish.lock) == key);
+        let waits: Vec<(u64, u64)> = waits.map(|wish| (wish.lock.start, wish.lock.last)).collect();
+        let part = |(start, last): &(u64, u64)| LockWish { start: *start, last: *last, ..*lock };
+        let mut decided = Vec::from([(lock.start, lock.last)]);
+        for (from, to) in &waits {
+            decided = decided.into_iter().flat_map(|range| without(range, (*from, *to))).collect();
+        }
+        let mut open = Vec::from([(lock.start, lock.last)]);
+        for range in &decided {
+            open = open.into_iter().flat_map(|part| without(part, *range)).collect();
+        }
+        (decided.iter().map(part).collect(), open.iter().map(part).collect())
     }
 
     /// Takes what is to be put right.
@@ -353,8 +424,8 @@ impl Locks {
         let mut locks = Vec::new();
         for (key, held) in self.held.range(first..=last) {
             let mut ranges = held.ranges.clone();
-            for (_, start, last) in self.leaving.values().filter(|(left, ..)| left == key) {
-                cut(&mut ranges, *start, *last);
+            for (order, (_, start, last)) in self.leaving.iter().filter(|(_, (left, ..))| left == key) {
+                cut_older(&mut ranges, *start, *last, *order);
             }
             locks.extend(ranges.iter().map(|range| ReclaimedLock {
                 ino: key.ino,
@@ -371,6 +442,13 @@ impl Locks {
         }
         locks
     }
+}
+
+/// What is left of a range without another one.
+fn without((start, last): (u64, u64), (from, to): (u64, u64)) -> impl Iterator<Item = (u64, u64)> {
+    let before = (start < from).then(|| (start, last.min(from - 1)));
+    let after = (last > to).then(|| (start.max(to + 1), last));
+    before.into_iter().chain(after)
 }
 
 /// Takes `start..=last` out of the ranges.
@@ -391,6 +469,14 @@ fn cut(ranges: &mut Vec<Range>, start: u64, last: u64) {
     *ranges = rest;
 }
 
+/// As [`cut`], of what was asked for before request `order`.
+fn cut_older(ranges: &mut Vec<Range>, start: u64, last: u64, order: u64) {
+    let newer = ranges.extract_if(.., |range| range.order > order).collect::<Vec<_>>();
+    cut(ranges, start, last);
+    ranges.extend(newer);
+    ranges.sort_unstable_by_key(|range| range.start);
+}
+
 /// Makes one of neighbours that differ in nothing but place.
 fn merge(ranges: &mut Vec<Range>) {
     ranges.dedup_by(|next, range| {
@@ -398,7 +484,7 @@ fn merge(ranges: &mut Vec<Range>) {
         let meets = same && range.last.checked_add(1) == Some(next.start);
         if meets {
             range.last = next.last;
-            range.order = range.order.max(next.order);
+            range.renumber(next.order);
         }
         meets
     });
@@ -435,7 +521,26 @@ mod tests {
         assert_eq!((locks.of_handle(INO, 4), locks.of_handle(INO, 3)), (Vec::from([key]), Vec::new()));
         assert!(locks.wish_of(ticket).is_some() && locks.take_ended().is_empty() && locks.has_work());
         locks.dropped(&key, 5);
+        locks.settled(&key);
         assert!(!locks.knows(&key) && !locks.has_work());
+    }
+
+    /// Goal: a range is not counted as newer than a close because its neighbour is.
+    #[test]
+    fn a_close_takes_what_has_a_newer_neighbour() {
+        let mut locks = Locks::default();
+        let key = LockKey::of(INO, &wish(None, 0, 0));
+        let order = locks.next_order();
+        locks.done(INO, &wish(Some(LockKind::Write), 0, 9), 3, order);
+        let close = locks.ends(key).unwrap();
+        let order = locks.next_order();
+        locks.done(INO, &wish(Some(LockKind::Write), 10, 19), 3, order);
+        locks.dropped(&key, close);
+        locks.ended(close);
+        assert_eq!(held(&locks), [(10, 19, LockKind::Write)]);
+        let order = locks.next_order();
+        locks.done(INO, &wish(Some(LockKind::Write), 20, 29), 3, order);
+        assert_eq!(held(&locks), [(10, 29, LockKind::Write)]);
     }
 
     /// Goal: what is held is split, replaced and merged as POSIX says, byte by byte against an array.

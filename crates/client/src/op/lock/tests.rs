@@ -8,7 +8,7 @@ use crate::testing::{
 use crate::{OpenHow, Opened, WriteHow};
 use core::pin::pin;
 use skep_wire::Message;
-use skep_wire::meta::Commit;
+use skep_wire::meta::{Commit, Reclaim};
 use skep_wire::storage::{PunchChunk, ReadChunk, StatChunks, WriteChunk};
 
 fn wish(owner: u64, kind: Option<LockKind>, start: u64, last: u64) -> LockWish {
@@ -129,6 +129,27 @@ fn a_request_given_up_leaves_what_was() {
     let held = cluster.borrow().shard.locks.held.clone();
     assert_eq!(held.len(), 1);
     assert_eq!(held[0].2, wish(1, READ, 5, 6));
+}
+
+/// Goal: the last word of a report in several parts is not said when one of them was refused: the server would believe that
+/// it knows all.
+#[test]
+fn the_last_word_comes_after_all_others() {
+    let (cluster, lane) = mounted();
+    let file = create(&lane, b"f");
+    for number in 0..=OPENS_PER_REQUEST as u64 {
+        block_on(lane.set_lock(file.handle, wish(1, WRITE, number * 2, number * 2))).unwrap();
+    }
+    {
+        let mut cluster = cluster.borrow_mut();
+        cluster.incarnation += 1;
+        cluster.shard.locks.restart();
+        cluster.fail(Reclaim::KIND, &[Fault::Refuse(Status::NOT_READY)]);
+    }
+    block_on(lane.getattr(file.attr.ino)).unwrap();
+    block_on(lane.getattr(file.attr.ino)).unwrap();
+    // Three parts, of which one was refused; then all three, and the last word.
+    assert_eq!((cluster.borrow().count(Reclaim::KIND), cluster.borrow().shard.reclaims), (7, 1));
 }
 
 /// Goal: a restarted server is told every lock in bounded requests before anything else, and waiting
@@ -402,6 +423,56 @@ fn an_owners_number_is_given_again() {
         block_on(beside.release(next.handle));
         assert_eq!(held(), 0, "{fault:?}");
     }
+}
+
+/// Goal: the end of an open file that the mount hears of after the next one has locked, by the same number, ends its own
+/// locks: though the next one waits for another, and whatever it holds.
+#[test]
+fn an_end_that_comes_late_takes_its_own() {
+    for waits in [false, true] {
+        let (cluster, first) = mounted();
+        let second = mount(&cluster);
+        let file = create(&first, b"f");
+        let next = open(&first, file.attr.ino);
+        let other = open(&second, file.attr.ino);
+        let take = |start| block_on(second.set_lock(other.handle, wish(1, WRITE, start, start + 9)));
+        take(50).unwrap();
+        block_on(first.set_lock(file.handle, wish(7, WRITE, 0, 9))).unwrap();
+        block_on(first.set_lock(next.handle, wish(7, WRITE, 20, 29))).unwrap();
+        if waits {
+            waiting(&first, &next, wish(7, WRITE, 50, 59));
+        }
+        block_on(first.release(file.handle));
+        block_on(first.housekeeping());
+        assert_eq!((take(0), take(20)), (Ok(()), Err(Errno::EAGAIN)), "{waits}");
+        let believed = first.shared.borrow().locks.of_shard(ShardId(0));
+        assert_eq!(believed.iter().map(|one| one.lock.start).collect::<Vec<_>>(), [20], "{waits}");
+        assert_eq!(first.shared.borrow().locks.has_work(), waits);
+    }
+}
+
+/// Goal: what was asked for after a close is claimed, though the close is not answered.
+#[test]
+fn what_is_newer_than_a_close_is_claimed() {
+    let (cluster, first) = mounted();
+    let file = create(&first, b"f");
+    let beside = lane_beside(&cluster, &first);
+    block_on(first.set_lock(file.handle, wish(7, WRITE, 0, 9))).unwrap();
+    cluster.borrow_mut().fail(DropLocks::KIND, &[Fault::LateAnswer]);
+    let mut closing = pin!(first.flush(file.handle, 7));
+    while cluster.borrow().count(DropLocks::KIND) == 0 {
+        assert!(step(closing.as_mut()).is_pending());
+    }
+    for (start, last) in [(20, 29), (10, 19)] {
+        block_on(beside.set_lock(file.handle, wish(7, WRITE, start, last))).unwrap();
+    }
+    let claimed = || {
+        let locks = first.shared.borrow().locks.of_shard(ShardId(0));
+        locks.iter().map(|one| (one.lock.start, one.lock.last)).collect::<Vec<_>>()
+    };
+    assert_eq!(claimed(), [(10, 19), (20, 29)]);
+    block_on(closing).unwrap();
+    assert_eq!(claimed(), [(10, 19), (20, 29)]);
 }
 
 /// Goal: what a program is giving up is not claimed from the next life of the server: the last one may have given it to

@@ -50,8 +50,9 @@ impl<S: Store> Server<S> {
             MetaRequest::GetLock(_) => true,
             _ => false,
         };
-        // Whoever has reported may give up; only who has not could still claim what is given up here.
-        if self.grace.holds(shard) && (takes || self.grace.awaits(shard, client)) {
+        // Whoever has reported may give up; only who has not, though the period is over, could still claim what is given
+        // up here.
+        if self.grace.holds(shard) && takes || !self.grace.has_reported(shard, client) {
             return Ok(Some(Refusal::with(Status::GRACE, "clients are still telling which locks they hold")));
         }
         if takes && self.store.get(&key::inode(ino))?.is_none() {

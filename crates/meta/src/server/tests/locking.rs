@@ -108,6 +108,27 @@ fn locks_are_reclaimed() {
     assert_eq!(bed.call(OTHER, set(ino, 2, None, 3)).unwrap().state, LockState::Done);
 }
 
+/// Goal: whoever has not reported when grace ends is not heard about locks before, so that nothing that it claims then is
+/// given up already; the others are.
+#[test]
+fn whoever_is_late_reports_first() {
+    let mut bed = Bed::new();
+    let ino = bed.create(ME, Ino::ROOT, "f");
+    bed.restart(&[1]);
+    let deadline = bed.server.next_deadline().unwrap();
+    bed.tick(deadline.since(bed.now));
+    bed.open(ME, ino, OpenMode::Write, 1).unwrap();
+    let drop_it = DropLocks { ino, space: LockSpace::Range, owner: 1, order: 7 };
+    assert_eq!(bed.call(ME, drop_it.clone()).err(), Some(Status::GRACE));
+    assert_eq!(bed.call(ME, set(ino, 2, None, 8)).err(), Some(Status::GRACE));
+    bed.open(OTHER, ino, OpenMode::Write, 1).unwrap();
+    let locks = vec![ReclaimedLock { ino, lock: lock(1, WRITE), order: 6 }];
+    bed.call(ME, Reclaim { opens: vec![], locks, last: true }).unwrap();
+    assert_eq!(bed.call(OTHER, set(ino, 2, None, 1)).err(), Some(errno(Errno::EAGAIN)));
+    bed.call(ME, drop_it).unwrap();
+    assert_eq!(bed.call(OTHER, set(ino, 2, None, 2)).unwrap().state, LockState::Done);
+}
+
 /// Goal: a claim that is repeated late takes nothing again that was given up since, by an unlock or by the close, and
 /// keeps what is held.
 #[test]
