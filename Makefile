@@ -37,13 +37,8 @@ help:
 	@echo "make install the program, mount.skep, units, manual pages, completions below PREFIX=$(PREFIX)"
 
 up: prerequisites build
-	@$(SKEP) up --dir "$(DIR)" --mount "$(MOUNT)"
-	@echo
-	@echo "Skep runs in $(DIR) and is mounted at $(MOUNT). Try:"
-	@echo "  cp -r crates $(MOUNT)/ && ls -l $(MOUNT)/crates"
-	@echo "  $(SKEP) status --dir $(DIR)"
-	@echo "  $(SKEP) entry info $(MOUNT)/crates"
-	@echo "  make down"
+	@$(SKEP) up --dir "$(DIR)"$(if $(filter file,$(origin MOUNT)),, --mount "$(MOUNT)")
+	@echo "  make down$(if $(filter file,$(origin DIR)),, DIR=$(DIR))"
 
 down:
 	@$(SKEP) down --dir "$(DIR)"

@@ -213,7 +213,7 @@ const STEPS: &[Step] = &[
         limit: MOUNTED,
         always: true,
         transport: None,
-        beside: false,
+        beside: true,
     },
     Step {
         name: "rigged",
@@ -252,7 +252,7 @@ const STEPS: &[Step] = &[
         limit: MOUNTED,
         always: true,
         transport: Some(Transport::Uring),
-        beside: false,
+        beside: true,
     },
     Step {
         name: "lost-byte",

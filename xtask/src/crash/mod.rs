@@ -33,6 +33,8 @@ pub use worker::WorkerArguments;
 
 /// Kills between two comparisons of everything, at most; there are at least two rounds.
 const KILLS_PER_ROUND: u32 = 10;
+/// More of them when there are many: what is compared grows, and a comparison takes a minute after some hundred kills.
+const ROUNDS_MAX: u32 = 25;
 
 /// Longest time that an operation may take: daemons are away for about 5 s at most, and a disk that others keep busy
 /// may take tens of seconds for one sync.
@@ -160,7 +162,8 @@ fn test(cluster: &Cluster, arguments: &Arguments, seed: u64, verdict: &mut Verdi
     let mut rng = Rng::new(seed);
     let mut chaos = Chaos::new(arguments.canary);
     let begun = Instant::now();
-    let (mut rounds, most) = (0, KILLS_PER_ROUND.min(arguments.kills.div_ceil(2)));
+    let per_round = KILLS_PER_ROUND.max(arguments.kills.div_ceil(ROUNDS_MAX));
+    let (mut rounds, most) = (0, per_round.min(arguments.kills.div_ceil(2)));
     let long_enough = || begun.elapsed() >= Duration::from_secs(arguments.seconds);
     while verdict.is_good() && (chaos.kills < arguments.kills || !long_enough()) {
         let round = match arguments.kills.saturating_sub(chaos.kills) {

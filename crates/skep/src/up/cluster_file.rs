@@ -94,22 +94,29 @@ impl ClusterFile {
 mod tests {
     use super::*;
 
+    impl ClusterFile {
+        /// One that was formatted.
+        pub fn sample() -> Self {
+            Self {
+                mgmtd: vec!["unix:/d/run/mgmtd.sock".parse().unwrap(), "127.0.0.1:9".parse().unwrap()],
+                key_file: "/d/cluster.key".into(),
+                dir: "/d".into(),
+                mount_point: "/d/m \"x\"".into(),
+                targets: 4,
+                shards: 64,
+                servers: 2,
+                formatted: true,
+                ports: BTreeMap::from([("mgmtd".to_owned(), 9)]),
+                http: BTreeMap::from([("mgmtd".to_owned(), 10)]),
+                moved_from: None,
+            }
+        }
+    }
+
     /// Goal: the file reads back what was written; a key nobody knows is an error.
     #[test]
     fn round_trip() {
-        let file = ClusterFile {
-            mgmtd: vec!["unix:/d/run/mgmtd.sock".parse().unwrap(), "127.0.0.1:9".parse().unwrap()],
-            key_file: "/d/cluster.key".into(),
-            dir: "/d".into(),
-            mount_point: "/d/m \"x\"".into(),
-            targets: 4,
-            shards: 64,
-            servers: 2,
-            formatted: true,
-            ports: BTreeMap::from([("mgmtd".to_owned(), 9)]),
-            http: BTreeMap::from([("mgmtd".to_owned(), 10)]),
-            moved_from: None,
-        };
+        let file = ClusterFile::sample();
         let text = toml::to_string(&file).unwrap();
         assert_eq!(toml::from_str::<ClusterFile>(&text).unwrap(), file);
         assert!(toml::from_str::<ClusterFile>(&format!("target = 4\n{text}")).is_err());

@@ -1,12 +1,12 @@
 //! `skep down`: unmounts and stops everything, in an order that leaves nothing to repair.
 
 use super::ClusterFile;
-use super::mount_point::{self, PointState};
+use super::mount_point;
 use super::place::Place;
 use super::plan::{self, Kind, ServicePlan};
 use super::process::{self, Living};
 use crate::admin::Outcome;
-use crate::admin::mount_table::{self, MountEntry};
+use crate::admin::mount_table;
 use rustix::process::Signal;
 use std::io::Write;
 use std::path::Path;
@@ -23,8 +23,7 @@ const PROGRAMS_LIMIT: Duration = Duration::from_secs(3);
 pub fn run(dir: &Path, out: &mut dyn Write) -> Outcome {
     let (place, cluster) = Place::open(dir)?;
     let services = plan::services(&place.dir, cluster.servers);
-    let point = &cluster.mount_point;
-    let is_used = mount_point::look(point)? == PointState::Skep && mount_point::release(point)?;
+    let is_used = mount_point::release(&cluster)?;
     let mount_limit = if is_used { PROGRAMS_LIMIT } else { MOUNT_STOP_LIMIT };
     let mut count = 0;
     // Those that depend on others first.
@@ -48,22 +47,14 @@ pub fn run(dir: &Path, out: &mut dyn Write) -> Outcome {
 
 /// Other mounts of the cluster are not ours to end, but whoever stops it should know of them.
 fn tell_of_others(cluster: &ClusterFile) {
-    let addresses: Vec<String> = cluster.mgmtd.iter().map(ToString::to_string).collect();
     for mount in mount_table::read().unwrap_or_default() {
-        if is_other(&mount, cluster, &addresses) {
+        if mount.point != cluster.mount_point && mount_point::is_of(&mount, cluster) {
             let point = mount.point.display();
             eprintln!(
                 "note: {point} is a mount of this cluster, too; programs in it wait: skep umount -l {point}"
             );
         }
     }
-}
-
-fn is_other(mount: &MountEntry, cluster: &ClusterFile, addresses: &[String]) -> bool {
-    let source = mount.source.rsplit_once(":/").map_or(mount.source.as_str(), |(list, _)| list);
-    mount.is_skep()
-        && mount.point != cluster.mount_point
-        && source.split(',').any(|one| addresses.iter().any(|address| address == one))
 }
 
 /// What killed mounts left behind about themselves.

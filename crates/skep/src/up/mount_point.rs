@@ -1,5 +1,6 @@
 //! The place where the file system appears: free, ours, dead, or somebody else's.
 
+use super::ClusterFile;
 use crate::admin::mount_table::{self, MountEntry};
 use crate::admin::{Failure, Outcome};
 use rustix::io::Errno;
@@ -12,52 +13,89 @@ use std::process::Command;
 pub enum PointState {
     /// Nothing is mounted there.
     Free,
-    /// A skep file system.
-    Skep,
-    /// Another file system.
+    /// The file system of this cluster.
+    Own,
+    /// Another file system, perhaps of another cluster.
     Foreign(MountEntry),
 }
 
 /// Looks without touching the file system itself: a dead or hanging one must not stop us.
-pub fn look(point: &Path) -> Outcome<PointState> {
-    let mount = mount_table::at(point).map_err(|e| Failure::local("list of mounts", e))?;
+pub fn look(cluster: &ClusterFile) -> Outcome<PointState> {
+    let mount = mount_table::at(&cluster.mount_point).map_err(|e| Failure::local("list of mounts", e))?;
     Ok(match mount {
         None => PointState::Free,
-        Some(mount) if mount.is_skep() => PointState::Skep,
+        Some(mount) if is_of(&mount, cluster) => PointState::Own,
         Some(mount) => PointState::Foreign(mount),
     })
 }
 
-/// Makes the directory when it is missing; refuses one that is in use for something else.
-pub fn prepare(point: &Path) -> Outcome {
-    match look(point)? {
-        PointState::Foreign(mount) => Err(Failure::new(format!(
-            "{}: a {} file system is mounted there; choose another mount point",
-            point.display(),
+/// Was it mounted from one of the cluster's addresses?
+pub fn is_of(mount: &MountEntry, cluster: &ClusterFile) -> bool {
+    let source = mount.source.rsplit_once(":/").map_or(mount.source.as_str(), |(list, _)| list);
+    let is_own = |one: &str| cluster.mgmtd.iter().any(|address| address.to_string() == one);
+    mount.is_skep() && source.split(',').any(is_own)
+}
+
+/// Refuses a place where something else is mounted.
+pub fn refuse_foreign(cluster: &ClusterFile) -> Outcome {
+    let PointState::Foreign(mount) = look(cluster)? else { return Ok(()) };
+    let point = cluster.mount_point.display();
+    Err(Failure::new(match mount.is_skep() {
+        true => format!(
+            "{point}: another cluster ({}) is mounted there; choose another mount point (--mount DIR), or unmount that \
+             one first: skep umount {point}",
+            mount.source
+        ),
+        false => format!(
+            "{point}: a {} file system is mounted there; choose another mount point (--mount DIR)",
             mount.kind
+        ),
+    }))
+}
+
+/// Makes the directory when it is missing; refuses one that is in use for something else.
+pub fn prepare(cluster: &ClusterFile) -> Outcome {
+    let point = &cluster.mount_point;
+    refuse_foreign(cluster)?;
+    if look(cluster)? == PointState::Own {
+        eprintln!("replacing a mount at {} whose process is gone", point.display());
+        return release(cluster).map(drop);
+    }
+    std::fs::create_dir_all(point).map_err(|e| Failure::local(point.display(), e))?;
+    let mut entries = std::fs::read_dir(point).map_err(|e| Failure::local(point.display(), e))?;
+    match entries.next() {
+        None => Ok(()),
+        Some(_) => Err(Failure::new(format!(
+            "{}: is not empty, the mount would hide what is in it; choose another mount point",
+            point.display()
         ))),
-        PointState::Skep => {
-            eprintln!("replacing a mount at {} whose process is gone", point.display());
-            release(point).map(drop)
-        }
-        PointState::Free => {
-            std::fs::create_dir_all(point).map_err(|e| Failure::local(point.display(), e))?;
-            let mut entries = std::fs::read_dir(point).map_err(|e| Failure::local(point.display(), e))?;
-            match entries.next() {
-                None => Ok(()),
-                Some(_) => Err(Failure::new(format!(
-                    "{}: is not empty, the mount would hide what is in it; choose another mount point",
-                    point.display()
-                ))),
-            }
-        }
     }
 }
 
-/// Takes every skep mount away from the place; one in use is detached, with a word about it, and `true`.
-pub fn release(point: &Path) -> Result<bool, Failure> {
+/// Leaves a place for another one, unless programs are in it: they would go on in the directory below.
+pub fn leave(cluster: &ClusterFile) -> Outcome {
+    let point = &cluster.mount_point;
+    while look(cluster)? == PointState::Own {
+        match take_away(point, UnmountFlags::NOFOLLOW, "-u") {
+            Ok(()) => {}
+            Err(Errno::BUSY) => {
+                return Err(Failure::new(format!(
+                    "{0}: the cluster is mounted there, and programs are in it: leave it there (without --mount), or end \
+                     them first (skep umount {0} names them)",
+                    point.display()
+                )));
+            }
+            Err(e) => return Err(Failure::new(format!("{}: cannot be unmounted: {e}", point.display()))),
+        }
+    }
+    Ok(())
+}
+
+/// Takes every mount of the cluster away from its place; one in use is detached, with a word about it, and `true`.
+pub fn release(cluster: &ClusterFile) -> Result<bool, Failure> {
+    let point = &cluster.mount_point;
     let mut is_used = false;
-    while look(point)? == PointState::Skep {
+    while look(cluster)? == PointState::Own {
         match take_away(point, UnmountFlags::NOFOLLOW, "-u") {
             Ok(()) => {}
             Err(Errno::BUSY) => {
@@ -95,13 +133,15 @@ mod tests {
     #[test]
     fn places() {
         let dir = tempfile::tempdir().unwrap();
+        let at = |point: &Path| ClusterFile { mount_point: point.to_owned(), ..ClusterFile::sample() };
         let point = dir.path().join("a/mnt");
-        prepare(&point).unwrap();
-        prepare(&point).unwrap();
-        assert_eq!(look(&point), Ok(PointState::Free));
+        prepare(&at(&point)).unwrap();
+        prepare(&at(&point)).unwrap();
+        assert_eq!(look(&at(&point)), Ok(PointState::Free));
         std::fs::write(point.join("x"), "").unwrap();
-        assert!(prepare(&point).unwrap_err().to_string().contains("not empty"));
-        assert!(prepare(Path::new("/proc")).unwrap_err().to_string().contains("proc file system"));
-        release(&point).unwrap();
+        assert!(prepare(&at(&point)).unwrap_err().to_string().contains("not empty"));
+        assert!(prepare(&at(Path::new("/proc"))).unwrap_err().to_string().contains("proc file system"));
+        release(&at(&point)).unwrap();
+        leave(&at(&point)).unwrap();
     }
 }

@@ -34,6 +34,12 @@ pub fn run(args: &UpArgs, out: &mut dyn Write) -> Outcome {
     let began = Instant::now();
     let place = Place::make(&args.dir)?;
     let mut cluster = cluster(args, &place)?;
+    if !args.no_mount {
+        mount_point::refuse_foreign(&cluster)?;
+        if let Some(known) = place.cluster()?.filter(|known| known.mount_point != cluster.mount_point) {
+            mount_point::leave(&known)?;
+        }
+    }
     let services = plan::services(&place.dir, cluster.servers);
     prepare(&place, &mut cluster, &services)?;
     let mut started = Vec::new();
@@ -117,7 +123,7 @@ fn prepare(place: &Place, cluster: &mut ClusterFile, services: &[ServicePlan]) -
     if let Some(old) = &cluster.moved_from {
         eprintln!("{} was moved to {}: configuration files are written anew", old.display(), dir.display());
     }
-    keys(dir, &cluster.key_file)?;
+    keys(cluster)?;
     for target in 1..=cluster.targets {
         let path = dir.join("targets").join(target.to_string());
         if !cluster.formatted {
@@ -131,13 +137,21 @@ fn prepare(place: &Place, cluster: &mut ClusterFile, services: &[ServicePlan]) -
     cluster.write(dir)
 }
 
-fn keys(dir: &Path, cluster_key: &Path) -> Outcome {
+fn keys(cluster: &ClusterFile) -> Outcome {
     let fail = |e: skep_net::KeyError| Failure::new(e.to_string());
+    let cluster_key = &cluster.key_file;
+    if !cluster_key.exists() && cluster.formatted {
+        return Err(Failure::new(format!(
+            "{}: the key of this cluster is missing, and its servers and mounts would refuse another one; put it back from \
+             a backup",
+            cluster_key.display()
+        )));
+    }
     if !cluster_key.exists() {
         let key = KeyFile::generate().map_err(|e| Failure::local("random source of the kernel", e))?;
         key.write(cluster_key).map_err(fail)?;
     }
-    let client_key = dir.join("client.key");
+    let client_key = cluster.dir.join("client.key");
     if !client_key.exists() {
         Keyring::from_file(cluster_key).map_err(fail)?.client_file().write(&client_key).map_err(fail)?;
     }
@@ -215,9 +229,7 @@ fn all_live(services: &[ServicePlan], no_mount: bool) -> Outcome {
 
 /// A mount may live and yet not be where it is wanted: unmounted by hand, or somewhere else.
 fn is_in_place(service: &ServicePlan, cluster: &ClusterFile) -> Outcome<bool> {
-    if service.kind != Kind::Mount
-        || mount_point::look(&cluster.mount_point)? == mount_point::PointState::Skep
-    {
+    if service.kind != Kind::Mount || mount_point::look(cluster)? == mount_point::PointState::Own {
         return Ok(true);
     }
     down::stop(process::living(&service.pid_file).into_iter().collect(), down::STOP_LIMIT);
@@ -237,7 +249,7 @@ fn start(service: &ServicePlan, cluster: &ClusterFile, ready: &Path) -> Outcome<
             command.arg("--init");
         }
         Kind::Mount => {
-            mount_point::prepare(&cluster.mount_point)?;
+            mount_point::prepare(cluster)?;
             let addresses: Vec<_> = cluster.mgmtd.iter().map(ToString::to_string).collect();
             let spec = format!("{}:/", addresses.join(","));
             command.arg("--set").arg(mount_point_set(&cluster.mount_point));

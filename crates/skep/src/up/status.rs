@@ -173,10 +173,15 @@ fn service_status(service: &ServicePlan, http: &BTreeMap<String, u16>) -> Servic
     }
 }
 
-fn mount_status(dir: &Path, point: &Path, process: Option<u32>, limit: Duration) -> Outcome<MountStatus> {
-    let state = match mount_point::look(point)? {
-        PointState::Skep if process.is_some() => "mounted",
-        PointState::Skep => "dead",
+fn mount_status(
+    dir: &Path,
+    cluster: &ClusterFile,
+    process: Option<u32>,
+    limit: Duration,
+) -> Outcome<MountStatus> {
+    let state = match mount_point::look(cluster)? {
+        PointState::Own if process.is_some() => "mounted",
+        PointState::Own => "dead",
         PointState::Free => "not-mounted",
         PointState::Foreign(_) => "foreign",
     };
@@ -185,7 +190,13 @@ fn mount_status(dir: &Path, point: &Path, process: Option<u32>, limit: Duration)
     let silent = matches!(answer, Some(None));
     let control::State { measured, waits } = answer.flatten().flatten().unwrap_or_default();
     let waits = waits.iter().map(ToString::to_string).collect();
-    Ok(MountStatus { path: point.display().to_string(), state, silent, netbench: measured, waits })
+    Ok(MountStatus {
+        path: cluster.mount_point.display().to_string(),
+        state,
+        silent,
+        netbench: measured,
+        waits,
+    })
 }
 
 /// What mgmtd of the cluster in `dir` says.
@@ -225,8 +236,8 @@ pub fn run(dir: &Path, timeout: Period, format: Format, out: &mut dyn Write) -> 
     let process = |kind| plans.iter().zip(&services).find(|(plan, _)| plan.kind == kind)?.1.pid;
     // At once: either may be silent.
     let (mount, answer) = std::thread::scope(|scope| {
-        let (dir, point, pid) = (&dir, &cluster.mount_point, process(Kind::Mount));
-        let mount = scope.spawn(move || mount_status(dir, point, pid, timeout.duration()));
+        let (dir, cluster, pid) = (&dir, &cluster, process(Kind::Mount));
+        let mount = scope.spawn(move || mount_status(dir, cluster, pid, timeout.duration()));
         let answer = match process(Kind::Mgmtd) {
             Some(_) => ask(dir, timeout),
             None => Err(Failure::new(not_asked(&services))),

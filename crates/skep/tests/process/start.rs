@@ -3,6 +3,8 @@
 use super::{bytes, plan, start};
 use skep_rig::{Daemon, is_mounted};
 use std::fs;
+use std::io::Write;
+use std::path::Path;
 
 fn pids(daemons: &[Daemon]) -> Vec<u32> {
     daemons.iter().map(|daemon| daemon.pid).collect()
@@ -69,6 +71,40 @@ fn targets_are_added() {
     }
     let targets = cluster.admin(["target", "list", "-O", "ndjson"]).unwrap();
     assert_eq!(targets.lines().filter(|line| line.contains("\"online\"")).count(), 5, "{targets}");
+}
+
+/// Goal: `skep up` takes no place from a mount that is used, neither its own cluster's nor another one's: what programs
+/// write would land in a directory below, or in the wrong cluster. And it makes no new key for a cluster that has one.
+#[test]
+fn a_place_in_use_is_not_taken() {
+    let one = start(plan());
+    let two = one.beside("two");
+    let up = |dir: &Path, mount: &Path| {
+        let words = ["up".as_ref(), "--dir".as_ref(), dir.as_os_str(), "--mount".as_ref(), mount.as_os_str()];
+        let said = one.run(words).unwrap();
+        (said.status.success(), String::from_utf8(said.stderr).unwrap())
+    };
+    let mut file = fs::File::create(one.mount().join("log")).unwrap();
+    let elsewhere = one.beside("elsewhere");
+    let (ok, said) = up(&one.dir(), &elsewhere);
+    assert!(!ok && said.contains("programs are in it"), "{said}");
+    let (ok, said) = up(&two, one.mount());
+    assert!(!ok && said.contains("another cluster") && said.contains("skep umount"), "{said}");
+    file.write_all(b"still here").unwrap();
+    drop(file);
+    assert_eq!(fs::read(one.mount().join("log")).unwrap(), b"still here");
+    let (ok, said) = up(&one.dir(), &elsewhere);
+    assert!(ok && !is_mounted(one.mount()), "{said}");
+    assert_eq!(fs::read(elsewhere.join("log")).unwrap(), b"still here");
+    one.down().unwrap();
+    let key = one.dir().join("cluster.key");
+    fs::rename(&key, one.beside("key")).unwrap();
+    let (ok, said) = up(&one.dir(), &elsewhere);
+    assert!(!ok && said.contains("key of this cluster is missing") && !key.exists(), "{said}");
+    fs::rename(one.beside("key"), &key).unwrap();
+    let (ok, said) = up(&one.dir(), one.mount());
+    assert!(ok, "{said}");
+    assert_eq!(fs::read(one.mount().join("log")).unwrap(), b"still here");
 }
 
 /// Goal: down never ends a process that only has the number of a daemon that died.
