@@ -329,16 +329,13 @@ impl Locks {
             return (Vec::new(), Vec::from([*lock]));
         }
         let waits = self.wishes.values().filter(|wish| LockKey::of(wish.ino, &wish.lock) == key);
-        let waits: Vec<(u64, u64)> = waits.map(|wish| (wish.lock.start, wish.lock.last)).collect();
-        let part = |(start, last): &(u64, u64)| LockWish { start: *start, last: *last, ..*lock };
+        let within = waits.map(|wish| (wish.lock.start.max(lock.start), wish.lock.last.min(lock.last)));
+        let open: Vec<(u64, u64)> = within.filter(|(start, last)| start <= last).collect();
         let mut decided = Vec::from([(lock.start, lock.last)]);
-        for (from, to) in &waits {
-            decided = decided.into_iter().flat_map(|range| without(range, (*from, *to))).collect();
+        for part in &open {
+            decided = decided.into_iter().flat_map(|range| without(range, *part)).collect();
         }
-        let mut open = Vec::from([(lock.start, lock.last)]);
-        for range in &decided {
-            open = open.into_iter().flat_map(|part| without(part, *range)).collect();
-        }
+        let part = |(start, last): &(u64, u64)| LockWish { start: *start, last: *last, ..*lock };
         (decided.iter().map(part).collect(), open.iter().map(part).collect())
     }
 

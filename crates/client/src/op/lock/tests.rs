@@ -33,6 +33,12 @@ fn cancel(lane: &FakeLane, ticket: u64) -> Option<Result<(), Errno>> {
     block_on(lane.cancel_lock(ticket)).map(|ended| ended.result)
 }
 
+/// What a server that was started again would be told.
+fn claimed(lane: &FakeLane) -> Vec<(u64, u64)> {
+    let locks = lane.shared.borrow().locks.of_shard(ShardId(0));
+    locks.iter().map(|one| (one.lock.start, one.lock.last)).collect()
+}
+
 fn node(lane: &FakeLane) -> NodeId {
     lane.shared.borrow().map.leader(ShardId(0)).unwrap()
 }
@@ -417,8 +423,7 @@ fn an_owners_number_is_given_again() {
         }
         block_on(beside.housekeeping());
         assert_eq!(held(), 1, "{fault:?}");
-        let believed = first.shared.borrow().locks.of_shard(ShardId(0));
-        assert_eq!(believed.iter().map(|one| one.lock.start).collect::<Vec<_>>(), [20], "{fault:?}");
+        assert_eq!(claimed(&first), [(20, 29)], "{fault:?}");
         assert!(!first.shared.borrow().locks.has_work());
         block_on(beside.release(next.handle));
         assert_eq!(held(), 0, "{fault:?}");
@@ -445,8 +450,7 @@ fn an_end_that_comes_late_takes_its_own() {
         block_on(first.release(file.handle));
         block_on(first.housekeeping());
         assert_eq!((take(0), take(20)), (Ok(()), Err(Errno::EAGAIN)), "{waits}");
-        let believed = first.shared.borrow().locks.of_shard(ShardId(0));
-        assert_eq!(believed.iter().map(|one| one.lock.start).collect::<Vec<_>>(), [20], "{waits}");
+        assert_eq!(claimed(&first), [(20, 29)], "{waits}");
         assert_eq!(first.shared.borrow().locks.has_work(), waits);
     }
 }
@@ -466,10 +470,7 @@ fn what_is_newer_than_a_close_is_claimed() {
     for (start, last) in [(20, 29), (10, 19)] {
         block_on(beside.set_lock(file.handle, wish(7, WRITE, start, last))).unwrap();
     }
-    let claimed = || {
-        let locks = first.shared.borrow().locks.of_shard(ShardId(0));
-        locks.iter().map(|one| (one.lock.start, one.lock.last)).collect::<Vec<_>>()
-    };
+    let claimed = || claimed(&first);
     assert_eq!(claimed(), [(10, 19), (20, 29)]);
     block_on(closing).unwrap();
     assert_eq!(claimed(), [(10, 19), (20, 29)]);
@@ -481,10 +482,7 @@ fn what_is_newer_than_a_close_is_claimed() {
 fn what_is_being_given_up_is_not_claimed() {
     let (cluster, first) = mounted();
     let file = create(&first, b"f");
-    let claimed = || {
-        let locks = first.shared.borrow().locks.of_shard(ShardId(0));
-        locks.iter().map(|one| (one.lock.start, one.lock.last)).collect::<Vec<_>>()
-    };
+    let claimed = || claimed(&first);
     block_on(first.set_lock(file.handle, wish(1, WRITE, 0, 29))).unwrap();
     cluster.borrow_mut().fail(SetLock::KIND, &[Fault::LateAnswer]);
     {
