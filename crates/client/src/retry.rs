@@ -30,13 +30,13 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// Runs jobs, all together, until every one is settled.
     pub(crate) async fn run(&self, jobs: &mut [Job<'_>]) {
         let started = self.port.now();
-        let mut began = self.shared.with(|s| s.sender());
+        // While there is no session everything waits for the next one.
+        let mut sender = self.shared.with(|s| s.sender());
+        let mut began = sender;
         let mut backoff = BACKOFF_MIN_MS;
         // Was mgmtd asked for the newest map since these jobs began, and did it answer?
         let mut newest = false;
         loop {
-            // While there is no session everything waits for the next one.
-            let sender = self.shared.with(|s| s.sender());
             end_with_session(jobs, began, sender);
             // What goes on in this session is of this one from now on.
             began = sender.or(began);
@@ -63,6 +63,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             backoff = (backoff + backoff / 2).min(BACKOFF_MAX_MS);
             // A daemon that does not answer may have moved; the map knows.
             newest = self.refresh_map().await;
+            sender = self.shared.with(|s| s.sender());
         }
     }
 

@@ -101,6 +101,8 @@ pub struct Server<S: Store> {
     map: Option<MapVersion>,
     low_space: bool,
     shards: BTreeMap<ShardId, Shard>,
+    /// Shards that it leads and the map still calls new.
+    unworded: BTreeSet<ShardId>,
     spread: Spread,
     opens: Opens,
     locks: Locks,
@@ -264,7 +266,7 @@ impl<S: Store> Server<S> {
 
     /// Does mgmtd not know yet that a shard is formatted?
     fn awaits_word(&self) -> bool {
-        self.shards.values().any(|place| place.leads && place.state == ShardState::New)
+        !self.unworded.is_empty()
     }
 
     /// What the log holds on stable storage.

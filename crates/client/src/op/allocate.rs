@@ -6,6 +6,7 @@ use crate::lane::Lane;
 use crate::limits::STALE_ROUNDS_MAX;
 use crate::port::{Cell, Port};
 use crate::state::{Answered, Begun, Handle, Shared};
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use skep_types::codec::Bytes;
@@ -78,7 +79,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         }
         let end = offset.checked_add(len).filter(|end| *end <= FILE_SIZE_MAX).ok_or(Errno::EFBIG)?;
         let result = async {
-            let allocated = self.allocate(file.ino, what, offset, end);
+            let allocated = Box::pin(self.allocate(file.ino, what, offset, end));
             match what.clears() {
                 true => self.clear_past_pages(file.ino, (offset, end), allocated).await?,
                 false => allocated.await?,

@@ -5,6 +5,7 @@ use crate::lane::Lane;
 use crate::limits::STALE_ROUNDS_MAX;
 use crate::port::{Cell, Port};
 use crate::state::{FileHandle, Inode, Shared};
+use alloc::boxed::Box;
 use skep_types::codec::Bytes;
 use skep_types::limits::{FILE_SIZE_MAX, INLINE_DEFAULT};
 use skep_types::{ClientId, Errno, Generation, Incarnation, Ino, NodeId, Term};
@@ -44,7 +45,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                     Some(place) => {
                         self.shared.with(|s| s.placed(file, offset, place.offset));
                         let known = place.generation == layout.generation;
-                        let write = self.append_at(file.ino, place, known, data, kill, sync);
+                        let write = Box::pin(self.append_at(file.ino, place, known, data, kill, sync));
                         let round = match file.cached {
                             true => write.await,
                             false => {

@@ -4,6 +4,7 @@ use crate::job::{Job, To};
 use crate::lane::Lane;
 use crate::port::{Cell, Port};
 use crate::state::{Handle, Inode, Shared};
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use skep_types::limits::FILE_SIZE_MAX;
@@ -58,7 +59,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             inode.doubt()
         });
         let live_size = match &live {
-            Some(layout) => self.live_size(layout).await?,
+            Some(layout) => Box::pin(self.live_size(layout)).await?,
             None => 0,
         };
         let now = self.port.now();
@@ -79,7 +80,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         if doubt.is_none() {
             return Ok(attr);
         }
-        self.settle_mark(ino).await?;
+        Box::pin(self.settle_mark(ino)).await?;
         Ok(self
             .shared
             .with(|s| s.inodes.get(ino).map_or(attr.clone(), |inode| inode.with_mark(attr.clone()))))

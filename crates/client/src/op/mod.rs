@@ -1,5 +1,8 @@
 //! One file per operation of a program. Each public method takes and gives what a kernel request
 //! does; errors are those that the program sees.
+//!
+//! Each `.await` moves the future that it waits for into its own, so every request copies what its deepest path could
+//! need, once for each level. What is seldom needed and large is therefore boxed, and what is handed on is pinned first.
 
 mod allocate;
 mod append;

@@ -6,6 +6,7 @@ use crate::lane::Lane;
 use crate::limits::{CREATE_TRIES_MAX, OPEN_TRIES_MAX};
 use crate::port::{Cell, Port};
 use crate::state::{FileHandle, Handle, Inline, Shared};
+use alloc::boxed::Box;
 use skep_types::{Attr, Errno, Ino, Kind, Millis, Mode, Policy};
 use skep_wire::Refusal;
 use skep_wire::meta::{Create, Open, OpenMode, OpenReply, ReadInline};
@@ -222,7 +223,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             Ok((opened, live)) => {
                 let fresh = self.freshen_pages(ino, live, None).await;
                 if !fresh || self.before_told(&opened.attr).await.is_err() {
-                    self.release(opened.handle).await;
+                    Box::pin(self.release(opened.handle)).await;
                     return Err(self.pages_stay().into());
                 }
                 Ok(opened)

@@ -8,6 +8,7 @@ use crate::port::{Cell, Port};
 use crate::state::{Answered, Begun, FileHandle, Handle, Inode, Shared};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::pin::pin;
 use skep_types::codec::Bytes;
 use skep_types::limits::{FILE_SIZE_MAX, INLINE_DEFAULT, TRANSFER_MAX};
 use skep_types::{
@@ -135,7 +136,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         kill: bool,
         sync: bool,
     ) -> Result<usize, Refusal> {
-        let write = self.write_at(file, offset, data, kill, sync);
+        let write = pin!(self.write_at(file, offset, data, kill, sync));
         self.past_pages(file.ino, (offset, data), write, |written| *written).await
     }
 

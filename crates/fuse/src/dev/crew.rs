@@ -7,6 +7,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Scope};
@@ -309,7 +310,7 @@ impl<M: Mount> Crew<'_, M> {
         let parking = DevParking::new(device, &self.parked);
         let told = |unique| self.mount.interrupt_parked(unique);
         let interrupt = self.interrupts.begin(*slot, unique_of(request).unwrap_or_default());
-        let answer = driver.drive(dispatch(fs, request, interrupt, &parking, reply));
+        let answer = driver.drive(pin!(dispatch(fs, request, interrupt, &parking, reply)));
         after_dispatch(&self.interrupts, *slot, &parking, request, answer, reply, &told)
     }
 

@@ -1,6 +1,6 @@
 //! Driving one future on the worker's own thread.
 
-use std::pin::pin;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
@@ -24,9 +24,8 @@ impl Driver {
     }
 
     /// With the blocking implementors meant for this transport the first poll is the last one; a future that does
-    /// pend is waited for.
-    pub(crate) fn drive<T>(&self, future: impl Future<Output = T>) -> T {
-        let mut future = pin!(future);
+    /// pend is waited for. It has many kilobytes, and is not moved once it is made.
+    pub(crate) fn drive<T>(&self, mut future: Pin<&mut impl Future<Output = T>>) -> T {
         let mut context = Context::from_waker(&self.waker);
         loop {
             match future.as_mut().poll(&mut context) {
@@ -40,6 +39,7 @@ impl Driver {
 #[cfg(test)]
 mod tests {
     use std::future::poll_fn;
+    use std::pin::pin;
     use std::task::Poll;
 
     use super::Driver;
@@ -48,9 +48,9 @@ mod tests {
     #[test]
     fn ready_and_pending() {
         let driver = Driver::new();
-        assert_eq!(driver.drive(async { 5 }), 5);
+        assert_eq!(driver.drive(pin!(async { 5 })), 5);
         let mut polls = 0;
-        let value = driver.drive(poll_fn(|cx| {
+        let value = driver.drive(pin!(poll_fn(|cx| {
             polls += 1;
             if polls > 1 {
                 return Poll::Ready(polls);
@@ -58,7 +58,7 @@ mod tests {
             let waker = cx.waker().clone();
             std::thread::spawn(move || waker.wake());
             Poll::Pending
-        }));
+        })));
         assert!(value >= 2);
     }
 }

@@ -3,6 +3,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::pin::pin;
 use std::sync::Arc;
 
 use super::crew::Crew;
@@ -32,7 +33,7 @@ pub(super) fn read<M: Mount>(crew: &Crew<'_, M>, device: &Arc<OwnedFd>) -> io::R
         };
         let request = buffer.request(length);
         let interrupt = crew.interrupts().begin(READER_SLOT, unique_of(request).unwrap_or_default());
-        let answer = driver.drive(dispatch(&fs, request, interrupt, &parking, &mut reply));
+        let answer = driver.drive(pin!(dispatch(&fs, request, interrupt, &parking, &mut reply)));
         let told = |unique| crew.mount().interrupt_parked(unique);
         let answer =
             after_dispatch(crew.interrupts(), READER_SLOT, &parking, request, answer, &mut reply, &told);

@@ -54,6 +54,8 @@ impl<S: Store> Server<S> {
                 place.state = entry.state;
             }
         }
+        let unworded = self.shards.iter().filter(|(_, place)| place.leads && place.state == ShardState::New);
+        self.unworded = unworded.map(|(shard, _)| *shard).collect();
         if !was_ready && self.is_ready() {
             self.begin_service(now, wall, out)?;
         }
@@ -102,10 +104,10 @@ impl<S: Store> Server<S> {
     /// anybody uses them.
     pub fn formatted(&self) -> Vec<ShardId> {
         let Some(started) = self.started else { return Vec::new() };
-        let is_made = |place: &Shard| {
-            place.leads && place.state == ShardState::New && self.durable >= place.made.max(started)
+        let is_made = |shard: &&ShardId| {
+            self.shards.get(shard).is_some_and(|place| self.durable >= place.made.max(started))
         };
-        self.shards.iter().filter(|(_, place)| is_made(place)).map(|(shard, _)| *shard).collect()
+        self.unworded.iter().filter(is_made).copied().collect()
     }
 
     /// The map gives this server a shard: it is made when it is new and there are no rows of it.

@@ -48,6 +48,7 @@ impl<S: Store> Server<S> {
             settling: BTreeMap::new(),
             orphans: BTreeSet::new(),
             growths: BTreeSet::new(),
+            unworded: BTreeSet::new(),
             dead_growths: BTreeSet::new(),
             writers: BTreeSet::new(),
             recover_later: Vec::new(),

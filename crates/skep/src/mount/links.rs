@@ -148,6 +148,20 @@ impl Links {
         client: ClientId,
         owed: Option<u32>,
     ) -> Taken {
+        match self.idle(node, most, client, owed) {
+            Some(taken) => taken,
+            None => self.in_line(node, most, client, owed).await,
+        }
+    }
+
+    /// Once it is its turn.
+    async fn in_line(
+        self: &Arc<Self>,
+        node: NodeId,
+        most: usize,
+        client: ClientId,
+        owed: Option<u32>,
+    ) -> Taken {
         let place = {
             let mut state = self.lock();
             state.tickets += 1;
@@ -160,6 +174,30 @@ impl Links {
         poll_fn(|cx| place.poll(client, owed, cx)).await
     }
 
+    /// What most rounds get, without a place in the line: nobody waits, and there is a connection to go on with.
+    fn idle(
+        self: &Arc<Self>,
+        node: NodeId,
+        most: usize,
+        client: ClientId,
+        owed: Option<u32>,
+    ) -> Option<Taken> {
+        if owed.is_some() {
+            return None;
+        }
+        let mut state = self.lock();
+        let may_connect = state.open < state.most;
+        let at = state.nodes.get_mut(&node).filter(|at| at.line.is_empty())?;
+        at.most = most;
+        let idle = at.pick(may_connect)?;
+        if idle.client == client && idle.link.is_usable() {
+            return Some(Taken::Link(idle.link, Seat { links: Some(self.clone()), node }));
+        }
+        // Whoever stands in the line closes it.
+        at.idle.push_back(idle);
+        None
+    }
+
     /// As [`Links::take`], for a thread that may block; asked from time to time whether it should give up.
     pub fn take_blocking(
         self: &Arc<Self>,
@@ -169,7 +207,10 @@ impl Links {
         owed: Option<u32>,
         gives_up: &dyn Fn() -> bool,
     ) -> Option<Taken> {
-        let mut take = std::pin::pin!(self.take(node, most, client, owed));
+        if let Some(taken) = self.idle(node, most, client, owed) {
+            return Some(taken);
+        }
+        let mut take = std::pin::pin!(self.in_line(node, most, client, owed));
         let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
         let mut context = Context::from_waker(&waker);
         loop {

@@ -8,7 +8,7 @@ use skep_client::{Answer, Call, MGMTD, Outcome, Port};
 use skep_net::Link;
 use skep_types::{ClientId, Ino, Millis, NodeId, Timestamp, Uuid};
 use skep_wire::{Header, Status};
-use std::cell::{Cell as Local, RefCell};
+use std::cell::{Cell as Local, LazyCell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
@@ -69,8 +69,9 @@ impl BlockingPort {
     fn connect(&self, node: NodeId) -> Option<Held> {
         let hands = &self.lane.hands;
         let most = if hands.is_storage(node) { LINKS_PER_SERVER } else { LINKS_PER_METAD };
-        let until = Instant::now() + ANSWER_DEADLINE;
-        let gives_up = || self.cancelled() || Instant::now() >= until;
+        // From the first look on: most rounds find a connection at once.
+        let until = LazyCell::new(|| Instant::now() + ANSWER_DEADLINE);
+        let gives_up = || self.cancelled() || Instant::now() >= *until;
         loop {
             let (client, owed) = (self.lane.client(), self.debts.of(node));
             let (seat, group) = if node == MGMTD {

@@ -126,7 +126,7 @@ impl<P: MountPort> Worker<P> {
 
 async fn release_all<P: MountPort>(lane: &MountLane<P>, handles: impl IntoIterator<Item = Handle>) {
     for handle in handles {
-        lane.release(handle).await;
+        Box::pin(lane.release(handle)).await;
     }
 }
 
@@ -193,7 +193,7 @@ impl<P: MountPort> Filesystem for Worker<P> {
         if !missed {
             return Ok(entry(&lane.lookup(Ino(parent), name).await.map_err(errno)?));
         }
-        let (attr, held) = lane.lookup_to_open(Ino(parent), name).await.map_err(errno)?;
+        let (attr, held) = Box::pin(lane.lookup_to_open(Ino(parent), name)).await.map_err(errno)?;
         let over = held.and_then(|handle| self.manner.misses.hold(cx.pid, handle));
         release_all(lane, over).await;
         Ok(entry(&attr))
@@ -287,7 +287,7 @@ impl<P: MountPort> Filesystem for Worker<P> {
         let file = opened.map_err(errno)?;
         if how.truncate && how.kill_suidgid {
             // The file is open and empty: an error here would leave the handle to nobody.
-            let _ = self.drop_foreign_sgid(cx, ino, Some(&file.attr)).await;
+            let _ = Box::pin(self.drop_foreign_sgid(cx, ino, Some(&file.attr))).await;
         }
         Ok(self.opened(lane, &file, request.flags))
     }
@@ -487,7 +487,7 @@ impl<P: MountPort> Filesystem for Worker<P> {
             lane.drop_suidgid(fh_out).await.map_err(errno)?;
             self.drop_foreign_sgid(cx, request.ino_out, None).await?;
         }
-        lane.copy((fh_in, offset_in), (fh_out, offset_out), length).await.map_err(errno)
+        Box::pin(lane.copy((fh_in, offset_in), (fh_out, offset_out), length)).await.map_err(errno)
     }
 
     async fn getlk(&self, cx: &Context<'_>, _ino: u64, request: &LockRequest) -> Answer<FileLock> {

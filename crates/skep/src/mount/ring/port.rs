@@ -14,7 +14,7 @@ use skep_types::{Incarnation, Ino, Millis, NodeId, Timestamp, Uuid};
 use skep_wire::{Header, Status};
 use std::fmt;
 use std::future::{Future, poll_fn};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
@@ -200,7 +200,7 @@ impl Port for RingPort {
         for call in calls.iter_mut() {
             call.outcome = Outcome::Unreachable;
         }
-        let waited = self.watch.over(&self.thread, self.exchange(calls)).await;
+        let waited = self.watch.over(&self.thread, pin!(self.exchange(calls))).await;
         if waited == Err(Stopped::TimedOut) {
             self.timed_out(calls);
         }
