@@ -3,7 +3,7 @@
 
 use crate::job::{Job, To};
 use crate::lane::Lane;
-use crate::limits::{HOUSEKEEPING_MAX_MS, HOUSEKEEPING_SOON_MS, OPENS_PER_REQUEST};
+use crate::limits::{HOUSEKEEPING_MAX_MS, HOUSEKEEPING_SOON_MS};
 use crate::port::{Cell, Port};
 use crate::state::Shared;
 use alloc::vec::Vec;
@@ -80,7 +80,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// Tells shards what is closed. `false`: some could not be told now.
     pub(crate) async fn send_closes(&self) -> bool {
         let mut failed = Vec::new();
-        while let Some((shard, opens)) = self.shared.with(|s| s.closes.take(OPENS_PER_REQUEST)) {
+        while let Some((shard, opens)) = self.shared.with(|s| s.closes.take(s.limits.told_at_once)) {
             let message = Close { opens };
             match self.once(self.asking(shard, &message)).await {
                 // A refusal that a repetition does not change: the shard knows of no such open.

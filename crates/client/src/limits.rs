@@ -28,10 +28,8 @@ pub const ACLS_MAX: usize = 4_096;
 pub const INLINE_CACHE_MAX: usize = 32 << 20;
 /// Closes waiting for housekeeping; the release that reaches it sends them itself.
 pub const CLOSES_MAX: usize = 4_096;
-/// Inodes of one `Close` or `Reclaim` request.
-pub const OPENS_PER_REQUEST: usize = 4_096;
-/// Locks of one `Reclaim` request.
-pub const LOCKS_PER_REQUEST: usize = 4_096;
+/// Inodes of one `Close` or `Reclaim` request, and locks of one `Reclaim`.
+pub const TOLD_AT_ONCE: usize = 4_096;
 /// Longest wait of one question for outcomes of waiting locks.
 pub const AWAIT_LOCKS_MS: u64 = 10_000;
 /// Terms of one shard with changes not known to be durable; the oldest beyond it count as lost.
@@ -85,6 +83,8 @@ pub const PAGES_PATIENCE_MS: u64 = 50;
 pub struct Limits {
     /// An operation fails with EIO after this long without success; 0 = never.
     pub retry_ms: u64,
+    /// Inodes of one `Close` or `Reclaim` request, and locks of one `Reclaim`.
+    pub told_at_once: usize,
     /// A fault on purpose, for the simulator: layouts outlive a reclaim.
     pub canary_keeps_layout: bool,
     /// A fault on purpose: layouts and what else was known outlive the session.
@@ -97,6 +97,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             retry_ms: RETRY_LIMIT_MS,
+            told_at_once: TOLD_AT_ONCE,
             canary_keeps_layout: false,
             canary_keeps_beliefs: false,
             canary_forgets_touched: false,

@@ -1,9 +1,9 @@
 //! Reclaim: a metadata server that began a new life has forgotten what is open; it is told again.
 
 use crate::lane::Lane;
-use crate::limits::{LOCKS_PER_REQUEST, OPENS_PER_REQUEST};
 use crate::port::{Call, Cell, Outcome, Port};
 use crate::state::Shared;
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use skep_types::{NodeId, ShardId};
 use skep_wire::meta::{OpenMode, Reclaim, Reclaimed, ReclaimedLock};
@@ -18,24 +18,32 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             let told = |shard| (shard, s.opens_of(shard), s.locks.of_shard(shard));
             shards.into_iter().map(told).collect()
         });
-        let (mut parts, mut lasts) = (Vec::new(), Vec::new());
+        let (mut parts, mut lasts) = (Vec::new(), BTreeSet::new());
+        let most = self.shared.with(|s| s.limits.told_at_once);
         for (shard, opens, locks) in &shards {
-            let is_small = opens.len() <= OPENS_PER_REQUEST && locks.len() <= LOCKS_PER_REQUEST;
+            let is_small = opens.len() <= most && locks.len() <= most;
             if is_small {
                 let all = Reclaim { opens: opens.clone(), locks: locks.clone(), last: true };
-                parts.push(self.shard_body(*shard, &all, false));
+                parts.push((*shard, self.shard_body(*shard, &all, false)));
                 continue;
             }
             // A lock counts only for a file that is open. And what is the last word must not be heard before the others.
-            let opens = opens.chunks(OPENS_PER_REQUEST).map(|part| (part.to_vec(), Vec::new()));
-            let locks = locks.chunks(LOCKS_PER_REQUEST).map(|part| (Vec::new(), part.to_vec()));
+            let opens = opens.chunks(most).map(|part| (part.to_vec(), Vec::new()));
+            let locks = locks.chunks(most).map(|part| (Vec::new(), part.to_vec()));
             for (opens, locks) in opens.chain(locks) {
-                parts.push(self.shard_body(*shard, &Reclaim { opens, locks, last: false }, false));
+                parts.push((*shard, self.shard_body(*shard, &Reclaim { opens, locks, last: false }, false)));
             }
-            let last = Reclaim { opens: Vec::new(), locks: Vec::new(), last: true };
-            lasts.push(self.shard_body(*shard, &last, false));
+            lasts.insert(*shard);
         }
-        let told = self.report(node, &parts).await && (lasts.is_empty() || self.report(node, &lasts).await);
+        let (mut told, refused) = self.report(node, &parts).await;
+        // A report that was refused, its last word with it, is over all the same.
+        lasts.extend(refused);
+        if told && !lasts.is_empty() {
+            let last = Reclaim { opens: Vec::new(), locks: Vec::new(), last: true };
+            let lasts: Vec<_> =
+                lasts.iter().map(|shard| (*shard, self.shard_body(*shard, &last, false))).collect();
+            told = self.report(node, &lasts).await.0;
+        }
         self.shared.with(|s| s.nodes.reclaimed(node, told));
         let any = shards.iter().any(|(_, opens, locks)| !opens.is_empty() || !locks.is_empty());
         if told && any {
@@ -44,14 +52,15 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         told
     }
 
-    /// Sends parts of a report, in this order. `true`: all were confirmed, or never will be.
-    async fn report(&self, node: NodeId, bodies: &[Vec<u8>]) -> bool {
+    /// Sends parts of a report, in this order. `true`: all were confirmed, or never will be: those of the shards that
+    /// are named.
+    async fn report(&self, node: NodeId, parts: &[(ShardId, Vec<u8>)]) -> (bool, Vec<ShardId>) {
         let epoch = self.shared.with(|s| s.epoch);
-        let mut intos: Vec<[u8; 0]> = alloc::vec![[]; bodies.len()];
-        let mut calls: Vec<Call<'_>> = bodies
+        let mut intos: Vec<[u8; 0]> = alloc::vec![[]; parts.len()];
+        let mut calls: Vec<Call<'_>> = parts
             .iter()
             .zip(&mut intos)
-            .map(|(body, into)| Call {
+            .map(|((_, body), into)| Call {
                 node,
                 kind: Reclaim::KIND,
                 epoch,
@@ -63,8 +72,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             })
             .collect();
         self.port.call(&mut calls).await;
-        let mut told = true;
-        for call in &calls {
+        let (mut told, mut refused) = (true, Vec::new());
+        for (call, (shard, _)) in calls.iter().zip(parts) {
             let Outcome::Answer(answer) = &call.outcome else {
                 told = false;
                 continue;
@@ -76,9 +85,10 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 // Saying it again would not help, and must not keep the mount from going on.
                 let name = self.name_of(node);
                 self.port.log(format_args!("{name} does not take back what was open: {}", answer.status));
+                refused.push(*shard);
             }
         }
-        told
+        (told, refused)
     }
 }
 

@@ -88,6 +88,8 @@ pub struct Fields {
     pub living: BTreeSet<ClientId>,
     /// What became of wishes, by client life and ticket.
     pub ended: BTreeMap<(u32, u64), Result<(), skep_types::Errno>>,
+    /// Open files that have ended, of which the mount was not told yet, by client life.
+    closed: BTreeMap<u32, Vec<u64>>,
     /// Lives of metad so far.
     pub metad_lives: u64,
     records: u64,
@@ -105,6 +107,22 @@ impl Fields {
         other.map_or(Ok(()), |other| Err(format!("{holder:?} is held, and so is {other:?}")))
     }
 
+    /// A program asks for a lock. From now on it may hold nothing else of that range.
+    pub fn asks(&mut self, lane: LaneId, file: usize, whole: bool, (start, last): (u64, u64)) {
+        let mut rest = Vec::new();
+        self.holders.retain(|holder| {
+            let (from, to) = holder.range;
+            let own = holder.lane == lane && holder.file == file && holder.whole == whole;
+            if !own || to < start || from > last {
+                return true;
+            }
+            rest.extend((from < start).then(|| Holder { range: (from, start.wrapping_sub(1)), ..*holder }));
+            rest.extend((to > last).then(|| Holder { range: (last.wrapping_add(1), to), ..*holder }));
+            false
+        });
+        self.holders.append(&mut rest);
+    }
+
     /// It gives up what it holds of a file. `true`: it had held it over a restart of metad.
     pub fn gives_up(&mut self, lane: LaneId, file: usize) -> bool {
         let lives = self.metad_lives;
@@ -112,6 +130,16 @@ impl Fields {
         let over = self.holders.iter().any(|holder| own(holder) && holder.metad_lives != lives);
         self.holders.retain(|holder| !own(holder));
         over
+    }
+
+    /// An open file has ended; its mount hears of it later.
+    pub fn closes_late(&mut self, life: u32, handle: u64) {
+        self.closed.entry(life).or_default().push(handle);
+    }
+
+    /// Open files of whose end a mount hears now.
+    pub fn take_closed(&mut self, life: u32) -> Vec<u64> {
+        self.closed.remove(&life).unwrap_or_default()
     }
 
     /// A client is no more: nobody holds what its programs held.
@@ -123,6 +151,7 @@ impl Fields {
             }
         }
         self.ended.retain(|(of, _), _| *of != life);
+        self.closed.remove(&life);
     }
 
     /// The number of a new record, whose append begins.

@@ -26,9 +26,14 @@ const OTHER_OWNER: u64 = 1_000;
 /// Ranges that are locked.
 const RANGES: [(u64, u64); 4] = [(0, 9), (5, 14), (10, 10), (0, u64::MAX)];
 
-/// Asks metad, for ever, what became of the client's waiting locks.
+/// Asks metad, for ever, what became of the client's waiting locks. Also tells it of open files that have ended, late, as a
+/// kernel does.
 pub async fn keep_locks(hub: HubRef, lane: Rc<SimLane>, shared: SharedRef, id: LaneId) {
     loop {
+        let late = hub.borrow_mut().fields.take_closed(id.life);
+        for handle in late {
+            lane.release(handle).await;
+        }
         let nodes = shared.borrow().wished_nodes();
         for node in &nodes {
             match lane.await_locks(*node, AWAIT_MS).await {
@@ -62,9 +67,9 @@ impl Actor {
         let wish = self.draw_wish();
         let taken = self.take(file, handle, wish).await;
         if matches!(taken, Ok(true)) {
-            let (ms, second) = {
+            let (ms, second, beside) = {
                 let rng = &mut self.hub.borrow_mut().rng;
-                (rng.below(150), rng.percent(30))
+                (rng.below(150), rng.percent(30), if rng.percent(30) { file } else { 1 - file })
             };
             let also = self.draw_wish();
             // Circles are looked for among ranges only.
@@ -72,10 +77,10 @@ impl Actor {
             self.lane.port().pause(ms).await;
             if second
                 && finite
-                && let Some(other) = self.open_locked(1 - file).await
+                && let Some(other) = self.open_locked(beside).await
             {
-                let also = self.take(1 - file, other, also).await;
-                self.give_up(1 - file, other).await;
+                let also = self.take(beside, other, also).await;
+                self.give_up(beside, other).await;
                 also?;
             }
         }
@@ -145,9 +150,11 @@ impl Actor {
     /// `true`: it is held.
     async fn take(&self, file: usize, handle: u64, (wish, waits): (LockWish, bool)) -> Result<bool, Failed> {
         let session = session_of(&self.shared);
-        self.hub
-            .borrow_mut()
-            .say(format_args!("{} wants {wish:?} of lock file {file}, waits: {waits}", self.id));
+        {
+            let hub = &mut *self.hub.borrow_mut();
+            hub.say(format_args!("{} wants {wish:?} of lock file {file}, waits: {waits}", self.id));
+            hub.fields.asks(self.id, file, wish.space == LockSpace::Whole, (wish.start, wish.last));
+        }
         let told = match waits {
             false => self.lane.set_lock(handle, wish).await,
             true => match self.lane.wait_for_lock(handle, wish).await {
@@ -217,7 +224,10 @@ impl Actor {
 
     async fn give_up(&self, file: usize, handle: u64) {
         self.gives_up_now(file);
-        let by_unlock = self.hub.borrow_mut().rng.percent(50);
+        let (by_unlock, late) = {
+            let rng = &mut self.hub.borrow_mut().rng;
+            (rng.percent(50), rng.percent(50))
+        };
         let owner = u64::from(self.id.lane) + 1;
         if by_unlock {
             for space in [LockSpace::Range, LockSpace::Whole] {
@@ -227,6 +237,13 @@ impl Actor {
             }
         }
         let _ = self.lane.flush(handle, owner).await;
+        if late {
+            // The program goes on, and its next open file has the same number.
+            let hub = &mut *self.hub.borrow_mut();
+            hub.coverage.hit("a lock file was closed late");
+            hub.fields.closes_late(self.id.life, handle);
+            return;
+        }
         self.lane.release(handle).await;
     }
 }

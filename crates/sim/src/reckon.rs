@@ -8,7 +8,11 @@ use crate::program::{Actor, Failed, is_data, session_of};
 use crate::verify::{Adoption, Loose, verify};
 use skep_model::{Content, Handle, Op, Outcome};
 use skep_types::Ino;
+use skep_types::limits::CHUNK_MIN;
 use std::collections::BTreeSet;
+
+/// Stripes of a file at the most: so many neighbours a cut may take.
+const STRIPES_MAX: u64 = 4;
 
 /// Why a reckoning is due.
 #[derive(Debug, Clone, Copy, Default)]
@@ -237,13 +241,22 @@ impl Actor {
         if let Some((ino, data)) = book.appended_now()
             && let Some(versions) = loose.files.get_mut(&ino)
         {
-            // It landed where the file ended that the cut had left.
+            // It landed where the file ended that the cut had left: where one of the versions ends, or a stripe before that,
+            // the chunk files behind which are gone.
             let landed = |content: &Content| {
-                let mut content = content.clone();
-                content.write(content.size(), &data);
-                content
+                let unit = u64::from(CHUNK_MIN);
+                let stripe = content.size().saturating_sub(1) / unit * unit;
+                let stripes = (0..=STRIPES_MAX).map_while(move |gone| stripe.checked_sub(gone * unit));
+                let ends = std::iter::once(content.size()).chain(stripes);
+                let ends = ends.map(|end| {
+                    let mut content = content.clone();
+                    content.truncate(end);
+                    content.write(end, &data);
+                    content
+                });
+                ends.collect::<Vec<_>>()
             };
-            versions.extend(versions.iter().map(landed).collect::<Vec<_>>());
+            versions.extend(versions.iter().flat_map(landed).collect::<Vec<_>>());
         }
         loose
     }

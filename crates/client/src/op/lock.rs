@@ -239,7 +239,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let told = self.settle(self.asking(ino.shard(), &DropLocks { ino, space, owner, order })).await;
         let again = self.shared.with(|s| {
             s.locks.left(order);
-            s.locks.dropped(&key, order);
+            let waited = s.locks.dropped(&key, order);
             s.locks.ended(order);
             let again = s.is_doubtful(&told, is_unsure);
             if again {
@@ -247,7 +247,12 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             } else if told.is_ok() {
                 s.locks.settled(&key);
             }
-            s.doubts_overtaken(key, &told) || again
+            let again = s.doubts_overtaken(key, &told) || again;
+            if again {
+                // The server may still have them in its queue, and whoever repeats the end may be overtaken.
+                waited.into_iter().for_each(|(ticket, lock)| s.locks.suspect(ino, lock, Some(ticket)));
+            }
+            again
         });
         if again {
             self.port.work_waits();
@@ -298,10 +303,14 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         });
         for (wish, order) in &wishes {
             let message = SetLock { ino, lock: *wish, ticket: None, order: *order };
-            let put = self.once(self.asking(ino.shard(), &message)).await;
-            if put.is_err_and(|e| is_passing(&e) || e.status == Status::OLD_SEQUENCE) {
+            let Err(refusal) = self.once(self.asking(ino.shard(), &message)).await else { continue };
+            if is_passing(&refusal) || refusal.status == Status::OLD_SEQUENCE {
                 self.shared.with(|s| s.locks.suspect(ino, lock, None));
                 return false;
+            }
+            if wish.kind.is_some() && refusal.status.as_errno() == Some(Errno::EAGAIN) {
+                // It was given up after all, by an unlock whose answer did not come.
+                self.shared.with(|s| s.locks.disbelieve(ino, wish));
             }
         }
         if let Some((_, order)) = wishes.last() {
@@ -401,9 +410,7 @@ impl Shared {
     fn doubts_overtaken<T>(&mut self, key: LockKey, told: &Result<T, Refusal>) -> bool {
         let overtaken = told.as_ref().is_err_and(|refusal| refusal.status == Status::OLD_SEQUENCE);
         if overtaken {
-            let LockKey { ino, space, owner } = key;
-            let all = LockWish { owner, pid: 0, space, kind: None, start: 0, last: u64::MAX };
-            self.locks.suspect(ino, all, None);
+            self.locks.suspect(key.ino, key.all(), None);
         }
         overtaken
     }
@@ -501,3 +508,5 @@ impl Shared {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_doubts;

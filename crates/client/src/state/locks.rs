@@ -26,6 +26,11 @@ impl LockKey {
     pub fn of(ino: Ino, lock: &LockWish) -> Self {
         Self { ino, space: lock.space, owner: lock.owner }
     }
+
+    /// All bytes of it, given up.
+    pub fn all(&self) -> LockWish {
+        LockWish { owner: self.owner, pid: 0, space: self.space, kind: None, start: 0, last: u64::MAX }
+    }
 }
 
 /// A range that is held.
@@ -179,8 +184,8 @@ impl Locks {
 
     /// Everything of `key` is given up that was asked for before request `order`. Wishes of it end: their program closed
     /// the file. What was asked for later is another open file's: the kernel tells of the end of one after its `close`
-    /// has returned, and gives its owner's number to the next.
-    pub fn dropped(&mut self, key: &LockKey, order: u64) {
+    /// has returned, and gives its owner's number to the next. What is given back waited in a server's queue.
+    pub fn dropped(&mut self, key: &LockKey, order: u64) -> Vec<(u64, LockWish)> {
         if let Some(held) = self.held.get_mut(key) {
             held.ranges.retain(|range| range.order > order);
             if held.ranges.is_empty() {
@@ -190,11 +195,26 @@ impl Locks {
         // One without a number gets a higher one.
         let is_older = |wish: &Wish| (1..=order).contains(&wish.order);
         let gone = |wish: &Wish| LockKey::of(wish.ino, &wish.lock) == *key && is_older(wish);
-        let tickets: Vec<u64> =
-            self.wishes.iter().filter(|(_, wish)| gone(wish)).map(|(ticket, _)| *ticket).collect();
-        for ticket in tickets {
-            self.wishes.remove(&ticket);
-            self.ended.push(Ended { ticket, ino: key.ino, result: Err(Errno::EBADF) });
+        let waited: Vec<(u64, LockWish)> = self
+            .wishes
+            .iter()
+            .filter(|(_, wish)| gone(wish))
+            .map(|(ticket, wish)| (*ticket, wish.lock))
+            .collect();
+        for (ticket, _) in &waited {
+            self.wishes.remove(ticket);
+            self.ended.push(Ended { ticket: *ticket, ino: key.ino, result: Err(Errno::EBADF) });
+        }
+        waited
+    }
+
+    /// Another owner holds some of `lock`: what was believed of it is not so.
+    pub fn disbelieve(&mut self, ino: Ino, lock: &LockWish) {
+        let key = LockKey::of(ino, lock);
+        let Some(held) = self.held.get_mut(&key) else { return };
+        cut(&mut held.ranges, lock.start, lock.last);
+        if held.ranges.is_empty() {
+            self.held.remove(&key);
         }
     }
 
@@ -216,13 +236,19 @@ impl Locks {
     }
 
     /// The open file behind `handle` has ended: the number up to which that is known, if it still holds anything of
-    /// `key`. What has a higher one is another open file's, whose owner has the same number.
+    /// `key`. What has a higher one is another open file's, whose owner has the same number. Where the numbers do not
+    /// tell the two apart, nothing is given up by number: it is in doubt what the server is to hold.
     pub fn ends_of(&mut self, key: LockKey, handle: Handle) -> Option<u64> {
-        let ranges = self.held.get(&key)?.ranges.iter().filter(|range| range.handle == handle);
-        let held = ranges.map(|range| range.order).max()?;
+        let held = self.held.get_mut(&key)?;
+        let own = held.ranges.iter().filter(|range| range.handle == handle).map(|range| range.order).max()?;
         let wishes = self.wishes.values().filter(|wish| LockKey::of(wish.ino, &wish.lock) == key);
         let wished = wishes.filter(|wish| wish.handle == handle).map(|wish| wish.order).max();
-        let order = held.max(wished.unwrap_or(0));
+        let order = own.max(wished.unwrap_or(0));
+        if held.ranges.iter().any(|range| range.handle != handle && range.order <= order) {
+            held.ranges.retain(|range| range.handle != handle);
+            self.suspect(key.ino, key.all(), None);
+            return None;
+        }
         self.ending.insert(order, key);
         Some(order)
     }
@@ -322,10 +348,11 @@ impl Locks {
     }
 
     /// The parts of `lock`'s range in which no server can come to hold something for its owner, by a request or a wish
-    /// that has a number already (what is numbered from now on would take it away again), and the others.
+    /// that has a number already (what is numbered from now on would take it away again), and the others. Nothing is
+    /// decided while something is being given up: what is numbered from now on would take it again.
     pub fn decided(&self, ino: Ino, lock: &LockWish) -> (Vec<LockWish>, Vec<LockWish>) {
         let key = LockKey::of(ino, lock);
-        if self.asking.contains_key(&key) {
+        if self.asking.contains_key(&key) || self.gives_up(&key) {
             return (Vec::new(), Vec::from([*lock]));
         }
         let waits = self.wishes.values().filter(|wish| LockKey::of(wish.ino, &wish.lock) == key);
@@ -390,7 +417,7 @@ impl Locks {
             if let Some(at) = at.filter(|at| *at < start) {
                 wishes.push(LockWish { kind: None, start: at, last: start - 1, ..*lock });
             }
-            wishes.push(LockWish { kind: Some(range.kind), start, last, ..*lock });
+            wishes.push(LockWish { kind: Some(range.kind), start, last, pid: range.pid, ..*lock });
             at = last.checked_add(1);
         }
         if let Some(start) = at.filter(|at| *at <= lock.last) {
@@ -488,116 +515,4 @@ fn merge(ranges: &mut Vec<Range>) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn wish(kind: Option<LockKind>, start: u64, last: u64) -> LockWish {
-        LockWish { owner: 7, pid: 70, space: LockSpace::Range, kind, start, last }
-    }
-
-    const INO: Ino = Ino(9);
-
-    fn held(locks: &Locks) -> Vec<(u64, u64, LockKind)> {
-        locks.of_shard(ShardId(0)).iter().map(|l| (l.lock.start, l.lock.last, l.lock.kind.unwrap())).collect()
-    }
-
-    /// Goal: the end of one open file takes nothing from the next one, to which the kernel has given its owner's number: not
-    /// what it holds, nor what it waits for.
-    #[test]
-    fn a_close_takes_nothing_from_the_next() {
-        let mut locks = Locks::default();
-        let key = LockKey::of(INO, &wish(None, 0, 0));
-        locks.done(INO, &wish(Some(LockKind::Write), 0, 9), 3, 1);
-        locks.done(INO, &wish(Some(LockKind::Write), 20, 29), 4, 3);
-        let ticket = locks.wish(INO, wish(Some(LockKind::Write), 50, 51), 4);
-        locks.order = 3;
-        locks.number(Some(ticket));
-        locks.suspect(INO, wish(None, 5, 6), None);
-        locks.dropped(&key, 2);
-        assert_eq!(held(&locks), [(20, 29, LockKind::Write)]);
-        assert_eq!((locks.of_handle(INO, 4), locks.of_handle(INO, 3)), (Vec::from([key]), Vec::new()));
-        assert!(locks.wish_of(ticket).is_some() && locks.take_ended().is_empty() && locks.has_work());
-        locks.dropped(&key, 5);
-        locks.settled(&key);
-        assert!(!locks.knows(&key) && !locks.has_work());
-    }
-
-    /// Goal: a range is not counted as newer than a close because its neighbour is.
-    #[test]
-    fn a_close_takes_what_has_a_newer_neighbour() {
-        let mut locks = Locks::default();
-        let key = LockKey::of(INO, &wish(None, 0, 0));
-        let order = locks.next_order();
-        locks.done(INO, &wish(Some(LockKind::Write), 0, 9), 3, order);
-        let close = locks.ends(key).unwrap();
-        let order = locks.next_order();
-        locks.done(INO, &wish(Some(LockKind::Write), 10, 19), 3, order);
-        locks.dropped(&key, close);
-        locks.ended(close);
-        assert_eq!(held(&locks), [(10, 19, LockKind::Write)]);
-        let order = locks.next_order();
-        locks.done(INO, &wish(Some(LockKind::Write), 20, 29), 3, order);
-        assert_eq!(held(&locks), [(10, 29, LockKind::Write)]);
-    }
-
-    /// Goal: what is held is split, replaced and merged as POSIX says, byte by byte against an array.
-    #[test]
-    fn ranges_agree_with_bytes() {
-        let (mut locks, mut bytes) = (Locks::default(), [None; 16]);
-        let mut random = 12_345u64;
-        for _ in 0..2_000 {
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            let (a, b) = ((random >> 33) % 16, (random >> 40) % 16);
-            let kind = [None, Some(LockKind::Read), Some(LockKind::Write)][(random >> 50) as usize % 3];
-            let (start, last) = (a.min(b), a.max(b));
-            locks.done(INO, &wish(kind, start, last), 1, 1);
-            bytes[start as usize..=last as usize].fill(kind);
-            let mut seen = [None; 16];
-            for (start, last, kind) in held(&locks) {
-                seen[start as usize..=last as usize].fill(Some(kind));
-            }
-            assert_eq!(seen, bytes);
-            let runs = bytes.chunk_by(|a, b| a == b).filter(|run| run[0].is_some()).count();
-            assert_eq!(held(&locks).len(), runs, "neighbours are one lock");
-        }
-        locks.done(INO, &wish(None, 0, u64::MAX), 1, 1);
-        assert!(locks.is_empty());
-    }
-
-    /// Goal: a doubt is put right by requests that never let go of what is held.
-    #[test]
-    fn a_doubt_is_put_right() {
-        let mut locks = Locks::default();
-        locks.done(INO, &wish(Some(LockKind::Read), 10, 19), 1, 1);
-        let asked = wish(Some(LockKind::Write), 5, u64::MAX);
-        assert_eq!(
-            locks.believed(INO, &asked),
-            [wish(None, 5, 9), wish(Some(LockKind::Read), 10, 19), wish(None, 20, u64::MAX)]
-        );
-        locks.done(INO, &wish(Some(LockKind::Write), 0, u64::MAX), 1, 1);
-        assert_eq!(locks.believed(INO, &asked), [wish(Some(LockKind::Write), 5, u64::MAX)]);
-    }
-
-    /// Goal: a close ends the owner's locks and wishes and nobody else's; a handle knows what was taken
-    /// through it; an ended session tells everybody who waits.
-    #[test]
-    fn closes_end_locks_and_wishes() {
-        let mut locks = Locks::default();
-        let other = LockWish { owner: 8, ..wish(Some(LockKind::Write), 50, 60) };
-        locks.done(INO, &wish(Some(LockKind::Read), 0, 9), 3, 1);
-        locks.done(INO, &other, 4, 1);
-        let ticket = locks.wish(INO, wish(Some(LockKind::Write), 50, 51), 3);
-        locks.number(Some(ticket));
-        let key = LockKey::of(INO, &wish(None, 0, 0));
-        assert_eq!(locks.of_handle(INO, 3), [key]);
-        assert!(locks.knows(&key));
-        locks.dropped(&key, 2);
-        assert!(!locks.knows(&key) && locks.of_handle(INO, 3).is_empty());
-        assert_eq!(locks.take_ended(), [Ended { ticket, ino: INO, result: Err(Errno::EBADF) }]);
-        assert_eq!(held(&locks), [(50, 60, LockKind::Write)]);
-        let ticket = locks.wish(INO, wish(Some(LockKind::Write), 50, 51), 3);
-        locks.session_ended();
-        assert_eq!(locks.take_ended(), [Ended { ticket, ino: INO, result: Err(Errno::ENOTCONN) }]);
-        assert!(!locks.is_empty(), "what the programs believe to hold is lost, and they must not go on");
-    }
-}
+mod tests;

@@ -51,7 +51,10 @@ impl<S: Store> Server<S> {
             return Ok(());
         }
         let reclaimed = match &request.message {
-            MetaRequest::Reclaim(m) => m.opens.len(),
+            // What a repetition tells again is counted once.
+            MetaRequest::Reclaim(m) => {
+                m.opens.iter().filter(|open| !self.opens.has(client, open.ino)).count()
+            }
             _ => 0,
         };
         // Not counted against the server's own limit: these were open before.

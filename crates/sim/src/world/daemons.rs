@@ -146,6 +146,9 @@ impl World {
             if !m.opens.is_empty() {
                 hub.coverage.hit("opens were reclaimed");
             }
+            if !m.last {
+                hub.coverage.hit("opens and locks were reclaimed in parts");
+            }
             if hub.canary == Some(Canary::ForgetsLocks) {
                 m.locks.clear();
             }

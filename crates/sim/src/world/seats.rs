@@ -12,6 +12,7 @@ use crate::port::{SharedRef, SimPort};
 use crate::program::{Actor, BookRef, attach, keep_house, keep_synced};
 use crate::queue::Event;
 use crate::task::Task;
+use skep_client::limits::TOLD_AT_ONCE;
 use skep_client::{Lane, Limits, Shared};
 use skep_types::ShardId;
 use std::cell::RefCell;
@@ -49,7 +50,7 @@ impl World {
                 Rc::new(RefCell::new(Book::new(format!("dir{number}{lane}"), seed)))
             })
             .collect();
-        let shared = new_state(self.options.canary);
+        let shared = Rc::new(RefCell::new(Shared::new(self.client_limits)));
         self.seats.push(Seat { life: 0, shared, books, frozen_until: 0, vacant: true, dead_since: None });
         self.begin_life(number, false);
     }
@@ -57,7 +58,7 @@ impl World {
     fn begin_life(&mut self, number: usize, takes_over: bool) {
         self.last_client += 1;
         let life = self.last_client;
-        let shared = new_state(self.options.canary);
+        let shared = Rc::new(RefCell::new(Shared::new(self.client_limits)));
         let books = {
             let seat = &mut self.seats[number];
             (seat.life, seat.shared, seat.vacant, seat.dead_since) = (life, shared.clone(), false, None);
@@ -291,14 +292,16 @@ impl World {
     }
 }
 
-fn new_state(canary: Option<Canary>) -> SharedRef {
-    let limits = Limits {
+/// What holds for every client of this seed.
+pub(super) fn client_limits(seed: u64, canary: Option<Canary>) -> Limits {
+    Limits {
+        // So small in half the seeds that what a client opens, locks and closes is told in several parts.
+        told_at_once: if seed & 2 == 0 { TOLD_AT_ONCE } else { 1 + (seed >> 2) as usize % 3 },
         canary_keeps_layout: canary == Some(Canary::KeepsLayout),
         canary_keeps_beliefs: canary == Some(Canary::ZeroForDead),
         canary_forgets_touched: canary == Some(Canary::ForgetsTouched),
         ..Limits::default()
-    };
-    Rc::new(RefCell::new(Shared::new(limits)))
+    }
 }
 
 /// The directory of all is what the log made of it.

@@ -53,13 +53,30 @@ pub fn refuse_foreign(cluster: &ClusterFile) -> Outcome {
     }))
 }
 
-/// Makes the directory when it is missing; refuses one that is in use for something else.
+/// A place for the mount, which is not there. One whose process is gone is taken away; one that lives is not ours to end.
 pub fn prepare(cluster: &ClusterFile) -> Outcome {
+    let point = &cluster.mount_point;
+    if look(cluster)? != PointState::Own {
+        return make(cluster);
+    }
+    skep_fuse::replace_stale(point).map_err(|e| Failure::new(e.to_string()))?;
+    if look(cluster)? == PointState::Own {
+        return Err(Failure::new(format!(
+            "{0}: the cluster is mounted there by a process that skep up did not start; unmount it first (skep umount {0}), \
+             or start the servers only (--no-mount)",
+            point.display()
+        )));
+    }
+    eprintln!("replacing a mount at {} whose process is gone", point.display());
+    Ok(())
+}
+
+/// Makes the directory when it is missing; refuses one that is in use for something else.
+pub fn make(cluster: &ClusterFile) -> Outcome {
     let point = &cluster.mount_point;
     refuse_foreign(cluster)?;
     if look(cluster)? == PointState::Own {
-        eprintln!("replacing a mount at {} whose process is gone", point.display());
-        return release(cluster).map(drop);
+        return Ok(());
     }
     std::fs::create_dir_all(point).map_err(|e| Failure::local(point.display(), e))?;
     let mut entries = std::fs::read_dir(point).map_err(|e| Failure::local(point.display(), e))?;
@@ -118,8 +135,12 @@ pub fn take_away(point: &Path, flags: UnmountFlags, helper_flag: &str) -> Result
     match unmount(point, flags) {
         Err(Errno::PERM) => {
             // Users unmount their own mounts by the set-uid helper.
-            let ran = Command::new("fusermount3").arg("-q").arg(helper_flag).arg(point).status();
-            if ran.is_ok_and(|status| status.success()) { Ok(()) } else { Err(Errno::BUSY) }
+            let ran = Command::new("fusermount3").arg(helper_flag).arg(point).output();
+            match ran {
+                Ok(ran) if ran.status.success() => Ok(()),
+                Ok(ran) if String::from_utf8_lossy(&ran.stderr).contains("busy") => Err(Errno::BUSY),
+                _ => Err(Errno::PERM),
+            }
         }
         other => other,
     }

@@ -34,8 +34,10 @@ pub fn run(args: &UpArgs, out: &mut dyn Write) -> Outcome {
     let began = Instant::now();
     let place = Place::make(&args.dir)?;
     let mut cluster = cluster(args, &place)?;
+    keys(&cluster)?;
     if !args.no_mount {
-        mount_point::refuse_foreign(&cluster)?;
+        // Before the old place is left.
+        mount_point::make(&cluster)?;
         if let Some(known) = place.cluster()?.filter(|known| known.mount_point != cluster.mount_point) {
             mount_point::leave(&known)?;
         }
@@ -92,7 +94,12 @@ fn mount_place(mount: &Path) -> Outcome<std::path::PathBuf> {
     if let Some(parent) = mount.parent().filter(|parent| !parent.as_os_str().is_empty()) {
         std::fs::create_dir_all(parent).map_err(|e| Failure::local(parent.display(), e))?;
     }
-    absolute(mount)
+    let place = absolute(mount)?;
+    // The mount follows a link as well, and the list of mounts names where it leads to.
+    match place.read_link() {
+        Ok(_) => place.canonicalize().map_err(|e| Failure::local(place.display(), e)),
+        Err(_) => Ok(place),
+    }
 }
 
 fn new_cluster(args: &UpArgs, place: &Place, mount_point: std::path::PathBuf) -> Outcome<ClusterFile> {
@@ -117,13 +124,12 @@ fn new_cluster(args: &UpArgs, place: &Place, mount_point: std::path::PathBuf) ->
     })
 }
 
-/// Keys, directories, ports, configuration files, `cluster.toml`.
+/// Directories, ports, configuration files, `cluster.toml`.
 fn prepare(place: &Place, cluster: &mut ClusterFile, services: &[ServicePlan]) -> Outcome {
     let dir = &place.dir;
     if let Some(old) = &cluster.moved_from {
         eprintln!("{} was moved to {}: configuration files are written anew", old.display(), dir.display());
     }
-    keys(cluster)?;
     for target in 1..=cluster.targets {
         let path = dir.join("targets").join(target.to_string());
         if !cluster.formatted {

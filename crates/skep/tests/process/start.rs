@@ -90,12 +90,25 @@ fn a_place_in_use_is_not_taken() {
     assert!(!ok && said.contains("programs are in it"), "{said}");
     let (ok, said) = up(&two, one.mount());
     assert!(!ok && said.contains("another cluster") && said.contains("skep umount"), "{said}");
+    let full = one.beside("full");
+    fs::create_dir(&full).unwrap();
+    fs::write(full.join("x"), "").unwrap();
+    let (ok, said) = up(&one.dir(), &full);
+    assert!(!ok && said.contains("not empty") && is_mounted(one.mount()), "{said}");
     file.write_all(b"still here").unwrap();
     drop(file);
     assert_eq!(fs::read(one.mount().join("log")).unwrap(), b"still here");
     let (ok, said) = up(&one.dir(), &elsewhere);
     assert!(ok && !is_mounted(one.mount()), "{said}");
     assert_eq!(fs::read(elsewhere.join("log")).unwrap(), b"still here");
+    // By a link it is the same place, and who is in it stays there.
+    let link = one.beside("link");
+    std::os::unix::fs::symlink(&elsewhere, &link).unwrap();
+    let file = fs::File::open(elsewhere.join("log")).unwrap();
+    let (ok, said) = up(&one.dir(), &link);
+    assert!(ok && is_mounted(&elsewhere), "{said}");
+    assert!(file.metadata().is_ok());
+    drop(file);
     one.down().unwrap();
     let key = one.dir().join("cluster.key");
     fs::rename(&key, one.beside("key")).unwrap();
@@ -105,6 +118,26 @@ fn a_place_in_use_is_not_taken() {
     let (ok, said) = up(&one.dir(), one.mount());
     assert!(ok, "{said}");
     assert_eq!(fs::read(one.mount().join("log")).unwrap(), b"still here");
+}
+
+/// Goal: a mount that somebody made by hand is not taken away from the programs in it.
+#[test]
+fn a_mount_made_by_hand_stays() {
+    let cluster = start(plan());
+    let point = cluster.mount();
+    cluster.must(["umount".as_ref(), point.as_os_str()]).unwrap();
+    cluster.mount_again(point).unwrap();
+    let mut file = fs::File::create(point.join("log")).unwrap();
+    let dir = cluster.dir();
+    let said = cluster.run(["up".as_ref(), "--dir".as_ref(), dir.as_os_str()]).unwrap();
+    let text = String::from_utf8(said.stderr).unwrap();
+    assert!(!said.status.success() && text.contains("did not start"), "{text}");
+    file.write_all(b"still here").unwrap();
+    drop(file);
+    assert_eq!(fs::read(point.join("log")).unwrap(), b"still here");
+    cluster.must(["umount".as_ref(), point.as_os_str()]).unwrap();
+    cluster.must(["up".as_ref(), "--dir".as_ref(), dir.as_os_str()]).unwrap();
+    assert_eq!(fs::read(point.join("log")).unwrap(), b"still here");
 }
 
 /// Goal: down never ends a process that only has the number of a daemon that died.

@@ -1,7 +1,7 @@
 //! Locks of a mount against a fake shard.
 
 use super::*;
-use crate::limits::OPENS_PER_REQUEST;
+use crate::limits::TOLD_AT_ONCE;
 use crate::testing::{
     BOTH, FakeLane, Fault, block_on, create, lane_beside, mount, mounted, read, step, write,
 };
@@ -11,18 +11,18 @@ use skep_wire::Message;
 use skep_wire::meta::{Commit, Reclaim};
 use skep_wire::storage::{PunchChunk, ReadChunk, StatChunks, WriteChunk};
 
-fn wish(owner: u64, kind: Option<LockKind>, start: u64, last: u64) -> LockWish {
+pub(super) fn wish(owner: u64, kind: Option<LockKind>, start: u64, last: u64) -> LockWish {
     LockWish { owner, pid: owner as u32, space: LockSpace::Range, kind, start, last }
 }
 
-const READ: Option<LockKind> = Some(LockKind::Read);
-const WRITE: Option<LockKind> = Some(LockKind::Write);
+pub(super) const READ: Option<LockKind> = Some(LockKind::Read);
+pub(super) const WRITE: Option<LockKind> = Some(LockKind::Write);
 
-fn open(lane: &FakeLane, ino: Ino) -> Opened {
+pub(super) fn open(lane: &FakeLane, ino: Ino) -> Opened {
     block_on(lane.open(ino, OpenHow { ..BOTH })).unwrap()
 }
 
-fn waiting(lane: &FakeLane, file: &Opened, lock: LockWish) -> u64 {
+pub(super) fn waiting(lane: &FakeLane, file: &Opened, lock: LockWish) -> u64 {
     match block_on(lane.wait_for_lock(file.handle, lock)).unwrap() {
         Waiting::Ticket(ticket) => ticket,
         Waiting::Done => panic!("nothing to wait for"),
@@ -34,7 +34,7 @@ fn cancel(lane: &FakeLane, ticket: u64) -> Option<Result<(), Errno>> {
 }
 
 /// What a server that was started again would be told.
-fn claimed(lane: &FakeLane) -> Vec<(u64, u64)> {
+pub(super) fn claimed(lane: &FakeLane) -> Vec<(u64, u64)> {
     let locks = lane.shared.borrow().locks.of_shard(ShardId(0));
     locks.iter().map(|one| (one.lock.start, one.lock.last)).collect()
 }
@@ -143,7 +143,7 @@ fn a_request_given_up_leaves_what_was() {
 fn the_last_word_comes_after_all_others() {
     let (cluster, lane) = mounted();
     let file = create(&lane, b"f");
-    for number in 0..=OPENS_PER_REQUEST as u64 {
+    for number in 0..=TOLD_AT_ONCE as u64 {
         block_on(lane.set_lock(file.handle, wish(1, WRITE, number * 2, number * 2))).unwrap();
     }
     {
@@ -162,7 +162,7 @@ fn the_last_word_comes_after_all_others() {
 /// wishes are put into its queues again.
 #[test]
 fn a_restart_forgets_nothing() {
-    const LOCKS: u64 = OPENS_PER_REQUEST as u64 + 500;
+    const LOCKS: u64 = TOLD_AT_ONCE as u64 + 500;
     let (cluster, first) = mounted();
     let second = mount(&cluster);
     let file = create(&first, b"f");

@@ -8,7 +8,7 @@ use skep_wire::meta::LockSpace;
 #[derive(Debug, Clone, Copy)]
 struct Newest {
     order: u64,
-    /// It was taken back: its repetition is late too.
+    /// It was taken back, or ended: its repetition is late too.
     spent: bool,
 }
 
@@ -21,16 +21,22 @@ pub struct Orders {
 impl Orders {
     /// May a request with this number be carried out? Then it is the newest of its owner.
     pub fn admit(&mut self, space: LockSpace, owner: u64, order: u64) -> bool {
-        if let Some(newest) = self.newest.get(&(space, owner))
-            && (newest.order > order || (newest.order == order && newest.spent))
-        {
+        if self.is_overtaken(space, owner, order) {
             return false;
         }
-        if self.newest.len() >= LOCK_ORDERS_MAX && !self.newest.contains_key(&(space, owner)) {
-            self.forget_old();
-        }
+        self.make_room(space, owner);
         self.newest.insert((space, owner), Newest { order, spent: false });
         true
+    }
+
+    /// May everything that was asked for up to this number be given up? Then all that has it is late.
+    pub fn admit_end(&mut self, space: LockSpace, owner: u64, order: u64) -> bool {
+        let is_admitted = self.newest.get(&(space, owner)).is_none_or(|newest| newest.order <= order);
+        if is_admitted {
+            self.make_room(space, owner);
+            self.newest.insert((space, owner), Newest { order, spent: true });
+        }
+        is_admitted
     }
 
     /// A request with this number was carried out in an earlier life of the server: what is older is late.
@@ -40,13 +46,17 @@ impl Orders {
         }
     }
 
-    /// Was a newer request of the owner carried out?
+    /// Was a newer request of the owner carried out, or this one taken back?
     pub fn is_overtaken(&self, space: LockSpace, owner: u64, order: u64) -> bool {
-        self.newest.get(&(space, owner)).is_some_and(|newest| newest.order > order)
+        let newest = self.newest.get(&(space, owner));
+        newest.is_some_and(|newest| newest.order > order || (newest.order == order && newest.spent))
     }
 
-    /// The older half: nobody repeats requests that are so long ago.
-    fn forget_old(&mut self) {
+    /// At the limit the older half is forgotten: nobody repeats requests that are so long ago.
+    fn make_room(&mut self, space: LockSpace, owner: u64) {
+        if self.newest.len() < LOCK_ORDERS_MAX || self.newest.contains_key(&(space, owner)) {
+            return;
+        }
         let mut orders: Vec<u64> = self.newest.values().map(|newest| newest.order).collect();
         orders.sort_unstable();
         let middle = orders.get(orders.len() / 2).copied().unwrap_or(0);

@@ -178,7 +178,10 @@ impl Table {
 
     /// An owner gives up everything on a file.
     pub fn drop_owner(&mut self, now: Millis, key: Key, by: LockOwner, order: u64) -> Result<(), Refusal> {
-        self.admit(by.client, key.0, key.1, by.owner, order)?;
+        let file = self.clients.entry(by.client).or_default().files.entry(key.0).or_default();
+        if !file.orders.admit_end(key.1, by.owner, order) {
+            return Err(Status::OLD_SEQUENCE.into());
+        }
         self.release(key, by);
         let places = self.waiting.get(&(key.1, by)).into_iter().flatten().filter(|place| place.key == key);
         for place in places.copied().collect::<Vec<_>>() {

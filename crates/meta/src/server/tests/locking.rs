@@ -129,11 +129,11 @@ fn whoever_is_late_reports_first() {
     assert_eq!(bed.call(OTHER, set(ino, 2, None, 2)).unwrap().state, LockState::Done);
 }
 
-/// Goal: a claim that is repeated late takes nothing again that was given up since, by an unlock or by the close, and
-/// keeps what is held.
+/// Goal: a claim that is repeated late takes nothing again that was given up since, by an unlock, the close, or the end of
+/// the open file that had it, and keeps what is held.
 #[test]
 fn late_claims_take_nothing_again() {
-    for closes in [false, true] {
+    for how in ["close", "unlock", "end"] {
         let mut bed = Bed::new();
         let ino = bed.create(ME, Ino::ROOT, "f");
         bed.restart(&[1]);
@@ -147,11 +147,17 @@ fn late_claims_take_nothing_again() {
             bed.call(ME, claim.clone()).unwrap();
             assert_eq!(bed.call(OTHER, set(ino, 2, None, 1)).err(), Some(errno(Errno::EAGAIN)));
         }
-        match closes {
-            true => bed.close(ME, ino, 2),
-            false => {
+        match how {
+            "close" => bed.close(ME, ino, 2),
+            "unlock" => {
                 let unlock = SetLock { ino, lock: lock(1, None), ticket: None, order: 7 };
                 assert_eq!(bed.call(ME, unlock).unwrap().state, LockState::Done);
+            }
+            _ => {
+                let end = DropLocks { ino, space: LockSpace::Range, owner: 1, order: 6 };
+                for _ in 0..2 {
+                    bed.call(ME, end.clone()).unwrap();
+                }
             }
         }
         bed.call(ME, claim).unwrap();

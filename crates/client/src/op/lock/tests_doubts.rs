@@ -1,0 +1,97 @@
+//! What is in doubt between a mount and a shard is put right.
+
+use super::tests::{READ, WRITE, claimed, open, waiting, wish};
+use super::*;
+use crate::testing::{Fault, block_on, create, mount, mounted};
+use skep_wire::Message;
+use skep_wire::meta::Reclaim;
+
+/// Goal: a close that a newer lock of its owner has overtaken, or whose answer is lost, leaves no wish in the queue
+/// of the server: nobody would give up what that is granted.
+#[test]
+fn an_overtaken_close_leaves_no_wish() {
+    for is_lost in [false, true] {
+        let (cluster, first) = mounted();
+        let second = mount(&cluster);
+        let file = create(&first, b"f");
+        let other = open(&second, file.attr.ino);
+        block_on(second.set_lock(other.handle, wish(1, WRITE, 0, 9))).unwrap();
+        waiting(&first, &file, wish(7, WRITE, 0, 9));
+        let key = Shared::range_key(file.attr.ino, 7);
+        let close = first.shared.borrow_mut().locks.ends(key).unwrap();
+        if is_lost {
+            cluster.borrow_mut().cancelled = true;
+            cluster.borrow_mut().fail(DropLocks::KIND, &[Fault::LoseRequest]);
+            block_on(first.drop_locks(key, close));
+            cluster.borrow_mut().cancelled = false;
+        }
+        block_on(first.set_lock(file.handle, wish(7, WRITE, 100, 109))).unwrap();
+        if !is_lost {
+            block_on(first.drop_locks(key, close));
+        }
+        block_on(first.housekeeping());
+        block_on(first.housekeeping());
+        assert!(cluster.borrow().shard.locks.queue.is_empty(), "{is_lost}");
+        assert_eq!(claimed(&first), [(100, 109)], "{is_lost}");
+        assert_eq!(cluster.borrow().shard.locks.held.len(), 2, "{is_lost}");
+        assert!(!first.shared.borrow().locks.has_work());
+    }
+}
+
+/// Goal: an unlock that was carried out, though its answer did not come, is believed once another mount has the lock: a
+/// restarted server is not told that it is held here.
+#[test]
+fn a_lock_that_another_has_is_not_believed() {
+    let (cluster, first) = mounted();
+    let second = mount(&cluster);
+    let file = create(&first, b"f");
+    let other = open(&second, file.attr.ino);
+    for start in [0, 20] {
+        block_on(first.set_lock(file.handle, wish(7, WRITE, start, start + 9))).unwrap();
+    }
+    cluster.borrow_mut().cancelled = true;
+    cluster.borrow_mut().fail(SetLock::KIND, &[Fault::LoseAnswer]);
+    assert_eq!(block_on(first.set_lock(file.handle, wish(7, None, 0, 5))), Err(Errno::EINTR));
+    cluster.borrow_mut().cancelled = false;
+    block_on(second.set_lock(other.handle, wish(1, READ, 0, 5))).unwrap();
+    block_on(first.housekeeping());
+    assert_eq!(claimed(&first), [(6, 9), (20, 29)]);
+    assert!(!first.shared.borrow().locks.has_work());
+}
+
+/// Goal: the end of an open file takes its own locks and no other's, though one request has told the server of both again; the
+/// process of a lock is told again with it.
+#[test]
+fn an_end_after_a_doubt_takes_its_own() {
+    let (cluster, first) = mounted();
+    let second = mount(&cluster);
+    let file = create(&first, b"f");
+    let next = open(&first, file.attr.ino);
+    let other = open(&second, file.attr.ino);
+    block_on(first.set_lock(file.handle, wish(7, WRITE, 0, 9))).unwrap();
+    block_on(first.set_lock(next.handle, wish(7, WRITE, 20, 29))).unwrap();
+    first.shared.borrow_mut().locks.suspect(file.attr.ino, Shared::range_key(file.attr.ino, 7).all(), None);
+    block_on(first.housekeeping());
+    assert!(cluster.borrow().shard.locks.held.iter().all(|(_, _, lock)| lock.pid == 7));
+    block_on(first.release(file.handle));
+    block_on(first.housekeeping());
+    let take = |start| block_on(second.set_lock(other.handle, wish(1, WRITE, start, start + 9)));
+    assert_eq!((take(0), take(20)), (Ok(()), Err(Errno::EAGAIN)));
+    assert_eq!(claimed(&first), [(20, 29)]);
+}
+
+/// Goal: a report that is refused is over all the same: the server does not wait for its last word for ever.
+#[test]
+fn a_refused_report_has_a_last_word() {
+    let (cluster, lane) = mounted();
+    let file = create(&lane, b"f");
+    {
+        let mut cluster = cluster.borrow_mut();
+        cluster.incarnation += 1;
+        cluster.shard.locks.restart();
+        cluster.fail(Reclaim::KIND, &[Fault::Refuse(Status::errno(Errno::ENFILE))]);
+    }
+    block_on(lane.getattr(file.attr.ino)).unwrap();
+    block_on(lane.getattr(file.attr.ino)).unwrap();
+    assert_eq!((cluster.borrow().count(Reclaim::KIND), cluster.borrow().shard.reclaims), (2, 1));
+}
