@@ -319,6 +319,12 @@ fn changes(job: &Job<'_>) -> bool {
 /// made, for whose repetition nobody looks any more; a lock, which the program was not given; a place at the end of a
 /// file, which others may have by now; chunk files, for the file may have others by now.
 fn end_with_session(jobs: &mut [Job<'_>], began: Option<ClientId>, sender: Option<ClientId>) {
+    for job in jobs.iter_mut().filter(|job| job.settled.is_none()) {
+        // The operation may have waited for something else while the session ended.
+        if sender.is_some() && job.bound.is_some() && job.bound != sender {
+            job.settled = Some(Err(Status::FENCED.into()));
+        }
+    }
     if sender == began && sender.is_some() {
         return;
     }

@@ -250,6 +250,36 @@ pub enum Op {
 }
 
 impl Op {
+    /// The paths that it names.
+    pub fn paths_mut(&mut self) -> Vec<&mut Path> {
+        match self {
+            Self::Open { path, .. }
+            | Self::OpenTemp { path, .. }
+            | Self::LinkHandle { to: path, .. }
+            | Self::Mkdir { path, .. }
+            | Self::Mknod { path, .. }
+            | Self::Symlink { path, .. }
+            | Self::Readlink { path }
+            | Self::Unlink { path }
+            | Self::Rmdir { path }
+            | Self::List { path }
+            | Self::Stat { at: At::Path(path) }
+            | Self::Chmod { at: At::Path(path), .. }
+            | Self::Chown { at: At::Path(path), .. }
+            | Self::Utimens { at: At::Path(path), .. }
+            | Self::Truncate { at: At::Path(path), .. }
+            | Self::Setxattr { at: At::Path(path), .. }
+            | Self::Getxattr { at: At::Path(path), .. }
+            | Self::Listxattr { at: At::Path(path) }
+            | Self::Removexattr { at: At::Path(path), .. }
+            | Self::SetAcl { at: At::Path(path), .. }
+            | Self::GetAcl { at: At::Path(path), .. }
+            | Self::RemoveAcl { at: At::Path(path), .. } => Vec::from([path]),
+            Self::Link { from, to } | Self::Rename { from, to, .. } => Vec::from([from, to]),
+            _ => Vec::new(),
+        }
+    }
+
     /// The target of a symbolic link of `len` bytes. It never leads anywhere.
     pub fn symlink_target(len: u16) -> Vec<u8> {
         b"absent/".iter().chain([b'x', b'/'].iter().cycle()).copied().take(len as usize).collect()

@@ -4,8 +4,10 @@
 use crate::drive::Open;
 use crate::hub::LaneId;
 use crate::verify::Adoption;
-use skep_model::{At, Call, Calls, Content, Fs, Generator, Handle, Op, Outcome, Path, Profile};
-use skep_types::{Ino, SetAttr, Timestamp};
+use skep_model::{
+    At, Call, Calls, Content, DEPTH_MAX, Fs, Generator, Handle, NAMES, Op, Outcome, Path, Profile,
+};
+use skep_types::{Ino, Name, SetAttr, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A step, by lane and number.
@@ -246,6 +248,14 @@ impl Book {
         // On what is left it may work on another inode than it was meant for.
         found.touched_now.extend(touches(&now.op, &before, &after));
         found.candidates = if settled { vec![after] } else { vec![after, base.clone()] };
+        if first.is_some()
+            && let Some(op) = as_resolved(now.op, &now.step.before, base)
+        {
+            let mut after = before.clone();
+            after.apply(&op, now.call);
+            found.touched_now.extend(touches(&op, &before, &after));
+            found.candidates.push(after);
+        }
         if !settled {
             found.unsure = found.touched_now.clone();
         }
@@ -294,7 +304,7 @@ impl Book {
 
     /// Files whose chunk files may hold more than their size tells, with a path and the size that they
     /// are to be cut to: 0 where nobody can make durable what is there.
-    pub fn haunted(&mut self) -> Vec<(Vec<skep_types::Name>, u64)> {
+    pub fn haunted(&mut self) -> Vec<(Vec<Name>, u64)> {
         let walk = self.fs.walk();
         let mut haunted = Vec::new();
         for (path, ino) in walk {
@@ -345,13 +355,32 @@ fn carry_handles(from: &Fs, to: &mut Fs) {
     to.close_all(|handle| handle.0 >= ASIDE);
 }
 
+/// An operation under way, its paths already resolved when a cut moved what lay on them: what it does to `left`, where
+/// the same directories have the paths of before. `None`: nothing else than by its own paths.
+fn as_resolved(mut op: Op, before: &Fs, left: &Fs) -> Option<Op> {
+    let is_meant = op;
+    let places: BTreeMap<Ino, Vec<Name>> = left.walk().into_iter().map(|(path, ino)| (ino, path)).collect();
+    for path in op.paths_mut() {
+        let mut names: Vec<Name> = path.names().map(Name::new).collect::<Result<_, _>>().ok()?;
+        let last = names.pop()?;
+        let dir = names.iter().try_fold(Ino::ROOT, |dir, name| before.lookup(dir, name)).ok()?;
+        let mut place = if dir == Ino::ROOT { Vec::new() } else { places.get(&dir)?.clone() };
+        place.push(last);
+        let index = |name: &Name| NAMES.iter().position(|known| *known == name.as_bytes());
+        let indices: Vec<u8> =
+            place.iter().map(|name| index(name).map(|at| at as u8)).collect::<Option<_>>()?;
+        *path = Some(Path::new(&indices)).filter(|_| indices.len() <= DEPTH_MAX)?;
+    }
+    (op != is_meant).then_some(op)
+}
+
 /// Inodes of the oracle that a successful operation changes, so that an fsync of them covers it.
 fn touches(op: &Op, before: &Fs, after: &Fs) -> Vec<Ino> {
     let parent = |path: Path| -> Option<Ino> {
         let names: Vec<_> = path.names().collect();
         let mut dir = Ino::ROOT;
         for name in &names[..names.len().checked_sub(1)?] {
-            dir = before.lookup(dir, &skep_types::Name::new(name).ok()?).ok()?;
+            dir = before.lookup(dir, &Name::new(name).ok()?).ok()?;
         }
         Some(dir)
     };

@@ -27,12 +27,12 @@ impl Actor {
     /// Finds out what is left, and whether that is right.
     pub(crate) async fn reckon(&self, cause: Cause) -> Result<(), Failed> {
         self.hub.borrow_mut().say(format_args!("{} {} reckons: {cause:?}", self.book.borrow().name, self.id));
+        let (mut cause, before) = (cause, session_of(&self.shared));
         // What is sent from here on is no part of the step.
         self.hub.borrow_mut().at_step.insert(self.id, 0);
         if cause.interrupted {
             self.overtake().await;
         }
-        let (mut cause, before) = (cause, session_of(&self.shared));
         loop {
             self.wait_while_dead().await;
             cause.renewed |= session_of(&self.shared) != before;

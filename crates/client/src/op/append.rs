@@ -4,7 +4,7 @@ use super::write::{Round, StripeWrite};
 use crate::lane::Lane;
 use crate::limits::STALE_ROUNDS_MAX;
 use crate::port::{Cell, Port};
-use crate::state::{FileHandle, Inode, Shared};
+use crate::state::{FileHandle, Shared};
 use alloc::boxed::Box;
 use skep_types::codec::Bytes;
 use skep_types::limits::{FILE_SIZE_MAX, INLINE_DEFAULT};
@@ -141,8 +141,14 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     async fn reserve_end(&self, ino: Ino, len: u64) -> Result<Option<Place>, Refusal> {
         let (mut looked, mut seen) = (Term(0), 0);
         for _ in 0..STALE_ROUNDS_MAX {
-            let open = self.shared.with(|s| s.inodes.get(ino).is_some_and(Inode::end_is_open));
-            if open && looked == Term(0) && self.shared.with(|s| s.stamps.ends(ino.shard())) > Term(0) {
+            // What others write the shard asks for by itself; of what this mount wrote, and a cut may have come behind, it
+            // knows nothing.
+            let look = self.shared.with(|s| {
+                let gives_ends = s.stamps.ends(ino.shard()) > Term(0);
+                let inode = s.inodes.get(ino);
+                inode.is_some_and(|inode| inode.mark_is_doubtful() || inode.end_is_open() && gives_ends)
+            });
+            if look && looked == Term(0) {
                 (looked, seen) = self.look_for_end(ino).await?;
             }
             // What the targets said counts, whatever another lane has learned meanwhile.
@@ -192,6 +198,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         kill: bool,
         sync: bool,
     ) -> Result<Round, Refusal> {
+        let mut may_have_landed = false;
         for _ in 0..STALE_ROUNDS_MAX {
             let view = self.shared.with(|s| s.write_view(ino));
             let Some(layout) = view.layout.clone() else {
@@ -219,8 +226,13 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                     self.settle_written(ino, place.offset, end).await?;
                 }
                 Ok(Round::Moved) => {}
+                // Part of a record is none.
+                Err(refusal) if may_have_landed && refusal.status == Status::FENCED => {
+                    return Err(Errno::EIO.into());
+                }
                 round => return round,
             }
+            may_have_landed = true;
         }
         Err(super::unsettled(ino))
     }
@@ -284,6 +296,19 @@ mod tests {
         }
         block_on(first.getattr(file.attr.ino)).unwrap();
         assert!(read(&first, &file, 0, expected.len() + 10) == expected);
+    }
+
+    /// Goal: where a cut may have come behind what this mount wrote, an append looks where that ends, though nobody else writes:
+    /// the shard knows nothing of it (seed 3256 of the simulator: it landed on what had been written).
+    #[test]
+    fn an_end_in_doubt_is_looked_for() {
+        let (cluster, lane) = mounted();
+        let file = create(&lane, b"log");
+        crate::testing::write(&lane, &file, 0, &[1; 20_000]);
+        lane.shared.borrow_mut().lost_history(file.attr.ino.shard(), skep_types::Term(0));
+        assert_eq!(block_on(lane.write(file.handle, 0, &[2; 5_000], APPEND)), Ok(5_000));
+        assert!(read(&lane, &file, 0, 30_000) == [[1; 20_000].as_slice(), &[2; 5_000]].concat());
+        assert_eq!(cluster.borrow().count(ReserveEnd::KIND), 1);
     }
 
     /// Goal: a range of an append under way is told to a server that forgot it; one that is written is not: a

@@ -136,7 +136,12 @@ impl Inode {
 
     /// Is it unknown where the file ends?
     pub fn end_is_open(&self) -> bool {
-        self.live || self.mark.is_some_and(|mark| mark.doubtful > 0)
+        self.live || self.mark_is_doubtful()
+    }
+
+    /// Was something written that a cut may have come behind?
+    pub fn mark_is_doubtful(&self) -> bool {
+        self.mark.is_some_and(|mark| mark.doubtful > 0)
     }
 
     /// The chunk files, asked after `doubt`, end here: what was marked beyond was cut by another mount, and must
