@@ -9,7 +9,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::fmt;
-use skep_types::{FenceEpoch, Incarnation, Ino, Millis, NodeId, Timestamp, Uuid};
+use skep_types::{ClientId, FenceEpoch, Incarnation, Ino, Millis, NodeId, Timestamp, Uuid};
 use skep_wire::Status;
 
 /// Stands for "the management service, whichever member answers": it must be reachable before
@@ -21,6 +21,9 @@ pub const MGMTD: NodeId = NodeId(0);
 pub struct Call<'a> {
     /// To whom ([`MGMTD`], or a node of the cluster map).
     pub node: NodeId,
+    /// As whom: sent in no other session than this one's, however long the port waits for a connection. What was decided in
+    /// one session may be wrong in the next. (Of no meaning to [`MGMTD`].)
+    pub client: ClientId,
     /// Number of the message, for the header.
     pub kind: u16,
     /// Fence epoch, for the header.
@@ -48,7 +51,7 @@ pub enum Outcome {
     /// given up (see [`Port::cancelled`]; never that of a [`Call::changing`]). The port must not use that connection again, and number the next one
     /// of its group higher, so that the server drops what it has not read of the old one.
     Lost,
-    /// It was certainly not executed: no connection could be made.
+    /// It was certainly not executed: no connection could be made, or the session is another one.
     Unreachable,
 }
 

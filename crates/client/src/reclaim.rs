@@ -5,7 +5,7 @@ use crate::port::{Call, Cell, Outcome, Port};
 use crate::state::Shared;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
-use skep_types::{NodeId, ShardId};
+use skep_types::{ClientId, NodeId, ShardId};
 use skep_wire::meta::{OpenMode, Reclaim, Reclaimed, ReclaimedLock};
 use skep_wire::{Message, Status};
 
@@ -19,7 +19,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             shards.into_iter().map(told).collect()
         });
         let (mut parts, mut lasts) = (Vec::new(), BTreeSet::new());
-        let most = self.shared.with(|s| s.limits.told_at_once);
+        let (most, client) = self.shared.with(|s| (s.limits.told_at_once, s.client()));
         for (shard, opens, locks) in &shards {
             let is_small = opens.len() <= most && locks.len() <= most;
             if is_small {
@@ -35,14 +35,14 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             }
             lasts.insert(*shard);
         }
-        let (mut told, refused) = self.report(node, &parts).await;
+        let (mut told, refused) = self.report((node, client), &parts).await;
         // A report that was refused, its last word with it, is over all the same.
         lasts.extend(refused);
         if told && !lasts.is_empty() {
             let last = Reclaim { opens: Vec::new(), locks: Vec::new(), last: true };
             let lasts: Vec<_> =
                 lasts.iter().map(|shard| (*shard, self.shard_body(*shard, &last, false))).collect();
-            told = self.report(node, &lasts).await.0;
+            told = self.report((node, client), &lasts).await.0;
         }
         self.shared.with(|s| s.nodes.reclaimed(node, told));
         let any = shards.iter().any(|(_, opens, locks)| !opens.is_empty() || !locks.is_empty());
@@ -54,7 +54,11 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
 
     /// Sends parts of a report, in this order. `true`: all were confirmed, or never will be: those of the shards that
     /// are named.
-    async fn report(&self, node: NodeId, parts: &[(ShardId, Vec<u8>)]) -> (bool, Vec<ShardId>) {
+    async fn report(
+        &self,
+        (node, client): (NodeId, ClientId),
+        parts: &[(ShardId, Vec<u8>)],
+    ) -> (bool, Vec<ShardId>) {
         let epoch = self.shared.with(|s| s.epoch);
         let mut intos: Vec<[u8; 0]> = alloc::vec![[]; parts.len()];
         let mut calls: Vec<Call<'_>> = parts
@@ -62,6 +66,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             .zip(&mut intos)
             .map(|((_, body), into)| Call {
                 node,
+                client,
                 kind: Reclaim::KIND,
                 epoch,
                 body,

@@ -43,8 +43,10 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             if self.has_lost_its_lock(sender) {
                 return stop(jobs, &Errno::EIO.into());
             }
-            if sender.is_some() && self.prepare(jobs, newest).await {
-                self.round(jobs).await;
+            if let Some(client) = sender
+                && self.prepare(jobs, newest).await
+            {
+                self.round(jobs, client).await;
             }
             if jobs.iter().all(|job| job.settled.is_some()) {
                 return;
@@ -60,6 +62,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 self.complain(jobs, started);
             }
             self.port.pause(backoff).await;
+            let old = jobs.iter_mut().filter(|job| job.ages && job.settled.is_none());
+            old.for_each(|job| job.settled = Some(Err(Status::FENCED.into())));
             backoff = (backoff + backoff / 2).min(BACKOFF_MAX_MS);
             // A daemon that does not answer may have moved; the map knows.
             newest = self.refresh_map().await;
@@ -99,15 +103,16 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         told
     }
 
-    /// Sends what is not settled, once.
-    async fn round(&self, jobs: &mut [Job<'_>]) {
-        let (epoch, sender) = self.shared.with(|s| (s.epoch, s.client()));
+    /// Sends what is not settled, once, in the session of `sender`.
+    async fn round(&self, jobs: &mut [Job<'_>], sender: ClientId) {
+        let epoch = self.shared.with(|s| s.epoch);
         let ready = |job: &Job<'_>| job.settled.is_none() && job.node.is_some();
         let mut calls: Vec<Call<'_>> = Vec::with_capacity(jobs.len());
         for job in jobs.iter_mut().filter(|job| ready(job)) {
             let changing = changes(job);
             calls.push(Call {
                 node: job.node.unwrap_or(MGMTD),
+                client: sender,
                 kind: job.kind,
                 epoch,
                 body: &job.body,
@@ -207,8 +212,11 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
 
     /// Some requests, together, sent once.
     pub(crate) async fn once_each(&self, jobs: &mut [Job<'_>]) {
-        self.shared.with(|s| jobs.iter_mut().for_each(|job| job.node = s.node_of(job.to)));
-        self.round(jobs).await;
+        let client = self.shared.with(|s| {
+            jobs.iter_mut().for_each(|job| job.node = s.node_of(job.to));
+            s.client()
+        });
+        self.round(jobs, client).await;
         for job in jobs.iter_mut().filter(|job| job.settled.is_none()) {
             let silent = || refuse(Errno::EIO, String::from("no answer"));
             job.settled = Some(Err(job.trouble.take().unwrap_or_else(silent)));

@@ -3,7 +3,7 @@
 use crate::Canary;
 use crate::hub::{CallId, Hub, HubRef, Landed, LaneId, Outgoing};
 use crate::kernel::kernel;
-use skep_client::{Call, Outcome, Port, Shared};
+use skep_client::{Call, MGMTD, Outcome, Port, Shared};
 use skep_types::{ClientId, Decode, Incarnation, Ino, Millis, Reader, Timestamp, Uuid};
 use skep_wire::meta::ShardCall;
 use std::cell::RefCell;
@@ -37,10 +37,14 @@ impl SimPort {
             None => (ClientId(0), Incarnation(0)),
         };
         let mut hub = self.hub.borrow_mut();
+        let id = hub.next_call();
+        if call.node != MGMTD && call.client != client {
+            hub.landed.insert(id, Landed { outcome: Outcome::Unreachable, payload: Vec::new() });
+            return id;
+        }
         if client != ClientId(0) {
             hub.sends(self.lane.life, client);
         }
-        let id = hub.next_call();
         if META_KINDS.contains(&call.kind)
             && let Ok(shard_call) = ShardCall::decode(&mut Reader::new(call.body))
             && shard_call.seq.0 > 0

@@ -139,7 +139,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// A range at the end for this mount alone. `None`: the file is no longer in chunks. It counts as an
     /// append under way, which the caller ends.
     async fn reserve_end(&self, ino: Ino, len: u64) -> Result<Option<Place>, Refusal> {
-        let (mut looked, mut seen) = (Term(0), 0);
+        let (mut looked, mut seen, mut looker) = (Term(0), 0, None);
+        let mut number = self.next_reservation();
         for _ in 0..STALE_ROUNDS_MAX {
             // What others write the shard asks for by itself; of what this mount wrote, and a cut may have come behind, it
             // knows nothing.
@@ -149,12 +150,15 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 inode.is_some_and(|inode| inode.mark_is_doubtful() || inode.end_is_open() && gives_ends)
             });
             if look && looked == Term(0) {
-                (looked, seen) = self.look_for_end(ino).await?;
+                (looked, seen, looker) = self.look_for_end(ino).await?;
             }
             // What the targets said counts, whatever another lane has learned meanwhile.
             let at_least = self.shared.with(|s| s.inodes.get(ino).map_or(0, |inode| inode.size())).max(seen);
-            let message = ReserveEnd { ino, len, number: self.next_reservation(), at_least, looked };
-            let reply = self.settle(self.asking(ino.shard(), &message)).await;
+            let message = ReserveEnd { ino, len, number, at_least, looked };
+            let mut job = self.asking(ino.shard(), &message);
+            // Others may have written since, while the connection broke, or the session ended and began again.
+            (job.bound, job.ages) = (looker, looker.is_some());
+            let reply = self.settle(job).await;
             let place = reply.and_then(|reply| {
                 let ReserveEndReply { offset, generation } = reply.read()?;
                 let end = offset.map(|offset| offset.saturating_add(len));
@@ -166,8 +170,13 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             });
             match place {
                 // Given by a life that has ended: the next one was not told, and may give it again.
-                Ok((_, _, false, _)) => (looked, seen) = (Term(0), 0),
-                Ok((None, ..)) => (looked, seen) = self.look_for_end(ino).await?,
+                Ok((_, _, false, _)) => (looked, seen, looker) = (Term(0), 0, None),
+                Ok((None, ..)) => (looked, seen, looker) = self.look_for_end(ino).await?,
+                Err(refusal) if refusal.status == Status::FENCED && looker.is_some() => {
+                    // What it was given, if it was, it is given again.
+                    (looked, seen, looker) = (Term(0), 0, None);
+                    continue;
+                }
                 Ok((Some(offset), generation, true, session)) => {
                     return Ok(Some(Place { offset, generation, session }));
                 }
@@ -176,15 +185,16 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 }
                 Err(refusal) => return Err(refusal),
             }
+            number = self.next_reservation();
         }
         Err(super::unsettled(ino))
     }
 
     /// Where the file ends, with the term of the shard in which the targets were asked, at a time when everybody had told
-    /// it how far he had appended.
-    async fn look_for_end(&self, ino: Ino) -> Result<(Term, u64), Refusal> {
-        let term = self.shared.with(|s| s.stamps.ends(ino.shard()));
-        Ok((term, self.fresh_attr(ino).await?.size))
+    /// it how far he had appended, and the session in which that counts.
+    async fn look_for_end(&self, ino: Ino) -> Result<(Term, u64, Option<ClientId>), Refusal> {
+        let (term, looker) = self.shared.with(|s| (s.stamps.ends(ino.shard()), s.client()));
+        Ok((term, self.fresh_attr(ino).await?.size, Some(looker)))
     }
 
     /// Writes to the reserved place. Growing the layout keeps it; a truncate does not: then another
@@ -309,6 +319,18 @@ mod tests {
         assert_eq!(block_on(lane.write(file.handle, 0, &[2; 5_000], APPEND)), Ok(5_000));
         assert!(read(&lane, &file, 0, 30_000) == [[1; 20_000].as_slice(), &[2; 5_000]].concat());
         assert_eq!(cluster.borrow().count(ReserveEnd::KIND), 1);
+    }
+
+    /// Goal: the answer to a change of owner tells the kernel the size with what is not committed, though its end is in doubt:
+    /// the kernel would drop what a program stored into a mapping behind it.
+    #[test]
+    fn a_change_tells_a_size_in_doubt() {
+        let (_, lane) = mounted();
+        let file = create(&lane, b"f");
+        crate::testing::write(&lane, &file, 0, &[1; 20_000]);
+        lane.shared.borrow_mut().lost_history(file.attr.ino.shard(), skep_types::Term(0));
+        let set = skep_types::SetAttr { uid: Some(7), ..Default::default() };
+        assert_eq!(block_on(lane.setattr(file.attr.ino, set)).map(|attr| attr.size), Ok(20_000));
     }
 
     /// Goal: a range of an append under way is told to a server that forgot it; one that is written is not: a

@@ -173,7 +173,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let message = ChangeAttr { ino, set: set.clone() };
         let known = self.known_change(ino);
         let AttrReply { attr, live } = self.change_ino(ino, &message).await?;
-        let own = self.shared.with(|s| {
+        let (own, doubtful) = self.shared.with(|s| {
             s.acls.forget(ino);
             if set.size.is_some() && !set.grow_only {
                 s.inodes.set_inline(ino, None);
@@ -187,10 +187,12 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                     inode.pages.lengthened(attr.size);
                 }
             }
-            s.inodes.merge_own(attr.clone())
+            let own = s.inodes.merge_own(attr.clone());
+            (own, s.inodes.get(ino).is_some_and(Inode::mark_is_doubtful))
         });
-        // The kernel takes the answer's size for the file's: what others have not committed counts in it.
-        if live.is_some() { self.shown(attr, live).await } else { Ok(own) }
+        // The kernel takes the answer's size for the file's: what others have not committed counts in it, and what this
+        // mount has not, though a cut may have come behind it.
+        if live.is_some() || doubtful { Box::pin(self.shown(attr, live)).await } else { Ok(own) }
     }
 }
 

@@ -310,7 +310,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             }
             if wish.kind.is_some() && refusal.status.as_errno() == Some(Errno::EAGAIN) {
                 // It was given up after all, by an unlock whose answer did not come.
-                self.shared.with(|s| s.locks.disbelieve(ino, wish));
+                self.shared.with(|s| s.locks.disbelieve(ino, wish, *order));
             }
         }
         if let Some((_, order)) = wishes.last() {

@@ -37,8 +37,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         }
         // `flock`, OFD locks, and what a close in the middle of a request left behind.
         for key in self.shared.with(|s| s.locks.of_handle(ino, handle)) {
-            if let Some(order) = self.shared.with(|s| s.locks.ends_of(key, handle)) {
-                self.drop_locks(key, order).await;
+            match self.shared.with(|s| s.locks.ends_of(key, handle)) {
+                Some(order) => self.drop_locks(key, order).await,
+                None => self.port.work_waits(),
             }
         }
         let now = self.port.now();

@@ -359,6 +359,34 @@ fn a_reserved_place_ends_with_its_session() {
     assert_eq!(cluster.borrow().count(ReserveEnd::KIND), asked + 2, "another place");
 }
 
+/// Goal: where a file ended says nothing in the next session, nor after a connection broke: an append looks again, since others
+/// may have written.
+#[test]
+fn a_look_ends_with_its_session() {
+    for is_evicted in [true, false] {
+        let (cluster, lane) = mounted();
+        let keeper = Lane::new(lane.shared.clone(), |_| lane.port.clone()).unwrap();
+        (cluster.borrow_mut().shard.live, cluster.borrow_mut().shard.term) = (true, 1);
+        let file = create(&lane, b"log");
+        let append = WriteHow { append: true, ..WriteHow::default() };
+        block_on(lane.write(file.handle, 0, &[1; 20_000], append)).unwrap();
+        let asked = cluster.borrow().count(ReserveEnd::KIND);
+        cluster.borrow_mut().fail(ReserveEnd::KIND, &[Fault::Unreachable]);
+        let mut record = pin!(lane.write(file.handle, 0, &[2; 3_000], append));
+        let mut context = Context::from_waker(Waker::noop());
+        while cluster.borrow().count(ReserveEnd::KIND) == asked {
+            assert!(record.as_mut().poll(&mut context).is_pending());
+        }
+        if is_evicted {
+            evict(&cluster, &keeper, file.attr.ino);
+            block_on(keeper.housekeeping());
+        }
+        let looks = cluster.borrow().count(GetAttr::KIND);
+        assert_eq!(block_on(record), Ok(3_000));
+        assert_eq!(cluster.borrow().count(GetAttr::KIND), looks + 1, "{is_evicted}");
+    }
+}
+
 /// Goal: a record that waits for room while its session ends is not written to its old place in the next one; part of it
 /// has landed, so it is an error (seed 4533 of the simulator: it took the place of two other records).
 #[test]

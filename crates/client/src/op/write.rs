@@ -429,19 +429,22 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// Only the shard knows where that is and whether others write, whose bytes would be punched with it.
     pub(crate) async fn forget_strays(&self, ino: Ino, stray: Vec<Piece>) {
         let mut left = Vec::new();
-        if self.port.cancelled() {
-            left = stray;
-        } else if !stray.is_empty() {
+        for piece in stray {
+            if self.port.cancelled() {
+                left.push(piece);
+                continue;
+            }
+            // For each anew: the punch before may have waited, and others may have written meanwhile.
             match self.own_end(ino).await {
                 Ok(Some(size)) => {
-                    for piece in stray.into_iter().filter_map(|piece| beyond(piece, size)) {
-                        if self.port.cancelled() || !self.punch_stray(&piece).await {
-                            left.push(piece);
-                        }
+                    if let Some(piece) = beyond(piece, size)
+                        && !self.punch_stray(&piece).await
+                    {
+                        left.push(piece);
                     }
                 }
                 Ok(None) => {}
-                Err(_) => left = stray,
+                Err(_) => left.push(piece),
             }
         }
         if !left.is_empty() {

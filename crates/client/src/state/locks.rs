@@ -208,11 +208,11 @@ impl Locks {
         waited
     }
 
-    /// Another owner holds some of `lock`: what was believed of it is not so.
-    pub fn disbelieve(&mut self, ino: Ino, lock: &LockWish) {
+    /// Another owner held some of `lock` when request `order` came: what was believed of it then is not so.
+    pub fn disbelieve(&mut self, ino: Ino, lock: &LockWish, order: u64) {
         let key = LockKey::of(ino, lock);
         let Some(held) = self.held.get_mut(&key) else { return };
-        cut(&mut held.ranges, lock.start, lock.last);
+        cut_older(&mut held.ranges, lock.start, lock.last, order);
         if held.ranges.is_empty() {
             self.held.remove(&key);
         }

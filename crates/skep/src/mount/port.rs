@@ -59,21 +59,30 @@ impl BlockingPort {
         Self { lane, group, links: RefCell::default(), debts: Debts::default(), requests: Local::new(0) }
     }
 
+    /// See [`LaneHands::client`].
+    #[cfg(test)]
+    pub fn client(&self) -> ClientId {
+        self.lane.client()
+    }
+
     /// See [`LaneHands::give_up`].
     #[cfg(test)]
     pub fn give_up(&self) {
         self.lane.give_up();
     }
 
-    /// A link of the present session; `None`: none can be made.
-    fn connect(&self, node: NodeId) -> Option<Held> {
+    /// A link of the session of `client`; `None`: none can be made, or that is over.
+    fn connect(&self, node: NodeId, client: ClientId) -> Option<Held> {
         let hands = &self.lane.hands;
         let most = if hands.is_storage(node) { LINKS_PER_SERVER } else { LINKS_PER_METAD };
         // From the first look on: most rounds find a connection at once.
         let until = LazyCell::new(|| Instant::now() + ANSWER_DEADLINE);
         let gives_up = || self.cancelled() || Instant::now() >= *until;
         loop {
-            let (client, owed) = (self.lane.client(), self.debts.of(node));
+            if node != MGMTD && self.lane.client() != client {
+                return None;
+            }
+            let owed = self.debts.of(node);
             let (seat, group) = if node == MGMTD {
                 (None, self.group)
             } else {
@@ -93,6 +102,9 @@ impl BlockingPort {
                 }
             };
             let hello = self.lane.hello(group);
+            if node != MGMTD && hello.client != client {
+                return None;
+            }
             let deadline = Instant::now() + CONNECT_DEADLINE;
             let unless = || self.cancelled();
             match Link::connect_unless(&hands.endpoints(node), &hands.keyring, &hello, deadline, &unless) {
@@ -117,9 +129,9 @@ impl BlockingPort {
     /// Links to all nodes that are asked. In the order of their numbers, as all lanes do: nobody waits for one
     /// that is held by somebody who waits for his.
     fn connect_all(&self, calls: &[Call<'_>]) {
-        let nodes: BTreeSet<NodeId> = calls.iter().map(|call| call.node).collect();
-        for node in nodes {
-            if let Some(held) = self.connect(node) {
+        let nodes: BTreeSet<(NodeId, ClientId)> = calls.iter().map(|call| (call.node, call.client)).collect();
+        for (node, client) in nodes {
+            if let Some(held) = self.connect(node, client) {
                 self.links.borrow_mut().insert(node, held);
             }
         }

@@ -125,3 +125,14 @@ fn nothing_is_decided_while_a_close_is_on_its_way() {
     locks.ended(close);
     assert_eq!(locks.decided(INO, &all), (Vec::from([all]), Vec::new()));
 }
+
+/// Goal: what another owner held when a request came says nothing of what was got since.
+#[test]
+fn a_late_refusal_takes_nothing_newer() {
+    let mut locks = Locks::default();
+    let orders = [locks.next_order(), locks.next_order(), locks.next_order()];
+    locks.done(INO, &wish(Some(LockKind::Write), 0, 9), 3, orders[0]);
+    locks.done(INO, &wish(Some(LockKind::Write), 20, 29), 4, orders[2]);
+    locks.disbelieve(INO, &wish(Some(LockKind::Write), 0, 29), orders[1]);
+    assert_eq!(held(&locks), [(20, 29, LockKind::Write)]);
+}

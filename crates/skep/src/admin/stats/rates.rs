@@ -27,9 +27,10 @@ impl Sample {
         Self { at: Instant::now(), time: SystemTime::now(), places }
     }
 
+    /// As if it had been taken so long after another one.
     #[cfg(test)]
-    fn later(mut self, by: Duration) -> Self {
-        self.at += by;
+    fn after(mut self, other: &Self, by: Duration) -> Self {
+        self.at = other.at + by;
         self
     }
 }
@@ -211,7 +212,9 @@ pub mod samples {
             }
             Sample::new(rows)
         };
-        (look(1), look(2).later(Duration::from_secs(2)))
+        let before = look(1);
+        let now = look(2).after(&before, Duration::from_secs(2));
+        (before, now)
     }
 }
 

@@ -30,15 +30,19 @@ impl Lease<'_> {
     }
 }
 
-/// A connection to `node` for one lane; `None`: none can be made.
+/// A connection to `node` for one lane, in the session of `client`; `None`: none can be made, or that is over.
 pub async fn lease<'a>(
     thread: &'a RingHands,
     lane: &'a LaneHands,
     debts: &'a Debts,
     node: NodeId,
+    client: ClientId,
 ) -> Option<Lease<'a>> {
     loop {
-        let (client, owed) = (lane.client(), debts.of(node));
+        if lane.client() != client {
+            return None;
+        }
+        let owed = debts.of(node);
         let (seat, group) = match lane.hands.links.take(node, LINKS_PER_SERVER, client, owed).await {
             Taken::Link(link, seat) => {
                 debts.owe(node, link.group());
@@ -52,7 +56,9 @@ pub async fn lease<'a>(
         let group = group.unwrap_or_else(|| lane.hands.next_group());
         debts.owe(node, group);
         let hello = lane.hello(group);
-        let client = hello.client;
+        if hello.client != client {
+            return None;
+        }
         let (endpoints, keyring) = (lane.hands.endpoints(node), lane.hands.keyring.clone());
         let dialed = dial(endpoints, keyring, hello, Instant::now() + CONNECT_DEADLINE).await;
         match dialed.and_then(|link| DirectLink::new(&thread.reactor, link)) {

@@ -10,7 +10,7 @@ use crate::mount::links::Debts;
 use skep_client::{Answer, Call, MGMTD, Outcome, Port};
 use skep_net::NetError;
 use skep_net::ring::{Pending, Reply, SharedLink};
-use skep_types::{Incarnation, Ino, Millis, NodeId, Timestamp, Uuid};
+use skep_types::{ClientId, Incarnation, Ino, Millis, NodeId, Timestamp, Uuid};
 use skep_wire::{Header, Status};
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -48,6 +48,12 @@ impl RingPort {
         let lane = Rc::new(LaneHands::new(thread.hands.clone()));
         let watch = thread.watches.add(lane.clone());
         Self { thread: thread.clone(), lane, watch, debts: Debts::default() }
+    }
+
+    /// See [`LaneHands::client`].
+    #[cfg(test)]
+    pub fn client(&self) -> ClientId {
+        self.lane.client()
     }
 
     /// See [`LaneHands::give_up`].
@@ -88,11 +94,12 @@ impl RingPort {
     }
 
     async fn ask(&self, node: NodeId, calls: &mut [&mut Call<'_>]) {
+        let Some(client) = calls.first().map(|call| call.client) else { return };
         if node != MGMTD && self.lane.hands.is_storage(node) {
-            return self.ask_storage(node, calls).await;
+            return self.ask_storage((node, client), calls).await;
         }
         let _leaving = (node == MGMTD).then(|| Leaving(&self.thread));
-        let Some(link) = connected(&self.thread, &self.lane, node).await else { return };
+        let Some(link) = connected(&self.thread, &self.lane, node, client).await else { return };
         self.ask_service(&link, calls).await;
     }
 
@@ -120,8 +127,9 @@ impl RingPort {
     }
 
     /// Over a connection of the lane's own for the time being.
-    async fn ask_storage(&self, node: NodeId, calls: &mut [&mut Call<'_>]) {
-        let Some(mut lease) = lease(&self.thread, &self.lane, &self.debts, node).await else { return };
+    async fn ask_storage(&self, (node, client): (NodeId, ClientId), calls: &mut [&mut Call<'_>]) {
+        let lease = lease(&self.thread, &self.lane, &self.debts, node, client).await;
+        let Some(mut lease) = lease else { return };
         match self.ask_directly(&mut lease, calls).await {
             Ok(()) => lease.give_back(),
             Err(e) => self.trouble(&e),

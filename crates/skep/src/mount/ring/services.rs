@@ -4,6 +4,7 @@
 use super::RingHands;
 use crate::mount::lane_hands::{CONNECT_DEADLINE, LaneHands};
 use crate::mount::links::Seat;
+use skep_client::MGMTD;
 use skep_net::ring::{SharedLink, dial};
 use skep_types::{ClientId, NodeId};
 use std::cell::{Cell, RefCell};
@@ -65,10 +66,15 @@ impl Services {
     }
 }
 
-/// A connection to `node` of the present session; `None`: none can be made. One lane's wish connects for
-/// all, and goes on when that lane gives up.
-pub async fn connected(thread: &Rc<RingHands>, lane: &Rc<LaneHands>, node: NodeId) -> Option<SharedLink> {
-    let client = lane.client();
+/// A connection to `node` of the session of `client`; `None`: none can be made, or that is over. One lane's wish connects
+/// for all, and goes on when that lane gives up.
+pub async fn connected(
+    thread: &Rc<RingHands>,
+    lane: &Rc<LaneHands>,
+    node: NodeId,
+    client: ClientId,
+) -> Option<SharedLink> {
+    let client = if node == MGMTD { lane.client() } else { client };
     let service = thread.services.service(node);
     if let Some(link) = service.link(client) {
         return Some(link);
@@ -78,7 +84,7 @@ pub async fn connected(thread: &Rc<RingHands>, lane: &Rc<LaneHands>, node: NodeI
         if let Some(link) = service.link(client) {
             return Poll::Ready(Some(link));
         }
-        if service.failures.get() != before {
+        if service.failures.get() != before || lane.client() != client {
             return Poll::Ready(None);
         }
         service.waiting.borrow_mut().push(cx.waker().clone());

@@ -253,16 +253,45 @@ fn entry(node: NodeId, service: ServiceKind, at: &Endpoint, machine: Uuid) -> No
     }
 }
 
+/// A port, and whose requests it sends now.
+trait Present: Port {
+    fn present(&self) -> ClientId;
+}
+
+impl Present for RingPort {
+    fn present(&self) -> ClientId {
+        self.client()
+    }
+}
+
+impl Present for BlockingPort {
+    fn present(&self) -> ClientId {
+        self.client()
+    }
+}
+
 /// One request; gives its outcome, and checks that the answer is its own.
 async fn call(port: &RingPort, node: NodeId, kind: u16, body: &[u8]) -> Outcome {
     send(port, node, kind, body, false).await
 }
 
-async fn send(port: &impl Port, node: NodeId, kind: u16, body: &[u8], changing: bool) -> Outcome {
+async fn send(port: &impl Present, node: NodeId, kind: u16, body: &[u8], changing: bool) -> Outcome {
+    send_as(port, port.present(), node, kind, body, changing).await
+}
+
+async fn send_as(
+    port: &impl Present,
+    client: ClientId,
+    node: NodeId,
+    kind: u16,
+    body: &[u8],
+    changing: bool,
+) -> Outcome {
     let (payload, mut into) = (body.repeat(3), vec![0; body.len() * 3]);
     let payload = if node == STORED { &payload[..] } else { &[] };
     let call = Call {
         node,
+        client,
         kind,
         epoch: FenceEpoch(0),
         body,
@@ -405,6 +434,7 @@ fn outcomes() {
     let [a, b, c] = &mut into;
     let request = |node, into| Call {
         node,
+        client: ClientId(0),
         kind: ECHO,
         epoch: FenceEpoch(0),
         body: b"x",
@@ -497,15 +527,22 @@ fn a_silent_service() {
     }
 }
 
-/// Goal: another session gets connections of its own.
+/// Goal: another session gets connections of its own, and what was decided in the one before is not sent over them.
 #[test]
 fn a_new_session() {
     let scene = Scene::new();
     let port = scene.lane();
+    let blocking = BlockingPort::new(scene.hands.clone(), 900);
     for client in [5, 6] {
         scene.session(client);
         for node in [METAD, STORED] {
             assert!(is_answer(&scene.run(call(&port, node, ECHO, b"x"))));
+            let before = ClientId(client - 1);
+            let late = [
+                scene.run(send_as(&*port, before, node, ECHO, b"late", true)),
+                crate::mount::drive(send_as(&blocking, before, node, ECHO, b"late", true)),
+            ];
+            assert_eq!(late, [Outcome::Unreachable, Outcome::Unreachable]);
         }
     }
     for running in [&scene.metad, &scene.stored] {
