@@ -32,8 +32,6 @@ pub(crate) struct Job<'a> {
     pub sent_as: ClientId,
     /// It was given this session for its place, and means nothing in another.
     pub bound: Option<ClientId>,
-    /// What it says is old when it was not answered at once: it is refused then as if its session had ended.
-    pub ages: bool,
     /// Where it goes in this try; `None` = the map does not say.
     pub node: Option<NodeId>,
     /// Why the last try did not settle it.
@@ -99,7 +97,6 @@ impl Job<'_> {
             unsure: false,
             sent_as: ClientId(0),
             bound: None,
-            ages: false,
             node: None,
             trouble: None,
             settled: None,

@@ -62,8 +62,6 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 self.complain(jobs, started);
             }
             self.port.pause(backoff).await;
-            let old = jobs.iter_mut().filter(|job| job.ages && job.settled.is_none());
-            old.for_each(|job| job.settled = Some(Err(Status::FENCED.into())));
             backoff = (backoff + backoff / 2).min(BACKOFF_MAX_MS);
             // A daemon that does not answer may have moved; the map knows.
             newest = self.refresh_map().await;

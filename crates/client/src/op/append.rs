@@ -140,7 +140,6 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// append under way, which the caller ends.
     async fn reserve_end(&self, ino: Ino, len: u64) -> Result<Option<Place>, Refusal> {
         let (mut looked, mut seen, mut looker) = (Term(0), 0, None);
-        let mut number = self.next_reservation();
         for _ in 0..STALE_ROUNDS_MAX {
             // What others write the shard asks for by itself; of what this mount wrote, and a cut may have come behind, it
             // knows nothing.
@@ -154,10 +153,10 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             }
             // What the targets said counts, whatever another lane has learned meanwhile.
             let at_least = self.shared.with(|s| s.inodes.get(ino).map_or(0, |inode| inode.size())).max(seen);
-            let message = ReserveEnd { ino, len, number, at_least, looked };
+            let message = ReserveEnd { ino, len, number: self.next_reservation(), at_least, looked };
             let mut job = self.asking(ino.shard(), &message);
-            // Others may have written since, while the connection broke, or the session ended and began again.
-            (job.bound, job.ages) = (looker, looker.is_some());
+            // Others may have written since, while the session ended and began again.
+            job.bound = looker;
             let reply = self.settle(job).await;
             let place = reply.and_then(|reply| {
                 let ReserveEndReply { offset, generation } = reply.read()?;
@@ -173,9 +172,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 Ok((_, _, false, _)) => (looked, seen, looker) = (Term(0), 0, None),
                 Ok((None, ..)) => (looked, seen, looker) = self.look_for_end(ino).await?,
                 Err(refusal) if refusal.status == Status::FENCED && looker.is_some() => {
-                    // What it was given, if it was, it is given again.
                     (looked, seen, looker) = (Term(0), 0, None);
-                    continue;
                 }
                 Ok((Some(offset), generation, true, session)) => {
                     return Ok(Some(Place { offset, generation, session }));
@@ -185,7 +182,6 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 }
                 Err(refusal) => return Err(refusal),
             }
-            number = self.next_reservation();
         }
         Err(super::unsettled(ino))
     }
