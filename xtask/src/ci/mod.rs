@@ -5,6 +5,7 @@
 //! one failed, so that one run shows everything.
 
 mod count;
+mod said;
 mod setting;
 mod step;
 
@@ -416,6 +417,9 @@ fn summary(results: &[(&Step, Outcome)]) -> bool {
             word(outcome).to_owned(),
         ]);
     }
+    for (step, outcome) in results.iter().filter(|(_, outcome)| !outcome.passed) {
+        println!("==> {} {}; it said:\n{}", step.name, word(outcome), outcome.said.text());
+    }
     let processors: Duration = results.iter().map(|(_, outcome)| outcome.processor).sum();
     println!("{table}");
     println!("{:.0} s of processors", processors.as_secs_f64());
@@ -426,6 +430,7 @@ fn summary(results: &[(&Step, Outcome)]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use said::Said;
 
     fn names(steps: &[&Step]) -> Vec<&'static str> {
         steps.iter().map(|step| step.name).collect()
@@ -469,6 +474,7 @@ mod tests {
             took: Duration::ZERO,
             processor: Duration::ZERO,
             count: Count { passed: 5, failed },
+            said: Said::default(),
         };
         assert!(summary(&[(&STEPS[0], outcome(true, 0)), (&STEPS[1], outcome(true, 0))]));
         assert!(!summary(&[(&STEPS[0], outcome(true, 0)), (&STEPS[1], outcome(false, 0))]));

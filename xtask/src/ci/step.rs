@@ -1,6 +1,6 @@
 //! Runs one step: passes its output on, counts, and ends it when its time is over.
 
-use std::io::{BufRead, BufReader, IsTerminal, Write};
+use std::io::{BufRead, BufReader, IsTerminal, PipeReader, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -8,6 +8,11 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use super::count::Count;
+use super::said::Said;
+
+/// Something that a step left running may hold its output open: nothing more is waited for when the step has ended and
+/// this much time has passed without a line.
+const SILENCE: Duration = Duration::from_secs(5);
 
 /// How a step ended.
 #[derive(Debug)]
@@ -22,6 +27,8 @@ pub struct Outcome {
     pub processor: Duration,
     /// What its output counted.
     pub count: Count,
+    /// What it said, for when it failed.
+    pub said: Said,
 }
 
 impl Outcome {
@@ -33,6 +40,7 @@ impl Outcome {
             took: Duration::ZERO,
             processor: Duration::ZERO,
             count: Count::default(),
+            said: Said::default(),
         }
     }
 
@@ -64,16 +72,26 @@ fn execute(
     sink: &mut dyn Write,
 ) -> Result<Outcome, String> {
     let (program, arguments) = command.split_first().ok_or("a step has no command")?;
-    let mut child = Command::new(program);
-    child.args(arguments).current_dir(root).stdout(Stdio::piped());
+    let piped = |error| format!("cannot make a pipe for {program}: {error}");
+    let (output, input) = std::io::pipe().map_err(piped)?;
+    let mut step = Command::new(program);
+    step.args(arguments).current_dir(root);
+    step.stdout(input.try_clone().map_err(piped)?).stderr(input);
     if limit.is_some() {
-        child.stdin(Stdio::null()).process_group(0);
+        step.stdin(Stdio::null()).process_group(0);
     }
     let begun = Instant::now();
     let mut child =
-        child.spawn().map_err(|error| format!("cannot run {program}: {error}; is it installed?"))?;
+        step.spawn().map_err(|error| format!("cannot run {program}: {error}; is it installed?"))?;
+    // It holds our ends of the pipe, which would never end.
+    drop(step);
     let deadline = limit.map(|limit| begun + limit);
-    let (count, in_time) = follow(&mut child, deadline, sink)?;
+    let mut said = Said::default();
+    let (count, in_time) = follow(&child, output, deadline, &mut |line| {
+        said.line(line);
+        // Who reads our output may have gone; the step still counts.
+        let _ = sink.write_all(line);
+    })?;
     let ended = in_time && ended_by(&child, deadline)?;
     let processor = processor_time(child.id());
     let passed = ended && child.wait().map_err(|error| format!("cannot wait for a step: {error}"))?.success();
@@ -82,16 +100,16 @@ fn execute(
         let limit = limit.unwrap_or_default().as_secs();
         eprintln!("{} took longer than {limit} s and was ended", command.join(" "));
     }
-    Ok(Outcome { passed, expired: !ended, took: begun.elapsed(), processor, count })
+    Ok(Outcome { passed, expired: !ended, took: begun.elapsed(), processor, count, said })
 }
 
-/// Copies the child's output until its end or the deadline; false when the deadline came first.
+/// Hands on the child's output, line by line, until its end or the deadline; false when the deadline came first.
 fn follow(
-    child: &mut Child,
+    child: &Child,
+    output: PipeReader,
     deadline: Option<Instant>,
-    sink: &mut dyn Write,
+    told: &mut dyn FnMut(&[u8]),
 ) -> Result<(Count, bool), String> {
-    let output = child.stdout.take().ok_or("a step has no output")?;
     let (send, lines) = mpsc::sync_channel::<Vec<u8>>(1_024);
     std::thread::spawn(move || {
         let mut output = BufReader::new(output);
@@ -104,33 +122,28 @@ fn follow(
     });
     let mut count = Count::default();
     loop {
-        let next = match deadline {
-            None => lines.recv().map_err(|_| RecvTimeoutError::Disconnected),
-            Some(deadline) => lines.recv_timeout(deadline.saturating_duration_since(Instant::now())),
-        };
-        match next {
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        match lines.recv_timeout(left.unwrap_or(SILENCE).min(SILENCE)) {
             Ok(line) => {
                 count.line(&String::from_utf8_lossy(&line));
-                // Who reads our output may have gone; the step still counts.
-                let _ = sink.write_all(&line);
+                told(&line);
             }
             Err(RecvTimeoutError::Disconnected) => return Ok((count, true)),
-            Err(RecvTimeoutError::Timeout) => return Ok((count, false)),
+            Err(RecvTimeoutError::Timeout) if has_ended(child)? => return Ok((count, true)),
+            Err(RecvTimeoutError::Timeout) if deadline.is_some_and(|deadline| Instant::now() >= deadline) => {
+                return Ok((count, false));
+            }
+            Err(RecvTimeoutError::Timeout) => {}
         }
     }
 }
 
 /// Waits for the exit of a child that has closed its output, without reaping it; false when the deadline comes first.
 fn ended_by(child: &Child, deadline: Option<Instant>) -> Result<bool, String> {
-    use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
     /// A child that closed its output is about to exit; this is how often we look.
     const LOOK: Duration = Duration::from_millis(5);
-    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or("a step has no process")?;
-    let how = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
     loop {
-        let status =
-            waitid(WaitId::Pid(pid), how).map_err(|error| format!("cannot wait for a step: {error}"))?;
-        if status.is_some() {
+        if has_ended(child)? {
             return Ok(true);
         }
         if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
@@ -138,6 +151,15 @@ fn ended_by(child: &Child, deadline: Option<Instant>) -> Result<bool, String> {
         }
         std::thread::sleep(LOOK);
     }
+}
+
+/// It has exited, and nobody has reaped it.
+fn has_ended(child: &Child) -> Result<bool, String> {
+    use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or("a step has no process")?;
+    let how = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+    let status = waitid(WaitId::Pid(pid), how).map_err(|error| format!("cannot wait for a step: {error}"))?;
+    Ok(status.is_some())
 }
 
 /// Of a process and all that it has waited for; it may have exited, but nobody has reaped it.
@@ -216,10 +238,19 @@ mod tests {
         }
     }
 
+    /// Goal: a step that has ended is not waited for because something that it left holds its output open; what a failed
+    /// one said is kept, errors among it.
+    #[test]
+    fn what_a_step_leaves_keeps_nobody_waiting() {
+        let outcome = sh("sleep 1000 & echo said; echo why >&2; exit 1", LONG);
+        assert!(!outcome.passed && !outcome.expired && outcome.took < LONG);
+        assert_eq!(outcome.said.text(), "said\nwhy\n");
+    }
+
     /// Goal: a step that closes its output and lives on is ended too.
     #[test]
     fn silent_steps_expire() {
-        let outcome = sh("exec >&-; exec sleep 1000", Duration::from_secs(1));
+        let outcome = sh("exec >&- 2>&-; exec sleep 1000", Duration::from_secs(1));
         assert!(outcome.expired && outcome.took < LONG);
     }
 }

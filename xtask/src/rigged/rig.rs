@@ -178,6 +178,17 @@ impl Rig {
         }
     }
 
+    /// Layers in which a short series looks: that of the culprit, and where it costs little one that suffers from it and
+    /// must not be accused. `None`: in all.
+    pub fn layers(&self) -> Option<&'static str> {
+        match self {
+            Self::Nothing => None,
+            Self::Target { .. } => Some("device,storage"),
+            Self::Network { .. } | Self::Packets { .. } => Some("network"),
+            Self::Quota { .. } | Self::Neighbours { .. } => Some("processor,storage"),
+        }
+    }
+
     /// Makes it so.
     pub fn apply(&self, cluster: &Cluster) -> Result<(), String> {
         match self {

@@ -27,6 +27,9 @@ pub struct Series {
     /// Processors of this machine that may be used.
     #[serde(default)]
     pub processors: usize,
+    /// In a hurry: what was made slow is looked for in its own layer and in one that suffers from it.
+    #[serde(default)]
+    pub short: bool,
     /// So many set-ups at the end are surveyed in all layers.
     #[serde(default)]
     pub whole: usize,
@@ -98,6 +101,7 @@ impl Series {
             seed,
             set_ups,
             survey: arguments.survey.clone(),
+            short: arguments.short,
             version: said(Command::new(program).arg("--version"))?,
             build: build.to_owned(),
             processors: std::thread::available_parallelism().map_err(|e| format!("processors: {e}"))?.get(),
@@ -109,7 +113,11 @@ impl Series {
     /// How a set-up is surveyed.
     pub fn words(&self, number: usize) -> Words {
         let whole = number + self.whole >= self.set_ups.len();
-        let text = if whole { format!("--preset small --mount {MOUNT}") } else { self.survey.clone() };
+        let text = match self.set_ups.get(number).and_then(Rig::layers) {
+            _ if whole => format!("--preset small --mount {MOUNT}"),
+            Some(layers) if self.short => format!("--preset quick --only {layers}"),
+            _ => self.survey.clone(),
+        };
         Words { text, whole }
     }
 
@@ -178,6 +186,7 @@ pub fn an_example() -> Series {
         seed: 7,
         set_ups: vec![Rig::Nothing],
         survey: "--preset quick".into(),
+        short: false,
         version: "skep 0.1.0".into(),
         build: "built".into(),
         hash: "ab".into(),
