@@ -82,6 +82,12 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let mut failed = Vec::new();
         while let Some((shard, opens)) = self.shared.with(|s| s.closes.take(s.limits.told_at_once)) {
             let message = Close { opens };
+            // What is being told has the file open still, and must not come behind its close.
+            let telling = |s: &mut Shared| s.map.leader(shard).is_some_and(|node| s.nodes.is_told_now(node));
+            if self.shared.with(telling) {
+                failed.extend(message.opens);
+                continue;
+            }
             match self.once(self.asking(shard, &message)).await {
                 // A refusal that a repetition does not change: the shard knows of no such open.
                 Err(refusal) if is_passing(refusal.status) => failed.extend(message.opens),

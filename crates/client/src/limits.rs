@@ -75,6 +75,10 @@ pub const SYNC_CHUNKS_BATCH: usize = 1_024;
 
 /// Pause before a fill of a page, or another write, looks again whether a write of its bytes has landed.
 pub const FILL_WAIT_MS: u64 = 1;
+/// First pause before an operation that waits for another one of its own mount looks again.
+pub const OWN_WAIT_MIN_MS: u64 = 1;
+/// Longest such pause.
+pub const OWN_WAIT_MAX_MS: u64 = 50;
 /// Pages are waited for no longer where the kernel may hold them until it has the answer.
 pub const PAGES_PATIENCE_MS: u64 = 50;
 

@@ -13,17 +13,19 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// Tells `node` what this mount holds open on its shards, and that this is all. Begun by
     /// [`crate::state::Nodes::begin_reclaim`]. `true`: every shard confirmed.
     pub(crate) async fn reclaim(&self, node: NodeId) -> bool {
-        let shards: Vec<(ShardId, Vec<Reclaimed>, Vec<ReclaimedLock>)> = self.shared.with(|s| {
-            let shards: Vec<ShardId> = s.map.shards_of(node).collect();
+        type Told = Vec<(ShardId, Vec<Reclaimed>, Vec<ReclaimedLock>)>;
+        // For this life only: before another one hears it, files may have been closed.
+        let (life, shards): (_, Told) = self.shared.with(|s| {
+            let (life, shards) = (s.nodes.life(node), s.map.shards_of(node).collect::<Vec<ShardId>>());
             let told = |shard| (shard, s.opens_of(shard), s.locks.of_shard(shard));
-            shards.into_iter().map(told).collect()
+            (life, shards.into_iter().map(told).collect())
         });
         let (mut parts, mut lasts) = (Vec::new(), BTreeSet::new());
         let (most, client) = self.shared.with(|s| (s.limits.told_at_once, s.client()));
         for (shard, opens, locks) in &shards {
             let is_small = opens.len() <= most && locks.len() <= most;
             if is_small {
-                let all = Reclaim { opens: opens.clone(), locks: locks.clone(), last: true };
+                let all = Reclaim { opens: opens.clone(), locks: locks.clone(), last: true, life };
                 parts.push((*shard, self.shard_body(*shard, &all, false)));
                 continue;
             }
@@ -31,7 +33,10 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             let opens = opens.chunks(most).map(|part| (part.to_vec(), Vec::new()));
             let locks = locks.chunks(most).map(|part| (Vec::new(), part.to_vec()));
             for (opens, locks) in opens.chain(locks) {
-                parts.push((*shard, self.shard_body(*shard, &Reclaim { opens, locks, last: false }, false)));
+                parts.push((
+                    *shard,
+                    self.shard_body(*shard, &Reclaim { opens, locks, last: false, life }, false),
+                ));
             }
             lasts.insert(*shard);
         }
@@ -39,12 +44,12 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         // A report that was refused, its last word with it, is over all the same.
         lasts.extend(refused);
         if told && !lasts.is_empty() {
-            let last = Reclaim { opens: Vec::new(), locks: Vec::new(), last: true };
+            let last = Reclaim { opens: Vec::new(), locks: Vec::new(), last: true, life };
             let lasts: Vec<_> =
                 lasts.iter().map(|shard| (*shard, self.shard_body(*shard, &last, false))).collect();
             told = self.report((node, client), &lasts).await.0;
         }
-        self.shared.with(|s| s.nodes.reclaimed(node, told));
+        self.shared.with(|s| s.nodes.reclaimed(node, life, told));
         let any = shards.iter().any(|(_, opens, locks)| !opens.is_empty() || !locks.is_empty());
         if told && any {
             self.port.log(format_args!("{} restarted; told it what is open", self.name_of(node)));
@@ -102,6 +107,7 @@ impl Shared {
     /// answers are believed whatever their counter. A layout may be of a growth that is undone: the targets take
     /// writes to it all the same, and the shard deletes them later.
     fn opens_of(&mut self, shard: ShardId) -> Vec<Reclaimed> {
+        self.disbeliefs += 1;
         let mut opens = Vec::new();
         // What was known by them is not known any more.
         self.acls.forget_shard(shard);

@@ -70,6 +70,7 @@ fn write(target: &TargetDir, ino: u64, offset: u64, data: &[u8]) -> Result<Write
         floor: 0,
         sync: false,
         netbench: false,
+        uncut: None,
     };
     write_chunk(target, &m, data)
 }
@@ -221,7 +222,8 @@ fn punch_and_reserve() {
     let dir = Scratch::tmpfs("16m");
     let target = open(&dir.path);
     write(&target, 5, 0, &[9u8; 3 * 4096]).unwrap();
-    let punch = PunchChunk { target: TargetId(101), chunk: chunk(5), offset: 4096, len: 4096 };
+    let punch =
+        PunchChunk { target: TargetId(101), chunk: chunk(5), offset: 4096, len: 4096, unchanged: None };
     let reply = ChunkReply::from_bytes(&run(&target, punch)).unwrap();
     assert_eq!((reply.size, reply.blocks), (3 * 4096, 16));
     assert_eq!(read(&target, 5, 4095, 4098), [&[9u8][..], &[0; 4096], &[9]].concat());

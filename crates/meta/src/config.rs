@@ -3,7 +3,7 @@
 use crate::limit::{Limits, OPENS_MAX};
 use crate::spread::Chooser;
 use core::hash::Hasher;
-use skep_types::{Ino, ShardId, limits};
+use skep_types::{Incarnation, Ino, ShardId, limits};
 
 /// Makes the hash that cookies are made of. Another one than [`skep_types::cookie::hash`] is for tests only.
 pub type HashFn = fn(key: &[u8; 16], dir: Ino, name: &[u8]) -> u64;
@@ -29,6 +29,8 @@ pub struct Config {
     pub opens_per_client: usize,
     /// Highest era of its shards, as mgmtd says: terms begin behind it.
     pub era: u16,
+    /// The life that the server begins, as peers are told in the handshake.
+    pub life: Incarnation,
     /// Most open files of all clients.
     pub opens: usize,
     /// Limits that nobody configures.
@@ -55,6 +57,7 @@ impl Default for Config {
             grace_ms: 75_000,
             opens_per_client: 1 << 20,
             era: 0,
+            life: Incarnation(0),
             opens: OPENS_MAX,
             limits: Limits::default(),
             sync_always: false,

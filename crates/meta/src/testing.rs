@@ -316,7 +316,7 @@ impl Bed {
                 let stat = |chunk| ChunkStat {
                     size: self.sizes.get(chunk).copied().unwrap_or(0),
                     blocks: 1,
-                    mtime_ns: 0,
+                    ..ChunkStat::default()
                 };
                 Ok(JobReply::Stats(chunks.iter().map(stat).collect()))
             }

@@ -12,9 +12,12 @@ use skep_client::{CreateHow, OpenHow, Port, WriteHow};
 use skep_types::limits::CHUNK_MIN;
 use skep_types::{Errno, Ino, Policy, PoolId};
 use skep_wire::meta::OpenMode;
+use std::collections::BTreeSet;
 
 /// Lengths of records: in the metadata, in a chunk, over several.
 const LENGTHS: [u32; 7] = [20, 100, 700, 3_000, 9_000, 40_000, 150_000];
+/// One that is truncated by opens now and then.
+const CUT_LOG: &str = "log2";
 /// A log grows no longer than about this.
 const BYTES_MAX: u64 = 3 << 20;
 /// Chunk files are given up so often while a log is read.
@@ -26,15 +29,15 @@ impl Actor {
     /// Makes the files that all lock, append to and read through pages, durable before anybody uses them.
     pub(crate) async fn make_fields(&self) {
         let mut made = Vec::new();
-        for name in ["locked0", "locked1", "log0", "log1", "paged0", "paged1"] {
+        for name in ["locked0", "locked1", "log0", "log1", CUT_LOG, "paged0", "paged1"] {
             let policy =
                 Policy { chunk_size: CHUNK_MIN, targets: 3, inline_limit: Some(1_000), pool: PoolId(0) };
-            let policy = matches!(name, "log1" | "paged1").then_some(policy);
+            let policy = matches!(name, "log1" | CUT_LOG | "paged1").then_some(policy);
             made.push(self.make_field(name.as_bytes(), policy).await);
         }
         {
             let fields = &mut self.hub.borrow_mut().fields;
-            fields.paged = made.split_off(4).into_iter().map(Paged::new).collect();
+            fields.paged = made.split_off(5).into_iter().map(Paged::new).collect();
             fields.logs = made.split_off(2).into_iter().map(Log::new).collect();
             fields.locked = made;
         }
@@ -69,10 +72,14 @@ impl Actor {
         let (log, ino, reads) = {
             let hub = &mut *self.hub.borrow_mut();
             hub.at_step.insert(self.id, 0);
-            let log = hub.rng.below(2) as usize;
+            let log = hub.rng.below(3) as usize;
             let Some(Log { ino, bytes, .. }) = hub.fields.logs.get(log) else { return Ok(()) };
             (log, *ino, *bytes > BYTES_MAX || hub.rng.percent(30))
         };
+        if log == 2 && self.hub.borrow_mut().rng.percent(25) {
+            self.truncate_log(log, ino).await;
+            return Ok(());
+        }
         if reads { self.look_at_log(log, ino).await } else { self.append_some(log, ino).await }
     }
 
@@ -97,6 +104,32 @@ impl Actor {
         let _ = self.lane.flush(opened.handle, 0).await;
         self.lane.release(opened.handle).await;
         Ok(())
+    }
+
+    /// As `open(O_TRUNC)` by a program that rotates a log, beside those that append to it.
+    async fn truncate_log(&self, log: usize, ino: Ino) {
+        {
+            let hub = &mut *self.hub.borrow_mut();
+            hub.fields.truncate_begins(log);
+            hub.say(format_args!("{} opens log {log} and truncates it", self.id));
+        }
+        let how = OpenHow { mode: OpenMode::Write, truncate: true, sync: false, kill_suidgid: false };
+        let opened = self.lane.open(ino, how).await;
+        {
+            let hub = &mut *self.hub.borrow_mut();
+            hub.say(format_args!(
+                "{} is told {:?} of the truncate of log {log}",
+                self.id,
+                opened.as_ref().err()
+            ));
+            if opened.is_ok() {
+                hub.fields.truncated(log);
+                hub.coverage.hit("a log was truncated");
+            }
+        }
+        if let Ok(opened) = opened {
+            self.lane.release(opened.handle).await;
+        }
     }
 
     /// Its number, when it was told that it is there.
@@ -166,9 +199,9 @@ pub enum Broken {
 
 /// Reads a log: everything that must be in it is.
 pub async fn check_log(hub: &HubRef, lane: &SimLane, log: usize, ino: Ino) -> Result<(), Broken> {
-    let (must, cuts) = {
+    let must = {
         let hub = hub.borrow();
-        (hub.fields.must_hold(log, hub.cuts.len()), hub.cuts.len())
+        hub.fields.must_hold(log, hub.cuts.len())
     };
     let how = OpenHow { mode: OpenMode::Read, truncate: false, sync: false, kill_suidgid: false };
     let opened = lane.open(ino, how).await.map_err(Broken::Unread)?;
@@ -188,13 +221,9 @@ pub async fn check_log(hub: &HubRef, lane: &SimLane, log: usize, ino: Ino) -> Re
     lane.release(opened.handle).await;
     read?;
     let hub = &mut *hub.borrow_mut();
-    let still = if hub.cuts.len() == cuts {
-        must
-    } else {
-        // Only what was durable before is owed over a power cut.
-        let durable = hub.fields.must_hold(log, hub.cuts.len());
-        must.intersection(&durable).copied().collect()
-    };
+    // A truncate may have begun meanwhile; over a power cut only what was durable before is owed.
+    let still = hub.fields.must_hold(log, hub.cuts.len());
+    let still: BTreeSet<u64> = must.intersection(&still).copied().collect();
     if still.len() > 3 {
         hub.coverage.hit("records of a log were found");
     }

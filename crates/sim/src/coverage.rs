@@ -50,6 +50,8 @@ pub const MARKERS: &[&str] = &[
     "a lock outlived metad",
     "a record was appended",
     "records of a log were found",
+    "a log was truncated",
+    "a request waited for its connection while the session ended",
     "a number went up under a lock",
     "a growing file was followed",
     "a target copied",

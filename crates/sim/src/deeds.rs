@@ -66,6 +66,7 @@ const KEEPING: [(Keeping, u64); 8] = [
 const MOODS: [u64; 6] = [1, 4, 4, 4, 8, 32];
 
 const EVICTIONS: [u64; 3] = [5, 20, 60];
+const CONNECTS: [u64; 4] = [0, 1, 10, 40];
 const PROVOKED: [u64; 3] = [1, 4, 15];
 const PROVOKED_GROWN: [u64; 3] = [10, 30, 90];
 
@@ -76,6 +77,8 @@ pub struct Deeds {
     keeping: [(Keeping, u64); 8],
     /// Of those who would truncate a file and find none of a client without session, so many end a session, of a hundred.
     pub evictions: u64,
+    /// Of a thousand rounds of requests so many wait for a connection first.
+    pub connects: u64,
     /// After so many deeds with such a file metad loses its power, of a hundred.
     pub provoked: u64,
     /// A file that has just got chunks loses them so often, of a hundred.
@@ -89,6 +92,7 @@ impl Deeds {
             deeds: moody(DEEDS, rng),
             keeping: moody(KEEPING, rng),
             evictions: rng.pick(&EVICTIONS),
+            connects: rng.pick(&CONNECTS),
             provoked: rng.pick(&PROVOKED),
             provoked_grown: rng.pick(&PROVOKED_GROWN),
         }

@@ -50,6 +50,8 @@ struct Record {
     told: Option<usize>,
     /// An fsync was answered since.
     synced: bool,
+    /// Truncates of the log that there had been when it was begun, none under way.
+    truncates: Option<u32>,
 }
 
 /// A file that is appended to.
@@ -60,6 +62,10 @@ pub struct Log {
     records: BTreeMap<u64, Record>,
     /// Bytes of all records.
     pub bytes: u64,
+    /// Truncates of it that were begun.
+    truncates: u32,
+    /// Those under way, or of which nobody knows what became.
+    truncating: u32,
 }
 
 impl Log {
@@ -132,6 +138,11 @@ impl Fields {
         over
     }
 
+    /// These clients hold nothing any more, whatever they were told.
+    pub fn lose_locks(&mut self, clients: &BTreeSet<ClientId>) {
+        self.holders.retain(|holder| !clients.contains(&holder.client));
+    }
+
     /// An open file has ended; its mount hears of it later.
     pub fn closes_late(&mut self, life: u32, handle: u64) {
         self.closed.entry(life).or_default().push(handle);
@@ -159,7 +170,8 @@ impl Fields {
         self.records += 1;
         let log = &mut self.logs[log];
         let bytes = content(self.records, len);
-        log.records.insert(self.records, Record { bytes, told: None, synced: false });
+        let truncates = (log.truncating == 0).then_some(log.truncates);
+        log.records.insert(self.records, Record { bytes, told: None, synced: false, truncates });
         log.bytes += u64::from(len);
         self.records
     }
@@ -178,13 +190,26 @@ impl Fields {
         }
     }
 
+    /// A truncate of a log begins.
+    pub fn truncate_begins(&mut self, log: usize) {
+        let log = &mut self.logs[log];
+        (log.truncates, log.truncating, log.bytes) = (log.truncates + 1, log.truncating + 1, 0);
+    }
+
+    /// It was answered.
+    pub fn truncated(&mut self, log: usize) {
+        self.logs[log].truncating -= 1;
+    }
+
     /// Records that must be in a log now.
     pub fn must_hold(&self, log: usize, cuts: usize) -> BTreeSet<u64> {
-        let there = |record: &Record| record.synced || record.told == Some(cuts);
+        let truncates = Some(self.logs[log].truncates);
+        let there =
+            |record: &Record| record.truncates == truncates && (record.synced || record.told == Some(cuts));
         self.logs[log].records.iter().filter(|(_, record)| there(record)).map(|(number, _)| *number).collect()
     }
 
-    /// Is each of `must` in `bytes`, whole, at one place?
+    /// Is each of `must` in `bytes`, whole, at one place, and no other of which its writer was told at two?
     pub fn check_log(&self, log: usize, must: &BTreeSet<u64>, bytes: &[u8]) -> Result<(), String> {
         let records = &self.logs[log].records;
         let mut found: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
@@ -195,20 +220,37 @@ impl Fields {
                 found.entry(number).or_default().push(at);
             }
         }
+        let twice = |number: &u64| found.get(number).is_some_and(|places| places.len() > 1);
+        if let Some((number, _)) =
+            records.iter().find(|(number, record)| record.told.is_some() && twice(number))
+        {
+            return Err(format!("record {number} stands at {:?}", found[number]));
+        }
         for number in must {
-            let Record { bytes: record, told, synced } = &records[number];
+            let Record { bytes: record, told, synced, .. } = &records[number];
             let len = record.len();
             let places = found.get(number).map_or(&[][..], Vec::as_slice);
             if places.len() != 1 {
                 return Err(format!(
                     "record {number} of {len} bytes (told with {told:?} cuts, synced: {synced}) stands at {places:?} \
-                     of a log of {} bytes",
-                    bytes.len()
+                     of a log of {} bytes{}",
+                    bytes.len(),
+                    torn(record, bytes)
                 ));
             }
         }
         Ok(())
     }
+}
+
+/// For people: where a record begins that is not whole, and where it is broken.
+fn torn(record: &[u8], bytes: &[u8]) -> String {
+    let Some(at) = memchr::memmem::find(bytes, &record[..HEADER.min(record.len())]) else {
+        return String::new();
+    };
+    let differs: Vec<usize> = (0..record.len()).filter(|n| bytes.get(at + n) != Some(&record[*n])).collect();
+    let ends = (differs.first(), differs.last(), differs.len());
+    format!("; it begins at {at}, differs from {:?} to {:?} in {} bytes", ends.0, ends.1, ends.2)
 }
 
 /// The bytes of a record.
@@ -247,6 +289,25 @@ mod tests {
         fields.holds(holder(5, 2, true, (0, 9))).unwrap();
         fields.client_gone(3);
         fields.holds(holder(6, 2, true, (10, 19))).unwrap();
+    }
+
+    /// Goal: a record that a truncate may have taken is not asked for, and found when it stands twice all the same.
+    #[test]
+    fn truncates_take_records() {
+        let mut fields = Fields { logs: vec![Log::default()], ..Fields::default() };
+        let before = fields.begin_record(0, 100);
+        fields.told(0, before, 0);
+        fields.truncate_begins(0);
+        let beside = fields.begin_record(0, 100);
+        fields.truncated(0);
+        let after = fields.begin_record(0, 100);
+        [beside, after].into_iter().for_each(|number| fields.told(0, number, 0));
+        assert_eq!(fields.must_hold(0, 0), BTreeSet::from([after]));
+        let must = fields.must_hold(0, 0);
+        let [beside, after] = [beside, after].map(|number| content(number, 100));
+        fields.check_log(0, &must, &after).unwrap();
+        fields.check_log(0, &must, &[beside.clone(), after.clone()].concat()).unwrap();
+        assert!(fields.check_log(0, &must, &[beside.clone(), after, beside].concat()).is_err());
     }
 
     /// Goal: a record that is missing, torn, or there twice is found; one that may be lost is not asked for.

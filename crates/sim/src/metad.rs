@@ -5,7 +5,7 @@ use crate::hub::{CallId, Hub, METAD_HOST};
 use skep_meta::limit::Limits;
 use skep_meta::store::{MemoryStore, Store};
 use skep_meta::{Action, Command, Config, Input, Internal, Output, Record, Server};
-use skep_types::{LogIndex, NodeId};
+use skep_types::{Incarnation, LogIndex, NodeId};
 use skep_wire::meta::MetaRequest;
 use std::collections::BTreeMap;
 
@@ -133,7 +133,8 @@ impl Metad {
     }
 
     /// The daemon starts: rows, replay, a new term.
-    pub fn start(&mut self, hub: &mut Hub) -> Option<Output> {
+    pub fn start(&mut self, life: Incarnation, hub: &mut Hub) -> Option<Output> {
+        self.config.life = life;
         // The log is synced when it is opened, before mgmtd is told how far it got.
         self.durable = self.last();
         let rows = self.survived.take().unwrap_or_else(|| self.checkpoint.clone());
@@ -158,6 +159,11 @@ impl Metad {
                 None
             }
         }
+    }
+
+    /// How far its log is durable: what a daemon tells of itself when it registers.
+    pub fn durable(&self) -> u64 {
+        self.durable
     }
 
     /// One input.

@@ -17,6 +17,8 @@ pub type SharedRef = Rc<RefCell<Shared>>;
 
 /// A notification takes no longer than this to reach the kernel.
 const NOTICE_MAX_MS: u64 = 60;
+/// A port waits no longer than one of these before it has a connection.
+const CONNECTS_MAX_MS: [u64; 3] = [10, 200, 3_000];
 /// Message numbers of metadata shards.
 const META_KINDS: std::ops::Range<u16> = 0x0200..0x0300;
 
@@ -39,6 +41,7 @@ impl SimPort {
         let mut hub = self.hub.borrow_mut();
         let id = hub.next_call();
         if call.node != MGMTD && call.client != client {
+            hub.coverage.hit("a request waited for its connection while the session ended");
             hub.landed.insert(id, Landed { outcome: Outcome::Unreachable, payload: Vec::new() });
             return id;
         }
@@ -68,6 +71,23 @@ impl SimPort {
         id
     }
 
+    /// Waits for a connection, now and then. `false`: the program has given up.
+    async fn connected(&self) -> bool {
+        let wait = {
+            let hub = &mut *self.hub.borrow_mut();
+            let most = hub.rng.pick(&CONNECTS_MAX_MS);
+            let connects = !hub.calm && hub.rng.below(1_000) < hub.deeds.connects;
+            connects.then(|| hub.rng.below(most))
+        };
+        match wait {
+            Some(ms) => {
+                self.pause(ms).await;
+                !self.patience_is_over()
+            }
+            None => true,
+        }
+    }
+
     fn patience_is_over(&self) -> bool {
         let hub = self.hub.borrow();
         hub.cancelled.get(&self.lane).is_some_and(|at| *at <= hub.now)
@@ -76,6 +96,9 @@ impl SimPort {
 
 impl Port for SimPort {
     async fn call(&self, calls: &mut [Call<'_>]) {
+        if !self.connected().await {
+            return;
+        }
         let ids: Vec<CallId> = calls.iter().map(|call| self.send(call)).collect();
         // What is sent and changes something is waited for, whatever the program wants.
         let changing = calls.iter().any(|call| call.changing);

@@ -35,6 +35,7 @@ enum Deed {
     CutByOpen,
     Allocate(Allocate, usize, usize),
     Give(Timestamp),
+    Own(u32),
     Flush,
     Fsync,
     Close,
@@ -94,7 +95,7 @@ impl Actor {
         let verdict = match done {
             Ok(told) => judge(ledger, client, deed, told, (lowest, highest)),
             Err(Errno::EINTR | Errno::EIO | Errno::ENOTCONN | Errno::ESTALE | Errno::ENOENT) => {
-                ledger.spoilt |= !matches!(deed, Deed::Stat | Deed::Read);
+                ledger.spoilt |= !matches!(deed, Deed::Stat | Deed::Own(_) | Deed::Read);
                 Ok(())
             }
             Err(errno) => Err(format!("gives {errno}")),
@@ -193,7 +194,8 @@ impl Actor {
             68..=74 => Deed::Flush,
             75..=77 => Deed::Fsync,
             78..=83 => Deed::Close,
-            84..=91 => Deed::Stat,
+            84..=86 => Deed::Own(rng.below(3) as u32),
+            87..=91 => Deed::Stat,
             _ => Deed::Read,
         }
     }
@@ -223,6 +225,7 @@ impl Actor {
                 lane.fallocate(handle, what, offset as u64, len as u64).await.map(|()| Told::Done)
             }
             Deed::Give(time) => set(SetAttr { mtime: Some(SetTime::At(time)), ..SetAttr::default() }).await,
+            Deed::Own(uid) => set(SetAttr { uid: Some(uid), ..SetAttr::default() }).await,
             Deed::Flush => lane.flush(handle, 0).await.map(|()| Told::Done),
             Deed::Fsync => lane.fsync(handle).await.map(|()| Told::Done),
             Deed::Close => {
@@ -294,7 +297,7 @@ fn judge(
             return ledger.check(client, &attr, highest);
         }
         (Deed::Flush | Deed::Fsync | Deed::Close, _) => ledger.committed(client),
-        (Deed::Stat, Told::Attr(attr)) => return ledger.check(client, &attr, highest),
+        (Deed::Stat | Deed::Own(_), Told::Attr(attr)) => return ledger.check(client, &attr, highest),
         (Deed::Read, Told::Content(bytes)) => return compare(&bytes, &ledger.bytes),
         (_, told) => return Err(format!("answered by {told:?}")),
     }

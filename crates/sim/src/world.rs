@@ -265,9 +265,10 @@ impl World {
         if self.events > EVENTS_MAX || overdue {
             let waiting = self.unfinished();
             let what = format!(
-                "the cluster did not heal: {} events, {} s after the end of chaos; waiting: {waiting}",
+                "the cluster did not heal: {} events, {} s after the end of chaos, {:?}; waiting: {waiting}",
                 self.events,
-                (now - self.calm_at.unwrap_or(now)) / 1_000
+                (now - self.calm_at.unwrap_or(now)) / 1_000,
+                self.stage
             );
             self.hub.borrow_mut().fail(what);
             return false;

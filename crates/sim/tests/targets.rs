@@ -137,6 +137,7 @@ impl Bed {
             floor: 0,
             sync,
             netbench: false,
+            uncut: None,
         };
         self.story.push(format!("write {file} version {} sync {sync}", self.version));
         if !self.admits(m.clone()) {

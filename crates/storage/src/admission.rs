@@ -217,6 +217,7 @@ mod tests {
                 floor: 0,
                 sync: false,
                 netbench: false,
+                uncut: None,
             })
         };
         let check = |a: &Admission, r| a.check(TargetId(101), Consistency::Good, &r).map_err(|e| e.status);

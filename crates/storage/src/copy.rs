@@ -57,6 +57,7 @@ pub fn copy_chunk<S: ChunkStore>(
     require_floor(store, m.chunk, m.floor).map_err(CopyFault::Copy)?;
     // Taken first: a disk that fails during the copy must not hide behind its next life.
     let life = store.life();
+    store.changes().changing(&m.chunk);
     let mut work = Copying { store, from, m, buffer, at: 0, data_left: COPY_MAX, touched: Vec::new() };
     for _ in 0..COPY_RUNS_MAX {
         if work.at == m.len || work.data_left == 0 {
@@ -76,7 +77,7 @@ pub fn copy_chunk<S: ChunkStore>(
     if sync {
         sync_pieces(store, life, &touched).map_err(CopyFault::Copy)?;
     }
-    Ok(CopyChunkReply { copied, written: WriteChunkReply { size, blocks, life } })
+    Ok(CopyChunkReply { copied, written: WriteChunkReply { size, blocks, life, cuts: None } })
 }
 
 fn check(m: &CopyChunk, buffer: &[u8]) -> Result<(), Done> {

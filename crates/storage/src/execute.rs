@@ -9,8 +9,8 @@ use alloc::vec::Vec;
 use skep_types::limits::{FILE_SIZE_MAX, PAYLOAD_MAX, PIECE_SIZE};
 use skep_types::{ChunkId, Encode, Errno, piece_of};
 use skep_wire::storage::{
-    ChunkReply, ChunkStat, ListChunksReply, ReadChunk, ReadChunkReply, StatChunksReply, StorageRequest,
-    SyncChunksReply, TrimChunk, WriteChunk, WriteChunkReply,
+    ChunkReply, ChunkStat, ListChunksReply, PunchChunk, ReadChunk, ReadChunkReply, StatChunksReply,
+    StorageRequest, SyncChunksReply, TrimChunk, WriteChunk, WriteChunkReply,
 };
 use skep_wire::{Empty, Refusal, Status};
 
@@ -70,7 +70,9 @@ fn run(store: &impl ChunkStore, limits: Limits, request: &StorageRequest) -> Res
         StorageRequest::PunchChunk(m) => {
             check_range(m.offset, m.len)?;
             require_open(store, m.chunk, m.offset, m.len)?;
+            require_unchanged(store, m)?;
             let life = store.life();
+            store.changes().changing(&m.chunk);
             punch(store, m.chunk, m.offset, m.offset + m.len)?;
             chunk_reply(store, m.chunk, life)?.to_bytes()
         }
@@ -78,6 +80,7 @@ fn run(store: &impl ChunkStore, limits: Limits, request: &StorageRequest) -> Res
             check_range(m.offset, m.len)?;
             require_open(store, m.chunk, m.offset, m.len)?;
             let life = store.life();
+            store.changes().changing(&m.chunk);
             for (piece, offset, len) in pieces(m.chunk, m.offset, m.len) {
                 store.reserve(&piece, offset, len)?;
             }
@@ -96,12 +99,13 @@ fn run(store: &impl ChunkStore, limits: Limits, request: &StorageRequest) -> Res
         StorageRequest::StatChunks(m) => {
             bounded(&m.chunks)?;
             let chunks: Result<Vec<_>, DiskError> =
-                m.chunks.iter().map(|chunk| stat(store, *chunk)).collect();
+                m.chunks.iter().map(|chunk| stat_counted(store, *chunk)).collect();
             StatChunksReply { chunks: chunks?, life_since: store.life_since() }.to_bytes()
         }
         StorageRequest::DeleteChunks(m) => {
             bounded(&m.chunks)?;
             let life = store.life();
+            m.chunks.iter().for_each(|chunk| store.changes().changing(chunk));
             let all = all_pieces(store, &m.chunks)?;
             // Last piece first: a crash in between leaves a chunk file that is found again.
             for piece in all.iter().rev() {
@@ -181,10 +185,16 @@ pub fn write_chunk(store: &impl ChunkStore, m: &WriteChunk, payload: &[u8]) -> R
     // Taken first: a disk that fails during the write must not hide behind its next life.
     let life = store.life();
     if m.netbench {
-        return Ok(WriteChunkReply { size: m.offset + payload.len() as u64, blocks: 0, life });
+        return Ok(WriteChunkReply { size: m.offset + payload.len() as u64, blocks: 0, life, cuts: None });
     }
     require_open(store, m.chunk, m.offset, payload.len() as u64)?;
     require_floor(store, m.chunk, m.floor)?;
+    let cuts = store.changes().cuts_of(&m.chunk);
+    if m.uncut.is_some_and(|seen| seen != cuts) {
+        let text = "the chunk file may have been cut since the place of the append was given";
+        return Err(Done::Refused(Refusal::with(Status::CUT_SINCE, text)));
+    }
+    store.changes().changing(&m.chunk);
     let mut rest = payload;
     let mut written = Vec::new();
     for (piece, offset, len) in pieces(m.chunk, m.offset, payload.len() as u64) {
@@ -202,7 +212,17 @@ pub fn write_chunk(store: &impl ChunkStore, m: &WriteChunk, payload: &[u8]) -> R
         let text = "the chunk file has lost its name, and what was written to it";
         return Err(Done::Refused(Refusal::with(Status::LOST_CHUNK, text)));
     }
-    Ok(WriteChunkReply { size, blocks, life })
+    Ok(WriteChunkReply { size, blocks, life, cuts: Some(cuts) })
+}
+
+/// Refuses to take back what a failed write left where somebody may have written since.
+fn require_unchanged(store: &impl ChunkStore, m: &PunchChunk) -> Result<(), Done> {
+    match m.unchanged {
+        Some(seen) if seen != store.changes().of(&m.chunk) => {
+            Err(refused(Errno::EAGAIN, "the chunk file was changed since it was looked at"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Refuses to go on with a chunk file of which something is lost.
@@ -237,6 +257,8 @@ fn trim(store: &impl ChunkStore, message: &TrimChunk) -> Result<ChunkReply, Done
     let TrimChunk { chunk, size, .. } = *message;
     let keeps_reserved = message.keeps_reserved == Some(true);
     let life = store.life();
+    store.changes().changing(&chunk);
+    store.changes().cutting(&chunk);
     let (last, inside) = piece_of(size);
     let mut touched = Vec::new();
     end_at(store, chunk, life, size)?;
@@ -341,6 +363,13 @@ pub fn stat(store: &impl ChunkStore, chunk: ChunkId) -> Result<ChunkStat, DiskEr
         }
     }
     Ok(total)
+}
+
+/// As [`stat`], with the counts of its changes from before.
+fn stat_counted(store: &impl ChunkStore, chunk: ChunkId) -> Result<ChunkStat, DiskError> {
+    let counts = store.changes();
+    let (changes, cuts) = (Some(counts.of(&chunk)), Some(counts.cuts_of(&chunk)));
+    Ok(ChunkStat { changes, cuts, ..stat(store, chunk)? })
 }
 
 /// `life` as it was before the change.

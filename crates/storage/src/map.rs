@@ -76,6 +76,7 @@ mod tests {
             floor: 0,
             sync: false,
             netbench: false,
+            uncut: None,
         };
         write_chunk(store, &m, &vec![1; len]).unwrap();
     }
@@ -104,7 +105,7 @@ mod tests {
         assert_eq!(map(&store, 9_000, 10).runs, vec![run(9_000, 13_192)]);
         assert_eq!(map(&store, 13_192, 10).runs, vec![]);
         assert_eq!(map(&store, u64::MAX, 10).runs, vec![]);
-        let punch = PunchChunk { target: TARGET, chunk: CHUNK, offset: 8_192, len: 4_096 };
+        let punch = PunchChunk { target: TARGET, chunk: CHUNK, offset: 8_192, len: 4_096, unchanged: None };
         assert!(matches!(execute(&store, Limits::default(), &punch.into()), Done::Body(_)));
         assert_eq!(map(&store, 0, 10).runs, vec![run(12_288, 13_192)]);
     }

@@ -2,6 +2,7 @@
 
 mod piece;
 
+use crate::changes::Changes;
 use crate::name::PieceName;
 use crate::seal::Seals;
 use crate::standing::{Heard, Mount, Standing, Word};
@@ -40,6 +41,7 @@ pub struct MemoryChunks {
     /// At each sync another one of the same pieces runs, which the kernel tells first.
     sync_beside: Cell<bool>,
     faults: Cell<ChunkFaults>,
+    changes: Changes,
 }
 
 /// Bugs that a simulation must find out.
@@ -81,6 +83,7 @@ impl Default for MemoryChunks {
             inherited: Cell::new(false),
             sync_beside: Cell::new(false),
             faults: Cell::default(),
+            changes: Changes::new(draw(0)),
         }
     }
 }
@@ -152,6 +155,7 @@ impl MemoryChunks {
             kept = Standing { bad: false, failures: kept.failures.saturating_sub(1), ..kept };
         }
         self.standing.set(Standing::start(Some(kept), mount(self.mounts.get()), word, self.draw()));
+        self.changes.begin(self.draw());
         self.inherited.set(!faults.forgets_names);
         if faults.forgets_names {
             self.forgotten.borrow_mut().extend(self.nameless.borrow().iter());
@@ -439,6 +443,10 @@ impl ChunkStore for MemoryChunks {
             seals.forget(chunk);
         });
         Ok(())
+    }
+
+    fn changes(&self) -> &Changes {
+        &self.changes
     }
 
     fn life(&self) -> u64 {

@@ -112,7 +112,8 @@ mod tests {
 
     fn write(store: &MemoryChunks, stripe: u16, offset: u64, len: usize) -> Result<WriteChunkReply, Done> {
         let (target, chunk, owner) = (TARGET, chunk(stripe), Owner::default());
-        let m = WriteChunk { target, chunk, offset, owner, floor: 0, sync: false, netbench: false };
+        let m =
+            WriteChunk { target, chunk, offset, owner, floor: 0, sync: false, netbench: false, uncut: None };
         write_chunk(store, &m, &vec![1; len])
     }
 
@@ -151,7 +152,10 @@ mod tests {
         };
         assert_eq!((read(90, 10), read(90, 11)), (Ok(10), Err(stale)));
         for (offset, len, expected) in [(0, 100, Ok(())), (50, 51, Err(stale)), (100, 1, Err(stale))] {
-            assert_eq!(run(&store, PunchChunk { target, chunk: chunk(0), offset, len }.into()), expected);
+            assert_eq!(
+                run(&store, PunchChunk { target, chunk: chunk(0), offset, len, unchanged: None }.into()),
+                expected
+            );
             let reserve = ReserveChunk { target, chunk: chunk(0), offset, len, owner };
             assert_eq!(run(&store, reserve.into()), expected);
         }

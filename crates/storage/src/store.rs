@@ -1,5 +1,6 @@
 //! What the rules need of a disk.
 
+use crate::changes::Changes;
 use crate::name::PieceName;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -109,6 +110,9 @@ pub trait ChunkStore {
 
     /// Forgets the seals of deleted chunk files, durably; most have none.
     fn unseal(&self, chunks: &[ChunkId]) -> Result<(), DiskError>;
+
+    /// Counts changes of chunk files; the rules count.
+    fn changes(&self) -> &Changes;
 
     /// Changes whenever unsynced writes may have been lost.
     fn life(&self) -> u64;

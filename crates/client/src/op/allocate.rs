@@ -225,7 +225,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 let to = To::Target(target);
                 match what {
                     Allocate::Punch => {
-                        let message = PunchChunk { target, chunk, offset, len };
+                        let message = PunchChunk { target, chunk, offset, len, unchanged: None };
                         Job::new(to, PunchChunk::KIND, message.to_bytes(), false)
                     }
                     _ => {
@@ -269,7 +269,7 @@ fn has_no_room(refusal: &Refusal) -> bool {
 /// What a target said of a chunk file that may be there or not.
 pub(crate) fn changed(reply: &ChunkReply, layout: &Layout) -> Answered {
     let ChunkReply { size, blocks, life } = *reply;
-    Answered { life, blocks, size, point: (layout.generation, layout.trims), synced: None }
+    Answered { life, blocks, size, point: (layout.generation, layout.trims), synced: None, cuts: None }
 }
 
 fn stretches(layout: &Layout, offset: u64, end: u64) -> Vec<Stretch> {

@@ -6,19 +6,25 @@ use crate::limits::STALE_ROUNDS_MAX;
 use crate::port::{Cell, Port};
 use crate::state::{FileHandle, Shared};
 use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 use skep_types::codec::Bytes;
 use skep_types::limits::{FILE_SIZE_MAX, INLINE_DEFAULT};
-use skep_types::{ClientId, Errno, Generation, Incarnation, Ino, NodeId, Term};
+use skep_types::{ChunkId, ClientId, Errno, Generation, Incarnation, Ino, LogPlace, NodeId, TargetId, Term};
 use skep_wire::meta::{AttrReply, ReserveEnd, ReserveEndReply, WriteInline};
 use skep_wire::{Refusal, Status};
 
-/// A range at the end that no other append is given.
-#[derive(Clone, Copy)]
-struct Place {
+/// A range at the end that no other append is given, until the file is truncated.
+pub(crate) struct Reserved {
     offset: u64,
     generation: Generation,
-    /// By this session, with which it ends.
-    session: ClientId,
+    /// Of the layout when it was given.
+    trims: LogPlace,
+    /// To this session, with which it ends.
+    pub session: ClientId,
+    /// What targets had counted of cuts before it was given, or when it was good still: they refuse to write there when one
+    /// has come since, however late the write is.
+    pub uncut: BTreeMap<ChunkId, u64>,
 }
 
 impl<P: Port, C: Cell<Shared>> Lane<P, C> {
@@ -41,29 +47,11 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             let round = if layout.is_inline() {
                 self.append_inline(file, offset, data, kill).await?
             } else {
-                match self.reserve_end(file.ino, data.len() as u64).await? {
-                    Some(place) => {
-                        self.shared.with(|s| s.placed(file, offset, place.offset));
-                        let known = place.generation == layout.generation;
-                        let write = Box::pin(self.append_at(file.ino, place, known, data, kill, sync));
-                        let round = match file.cached {
-                            true => write.await,
-                            false => {
-                                self.past_pages(file.ino, (place.offset, data), write, Round::landed).await
-                            }
-                        };
-                        self.shared.with(|s| s.inodes.entry(file.ino).append_ends());
-                        match round {
-                            // The place went with the session, before anything was written there.
-                            Err(refusal) if refusal.status == Status::FENCED => Round::Again,
-                            round => round?,
-                        }
-                    }
-                    None => {
-                        self.fetch_layout(file.ino).await?;
-                        Round::Again
-                    }
-                }
+                // A record beside a truncate of this mount could stand twice: at its old place, and at a new one.
+                self.wait_until(|s| s.inodes.entry(file.ino).append_enters()).await?;
+                let round = self.append_to_chunks(file, offset, data, kill, sync).await;
+                self.shared.with(|s| s.inodes.entry(file.ino).append_leaves());
+                round?
             };
             if let Round::Written(n) = round {
                 return Ok(n);
@@ -73,6 +61,37 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             }
         }
         Err(super::unsettled(file.ino))
+    }
+
+    async fn append_to_chunks(
+        &self,
+        file: &FileHandle,
+        offset: u64,
+        data: &[u8],
+        kill: bool,
+        sync: bool,
+    ) -> Result<Round, Refusal> {
+        let Some(place) = self.reserve_end(file.ino, data.len() as u64).await? else {
+            self.fetch_layout(file.ino).await?;
+            return Ok(Round::Again);
+        };
+        let at = place.offset;
+        let known = self.shared.with(|s| {
+            s.placed(file, offset, at);
+            let layout = s.inodes.get(file.ino).and_then(|inode| inode.layout.as_ref());
+            layout.is_some_and(|layout| layout.generation == place.generation)
+        });
+        let write = Box::pin(self.append_at(file.ino, place, known, data, kill, sync));
+        let round = match file.cached {
+            true => write.await,
+            false => self.past_pages(file.ino, (at, data), write, Round::landed).await,
+        };
+        self.shared.with(|s| s.inodes.entry(file.ino).append_ends());
+        match round {
+            // The place went with the session, before anything was written there.
+            Err(refusal) if refusal.status == Status::FENCED => Ok(Round::Again),
+            round => round,
+        }
     }
 
     async fn append_inline(
@@ -122,7 +141,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     async fn append_at(
         &self,
         ino: Ino,
-        place: Place,
+        place: Reserved,
         known: bool,
         data: &[u8],
         kill: bool,
@@ -138,7 +157,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
 
     /// A range at the end for this mount alone. `None`: the file is no longer in chunks. It counts as an
     /// append under way, which the caller ends.
-    async fn reserve_end(&self, ino: Ino, len: u64) -> Result<Option<Place>, Refusal> {
+    async fn reserve_end(&self, ino: Ino, len: u64) -> Result<Option<Reserved>, Refusal> {
         let (mut looked, mut seen, mut looker) = (Term(0), 0, None);
         for _ in 0..STALE_ROUNDS_MAX {
             // What others write the shard asks for by itself; of what this mount wrote, and a cut may have come behind, it
@@ -152,20 +171,23 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 (looked, seen, looker) = self.look_for_end(ino).await?;
             }
             // What the targets said counts, whatever another lane has learned meanwhile.
-            let at_least = self.shared.with(|s| s.inodes.get(ino).map_or(0, |inode| inode.size())).max(seen);
+            let (size, uncut) = self.shared.with(|s| {
+                s.inodes.get(ino).map(|inode| (inode.size(), inode.uncut.clone())).unwrap_or_default()
+            });
+            let at_least = size.max(seen);
             let message = ReserveEnd { ino, len, number: self.next_reservation(), at_least, looked };
             let mut job = self.asking(ino.shard(), &message);
             // Others may have written since, while the session ended and began again.
             job.bound = looker;
             let reply = self.settle(job).await;
             let place = reply.and_then(|reply| {
-                let ReserveEndReply { offset, generation } = reply.read()?;
+                let ReserveEndReply { offset, generation, trims } = reply.read()?;
                 let end = offset.map(|offset| offset.saturating_add(len));
                 let counts = self.shared.with(|s| {
                     s.stamps.gives_ends(ino.shard(), reply.stamp.term);
                     s.reserved(ino, (reply.node, reply.incarnation), end)
                 });
-                Ok((offset, generation, counts, reply.client))
+                Ok((offset, (generation, trims), counts, reply.client))
             });
             match place {
                 // Given by a life that has ended: the next one was not told, and may give it again.
@@ -174,8 +196,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 Err(refusal) if refusal.status == Status::FENCED && looker.is_some() => {
                     (looked, seen, looker) = (Term(0), 0, None);
                 }
-                Ok((Some(offset), generation, true, session)) => {
-                    return Ok(Some(Place { offset, generation, session }));
+                Ok((Some(offset), (generation, trims), true, session)) => {
+                    return Ok(Some(Reserved { offset, generation, trims, session, uncut }));
                 }
                 Err(refusal) if matches!(refusal.status, Status::MUST_GROW | Status::STALE_GENERATION) => {
                     return Ok(None);
@@ -193,13 +215,30 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         Ok((term, self.fresh_attr(ino).await?.size, Some(looker)))
     }
 
+    /// Notes what targets count of cuts, and asks the shard then. `false`: the file was truncated since the place was given, or
+    /// is being truncated. Otherwise a truncate that comes from now on is one that the targets count.
+    async fn still_reserved(
+        &self,
+        ino: Ino,
+        place: &mut Reserved,
+        chunks: &[(ChunkId, TargetId)],
+    ) -> Result<bool, Refusal> {
+        for (chunk, stat, _) in self.stat_chunks(chunks).await? {
+            place.uncut.insert(chunk, stat.cuts.ok_or(Status::MALFORMED)?);
+        }
+        // One of them is of a generation that is gone.
+        let all = chunks.iter().all(|(chunk, _)| place.uncut.contains_key(chunk));
+        let layout = self.fetch_layout(ino).await?.layout;
+        Ok(all && (layout.trims, layout.generation) == (place.trims, place.generation))
+    }
+
     /// Writes to the reserved place. Growing the layout keeps it; a truncate does not: then another
     /// place is asked for. A layout that is not known any more says nothing about the place: were another one asked
     /// for, zeros would stay in this one.
     async fn append_chunks(
         &self,
         ino: Ino,
-        (place, end): (Place, u64),
+        (mut place, end): (Reserved, u64),
         data: &[u8],
         kill: bool,
         sync: bool,
@@ -218,15 +257,20 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 self.grow(ino, end).await?;
                 continue;
             }
-            let write = StripeWrite {
-                layout: &layout,
-                offset: place.offset,
-                data,
-                owner: view.owner,
-                sync,
-                session: Some(place.session),
-            };
+            let pieces = layout.pieces(place.offset, data.len() as u64);
+            let uncounted = pieces.into_iter().filter(|piece| !place.uncut.contains_key(&piece.chunk));
+            let uncounted: Vec<_> = uncounted.map(|piece| (piece.chunk, piece.target)).collect();
+            if !uncounted.is_empty() {
+                if !self.still_reserved(ino, &mut place, &uncounted).await? {
+                    return Ok(Round::Again);
+                }
+                continue;
+            }
+            let (offset, owner) = (place.offset, view.owner);
+            let write = StripeWrite { layout: &layout, offset, data, owner, sync, place: Some(&place) };
             match self.write_chunks(ino, &write, &view, kill).await {
+                // Perhaps by another file's truncate, or a restart of the target: then the place is good still.
+                Err(refusal) if refusal.status == Status::CUT_SINCE => place.uncut.clear(),
                 // The place stays.
                 Err(refusal) if refusal.status == Status::LOST_CHUNK => {
                     self.settle_written(ino, place.offset, end).await?;

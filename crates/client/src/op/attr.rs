@@ -2,6 +2,7 @@
 
 use crate::job::{Job, To};
 use crate::lane::Lane;
+use crate::limits::{OWN_WAIT_MAX_MS, OWN_WAIT_MIN_MS};
 use crate::port::{Cell, Port};
 use crate::state::{Handle, Inode, Shared};
 use alloc::boxed::Box;
@@ -52,6 +53,18 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// Attributes as this mount's programs shall see them: with its own uncommitted writes, and with
     /// the size that the chunk files give when other mounts are writing.
     pub(crate) async fn shown(&self, attr: Attr, live: Option<Layout>) -> Result<Attr, Refusal> {
+        let now = self.shared.with(|s| s.disbeliefs);
+        self.shown_as_of(attr, live, now).await
+    }
+
+    /// As [`Lane::shown`], of attributes that were told when [`Shared::disbeliefs`] was `told`. The server that told them may
+    /// have ended since, and the next one does not know them: nothing but this answer is made of them then.
+    pub(crate) async fn shown_as_of(
+        &self,
+        attr: Attr,
+        live: Option<Layout>,
+        told: u64,
+    ) -> Result<Attr, Refusal> {
         let ino = attr.ino;
         let doubt = self.shared.with(|s| {
             let inode = s.inodes.get_mut(ino)?;
@@ -64,6 +77,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         };
         let now = self.port.now();
         let (attr, doubt) = self.shared.with(|s| {
+            if s.disbeliefs != told {
+                return (Attr { size: attr.size.max(live_size), ..attr }, None);
+            }
             s.acls.seen(ino, attr.change, now);
             if let Some(inode) = s.inodes.get_mut(ino) {
                 inode.live = live.is_some();
@@ -153,10 +169,34 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         if !cuts {
             return self.change_attr_once(ino, &set).await;
         }
-        self.shared.with(|s| s.truncation_begins(ino));
+        self.truncation_begins(ino).await?;
         let result = self.resize(ino, &set).await;
         self.shared.with(|s| s.truncation_ends(ino, result.is_ok()));
         result
+    }
+
+    /// A truncate of this mount is about to be sent: not beside an append of this mount. Each call needs
+    /// [`Shared::truncation_ends`], unless it fails.
+    pub(crate) async fn truncation_begins(&self, ino: Ino) -> Result<(), Refusal> {
+        self.shared.with(|s| s.inodes.entry(ino).cutting += 1);
+        let waited = self.wait_until(|s| s.inodes.entry(ino).truncation_begins()).await;
+        if waited.is_err() {
+            self.shared.with(|s| s.inodes.entry(ino).truncation_is_given_up());
+        }
+        waited
+    }
+
+    /// Waits for other operations of this mount; EINTR when the program gives up.
+    pub(crate) async fn wait_until(&self, mut holds: impl FnMut(&mut Shared) -> bool) -> Result<(), Refusal> {
+        let mut pause = OWN_WAIT_MIN_MS;
+        while !self.shared.with(&mut holds) {
+            if self.port.cancelled() {
+                return Err(Errno::EINTR.into());
+            }
+            self.port.pause(pause).await;
+            pause = (2 * pause).min(OWN_WAIT_MAX_MS);
+        }
+        Ok(())
     }
 
     async fn resize(&self, ino: Ino, set: &SetAttr) -> Result<Attr, Refusal> {
@@ -202,17 +242,11 @@ pub(crate) fn is_gone(status: Status) -> bool {
 }
 
 impl Shared {
-    /// A truncate of this mount is sent.
-    pub(crate) fn truncation_begins(&mut self, ino: Ino) {
-        if let Some(inode) = self.inodes.get_mut(ino) {
-            inode.truncating += 1;
-        }
-    }
-
-    /// It was answered. After a failure its effect is unknown, so writes that overlapped it are done
+    /// A truncate of this mount was answered. After a failure its effect is unknown, so writes that overlapped it are done
     /// again all the same.
     pub(crate) fn truncation_ends(&mut self, ino: Ino, done: bool) {
         if let Some(inode) = self.inodes.get_mut(ino) {
+            inode.cutting = inode.cutting.saturating_sub(1);
             inode.truncating = inode.truncating.saturating_sub(1);
             if !done {
                 inode.truncations += 1;

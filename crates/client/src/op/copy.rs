@@ -269,7 +269,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 match job.take().and_then(|reply| reply.read::<CopyChunkReply>()) {
                     Ok(CopyChunkReply { copied, written }) => {
                         let (target, chunk) = segment.to;
-                        let WriteChunkReply { size, blocks, life } = written;
+                        let WriteChunkReply { size, blocks, life, .. } = written;
                         let answer = changed(&ChunkReply { size, blocks, life }, layout);
                         self.shared.with(|s| s.inodes.entry(ino).wrote_chunk(target, chunk, answer));
                         open.extend(segment.after(copied.max(1)));
@@ -311,7 +311,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             let mut holes = Vec::new();
             let used = self.read_segments(&batch, &mut buffer).await?;
             for (offset, data) in runs(&batch, &buffer[..used], &mut holes) {
-                let write = StripeWrite { layout, offset, data, owner, sync: false, session: None };
+                let write = StripeWrite { layout, offset, data, owner, sync: false, place: None };
                 if let Err(failed) = self.try_stripes(ino, &write).await {
                     // Of a window that fails nothing stays: see `copy_stripes`.
                     return Err(failed.stuck.refusal);
@@ -361,7 +361,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 .iter()
                 .map(|piece| {
                     let Piece { target, chunk, local_offset: offset, len, .. } = *piece;
-                    let message = PunchChunk { target, chunk, offset, len };
+                    let message = PunchChunk { target, chunk, offset, len, unchanged: None };
                     Job::new(To::Target(target), PunchChunk::KIND, message.to_bytes(), false)
                 })
                 .collect();

@@ -30,7 +30,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let owner = Owner { uid: attr.uid, gid: attr.gid, project: attr.project };
         if !copy.data.0.is_empty() {
             let data = &copy.data.0;
-            let write = StripeWrite { layout: &layout, offset: 0, data, owner, sync: true, session: None };
+            let write = StripeWrite { layout: &layout, offset: 0, data, owner, sync: true, place: None };
             if let Err(failed) = self.try_stripes(ino, &write).await {
                 let stuck = failed.stuck.clone();
                 if may_move(&stuck.refusal) {

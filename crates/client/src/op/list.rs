@@ -103,7 +103,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         }
         loop {
             while let Some(entry) = dir.ahead.front() {
-                if !self.hand_out(entry, with_attr, sink).await? {
+                if !self.hand_out(entry, with_attr.then_some(dir.told), sink).await? {
                     return Ok(());
                 }
                 dir.position = entry.cookie;
@@ -135,7 +135,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
 
     /// `false`: the directory is gone; a listing of it ends.
     async fn fetch(&self, dir: &mut DirHandle, after: u64, with_attr: bool) -> Result<bool, Refusal> {
-        let fetched = (self.port.now(), self.shared.with(|s| s.changes));
+        let (changes, told) = self.shared.with(|s| (s.changes, s.disbeliefs));
+        let fetched = (self.port.now(), changes);
         let max = if with_attr { LIST_ATTRS } else { LIST_NAMES };
         let ListReply { entries, end, parent } =
             match self.ask(dir.ino.shard(), &List { dir: dir.ino, after, max, with_attr }).await {
@@ -147,7 +148,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         dir.parent = Some(parent);
         dir.position = after;
         dir.with_attr = with_attr;
-        dir.fetched = fetched;
+        (dir.fetched, dir.told) = (fetched, told);
         dir.ahead = entries.into();
         Ok(true)
     }
@@ -155,11 +156,11 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     async fn hand_out(
         &self,
         entry: &DirEntry,
-        with_attr: bool,
+        with_attr: Option<u64>,
         sink: &mut impl Sink,
     ) -> Result<bool, Refusal> {
-        let attr = match &entry.attr {
-            Some(attr) if with_attr => Some(self.shown(attr.clone(), entry.live.clone()).await?),
+        let attr = match (&entry.attr, with_attr) {
+            (Some(attr), Some(told)) => Some(self.shown_as_of(attr.clone(), entry.live.clone(), told).await?),
             // On another shard: the kernel asks when it needs them.
             _ => None,
         };

@@ -30,6 +30,8 @@ mod temp;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
+mod tests_beside;
+#[cfg(test)]
 mod tests_random;
 #[cfg(test)]
 mod tests_reclaim;

@@ -62,6 +62,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
 
     async fn open_file(&self, ino: Ino, how: OpenHow) -> Result<Opened, Refusal> {
         self.shared.with(|s| s.handles.has_room())?;
+        if how.truncate {
+            self.truncation_begins(ino).await?;
+        }
         let message = self.shared.with(|s| s.open_begins(ino, how));
         let job = match how.truncate {
             true => self.changing(ino.shard(), &message),
@@ -269,9 +272,6 @@ impl Shared {
         inode.open_seq = open_seq;
         let mode = inode.mode.map_or(how.mode, |mode| mode.union(how.mode));
         inode.mode = Some(mode);
-        if how.truncate {
-            inode.truncating += 1;
-        }
         Open { ino, mode, truncate: how.truncate, shared, kill_suidgid: how.kill_suidgid, open_seq }
     }
 

@@ -554,34 +554,6 @@ fn an_old_size_cuts_nothing() {
     assert_eq!(read(&second, &other, 0, 70_100)[100..], [2; 70_000]);
 }
 
-/// Goal: what a failed write left behind the end of the file is taken back by its place now, and not at all
-/// while another mount writes there.
-#[test]
-fn strays_of_a_failed_write_spare_others() {
-    let (cluster, first) = mounted();
-    let second = mount(&cluster);
-    let file = create(&first, b"f");
-    write(&first, &file, 0, &[1; 204_800]);
-    block_on(first.flush(file.handle, 0)).unwrap();
-    for live in [false, true] {
-        let other = block_on(second.open(file.attr.ino, BOTH)).unwrap();
-        let at = block_on(second.getattr(file.attr.ino)).unwrap().size;
-        write(&second, &other, at, &[2; 3 * 4096]);
-        block_on(second.flush(other.handle, 0)).unwrap();
-        cluster.borrow_mut().shard.live = live;
-        let (ok, fails) = (Fault::Refuse(Status::BUSY), Fault::Refuse(Status::errno(Errno::EIO)));
-        cluster.borrow_mut().fail(WriteChunk::KIND, &[ok, fails, ok]);
-        let n = block_on(first.write(file.handle, at, &[3; 3 * 4096], WriteHow::default())).unwrap();
-        assert_eq!(n, 4096);
-        let seen = read(&second, &other, at, 3 * 4096);
-        // The failed write landed in its first block, in none of the second, and behind it again: those bytes may be its own, or
-        // the other mount's where they were taken back; where it did not reach they are the other mount's.
-        assert_eq!(seen[..4096], [3; 4096], "what is told as written");
-        assert_eq!(seen[4096..8192], [2; 4096], "the failed write did not reach here");
-        assert!(seen[8192..].iter().all(|byte| *byte == 2 || *byte == 3), "no hole in another mount's bytes");
-    }
-}
-
 /// Goal: a size that the targets gave while others wrote is not believed after the last close, nor after a cut.
 #[test]
 fn live_sizes_do_not_outlive_their_file() {

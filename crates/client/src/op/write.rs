@@ -1,5 +1,6 @@
 //! write: inline while the file is small, to all its chunks at once afterwards.
 
+use super::append::Reserved;
 use super::seal::{Place, Stuck, may_move};
 use crate::job::{Job, To};
 use crate::lane::Lane;
@@ -11,15 +12,11 @@ use alloc::vec::Vec;
 use core::pin::pin;
 use skep_types::codec::Bytes;
 use skep_types::limits::{FILE_SIZE_MAX, INLINE_DEFAULT, TRANSFER_MAX};
-use skep_types::{
-    Attr, ClientId, Encode, Errno, Generation, Ino, Kind, Layout, Mode, Piece, SetAttr, Timestamp,
-};
+use skep_types::{Attr, Encode, Errno, Generation, Ino, Kind, Layout, Mode, Piece, SetAttr, Timestamp};
 use skep_wire::meta::{AttrReply, GetAttr, WriteInline};
-use skep_wire::storage::{Owner, PunchChunk, WriteChunk, WriteChunkReply};
+use skep_wire::storage::{Owner, PunchChunk, StatChunks, StatChunksReply, WriteChunk, WriteChunkReply};
 use skep_wire::{Message, Refusal, Status};
 
-/// Pause before a write that overlapped a truncate looks again whether that has ended.
-const TRUNCATE_WAIT_MS: u64 = 1;
 /// The suid and sgid bits.
 const SETID: u32 = 0o6000;
 /// The set-group-id bit.
@@ -47,8 +44,8 @@ pub(crate) struct StripeWrite<'a> {
     pub data: &'a [u8],
     pub owner: Owner,
     pub sync: bool,
-    /// The place is this session's only (an append): no other may write there.
-    pub session: Option<ClientId>,
+    /// An append: where it may write, and for how long.
+    pub place: Option<&'a Reserved>,
 }
 
 /// What a write must know of its file.
@@ -85,6 +82,7 @@ pub(crate) struct Failed {
     stray: Vec<Piece>,
     lost: Option<Refusal>,
     fenced: Option<Refusal>,
+    cut: Option<Refusal>,
     /// All that failed did so for want of another place.
     may_move: bool,
 }
@@ -215,7 +213,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 Round::Again
             } else {
                 let write =
-                    StripeWrite { layout: &layout, offset, data, owner: view.owner, sync, session: None };
+                    StripeWrite { layout: &layout, offset, data, owner: view.owner, sync, place: None };
                 match self.write_chunks(file.ino, &write, &view, kill).await {
                     Err(refusal) if refusal.status == Status::LOST_CHUNK => {
                         self.settle_written(file.ino, offset, end).await?;
@@ -304,8 +302,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             self.shared.with(|s| s.overlapped(ino, view, end, mtime, write.layout.generation, kill));
         if overlapped {
             // A truncate of this mount was under way: its trim may have cut what was just written, or
-            // not. Written again after it, the result is that of one order.
-            self.port.pause(TRUNCATE_WAIT_MS).await;
+            // not. Written again after it, however long that takes, the result is that of one order.
+            self.wait_until(|s| s.inodes.entry(ino).truncating == 0).await?;
             return Ok(Round::Again);
         }
         Ok(Round::Written(written))
@@ -362,7 +360,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let mut failed: Option<Stuck> = None;
         let mut movable = true;
         let mut stray: Vec<Piece> = Vec::new();
-        let (mut lost, mut fenced): (Option<Refusal>, Option<Refusal>) = (None, None);
+        let (mut lost, mut fenced, mut cut) = (None, None, None);
         for (piece, job) in pieces.iter().zip(&mut jobs) {
             let unsure = job.unsure;
             match job.take().and_then(|reply| reply.read::<WriteChunkReply>()) {
@@ -375,6 +373,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                         size: if netbench { 0 } else { reply.size },
                         point: (write.layout.generation, write.layout.trims),
                         synced: write.sync.then_some(if netbench { 0 } else { end }),
+                        cuts: reply.cuts,
                     };
                     self.shared.with(|s| s.inodes.entry(ino).wrote_chunk(piece.target, piece.chunk, answer));
                     match failed {
@@ -389,6 +388,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                     match refusal.status {
                         Status::LOST_CHUNK => lost = Some(refusal.clone()),
                         Status::FENCED => fenced = Some(refusal.clone()),
+                        Status::CUT_SINCE => cut = Some(refusal.clone()),
                         _ => {}
                     }
                     movable &= may_move(&refusal);
@@ -398,18 +398,22 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         }
         match failed {
             None => Ok(written),
-            Some(stuck) => Err(Failed { stuck, written, stray, lost, fenced, may_move: movable }),
+            Some(stuck) => Err(Failed { stuck, written, stray, lost, fenced, cut, may_move: movable }),
         }
     }
 
     /// What a write that failed comes to: the bytes written from the start without a gap; an error when the first byte is
     /// not written.
     pub(crate) async fn settle_failed(&self, ino: Ino, failed: Failed) -> Result<usize, Refusal> {
-        let Failed { stuck: Stuck { refusal, .. }, written, stray, lost, fenced, .. } = failed;
+        let Failed { stuck: Stuck { refusal, .. }, written, stray, lost, fenced, cut, .. } = failed;
         if let Some(fenced) = fenced {
             // Its place is not this mount's any more: nothing there is to be touched, and no part of a record is one.
             let nothing = written == 0 && stray.is_empty();
             return Err(if nothing { fenced } else { Errno::EIO.into() });
+        }
+        if let Some(cut) = cut {
+            // It may be others' as well: what has landed is looked at by who appends.
+            return Err(cut);
         }
         if refusal.status == Status::STALE_GENERATION {
             return Err(refusal);
@@ -430,21 +434,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     pub(crate) async fn forget_strays(&self, ino: Ino, stray: Vec<Piece>) {
         let mut left = Vec::new();
         for piece in stray {
-            if self.port.cancelled() {
+            if self.port.cancelled() || !self.took_back(ino, &piece).await {
                 left.push(piece);
-                continue;
-            }
-            // For each anew: the punch before may have waited, and others may have written meanwhile.
-            match self.own_end(ino).await {
-                Ok(Some(size)) => {
-                    if let Some(piece) = beyond(piece, size)
-                        && !self.punch_stray(&piece).await
-                    {
-                        left.push(piece);
-                    }
-                }
-                Ok(None) => {}
-                Err(_) => left.push(piece),
             }
         }
         if !left.is_empty() {
@@ -463,27 +454,41 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         }))
     }
 
-    async fn punch_stray(&self, piece: &Piece) -> bool {
-        let Piece { target, chunk, local_offset: offset, len, .. } = *piece;
-        let message = PunchChunk { target, chunk, offset, len };
-        let job = Job::new(To::Target(target), PunchChunk::KIND, message.to_bytes(), false);
-        match self.once(job).await {
-            Ok(_) => true,
+    /// Punches a stray, unless it is of the file by now or may be somebody else's. `false`: it is to be tried again.
+    ///
+    /// The target is looked at first, the shard then, and the target punches only what nobody has changed since: however
+    /// long the punch is on its way, it takes nobody's bytes.
+    async fn took_back(&self, ino: Ino, piece: &Piece) -> bool {
+        match self.punch_stray(ino, piece).await {
+            Ok(()) => true,
             // Of a generation that is gone, or behind a cut: so is the stray.
             Err(refusal) => matches!(refusal.status, Status::STALE_GENERATION | Status::STALE_LAYOUT),
         }
+    }
+
+    async fn punch_stray(&self, ino: Ino, piece: &Piece) -> Result<(), Refusal> {
+        let Piece { target, chunk, .. } = *piece;
+        let look = StatChunks { target, chunks: alloc::vec![chunk] };
+        let job = Job::new(To::Target(target), StatChunks::KIND, look.to_bytes(), false);
+        let StatChunksReply { chunks, .. } = self.once(job).await?.read()?;
+        let unchanged = chunks.first().and_then(|stat| stat.changes);
+        let unchanged = Some(unchanged.ok_or(Status::MALFORMED)?);
+        let size = self.own_end(ino).await?;
+        let Some(Piece { local_offset: offset, len, .. }) = size.and_then(|size| beyond(*piece, size)) else {
+            return Ok(());
+        };
+        let message = PunchChunk { target, chunk, offset, len, unchanged };
+        self.once(Job::new(To::Target(target), PunchChunk::KIND, message.to_bytes(), false)).await.map(drop)
     }
 
     /// Strays of writes that were given up: housekeeping. Tried once; where the file has grown over one,
     /// or others write, it stays what it is: a part of a write that failed.
     pub(crate) async fn punch_strays(&self) {
         for (ino, piece) in self.shared.with(|s| core::mem::take(&mut s.strays)) {
-            let end = self.own_end(ino).await;
-            let still = matches!(end, Ok(Some(end)) if end <= piece.file_offset);
-            if still && !self.punch_stray(&piece).await {
+            if !self.took_back(ino, &piece).await {
                 self.port.log(format_args!(
-                    "inode {ino}: {} bytes at {} of a write that failed could not be taken back (target {} does \
-                     not answer); they may show if the file grows over them",
+                    "inode {ino}: {} bytes at {} of a write that failed could not be taken back (target {}: it \
+                     does not answer, or others write there); they may show if the file grows over them",
                     piece.len, piece.file_offset, piece.target
                 ));
             }
@@ -524,10 +529,11 @@ fn piece_job<'a>(write: &StripeWrite<'a>, piece: &Piece, netbench: bool) -> Job<
         floor: write.layout.synced_floor(&piece.chunk),
         sync: write.sync,
         netbench,
+        uncut: write.place.and_then(|place| place.uncut.get(&piece.chunk).copied()),
     };
     let start = (piece.file_offset - write.offset) as usize;
     let mut job = Job::new(To::Target(piece.target), WriteChunk::KIND, message.to_bytes(), false);
-    job.bound = write.session;
+    job.bound = write.place.map(|place| place.session);
     job.payload = &write.data[start..start + piece.len as usize];
     job
 }

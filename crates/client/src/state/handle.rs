@@ -43,6 +43,8 @@ pub struct DirHandle {
     pub with_attr: bool,
     /// When they were fetched, and at which count of changes of the mount.
     pub fetched: (Millis, u64),
+    /// [`crate::Shared::disbeliefs`] then.
+    pub told: u64,
     /// Losses of the shard that this handle has reported, or that were before it.
     pub losses: u32,
 }

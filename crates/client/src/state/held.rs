@@ -24,6 +24,8 @@ pub struct Answered {
     pub point: Point,
     /// The change is durable, and the chunk file up to here.
     pub synced: Option<u64>,
+    /// What the target counts of cuts.
+    pub cuts: Option<u64>,
 }
 
 /// A report to the shard.

@@ -58,6 +58,8 @@ pub struct Inode {
     pub unsynced: Vec<Unsynced>,
     /// 512-byte blocks of the chunk files written.
     pub blocks: BTreeMap<ChunkId, u64>,
+    /// What targets counted of cuts of its chunk files: an append is refused when one has come since its place was given.
+    pub uncut: BTreeMap<ChunkId, u64>,
     /// What chunk files hold that the shard is to be told: 1 = something, else so many bytes durably.
     pub held: BTreeMap<ChunkId, u64>,
     /// The layout that was known before those were looked at.
@@ -74,8 +76,13 @@ pub struct Inode {
     pub reserved: u64,
     /// Change counter as of which it has no `security.capability`; 0 = unknown.
     pub no_capability: u64,
+    /// Appends to chunks that have begun: a truncate of this mount waits for them, or their record could stand at its old
+    /// place and at a new one.
+    pub appends: u16,
+    /// Truncates of this mount that wait for such, or are in flight: no append begins.
+    pub cutting: u16,
     /// Truncates of this mount in flight.
-    pub truncating: u32,
+    pub truncating: u16,
     /// Truncates of this mount that have ended: a write that overlapped one is done again.
     pub truncations: u32,
     /// What the kernel's page cache may hold of it.
@@ -175,7 +182,10 @@ impl Inode {
 
     /// A write to `chunk` on `target` was answered.
     pub fn wrote_chunk(&mut self, target: TargetId, chunk: ChunkId, answer: Answered) {
-        let Answered { life, blocks, size, point, synced } = answer;
+        let Answered { life, blocks, size, point, synced, cuts } = answer;
+        if let Some(cuts) = cuts {
+            self.uncut.insert(chunk, cuts);
+        }
         self.serial += 1;
         self.blocks.insert(chunk, blocks);
         self.hold(chunk, point, synced.unwrap_or(size.min(WRITTEN)));
@@ -200,6 +210,28 @@ impl Inode {
             None => self.unsynced.push(Unsynced { target, life, chunks: alloc::vec![chunk], serial }),
         }
         self.written_no_more(&lost);
+    }
+
+    /// An append begins. `false`: not beside a truncate of this mount.
+    pub fn append_enters(&mut self) -> bool {
+        self.appends += u16::from(self.cutting == 0);
+        self.cutting == 0
+    }
+
+    /// A truncate that was announced begins. `false`: not beside an append of this mount.
+    pub fn truncation_begins(&mut self) -> bool {
+        self.truncating += u16::from(self.appends == 0);
+        self.appends == 0
+    }
+
+    /// It has ended.
+    pub fn append_leaves(&mut self) {
+        self.appends = self.appends.saturating_sub(1);
+    }
+
+    /// One that was announced comes to nothing.
+    pub fn truncation_is_given_up(&mut self) {
+        self.cutting = self.cutting.saturating_sub(1);
     }
 
     /// An append was given a range up to `end`.
@@ -348,6 +380,7 @@ impl Inodes {
         if generation.is_some_and(|generation| generation != layout.generation) {
             // Chunk files of an older generation are deleted whole: neither blocks nor a sync of them matter.
             inode.blocks.retain(|chunk, _| chunk.generation == layout.generation);
+            inode.uncut.retain(|chunk, _| chunk.generation == layout.generation);
             for unsynced in &mut inode.unsynced {
                 unsynced.chunks.retain(|chunk| chunk.generation == layout.generation);
             }
@@ -514,7 +547,8 @@ mod tests {
     fn a_new_life_between_writes_is_a_loss() {
         let mut inode = Inode::default();
         let chunk = ChunkId { ino: Ino(9), generation: Generation(1), extent: 0, stripe: 0 };
-        let answer = |life| Answered { life, blocks: 8, size: 9, point: Point::default(), synced: None };
+        let answer =
+            |life| Answered { life, blocks: 8, size: 9, point: Point::default(), synced: None, cuts: None };
         inode.wrote_chunk(TargetId(1), chunk, answer(7));
         inode.wrote_chunk(TargetId(1), chunk, answer(7));
         assert_eq!((inode.losses, inode.unsynced.len(), inode.unsynced[0].chunks.len()), (0, 1, 1));
@@ -534,6 +568,7 @@ mod tests {
             size: 9,
             point: (Generation(1), Default::default()),
             synced,
+            cuts: None,
         };
         let mut shared = Shared::new(crate::Limits::default());
         let written = |shared: &mut Shared, stripe, life, synced| {
@@ -578,7 +613,7 @@ mod tests {
         assert!(inodes.len() <= IDLE_INODES_MAX);
         assert_eq!(inodes.inline_bytes, 0);
         let size = core::mem::size_of::<Inode>() + core::mem::size_of::<Attr>();
-        assert!(size <= 776, "an inode takes {size} bytes before its layout");
+        assert!(size <= 800, "an inode takes {size} bytes before its layout");
         let big = Inline { data: alloc::vec![1; INLINE_CACHE_MAX + 1], change: 1 };
         inodes.set_inline(Ino(1), Some(big));
         assert!(inodes.get(Ino(1)).unwrap().inline.is_none());

@@ -89,6 +89,8 @@ pub struct Shared {
     pub stamps: Stamps,
     /// Where the network is measured without the disks.
     pub netbench: Netbench,
+    /// How often what shards had said was disbelieved: answers from before that come late count no more than that.
+    pub disbeliefs: u64,
     /// Parts of writes that failed, beyond the ends of their files: to be punched.
     pub strays: Vec<(Ino, Piece)>,
     /// Chunk files of which something is lost, as far as the log has named them, and when they were met last.
@@ -138,6 +140,7 @@ impl Shared {
     /// durable position fails its handles' next fsync.
     pub fn lost_history(&mut self, shard: ShardId, term: Term) {
         let safe = self.stamps.lost(shard, term);
+        self.disbeliefs += 1;
         for (_, inode) in self.inodes.of_shard_mut(shard) {
             inode.lost(term, safe);
             if let Some(attr) = &mut inode.attr {
@@ -167,6 +170,7 @@ impl Shared {
     /// and everything that is open is to be opened again. What was written and not made durable is on the targets
     /// all the same; they will say if it is not.
     pub(crate) fn begin_again(&mut self) {
+        self.disbeliefs += 1;
         if !self.limits.canary_keeps_beliefs {
             self.inodes.disbelieve_all();
         }

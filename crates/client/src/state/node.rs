@@ -13,8 +13,8 @@ enum Reclaim {
     First,
     /// It must be told.
     Needed,
-    /// A lane is telling it.
-    Running,
+    /// A lane is telling it; what it tells may not be all.
+    Running { again: bool },
 }
 
 /// A server that does not answer.
@@ -55,7 +55,11 @@ impl Nodes {
     pub fn opened(&mut self, node: NodeId, incarnation: Incarnation) -> bool {
         match self.lives.get_mut(&node) {
             Some(life) if life.0 > incarnation => {
-                life.1 = Reclaim::Needed;
+                // Not two at once: the older report could come last.
+                life.1 = match life.1 {
+                    Reclaim::Running { .. } => Reclaim::Running { again: true },
+                    _ => Reclaim::Needed,
+                };
                 true
             }
             _ => false,
@@ -68,7 +72,7 @@ impl Nodes {
     pub fn begin_reclaim(&mut self, node: NodeId) -> bool {
         match self.lives.get_mut(&node) {
             Some(life) if life.1 == Reclaim::Needed => {
-                life.1 = Reclaim::Running;
+                life.1 = Reclaim::Running { again: false };
                 true
             }
             _ => false,
@@ -85,12 +89,23 @@ impl Nodes {
         self.begin_reclaim(node)
     }
 
-    /// The reclaim that was begun has ended.
-    pub fn reclaimed(&mut self, node: NodeId, ok: bool) {
-        if let Some(life) = self.lives.get_mut(&node)
-            && life.1 == Reclaim::Running
+    /// Is a report to `node` on its way?
+    pub fn is_told_now(&self, node: NodeId) -> bool {
+        self.lives.get(&node).is_some_and(|life| matches!(life.1, Reclaim::Running { .. }))
+    }
+
+    /// The newest known life of `node`.
+    pub fn life(&self, node: NodeId) -> Option<Incarnation> {
+        self.lives.get(&node).map(|life| life.0)
+    }
+
+    /// The reclaim that was begun for `told` has ended.
+    pub fn reclaimed(&mut self, node: NodeId, told: Option<Incarnation>, ok: bool) {
+        if let Some((life, state)) = self.lives.get_mut(&node)
+            && let Reclaim::Running { again } = *state
+            && told == Some(*life)
         {
-            life.1 = if ok { Reclaim::Done } else { Reclaim::Needed };
+            *state = if ok && !again { Reclaim::Done } else { Reclaim::Needed };
         }
     }
 
@@ -151,21 +166,28 @@ mod tests {
     #[test]
     fn a_new_life_is_told_once() {
         let (node, mut nodes) = (NodeId(3), Nodes::default());
+        let life = |number| Some(Incarnation(number));
         assert!(nodes.heard(node, Incarnation(1)));
         assert!(!nodes.begin_reclaim(node), "no request waits for that");
         assert!(nodes.begin_report(node), "it may wait for this mount");
-        nodes.reclaimed(node, true);
+        nodes.reclaimed(node, life(1), true);
         assert!(!nodes.begin_reclaim(node));
         assert!(nodes.heard(node, Incarnation(2)));
         assert!(!nodes.heard(node, Incarnation(1)), "a late answer of the old life");
         assert!(nodes.begin_reclaim(node));
         assert!(!nodes.begin_reclaim(node), "one lane does it");
-        nodes.reclaimed(node, false);
+        nodes.reclaimed(node, life(1), false);
+        assert!(
+            !nodes.begin_reclaim(node),
+            "a lane tells this life, whatever becomes of the report to the one before"
+        );
+        nodes.reclaimed(node, life(2), false);
         assert!(nodes.begin_reclaim(node), "it failed: again");
         nodes.opened(node, Incarnation(1));
-        nodes.reclaimed(node, true);
+        assert!(!nodes.begin_reclaim(node), "not beside the one that runs");
+        nodes.reclaimed(node, life(2), true);
         assert!(nodes.begin_reclaim(node), "an open was missing in the list");
-        nodes.reclaimed(node, true);
+        nodes.reclaimed(node, life(2), true);
         assert_eq!(nodes.needing().count(), 0);
     }
 }

@@ -295,9 +295,9 @@ impl Shard {
         if file.layout.is_inline() {
             return Err(Status::MUST_GROW.into());
         }
-        let (generation, size) = (file.layout.generation, file.attr.size);
+        let (generation, size, trims) = (file.layout.generation, file.attr.size, file.layout.trims);
         if live && m.looked != Term(term) {
-            return Ok(self.stamped(&ReserveEndReply { offset: None, generation }));
+            return Ok(self.stamped(&ReserveEndReply { offset: None, generation, trims }));
         }
         let reserved = self.reserved.entry(m.ino).or_default();
         let known = self.reservations.get(&lane).filter(|(number, _)| *number == m.number);
@@ -310,7 +310,7 @@ impl Shard {
             }
         };
         self.reservations.insert(lane, (m.number, offset));
-        Ok(self.stamped(&ReserveEndReply { offset: Some(offset), generation }))
+        Ok(self.stamped(&ReserveEndReply { offset: Some(offset), generation, trims }))
     }
 
     fn commit(&mut self, m: &skep_wire::meta::Commit) -> Reply {
@@ -366,6 +366,7 @@ impl Shard {
             }
         }
         file.attr.size = size;
+        self.reserved.remove(&ino);
         Ok(())
     }
 

@@ -24,6 +24,10 @@ pub struct Targets {
     pub capacity: BTreeMap<TargetId, usize>,
     /// Sealed chunk files.
     pub limits: BTreeMap<(TargetId, ChunkId), u64>,
+    /// Counts all changes.
+    pub changes: u64,
+    /// Counts all cuts.
+    pub cuts: u64,
 }
 
 impl Default for Targets {
@@ -36,6 +40,8 @@ impl Default for Targets {
             copies: true,
             capacity: BTreeMap::new(),
             limits: BTreeMap::new(),
+            changes: 0,
+            cuts: 0,
         }
     }
 }
@@ -49,6 +55,7 @@ impl Targets {
 
     /// Cuts a chunk file.
     pub fn trim(&mut self, target: TargetId, chunk: ChunkId, size: u64) {
+        self.cuts += 1;
         if let Some(data) = self.chunks.get_mut(&(target, chunk)) {
             data.truncate(size as usize);
         }
@@ -93,7 +100,12 @@ impl Targets {
     }
 
     fn stats(&self, m: &StatChunks) -> StatChunksReply {
-        let stat = |chunk: &ChunkId| ChunkStat { size: self.len(m.target, *chunk), ..ChunkStat::default() };
+        let stat = |chunk: &ChunkId| ChunkStat {
+            size: self.len(m.target, *chunk),
+            changes: Some(self.changes),
+            cuts: Some(self.cuts),
+            ..ChunkStat::default()
+        };
         StatChunksReply { chunks: m.chunks.iter().map(stat).collect(), life_since: Some(LIFE_SINCE) }
     }
 
@@ -126,6 +138,7 @@ impl Targets {
     }
 
     fn copy(&mut self, m: &CopyChunk) -> CopyChunkReply {
+        self.changes += 1;
         // In small parts, as a daemon that bounds its answers does.
         let copied = m.len.min(5_000);
         let mut data = alloc::vec![0; copied as usize];
@@ -139,19 +152,23 @@ impl Targets {
         to.resize(to.len().max(end), 0);
         to[start..end].copy_from_slice(&data);
         let size = to.len() as u64;
-        let written = WriteChunkReply { size, blocks: size.div_ceil(512), life: self.life };
+        let written = WriteChunkReply { size, blocks: size.div_ceil(512), life: self.life, cuts: None };
         CopyChunkReply { copied, written }
     }
 
     fn write(&mut self, m: &WriteChunk, payload: &[u8]) -> Result<WriteChunkReply, Refusal> {
         self.whole(m.target, m.chunk, m.floor)?;
+        if m.uncut.is_some_and(|seen| seen != self.cuts) {
+            return Err(Refusal::new(Status::CUT_SINCE));
+        }
         self.fits(m.target, m.chunk, m.offset + payload.len() as u64)?;
+        self.changes += 1;
         let data = self.chunks.entry((m.target, m.chunk)).or_default();
         let (start, end) = (m.offset as usize, m.offset as usize + payload.len());
         data.resize(data.len().max(end), 0);
         data[start..end].copy_from_slice(payload);
         let size = data.len() as u64;
-        Ok(WriteChunkReply { size, blocks: size.div_ceil(512), life: self.life })
+        Ok(WriteChunkReply { size, blocks: size.div_ceil(512), life: self.life, cuts: Some(self.cuts) })
     }
 
     pub fn request(
@@ -181,13 +198,20 @@ impl Targets {
             StorageRequest::WriteChunk(m) => {
                 alive(&m.chunk)?;
                 if m.netbench {
-                    return Ok((WriteChunkReply { size: 0, blocks: 0, life: self.life }.to_bytes(), 0));
+                    return Ok((
+                        WriteChunkReply { size: 0, blocks: 0, life: self.life, cuts: None }.to_bytes(),
+                        0,
+                    ));
                 }
                 self.write(m, payload).map(|reply| (reply.to_bytes(), 0))
             }
             StorageRequest::PunchChunk(m) => {
                 alive(&m.chunk)?;
                 self.open(m.target, m.chunk, m.offset + m.len)?;
+                if m.unchanged.is_some_and(|seen| seen != self.changes) {
+                    return Err(Errno::EAGAIN.into());
+                }
+                self.changes += 1;
                 let data = self.chunks.entry((m.target, m.chunk)).or_default();
                 let end = ((m.offset + m.len) as usize).min(data.len());
                 let start = (m.offset as usize).min(end);

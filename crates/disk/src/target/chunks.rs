@@ -13,7 +13,9 @@ use rustix::fs::{
     ftruncate, openat, statat, statvfs, syncfs, unlinkat,
 };
 use rustix::io::{Errno, pread, pwrite};
-use skep_storage::{ChunkName, ChunkStore, DiskError, Heard, Mount, PieceName, PieceStat, Standing, Word};
+use skep_storage::{
+    Changes, ChunkName, ChunkStore, DiskError, Heard, Mount, PieceName, PieceStat, Standing, Word,
+};
 use skep_types::{Capacity, ChunkId, ClusterId, Consistency, TargetId, Timestamp, Uuid};
 use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
@@ -48,6 +50,7 @@ pub struct TargetDir {
     bad: AtomicBool,
     /// Bytes kept free for the local file system.
     reserve: u64,
+    changes: Changes,
 }
 
 /// What the target is worth, and where that is kept.
@@ -104,6 +107,7 @@ impl TargetDir {
             bad: AtomicBool::new(standing.bad),
             standing: Mutex::new(Kept { standing, keeper: None }),
             reserve,
+            changes: Changes::new(draw()?),
         })
     }
 
@@ -625,6 +629,10 @@ impl ChunkStore for TargetDir {
 
     fn unseal(&self, chunks: &[ChunkId]) -> Result<(), DiskError> {
         self.seals.forget(chunks).map_err(|e| self.failed("removal of seals", None, e))
+    }
+
+    fn changes(&self) -> &Changes {
+        &self.changes
     }
 
     fn life(&self) -> u64 {

@@ -11,7 +11,7 @@ use crate::row::trim::Trim;
 use crate::store::{Store, StoreError};
 use alloc::collections::{BTreeMap, BTreeSet};
 use skep_types::limits::FILE_SIZE_MAX;
-use skep_types::{ClientId, Decode, Encode, Errno, Generation, Ino, Kind, Millis, Slot};
+use skep_types::{ClientId, Decode, Encode, Errno, Generation, Ino, Kind, LogPlace, Millis, Slot};
 use skep_wire::meta::{ReserveEnd, ReserveEndReply};
 use skep_wire::{Refusal, Status};
 
@@ -127,7 +127,7 @@ impl<S: Store> Server<S> {
         }
         let result = match self.appendable(request, m)? {
             Err(refusal) => Err(refusal),
-            Ok((generation, size)) => {
+            Ok((generation, size, trims)) => {
                 let live = self.opens.other_writers(m.ino, client)
                     || is_open_ended(&self.writers, &self.sessions, m.ino);
                 let looked = m.looked == self.term();
@@ -137,19 +137,19 @@ impl<S: Store> Server<S> {
                 } else {
                     self.ends.reserve((client, request.call.slot), m, generation, size).map(Some)
                 };
-                offset.map(|offset| ReserveEndReply { offset, generation }.to_bytes())
+                offset.map(|offset| ReserveEndReply { offset, generation, trims }.to_bytes())
             }
         };
         self.answer(to, self.stamp(shard), result, out);
         Ok(())
     }
 
-    /// Generation and committed size of a file that can be appended to.
+    /// Generation, committed size and last truncate of a file that can be appended to.
     fn appendable(
         &self,
         request: &Request,
         m: &ReserveEnd,
-    ) -> Result<Result<(Generation, u64), Refusal>, StoreError> {
+    ) -> Result<Result<(Generation, u64, LogPlace), Refusal>, StoreError> {
         if m.ino.shard() != request.call.shard {
             return Ok(Err(Refusal::with(Status::MALFORMED, "the inode belongs to another shard")));
         }
@@ -160,7 +160,7 @@ impl<S: Store> Server<S> {
             Kind::File if self.grace.holds(request.call.shard) => {
                 Err(Refusal::with(Status::GRACE, "clients are still telling how far they have appended"))
             }
-            Kind::File => Ok((inode.layout.generation, inode.size)),
+            Kind::File => Ok((inode.layout.generation, inode.size, inode.layout.trims)),
             _ => Err(Errno::EINVAL.into()),
         })
     }

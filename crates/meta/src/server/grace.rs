@@ -71,6 +71,11 @@ impl Grace {
         shards.into_iter().filter(|shard| self.reported(*shard, client)).collect()
     }
 
+    /// Those that had not reported when it ended.
+    pub fn late(&self) -> BTreeSet<ClientId> {
+        self.late.values().flatten().copied().collect()
+    }
+
     /// Time is up: is it over by this?
     pub fn expire(&mut self, now: Millis) -> bool {
         if self.deadline.is_none_or(|deadline| now < deadline) {

@@ -246,9 +246,11 @@ fn grace_and_reclaim() {
     bed.unlink(ME, Ino::ROOT, "alone").unwrap();
     assert_eq!(bed.attr(alone).unwrap().nlink, 0, "an orphan until grace ends");
     let reclaimed = Reclaimed { reserved: 0, ino: kept, mode: OpenMode::Write, open_seq: 1 };
-    bed.call(ME, Reclaim { locks: alloc::vec::Vec::new(), opens: vec![reclaimed], last: true }).unwrap();
+    bed.call(ME, Reclaim { locks: alloc::vec::Vec::new(), opens: vec![reclaimed], last: true, life: None })
+        .unwrap();
     assert!(bed.attr(gone).is_ok(), "client 2 has not reported");
-    bed.call(OTHER, Reclaim { locks: alloc::vec::Vec::new(), opens: vec![], last: true }).unwrap();
+    bed.call(OTHER, Reclaim { locks: alloc::vec::Vec::new(), opens: vec![], last: true, life: None })
+        .unwrap();
     assert!(bed.attr(kept).is_ok());
     for ino in [gone, alone] {
         assert_eq!(bed.attr(ino).err(), Some(errno(Errno::ESTALE)));
@@ -282,7 +284,7 @@ fn grace_ends_without_reports() {
         }
         if reports {
             let opens = vec![Reclaimed { reserved: 0, ino, mode: OpenMode::Read, open_seq: 1 }];
-            bed.call(ME, Reclaim { locks: vec![], opens, last: true }).unwrap();
+            bed.call(ME, Reclaim { locks: vec![], opens, last: true, life: None }).unwrap();
             assert!(bed.attr(ino).is_ok());
             bed.close(ME, ino, 1);
         } else {
@@ -525,9 +527,15 @@ fn opens_belong_to_sessions() {
         Open { ino, mode: OpenMode::Read, truncate: false, shared: false, kill_suidgid: false, open_seq: 1 };
     assert_eq!(bed.admin(wish).err(), Some(Status::ROLE));
     let open = |n| Reclaimed { reserved: 0, ino: Ino(n), mode: OpenMode::Read, open_seq: 1 };
-    let many = Reclaim { locks: alloc::vec::Vec::new(), opens: vec![open(5), open(6), open(7)], last: true };
+    let many = Reclaim {
+        locks: alloc::vec::Vec::new(),
+        opens: vec![open(5), open(6), open(7)],
+        last: true,
+        life: None,
+    };
     assert_eq!(bed.call(ME, many).err(), Some(errno(Errno::ENFILE)));
-    let few = Reclaim { locks: alloc::vec::Vec::new(), opens: vec![open(5), open(6)], last: true };
+    let few =
+        Reclaim { locks: alloc::vec::Vec::new(), opens: vec![open(5), open(6)], last: true, life: None };
     for _ in 0..2 {
         assert!(bed.call(ME, few.clone()).is_ok(), "a repetition is not more");
     }
@@ -551,14 +559,14 @@ fn eviction_recovers_sizes_over_restarts() {
     assert!(bed.call(ME, GetAttr { ino }).unwrap().live.is_some(), "grace: ask the targets");
     bed.courier_works = false;
     bed.fenced.push(2);
-    bed.call(ME, Reclaim { locks: alloc::vec::Vec::new(), opens: vec![], last: true }).unwrap();
+    bed.call(ME, Reclaim { locks: alloc::vec::Vec::new(), opens: vec![], last: true, life: None }).unwrap();
     let fences = bed.fences(&[1]);
     bed.step(Input::Fences(fences));
     assert!(bed.call(ME, GetAttr { ino }).unwrap().live.is_some());
     bed.restart(&[1]);
     bed.courier_works = true;
     bed.run_courier();
-    bed.call(ME, Reclaim { locks: alloc::vec::Vec::new(), opens: vec![], last: true }).unwrap();
+    bed.call(ME, Reclaim { locks: alloc::vec::Vec::new(), opens: vec![], last: true, life: None }).unwrap();
     let reply = bed.call(ME, GetAttr { ino }).unwrap();
     assert_eq!((reply.attr.size, reply.live), (5_000, None));
     bed.check();

@@ -6,8 +6,10 @@ use super::errands::Owner;
 use super::message::{Job, JobFailure, JobReply, Output, Task};
 use crate::limit::{GROWTH_SWEEP_MS, WAIT_DEADLINE_MS};
 use crate::store::{Store, StoreError};
+use alloc::collections::BTreeSet;
 use alloc::format;
-use skep_types::{Millis, Timestamp};
+use alloc::vec::Vec;
+use skep_types::{ClientId, Millis, Timestamp};
 
 /// After so many failures in a row a line goes to the log.
 const NOTED_FAILURES: u32 = 5;
@@ -32,6 +34,11 @@ impl<S: Store> Server<S> {
         .min()
     }
 
+    /// Clients that had not reported what they hold when the grace period ended, and have not since.
+    pub fn late_clients(&self) -> BTreeSet<ClientId> {
+        self.grace.late()
+    }
+
     pub(super) fn tick(&mut self, now: Millis, wall: Timestamp, out: &mut Output) -> Result<(), StoreError> {
         for parked in self.waits.expired(now) {
             self.give_up(parked, &format!("still waiting after {} s", WAIT_DEADLINE_MS / 1_000), out);
@@ -47,7 +54,12 @@ impl<S: Store> Server<S> {
         self.locks.tick(now);
         self.tell_outcomes(out);
         if self.grace.expire(now) {
-            out.note(format!("grace period over; {} files are open", self.opens.len()));
+            let late: Vec<_> = self.late_clients().iter().map(|client| format!("client {client}")).collect();
+            out.note(format!(
+                "grace period over; {} files are open; {} did not report, others may get what they held",
+                self.opens.len(),
+                late.join(", ")
+            ));
         }
         self.rescan_deletions(now, wall, out)?;
         if !self.growths.is_empty() && self.next_sweep.is_none_or(|at| now >= at) {

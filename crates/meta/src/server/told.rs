@@ -38,28 +38,7 @@ impl<S: Store> Server<S> {
         out: &mut Output,
     ) -> Result<(), StoreError> {
         let (shard, client) = (request.call.shard, request.peer.client);
-        let count = match &request.message {
-            MetaRequest::Close(m) => m.opens.len(),
-            MetaRequest::Reclaim(m) => m.opens.len().max(m.locks.len()),
-            _ => 0,
-        };
-        if count > OPENS_PER_MESSAGE_MAX {
-            let text =
-                format!("{count} inodes or locks in one message; the limit is {OPENS_PER_MESSAGE_MAX}");
-            let refusal = Refusal::with(Status::MALFORMED, text);
-            self.answer(request.reply_to, self.stamp(shard), Err(refusal), out);
-            return Ok(());
-        }
-        let reclaimed = match &request.message {
-            // What a repetition tells again is counted once.
-            MetaRequest::Reclaim(m) => {
-                m.opens.iter().filter(|open| !self.opens.has(client, open.ino)).count()
-            }
-            _ => 0,
-        };
-        // Not counted against the server's own limit: these were open before.
-        if reclaimed > 0 && self.opens.count(client) + reclaimed > self.config.opens_per_client {
-            let refusal = self.too_many_of_client(client);
+        if let Err(refusal) = self.may_tell(client, &request.message) {
             self.answer(request.reply_to, self.stamp(shard), Err(refusal), out);
             return Ok(());
         }
@@ -103,6 +82,33 @@ impl<S: Store> Server<S> {
             _ => {}
         }
         self.answer(request.reply_to, self.stamp(shard), Ok(Empty {}.to_bytes()), out);
+        Ok(())
+    }
+
+    /// Is it of this life, and not too much?
+    fn may_tell(&self, client: ClientId, message: &MetaRequest) -> Result<(), Refusal> {
+        let (count, reclaimed) = match message {
+            MetaRequest::Close(m) => (m.opens.len(), 0),
+            MetaRequest::Reclaim(m) => {
+                if m.life.is_some_and(|life| life != self.config.life) {
+                    let text = "what is open was put together for another life of this server: it is to be told anew";
+                    return Err(Refusal::with(Status::NOT_READY, text));
+                }
+                // What a repetition tells again is counted once.
+                let new = m.opens.iter().filter(|open| !self.opens.has(client, open.ino)).count();
+                (m.opens.len().max(m.locks.len()), new)
+            }
+            _ => (0, 0),
+        };
+        if count > OPENS_PER_MESSAGE_MAX {
+            let text =
+                format!("{count} inodes or locks in one message; the limit is {OPENS_PER_MESSAGE_MAX}");
+            return Err(Refusal::with(Status::MALFORMED, text));
+        }
+        // Not counted against the server's own limit: these were open before.
+        if reclaimed > 0 && self.opens.count(client) + reclaimed > self.config.opens_per_client {
+            return Err(self.too_many_of_client(client));
+        }
         Ok(())
     }
 

@@ -47,7 +47,7 @@ impl World {
                 hub.fields.metad_lives += 1;
                 hub.metad_life = Some((node, Incarnation(life)));
             }
-            let out = self.metad.start(&mut self.hub.borrow_mut());
+            let out = self.metad.start(Incarnation(life), &mut self.hub.borrow_mut());
             if let Some(out) = out {
                 self.carry_out(life, out);
             }
@@ -258,6 +258,11 @@ impl World {
     fn carry_out_with(&mut self, life: u64, out: Output, hub: &mut crate::hub::Hub) {
         for note in &out.notes {
             hub.say(format_args!("metad: {note}"));
+            // Whoever was cut off for longer may lose its locks while it lives; its programs are not told.
+            if note.starts_with("grace period over") {
+                let late = self.metad.server().map(|server| server.late_clients()).unwrap_or_default();
+                hub.fields.lose_locks(&late);
+            }
         }
         let wrote = !out.records.is_empty();
         let late = self.metad.append(out.records, hub);

@@ -58,7 +58,7 @@ impl World {
         }
         let (purpose, kind, body) = if !upkeep.registered {
             let service = if node == self.metad.node { ServiceKind::Metad } else { ServiceKind::Storaged };
-            let index = if node == self.metad.node { self.metad.last() } else { 0 };
+            let index = if node == self.metad.node { self.metad.durable() } else { 0 };
             let request = registration(service, u64::from(node.0), life, LogIndex(index));
             (Purpose::Register, RegisterNode::KIND, request.to_bytes())
         } else if upkeep.map_wanted {

@@ -99,7 +99,7 @@ impl Courier {
                 Some(JobReply::NotSealed(format!("target {target} was removed from the cluster")))
             }
             Job::Stat { target, chunks } if gone(target) => {
-                let nothing = ChunkStat { size: 0, blocks: 0, mtime_ns: 0 };
+                let nothing = ChunkStat::default();
                 Some(JobReply::Stats(vec![nothing; chunks.len()]))
             }
             _ => None,

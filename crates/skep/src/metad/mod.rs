@@ -77,7 +77,8 @@ fn serve(config: &MetadConfig, restored: bool) -> Result<(), String> {
 
     let counts = Counts::new();
     let mailbox = Arc::new(Mailbox::new(server.waker(), state.path.clone()));
-    let (rules, command_log, sync) = recover(config, &state, (found, place.era), &mailbox, &counts)?;
+    let rules = skep_meta::Config { era: place.era, life: incarnation, ..rules_config(config)? };
+    let (rules, command_log, sync) = recover(config, &state, (found, rules), &mailbox, &counts)?;
     let nudge = Nudge::default();
     let courier = Courier::new(Arc::new(keyring.clone()), place.node, incarnation, mailbox.clone());
     let every = config.membership.heartbeat.duration();
@@ -191,7 +192,7 @@ fn open_log(state: &StateDir) -> Result<Option<(CommandLog, Recovered)>, String>
 fn recover(
     config: &MetadConfig,
     state: &StateDir,
-    (log, era): (Option<(CommandLog, Recovered)>, u16),
+    (log, rules): (Option<(CommandLog, Recovered)>, skep_meta::Config),
     mailbox: &Arc<Mailbox>,
     counts: &Arc<Counts>,
 ) -> Result<(Server<RowStore>, CommandLog, SyncThread), String> {
@@ -232,8 +233,7 @@ fn recover(
     )
     .map_err(|e| e.to_string())?;
     rows.check_log(found.first, found.last).map_err(|e| e.to_string())?;
-    let mut rules =
-        Server::new(skep_meta::Config { era, ..rules_config(config)? }, rows).map_err(|e| e.to_string())?;
+    let mut rules = Server::new(rules, rows).map_err(|e| e.to_string())?;
     let from = rules.last_index();
     skep_disk::shards::replay(&mut rules, &command_log, found.last)?;
     if from < found.last {

@@ -9,7 +9,7 @@ use skep_storage::{
 use skep_types::{Capacity, ChunkId, ClusterId, Consistency, Decode, Encode, Errno, TargetId};
 use skep_wire::mgmt::{TargetEntry, TargetReport};
 use skep_wire::storage::{
-    ChunkReply, CopyChunk, ReadChunk, ReserveChunk, StorageRequest, TargetStat, WriteChunk,
+    ChunkReply, CopyChunk, PunchChunk, ReadChunk, ReserveChunk, StorageRequest, TargetStat, WriteChunk,
 };
 use skep_wire::{Refusal, Status};
 use std::collections::BTreeMap;
@@ -381,12 +381,20 @@ impl Target {
     /// Everything but reads, writes and reservations.
     pub fn run(&self, request: &StorageRequest) -> Result<Vec<u8>, Refusal> {
         let _work = self.enter();
+        if let StorageRequest::TrimChunk(m) = request {
+            // Behind the writes that have looked already whether it came: they are cut with the rest.
+            let _alone = self.sealing.write().unwrap_or_else(PoisonError::into_inner);
+            self.directory.changes().cutting(&m.chunk);
+        }
         let _changing = match request {
-            StorageRequest::PunchChunk(_) | StorageRequest::ReserveChunk(_) => Some(self.changing()),
+            StorageRequest::PunchChunk(m) if m.unchanged.is_none() => Some(self.changing()),
+            StorageRequest::ReserveChunk(_) => Some(self.changing()),
             _ => None,
         };
         let _alone = match request {
-            StorageRequest::SealChunk(_) => {
+            // Nobody may write between the look and the change.
+            StorageRequest::SealChunk(_)
+            | StorageRequest::PunchChunk(PunchChunk { unchanged: Some(_), .. }) => {
                 Some(self.sealing.write().unwrap_or_else(PoisonError::into_inner))
             }
             _ => None,

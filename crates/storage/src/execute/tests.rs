@@ -16,7 +16,16 @@ fn write(store: &MemoryChunks, offset: u64, data: &[u8]) -> Result<WriteChunkRep
     let owner = Owner::default();
     write_chunk(
         store,
-        &WriteChunk { target: TARGET, chunk: chunk(), offset, owner, floor: 0, sync: false, netbench: false },
+        &WriteChunk {
+            target: TARGET,
+            chunk: chunk(),
+            offset,
+            owner,
+            floor: 0,
+            sync: false,
+            netbench: false,
+            uncut: None,
+        },
         data,
     )
 }
@@ -73,14 +82,15 @@ fn a_hole_over_all_pieces() {
         write(&store, at + 10, b"abcd").unwrap();
     }
     let (offset, len) = (12, FILE_SIZE_MAX - 12);
-    let punch = PunchChunk { target: TARGET, chunk: chunk(), offset, len };
+    let punch = PunchChunk { target: TARGET, chunk: chunk(), offset, len, unchanged: None };
     let reply: ChunkReply = run(&store, punch).unwrap();
     assert_eq!(reply.size, 5 * PIECE_SIZE + 14, "a hole keeps the length");
     assert_eq!(read(&store, 10, 4), b"ab\0\0");
     for at in [PIECE_SIZE, 5 * PIECE_SIZE] {
         assert_eq!(read(&store, at + 10, 4), b"\0\0\0\0");
     }
-    let inside = PunchChunk { target: TARGET, chunk: chunk(), offset: PIECE_SIZE - 1, len: 1 };
+    let inside =
+        PunchChunk { target: TARGET, chunk: chunk(), offset: PIECE_SIZE - 1, len: 1, unchanged: None };
     write(&store, PIECE_SIZE - 1, b"xy").unwrap();
     let _: ChunkReply = run(&store, inside).unwrap();
     assert_eq!(read(&store, PIECE_SIZE - 1, 2), b"\0y");
@@ -226,6 +236,7 @@ fn an_error_that_another_sync_was_told_of() {
         floor: 0,
         sync: true,
         netbench: false,
+        uncut: None,
     };
     assert!(fails(m.into()));
     assert!(fails(TrimChunk { target: TARGET, chunk: chunk(), size: 2, keeps_reserved: None }.into()));
@@ -252,9 +263,20 @@ fn netbench_touches_nothing() {
     let store = MemoryChunks::default();
     let life = write(&store, 0, b"abc").unwrap().life;
     let owner = Owner::default();
-    let m =
-        WriteChunk { target: TARGET, chunk: chunk(), offset: 1, owner, floor: 0, sync: true, netbench: true };
-    assert_eq!(write_chunk(&store, &m, b"zzzz").unwrap(), WriteChunkReply { size: 5, blocks: 0, life });
+    let m = WriteChunk {
+        target: TARGET,
+        chunk: chunk(),
+        offset: 1,
+        owner,
+        floor: 0,
+        sync: true,
+        netbench: true,
+        uncut: None,
+    };
+    assert_eq!(
+        write_chunk(&store, &m, b"zzzz").unwrap(),
+        WriteChunkReply { size: 5, blocks: 0, life, cuts: None }
+    );
     assert_eq!(read(&store, 0, 10), b"abc");
     let m = ReadChunk { target: TARGET, chunk: chunk(), offset: 0, len: 5, netbench: true };
     let mut into = [7; 8];
@@ -273,7 +295,8 @@ fn extreme_offsets() {
     for offset in [FILE_SIZE_MAX, u64::MAX] {
         assert!(matches!(write(&store, offset, b"x"), Err(Done::Refused(_))));
     }
-    let punch = PunchChunk { target: TARGET, chunk: chunk(), offset: u64::MAX, len: u64::MAX };
+    let punch =
+        PunchChunk { target: TARGET, chunk: chunk(), offset: u64::MAX, len: u64::MAX, unchanged: None };
     assert!(matches!(run::<ChunkReply>(&store, punch), Err(Done::Refused(_))));
 }
 
@@ -288,8 +311,16 @@ fn what_is_lost_is_not_hidden() {
     let Done::Body(body) = execute(&store, Limits::default(), &sync.into()) else { panic!() };
     assert_eq!(SyncChunksReply::from_bytes(&body).unwrap().sizes, [100, 0]);
     let (owner, target) = (Owner::default(), TARGET);
-    let m =
-        |chunk, floor| WriteChunk { target, chunk, offset: 500, owner, floor, sync: false, netbench: false };
+    let m = |chunk, floor| WriteChunk {
+        target,
+        chunk,
+        offset: 500,
+        owner,
+        floor,
+        sync: false,
+        netbench: false,
+        uncut: None,
+    };
     for (chunk, floor) in [(chunk(), 101), (gone, 1)] {
         let Err(Done::Refused(refusal)) = write_chunk(&store, &m(chunk, floor), b"x") else { panic!() };
         assert_eq!(refusal.status, Status::LOST_CHUNK);
@@ -298,4 +329,69 @@ fn what_is_lost_is_not_hidden() {
     assert_eq!(store.list(None, 9).unwrap(), [chunk()]);
     assert_eq!(write_chunk(&store, &m(chunk(), 100), b"x").unwrap().size, 501);
     assert_eq!(write_chunk(&store, &m(gone, 0), b"x").unwrap().size, 501);
+}
+
+/// Goal: what a failed write left is punched only where nobody has changed the chunk file since it was looked at, in
+/// whatever way, nor in another life of the daemon.
+#[test]
+fn only_what_nobody_changed_is_taken_back() {
+    let mut store = MemoryChunks::default();
+    let target = TARGET;
+    let seen = |store: &MemoryChunks| {
+        let stat = StatChunks { target, chunks: vec![chunk()] };
+        let Done::Body(body) = execute(store, Limits::default(), &stat.into()) else { panic!("no stat") };
+        StatChunksReply::from_bytes(&body).unwrap().chunks[0].changes
+    };
+    let take_back = |store: &MemoryChunks, unchanged| {
+        let punch = PunchChunk { target, chunk: chunk(), offset: 0, len: 10, unchanged };
+        matches!(execute(store, Limits::default(), &punch.into()), Done::Body(_))
+    };
+    let write = |store: &MemoryChunks| write(store, 0, &[1; 100]).map(drop).unwrap();
+    write(&store);
+    let before = seen(&store);
+    assert!(take_back(&store, before));
+    assert!(!take_back(&store, before), "the hole is a change, too");
+    let changes: [StorageRequest; 3] = [
+        TrimChunk { target, chunk: chunk(), size: 50, keeps_reserved: None }.into(),
+        ReserveChunk { target, chunk: chunk(), offset: 0, len: 10, owner: Owner::default() }.into(),
+        DeleteChunks { target, chunks: vec![chunk()] }.into(),
+    ];
+    for change in changes {
+        let before = seen(&store);
+        assert!(matches!(execute(&store, Limits::default(), &change), Done::Body(_)));
+        assert!(!take_back(&store, before), "{change:?}");
+    }
+    let before = seen(&store);
+    write(&store);
+    assert!(!take_back(&store, before));
+    let before = seen(&store);
+    store.restart(None);
+    assert!(!take_back(&store, before));
+    let before = seen(&store);
+    store.crash(1);
+    assert!(!take_back(&store, before));
+}
+
+/// Goal: an append is refused once a truncate may have come since its place was given, or in another life of the daemon; writes
+/// change nothing for it.
+#[test]
+fn an_append_does_not_outlive_a_truncate() {
+    let store = MemoryChunks::default();
+    let append = |uncut| {
+        let owner = Owner::default();
+        let (target, chunk) = (TARGET, chunk());
+        let m = WriteChunk { target, chunk, offset: 0, owner, floor: 0, sync: false, netbench: false, uncut };
+        write_chunk(&store, &m, &[1; 100]).map(|reply| reply.cuts)
+    };
+    let refused =
+        |result| matches!(result, Err(Done::Refused(refusal)) if refusal.status == Status::CUT_SINCE);
+    let seen = append(None).unwrap();
+    assert_eq!(append(seen), Ok(seen));
+    let trim = TrimChunk { target: TARGET, chunk: chunk(), size: 500, keeps_reserved: None };
+    assert!(matches!(execute(&store, Limits::default(), &trim.into()), Done::Body(_)));
+    assert!(refused(append(seen)), "though it was shorter");
+    let seen = append(None).unwrap();
+    assert_eq!(append(seen), Ok(seen));
+    store.restart(None);
+    assert!(refused(append(seen)));
 }

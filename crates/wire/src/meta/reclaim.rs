@@ -2,6 +2,7 @@
 
 use super::{Reclaimed, ReclaimedLock};
 use crate::Empty;
+use skep_types::Incarnation;
 
 crate::message! {
     /// Tells a restarted shard what is open.
@@ -12,5 +13,9 @@ crate::message! {
         pub locks: alloc::vec::Vec<ReclaimedLock>,
         /// That was all: this session has reported.
         pub last: bool,
+    } tags {
+        /// For which life of the server this was put together. Another one refuses it: it may have been told of closes since,
+        /// or have heard a part of the report only.
+        1 => pub life: Option<Incarnation>,
     }
 }

@@ -1,6 +1,6 @@
 //! `ReserveEnd`: sets a range at the end of a file aside for one append to its chunks.
 
-use skep_types::{Generation, Ino, Term, record};
+use skep_types::{Generation, Ino, LogPlace, Term, record};
 
 crate::message! {
     /// Sets a range at the end of a file aside for one append to its chunks (O_APPEND). Nobody else is given a byte
@@ -32,5 +32,7 @@ record! {
         pub offset: Option<u64>,
         /// Layout generation that it is in.
         pub generation: Generation,
+        /// Layout::trims: when they have moved the file was truncated, and the range may be others'.
+        pub trims: LogPlace,
     }
 }

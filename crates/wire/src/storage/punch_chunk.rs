@@ -14,5 +14,8 @@ crate::message! {
         pub offset: u64,
         /// Bytes; the length of the chunk file stays.
         pub len: u64,
+    } tags {
+        /// Only if [`super::ChunkStat::changes`] is still this; else EAGAIN.
+        1 => pub unchanged: Option<u64>,
     }
 }

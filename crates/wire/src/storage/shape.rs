@@ -36,6 +36,9 @@ record! {
         pub blocks: u64,
         /// Life of the target: changes whenever unsynced writes may have been lost.
         pub life: u64,
+    } tags {
+        /// [`ChunkStat::cuts`].
+        1 => pub cuts: Option<u64>,
     }
 }
 
@@ -62,6 +65,11 @@ record! {
         pub blocks: u64,
         /// Last change, nanoseconds since 1970.
         pub mtime_ns: i64,
+    } tags {
+        /// Moves with every change of the chunk file, and sometimes without.
+        1 => pub changes: Option<u64>,
+        /// Moves when a truncate cuts the chunk file, and sometimes without.
+        2 => pub cuts: Option<u64>,
     }
 }
 

@@ -66,7 +66,7 @@ fn ends_of_sessions_and_of_grace_come_in_small_steps() {
     bed.fenced.push(NOBODY.client);
     bed.restart(&[1]);
     for shard in 0..3 {
-        let last = Reclaim { locks: vec![], opens: vec![], last: true };
+        let last = Reclaim { locks: vec![], opens: vec![], last: true, life: None };
         bed.send_as(ME, ShardId(shard), 1_000, last.into());
     }
     while rows(&bed, crate::key::Table::Orphan) == 50 {
