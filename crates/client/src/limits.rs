@@ -75,6 +75,8 @@ pub const SYNC_CHUNKS_BATCH: usize = 1_024;
 
 /// Pause before a fill of a page, or another write, looks again whether a write of its bytes has landed.
 pub const FILL_WAIT_MS: u64 = 1;
+/// Chunk files at the end of a file of which an append takes the counts of cuts along; of others it asks.
+pub const UNCUT_MAX: usize = 32;
 /// First pause before an operation that waits for another one of its own mount looks again.
 pub const OWN_WAIT_MIN_MS: u64 = 1;
 /// Longest such pause.

@@ -18,6 +18,9 @@ use std::collections::BTreeSet;
 const LENGTHS: [u32; 7] = [20, 100, 700, 3_000, 9_000, 40_000, 150_000];
 /// One that is truncated by opens now and then.
 const CUT_LOG: &str = "log2";
+/// Over several targets from the first chunk on.
+const STRIPED: Policy =
+    Policy { chunk_size: CHUNK_MIN, targets: 3, inline_limit: Some(1_000), pool: PoolId(0) };
 /// A log grows no longer than about this.
 const BYTES_MAX: u64 = 3 << 20;
 /// Chunk files are given up so often while a log is read.
@@ -30,9 +33,7 @@ impl Actor {
     pub(crate) async fn make_fields(&self) {
         let mut made = Vec::new();
         for name in ["locked0", "locked1", "log0", "log1", CUT_LOG, "paged0", "paged1"] {
-            let policy =
-                Policy { chunk_size: CHUNK_MIN, targets: 3, inline_limit: Some(1_000), pool: PoolId(0) };
-            let policy = matches!(name, "log1" | CUT_LOG | "paged1").then_some(policy);
+            let policy = matches!(name, "log1" | CUT_LOG | "paged1").then_some(STRIPED);
             made.push(self.make_field(name.as_bytes(), policy).await);
         }
         {
@@ -89,7 +90,7 @@ impl Actor {
         let count = 1 + self.hub.borrow_mut().rng.below(3);
         let mut numbers = Vec::new();
         for _ in 0..count {
-            numbers.extend(self.append_one(log, opened.handle).await?);
+            numbers.extend(self.append_one((log, ino), opened.handle).await?);
         }
         if self.hub.borrow_mut().rng.percent(40) {
             let session = session_of(&self.shared);
@@ -110,7 +111,9 @@ impl Actor {
     async fn truncate_log(&self, log: usize, ino: Ino) {
         {
             let hub = &mut *self.hub.borrow_mut();
-            hub.fields.truncate_begins(log);
+            if !hub.fields.truncate_begins(log, ino) {
+                return;
+            }
             hub.say(format_args!("{} opens log {log} and truncates it", self.id));
         }
         let how = OpenHow { mode: OpenMode::Write, truncate: true, sync: false, kill_suidgid: false };
@@ -123,22 +126,37 @@ impl Actor {
                 opened.as_ref().err()
             ));
             if opened.is_ok() {
-                hub.fields.truncated(log);
+                hub.fields.truncated(log, ino);
                 hub.coverage.hit("a log was truncated");
             }
         }
-        if let Ok(opened) = opened {
-            self.lane.release(opened.handle).await;
+        match opened {
+            Ok(opened) => self.lane.release(opened.handle).await,
+            // It may come late, and nobody knows what it takes: another file is the log from now on.
+            Err(_) => self.renew_log(log, ino).await,
+        }
+    }
+
+    async fn renew_log(&self, log: usize, old: Ino) {
+        let name = {
+            let hub = &mut *self.hub.borrow_mut();
+            hub.fields.logs_renewed += 1;
+            format!("{CUT_LOG}-{}", hub.fields.logs_renewed)
+        };
+        let ino = self.make_field(name.as_bytes(), Some(STRIPED)).await;
+        let hub = &mut *self.hub.borrow_mut();
+        if let Some(place) = hub.fields.logs.get_mut(log).filter(|log| log.ino == old) {
+            *place = Log::new(ino);
         }
     }
 
     /// Its number, when it was told that it is there.
-    async fn append_one(&self, log: usize, handle: u64) -> Result<Option<u64>, Failed> {
+    async fn append_one(&self, (log, ino): (usize, Ino), handle: u64) -> Result<Option<u64>, Failed> {
         let session = session_of(&self.shared);
         let (number, len, cuts) = {
             let hub = &mut *self.hub.borrow_mut();
             let len = hub.rng.pick(&LENGTHS);
-            let number = hub.fields.begin_record(log, len);
+            let Some(number) = hub.fields.begin_record(log, ino, len) else { return Ok(None) };
             hub.say(format_args!("{} appends record {number} ({len} bytes) to log {log}", self.id));
             (number, len, hub.cuts.len())
         };
@@ -224,6 +242,9 @@ pub async fn check_log(hub: &HubRef, lane: &SimLane, log: usize, ino: Ino) -> Re
     // A truncate may have begun meanwhile; over a power cut only what was durable before is owed.
     let still = hub.fields.must_hold(log, hub.cuts.len());
     let still: BTreeSet<u64> = must.intersection(&still).copied().collect();
+    if hub.fields.owes_after_truncate(log, &still) {
+        hub.coverage.hit("a record was owed after a truncate");
+    }
     if still.len() > 3 {
         hub.coverage.hit("records of a log were found");
     }

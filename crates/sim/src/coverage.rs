@@ -51,6 +51,7 @@ pub const MARKERS: &[&str] = &[
     "a record was appended",
     "records of a log were found",
     "a log was truncated",
+    "a record was owed after a truncate",
     "a request waited for its connection while the session ended",
     "a number went up under a lock",
     "a growing file was followed",
@@ -79,6 +80,7 @@ pub const RARE: &[&str] = &[
     "a growth was given up",
     "a growth's chunks were deleted a second time",
     "an append ended at a hole of a full target",
+    "a kept file had a hole of a full target",
 ];
 
 /// Counts of markers.

@@ -82,6 +82,8 @@ pub struct Fields {
     pub locked: Vec<Ino>,
     /// Files to append to.
     pub logs: Vec<Log>,
+    /// How often another file took the place of one.
+    pub logs_renewed: u32,
     /// Files to read through pages.
     pub paged: Vec<Paged>,
     /// Files to write, cut, extend and give times to.
@@ -165,15 +167,15 @@ impl Fields {
         self.closed.remove(&life);
     }
 
-    /// The number of a new record, whose append begins.
-    pub fn begin_record(&mut self, log: usize, len: u32) -> u64 {
+    /// The number of a new record, whose append begins. `None`: another file has taken the place of the log.
+    pub fn begin_record(&mut self, log: usize, ino: Ino, len: u32) -> Option<u64> {
+        let log = self.logs.get_mut(log).filter(|log| log.ino == ino)?;
         self.records += 1;
-        let log = &mut self.logs[log];
         let bytes = content(self.records, len);
         let truncates = (log.truncating == 0).then_some(log.truncates);
         log.records.insert(self.records, Record { bytes, told: None, synced: false, truncates });
         log.bytes += u64::from(len);
-        self.records
+        Some(self.records)
     }
 
     /// Its writer was told that it is there; `cuts` as there had been at its beginning.
@@ -190,15 +192,23 @@ impl Fields {
         }
     }
 
-    /// A truncate of a log begins.
-    pub fn truncate_begins(&mut self, log: usize) {
-        let log = &mut self.logs[log];
+    /// A truncate of a log begins. `false`: another file has taken its place.
+    pub fn truncate_begins(&mut self, log: usize, ino: Ino) -> bool {
+        let Some(log) = self.logs.get_mut(log).filter(|log| log.ino == ino) else { return false };
         (log.truncates, log.truncating, log.bytes) = (log.truncates + 1, log.truncating + 1, 0);
+        true
     }
 
-    /// It was answered.
-    pub fn truncated(&mut self, log: usize) {
-        self.logs[log].truncating -= 1;
+    /// It was answered, unless another file has taken the place of the log meanwhile.
+    pub fn truncated(&mut self, log: usize, ino: Ino) {
+        if let Some(log) = self.logs.get_mut(log).filter(|log| log.ino == ino) {
+            log.truncating -= 1;
+        }
+    }
+
+    /// Was a record of a log that is owed begun after a truncate?
+    pub fn owes_after_truncate(&self, log: usize, owed: &BTreeSet<u64>) -> bool {
+        owed.iter().any(|number| self.logs[log].records[number].truncates.is_some_and(|count| count > 0))
     }
 
     /// Records that must be in a log now.
@@ -227,7 +237,7 @@ impl Fields {
             return Err(format!("record {number} stands at {:?}", found[number]));
         }
         for number in must {
-            let Record { bytes: record, told, synced, .. } = &records[number];
+            let Some(Record { bytes: record, told, synced, .. }) = records.get(number) else { continue };
             let len = record.len();
             let places = found.get(number).map_or(&[][..], Vec::as_slice);
             if places.len() != 1 {
@@ -295,12 +305,12 @@ mod tests {
     #[test]
     fn truncates_take_records() {
         let mut fields = Fields { logs: vec![Log::default()], ..Fields::default() };
-        let before = fields.begin_record(0, 100);
+        let before = fields.begin_record(0, Ino(0), 100).unwrap();
         fields.told(0, before, 0);
-        fields.truncate_begins(0);
-        let beside = fields.begin_record(0, 100);
-        fields.truncated(0);
-        let after = fields.begin_record(0, 100);
+        assert!(fields.truncate_begins(0, Ino(0)) && !fields.truncate_begins(0, Ino(1)));
+        let beside = fields.begin_record(0, Ino(0), 100).unwrap();
+        fields.truncated(0, Ino(0));
+        let after = fields.begin_record(0, Ino(0), 100).unwrap();
         [beside, after].into_iter().for_each(|number| fields.told(0, number, 0));
         assert_eq!(fields.must_hold(0, 0), BTreeSet::from([after]));
         let must = fields.must_hold(0, 0);
@@ -314,7 +324,8 @@ mod tests {
     #[test]
     fn records_are_found() {
         let mut fields = Fields { logs: vec![Log::default()], ..Fields::default() };
-        let (one, two) = (fields.begin_record(0, 100), fields.begin_record(0, 5_000));
+        let (one, two) =
+            (fields.begin_record(0, Ino(0), 100).unwrap(), fields.begin_record(0, Ino(0), 5_000).unwrap());
         fields.told(0, one, 0);
         fields.told(0, two, 1);
         assert_eq!(fields.must_hold(0, 1), BTreeSet::from([two]));

@@ -34,26 +34,27 @@ impl Changes {
 
     /// Moves when `chunk` is changed.
     pub fn of(&self, chunk: &ChunkId) -> u64 {
-        self.life.load(SeqCst).wrapping_add(self.all[counter(chunk)].load(SeqCst))
+        self.life.load(SeqCst).wrapping_add(self.all[counter_of(chunk)].load(SeqCst))
     }
 
     /// Moves when `chunk` is cut.
     pub fn cuts_of(&self, chunk: &ChunkId) -> u64 {
-        self.life.load(SeqCst).wrapping_add(self.cuts[counter(chunk)].load(SeqCst))
+        self.life.load(SeqCst).wrapping_add(self.cuts[counter_of(chunk)].load(SeqCst))
     }
 
     /// `chunk` is about to be changed.
     pub fn changing(&self, chunk: &ChunkId) {
-        self.all[counter(chunk)].fetch_add(1, SeqCst);
+        self.all[counter_of(chunk)].fetch_add(1, SeqCst);
     }
 
     /// `chunk` is about to be cut.
     pub fn cutting(&self, chunk: &ChunkId) {
-        self.cuts[counter(chunk)].fetch_add(1, SeqCst);
+        self.cuts[counter_of(chunk)].fetch_add(1, SeqCst);
     }
 }
 
-fn counter(chunk: &ChunkId) -> usize {
+/// Which of them counts for `chunk`.
+pub fn counter_of(chunk: &ChunkId) -> usize {
     // Inodes are numbered in order, extents and stripes from 0: neighbours get counters of their own.
     let ChunkId { ino, extent, stripe, .. } = *chunk;
     let mixed = ino.0.wrapping_mul(0x9E37_79B9_7F4A_7C15)

@@ -20,7 +20,7 @@ mod standing;
 mod store;
 
 pub use admission::{Admission, Config, FENCED_MAX, Sender, TOMBSTONES_MAX};
-pub use changes::Changes;
+pub use changes::{Changes, counter_of};
 pub use copy::{COPY_MAX, COPY_RUNS_MAX, CopyFault, copy_chunk};
 pub use execute::{Done, Limits, execute, read_chunk, stat, write_chunk};
 pub use map::RUNS_MAX;

@@ -10,9 +10,11 @@ use std::time::{Duration, Instant};
 use super::count::Count;
 use super::said::Said;
 
-/// Something that a step left running may hold its output open: nothing more is waited for when the step has ended and
-/// this much time has passed without a line.
-const SILENCE: Duration = Duration::from_secs(5);
+/// Something that a step left running may hold its output open: its output is followed for no longer than this after the
+/// step has ended.
+const LEFTOVERS: Duration = Duration::from_secs(5);
+/// How often it is looked whether it has.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// How a step ended.
 #[derive(Debug)]
@@ -121,15 +123,21 @@ fn follow(
         }
     });
     let mut count = Count::default();
+    let mut ended: Option<Instant> = None;
     loop {
+        if ended.is_none() && has_ended(child)? {
+            ended = Some(Instant::now());
+        }
+        if ended.is_some_and(|ended| ended.elapsed() >= LEFTOVERS) {
+            return Ok((count, true));
+        }
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        match lines.recv_timeout(left.unwrap_or(SILENCE).min(SILENCE)) {
+        match lines.recv_timeout(left.unwrap_or(LOOK).min(LOOK)) {
             Ok(line) => {
                 count.line(&String::from_utf8_lossy(&line));
                 told(&line);
             }
             Err(RecvTimeoutError::Disconnected) => return Ok((count, true)),
-            Err(RecvTimeoutError::Timeout) if has_ended(child)? => return Ok((count, true)),
             Err(RecvTimeoutError::Timeout) if deadline.is_some_and(|deadline| Instant::now() >= deadline) => {
                 return Ok((count, false));
             }
@@ -140,8 +148,8 @@ fn follow(
 
 /// Waits for the exit of a child that has closed its output, without reaping it; false when the deadline comes first.
 fn ended_by(child: &Child, deadline: Option<Instant>) -> Result<bool, String> {
-    /// A child that closed its output is about to exit; this is how often we look.
-    const LOOK: Duration = Duration::from_millis(5);
+    /// A child that closed its output is about to exit.
+    const SOON: Duration = Duration::from_millis(5);
     loop {
         if has_ended(child)? {
             return Ok(true);
@@ -149,7 +157,7 @@ fn ended_by(child: &Child, deadline: Option<Instant>) -> Result<bool, String> {
         if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
             return Ok(false);
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(SOON);
     }
 }
 
@@ -242,7 +250,7 @@ mod tests {
     /// one said is kept, errors among it.
     #[test]
     fn what_a_step_leaves_keeps_nobody_waiting() {
-        let outcome = sh("sleep 1000 & echo said; echo why >&2; exit 1", LONG);
+        let outcome = sh("(while :; do sleep 1; done) & echo said; echo why >&2; exit 1", LONG);
         assert!(!outcome.passed && !outcome.expired && outcome.took < LONG);
         assert_eq!(outcome.said.text(), "said\nwhy\n");
     }

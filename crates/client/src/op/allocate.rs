@@ -96,7 +96,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             }
             Ok(())
         };
+        self.shared.with(|s| s.inodes.entry(file.ino).change_begins());
         let result: Result<(), Refusal> = result.await;
+        self.shared.with(|s| s.inodes.entry(file.ino).change_ends());
         if result.is_err() && what.clears() {
             // Some of it may be zeros by now. The kernel drops its pages after a success only.
             self.drop_changed(file.ino, offset, len).await;

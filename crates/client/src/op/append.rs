@@ -172,7 +172,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             }
             // What the targets said counts, whatever another lane has learned meanwhile.
             let (size, uncut) = self.shared.with(|s| {
-                s.inodes.get(ino).map(|inode| (inode.size(), inode.uncut.clone())).unwrap_or_default()
+                s.inodes.get(ino).map(|inode| (inode.size(), inode.newest_uncut())).unwrap_or_default()
             });
             let at_least = size.max(seen);
             let message = ReserveEnd { ino, len, number: self.next_reservation(), at_least, looked };
@@ -260,7 +260,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             let pieces = layout.pieces(place.offset, data.len() as u64);
             let uncounted = pieces.into_iter().filter(|piece| !place.uncut.contains_key(&piece.chunk));
             let uncounted: Vec<_> = uncounted.map(|piece| (piece.chunk, piece.target)).collect();
-            if !uncounted.is_empty() {
+            // Where the network is measured nothing is written that could be cut.
+            if !uncounted.is_empty() && !self.drops_content(ino) {
                 if !self.still_reserved(ino, &mut place, &uncounted).await? {
                     return Ok(Round::Again);
                 }
@@ -270,7 +271,11 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             let write = StripeWrite { layout: &layout, offset, data, owner, sync, place: Some(&place) };
             match self.write_chunks(ino, &write, &view, kill).await {
                 // Perhaps by another file's truncate, or a restart of the target: then the place is good still.
-                Err(refusal) if refusal.status == Status::CUT_SINCE => place.uncut.clear(),
+                Ok(Round::Cut { landed }) => {
+                    place.uncut.clear();
+                    may_have_landed |= landed;
+                    continue;
+                }
                 // The place stays.
                 Err(refusal) if refusal.status == Status::LOST_CHUNK => {
                     self.settle_written(ino, place.offset, end).await?;

@@ -67,7 +67,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     ) -> Result<Attr, Refusal> {
         let ino = attr.ino;
         let doubt = self.shared.with(|s| {
-            let inode = s.inodes.get_mut(ino)?;
+            let is_believed = s.disbeliefs == told;
+            let inode = s.inodes.get_mut(ino).filter(|_| is_believed)?;
             inode.learn_cuts(attr.cuts);
             inode.doubt()
         });
@@ -77,19 +78,20 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         };
         let now = self.port.now();
         let (attr, doubt) = self.shared.with(|s| {
-            if s.disbeliefs != told {
-                return (Attr { size: attr.size.max(live_size), ..attr }, None);
-            }
-            s.acls.seen(ino, attr.change, now);
-            if let Some(inode) = s.inodes.get_mut(ino) {
-                inode.live = live.is_some();
-                // A cut that is known by now may have come after the targets were asked.
-                inode.live_size = if inode.cuts == attr.cuts { live_size } else { 0 };
-                if let (Some(doubt), Some(_)) = (doubt, &live) {
-                    inode.settle(doubt, live_size);
+            let mut attr = if s.disbeliefs == told {
+                s.acls.seen(ino, attr.change, now);
+                if let Some(inode) = s.inodes.get_mut(ino) {
+                    inode.live = live.is_some();
+                    // A cut that is known by now may have come after the targets were asked.
+                    inode.live_size = if inode.cuts == attr.cuts { live_size } else { 0 };
+                    if let (Some(doubt), Some(_)) = (doubt, &live) {
+                        inode.settle(doubt, live_size);
+                    }
                 }
-            }
-            let mut attr = s.inodes.merge(attr);
+                s.inodes.merge(attr)
+            } else {
+                s.inodes.get(ino).map_or(attr.clone(), |inode| inode.with_mark(attr))
+            };
             attr.size = attr.size.max(live_size);
             (attr, s.inodes.get_mut(ino).and_then(Inode::doubt))
         });
@@ -161,27 +163,35 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             return Err(Errno::EFBIG.into());
         }
         let cuts = set.size.is_some() && !set.grow_only;
+        if cuts {
+            self.announce_truncate(ino).await?;
+        }
         if cuts || set.mtime.is_some() || set.mode.is_some() {
             // The shard must know how long the file is to cut it, and an own later commit must not
             // replace a time that is set now, nor clear suid and sgid that are set now.
-            self.commit(ino).await?;
+            let told = self.commit(ino).await;
+            if cuts && told.is_err() {
+                self.shared.with(|s| s.inodes.entry(ino).truncate_is_given_up());
+            }
+            told?;
         }
         if !cuts {
             return self.change_attr_once(ino, &set).await;
         }
-        self.truncation_begins(ino).await?;
+        self.shared.with(|s| s.inodes.entry(ino).truncating += 1);
         let result = self.resize(ino, &set).await;
         self.shared.with(|s| s.truncation_ends(ino, result.is_ok()));
         result
     }
 
-    /// A truncate of this mount is about to be sent: not beside an append of this mount. Each call needs
-    /// [`Shared::truncation_ends`], unless it fails.
-    pub(crate) async fn truncation_begins(&self, ino: Ino) -> Result<(), Refusal> {
+    /// A truncate of this mount is about to be sent, not beside an append of this mount: none begins from now on, and those
+    /// that had begun have ended. Each call needs [`Shared::truncation_ends`] or [`Inode::truncate_is_given_up`], unless it
+    /// fails.
+    pub(crate) async fn announce_truncate(&self, ino: Ino) -> Result<(), Refusal> {
         self.shared.with(|s| s.inodes.entry(ino).cutting += 1);
-        let waited = self.wait_until(|s| s.inodes.entry(ino).truncation_begins()).await;
+        let waited = self.wait_until(|s| s.inodes.entry(ino).appends == 0).await;
         if waited.is_err() {
-            self.shared.with(|s| s.inodes.entry(ino).truncation_is_given_up());
+            self.shared.with(|s| s.inodes.entry(ino).truncate_is_given_up());
         }
         waited
     }

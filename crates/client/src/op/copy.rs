@@ -107,7 +107,14 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         result
     }
 
-    async fn copy_window(&self, target: &FileHandle, mut window: Window) -> Result<u64, Refusal> {
+    async fn copy_window(&self, target: &FileHandle, window: Window) -> Result<u64, Refusal> {
+        self.shared.with(|s| s.inodes.entry(window.to).change_begins());
+        let copied = self.copy_counted(target, window).await;
+        self.shared.with(|s| s.inodes.entry(window.to).change_ends());
+        copied
+    }
+
+    async fn copy_counted(&self, target: &FileHandle, mut window: Window) -> Result<u64, Refusal> {
         for _ in 0..STALE_ROUNDS_MAX {
             let (size, source) = self.file_now(window.from).await?;
             window.len = window.len.min(size.saturating_sub(window.from_offset));
@@ -149,10 +156,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 return Ok(window.len);
             }
             // The file was cut meanwhile: once more, as a write would do.
-            self.port.pause(1).await;
-            if self.port.cancelled() {
-                return Err(Errno::EINTR.into());
-            }
+            self.wait_until(|s| s.inodes.entry(window.to).truncating == 0).await?;
         }
         Err(super::unsettled(window.to))
     }

@@ -160,8 +160,10 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         sink: &mut impl Sink,
     ) -> Result<bool, Refusal> {
         let attr = match (&entry.attr, with_attr) {
-            (Some(attr), Some(told)) => Some(self.shown_as_of(attr.clone(), entry.live.clone(), told).await?),
-            // On another shard: the kernel asks when it needs them.
+            (Some(attr), Some(told)) if self.shared.with(|s| s.disbeliefs == told) => {
+                Some(self.shown_as_of(attr.clone(), entry.live.clone(), told).await?)
+            }
+            // On another shard, or from before a server's end: the kernel asks when it needs them.
             _ => None,
         };
         // Nor of a file that has grown under the kernel's pages: it asks, and they go before.

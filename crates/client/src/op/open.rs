@@ -63,7 +63,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     async fn open_file(&self, ino: Ino, how: OpenHow) -> Result<Opened, Refusal> {
         self.shared.with(|s| s.handles.has_room())?;
         if how.truncate {
-            self.truncation_begins(ino).await?;
+            self.announce_truncate(ino).await?;
+            self.shared.with(|s| s.inodes.entry(ino).truncating += 1);
         }
         let message = self.shared.with(|s| s.open_begins(ino, how));
         let job = match how.truncate {
@@ -157,7 +158,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             uid,
             gid,
             exclusive,
-            truncate: how.truncate,
+            // One that is there is truncated by an open of its own, beside which no append begins.
+            truncate: false,
             open: Some(how.mode),
             open_seq,
             policy,
@@ -169,19 +171,18 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         if open.created {
             self.made(parent, ino);
         }
-        if overtaken && !open.created {
-            // It was there, and this mount opened or closed it meanwhile: what the shard holds now
-            // may be that close. Tell it again, with the newest number.
-            let plain = OpenHow { truncate: false, ..how };
-            let again = self.open_file(ino, plain).await;
-            self.open_failed(ino);
-            return again;
-        }
         if open.attr.kind != Kind::File {
             self.open_failed(ino);
             return Err(if open.attr.kind == Kind::Dir { Errno::EISDIR } else { Errno::ENXIO }.into());
         }
-        self.opened(open, &reply, how).await
+        if !open.created && (overtaken || how.truncate) {
+            // It was there. Where this mount opened or closed it meanwhile, what the shard holds now
+            // may be that close: told again, with the newest number.
+            let again = self.open_file(ino, how).await;
+            self.open_failed(ino);
+            return again;
+        }
+        self.opened(open, &reply, OpenHow { truncate: false, ..how }).await
     }
 
     /// Records an answered open.

@@ -1,14 +1,15 @@
 //! Tests of writes beside other operations: truncates of their own mount, and what other mounts write.
 
-use crate::WriteHow;
 use crate::testing::{
     BOTH, Fault, TRUNCATE, block_on, create, lane_beside, mount, mounted, read, step, write,
 };
+use crate::{Listed, WriteHow};
 use alloc::vec;
+use alloc::vec::Vec;
 use core::pin::pin;
-use skep_types::{Errno, SetAttr};
+use skep_types::{Errno, Ino, SetAttr};
 use skep_wire::meta::{ChangeAttr, GetAttr, Open, ReserveEnd};
-use skep_wire::storage::WriteChunk;
+use skep_wire::storage::{StatChunks, WriteChunk};
 use skep_wire::{Message, Status};
 
 const APPEND: WriteHow = WriteHow { kill_suidgid: false, sync: false, append: true, from_pages: false };
@@ -137,6 +138,57 @@ fn attributes_of_an_ended_life_are_not_kept() {
     assert_eq!(block_on(slow).map(|attr| attr.size), Ok(20_000));
     let known = lane.shared().borrow().inodes.get(file.attr.ino).and_then(|inode| inode.attr.clone());
     assert_eq!(known.map(|attr| attr.change), Some(0));
+}
+
+/// Goal: a listing over a restart of the server tells no size without what this mount has written and not committed: the
+/// kernel would believe it.
+#[test]
+fn a_listing_over_a_restart_keeps_own_writes() {
+    let (cluster, lane) = mounted();
+    let beside = lane_beside(&cluster, &lane);
+    let file = create(&lane, b"f");
+    write(&lane, &file, 0, &[1; 20_000]);
+    let dir = lane.opendir(Ino::ROOT).unwrap();
+    cluster.borrow_mut().incarnation += 1;
+    block_on(beside.lookup(Ino::ROOT, b"f")).unwrap();
+    let told = cluster.borrow().shard.reclaims;
+    let mut sizes = Vec::new();
+    block_on(lane.readdir(dir, 0, true, &mut |line: Listed<'_>| {
+        sizes.extend(line.attr.filter(|attr| attr.ino == file.attr.ino).map(|attr| attr.size));
+        true
+    }))
+    .unwrap();
+    assert_eq!(cluster.borrow().shard.reclaims, told + 1, "told within this very question");
+    assert!(sizes.iter().all(|size| *size == 20_000), "{sizes:?}");
+}
+
+/// Goal: what a failed write left is not taken back while the same mount writes there again: a part of that has landed, and
+/// is not marked yet.
+#[test]
+fn strays_spare_own_writes_under_way() {
+    let (cluster, lane) = mounted();
+    let beside = lane_beside(&cluster, &lane);
+    let file = create(&lane, b"f");
+    write(&lane, &file, 0, &[1; 204_800]);
+    block_on(lane.flush(file.handle, 0)).unwrap();
+    let (ok, fails) = (Fault::Refuse(Status::BUSY), Fault::Refuse(Status::errno(Errno::EIO)));
+    cluster.borrow_mut().fail(WriteChunk::KIND, &[fails, ok]);
+    cluster.borrow_mut().fail(StatChunks::KIND, &[fails]);
+    let again = [3; 2 * 4096];
+    assert_eq!(block_on(lane.write(file.handle, 204_800, &again, WriteHow::default())), Err(Errno::EIO));
+    assert_eq!(lane.shared().borrow().strays.len(), 1, "left to housekeeping");
+    // Its first part waits, its second lands.
+    cluster.borrow_mut().fail(WriteChunk::KIND, &[Fault::Refuse(Status::BUSY)]);
+    let written = cluster.borrow().count(WriteChunk::KIND);
+    let mut slow = pin!(beside.write(file.handle, 204_800, &again, WriteHow::default()));
+    while cluster.borrow().count(WriteChunk::KIND) < written + 2 {
+        assert!(step(slow.as_mut()).is_pending());
+    }
+    block_on(lane.housekeeping());
+    assert_eq!(block_on(slow), Ok(again.len()));
+    block_on(lane.housekeeping());
+    assert!(read(&lane, &file, 204_800, 20_000) == again);
+    assert!(lane.shared().borrow().strays.is_empty());
 }
 
 /// Goal: a write beside a truncate of its mount whose answer takes long waits for it, and is no error: it used to be

@@ -63,6 +63,10 @@ pub(crate) enum Round {
     Again,
     /// A part of it has got another place: look again, all else stays.
     Moved,
+    /// An append: its place may have gone with a truncate. Has a part of it landed?
+    Cut {
+        landed: bool,
+    },
 }
 
 impl Round {
@@ -82,7 +86,8 @@ pub(crate) struct Failed {
     stray: Vec<Piece>,
     lost: Option<Refusal>,
     fenced: Option<Refusal>,
-    cut: Option<Refusal>,
+    /// Some of it because its place may have gone with a truncate.
+    cut: bool,
     /// All that failed did so for want of another place.
     may_move: bool,
 }
@@ -271,6 +276,19 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         view: &View,
         kill: bool,
     ) -> Result<Round, Refusal> {
+        self.shared.with(|s| s.inodes.entry(ino).change_begins());
+        let round = self.write_counted(ino, write, view, kill).await;
+        self.shared.with(|s| s.inodes.entry(ino).change_ends());
+        round
+    }
+
+    async fn write_counted(
+        &self,
+        ino: Ino,
+        write: &StripeWrite<'_>,
+        view: &View,
+        kill: bool,
+    ) -> Result<Round, Refusal> {
         if kill {
             // Before the first byte lands: nobody may run changed content with the owner's rights.
             self.kill_suidgid(ino).await?;
@@ -288,6 +306,10 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         }
         let written = match result {
             Ok(written) => written,
+            // It may be others' as well by now: nothing there is touched.
+            Err(Failed { cut: true, fenced: None, written, stray, .. }) => {
+                return Ok(Round::Cut { landed: written > 0 || !stray.is_empty() });
+            }
             Err(failed) => match self.settle_failed(ino, failed).await {
                 Ok(written) => written,
                 Err(refusal) if refusal.status == Status::STALE_GENERATION => {
@@ -360,7 +382,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let mut failed: Option<Stuck> = None;
         let mut movable = true;
         let mut stray: Vec<Piece> = Vec::new();
-        let (mut lost, mut fenced, mut cut) = (None, None, None);
+        let (mut lost, mut fenced): (Option<Refusal>, Option<Refusal>) = (None, None);
+        let mut cut = false;
         for (piece, job) in pieces.iter().zip(&mut jobs) {
             let unsure = job.unsure;
             match job.take().and_then(|reply| reply.read::<WriteChunkReply>()) {
@@ -388,7 +411,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                     match refusal.status {
                         Status::LOST_CHUNK => lost = Some(refusal.clone()),
                         Status::FENCED => fenced = Some(refusal.clone()),
-                        Status::CUT_SINCE => cut = Some(refusal.clone()),
+                        Status::CUT_SINCE => cut = true,
                         _ => {}
                     }
                     movable &= may_move(&refusal);
@@ -405,15 +428,11 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// What a write that failed comes to: the bytes written from the start without a gap; an error when the first byte is
     /// not written.
     pub(crate) async fn settle_failed(&self, ino: Ino, failed: Failed) -> Result<usize, Refusal> {
-        let Failed { stuck: Stuck { refusal, .. }, written, stray, lost, fenced, cut, .. } = failed;
+        let Failed { stuck: Stuck { refusal, .. }, written, stray, lost, fenced, .. } = failed;
         if let Some(fenced) = fenced {
             // Its place is not this mount's any more: nothing there is to be touched, and no part of a record is one.
             let nothing = written == 0 && stray.is_empty();
             return Err(if nothing { fenced } else { Errno::EIO.into() });
-        }
-        if let Some(cut) = cut {
-            // It may be others' as well: what has landed is looked at by who appends.
-            return Err(cut);
         }
         if refusal.status == Status::STALE_GENERATION {
             return Err(refusal);
@@ -434,7 +453,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     pub(crate) async fn forget_strays(&self, ino: Ino, stray: Vec<Piece>) {
         let mut left = Vec::new();
         for piece in stray {
-            if self.port.cancelled() || !self.took_back(ino, &piece).await {
+            // Beside no other change than the one that failed.
+            if self.port.cancelled() || !matches!(self.take_back(ino, &piece, 1).await, Ok(true)) {
                 left.push(piece);
             }
         }
@@ -444,53 +464,59 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         }
     }
 
-    /// Where the file ends, asked now. `None`: others write to it, and what stands behind the end may be theirs.
-    async fn own_end(&self, ino: Ino) -> Result<Option<u64>, Refusal> {
-        let AttrReply { attr, live } = self.once(self.asking(ino.shard(), &GetAttr { ino })).await?.read()?;
-        Ok(self.shared.with(|s| {
-            let size = s.inodes.merge(attr).size;
-            let alone = live.is_none() && !s.inodes.get(ino).is_some_and(Inode::end_is_open);
-            alone.then_some(size)
-        }))
-    }
-
-    /// Punches a stray, unless it is of the file by now or may be somebody else's. `false`: it is to be tried again.
+    /// Punches a stray, unless it is of the file by now or may be another mount's. `false`: later, for something is being
+    /// changed now, by more than `own` operations of this mount or by others.
     ///
     /// The target is looked at first, the shard then, and the target punches only what nobody has changed since: however
     /// long the punch is on its way, it takes nobody's bytes.
-    async fn took_back(&self, ino: Ino, piece: &Piece) -> bool {
-        match self.punch_stray(ino, piece).await {
-            Ok(()) => true,
+    async fn take_back(&self, ino: Ino, piece: &Piece, own: u16) -> Result<bool, Refusal> {
+        match self.punch_stray(ino, piece, own).await {
             // Of a generation that is gone, or behind a cut: so is the stray.
-            Err(refusal) => matches!(refusal.status, Status::STALE_GENERATION | Status::STALE_LAYOUT),
+            Err(refusal) if matches!(refusal.status, Status::STALE_GENERATION | Status::STALE_LAYOUT) => {
+                Ok(true)
+            }
+            Err(refusal) if refusal.status.as_errno() == Some(Errno::EAGAIN) => Ok(false),
+            result => result,
         }
     }
 
-    async fn punch_stray(&self, ino: Ino, piece: &Piece) -> Result<(), Refusal> {
+    async fn punch_stray(&self, ino: Ino, piece: &Piece, own: u16) -> Result<bool, Refusal> {
         let Piece { target, chunk, .. } = *piece;
         let look = StatChunks { target, chunks: alloc::vec![chunk] };
         let job = Job::new(To::Target(target), StatChunks::KIND, look.to_bytes(), false);
         let StatChunksReply { chunks, .. } = self.once(job).await?.read()?;
         let unchanged = chunks.first().and_then(|stat| stat.changes);
         let unchanged = Some(unchanged.ok_or(Status::MALFORMED)?);
-        let size = self.own_end(ino).await?;
-        let Some(Piece { local_offset: offset, len, .. }) = size.and_then(|size| beyond(*piece, size)) else {
-            return Ok(());
-        };
+        let AttrReply { attr, live } = self.once(self.asking(ino.shard(), &GetAttr { ino })).await?.read()?;
+        let (size, busy, others) = self.shared.with(|s| {
+            let size = s.inodes.merge(attr).size;
+            let inode = s.inodes.get(ino);
+            // What this mount has under way may have landed before the target was looked at, and is not marked yet.
+            let busy = inode.is_some_and(|inode| inode.changing > own);
+            (size, busy, live.is_some() || inode.is_some_and(Inode::end_is_open))
+        });
+        if busy {
+            return Ok(false);
+        }
+        // What stands behind the end may be theirs, and stays: a part of a write that failed.
+        let piece = beyond(*piece, size).filter(|_| !others);
+        let Some(Piece { local_offset: offset, len, .. }) = piece else { return Ok(true) };
         let message = PunchChunk { target, chunk, offset, len, unchanged };
-        self.once(Job::new(To::Target(target), PunchChunk::KIND, message.to_bytes(), false)).await.map(drop)
+        let job = Job::new(To::Target(target), PunchChunk::KIND, message.to_bytes(), false);
+        self.once(job).await.map(|_| true)
     }
 
-    /// Strays of writes that were given up: housekeeping. Tried once; where the file has grown over one,
-    /// or others write, it stays what it is: a part of a write that failed.
+    /// Strays of writes that were given up: housekeeping.
     pub(crate) async fn punch_strays(&self) {
         for (ino, piece) in self.shared.with(|s| core::mem::take(&mut s.strays)) {
-            if !self.took_back(ino, &piece).await {
-                self.port.log(format_args!(
-                    "inode {ino}: {} bytes at {} of a write that failed could not be taken back (target {}: it \
-                     does not answer, or others write there); they may show if the file grows over them",
+            match self.take_back(ino, &piece, 0).await {
+                Ok(true) => {}
+                Ok(false) => self.shared.with(|s| s.strays.push((ino, piece))),
+                Err(refusal) => self.port.log(format_args!(
+                    "inode {ino}: {} bytes at {} of a write that failed could not be taken back (target {}: \
+                     {refusal}); they may show if the file grows over them",
                     piece.len, piece.file_offset, piece.target
-                ));
+                )),
             }
         }
     }

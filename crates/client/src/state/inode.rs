@@ -4,7 +4,7 @@
 use super::Mark;
 use super::pages::Pages;
 use super::{Answered, Point};
-use crate::limits::{IDLE_INODES_MAX, INLINE_CACHE_MAX, TERMS_MAX};
+use crate::limits::{IDLE_INODES_MAX, INLINE_CACHE_MAX, TERMS_MAX, UNCUT_MAX};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -76,6 +76,8 @@ pub struct Inode {
     pub reserved: u64,
     /// Change counter as of which it has no `security.capability`; 0 = unknown.
     pub no_capability: u64,
+    /// Writes, copies and reservations of this mount in its chunk files, from before they are sent until they are marked.
+    pub changing: u16,
     /// Appends to chunks that have begun: a truncate of this mount waits for them, or their record could stand at its old
     /// place and at a new one.
     pub appends: u16,
@@ -212,16 +214,25 @@ impl Inode {
         self.written_no_more(&lost);
     }
 
+    /// Something is about to be changed in its chunk files.
+    pub fn change_begins(&mut self) {
+        self.changing = self.changing.saturating_add(1);
+    }
+
+    /// It is marked, or came to nothing.
+    pub fn change_ends(&mut self) {
+        self.changing = self.changing.saturating_sub(1);
+    }
+
+    /// What is known of cuts of the chunk files at the end.
+    pub fn newest_uncut(&self) -> BTreeMap<ChunkId, u64> {
+        self.uncut.iter().rev().take(UNCUT_MAX).map(|(chunk, cuts)| (*chunk, *cuts)).collect()
+    }
+
     /// An append begins. `false`: not beside a truncate of this mount.
     pub fn append_enters(&mut self) -> bool {
         self.appends += u16::from(self.cutting == 0);
         self.cutting == 0
-    }
-
-    /// A truncate that was announced begins. `false`: not beside an append of this mount.
-    pub fn truncation_begins(&mut self) -> bool {
-        self.truncating += u16::from(self.appends == 0);
-        self.appends == 0
     }
 
     /// It has ended.
@@ -229,8 +240,8 @@ impl Inode {
         self.appends = self.appends.saturating_sub(1);
     }
 
-    /// One that was announced comes to nothing.
-    pub fn truncation_is_given_up(&mut self) {
+    /// A truncate that was announced comes to nothing.
+    pub fn truncate_is_given_up(&mut self) {
         self.cutting = self.cutting.saturating_sub(1);
     }
 
@@ -613,7 +624,7 @@ mod tests {
         assert!(inodes.len() <= IDLE_INODES_MAX);
         assert_eq!(inodes.inline_bytes, 0);
         let size = core::mem::size_of::<Inode>() + core::mem::size_of::<Attr>();
-        assert!(size <= 800, "an inode takes {size} bytes before its layout");
+        assert!(size <= 808, "an inode takes {size} bytes before its layout");
         let big = Inline { data: alloc::vec![1; INLINE_CACHE_MAX + 1], change: 1 };
         inodes.set_inline(Ino(1), Some(big));
         assert!(inodes.get(Ino(1)).unwrap().inline.is_none());

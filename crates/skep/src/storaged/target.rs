@@ -3,23 +3,25 @@
 use crate::instruments::BenchTarget;
 use skep_disk::target::TargetDir;
 use skep_storage::{
-    COPY_MAX, ChunkStore, CopyFault, DiskError, Done, Heard, Limits, RESERVE_STEP, Word, copy_chunk, execute,
-    is_allocated, read_chunk, reserve_steps, room_needed, write_chunk,
+    COPY_MAX, ChunkStore, CopyFault, DiskError, Done, Heard, Limits, RESERVE_STEP, Word, copy_chunk,
+    counter_of, execute, is_allocated, read_chunk, reserve_steps, room_needed, write_chunk,
 };
 use skep_types::{Capacity, ChunkId, ClusterId, Consistency, Decode, Encode, Errno, TargetId};
 use skep_wire::mgmt::{TargetEntry, TargetReport};
 use skep_wire::storage::{
-    ChunkReply, CopyChunk, PunchChunk, ReadChunk, ReserveChunk, StorageRequest, TargetStat, WriteChunk,
+    ChunkReply, CopyChunk, ReadChunk, ReserveChunk, StorageRequest, TargetStat, WriteChunk,
 };
 use skep_wire::{Refusal, Status};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 /// Bytes that may be written before the free space is looked at again: the reserve must hold against
 /// writers that are faster than heartbeats.
 const LOOK_BYTES: u64 = 8 << 20;
+/// Locks for seals and truncates: one that waits for a slow write holds up few others.
+const SEALING: usize = 64;
 
 /// Counters since the start.
 #[derive(Default)]
@@ -58,8 +60,9 @@ pub struct Target {
     /// Held while room is looked for and taken: two reservations must not find the same one. Targets on one file system
     /// have one.
     reserving: Arc<Mutex<()>>,
-    /// Shared by changes in work; a seal has it alone, so that nothing lands behind its limit afterwards.
-    sealing: RwLock<()>,
+    /// Each for many chunk files. Shared by changes in work; a seal has it alone, so that nothing lands behind its limit
+    /// afterwards, and so has whatever looks and then changes.
+    sealing: Vec<RwLock<()>>,
     counters: Counters,
 }
 
@@ -113,7 +116,7 @@ impl Target {
             refused: AtomicBool::new(false),
             unlooked: AtomicU64::new(0),
             reserving: Arc::default(),
-            sealing: RwLock::new(()),
+            sealing: (0..SEALING).map(|_| RwLock::new(())).collect(),
             counters: Counters::default(),
         }
     }
@@ -270,7 +273,7 @@ impl Target {
     /// Writes.
     pub fn write(&self, m: &WriteChunk, payload: &[u8]) -> Result<Vec<u8>, Refusal> {
         let _work = self.enter();
-        let _changing = self.changing();
+        let _changing = self.changing(&m.chunk);
         if !m.netbench {
             self.require_room(m.chunk, m.offset, payload.len() as u64)?;
         }
@@ -292,7 +295,7 @@ impl Target {
     ) -> Result<Vec<u8>, Refusal> {
         let _work = (self.enter(), from.enter());
         // Of the source nothing is changed, and two such locks could wait for one another.
-        let _changing = self.changing();
+        let _changing = self.changing(&m.chunk);
         self.require_room(m.chunk, m.offset, m.len.min(COPY_MAX))?;
         let done = copy_chunk(&self.directory, &from.directory, m, sync, buffer);
         let reply = done.map_err(|fault| match fault {
@@ -303,8 +306,16 @@ impl Target {
         Ok(reply.to_bytes())
     }
 
-    fn changing(&self) -> RwLockReadGuard<'_, ()> {
-        self.sealing.read().unwrap_or_else(PoisonError::into_inner)
+    fn sealing(&self, chunk: &ChunkId) -> &RwLock<()> {
+        &self.sealing[counter_of(chunk) % SEALING]
+    }
+
+    fn changing(&self, chunk: &ChunkId) -> RwLockReadGuard<'_, ()> {
+        self.sealing(chunk).read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn alone(&self, chunk: &ChunkId) -> RwLockWriteGuard<'_, ()> {
+        self.sealing(chunk).write().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn wrote(&self, bytes: u64) {
@@ -383,20 +394,18 @@ impl Target {
         let _work = self.enter();
         if let StorageRequest::TrimChunk(m) = request {
             // Behind the writes that have looked already whether it came: they are cut with the rest.
-            let _alone = self.sealing.write().unwrap_or_else(PoisonError::into_inner);
+            let _alone = self.alone(&m.chunk);
             self.directory.changes().cutting(&m.chunk);
         }
         let _changing = match request {
-            StorageRequest::PunchChunk(m) if m.unchanged.is_none() => Some(self.changing()),
-            StorageRequest::ReserveChunk(_) => Some(self.changing()),
+            StorageRequest::PunchChunk(m) if m.unchanged.is_none() => Some(self.changing(&m.chunk)),
+            StorageRequest::ReserveChunk(m) => Some(self.changing(&m.chunk)),
             _ => None,
         };
         let _alone = match request {
+            StorageRequest::SealChunk(m) => Some(self.alone(&m.chunk)),
             // Nobody may write between the look and the change.
-            StorageRequest::SealChunk(_)
-            | StorageRequest::PunchChunk(PunchChunk { unchanged: Some(_), .. }) => {
-                Some(self.sealing.write().unwrap_or_else(PoisonError::into_inner))
-            }
+            StorageRequest::PunchChunk(m) if m.unchanged.is_some() => Some(self.alone(&m.chunk)),
             _ => None,
         };
         match execute(&self.directory, Limits::default(), request) {

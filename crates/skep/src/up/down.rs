@@ -23,15 +23,15 @@ const PROGRAMS_LIMIT: Duration = Duration::from_secs(3);
 pub fn run(dir: &Path, out: &mut dyn Write) -> Outcome {
     let (place, cluster) = Place::open(dir)?;
     let services = plan::services(&place.dir, cluster.servers);
+    // A mount may end by itself when it is unmounted.
+    let count = services.iter().filter(|service| process::living(&service.pid_file).is_some()).count();
     let is_used = mount_point::release(&cluster)?;
     let mount_limit = if is_used { PROGRAMS_LIMIT } else { MOUNT_STOP_LIMIT };
-    let mut count = 0;
     // Those that depend on others first.
     for kind in [Kind::Mount, Kind::Metad, Kind::Storaged, Kind::Mgmtd] {
         let of_kind: Vec<&ServicePlan> = services.iter().filter(|service| service.kind == kind).collect();
         let living: Vec<Living> =
             of_kind.iter().filter_map(|service| process::living(&service.pid_file)).collect();
-        count += living.len();
         let is_mount = kind == Kind::Mount;
         if stop(living, if is_mount { mount_limit } else { STOP_LIMIT }) > 0 && is_mount {
             eprintln!("note: the mount was killed: what was written last may not be synced yet");

@@ -36,8 +36,27 @@ pub fn is_of(mount: &MountEntry, cluster: &ClusterFile) -> bool {
     mount.is_skep() && source.split(',').any(is_own)
 }
 
+/// Refuses a place in the file system itself: when that is unmounted the place is gone, and another directory below it
+/// would take the mount.
+fn refuse_inside(cluster: &ClusterFile) -> Outcome {
+    let mounts = mount_table::read().map_err(|e| Failure::local("list of mounts", e))?;
+    let is_around = |mount: &&MountEntry| {
+        mount.point != cluster.mount_point && cluster.mount_point.starts_with(&mount.point)
+    };
+    let around = mounts.iter().filter(is_around).max_by_key(|mount| mount.point.as_os_str().len());
+    match around.filter(|mount| is_of(mount, cluster)) {
+        None => Ok(()),
+        Some(mount) => Err(Failure::new(format!(
+            "{}: is inside {}, where this cluster is mounted; choose a directory of the machine's own",
+            cluster.mount_point.display(),
+            mount.point.display()
+        ))),
+    }
+}
+
 /// Refuses a place where something else is mounted.
 pub fn refuse_foreign(cluster: &ClusterFile) -> Outcome {
+    refuse_inside(cluster)?;
     let PointState::Foreign(mount) = look(cluster)? else { return Ok(()) };
     let point = cluster.mount_point.display();
     Err(Failure::new(match mount.is_skep() {

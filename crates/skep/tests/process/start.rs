@@ -95,6 +95,10 @@ fn a_place_in_use_is_not_taken() {
     fs::write(full.join("x"), "").unwrap();
     let (ok, said) = up(&one.dir(), &full);
     assert!(!ok && said.contains("not empty") && is_mounted(one.mount()), "{said}");
+    let inside = one.mount().join("inside");
+    let (ok, said) = up(&one.dir(), &inside);
+    assert!(!ok && said.contains("where this cluster is mounted") && is_mounted(one.mount()), "{said}");
+    assert!(!inside.exists());
     file.write_all(b"still here").unwrap();
     drop(file);
     assert_eq!(fs::read(one.mount().join("log")).unwrap(), b"still here");

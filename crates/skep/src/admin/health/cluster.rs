@@ -192,7 +192,8 @@ fn eviction_check(eviction: &EvictionStatus) -> Check {
     let subject = format!("{}:{}", eviction.host, eviction.mount);
     let EvictionStatus { client, why, ago_ms, .. } = eviction;
     let text = format!("client {client} was evicted {} ago: {why}", ago(Some(*ago_ms)));
-    let hint = "a living mount has a new session by now; its log says whether anything written was lost";
+    let hint = "told for a day; a mount that lives has a new session, and its log says whether anything written was lost; \
+                of one that died, what its programs had not fsynced may be";
     check(Verdict::Warning, "eviction", &subject, text, hint)
 }
 
