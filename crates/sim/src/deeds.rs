@@ -46,10 +46,10 @@ pub enum Keeping {
 const DEEDS: [(Deed, u64); 7] = [
     (Deed::History, 40),
     (Deed::Together, 15),
-    (Deed::Lock, 4),
-    (Deed::Append, 4),
+    (Deed::Lock, 5),
+    (Deed::Append, 6),
     (Deed::Page, 7),
-    (Deed::Keep, 16),
+    (Deed::Keep, 18),
     (Deed::Turn, 14),
 ];
 const KEEPING: [(Keeping, u64); 8] = [

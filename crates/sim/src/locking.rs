@@ -69,7 +69,7 @@ impl Actor {
         if matches!(taken, Ok(true)) {
             let (ms, second, beside) = {
                 let rng = &mut self.hub.borrow_mut().rng;
-                (rng.below(150), rng.percent(30), if rng.percent(30) { file } else { 1 - file })
+                (rng.below(150), rng.percent(50), if rng.percent(30) { file } else { 1 - file })
             };
             let also = self.draw_wish();
             // Circles are looked for among ranges only.
