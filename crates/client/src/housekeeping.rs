@@ -29,6 +29,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         }
         ok &= self.settle_locks().await;
         self.punch_strays().await;
+        self.look_at_losses().await;
         let measuring = self.end_netbench();
         ok &= self.send_closes().await;
         ok &= self.resolve_doubts().await;

@@ -6,7 +6,7 @@ use crate::port::{Cell, Port};
 use crate::state::{FileHandle, Handle, Shared, SlotState};
 use alloc::vec::Vec;
 use core::cell::{self, RefCell};
-use skep_types::{ClientId, Encode, Errno, Ino, Seq, ShardId, Slot};
+use skep_types::{Encode, Errno, Ino, Seq, ShardId, Slot};
 use skep_wire::meta::{ShardCall, ShardStamp};
 use skep_wire::{Message, Refusal, Status};
 
@@ -19,11 +19,11 @@ pub struct Lane<P: Port, C: Cell<Shared>> {
     through: cell::Cell<Through>,
 }
 
-/// The open files that a lane's operation goes through, and the session in which it began.
+/// The open files that a lane's operation goes through, and how many locks had been lost when it began.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Through {
     handles: [Option<Handle>; 2],
-    began: Option<ClientId>,
+    lock_losses: u64,
 }
 
 /// While it lives, an operation goes through an open file.
@@ -67,11 +67,11 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         &self.shared
     }
 
-    /// An operation goes through an open file, or two. It ends with EIO when a lock that was taken through one goes with
-    /// the session meanwhile: what it would do in the next one, it would do without the lock.
+    /// An operation goes through an open file, or two. It ends with EIO when a lock that was taken through one is lost
+    /// meanwhile, with the session or a server's memory: what it would do from then on, it would do without the lock.
     pub(crate) fn through(&self, handles: [Option<Handle>; 2]) -> Going<'_> {
-        let began = self.shared.with(|s| s.sender());
-        let before = self.through.replace(Through { handles, began });
+        let lock_losses = self.shared.with(|s| s.lock_losses);
+        let before = self.through.replace(Through { handles, lock_losses });
         Going { through: &self.through, before }
     }
 
@@ -81,14 +81,14 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         Ok((file, self.through([Some(handle), None])))
     }
 
-    /// Did a lock under which the operation began go with its session?
-    pub(crate) fn has_lost_its_lock(&self, sender: Option<ClientId>) -> bool {
-        let Through { handles, began } = self.through.get();
-        sender != began
-            && self.shared.with(|s| {
-                let mut files = handles.iter().flatten();
-                files.any(|handle| s.handles.any_file(*handle).is_some_and(|file| file.lock_lost))
-            })
+    /// Was a lock lost under which the operation began?
+    pub(crate) fn has_lost_its_lock(&self) -> bool {
+        let Through { handles, lock_losses } = self.through.get();
+        self.shared.with(|s| {
+            let mut files = handles.iter().flatten();
+            s.lock_losses != lock_losses
+                && files.any(|handle| s.handles.any_file(*handle).is_some_and(|file| file.lock_lost))
+        })
     }
 
     /// The body of a request to a shard.

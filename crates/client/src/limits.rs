@@ -54,6 +54,10 @@ pub const HELD_ROUNDS_MAX: u32 = 4;
 pub const LOST_TOLD_MAX: usize = 1_024;
 /// One that no program has met for so long is not called lost any more: it may have been put back.
 pub const LOST_FOR_MS: u64 = 60 * 60_000;
+/// Housekeeping looks this often at those that are known to be lost, and tells their shards again.
+pub const LOST_LOOK_MS: u64 = 10 * 60_000;
+/// At so many of them in one round.
+pub const LOST_LOOKS: usize = 64;
 /// Entries asked for by one listing without attributes.
 pub const LIST_NAMES: u32 = 1_024;
 /// Entries asked for by one listing with attributes.
@@ -75,8 +79,13 @@ pub const SYNC_CHUNKS_BATCH: usize = 1_024;
 
 /// Pause before a fill of a page, or another write, looks again whether a write of its bytes has landed.
 pub const FILL_WAIT_MS: u64 = 1;
-/// Chunk files at the end of a file of which an append takes the counts of cuts along; of others it asks.
-pub const UNCUT_MAX: usize = 32;
+/// Chunk files at the end of a file of which an append takes the counts of cuts along; of others it asks. More than the
+/// stripes of a layout that is not asked for by name.
+pub const UNCUT_MAX: usize = 128;
+/// Parts of failed writes that wait to be punched.
+pub const STRAYS_MAX: usize = 4_096;
+/// Those that one round of housekeeping tries.
+pub const STRAYS_BATCH: usize = 64;
 /// First pause before an operation that waits for another one of its own mount looks again.
 pub const OWN_WAIT_MIN_MS: u64 = 1;
 /// Longest such pause.

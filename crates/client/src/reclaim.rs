@@ -1,12 +1,13 @@
 //! Reclaim: a metadata server that began a new life has forgotten what is open; it is told again.
 
+use crate::job::split_stamp;
 use crate::lane::Lane;
 use crate::port::{Call, Cell, Outcome, Port};
 use crate::state::Shared;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
-use skep_types::{ClientId, NodeId, ShardId};
-use skep_wire::meta::{OpenMode, Reclaim, Reclaimed, ReclaimedLock};
+use skep_types::{ClientId, Decode, NodeId, ShardId};
+use skep_wire::meta::{OpenMode, Reclaim, ReclaimReply, Reclaimed, ReclaimedLock};
 use skep_wire::{Message, Status};
 
 impl<P: Port, C: Cell<Shared>> Lane<P, C> {
@@ -49,7 +50,16 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 lasts.iter().map(|shard| (*shard, self.shard_body(*shard, &last, false))).collect();
             told = self.report((node, client), &lasts).await.0;
         }
-        self.shared.with(|s| s.nodes.reclaimed(node, life, told));
+        let tells_losses = self.shared.with(|s| {
+            s.nodes.reclaimed(node, life, told);
+            if told {
+                s.losses_looked = None;
+            }
+            told && !s.lost.is_empty()
+        });
+        if tells_losses {
+            self.port.work_waits();
+        }
         let any = shards.iter().any(|(_, opens, locks)| !opens.is_empty() || !locks.is_empty());
         if told && any {
             self.port.log(format_args!("{} restarted; told it what is open", self.name_of(node)));
@@ -95,10 +105,33 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 // Saying it again would not help, and must not keep the mount from going on.
                 let name = self.name_of(node);
                 self.port.log(format_args!("{name} does not take back what was open: {}", answer.status));
+                self.lose_locks(&self.shared.with(|s| s.locks.of_shard(*shard)));
                 refused.push(*shard);
+            } else if let Ok((_, body)) = split_stamp(&answer.body)
+                && let Ok(ReclaimReply { lost: Some(lost) }) = ReclaimReply::from_bytes(body)
+            {
+                self.lose_locks(&lost);
             }
         }
         (told, refused)
+    }
+
+    /// Programs that believe in these get EIO until they have given them up.
+    fn lose_locks(&self, claims: &[ReclaimedLock]) {
+        for claim in claims {
+            let handles = self.shared.with(|s| {
+                let handles = s.locks.lost(claim);
+                s.locks_lost(&handles);
+                handles
+            });
+            if !handles.is_empty() {
+                self.port.log(format_args!(
+                    "inode {}: a lock of process {} is lost, for this mount was away for too long; the program gets \
+                     EIO until it unlocks or closes the file",
+                    claim.ino.0, claim.lock.pid
+                ));
+            }
+        }
     }
 }
 

@@ -40,12 +40,12 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             end_with_session(jobs, began, sender);
             // What goes on in this session is of this one from now on.
             began = sender.or(began);
-            if self.has_lost_its_lock(sender) {
+            // Servers that forgot are told first, and may say that a lock is lost.
+            let ready = sender.is_some() && self.prepare(jobs, newest).await;
+            if self.has_lost_its_lock() {
                 return stop(jobs, &Errno::EIO.into());
             }
-            if let Some(client) = sender
-                && self.prepare(jobs, newest).await
-            {
+            if let Some(client) = sender.filter(|_| ready) {
                 self.round(jobs, client).await;
             }
             if jobs.iter().all(|job| job.settled.is_some()) {

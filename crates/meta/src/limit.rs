@@ -69,6 +69,8 @@ pub const LOCKS_PER_FILE_MAX: usize = 65_536;
 pub const LOCKS_PER_CLIENT_MAX: usize = 262_144;
 /// Locks on one metadata server.
 pub const LOCKS_MAX: usize = 1 << 20;
+/// Files of which it is remembered who was given locks.
+pub const LOCKS_GIVEN_MAX: usize = 65_536;
 /// Wishes for locks that wait on one metadata server.
 pub const LOCK_WAITS_MAX: usize = 65_536;
 /// Such wishes of one client, those included whose outcome it has not confirmed.

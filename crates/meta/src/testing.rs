@@ -212,6 +212,14 @@ impl Bed {
         self.start(living);
     }
 
+    /// A client tells that it has nothing.
+    pub fn report(&mut self, who: Who) {
+        let nothing = Reclaim { opens: vec![], locks: vec![], last: true, life: None };
+        for shard in 0..self.shards {
+            self.send_as(who, ShardId(shard), 0, nothing.clone().into());
+        }
+    }
+
     /// The process dies and loses nothing that was written.
     pub fn restart(&mut self, living: &[u64]) {
         let kept = self.log.len() as u64;

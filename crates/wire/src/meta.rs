@@ -71,7 +71,7 @@ pub use make_symlink::MakeSymlink;
 pub use open::Open;
 pub use read_inline::ReadInline;
 pub use read_link::ReadLink;
-pub use reclaim::Reclaim;
+pub use reclaim::{Reclaim, ReclaimReply};
 pub use remote_dir::RemoteDir;
 pub use remove_dir::RemoveDir;
 pub use remove_xattr::RemoveXattr;

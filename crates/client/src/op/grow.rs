@@ -1,11 +1,11 @@
 //! Growing out of the metadata, and growing the layout.
 
-use super::seal::may_move;
+use super::seal::{Stuck, may_move};
 use super::write::StripeWrite;
 use crate::lane::Lane;
 use crate::port::{Cell, Port};
 use crate::state::Shared;
-use skep_types::{Ino, Layout};
+use skep_types::{Errno, Ino, Layout};
 use skep_wire::meta::{Grow, GrowReply, LayoutReply, Switch};
 use skep_wire::storage::Owner;
 use skep_wire::{Refusal, Status};
@@ -31,18 +31,16 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         if !copy.data.0.is_empty() {
             let data = &copy.data.0;
             let write = StripeWrite { layout: &layout, offset: 0, data, owner, sync: true, place: None };
-            if let Err(failed) = self.try_stripes(ino, &write).await {
-                let stuck = failed.stuck.clone();
-                if may_move(&stuck.refusal) {
-                    // Another growth, on other targets: the shard has heard of the full one. The caller looks again.
-                    return self.go_on_elsewhere(ino, &layout, stuck).await;
-                }
-                match self.settle_failed(ino, failed).await {
-                    Ok(_) => return Err(skep_types::Errno::EIO.into()),
-                    // The intent was given up meanwhile.
-                    Err(refusal) if refusal.status == Status::STALE_GENERATION => return Ok(()),
-                    Err(refusal) => return Err(refusal),
-                }
+            self.shared.with(|s| s.inodes.entry(ino).change_begins());
+            let copied = self.copy_out(ino, &write).await;
+            self.shared.with(|s| s.inodes.entry(ino).change_ends());
+            match copied {
+                Ok(None) => {}
+                // Another growth, on other targets: the shard has heard of the full one. The caller looks again.
+                Ok(Some(stuck)) => return self.go_on_elsewhere(ino, &layout, stuck).await,
+                // The intent was given up meanwhile.
+                Err(refusal) if refusal.status == Status::STALE_GENERATION => return Ok(()),
+                Err(refusal) => return Err(refusal),
             }
         }
         let copied = if self.drops_content(ino) { 0 } else { copy.data.0.len() as u64 };
@@ -56,6 +54,17 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             Err(refusal) => return Err(refusal),
         }
         Ok(())
+    }
+
+    /// Copies inline content to its chunk files. `Some`: where there is no room for it, and other targets may have some.
+    async fn copy_out(&self, ino: Ino, write: &StripeWrite<'_>) -> Result<Option<Stuck>, Refusal> {
+        let Err(failed) = self.try_stripes(ino, write).await else { return Ok(None) };
+        if may_move(&failed.stuck.refusal) {
+            return Ok(Some(failed.stuck));
+        }
+        // Part of a copy is none.
+        self.settle_failed(ino, failed).await?;
+        Err(Errno::EIO.into())
     }
 
     fn grown(&self, attr: skep_types::Attr, layout: Layout) {

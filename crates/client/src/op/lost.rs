@@ -3,9 +3,10 @@
 //! A floor that is known here may be old: another mount may have cut the file since. So whoever finds a chunk file too
 //! short looks once more, between two answers of the shard: was the file not cut between them, something is lost.
 
+use super::attr::is_gone;
 use crate::job::{Job, To};
 use crate::lane::{Lane, refuse};
-use crate::limits::{LOST_FOR_MS, LOST_ROUNDS_MAX, LOST_TOLD_MAX};
+use crate::limits::{LOST_FOR_MS, LOST_LOOK_MS, LOST_LOOKS, LOST_ROUNDS_MAX, LOST_TOLD_MAX};
 use crate::port::{Cell, Port};
 use crate::state::{Shared, Unsynced};
 use alloc::format;
@@ -13,7 +14,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use skep_types::{ChunkId, Encode, Errno, Ino, Layout, Millis, TargetId, Timestamp};
 use skep_wire::meta::{FoundChunk, LayoutReply, OpenReply, ReadInline, Repair};
-use skep_wire::storage::{SyncChunks, SyncChunksReply};
+use skep_wire::storage::{StatChunks, StatChunksReply, SyncChunks, SyncChunksReply};
 use skep_wire::{Message, Refusal, Status};
 
 /// A chunk file of which something is lost.
@@ -143,7 +144,17 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// Everything of the file that is lost.
     pub async fn lost(&self, ino: Ino) -> Result<Vec<LostChunk>, Errno> {
         let found = self.errno(self.lost_chunks(ino, 0, u64::MAX).await)?;
-        Ok(found.map_or_else(Vec::new, |(lost, _)| lost))
+        let lost = found.map_or_else(Vec::new, |(lost, _)| lost);
+        let put_back = self.shared.with(|s| {
+            let known = s.lost.keys().filter(|chunk| chunk.ino == ino);
+            let put_back = known.filter(|known| lost.iter().all(|lost| lost.chunk != **known));
+            s.losses_waiting.extend(put_back);
+            !s.losses_waiting.is_empty()
+        });
+        if put_back {
+            self.port.work_waits();
+        }
+        Ok(lost)
     }
 
     /// Gives up what is lost of the file: it reads as zeros from now on. Says what that was.
@@ -203,7 +214,64 @@ impl LostChunk {
     }
 }
 
+impl<P: Port, C: Cell<Shared>> Lane<P, C> {
+    /// Housekeeping: what was found lost is looked at again now and then, and when a metadata server came back, which has
+    /// forgotten it: `skep health` goes on saying so until it was put back or given up.
+    pub(crate) async fn look_at_losses(&self) {
+        let now = self.port.now();
+        for chunk in self.shared.with(|s| s.losses_due(now)) {
+            let is_lost = match self.is_still_lost(chunk).await {
+                Err(refusal) if is_gone(refusal.status) => false,
+                // Somebody is away: next time.
+                Err(_) => continue,
+                Ok(is_lost) => is_lost,
+            };
+            self.shared.with(|s| match is_lost {
+                true => s.lost.insert(chunk, now),
+                false => s.lost.remove(&chunk),
+            });
+        }
+    }
+
+    /// Tells the shard if it is. Waits for nobody.
+    async fn is_still_lost(&self, chunk: ChunkId) -> Result<bool, Refusal> {
+        let ask = |short: Vec<FoundChunk>, layout: Option<&Layout>| {
+            let trims = layout.map(|layout| layout.trims).unwrap_or_default();
+            self.once(self.asking(chunk.ino.shard(), &ReadInline { ino: chunk.ino, short, trims }))
+        };
+        let layout = ask(Vec::new(), None).await?.read::<OpenReply>()?.layout;
+        let targets = layout.extent_of(&chunk).map(|extent| &extent.targets);
+        let Some(target) = targets.and_then(|targets| targets.get(usize::from(chunk.stripe))).copied() else {
+            return Ok(false);
+        };
+        let look = StatChunks { target, chunks: alloc::vec![chunk] };
+        let job = Job::new(To::Target(target), StatChunks::KIND, look.to_bytes(), false);
+        let found: StatChunksReply = self.once(job).await?.read()?;
+        let size = found.chunks.first().map_or(0, |stat| stat.size);
+        let floor = layout.floor(&chunk);
+        // Told as well when it was put back.
+        ask(alloc::vec![FoundChunk { chunk, size, floor }], Some(&layout)).await?;
+        Ok(size < floor)
+    }
+}
+
 impl Shared {
+    /// Chunk files known to be lost that are to be looked at, some of them.
+    fn losses_due(&mut self, now: Millis) -> Vec<ChunkId> {
+        if self.lost.is_empty() {
+            self.losses_waiting.clear();
+            return Vec::new();
+        }
+        let due = self.losses_looked.is_none_or(|looked| now.since(looked) >= LOST_LOOK_MS);
+        if due {
+            self.losses_looked = Some(now);
+            self.losses_waiting = self.lost.keys().copied().collect();
+        }
+        let chunks: Vec<ChunkId> = self.losses_waiting.iter().take(LOST_LOOKS).copied().collect();
+        self.losses_waiting.retain(|chunk| !chunks.contains(chunk));
+        chunks
+    }
+
     /// Something of a chunk file is lost. Says whether that is news.
     fn found_lost(&mut self, chunk: ChunkId, now: Millis) -> bool {
         self.lost_errors += 1;
@@ -214,6 +282,7 @@ impl Shared {
         }
         let room = self.lost.len() < LOST_TOLD_MAX;
         if room {
+            self.losses_looked.get_or_insert(now);
             self.lost.insert(chunk, now);
         }
         room
@@ -226,7 +295,7 @@ impl Shared {
 }
 #[cfg(test)]
 mod tests {
-    use crate::limits::LOST_FOR_MS;
+    use crate::limits::{LOST_FOR_MS, LOST_LOOK_MS};
     use crate::port::Cell;
     use crate::testing::{BOTH, Cluster, FakeLane, READ, block_on, create, mount, mounted, read, write};
     use crate::{Opened, Seek, WriteHow};
@@ -359,6 +428,33 @@ mod tests {
         let lost = |ms| lane.shared().with(|s| (s.forget_losses(Millis(ms)), s.lost.len()).1);
         let now = cluster.borrow().now;
         assert_eq!((lost(now), lost(now + LOST_FOR_MS)), (1, 0));
+    }
+
+    /// Goal: a metadata server that came back hears of what is lost again, and so does one that runs for long; what was put
+    /// back is forgotten.
+    #[test]
+    fn losses_are_told_again() {
+        let (cluster, lane, file) = stored(true);
+        let key = chunk_files(&cluster)[0];
+        let whole = cluster.borrow_mut().targets.chunks.remove(&key).unwrap();
+        block_on(lane.housekeeping());
+        assert_eq!(try_read(&lane, &file), Err(Errno::EIO));
+        let told = || cluster.borrow().shard.told_lost;
+        let before = told();
+        block_on(lane.housekeeping());
+        assert_eq!(told(), before, "it knows");
+        cluster.borrow_mut().incarnation += 1;
+        block_on(lane.getattr(file.attr.ino)).unwrap();
+        block_on(lane.housekeeping());
+        block_on(lane.housekeeping());
+        assert_eq!(told(), before + 1, "once");
+        cluster.borrow_mut().now += LOST_LOOK_MS;
+        block_on(lane.housekeeping());
+        assert_eq!(told(), before + 2);
+        cluster.borrow_mut().targets.chunks.insert(key, whole);
+        cluster.borrow_mut().now += LOST_LOOK_MS;
+        block_on(lane.housekeeping());
+        assert_eq!((told(), lane.shared().with(|s| s.lost.len())), (before + 3, 0), "told that it is whole");
     }
 
     /// Goal: holes stay holes: stripes that nobody wrote, a file made longer, punched ranges, what a truncate cut off.

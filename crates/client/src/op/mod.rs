@@ -25,6 +25,7 @@ mod rename;
 mod seal;
 mod seek;
 mod statfs;
+mod strays;
 mod sync;
 mod temp;
 #[cfg(test)]

@@ -72,12 +72,12 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             false => self.asking(ino.shard(), &message),
         };
         let answer = self.settle(job).await.and_then(|reply| Ok((reply.read::<OpenReply>()?, reply)));
-        if how.truncate {
-            self.shared.with(|s| s.truncation_ends(ino, answer.is_ok()));
-        }
         match answer {
             Ok((open, reply)) => self.opened(open, &reply, how).await,
             Err(refusal) => {
+                if how.truncate {
+                    self.shared.with(|s| s.truncation_ends(ino, false));
+                }
                 self.open_failed(ino);
                 Err(refusal)
             }
@@ -200,6 +200,10 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             s.nodes.opened(reply.node, reply.incarnation);
             let (created, inline, live) = (open.created, open.inline.is_some(), open.live);
             let attr = s.took(open, how.truncate);
+            if how.truncate {
+                // Not before the truncate is noted: a write or an append that looked in between would be marked, and forgotten.
+                s.truncation_ends(ino, true);
+            }
             let inode = s.inodes.entry(ino);
             let losses = inode.losses;
             let handle = s.handles.add_file(FileHandle {

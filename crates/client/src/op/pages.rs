@@ -256,6 +256,10 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         while let Some((ino, drop)) = self.shared.with(|s| {
             let ino = s.inodes.next_paged()?;
             let inode = s.inodes.get_mut(ino).filter(|inode| inode.uses() == 0);
+            if inode.as_ref().is_some_and(|inode| inode.is_changing()) {
+                s.inodes.still_paged(ino);
+                return None;
+            }
             Some((ino, inode.map(|inode| inode.pages.drop_all(0))))
         }) {
             let Some(drop) = drop else { continue };

@@ -184,7 +184,9 @@ fn strays_spare_own_writes_under_way() {
     while cluster.borrow().count(WriteChunk::KIND) < written + 2 {
         assert!(step(slow.as_mut()).is_pending());
     }
+    let asked = cluster.borrow().count(StatChunks::KIND);
     block_on(lane.housekeeping());
+    assert_eq!(cluster.borrow().count(StatChunks::KIND), asked, "nobody is asked in vain");
     assert_eq!(block_on(slow), Ok(again.len()));
     block_on(lane.housekeeping());
     assert!(read(&lane, &file, 204_800, 20_000) == again);

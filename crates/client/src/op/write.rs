@@ -6,15 +6,15 @@ use crate::job::{Job, To};
 use crate::lane::Lane;
 use crate::limits::{PAGES_PATIENCE_MS, ROUND_MAX, STALE_ROUNDS_MAX};
 use crate::port::{Cell, Port};
-use crate::state::{Answered, Begun, FileHandle, Handle, Inode, Shared};
+use crate::state::{Answered, Begun, FileHandle, Handle, Shared};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::pin::pin;
 use skep_types::codec::Bytes;
 use skep_types::limits::{FILE_SIZE_MAX, INLINE_DEFAULT, TRANSFER_MAX};
 use skep_types::{Attr, Encode, Errno, Generation, Ino, Kind, Layout, Mode, Piece, SetAttr, Timestamp};
-use skep_wire::meta::{AttrReply, GetAttr, WriteInline};
-use skep_wire::storage::{Owner, PunchChunk, StatChunks, StatChunksReply, WriteChunk, WriteChunkReply};
+use skep_wire::meta::{AttrReply, WriteInline};
+use skep_wire::storage::{Owner, WriteChunk, WriteChunkReply};
 use skep_wire::{Message, Refusal, Status};
 
 /// The suid and sgid bits.
@@ -445,90 +445,6 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             None => Ok(written),
         }
     }
-
-    /// What was written behind a failed piece, or may have been by it, must not show when the file grows
-    /// later: punched now, or by housekeeping when the program gave up.
-    ///
-    /// Only the shard knows where that is and whether others write, whose bytes would be punched with it.
-    pub(crate) async fn forget_strays(&self, ino: Ino, stray: Vec<Piece>) {
-        let mut left = Vec::new();
-        for piece in stray {
-            // Beside no other change than the one that failed.
-            if self.port.cancelled() || !matches!(self.take_back(ino, &piece, 1).await, Ok(true)) {
-                left.push(piece);
-            }
-        }
-        if !left.is_empty() {
-            self.shared.with(|s| s.strays.extend(left.into_iter().map(|piece| (ino, piece))));
-            self.port.work_waits();
-        }
-    }
-
-    /// Punches a stray, unless it is of the file by now or may be another mount's. `false`: later, for something is being
-    /// changed now, by more than `own` operations of this mount or by others.
-    ///
-    /// The target is looked at first, the shard then, and the target punches only what nobody has changed since: however
-    /// long the punch is on its way, it takes nobody's bytes.
-    async fn take_back(&self, ino: Ino, piece: &Piece, own: u16) -> Result<bool, Refusal> {
-        match self.punch_stray(ino, piece, own).await {
-            // Of a generation that is gone, or behind a cut: so is the stray.
-            Err(refusal) if matches!(refusal.status, Status::STALE_GENERATION | Status::STALE_LAYOUT) => {
-                Ok(true)
-            }
-            Err(refusal) if refusal.status.as_errno() == Some(Errno::EAGAIN) => Ok(false),
-            result => result,
-        }
-    }
-
-    async fn punch_stray(&self, ino: Ino, piece: &Piece, own: u16) -> Result<bool, Refusal> {
-        let Piece { target, chunk, .. } = *piece;
-        let look = StatChunks { target, chunks: alloc::vec![chunk] };
-        let job = Job::new(To::Target(target), StatChunks::KIND, look.to_bytes(), false);
-        let StatChunksReply { chunks, .. } = self.once(job).await?.read()?;
-        let unchanged = chunks.first().and_then(|stat| stat.changes);
-        let unchanged = Some(unchanged.ok_or(Status::MALFORMED)?);
-        let AttrReply { attr, live } = self.once(self.asking(ino.shard(), &GetAttr { ino })).await?.read()?;
-        let (size, busy, others) = self.shared.with(|s| {
-            let size = s.inodes.merge(attr).size;
-            let inode = s.inodes.get(ino);
-            // What this mount has under way may have landed before the target was looked at, and is not marked yet.
-            let busy = inode.is_some_and(|inode| inode.changing > own);
-            (size, busy, live.is_some() || inode.is_some_and(Inode::end_is_open))
-        });
-        if busy {
-            return Ok(false);
-        }
-        // What stands behind the end may be theirs, and stays: a part of a write that failed.
-        let piece = beyond(*piece, size).filter(|_| !others);
-        let Some(Piece { local_offset: offset, len, .. }) = piece else { return Ok(true) };
-        let message = PunchChunk { target, chunk, offset, len, unchanged };
-        let job = Job::new(To::Target(target), PunchChunk::KIND, message.to_bytes(), false);
-        self.once(job).await.map(|_| true)
-    }
-
-    /// Strays of writes that were given up: housekeeping.
-    pub(crate) async fn punch_strays(&self) {
-        for (ino, piece) in self.shared.with(|s| core::mem::take(&mut s.strays)) {
-            match self.take_back(ino, &piece, 0).await {
-                Ok(true) => {}
-                Ok(false) => self.shared.with(|s| s.strays.push((ino, piece))),
-                Err(refusal) => self.port.log(format_args!(
-                    "inode {ino}: {} bytes at {} of a write that failed could not be taken back (target {}: \
-                     {refusal}); they may show if the file grows over them",
-                    piece.len, piece.file_offset, piece.target
-                )),
-            }
-        }
-    }
-}
-
-/// The part of a piece that lies beyond `size`.
-fn beyond(mut piece: Piece, size: u64) -> Option<Piece> {
-    let within = size.saturating_sub(piece.file_offset);
-    piece.file_offset += within;
-    piece.local_offset += within;
-    piece.len = piece.len.checked_sub(within).filter(|len| *len > 0)?;
-    Some(piece)
 }
 
 /// The pieces of a range, none longer than one request may carry.

@@ -397,6 +397,20 @@ impl Locks {
         lost.into_values().flat_map(|held| held.ranges).map(|range| range.handle).collect()
     }
 
+    /// A server does not hold `claim` any more: the handles through which it was taken. What was taken since is another lock.
+    pub fn lost(&mut self, claim: &ReclaimedLock) -> Vec<Handle> {
+        let ReclaimedLock { ino, lock, order } = claim;
+        let key = LockKey::of(*ino, lock);
+        let Some(held) = self.held.get_mut(&key) else { return Vec::new() };
+        let is_it =
+            |range: &Range| range.start <= lock.last && lock.start <= range.last && range.order <= *order;
+        let lost = held.ranges.extract_if(.., |range| is_it(range)).map(|range| range.handle).collect();
+        if held.ranges.is_empty() {
+            self.held.remove(&key);
+        }
+        lost
+    }
+
     /// The cluster ended the session, and every lock with it.
     pub fn session_ended(&mut self) {
         let gone =

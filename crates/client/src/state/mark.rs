@@ -243,6 +243,7 @@ mod tests {
         write(&mut inode, 100, begun);
         assert_eq!(inode.with_mark(given(50, 1)).mtime, TIME, "written after it was given");
         assert_eq!(inode.with_mark(given(50, 2)).mtime.secs, 50, "given once more");
+        inode.truncating = 1;
         inode.truncated();
         let shown = inode.with_mark(Attr { mtime_given: false, ..given(5, 2) });
         assert_eq!((shown.mtime.secs, shown.ctime), (5, TIME), "what was written is cut off, and was seen");

@@ -6,6 +6,7 @@ mod ghosts;
 mod handle;
 mod held;
 mod inode;
+mod inodes;
 mod locks;
 mod map;
 mod mark;
@@ -15,13 +16,15 @@ mod pages;
 mod session;
 mod slot;
 mod stamps;
+mod strays;
 
 pub use acls::{Acl, Acls};
 pub use closes::Closes;
 pub use ghosts::Ghosts;
 pub use handle::{DirHandle, FileHandle, Handle, Handles};
 pub use held::{Answered, Point, Telling};
-pub use inode::{Inline, Inode, Inodes, Unsynced};
+pub use inode::{Inline, Inode, Unsynced};
+pub use inodes::Inodes;
 pub use locks::{Ended, LockKey, Locks, Wish};
 pub use map::ClusterMap;
 pub use mark::{Begun, Mark};
@@ -33,13 +36,14 @@ pub use pages::{Filled, PageDrop, Pages};
 pub use session::{Mounting, Session, SessionState};
 pub use slot::{SlotState, Slots};
 pub use stamps::Stamps;
+pub use strays::Strays;
 
 use crate::limits::Limits;
 use crate::port::MGMTD;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::string::String;
 use alloc::vec::Vec;
-use skep_types::{ChunkId, ClientId, FenceEpoch, Ino, Millis, NodeId, Piece, ShardId, Term};
+use skep_types::{ChunkId, ClientId, FenceEpoch, Ino, Millis, NodeId, ShardId, Term};
 
 /// A server that does not answer, for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -91,10 +95,16 @@ pub struct Shared {
     pub netbench: Netbench,
     /// How often what shards had said was disbelieved: answers from before that come late count no more than that.
     pub disbeliefs: u64,
-    /// Parts of writes that failed, beyond the ends of their files: to be punched.
-    pub strays: Vec<(Ino, Piece)>,
+    /// Counts locks that were lost while their programs believed in them.
+    pub lock_losses: u64,
+    /// What housekeeping is to punch.
+    pub strays: Strays,
     /// Chunk files of which something is lost, as far as the log has named them, and when they were met last.
     pub lost: BTreeMap<ChunkId, Millis>,
+    /// When those were looked at last; `None`: that is due.
+    pub losses_looked: Option<Millis>,
+    /// Those of them that are still to be looked at.
+    pub losses_waiting: BTreeSet<ChunkId>,
     /// Errors that programs got for that.
     pub lost_errors: u64,
     /// Counts opens and closes of the mount, so that shards can order them.
@@ -166,6 +176,16 @@ impl Shared {
         self.session.open().is_some() && self.reopening.is_none()
     }
 
+    /// Programs believe in locks that were taken through these handles, and are lost.
+    pub(crate) fn locks_lost(&mut self, handles: &[Handle]) {
+        for handle in handles {
+            if let Some(file) = self.handles.any_file(*handle) {
+                file.lock_lost = true;
+                self.lock_losses += 1;
+            }
+        }
+    }
+
     /// A session was opened in the place of one that the cluster ended: what was known in that one counts no more,
     /// and everything that is open is to be opened again. What was written and not made durable is on the targets
     /// all the same; they will say if it is not.
@@ -179,11 +199,8 @@ impl Shared {
         self.closes = Closes::default();
         // Whose file has another generation by now, nobody knows.
         self.strays.clear();
-        for handle in self.locks.take_lost() {
-            if let Some(file) = self.handles.any_file(handle) {
-                file.lock_lost = true;
-            }
-        }
+        let handles = self.locks.take_lost();
+        self.locks_lost(&handles);
         let used = self.inodes.iter().filter(|(_, inode)| inode.uses() > 0);
         self.reopening = Some(used.map(|(ino, _)| ino).collect());
     }

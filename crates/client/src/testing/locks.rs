@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use skep_types::{ClientId, Encode, Errno, Ino};
 use skep_wire::meta::{
     AwaitLocksReply, CancelLockReply, GetLockReply, HeldLock, LockOutcome, LockOwner, LockState, LockWish,
-    MetaRequest, SetLockReply,
+    MetaRequest, ReclaimedLock, SetLockReply,
 };
 use skep_wire::{Empty, Refusal, Status};
 
@@ -16,6 +16,8 @@ type Place = (u64, Ino, LockWish);
 pub struct FakeLocks {
     pub held: Vec<Place>,
     pub queue: Vec<(Place, u64)>,
+    /// Claims that were refused.
+    pub lost: Vec<ReclaimedLock>,
     orders: BTreeMap<(u64, Ino, u64), u64>,
     outcomes: BTreeMap<u64, Vec<(u64, LockOutcome)>>,
     number: u64,
@@ -107,8 +109,13 @@ impl FakeLocks {
             MetaRequest::Reclaim(m) => {
                 for lock in &m.locks {
                     let newest = self.orders.entry((mount, lock.ino, lock.lock.owner)).or_default();
-                    *newest = lock.order.max(*newest);
-                    self.set(mount, lock.ino, lock.lock);
+                    if *newest > lock.order {
+                        continue;
+                    }
+                    *newest = lock.order;
+                    if !self.set(mount, lock.ino, lock.lock) {
+                        self.lost.push(*lock);
+                    }
                 }
                 return None;
             }

@@ -13,7 +13,8 @@ use skep_types::{
 };
 use skep_wire::meta::{
     AttrReply, Create, DirEntry, EntryReply, FoundChunk, Grow, GrowReply, InlineCopy, LayoutReply, ListReply,
-    MetaRequest, OpenReply, ReserveEnd, ReserveEndReply, SealExtent, ShardCall, ShardStamp, WriteInline,
+    MetaRequest, OpenReply, ReclaimReply, ReserveEnd, ReserveEndReply, SealExtent, ShardCall, ShardStamp,
+    WriteInline,
 };
 use skep_wire::{Empty, Refusal, Status};
 
@@ -146,7 +147,8 @@ impl Shard {
                 self.opens.extend(m.opens.iter().map(|open| (open.ino, open.open_seq)));
                 self.reserved.extend(m.opens.iter().map(|open| (open.ino, open.reserved)));
                 self.reclaims += usize::from(m.last);
-                Ok(self.stamped(&Empty {}))
+                let lost = core::mem::take(&mut self.locks.lost);
+                Ok(self.stamped(&ReclaimReply { lost: (!lost.is_empty()).then_some(lost) }))
             }
             MetaRequest::ReadInline(m) => {
                 self.told_lost += m.short.len();

@@ -364,6 +364,10 @@ mod tests {
         bed.call(ME, ReadInline { ino, short: found(3), trims: layout.trims }).unwrap();
         bed.call(ME, ReadInline { ino, short: found(3), trims: layout.trims }).unwrap();
         assert_eq!(lost(&bed), 1);
+        bed.call(ME, ReadInline { ino, short: found(700), trims: layout.trims }).unwrap();
+        assert_eq!(lost(&bed), 0, "put back");
+        bed.call(ME, ReadInline { ino, short: found(3), trims: layout.trims }).unwrap();
+        assert_eq!(lost(&bed), 1);
         let repair = Repair { ino, generation: layout.generation, trims: layout.trims, found: found(3) };
         let old =
             Repair { trims: (layout.trims.0, skep_types::LogIndex(layout.trims.1.0 + 1)), ..repair.clone() };
@@ -371,10 +375,10 @@ mod tests {
         let before = bed.attr(ino).unwrap();
         let warnings = |bed: &Bed| bed.warnings.clone();
         let met = warnings(&bed);
-        assert!(met.len() == 1 && met[0].starts_with(&alloc::format!("inode {}:", ino.0)), "{met:?}");
+        assert!(met.len() == 2 && met[0].starts_with(&alloc::format!("inode {}:", ino.0)), "{met:?}");
         let after = bed.call(ME, repair).unwrap();
         assert!(
-            warnings(&bed)[1..].concat().contains("given up by the mount of client"),
+            warnings(&bed)[2..].concat().contains("given up by the mount of client"),
             "{:?}",
             bed.warnings
         );

@@ -53,6 +53,15 @@ impl<S: Store> Server<S> {
                 format!("{} is not for this role", request.message.name()),
             ));
         }
-        if role == Role::Client { self.sessions.admit(request.peer.client) } else { Ok(()) }
+        if role != Role::Client {
+            return Ok(());
+        }
+        let client = request.peer.client;
+        if self.grace.is_late(shard, client) && !matches!(request.message, MetaRequest::Reclaim(_)) {
+            // Its programs may believe in locks that others have: it is told that first.
+            let text = "the grace period ended without this client: it is to tell first what it holds";
+            return Err(Refusal::with(Status::NOT_READY, text));
+        }
+        self.sessions.admit(client)
     }
 }

@@ -47,8 +47,12 @@ impl Grace {
 
     /// Has `client` told `shard` all that it has? So has whoever came since the start: it had nothing.
     pub fn has_reported(&self, shard: ShardId, client: ClientId) -> bool {
-        let is_late = self.late.get(&shard).is_some_and(|late| late.contains(&client));
-        self.begun && !is_late && !self.awaits(shard, client)
+        self.begun && !self.is_late(shard, client) && !self.awaits(shard, client)
+    }
+
+    /// Has `client` not reported to `shard`, though the period is over?
+    pub fn is_late(&self, shard: ShardId, client: ClientId) -> bool {
+        self.late.get(&shard).is_some_and(|late| late.contains(&client))
     }
 
     /// When it ends at the latest.

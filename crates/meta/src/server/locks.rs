@@ -2,6 +2,7 @@
 //! `docs/design/locks.md`.
 
 mod deadlock;
+mod given;
 mod orders;
 mod outcomes;
 mod range;

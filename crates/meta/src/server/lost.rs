@@ -65,13 +65,17 @@ impl LostChunks {
 
 impl<S: Store> Server<S> {
     /// A client found chunk files shorter than their floors. That is a loss if the file was not cut since it learned
-    /// the floors.
+    /// the floors. One that it found lost before, and long enough now, was put back.
     pub(super) fn note_lost(&mut self, m: &ReadInline, out: &mut Output) -> Result<(), StoreError> {
         let Some(inode) = self.inode(m.ino)? else { return Ok(()) };
         let layout = &inode.layout;
         if layout.trims != m.trims || self.is_trimming(m.ino)? {
             return Ok(());
         }
+        for found in m.short.iter().filter(|found| found.size >= layout.floor(&found.chunk)) {
+            self.lost.chunks.remove(&found.chunk);
+        }
+        let layout = &inode.layout;
         let lost = m.short.iter().filter(|found| found.size < layout.floor(&found.chunk));
         let mut any = false;
         for found in lost {

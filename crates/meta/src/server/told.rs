@@ -10,7 +10,7 @@ use crate::store::{Store, StoreError};
 use alloc::format;
 use alloc::vec::Vec;
 use skep_types::{ClientId, Encode, Ino, LogIndex, Millis, Timestamp};
-use skep_wire::meta::{MetaRequest, Sync};
+use skep_wire::meta::{MetaRequest, ReclaimReply, Sync};
 use skep_wire::{Empty, Refusal, Status};
 
 impl<S: Store> Server<S> {
@@ -42,6 +42,7 @@ impl<S: Store> Server<S> {
             self.answer(request.reply_to, self.stamp(shard), Err(refusal), out);
             return Ok(());
         }
+        let mut lost = Vec::new();
         match &request.message {
             MetaRequest::Close(m) => {
                 let mut idle = Vec::new();
@@ -71,7 +72,7 @@ impl<S: Store> Server<S> {
                     }
                 }
                 let again = self.grace.has_reported(shard, client);
-                self.reclaim_locks(client, &m.locks, again, out)?;
+                lost = self.reclaim_locks(client, &m.locks, again, out)?;
                 let wrote = m.opens.iter().filter(|open| open.mode.writes()).map(|open| open.ino);
                 let new = wrote.filter(|ino| !self.writers.contains(&(*ino, client))).collect();
                 self.writes(wall, client, new, false, out)?;
@@ -81,7 +82,9 @@ impl<S: Store> Server<S> {
             }
             _ => {}
         }
-        self.answer(request.reply_to, self.stamp(shard), Ok(Empty {}.to_bytes()), out);
+        // The bytes of an empty answer where nothing is lost, as to a `Close`.
+        let reply = ReclaimReply { lost: (!lost.is_empty()).then_some(lost) };
+        self.answer(request.reply_to, self.stamp(shard), Ok(reply.to_bytes()), out);
         Ok(())
     }
 

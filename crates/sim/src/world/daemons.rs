@@ -258,7 +258,7 @@ impl World {
     fn carry_out_with(&mut self, life: u64, out: Output, hub: &mut crate::hub::Hub) {
         for note in &out.notes {
             hub.say(format_args!("metad: {note}"));
-            // Whoever was cut off for longer may lose its locks while it lives; its programs are not told.
+            // Whoever was cut off for longer may lose its locks while it lives; its programs hear of it when it reports.
             if note.starts_with("grace period over") {
                 let late = self.metad.server().map(|server| server.late_clients()).unwrap_or_default();
                 hub.fields.lose_locks(&late);

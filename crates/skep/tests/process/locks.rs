@@ -2,6 +2,7 @@
 
 use super::agent::Agent;
 use super::{Running, plan, start};
+use rustix::process::Signal;
 use skep_rig::Plan;
 use std::path::PathBuf;
 use std::process::Command;
@@ -240,6 +241,33 @@ fn five_hundred_waiters() {
         assert_eq!(crowd.answer(), format!("{EACH} 1"));
     }
     assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
+}
+
+/// Goal: a mount that stands still while metad restarts, for longer than the grace period, loses its locks to others, and its
+/// program is told: EIO from everything that it does with that descriptor, until it gives the lock up.
+#[test]
+fn a_lock_lost_by_standing_still_is_told() {
+    let Pair { cluster, second, mut a, mut b } = pair(plan().with("SKEP_METAD_GRACE", "2s"));
+    assert_eq!(b.ask("setlk f w 0 0"), "ok");
+    assert_eq!(b.ask("write f 0 before"), "ok");
+    assert_eq!(b.ask(&format!("open beside {}/file", second.display())), "ok");
+    let still = cluster.mount_daemon(&second).unwrap();
+    still.signal(Signal::STOP).unwrap();
+    cluster.one("metad").unwrap().kill().unwrap();
+    cluster.up().unwrap();
+    a.until("setlk f w 0 0", "ok");
+    assert_eq!(a.ask("write f 0 others"), "ok");
+    still.signal(Signal::CONT).unwrap();
+    assert_eq!(b.ask("write f 0 theirs"), "EIO", "the first one, and the others");
+    assert_eq!(b.ask("write f 0 theirs"), "EIO");
+    assert_eq!(a.ask("read f 0 6"), "others");
+    assert_eq!(b.ask("read beside 0 6"), "others");
+    assert_eq!(b.ask("setlk f u 0 0"), "EIO");
+    assert_eq!(b.ask("setlk f w 0 0"), "EAGAIN");
+    assert_eq!(a.ask("setlk f u 0 0"), "ok");
+    assert_eq!(b.ask("setlk f w 0 0"), "ok");
+    assert_eq!(b.ask("write f 0 theirs"), "ok");
+    assert_eq!(a.ask("read f 0 6"), "theirs");
 }
 
 /// Goal: processes of two mounts that take one lock in turn, thousands of times, never hold it two at a time, also

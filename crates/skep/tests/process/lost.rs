@@ -2,12 +2,15 @@
 
 use super::deletion::chunk_files;
 use super::{Running, bytes, plan, refusal, start};
+use skep_rig::until;
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+/// What is told to a server again is told within this time.
+const ANSWER: Duration = Duration::from_secs(60);
 /// Long enough for several chunks.
 const LEN: usize = 6 << 20;
 
@@ -71,9 +74,29 @@ fn lost_chunk_files_are_errors() {
     let health = cluster.run(cluster.admin_words(["health"])).unwrap();
     let told = String::from_utf8_lossy(&health.stdout).into_owned();
     assert!(!health.status.success() && told.contains("chunk file"), "{told}");
+    // The server forgets it with its life; the mount tells it again.
+    cluster.one("metad").unwrap().kill().unwrap();
+    cluster.up().unwrap();
+    fs::metadata(&path).unwrap();
+    let health = || {
+        let health = cluster.run(cluster.admin_words(["health"])).unwrap();
+        String::from_utf8_lossy(&health.stdout).into_owned()
+    };
+    until("health tells of the loss again", ANSWER, || match health() {
+        told if told.contains("chunk file") => Ok(()),
+        told => Err(told),
+    })
+    .unwrap();
     put_back(0);
     restart_storage(&cluster);
     assert!(read(&path).unwrap() == bytes(7, LEN), "put back");
+    let repaired = cluster.must(["entry".as_ref(), "repair".as_ref(), path.as_os_str()]).unwrap();
+    assert!(repaired.contains("nothing is lost"), "{repaired}");
+    until("health forgets what was put back", ANSWER, || match health() {
+        told if told.contains("chunk file") => Err(told),
+        _ => Ok(()),
+    })
+    .unwrap();
 
     File::options().write(true).open(&files[1]).unwrap().set_len(1 << 20).unwrap();
     restart_storage(&cluster);

@@ -1,12 +1,11 @@
 //! `Reclaim`: tells a restarted shard what is open.
 
 use super::{Reclaimed, ReclaimedLock};
-use crate::Empty;
-use skep_types::Incarnation;
+use skep_types::{Incarnation, record};
 
 crate::message! {
     /// Tells a restarted shard what is open.
-    Reclaim = 0x0219 -> Empty {
+    Reclaim = 0x0219 -> ReclaimReply {
         /// What the mount holds open on this shard.
         pub opens: alloc::vec::Vec<Reclaimed>,
         /// Locks that it holds there. A body has room for a limited number: send several.
@@ -17,5 +16,14 @@ crate::message! {
         /// For which life of the server this was put together. Another one refuses it: it may have been told of closes since,
         /// or have heard a part of the report only.
         1 => pub life: Option<Incarnation>,
+    }
+}
+
+record! {
+    /// What came of it.
+    #[derive(Debug, Clone, Default, PartialEq, Eq)]
+    pub struct ReclaimReply {} tags {
+        /// Those of its locks that it does not hold any more: others hold them, or may have held them meanwhile.
+        1 => pub lost: Option<alloc::vec::Vec<ReclaimedLock>>,
     }
 }

@@ -59,6 +59,32 @@ fn a_lock_that_another_has_is_not_believed() {
     assert!(!first.shared.borrow().locks.has_work());
 }
 
+/// Goal: a lock that a restarted server has given to another mount meanwhile is lost, and the program is told: EIO from that
+/// descriptor, an operation that was under way included, until it has given the lock up. Other descriptors go on.
+#[test]
+fn a_lost_lock_is_told() {
+    let (cluster, first) = mounted();
+    let second = mount(&cluster);
+    let file = create(&first, b"f");
+    let beside = open(&first, file.attr.ino);
+    let other = open(&second, file.attr.ino);
+    block_on(first.set_lock(file.handle, wish(7, WRITE, 0, 9))).unwrap();
+    block_on(first.set_lock(beside.handle, wish(8, WRITE, 20, 29))).unwrap();
+    cluster.borrow_mut().incarnation += 1;
+    cluster.borrow_mut().shard.locks.restart();
+    block_on(second.getattr(file.attr.ino)).unwrap();
+    block_on(second.set_lock(other.handle, wish(1, WRITE, 0, 9))).unwrap();
+    // The first answer shows the new life; before the next request it is told, and says what is lost.
+    block_on(first.getattr(file.attr.ino)).unwrap();
+    let write = |handle| block_on(first.write(handle, 0, b"x", crate::WriteHow::default()));
+    assert_eq!(write(file.handle), Err(Errno::EIO));
+    assert_eq!(write(file.handle), Err(Errno::EIO));
+    assert_eq!(write(beside.handle), Ok(1));
+    assert_eq!(claimed(&first), [(20, 29)]);
+    assert_eq!(block_on(first.set_lock(file.handle, wish(7, None, 0, 9))), Err(Errno::EIO));
+    assert_eq!(write(file.handle), Ok(1));
+}
+
 /// Goal: the end of an open file takes its own locks and no other's, though one request has told the server of both again; the
 /// process of a lock is told again with it.
 #[test]

@@ -23,6 +23,11 @@ impl Range {
         self.start <= other.last && other.start <= self.last
     }
 
+    /// Is every byte of `other` one of its own?
+    pub fn contains(self, other: Self) -> bool {
+        self.start <= other.start && other.last <= self.last
+    }
+
     /// Do they follow one another without a gap (`self` first)?
     fn touches(self, next: Self) -> bool {
         self.last.checked_add(1) == Some(next.start)

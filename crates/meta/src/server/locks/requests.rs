@@ -6,6 +6,7 @@ use crate::key;
 use crate::limit::LOCK_AWAIT_MAX_MS;
 use crate::store::{Store, StoreError};
 use alloc::format;
+use alloc::vec::Vec;
 use skep_types::{ClientId, Encode, Errno, Ino, Millis};
 use skep_wire::meta::{CancelLockReply, GetLockReply, LockOwner, MetaRequest, ReclaimedLock, SetLockReply};
 use skep_wire::{Empty, Refusal, Status};
@@ -101,17 +102,19 @@ impl<S: Store> Server<S> {
         }
     }
 
-    /// Locks that a client held before this life of the server. The first of two that conflict wins: one
-    /// of the clients has lost its lock already, by being away for too long. `again`: the client has told all that it
-    /// holds before, and this is a repetition, which what it did since may have overtaken.
+    /// Locks that a client held before this life of the server; gives those that are lost. In the grace period the first of
+    /// two that conflict wins: one of the clients has lost its lock already, by being away for too long. After it, others may
+    /// have held it meanwhile. `again`: the client has told all that it holds before, and this is a
+    /// repetition, which what it did since may have overtaken.
     pub(in super::super) fn reclaim_locks(
         &mut self,
         client: ClientId,
         locks: &[ReclaimedLock],
         again: bool,
         out: &mut Output,
-    ) -> Result<(), StoreError> {
-        for ReclaimedLock { ino, lock, order } in locks {
+    ) -> Result<Vec<ReclaimedLock>, StoreError> {
+        let mut lost = Vec::new();
+        for claim @ ReclaimedLock { ino, lock, order } in locks {
             if self.store.get(&key::inode(*ino))?.is_none() {
                 continue;
             }
@@ -119,14 +122,16 @@ impl<S: Store> Server<S> {
             {
                 continue;
             }
-            if let Err(refusal) = self.locks.reclaim(*ino, client, lock, *order) {
-                out.note(format!(
-                    "client {client} lost its lock on inode {ino} (process {}): {refusal}",
+            let late = !self.grace.holds(ino.shard());
+            if let Err(refusal) = self.locks.reclaim(*ino, client, lock, *order, late) {
+                out.warn(format!(
+                    "client {client} lost its lock on inode {ino} (process {}), its program gets EIO: {refusal}",
                     lock.pid
                 ));
+                lost.push(*claim);
             }
         }
-        Ok(())
+        Ok(lost)
     }
 }
 

@@ -1,6 +1,7 @@
 //! All locks of a server, and everybody who waits for one: one table for all shards, so that a
 //! circle of waiting owners is seen wherever their files are.
 
+use super::given::Given;
 use super::orders::Orders;
 use super::outcomes::Outcomes;
 use super::range::{Changed, Range, Ranges, excludes};
@@ -93,6 +94,7 @@ pub struct Table {
     next: u64,
     held: usize,
     changes: VecDeque<Change>,
+    given: Given,
     /// What became of wishes.
     pub outcomes: Outcomes,
 }
@@ -154,6 +156,7 @@ impl Table {
         let must_wait = blocked || ticket.is_some() && self.is_behind(key, u64::MAX, &wish);
         let state = match ticket {
             _ if !must_wait => {
+                self.given.note(ino, client);
                 self.hold(key, by, lock.pid, Some(kind), range);
                 Ok(LockState::Done)
             }
@@ -213,13 +216,15 @@ impl Table {
         on_file.is_some_and(|file| file.orders.is_overtaken(lock.space, lock.owner, order))
     }
 
-    /// A client holds a lock from an earlier life of the server. What is in its way, if it cannot be.
+    /// A client holds a lock from an earlier life of the server. What is in its way, if it cannot be. `late`: locks are
+    /// given already.
     pub fn reclaim(
         &mut self,
         ino: Ino,
         client: ClientId,
         lock: &LockWish,
         order: u64,
+        late: bool,
     ) -> Result<(), Refusal> {
         let (range, key) = (range_of(lock)?, (ino, lock.space));
         let kind = lock.kind.ok_or(Errno::EINVAL)?;
@@ -228,6 +233,12 @@ impl Table {
         let file = self.files.entry(key).or_default();
         if let Some(held) = file.held.first_conflict(by, kind, range) {
             let text = format!("client {} holds bytes {} to {}", held.by.client, held.start, held.last);
+            return Err(Refusal::with(Status::errno(Errno::EAGAIN), text));
+        }
+        let own = file.held.of(by).iter().any(|held| held.kind == kind && held.range.contains(range));
+        if late && !own && self.given.to_others(ino, client) {
+            self.tidy_file(key);
+            let text = "another client may have held it since the grace period ended";
             return Err(Refusal::with(Status::errno(Errno::EAGAIN), text));
         }
         let on_file = self.clients.entry(client).or_default().files.entry(ino).or_default();
@@ -248,6 +259,7 @@ impl Table {
 
     /// A file is gone: nobody can have anything to do with it but by a mistake.
     pub fn gone(&mut self, now: Millis, ino: Ino) {
+        self.given.forget(ino);
         for key in SPACES.map(|space| (ino, space)) {
             let Some(file) = self.files.get(&key) else { continue };
             let numbers: Vec<u64> = file.queue.keys().copied().collect();
@@ -524,6 +536,7 @@ impl Table {
             return false;
         }
         self.unqueue(place);
+        self.given.note(place.key.0, wish.by.client);
         self.hold(place.key, wish.by, wish.pid, Some(wish.kind), wish.range);
         self.outcomes.tell(wish.by.client, wish.ticket, 0);
         true

@@ -96,9 +96,9 @@ fn locks_are_reclaimed() {
         last,
         life: None,
     };
-    bed.call(ME, claim(1, true)).unwrap();
-    bed.call(OTHER, claim(2, false)).unwrap();
-    assert!(bed.notes.iter().any(|note| note.contains("client 2 lost its lock")), "{:?}", bed.notes);
+    assert_eq!(bed.call(ME, claim(1, true)).unwrap().lost, None);
+    assert_eq!(bed.call(OTHER, claim(2, false)).unwrap().lost, Some(claim(2, false).locks));
+    assert!(bed.warnings.iter().any(|line| line.contains("client 2 lost its lock")), "{:?}", bed.warnings);
     assert_eq!(bed.call(ME, set(ino, 1, None, 2)).err(), Some(Status::GRACE));
     bed.call(OTHER, Reclaim { opens: vec![], locks: vec![], last: true, life: None }).unwrap();
     assert_eq!(bed.call(OTHER, set(ino, 2, None, 2)).err(), Some(errno(Errno::EAGAIN)));
@@ -118,13 +118,14 @@ fn whoever_is_late_reports_first() {
     bed.restart(&[1]);
     let deadline = bed.server.next_deadline().unwrap();
     bed.tick(deadline.since(bed.now));
-    bed.open(ME, ino, OpenMode::Write, 1).unwrap();
     let drop_it = DropLocks { ino, space: LockSpace::Range, owner: 1, order: 7 };
-    assert_eq!(bed.call(ME, drop_it.clone()).err(), Some(Status::GRACE));
-    assert_eq!(bed.call(ME, set(ino, 2, None, 8)).err(), Some(Status::GRACE));
+    assert_eq!(bed.open(ME, ino, OpenMode::Write, 1).err(), Some(Status::NOT_READY));
+    assert_eq!(bed.call(ME, drop_it.clone()).err(), Some(Status::NOT_READY));
+    assert_eq!(bed.call(ME, set(ino, 2, None, 8)).err(), Some(Status::NOT_READY));
     bed.open(OTHER, ino, OpenMode::Write, 1).unwrap();
+    let opens = vec![Reclaimed { ino, mode: OpenMode::Write, open_seq: 1, reserved: 0 }];
     let locks = vec![ReclaimedLock { ino, lock: lock(1, WRITE), order: 6 }];
-    bed.call(ME, Reclaim { opens: vec![], locks, last: true, life: None }).unwrap();
+    bed.call(ME, Reclaim { opens, locks, last: true, life: None }).unwrap();
     assert_eq!(bed.call(OTHER, set(ino, 2, None, 1)).err(), Some(errno(Errno::EAGAIN)));
     bed.call(ME, drop_it).unwrap();
     assert_eq!(bed.call(OTHER, set(ino, 2, None, 2)).unwrap().state, LockState::Done);
@@ -302,4 +303,36 @@ fn requests_that_were_given_up_do_not_happen() {
     let index = bed.server.last_index();
     let last = bed.send_as(ME, ShardId(0), 0, Sync { term: bed.server.term(), index }.into());
     assert!(!bed.replies.contains_key(&last), "there is room to wait");
+}
+
+/// Goal: who claims a lock when the grace period is over gets it if nobody else was given one on that file since, and is told
+/// that it is lost if somebody was, though he has given it up again.
+#[test]
+fn a_late_claim_is_refused_where_others_came() {
+    for others_came in [false, true] {
+        let mut bed = Bed::new();
+        let ino = bed.create(ME, Ino::ROOT, "f");
+        bed.open(ME, ino, OpenMode::Write, 1).unwrap();
+        bed.call(ME, set(ino, 1, None, 1)).unwrap();
+        bed.restart(&[1, 2]);
+        bed.call(OTHER, Reclaim { opens: vec![], locks: vec![], last: true, life: None }).unwrap();
+        bed.tick(80_000);
+        bed.open(OTHER, ino, OpenMode::Write, 1).unwrap();
+        if others_came {
+            assert_eq!(bed.call(OTHER, set(ino, 2, None, 2)).unwrap().state, LockState::Done);
+            bed.call(OTHER, SetLock { ino, lock: lock(2, None), ticket: None, order: 3 }).unwrap();
+        }
+        let claim = Reclaim {
+            opens: vec![Reclaimed { ino, mode: OpenMode::Write, open_seq: 1, reserved: 0 }],
+            locks: vec![ReclaimedLock { ino, lock: lock(1, WRITE), order: 6 }],
+            last: true,
+            life: None,
+        };
+        let lost = others_came.then(|| claim.locks.clone());
+        assert_eq!(bed.call(ME, claim.clone()).unwrap().lost, lost);
+        assert_eq!(bed.call(ME, claim).unwrap().lost, lost, "the answer may have been lost");
+        let taken = bed.call(OTHER, set(ino, 2, None, 4)).map(|reply| reply.state);
+        let held = Err(errno(Errno::EAGAIN));
+        assert_eq!(taken, if others_came { Ok(LockState::Done) } else { held });
+    }
 }

@@ -137,6 +137,7 @@ fn every_crash_point() {
             let applied = if fresh_rows { newest(&bed, kept) } else { 0 };
             bed.crash(applied, kept, &[]);
             settle(&mut bed);
+            bed.report(ME);
             // The client asks again: the same number, the same request.
             let to = bed.send_as(ME, ShardId(0), 1, rmdir("d").into());
             settle(&mut bed);

@@ -1,0 +1,112 @@
+//! Strays: parts of writes that failed, beyond the ends of their files.
+
+use crate::job::{Job, To};
+use crate::lane::Lane;
+use crate::port::{Cell, Port};
+use crate::state::{Inode, Shared};
+use alloc::vec::Vec;
+use skep_types::{Encode, Errno, Ino, Piece};
+use skep_wire::meta::{AttrReply, GetAttr};
+use skep_wire::storage::{PunchChunk, StatChunks, StatChunksReply};
+use skep_wire::{Message, Refusal, Status};
+
+impl<P: Port, C: Cell<Shared>> Lane<P, C> {
+    /// What was written behind a failed piece, or may have been by it, must not show when the file grows
+    /// later: punched now, or by housekeeping when the program gave up.
+    ///
+    /// Only the shard knows where that is and whether others write, whose bytes would be punched with it.
+    pub(crate) async fn forget_strays(&self, ino: Ino, stray: Vec<Piece>) {
+        let mut left = Vec::new();
+        for piece in stray {
+            // Beside no other change than the one that failed.
+            if self.port.cancelled() || !matches!(self.take_back(ino, &piece, 1).await, Ok(true)) {
+                left.push(piece);
+            }
+        }
+        if left.is_empty() {
+            return;
+        }
+        for piece in left {
+            if !self.shared.with(|s| s.strays.keep(ino, piece)) {
+                self.stray_stays(ino, &piece, "too many wait for that");
+            }
+        }
+        self.port.work_waits();
+    }
+
+    /// Punches a stray, unless it is of the file by now or may be another mount's. `false`: later, for something is being
+    /// changed now, by more than `own` operations of this mount or by others.
+    ///
+    /// The target is looked at first, the shard then, and the target punches only what nobody has changed since: however
+    /// long the punch is on its way, it takes nobody's bytes.
+    async fn take_back(&self, ino: Ino, piece: &Piece, own: u16) -> Result<bool, Refusal> {
+        if self.shared.with(|s| s.inodes.get(ino).is_some_and(|inode| inode.changing > own)) {
+            return Ok(false);
+        }
+        match self.punch_stray(ino, piece, own).await {
+            // Of a generation that is gone, or behind a cut: so is the stray.
+            Err(refusal) if matches!(refusal.status, Status::STALE_GENERATION | Status::STALE_LAYOUT) => {
+                Ok(true)
+            }
+            Err(refusal) if refusal.status.as_errno() == Some(Errno::EAGAIN) => Ok(false),
+            result => result,
+        }
+    }
+
+    async fn punch_stray(&self, ino: Ino, piece: &Piece, own: u16) -> Result<bool, Refusal> {
+        let Piece { target, chunk, .. } = *piece;
+        let look = StatChunks { target, chunks: alloc::vec![chunk] };
+        let job = Job::new(To::Target(target), StatChunks::KIND, look.to_bytes(), false);
+        let StatChunksReply { chunks, .. } = self.once(job).await?.read()?;
+        let unchanged = chunks.first().and_then(|stat| stat.changes);
+        let unchanged = Some(unchanged.ok_or(Status::MALFORMED)?);
+        let AttrReply { attr, live } = self.once(self.asking(ino.shard(), &GetAttr { ino })).await?.read()?;
+        let (size, busy, others) = self.shared.with(|s| {
+            let size = s.inodes.merge(attr).size;
+            let inode = s.inodes.get(ino);
+            // What this mount has under way may have landed before the target was looked at, and is not marked yet.
+            let busy = inode.is_some_and(|inode| inode.changing > own);
+            (size, busy, live.is_some() || inode.is_some_and(Inode::end_is_open))
+        });
+        if busy {
+            return Ok(false);
+        }
+        // What stands behind the end may be theirs, and stays: a part of a write that failed.
+        let piece = beyond(*piece, size).filter(|_| !others);
+        let Some(Piece { local_offset: offset, len, .. }) = piece else { return Ok(true) };
+        let message = PunchChunk { target, chunk, offset, len, unchanged };
+        let job = Job::new(To::Target(target), PunchChunk::KIND, message.to_bytes(), false);
+        self.once(job).await.map(|_| true)
+    }
+
+    /// Strays of writes that were given up, some of them each time: housekeeping has other things to do.
+    pub(crate) async fn punch_strays(&self) {
+        for (ino, piece) in self.shared.with(|s| s.strays.take()) {
+            match self.take_back(ino, &piece, 0).await {
+                Ok(true) => {}
+                Ok(false) if self.shared.with(|s| s.strays.keep(ino, piece)) => {}
+                Ok(false) => self.stray_stays(ino, &piece, "too many wait for that"),
+                Err(refusal) => {
+                    self.stray_stays(ino, &piece, &alloc::format!("target {}: {refusal}", piece.target))
+                }
+            }
+        }
+    }
+
+    fn stray_stays(&self, ino: Ino, piece: &Piece, why: &str) {
+        self.port.log(format_args!(
+            "inode {ino}: {} bytes at {} of a write that failed could not be taken back ({why}); they may show if the \
+             file grows over them",
+            piece.len, piece.file_offset
+        ));
+    }
+}
+
+/// The part of a piece that lies beyond `size`.
+fn beyond(mut piece: Piece, size: u64) -> Option<Piece> {
+    let within = size.saturating_sub(piece.file_offset);
+    piece.file_offset += within;
+    piece.local_offset += within;
+    piece.len = piece.len.checked_sub(within).filter(|len| *len > 0)?;
+    Some(piece)
+}
