@@ -1,9 +1,13 @@
 //! Calls into mounted file systems, which take as long as a server is away: nothing of the administration waits for that.
 
 use super::failure::{Failure, Outcome};
-use std::path::Path;
+use super::mount_table::{self, MountEntry};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A file system that takes longer to say how full it is does not answer.
 pub const ANSWER_LIMIT: Duration = Duration::from_secs(3);
@@ -18,14 +22,46 @@ pub fn within<T: Send + 'static>(limit: Duration, ask: impl FnOnce() -> T + Send
     asking.ok().and_then(|_| told.recv_timeout(limit).ok())
 }
 
+/// What [`answers`] starts.
+#[derive(Debug, clap::Args)]
+pub struct ProbeArgs {
+    path: PathBuf,
+}
+
+/// Ends when the path has answered, whatever it said.
+pub fn probe(args: &ProbeArgs) -> ExitCode {
+    let _ = std::fs::symlink_metadata(&args.path);
+    ExitCode::SUCCESS
+}
+
+/// Does the file system at `path` answer within `limit`? It is asked by a process of its own, which is left behind if not:
+/// over io_uring nobody who asks a mount whose process is stopped can even be killed, and a program with such a thread does
+/// not end.
+pub fn answers(path: &Path, limit: Duration) -> bool {
+    if mount_table::read().is_ok_and(|mounts| !mounts.iter().any(MountEntry::is_skep)) {
+        return true;
+    }
+    let mut command = Command::new("/proc/self/exe");
+    command.arg("probe").arg(path).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    // Who cannot start one, or cannot wait for it, asks without.
+    let Ok(mut child) = command.spawn() else { return true };
+    let Ok(ends) = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()) else { return true };
+    let limit = Timespec::try_from(limit).ok();
+    let ended = poll(&mut [PollFd::new(&ends, PollFlags::IN)], limit.as_ref()).is_ok_and(|ready| ready > 0);
+    // Where it can be killed; where not, it ends with its mount.
+    let _ = if ended { child.wait().map(drop) } else { child.kill() };
+    ended
+}
+
 /// What `ask` says of `path`, or that the file system there does not answer.
 pub fn of_path<T: Send + 'static>(
     path: &Path,
     limit: Duration,
     ask: impl FnOnce(&Path) -> T + Send + 'static,
 ) -> Outcome<T> {
-    let asked = path.to_owned();
-    within(limit, move || ask(&asked)).ok_or_else(|| {
+    let (asked, begun) = (path.to_owned(), Instant::now());
+    let answered = answers(path, limit).then(|| limit.saturating_sub(begun.elapsed()));
+    answered.and_then(|left| within(left, move || ask(&asked))).ok_or_else(|| {
         Failure::new(format!(
             "{}: the file system there did not answer within {} s; it waits for a server that is away: see skep health",
             path.display(),

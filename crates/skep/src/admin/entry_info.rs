@@ -358,6 +358,12 @@ impl StripeInfo {
             ("online", "good") => String::new(),
             (reachability, consistency) => format!(" [{reachability}, {consistency}]"),
         };
+        if self.consistency == "unknown" {
+            return format!(
+                "{stripe}: target {}, which was removed from the cluster with what it held",
+                self.target
+            );
+        }
         let path =
             self.path.as_deref().unwrap_or("(path unknown: it takes the key, and a server that answers)");
         let lost = match &self.loss {
@@ -444,8 +450,13 @@ mod tests {
         assert_eq!((&json["extents"][0]["end"], &json["inline"]), (&serde_json::Value::Null, &false.into()));
         assert_eq!((&json["mode"], &json["policy"]["targets"]), (&"0640".into(), &serde_json::Value::Null));
         let text = info.text();
-        for part in ["1.00 MiB", "targets progressive", "over 2 targets", "/data/t1/chunks/", "path unknown"]
-        {
+        for part in [
+            "1.00 MiB",
+            "targets progressive",
+            "over 2 targets",
+            "/data/t1/chunks/",
+            "target 999, which was removed",
+        ] {
             assert!(text.contains(part), "{part} is missing in:\n{text}");
         }
     }

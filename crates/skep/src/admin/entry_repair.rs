@@ -44,7 +44,14 @@ fn on_mount(args: &RepairArgs, path: &Path) -> Outcome<Vec<String>> {
         Ok(lines)
     };
     let done: rustix::io::Result<_> = deadline::of_path(path, args.access.timeout.duration(), repair)?;
-    done.map_err(|e| Failure::local(format_args!("{}: {LOST}", path.display()), e))
+    done.map_err(|e| match e {
+        rustix::io::Errno::IO => Failure::new(format!(
+            "{}: {e}: it cannot be looked at; was a target with a part of it removed from the cluster? See skep entry info \
+             and the log of the mount",
+            path.display()
+        )),
+        e => Failure::local(format_args!("{}: {LOST}", path.display()), e),
+    })
 }
 
 /// What is told of a chunk file, with or without a mount.
@@ -58,9 +65,12 @@ fn in_namespace(args: &RepairArgs, path: &Path) -> Outcome<Vec<String>> {
     let ino = namespace.resolve(path)?;
     let lost = match args.zero {
         true => lost::give_up(&mut namespace, ino),
-        false => lost::look(&mut namespace, ino, |_| true).map(|found| found.lost()),
+        false => lost::look(&mut namespace, ino, |_| true).and_then(|found| match found.lost() {
+            lost if lost.is_empty() => found.obstacle().map_or(Ok(lost), Err),
+            lost => Ok(lost),
+        }),
     };
-    let lost = lost.map_err(|e| Failure::local(path.display(), e))?;
+    let lost = lost.map_err(|e| Failure::new(format!("{}: {e}", path.display())))?;
     Ok(lost.iter().map(line).collect())
 }
 

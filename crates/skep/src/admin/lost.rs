@@ -6,7 +6,7 @@ use skep_client::LostChunk;
 use skep_types::{ChunkId, Ino, Layout, NodeId, TargetId, Timestamp};
 use skep_wire::meta::{FoundChunk, ReadInline, Repair};
 use skep_wire::storage::StatChunks;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Looks while truncates come in between.
 const ROUNDS_MAX: usize = 20;
@@ -19,6 +19,8 @@ pub struct Found {
     pub sizes: BTreeMap<ChunkId, u64>,
     /// When the lives of the targets began.
     lives: BTreeMap<TargetId, Timestamp>,
+    /// Targets that the cluster knows no more.
+    removed: BTreeSet<TargetId>,
 }
 
 impl Found {
@@ -30,6 +32,31 @@ impl Found {
             (size < floor).then_some(LostChunk { chunk, target, size, floor, life_since })
         };
         self.layout.chunks().filter_map(found).collect()
+    }
+
+    /// What cannot be said of the file, because targets with parts of it are gone for good or do not answer.
+    pub fn obstacle(&self) -> Option<Failure> {
+        let unseen = |(chunk, target): (ChunkId, TargetId)| {
+            (self.layout.floor(&chunk) > 0 && !self.sizes.contains_key(&chunk)).then_some(target)
+        };
+        let unseen: BTreeSet<TargetId> = self.layout.chunks().filter_map(unseen).collect();
+        let (removed, away): (Vec<&TargetId>, Vec<&TargetId>) =
+            unseen.iter().partition(|target| self.removed.contains(target));
+        let list = |targets: &[&TargetId]| {
+            targets.iter().map(|target| target.to_string()).collect::<Vec<_>>().join(", ")
+        };
+        match (removed.is_empty(), away.is_empty()) {
+            (false, _) => Some(Failure::new(format!(
+                "what it had on target {} is lost: it was removed from the cluster with what it held. Reads of that give EIO, \
+                 and --zero does not help: write the file anew from a backup, or delete it",
+                list(&removed)
+            ))),
+            (true, false) => Some(Failure::new(format!(
+                "not looked at on target {}, whose server does not answer: try again when it does (skep health)",
+                list(&away)
+            ))),
+            (true, true) => None,
+        }
     }
 }
 
@@ -60,7 +87,7 @@ pub fn give_up(namespace: &mut Namespace, ino: Ino) -> Outcome<Vec<LostChunk>> {
         let found = look(namespace, ino, |_| true)?;
         let lost = found.lost();
         if lost.is_empty() {
-            return Ok(Vec::new());
+            return found.obstacle().map_or(Ok(Vec::new()), Err);
         }
         let (generation, trims) = (found.layout.generation, found.layout.trims);
         let told = lost.iter().map(LostChunk::found).collect();
@@ -81,6 +108,7 @@ fn on_targets(namespace: &Namespace, layout: Layout, wanted: &impl Fn(TargetId) 
     let names = Names::of(&namespace.status);
     let (mut sizes, mut lives) = (BTreeMap::new(), BTreeMap::new());
     let mut silent: Vec<NodeId> = Vec::new();
+    let removed = by_target.keys().copied().filter(|target| names.target(*target).is_none()).collect();
     for (target, chunks) in by_target {
         let node = names.target(target).and_then(|entry| names.entry(entry.node));
         let Some(node) = node.filter(|node| !silent.contains(&node.node)) else { continue };
@@ -95,5 +123,5 @@ fn on_targets(namespace: &Namespace, layout: Layout, wanted: &impl Fn(TargetId) 
             }
         }
     }
-    Found { layout, sizes, lives }
+    Found { layout, sizes, lives, removed }
 }

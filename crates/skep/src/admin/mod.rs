@@ -66,8 +66,8 @@ pub enum AdminCommand {
     Df(df::DfArgs),
     /// What is wrong, and what to do: exit code 0 healthy, 1 degraded, 2 down, 3 no permission
     ///
-    /// Chunk files of which something is lost are those that a program or a command met within the last hour, since the
-    /// metadata server was started. `find MOUNT -type f -exec skep entry repair {} +` meets all of them.
+    /// Chunk files of which something is lost are those that a program or a command met within the last hour, or since, as
+    /// long as its mount lives and they were not put back. `find MOUNT -type f -exec skep entry repair {} +` meets all of them.
     Health(health::HealthArgs),
     /// Counters of metadata and storage servers, or what they do now (--watch)
     Stats(stats::StatsArgs),

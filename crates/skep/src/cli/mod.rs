@@ -10,6 +10,7 @@ pub mod output;
 pub use daemon_args::{DaemonArgs, MountArgs, RestorableArgs, StoragedArgs};
 
 use crate::admin::AdminCommand;
+use crate::admin::deadline::ProbeArgs;
 use crate::up::{self, DownArgs, StatusArgs, UpArgs};
 use crate::{admin, bench, daemon, metad, mgmtd, mount, plan, storaged, survey, tune};
 use clap::{Parser, Subcommand};
@@ -57,6 +58,9 @@ pub enum Command {
     Plan(plan::PlanArgs),
     /// Check the settings of this machine, change them, undo it
     Tune(tune::TuneArgs),
+    /// Look whether a path answers: a helper of other commands, which can be left behind
+    #[command(hide = true)]
+    Probe(ProbeArgs),
     /// Administration
     #[command(flatten)]
     Admin(AdminCommand),
@@ -94,6 +98,7 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Survey(args) => survey::run(&args),
         Command::Plan(args) => plan::run(&args),
         Command::Tune(args) => tune::run(&args),
+        Command::Probe(args) => admin::deadline::probe(&args),
         Command::Admin(command) => admin::run(&command),
     }
 }

@@ -80,7 +80,7 @@ const ASKED_MAX: Duration = Duration::from_secs(8);
 /// request as being worked on although a stopped process has not seen it, and nobody who waits for it can end.
 #[test]
 fn commands_name_what_is_silent_in_time() {
-    let cluster = start(plan().with("SKEP_MOUNT_TRANSPORT", "dev"));
+    let cluster = start(plan());
     let second = cluster.second_mount("mnt1", &[]).unwrap();
     let (mount, dir) = (cluster.mount().to_owned(), cluster.dir());
     let path = mount.join("f");

@@ -8,6 +8,7 @@ use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use serde_json::Value;
 use skep_rig::{Cluster, PATIENCE, until};
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -410,6 +411,15 @@ fn a_lost_target_is_removed_by_force() {
         assert_eq!(Errno::from_io_error(&error), Some(Errno::IO), "{error}");
         assert!(begun.elapsed() < PROMPTLY, "what is lost is not waited for");
     }
+    let path = lost[0].to_str().unwrap();
+    let plain = ["entry", "repair", path].map(OsString::from).to_vec();
+    for words in [plain, cluster.admin_words(["entry", "repair", "--zero", path])] {
+        let repair = cluster.run(words).unwrap();
+        let said = String::from_utf8_lossy(&repair.stderr).into_owned();
+        assert!(!repair.status.success() && said.contains("removed from the cluster"), "{said}");
+    }
+    let info = cluster.must(["entry", "info", path]).unwrap();
+    assert!(info.contains("target 103, which was removed from the cluster"), "{info}");
     // It can be cut to nothing and written anew when nobody else has it open, which a mount tells a moment after the
     // close; and deleted.
     until("it is written anew", PATIENCE, || {

@@ -2,7 +2,7 @@
 
 use super::{Check, Verdict, check, fine};
 use crate::admin::access::is_of_another;
-use crate::admin::deadline::{ANSWER_LIMIT, within};
+use crate::admin::deadline::{ANSWER_LIMIT, answers, within};
 use crate::admin::mount_table::{self, MountEntry};
 use crate::config::address::Address;
 use crate::mount::control;
@@ -44,7 +44,9 @@ fn mount_notes(run_dir: &Path) -> Vec<MountNote> {
 fn mount_check(point: &Path, limit: Duration) -> Check {
     let asked = point.to_owned();
     let subject = point.display().to_string();
-    match within(limit, move || rustix::fs::statvfs(&asked)) {
+    let answered =
+        if answers(point, limit) { within(limit, move || rustix::fs::statvfs(&asked)) } else { None };
+    match answered {
         Some(Ok(_)) => fine("mount", &subject, "answers"),
         Some(Err(rustix::io::Errno::NOTCONN)) => {
             let hint = format!("its process is gone: umount -l {subject}, then mount it again");
