@@ -21,7 +21,7 @@ pub mod stream;
 
 pub use efficiency::Efficiency;
 pub use figure::{Figure, Unit};
-pub use notes::CONNECTIONS_PER_CLIENT;
+pub use notes::{CONNECTIONS_PER_CLIENT, META_CONNECTIONS_PER_CLIENT};
 pub use stream::{Direction, Limit, Stage, Stream};
 
 use crate::catalogue::{Catalogue, Component};

@@ -16,6 +16,8 @@ use crate::units::{count, decimal};
 const RAID6_HDD_DRIVES: u32 = 12;
 /// Connections that one mount opens to one storage server at most, however much runs on it.
 pub const CONNECTIONS_PER_CLIENT: u64 = 32;
+/// Most connections of a client to one metadata server of Skep, over `/dev/fuse`; over io_uring it has one for each core.
+pub const META_CONNECTIONS_PER_CLIENT: u64 = 64;
 /// Headroom below which two components are in balance.
 const BALANCED: f64 = 0.1;
 
@@ -173,7 +175,8 @@ fn connections(hardware: &Hardware) -> Option<String> {
         format!(
             "{} busy clients and {daemons} services are up to {needed} connections of a storage server, more than \
              max_connections ({most}): raise it in the configuration of storaged (a thread each, 256 KiB of stack), or \
-             clients take turns and wait for one another. A metadata server has up to one for each core of a client.",
+             clients take turns and wait for one another. A metadata server has up to {META_CONNECTIONS_PER_CLIENT} of a \
+             client over /dev/fuse, and one for each of its cores over io_uring.",
             hardware.clients.count
         )
     })

@@ -7,7 +7,7 @@ use super::namespace;
 use super::real;
 use super::recovery;
 use super::scenario::{CLIENTS_MAX, Cluster, SERVERS_MAX, Scenario};
-use crate::forward::CONNECTIONS_PER_CLIENT;
+use crate::forward::{CONNECTIONS_PER_CLIENT, META_CONNECTIONS_PER_CLIENT};
 use serde::Serialize;
 
 /// Busy for this share of the time, a thread or link counts as saturated: what comes in bursts waits for seconds.
@@ -303,9 +303,12 @@ pub(super) fn limits(calibration: &Calibration, scenario: &Scenario) -> Vec<Poin
     let threads = f64::from(scenario.threads_per_client);
     let costs = |cluster: &Cluster| Costs::at(calibration, scenario, cluster);
     let nodes = |cluster: &Cluster| (cluster.daemons() + 1) as f64;
-    let connections = |cluster: &Cluster| cluster.clients as f64 * threads + nodes(cluster);
-    let pooled = threads.min(CONNECTIONS_PER_CLIENT as f64);
-    let storage_connections = |cluster: &Cluster| cluster.clients as f64 * pooled + nodes(cluster);
+    let of_clients = |most: u64| {
+        let each = threads.min(most as f64);
+        move |cluster: &Cluster| cluster.clients as f64 * each + nodes(cluster)
+    };
+    let connections = of_clients(META_CONNECTIONS_PER_CLIENT);
+    let storage_connections = of_clients(CONNECTIONS_PER_CLIENT);
     let row = |what: &str, limit: u64, needed: &dyn Fn(&Cluster) -> f64, change: &str| {
         let what = format!("{what} ({limit})");
         point(scenario, &what, above(limit as f64, needed), Found::Limit, change)

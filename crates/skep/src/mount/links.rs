@@ -483,6 +483,7 @@ mod tests {
         assert_eq!(skep_tune::STORAGE_CONNECTIONS_PER_CLIENT, LINKS_PER_SERVER as u64);
         assert_eq!(skep_tune::META_CONNECTIONS_PER_CLIENT, LINKS_PER_METAD as u64);
         assert_eq!(skep_plan::forward::CONNECTIONS_PER_CLIENT, LINKS_PER_SERVER as u64);
+        assert_eq!(skep_plan::forward::META_CONNECTIONS_PER_CLIENT, LINKS_PER_METAD as u64);
     }
 
     /// Goal: whatever the limit of open files, lanes and connections together stay within it, and a mount has

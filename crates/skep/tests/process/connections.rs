@@ -71,24 +71,37 @@ fn a_metadata_server_with_few_connections() {
     });
 }
 
-/// Goal: a mount has no more connections to a storage server than `tune` and `plan` say, however many programs
-/// work on it, and gives them back when they do not.
+/// Sockets of a metadata server.
+fn sockets(metad: &Daemon) -> usize {
+    let open = std::fs::read_dir(format!("/proc/{}/fd", metad.pid)).unwrap().flatten();
+    let target = |file: std::fs::DirEntry| std::fs::read_link(file.path()).unwrap_or_default();
+    open.map(target).filter(|target| target.to_string_lossy().starts_with("socket:")).count()
+}
+
+/// Goal: a mount has no more connections to a server than `tune` and `plan` say, however many programs
+/// work on it, and gives those to storage servers back when they do not.
 #[test]
 fn connections_are_counted_as_they_are() {
     let cluster = start(plan());
     let most = skep_tune::STORAGE_CONNECTIONS_PER_CLIENT as usize;
     assert_eq!(most as u64, skep_plan::forward::CONNECTIONS_PER_CLIENT);
-    let peak = thread::scope(|scope| {
+    let most_meta = skep_tune::META_CONNECTIONS_PER_CLIENT as usize;
+    assert_eq!(most_meta as u64, skep_plan::forward::META_CONNECTIONS_PER_CLIENT);
+    let metad = cluster.one("metad").unwrap();
+    let idle = sockets(&metad);
+    let (peak, meta) = thread::scope(|scope| {
         let work = scope.spawn(|| work(cluster.mount()));
-        let mut peak = 0;
+        let (mut peak, mut meta) = (0, 0);
         while !work.is_finished() {
             peak = storage(&cluster).iter().map(connections).max().unwrap_or(0).max(peak);
+            meta = sockets(&metad).saturating_sub(idle).max(meta);
             thread::sleep(Duration::from_millis(5));
         }
         work.join().unwrap();
-        peak
+        (peak, meta)
     });
     assert!((2..=most + OTHERS).contains(&peak), "{peak} connections");
+    assert!((1..=most_meta + OTHERS).contains(&meta), "{meta} connections to metad");
     let few = || {
         let left: Vec<usize> = storage(&cluster).iter().map(connections).collect();
         if left.iter().all(|count| *count <= OTHERS) { Ok(()) } else { Err(format!("{left:?} connections")) }
