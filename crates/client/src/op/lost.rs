@@ -222,8 +222,11 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         for chunk in self.shared.with(|s| s.losses_due(now)) {
             let is_lost = match self.is_still_lost(chunk).await {
                 Err(refusal) if is_gone(refusal.status) => false,
-                // Somebody is away: next time.
-                Err(_) => continue,
+                // Somebody is away, or its connection has broken: next time.
+                Err(_) => {
+                    self.shared.with(|s| s.losses_waiting.insert(chunk));
+                    continue;
+                }
                 Ok(is_lost) => is_lost,
             };
             self.shared.with(|s| match is_lost {

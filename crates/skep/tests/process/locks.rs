@@ -267,6 +267,8 @@ fn a_lock_lost_by_standing_still_is_told() {
     assert_eq!(a.ask("setlk f u 0 0"), "ok");
     assert_eq!(b.ask("setlk f w 0 0"), "ok");
     assert_eq!(b.ask("write f 0 theirs"), "ok");
+    assert_eq!(b.ask("setlk f u 0 0"), "ok");
+    assert_eq!(a.ask("setlk f w 0 0"), "ok");
     assert_eq!(a.ask("read f 0 6"), "theirs");
 }
 
