@@ -9,6 +9,7 @@ use skep_wire::storage::{DeleteChunks, Owner};
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Barrier;
+use std::time::{Duration, Instant};
 
 fn chunk(ino: u64) -> ChunkId {
     ChunkId { ino: Ino(ino), generation: Generation(1), extent: 0, stripe: 0 }
@@ -247,6 +248,16 @@ fn targets_on_one_disk_share_its_room() {
         for target in &targets {
             let m = DeleteChunks { target: target.id, chunks: vec![chunk(round)] };
             target.run(&m.into()).unwrap();
+        }
+        // The room comes back when nobody has the removed file open any more, a moment later.
+        let begun = Instant::now();
+        while disk.left() < 24 << 20 {
+            assert!(
+                begun.elapsed() < Duration::from_secs(20),
+                "round {round}: {} bytes are left",
+                disk.left()
+            );
+            std::thread::yield_now();
         }
     }
 }
