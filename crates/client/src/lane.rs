@@ -77,13 +77,16 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
 
     /// As [`Lane::through`], with the open file: EIO when its program believes in a lock that is lost.
     pub(crate) fn through_file(&self, handle: Handle) -> Result<(FileHandle, Going<'_>), Errno> {
-        let file = self.shared.with(|s| s.handles.file(handle).copied())?;
-        Ok((file, self.through([Some(handle), None])))
+        let going = self.through([Some(handle), None]);
+        Ok((self.shared.with(|s| s.handles.file(handle).copied())?, going))
     }
 
     /// Was a lock lost under which the operation began?
     pub(crate) fn has_lost_its_lock(&self) -> bool {
         let Through { handles, lock_losses } = self.through.get();
+        if handles == [None, None] {
+            return false;
+        }
         self.shared.with(|s| {
             let mut files = handles.iter().flatten();
             s.lock_losses != lock_losses

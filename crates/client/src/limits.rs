@@ -56,6 +56,10 @@ pub const LOST_TOLD_MAX: usize = 1_024;
 pub const LOST_FOR_MS: u64 = 60 * 60_000;
 /// Housekeeping looks this often at those that are known to be lost, and tells their shards again.
 pub const LOST_LOOK_MS: u64 = 10 * 60_000;
+/// The same, when a server refused a connection or ended one: it may be starting.
+pub const LOST_LOOK_SOON_MS: u64 = 60_000;
+/// What takes longer is silence, which the next look may meet again.
+pub const LOST_QUICK_MS: u64 = 1_000;
 /// At so many of them in one round.
 pub const LOST_LOOKS: usize = 64;
 /// Entries asked for by one listing without attributes.

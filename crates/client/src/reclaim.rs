@@ -24,7 +24,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let (mut parts, mut lasts) = (Vec::new(), BTreeSet::new());
         let (most, client) = self.shared.with(|s| (s.limits.told_at_once, s.client()));
         for (shard, opens, locks) in &shards {
-            let is_small = opens.len() <= most && locks.len() <= most;
+            // Which locks are lost is known here before the last word is said: until then a server that gave them to
+            // others takes nothing else of this mount.
+            let is_small = opens.len() <= most && locks.is_empty();
             if is_small {
                 let all = Reclaim { opens: opens.clone(), locks: locks.clone(), last: true, life };
                 parts.push((*shard, self.shard_body(*shard, &all, false)));
@@ -52,10 +54,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         }
         let tells_losses = self.shared.with(|s| {
             s.nodes.reclaimed(node, life, told);
-            if told {
-                s.losses_looked = None;
-            }
-            told && !s.lost.is_empty()
+            told && s.losses.tell_again()
         });
         if tells_losses {
             self.port.work_waits();
@@ -99,7 +98,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 continue;
             };
             self.shared.with(|s| s.nodes.heard(node, answer.incarnation));
-            if answer.status.is_transient() || answer.status == Status::FENCED {
+            if answer.status.is_transient() || [Status::FENCED, Status::STALE_MAP].contains(&answer.status) {
                 told = false;
             } else if answer.status != Status(0) {
                 // Saying it again would not help, and must not keep the mount from going on.

@@ -297,7 +297,7 @@ impl Shared {
         self.session.open().map_or(ClientId(0), |session| session.client)
     }
 
-    fn node_of(&self, to: To) -> Option<NodeId> {
+    pub(crate) fn node_of(&self, to: To) -> Option<NodeId> {
         match to {
             To::Mgmt => Some(MGMTD),
             To::Shard(shard) => self.map.leader(shard),

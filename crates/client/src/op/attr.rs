@@ -147,6 +147,14 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         Ok(stats)
     }
 
+    /// One chunk file as its target has it, asked once: for what housekeeping does at its own pace.
+    pub(crate) async fn look_once(&self, target: TargetId, chunk: ChunkId) -> Result<ChunkStat, Refusal> {
+        let look = StatChunks { target, chunks: alloc::vec![chunk] };
+        let job = Job::new(To::Target(target), StatChunks::KIND, look.to_bytes(), false);
+        let found: StatChunksReply = self.once(job).await?.read()?;
+        found.chunks.first().copied().ok_or_else(|| Status::MALFORMED.into())
+    }
+
     /// Changes attributes.
     pub async fn setattr(&self, ino: Ino, set: SetAttr) -> Result<Attr, Errno> {
         let resizes = set.size.is_some();
@@ -156,6 +164,12 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             false => self.before_told(&attr).await?,
         }
         Ok(attr)
+    }
+
+    /// As [`Lane::setattr`], through an open file.
+    pub async fn setattr_open(&self, handle: Handle, ino: Ino, set: SetAttr) -> Result<Attr, Errno> {
+        let (_file, _going) = self.through_file(handle)?;
+        self.setattr(ino, set).await
     }
 
     pub(crate) async fn change_attr(&self, ino: Ino, set: SetAttr) -> Result<Attr, Refusal> {

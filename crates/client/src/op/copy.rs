@@ -45,9 +45,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// Copies up to `len` bytes from one open file to another, or within one. Gives how many; fewer than
     /// asked is no error, 0 is the end of the source.
     pub async fn copy(&self, from: (Handle, u64), to: (Handle, u64), len: u64) -> Result<u64, Errno> {
+        let _going = self.through([Some(from.0), Some(to.0)]);
         let (source, target) =
             self.shared.with(|s| Ok::<_, Errno>((*s.handles.file(from.0)?, *s.handles.file(to.0)?)))?;
-        let _going = self.through([Some(from.0), Some(to.0)]);
         if source.mode == OpenMode::Write || !target.mode.writes() {
             return Err(Errno::EBADF);
         }

@@ -39,7 +39,11 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// Takes or gives up a lock. EAGAIN when another owner has it. What was written under it is committed
     /// before it is given up; who takes it sees what others wrote under it.
     pub async fn set_lock(&self, handle: Handle, lock: LockWish) -> Result<(), Errno> {
-        if lock.kind.is_none() && self.shared.with(|s| s.learns_of_lost_lock(handle)) {
+        if lock.kind.is_none()
+            && let Some(ino) = self.shared.with(|s| s.learns_of_lost_lock(handle))
+        {
+            // What it took beside the lost one is given up.
+            let _ = self.set_committed(ino, handle, lock).await;
             return Err(Errno::EIO);
         }
         let ino = self.lockable(handle, &lock)?;
@@ -480,8 +484,9 @@ impl Shared {
 
     /// A program gives up a lock that was lost with a session. `true`: it is told so now, and the handle may be used
     /// again.
-    fn learns_of_lost_lock(&mut self, handle: Handle) -> bool {
-        self.handles.any_file(handle).is_some_and(|file| core::mem::take(&mut file.lock_lost))
+    fn learns_of_lost_lock(&mut self, handle: Handle) -> Option<Ino> {
+        let file = self.handles.any_file(handle)?;
+        core::mem::take(&mut file.lock_lost).then_some(file.ino)
     }
 
     fn lock_outcome(&mut self, ticket: u64, errno: u32) -> Option<Ended> {

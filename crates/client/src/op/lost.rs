@@ -6,15 +6,15 @@
 use super::attr::is_gone;
 use crate::job::{Job, To};
 use crate::lane::{Lane, refuse};
-use crate::limits::{LOST_FOR_MS, LOST_LOOK_MS, LOST_LOOKS, LOST_ROUNDS_MAX, LOST_TOLD_MAX};
+use crate::limits::{LOST_LOOK_SOON_MS, LOST_QUICK_MS, LOST_ROUNDS_MAX};
 use crate::port::{Cell, Port};
-use crate::state::{Shared, Unsynced};
+use crate::state::{Seen, Shared, Unsynced};
 use alloc::format;
 use alloc::vec::Vec;
 use core::fmt;
-use skep_types::{ChunkId, Encode, Errno, Ino, Layout, Millis, TargetId, Timestamp};
+use skep_types::{ChunkId, Encode, Errno, Ino, Layout, TargetId, Timestamp};
 use skep_wire::meta::{FoundChunk, LayoutReply, OpenReply, ReadInline, Repair};
-use skep_wire::storage::{StatChunks, StatChunksReply, SyncChunks, SyncChunksReply};
+use skep_wire::storage::{SyncChunks, SyncChunksReply};
 use skep_wire::{Message, Refusal, Status};
 
 /// A chunk file of which something is lost.
@@ -71,7 +71,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             ino.0, chunk.generation, chunk.extent, chunk.stripe,
         );
         let now = self.port.now();
-        let news = self.shared.with(|s| s.found_lost(chunk, now));
+        let news = self.shared.with(|s| s.losses.met(chunk, now));
         if news {
             self.port.log(format_args!("{text}"));
         }
@@ -141,16 +141,14 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         Ok(lost.collect())
     }
 
-    /// Everything of the file that is lost.
+    /// Everything of the file that is lost, by the newest map: its server may still serve a target that was removed.
     pub async fn lost(&self, ino: Ino) -> Result<Vec<LostChunk>, Errno> {
+        self.refresh_map().await;
         let found = self.errno(self.lost_chunks(ino, 0, u64::MAX).await)?;
         let lost = found.map_or_else(Vec::new, |(lost, _)| lost);
-        let put_back = self.shared.with(|s| {
-            let known = s.lost.keys().filter(|chunk| chunk.ino == ino);
-            let put_back = known.filter(|known| lost.iter().all(|lost| lost.chunk != **known));
-            s.losses_waiting.extend(put_back);
-            !s.losses_waiting.is_empty()
-        });
+        let put_back = self
+            .shared
+            .with(|s| s.losses.looked_at(ino, |chunk| lost.iter().any(|lost| lost.chunk == *chunk)));
         if put_back {
             self.port.work_waits();
         }
@@ -159,6 +157,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
 
     /// Gives up what is lost of the file: it reads as zeros from now on. Says what that was.
     pub async fn repair(&self, ino: Ino) -> Result<Vec<LostChunk>, Errno> {
+        self.refresh_map().await;
         self.errno(self.give_up(ino).await)
     }
 
@@ -178,7 +177,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                     self.shared.with(|s| {
                         s.inodes.merge_own(attr);
                         s.inodes.set_layout(ino, change, layout);
-                        s.lost.retain(|chunk, _| chunk.ino != ino);
+                        s.losses.given_up(ino);
                     });
                     return Ok(lost);
                 }
@@ -219,25 +218,20 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// forgotten it: `skep health` goes on saying so until it was put back or given up.
     pub(crate) async fn look_at_losses(&self) {
         let now = self.port.now();
-        for chunk in self.shared.with(|s| s.losses_due(now)) {
-            let is_lost = match self.is_still_lost(chunk).await {
-                Err(refusal) if is_gone(refusal.status) => false,
-                // Somebody is away, or its connection has broken: next time.
-                Err(_) => {
-                    self.shared.with(|s| s.losses_waiting.insert(chunk));
-                    continue;
-                }
-                Ok(is_lost) => is_lost,
+        let due = self.shared.with(|s| s.losses.take_due(now));
+        for (number, chunk) in due.iter().enumerate() {
+            let seen = match self.look_at_loss(*chunk).await {
+                Ok(seen) => seen,
+                Err(refusal) if is_gone(refusal.status) => Seen::Whole,
+                // Its shard does not answer, or the connection has broken: housekeeping has other things to do.
+                Err(_) => return self.shared.with(|s| s.losses.put_back(due[number..].iter().copied())),
             };
-            self.shared.with(|s| match is_lost {
-                true => s.lost.insert(chunk, now),
-                false => s.lost.remove(&chunk),
-            });
+            self.shared.with(|s| s.losses.settle(*chunk, seen, now));
         }
     }
 
-    /// Tells the shard if it is. Waits for nobody.
-    async fn is_still_lost(&self, chunk: ChunkId) -> Result<bool, Refusal> {
+    /// Tells the shard of it, also when it was put back. Waits for nobody.
+    async fn look_at_loss(&self, chunk: ChunkId) -> Result<Seen, Refusal> {
         let ask = |short: Vec<FoundChunk>, layout: Option<&Layout>| {
             let trims = layout.map(|layout| layout.trims).unwrap_or_default();
             self.once(self.asking(chunk.ino.shard(), &ReadInline { ino: chunk.ino, short, trims }))
@@ -245,62 +239,36 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let layout = ask(Vec::new(), None).await?.read::<OpenReply>()?.layout;
         let targets = layout.extent_of(&chunk).map(|extent| &extent.targets);
         let Some(target) = targets.and_then(|targets| targets.get(usize::from(chunk.stripe))).copied() else {
-            return Ok(false);
+            return Ok(Seen::Whole);
         };
-        let look = StatChunks { target, chunks: alloc::vec![chunk] };
-        let job = Job::new(To::Target(target), StatChunks::KIND, look.to_bytes(), false);
-        let found: StatChunksReply = self.once(job).await?.read()?;
-        let size = found.chunks.first().map_or(0, |stat| stat.size);
+        let node =
+            self.shared.with(|s| s.node_of(To::Target(target)).filter(|node| !s.losses.is_silent(*node)));
+        let Some(node) = node else { return Ok(Seen::Nothing) };
+        let asked = self.port.now();
+        let is_quick = || self.port.now().since(asked) < LOST_QUICK_MS;
+        let mut found = self.look_once(target, chunk).await;
+        if found.is_err() && is_quick() {
+            // By a connection to a life of the server that has ended.
+            found = self.look_once(target, chunk).await;
+        }
+        let Ok(found) = found else {
+            let soon = is_quick().then(|| self.port.now().plus(LOST_LOOK_SOON_MS));
+            self.shared.with(|s| s.losses.silent(node, soon));
+            return Ok(Seen::Nothing);
+        };
         let floor = layout.floor(&chunk);
-        // Told as well when it was put back.
-        ask(alloc::vec![FoundChunk { chunk, size, floor }], Some(&layout)).await?;
-        Ok(size < floor)
+        ask(alloc::vec![FoundChunk { chunk, size: found.size, floor }], Some(&layout)).await?;
+        Ok(if found.size < floor { Seen::Lost } else { Seen::Whole })
     }
 }
 
-impl Shared {
-    /// Chunk files known to be lost that are to be looked at, some of them.
-    fn losses_due(&mut self, now: Millis) -> Vec<ChunkId> {
-        if self.lost.is_empty() {
-            self.losses_waiting.clear();
-            return Vec::new();
-        }
-        let due = self.losses_looked.is_none_or(|looked| now.since(looked) >= LOST_LOOK_MS);
-        if due {
-            self.losses_looked = Some(now);
-            self.losses_waiting = self.lost.keys().copied().collect();
-        }
-        let chunks: Vec<ChunkId> = self.losses_waiting.iter().take(LOST_LOOKS).copied().collect();
-        self.losses_waiting.retain(|chunk| !chunks.contains(chunk));
-        chunks
-    }
-
-    /// Something of a chunk file is lost. Says whether that is news.
-    fn found_lost(&mut self, chunk: ChunkId, now: Millis) -> bool {
-        self.lost_errors += 1;
-        self.forget_losses(now);
-        if let Some(met) = self.lost.get_mut(&chunk) {
-            *met = now;
-            return false;
-        }
-        let room = self.lost.len() < LOST_TOLD_MAX;
-        if room {
-            self.losses_looked.get_or_insert(now);
-            self.lost.insert(chunk, now);
-        }
-        room
-    }
-
-    /// What no program has met for long may have been put back.
-    pub fn forget_losses(&mut self, now: Millis) {
-        self.lost.retain(|_, met| now.since(*met) < LOST_FOR_MS);
-    }
-}
 #[cfg(test)]
 mod tests {
-    use crate::limits::{LOST_FOR_MS, LOST_LOOK_MS};
+    use crate::limits::{LOST_FOR_MS, LOST_LOOK_MS, LOST_LOOK_SOON_MS};
     use crate::port::Cell;
-    use crate::testing::{BOTH, Cluster, FakeLane, READ, block_on, create, mount, mounted, read, write};
+    use crate::testing::{
+        BOTH, Cluster, FakeLane, Fault, READ, block_on, create, mount, mounted, read, write,
+    };
     use crate::{Opened, Seek, WriteHow};
     use alloc::rc::Rc;
     use alloc::vec;
@@ -308,6 +276,7 @@ mod tests {
     use skep_types::{ChunkId, Errno, LogIndex, LogPlace, Millis, SetAttr, TargetId, Term};
     use skep_wire::Message;
     use skep_wire::meta::{Commit, ReadInline};
+    use skep_wire::storage::StatChunks;
 
     const SIZE: usize = 90_000;
 
@@ -428,7 +397,7 @@ mod tests {
         let mut bytes = vec![0; SIZE];
         assert_eq!(block_on(lane.read(file.handle, 0, &mut bytes)), Err(Errno::EIO));
         cluster.borrow_mut().targets.chunks.insert(key, whole);
-        let lost = |ms| lane.shared().with(|s| (s.forget_losses(Millis(ms)), s.lost.len()).1);
+        let lost = |ms| lane.shared().with(|s| (s.losses.forget(Millis(ms)), s.losses.len()).1);
         let now = cluster.borrow().now;
         assert_eq!((lost(now), lost(now + LOST_FOR_MS)), (1, 0));
     }
@@ -457,7 +426,52 @@ mod tests {
         cluster.borrow_mut().targets.chunks.insert(key, whole);
         cluster.borrow_mut().now += LOST_LOOK_MS;
         block_on(lane.housekeeping());
-        assert_eq!((told(), lane.shared().with(|s| s.lost.len())), (before + 3, 0), "told that it is whole");
+        assert_eq!(
+            (told(), lane.shared().with(|s| s.losses.len())),
+            (before + 3, 0),
+            "told that it is whole"
+        );
+    }
+
+    /// Goal: a server that does not answer is asked for one of its lost chunk files, not for each, and not again before the
+    /// next look; a metad that does not answer is asked again by the next round.
+    #[test]
+    fn looks_at_losses_wait_for_nobody() {
+        let (cluster, lane, file) = stored(true);
+        let kept = core::mem::take(&mut cluster.borrow_mut().targets.chunks);
+        block_on(lane.housekeeping());
+        let find = || {
+            for at in [0, 20_000, 70_000] {
+                let read = block_on(lane.read(file.handle, at, &mut [0; 10]));
+                assert_eq!(read, Err(Errno::EIO));
+            }
+        };
+        find();
+        assert_eq!(block_on(lane.lost(file.attr.ino)).unwrap().len(), 6);
+        let known = lane.shared().with(|s| s.losses.len());
+        assert!(known > 2, "{known}");
+        let looks = |fails: Option<u16>| {
+            let before = cluster.borrow().count(StatChunks::KIND);
+            fails.into_iter().for_each(|kind| cluster.borrow_mut().fail(kind, &[Fault::Unreachable; 2]));
+            block_on(lane.housekeeping());
+            cluster.borrow().count(StatChunks::KIND) - before
+        };
+        cluster.borrow_mut().now += LOST_LOOK_MS;
+        assert_eq!(looks(Some(StatChunks::KIND)), 2, "twice");
+        assert_eq!(looks(None), 0, "not before the next look");
+        cluster.borrow_mut().now += LOST_LOOK_SOON_MS;
+        assert_eq!(looks(Some(StatChunks::KIND)), 2, "which comes soon");
+        let whole = cluster.borrow().targets.chunks.clone();
+        cluster.borrow_mut().targets.chunks = kept;
+        block_on(lane.lost(file.attr.ino)).unwrap();
+        assert_eq!(looks(None), known, "unless a program has found that it answers");
+        assert_eq!(lane.shared().with(|s| s.losses.len()), 0);
+        cluster.borrow_mut().targets.chunks = whole;
+        find();
+        cluster.borrow_mut().now += LOST_LOOK_MS;
+        assert_eq!((looks(Some(ReadInline::KIND)), looks(None)), (0, 0));
+        assert_eq!(looks(None), known, "by the next round");
+        assert_eq!(lane.shared().with(|s| s.losses.len()), known);
     }
 
     /// Goal: holes stay holes: stripes that nobody wrote, a file made longer, punched ranges, what a truncate cut off.

@@ -7,7 +7,7 @@ use crate::state::{Inode, Shared};
 use alloc::vec::Vec;
 use skep_types::{Encode, Errno, Ino, Piece};
 use skep_wire::meta::{AttrReply, GetAttr};
-use skep_wire::storage::{PunchChunk, StatChunks, StatChunksReply};
+use skep_wire::storage::PunchChunk;
 use skep_wire::{Message, Refusal, Status};
 
 impl<P: Port, C: Cell<Shared>> Lane<P, C> {
@@ -55,11 +55,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
 
     async fn punch_stray(&self, ino: Ino, piece: &Piece, own: u16) -> Result<bool, Refusal> {
         let Piece { target, chunk, .. } = *piece;
-        let look = StatChunks { target, chunks: alloc::vec![chunk] };
-        let job = Job::new(To::Target(target), StatChunks::KIND, look.to_bytes(), false);
-        let StatChunksReply { chunks, .. } = self.once(job).await?.read()?;
-        let unchanged = chunks.first().and_then(|stat| stat.changes);
-        let unchanged = Some(unchanged.ok_or(Status::MALFORMED)?);
+        let unchanged = Some(self.look_once(target, chunk).await?.changes.ok_or(Status::MALFORMED)?);
         let AttrReply { attr, live } = self.once(self.asking(ino.shard(), &GetAttr { ino })).await?.read()?;
         let (size, busy, others) = self.shared.with(|s| {
             let size = s.inodes.merge(attr).size;

@@ -12,6 +12,7 @@ use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use skep_types::limits::EXTENTS_MAX;
 use skep_types::{Encode, Errno, Ino, LogIndex, Millis, ShardId, TargetId, Term};
 use skep_wire::meta::Sync;
 use skep_wire::storage::{SyncChunks, SyncChunksReply};
@@ -324,6 +325,9 @@ impl SyncGroup {
         Job::new(To::Target(self.target), SyncChunks::KIND, message.to_bytes(), false)
     }
 }
+
+// What one file has on one target fits into one request.
+const _: () = assert!(EXTENTS_MAX <= SYNC_CHUNKS_BATCH);
 
 impl Shared {
     /// Positions of the newest changes of `ino` that may not be durable.

@@ -8,6 +8,7 @@ mod held;
 mod inode;
 mod inodes;
 mod locks;
+mod losses;
 mod map;
 mod mark;
 mod netbench;
@@ -26,6 +27,8 @@ pub use held::{Answered, Point, Telling};
 pub use inode::{Inline, Inode, Unsynced};
 pub use inodes::Inodes;
 pub use locks::{Ended, LockKey, Locks, Wish};
+pub use losses::Losses;
+pub(crate) use losses::Seen;
 pub use map::ClusterMap;
 pub use mark::{Begun, Mark};
 pub use netbench::{
@@ -40,10 +43,10 @@ pub use strays::Strays;
 
 use crate::limits::Limits;
 use crate::port::MGMTD;
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::vec::Vec;
-use skep_types::{ChunkId, ClientId, FenceEpoch, Ino, Millis, NodeId, ShardId, Term};
+use skep_types::{ClientId, FenceEpoch, Ino, Millis, NodeId, ShardId, Term};
 
 /// A server that does not answer, for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -99,14 +102,8 @@ pub struct Shared {
     pub lock_losses: u64,
     /// What housekeeping is to punch.
     pub strays: Strays,
-    /// Chunk files of which something is lost, as far as the log has named them, and when they were met last.
-    pub lost: BTreeMap<ChunkId, Millis>,
-    /// When those were looked at last; `None`: that is due.
-    pub losses_looked: Option<Millis>,
-    /// Those of them that are still to be looked at.
-    pub losses_waiting: BTreeSet<ChunkId>,
-    /// Errors that programs got for that.
-    pub lost_errors: u64,
+    /// Chunk files of which something is lost.
+    pub losses: Losses,
     /// Counts opens and closes of the mount, so that shards can order them.
     pub open_seq: u64,
     /// Counts changes made by this mount; a listing's attributes are stale when it moved.

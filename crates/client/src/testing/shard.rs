@@ -144,6 +144,7 @@ impl Shard {
                 Ok(self.stamped(&Empty {}))
             }
             MetaRequest::Reclaim(m) => {
+                assert!(m.locks.is_empty() || !m.last, "requests of other lanes may come before the answer");
                 self.opens.extend(m.opens.iter().map(|open| (open.ino, open.open_seq)));
                 self.reserved.extend(m.opens.iter().map(|open| (open.ino, open.reserved)));
                 self.reclaims += usize::from(m.last);

@@ -57,11 +57,12 @@ impl<S: Store> Server<S> {
             return Ok(());
         }
         let client = request.peer.client;
+        self.sessions.admit(client)?;
         if self.grace.is_late(shard, client) && !matches!(request.message, MetaRequest::Reclaim(_)) {
             // Its programs may believe in locks that others have: it is told that first.
             let text = "the grace period ended without this client: it is to tell first what it holds";
             return Err(Refusal::with(Status::NOT_READY, text));
         }
-        self.sessions.admit(client)
+        Ok(())
     }
 }

@@ -3,7 +3,11 @@
 use super::failure::{Failure, Outcome};
 use super::mount_table::{self, MountEntry};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::retry_on_intr;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use std::fs::DirEntry;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::mpsc;
@@ -11,6 +15,11 @@ use std::time::{Duration, Instant};
 
 /// A file system that takes longer to say how full it is does not answer.
 pub const ANSWER_LIMIT: Duration = Duration::from_secs(3);
+
+/// This program, however it was started and whatever became of its file.
+const OWN_PROGRAM: &str = "/proc/self/exe";
+/// Its hidden command that asks.
+const PROBE: &str = "probe";
 
 /// What `ask` gives, unless it takes longer than `limit`. Its thread is left behind then, and ends with the process.
 pub fn within<T: Send + 'static>(limit: Duration, ask: impl FnOnce() -> T + Send + 'static) -> Option<T> {
@@ -41,16 +50,37 @@ pub fn answers(path: &Path, limit: Duration) -> bool {
     if mount_table::read().is_ok_and(|mounts| !mounts.iter().any(MountEntry::is_skep)) {
         return true;
     }
-    let mut command = Command::new("/proc/self/exe");
-    command.arg("probe").arg(path).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let limit = Timespec::try_from(limit).ok();
+    let ends_in_time = |pid| {
+        let ends = pidfd_open(pid, PidfdFlags::empty())?;
+        retry_on_intr(|| poll(&mut [PollFd::new(&ends, PollFlags::IN)], limit.as_ref()))
+            .map(|ready| ready > 0)
+    };
+    // However often a command is tried beside a mount that stands still, one process waits for it.
+    if let Some(Ok(ended)) = asked_already(path).map(ends_in_time) {
+        return ended;
+    }
+    let mut command = Command::new(OWN_PROGRAM);
+    command.arg(PROBE).arg(path).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     // Who cannot start one, or cannot wait for it, asks without.
     let Ok(mut child) = command.spawn() else { return true };
-    let Ok(ends) = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()) else { return true };
-    let limit = Timespec::try_from(limit).ok();
-    let ended = poll(&mut [PollFd::new(&ends, PollFlags::IN)], limit.as_ref()).is_ok_and(|ready| ready > 0);
+    let Ok(ended) = ends_in_time(Pid::from_child(&child)) else { return true };
     // Where it can be killed; where not, it ends with its mount.
     let _ = if ended { child.wait().map(drop) } else { child.kill() };
     ended
+}
+
+/// A process of this user that another command has started to ask the same, and that has no answer yet.
+fn asked_already(path: &Path) -> Option<Pid> {
+    let words = [OWN_PROGRAM.as_bytes(), PROBE.as_bytes(), path.as_os_str().as_bytes(), b""];
+    let (wanted, own) = (words.join(&0), rustix::process::geteuid().as_raw());
+    let is_it = |entry: &DirEntry| {
+        entry.metadata().is_ok_and(|of| of.uid() == own)
+            && std::fs::read(entry.path().join("cmdline")).is_ok_and(|words| words == wanted)
+    };
+    let mut processes = std::fs::read_dir("/proc").ok()?.flatten().filter(|_| path.is_absolute());
+    let entry = processes.find(is_it)?;
+    entry.file_name().to_str()?.parse().ok().and_then(Pid::from_raw)
 }
 
 /// What `ask` says of `path`, or that the file system there does not answer.
@@ -73,6 +103,7 @@ pub fn of_path<T: Send + 'static>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::process::CommandExt;
 
     /// Goal: an answer is given, and what does not come in time is not waited for.
     #[test]
@@ -84,5 +115,22 @@ mod tests {
         drop(keep);
         let error = of_path(Path::new("/a"), Duration::ZERO, |_| std::thread::park()).unwrap_err();
         assert!(error.to_string().contains("/a: the file system there did not answer"), "{error}");
+    }
+
+    /// Goal: who asks what another process is asking waits for that one.
+    #[test]
+    fn one_process_asks() {
+        let scratch = tempfile::tempdir().unwrap();
+        let silent = scratch.path().join("silent");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &silent, rustix::fs::Mode::RWXU).unwrap();
+        assert_eq!(asked_already(&silent), None);
+        let mut asks = Command::new("cat");
+        let asks = asks.arg0(OWN_PROGRAM).args([Path::new(PROBE), &silent]).stderr(Stdio::null());
+        let mut asks = asks.spawn().unwrap();
+        assert_eq!(asked_already(&silent), Some(Pid::from_child(&asks)));
+        assert_eq!(asked_already(scratch.path()), None);
+        asks.kill().unwrap();
+        asks.wait().unwrap();
+        assert_eq!(asked_already(&silent), None);
     }
 }

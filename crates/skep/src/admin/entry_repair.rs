@@ -60,18 +60,17 @@ pub fn line(lost: &LostChunk) -> String {
     format!("extent {extent}, stripe {stripe} on target {}: {lost}", lost.target)
 }
 
-fn in_namespace(args: &RepairArgs, path: &Path) -> Outcome<Vec<String>> {
+/// What is lost, and what cannot be said of the rest.
+fn in_namespace(args: &RepairArgs, path: &Path) -> Outcome<(Vec<String>, Option<Failure>)> {
+    let named = |e: Failure| Failure::new(format!("{}: {e}", path.display()));
     let mut namespace = Namespace::connect(&args.access, path)?;
     let ino = namespace.resolve(path)?;
-    let lost = match args.zero {
+    let found = match args.zero {
         true => lost::give_up(&mut namespace, ino),
-        false => lost::look(&mut namespace, ino, |_| true).and_then(|found| match found.lost() {
-            lost if lost.is_empty() => found.obstacle().map_or(Ok(lost), Err),
-            lost => Ok(lost),
-        }),
+        false => lost::look(&mut namespace, ino, |_| true).map(|found| (found.lost(), found.obstacle())),
     };
-    let lost = lost.map_err(|e| Failure::new(format!("{}: {e}", path.display())))?;
-    Ok(lost.iter().map(line).collect())
+    let (lost, obstacle) = found.map_err(named)?;
+    Ok((lost.iter().map(line).collect(), obstacle.map(named)))
 }
 
 /// Does it: every path, also after one failed.
@@ -81,22 +80,24 @@ pub fn run(args: &RepairArgs, out: &mut dyn Write) -> Outcome {
     for path in &args.paths {
         let on_a_mount =
             !args.access.is_explicit() && mount_of(path, args.access.timeout.duration())?.is_some();
-        let lines = if on_a_mount { on_mount(args, path) } else { in_namespace(args, path) };
-        let text = match &lines {
-            Err(failure) => {
-                failures.push(failure.clone());
-                continue;
-            }
-            Ok(lines) if lines.is_empty() => "nothing is lost".to_owned(),
-            Ok(_) if args.zero => "given up, reads as zeros from now on".to_owned(),
-            Ok(_) => {
+        let found = match on_a_mount {
+            true => on_mount(args, path).map(|lines| (lines, None)),
+            false => in_namespace(args, path),
+        };
+        let (lines, obstacle) = found.unwrap_or_else(|failure| (Vec::new(), Some(failure)));
+        let is_unsure = obstacle.is_some();
+        failures.extend(obstacle);
+        let text = match lines.is_empty() {
+            true if is_unsure => continue,
+            true => "nothing is lost",
+            false if args.zero => "given up, reads as zeros from now on",
+            false => {
                 lost += 1;
-                "something is lost, reads give EIO; --zero gives it up".to_owned()
+                "something is lost, reads give EIO; --zero gives it up"
             }
         };
         let written = writeln!(out, "{}: {text}", path.display());
-        let written =
-            written.and_then(|()| lines.iter().flatten().try_for_each(|line| writeln!(out, "  {line}")));
+        let written = written.and_then(|()| lines.iter().try_for_each(|line| writeln!(out, "  {line}")));
         written.map_err(|e| Failure::local("standard output", e))?;
     }
     if lost > 0 {

@@ -80,19 +80,19 @@ pub fn look(namespace: &mut Namespace, ino: Ino, wanted: impl Fn(TargetId) -> bo
     Err(Failure::new("the file is being truncated all the time; try again"))
 }
 
-/// Gives up what is lost. Says what that was.
-pub fn give_up(namespace: &mut Namespace, ino: Ino) -> Outcome<Vec<LostChunk>> {
+/// Gives up what is lost. Says what that was, and what cannot be said of the rest.
+pub fn give_up(namespace: &mut Namespace, ino: Ino) -> Outcome<(Vec<LostChunk>, Option<Failure>)> {
     let mut rounds = 0;
     loop {
         let found = look(namespace, ino, |_| true)?;
         let lost = found.lost();
         if lost.is_empty() {
-            return found.obstacle().map_or(Ok(Vec::new()), Err);
+            return Ok((lost, found.obstacle()));
         }
         let (generation, trims) = (found.layout.generation, found.layout.trims);
         let told = lost.iter().map(LostChunk::found).collect();
         match namespace.ask(ino, &Repair { ino, generation, trims, found: told }) {
-            Ok(_) => return Ok(lost),
+            Ok(_) => return Ok((lost, found.obstacle())),
             // Cut, or written and synced, since that look.
             Err(failure) if failure.is_overtaken() && rounds < ROUNDS_MAX => rounds += 1,
             Err(failure) => return Err(failure),

@@ -7,13 +7,12 @@ use crate::admin::df::target_rows;
 use crate::admin::entry_info::{kind_name, mode_name};
 use crate::admin::entry_repair::{LOST, ZERO, line};
 use serde_json::{Value, json};
-use skep_client::state::ClusterMap;
+use skep_client::state::{ClusterMap, Losses};
 use skep_client::{Cell, Measured};
 use skep_fuse::Context;
-use skep_types::{ChunkId, Code, Errno, Extent, Ino, Kind, Millis, NodeId, Reachability, TargetId};
+use skep_types::{Code, Errno, Extent, Ino, Kind, NodeId, Reachability, TargetId};
 use skep_wire::meta::InspectReply;
 use skep_wire::mgmt::TargetEntry;
-use std::collections::BTreeMap;
 
 /// Everything about an inode, as JSON.
 const ENTRY: &[u8] = b"skep.entry";
@@ -32,7 +31,7 @@ pub const NAMESPACE: &[u8] = b"skep.";
 
 /// The value of [`ENTRY`], as `skep entry info` reads it. Where the chunk files lie on the servers is for
 /// administrators.
-fn entry(ino: Ino, reply: &InspectReply, lost: &BTreeMap<ChunkId, Millis>, map: &ClusterMap) -> Vec<u8> {
+fn entry(ino: Ino, reply: &InspectReply, losses: &Losses, map: &ClusterMap) -> Vec<u8> {
     let sessions: Vec<Value> = reply
         .sessions
         .iter()
@@ -67,7 +66,7 @@ fn entry(ino: Ino, reply: &InspectReply, lost: &BTreeMap<ChunkId, Millis>, map: 
             "targets": given(reply.policy.targets),
             "inline_limit": reply.policy.inline_limit,
         },
-        "extents": reply.layout.extents.iter().map(|extent| extent_value(map, lost, extent)).collect::<Vec<Value>>(),
+        "extents": reply.layout.extents.iter().map(|extent| extent_value(map, losses, extent)).collect::<Vec<Value>>(),
         "sessions": sessions,
     });
     value.to_string().into_bytes()
@@ -85,8 +84,8 @@ pub async fn get<P: MountPort>(lane: &MountLane<P>, ino: Ino, name: &[u8]) -> Re
             // Without a question to the targets: nobody shall have to wait for one to learn where the others are.
             let now = lane.port().now();
             Ok(lane.shared().with(|s| {
-                s.forget_losses(now);
-                entry(ino, &reply, &s.lost, &s.map)
+                s.losses.forget(now);
+                entry(ino, &reply, &s.losses, &s.map)
             }))
         }
         _ if name == LOST.as_bytes() => {
@@ -185,7 +184,7 @@ pub async fn set<P: MountPort>(
     lane.set_policy(ino, policy).await
 }
 
-fn extent_value(map: &ClusterMap, lost: &BTreeMap<ChunkId, Millis>, extent: &Extent) -> Value {
+fn extent_value(map: &ClusterMap, losses: &Losses, extent: &Extent) -> Value {
     let stripe = |(stripe, target): (usize, &TargetId)| {
         let entry = map.target(*target);
         let node = entry.map_or(NodeId(0), |entry| entry.node);
@@ -203,7 +202,7 @@ fn extent_value(map: &ClusterMap, lost: &BTreeMap<ChunkId, Millis>, extent: &Ext
             "floor": extent.floor(stripe),
             "cut": Some(extent.cut(stripe)).filter(|cut| *cut != u64::MAX),
             "size": null,
-            "lost": lost.contains_key(&extent.chunk(stripe)),
+            "lost": losses.has(&extent.chunk(stripe)),
         })
     };
     json!({

@@ -224,7 +224,12 @@ impl<P: MountPort> Filesystem for Worker<P> {
 
     async fn setattr(&self, cx: &Context<'_>, ino: u64, set: &SetAttr) -> Answer<AttrReply> {
         let lane = self.begin(cx)?;
-        let attr = lane.setattr(Ino(ino), convert::set_attr(set)).await.map_err(errno)?;
+        let wish = convert::set_attr(set);
+        let attr = match set.fh.filter(|_| set.size.is_some()) {
+            Some(fh) => lane.setattr_open(fh, Ino(ino), wish).await,
+            None => lane.setattr(Ino(ino), wish).await,
+        };
+        let attr = attr.map_err(errno)?;
         let cuts = set.kill_suidgid && set.size.is_some();
         let less = if cuts { self.drop_foreign_sgid(cx, ino, Some(&attr)).await? } else { None };
         Ok(attr_reply(&less.unwrap_or(attr)))

@@ -3,6 +3,7 @@
 use super::tests::{READ, WRITE, claimed, open, waiting, wish};
 use super::*;
 use crate::testing::{Fault, block_on, create, mount, mounted};
+use skep_types::SetAttr;
 use skep_wire::Message;
 use skep_wire::meta::Reclaim;
 
@@ -69,6 +70,7 @@ fn a_lost_lock_is_told() {
     let beside = open(&first, file.attr.ino);
     let other = open(&second, file.attr.ino);
     block_on(first.set_lock(file.handle, wish(7, WRITE, 0, 9))).unwrap();
+    block_on(first.set_lock(file.handle, wish(7, WRITE, 40, 49))).unwrap();
     block_on(first.set_lock(beside.handle, wish(8, WRITE, 20, 29))).unwrap();
     cluster.borrow_mut().incarnation += 1;
     cluster.borrow_mut().shard.locks.restart();
@@ -80,9 +82,16 @@ fn a_lost_lock_is_told() {
     assert_eq!(write(file.handle), Err(Errno::EIO));
     assert_eq!(write(file.handle), Err(Errno::EIO));
     assert_eq!(write(beside.handle), Ok(1));
-    assert_eq!(claimed(&first), [(20, 29)]);
-    assert_eq!(block_on(first.set_lock(file.handle, wish(7, None, 0, 9))), Err(Errno::EIO));
+    let empty = SetAttr { size: Some(0), ..SetAttr::default() };
+    let cut =
+        |handle| block_on(first.setattr_open(handle, file.attr.ino, empty.clone())).map(|attr| attr.size);
+    assert_eq!(cut(file.handle), Err(Errno::EIO), "through the descriptor");
+    assert_eq!(claimed(&first), [(40, 49), (20, 29)]);
+    assert_eq!(block_on(first.set_lock(file.handle, wish(7, None, 0, u64::MAX))), Err(Errno::EIO));
+    assert_eq!(claimed(&first), [(20, 29)], "what is left of its locks is given up");
+    block_on(second.set_lock(other.handle, wish(1, WRITE, 40, 49))).unwrap();
     assert_eq!(write(file.handle), Ok(1));
+    assert_eq!(cut(beside.handle), Ok(0));
 }
 
 /// Goal: the end of an open file takes its own locks and no other's, though one request has told the server of both again; the

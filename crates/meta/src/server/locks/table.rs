@@ -4,7 +4,7 @@
 use super::given::Given;
 use super::orders::Orders;
 use super::outcomes::Outcomes;
-use super::range::{Changed, Range, Ranges, excludes};
+use super::range::{Changed, Held, Range, Ranges, excludes};
 use crate::limit::{
     LOCK_TURN_MS, LOCK_WAITS_MAX, LOCK_WAITS_PER_CLIENT_MAX, LOCKS_MAX, LOCKS_PER_CLIENT_MAX,
     LOCKS_PER_FILE_MAX,
@@ -229,17 +229,18 @@ impl Table {
         let (range, key) = (range_of(lock)?, (ino, lock.space));
         let kind = lock.kind.ok_or(Errno::EINVAL)?;
         let by = LockOwner { client, owner: lock.owner };
-        self.check_room(key, by, Some(kind), range)?;
-        let file = self.files.entry(key).or_default();
-        if let Some(held) = file.held.first_conflict(by, kind, range) {
+        let held = self.files.get(&key).map(|file| &file.held);
+        if let Some(held) = held.and_then(|held| held.first_conflict(by, kind, range)) {
             let text = format!("client {} holds bytes {} to {}", held.by.client, held.start, held.last);
             return Err(Refusal::with(Status::errno(Errno::EAGAIN), text));
         }
-        let own = file.held.of(by).iter().any(|held| held.kind == kind && held.range.contains(range));
-        if late && !own && self.given.to_others(ino, client) {
-            self.tidy_file(key);
-            let text = "another client may have held it since the grace period ended";
-            return Err(Refusal::with(Status::errno(Errno::EAGAIN), text));
+        let covers = |held: &Held| held.kind == kind && held.range.contains(range);
+        if !held.is_some_and(|held| held.of(by).iter().any(covers)) {
+            if late && self.given.to_others(ino, client) {
+                let text = "another client may have held it since the grace period ended";
+                return Err(Refusal::with(Status::errno(Errno::EAGAIN), text));
+            }
+            self.check_room(key, by, Some(kind), range)?;
         }
         let on_file = self.clients.entry(client).or_default().files.entry(ino).or_default();
         on_file.orders.reclaim(lock.space, lock.owner, order);

@@ -249,7 +249,8 @@ fn targets_on_one_disk_share_its_room() {
             let m = DeleteChunks { target: target.id, chunks: vec![chunk(round)] };
             target.run(&m.into()).unwrap();
         }
-        // Seen once: both were refused after a removal. That the room came back late is assumed, not shown (0011, L71).
+        // Until it is run, a command that another test of this process starts holds its open files too, removed ones
+        // with their room.
         let begun = Instant::now();
         while disk.left() < 24 << 20 {
             assert!(
