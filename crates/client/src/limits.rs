@@ -56,9 +56,11 @@ pub const LOST_TOLD_MAX: usize = 1_024;
 pub const LOST_FOR_MS: u64 = 60 * 60_000;
 /// Housekeeping looks this often at those that are known to be lost, and tells their shards again.
 pub const LOST_LOOK_MS: u64 = 10 * 60_000;
-/// The same, when a server refused a connection or ended one: it may be starting.
+/// The same, when a storage server refused to be asked, or its connection broke: it may be starting.
 pub const LOST_LOOK_SOON_MS: u64 = 60_000;
-/// What takes longer is silence, which the next look may meet again.
+/// The same, when a metadata server did not take it.
+pub const LOST_TELL_SOON_MS: u64 = 10_000;
+/// What takes longer is silence, which the next request to that server would meet again.
 pub const LOST_QUICK_MS: u64 = 1_000;
 /// At so many of them in one round.
 pub const LOST_LOOKS: usize = 64;

@@ -43,7 +43,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             && let Some(ino) = self.shared.with(|s| s.learns_of_lost_lock(handle))
         {
             // What it took beside the lost one is given up.
-            let _ = self.set_committed(ino, handle, lock).await;
+            if self.commit_under(ino, handle, lock).await.is_ok() {
+                let _ = self.set_committed(ino, handle, lock).await;
+            }
             return Err(Errno::EIO);
         }
         let ino = self.lockable(handle, &lock)?;

@@ -3,12 +3,11 @@
 //! A floor that is known here may be old: another mount may have cut the file since. So whoever finds a chunk file too
 //! short looks once more, between two answers of the shard: was the file not cut between them, something is lost.
 
-use super::attr::is_gone;
 use crate::job::{Job, To};
 use crate::lane::{Lane, refuse};
-use crate::limits::{LOST_LOOK_SOON_MS, LOST_QUICK_MS, LOST_ROUNDS_MAX};
+use crate::limits::LOST_ROUNDS_MAX;
 use crate::port::{Cell, Port};
-use crate::state::{Seen, Shared, Unsynced};
+use crate::state::{Shared, Unsynced};
 use alloc::format;
 use alloc::vec::Vec;
 use core::fmt;
@@ -213,62 +212,11 @@ impl LostChunk {
     }
 }
 
-impl<P: Port, C: Cell<Shared>> Lane<P, C> {
-    /// Housekeeping: what was found lost is looked at again now and then, and when a metadata server came back, which has
-    /// forgotten it: `skep health` goes on saying so until it was put back or given up.
-    pub(crate) async fn look_at_losses(&self) {
-        let now = self.port.now();
-        let due = self.shared.with(|s| s.losses.take_due(now));
-        for (number, chunk) in due.iter().enumerate() {
-            let seen = match self.look_at_loss(*chunk).await {
-                Ok(seen) => seen,
-                Err(refusal) if is_gone(refusal.status) => Seen::Whole,
-                // Its shard does not answer, or the connection has broken: housekeeping has other things to do.
-                Err(_) => return self.shared.with(|s| s.losses.put_back(due[number..].iter().copied())),
-            };
-            self.shared.with(|s| s.losses.settle(*chunk, seen, now));
-        }
-    }
-
-    /// Tells the shard of it, also when it was put back. Waits for nobody.
-    async fn look_at_loss(&self, chunk: ChunkId) -> Result<Seen, Refusal> {
-        let ask = |short: Vec<FoundChunk>, layout: Option<&Layout>| {
-            let trims = layout.map(|layout| layout.trims).unwrap_or_default();
-            self.once(self.asking(chunk.ino.shard(), &ReadInline { ino: chunk.ino, short, trims }))
-        };
-        let layout = ask(Vec::new(), None).await?.read::<OpenReply>()?.layout;
-        let targets = layout.extent_of(&chunk).map(|extent| &extent.targets);
-        let Some(target) = targets.and_then(|targets| targets.get(usize::from(chunk.stripe))).copied() else {
-            return Ok(Seen::Whole);
-        };
-        let node =
-            self.shared.with(|s| s.node_of(To::Target(target)).filter(|node| !s.losses.is_silent(*node)));
-        let Some(node) = node else { return Ok(Seen::Nothing) };
-        let asked = self.port.now();
-        let is_quick = || self.port.now().since(asked) < LOST_QUICK_MS;
-        let mut found = self.look_once(target, chunk).await;
-        if found.is_err() && is_quick() {
-            // By a connection to a life of the server that has ended.
-            found = self.look_once(target, chunk).await;
-        }
-        let Ok(found) = found else {
-            let soon = is_quick().then(|| self.port.now().plus(LOST_LOOK_SOON_MS));
-            self.shared.with(|s| s.losses.silent(node, soon));
-            return Ok(Seen::Nothing);
-        };
-        let floor = layout.floor(&chunk);
-        ask(alloc::vec![FoundChunk { chunk, size: found.size, floor }], Some(&layout)).await?;
-        Ok(if found.size < floor { Seen::Lost } else { Seen::Whole })
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use crate::limits::{LOST_FOR_MS, LOST_LOOK_MS, LOST_LOOK_SOON_MS};
+pub(super) mod tests {
+    use crate::limits::LOST_FOR_MS;
     use crate::port::Cell;
-    use crate::testing::{
-        BOTH, Cluster, FakeLane, Fault, READ, block_on, create, mount, mounted, read, write,
-    };
+    use crate::testing::{BOTH, Cluster, FakeLane, READ, block_on, create, mount, mounted, read, write};
     use crate::{Opened, Seek, WriteHow};
     use alloc::rc::Rc;
     use alloc::vec;
@@ -276,16 +224,15 @@ mod tests {
     use skep_types::{ChunkId, Errno, LogIndex, LogPlace, Millis, SetAttr, TargetId, Term};
     use skep_wire::Message;
     use skep_wire::meta::{Commit, ReadInline};
-    use skep_wire::storage::StatChunks;
 
-    const SIZE: usize = 90_000;
+    pub(in crate::op) const SIZE: usize = 90_000;
 
-    fn chunk_files(cluster: &RefCell<Cluster>) -> vec::Vec<(TargetId, ChunkId)> {
+    pub(in crate::op) fn chunk_files(cluster: &RefCell<Cluster>) -> vec::Vec<(TargetId, ChunkId)> {
         cluster.borrow().targets.chunks.keys().copied().collect()
     }
 
     /// A file in chunks of three extents, fsynced or only closed, and an open handle of another mount.
-    fn stored(synced: bool) -> (Rc<RefCell<Cluster>>, FakeLane, Opened) {
+    pub(in crate::op) fn stored(synced: bool) -> (Rc<RefCell<Cluster>>, FakeLane, Opened) {
         let (cluster, lane) = mounted();
         let file = create(&lane, b"a");
         write(&lane, &file, 0, &[7; SIZE]);
@@ -298,7 +245,7 @@ mod tests {
         (cluster, other, opened)
     }
 
-    fn try_read(lane: &FakeLane, file: &Opened) -> Result<usize, Errno> {
+    pub(in crate::op) fn try_read(lane: &FakeLane, file: &Opened) -> Result<usize, Errno> {
         block_on(lane.read(file.handle, 0, &mut vec![0; SIZE]))
     }
 
@@ -400,78 +347,6 @@ mod tests {
         let lost = |ms| lane.shared().with(|s| (s.losses.forget(Millis(ms)), s.losses.len()).1);
         let now = cluster.borrow().now;
         assert_eq!((lost(now), lost(now + LOST_FOR_MS)), (1, 0));
-    }
-
-    /// Goal: a metadata server that came back hears of what is lost again, and so does one that runs for long; what was put
-    /// back is forgotten.
-    #[test]
-    fn losses_are_told_again() {
-        let (cluster, lane, file) = stored(true);
-        let key = chunk_files(&cluster)[0];
-        let whole = cluster.borrow_mut().targets.chunks.remove(&key).unwrap();
-        block_on(lane.housekeeping());
-        assert_eq!(try_read(&lane, &file), Err(Errno::EIO));
-        let told = || cluster.borrow().shard.told_lost;
-        let before = told();
-        block_on(lane.housekeeping());
-        assert_eq!(told(), before, "it knows");
-        cluster.borrow_mut().incarnation += 1;
-        block_on(lane.getattr(file.attr.ino)).unwrap();
-        block_on(lane.housekeeping());
-        block_on(lane.housekeeping());
-        assert_eq!(told(), before + 1, "once");
-        cluster.borrow_mut().now += LOST_LOOK_MS;
-        block_on(lane.housekeeping());
-        assert_eq!(told(), before + 2);
-        cluster.borrow_mut().targets.chunks.insert(key, whole);
-        cluster.borrow_mut().now += LOST_LOOK_MS;
-        block_on(lane.housekeeping());
-        assert_eq!(
-            (told(), lane.shared().with(|s| s.losses.len())),
-            (before + 3, 0),
-            "told that it is whole"
-        );
-    }
-
-    /// Goal: a server that does not answer is asked for one of its lost chunk files, not for each, and not again before the
-    /// next look; a metad that does not answer is asked again by the next round.
-    #[test]
-    fn looks_at_losses_wait_for_nobody() {
-        let (cluster, lane, file) = stored(true);
-        let kept = core::mem::take(&mut cluster.borrow_mut().targets.chunks);
-        block_on(lane.housekeeping());
-        let find = || {
-            for at in [0, 20_000, 70_000] {
-                let read = block_on(lane.read(file.handle, at, &mut [0; 10]));
-                assert_eq!(read, Err(Errno::EIO));
-            }
-        };
-        find();
-        assert_eq!(block_on(lane.lost(file.attr.ino)).unwrap().len(), 6);
-        let known = lane.shared().with(|s| s.losses.len());
-        assert!(known > 2, "{known}");
-        let looks = |fails: Option<u16>| {
-            let before = cluster.borrow().count(StatChunks::KIND);
-            fails.into_iter().for_each(|kind| cluster.borrow_mut().fail(kind, &[Fault::Unreachable; 2]));
-            block_on(lane.housekeeping());
-            cluster.borrow().count(StatChunks::KIND) - before
-        };
-        cluster.borrow_mut().now += LOST_LOOK_MS;
-        assert_eq!(looks(Some(StatChunks::KIND)), 2, "twice");
-        assert_eq!(looks(None), 0, "not before the next look");
-        cluster.borrow_mut().now += LOST_LOOK_SOON_MS;
-        assert_eq!(looks(Some(StatChunks::KIND)), 2, "which comes soon");
-        let whole = cluster.borrow().targets.chunks.clone();
-        cluster.borrow_mut().targets.chunks = kept;
-        block_on(lane.lost(file.attr.ino)).unwrap();
-        assert_eq!(looks(None), known, "unless a program has found that it answers");
-        assert_eq!(lane.shared().with(|s| s.losses.len()), 0);
-        cluster.borrow_mut().targets.chunks = whole;
-        find();
-        cluster.borrow_mut().now += LOST_LOOK_MS;
-        assert_eq!((looks(Some(ReadInline::KIND)), looks(None)), (0, 0));
-        assert_eq!(looks(None), known, "by the next round");
-        assert_eq!(lane.shared().with(|s| s.losses.len()), known);
     }
 
     /// Goal: holes stay holes: stripes that nobody wrote, a file made longer, punched ranges, what a truncate cut off.

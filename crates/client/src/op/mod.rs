@@ -14,6 +14,7 @@ mod grow;
 mod inspect;
 mod list;
 mod lock;
+mod losses;
 mod lost;
 mod netbench;
 mod open;

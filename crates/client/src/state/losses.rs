@@ -1,35 +1,37 @@
 //! Chunk files of which something is lost, as programs have met them.
 
 use crate::limits::{LOST_FOR_MS, LOST_LOOK_MS, LOST_LOOKS, LOST_TOLD_MAX};
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use skep_types::{ChunkId, Ino, Millis, NodeId};
+use skep_types::{ChunkId, Ino, Millis, TargetId};
 
-/// Those that are known, and those of them that housekeeping is to look at again.
+#[derive(Debug, Clone, Copy)]
+struct Loss {
+    /// When it was met last.
+    met: Millis,
+    /// When housekeeping is to look at it again.
+    due: Millis,
+}
+
+/// Those that are known, as far as the log has named them.
 #[derive(Debug, Default)]
 pub struct Losses {
-    /// As far as the log has named them, and when they were met last.
-    known: BTreeMap<ChunkId, Millis>,
-    /// When they are to be looked at again; `None`: now.
-    next: Option<Millis>,
-    /// Still to be looked at.
-    waiting: BTreeSet<ChunkId>,
-    /// Servers that did not answer since then: they are not asked for more.
-    silent: BTreeSet<NodeId>,
+    known: BTreeMap<ChunkId, Loss>,
+    /// Targets that did not answer, and until when they are not asked again.
+    silent: BTreeMap<TargetId, Millis>,
 }
 
 impl Losses {
     /// A program has met one. Says whether that is news.
     pub(crate) fn met(&mut self, chunk: ChunkId, now: Millis) -> bool {
         self.forget(now);
-        if let Some(met) = self.known.get_mut(&chunk) {
-            *met = now;
+        if let Some(loss) = self.known.get_mut(&chunk) {
+            loss.met = now;
             return false;
         }
         let room = self.known.len() < LOST_TOLD_MAX;
         if room {
-            self.next.get_or_insert(now.plus(LOST_LOOK_MS));
-            self.known.insert(chunk, now);
+            self.known.insert(chunk, Loss { met: now, due: now.plus(LOST_LOOK_MS) });
         }
         room
     }
@@ -51,7 +53,7 @@ impl Losses {
 
     /// What no program has met for long may have been put back.
     pub fn forget(&mut self, now: Millis) {
-        self.known.retain(|_, met| now.since(*met) < LOST_FOR_MS);
+        self.known.retain(|_, loss| now.since(loss.met) < LOST_FOR_MS);
     }
 
     /// What is lost of the file was given up.
@@ -59,60 +61,54 @@ impl Losses {
         self.known.retain(|chunk, _| chunk.ino != ino);
     }
 
-    /// All of the file was looked at, so that its servers answer, and only `lost` are. Housekeeping looks at the others.
+    /// All of the file was looked at, so that its targets answer, and only `lost` are. Housekeeping looks at the others.
     /// `true`: there are some.
     pub(crate) fn looked_at(&mut self, ino: Ino, lost: impl Fn(&ChunkId) -> bool) -> bool {
         self.silent.clear();
-        self.waiting.extend(self.known.keys().filter(|chunk| chunk.ino == ino && !lost(chunk)));
-        !self.waiting.is_empty()
+        let others = self.known.iter_mut().filter(|(chunk, _)| chunk.ino == ino && !lost(chunk));
+        others.map(|(_, loss)| loss.due = Millis(0)).count() > 0
     }
 
     /// A server forgot what it was told of them. `true`: there are some.
     pub(crate) fn tell_again(&mut self) -> bool {
-        self.next = None;
+        self.known.values_mut().for_each(|loss| loss.due = Millis(0));
         !self.known.is_empty()
     }
 
-    /// Some of those that are to be looked at now.
-    pub(crate) fn take_due(&mut self, now: Millis) -> Vec<ChunkId> {
-        if self.known.is_empty() {
-            self.waiting.clear();
-            return Vec::new();
-        }
-        if self.next.is_none_or(|next| next <= now) {
-            self.next = Some(now.plus(LOST_LOOK_MS));
-            self.silent.clear();
-            self.waiting = self.known.keys().copied().collect();
-        }
-        let chunks: Vec<ChunkId> = self.waiting.iter().take(LOST_LOOKS).copied().collect();
-        self.waiting.retain(|chunk| !chunks.contains(chunk));
-        chunks
+    /// Some of those that are to be looked at now: who waits longest comes first.
+    pub(crate) fn due(&self, now: Millis) -> Vec<ChunkId> {
+        let mut due: Vec<_> = self
+            .known
+            .iter()
+            .filter(|(_, loss)| loss.due <= now)
+            .map(|(chunk, loss)| (loss.due, *chunk))
+            .collect();
+        due.sort_unstable();
+        due.into_iter().take(LOST_LOOKS).map(|(_, chunk)| chunk).collect()
     }
 
-    /// Is it to be asked?
-    pub(crate) fn is_silent(&self, node: NodeId) -> bool {
-        self.silent.contains(&node)
+    /// Not asked again before?
+    pub(crate) fn silent_until(&self, target: TargetId, now: Millis) -> Option<Millis> {
+        self.silent.get(&target).copied().filter(|until| *until > now)
     }
 
-    /// It did not answer. `soon`: when to look again, if that is before the next look.
-    pub(crate) fn silent(&mut self, node: NodeId, soon: Option<Millis>) {
-        self.silent.insert(node);
-        self.next = self.next.map(|next| soon.map_or(next, |soon| next.min(soon)));
+    /// They did not answer.
+    pub(crate) fn silent(&mut self, targets: impl IntoIterator<Item = TargetId>, until: Millis) {
+        self.silent.extend(targets.into_iter().map(|target| (target, until)));
     }
 
-    /// One was looked at.
+    /// One was looked at. It may have been given up meanwhile.
     pub(crate) fn settle(&mut self, chunk: ChunkId, seen: Seen, now: Millis) {
         match seen {
-            // It may have been given up meanwhile.
-            Seen::Lost => self.known.get_mut(&chunk).into_iter().for_each(|met| *met = now),
             Seen::Whole => drop(self.known.remove(&chunk)),
-            Seen::Nothing => {}
+            Seen::Lost => {
+                let again = Loss { met: now, due: now.plus(LOST_LOOK_MS) };
+                self.known.entry(chunk).and_modify(|loss| *loss = again);
+            }
+            Seen::Nothing { again } => {
+                self.known.entry(chunk).and_modify(|loss| loss.due = again);
+            }
         }
-    }
-
-    /// These were not looked at: the next round does.
-    pub(crate) fn put_back(&mut self, chunks: impl IntoIterator<Item = ChunkId>) {
-        self.waiting.extend(chunks);
     }
 }
 
@@ -123,6 +119,9 @@ pub(crate) enum Seen {
     Lost,
     /// Put back, given up, or deleted with its file.
     Whole,
-    /// Its target is away, or was removed: the next look may tell.
-    Nothing,
+    /// A server is away, or the target was removed.
+    Nothing {
+        /// When to look again.
+        again: Millis,
+    },
 }

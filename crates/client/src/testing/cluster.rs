@@ -258,6 +258,7 @@ pub struct FakePort {
 impl Port for FakePort {
     async fn call(&self, calls: &mut [Call<'_>]) {
         pend_once().await;
+        self.cluster.borrow_mut().shard.claims_under_way = false;
         for call in calls {
             call.outcome = self.cluster.borrow_mut().handle(self.mount, call);
         }

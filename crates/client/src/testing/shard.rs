@@ -45,6 +45,8 @@ pub struct Shard {
     pub term: u64,
     pub opens: BTreeMap<Ino, u64>,
     pub reclaims: usize,
+    /// Of one batch of requests: none of it is answered yet.
+    pub claims_under_way: bool,
     /// Answers say that others are writing.
     pub live: bool,
     pub executed: usize,
@@ -144,7 +146,11 @@ impl Shard {
                 Ok(self.stamped(&Empty {}))
             }
             MetaRequest::Reclaim(m) => {
-                assert!(m.locks.is_empty() || !m.last, "requests of other lanes may come before the answer");
+                self.claims_under_way |= !m.locks.is_empty();
+                assert!(
+                    !(self.claims_under_way && m.last),
+                    "which locks are lost is not known to the mount yet"
+                );
                 self.opens.extend(m.opens.iter().map(|open| (open.ino, open.open_seq)));
                 self.reserved.extend(m.opens.iter().map(|open| (open.ino, open.reserved)));
                 self.reclaims += usize::from(m.last);

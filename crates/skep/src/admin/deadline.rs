@@ -5,6 +5,7 @@ use super::mount_table::{self, MountEntry};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use std::ffi::OsStr;
 use std::fs::DirEntry;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -35,6 +36,8 @@ pub fn within<T: Send + 'static>(limit: Duration, ask: impl FnOnce() -> T + Send
 #[derive(Debug, clap::Args)]
 pub struct ProbeArgs {
     path: PathBuf,
+    /// For others who look for this process
+    device: u64,
 }
 
 /// Ends when the path has answered, whatever it said.
@@ -47,9 +50,12 @@ pub fn probe(args: &ProbeArgs) -> ExitCode {
 /// over io_uring nobody who asks a mount whose process is stopped can even be killed, and a program with such a thread does
 /// not end.
 pub fn answers(path: &Path, limit: Duration) -> bool {
-    if mount_table::read().is_ok_and(|mounts| !mounts.iter().any(MountEntry::is_skep)) {
+    let mounts = mount_table::read().unwrap_or_default();
+    if !mounts.is_empty() && !mounts.iter().any(MountEntry::is_skep) {
         return true;
     }
+    let device = covering(&mounts, path);
+    let words = [PROBE.as_bytes(), path.as_os_str().as_bytes(), &device].map(OsStr::from_bytes);
     let limit = Timespec::try_from(limit).ok();
     let ends_in_time = |pid| {
         let ends = pidfd_open(pid, PidfdFlags::empty())?;
@@ -57,11 +63,11 @@ pub fn answers(path: &Path, limit: Duration) -> bool {
             .map(|ready| ready > 0)
     };
     // However often a command is tried beside a mount that stands still, one process waits for it.
-    if let Some(Ok(ended)) = asked_already(path).map(ends_in_time) {
+    if let Some(Ok(ended)) = path.is_absolute().then(|| asked_already(&words)).flatten().map(ends_in_time) {
         return ended;
     }
     let mut command = Command::new(OWN_PROGRAM);
-    command.arg(PROBE).arg(path).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.args(words).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     // Who cannot start one, or cannot wait for it, asks without.
     let Ok(mut child) = command.spawn() else { return true };
     let Ok(ended) = ends_in_time(Pid::from_child(&child)) else { return true };
@@ -70,16 +76,26 @@ pub fn answers(path: &Path, limit: Duration) -> bool {
     ended
 }
 
-/// A process of this user that another command has started to ask the same, and that has no answer yet.
-fn asked_already(path: &Path) -> Option<Pid> {
-    let words = [OWN_PROGRAM.as_bytes(), PROBE.as_bytes(), path.as_os_str().as_bytes(), b""];
-    let (wanted, own) = (words.join(&0), rustix::process::geteuid().as_raw());
+/// The mount that `path` is on, by the number of its device: another one at the same place has another.
+fn covering(mounts: &[MountEntry], path: &Path) -> Vec<u8> {
+    let over = mounts.iter().filter(|mount| path.starts_with(&mount.point));
+    let top = over.max_by_key(|mount| mount.point.as_os_str().len());
+    top.map(|mount| mount.device).unwrap_or_default().to_string().into_bytes()
+}
+
+/// A process of this user, which sees the same mounts, that another command has started to ask the same, and that has no
+/// answer yet.
+fn asked_already(words: &[&OsStr]) -> Option<Pid> {
+    let words = [&[OsStr::new(OWN_PROGRAM)], words, &[OsStr::new("")]].concat();
+    let wanted = words.iter().map(|word| word.as_bytes()).collect::<Vec<_>>().join(&0);
+    let mounts_of = |process: &Path| std::fs::read_link(process.join("ns/mnt"));
+    let own = (rustix::process::geteuid().as_raw(), mounts_of(Path::new("/proc/self")).ok()?);
     let is_it = |entry: &DirEntry| {
-        entry.metadata().is_ok_and(|of| of.uid() == own)
-            && std::fs::read(entry.path().join("cmdline")).is_ok_and(|words| words == wanted)
+        std::fs::read(entry.path().join("cmdline")).is_ok_and(|words| words == wanted)
+            && entry.metadata().is_ok_and(|of| of.uid() == own.0)
+            && mounts_of(&entry.path()).is_ok_and(|mounts| mounts == own.1)
     };
-    let mut processes = std::fs::read_dir("/proc").ok()?.flatten().filter(|_| path.is_absolute());
-    let entry = processes.find(is_it)?;
+    let entry = std::fs::read_dir("/proc").ok()?.flatten().find(is_it)?;
     entry.file_name().to_str()?.parse().ok().and_then(Pid::from_raw)
 }
 
@@ -123,14 +139,14 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let silent = scratch.path().join("silent");
         rustix::fs::mkfifoat(rustix::fs::CWD, &silent, rustix::fs::Mode::RWXU).unwrap();
-        assert_eq!(asked_already(&silent), None);
+        let words = |device| [OsStr::new(PROBE), silent.as_os_str(), OsStr::new(device)];
+        assert_eq!(asked_already(&words("7")), None);
         let mut asks = Command::new("cat");
-        let asks = asks.arg0(OWN_PROGRAM).args([Path::new(PROBE), &silent]).stderr(Stdio::null());
-        let mut asks = asks.spawn().unwrap();
-        assert_eq!(asked_already(&silent), Some(Pid::from_child(&asks)));
-        assert_eq!(asked_already(scratch.path()), None);
+        let mut asks = asks.arg0(OWN_PROGRAM).args(words("7")).stderr(Stdio::null()).spawn().unwrap();
+        assert_eq!(asked_already(&words("7")), Some(Pid::from_child(&asks)));
+        assert_eq!(asked_already(&words("8")), None, "of another mount at the same place");
         asks.kill().unwrap();
         asks.wait().unwrap();
-        assert_eq!(asked_already(&silent), None);
+        assert_eq!(asked_already(&words("7")), None);
     }
 }

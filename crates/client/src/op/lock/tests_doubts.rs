@@ -5,7 +5,7 @@ use super::*;
 use crate::testing::{Fault, block_on, create, mount, mounted};
 use skep_types::SetAttr;
 use skep_wire::Message;
-use skep_wire::meta::Reclaim;
+use skep_wire::meta::{Commit, Reclaim};
 
 /// Goal: a close that a newer lock of its owner has overtaken, or whose answer is lost, leaves no wish in the queue
 /// of the server: nobody would give up what that is granted.
@@ -87,7 +87,11 @@ fn a_lost_lock_is_told() {
         |handle| block_on(first.setattr_open(handle, file.attr.ino, empty.clone())).map(|attr| attr.size);
     assert_eq!(cut(file.handle), Err(Errno::EIO), "through the descriptor");
     assert_eq!(claimed(&first), [(40, 49), (20, 29)]);
+    let commits = || cluster.borrow().count(Commit::KIND);
+    crate::testing::write(&first, &beside, 0, &[7; 90_000]);
+    let before = commits();
     assert_eq!(block_on(first.set_lock(file.handle, wish(7, None, 0, u64::MAX))), Err(Errno::EIO));
+    assert_eq!(commits(), before + 1, "what was written under them is told first");
     assert_eq!(claimed(&first), [(20, 29)], "what is left of its locks is given up");
     block_on(second.set_lock(other.handle, wish(1, WRITE, 40, 49))).unwrap();
     assert_eq!(write(file.handle), Ok(1));
