@@ -356,22 +356,43 @@ fn carry_handles(from: &Fs, to: &mut Fs) {
 }
 
 /// An operation under way, its paths already resolved when a cut moved what lay on them: what it does to `left`, where
-/// the same directories have the paths of before. `None`: nothing else than by its own paths.
+/// the same directories have the paths of before, or the same inode what it is done to. `None`: nothing else than by its own paths.
 fn as_resolved(mut op: Op, before: &Fs, left: &Fs) -> Option<Op> {
     let is_meant = op;
+    let by_inode = is_by_inode(&op);
     let places: BTreeMap<Ino, Vec<Name>> = left.walk().into_iter().map(|(path, ino)| (ino, path)).collect();
-    for path in op.paths_mut() {
+    for (number, path) in op.paths_mut().into_iter().enumerate() {
+        let moved = before.resolve(*path).ok().filter(|_| by_inode && number == 0);
         let mut names: Vec<Name> = path.names().map(Name::new).collect::<Result<_, _>>().ok()?;
         let last = names.pop()?;
         let dir = names.iter().try_fold(Ino::ROOT, |dir, name| before.lookup(dir, name)).ok()?;
         let mut place = if dir == Ino::ROOT { Vec::new() } else { places.get(&dir)?.clone() };
         place.push(last);
+        if let Some(moved) = moved {
+            place = places.get(&moved)?.clone();
+        }
         let index = |name: &Name| NAMES.iter().position(|known| *known == name.as_bytes());
         let indices: Vec<u8> =
             place.iter().map(|name| index(name).map(|at| at as u8)).collect::<Option<_>>()?;
         *path = Some(Path::new(&indices)).filter(|_| indices.len() <= DEPTH_MAX)?;
     }
     (op != is_meant).then_some(op)
+}
+
+/// Is its first path looked up to the end, and the request about the inode found?
+fn is_by_inode(op: &Op) -> bool {
+    match op {
+        Op::Link { .. } => true,
+        Op::Chmod { at, .. }
+        | Op::Chown { at, .. }
+        | Op::Utimens { at, .. }
+        | Op::Truncate { at, .. }
+        | Op::Setxattr { at, .. }
+        | Op::Removexattr { at, .. }
+        | Op::SetAcl { at, .. }
+        | Op::RemoveAcl { at, .. } => matches!(at, At::Path(_)),
+        _ => false,
+    }
 }
 
 /// Inodes of the oracle that a successful operation changes, so that an fsync of them covers it.

@@ -167,9 +167,10 @@ impl Inode {
         self.time_sets += 1;
     }
 
-    /// It was written, nobody knows when: a time that was given may be newer, and stays.
+    /// It was written, nobody knows when: a time that was given may be newer, and stays. So does one that is, by a clock
+    /// that was set back.
     pub fn was_written(&mut self, at: Timestamp) {
-        if self.flags & MTIME_GIVEN == 0 {
+        if self.flags & MTIME_GIVEN == 0 && at > self.mtime {
             self.set_mtime(at);
         }
         self.touch(at);
@@ -224,5 +225,25 @@ impl Inode {
             time_sets: self.time_sets,
             mtime_given: self.flags & MTIME_GIVEN != 0,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: a write that is found when nobody tells of it any more takes no time back: not by a clock that was set back, nor
+    /// one that was given.
+    #[test]
+    fn a_write_that_is_found_takes_no_time_back() {
+        let at = |secs| Timestamp { secs, nanos: 0 };
+        let mut inode = Inode::new(Kind::File, Mode::default(), 0, 0, at(100));
+        inode.was_written(at(110));
+        assert_eq!((inode.mtime, inode.ctime), (at(110), at(110)));
+        inode.was_written(at(90));
+        assert_eq!((inode.mtime, inode.ctime), (at(110), at(110)));
+        inode.give_mtime(at(50));
+        inode.was_written(at(120));
+        assert_eq!((inode.mtime, inode.ctime), (at(50), at(120)));
     }
 }
