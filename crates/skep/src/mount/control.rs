@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Longest time for one question; a mount that is stopped does not answer.
+/// Longest time for an answer to be taken.
 const LIMIT: Duration = Duration::from_secs(2);
 /// Longest answer that is read.
 const ANSWER_MAX: u64 = 64 << 10;
@@ -81,11 +81,34 @@ fn tell(mut stream: UnixStream, state: &State) -> std::io::Result<()> {
     stream.write_all(serde_json::to_string(state)?.as_bytes())
 }
 
-/// Asks the mount behind `path`; none if it does not answer.
+/// Asks the mount behind `path`; `None`: nobody is there. A mount that is stopped does not answer: who asks limits the time, and
+/// nothing else does, or silence would be taken for absence.
 pub fn ask(path: &Path) -> Option<State> {
     let stream = UnixStream::connect(path).ok()?;
-    stream.set_read_timeout(Some(LIMIT)).ok()?;
     let mut text = String::new();
     stream.take(ANSWER_MAX).read_to_string(&mut text).ok()?;
     serde_json::from_str(&text).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admin::deadline::within;
+
+    /// Goal: a mount that does not answer is told from none, however long it is asked (with a limit of its own, which was that of
+    /// `skep status --timeout 2s`, it was now and then "mounted", and no more said).
+    #[test]
+    fn silence_is_not_absence() {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("mount-1.sock");
+        let ask = || {
+            let path = path.clone();
+            within(LIMIT + Duration::from_millis(500), move || ask(&path))
+        };
+        assert_eq!(ask(), Some(None));
+        let silent = UnixListener::bind(&path).unwrap();
+        assert_eq!(ask(), None);
+        drop(silent);
+        assert_eq!(ask(), Some(None));
+    }
 }
