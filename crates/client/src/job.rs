@@ -1,7 +1,7 @@
 //! One request of an operation, on its way to its answer.
 
 use alloc::vec::Vec;
-use skep_types::{ClientId, Decode, DecodeError, Errno, Incarnation, NodeId, Reader, ShardId, TargetId};
+use skep_types::{ClientId, Decode, DecodeError, Errno, Incarnation, Ino, NodeId, Reader, ShardId, TargetId};
 use skep_wire::Refusal;
 use skep_wire::meta::ShardStamp;
 
@@ -26,6 +26,8 @@ pub(crate) struct Job<'a> {
     pub into: &'a mut [u8],
     /// It has a sequence number: it changes something.
     pub changing: bool,
+    /// What it changes, as far as that has a number: an fsync of one of these answers for it.
+    pub of: [Option<Ino>; 2],
     /// It may have been executed by an earlier try.
     pub unsure: bool,
     /// The session in which it was sent last without an outcome, or refused because that had ended; 0 = none.
@@ -94,6 +96,7 @@ impl Job<'_> {
             payload: &[],
             into: &mut [],
             changing,
+            of: [None; 2],
             unsure: false,
             sent_as: ClientId(0),
             bound: None,
@@ -101,6 +104,12 @@ impl Job<'_> {
             trouble: None,
             settled: None,
         }
+    }
+
+    /// It changes this one as well.
+    pub fn and_of(mut self, ino: Ino) -> Self {
+        self.of[1] = Some(ino);
+        self
     }
 
     /// Takes the outcome; only after [`crate::Lane`] has run the job.

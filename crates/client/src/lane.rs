@@ -4,10 +4,11 @@
 use crate::job::{IntoStatus, Job, Reply, To};
 use crate::port::{Cell, Port};
 use crate::state::{FileHandle, Handle, Shared, SlotState};
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::cell::{self, RefCell};
 use skep_types::{Encode, Errno, Ino, Seq, ShardId, Slot};
-use skep_wire::meta::{ShardCall, ShardStamp};
+use skep_wire::meta::ShardCall;
 use skep_wire::{Message, Refusal, Status};
 
 /// A worker's lane. Operations are its `async` methods; the caller polls one at a time.
@@ -113,13 +114,20 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         Job::new(To::Shard(shard), M::KIND, self.shard_body(shard, message, false), false)
     }
 
-    /// A job that changes something on a shard. At most one of a shard may be in flight.
-    pub(crate) fn changing<M: Message>(&self, shard: ShardId, message: &M) -> Job<'static> {
-        Job::new(To::Shard(shard), M::KIND, self.shard_body(shard, message, true), true)
+    /// A job that changes something of `ino` on its shard. At most one of a shard may be in flight.
+    pub(crate) fn changing<M: Message>(&self, ino: Ino, message: &M) -> Job<'static> {
+        let shard = ino.shard();
+        let job = Job::new(To::Shard(shard), M::KIND, self.shard_body(shard, message, true), true);
+        Job { of: [Some(ino), None], ..job }
     }
 
     /// Runs one job.
     pub(crate) async fn settle(&self, job: Job<'_>) -> Result<Reply, Refusal> {
+        if let (To::Shard(shard), true) = (job.to, job.changing)
+            && self.shared.with(|s| s.stamps.changed(shard) >= s.limits.changed_max)
+        {
+            Box::pin(self.sync_shard(shard)).await?;
+        }
         let mut jobs = [job];
         self.run(&mut jobs).await;
         let [mut job] = jobs;
@@ -131,25 +139,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         self.settle(self.asking(shard, message)).await?.read()
     }
 
-    /// Changes something on a shard.
-    pub(crate) async fn change<M: Message>(&self, shard: ShardId, message: &M) -> Result<M::Reply, Refusal> {
-        self.settle(self.changing(shard, message)).await?.read()
-    }
-
-    /// Changes something of `ino` on its shard, and remembers where in the log that is.
-    pub(crate) async fn change_ino<M: Message>(&self, ino: Ino, message: &M) -> Result<M::Reply, Refusal> {
-        let reply = self.settle(self.changing(ino.shard(), message)).await?;
-        self.touched(ino, &reply.stamp);
-        reply.read()
-    }
-
-    /// The newest change of `ino` is at `stamp`.
-    pub(crate) fn touched(&self, ino: Ino, stamp: &ShardStamp) {
-        self.shared.with(|s| {
-            if let Some(inode) = s.inodes.get_mut(ino) {
-                inode.touch(stamp.term, stamp.index);
-            }
-        });
+    /// Changes something of `ino` on its shard: the names in a directory are its own.
+    pub(crate) async fn change<M: Message>(&self, ino: Ino, message: &M) -> Result<M::Reply, Refusal> {
+        self.settle(self.changing(ino, message)).await?.read()
     }
 
     /// What a program gets for a refusal. What is no Linux error, or has a text, goes to the log.

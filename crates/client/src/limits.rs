@@ -34,6 +34,10 @@ pub const TOLD_AT_ONCE: usize = 4_096;
 pub const AWAIT_LOCKS_MS: u64 = 10_000;
 /// Terms of one shard with changes not known to be durable; the oldest beyond it count as lost.
 pub const TERMS_MAX: usize = 16;
+/// Inodes with changes of one shard not known to be durable, one for each change; before one more the shard is asked to sync.
+pub const CHANGED_MAX: usize = 1 << 17;
+/// Losses that wait for somebody to be told; beyond it the oldest of those that nobody has open are forgotten.
+pub const UNTOLD_MAX: usize = 1 << 16;
 /// Bytes read or written by one round of parallel requests.
 pub const ROUND_MAX: usize = 4 << 20;
 /// Most bytes of one copy_file_range; programs ask again for the rest.
@@ -110,8 +114,12 @@ pub struct Limits {
     pub canary_keeps_layout: bool,
     /// A fault on purpose: layouts and what else was known outlive the session.
     pub canary_keeps_beliefs: bool,
+    /// As [`CHANGED_MAX`].
+    pub changed_max: usize,
     /// A fault on purpose: an fsync takes changes off the list that it did not wait for.
     pub canary_forgets_touched: bool,
+    /// A fault on purpose: who opens a file or directory is told nothing of what was lost before.
+    pub canary_opens_behind_losses: bool,
 }
 
 impl Default for Limits {
@@ -121,7 +129,9 @@ impl Default for Limits {
             told_at_once: TOLD_AT_ONCE,
             canary_keeps_layout: false,
             canary_keeps_beliefs: false,
+            changed_max: CHANGED_MAX,
             canary_forgets_touched: false,
+            canary_opens_behind_losses: false,
         }
     }
 }

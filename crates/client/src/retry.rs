@@ -171,7 +171,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 new = s.nodes.heard(node, answer.incarnation);
                 if accepted && job.changing {
                     s.changes += 1;
-                    if let Some(term) = s.stamps.acknowledged(shard, &stamp) {
+                    if let Some(term) = s.stamps.acknowledged(shard, &stamp, job.of.into_iter().flatten()) {
                         s.lost_history(shard, term);
                     }
                 } else if stamp.term != Term(0) {

@@ -63,6 +63,8 @@ pub const MARKERS: &[&str] = &[
     "a kept file was written on over a power cut",
     "a kept file was truncated by another client",
     "a kept file was truncated by its keeper",
+    "a careful program's change was synced",
+    "a careful program was told of a loss",
     "a nameless file was made",
     "what a power cut took was given up",
     "a chunk file was vandalised",

@@ -20,6 +20,8 @@ pub enum Deed {
     Keep,
     /// A turn with the files that all write.
     Turn,
+    /// Puts something in its place, and syncs that.
+    Careful,
 }
 
 /// What a lane does with the file that its client keeps open.
@@ -43,21 +45,22 @@ pub enum Keeping {
     Stream,
 }
 
-const DEEDS: [(Deed, u64); 7] = [
+const DEEDS: [(Deed, u64); 8] = [
     (Deed::History, 40),
     (Deed::Together, 15),
     (Deed::Lock, 5),
     (Deed::Append, 6),
     (Deed::Page, 7),
-    (Deed::Keep, 18),
+    (Deed::Keep, 36),
     (Deed::Turn, 14),
+    (Deed::Careful, 2),
 ];
 const KEEPING: [(Keeping, u64); 8] = [
-    (Keeping::Meet, 12),
+    (Keeping::Meet, 30),
     (Keeping::Write, 50),
     (Keeping::Sync, 15),
     (Keeping::Look, 14),
-    (Keeping::Intrude, 8),
+    (Keeping::Intrude, 30),
     (Keeping::Cut, 3),
     (Keeping::Close, 4),
     (Keeping::Stream, 6),
@@ -65,7 +68,7 @@ const KEEPING: [(Keeping, u64); 8] = [
 /// What a share is multiplied by.
 const MOODS: [u64; 6] = [1, 4, 4, 4, 8, 32];
 
-const EVICTIONS: [u64; 3] = [5, 20, 60];
+const EVICTIONS: [u64; 3] = [10, 40, 80];
 const CONNECTS: [u64; 4] = [0, 1, 10, 40];
 const PROVOKED: [u64; 3] = [1, 4, 15];
 const PROVOKED_GROWN: [u64; 3] = [10, 30, 90];
@@ -73,7 +76,7 @@ const PROVOKED_GROWN: [u64; 3] = [10, 30, 90];
 /// See the module.
 #[derive(Debug)]
 pub struct Deeds {
-    deeds: [(Deed, u64); 7],
+    deeds: [(Deed, u64); 8],
     keeping: [(Keeping, u64); 8],
     /// Of those who would truncate a file and find none of a client without session, so many end a session, of a hundred.
     pub evictions: u64,

@@ -10,7 +10,7 @@ use crate::kernel::Kernel;
 use crate::trace::Trace;
 use skep_client::Outcome;
 use skep_model::Rng;
-use skep_types::{ClientId, FenceEpoch, Incarnation, Millis, NodeId, ShardId, Timestamp};
+use skep_types::{ClientId, FenceEpoch, Incarnation, Ino, Millis, NodeId, ShardId, Timestamp};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -137,6 +137,8 @@ pub struct Hub {
     pub kernels: BTreeMap<u32, Kernel>,
     /// Files that clients keep open.
     pub kept: Kept,
+    /// Directories of lanes that sync what they put there.
+    pub careful: BTreeMap<LaneId, Ino>,
     /// metad and its life, while it is up.
     pub metad_life: Option<(NodeId, Incarnation)>,
     /// A program did something after which a power cut of metad is worth a try: when.
@@ -193,6 +195,7 @@ impl Hub {
             fields: Fields::default(),
             kernels: BTreeMap::new(),
             kept: Kept::default(),
+            careful: BTreeMap::new(),
             metad_life: None,
             provoked: None,
             evicts: None,

@@ -7,6 +7,7 @@
 mod appends;
 mod arena;
 mod book;
+mod careful;
 mod coverage;
 mod deeds;
 mod drive;
@@ -78,6 +79,8 @@ pub enum Canary {
     KeepsLayout,
     /// An fsync clears changes that it did not wait for.
     ForgetsTouched,
+    /// Who opens something is told nothing of what was lost before.
+    OpensBehindLosses,
     /// A client believes in a new session what it knew in the old one, and deleted chunk files read as zeros.
     ZeroForDead,
     /// Targets take what comes behind the limit of a sealed chunk file.
@@ -86,7 +89,7 @@ pub enum Canary {
 
 impl Canary {
     /// All of them.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::NoSync,
         Self::NoChunkSync,
         Self::AnswersFirst,
@@ -104,6 +107,7 @@ impl Canary {
         Self::SizesUntold,
         Self::KeepsLayout,
         Self::ForgetsTouched,
+        Self::OpensBehindLosses,
         Self::ZeroForDead,
         Self::WritesBehindTheCut,
     ];
@@ -114,6 +118,7 @@ impl Canary {
             Self::CommitBlind
             | Self::KeepsLayout
             | Self::ForgetsTouched
+            | Self::OpensBehindLosses
             | Self::FallocateCuts
             | Self::ZeroForDead
             | Self::OneBigStep
@@ -142,6 +147,7 @@ impl Canary {
             Self::SizesUntold => "sizes-untold",
             Self::KeepsLayout => "keeps-layout",
             Self::ForgetsTouched => "forgets-touched",
+            Self::OpensBehindLosses => "opens-behind-losses",
             Self::ZeroForDead => "zero-for-dead",
             Self::WritesBehindTheCut => "writes-behind-the-cut",
         }

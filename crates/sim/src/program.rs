@@ -136,6 +136,7 @@ impl Actor {
                 Deed::Keep => self.keep_something().await?,
                 Deed::Turn => self.take_a_turn().await?,
                 Deed::Together => self.together().await?,
+                Deed::Careful => self.be_careful().await?,
                 Deed::History => {
                     let op = self.book.borrow_mut().next_op();
                     self.step(op).await?;

@@ -179,7 +179,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             kill_suidgid: false,
             within: Some(true),
         };
-        let attr = self.change_ino(ino, &message).await?.attr;
+        let attr = self.change(ino, &message).await?.attr;
         self.shared.with(|s| {
             if offset < attr.size {
                 let zeros = &message.data.0[..(end.min(attr.size) - offset) as usize];
@@ -246,7 +246,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                     changed_some = true;
                     // A hole is lost by a power cut as a write is: the next fsync covers it.
                     let answered = changed(&reply, layout);
-                    self.shared.with(|s| s.inodes.entry(ino).wrote_chunk(target, chunk, answered));
+                    self.shared.with(|s| s.wrote_chunk(ino, target, chunk, answered));
                 }
                 Err(refusal) => {
                     let place = Place { target, chunk, offset, len };
@@ -258,7 +258,11 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             // Time and blocks have moved, the size has not. Also where another target had no room: what these gave stays
             // the file's, and is to be seen.
             let now = self.port.wall();
-            self.shared.with(|s| s.inodes.entry(ino).wrote_to(0, now, layout.generation, false, facts.begun));
+            self.shared.with(|s| {
+                if s.inodes.entry(ino).wrote_to(0, now, layout.generation, false, facts.begun) {
+                    s.loses([ino]);
+                }
+            });
         }
         failed.map_or(Ok(()), Err)
     }

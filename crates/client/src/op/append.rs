@@ -109,7 +109,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         }
         let data = Bytes(data.to_vec());
         let message = WriteInline { ino, offset: 0, append: true, data, kill_suidgid: kill, within: None };
-        match self.change_ino(ino, &message).await {
+        match self.change(ino, &message).await {
             Ok(AttrReply { attr, live }) => {
                 let data = &message.data.0;
                 self.shared.with(|s| {

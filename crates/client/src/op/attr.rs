@@ -236,7 +236,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     async fn change_attr_once(&self, ino: Ino, set: &SetAttr) -> Result<Attr, Refusal> {
         let message = ChangeAttr { ino, set: set.clone() };
         let known = self.known_change(ino);
-        let AttrReply { attr, live } = self.change_ino(ino, &message).await?;
+        let AttrReply { attr, live } = self.change(ino, &message).await?;
         let (own, doubtful) = self.shared.with(|s| {
             s.acls.forget(ino);
             if set.size.is_some() && !set.grow_only {

@@ -58,7 +58,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let Mark { size, mtime, time_sets, generation, kill_suidgid, serial, .. } = *mark;
         let message = Commit { ino, generation, size, cuts, mtime, time_sets, blocks, kill_suidgid, held };
         let truncations = self.shared.with(|s| s.inodes.get(ino).map_or(0, |inode| inode.truncations));
-        let result = self.change_ino(ino, &message).await;
+        let result = self.change(ino, &message).await;
         let stale = matches!(&result, Err(refusal) if refusal.status == Status::STALE_GENERATION);
         let blind = self.shared.with(|s| s.limits.canary_keeps_layout || s.limits.canary_keeps_beliefs);
         if stale && !blind {
@@ -79,7 +79,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 // growth.
                 let truncated = inode.truncating > 0 || inode.truncations != truncations;
                 lost = stale && !blind && !truncated && inode.foreign_cuts == mark.foreign_cuts;
-                inode.losses += u32::from(lost);
+            }
+            if lost {
+                s.loses([ino]);
             }
             if let (Ok(_), Some(telling), Some(inode)) = (&result, &telling, s.inodes.get_mut(ino)) {
                 inode.told(telling);
@@ -141,7 +143,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             kill_suidgid: false,
             held: Some(telling.held.clone()),
         };
-        match self.change_ino(ino, &message).await {
+        match self.change(ino, &message).await {
             Ok(AttrReply { attr, .. }) => {
                 self.shared.with(|s| {
                     s.inodes.entry(ino).told(&telling);

@@ -275,7 +275,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                         let (target, chunk) = segment.to;
                         let WriteChunkReply { size, blocks, life, .. } = written;
                         let answer = changed(&ChunkReply { size, blocks, life }, layout);
-                        self.shared.with(|s| s.inodes.entry(ino).wrote_chunk(target, chunk, answer));
+                        self.shared.with(|s| s.wrote_chunk(ino, target, chunk, answer));
                         open.extend(segment.after(copied.max(1)));
                     }
                     Err(refusal) if is_elsewhere(&refusal) => {
@@ -373,7 +373,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             for (piece, job) in batch.iter().zip(&mut jobs) {
                 let reply: ChunkReply = job.take()?.read()?;
                 let answer = changed(&reply, layout);
-                self.shared.with(|s| s.inodes.entry(ino).wrote_chunk(piece.target, piece.chunk, answer));
+                self.shared.with(|s| s.wrote_chunk(ino, piece.target, piece.chunk, answer));
             }
         }
         Ok(())

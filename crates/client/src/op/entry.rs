@@ -97,13 +97,13 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                     open_seq: 0,
                     policy: None,
                 };
-                let reply: OpenReply = self.change(parent.shard(), &message).await?;
+                let reply: OpenReply = self.change(parent, &message).await?;
                 Ok(reply.attr)
             }
             Kind::Symlink => Err(Errno::EINVAL.into()),
             _ => {
                 let message = MakeNode { parent, name, kind, mode, umask, uid, gid, rdev };
-                let reply: EntryReply = self.change(parent.shard(), &message).await?;
+                let reply: EntryReply = self.change(parent, &message).await?;
                 if kind == Kind::Dir {
                     self.made(parent, reply.ino);
                 }
@@ -130,7 +130,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             }
             let message =
                 MakeSymlink { parent, name: name(bytes)?, target: Bytes(target.to_vec()), uid, gid };
-            self.entry(self.change(parent.shard(), &message).await?).await
+            self.entry(self.change(parent, &message).await?).await
         };
         self.errno(result.await)
     }
@@ -148,7 +148,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             }
             self.may_be_named_in(ino, parent)?;
             let message = Link { ino, parent, name: name(bytes)? };
-            let reply: EntryReply = self.change_ino(ino, &message).await?;
+            let job = self.changing(ino, &message).and_of(parent);
+            let reply: EntryReply = self.settle(job).await?.read()?;
             match reply.attr {
                 Some(attr) => {
                     self.shared.with(|s| s.inodes.merge_own(attr.clone()));

@@ -22,7 +22,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
 
     /// As [`Lane::grow`], if possible on the targets of `like`.
     pub(crate) async fn grow_like(&self, ino: Ino, end: u64, like: Option<Ino>) -> Result<(), Refusal> {
-        let GrowReply { attr, layout, copy } = self.change_ino(ino, &Grow { ino, end, like }).await?;
+        let GrowReply { attr, layout, copy } = self.change(ino, &Grow { ino, end, like }).await?;
         let Some(copy) = copy else {
             self.grown(attr, layout);
             return Ok(());
@@ -45,7 +45,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         }
         let copied = if self.drops_content(ino) { 0 } else { copy.data.0.len() as u64 };
         let switch = Switch { ino, generation: layout.generation, inline_version: copy.version, copied };
-        match self.change_ino(ino, &switch).await {
+        match self.change(ino, &switch).await {
             Ok(LayoutReply { attr, layout }) => self.grown(attr, layout),
             // Somebody wrote inline after the copy was taken, or was faster.
             Err(refusal) if refusal.status == Status::STALE_GENERATION => {

@@ -15,7 +15,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
 
     /// Sets the layout wish of a directory or an empty file.
     pub async fn set_policy(&self, ino: Ino, policy: Policy) -> Result<(), Errno> {
-        self.errno(self.change_ino(ino, &SetPolicy { ino, policy }).await).map(|_| ())
+        self.errno(self.change(ino, &SetPolicy { ino, policy }).await).map(|_| ())
     }
 
     /// Makes a directory whose inode and all below it live on shard `on` (administrators only).
@@ -30,7 +30,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let result = async {
             let (uid, gid) = owner;
             let message = MakeDirOn { parent, name: name(bytes)?, mode, uid, gid, on };
-            self.change(parent.shard(), &message).await
+            self.change(parent, &message).await
         };
         self.errno(result.await)
     }

@@ -84,8 +84,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let settled = self.settle_loss(ino, offset, end).await;
         if settled.as_ref().is_err_and(|refusal| refusal.status == Status::errno(Errno::EIO)) {
             self.shared.with(|s| {
-                let unsynced = s.inodes.get_mut(ino).filter(|inode| !inode.unsynced.is_empty());
-                unsynced.into_iter().for_each(|inode| inode.losses += 1);
+                if s.inodes.get(ino).is_some_and(|inode| !inode.unsynced.is_empty()) {
+                    s.loses([ino]);
+                }
             });
         }
         settled
@@ -170,7 +171,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             }
             let found = lost.iter().map(LostChunk::found).collect();
             let message = Repair { ino, generation: layout.generation, trims: layout.trims, found };
-            match self.change_ino(ino, &message).await {
+            match self.change(ino, &message).await {
                 Ok(LayoutReply { attr, layout }) => {
                     let change = attr.change;
                     self.shared.with(|s| {

@@ -68,7 +68,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         }
         let message = self.shared.with(|s| s.open_begins(ino, how));
         let job = match how.truncate {
-            true => self.changing(ino.shard(), &message),
+            true => self.changing(ino, &message),
             false => self.asking(ino.shard(), &message),
         };
         let answer = self.settle(job).await.and_then(|reply| Ok((reply.read::<OpenReply>()?, reply)));
@@ -164,7 +164,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             open_seq,
             policy,
         };
-        let reply = self.settle(self.changing(parent.shard(), &message)).await?;
+        let reply = self.settle(self.changing(parent, &message)).await?;
         let open: OpenReply = reply.read()?;
         let ino = open.attr.ino;
         let overtaken = self.shared.with(|s| s.open_made(&open, &reply, how.mode, open_seq));
@@ -193,9 +193,6 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         how: OpenHow,
     ) -> Result<Opened, Refusal> {
         let ino = open.attr.ino;
-        if how.truncate {
-            self.touched(ino, &reply.stamp);
-        }
         let result = self.shared.with(|s| {
             s.nodes.opened(reply.node, reply.incarnation);
             let (created, inline, live) = (open.created, open.inline.is_some(), open.live);
@@ -204,16 +201,17 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 // Not before the truncate is noted: a write or an append that looked in between would be marked, and forgotten.
                 s.truncation_ends(ino, true);
             }
-            let inode = s.inodes.entry(ino);
-            let losses = inode.losses;
+            let (losses, losses_before) = (s.losses_before_open(ino), s.untold.newest());
             let handle = s.handles.add_file(FileHandle {
                 ino,
                 mode: how.mode,
                 sync: how.sync,
                 cached: false,
                 losses,
+                losses_before,
                 lock_lost: false,
             })?;
+            let inode = s.inodes.entry(ino);
             inode.opening -= 1;
             match how.mode.writes() {
                 true => inode.writers += 1,
@@ -290,9 +288,11 @@ impl Shared {
         open_seq: u64,
     ) -> bool {
         let ino = open.attr.ino;
+        if open.created {
+            self.stamps.also_changed(ino, &reply.stamp);
+        }
         let inode = self.inodes.entry(ino);
         inode.opening += 1;
-        inode.touch(reply.stamp.term, reply.stamp.index);
         inode.mode = Some(inode.mode.map_or(mode, |known| known.union(mode)));
         if open.created {
             inode.no_capability = open.attr.change;

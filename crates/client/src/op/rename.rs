@@ -40,12 +40,13 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             }
             let RenameHow { no_replace, exchange } = how;
             let message = Rename { parent, name, to_parent, to_name, no_replace, exchange };
-            let done = self.change(parent.shard(), &message).await?;
+            let job = self.changing(parent, &message).and_of(to_parent);
+            self.settle(job).await?;
             if !exchange {
                 self.shared.with(|s| s.ghosts.removed(to_parent, to));
             }
-            Ok(done)
+            Ok(())
         };
-        self.errno(result.await).map(|_| ())
+        self.errno(result.await)
     }
 }

@@ -13,7 +13,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use skep_types::limits::EXTENTS_MAX;
-use skep_types::{Encode, Errno, Ino, LogIndex, Millis, ShardId, TargetId, Term};
+use skep_types::{Encode, Errno, Ino, Millis, ShardId, TargetId, Term};
 use skep_wire::meta::Sync;
 use skep_wire::storage::{SyncChunks, SyncChunksReply};
 use skep_wire::{Message, Refusal, Status};
@@ -23,11 +23,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// stable storage; or EIO, once for each handle, when something was lost since.
     pub async fn fsync(&self, handle: Handle) -> Result<(), Errno> {
         let (FileHandle { ino, .. }, _going) = self.through_file(handle)?;
-        // What changes from the last step on is not waited for, and stays on the list.
-        let mut waited_for = Vec::new();
         let result = async {
             self.sync_and_commit(ino).await?;
-            waited_for = self.shared.with(|s| s.touched_of(ino));
             self.sync_shard(ino.shard()).await
         };
         let result = result.await;
@@ -37,20 +34,17 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             return Err(Errno::EIO);
         }
         self.shared.with(|s| {
-            if let Some(inode) = s.inodes.get_mut(ino) {
-                match s.limits.canary_forgets_touched {
-                    true => inode.touched.clear(),
-                    false => inode.settled(&waited_for),
-                }
+            if s.limits.canary_forgets_touched {
+                s.stamps.forget(ino);
             }
         });
         Ok(())
     }
 
-    /// Was something of the file lost that this handle has not reported?
+    /// Was something of the file lost since this handle was opened, that it has not reported?
     pub(crate) fn has_loss(&self, handle: Handle) -> bool {
         self.shared.with(|s| match s.handles.any_file(handle) {
-            Some(file) => s.inodes.get(file.ino).is_some_and(|inode| inode.losses != file.losses),
+            Some(file) => s.untold.owes(file.ino, file.losses.max(file.losses_before)),
             None => false,
         })
     }
@@ -59,22 +53,20 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     pub(crate) fn take_loss(&self, handle: Handle) -> Result<bool, Errno> {
         self.shared.with(|s| {
             let file = s.handles.file(handle)?;
-            let losses = s.inodes.get(file.ino).map_or(file.losses, |inode| inode.losses);
+            let losses = s.untold.tell(file.ino, file.losses);
             Ok(core::mem::replace(&mut file.losses, losses) != losses)
         })
     }
 
-    /// Every change that this mount made on the directory's shard is on stable storage; or EIO, once
-    /// for each handle, when some were lost since.
+    /// Every change that this mount made on the directory's shard is on stable storage; or EIO, once for each handle, when
+    /// some of the directory were lost since.
     pub async fn fsyncdir(&self, handle: Handle) -> Result<(), Errno> {
         let ino = self.shared.with(|s| s.handles.dir(handle).map(|dir| dir.ino))?;
         let result = self.sync_shard(ino.shard()).await;
         let lost = self.shared.with(|s| {
-            let losses = s.stamps.losses(ino.shard());
             let dir = s.handles.dir(handle)?;
-            let lost = dir.losses != losses;
-            dir.losses = losses;
-            Ok::<bool, Errno>(lost)
+            let losses = s.untold.tell(ino, dir.losses);
+            Ok::<bool, Errno>(core::mem::replace(&mut dir.losses, losses) != losses)
         })?;
         self.errno(result)?;
         if lost { Err(Errno::EIO) } else { Ok(()) }
@@ -115,7 +107,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 && (lost || settled.is_ok())
             {
                 inode.too_short = false;
-                inode.losses += u32::from(lost);
+            }
+            if lost {
+                s.loses([ino]);
             }
         });
         settled
@@ -330,11 +324,6 @@ impl SyncGroup {
 const _: () = assert!(EXTENTS_MAX <= SYNC_CHUNKS_BATCH);
 
 impl Shared {
-    /// Positions of the newest changes of `ino` that may not be durable.
-    fn touched_of(&self, ino: Ino) -> Vec<(Term, LogIndex)> {
-        self.inodes.get(ino).map_or_else(Vec::new, |inode| inode.touched.clone())
-    }
-
     /// What is to be synced of `inos`, in requests of a bounded length.
     fn unsynced_of(&self, inos: &[Ino]) -> Vec<SyncGroup> {
         let mut groups: Vec<SyncGroup> = Vec::new();
@@ -370,9 +359,9 @@ impl Shared {
     /// They are gone: every handle of the file is told by its next fsync.
     pub(crate) fn chunks_lost(&mut self, ino: Ino, sent: &Unsynced) {
         if let Some(inode) = self.inodes.get_mut(ino) {
-            inode.losses += 1;
             inode.unsynced.retain(|u| u.target != sent.target || u.life != sent.life);
             inode.written_no_more(&sent.chunks);
+            self.loses([ino]);
         }
     }
 }

@@ -20,7 +20,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let CreateHow { mode, umask, uid, gid, .. } = create;
         let open_seq = self.shared.with(Shared::next_open_seq);
         let message = CreateTemp { parent, mode, umask, uid, gid, open: how.mode, open_seq };
-        let reply = self.settle(self.changing(parent.shard(), &message)).await?;
+        let reply = self.settle(self.changing(parent, &message)).await?;
         let open: OpenReply = reply.read()?;
         // Nobody else knows of it, so nothing can have overtaken this.
         self.shared.with(|s| s.open_made(&open, &reply, how.mode, open_seq));

@@ -246,7 +246,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             kill_suidgid: kill,
             within: None,
         };
-        match self.change_ino(ino, &message).await {
+        match self.change(ino, &message).await {
             Ok(AttrReply { attr, live }) => {
                 self.shared.with(|s| {
                     s.inodes.patch_inline(ino, attr.change, offset, data);
@@ -398,7 +398,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                         synced: write.sync.then_some(if netbench { 0 } else { end }),
                         cuts: reply.cuts,
                     };
-                    self.shared.with(|s| s.inodes.entry(ino).wrote_chunk(piece.target, piece.chunk, answer));
+                    self.shared.with(|s| s.wrote_chunk(ino, piece.target, piece.chunk, answer));
                     match failed {
                         None => written += piece.len as usize,
                         Some(_) => stray.push(*piece),
@@ -495,7 +495,9 @@ impl Shared {
         if inode.truncating > 0 || inode.truncations != view.truncations {
             return true;
         }
-        inode.wrote_to(end, mtime, generation, kill, view.begun);
+        if inode.wrote_to(end, mtime, generation, kill, view.begun) {
+            self.loses([ino]);
+        }
         false
     }
 

@@ -97,7 +97,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 self.commit(ino).await?;
             }
             let message = SetXattr { ino, name, value, create, replace, kill_sgid };
-            let result = self.change_ino(ino, &message).await;
+            let result = self.change(ino, &message).await;
             self.xattr_changed(ino, &message.name).await;
             result
         };
@@ -109,7 +109,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let result = async {
             let name = checked(name)?;
             let message = RemoveXattr { ino, name };
-            let result = self.change_ino(ino, &message).await;
+            let result = self.change(ino, &message).await;
             self.xattr_changed(ino, &message.name).await;
             result
         };

@@ -1,7 +1,7 @@
 //! Open handles of programs.
 
 use crate::limits::HANDLES_MAX;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use skep_types::{Errno, Ino, Millis};
 use skep_wire::meta::{DirEntry, OpenMode};
 
@@ -19,8 +19,10 @@ pub struct FileHandle {
     pub sync: bool,
     /// The kernel writes through its page cache.
     pub cached: bool,
-    /// Losses of the inode that this handle has reported, or that were before it.
-    pub losses: u32,
+    /// The newest loss of the mount that it has told of, or that is none of its business.
+    pub losses: u64,
+    /// The newest when it was opened: a close tells of later ones only.
+    pub losses_before: u64,
     /// A lock that was taken through it went with the session, and the program does not know: EIO until it gives the
     /// lock up, or closes.
     pub lock_lost: bool,
@@ -45,8 +47,8 @@ pub struct DirHandle {
     pub fetched: (Millis, u64),
     /// [`crate::Shared::disbeliefs`] then.
     pub told: u64,
-    /// Losses of the shard that this handle has reported, or that were before it.
-    pub losses: u32,
+    /// The newest loss of the mount that it has told of, or that is none of its business.
+    pub losses: u64,
 }
 
 #[derive(Debug)]
@@ -127,6 +129,15 @@ impl Handles {
         if let Some(Open::Dir(_)) = self.table.get(&handle) {
             self.table.remove(&handle);
         }
+    }
+
+    /// What is open.
+    pub fn inos(&self) -> BTreeSet<Ino> {
+        let ino = |open: &Open| match open {
+            Open::File(file) => file.ino,
+            Open::Dir(dir) => dir.ino,
+        };
+        self.table.values().map(ino).collect()
     }
 
     /// How many are open.

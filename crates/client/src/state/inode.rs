@@ -4,11 +4,11 @@
 use super::Mark;
 use super::pages::Pages;
 use super::{Answered, Point};
-use crate::limits::{TERMS_MAX, UNCUT_MAX};
+use crate::limits::UNCUT_MAX;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use skep_types::{Attr, ChunkId, Layout, LogIndex, TargetId, Term, Timestamp, WRITTEN};
+use skep_types::{Attr, ChunkId, Layout, TargetId, Timestamp, WRITTEN};
 use skep_wire::meta::OpenMode;
 
 /// Writes to one target that may be lost by a power cut.
@@ -103,11 +103,6 @@ pub struct Inode {
     pub foreign_cuts: u32,
     /// Moves with everything learned of cuts.
     pub cuts_seen: u32,
-    /// Position of its newest change that may not be durable, in each term of the log that has one: a
-    /// newer term says nothing about an older one's tail.
-    pub touched: Vec<(Term, LogIndex)>,
-    /// Counts losses: a handle that remembers another number fails its next fsync.
-    pub losses: u32,
     /// The kernel has forgotten it; it is kept for its unsynced chunks, or for the pages that the kernel holds.
     pub forgotten: bool,
     /// Somebody else has changed the file since the layout came: floors in it may be too low.
@@ -136,33 +131,6 @@ impl Inode {
         self.mark.map_or(committed, |mark| committed.max(mark.size))
     }
 
-    /// A change of it is at this position of the log.
-    pub fn touch(&mut self, term: Term, index: LogIndex) {
-        if let Some(touched) = self.touched.iter_mut().find(|touched| touched.0 == term) {
-            touched.1 = touched.1.max(index);
-        } else if self.touched.len() < TERMS_MAX {
-            self.touched.push((term, index));
-        } else {
-            // One term in doubt is the rule, a few the exception; beyond that it counts as lost.
-            self.losses += 1;
-        }
-    }
-
-    /// Changes of `term` after `safe` are lost.
-    pub fn lost(&mut self, term: Term, safe: LogIndex) {
-        let before = self.touched.len();
-        self.touched.retain(|touched| touched.0 != term || touched.1 <= safe);
-        self.losses += u32::from(self.touched.len() != before);
-    }
-
-    /// Everything up to these positions is durable.
-    pub fn settled(&mut self, durable: &[(Term, LogIndex)]) {
-        let safe = |touched: &(Term, LogIndex)| {
-            durable.iter().any(|durable| durable.0 == touched.0 && durable.1 >= touched.1)
-        };
-        self.touched.retain(|touched| !safe(touched));
-    }
-
     /// What the shard said does not count any more, though it may be true: the next answer is believed whatever
     /// its counter. What programs wrote and were told of is kept.
     pub fn disbelieve(&mut self) {
@@ -173,8 +141,10 @@ impl Inode {
         self.no_capability = 0;
     }
 
-    /// A write to `chunk` on `target` was answered.
-    pub fn wrote_chunk(&mut self, target: TargetId, chunk: ChunkId, answer: Answered) {
+    /// A write to `chunk` on `target` was answered. `true`: the target lost what was written before, which is said at once,
+    /// whoever syncs next.
+    #[must_use]
+    pub fn wrote_chunk(&mut self, target: TargetId, chunk: ChunkId, answer: Answered) -> bool {
         let Answered { life, blocks, size, point, synced, cuts } = answer;
         if let Some(cuts) = cuts {
             self.uncut.insert(chunk, cuts);
@@ -183,17 +153,16 @@ impl Inode {
         self.blocks.insert(chunk, blocks);
         self.hold(chunk, point, synced.unwrap_or(size.min(WRITTEN)));
         if synced.is_some() {
-            return;
+            return false;
         }
         let serial = self.serial;
-        let mut lost = Vec::new();
+        let (mut is_new_life, mut lost) = (false, Vec::new());
         match self.unsynced.iter_mut().find(|unsynced| unsynced.target == target) {
             Some(unsynced) => {
                 unsynced.serial = serial;
                 if unsynced.life != life {
-                    // The target lost what was written before; said at once, whoever syncs next.
                     unsynced.life = life;
-                    self.losses += 1;
+                    is_new_life = true;
                     lost.extend(unsynced.chunks.iter().copied().filter(|older| *older != chunk));
                 }
                 if !unsynced.chunks.contains(&chunk) {
@@ -203,6 +172,7 @@ impl Inode {
             None => self.unsynced.push(Unsynced { target, life, chunks: alloc::vec![chunk], serial }),
         }
         self.written_no_more(&lost);
+        is_new_life
     }
 
     /// Something is about to be changed in its chunk files.
@@ -286,11 +256,10 @@ mod tests {
         let chunk = ChunkId { ino: Ino(9), generation: Generation(1), extent: 0, stripe: 0 };
         let answer =
             |life| Answered { life, blocks: 8, size: 9, point: Point::default(), synced: None, cuts: None };
-        inode.wrote_chunk(TargetId(1), chunk, answer(7));
-        inode.wrote_chunk(TargetId(1), chunk, answer(7));
-        assert_eq!((inode.losses, inode.unsynced.len(), inode.unsynced[0].chunks.len()), (0, 1, 1));
-        inode.wrote_chunk(TargetId(1), chunk, answer(8));
-        assert_eq!(inode.losses, 1);
+        assert!(!inode.wrote_chunk(TargetId(1), chunk, answer(7)));
+        assert!(!inode.wrote_chunk(TargetId(1), chunk, answer(7)));
+        assert_eq!((inode.unsynced.len(), inode.unsynced[0].chunks.len()), (1, 1));
+        assert!(inode.wrote_chunk(TargetId(1), chunk, answer(8)));
     }
 
     /// Goal: the shard is not told that a chunk file was written which is lost by now and of which its writer was told
@@ -309,7 +278,7 @@ mod tests {
         };
         let mut shared = Shared::new(crate::Limits::default());
         let written = |shared: &mut Shared, stripe, life, synced| {
-            shared.inodes.entry(Ino(9)).wrote_chunk(TargetId(1), chunk(stripe), answer(life, synced));
+            shared.wrote_chunk(Ino(9), TargetId(1), chunk(stripe), answer(life, synced));
         };
         let told = |shared: &mut Shared| -> Vec<(u16, u64)> {
             shared.inodes.entry(Ino(9)).held.iter().map(|(chunk, floor)| (chunk.stripe, *floor)).collect()
@@ -323,18 +292,5 @@ mod tests {
         let unsynced = shared.inodes.entry(Ino(9)).unsynced[0].clone();
         shared.chunks_lost(Ino(9), &unsynced);
         assert_eq!(told(&mut shared), [(2, 9)]);
-    }
-
-    /// Goal: a change in a newer term does not hide that one of an older term was lost (seed 39 of the
-    /// simulator: fsync answered success).
-    #[test]
-    fn a_newer_change_hides_no_loss() {
-        let mut inode = Inode::default();
-        inode.touch(Term(1), LogIndex(61));
-        inode.touch(Term(2), LogIndex(64));
-        inode.lost(Term(1), LogIndex(60));
-        assert_eq!((inode.losses, inode.touched.len()), (1, 1));
-        inode.lost(Term(2), LogIndex(64));
-        assert_eq!(inode.losses, 1, "what is durable is not lost");
     }
 }

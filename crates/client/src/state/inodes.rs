@@ -298,7 +298,7 @@ mod tests {
         assert_eq!(inodes.merge(attr(9, 5, 100)).size, 100);
         assert_eq!(inodes.merge(attr(9, 4, 7)).size, 100, "change counter 4 is older than 5");
         let begun = inodes.entry(ino).begin();
-        inodes.entry(ino).wrote_to(150, Timestamp { secs: 9, nanos: 0 }, Generation(1), false, begun);
+        let _ = inodes.entry(ino).wrote_to(150, Timestamp { secs: 9, nanos: 0 }, Generation(1), false, begun);
         let seen = inodes.merge(attr(9, 6, 120));
         assert_eq!((seen.size, seen.mtime.secs), (150, 9));
         inodes.entry(ino).truncating = 1;
@@ -338,7 +338,7 @@ mod tests {
             let chunk = ChunkId { ino, generation, extent: 0, stripe: 0 };
             let point = (generation, Default::default());
             let answer = Answered { life: 1, blocks: 8, size: 9, point, synced: None, cuts: Some(1) };
-            inode.wrote_chunk(TargetId(1), chunk, answer);
+            assert!(!inode.wrote_chunk(TargetId(1), chunk, answer));
             assert_eq!(
                 (inode.unsynced[0].chunks.as_slice(), inode.blocks.len(), inode.uncut.len()),
                 (&[chunk][..], 1, 1)

@@ -54,7 +54,8 @@ impl Inode {
         Begun { cuts_seen: self.cuts_seen, time_sets }
     }
 
-    /// A write that ends at `end` is to be committed.
+    /// A write that ends at `end` is to be committed. `true`: what was marked before is lost.
+    #[must_use]
     pub fn wrote_to(
         &mut self,
         end: u64,
@@ -62,7 +63,7 @@ impl Inode {
         generation: Generation,
         kill_suidgid: bool,
         begun: Begun,
-    ) {
+    ) -> bool {
         self.serial += 1;
         let (serial, time_sets) = (self.serial, begun.time_sets);
         let foreign_cuts = self.foreign_cuts;
@@ -77,10 +78,11 @@ impl Inode {
             serial,
             foreign_cuts,
         });
+        let mut lost = false;
         if mark.generation != generation {
             // What was written to an older generation is gone with it. An own truncate leaves no mark, a foreign one is
             // counted: without either, it is lost.
-            self.losses += u32::from(mark.foreign_cuts == foreign_cuts);
+            lost = mark.foreign_cuts == foreign_cuts;
             (mark.size, mark.doubtful, mark.generation) = (0, 0, generation);
             mark.foreign_cuts = foreign_cuts;
         }
@@ -95,6 +97,7 @@ impl Inode {
         mark.kill_suidgid |= kill_suidgid;
         mark.serial = serial;
         self.wrote_last = self.wrote_last.max(mtime);
+        lost
     }
 
     /// The shard's count of cuts is `cuts`: when that is news, no end that was known before is sure.
@@ -177,7 +180,7 @@ mod tests {
     const TIME: Timestamp = Timestamp { secs: 9, nanos: 0 };
 
     fn write(inode: &mut Inode, end: u64, begun: Begun) {
-        inode.wrote_to(end, TIME, Generation(1), false, begun);
+        assert!(!inode.wrote_to(end, TIME, Generation(1), false, begun));
     }
 
     fn sizes(inode: &Inode) -> (u64, u64) {

@@ -18,6 +18,7 @@ mod session;
 mod slot;
 mod stamps;
 mod strays;
+mod untold;
 
 pub use acls::{Acl, Acls};
 pub use closes::Closes;
@@ -40,13 +41,14 @@ pub use session::{Mounting, Session, SessionState};
 pub use slot::{SlotState, Slots};
 pub use stamps::Stamps;
 pub use strays::Strays;
+pub use untold::Untold;
 
 use crate::limits::Limits;
 use crate::port::MGMTD;
 use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::vec::Vec;
-use skep_types::{ClientId, FenceEpoch, Ino, Millis, NodeId, ShardId, Term};
+use skep_types::{ChunkId, ClientId, FenceEpoch, Ino, Millis, NodeId, ShardId, TargetId, Term};
 
 /// A server that does not answer, for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -94,6 +96,8 @@ pub struct Shared {
     pub closes: Closes,
     /// Changes that are acknowledged but not known to be durable.
     pub stamps: Stamps,
+    /// Of what was lost, and who is to be told.
+    pub untold: Untold,
     /// Where the network is measured without the disks.
     pub netbench: Netbench,
     /// How often what shards had said was disbelieved: answers from before that come late count no more than that.
@@ -143,13 +147,35 @@ impl Shared {
         self.nodes.silences().map(waiting).collect()
     }
 
-    /// `shard` lost its changes of `term`: every inode that this mount changed in it since the last
-    /// durable position fails its handles' next fsync.
+    /// Something of these is lost that was acknowledged.
+    pub(crate) fn loses(&mut self, inos: impl IntoIterator<Item = Ino>) {
+        inos.into_iter().for_each(|ino| self.untold.lost(ino));
+        if self.untold.is_full() {
+            self.untold.make_room(&self.handles.inos());
+        }
+    }
+
+    /// A write to `chunk` on `target` was answered.
+    pub(crate) fn wrote_chunk(&mut self, ino: Ino, target: TargetId, chunk: ChunkId, answer: Answered) {
+        if self.inodes.entry(ino).wrote_chunk(target, chunk, answer) {
+            self.loses([ino]);
+        }
+    }
+
+    /// What a new handle of `ino` need not tell of.
+    pub(crate) fn losses_before_open(&self, ino: Ino) -> u64 {
+        match self.limits.canary_opens_behind_losses {
+            true => self.untold.newest(),
+            false => self.untold.before_open(ino),
+        }
+    }
+
+    /// `shard` lost its changes of `term`: what this mount changed in it since the last durable position is lost.
     pub fn lost_history(&mut self, shard: ShardId, term: Term) {
-        let safe = self.stamps.lost(shard, term);
+        let lost = self.stamps.lost(shard, term);
+        self.loses(lost);
         self.disbeliefs += 1;
         for (_, inode) in self.inodes.of_shard_mut(shard) {
-            inode.lost(term, safe);
             if let Some(attr) = &mut inode.attr {
                 attr.change = 0;
             }

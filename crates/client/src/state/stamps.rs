@@ -1,13 +1,15 @@
 //! Acknowledged changes that are not known to be on stable storage, per shard.
 //!
-//! Only the newest index of each term is kept: a log is durable from its start to some index. A
+//! A log is durable from its start to some index, so the newest index of each term is what is asked for. A
 //! newer term says nothing about the older one's tail (a power cut may have taken it and reused the
-//! indexes), so an older term's entry leaves by an answer to `Sync` only.
+//! indexes), so an older term's entries leave by an answer to `Sync` only. Which inodes they change is kept, for who is
+//! to be told when they are lost.
 
 use crate::limits::TERMS_MAX;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
-use skep_types::{LogIndex, ShardId, Term};
+use core::ops::RangeInclusive;
+use skep_types::{Ino, LogIndex, ShardId, Term};
 use skep_wire::meta::ShardStamp;
 
 #[derive(Debug, Default)]
@@ -15,7 +17,8 @@ struct Shard {
     open: Vec<(Term, LogIndex)>,
     durable: (Term, LogIndex),
     ends: Term,
-    losses: u32,
+    /// What is changed there.
+    changed: BTreeSet<(Term, LogIndex, Ino)>,
 }
 
 /// Stamps of all shards.
@@ -43,18 +46,45 @@ impl Stamps {
         self.shards.get(&shard).map_or(Term(0), |shard| shard.ends)
     }
 
-    /// A change was acknowledged with `stamp`. Too many terms in doubt: gives those that count as lost.
-    pub fn acknowledged(&mut self, shard: ShardId, stamp: &ShardStamp) -> Option<Term> {
+    /// A change of these inodes was acknowledged with `stamp`. Too many terms in doubt: gives those that count as lost.
+    pub fn acknowledged(
+        &mut self,
+        shard: ShardId,
+        stamp: &ShardStamp,
+        of: impl IntoIterator<Item = Ino>,
+    ) -> Option<Term> {
         let shard = self.shards.entry(shard).or_default();
         shard.seen(stamp);
         if stamp.index <= stamp.durable {
             return None;
         }
+        shard.changed.extend(of.into_iter().map(|ino| (stamp.term, stamp.index, ino)));
         match shard.open.iter_mut().find(|open| open.0 == stamp.term) {
             Some(open) => open.1 = open.1.max(stamp.index),
             None => shard.open.push((stamp.term, stamp.index)),
         }
         (shard.open.len() > TERMS_MAX).then(|| shard.open.remove(0).0)
+    }
+
+    /// That change is one of `ino` as well, which had no number when it was asked for.
+    pub fn also_changed(&mut self, ino: Ino, stamp: &ShardStamp) {
+        if let Some(shard) = self.shards.get_mut(&ino.shard())
+            && shard.open.iter().any(|open| open.0 == stamp.term && open.1 >= stamp.index)
+        {
+            shard.changed.insert((stamp.term, stamp.index, ino));
+        }
+    }
+
+    /// Its changes count no more: a fault on purpose, when not all of them were waited for.
+    pub fn forget(&mut self, ino: Ino) {
+        if let Some(shard) = self.shards.get_mut(&ino.shard()) {
+            shard.changed.retain(|changed| changed.2 != ino);
+        }
+    }
+
+    /// How many inodes with changes not known to be durable are kept of `shard`.
+    pub fn changed(&self, shard: ShardId) -> usize {
+        self.shards.get(&shard).map_or(0, |shard| shard.changed.len())
     }
 
     /// What is to be synced before `shard`'s changes are safe.
@@ -81,30 +111,40 @@ impl Stamps {
     /// The shard confirmed that everything up to (term, index) is durable.
     pub fn synced(&mut self, shard: ShardId, term: Term, index: LogIndex) {
         if let Some(shard) = self.shards.get_mut(&shard) {
-            shard.open.retain(|open| open.0 != term || open.1 > index);
+            shard.settled(term, index);
             shard.durable = shard.durable.max((term, index));
         }
     }
 
-    /// The shard lost its changes of `term`. Gives the index up to which they are known to be safe.
-    pub fn lost(&mut self, shard: ShardId, term: Term) -> LogIndex {
+    /// The shard lost its changes of `term`, but for those that are known to be safe. Gives what they changed.
+    pub fn lost(&mut self, shard: ShardId, term: Term) -> BTreeSet<Ino> {
         let shard = self.shards.entry(shard).or_default();
         shard.open.retain(|open| open.0 != term);
-        shard.losses += 1;
-        if shard.durable.0 == term { shard.durable.1 } else { LogIndex(0) }
-    }
-
-    /// How often `shard` lost acknowledged changes.
-    pub fn losses(&self, shard: ShardId) -> u32 {
-        self.shards.get(&shard).map_or(0, |shard| shard.losses)
+        if shard.durable.0 == term {
+            shard.settled(term, shard.durable.1);
+        }
+        let lost = shard.changed.extract_if(up_to(term, LogIndex(u64::MAX)), |_| true);
+        lost.map(|(_, _, ino)| ino).collect()
     }
 }
 
 impl Shard {
     fn seen(&mut self, stamp: &ShardStamp) {
         self.durable = self.durable.max((stamp.term, stamp.durable));
-        self.open.retain(|open| open.0 != stamp.term || open.1 > stamp.durable);
+        self.settled(stamp.term, stamp.durable);
     }
+
+    fn settled(&mut self, term: Term, index: LogIndex) {
+        self.open.retain(|open| open.0 != term || open.1 > index);
+        while let Some(settled) = self.changed.range(up_to(term, index)).next().copied() {
+            self.changed.remove(&settled);
+        }
+    }
+}
+
+/// Changes of `term` up to `index`.
+fn up_to(term: Term, index: LogIndex) -> RangeInclusive<(Term, LogIndex, Ino)> {
+    (term, LogIndex(0), Ino(0))..=(term, index, Ino(u64::MAX))
 }
 
 #[cfg(test)]
@@ -119,7 +159,7 @@ mod tests {
     #[test]
     fn a_newer_term_proves_nothing() {
         let (shard, mut stamps) = (ShardId(1), Stamps::default());
-        stamps.acknowledged(shard, &stamp(1, 10, 8));
+        stamps.acknowledged(shard, &stamp(1, 10, 8), []);
         stamps.seen(shard, &stamp(1, 10, 9));
         assert_eq!(stamps.open(shard), [(Term(1), LogIndex(10))]);
         stamps.seen(shard, &stamp(2, 30, 30));
@@ -127,7 +167,7 @@ mod tests {
         assert_eq!(stamps.in_doubt(), [(shard, Term(1), LogIndex(10))]);
         stamps.synced(shard, Term(1), LogIndex(10));
         assert!(stamps.open(shard).is_empty() && stamps.in_doubt().is_empty());
-        stamps.acknowledged(shard, &stamp(2, 31, 30));
+        stamps.acknowledged(shard, &stamp(2, 31, 30), []);
         stamps.seen(shard, &stamp(2, 31, 31));
         assert!(stamps.open(shard).is_empty());
     }
@@ -137,8 +177,29 @@ mod tests {
     fn terms_are_bounded() {
         let (shard, mut stamps) = (ShardId(1), Stamps::default());
         for term in 1..=TERMS_MAX as u64 {
-            assert_eq!(stamps.acknowledged(shard, &stamp(term, 10, 1)), None);
+            assert_eq!(stamps.acknowledged(shard, &stamp(term, 10, 1), []), None);
         }
-        assert_eq!(stamps.acknowledged(shard, &stamp(99, 10, 1)), Some(Term(1)));
+        assert_eq!(stamps.acknowledged(shard, &stamp(99, 10, 1), []), Some(Term(1)));
+    }
+
+    /// Goal: what a lost change was of is known, whatever came in newer terms (seed 39 of the simulator: an fsync answered
+    /// success); what is durable is not lost.
+    #[test]
+    fn what_was_changed_is_known() {
+        let (shard, mut stamps) = (ShardId(1), Stamps::default());
+        let [a, b, c] = [1, 2, 3].map(|serial| Ino::new(shard, serial));
+        stamps.acknowledged(shard, &stamp(1, 10, 8), [a]);
+        stamps.acknowledged(shard, &stamp(1, 11, 8), [a, b]);
+        stamps.also_changed(c, &stamp(1, 11, 8));
+        stamps.seen(shard, &stamp(1, 12, 10));
+        assert_eq!(stamps.changed(shard), 3);
+        stamps.acknowledged(shard, &stamp(2, 15, 12), [a]);
+        stamps.also_changed(c, &stamp(2, 11, 12));
+        stamps.seen(shard, &stamp(2, 15, 15));
+        assert_eq!(stamps.lost(shard, Term(1)), BTreeSet::from([a, b, c]));
+        assert!(stamps.lost(shard, Term(1)).is_empty() && stamps.lost(shard, Term(2)).is_empty());
+        stamps.acknowledged(shard, &stamp(3, 20, 15), [b]);
+        stamps.synced(shard, Term(3), LogIndex(20));
+        assert_eq!(stamps.changed(shard), 0);
     }
 }

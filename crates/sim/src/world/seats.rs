@@ -12,7 +12,7 @@ use crate::port::{SharedRef, SimPort};
 use crate::program::{Actor, BookRef, attach, keep_house, keep_synced};
 use crate::queue::Event;
 use crate::task::Task;
-use skep_client::limits::TOLD_AT_ONCE;
+use skep_client::limits::{CHANGED_MAX, TOLD_AT_ONCE};
 use skep_client::{Lane, Limits, Shared};
 use skep_types::ShardId;
 use std::cell::RefCell;
@@ -299,7 +299,10 @@ pub(super) fn client_limits(seed: u64, canary: Option<Canary>) -> Limits {
         told_at_once: if seed & 2 == 0 { TOLD_AT_ONCE } else { 1 + (seed >> 2) as usize % 3 },
         canary_keeps_layout: canary == Some(Canary::KeepsLayout),
         canary_keeps_beliefs: canary == Some(Canary::ZeroForDead),
+        // Small in a quarter of them: the shard is to sync now and then before more is changed.
+        changed_max: if seed & 24 == 0 { 6 } else { CHANGED_MAX },
         canary_forgets_touched: canary == Some(Canary::ForgetsTouched),
+        canary_opens_behind_losses: canary == Some(Canary::OpensBehindLosses),
         ..Limits::default()
     }
 }
