@@ -139,6 +139,11 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         self.settle(self.asking(shard, message)).await?.read()
     }
 
+    /// What was asked for in `reply` changed this inode as well: it had no number then.
+    pub(crate) fn also_changed(&self, ino: Ino, reply: &Reply) {
+        self.shared.with(|s| s.acknowledged(ino.shard(), &reply.stamp, [ino], self.port.caller()));
+    }
+
     /// Changes something of `ino` on its shard: the names in a directory are its own.
     pub(crate) async fn change<M: Message>(&self, ino: Ino, message: &M) -> Result<M::Reply, Refusal> {
         self.settle(self.changing(ino, message)).await?.read()

@@ -36,8 +36,11 @@ pub const AWAIT_LOCKS_MS: u64 = 10_000;
 pub const TERMS_MAX: usize = 16;
 /// Inodes with changes of one shard not known to be durable, one for each change; before one more the shard is asked to sync.
 pub const CHANGED_MAX: usize = 1 << 17;
-/// Losses that wait for somebody to be told; beyond it the oldest of those that nobody has open are forgotten.
-pub const UNTOLD_MAX: usize = 1 << 16;
+/// Files and directories of which something was lost; beyond it those that were told go, then the oldest half of what nobody
+/// has open. So all that one power cut took of a shard is remembered.
+pub const UNTOLD_MAX: usize = 2 * CHANGED_MAX;
+/// Programs that are owed word of one of these; beyond it the first to open it is told for the others.
+pub const OWED_MAX: usize = 256;
 /// Bytes read or written by one round of parallel requests.
 pub const ROUND_MAX: usize = 4 << 20;
 /// Most bytes of one copy_file_range; programs ask again for the rest.

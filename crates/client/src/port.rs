@@ -93,6 +93,11 @@ pub trait Port {
         false
     }
 
+    /// Which program's thread the present operation is for; 0: none's, or nobody knows.
+    fn caller(&self) -> u32 {
+        0
+    }
+
     /// What is asked for from now on is wanted for so many milliseconds: [`Port::cancelled`] turns true then. `None`: for
     /// as long as it takes.
     fn wanted_for(&self, _ms: Option<u64>) {}

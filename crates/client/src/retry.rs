@@ -171,9 +171,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 new = s.nodes.heard(node, answer.incarnation);
                 if accepted && job.changing {
                     s.changes += 1;
-                    if let Some(term) = s.stamps.acknowledged(shard, &stamp, job.of.into_iter().flatten()) {
-                        s.lost_history(shard, term);
-                    }
+                    s.acknowledged(shard, &stamp, job.of.into_iter().flatten(), self.port.caller());
                 } else if stamp.term != Term(0) {
                     s.stamps.seen(shard, &stamp);
                 }

@@ -137,8 +137,8 @@ pub struct Hub {
     pub kernels: BTreeMap<u32, Kernel>,
     /// Files that clients keep open.
     pub kept: Kept,
-    /// Directories of lanes that sync what they put there.
-    pub careful: BTreeMap<LaneId, Ino>,
+    /// Directories of clients whose lanes sync what they put there, by the client's life.
+    pub careful: BTreeMap<u32, Ino>,
     /// metad and its life, while it is up.
     pub metad_life: Option<(NodeId, Incarnation)>,
     /// A program did something after which a power cut of metad is worth a try: when.

@@ -186,6 +186,10 @@ impl Port for SimPort {
         self.patience_is_over()
     }
 
+    fn caller(&self) -> u32 {
+        1 + self.lane.lane
+    }
+
     fn uuid(&self) -> Uuid {
         let mut hub = self.hub.borrow_mut();
         let (high, low) = (hub.rng.next_u64(), hub.rng.next_u64());

@@ -260,7 +260,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             let now = self.port.wall();
             self.shared.with(|s| {
                 if s.inodes.entry(ino).wrote_to(0, now, layout.generation, false, facts.begun) {
-                    s.loses([ino]);
+                    s.loses(ino);
                 }
             });
         }

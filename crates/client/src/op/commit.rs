@@ -81,7 +81,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 lost = stale && !blind && !truncated && inode.foreign_cuts == mark.foreign_cuts;
             }
             if lost {
-                s.loses([ino]);
+                s.loses(ino);
             }
             if let (Ok(_), Some(telling), Some(inode)) = (&result, &telling, s.inodes.get_mut(ino)) {
                 inode.told(telling);

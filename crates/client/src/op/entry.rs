@@ -6,10 +6,10 @@ use crate::state::Shared;
 use skep_types::codec::Bytes;
 use skep_types::limits::SYMLINK_MAX;
 use skep_types::{Attr, Errno, Ino, Kind, Mode, Name};
-use skep_wire::Refusal;
 use skep_wire::meta::{
     AttrReply, Create, EntryReply, GetAttr, Link, List, Lookup, MakeNode, MakeSymlink, OpenReply, ReadLink,
 };
+use skep_wire::{Message, Refusal};
 
 /// A directory or special file to be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,19 +97,35 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                     open_seq: 0,
                     policy: None,
                 };
-                let reply: OpenReply = self.change(parent, &message).await?;
-                Ok(reply.attr)
+                let reply = self.settle(self.changing(parent, &message)).await?;
+                let open: OpenReply = reply.read()?;
+                self.also_changed(open.attr.ino, &reply);
+                Ok(open.attr)
             }
             Kind::Symlink => Err(Errno::EINVAL.into()),
             _ => {
                 let message = MakeNode { parent, name, kind, mode, umask, uid, gid, rdev };
-                let reply: EntryReply = self.change(parent, &message).await?;
+                let entry = self.make_entry(parent, &message).await?;
                 if kind == Kind::Dir {
-                    self.made(parent, reply.ino);
+                    self.made(parent, entry.ino);
                 }
-                self.entry(reply).await
+                self.entry(entry).await
             }
         }
+    }
+
+    /// A name of something new. (What is on another shard is in the log of that one.)
+    async fn make_entry<M: Message<Reply = EntryReply>>(
+        &self,
+        parent: Ino,
+        message: &M,
+    ) -> Result<EntryReply, Refusal> {
+        let reply = self.settle(self.changing(parent, message)).await?;
+        let entry: EntryReply = reply.read()?;
+        if entry.ino.shard() == parent.shard() {
+            self.also_changed(entry.ino, &reply);
+        }
+        Ok(entry)
     }
 
     /// Makes a symbolic link.
@@ -130,7 +146,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             }
             let message =
                 MakeSymlink { parent, name: name(bytes)?, target: Bytes(target.to_vec()), uid, gid };
-            self.entry(self.change(parent, &message).await?).await
+            self.entry(self.make_entry(parent, &message).await?).await
         };
         self.errno(result.await)
     }

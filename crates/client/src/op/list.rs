@@ -48,7 +48,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// Opens a directory. No shard is told: a listing needs no state there.
     pub fn opendir(&self, ino: Ino) -> Result<Handle, Errno> {
         self.shared.with(|s| {
-            let losses = s.losses_before_open(ino);
+            let losses = s.losses_before_open(ino, self.port.caller());
             s.handles.add_dir(DirHandle { ino, losses, ..DirHandle::default() })
         })
     }

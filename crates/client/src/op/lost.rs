@@ -85,7 +85,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         if settled.as_ref().is_err_and(|refusal| refusal.status == Status::errno(Errno::EIO)) {
             self.shared.with(|s| {
                 if s.inodes.get(ino).is_some_and(|inode| !inode.unsynced.is_empty()) {
-                    s.loses([ino]);
+                    s.loses(ino);
                 }
             });
         }

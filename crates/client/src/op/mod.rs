@@ -34,6 +34,8 @@ mod tests;
 #[cfg(test)]
 mod tests_beside;
 #[cfg(test)]
+mod tests_losses;
+#[cfg(test)]
 mod tests_random;
 #[cfg(test)]
 mod tests_reclaim;

@@ -167,8 +167,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let reply = self.settle(self.changing(parent, &message)).await?;
         let open: OpenReply = reply.read()?;
         let ino = open.attr.ino;
-        let overtaken = self.shared.with(|s| s.open_made(&open, &reply, how.mode, open_seq));
+        let overtaken = self.shared.with(|s| s.open_made(&open, how.mode, open_seq));
         if open.created {
+            self.also_changed(ino, &reply);
             self.made(parent, ino);
         }
         if open.attr.kind != Kind::File {
@@ -201,7 +202,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 // Not before the truncate is noted: a write or an append that looked in between would be marked, and forgotten.
                 s.truncation_ends(ino, true);
             }
-            let (losses, losses_before) = (s.losses_before_open(ino), s.untold.newest());
+            let (losses, losses_before) = (s.losses_before_open(ino, self.port.caller()), s.untold.newest());
             let handle = s.handles.add_file(FileHandle {
                 ino,
                 mode: how.mode,
@@ -280,17 +281,8 @@ impl Shared {
 
     /// A file was made (or found) and opened by one request. `true`: this mount opened or closed it
     /// meanwhile by another one.
-    pub(crate) fn open_made(
-        &mut self,
-        open: &OpenReply,
-        reply: &Reply,
-        mode: OpenMode,
-        open_seq: u64,
-    ) -> bool {
+    pub(crate) fn open_made(&mut self, open: &OpenReply, mode: OpenMode, open_seq: u64) -> bool {
         let ino = open.attr.ino;
-        if open.created {
-            self.stamps.also_changed(ino, &reply.stamp);
-        }
         let inode = self.inodes.entry(ino);
         inode.opening += 1;
         inode.mode = Some(inode.mode.map_or(mode, |known| known.union(mode)));

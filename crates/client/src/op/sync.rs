@@ -19,20 +19,15 @@ use skep_wire::storage::{SyncChunks, SyncChunksReply};
 use skep_wire::{Message, Refusal, Status};
 
 impl<P: Port, C: Cell<Shared>> Lane<P, C> {
-    /// Everything written to the file, and every change that this mount made on its shard, is on
-    /// stable storage; or EIO, once for each handle, when something was lost since.
+    /// Everything written to the file, and every change that this mount made of it, is on stable storage; or EIO, once for
+    /// each handle, when something was lost.
     pub async fn fsync(&self, handle: Handle) -> Result<(), Errno> {
         let (FileHandle { ino, .. }, _going) = self.through_file(handle)?;
         let result = async {
             self.sync_and_commit(ino).await?;
             self.sync_shard(ino.shard()).await
         };
-        let result = result.await;
-        let lost = self.take_loss(handle)?;
-        self.errno(result)?;
-        if lost {
-            return Err(Errno::EIO);
-        }
+        self.told(result.await, || self.take_loss(handle))?;
         self.shared.with(|s| {
             if s.limits.canary_forgets_touched {
                 s.stamps.forget(ino);
@@ -53,23 +48,38 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     pub(crate) fn take_loss(&self, handle: Handle) -> Result<bool, Errno> {
         self.shared.with(|s| {
             let file = s.handles.file(handle)?;
-            let losses = s.untold.tell(file.ino, file.losses);
+            let losses = s.untold.tell(file.ino, file.losses, self.port.caller());
             Ok(core::mem::replace(&mut file.losses, losses) != losses)
         })
     }
 
-    /// Every change that this mount made on the directory's shard is on stable storage; or EIO, once for each handle, when
-    /// some of the directory were lost since.
+    /// Every change that this mount made of the directory and its names is on stable storage; or EIO, once for each handle,
+    /// when some were lost.
     pub async fn fsyncdir(&self, handle: Handle) -> Result<(), Errno> {
         let ino = self.shared.with(|s| s.handles.dir(handle).map(|dir| dir.ino))?;
         let result = self.sync_shard(ino.shard()).await;
-        let lost = self.shared.with(|s| {
-            let dir = s.handles.dir(handle)?;
-            let losses = s.untold.tell(ino, dir.losses);
-            Ok::<bool, Errno>(core::mem::replace(&mut dir.losses, losses) != losses)
-        })?;
-        self.errno(result)?;
-        if lost { Err(Errno::EIO) } else { Ok(()) }
+        let take_loss = || {
+            self.shared.with(|s| {
+                let dir = s.handles.dir(handle)?;
+                let losses = s.untold.tell(ino, dir.losses, self.port.caller());
+                Ok(core::mem::replace(&mut dir.losses, losses) != losses)
+            })
+        };
+        self.told(result, take_loss)
+    }
+
+    /// What a program is told of a sync: EIO also when something was lost before. Who is killed, or gets another error, was
+    /// told of no loss: the next is.
+    fn told(
+        &self,
+        result: Result<(), Refusal>,
+        take_loss: impl FnOnce() -> Result<bool, Errno>,
+    ) -> Result<(), Errno> {
+        let told = self.errno(result);
+        if matches!(told, Err(errno) if errno != Errno::EIO) {
+            return told;
+        }
+        if take_loss()? { Err(Errno::EIO) } else { told }
     }
 
     /// Makes the chunks written through this mount durable, and tells the shard of them, how long they are for sure
@@ -109,7 +119,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 inode.too_short = false;
             }
             if lost {
-                s.loses([ino]);
+                s.loses(ino);
             }
         });
         settled
@@ -359,9 +369,14 @@ impl Shared {
     /// They are gone: every handle of the file is told by its next fsync.
     pub(crate) fn chunks_lost(&mut self, ino: Ino, sent: &Unsynced) {
         if let Some(inode) = self.inodes.get_mut(ino) {
+            let known = inode.unsynced.len();
             inode.unsynced.retain(|u| u.target != sent.target || u.life != sent.life);
+            let is_news = inode.unsynced.len() < known;
             inode.written_no_more(&sent.chunks);
-            self.loses([ino]);
+            // Another sync of the file, or a write, may have found it before.
+            if is_news {
+                self.loses(ino);
+            }
         }
     }
 }

@@ -1,5 +1,6 @@
 //! O_TMPFILE: an open file that has no name.
 
+use crate::job::Job;
 use crate::lane::Lane;
 use crate::op::{CreateHow, OpenHow, Opened};
 use crate::port::{Cell, Port};
@@ -20,10 +21,13 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let CreateHow { mode, umask, uid, gid, .. } = create;
         let open_seq = self.shared.with(Shared::next_open_seq);
         let message = CreateTemp { parent, mode, umask, uid, gid, open: how.mode, open_seq };
-        let reply = self.settle(self.changing(parent, &message)).await?;
+        // Nothing of the directory is changed.
+        let job = Job { of: [None; 2], ..self.changing(parent, &message) };
+        let reply = self.settle(job).await?;
         let open: OpenReply = reply.read()?;
+        self.also_changed(open.attr.ino, &reply);
         // Nobody else knows of it, so nothing can have overtaken this.
-        self.shared.with(|s| s.open_made(&open, &reply, how.mode, open_seq));
+        self.shared.with(|s| s.open_made(&open, how.mode, open_seq));
         self.opened(open, &reply, OpenHow { truncate: false, ..how }).await
     }
 }

@@ -496,7 +496,7 @@ impl Shared {
             return true;
         }
         if inode.wrote_to(end, mtime, generation, kill, view.begun) {
-            self.loses([ino]);
+            self.loses(ino);
         }
         false
     }

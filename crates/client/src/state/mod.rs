@@ -49,6 +49,7 @@ use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::vec::Vec;
 use skep_types::{ChunkId, ClientId, FenceEpoch, Ino, Millis, NodeId, ShardId, TargetId, Term};
+use skep_wire::meta::ShardStamp;
 
 /// A server that does not answer, for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -147,9 +148,13 @@ impl Shared {
         self.nodes.silences().map(waiting).collect()
     }
 
-    /// Something of these is lost that was acknowledged.
-    pub(crate) fn loses(&mut self, inos: impl IntoIterator<Item = Ino>) {
-        inos.into_iter().for_each(|ino| self.untold.lost(ino));
+    /// Something of it is lost that was acknowledged.
+    pub(crate) fn loses(&mut self, ino: Ino) {
+        self.lost_by([(ino, 0)]);
+    }
+
+    fn lost_by(&mut self, lost: impl IntoIterator<Item = (Ino, u32)>) {
+        lost.into_iter().for_each(|(ino, caller)| self.untold.lost(ino, caller));
         if self.untold.is_full() {
             self.untold.make_room(&self.handles.inos());
         }
@@ -158,22 +163,35 @@ impl Shared {
     /// A write to `chunk` on `target` was answered.
     pub(crate) fn wrote_chunk(&mut self, ino: Ino, target: TargetId, chunk: ChunkId, answer: Answered) {
         if self.inodes.entry(ino).wrote_chunk(target, chunk, answer) {
-            self.loses([ino]);
+            self.loses(ino);
         }
     }
 
-    /// What a new handle of `ino` need not tell of.
-    pub(crate) fn losses_before_open(&self, ino: Ino) -> u64 {
+    /// What a new handle of `ino` need not tell `caller` of.
+    pub(crate) fn losses_before_open(&self, ino: Ino, caller: u32) -> u64 {
         match self.limits.canary_opens_behind_losses {
             true => self.untold.newest(),
-            false => self.untold.before_open(ino),
+            false => self.untold.before_open(ino, caller),
+        }
+    }
+
+    /// A change of these inodes by `caller` was acknowledged; said once more of one that had no number when it was asked for.
+    pub(crate) fn acknowledged(
+        &mut self,
+        shard: ShardId,
+        stamp: &ShardStamp,
+        of: impl IntoIterator<Item = Ino>,
+        caller: u32,
+    ) {
+        if let Some(term) = self.stamps.acknowledged(shard, stamp, of, caller) {
+            self.lost_history(shard, term);
         }
     }
 
     /// `shard` lost its changes of `term`: what this mount changed in it since the last durable position is lost.
     pub fn lost_history(&mut self, shard: ShardId, term: Term) {
         let lost = self.stamps.lost(shard, term);
-        self.loses(lost);
+        self.lost_by(lost);
         self.disbeliefs += 1;
         for (_, inode) in self.inodes.of_shard_mut(shard) {
             if let Some(attr) = &mut inode.attr {

@@ -12,13 +12,16 @@ use core::ops::RangeInclusive;
 use skep_types::{Ino, LogIndex, ShardId, Term};
 use skep_wire::meta::ShardStamp;
 
+/// A change of an inode, and the thread that asked for it (0: nobody's).
+type Changed = (Term, LogIndex, Ino, u32);
+
 #[derive(Debug, Default)]
 struct Shard {
     open: Vec<(Term, LogIndex)>,
     durable: (Term, LogIndex),
     ends: Term,
     /// What is changed there.
-    changed: BTreeSet<(Term, LogIndex, Ino)>,
+    changed: BTreeSet<Changed>,
 }
 
 /// Stamps of all shards.
@@ -46,33 +49,26 @@ impl Stamps {
         self.shards.get(&shard).map_or(Term(0), |shard| shard.ends)
     }
 
-    /// A change of these inodes was acknowledged with `stamp`. Too many terms in doubt: gives those that count as lost.
+    /// A change of these inodes by `caller` was acknowledged with `stamp`: said once more of an inode that had no number when
+    /// it was asked for. Too many terms in doubt: gives those that count as lost.
     pub fn acknowledged(
         &mut self,
         shard: ShardId,
         stamp: &ShardStamp,
         of: impl IntoIterator<Item = Ino>,
+        caller: u32,
     ) -> Option<Term> {
         let shard = self.shards.entry(shard).or_default();
         shard.seen(stamp);
         if stamp.index <= stamp.durable {
             return None;
         }
-        shard.changed.extend(of.into_iter().map(|ino| (stamp.term, stamp.index, ino)));
+        shard.changed.extend(of.into_iter().map(|ino| (stamp.term, stamp.index, ino, caller)));
         match shard.open.iter_mut().find(|open| open.0 == stamp.term) {
             Some(open) => open.1 = open.1.max(stamp.index),
             None => shard.open.push((stamp.term, stamp.index)),
         }
         (shard.open.len() > TERMS_MAX).then(|| shard.open.remove(0).0)
-    }
-
-    /// That change is one of `ino` as well, which had no number when it was asked for.
-    pub fn also_changed(&mut self, ino: Ino, stamp: &ShardStamp) {
-        if let Some(shard) = self.shards.get_mut(&ino.shard())
-            && shard.open.iter().any(|open| open.0 == stamp.term && open.1 >= stamp.index)
-        {
-            shard.changed.insert((stamp.term, stamp.index, ino));
-        }
     }
 
     /// Its changes count no more: a fault on purpose, when not all of them were waited for.
@@ -116,15 +112,16 @@ impl Stamps {
         }
     }
 
-    /// The shard lost its changes of `term`, but for those that are known to be safe. Gives what they changed.
-    pub fn lost(&mut self, shard: ShardId, term: Term) -> BTreeSet<Ino> {
+    /// The shard lost its changes of `term`, but for those that are known to be safe. Gives what they changed,
+    /// and who, in their order.
+    pub fn lost(&mut self, shard: ShardId, term: Term) -> Vec<(Ino, u32)> {
         let shard = self.shards.entry(shard).or_default();
         shard.open.retain(|open| open.0 != term);
         if shard.durable.0 == term {
             shard.settled(term, shard.durable.1);
         }
         let lost = shard.changed.extract_if(up_to(term, LogIndex(u64::MAX)), |_| true);
-        lost.map(|(_, _, ino)| ino).collect()
+        lost.map(|(_, _, ino, caller)| (ino, caller)).collect()
     }
 }
 
@@ -143,13 +140,14 @@ impl Shard {
 }
 
 /// Changes of `term` up to `index`.
-fn up_to(term: Term, index: LogIndex) -> RangeInclusive<(Term, LogIndex, Ino)> {
-    (term, LogIndex(0), Ino(0))..=(term, index, Ino(u64::MAX))
+fn up_to(term: Term, index: LogIndex) -> RangeInclusive<Changed> {
+    (term, LogIndex(0), Ino(0), 0)..=(term, index, Ino(u64::MAX), u32::MAX)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec;
 
     fn stamp(term: u64, index: u64, durable: u64) -> ShardStamp {
         ShardStamp { term: Term(term), index: LogIndex(index), durable: LogIndex(durable) }
@@ -159,7 +157,7 @@ mod tests {
     #[test]
     fn a_newer_term_proves_nothing() {
         let (shard, mut stamps) = (ShardId(1), Stamps::default());
-        stamps.acknowledged(shard, &stamp(1, 10, 8), []);
+        stamps.acknowledged(shard, &stamp(1, 10, 8), [], 7);
         stamps.seen(shard, &stamp(1, 10, 9));
         assert_eq!(stamps.open(shard), [(Term(1), LogIndex(10))]);
         stamps.seen(shard, &stamp(2, 30, 30));
@@ -167,7 +165,7 @@ mod tests {
         assert_eq!(stamps.in_doubt(), [(shard, Term(1), LogIndex(10))]);
         stamps.synced(shard, Term(1), LogIndex(10));
         assert!(stamps.open(shard).is_empty() && stamps.in_doubt().is_empty());
-        stamps.acknowledged(shard, &stamp(2, 31, 30), []);
+        stamps.acknowledged(shard, &stamp(2, 31, 30), [], 7);
         stamps.seen(shard, &stamp(2, 31, 31));
         assert!(stamps.open(shard).is_empty());
     }
@@ -177,9 +175,9 @@ mod tests {
     fn terms_are_bounded() {
         let (shard, mut stamps) = (ShardId(1), Stamps::default());
         for term in 1..=TERMS_MAX as u64 {
-            assert_eq!(stamps.acknowledged(shard, &stamp(term, 10, 1), []), None);
+            assert_eq!(stamps.acknowledged(shard, &stamp(term, 10, 1), [], 7), None);
         }
-        assert_eq!(stamps.acknowledged(shard, &stamp(99, 10, 1), []), Some(Term(1)));
+        assert_eq!(stamps.acknowledged(shard, &stamp(99, 10, 1), [], 7), Some(Term(1)));
     }
 
     /// Goal: what a lost change was of is known, whatever came in newer terms (seed 39 of the simulator: an fsync answered
@@ -188,18 +186,20 @@ mod tests {
     fn what_was_changed_is_known() {
         let (shard, mut stamps) = (ShardId(1), Stamps::default());
         let [a, b, c] = [1, 2, 3].map(|serial| Ino::new(shard, serial));
-        stamps.acknowledged(shard, &stamp(1, 10, 8), [a]);
-        stamps.acknowledged(shard, &stamp(1, 11, 8), [a, b]);
-        stamps.also_changed(c, &stamp(1, 11, 8));
+        stamps.acknowledged(shard, &stamp(1, 10, 8), [a], 7);
+        stamps.acknowledged(shard, &stamp(1, 11, 8), [a, b], 7);
+        stamps.acknowledged(shard, &stamp(1, 11, 8), [c], 9);
         stamps.seen(shard, &stamp(1, 12, 10));
         assert_eq!(stamps.changed(shard), 3);
-        stamps.acknowledged(shard, &stamp(2, 15, 12), [a]);
-        stamps.also_changed(c, &stamp(2, 11, 12));
+        stamps.acknowledged(shard, &stamp(2, 15, 12), [a], 7);
         stamps.seen(shard, &stamp(2, 15, 15));
-        assert_eq!(stamps.lost(shard, Term(1)), BTreeSet::from([a, b, c]));
+        assert_eq!(stamps.lost(shard, Term(1)), [(a, 7), (b, 7), (c, 9)]);
         assert!(stamps.lost(shard, Term(1)).is_empty() && stamps.lost(shard, Term(2)).is_empty());
-        stamps.acknowledged(shard, &stamp(3, 20, 15), [b]);
+        stamps.acknowledged(shard, &stamp(3, 20, 15), [b], 7);
         stamps.synced(shard, Term(3), LogIndex(20));
         assert_eq!(stamps.changed(shard), 0);
+        // A new inode of it is said behind that: the shard is asked once more.
+        stamps.acknowledged(shard, &stamp(3, 20, 15), [c], 7);
+        assert_eq!((stamps.open(shard), stamps.changed(shard)), (vec![(Term(3), LogIndex(20))], 1));
     }
 }

@@ -1,38 +1,46 @@
 //! Files and directories of which this mount lost something that it had acknowledged. Each handle that was open tells of it
-//! once, at its next fsync; a loss that nobody was told of by then is told to who opens next. (As Linux does with errors of
-//! writing back.)
+//! once, at its next fsync. A loss that nobody was told of by then is told to who opens next (as Linux does with errors of
+//! writing back), and to each who made a change that is gone, whoever was told before.
 
-use crate::limits::UNTOLD_MAX;
+use crate::limits::{OWED_MAX, UNTOLD_MAX};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use skep_types::Ino;
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Default)]
 struct Loss {
-    /// Which loss of the mount.
+    /// The newest: which of the mount's.
     number: u64,
     /// By one handle at least.
     told: bool,
+    /// Threads of programs that made what is gone, and were not told.
+    owed: BTreeSet<u32>,
 }
 
-/// The newest loss of each.
+/// What was lost of each.
 #[derive(Debug, Default)]
 pub struct Untold {
     losses: BTreeMap<Ino, Loss>,
     newest: u64,
+    /// So many were left when room was made last.
+    left: usize,
 }
 
 impl Untold {
-    /// Something of `ino` was lost.
-    pub(crate) fn lost(&mut self, ino: Ino) {
+    /// Something of `ino` was lost, that `caller` had changed (0: nobody knows).
+    pub(crate) fn lost(&mut self, ino: Ino, caller: u32) {
         self.newest += 1;
-        self.losses.insert(ino, Loss { number: self.newest, told: false });
+        let loss = self.losses.entry(ino).or_default();
+        (loss.number, loss.told) = (self.newest, false);
+        if caller != 0 && loss.owed.len() < OWED_MAX {
+            loss.owed.insert(caller);
+        }
     }
 
-    /// What a new handle of `ino` need not tell of: losses up to this one.
-    pub(crate) fn before_open(&self, ino: Ino) -> u64 {
+    /// What a new handle of `ino` need not tell `caller` of: losses up to this one.
+    pub(crate) fn before_open(&self, ino: Ino, caller: u32) -> u64 {
         match self.losses.get(&ino) {
-            Some(loss) if !loss.told => loss.number - 1,
+            Some(loss) if !loss.told || loss.owed.contains(&caller) => loss.number - 1,
             _ => self.newest,
         }
     }
@@ -47,32 +55,35 @@ impl Untold {
         self.losses.get(&ino).is_some_and(|loss| loss.number > told)
     }
 
-    /// It tells now, if it has to. Gives what it has told of.
-    pub(crate) fn tell(&mut self, ino: Ino, told: u64) -> u64 {
+    /// It tells `caller` now, if it has to. Gives what it has told of.
+    pub(crate) fn tell(&mut self, ino: Ino, told: u64, caller: u32) -> u64 {
         match self.losses.get_mut(&ino).filter(|loss| loss.number > told) {
             Some(loss) => {
                 loss.told = true;
+                loss.owed.remove(&caller);
                 loss.number
             }
             None => told,
         }
     }
 
-    /// Too many are known.
+    /// Too many are known, and there may be some to forget.
     pub(crate) fn is_full(&self) -> bool {
-        self.losses.len() > UNTOLD_MAX
+        self.losses.len() > UNTOLD_MAX.max(2 * self.left)
     }
 
-    /// Makes room: what was told, and what is oldest, goes, unless it is open.
+    /// Makes room: what was told, and half of what is oldest, goes, unless it is open.
     pub(crate) fn make_room(&mut self, open: &BTreeSet<Ino>) {
         let closed = self.losses.iter().filter(|(ino, _)| !open.contains(ino));
-        let mut order: Vec<_> = closed.map(|(ino, loss)| (!loss.told, loss.number, *ino)).collect();
+        let is_owed = |loss: &Loss| !loss.told || !loss.owed.is_empty();
+        let mut order: Vec<_> = closed.map(|(ino, loss)| (is_owed(loss), loss.number, *ino)).collect();
         order.sort_unstable();
-        let told = order.iter().filter(|(untold, ..)| !untold).count();
+        let told = order.iter().filter(|(owed, ..)| !owed).count();
         let many = told.max(self.losses.len().saturating_sub(UNTOLD_MAX / 2));
         for (.., ino) in order.iter().take(many) {
             self.losses.remove(ino);
         }
+        self.left = self.losses.len();
     }
 }
 
@@ -80,50 +91,72 @@ impl Untold {
 mod tests {
     use super::*;
 
+    const ONE: u32 = 1;
+
     /// Goal: who had it open tells once; who opens it later tells only what nobody has told.
     #[test]
     fn each_loss_is_told() {
         let (mut untold, ino, other) = (Untold::default(), Ino(9), Ino(8));
-        let (early, late) = (untold.before_open(ino), untold.before_open(ino));
-        untold.lost(ino);
-        untold.lost(other);
-        let after = untold.before_open(ino);
+        let (early, late) = (untold.before_open(ino, ONE), untold.before_open(ino, ONE));
+        untold.lost(ino, 0);
+        untold.lost(other, 0);
+        let after = untold.before_open(ino, ONE);
         assert!(untold.owes(ino, early) && untold.owes(ino, after));
-        let early = untold.tell(ino, early);
+        let early = untold.tell(ino, early, ONE);
         assert!(!untold.owes(ino, early) && untold.owes(ino, late) && untold.owes(ino, after));
-        let opened = untold.before_open(ino);
+        let opened = untold.before_open(ino, ONE);
         assert!(!untold.owes(ino, opened), "it was told");
-        assert!(untold.owes(other, untold.before_open(other)));
-        untold.lost(ino);
-        assert!(
-            untold.owes(ino, early) && untold.owes(ino, opened) && untold.owes(ino, untold.before_open(ino))
+        assert!(untold.owes(other, untold.before_open(other, ONE)));
+        untold.lost(ino, 0);
+        let again = untold.before_open(ino, ONE);
+        assert!(untold.owes(ino, early) && untold.owes(ino, opened) && untold.owes(ino, again));
+    }
+
+    /// Goal: of several programs that changed a directory each is told, also who opens it after another one was; who changed
+    /// nothing that is gone only when nobody was.
+    #[test]
+    fn each_who_changed_it_is_told() {
+        let (mut untold, ino) = (Untold::default(), Ino(9));
+        for caller in [1, 2, 1, 3] {
+            untold.lost(ino, caller);
+        }
+        let mut opens_and_syncs = |caller| {
+            let before = untold.before_open(ino, caller);
+            untold.tell(ino, before, caller) != before
+        };
+        assert_eq!(
+            [1, 1, 4, 2, 2, 3, 3].map(&mut opens_and_syncs),
+            [true, false, false, true, false, true, false]
         );
     }
 
-    /// Goal: memory is bounded; what is open is not forgotten, nor is what was not told while there is room.
+    /// Goal: memory is bounded; what is open is not forgotten, nor is what was not told while there is room; and room is not
+    /// looked for again and again where there is none.
     #[test]
     fn memory_is_bounded() {
         let (mut untold, open) = (Untold::default(), BTreeSet::from([Ino(1)]));
-        let handle = untold.before_open(Ino(1));
-        untold.lost(Ino(1));
-        untold.lost(Ino(2));
+        let handle = untold.before_open(Ino(1), ONE);
+        untold.lost(Ino(1), 0);
+        untold.lost(Ino(2), 0);
         for ino in 3..=UNTOLD_MAX as u64 + 1 {
-            untold.lost(Ino(ino));
-            untold.tell(Ino(ino), 0);
+            untold.lost(Ino(ino), 0);
+            untold.tell(Ino(ino), 0, ONE);
         }
         assert!(untold.is_full());
         untold.make_room(&open);
-        assert!(untold.owes(Ino(1), handle) && untold.owes(Ino(2), untold.before_open(Ino(2))));
+        let is_owed = |untold: &Untold, ino| untold.owes(ino, untold.before_open(ino, ONE));
+        assert!(untold.owes(Ino(1), handle) && is_owed(&untold, Ino(2)));
         assert_eq!(untold.losses.len(), 2);
         for ino in 10..10 + UNTOLD_MAX as u64 {
-            untold.lost(Ino(ino));
+            untold.lost(Ino(ino), 0);
         }
         untold.make_room(&open);
-        assert!(untold.losses.len() <= UNTOLD_MAX && untold.owes(Ino(1), handle));
-        let newest = Ino(9 + UNTOLD_MAX as u64);
-        assert!(
-            untold.owes(newest, untold.before_open(newest)) && !untold.owes(Ino(2), 0),
-            "the oldest goes"
-        );
+        assert!(untold.losses.len() <= UNTOLD_MAX / 2 + 1 && untold.owes(Ino(1), handle));
+        assert!(is_owed(&untold, Ino(9 + UNTOLD_MAX as u64)) && !untold.owes(Ino(2), 0), "the oldest goes");
+        let all_open: BTreeSet<Ino> = (0..2 * UNTOLD_MAX as u64).map(Ino).collect();
+        all_open.iter().for_each(|ino| untold.lost(*ino, 0));
+        untold.make_room(&all_open);
+        untold.lost(Ino(u64::MAX), 0);
+        assert!(!untold.is_full());
     }
 }

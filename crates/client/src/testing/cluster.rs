@@ -60,6 +60,8 @@ pub struct Cluster {
     /// Kinds of which the port was told that they change something.
     pub changing: BTreeSet<u16>,
     pub cancelled: bool,
+    /// See [`Port::caller`].
+    pub caller: u32,
     pub lines: Vec<String>,
     pub sessions: u64,
     /// Targets that an administrator took out.
@@ -82,6 +84,7 @@ impl Default for Cluster {
             counts: BTreeMap::new(),
             changing: BTreeSet::new(),
             cancelled: false,
+            caller: 1,
             lines: Vec::new(),
             sessions: 0,
             removed: Vec::new(),
@@ -283,6 +286,10 @@ impl Port for FakePort {
 
     fn cancelled(&self) -> bool {
         self.cluster.borrow().cancelled
+    }
+
+    fn caller(&self) -> u32 {
+        self.cluster.borrow().caller
     }
 
     fn uuid(&self) -> Uuid {

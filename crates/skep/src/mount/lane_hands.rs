@@ -160,6 +160,11 @@ impl LaneHands {
         self.hopeless.set(true);
     }
 
+    /// See [`Port::caller`].
+    pub fn caller(&self) -> u32 {
+        self.thread.get()
+    }
+
     /// See [`Port::wanted_for`].
     pub fn wanted_for(&self, ms: Option<u64>) {
         self.wanted_until.set(ms.map(|ms| Instant::now() + Duration::from_millis(ms)));

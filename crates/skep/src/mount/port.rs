@@ -278,6 +278,10 @@ impl Port for BlockingPort {
         self.lane.cancelled()
     }
 
+    fn caller(&self) -> u32 {
+        self.lane.caller()
+    }
+
     fn wanted_for(&self, ms: Option<u64>) {
         self.lane.wanted_for(ms);
     }

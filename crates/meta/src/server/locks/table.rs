@@ -335,13 +335,13 @@ impl Table {
         if file.orders.admit(space, owner, order) { Ok(()) } else { Err(Status::OLD_SEQUENCE.into()) }
     }
 
-    /// Is there room for what a change may add at most?
     /// So many locks of others more.
     #[cfg(test)]
     pub fn suppose_held(&mut self, more: usize) {
         self.held += more;
     }
 
+    /// Is there room for what a change may add at most?
     fn check_room(
         &self,
         key: Key,

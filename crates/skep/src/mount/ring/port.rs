@@ -245,6 +245,10 @@ impl Port for RingPort {
         self.lane.cancelled()
     }
 
+    fn caller(&self) -> u32 {
+        self.lane.caller()
+    }
+
     fn uuid(&self) -> Uuid {
         self.lane.uuid()
     }
