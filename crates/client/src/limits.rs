@@ -121,6 +121,8 @@ pub struct Limits {
     pub changed_max: usize,
     /// A fault on purpose: an fsync takes changes off the list that it did not wait for.
     pub canary_forgets_touched: bool,
+    /// A fault on purpose: of several who lost something the first is told.
+    pub canary_tells_the_first: bool,
     /// A fault on purpose: who opens a file or directory is told nothing of what was lost before.
     pub canary_opens_behind_losses: bool,
 }
@@ -134,6 +136,7 @@ impl Default for Limits {
             canary_keeps_beliefs: false,
             changed_max: CHANGED_MAX,
             canary_forgets_touched: false,
+            canary_tells_the_first: false,
             canary_opens_behind_losses: false,
         }
     }

@@ -81,6 +81,8 @@ pub enum Canary {
     ForgetsTouched,
     /// Who opens something is told nothing of what was lost before.
     OpensBehindLosses,
+    /// Of several who lost something the first is told.
+    TellsTheFirst,
     /// A client believes in a new session what it knew in the old one, and deleted chunk files read as zeros.
     ZeroForDead,
     /// Targets take what comes behind the limit of a sealed chunk file.
@@ -89,7 +91,7 @@ pub enum Canary {
 
 impl Canary {
     /// All of them.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::NoSync,
         Self::NoChunkSync,
         Self::AnswersFirst,
@@ -108,6 +110,7 @@ impl Canary {
         Self::KeepsLayout,
         Self::ForgetsTouched,
         Self::OpensBehindLosses,
+        Self::TellsTheFirst,
         Self::ZeroForDead,
         Self::WritesBehindTheCut,
     ];
@@ -148,6 +151,7 @@ impl Canary {
             Self::KeepsLayout => "keeps-layout",
             Self::ForgetsTouched => "forgets-touched",
             Self::OpensBehindLosses => "opens-behind-losses",
+            Self::TellsTheFirst => "tells-the-first",
             Self::ZeroForDead => "zero-for-dead",
             Self::WritesBehindTheCut => "writes-behind-the-cut",
         }

@@ -48,7 +48,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// Opens a directory. No shard is told: a listing needs no state there.
     pub fn opendir(&self, ino: Ino) -> Result<Handle, Errno> {
         self.shared.with(|s| {
-            let losses = s.losses_before_open(ino, self.port.caller());
+            let losses = s.losses_before_open(ino);
             s.handles.add_dir(DirHandle { ino, losses, ..DirHandle::default() })
         })
     }
@@ -76,6 +76,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let result = self.list_from(&mut dir, offset, with_attr, sink).await;
         self.shared.with(|s| {
             if let Ok(place) = s.handles.dir(handle) {
+                // A sync may have told meanwhile.
+                dir.losses = dir.losses.max(place.losses);
                 *place = dir;
             }
         });

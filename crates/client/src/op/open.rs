@@ -202,7 +202,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 // Not before the truncate is noted: a write or an append that looked in between would be marked, and forgotten.
                 s.truncation_ends(ino, true);
             }
-            let (losses, losses_before) = (s.losses_before_open(ino, self.port.caller()), s.untold.newest());
+            let (losses, losses_before) = (s.losses_before_open(ino), s.untold.newest());
             let handle = s.handles.add_file(FileHandle {
                 ino,
                 mode: how.mode,

@@ -48,8 +48,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     pub(crate) fn take_loss(&self, handle: Handle) -> Result<bool, Errno> {
         self.shared.with(|s| {
             let file = s.handles.file(handle)?;
-            let losses = s.untold.tell(file.ino, file.losses, self.port.caller());
-            Ok(core::mem::replace(&mut file.losses, losses) != losses)
+            Ok(s.untold.tell(file.ino, &mut file.losses, self.port.caller()))
         })
     }
 
@@ -61,8 +60,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let take_loss = || {
             self.shared.with(|s| {
                 let dir = s.handles.dir(handle)?;
-                let losses = s.untold.tell(ino, dir.losses, self.port.caller());
-                Ok(core::mem::replace(&mut dir.losses, losses) != losses)
+                Ok(s.untold.tell(ino, &mut dir.losses, self.port.caller()))
             })
         };
         self.told(result, take_loss)
@@ -70,7 +68,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
 
     /// What a program is told of a sync: EIO also when something was lost before. Who is killed, or gets another error, was
     /// told of no loss: the next is.
-    fn told(
+    pub(crate) fn told(
         &self,
         result: Result<(), Refusal>,
         take_loss: impl FnOnce() -> Result<bool, Errno>,
@@ -78,6 +76,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let told = self.errno(result);
         if matches!(told, Err(errno) if errno != Errno::EIO) {
             return told;
+        }
+        if self.port.cancelled() {
+            return Err(Errno::EINTR);
         }
         if take_loss()? { Err(Errno::EIO) } else { told }
     }

@@ -121,11 +121,11 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             self.before_written(&file, offset, written, how.append).await?;
         }
         if sync {
-            self.errno(self.commit(file.ino).await)?;
-            self.errno(self.sync_shard(file.ino.shard()).await)?;
-            if self.take_loss(handle)? {
-                return Err(Errno::EIO);
-            }
+            let result = async {
+                self.commit(file.ino).await?;
+                self.sync_shard(file.ino.shard()).await
+            };
+            self.told(result.await, || self.take_loss(handle))?;
         }
         Ok(written)
     }

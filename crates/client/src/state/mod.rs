@@ -154,7 +154,10 @@ impl Shared {
     }
 
     fn lost_by(&mut self, lost: impl IntoIterator<Item = (Ino, u32)>) {
-        lost.into_iter().for_each(|(ino, caller)| self.untold.lost(ino, caller));
+        for (ino, caller) in lost {
+            let caller = if self.limits.canary_tells_the_first { 0 } else { caller };
+            self.untold.lost(ino, caller);
+        }
         if self.untold.is_full() {
             self.untold.make_room(&self.handles.inos());
         }
@@ -167,11 +170,11 @@ impl Shared {
         }
     }
 
-    /// What a new handle of `ino` need not tell `caller` of.
-    pub(crate) fn losses_before_open(&self, ino: Ino, caller: u32) -> u64 {
+    /// What a new handle of `ino` need not tell of.
+    pub(crate) fn losses_before_open(&self, ino: Ino) -> u64 {
         match self.limits.canary_opens_behind_losses {
             true => self.untold.newest(),
-            false => self.untold.before_open(ino, caller),
+            false => self.untold.before_open(ino),
         }
     }
 

@@ -60,7 +60,8 @@ impl Stamps {
     ) -> Option<Term> {
         let shard = self.shards.entry(shard).or_default();
         shard.seen(stamp);
-        if stamp.index <= stamp.durable {
+        let durable = if shard.durable.0 == stamp.term { shard.durable.1 } else { stamp.durable };
+        if stamp.index <= durable {
             return None;
         }
         shard.changed.extend(of.into_iter().map(|ino| (stamp.term, stamp.index, ino, caller)));
@@ -198,7 +199,10 @@ mod tests {
         stamps.acknowledged(shard, &stamp(3, 20, 15), [b], 7);
         stamps.synced(shard, Term(3), LogIndex(20));
         assert_eq!(stamps.changed(shard), 0);
-        // A new inode of it is said behind that: the shard is asked once more.
+        // A new inode of it is said behind that: known to be durable, or the shard is asked once more.
+        stamps.acknowledged(shard, &stamp(3, 20, 15), [c], 7);
+        assert_eq!((stamps.open(shard), stamps.changed(shard)), (vec![], 0));
+        stamps.seen(shard, &stamp(4, 21, 21));
         stamps.acknowledged(shard, &stamp(3, 20, 15), [c], 7);
         assert_eq!((stamps.open(shard), stamps.changed(shard)), (vec![(Term(3), LogIndex(20))], 1));
     }

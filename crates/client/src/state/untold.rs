@@ -37,10 +37,10 @@ impl Untold {
         }
     }
 
-    /// What a new handle of `ino` need not tell `caller` of: losses up to this one.
-    pub(crate) fn before_open(&self, ino: Ino, caller: u32) -> u64 {
+    /// What a new handle of `ino` need not tell of: losses up to this one.
+    pub(crate) fn before_open(&self, ino: Ino) -> u64 {
         match self.losses.get(&ino) {
-            Some(loss) if !loss.told || loss.owed.contains(&caller) => loss.number - 1,
+            Some(loss) if !loss.told => loss.number - 1,
             _ => self.newest,
         }
     }
@@ -50,21 +50,21 @@ impl Untold {
         self.newest
     }
 
-    /// Has a handle that told of losses up to `told` something to tell?
+    /// Has a handle that told of losses up to `told` something to tell whoever asks?
     pub(crate) fn owes(&self, ino: Ino, told: u64) -> bool {
         self.losses.get(&ino).is_some_and(|loss| loss.number > told)
     }
 
-    /// It tells `caller` now, if it has to. Gives what it has told of.
-    pub(crate) fn tell(&mut self, ino: Ino, told: u64, caller: u32) -> u64 {
-        match self.losses.get_mut(&ino).filter(|loss| loss.number > told) {
-            Some(loss) => {
-                loss.told = true;
-                loss.owed.remove(&caller);
-                loss.number
-            }
-            None => told,
+    /// Tells `caller` through a handle that told of losses up to `told`, if there is one that either was not told of: `true`.
+    pub(crate) fn tell(&mut self, ino: Ino, told: &mut u64, caller: u32) -> bool {
+        let Some(loss) = self.losses.get_mut(&ino) else { return false };
+        let is_owed = loss.owed.remove(&caller);
+        if loss.number <= *told && !is_owed {
+            return false;
         }
+        loss.told = true;
+        *told = loss.number.max(*told);
+        true
     }
 
     /// Too many are known, and there may be some to forget.
@@ -97,18 +97,18 @@ mod tests {
     #[test]
     fn each_loss_is_told() {
         let (mut untold, ino, other) = (Untold::default(), Ino(9), Ino(8));
-        let (early, late) = (untold.before_open(ino, ONE), untold.before_open(ino, ONE));
+        let (mut early, late) = (untold.before_open(ino), untold.before_open(ino));
         untold.lost(ino, 0);
         untold.lost(other, 0);
-        let after = untold.before_open(ino, ONE);
+        let after = untold.before_open(ino);
         assert!(untold.owes(ino, early) && untold.owes(ino, after));
-        let early = untold.tell(ino, early, ONE);
+        assert!(untold.tell(ino, &mut early, ONE));
         assert!(!untold.owes(ino, early) && untold.owes(ino, late) && untold.owes(ino, after));
-        let opened = untold.before_open(ino, ONE);
+        let opened = untold.before_open(ino);
         assert!(!untold.owes(ino, opened), "it was told");
-        assert!(untold.owes(other, untold.before_open(other, ONE)));
+        assert!(untold.owes(other, untold.before_open(other)));
         untold.lost(ino, 0);
-        let again = untold.before_open(ino, ONE);
+        let again = untold.before_open(ino);
         assert!(untold.owes(ino, early) && untold.owes(ino, opened) && untold.owes(ino, again));
     }
 
@@ -121,8 +121,8 @@ mod tests {
             untold.lost(ino, caller);
         }
         let mut opens_and_syncs = |caller| {
-            let before = untold.before_open(ino, caller);
-            untold.tell(ino, before, caller) != before
+            let mut handle = untold.before_open(ino);
+            untold.tell(ino, &mut handle, caller)
         };
         assert_eq!(
             [1, 1, 4, 2, 2, 3, 3].map(&mut opens_and_syncs),
@@ -130,21 +130,33 @@ mod tests {
         );
     }
 
+    /// Goal: also through one descriptor that several programs share.
+    #[test]
+    fn a_shared_handle_tells_each() {
+        let (mut untold, ino) = (Untold::default(), Ino(9));
+        let mut handle = untold.before_open(ino);
+        for caller in [1, 2] {
+            untold.lost(ino, caller);
+        }
+        let mut syncs = |caller| untold.tell(ino, &mut handle, caller);
+        assert_eq!([1, 3, 2, 2, 1].map(&mut syncs), [true, false, true, false, false]);
+    }
+
     /// Goal: memory is bounded; what is open is not forgotten, nor is what was not told while there is room; and room is not
     /// looked for again and again where there is none.
     #[test]
     fn memory_is_bounded() {
         let (mut untold, open) = (Untold::default(), BTreeSet::from([Ino(1)]));
-        let handle = untold.before_open(Ino(1), ONE);
+        let handle = untold.before_open(Ino(1));
         untold.lost(Ino(1), 0);
         untold.lost(Ino(2), 0);
         for ino in 3..=UNTOLD_MAX as u64 + 1 {
             untold.lost(Ino(ino), 0);
-            untold.tell(Ino(ino), 0, ONE);
+            untold.tell(Ino(ino), &mut 0, ONE);
         }
         assert!(untold.is_full());
         untold.make_room(&open);
-        let is_owed = |untold: &Untold, ino| untold.owes(ino, untold.before_open(ino, ONE));
+        let is_owed = |untold: &Untold, ino| untold.owes(ino, untold.before_open(ino));
         assert!(untold.owes(Ino(1), handle) && is_owed(&untold, Ino(2)));
         assert_eq!(untold.losses.len(), 2);
         for ino in 10..10 + UNTOLD_MAX as u64 {

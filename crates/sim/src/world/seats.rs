@@ -302,6 +302,7 @@ pub(super) fn client_limits(seed: u64, canary: Option<Canary>) -> Limits {
         // Small in a quarter of them: the shard is to sync now and then before more is changed.
         changed_max: if seed & 24 == 0 { 6 } else { CHANGED_MAX },
         canary_forgets_touched: canary == Some(Canary::ForgetsTouched),
+        canary_tells_the_first: canary == Some(Canary::TellsTheFirst),
         canary_opens_behind_losses: canary == Some(Canary::OpensBehindLosses),
         ..Limits::default()
     }
