@@ -155,7 +155,8 @@ impl Shared {
 
     fn lost_by(&mut self, lost: impl IntoIterator<Item = (Ino, u32)>) {
         for (ino, caller) in lost {
-            let caller = if self.limits.canary_tells_the_first { 0 } else { caller };
+            let Limits { canary_tells_the_first, canary_opens_behind_losses, .. } = self.limits;
+            let caller = if canary_tells_the_first || canary_opens_behind_losses { 0 } else { caller };
             self.untold.lost(ino, caller);
         }
         if self.untold.is_full() {
