@@ -3,16 +3,20 @@
 //! What `cargo test --workspace` does, which runs one program after the other: most wait as much as they compute.
 
 use crate::ci::Count;
+use crate::ci::step::{self, Outcome};
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
+use std::time::Duration;
 
 /// Programs at a time; each has a thread for every processor.
 const JOBS: usize = 3;
 /// Those that take longest: begun last, one of them would run alone at the end.
 const LONGEST: [&str; 6] = ["skep_plan", "skep", "skep_survey", "skep_tune", "skep_bench", "exchange"];
+
+/// Longest time of one, several times what the longest takes on a busy machine: what hangs is named, and ended.
+const LIMIT: Duration = Duration::from_secs(600);
 
 /// A program that cargo has built of tests.
 struct Program {
@@ -29,8 +33,8 @@ pub fn run(root: &Path) -> Result<bool, String> {
     let waiting = Mutex::new(VecDeque::from(programs));
     let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
     let sum = Mutex::new(Count::default());
-    let add = |name: &str, output: Result<Output, String>, begun: Instant| {
-        let count = told(name, output, begun);
+    let add = |name: &str, directory: &Path, command: &[&str]| {
+        let count = told(name, finished(directory, command));
         let mut sum = sum.lock().unwrap_or_else(PoisonError::into_inner);
         sum.passed += count.passed;
         sum.failed += count.failed;
@@ -39,49 +43,43 @@ pub fn run(root: &Path) -> Result<bool, String> {
         for _ in 0..JOBS {
             scope.spawn(|| {
                 while let Some(program) = next() {
-                    let begun = Instant::now();
-                    let mut command = Command::new(&program.path);
-                    command.current_dir(&program.package).env("CARGO_MANIFEST_DIR", &program.package);
-                    add(&program.name, finished(&mut command), begun);
+                    let home = format!("CARGO_MANIFEST_DIR={}", program.package.display());
+                    let path = program.path.to_string_lossy();
+                    add(&program.name, &program.package, &["env", &home, &path]);
                 }
             });
         }
     });
-    let begun = Instant::now();
-    let mut command = Command::new("cargo");
-    command.args(["test", "--workspace", "--doc", "--no-fail-fast", "--locked"]).current_dir(root);
-    add("examples of the documentation", finished(&mut command), begun);
+    let examples = ["cargo", "test", "--workspace", "--doc", "--no-fail-fast", "--locked"];
+    add("examples of the documentation", root, &examples);
     let sum = sum.into_inner().unwrap_or_else(PoisonError::into_inner);
     println!("{} passed, {} failed", sum.passed, sum.failed);
     Ok(sum.failed == 0)
 }
 
-fn finished(command: &mut Command) -> Result<Output, String> {
-    command.stdin(Stdio::null()).output().map_err(|e| format!("{command:?}: {e}"))
+/// How a program ended, and what it printed.
+fn finished(directory: &Path, command: &[&str]) -> Result<(Outcome, Vec<u8>), String> {
+    let mut printed = Vec::new();
+    let outcome = step::run(directory, command, LIMIT, &mut printed)?;
+    Ok((outcome, printed))
 }
 
 /// Says how one program went, and what a failed one printed.
-fn told(name: &str, output: Result<Output, String>, begun: Instant) -> Count {
-    let took = begun.elapsed().as_secs_f64();
-    let (passed, text) = match output {
-        Ok(output) => {
-            let [out, err] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
-            (output.status.success(), format!("{out}{err}"))
-        }
-        Err(error) => (false, error),
-    };
-    let mut count = Count::default();
-    text.lines().for_each(|line| count.line(line));
-    if !passed {
+fn told(name: &str, finished: Result<(Outcome, Vec<u8>), String>) -> Count {
+    let (outcome, printed) =
+        finished.unwrap_or_else(|error| (Outcome::not_run(), format!("{error}\n").into_bytes()));
+    let mut count = outcome.count;
+    if !outcome.passed {
         // One that ended before it could count has failed as well.
         count.failed = count.failed.max(1);
-        print!("{}", shown(&text));
+        print!("{}", shown(&String::from_utf8_lossy(&printed)));
     }
-    println!(
-        "{:6} {took:6.1} s  {name}: {} tests",
-        if passed { "ok" } else { "FAILED" },
-        count.passed + count.failed
-    );
+    let word = match (outcome.passed, outcome.expired) {
+        (true, _) => "ok",
+        (_, true) => "FAILED: ran out of time",
+        _ => "FAILED",
+    };
+    println!("{word:6} {:6.1} s  {name}: {} tests", outcome.took.as_secs_f64(), count.passed + count.failed);
     count
 }
 
@@ -139,8 +137,8 @@ mod tests {
     /// Goal: a program that ends before its sum is a failure, and so is one that cannot be run.
     #[test]
     fn what_does_not_count_has_failed() {
-        let ended = |script: &str| finished(Command::new("sh").args(["-c", script]));
-        let count = |output| told("x", output, Instant::now());
+        let ended = |script: &str| finished(Path::new("/"), &["sh", "-c", script]);
+        let count = |finished| told("x", finished);
         assert_eq!(count(ended("exit 3")), Count { passed: 0, failed: 1 });
         assert_eq!(count(Err("no such program".to_owned())), Count { passed: 0, failed: 1 });
         let good = "echo 'test result: ok. 2 passed; 0 failed; 0 ignored'";

@@ -2,6 +2,7 @@
 
 use crate::content::{Content, PAGE};
 use crate::lock::{Held, LockSpace};
+use crate::setattr::SETID;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -300,6 +301,14 @@ impl Fs {
             Body::File(content) => Ok(content),
             _ => Err(Errno::EINVAL),
         }
+    }
+
+    /// The file has the content that it has in `other`, and the set-id bits, which writing clears; nothing else changes.
+    pub fn take_content(&mut self, ino: Ino, other: &Self) {
+        let (Ok(content), Ok(from)) = (other.content(ino), other.inode(ino)) else { return };
+        let (content, bits) = (content.clone(), from.mode & SETID);
+        let Ok(inode) = self.inode_mut(ino) else { return };
+        (inode.mode, inode.body) = (inode.mode & !SETID | bits, Body::File(content));
     }
 
     /// Forgets an inode that has neither name nor handle.

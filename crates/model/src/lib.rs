@@ -44,5 +44,5 @@ pub use lock::{LOCK_END, LockFound, LockSpace};
 pub use op::{At, DEPTH_MAX, Fill, NAMES, Op, OpenHow, Outcome, Path, XATTR_NAMES, path_name, xattr_name};
 pub use rename::RenameHow;
 pub use rng::Rng;
-pub use setattr::without_suidgid;
+pub use setattr::{SETID, without_suidgid};
 pub use xattr::XattrHow;

@@ -9,6 +9,8 @@ const S_ISUID: Mode = 0o4000;
 const S_ISGID: Mode = 0o2000;
 const S_IXGRP: Mode = 0o0010;
 const MODE_BITS: Mode = 0o7777;
+/// Suid and sgid.
+pub const SETID: Mode = S_ISUID | S_ISGID;
 
 /// The mode without suid, and without sgid where it means "run as the group" (not: mandatory locks).
 pub fn without_suidgid(mode: Mode) -> Mode {

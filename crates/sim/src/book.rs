@@ -262,6 +262,25 @@ impl Book {
         found
     }
 
+    /// An fsync of `ino` succeeded after a cut: whatever else is lost, its content is that of every step that was acknowledged. Writes
+    /// have no record that could go with those of names.
+    pub fn held(&mut self, found: &mut Suspicion, ino: Ino) {
+        found.intact.insert(ino);
+        let newest = match found.candidates.first().filter(|_| found.touched_now.contains(&ino)) {
+            Some(after) => after.clone(),
+            None => self.fs.clone(),
+        };
+        if self.foreign.contains(&ino) {
+            return;
+        }
+        // Also in what a later look at this loss starts from.
+        let bases = self.steps.iter_mut().skip(found.kept).map(|step| &mut step.before);
+        bases.chain(&mut found.candidates).for_each(|state| state.take_content(ino, &newest));
+        if let (Ok(content), Some(versions)) = (newest.content(ino), self.versions.get_mut(&ino)) {
+            *versions = vec![content.clone()];
+        }
+    }
+
     /// The directory is in the state `found.candidates[chosen]`, but for `adoptions`.
     pub fn settle(&mut self, mut found: Suspicion, chosen: usize, adoptions: Vec<Adoption>) {
         self.steps.truncate(found.kept);

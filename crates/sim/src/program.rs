@@ -24,6 +24,8 @@ const CALM_DEEDS: u64 = 8;
 const INTERRUPTED: u64 = 15;
 /// How long an attach may take, in milliseconds.
 const PATIENCE_MS: u64 = 300_000;
+/// Between two looks at the end for a new session.
+const END_LOOK_MS: u64 = 50;
 
 /// A lane's book, shared with the engine.
 pub type BookRef = Rc<RefCell<Book>>;
@@ -405,11 +407,18 @@ impl Actor {
                 let book = self.book.borrow();
                 (book.root.unwrap_or(Ino::ROOT), book.fs.clone())
             };
-            let Err(what) = verify(&self.lane, root, &fs, &Loose::default()).await else { break };
-            if session_of(&self.shared) == session {
-                return self.fail(format!("at the end: {what}"));
+            let found = verify(&self.lane, root, &fs, &Loose::default()).await;
+            let is_same = session_of(&self.shared) == session;
+            let lives = session.is_some_and(|client| self.hub.borrow().fields.living.contains(&client));
+            match found {
+                Ok(_) if lives => break,
+                Err(what) if lives && is_same => return self.fail(format!("at the end: {what}")),
+                _ => {}
             }
-            // Evicted for a silence during chaos, noticed only now.
+            // Ended during chaos: the mount notices only now, and the shard may have looked after its files, or does later.
+            while session_of(&self.shared) == session {
+                self.lane.port().pause(END_LOOK_MS).await;
+            }
             self.reckon(Cause { renewed: true, ..Cause::default() }).await?;
         }
         self.book.borrow_mut().verified = true;

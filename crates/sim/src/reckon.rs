@@ -7,12 +7,8 @@ use crate::hub::Cut;
 use crate::program::{Actor, Failed, is_data, session_of};
 use crate::verify::{Adoption, Loose, verify};
 use skep_model::{Content, Handle, Op, Outcome};
-use skep_types::Ino;
-use skep_types::limits::CHUNK_MIN;
+use skep_types::{ClientId, Ino};
 use std::collections::BTreeSet;
-
-/// Stripes of a file at the most: so many neighbours a cut may take.
-const STRIPES_MAX: u64 = 4;
 
 /// Why a reckoning is due.
 #[derive(Debug, Clone, Copy, Default)]
@@ -40,7 +36,7 @@ impl Actor {
             let seen = self.hub.borrow().cuts.len();
             let lost = self.take_lost();
             let mut found = self.suspicion(cause, &lost)?;
-            self.sync_and_close(&mut found, cause).await?;
+            self.sync_and_close(&mut found, cause, session).await?;
             match self.find_state(&found, cause).await {
                 Ok((chosen, adoptions)) if self.hub.borrow().cuts.len() == seen => {
                     self.settle(found, chosen, adoptions, seen);
@@ -128,7 +124,12 @@ impl Actor {
     }
 
     /// fsync of everything that is open tells the truth; then all is closed.
-    async fn sync_and_close(&self, found: &mut Suspicion, cause: Cause) -> Result<(), Failed> {
+    async fn sync_and_close(
+        &self,
+        found: &mut Suspicion,
+        cause: Cause,
+        session: Option<ClientId>,
+    ) -> Result<(), Failed> {
         let handles: Vec<Handle> = self.book.borrow().opens.keys().copied().collect();
         let excepted = self.book.borrow().now.as_ref().and_then(|now| match (&now.op, &now.outcome) {
             // This very loss was reported already.
@@ -163,18 +164,13 @@ impl Actor {
                     let steady = !found.unsure.contains(&ino) && self.hub.borrow().cuts.len() == cuts;
                     if steady && !found.candidates.is_empty() {
                         self.hub.borrow_mut().coverage.hit("an fsync held over a power cut");
-                        found.intact.insert(ino);
-                        let mut book = self.book.borrow_mut();
-                        if !book.foreign.contains(&ino)
-                            && let Ok(content) = found.candidates[0].content(ino).cloned()
-                            && let Some(versions) = book.versions.get_mut(&ino)
-                        {
-                            *versions = vec![content];
-                        }
+                        self.book.borrow_mut().held(found, ino);
                     }
                 }
                 Err(errno) => {
-                    let evicted = cause.renewed || session_of(&self.shared).is_none();
+                    let now = session_of(&self.shared);
+                    // Perhaps just now: what was open has gone with the session.
+                    let evicted = cause.renewed || now.is_none() || now != session;
                     if !self.may_have_lost(handle) && !evicted {
                         return self.fail(format!("fsync of {handle:?} gives {errno}, but nothing was lost"));
                     }
@@ -241,22 +237,17 @@ impl Actor {
         if let Some((ino, data)) = book.appended_now()
             && let Some(versions) = loose.files.get_mut(&ino)
         {
-            // It landed where the file ended that the cut had left: where one of the versions ends, or a stripe before that,
-            // the chunk files behind which are gone.
+            // It landed where the file ended that the cut had left: where one of the versions ends, or anywhere when chunk files
+            // had lost what was not synced.
             let landed = |content: &Content| {
-                let unit = u64::from(CHUNK_MIN);
-                let stripe = content.size().saturating_sub(1) / unit * unit;
-                let stripes = (0..=STRIPES_MAX).map_while(move |gone| stripe.checked_sub(gone * unit));
-                let ends = std::iter::once(content.size()).chain(stripes);
-                let ends = ends.map(|end| {
-                    let mut content = content.clone();
-                    content.truncate(end);
-                    content.write(end, &data);
-                    content
-                });
-                ends.collect::<Vec<_>>()
+                let mut content = content.clone();
+                content.write(content.size(), &data);
+                content
             };
-            versions.extend(versions.iter().flat_map(landed).collect::<Vec<_>>());
+            versions.extend(versions.iter().map(landed).collect::<Vec<_>>());
+            if hub.cuts[book.seen_cuts..].contains(&Cut::Storaged) {
+                loose.appended = Some((ino, data));
+            }
         }
         loose
     }

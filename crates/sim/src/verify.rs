@@ -3,15 +3,13 @@
 use crate::drive::{SimLane, list, read, stat_of, xattr_names};
 use crate::loss::give_up;
 use skep_client::{OpenHow, Port};
-use skep_model::{Content, Fs, Stat, without_suidgid};
+use skep_model::{Content, Fs, SETID, Stat, without_suidgid};
 use skep_types::{Attr, Errno, Ino, Kind, Mode, Name};
 use skep_wire::meta::OpenMode;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Bytes read at a time.
 const READ_MAX: u64 = 1 << 20;
-/// Suid and sgid.
-const SETID: Mode = 0o6000;
 /// Time between two looks at a file whose set-id bits are out of force, in milliseconds.
 const LOOK_MS: u64 = 250;
 /// Looks at it: the shard looks after the files of an ended mount within so many.
@@ -38,6 +36,8 @@ pub struct Loose {
     /// The mount is new: its predecessor may have ended with files open for writing, which keeps their set-id bits
     /// out of force until the shard has looked after them, and then clears what a write clears.
     pub inherited: bool,
+    /// A file that ends with these bytes, after any part of its versions.
+    pub appended: Option<(Ino, Vec<u8>)>,
 }
 
 struct Walk<'a> {
@@ -169,10 +169,20 @@ impl Walk<'_> {
         let how = OpenHow { mode: OpenMode::Read, truncate: false, sync: false, kill_suidgid: false };
         let opened = self.lane.open(attr.ino, how).await.map_err(failed)?;
         let exact = [self.fs.content(ino).map_err(failed)?.clone()];
-        let allowed: &[Content] = versions.map_or(&exact, Vec::as_slice);
-        let mut result = ranges(self.lane, opened.handle, opened.attr.size, allowed).await;
+        let mut allowed = versions.map_or(&exact[..], Vec::as_slice).to_vec();
+        if let Some((_, data)) = self.loose.appended.as_ref().filter(|(to, _)| *to == ino)
+            && let Some(at) = opened.attr.size.checked_sub(data.len() as u64)
+        {
+            let mut ending = allowed.clone();
+            for content in &mut ending {
+                content.truncate(at);
+                content.write(at, data);
+            }
+            allowed.extend(ending);
+        }
+        let mut result = ranges(self.lane, opened.handle, opened.attr.size, &allowed).await;
         if result.is_err() && give_up(self.lane, attr.ino).await? {
-            result = ranges(self.lane, opened.handle, opened.attr.size, allowed).await;
+            result = ranges(self.lane, opened.handle, opened.attr.size, &allowed).await;
         }
         self.lane.release(opened.handle).await;
         let ranges = result.map_err(|what| format!("{path}: {what}"))?;

@@ -7,7 +7,7 @@
 mod count;
 mod said;
 mod setting;
-mod step;
+pub mod step;
 
 use std::fs::OpenOptions;
 use std::io::Write;
