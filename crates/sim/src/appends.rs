@@ -229,7 +229,9 @@ pub async fn check_log(hub: &HubRef, lane: &SimLane, log: usize, ino: Ino) -> Re
             // Or another witness has given it up meanwhile.
             Err(Errno::EIO) if gave_up < GIVEN_UP_MAX => {
                 gave_up += 1;
-                give_up(lane, ino).await.map_err(Broken::Told)?;
+                if let Err(what) = give_up(lane, ino).await {
+                    break Err(Broken::Told(what));
+                }
             }
             Ok(part) if part.is_empty() => break Ok(()),
             Ok(part) => bytes.extend(part),

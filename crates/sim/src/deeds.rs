@@ -68,6 +68,32 @@ const KEEPING: [(Keeping, u64); 8] = [
 /// What a share is multiplied by.
 const MOODS: [u64; 6] = [1, 4, 4, 4, 8, 32];
 
+/// What some seeds are about: what takes several rare things at once is met where all of them are common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Theme {
+    /// Everything.
+    All,
+    /// Files that are synced while another program writes, and storage that loses its power.
+    Syncs,
+    /// Files that are truncated when the session of who keeps them open has ended.
+    Intruders,
+    /// Files that all write to, and writes that arrive late.
+    LateWrites,
+}
+
+const THEMES: [Theme; 8] = [
+    Theme::All,
+    Theme::All,
+    Theme::All,
+    Theme::All,
+    Theme::All,
+    Theme::Syncs,
+    Theme::Intruders,
+    Theme::LateWrites,
+];
+/// What one is about, and little else.
+const MUCH: u64 = 200;
+
 const EVICTIONS: [u64; 3] = [10, 40, 80];
 const CONNECTS: [u64; 4] = [0, 1, 10, 40];
 const PROVOKED: [u64; 3] = [1, 4, 15];
@@ -78,6 +104,8 @@ const PROVOKED_GROWN: [u64; 3] = [10, 30, 90];
 pub struct Deeds {
     deeds: [(Deed, u64); 8],
     keeping: [(Keeping, u64); 8],
+    /// What it is about.
+    pub theme: Theme,
     /// Of those who would truncate a file and find none of a client without session, so many end a session, of a hundred.
     pub evictions: u64,
     /// Of a thousand rounds of requests so many wait for a connection first.
@@ -89,12 +117,32 @@ pub struct Deeds {
 }
 
 impl Deeds {
-    /// What this seed is like.
-    pub fn draw(rng: &mut Rng) -> Self {
+    /// What this seed is like; with a theme it is about that.
+    pub fn draw(rng: &mut Rng, theme: Option<Theme>) -> Self {
+        let drawn = rng.pick(&THEMES);
+        let theme = theme.unwrap_or(drawn);
+        let (mut deeds, mut keeping) = (moody(DEEDS, rng), moody(KEEPING, rng));
+        let mut evictions = rng.pick(&EVICTIONS);
+        match theme {
+            Theme::All => {}
+            Theme::Syncs => {
+                scale(&mut deeds, &[Deed::Keep], MUCH);
+                scale(&mut keeping, &[Keeping::Meet], MUCH);
+            }
+            Theme::Intruders => {
+                // Who meets another lane, or streams, takes long, and metad loses its power meanwhile.
+                let others = [Keeping::Write, Keeping::Sync, Keeping::Intrude, Keeping::Cut, Keeping::Close];
+                scale(&mut keeping, &others, 4);
+                scale(&mut keeping, &[Keeping::Look], 16);
+                evictions = EVICTIONS[EVICTIONS.len() - 1];
+            }
+            Theme::LateWrites => scale(&mut deeds, &[Deed::Append], MUCH),
+        }
         Self {
-            deeds: moody(DEEDS, rng),
-            keeping: moody(KEEPING, rng),
-            evictions: rng.pick(&EVICTIONS),
+            deeds,
+            keeping,
+            theme,
+            evictions,
             connects: rng.pick(&CONNECTS),
             provoked: rng.pick(&PROVOKED),
             provoked_grown: rng.pick(&PROVOKED_GROWN),
@@ -116,6 +164,11 @@ fn moody<T, const N: usize>(shares: [(T, u64); N], rng: &mut Rng) -> [(T, u64); 
     shares.map(|(what, share)| (what, share * rng.pick(&MOODS)))
 }
 
+fn scale<T: PartialEq>(shares: &mut [(T, u64)], these: &[T], by: u64) {
+    let found = shares.iter_mut().filter(|(what, _)| these.contains(what));
+    found.for_each(|(_, share)| *share *= by);
+}
+
 fn one_of<T: Copy>(shares: &[(T, u64)], rng: &mut Rng) -> T {
     let mut left = rng.below(shares.iter().map(|(_, share)| share).sum());
     for (what, share) in shares {
@@ -135,7 +188,7 @@ mod tests {
     #[test]
     fn shares_are_kept() {
         let mut rng = Rng::new(1);
-        let deeds = Deeds::draw(&mut rng);
+        let deeds = Deeds::draw(&mut rng, Some(Theme::All));
         let total: u64 = deeds.deeds.iter().map(|(_, share)| share).sum();
         for (deed, share) in deeds.deeds {
             let rounds = 20_000;

@@ -1,6 +1,7 @@
 //! What the futures of the clients and the engine both see: the clock, the seed's random numbers,
 //! calls on their way out, answers on their way in.
 
+use crate::Canary;
 use crate::arena::SharedDir;
 use crate::coverage::Coverage;
 use crate::deeds::Deeds;
@@ -120,7 +121,7 @@ pub struct Hub {
     /// A canary: they are executed again.
     pub retries_run_twice: bool,
     /// What is wrong on purpose.
-    pub canary: Option<crate::Canary>,
+    pub canary: Option<Canary>,
     /// Ends of files given last, for the canary.
     pub ends: BTreeMap<skep_types::Ino, u64>,
     /// Highest log index of a step's records.
@@ -162,9 +163,9 @@ pub struct Hub {
 
 impl Hub {
     /// At time 0.
-    pub fn new(seed: u64, whole_trace: bool) -> Self {
+    pub fn new(seed: u64, canary: Option<Canary>, whole_trace: bool) -> Self {
         let mut rng = Rng::new(Rng::new(seed ^ 0x5345_4544).next_u64());
-        let deeds = Deeds::draw(&mut rng);
+        let deeds = Deeds::draw(&mut rng, canary.and_then(Canary::theme));
         Self {
             now: 0,
             clocks: [0; HOSTS],
@@ -185,8 +186,8 @@ impl Hub {
             at_step: BTreeMap::new(),
             tickets: BTreeMap::new(),
             executed: BTreeMap::new(),
-            retries_run_twice: false,
-            canary: None,
+            retries_run_twice: canary.is_some(),
+            canary,
             ends: BTreeMap::new(),
             indices: BTreeMap::new(),
             lost: BTreeSet::new(),

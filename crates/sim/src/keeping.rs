@@ -472,8 +472,10 @@ pub async fn check_kept(hub: &HubRef, lane: &SimLane, at: usize) -> Result<(), O
         // A power cut of a target's server may have taken chunk files that were never synced.
         // Another witness may have given them up first.
         if result == Err(None) {
-            give_up(lane, ino).await.map_err(Some)?;
-            result = look(hub, lane, at, opened.handle, cell).await;
+            result = match give_up(lane, ino).await {
+                Ok(_) => look(hub, lane, at, opened.handle, cell).await,
+                Err(what) => Err(Some(what)),
+            };
         }
         if result.is_err() {
             break;

@@ -37,6 +37,7 @@ mod verify;
 mod world;
 
 pub use coverage::{Coverage, MARKERS, RARE};
+use deeds::Theme;
 
 /// How often lanes do something: so many deeds, with the pauses before them, would take half of the time of chaos. (What they
 /// wait for servers comes on top, so they do fewer.)
@@ -127,6 +128,16 @@ impl Canary {
             | Self::OneBigStep
             | Self::CreateOpens => 50,
             _ => u64::MAX,
+        }
+    }
+
+    /// What the seeds are about in which it is looked for.
+    pub(crate) fn theme(self) -> Option<Theme> {
+        match self {
+            Self::ForgetsTouched => Some(Theme::Syncs),
+            Self::ZeroForDead => Some(Theme::Intruders),
+            Self::WritesBehindTheCut => Some(Theme::LateWrites),
+            _ => None,
         }
     }
 

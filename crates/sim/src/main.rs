@@ -154,20 +154,23 @@ fn canaries(arguments: &Arguments, name: &str) -> Result<(u64, u64), String> {
     let (mut found, mut missed) = (0, 0);
     for canary in wanted {
         let options = Options { steps: arguments.steps, canary: Some(canary), whole_trace: arguments.trace };
-        let first = Mutex::new(None::<(u64, String)>);
+        let first = Mutex::new(None::<(u64, String, Vec<String>)>);
         let seeds = arguments.seeds.min(canary.found_within());
         all(arguments, seeds, options, |seed, report| {
             let mut first = first.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             if let Some(failure) = report.failure
-                && first.as_ref().is_none_or(|(known, _)| seed < *known)
+                && first.as_ref().is_none_or(|(known, ..)| seed < *known)
             {
-                *first = Some((seed, failure));
+                *first = Some((seed, failure, report.trace));
             }
             first.is_none()
         });
         match first.into_inner().unwrap_or_else(|e| e.into_inner()) {
-            Some((seed, failure)) => {
+            Some((seed, failure, trace)) => {
                 println!("canary {} found by seed {seed}: {failure}", canary.name());
+                if arguments.trace {
+                    trace.iter().for_each(|line| println!("  {line}"));
+                }
                 found += 1;
             }
             None => {

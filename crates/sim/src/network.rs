@@ -7,13 +7,16 @@ use crate::hub::{CallId, Hub, Landed, LaneId, Outgoing};
 use crate::queue::{Event, Queue};
 use skep_client::{Answer, Outcome};
 use skep_types::{ClientId, FenceEpoch, Incarnation, NodeId};
-use skep_wire::{Flags, Header, Status};
+use skep_wire::storage::WriteChunk;
+use skep_wire::{Flags, Header, Message, Status};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Longest ordinary way of a message, in milliseconds.
 const DELAY_MAX: u64 = 3;
 /// Longest way of a message that is held up.
 const HELD_UP_MAX: u64 = 400;
+/// Longest way of a write to a chunk file that is.
+const WRITE_HELD_UP_MAX: u64 = 1_500;
 /// A call that was never answered counts as lost after this.
 const PATIENCE_MAX: u64 = 1_500;
 
@@ -76,6 +79,8 @@ pub struct Weather {
     pub late: u64,
     /// Messages that are held up.
     pub hold_up: u64,
+    /// Writes to chunk files that are held up for so long that the file has another layout when they arrive.
+    pub hold_up_writes: u64,
 }
 
 /// See the module.
@@ -138,6 +143,14 @@ impl Network {
 
     fn is_cut(&self, from: From, node: NodeId, now: u64) -> bool {
         self.partitions.get(&(side_of(from), node)).is_some_and(|until| now < *until)
+    }
+
+    fn delay_of_request(&self, kind: u16, hub: &mut Hub) -> u64 {
+        if kind == WriteChunk::KIND && hub.permille(self.weather.hold_up_writes) {
+            hub.rng.below(WRITE_HELD_UP_MAX)
+        } else {
+            self.delay(hub)
+        }
     }
 
     fn delay(&self, hub: &mut Hub) -> u64 {
@@ -203,7 +216,7 @@ impl Network {
     fn launch(&mut self, id: CallId, mut flight: Flight, hub: &mut Hub, queue: &mut Queue) {
         let (from, node) = (flight.from, flight.node);
         let cut = self.is_cut(from, node, hub.now);
-        let delay = self.delay(hub);
+        let delay = self.delay_of_request(flight.kind, hub);
         let connection = self.connections.entry((from, node)).or_default();
         if connection.broken || connection.number == 0 {
             let number = connection.number + 1;

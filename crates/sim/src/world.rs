@@ -74,9 +74,7 @@ pub struct World {
 impl World {
     /// A formatted cluster whose daemons are about to start.
     pub fn new(seed: u64, options: Options) -> Self {
-        let mut hub = Hub::new(seed, options.whole_trace);
-        hub.retries_run_twice = options.canary.is_some();
-        hub.canary = options.canary;
+        let mut hub = Hub::new(seed, options.canary, options.whole_trace);
         let mut mgmtd = Mgmtd::format(uuid(7), SHARDS, &hub);
         let metad = register(&mut mgmtd, ServiceKind::Metad, 1, &mut hub);
         let (mut storageds, mut homes) = (Vec::new(), BTreeMap::new());

@@ -41,7 +41,10 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
 
     pub(crate) async fn fresh_attr(&self, ino: Ino) -> Result<Attr, Refusal> {
         match self.ask(ino.shard(), &GetAttr { ino }).await {
-            Ok(AttrReply { attr, live }) => self.shown(attr, live).await,
+            Ok(AttrReply { attr, live }) => {
+                self.shared.with(|s| s.ghosts.learn(&attr));
+                self.shown(attr, live).await
+            }
             Err(refusal) if is_gone(refusal.status) => {
                 let ghost = self.shared.with(|s| s.ghosts.get(ino).cloned());
                 ghost.ok_or(refusal)
@@ -190,7 +193,13 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             told?;
         }
         if !cuts {
-            return self.change_attr_once(ino, &set).await;
+            return match self.change_attr_once(ino, &set).await {
+                Err(refusal) if is_gone(refusal.status) => {
+                    let now = self.port.wall();
+                    self.shared.with(|s| s.ghosts.set(ino, &set, now)).ok_or(refusal)
+                }
+                result => result,
+            };
         }
         self.shared.with(|s| s.inodes.entry(ino).truncating += 1);
         let result = self.resize(ino, &set).await;
@@ -239,6 +248,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let AttrReply { attr, live } = self.change(ino, &message).await?;
         let (own, doubtful) = self.shared.with(|s| {
             s.acls.forget(ino);
+            s.ghosts.learn(&attr);
             if set.size.is_some() && !set.grow_only {
                 s.inodes.set_inline(ino, None);
                 if let Some(inode) = s.inodes.get_mut(ino) {

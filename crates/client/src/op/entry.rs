@@ -54,9 +54,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 let ino = reply.ino;
                 self.shared.with(|s| s.netbench.found(parent, ino));
                 let attr = self.entry(reply).await?;
-                if attr.kind == Kind::Dir {
-                    self.shared.with(|s| s.ghosts.seen(parent, bytes, &attr));
-                }
+                self.shared.with(|s| s.ghosts.seen(parent, bytes, &attr));
                 Ok(attr)
             }
         }
@@ -109,7 +107,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 if kind == Kind::Dir {
                     self.made(parent, entry.ino);
                 }
-                self.entry(entry).await
+                let attr = self.entry(entry).await?;
+                self.shared.with(|s| s.ghosts.seen(parent, bytes, &attr));
+                Ok(attr)
             }
         }
     }

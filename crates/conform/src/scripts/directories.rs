@@ -4,10 +4,10 @@ use super::{Outcome, Script, at, hold};
 use crate::errno::Errno;
 use crate::sys::{self, Arg};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirEntryExt, FileTypeExt, MetadataExt};
+use std::os::unix::fs::{DirEntryExt, FileTypeExt, MetadataExt, PermissionsExt};
 
 /// Names in the big directory: the issue asks for a listing that takes many `getdents` calls.
 const NAMES: usize = 5_000;
@@ -201,12 +201,19 @@ pub(super) const TYPES: Script = Script {
 
 pub(super) const REMOVED: Script = Script {
     id: "directory/removed-while-open",
-    goal: "a removed directory that is still open lists nothing, takes no new names and has no links",
+    goal: "a removed directory that is still open lists nothing, takes no new names, has no links, and takes a mode",
     needs: &[],
     run: || {
         at("mkdir", fs::create_dir("d"))?;
+        at("mkdir", fs::create_dir("other"))?;
         let dir = at("open", File::open("d"))?;
-        at("rmdir", fs::remove_dir("d"))?;
+        at("open", File::open("other"))?;
+        let (cwd, names) = (libc::AT_FDCWD.into(), [c"d".to_owned(), c"other".to_owned()]);
+        let [d, other] = names.each_ref().map(Arg::Text);
+        let mut swap = [Arg::Int(cwd), d, Arg::Int(cwd), other, Arg::Int(libc::RENAME_EXCHANGE.into())];
+        let swapped = sys::call(libc::SYS_renameat2, &mut swap);
+        hold(swapped.is_ok(), || format!("renameat2: {swapped:?}"))?;
+        at("rmdir", fs::remove_dir("other"))?;
         match entries(&dir, 4096) {
             Ok(list) => {
                 let named = list.iter().find(|e| e.name != b"." && e.name != b"..");
@@ -219,7 +226,10 @@ pub(super) const REMOVED: Script = Script {
         let made = sys::call(libc::SYS_mkdirat, &mut args);
         hold(made == Err(Errno(libc::ENOENT)), || format!("mkdirat in it: {made:?}, not ENOENT"))?;
         let links = at("fstat", dir.metadata())?.nlink();
-        hold(links == 0, || format!("it has {links} links"))
+        hold(links == 0, || format!("it has {links} links"))?;
+        at("fchmod", dir.set_permissions(Permissions::from_mode(0o711)))?;
+        let mode = at("fstat", dir.metadata())?.mode() & 0o7777;
+        hold(mode == 0o711, || format!("its mode is {mode:o}"))
     },
 };
 

@@ -1,12 +1,15 @@
 //! Chaos: what goes wrong, and when it ends.
 
 use super::World;
+use crate::deeds::Theme;
 use crate::hub::{HOSTS, Hub};
 use crate::network::Weather;
 use crate::queue::Event;
 use skep_client::MGMTD;
 use skep_types::NodeId;
 
+/// Of a thousand writes to chunk files so many are held up, in seeds that are about that.
+const LATE_WRITES: u64 = 500;
 /// Earliest end of chaos, in milliseconds.
 const CALM_MIN: u64 = 12_000;
 /// Latest end of chaos.
@@ -40,6 +43,10 @@ impl Mood {
             }
         }
         deck.push(1);
+        if hub.deeds.theme == Theme::Syncs {
+            // Storage loses its power.
+            deck.extend([4; 12]);
+        }
         let skew = rng.pick(&[0, 0, 20, 2_000]);
         let skews = [(); HOSTS].map(|()| rng.below(2 * skew + 1) as i64 - skew as i64);
         let weather = Weather {
@@ -47,6 +54,7 @@ impl Mood {
             lose_reply: rng.pick(&[0, 2, 10, 30]),
             late: rng.pick(&[0, 2, 10, 30]),
             hold_up: rng.pick(&[0, 5, 50]),
+            hold_up_writes: if hub.deeds.theme == Theme::LateWrites { LATE_WRITES } else { 0 },
         };
         let mood = Self {
             calm_at: CALM_MIN + rng.below(CALM_MAX - CALM_MIN),
