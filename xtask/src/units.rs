@@ -15,7 +15,8 @@ const JOBS: usize = 3;
 /// Those that take longest: begun last, one of them would run alone at the end.
 const LONGEST: [&str; 6] = ["skep_plan", "skep", "skep_survey", "skep_tune", "skep_bench", "exchange"];
 
-/// Longest time of one, several times what the longest takes on a busy machine: what hangs is named, and ended.
+/// Longest time of one, several times what the longest takes on a busy machine: what hangs is named, and ended (but for
+/// who sits at a terminal).
 const LIMIT: Duration = Duration::from_secs(600);
 
 /// A program that cargo has built of tests.

@@ -262,8 +262,8 @@ impl Book {
         found
     }
 
-    /// An fsync of `ino` succeeded after a cut: whatever else is lost, its content is that of every step that was acknowledged. Writes
-    /// have no record that could go with those of names.
+    /// An fsync of `ino` succeeded after a cut: whatever else is lost, its content is that of every step that was acknowledged. Bytes in
+    /// chunk files have no record that could go with those of names.
     pub fn held(&mut self, found: &mut Suspicion, ino: Ino) {
         found.intact.insert(ino);
         let newest = match found.candidates.first().filter(|_| found.touched_now.contains(&ino)) {

@@ -1,9 +1,11 @@
 //! What careful programs do: they rename a new file to its place, then open the directory and sync it; or they set the mode of
-//! a file by its path, then open the file and sync it. metad loses its power in between, perhaps with the change, and their
-//! client hears of that before they open: a sync that is good tells the truth all the same.
+//! a file by its path, then open the file and sync it; or they write through a descriptor that syncs each change. metad loses
+//! its power in between, perhaps with the change, and their client hears of that before they open: a sync that is good tells
+//! the truth all the same.
 
+use crate::drive::read;
 use crate::program::{Actor, Failed, session_of};
-use skep_client::{NewNode, OpenHow, Port, RenameHow};
+use skep_client::{Allocate, CreateHow, NewNode, OpenHow, Port, RenameHow, WriteHow};
 use skep_types::{Errno, Ino, Kind, SetAttr};
 use skep_wire::meta::OpenMode;
 
@@ -15,6 +17,8 @@ const HEARD_MS: u64 = 3_000;
 const CUT_SHARE: u64 = 60;
 /// Modes that are set.
 const MODES: u64 = 0o700;
+const BOTH: OpenHow =
+    OpenHow { mode: OpenMode::ReadWrite, truncate: false, sync: false, kill_suidgid: false };
 
 impl Actor {
     /// One such deed, in the directory of this client.
@@ -27,10 +31,13 @@ impl Actor {
         }) else {
             return Ok(());
         };
-        let (number, by_path, is_dir) = {
+        let (number, through, by_path, is_dir) = {
             let hub = &mut *self.hub.borrow_mut();
-            (hub.kept.next_number(), hub.rng.percent(50), hub.rng.percent(30))
+            (hub.kept.next_number(), hub.rng.percent(25), hub.rng.percent(50), hub.rng.percent(30))
         };
+        if through {
+            return self.write_through(dir, &format!("through{number:x}")).await;
+        }
         let kind = if by_path && is_dir { Kind::Dir } else { Kind::File };
         let name = format!("new{number:x}");
         let new = NewNode { kind, mode: 0o4, umask: 0, uid: 0, gid: 0, rdev: 0 };
@@ -98,6 +105,56 @@ impl Actor {
         }
     }
 
+    /// Writes, and perhaps gives the space back, through a descriptor that syncs each change, while metad loses its power.
+    async fn write_through(&self, dir: Ino, name: &str) -> Result<(), Failed> {
+        let (len, punches) = {
+            let hub = &mut *self.hub.borrow_mut();
+            (hub.rng.pick(&[100, 3_000, 20_000]), hub.rng.percent(50))
+        };
+        let how = OpenHow { sync: true, ..BOTH };
+        let create = CreateHow { mode: 0o644, umask: 0, uid: 0, gid: 0, exclusive: true, policy: None };
+        let Ok(opened) = self.lane.create(dir, name.as_bytes(), create, how).await else { return Ok(()) };
+        let (ino, handle) = (opened.attr.ino, opened.handle);
+        let result = async {
+            self.sync_dir(dir).await?;
+            if !punches {
+                self.lose_power_soon();
+            }
+            let written = self.lane.write(handle, 0, &vec![1; len], WriteHow::default()).await?;
+            if punches && written == len {
+                self.lose_power_soon();
+                self.lane.fallocate(handle, Allocate::Punch, 0, len as u64).await?;
+            }
+            Ok(written == len)
+        };
+        let changed = result.await;
+        let what = format!("change of inode {ino} by a descriptor that syncs");
+        let promised = self.judge_careful(&what, changed.map(drop))? && changed == Ok(true);
+        self.lane.release(handle).await;
+        self.time_passes().await;
+        if promised && let Ok(opened) = self.lane.open(ino, BOTH).await {
+            let found = read(&self.lane, opened.handle, 0, len).await;
+            self.lane.release(opened.handle).await;
+            let byte = u8::from(!punches);
+            if let Ok(found) = found
+                && (found.len() != len || found.iter().any(|found| *found != byte))
+            {
+                return self.fail(format!("{len} bytes {byte} are the synced {what}: there are others"));
+            }
+        }
+        let _ = self.lane.unlink(dir, name.as_bytes()).await;
+        Ok(())
+    }
+
+    fn lose_power_soon(&self) -> bool {
+        let hub = &mut *self.hub.borrow_mut();
+        let cut = !hub.calm && hub.rng.percent(CUT_SHARE);
+        if cut {
+            hub.provoked = Some(hub.now + hub.rng.below(SOON_MS));
+        }
+        cut
+    }
+
     /// Was it promised?
     fn judge_careful(&self, what: &str, synced: Result<(), Errno>) -> Result<bool, Failed> {
         let hub = &mut *self.hub.borrow_mut();
@@ -115,14 +172,8 @@ impl Actor {
 
     /// metad may lose its power, and the client hears of it, or does not yet.
     async fn time_passes(&self) {
-        let wait = {
-            let hub = &mut *self.hub.borrow_mut();
-            let cut = !hub.calm && hub.rng.percent(CUT_SHARE);
-            if cut {
-                hub.provoked = Some(hub.now + hub.rng.below(SOON_MS));
-            }
-            hub.rng.below(if cut { HEARD_MS } else { SOON_MS })
-        };
+        let longest = if self.lose_power_soon() { HEARD_MS } else { SOON_MS };
+        let wait = self.hub.borrow_mut().rng.below(longest);
         self.lane.port().pause(wait).await;
         let _ = self.lane.lookup(Ino::ROOT, b"elsewhere").await;
     }
@@ -132,8 +183,7 @@ impl Actor {
         if kind == Kind::Dir {
             return Ok(self.sync_dir(ino).await);
         }
-        let how = OpenHow { mode: OpenMode::ReadWrite, truncate: false, sync: false, kill_suidgid: false };
-        let opened = self.lane.open(ino, how).await?;
+        let opened = self.lane.open(ino, BOTH).await?;
         let synced = self.lane.fsync(opened.handle).await;
         self.lane.release(opened.handle).await;
         Ok(synced)

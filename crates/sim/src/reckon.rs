@@ -201,7 +201,7 @@ impl Actor {
         let (book, hub) = (self.book.borrow(), self.hub.borrow());
         let cut = hub.cuts.len() > book.seen_cuts || !found.lost.is_empty() || found.in_flight_lost;
         let mut loose = Loose { inherited: cause.renewed, ..Loose::default() };
-        if cut || cause.renewed {
+        if cut || self.takes_over {
             for ino in book.unsynced() {
                 loose.files.insert(ino, book.versions[&ino].clone());
             }

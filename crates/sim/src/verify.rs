@@ -172,6 +172,7 @@ impl Walk<'_> {
         let mut allowed = versions.map_or(&exact[..], Vec::as_slice).to_vec();
         if let Some((_, data)) = self.loose.appended.as_ref().filter(|(to, _)| *to == ino)
             && let Some(at) = opened.attr.size.checked_sub(data.len() as u64)
+            && allowed.iter().any(|version| at <= version.size())
         {
             let mut ending = allowed.clone();
             for content in &mut ending {

@@ -90,10 +90,6 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 let set = SetAttr { size: Some(end), grow_only: true, ..SetAttr::default() };
                 self.change_attr(file.ino, set).await?;
             }
-            if file.sync {
-                self.sync_and_commit(file.ino).await?;
-                self.sync_shard(file.ino.shard()).await?;
-            }
             Ok(())
         };
         self.shared.with(|s| s.inodes.entry(file.ino).change_begins());
@@ -108,6 +104,12 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             let _ = self.commit(file.ino).await;
         }
         self.errno(result)?;
+        if file.sync
+            && let Err(errno) = self.fsync(handle).await
+        {
+            self.drop_changed(file.ino, offset, len).await;
+            return Err(errno);
+        }
         match what.extends() {
             true => self.before_grown(file.ino, end, None).await,
             false => Ok(()),

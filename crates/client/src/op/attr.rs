@@ -41,10 +41,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
 
     pub(crate) async fn fresh_attr(&self, ino: Ino) -> Result<Attr, Refusal> {
         match self.ask(ino.shard(), &GetAttr { ino }).await {
-            Ok(AttrReply { attr, live }) => {
-                self.shared.with(|s| s.ghosts.learn(&attr));
-                self.shown(attr, live).await
-            }
+            Ok(AttrReply { attr, live }) => self.shown(attr, live).await,
             Err(refusal) if is_gone(refusal.status) => {
                 let ghost = self.shared.with(|s| s.ghosts.get(ino).cloned());
                 ghost.ok_or(refusal)
@@ -248,7 +245,6 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let AttrReply { attr, live } = self.change(ino, &message).await?;
         let (own, doubtful) = self.shared.with(|s| {
             s.acls.forget(ino);
-            s.ghosts.learn(&attr);
             if set.size.is_some() && !set.grow_only {
                 s.inodes.set_inline(ino, None);
                 if let Some(inode) = s.inodes.get_mut(ino) {

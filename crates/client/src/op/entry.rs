@@ -107,9 +107,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 if kind == Kind::Dir {
                     self.made(parent, entry.ino);
                 }
-                let attr = self.entry(entry).await?;
-                self.shared.with(|s| s.ghosts.seen(parent, bytes, &attr));
-                Ok(attr)
+                self.entry(entry).await
             }
         }
     }

@@ -61,8 +61,18 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// An operation on `offset` to `end` came upon a chunk file that is too short. Ok: by a layout that was old, and
     /// is not any more; EIO: something is lost.
     pub(crate) async fn settle_loss(&self, ino: Ino, offset: u64, end: u64) -> Result<(), Refusal> {
-        let Some((lost, _)) = self.lost_chunks(ino, offset, end).await? else { return Ok(()) };
-        let Some(one) = lost.first().copied() else { return Ok(()) };
+        self.find_loss(ino, offset, end).await?.map_or(Ok(()), Err)
+    }
+
+    /// As [`Lane::settle_loss`], but what is lost is told apart from a look that failed.
+    pub(crate) async fn find_loss(
+        &self,
+        ino: Ino,
+        offset: u64,
+        end: u64,
+    ) -> Result<Option<Refusal>, Refusal> {
+        let Some((lost, _)) = self.lost_chunks(ino, offset, end).await? else { return Ok(None) };
+        let Some(one) = lost.first().copied() else { return Ok(None) };
         let LostChunk { chunk, target, .. } = one;
         let text = format!(
             "inode {}: chunk file {ino}.{}.{}.{} of target {target} is {one}; see `skep entry info`, give it up with \
@@ -74,22 +84,20 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         if news {
             self.port.log(format_args!("{text}"));
         }
-        Err(refuse(Errno::EIO, text))
+        Ok(Some(refuse(Errno::EIO, text)))
     }
 
     /// As [`Lane::settle_loss`] for a write. What this mount wrote there before, and has not told, is lost as well: the
     /// shard is told of it first, and the next fsync of every handle fails.
     pub(crate) async fn settle_written(&self, ino: Ino, offset: u64, end: u64) -> Result<(), Refusal> {
         self.commit(ino).await?;
-        let settled = self.settle_loss(ino, offset, end).await;
-        if settled.as_ref().is_err_and(|refusal| refusal.status == Status::errno(Errno::EIO)) {
-            self.shared.with(|s| {
-                if s.inodes.get(ino).is_some_and(|inode| !inode.unsynced.is_empty()) {
-                    s.loses(ino);
-                }
-            });
-        }
-        settled
+        let Some(lost) = self.find_loss(ino, offset, end).await? else { return Ok(()) };
+        self.shared.with(|s| {
+            if s.inodes.get(ino).is_some_and(|inode| !inode.unsynced.is_empty()) {
+                s.loses(ino);
+            }
+        });
+        Err(lost)
     }
 
     /// The chunk files between two offsets of which something is lost, with a layout that was right while they were

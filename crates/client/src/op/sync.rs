@@ -111,19 +111,15 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         if !self.shared.with(|s| s.inodes.get(ino).is_some_and(|inode| inode.too_short)) {
             return Ok(());
         }
-        let settled = self.settle_loss(ino, 0, u64::MAX).await;
-        let lost = settled.as_ref().is_err_and(|refusal| refusal.status == Status::errno(Errno::EIO));
+        let found = self.find_loss(ino, 0, u64::MAX).await?;
         self.shared.with(|s| {
-            if let Some(inode) = s.inodes.get_mut(ino)
-                && (lost || settled.is_ok())
-            {
-                inode.too_short = false;
-            }
-            if lost {
+            // Of two syncs at the same time one records it.
+            let is_news = s.inodes.get_mut(ino).is_some_and(|inode| core::mem::take(&mut inode.too_short));
+            if is_news && found.is_some() {
                 s.loses(ino);
             }
         });
-        settled
+        found.map_or(Ok(()), Err)
     }
 
     fn voided(&self, ino: Ino) -> u32 {
@@ -372,10 +368,9 @@ impl Shared {
         if let Some(inode) = self.inodes.get_mut(ino) {
             let known = inode.unsynced.len();
             inode.unsynced.retain(|u| u.target != sent.target || u.life != sent.life);
-            let is_news = inode.unsynced.len() < known;
-            inode.written_no_more(&sent.chunks);
-            // Another sync of the file, or a write, may have found it before.
-            if is_news {
+            // Else another sync of the file, or a write, has found it before, and what is noted of them now may be newer.
+            if inode.unsynced.len() < known {
+                inode.written_no_more(&sent.chunks);
                 self.loses(ino);
             }
         }

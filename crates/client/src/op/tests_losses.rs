@@ -1,6 +1,8 @@
 //! Tests of what programs are told of losses.
 
-use crate::testing::{BOTH, Fault, READ, block_on, create, mounted, write};
+use crate::OpenHow;
+use crate::op::allocate::Allocate;
+use crate::testing::{BOTH, Cluster, Fault, READ, block_on, create, mounted, write};
 use alloc::format;
 use skep_types::{Errno, Ino, SetAttr, Term};
 use skep_wire::Message;
@@ -30,6 +32,25 @@ fn losses_are_reported_once_by_each_handle() {
     assert_eq!(block_on(lane.fsyncdir(dir)), Err(Errno::EIO));
     assert_eq!(block_on(lane.fsync(file.handle)), Ok(()), "it had changed nothing since its fsync");
     assert_eq!(block_on(lane.fsyncdir(dir)), Ok(()));
+}
+
+/// Goal: space taken or given back through a descriptor that syncs each change is told to be lost when it is.
+#[test]
+fn a_synchronous_fallocate_tells_of_losses() {
+    for lose in [
+        |cluster: &mut Cluster| cluster.targets.life = 2,
+        |cluster: &mut Cluster| cluster.shard.lost_term = Some(Term(0)),
+    ] {
+        let (cluster, lane) = mounted();
+        let file = create(&lane, b"a");
+        write(&lane, &file, 0, &[1; 10_000]);
+        let synchronous = block_on(lane.open(file.attr.ino, OpenHow { sync: true, ..BOTH })).unwrap();
+        lose(&mut cluster.borrow_mut());
+        let punched = block_on(lane.fallocate(synchronous.handle, Allocate::Punch, 0, 4_096));
+        assert_eq!(punched, Err(Errno::EIO));
+        let told = [synchronous.handle, file.handle].map(|handle| block_on(lane.fsync(handle)));
+        assert_eq!(told, [Ok(()), Err(Errno::EIO)], "and whoever else has it open");
+    }
 }
 
 /// Goal: what a power cut took is told also to who opens after the mount has learned of it, if nobody was told before, and once:

@@ -2,7 +2,7 @@
 //!
 //! Linux lets a program stay in a removed directory: `fstat` works and shows no links, and its mode, owner and times can be
 //! set. The shard has forgotten it, so the mount answers. A removal names the directory by parent and name only; which
-//! inode that was, the look-up, or the change of names, just before it told.
+//! inode that was, the look-up just before it told: names are not kept by the kernel, so there always is one.
 
 use crate::limits::{DIRS_SEEN_MAX, GHOSTS_MAX};
 use alloc::boxed::Box;
@@ -14,50 +14,32 @@ type Place = (Ino, Box<[u8]>);
 /// Directories seen lately, and those removed since.
 #[derive(Debug, Default)]
 pub struct Ghosts {
-    seen: BTreeMap<Place, Ino>,
+    seen: BTreeMap<Place, Attr>,
     order: VecDeque<Place>,
-    /// Of those seen. A directory has one place only.
-    known: BTreeMap<Ino, Attr>,
     removed: BTreeMap<Ino, Attr>,
     removed_order: VecDeque<Ino>,
 }
 
 impl Ghosts {
-    /// `attr` is under this name.
+    /// A look-up found `attr` under this name.
     pub fn seen(&mut self, parent: Ino, name: &[u8], attr: &Attr) {
         if attr.kind != Kind::Dir {
             return;
         }
-        self.known.insert(attr.ino, attr.clone());
-        self.put((parent, name.into()), attr.ino);
-    }
-
-    fn put(&mut self, place: Place, ino: Ino) {
-        match self.seen.insert(place.clone(), ino) {
-            Some(other) if other != ino => drop(self.known.remove(&other)),
-            Some(_) => {}
-            None => self.order.push_back(place),
+        let place: Place = (parent, name.into());
+        if self.seen.insert(place.clone(), attr.clone()).is_some() {
+            return;
         }
+        self.order.push_back(place);
         while self.order.len() > DIRS_SEEN_MAX {
             let Some(oldest) = self.order.pop_front() else { break };
-            self.take(&oldest);
+            self.seen.remove(&oldest);
         }
     }
 
-    fn take(&mut self, place: &Place) -> Option<Attr> {
-        self.seen.remove(place).and_then(|ino| self.known.remove(&ino))
-    }
-
-    /// Newer attributes of one that may have been seen.
-    pub fn learn(&mut self, attr: &Attr) {
-        if let Some(known) = self.known.get_mut(&attr.ino) {
-            known.clone_from(attr);
-        }
-    }
-
-    /// What was under this name was removed.
+    /// What was under this name was removed, or replaced by a rename.
     pub fn removed(&mut self, parent: Ino, name: &[u8]) {
-        let Some(mut attr) = self.take(&(parent, name.into())) else { return };
+        let Some(mut attr) = self.seen.remove(&(parent, name.into())) else { return };
         attr.nlink = 0;
         if self.removed.insert(attr.ino, attr.clone()).is_none() {
             self.removed_order.push_back(attr.ino);
@@ -65,23 +47,6 @@ impl Ghosts {
         while self.removed_order.len() > GHOSTS_MAX {
             let Some(oldest) = self.removed_order.pop_front() else { break };
             self.removed.remove(&oldest);
-        }
-    }
-
-    /// What was under the first name is under the second, where it replaced what was there, or changed places with it.
-    pub fn moved(&mut self, from: (Ino, &[u8]), to: (Ino, &[u8]), exchange: bool) {
-        if from == to {
-            return;
-        }
-        if !exchange {
-            self.removed(to.0, to.1);
-        }
-        let [from, to] = [from, to].map(|(parent, name)| (parent, Box::from(name)));
-        let (one, other) = (self.take(&from), self.take(&to));
-        for (attr, place) in [(one, to), (other, from)] {
-            if let Some(attr) = attr {
-                self.seen(place.0, &place.1, &attr);
-            }
         }
     }
 
@@ -106,9 +71,8 @@ impl Ghosts {
 
     /// The kernel has forgotten it too.
     pub fn forget(&mut self, ino: Ino) {
-        self.removed.remove(&ino);
-        if self.removed.is_empty() {
-            self.removed_order.clear();
+        if self.removed.remove(&ino).is_some() {
+            self.removed_order.retain(|removed| *removed != ino);
         }
     }
 }
@@ -141,37 +105,31 @@ mod tests {
             ghosts.seen(Ino(1), b"d", &dir(ino));
             ghosts.removed(Ino(1), b"d");
             ghosts.seen(Ino(ino), b"kept", &dir(ino));
-            ghosts.seen(Ino(1), b"replaced", &dir(1_000_000 + ino));
         }
         assert!(ghosts.removed.len() <= GHOSTS_MAX && ghosts.seen.len() <= DIRS_SEEN_MAX);
-        assert!(ghosts.order.len() <= DIRS_SEEN_MAX && ghosts.known.len() <= DIRS_SEEN_MAX);
+        assert!(ghosts.order.len() <= DIRS_SEEN_MAX);
     }
 
-    /// Goal: a directory is followed to its new name, also when two change places; what a rename replaced is a ghost.
+    /// Goal: those that nobody is in take no place of those that somebody is in.
     #[test]
-    fn ghosts_follow_renames() {
+    fn ghosts_outlive_many_that_come_and_go() {
         let mut ghosts = Ghosts::default();
-        ghosts.seen(Ino(1), b"a", &dir(5));
-        ghosts.seen(Ino(1), b"b", &dir(6));
-        ghosts.moved((Ino(1), b"a"), (Ino(1), b"b"), true);
-        ghosts.moved((Ino(1), b"b"), (Ino(1), b"b"), false);
-        ghosts.removed(Ino(1), b"b");
-        assert!(ghosts.get(Ino(5)).is_some() && ghosts.get(Ino(6)).is_none());
-        ghosts.seen(Ino(2), b"c", &dir(7));
-        ghosts.moved((Ino(1), b"a"), (Ino(2), b"c"), false);
-        assert!(ghosts.get(Ino(7)).is_some() && ghosts.get(Ino(6)).is_none());
-        ghosts.removed(Ino(2), b"c");
-        assert!(ghosts.get(Ino(6)).is_some());
+        for ino in 10..10 + 2 * GHOSTS_MAX as u64 {
+            ghosts.seen(Ino(1), b"d", &dir(ino));
+            ghosts.removed(Ino(1), b"d");
+            if ino != 10 {
+                ghosts.forget(Ino(ino));
+            }
+        }
+        assert!(ghosts.get(Ino(10)).is_some());
     }
 
-    /// Goal: it has the attributes that it had last, and takes others.
+    /// Goal: it has the attributes that it had when it was seen last, and takes others.
     #[test]
     fn ghosts_have_attributes() {
         let mut ghosts = Ghosts::default();
         let now = Timestamp { secs: 7, nanos: 0 };
-        ghosts.seen(Ino(1), b"a", &dir(5));
-        ghosts.learn(&Attr { mode: 0o700, ..dir(5) });
-        ghosts.learn(&dir(6));
+        ghosts.seen(Ino(1), b"a", &Attr { mode: 0o700, ..dir(5) });
         let mode = SetAttr { mode: Some(0o711), ..SetAttr::default() };
         assert!(ghosts.set(Ino(5), &mode, now).is_none(), "it is there");
         ghosts.removed(Ino(1), b"a");

@@ -13,8 +13,8 @@ struct Loss {
     number: u64,
     /// By one handle at least.
     told: bool,
-    /// Threads of programs that made what is gone, and were not told.
-    owed: BTreeSet<u32>,
+    /// Threads of programs that made what is gone, and were not told; each with its newest loss.
+    owed: BTreeMap<u32, u64>,
 }
 
 /// What was lost of each.
@@ -32,8 +32,16 @@ impl Untold {
         self.newest += 1;
         let loss = self.losses.entry(ino).or_default();
         (loss.number, loss.told) = (self.newest, false);
-        if caller != 0 && loss.owed.len() < OWED_MAX {
-            loss.owed.insert(caller);
+        if caller == 0 {
+            return;
+        }
+        loss.owed.insert(caller, self.newest);
+        // Most have ended: a thread that syncs does so soon.
+        if loss.owed.len() > OWED_MAX
+            && let Some((oldest, _)) = loss.owed.iter().min_by_key(|(_, number)| **number)
+        {
+            let oldest = *oldest;
+            loss.owed.remove(&oldest);
         }
     }
 
@@ -58,7 +66,7 @@ impl Untold {
     /// Tells `caller` through a handle that told of losses up to `told`, if there is one that either was not told of: `true`.
     pub(crate) fn tell(&mut self, ino: Ino, told: &mut u64, caller: u32) -> bool {
         let Some(loss) = self.losses.get_mut(&ino) else { return false };
-        let is_owed = loss.owed.remove(&caller);
+        let is_owed = loss.owed.remove(&caller).is_some();
         if loss.number <= *told && !is_owed {
             return false;
         }
@@ -140,6 +148,17 @@ mod tests {
         }
         let mut syncs = |caller| untold.tell(ino, &mut handle, caller);
         assert_eq!([1, 3, 2, 2, 1].map(&mut syncs), [true, false, true, false, false]);
+    }
+
+    /// Goal: threads that never sync do not take the place of those that do.
+    #[test]
+    fn the_oldest_are_not_owed_for_ever() {
+        let (mut untold, ino) = (Untold::default(), Ino(9));
+        (1..=OWED_MAX as u32 + 1).for_each(|caller| untold.lost(ino, caller));
+        let mut other = untold.before_open(ino);
+        assert!(untold.tell(ino, &mut other, 1_000_000));
+        let mut tell = |caller| untold.tell(ino, &mut untold.before_open(ino), caller);
+        assert_eq!([1, 2, OWED_MAX as u32 + 1].map(&mut tell), [false, true, true]);
     }
 
     /// Goal: memory is bounded; what is open is not forgotten, nor is what was not told while there is room; and room is not
