@@ -343,11 +343,14 @@ impl Driver<'_> {
             }
             Op::Rmdir { path } => {
                 let (dir, name) = self.parent_of(path).await?;
+                self.look(dir, name).await;
                 self.lane.rmdir(dir, name).await
             }
             Op::Rename { from, to, how } => {
                 let (from_dir, from) = self.parent_of(from).await?;
                 let (to_dir, to) = self.parent_of(to).await?;
+                self.look(from_dir, from).await;
+                self.look(to_dir, to).await;
                 let how = RenameHow {
                     no_replace: how == skep_model::RenameHow::NoReplace,
                     exchange: how == skep_model::RenameHow::Exchange,
@@ -356,6 +359,11 @@ impl Driver<'_> {
             }
             _ => Err(Errno::ENOSYS),
         }
+    }
+
+    /// The kernel looks a name up before it removes or moves it.
+    async fn look(&self, dir: Ino, name: &[u8]) {
+        let _ = self.lane.lookup(dir, name).await;
     }
 
     async fn make(&self, dir: Ino, name: &[u8], kind: Kind, mode: Mode, rdev: u32) -> Result<(), Errno> {

@@ -201,10 +201,9 @@ impl Actor {
         let (book, hub) = (self.book.borrow(), self.hub.borrow());
         let cut = hub.cuts.len() > book.seen_cuts || !found.lost.is_empty() || found.in_flight_lost;
         let mut loose = Loose { inherited: cause.renewed, ..Loose::default() };
-        if cut || self.takes_over {
-            for ino in book.unsynced() {
-                loose.files.insert(ino, book.versions[&ino].clone());
-            }
+        // Of what a mount that is no more had not synced nobody knows how much landed.
+        for ino in book.unsynced().filter(|ino| cut || book.foreign.contains(ino)) {
+            loose.files.insert(ino, book.versions[&ino].clone());
         }
         let recent = if cut { &found.touched_now } else { &found.unsure };
         for ino in recent.difference(&found.intact) {

@@ -78,9 +78,9 @@ fn execute(
     let (output, input) = std::io::pipe().map_err(piped)?;
     let mut step = Command::new(program);
     step.args(arguments).current_dir(root);
-    step.stdin(Stdio::null()).stdout(input.try_clone().map_err(piped)?).stderr(input);
+    step.stdout(input.try_clone().map_err(piped)?).stderr(input);
     if limit.is_some() {
-        step.process_group(0);
+        step.stdin(Stdio::null()).process_group(0);
     }
     let begun = Instant::now();
     let mut child =

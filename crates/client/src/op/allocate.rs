@@ -107,7 +107,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         if file.sync
             && let Err(errno) = self.fsync(handle).await
         {
-            self.drop_changed(file.ino, offset, len).await;
+            if what.clears() {
+                self.drop_changed(file.ino, offset, len).await;
+            }
             return Err(errno);
         }
         match what.extends() {

@@ -42,9 +42,13 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             let message = Rename { parent, name, to_parent, to_name, no_replace, exchange };
             let job = self.changing(parent, &message).and_of(to_parent);
             self.settle(job).await?;
-            if !exchange {
-                self.shared.with(|s| s.ghosts.removed(to_parent, to));
-            }
+            self.shared.with(|s| {
+                s.ghosts.moved(parent, from);
+                match exchange {
+                    true => s.ghosts.moved(to_parent, to),
+                    false => s.ghosts.removed(to_parent, to),
+                }
+            });
             Ok(())
         };
         self.errno(result.await)

@@ -6,58 +6,54 @@
 
 use crate::limits::{DIRS_SEEN_MAX, GHOSTS_MAX};
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::BTreeMap;
 use skep_types::{Attr, Ino, Kind, SetAttr, SetTime, Timestamp};
 
 type Place = (Ino, Box<[u8]>);
 
 /// Directories seen lately, and those removed since.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Ghosts {
-    seen: BTreeMap<Place, Attr>,
-    order: VecDeque<Place>,
-    removed: BTreeMap<Ino, Attr>,
-    removed_order: VecDeque<Ino>,
+    seen: Newest<Place>,
+    removed: Newest<Ino>,
+}
+
+impl Default for Ghosts {
+    fn default() -> Self {
+        Self { seen: Newest::of(DIRS_SEEN_MAX), removed: Newest::of(GHOSTS_MAX) }
+    }
 }
 
 impl Ghosts {
     /// A look-up found `attr` under this name.
     pub fn seen(&mut self, parent: Ino, name: &[u8], attr: &Attr) {
-        if attr.kind != Kind::Dir {
-            return;
-        }
         let place: Place = (parent, name.into());
-        if self.seen.insert(place.clone(), attr.clone()).is_some() {
-            return;
-        }
-        self.order.push_back(place);
-        while self.order.len() > DIRS_SEEN_MAX {
-            let Some(oldest) = self.order.pop_front() else { break };
-            self.seen.remove(&oldest);
+        match attr.kind {
+            Kind::Dir => self.seen.put(place, attr.clone()),
+            _ => drop(self.seen.take(&place)),
         }
     }
 
     /// What was under this name was removed, or replaced by a rename.
     pub fn removed(&mut self, parent: Ino, name: &[u8]) {
-        let Some(mut attr) = self.seen.remove(&(parent, name.into())) else { return };
-        attr.nlink = 0;
-        if self.removed.insert(attr.ino, attr.clone()).is_none() {
-            self.removed_order.push_back(attr.ino);
+        if let Some(attr) = self.seen.take(&(parent, name.into())) {
+            self.removed.put(attr.ino, Attr { nlink: 0, ..attr });
         }
-        while self.removed_order.len() > GHOSTS_MAX {
-            let Some(oldest) = self.removed_order.pop_front() else { break };
-            self.removed.remove(&oldest);
-        }
+    }
+
+    /// What was under this name has another.
+    pub fn moved(&mut self, parent: Ino, name: &[u8]) {
+        self.seen.take(&(parent, name.into()));
     }
 
     /// Attributes of a directory that the shard no longer knows.
     pub fn get(&self, ino: Ino) -> Option<&Attr> {
-        self.removed.get(&ino)
+        self.removed.entries.get(&ino).map(|(_, attr)| attr)
     }
 
     /// Sets some of them.
     pub fn set(&mut self, ino: Ino, set: &SetAttr, now: Timestamp) -> Option<Attr> {
-        let attr = self.removed.get_mut(&ino).filter(|_| set.size.is_none())?;
+        let (_, attr) = self.removed.entries.get_mut(&ino).filter(|_| set.size.is_none())?;
         let at = |time| if let SetTime::At(time) = time { time } else { now };
         attr.mode = set.mode.unwrap_or(attr.mode);
         attr.uid = set.uid.unwrap_or(attr.uid);
@@ -71,9 +67,40 @@ impl Ghosts {
 
     /// The kernel has forgotten it too.
     pub fn forget(&mut self, ino: Ino) {
-        if self.removed.remove(&ino).is_some() {
-            self.removed_order.retain(|removed| *removed != ino);
+        self.removed.take(&ino);
+    }
+}
+
+/// Attributes of those that were put in last, up to a number.
+#[derive(Debug)]
+struct Newest<K> {
+    most: usize,
+    entries: BTreeMap<K, (u64, Attr)>,
+    order: BTreeMap<u64, K>,
+    puts: u64,
+}
+
+impl<K: Ord + Clone> Newest<K> {
+    fn of(most: usize) -> Self {
+        Self { most, entries: BTreeMap::new(), order: BTreeMap::new(), puts: 0 }
+    }
+
+    fn put(&mut self, key: K, attr: Attr) {
+        self.take(&key);
+        self.puts += 1;
+        self.order.insert(self.puts, key.clone());
+        self.entries.insert(key, (self.puts, attr));
+        if self.entries.len() > self.most
+            && let Some((_, oldest)) = self.order.pop_first()
+        {
+            self.entries.remove(&oldest);
         }
+    }
+
+    fn take(&mut self, key: &K) -> Option<Attr> {
+        let (number, attr) = self.entries.remove(key)?;
+        self.order.remove(&number);
+        Some(attr)
     }
 }
 
@@ -104,10 +131,12 @@ mod tests {
         for ino in 10..10 + 2 * GHOSTS_MAX as u64 {
             ghosts.seen(Ino(1), b"d", &dir(ino));
             ghosts.removed(Ino(1), b"d");
+            assert!(ghosts.get(Ino(ino)).is_some());
             ghosts.seen(Ino(ino), b"kept", &dir(ino));
         }
-        assert!(ghosts.removed.len() <= GHOSTS_MAX && ghosts.seen.len() <= DIRS_SEEN_MAX);
-        assert!(ghosts.order.len() <= DIRS_SEEN_MAX);
+        assert_eq!((ghosts.removed.entries.len(), ghosts.removed.order.len()), (GHOSTS_MAX, GHOSTS_MAX));
+        assert_eq!((ghosts.seen.entries.len(), ghosts.seen.order.len()), (DIRS_SEEN_MAX, DIRS_SEEN_MAX));
+        assert!(ghosts.get(Ino(10)).is_none(), "the oldest goes");
     }
 
     /// Goal: those that nobody is in take no place of those that somebody is in.
@@ -117,11 +146,25 @@ mod tests {
         for ino in 10..10 + 2 * GHOSTS_MAX as u64 {
             ghosts.seen(Ino(1), b"d", &dir(ino));
             ghosts.removed(Ino(1), b"d");
+            assert!(ghosts.get(Ino(ino)).is_some());
             if ino != 10 {
                 ghosts.forget(Ino(ino));
             }
         }
         assert!(ghosts.get(Ino(10)).is_some());
+    }
+
+    /// Goal: a directory that has another name, or whose name something else has, is no ghost when that is removed.
+    #[test]
+    fn a_directory_that_is_there_is_no_ghost() {
+        let mut ghosts = Ghosts::default();
+        ghosts.seen(Ino(1), b"a", &dir(5));
+        ghosts.moved(Ino(1), b"a");
+        ghosts.seen(Ino(1), b"b", &dir(6));
+        ghosts.seen(Ino(1), b"b", &attr(7, 1, 0));
+        ghosts.removed(Ino(1), b"a");
+        ghosts.removed(Ino(1), b"b");
+        assert!([5, 6, 7].iter().all(|ino| ghosts.get(Ino(*ino)).is_none()));
     }
 
     /// Goal: it has the attributes that it had when it was seen last, and takes others.
