@@ -68,7 +68,7 @@ pub const LOST_LOOK_SOON_MS: u64 = 60_000;
 /// The same, when a metadata server did not take it.
 pub const LOST_TELL_SOON_MS: u64 = 10_000;
 /// What takes longer is silence, which the next request to that server would meet again.
-pub const LOST_QUICK_MS: u64 = 1_000;
+pub const QUICK_MS: u64 = 1_000;
 /// At so many of them in one round.
 pub const LOST_LOOKS: usize = 64;
 /// Entries asked for by one listing without attributes.
@@ -81,6 +81,10 @@ pub const LIST_FRESH_MS: u64 = 1_000;
 pub const SYNC_CLOSED_MS: u64 = 500;
 /// The lane that does it looks this often.
 pub const SYNC_LOOK_MS: u64 = 1_000;
+/// And waits so long for the servers that it asks together.
+pub const SYNC_CLOSED_PATIENCE_MS: u64 = 10_000;
+/// A server that was silent for that long is asked alone, and so long after.
+pub const SYNC_SILENT_MS: u64 = 30_000;
 /// Closed files that one round of it makes durable together.
 pub const SYNC_CLOSED_BATCH: usize = 256;
 /// An unmount waits no longer for targets and shards to make durable what was written.

@@ -3,7 +3,7 @@
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use skep_disk::target::{IDENTITY_FILE, OPEN_FILES_MAX, TargetDir};
 use skep_storage::{
-    ChunkStore, DiskError, Done, Limits, PieceName, copy_chunk, execute, read_chunk, write_chunk,
+    ChunkStore, CopyFault, DiskError, Done, Limits, PieceName, copy_chunk, execute, read_chunk, write_chunk,
 };
 use skep_types::limits::PIECE_SIZE;
 use skep_types::{ChunkId, Decode, Generation, Ino, TargetId, Uuid};
@@ -291,6 +291,10 @@ fn map(target: &TargetDir, ino: u64) -> Vec<(u64, u64)> {
 
 /// Copies all of inode 1 of one target to inode 2 of another, to an offset.
 fn copy(to: &TargetDir, from: &TargetDir, offset: u64, len: u64) -> CopyChunkReply {
+    try_copy(to, from, offset, len).unwrap()
+}
+
+fn try_copy(to: &TargetDir, from: &TargetDir, offset: u64, len: u64) -> Result<CopyChunkReply, CopyFault> {
     let (from_target, from_chunk, from_offset) = (TargetId(101), chunk(1), 0);
     let (target, owner) = (TargetId(102), Owner::default());
     let m = CopyChunk {
@@ -305,7 +309,25 @@ fn copy(to: &TargetDir, from: &TargetDir, offset: u64, len: u64) -> CopyChunkRep
         floor: 0,
         from_floor: 0,
     };
-    copy_chunk(to, from, &m, false, &mut vec![0; 64 << 10]).unwrap()
+    copy_chunk(to, from, &m, false, &mut vec![0; 64 << 10])
+}
+
+/// Goal: a copy to a chunk file that somebody removed is refused, and does not make it anew with zeros. Method: as for writes.
+#[test]
+fn a_copy_to_a_chunk_file_without_its_name_is_refused() {
+    let (here, there) = (Scratch::new(), Scratch::new());
+    let (from, to) = (open(&here.path), open(&there.path));
+    write(&from, 1, 0, b"content").unwrap();
+    write(&to, 2, 0, b"before").unwrap();
+    std::fs::remove_file(there.path.join(PieceName::first(chunk(2)).path())).unwrap();
+    match try_copy(&to, &from, 6, 7) {
+        Err(CopyFault::Copy(Done::Refused(refusal))) => {
+            assert_eq!(refusal.status, skep_wire::Status::LOST_CHUNK);
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(to.list(None, 10).unwrap(), [], "nothing hides that it is missing");
+    assert_eq!(copy(&to, &from, 6, 7).written.size, 13);
 }
 
 /// Goal: data and holes are told apart, over pieces as well, and a copy has both where the source has them.

@@ -1,6 +1,6 @@
 //! Copies between chunk files of one daemon.
 
-use crate::execute::{Done, check_range, refused, require_floor, stat, sync as sync_pieces};
+use crate::execute::{Done, check_range, nameless, refused, require_floor, stat, sync as sync_pieces};
 use crate::name::PieceName;
 use crate::seal::require_open;
 use crate::store::{ChunkStore, DiskError};
@@ -72,8 +72,8 @@ pub fn copy_chunk<S: ChunkStore>(
             Err(e) => return Err(e),
         }
     }
-    let (copied, touched) = (work.at, work.touched);
-    let ChunkStat { size, blocks, .. } = extend(store, m, copied).map_err(at_copy)?;
+    let (copied, touched, has_data) = (work.at, work.touched, work.data_left < COPY_MAX);
+    let ChunkStat { size, blocks, .. } = extend(store, m, copied, has_data).map_err(CopyFault::Copy)?;
     if sync {
         sync_pieces(store, life, &touched).map_err(CopyFault::Copy)?;
     }
@@ -94,16 +94,19 @@ fn check(m: &CopyChunk, buffer: &[u8]) -> Result<(), Done> {
 }
 
 /// A hole at the end of the copy must not leave the chunk file short: others take the file's size from it.
-fn extend(store: &impl ChunkStore, m: &CopyChunk, copied: u64) -> Result<ChunkStat, DiskError> {
-    let now = stat(store, m.chunk)?;
+fn extend(store: &impl ChunkStore, m: &CopyChunk, copied: u64, has_data: bool) -> Result<ChunkStat, Done> {
+    let now = stat(store, m.chunk).map_err(fault)?;
+    if has_data && now.size == 0 {
+        return Err(nameless());
+    }
     let end = m.offset + copied;
     if copied == 0 || now.size >= end {
         return Ok(now);
     }
     // A write, not a truncate: that could cut off what somebody writes at the same time.
     let (piece, inside) = piece_of(end - 1);
-    store.write(&PieceName { chunk: m.chunk, piece }, inside, &[0])?;
-    stat(store, m.chunk)
+    store.write(&PieceName { chunk: m.chunk, piece }, inside, &[0]).map_err(fault)?;
+    stat(store, m.chunk).map_err(fault)
 }
 
 struct Copying<'a, S> {

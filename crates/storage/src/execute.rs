@@ -208,11 +208,16 @@ pub fn write_chunk(store: &impl ChunkStore, m: &WriteChunk, payload: &[u8]) -> R
     }
     let ChunkStat { size, blocks, .. } = stat(store, m.chunk)?;
     if size == 0 && !payload.is_empty() {
-        // Removed, or cut to nothing, at the same moment: the mount finds out which, and writes again if it may.
-        let text = "the chunk file has lost its name, and what was written to it";
-        return Err(Done::Refused(Refusal::with(Status::LOST_CHUNK, text)));
+        return Err(nameless());
     }
     Ok(WriteChunkReply { size, blocks, life, cuts: Some(cuts) })
+}
+
+/// The chunk file is missing, though something was written to it: removed, or cut to nothing, at the same moment. The
+/// mount finds out which, and writes again if it may.
+pub(crate) fn nameless() -> Done {
+    let text = "the chunk file has lost its name, and what was written to it";
+    Done::Refused(Refusal::with(Status::LOST_CHUNK, text))
 }
 
 /// Refuses to take back what a failed write left where somebody may have written since.

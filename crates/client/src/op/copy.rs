@@ -147,7 +147,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 Err(refusal) if refusal.status == Status::LOST_CHUNK => {
                     self.settle_loss(window.from, window.from_offset, window.from_offset + window.len)
                         .await?;
-                    self.settle_loss(window.to, window.to_offset, end).await?;
+                    self.settle_written(window.to, window.to_offset, end).await?;
                     continue;
                 }
                 Err(refusal) => return Err(refusal),

@@ -3,7 +3,7 @@
 use super::attr::is_gone;
 use crate::job::To;
 use crate::lane::Lane;
-use crate::limits::{LOST_LOOK_MS, LOST_LOOK_SOON_MS, LOST_QUICK_MS, LOST_TELL_SOON_MS};
+use crate::limits::{LOST_LOOK_MS, LOST_LOOK_SOON_MS, LOST_TELL_SOON_MS, QUICK_MS};
 use crate::port::{Cell, Port};
 use crate::state::{Seen, Shared};
 use alloc::vec::Vec;
@@ -33,7 +33,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 Seen::Nothing { again: now.plus(LOST_TELL_SOON_MS) }
             });
             self.shared.with(|s| s.losses.settle(chunk, seen, now));
-            if now.since(began) >= LOST_QUICK_MS {
+            if now.since(began) >= QUICK_MS {
                 // The thread that does this has to report to other servers, too.
                 return;
             }
@@ -69,7 +69,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             None => s.node_of(To::Target(target)).ok_or(asked.plus(LOST_LOOK_MS)),
         })?;
         let mut found = self.look_once(target, chunk).await;
-        let is_quick = || self.port.now().since(asked) < LOST_QUICK_MS;
+        let is_quick = || self.port.now().since(asked) < QUICK_MS;
         if found.is_err() && is_quick() {
             // By a connection to a life of the server that has ended.
             found = self.look_once(target, chunk).await;

@@ -88,16 +88,21 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     }
 
     /// As [`Lane::settle_loss`] for a write. What this mount wrote there before, and has not told, is lost as well: the
-    /// shard is told of it first, and the next fsync of every handle fails.
+    /// shard is told of it first, and the next fsync of every handle fails. So it does when nobody could be asked: the next
+    /// write would make the chunk file anew, and then nothing tells any more.
     pub(crate) async fn settle_written(&self, ino: Ino, offset: u64, end: u64) -> Result<(), Refusal> {
-        self.commit(ino).await?;
-        let Some(lost) = self.find_loss(ino, offset, end).await? else { return Ok(()) };
+        let found = async {
+            self.commit(ino).await?;
+            self.find_loss(ino, offset, end).await
+        };
+        let found: Result<Option<Refusal>, Refusal> = found.await;
+        let (Ok(Some(refusal)) | Err(refusal)) = found else { return Ok(()) };
         self.shared.with(|s| {
             if s.inodes.get(ino).is_some_and(|inode| !inode.unsynced.is_empty()) {
                 s.loses(ino);
             }
         });
-        Err(lost)
+        Err(refusal)
     }
 
     /// The chunk files between two offsets of which something is lost, with a layout that was right while they were
@@ -225,14 +230,19 @@ impl LostChunk {
 pub(super) mod tests {
     use crate::limits::LOST_FOR_MS;
     use crate::port::Cell;
-    use crate::testing::{BOTH, Cluster, FakeLane, READ, block_on, create, mount, mounted, read, write};
+    use crate::testing::{
+        BOTH, Cluster, FakeLane, Fault, READ, block_on, create, mount, mounted, read, write,
+    };
     use crate::{Opened, Seek, WriteHow};
     use alloc::rc::Rc;
     use alloc::vec;
     use core::cell::RefCell;
+    use core::pin::pin;
+    use core::task::{Context, Waker};
     use skep_types::{ChunkId, Errno, LogIndex, LogPlace, Millis, SetAttr, TargetId, Term};
     use skep_wire::Message;
     use skep_wire::meta::{Commit, ReadInline};
+    use skep_wire::storage::{StatChunks, SyncChunks};
 
     pub(in crate::op) const SIZE: usize = 90_000;
 
@@ -313,6 +323,39 @@ pub(super) mod tests {
             assert_eq!(block_on(lane.fsync(file.handle)), Ok(()), "told once");
             assert_eq!(cluster.borrow().shard.told_lost > 0, !cut);
         }
+    }
+
+    /// Goal: a sync that finds nothing lost, after all, does not speak for one that found something meanwhile.
+    #[test]
+    fn each_finding_is_looked_at() {
+        let (cluster, lane) = mounted();
+        let file = create(&lane, b"a");
+        let second = block_on(lane.open(file.attr.ino, BOTH)).unwrap();
+        write(&lane, &file, 0, &[7; SIZE]);
+        let key = chunk_files(&cluster)[0];
+        let context = &mut Context::from_waker(Waker::noop());
+        let remove = || cluster.borrow_mut().targets.chunks.remove(&key).unwrap();
+        let counts = |kind| cluster.borrow().count(kind);
+        let whole = remove();
+        cluster.borrow_mut().fail(StatChunks::KIND, &[Fault::LateAnswer]);
+        let mut one = pin!(lane.fsync(file.handle));
+        while counts(SyncChunks::KIND) == 0 {
+            assert!(one.as_mut().poll(context).is_pending());
+        }
+        cluster.borrow_mut().targets.chunks.insert(key, whole);
+        while counts(StatChunks::KIND) == 0 {
+            assert!(one.as_mut().poll(context).is_pending());
+        }
+        write(&lane, &file, 0, &[8; SIZE]);
+        remove();
+        let (mut other, before) = (pin!(lane.fsync(second.handle)), counts(SyncChunks::KIND));
+        while counts(SyncChunks::KIND) == before {
+            assert!(other.as_mut().poll(context).is_pending());
+        }
+        assert_eq!(block_on(one), Ok(()), "it looked when all was there");
+        assert_eq!(block_on(other), Err(Errno::EIO));
+        assert_eq!(block_on(lane.fsync(file.handle)), Err(Errno::EIO), "and by every other handle, once");
+        assert_eq!(block_on(lane.fsync(file.handle)), Ok(()));
     }
 
     /// Goal: the loss of what was never synced names the power cut; of what was synced, the length.

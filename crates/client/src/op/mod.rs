@@ -7,6 +7,7 @@
 mod allocate;
 mod append;
 mod attr;
+mod closed;
 mod commit;
 mod copy;
 mod entry;

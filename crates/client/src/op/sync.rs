@@ -3,8 +3,7 @@
 use crate::job::{Job, To};
 use crate::lane::{Lane, refuse};
 use crate::limits::{
-    DETACH_SYNC_MS, HELD_ROUNDS_MAX, SYNC_CHUNKS_BATCH, SYNC_CLOSED_BATCH, SYNC_CLOSED_MS, SYNC_LOOK_MS,
-    UNSYNCED_TOLD_MAX,
+    DETACH_SYNC_MS, HELD_ROUNDS_MAX, SYNC_CHUNKS_BATCH, SYNC_CLOSED_BATCH, UNSYNCED_TOLD_MAX,
 };
 use crate::port::{Cell, Port};
 use crate::state::{FileHandle, Handle, Point, Shared, Unsynced};
@@ -13,7 +12,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use skep_types::limits::EXTENTS_MAX;
-use skep_types::{Encode, Errno, Ino, Millis, ShardId, TargetId, Term};
+use skep_types::{Encode, Errno, Ino, ShardId, TargetId, Term};
 use skep_wire::meta::Sync;
 use skep_wire::storage::{SyncChunks, SyncChunksReply};
 use skep_wire::{Message, Refusal, Status};
@@ -108,15 +107,20 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// A sync found chunk files shorter than what was written to them: is something lost, every handle of the file is told
     /// by its next fsync.
     async fn settle_short(&self, ino: Ino) -> Result<(), Refusal> {
-        if !self.shared.with(|s| s.inodes.get(ino).is_some_and(|inode| inode.too_short)) {
-            return Ok(());
-        }
+        let open = self.shared.with(|s| {
+            let open = s.inodes.get(ino).filter(|inode| inode.too_short_settled < inode.too_short);
+            open.map(|inode| inode.too_short)
+        });
+        let Some(so_far) = open else { return Ok(()) };
         let found = self.find_loss(ino, 0, u64::MAX).await?;
         self.shared.with(|s| {
-            // Of two syncs at the same time one records it.
-            let is_news = s.inodes.get_mut(ino).is_some_and(|inode| core::mem::take(&mut inode.too_short));
-            if is_news && found.is_some() {
-                s.loses(ino);
+            // Of two syncs at the same time one records it; what is found meanwhile is not settled by this look.
+            let news = s.inodes.get_mut(ino).filter(|inode| inode.too_short_settled < so_far);
+            if let Some(inode) = news {
+                inode.too_short_settled = so_far;
+                if found.is_some() {
+                    s.loses(ino);
+                }
             }
         });
         found.map_or(Ok(()), Err)
@@ -141,31 +145,43 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         patient: bool,
     ) -> (BTreeMap<Ino, Vec<Unsynced>>, Option<Refusal>) {
         let groups = self.shared.with(|s| s.unsynced_of(inos));
-        let mut all: BTreeMap<Ino, Vec<Unsynced>> = BTreeMap::new();
-        if groups.is_empty() {
-            return (all, None);
+        let mut found = (BTreeMap::new(), None);
+        if patient {
+            let mut jobs: Vec<Job<'_>> = groups.iter().map(SyncGroup::job).collect();
+            if !jobs.is_empty() {
+                self.run(&mut jobs).await;
+            }
+            self.groups_answered(groups, jobs, &mut found);
+            return found;
         }
-        let mut jobs: Vec<Job<'_>> = groups.iter().map(SyncGroup::job).collect();
-        match patient {
-            true => self.run(&mut jobs).await,
-            false => self.once_each(&mut jobs).await,
+        let now = self.port.now();
+        for groups in self.shared.with(|s| s.in_turn(groups, now)) {
+            let mut jobs: Vec<Job<'_>> = groups.iter().map(SyncGroup::job).collect();
+            self.once_in_time(&mut jobs).await;
+            self.groups_answered(groups, jobs, &mut found);
         }
-        let mut failed = None;
-        for (group, job) in groups.into_iter().zip(&mut jobs) {
+        found
+    }
+
+    fn groups_answered(
+        &self,
+        groups: Vec<SyncGroup>,
+        jobs: Vec<Job<'_>>,
+        (all, failed): &mut (BTreeMap<Ino, Vec<Unsynced>>, Option<Refusal>),
+    ) {
+        for (group, mut job) in groups.into_iter().zip(jobs) {
             let result = job.take().and_then(|reply| reply.read::<SyncChunksReply>());
             let sizes = result.as_ref().map_or(&[][..], |reply| &reply.sizes);
             let mut sizes = sizes.iter().copied();
             for (ino, point, sent) in group.files {
                 let held: Vec<u64> = sizes.by_ref().take(sent.chunks.len()).collect();
-                if let Err(refusal) =
-                    self.chunks_answered(ino, &sent, point, result.as_ref().map(|_| &held[..]))
-                {
-                    failed = failed.or(Some(refusal));
+                let result = result.as_ref().map(|_| &held[..]);
+                if let Err(refusal) = self.chunks_answered(ino, &sent, point, result) {
+                    failed.get_or_insert(refusal);
                 }
                 all.entry(ino).or_default().push(sent);
             }
         }
-        (all, failed)
     }
 
     /// A target answered for one file: with the lengths of its chunk files, which were looked at after `point` was known.
@@ -200,27 +216,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         Ok(())
     }
 
-    /// Makes durable what was written to files that are closed by now, so that little is lost with a power cut and
-    /// nothing is in doubt for long. For a lane of its own: a target may take its time. Says in how many
-    /// milliseconds it wants to be called again.
-    pub async fn sync_closed(&self) -> u64 {
-        let now = self.port.now();
-        let before = Millis(now.0.saturating_sub(SYNC_CLOSED_MS));
-        let due = self.shared.with(|s| match s.has_session() {
-            true => s.inodes.take_closed(before, SYNC_CLOSED_BATCH),
-            false => Vec::new(),
-        });
-        if due.is_empty() {
-            return SYNC_LOOK_MS;
-        }
-        let ok = self.sync_and_tell(&due, false).await.is_ok();
-        let now = self.port.now();
-        self.shared.with(|s| s.inodes.tried(&due, now));
-        if due.len() == SYNC_CLOSED_BATCH && ok { 1 } else { SYNC_LOOK_MS }
-    }
-
     /// Makes the chunks of files durable, and tells their shards. Err: the first failure; the others are done all the same.
-    async fn sync_and_tell(&self, inos: &[Ino], patient: bool) -> Result<(), Refusal> {
+    pub(crate) async fn sync_and_tell(&self, inos: &[Ino], patient: bool) -> Result<(), Refusal> {
         let voided: BTreeMap<Ino, u32> = inos.iter().map(|ino| (*ino, self.voided(*ino))).collect();
         let (synced, mut failed) = self.sync_files(inos, patient).await;
         for (ino, synced) in &synced {
@@ -308,8 +305,8 @@ fn named(inos: &[Ino]) -> String {
 }
 
 /// One request to one target, for chunks of some files.
-struct SyncGroup {
-    target: TargetId,
+pub(crate) struct SyncGroup {
+    pub target: TargetId,
     life: u64,
     /// With what was known of each before it is looked at.
     files: Vec<(Ino, Point, Unsynced)>,

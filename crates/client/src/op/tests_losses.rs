@@ -1,13 +1,14 @@
 //! Tests of what programs are told of losses.
 
-use crate::OpenHow;
 use crate::op::allocate::Allocate;
 use crate::testing::{BOTH, Cluster, Fault, READ, block_on, create, mounted, write};
+use crate::{OpenHow, WriteHow};
 use alloc::format;
 use skep_types::{Errno, Ino, SetAttr, Term};
 use skep_wire::Message;
+use skep_wire::Status;
 use skep_wire::meta::Sync;
-use skep_wire::storage::SyncChunks;
+use skep_wire::storage::{CopyChunk, StatChunks, SyncChunks, WriteChunk};
 
 /// Goal: lost writes and lost history fail the next fsync of every handle, once each, and no other.
 #[test]
@@ -126,4 +127,34 @@ fn changes_not_durable_are_bounded() {
     }
     let syncs = cluster.borrow().count(Sync::KIND);
     assert!((10..=30).contains(&syncs), "{syncs} syncs");
+}
+
+/// Goal: what this mount wrote to a chunk file that is gone is told by the next fsync, when a copy finds that out too, and
+/// when nobody can be asked whether somebody cut it: the next write makes it anew. Method: the target refuses once,
+/// as one does whose chunk file was removed beneath it; the shard knows, or does not answer.
+#[test]
+fn a_loss_is_told_though_nobody_can_be_asked() {
+    for (copies, answers) in [(false, true), (false, false), (true, true), (true, false)] {
+        let (cluster, lane) = mounted();
+        let (file, other) = (create(&lane, b"a"), create(&lane, b"b"));
+        write(&lane, &other, 0, &[2; 20_000]);
+        write(&lane, &file, 0, &[1; 10_000]);
+        cluster.borrow_mut().targets.chunks.retain(|(_, chunk), _| chunk.ino != file.attr.ino);
+        let lost = [Fault::Refuse(Status::LOST_CHUNK)];
+        cluster.borrow_mut().fail(if copies { CopyChunk::KIND } else { WriteChunk::KIND }, &lost);
+        if !answers {
+            cluster.borrow_mut().fail(StatChunks::KIND, &[Fault::Refuse(Status::errno(Errno::EIO)); 3]);
+        }
+        let copied = match copies {
+            true => block_on(lane.copy((other.handle, 0), (file.handle, 0), 10_000)).map(drop),
+            false => block_on(lane.write(file.handle, 0, &[3; 10_000], WriteHow::default())).map(drop),
+        };
+        assert_eq!(copied, Err(Errno::EIO), "copies {copies}, answers {answers}");
+        cluster.borrow_mut().faults.clear();
+        cluster.borrow_mut().targets.chunks.retain(|(_, chunk), _| chunk.ino != file.attr.ino);
+        if !answers {
+            write(&lane, &file, 0, &[4; 10_000]);
+        }
+        assert_eq!(block_on(lane.fsync(file.handle)), Err(Errno::EIO), "copies {copies}, answers {answers}");
+    }
 }

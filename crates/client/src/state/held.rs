@@ -79,7 +79,7 @@ impl Inode {
     pub fn hold_all(&mut self, chunks: &[ChunkId], point: Point, sizes: &[u64]) {
         for (chunk, size) in chunks.iter().zip(sizes) {
             let known = self.layout.as_ref().map_or(0, |layout| layout.floor(chunk));
-            self.too_short |= *size < known.max(self.held.get(chunk).copied().unwrap_or(0));
+            self.too_short += u64::from(*size < known.max(self.held.get(chunk).copied().unwrap_or(0)));
             self.hold(*chunk, point, *size);
         }
     }

@@ -64,8 +64,10 @@ pub struct Inode {
     pub held: BTreeMap<ChunkId, u64>,
     /// The layout that was known before those were looked at.
     pub held_at: Point,
-    /// A sync found less than that: something is lost, or the file was cut since. To be looked at.
-    pub too_short: bool,
+    /// Counts how often a sync found less than that: something is lost, or the file was cut since.
+    pub too_short: u64,
+    /// What was found up to there was looked at.
+    pub too_short_settled: u64,
     /// Counts how often what was to be told was not, for the file was cut since.
     pub held_voided: u32,
     /// Counts writes.

@@ -31,6 +31,8 @@ use skep_wire::{Empty, Refusal, Status};
 pub const METAD: NodeId = NodeId(1);
 /// The storage daemon of all targets.
 pub const STORAGED: NodeId = NodeId(2);
+/// Has the targets that are elsewhere.
+pub const STORAGED_2: NodeId = NodeId(3);
 
 /// What goes wrong with the next call of a kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +43,8 @@ pub enum Fault {
     LoseRequest,
     /// No connection.
     Unreachable,
+    /// No answer for so many milliseconds, and then it is given up.
+    Silent(u64),
     /// Refused.
     Refuse(Status),
     /// Executed, and the answer comes at the next poll.
@@ -64,6 +68,8 @@ pub struct Cluster {
     pub caller: u32,
     pub lines: Vec<String>,
     pub sessions: u64,
+    /// Targets on a server of their own.
+    pub elsewhere: Vec<TargetId>,
     /// Targets that an administrator took out.
     pub removed: Vec<TargetId>,
     /// An answer is on its way.
@@ -87,6 +93,7 @@ impl Default for Cluster {
             caller: 1,
             lines: Vec::new(),
             sessions: 0,
+            elsewhere: Vec::new(),
             removed: Vec::new(),
             late: false,
             drops: Vec::new(),
@@ -119,6 +126,10 @@ impl Cluster {
         let (status, body, payload) = match fault {
             Some(Fault::Unreachable) => return Outcome::Unreachable,
             Some(Fault::LoseRequest) => return Outcome::Lost,
+            Some(Fault::Silent(ms)) => {
+                self.now += ms;
+                return Outcome::Lost;
+            }
             Some(Fault::Refuse(status)) => {
                 let body = match call.node {
                     METAD => self.shard.stamped(&Refusal::new(status)),
@@ -169,9 +180,9 @@ impl Cluster {
 
     fn manage(&mut self, request: &MgmtRequest) -> Vec<u8> {
         match request {
-            MgmtRequest::GetMap(_) => map(&self.removed).to_bytes(),
+            MgmtRequest::GetMap(_) => map(self).to_bytes(),
             MgmtRequest::GetSpace(_) => {
-                let targets = map(&self.removed).targets;
+                let targets = map(self).targets;
                 let free = |first| if first { self.free } else { 0 };
                 let of = |(at, entry): (usize, &TargetEntry)| TargetSpace {
                     target: entry.target,
@@ -192,7 +203,7 @@ impl Cluster {
                 .to_bytes()
             }
             MgmtRequest::RenewSession(_) => {
-                let (map, registry) = (map(&self.removed).version, RegistryAge::default());
+                let (map, registry) = (map(self).version, RegistryAge::default());
                 HeartbeatReply { map, epoch: FenceEpoch(0), ended: 0, registry }.to_bytes()
             }
             _ => Empty {}.to_bytes(),
@@ -200,7 +211,7 @@ impl Cluster {
     }
 }
 
-fn map(removed: &[TargetId]) -> MapReply {
+fn map(Cluster { removed, elsewhere, .. }: &Cluster) -> MapReply {
     let node = |node, service| NodeEntry {
         domain: String::new(),
         node,
@@ -220,16 +231,20 @@ fn map(removed: &[TargetId]) -> MapReply {
         pool: skep_types::PoolId(1),
         target: TargetId(target),
         alias: format!("target-{target}"),
-        node: STORAGED,
+        node: if elsewhere.contains(&TargetId(target)) { STORAGED_2 } else { STORAGED },
         consistency: Consistency::Good,
         capacity: Capacity { bytes: 100, bytes_free: 40, inodes: 10, inodes_free: 5 },
     };
     MapReply {
         names: skep_types::NamesKey::default(),
         pools: Vec::new(),
-        version: MapVersion(1 + removed.len() as u64),
+        version: MapVersion(1 + (removed.len() + elsewhere.len()) as u64),
         cluster: Uuid([1; 16]),
-        nodes: Vec::from([node(METAD, ServiceKind::Metad), node(STORAGED, ServiceKind::Storaged)]),
+        nodes: Vec::from([
+            node(METAD, ServiceKind::Metad),
+            node(STORAGED, ServiceKind::Storaged),
+            node(STORAGED_2, ServiceKind::Storaged),
+        ]),
         targets: (1..=3).map(target).filter(|entry| !removed.contains(&entry.target)).collect(),
         shards: Vec::from([ShardEntry {
             shard: ShardId(0),

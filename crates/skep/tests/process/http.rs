@@ -2,13 +2,14 @@
 
 use super::schema::{check, check_element};
 use super::{bytes, plan, refusal, start, start_with_room};
+use rustix::process::Signal;
 use serde_json::Value;
-use skep_rig::{Cluster, patiently};
+use skep_rig::{Cluster, Daemon, patiently};
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 #[path = "../../src/metrics/parse.rs"]
 mod parse;
@@ -66,6 +67,44 @@ fn an_unmount_syncs_before_it_ends() {
     fs::write(point.join("file"), bytes(1, 3 << 20)).unwrap();
     cluster.must(["umount", point.to_str().unwrap()]).unwrap();
     assert!(asked() > before, "{before}");
+}
+
+/// Goal: a storage server that stands still keeps files on another one waiting for their background sync for seconds, not for
+/// as long as an answer may take. Method: the second files are closed while the first ones wait for the silent server.
+#[test]
+fn a_silent_server_keeps_no_other_waiting() {
+    let cluster = start(plan());
+    let port = ports(&cluster)["storaged-2"];
+    let asked = || {
+        metrics(port).value("skep_storaged_requests_total", &[("message", "SyncChunks")]).unwrap_or_default()
+    };
+    let dir = cluster.mount().join("everywhere");
+    fs::create_dir(&dir).unwrap();
+    let set = ["entry", "set", dir.to_str().unwrap(), "--chunk-size", "256KiB", "--targets", "4"];
+    cluster.must(set).unwrap();
+    let files = |name: &str| -> Vec<File> {
+        let open = |number| File::create(dir.join(format!("{name}-{number}"))).unwrap();
+        (0..4).map(open).inspect(|mut file| file.write_all(&bytes(1, 3 << 20)).unwrap()).collect()
+    };
+    let (first, second) = (files("first"), files("second"));
+    // Then there are connections, on which an answer is waited for the longest.
+    drop(files("before"));
+    patiently("what was closed before is synced", || asked() >= 2.0).unwrap();
+    let is_first =
+        |daemon: &Daemon| daemon.words.iter().any(|word| word.to_string_lossy().contains("storaged-1"));
+    let silent = cluster.of("storaged").into_iter().find(is_first).unwrap();
+    silent.signal(Signal::STOP).unwrap();
+    let before = asked();
+    drop(first);
+    // With one request for each of its targets.
+    patiently("the first files are synced", || asked() >= before + 2.0).unwrap();
+    let before = asked();
+    drop(second);
+    let begun = Instant::now();
+    patiently("the second files are synced", || asked() > before).unwrap();
+    let took = begun.elapsed();
+    silent.signal(Signal::CONT).unwrap();
+    assert!(took < Duration::from_secs(30), "{took:?}");
 }
 
 /// Goal: every daemon shows well-formed metrics, and those that count work move with it.
