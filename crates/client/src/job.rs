@@ -36,6 +36,8 @@ pub(crate) struct Job<'a> {
     pub bound: Option<ClientId>,
     /// Where it goes in this try; `None` = the map does not say.
     pub node: Option<NodeId>,
+    /// The last try had no answer at all.
+    pub unanswered: bool,
     /// Why the last try did not settle it.
     pub trouble: Option<Refusal>,
     pub settled: Option<Result<Reply, Refusal>>,
@@ -101,6 +103,7 @@ impl Job<'_> {
             sent_as: ClientId(0),
             bound: None,
             node: None,
+            unanswered: false,
             trouble: None,
             settled: None,
         }

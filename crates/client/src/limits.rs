@@ -87,6 +87,8 @@ pub const SYNC_CLOSED_PATIENCE_MS: u64 = 10_000;
 pub const SYNC_SILENT_MS: u64 = 30_000;
 /// Closed files that one round of it makes durable together.
 pub const SYNC_CLOSED_BATCH: usize = 256;
+/// That is halved so often at most, when it takes too long.
+pub const SYNC_SMALLER_MAX: u32 = 5;
 /// An unmount waits no longer for targets and shards to make durable what was written.
 pub const DETACH_SYNC_MS: u64 = 10_000;
 /// Files that the log of a mount names when an unmount could not have them synced.

@@ -131,6 +131,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     }
 
     fn outcome(&self, job: &mut Job<'_>, outcome: Outcome, sender: ClientId) {
+        job.unanswered = !matches!(outcome, Outcome::Answer(_));
         match outcome {
             Outcome::Lost => {
                 job.unsure = true;

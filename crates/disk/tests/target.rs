@@ -320,14 +320,19 @@ fn a_copy_to_a_chunk_file_without_its_name_is_refused() {
     write(&from, 1, 0, b"content").unwrap();
     write(&to, 2, 0, b"before").unwrap();
     std::fs::remove_file(there.path.join(PieceName::first(chunk(2)).path())).unwrap();
-    match try_copy(&to, &from, 6, 7) {
-        Err(CopyFault::Copy(Done::Refused(refusal))) => {
-            assert_eq!(refusal.status, skep_wire::Status::LOST_CHUNK);
+    // Content, then holes only.
+    for offset in [6, 1 << 20] {
+        match try_copy(&to, &from, offset, 7) {
+            Err(CopyFault::Copy(Done::Refused(refusal))) => {
+                assert_eq!(refusal.status, skep_wire::Status::LOST_CHUNK);
+            }
+            other => panic!("{other:?}"),
         }
-        other => panic!("{other:?}"),
+        assert_eq!(to.list(None, 10).unwrap(), [], "nothing hides that it is missing");
+        assert_eq!(copy(&to, &from, offset, 7).written.size, offset + 7);
+        std::fs::remove_file(there.path.join(PieceName::first(chunk(2)).path())).unwrap();
+        std::fs::write(here.path.join(PieceName::first(chunk(1)).path()), b"").unwrap();
     }
-    assert_eq!(to.list(None, 10).unwrap(), [], "nothing hides that it is missing");
-    assert_eq!(copy(&to, &from, 6, 7).written.size, 13);
 }
 
 /// Goal: data and holes are told apart, over pieces as well, and a copy has both where the source has them.

@@ -55,6 +55,10 @@ pub fn copy_chunk<S: ChunkStore>(
     require_open(store, m.chunk, m.offset, m.len).map_err(CopyFault::Copy)?;
     require_floor(from, m.from_chunk, m.from_floor).map_err(CopyFault::Source)?;
     require_floor(store, m.chunk, m.floor).map_err(CopyFault::Copy)?;
+    // Holes alone leave nothing behind by which that could be seen afterwards.
+    if store.has_lost_its_name(&PieceName::first(m.chunk)).map_err(at_copy)? {
+        return Err(CopyFault::Copy(nameless()));
+    }
     // Taken first: a disk that fails during the copy must not hide behind its next life.
     let life = store.life();
     store.changes().changing(&m.chunk);

@@ -89,6 +89,11 @@ pub trait ChunkStore {
     /// What is known of a piece; `None` when it is missing.
     fn stat(&self, piece: &PieceName) -> Result<Option<PieceStat>, DiskError>;
 
+    /// Did somebody remove the name of a piece that is open here? Then it is missing from now on.
+    fn has_lost_its_name(&self, _piece: &PieceName) -> Result<bool, DiskError> {
+        Ok(false)
+    }
+
     /// Removes a piece; a missing one is fine.
     fn remove(&self, piece: &PieceName) -> Result<(), DiskError>;
 

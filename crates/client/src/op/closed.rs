@@ -4,14 +4,54 @@ use crate::job::{Job, To};
 use crate::lane::Lane;
 use crate::limits::{
     QUICK_MS, SYNC_CLOSED_BATCH, SYNC_CLOSED_MS, SYNC_CLOSED_PATIENCE_MS, SYNC_LOOK_MS, SYNC_SILENT_MS,
+    SYNC_SMALLER_MAX,
 };
 use crate::op::sync::SyncGroup;
 use crate::port::{Cell, Port};
 use crate::state::Shared;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use skep_types::{Errno, Millis, NodeId};
-use skep_wire::Status;
+use skep_types::{Millis, NodeId};
+
+/// How it goes.
+#[derive(Debug, Default)]
+pub(crate) struct ClosedSync {
+    /// Storage servers that gave no answer in time, and when they are asked again.
+    silent: BTreeMap<NodeId, Millis>,
+    /// How often the number of files of a round is to be halved: what a slow disk syncs in time.
+    smaller: u32,
+}
+
+impl ClosedSync {
+    fn batch(&self) -> usize {
+        SYNC_CLOSED_BATCH >> self.smaller
+    }
+
+    /// A round of requests is over.
+    fn settle(&mut self, jobs: &[Job<'_>], now: Millis, took: u64) {
+        if took >= SYNC_CLOSED_PATIENCE_MS {
+            self.smaller = SYNC_SMALLER_MAX.min(self.smaller + 2);
+        } else if took < QUICK_MS {
+            self.smaller = self.smaller.saturating_sub(1);
+        }
+        // One answer will do: a target that is bad or slow is no silent server.
+        let mut silent: BTreeMap<NodeId, bool> = BTreeMap::new();
+        for job in jobs {
+            if let Some(node) = job.node {
+                *silent.entry(node).or_insert(took >= QUICK_MS) &= job.unanswered;
+            }
+        }
+        for (node, silent) in silent {
+            if silent {
+                // Among several it may have been another one that let all wait: it is asked alone, soon.
+                let again = if self.silent.contains_key(&node) { now.plus(SYNC_SILENT_MS) } else { now };
+                self.silent.insert(node, again);
+            } else {
+                self.silent.remove(&node);
+            }
+        }
+    }
+}
 
 impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// Makes durable what was written to files that are closed by now, so that little is lost with a power cut and
@@ -20,9 +60,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     pub async fn sync_closed(&self) -> u64 {
         let now = self.port.now();
         let before = Millis(now.0.saturating_sub(SYNC_CLOSED_MS));
-        let due = self.shared.with(|s| match s.has_session() {
-            true => s.inodes.take_closed(before, SYNC_CLOSED_BATCH),
-            false => Vec::new(),
+        let (due, batch) = self.shared.with(|s| match (s.has_session(), s.syncing.batch()) {
+            (true, batch) => (s.inodes.take_closed(before, batch), batch),
+            (false, batch) => (Vec::new(), batch),
         });
         if due.is_empty() {
             return SYNC_LOOK_MS;
@@ -30,7 +70,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let ok = self.sync_and_tell(&due, false).await.is_ok();
         let now = self.port.now();
         self.shared.with(|s| s.inodes.tried(&due, now));
-        if due.len() == SYNC_CLOSED_BATCH && ok { 1 } else { SYNC_LOOK_MS }
+        if due.len() == batch && ok { 1 } else { SYNC_LOOK_MS }
     }
 
     /// Sends requests to storage servers once, and notes which of them are silent.
@@ -40,42 +80,23 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         self.once_each(jobs).await;
         self.port.wanted_for(None);
         let now = self.port.now();
-        let slow = now.since(asked) >= QUICK_MS;
-        let mut silent: BTreeMap<NodeId, bool> = BTreeMap::new();
-        for job in jobs.iter() {
-            let failed =
-                matches!(&job.settled, Some(Err(refusal)) if refusal.status == Status::errno(Errno::EIO));
-            if let Some(node) = job.node {
-                *silent.entry(node).or_default() |= slow && failed;
-            }
-        }
-        self.shared.with(|s| {
-            for (node, silent) in silent {
-                if silent {
-                    // Among several it may have been another one that let all wait: it is asked alone, soon.
-                    let again = if s.silent.contains_key(&node) { now.plus(SYNC_SILENT_MS) } else { now };
-                    s.silent.insert(node, again);
-                } else {
-                    s.silent.remove(&node);
-                }
-            }
-        });
+        self.shared.with(|s| s.syncing.settle(jobs, now, now.since(asked)));
     }
 }
 
 impl Shared {
     /// Requests in the order in which they are to be sent: to all servers that answer, then to one that was silent.
     pub(crate) fn in_turn(&self, groups: Vec<SyncGroup>, now: Millis) -> Vec<Vec<SyncGroup>> {
+        let silent = &self.syncing.silent;
         let node = |group: &SyncGroup| self.node_of(To::Target(group.target));
         let due = |group: &SyncGroup| {
             let node = node(group)?;
-            self.silent.get(&node).filter(|again| **again <= now).map(|again| (*again, node))
+            silent.get(&node).filter(|again| **again <= now).map(|again| (*again, node))
         };
         let next = groups.iter().filter_map(due).min().map(|(_, node)| node);
-        let (late, others): (Vec<_>, Vec<_>) = groups
-            .into_iter()
-            .partition(|group| node(group).is_some_and(|node| self.silent.contains_key(&node)));
-        let alone = late.into_iter().filter(|group| node(group) == next).collect();
+        let is_silent = |group: &SyncGroup| node(group).is_some_and(|node| silent.contains_key(&node));
+        let (late, others): (Vec<_>, Vec<_>) = groups.into_iter().partition(is_silent);
+        let alone = late.into_iter().filter(|group| next.is_some() && node(group) == next).collect();
         [others, alone].into_iter().filter(|groups: &Vec<SyncGroup>| !groups.is_empty()).collect()
     }
 }
@@ -84,9 +105,9 @@ impl Shared {
 mod tests {
     use super::*;
     use crate::testing::{Fault, block_on, create, mounted, write};
-    use skep_types::TargetId;
-    use skep_wire::Message;
+    use skep_types::{Errno, TargetId};
     use skep_wire::storage::SyncChunks;
+    use skep_wire::{Message, Status};
 
     /// Goal: a server that is silent lets files elsewhere wait once; from then on it is asked alone, after all others, and
     /// seldom, until it answers. Method: files on three targets of two servers; the one with two targets, asked first, is silent.
@@ -120,5 +141,24 @@ mod tests {
         assert_eq!(sync(&[]), (3, 0), "it answers");
         assert_eq!(sync(&[Fault::Unreachable, Fault::Unreachable]), (3, 2));
         assert_eq!(sync(&[]), (3, 0), "refused at once, it lets nobody wait");
+        let refused = Fault::Refuse(Status::errno(Errno::EIO));
+        assert_eq!(sync(&[refused, Fault::Silent(2 * QUICK_MS)]), (3, 2));
+        assert_eq!(sync(&[]), (3, 0), "a target that is bad, and one that is slow, are no silent server");
+    }
+
+    /// Goal: what takes too long is asked for in smaller parts, until it comes in time.
+    #[test]
+    fn rounds_take_no_more_than_is_done_in_time() {
+        let mut syncing = ClosedSync::default();
+        let mut batches = |took: u64, rounds: usize| -> Vec<usize> {
+            let round = |_| {
+                syncing.settle(&[], Millis(0), took);
+                syncing.batch()
+            };
+            (0..rounds).map(round).collect()
+        };
+        assert_eq!(batches(SYNC_CLOSED_PATIENCE_MS, 4), [64, 16, 8, 8]);
+        assert_eq!(batches(SYNC_CLOSED_PATIENCE_MS / 2, 2), [8, 8]);
+        assert_eq!(batches(QUICK_MS / 2, 6), [16, 32, 64, 128, 256, 256]);
     }
 }

@@ -46,6 +46,7 @@ mod write;
 mod xattr;
 
 pub use allocate::Allocate;
+pub(crate) use closed::ClosedSync;
 pub use entry::NewNode;
 pub use list::{Listed, Sink};
 pub use lock::Waiting;

@@ -3,10 +3,11 @@
 use crate::job::{Job, To};
 use crate::lane::{Lane, refuse};
 use crate::limits::{
-    DETACH_SYNC_MS, HELD_ROUNDS_MAX, SYNC_CHUNKS_BATCH, SYNC_CLOSED_BATCH, UNSYNCED_TOLD_MAX,
+    DETACH_SYNC_MS, HELD_ROUNDS_MAX, SYNC_CHUNKS_BATCH, SYNC_CLOSED_BATCH, SYNC_CLOSED_PATIENCE_MS,
+    UNSYNCED_TOLD_MAX,
 };
 use crate::port::{Cell, Port};
-use crate::state::{FileHandle, Handle, Point, Shared, Unsynced};
+use crate::state::{FileHandle, Handle, Inode, Point, Shared, Unsynced};
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -87,7 +88,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     pub(crate) async fn sync_and_commit(&self, ino: Ino) -> Result<(), Refusal> {
         let voided = self.voided(ino);
         let synced = self.sync_chunks(ino).await?;
-        self.commit_synced(ino, &synced, voided).await
+        self.commit_synced(ino, &synced, voided).await?;
+        self.settle_short(ino).await
     }
 
     /// Tells the shard of what is durable now. A truncate since it was found so has it measured again: more was voided
@@ -101,7 +103,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             }
             self.measure_again(ino, synced).await;
         }
-        self.settle_short(ino).await
+        Ok(())
     }
 
     /// A sync found chunk files shorter than what was written to them: is something lost, every handle of the file is told
@@ -115,7 +117,10 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let found = self.find_loss(ino, 0, u64::MAX).await?;
         self.shared.with(|s| {
             // Of two syncs at the same time one records it; what is found meanwhile is not settled by this look.
-            let news = s.inodes.get_mut(ino).filter(|inode| inode.too_short_settled < so_far);
+            // It may have been forgotten meanwhile, and met anew.
+            let is_news =
+                |inode: &&mut Inode| (inode.too_short_settled + 1..=inode.too_short).contains(&so_far);
+            let news = s.inodes.get_mut(ino).filter(is_news);
             if let Some(inode) = news {
                 inode.too_short_settled = so_far;
                 if found.is_some() {
@@ -226,6 +231,17 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             let told = match self.port.cancelled() {
                 true => Err(Errno::EINTR.into()),
                 false => self.commit_synced(*ino, synced, voided).await,
+            };
+            let told = match told {
+                Ok(()) if patient => self.settle_short(*ino).await,
+                Ok(()) => {
+                    // Whoever syncs the file next looks as well.
+                    self.port.wanted_for(Some(SYNC_CLOSED_PATIENCE_MS));
+                    let looked = self.settle_short(*ino).await;
+                    self.port.wanted_for(None);
+                    looked
+                }
+                failed => failed,
             };
             failed = failed.or(told.err());
         }

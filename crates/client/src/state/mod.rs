@@ -45,7 +45,7 @@ pub use untold::Untold;
 
 use crate::limits::Limits;
 use crate::port::MGMTD;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::vec::Vec;
 use skep_types::{ChunkId, ClientId, FenceEpoch, Ino, Millis, NodeId, ShardId, TargetId, Term};
@@ -109,8 +109,8 @@ pub struct Shared {
     pub strays: Strays,
     /// Chunk files of which something is lost.
     pub losses: Losses,
-    /// Storage servers that kept the sync of closed files waiting, and when it asks them again.
-    pub(crate) silent: BTreeMap<NodeId, Millis>,
+    /// How the sync of closed files goes.
+    pub(crate) syncing: crate::op::ClosedSync,
     /// Counts opens and closes of the mount, so that shards can order them.
     pub open_seq: u64,
     /// Counts changes made by this mount; a listing's attributes are stale when it moved.

@@ -543,18 +543,18 @@ impl ChunkStore for TargetDir {
 
     fn stat(&self, piece: &PieceName) -> Result<Option<PieceStat>, DiskError> {
         let Some(file) = self.open_piece(piece, false)? else { return Ok(None) };
-        let stat = fstat(&file).map_err(|e| self.failed("stat", Some(piece), e))?;
-        if stat.st_nlink == 0 {
-            // Somebody removed it: nobody will find what is written to it. Missing, for whoever asks this time, also when
-            // another one was put in its place: it is opened from now on.
-            self.files.forget_nameless(piece, &file);
-            return Ok(None);
-        }
-        Ok(Some(PieceStat {
+        let stat = self.files.stat_named(piece, &file).map_err(|e| self.failed("stat", Some(piece), e))?;
+        Ok(stat.map(|stat| PieceStat {
             size: stat.st_size as u64,
             blocks: stat.st_blocks as u64,
             mtime_ns: stat.st_mtime.saturating_mul(1_000_000_000).saturating_add(stat.st_mtime_nsec as i64),
         }))
+    }
+
+    fn has_lost_its_name(&self, piece: &PieceName) -> Result<bool, DiskError> {
+        let Some(file) = self.files.known(piece) else { return Ok(false) };
+        let stat = self.files.stat_named(piece, &file).map_err(|e| self.failed("stat", Some(piece), e))?;
+        Ok(stat.is_none())
     }
 
     fn remove(&self, piece: &PieceName) -> Result<(), DiskError> {

@@ -1,6 +1,6 @@
 //! Open chunk files, kept open between requests.
 
-use rustix::fs::{Mode, OFlags, fstat, mkdirat, openat};
+use rustix::fs::{Mode, OFlags, Stat, fstat, mkdirat, openat};
 use rustix::io::Errno;
 use skep_storage::{ChunkName, PieceName};
 use std::collections::{HashMap, VecDeque};
@@ -191,9 +191,15 @@ impl Files {
         self.forget_if(piece, |_| true);
     }
 
-    /// Forgets this one, and no other that has its name by now.
-    pub fn forget_nameless(&self, piece: &PieceName, file: &Arc<Open>) {
-        self.forget_if(piece, |slot| Arc::ptr_eq(&slot.file, file));
+    /// `None`: somebody removed it, so that nobody will find what is written to it. Missing, for whoever asks this time,
+    /// also when another one was put in its place: that is opened from now on.
+    pub fn stat_named(&self, piece: &PieceName, file: &Arc<Open>) -> rustix::io::Result<Option<Stat>> {
+        let stat = fstat(file)?;
+        if stat.st_nlink == 0 {
+            self.forget_if(piece, |slot| Arc::ptr_eq(&slot.file, file));
+            return Ok(None);
+        }
+        Ok(Some(stat))
     }
 
     fn forget_if(&self, piece: &PieceName, wanted: impl Fn(&Slot) -> bool) {

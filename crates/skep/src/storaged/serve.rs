@@ -147,10 +147,10 @@ impl Storaged {
                 let body = target.reserve(m)?;
                 self.still_wanted(target, &request, m.chunk).map(|()| answer(body))
             }
-            StorageRequest::CopyChunk(m) => {
-                let body = self.copy(m, target, &request, payload)?;
-                self.still_wanted(target, &request, m.chunk).map(|()| answer(body))
-            }
+            StorageRequest::CopyChunk(m) => match self.copy(m, target, &request, payload) {
+                Err(refusal) if refusal.status != Status::LOST_CHUNK => Err(refusal),
+                done => self.still_wanted(target, &request, m.chunk).and(done).map(answer),
+            },
             StorageRequest::DeleteChunks(m) => {
                 self.bury(m);
                 target.run(&request).map(answer)
