@@ -9,8 +9,8 @@ use super::mount;
 use super::seals::SealFiles;
 use crate::ages::{Ages, NUMBERS};
 use rustix::fs::{
-    AtFlags, Dir, FallocateFlags, Mode, OFlags, copy_file_range, fallocate, fdatasync, fstat, fsync,
-    ftruncate, openat, statat, statvfs, syncfs, unlinkat,
+    AtFlags, Dir, FallocateFlags, Mode, OFlags, copy_file_range, fallocate, fdatasync, fsync, ftruncate,
+    openat, statat, statvfs, syncfs, unlinkat,
 };
 use rustix::io::{Errno, pread, pwrite};
 use skep_storage::{
