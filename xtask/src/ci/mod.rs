@@ -57,6 +57,22 @@ impl Transport {
 /// The switch of the kernel module; it is off until somebody sets it. Steps set it, and the run puts it back.
 const ENABLE_URING: &str = "/sys/module/fuse/parameters/enable_uring";
 
+/// Runs what follows in namespaces of its own: when this run ends, in whatever way, so does everything in them, and their
+/// mounts go. (When the thread that started it dies so does unshare, with it the first process of the namespace.)
+const CONTAINED: [&str; 11] = [
+    "setpriv",
+    "--pdeathsig",
+    "KILL",
+    "unshare",
+    "--fork",
+    "--kill-child",
+    "--pid",
+    "--mount-proc",
+    "--mount",
+    "--propagation",
+    "private",
+];
+
 /// Longest time of a step that only reads the sources.
 const READING: Duration = Duration::from_secs(300);
 /// Longest time of a step that compiles the tree.
@@ -361,7 +377,9 @@ fn command(step: &Step) -> Result<Vec<&'static str>, String> {
             format!("{ENABLE_URING}: {e}; FUSE over io_uring needs Linux 6.14, the module fuse and root")
         })?;
     }
-    Ok(["env", transport.variable()].iter().chain(step.command).copied().collect())
+    // Process tests have namespaces each.
+    let around: &[&str] = if step.command.contains(&"process") { &[] } else { &CONTAINED };
+    Ok(["env", transport.variable()].iter().chain(around).chain(step.command).copied().collect())
 }
 
 fn chosen(names: &[String]) -> Result<Vec<&'static Step>, String> {
@@ -464,6 +482,28 @@ mod tests {
         assert_eq!(names(&chosen(&["deny".into(), "fmt".into()]).expect("two")), ["deny", "fmt"]);
         let error = chosen(&["fmtt".into()]).err().expect("unknown");
         assert!(error.contains("the steps are fmt, "), "{error}");
+    }
+
+    /// Goal: nothing that a step started outlives this run, not even when it is killed. Method: a shell in its place, and a
+    /// process that goes away from its group as daemons do.
+    #[test]
+    fn a_killed_run_leaves_no_process() {
+        let inside = "setsid sleep 1000 & echo began; wait";
+        let mut run = std::process::Command::new("sh")
+            .args(["-c", "\"$@\" & wait", "sh"])
+            .args(CONTAINED)
+            .args(["sh", "-c", inside])
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .expect("sh");
+        let mut said = std::io::BufReader::new(run.stdout.take().expect("a pipe"));
+        let mut line = String::new();
+        std::io::BufRead::read_line(&mut said, &mut line).expect("a line");
+        assert_eq!(line, "began\n", "namespaces need root");
+        run.kill().expect("kill");
+        run.wait().expect("wait");
+        // Whoever lives has our pipe open: its end is the end of them all.
+        assert_eq!(std::io::Read::read_to_end(&mut said, &mut Vec::new()).expect("the end"), 0);
     }
 
     /// Goal: one failed step makes the whole run fail, whatever the others count.
