@@ -47,6 +47,10 @@ impl Actor {
             self.renew_ledger(file).await;
             self.wait_while_dead().await;
         }
+        while self.hub.borrow().fields.contest.is_none() {
+            self.renew_contest().await;
+            self.wait_while_dead().await;
+        }
     }
 
     async fn make_field(&self, name: &[u8], policy: Option<Policy>) -> Ino {

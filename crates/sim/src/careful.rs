@@ -169,7 +169,7 @@ impl Actor {
         hub.say(format_args!("{} is told {synced:?} of the sync of the {what}", self.id));
         match synced {
             Ok(()) => hub.coverage.hit("a careful program's change was synced"),
-            Err(Errno::EIO) if hub.cuts.is_empty() && !hub.evicted.contains(&self.id.life) => {
+            Err(Errno::EIO) if hub.cuts.is_empty() && !hub.was_evicted(self.id.life) => {
                 hub.fail(format!("{}: sync of the {what} gives EIO, but nothing was lost", self.id));
                 return Err(Failed);
             }

@@ -74,6 +74,9 @@ pub const MARKERS: &[&str] = &[
     "a target was full",
     "a file of all was used",
     "a file of all was whole at the end",
+    "changes of one file met",
+    "a file was read beside changes",
+    "a contest was decided at the end",
 ];
 
 /// Situations that are reached too seldom to be asked of 400 seeds.

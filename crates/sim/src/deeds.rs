@@ -22,6 +22,8 @@ pub enum Deed {
     Turn,
     /// Puts something in its place, and syncs that.
     Careful,
+    /// Changes the file that several change at once.
+    Contend,
 }
 
 /// What a lane does with the file that its client keeps open.
@@ -45,7 +47,7 @@ pub enum Keeping {
     Stream,
 }
 
-const DEEDS: [(Deed, u64); 8] = [
+const DEEDS: [(Deed, u64); 9] = [
     (Deed::History, 40),
     (Deed::Together, 15),
     (Deed::Lock, 5),
@@ -54,6 +56,7 @@ const DEEDS: [(Deed, u64); 8] = [
     (Deed::Keep, 36),
     (Deed::Turn, 14),
     (Deed::Careful, 2),
+    (Deed::Contend, 14),
 ];
 const KEEPING: [(Keeping, u64); 8] = [
     (Keeping::Meet, 30),
@@ -102,7 +105,7 @@ const PROVOKED_GROWN: [u64; 3] = [10, 30, 90];
 /// See the module.
 #[derive(Debug)]
 pub struct Deeds {
-    deeds: [(Deed, u64); 8],
+    deeds: [(Deed, u64); 9],
     keeping: [(Keeping, u64); 8],
     /// What it is about.
     pub theme: Theme,

@@ -1,6 +1,7 @@
 //! Files that belong to all clients: two to lock, two to append to, two for everything else ([`Ledger`]). What every lane was told of them, and whether
 //! that can be true.
 
+use crate::contest::Contest;
 use crate::hub::LaneId;
 use crate::ledger::Ledger;
 use crate::paging::Paged;
@@ -90,6 +91,10 @@ pub struct Fields {
     pub ledgers: Vec<Ledger>,
     /// How many there have been: each has a name of its own.
     pub ledgers_made: u32,
+    /// The file that several change at once.
+    pub contest: Option<Contest>,
+    /// How many there have been.
+    pub contests_made: u32,
     /// Locks that are held.
     holders: Vec<Holder>,
     /// Sessions that live, as mgmtd has decided.
@@ -162,6 +167,9 @@ impl Fields {
             if ledger.turn.is_some_and(|lane| lane.life == life) {
                 (ledger.turn, ledger.spoilt) = (None, true);
             }
+        }
+        if let Some(contest) = &mut self.contest {
+            contest.client_gone(life);
         }
         self.ended.retain(|(of, _), _| *of != life);
         self.closed.remove(&life);

@@ -299,6 +299,11 @@ impl Hub {
         }
     }
 
+    /// A session of this life has ended, though it may not know yet.
+    pub fn was_evicted(&self, life: u32) -> bool {
+        self.evicted.contains(&life) || self.without_session().contains(&life)
+    }
+
     /// Lives whose session has ended, though they may not know.
     pub fn without_session(&self) -> BTreeSet<u32> {
         let ended = self.sessions.iter().filter(|(_, client)| !self.fields.living.contains(client));

@@ -303,7 +303,7 @@ impl Actor {
             }
             Ok(()) | Err(Errno::EINTR | Errno::ENOTCONN) => {}
             Err(errno) => {
-                if errno == Errno::EIO && hub.cuts.is_empty() && !hub.evicted.contains(&self.id.life) {
+                if errno == Errno::EIO && hub.cuts.is_empty() && !hub.was_evicted(self.id.life) {
                     hub.fail(format!(
                         "{}: {what} of kept file {at} gives {errno}, but nothing was lost",
                         self.id

@@ -7,7 +7,7 @@ use crate::drive::{Driver, SimLane};
 use crate::hub::{Cut, HubRef, LaneId};
 use crate::port::SharedRef;
 use crate::reckon::Cause;
-use crate::turns::{FILES, Kept};
+use crate::turns::{HELD, Kept};
 use crate::verify::{Loose, verify};
 use skep_client::Port;
 use skep_client::state::{Mounting, SessionState};
@@ -55,8 +55,8 @@ pub struct Actor {
     pub makes_shared: bool,
     /// The session in which it did its last step.
     pub session: Cell<Option<ClientId>>,
-    /// Its handles of the files that all write.
-    pub kept: RefCell<[Option<Kept>; FILES]>,
+    /// Its handles of the files that all write, and of the one that they write at once.
+    pub kept: RefCell<[Option<Kept>; HELD]>,
 }
 
 /// Opens the session of a client.
@@ -139,6 +139,7 @@ impl Actor {
                 Deed::Turn => self.take_a_turn().await?,
                 Deed::Together => self.together().await?,
                 Deed::Careful => self.be_careful().await?,
+                Deed::Contend => self.contend().await?,
                 Deed::History => {
                     let op = self.next_op();
                     self.step(op).await?;
@@ -158,7 +159,7 @@ impl Actor {
     /// the shard looks after it, which promises tell of: nobody here who may meet such files gives any.
     fn next_op(&self) -> Op {
         let op = self.book.borrow_mut().next_op();
-        let meets = self.takes_over || self.hub.borrow().evicted.contains(&self.id.life);
+        let meets = self.takes_over || self.hub.borrow().was_evicted(self.id.life);
         match op {
             Op::Chmod { at, mode } if meets => Op::Chmod { at, mode: mode & !SETID },
             op => op,

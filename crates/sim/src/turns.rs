@@ -12,10 +12,14 @@ use skep_wire::meta::OpenMode;
 
 /// Files.
 pub const FILES: usize = 2;
+/// The place of the handle of another file, that several change at once.
+pub const CONTESTED: usize = FILES;
+/// Handles that a lane may keep.
+pub const HELD: usize = FILES + 1;
 /// Ends and lengths: in the metadata, in a chunk, over several.
 const SIZES: [usize; 8] = [0, 100, 900, 3_000, 9_000, 40_000, 90_000, 200_000];
 /// Read and write.
-const BOTH: OpenHow =
+pub const BOTH: OpenHow =
     OpenHow { mode: OpenMode::ReadWrite, truncate: false, sync: false, kill_suidgid: false };
 
 /// A handle that a lane keeps from one turn to the next.
@@ -117,7 +121,7 @@ impl Actor {
     }
 
     /// The lane's handle; opened when it has none.
-    async fn kept(&self, file: usize, ino: Ino, client: ClientId) -> Option<u64> {
+    pub(crate) async fn kept(&self, file: usize, ino: Ino, client: ClientId) -> Option<u64> {
         let known = self.kept.borrow()[file];
         match known {
             Some(kept) if (kept.ino, kept.client) == (ino, client) => return Some(kept.handle),
@@ -132,7 +136,7 @@ impl Actor {
 
     /// Gives all handles back.
     pub(crate) async fn close_ledgers(&self) {
-        for file in 0..FILES {
+        for file in 0..HELD {
             let kept = self.kept.borrow_mut()[file].take();
             if let Some(kept) = kept {
                 let _ = self.lane.flush(kept.handle, 0).await;
@@ -313,7 +317,8 @@ fn compare(got: &[u8], expected: &[u8]) -> Result<(), String> {
     Err(format!("{} bytes are read, {} are there; they differ from {at} on", got.len(), expected.len()))
 }
 
-async fn read_whole(lane: &SimLane, ino: Ino) -> Result<Vec<u8>, Errno> {
+/// The file as who opens it now finds it.
+pub async fn read_whole(lane: &SimLane, ino: Ino) -> Result<Vec<u8>, Errno> {
     let opened = lane.open(ino, OpenHow { mode: OpenMode::Read, ..BOTH }).await?;
     let got = read(lane, opened.handle, 0, 1 << 20).await;
     lane.release(opened.handle).await;

@@ -148,6 +148,7 @@ impl World {
                 }
             }
             crate::turns::check_ledgers(&hub, &lane, id).await;
+            crate::rivals::check_contest(&hub, &lane, id).await;
             if let Err(what) = compare_shared(&hub, &lane).await {
                 hub.borrow_mut().fail(format!("{id} sees another directory of all: {what}"));
             }
