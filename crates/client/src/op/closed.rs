@@ -11,44 +11,53 @@ use crate::port::{Cell, Port};
 use crate::state::Shared;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use skep_types::{Millis, NodeId};
+use skep_types::{Millis, TargetId};
 
-/// How it goes.
+/// What targets can do.
 #[derive(Debug, Default)]
 pub(crate) struct ClosedSync {
-    /// Storage servers that gave no answer in time, and when they are asked again.
-    silent: BTreeMap<NodeId, Millis>,
-    /// How often the number of files of a round is to be halved: what a slow disk syncs in time.
+    /// Those that were silent or slow.
+    slow: BTreeMap<TargetId, Pace>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Pace {
+    /// It gave no answer in time, and is asked again then.
+    again: Option<Millis>,
+    /// How often the number of its files in a round is halved: what a slow disk syncs in time.
     smaller: u32,
 }
 
 impl ClosedSync {
-    fn batch(&self) -> usize {
-        SYNC_CLOSED_BATCH >> self.smaller
+    fn pace(&self, target: TargetId) -> Pace {
+        self.slow.get(&target).copied().unwrap_or_default()
     }
 
     /// A round of requests is over.
     fn settle(&mut self, jobs: &[Job<'_>], now: Millis, took: u64) {
-        if took >= SYNC_CLOSED_PATIENCE_MS {
-            self.smaller = SYNC_SMALLER_MAX.min(self.smaller + 2);
-        } else if took < QUICK_MS {
-            self.smaller = self.smaller.saturating_sub(1);
-        }
-        // One answer will do: a target that is bad or slow is no silent server.
-        let mut silent: BTreeMap<NodeId, bool> = BTreeMap::new();
+        // One answer will do: a target that is bad, or slow for some files, is not silent.
+        let mut silent: BTreeMap<TargetId, bool> = BTreeMap::new();
         for job in jobs {
-            if let Some(node) = job.node {
-                *silent.entry(node).or_insert(took >= QUICK_MS) &= job.unanswered;
+            if let (To::Target(target), Some(_)) = (job.to, job.node) {
+                *silent.entry(target).or_insert(took >= QUICK_MS) &= job.unanswered;
             }
         }
-        for (node, silent) in silent {
-            if silent {
-                // Among several it may have been another one that let all wait: it is asked alone, soon.
-                let again = if self.silent.contains_key(&node) { now.plus(SYNC_SILENT_MS) } else { now };
-                self.silent.insert(node, again);
-            } else {
-                self.silent.remove(&node);
-            }
+        for (target, silent) in silent {
+            let Pace { again, smaller } = self.pace(target);
+            // Among several it may have been another one that let all wait: it is asked alone, soon.
+            let wait = if again.is_some() { SYNC_SILENT_MS } else { 0 };
+            let pace = match silent {
+                true if took >= SYNC_CLOSED_PATIENCE_MS => {
+                    Pace { again: Some(now.plus(wait)), smaller: SYNC_SMALLER_MAX.min(smaller + 2) }
+                }
+                true => Pace { again: Some(now.plus(wait)), smaller },
+                false if took < QUICK_MS => Pace { again: None, smaller: smaller.saturating_sub(1) },
+                false => Pace { again: None, smaller },
+            };
+            match pace == Pace::default() {
+                true => self.slow.remove(&target),
+                false => self.slow.insert(target, pace),
+            };
         }
     }
 }
@@ -60,20 +69,24 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     pub async fn sync_closed(&self) -> u64 {
         let now = self.port.now();
         let before = Millis(now.0.saturating_sub(SYNC_CLOSED_MS));
-        let (due, batch) = self.shared.with(|s| match (s.has_session(), s.syncing.batch()) {
-            (true, batch) => (s.inodes.take_closed(before, batch), batch),
-            (false, batch) => (Vec::new(), batch),
+        let due = self.shared.with(|s| match s.has_session() {
+            true => s.inodes.take_closed(before, SYNC_CLOSED_BATCH),
+            false => Vec::new(),
         });
         if due.is_empty() {
             return SYNC_LOOK_MS;
         }
-        let ok = self.sync_and_tell(&due, false).await.is_ok();
+        // What fails is tried again, and said when it matters: by an fsync, or at the unmount.
+        let _ = self.sync_and_tell(&due, false).await;
         let now = self.port.now();
-        self.shared.with(|s| s.inodes.tried(&due, now));
-        if due.len() == batch && ok { 1 } else { SYNC_LOOK_MS }
+        let is_done = self.shared.with(|s| {
+            s.inodes.tried(&due, now);
+            due.iter().any(|ino| s.inodes.get(*ino).is_none_or(|inode| !inode.wants_sync()))
+        });
+        if due.len() == SYNC_CLOSED_BATCH && is_done { 1 } else { SYNC_LOOK_MS }
     }
 
-    /// Sends requests to storage servers once, and notes which of them are silent.
+    /// Sends requests to storage servers once, and notes which targets are silent.
     pub(crate) async fn once_in_time(&self, jobs: &mut [Job<'_>]) {
         let asked = self.port.now();
         self.port.wanted_for(Some(SYNC_CLOSED_PATIENCE_MS));
@@ -85,18 +98,22 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
 }
 
 impl Shared {
-    /// Requests in the order in which they are to be sent: to all servers that answer, then to one that was silent.
+    /// Requests in the order in which they are to be sent: to all targets that answer, then to those of one server that
+    /// were silent. No target is asked for more than it can do in time.
     pub(crate) fn in_turn(&self, groups: Vec<SyncGroup>, now: Millis) -> Vec<Vec<SyncGroup>> {
-        let silent = &self.syncing.silent;
+        let mut asked: BTreeMap<TargetId, usize> = BTreeMap::new();
+        let bounded = groups.into_iter().filter_map(|mut group| {
+            let asked = asked.entry(group.target).or_default();
+            group.keep((SYNC_CLOSED_BATCH >> self.syncing.pace(group.target).smaller).saturating_sub(*asked));
+            *asked += group.files();
+            (group.files() > 0).then_some(group)
+        });
+        let again = |group: &SyncGroup| self.syncing.pace(group.target).again;
+        let (late, others): (Vec<_>, Vec<_>) = bounded.partition(|group| again(group).is_some());
+        let late: Vec<SyncGroup> = late.into_iter().filter(|group| again(group) <= Some(now)).collect();
         let node = |group: &SyncGroup| self.node_of(To::Target(group.target));
-        let due = |group: &SyncGroup| {
-            let node = node(group)?;
-            silent.get(&node).filter(|again| **again <= now).map(|again| (*again, node))
-        };
-        let next = groups.iter().filter_map(due).min().map(|(_, node)| node);
-        let is_silent = |group: &SyncGroup| node(group).is_some_and(|node| silent.contains_key(&node));
-        let (late, others): (Vec<_>, Vec<_>) = groups.into_iter().partition(is_silent);
-        let alone = late.into_iter().filter(|group| next.is_some() && node(group) == next).collect();
+        let next = late.iter().min_by_key(|group| again(group)).map(node);
+        let alone = late.into_iter().filter(|group| Some(node(group)) == next).collect();
         [others, alone].into_iter().filter(|groups: &Vec<SyncGroup>| !groups.is_empty()).collect()
     }
 }
@@ -105,7 +122,7 @@ impl Shared {
 mod tests {
     use super::*;
     use crate::testing::{Fault, block_on, create, mounted, write};
-    use skep_types::{Errno, TargetId};
+    use skep_types::{Errno, Ino, NodeId};
     use skep_wire::storage::SyncChunks;
     use skep_wire::{Message, Status};
 
@@ -146,19 +163,60 @@ mod tests {
         assert_eq!(sync(&[]), (3, 0), "a target that is bad, and one that is slow, are no silent server");
     }
 
-    /// Goal: what takes too long is asked for in smaller parts, until it comes in time.
+    /// Goal: what takes too long is asked for in smaller parts, until it comes in time; other targets' parts stay as they are.
     #[test]
     fn rounds_take_no_more_than_is_done_in_time() {
+        const SLOW: TargetId = TargetId(1);
         let mut syncing = ClosedSync::default();
-        let mut batches = |took: u64, rounds: usize| -> Vec<usize> {
+        let job = |target, unanswered| {
+            let mut job = Job::new(To::Target(target), SyncChunks::KIND, Vec::new(), false);
+            (job.node, job.unanswered) = (Some(NodeId(7)), unanswered);
+            job
+        };
+        let mut shares = |took: u64, in_time: bool, rounds: usize| -> Vec<usize> {
             let round = |_| {
-                syncing.settle(&[], Millis(0), took);
-                syncing.batch()
+                let jobs = [job(SLOW, !in_time), job(TargetId(2), false)];
+                syncing.settle(&jobs, Millis(0), took);
+                assert_eq!(syncing.pace(TargetId(2)), Pace::default());
+                SYNC_CLOSED_BATCH >> syncing.pace(SLOW).smaller
             };
             (0..rounds).map(round).collect()
         };
-        assert_eq!(batches(SYNC_CLOSED_PATIENCE_MS, 4), [64, 16, 8, 8]);
-        assert_eq!(batches(SYNC_CLOSED_PATIENCE_MS / 2, 2), [8, 8]);
-        assert_eq!(batches(QUICK_MS / 2, 6), [16, 32, 64, 128, 256, 256]);
+        assert_eq!(shares(SYNC_CLOSED_PATIENCE_MS, false, 4), [64, 16, 8, 8]);
+        assert_eq!(shares(SYNC_CLOSED_PATIENCE_MS / 2, true, 2), [8, 8]);
+        assert_eq!(shares(QUICK_MS / 2, true, 6), [16, 32, 64, 128, 256, 256]);
+    }
+
+    /// Goal: a target that is slow is asked for as many files as it can do, and the others for all.
+    #[test]
+    fn a_slow_target_gets_its_share() {
+        let (cluster, lane) = mounted();
+        cluster.borrow_mut().now = 10_000;
+        let inos: Vec<Ino> = (0..20u8)
+            .map(|n| {
+                let file = create(&lane, &[b'a' + n]);
+                write(&lane, &file, 0, &[1; 70_000]);
+                block_on(lane.release(file.handle));
+                file.attr.ino
+            })
+            .collect();
+        let asked = || {
+            let shared = lane.shared.borrow();
+            let rounds = shared.in_turn(shared.unsynced_of(&inos), Millis(10_000));
+            let mut asked: BTreeMap<TargetId, usize> = BTreeMap::new();
+            rounds
+                .iter()
+                .flatten()
+                .for_each(|group| *asked.entry(group.target).or_default() += group.files());
+            asked
+        };
+        let before = asked();
+        let (slow, all) = before.iter().next().map(|(target, all)| (*target, *all)).unwrap();
+        assert!(all > 8 && before.len() > 1, "{before:?}");
+        let pace = Pace { again: None, smaller: SYNC_SMALLER_MAX };
+        lane.shared.borrow_mut().syncing.slow.insert(slow, pace);
+        let mut expected = before;
+        expected.insert(slow, SYNC_CLOSED_BATCH >> SYNC_SMALLER_MAX);
+        assert_eq!(asked(), expected);
     }
 }

@@ -109,10 +109,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// A sync found chunk files shorter than what was written to them: is something lost, every handle of the file is told
     /// by its next fsync.
     async fn settle_short(&self, ino: Ino) -> Result<(), Refusal> {
-        let open = self.shared.with(|s| {
-            let open = s.inodes.get(ino).filter(|inode| inode.too_short_settled < inode.too_short);
-            open.map(|inode| inode.too_short)
-        });
+        let open = self
+            .shared
+            .with(|s| s.inodes.get(ino).filter(|inode| inode.is_short()).map(|inode| inode.too_short));
         let Some(so_far) = open else { return Ok(()) };
         let found = self.find_loss(ino, 0, u64::MAX).await?;
         self.shared.with(|s| {
@@ -120,15 +119,27 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             // It may have been forgotten meanwhile, and met anew.
             let is_news =
                 |inode: &&mut Inode| (inode.too_short_settled + 1..=inode.too_short).contains(&so_far);
-            let news = s.inodes.get_mut(ino).filter(is_news);
-            if let Some(inode) = news {
-                inode.too_short_settled = so_far;
-                if found.is_some() {
-                    s.loses(ino);
-                }
+            let is_unknown = s.inodes.get(ino).is_none();
+            let mut news = s.inodes.get_mut(ino).filter(is_news);
+            news.iter_mut().for_each(|inode| inode.too_short_settled = so_far);
+            if found.is_some() && (news.is_some() || is_unknown) {
+                s.loses(ino);
             }
         });
         found.map_or(Ok(()), Err)
+    }
+
+    /// As [`Lane::settle_short`], unless the time for such looks is used up: whoever syncs the file next looks as well.
+    async fn settle_short_within(&self, ino: Ino, left: &mut u64) -> Result<(), Refusal> {
+        if *left == 0 {
+            return Ok(());
+        }
+        let begun = self.port.now();
+        self.port.wanted_for(Some(*left));
+        let looked = self.settle_short(ino).await;
+        self.port.wanted_for(None);
+        *left = left.saturating_sub(self.port.now().since(begun));
+        looked
     }
 
     fn voided(&self, ino: Ino) -> u32 {
@@ -225,22 +236,18 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     pub(crate) async fn sync_and_tell(&self, inos: &[Ino], patient: bool) -> Result<(), Refusal> {
         let voided: BTreeMap<Ino, u32> = inos.iter().map(|ino| (*ino, self.voided(*ino))).collect();
         let (synced, mut failed) = self.sync_files(inos, patient).await;
-        for (ino, synced) in &synced {
+        let mut left = SYNC_CLOSED_PATIENCE_MS;
+        for ino in inos {
             let voided = voided.get(ino).copied().unwrap_or_default();
             // A change that is sent is waited for.
-            let told = match self.port.cancelled() {
-                true => Err(Errno::EINTR.into()),
-                false => self.commit_synced(*ino, synced, voided).await,
+            let told = match synced.get(ino) {
+                Some(_) if self.port.cancelled() => Err(Errno::EINTR.into()),
+                Some(synced) => self.commit_synced(*ino, synced, voided).await,
+                None => Ok(()),
             };
             let told = match told {
                 Ok(()) if patient => self.settle_short(*ino).await,
-                Ok(()) => {
-                    // Whoever syncs the file next looks as well.
-                    self.port.wanted_for(Some(SYNC_CLOSED_PATIENCE_MS));
-                    let looked = self.settle_short(*ino).await;
-                    self.port.wanted_for(None);
-                    looked
-                }
+                Ok(()) => self.settle_short_within(*ino, &mut left).await,
                 failed => failed,
             };
             failed = failed.or(told.err());
@@ -255,7 +262,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let left = || DETACH_SYNC_MS.saturating_sub(self.port.now().since(started));
         let unsynced = || {
             self.shared.with(|s| {
-                let open = s.inodes.iter().filter(|(_, inode)| !inode.unsynced.is_empty());
+                let open = s.inodes.iter().filter(|(_, inode)| inode.wants_sync());
                 open.map(|(ino, _)| ino).collect::<Vec<Ino>>()
             })
         };
@@ -329,6 +336,16 @@ pub(crate) struct SyncGroup {
 }
 
 impl SyncGroup {
+    /// How many files it is for.
+    pub(crate) fn files(&self) -> usize {
+        self.files.len()
+    }
+
+    /// No more than these; the others wait.
+    pub(crate) fn keep(&mut self, files: usize) {
+        self.files.truncate(files);
+    }
+
     fn count(&self) -> usize {
         self.files.iter().map(|(_, _, unsynced)| unsynced.chunks.len()).sum()
     }
@@ -345,7 +362,7 @@ const _: () = assert!(EXTENTS_MAX <= SYNC_CHUNKS_BATCH);
 
 impl Shared {
     /// What is to be synced of `inos`, in requests of a bounded length.
-    fn unsynced_of(&self, inos: &[Ino]) -> Vec<SyncGroup> {
+    pub(crate) fn unsynced_of(&self, inos: &[Ino]) -> Vec<SyncGroup> {
         let mut groups: Vec<SyncGroup> = Vec::new();
         for ino in inos {
             let Some(inode) = self.inodes.get(*ino) else { continue };

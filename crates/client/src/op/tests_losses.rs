@@ -1,7 +1,8 @@
 //! Tests of what programs are told of losses.
 
+use crate::limits::SYNC_CLOSED_MS;
 use crate::op::allocate::Allocate;
-use crate::testing::{BOTH, Cluster, Fault, READ, block_on, create, mounted, write};
+use crate::testing::{BOTH, Cluster, Fault, READ, block_on, create, mount, mounted, write};
 use crate::{OpenHow, WriteHow};
 use alloc::format;
 use skep_types::{Errno, Ino, SetAttr, Term};
@@ -156,5 +157,53 @@ fn a_loss_is_told_though_nobody_can_be_asked() {
             write(&lane, &file, 0, &[4; 10_000]);
         }
         assert_eq!(block_on(lane.fsync(file.handle)), Err(Errno::EIO), "copies {copies}, answers {answers}");
+    }
+}
+
+/// Goal: a request beside a refused one has made the chunk file anew, so that nothing is missing when this mount looks: the
+/// next fsync tells of it all the same, unless somebody cut the file.
+#[test]
+fn a_loss_that_another_request_hides_is_told() {
+    for (cut, told) in [(false, Err(Errno::EIO)), (true, Ok(()))] {
+        let (cluster, lane) = mounted();
+        let file = create(&lane, b"a");
+        write(&lane, &file, 0, &[1; 10_000]);
+        if cut {
+            let other = mount(&cluster);
+            block_on(other.setattr(file.attr.ino, SetAttr { size: Some(10), ..SetAttr::default() })).unwrap();
+        }
+        cluster.borrow_mut().fail(WriteChunk::KIND, &[Fault::Refuse(Status::LOST_CHUNK)]);
+        write(&lane, &file, 0, &[3; 10_000]);
+        assert_eq!(block_on(lane.fsync(file.handle)), told, "cut: {cut}");
+        assert_eq!(block_on(lane.fsync(file.handle)), Ok(()));
+    }
+}
+
+/// Goal: a chunk file that goes between a close and its background sync is told to the next who syncs the file, though a
+/// write has made it anew by then; also when that could not be looked into at the time, and the kernel has
+/// forgotten the file since.
+#[test]
+fn a_loss_after_a_close_is_told() {
+    for answers in [true, false] {
+        let (cluster, lane) = mounted();
+        cluster.borrow_mut().now = 10_000;
+        let file = create(&lane, b"a");
+        write(&lane, &file, 0, &[1; 10_000]);
+        block_on(lane.flush(file.handle, 0)).unwrap();
+        block_on(lane.release(file.handle));
+        cluster.borrow_mut().targets.chunks.clear();
+        cluster.borrow_mut().now += SYNC_CLOSED_MS;
+        if !answers {
+            cluster.borrow_mut().fail(StatChunks::KIND, &[Fault::Refuse(Status::errno(Errno::EIO)); 3]);
+        }
+        block_on(lane.sync_closed());
+        cluster.borrow_mut().faults.clear();
+        lane.forget(file.attr.ino);
+        let again = block_on(lane.open(file.attr.ino, BOTH)).unwrap();
+        if answers {
+            write(&lane, &again, 5_000, &[2; 10]);
+        }
+        assert_eq!(block_on(lane.fsync(again.handle)), Err(Errno::EIO), "answers: {answers}");
+        assert_eq!(block_on(lane.fsync(again.handle)), Ok(()));
     }
 }

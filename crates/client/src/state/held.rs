@@ -79,7 +79,9 @@ impl Inode {
     pub fn hold_all(&mut self, chunks: &[ChunkId], point: Point, sizes: &[u64]) {
         for (chunk, size) in chunks.iter().zip(sizes) {
             let known = self.layout.as_ref().map_or(0, |layout| layout.floor(chunk));
-            self.too_short += u64::from(*size < known.max(self.held.get(chunk).copied().unwrap_or(0)));
+            let known = known.max(self.held.get(chunk).copied().unwrap_or(0));
+            // It was written: that nothing is there is looked into, whatever is remembered of it.
+            self.too_short += u64::from(*size < known.max(WRITTEN));
             self.hold(*chunk, point, *size);
         }
     }

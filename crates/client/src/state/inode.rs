@@ -124,7 +124,17 @@ impl Inode {
 
     /// Nothing uncommitted, nothing unsynced.
     pub fn is_clean(&self) -> bool {
-        self.mark.is_none() && self.unsynced.is_empty()
+        self.mark.is_none() && !self.wants_sync()
+    }
+
+    /// Something is to be made durable, or to be looked at because a sync found less than was written.
+    pub fn wants_sync(&self) -> bool {
+        !self.unsynced.is_empty() || self.is_short()
+    }
+
+    /// A sync found chunk files too short, and nobody has looked yet what that means.
+    pub fn is_short(&self) -> bool {
+        self.too_short_settled < self.too_short
     }
 
     /// Size as this mount knows it.

@@ -192,7 +192,7 @@ impl Inodes {
         if inode.is_clean() {
             inode.blocks.clear();
         }
-        if !inode.unsynced.is_empty() {
+        if inode.wants_sync() {
             self.closed.push_back((now, ino));
         }
         self.idle.push_back(ino);
@@ -242,7 +242,7 @@ impl Inodes {
             && (at <= before || self.closed.len() > IDLE_INODES_MAX)
         {
             self.closed.pop_front();
-            let waits = |inode: &Inode| inode.uses() == 0 && !inode.unsynced.is_empty();
+            let waits = |inode: &Inode| inode.uses() == 0 && inode.wants_sync();
             if self.table.get(&ino).is_some_and(waits) && !due.contains(&ino) {
                 due.push(ino);
             }
