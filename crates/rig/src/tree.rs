@@ -23,7 +23,7 @@ const TRANSFER: u64 = 1 << 20;
 /// extended attributes, and an mtime that was set explicitly (the two have different clocks: an
 /// oracle's time from `clock` on is "now" and compared with nothing). The error is the first
 /// difference; what the oracle says stands on the right.
-pub fn compare_tree(base: &Path, oracle: &Fs, clock: i64) -> Result<(), String> {
+pub fn compare_tree(base: &Path, oracle: &Fs, clock: i64, met: &mut dyn FnMut(&Path)) -> Result<(), String> {
     let mut seen: BTreeMap<Ino, u64> = BTreeMap::new();
     let mut places = vec![(base.to_owned(), Ino::ROOT)];
     for (names, ino) in oracle.walk() {
@@ -32,6 +32,7 @@ pub fn compare_tree(base: &Path, oracle: &Fs, clock: i64) -> Result<(), String> 
         places.push((path, ino));
     }
     for (path, ino) in places {
+        met(&path);
         let met = compare_inode(&path, oracle, ino, clock, seen.get(&ino).copied());
         let number = met.map_err(|what| format!("{}: {what}", shown(&path)))?;
         seen.insert(ino, number);

@@ -65,9 +65,9 @@ fn differences_are_found() {
     ];
     for (change, message) in changes {
         let (scratch, mut fs, dir, file) = sample();
-        compare_tree(scratch.path(), &fs, CLOCK).unwrap();
+        compare_tree(scratch.path(), &fs, CLOCK, &mut |_| {}).unwrap();
         change(&mut fs, dir, file);
-        let found = compare_tree(scratch.path(), &fs, CLOCK).unwrap_err();
+        let found = compare_tree(scratch.path(), &fs, CLOCK, &mut |_| {}).unwrap_err();
         assert!(found.contains(message), "{found}");
     }
 }
@@ -78,7 +78,7 @@ fn a_broken_hard_link_is_found() {
     let (scratch, fs, ..) = sample();
     std::fs::remove_file(scratch.path().join("g")).unwrap();
     std::fs::copy(scratch.path().join("d/f"), scratch.path().join("g")).unwrap();
-    let found = compare_tree(scratch.path(), &fs, CLOCK).unwrap_err();
+    let found = compare_tree(scratch.path(), &fs, CLOCK, &mut |_| {}).unwrap_err();
     assert!(found.contains("Stat") || found.contains("other name"), "{found}");
 }
 

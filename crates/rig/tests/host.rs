@@ -64,7 +64,7 @@ fn histories(base: &HostPath, name: &str, profile: &Profile) {
             assert!(expected.accepts(&found), "seed {seed}: {expected:?} | {name} {found:?}, after\n{last}");
             succeeded += u64::from(!matches!(expected, Outcome::Failed(_)));
             if number % TREE_EVERY == TREE_EVERY - 1
-                && let Err(what) = compare_tree(host.scratch.path(), &fs, CLOCK)
+                && let Err(what) = compare_tree(host.scratch.path(), &fs, CLOCK, &mut |_| {})
             {
                 panic!("seed {seed}, {name}: {what}, after\n{last}");
             }

@@ -2,6 +2,7 @@
 
 use super::load::remove_tree;
 use super::team::Team;
+use super::worker::Signs;
 use rustix::io::Errno;
 use skep_model::{Fill, Rng};
 use skep_rig::{Cluster, until};
@@ -98,10 +99,11 @@ impl Brave {
     }
 
     /// Every fsynced file is there through `mount`, with its content.
-    pub fn verify(&self, mount: &Path) -> Result<(), String> {
+    pub fn verify(&self, mount: &Path, signs: &mut Signs) -> Result<(), String> {
         let directory = self.directory.file_name().map(|name| mount.join(name)).ok_or("no name")?;
         for (name, fill) in &self.files {
             let path = directory.join(name);
+            signs.at(&path);
             let found = fs::read(&path).map_err(|e| format!("{}, fsynced before: {e}", path.display()))?;
             if found != fill.bytes() {
                 let (found, expected) = (found.len(), fill.len);

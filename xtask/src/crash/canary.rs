@@ -9,43 +9,47 @@ use std::path::{Path, PathBuf};
 /// Bytes of the log's end that are lost: about one record.
 const LOST: u64 = 64;
 
-/// Chunk files that are damaged at once, and the length from which on they count as sparse.
-const CHUNKS: usize = 4;
+/// The length from which on chunk files count as sparse.
 const CHUNK_MAX: u64 = 32 << 20;
 
-/// What is damaged, after the daemon that owns it was killed.
+/// What is damaged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Canary {
     /// The end of the metadata log is lost, as if changes were acknowledged before they were logged.
     Log,
-    /// A byte of some chunk files is turned over.
+    /// A byte of every chunk file is turned over.
     Chunk,
 }
 
 impl Canary {
-    /// The service whose death is followed by the damage.
-    fn service(self) -> &'static str {
-        match self {
-            Self::Log => "metad",
-            Self::Chunk => "storaged",
-        }
-    }
-
-    /// Does the damage when `victim` was the owner.
-    pub fn strike(self, cluster: &Cluster, victim: &Daemon) -> Result<(), String> {
-        if victim.service != self.service() {
+    /// Does the damage that belongs to a kill of `victim`.
+    pub fn after_kill(self, cluster: &Cluster, victim: &Daemon) -> Result<(), String> {
+        if self != Self::Log || victim.service != "metad" {
             return Ok(());
         }
-        let damaged = match self {
-            Self::Log => cut_log(&cluster.dir().join("state/metad-1/log")),
-            Self::Chunk => turn_over(&cluster.dir().join("targets")),
-        };
-        damaged.map_err(|e| format!("{NO_DAMAGE}: {e}"))
+        cut_log(&cluster.dir().join("state/metad-1/log")).map_err(no_damage)
+    }
+
+    /// Does the damage that a comparison must find. No load runs then: under load the next write may cover a wrong byte
+    /// before anybody reads it.
+    pub fn before_comparison(self, cluster: &Cluster) -> Result<(), String> {
+        if self != Self::Chunk {
+            return Ok(());
+        }
+        match turn_over(&cluster.dir().join("targets")) {
+            Ok(0) => Err(no_damage("there is no chunk file")),
+            Ok(_) => Ok(()),
+            Err(e) => Err(no_damage(e)),
+        }
     }
 }
 
 /// How a canary says that it could not do its damage; the test must not take that for a find.
 pub const NO_DAMAGE: &str = "the canary cannot do its damage";
+
+fn no_damage(why: impl std::fmt::Display) -> String {
+    format!("{NO_DAMAGE}: {why}")
+}
 
 /// The newest segment loses the end of what was written to it.
 fn cut_log(dir: &Path) -> io::Result<()> {
@@ -62,51 +66,36 @@ fn cut_log(dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Large chunk files get another byte in their middle: several, for some belong to deleted files. Sparse
-/// ones are left alone, for nobody reads all of their holes.
-fn turn_over(dir: &Path) -> io::Result<()> {
-    damage(&large_chunks(dir)?).map(drop)
-}
-
-/// Chunk files and their lengths, the largest first.
-fn large_chunks(dir: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
-    let mut chunks = Vec::new();
-    for path in files_below(dir)? {
-        // The daemons that live go on deleting files meanwhile.
-        let Some(len) = unless_gone(fs::metadata(&path).map(|found| found.len()))? else { continue };
-        if path.components().any(|part| part.as_os_str() == "chunks") && (1..CHUNK_MAX).contains(&len) {
-            chunks.push((len, path));
-        }
-    }
-    chunks.sort();
-    chunks.reverse();
-    Ok(chunks)
-}
-
-/// Damages the first [`CHUNKS`] of them; gives how many it were. Those that were deleted or cut meanwhile count for
-/// nothing: the next ones take their places, so that there is damage to be found.
-fn damage(chunks: &[(u64, PathBuf)]) -> io::Result<usize> {
+/// Chunk files get another byte in their middle; gives how many. Sparse ones are left alone, for nobody reads all of their
+/// holes. The daemons go on deleting and cutting files meanwhile: those count for nothing.
+fn turn_over(dir: &Path) -> io::Result<usize> {
     let mut damaged = 0;
-    for (len, path) in chunks {
-        if damaged == CHUNKS {
-            break;
-        }
-        let file = OpenOptions::new().read(true).write(true).open(path);
-        let Some(file) = unless_gone(file)? else { continue };
-        let mut byte = [0];
-        if unless_gone(file.read_exact_at(&mut byte, len / 2))?.is_some() {
-            file.write_all_at(&[!byte[0]], len / 2)?;
-            damaged += 1;
+    for path in files_below(dir)? {
+        if path.components().any(|part| part.as_os_str() == "chunks") {
+            damaged += usize::from(unless_gone(turn_over_one(&path))?);
         }
     }
     Ok(damaged)
 }
 
-/// None of a file, or of a place in it, that was there a moment ago.
-fn unless_gone<T>(result: io::Result<T>) -> io::Result<Option<T>> {
-    match result {
-        Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof) => Ok(None),
-        result => result.map(Some),
+/// False: it is empty, or sparse.
+fn turn_over_one(path: &Path) -> io::Result<bool> {
+    let file = OpenOptions::new().read(true).write(true).open(path)?;
+    let len = file.metadata()?.len();
+    if !(1..CHUNK_MAX).contains(&len) {
+        return Ok(false);
+    }
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, len / 2)?;
+    file.write_all_at(&[!byte[0]], len / 2)?;
+    Ok(true)
+}
+
+/// A file, or a place in it, that was there a moment ago is not damaged.
+fn unless_gone(damaged: io::Result<bool>) -> io::Result<bool> {
+    match damaged {
+        Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof) => Ok(false),
+        damaged => damaged,
     }
 }
 
@@ -130,33 +119,35 @@ fn files_below(dir: &Path) -> io::Result<Vec<PathBuf>> {
 mod tests {
     use super::*;
 
-    /// Goal: files that are deleted or cut after they were chosen are no failure, and as many others are damaged in
-    /// their place, in one byte each; with none left nothing is, which the caller then does not find.
+    /// Goal: every chunk file gets one wrong byte, but for empty and sparse ones, and nothing else does; how many is told.
     #[test]
-    fn others_are_chosen() {
-        const FILES: u64 = 8;
+    fn every_chunk_file_is_damaged() {
         let scratch = skep_rig::Scratch::new(None).unwrap();
-        let chunks = scratch.path().join("1/chunks");
+        let chunks = scratch.path().join("1/chunks/00");
         fs::create_dir_all(&chunks).unwrap();
-        let content = |number: u64| vec![7; 100 + number as usize];
-        let path = |number: u64| chunks.join(number.to_string());
-        (0..FILES).for_each(|number| fs::write(path(number), content(number)).unwrap());
-        fs::write(scratch.path().join("1/large"), [7; 1_000]).unwrap();
-        let found = large_chunks(scratch.path()).unwrap();
-        let expected: Vec<PathBuf> = (0..FILES).rev().map(path).collect();
-        assert_eq!(found.iter().map(|(_, path)| path.clone()).collect::<Vec<_>>(), expected);
-        fs::remove_file(path(7)).unwrap();
-        OpenOptions::new().write(true).open(path(6)).unwrap().set_len(0).unwrap();
-        OpenOptions::new().write(true).open(path(4)).unwrap().set_len(10).unwrap();
-        assert_eq!(damage(&found).unwrap(), CHUNKS);
-        let wrong = |number: u64| {
-            let now = fs::read(path(number)).unwrap();
+        let other = scratch.path().join("1/other");
+        fs::write(&other, [7; 1_000]).unwrap();
+        assert_eq!(turn_over(scratch.path()).unwrap(), 0);
+        fs::write(chunks.join("empty"), []).unwrap();
+        fs::File::create(chunks.join("sparse")).unwrap().set_len(CHUNK_MAX).unwrap();
+        let content = |number: usize| vec![7; 1 + number];
+        (0..8).for_each(|number| fs::write(chunks.join(number.to_string()), content(number)).unwrap());
+        assert_eq!(turn_over(scratch.path()).unwrap(), 8);
+        for number in 0..8 {
+            let now = fs::read(chunks.join(number.to_string())).unwrap();
             assert_eq!(now.len(), content(number).len());
-            now.iter().filter(|byte| **byte != 7).count()
-        };
-        assert_eq!([5, 3, 2, 1, 0].map(wrong), [1, 1, 1, 1, 0]);
-        assert_eq!([6, 4].map(|number| fs::read(path(number)).unwrap().len()), [0, 10]);
-        (0..FILES).for_each(|number| drop(fs::remove_file(path(number))));
-        assert_eq!(damage(&found).unwrap(), 0);
+            assert_eq!(now.iter().filter(|byte| **byte != 7).count(), 1);
+        }
+        assert_eq!(fs::read(other).unwrap(), [7; 1_000]);
+        assert!(fs::read(chunks.join("sparse")).unwrap().iter().all(|byte| *byte == 0));
+    }
+
+    /// Goal: a file that is deleted or cut under the canary is no failure; another error is.
+    #[test]
+    fn what_is_gone_counts_for_nothing() {
+        let failed = |kind: io::ErrorKind| unless_gone(Err(kind.into()));
+        assert!(!failed(io::ErrorKind::NotFound).unwrap());
+        assert!(!failed(io::ErrorKind::UnexpectedEof).unwrap());
+        assert!(failed(io::ErrorKind::PermissionDenied).is_err());
     }
 }

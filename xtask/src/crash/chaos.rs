@@ -32,7 +32,7 @@ pub struct Chaos {
 }
 
 impl Chaos {
-    /// Nothing was killed yet. With a canary its damage follows the kills of the service it belongs to.
+    /// Nothing was killed yet. With a canary its damage follows the kills that it belongs to.
     pub fn new(canary: Option<Canary>) -> Self {
         Self { kills: 0, evictions: 0, canary, by_service: BTreeMap::new() }
     }
@@ -83,7 +83,7 @@ impl Chaos {
         self.kills += 1;
         *self.by_service.entry(victim.service.clone()).or_default() += 1;
         match self.canary {
-            Some(canary) => canary.strike(cluster, victim),
+            Some(canary) => canary.after_kill(cluster, victim),
             None => Ok(()),
         }
     }

@@ -1,5 +1,6 @@
 //! One directory for all processes on all mounts; the names of each are its own.
 
+use super::worker::Signs;
 use rustix::io::Errno;
 use skep_model::Rng;
 use std::collections::BTreeMap;
@@ -144,10 +145,14 @@ impl Crowd {
     }
 
     /// Compares names and contents through `mount`.
-    pub fn verify(&self, mount: &Path) -> Result<(), String> {
+    pub fn verify(&self, mount: &Path, signs: &mut Signs) -> Result<(), String> {
         let directory = mount.join(DIRECTORY);
         self.list(&directory)?;
-        self.files.keys().try_for_each(|name| self.read(name, &directory.join(name)))
+        self.files.keys().try_for_each(|name| {
+            let path = directory.join(name);
+            signs.at(&path);
+            self.read(name, &path)
+        })
     }
 
     /// Takes the own names away; the last process takes the directory.

@@ -4,6 +4,7 @@ use super::brave::Brave;
 use super::bulk::Bulk;
 use super::crowd::{Crowd, REPEATED};
 use super::mapped::Mapped;
+use super::worker::Signs;
 use skep_model::{At, Call, Fs, Generator, Op, Outcome, Profile, Rng};
 use skep_rig::{Driver, compare_tree};
 use skep_types::{Errno, Ino, Kind, Timestamp};
@@ -168,8 +169,12 @@ impl Load {
         ))
     }
 
-    /// Repeats what was perhaps done in part: all that works beside evictions may be done twice, but a write that appends.
+    /// Repeats what was perhaps done in part: all that works beside evictions may be done twice, but a write that appends,
+    /// and a close: the descriptor is gone, and the next comparison says whether anything else is.
     fn again(&mut self, op: &Op) -> Outcome {
+        if let Op::Close { .. } = op {
+            return Outcome::Done;
+        }
         if let Op::Write { handle, .. } = op {
             let at = At::Handle(*handle);
             let call = Call { now: Timestamp { secs: CLOCK, nanos: 0 }, ino: Ino(0), uid: 0, gid: 0 };
@@ -190,9 +195,11 @@ impl Load {
         }
         self.bulk.closed();
         self.oracle.check().map_err(|e| format!("the oracle itself is wrong: {e}"))?;
+        let mut signs = Signs::default();
         let mounts = self.mounts.clone();
         for mount in &mounts {
-            if let Err(difference) = compare_tree(&mount.join(&self.own), &self.oracle, CLOCK) {
+            let base = mount.join(&self.own);
+            if let Err(difference) = compare_tree(&base, &self.oracle, CLOCK, &mut |path| signs.at(path)) {
                 let past: Vec<&str> = self.past.iter().map(String::as_str).collect();
                 return Err(format!(
                     "found | oracle: {difference}, after {} operations, the last\n{}",
@@ -200,8 +207,8 @@ impl Load {
                     past.join("\n")
                 ));
             }
-            self.crowd.verify(mount)?;
-            self.brave.verify(mount)?;
+            self.crowd.verify(mount, &mut signs)?;
+            self.brave.verify(mount, &mut signs)?;
         }
         self.mapped.verify(&mounts)
     }

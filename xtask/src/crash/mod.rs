@@ -61,7 +61,7 @@ pub struct Arguments {
     /// Mounts that they are spread over.
     #[arg(long, default_value_t = 2)]
     mounts: u32,
-    /// Do this damage after kills: the test passes when it is found.
+    /// Do this damage: the test passes when it is found.
     #[arg(long)]
     canary: Option<Canary>,
     /// Build and use the release program: faster, without overflow checks.
@@ -189,13 +189,20 @@ fn test(cluster: &Cluster, arguments: &Arguments, seed: u64, verdict: &mut Verdi
             stopped.longest.as_secs_f32()
         );
         verdict.add("stalls", bounded(&stopped));
+        if let Some(canary) = arguments.canary {
+            verdict.add("canary", canary.before_comparison(cluster));
+        }
+        let begun = Instant::now();
         team.ask_all("verify", verdict);
+        println!("          compared in {:.1} s", begun.elapsed().as_secs_f32());
     }
     for number in 0..arguments.mount_kills {
         if verdict.is_good() {
             let point = &points[number as usize % points.len()];
             verdict.add("killed mount", brave::kill_mount(cluster, point, &mut team, &mut rng));
+            let begun = Instant::now();
             team.ask_all("verify", verdict);
+            println!("mount {} killed, compared in {:.1} s", number + 1, begun.elapsed().as_secs_f32());
         }
     }
     if verdict.is_good() {

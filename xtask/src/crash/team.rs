@@ -1,14 +1,19 @@
 //! The load processes as their starter sees them: words to them, lines from them.
 
 use super::Verdict;
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-/// Longest time for an answer: an operation that waits for a daemon, then a comparison of everything.
+/// Longest time without an answer or a sign: an operation that waits for a daemon, the comparison of one file, the removal
+/// of everything.
 const ANSWER_LIMIT: Duration = Duration::from_secs(180);
+
+/// Begins a line of a process that goes on comparing.
+pub const SIGN: &str = "at ";
 
 /// A line of a process, or its end.
 struct Event {
@@ -122,27 +127,34 @@ impl Team {
         stopped
     }
 
-    /// One line of each of those `asked`, in the order of arrival; the first complaint is an error.
+    /// One line of each of those `asked`, in the order of arrival; the first complaint is an error. None may say nothing for
+    /// `limit`.
     pub fn answers(&mut self, asked: &[usize], limit: Duration) -> Result<Vec<String>, String> {
-        let deadline = Instant::now() + limit;
-        let mut missing = asked.to_vec();
+        let mut missing: BTreeMap<usize, (Instant, String)> =
+            asked.iter().map(|index| (*index, (Instant::now(), String::new()))).collect();
         let mut answers = Vec::new();
-        while !missing.is_empty() {
-            let left = deadline.saturating_duration_since(Instant::now());
-            let event = self.events.recv_timeout(left).map_err(|_| {
-                format!(
-                    "processes {missing:?} did not answer within {} s: {}",
-                    limit.as_secs(),
-                    self.stacks()
-                )
-            })?;
-            let Some(answer) = event.line.as_deref().and_then(|line| line.strip_prefix("ok ")) else {
+        while let Some((since, _)) = missing.values().min() {
+            let left = (*since + limit).saturating_duration_since(Instant::now());
+            let event = self.events.recv_timeout(left).map_err(|_| self.silence(&missing, limit))?;
+            let line = event.line.as_deref().unwrap_or_default();
+            if let Some(answer) = line.strip_prefix("ok ") {
+                answers.push(answer.to_owned());
+                missing.remove(&event.index);
+            } else if line.starts_with(SIGN) {
+                missing.insert(event.index, (Instant::now(), line.to_owned()));
+            } else {
                 return Err(complaint(&event));
-            };
-            answers.push(answer.to_owned());
-            missing.retain(|index| *index != event.index);
+            }
         }
         Ok(answers)
+    }
+
+    fn silence(&self, missing: &BTreeMap<usize, (Instant, String)>, limit: Duration) -> String {
+        let each: Vec<String> = missing
+            .iter()
+            .map(|(index, (since, sign))| format!("{index} ({} s ago {sign:?})", since.elapsed().as_secs()))
+            .collect();
+        format!("no word for {} s of processes {}: {}", limit.as_secs(), each.join(", "), self.stacks())
     }
 
     /// Where each process waits, for the report of a hang.
@@ -172,5 +184,33 @@ impl Drop for Team {
         for child in &mut self.members {
             let _ = child.wait();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: signs and answers of several processes are told apart; who says nothing is named, with its last sign; a
+    /// complaint and an end are errors.
+    #[test]
+    fn silence_is_told_from_work() {
+        let (send, events) = channel();
+        let mut team = Team { members: Vec::new(), events };
+        let say = |index, line: &str| send.send(Event { index, line: Some(line.to_owned()) }).unwrap();
+        let long = Duration::from_secs(60);
+        [(0, "at a"), (1, "ok 1 2"), (0, "at b"), (0, "ok 3")]
+            .into_iter()
+            .for_each(|(index, line)| say(index, line));
+        assert_eq!(team.answers(&[0, 1], long).unwrap(), ["1 2", "3"]);
+        say(1, "ok");
+        assert!(team.answers(&[1], long).unwrap_err().contains("process 1: ok"), "an answer says something");
+        [(0, "at a/b"), (1, "ok 1")].into_iter().for_each(|(index, line)| say(index, line));
+        let silent = team.answers(&[0, 1], Duration::from_millis(50)).unwrap_err();
+        assert!(silent.contains("processes 0 (") && silent.contains("at a/b"), "{silent}");
+        say(0, "wrong");
+        assert!(team.answers(&[0], long).unwrap_err().contains("wrong"));
+        send.send(Event { index: 0, line: None }).unwrap();
+        assert!(team.answers(&[0], long).unwrap_err().contains("ended"));
     }
 }

@@ -1,12 +1,14 @@
-//! A load process. It obeys words on its standard input and answers each with one line, `ok ...`;
-//! a line that begins otherwise is a complaint, and the end.
+//! A load process. It obeys words on its standard input and answers each with one line, `ok ...`, after lines `at PATH`
+//! while it compares; a line that begins otherwise is a complaint, and the end.
 
 use super::load::Load;
+use super::team::SIGN;
 use std::io::{BufRead, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::time::{Duration, Instant};
 
 /// Given by the coordinator.
 #[derive(clap::Args)]
@@ -20,6 +22,26 @@ pub struct WorkerArguments {
     /// Mounts of the cluster; the first is the one it works on.
     #[arg(long = "mount", required = true)]
     mounts: Vec<PathBuf>,
+}
+
+/// How often a comparison says where it is.
+const SIGN_EVERY: Duration = Duration::from_secs(1);
+
+/// Signs of a comparison that it goes on.
+#[derive(Default)]
+pub struct Signs {
+    last: Option<Instant>,
+}
+
+impl Signs {
+    /// `path` is next.
+    pub fn at(&mut self, path: &Path) {
+        if self.last.is_none_or(|last| last.elapsed() >= SIGN_EVERY) {
+            self.last = Some(Instant::now());
+            // Nobody listens: the next answer says so.
+            let _ = say(&format!("{SIGN}{}", path.display()).replace('\n', "\t"));
+        }
+    }
 }
 
 /// Serves the coordinator until it hangs up.
