@@ -57,6 +57,9 @@ impl Transport {
 /// The switch of the kernel module; it is off until somebody sets it. Steps set it, and the run puts it back.
 const ENABLE_URING: &str = "/sys/module/fuse/parameters/enable_uring";
 
+/// What follows ends when the thread that started it does.
+const ENDS_WITH_US: [&str; 3] = ["setpriv", "--pdeathsig", "KILL"];
+
 /// Runs what follows in namespaces of its own: when this run ends, in whatever way, so does everything in them, and their
 /// mounts go. (When the thread that started it dies so does unshare, with it the first process of the namespace.)
 const CONTAINED: [&str; 11] = [
@@ -369,17 +372,23 @@ fn run_together(root: &Path, group: &[&Step]) -> Result<Vec<Outcome>, String> {
     })
 }
 
-/// The command of a step, with its transport.
+/// The command of a step, its transport made ready.
 fn command(step: &Step) -> Result<Vec<&'static str>, String> {
-    let Some(transport) = step.transport else { return Ok(step.command.to_vec()) };
-    if transport == Transport::Uring {
+    if step.transport == Some(Transport::Uring) {
         std::fs::write(ENABLE_URING, "Y").map_err(|e| {
             format!("{ENABLE_URING}: {e}; FUSE over io_uring needs Linux 6.14, the module fuse and root")
         })?;
     }
-    // Process tests have namespaces each.
-    let around: &[&str] = if step.command.contains(&"process") { &[] } else { &CONTAINED };
-    Ok(["env", transport.variable()].iter().chain(around).chain(step.command).copied().collect())
+    Ok(words(step))
+}
+
+fn words(step: &Step) -> Vec<&'static str> {
+    let Some(transport) = step.transport else {
+        return ENDS_WITH_US.iter().chain(step.command).copied().collect();
+    };
+    // Process tests have namespaces each, which end with them.
+    let around: &[&str] = if step.command.contains(&"process") { &ENDS_WITH_US } else { &CONTAINED };
+    ["env", transport.variable()].iter().chain(around).chain(step.command).copied().collect()
 }
 
 fn chosen(names: &[String]) -> Result<Vec<&'static Step>, String> {
@@ -451,6 +460,9 @@ mod tests {
     use super::*;
     use said::Said;
 
+    /// Until a process has said something, or ended.
+    const PATIENCE: Duration = Duration::from_secs(30);
+
     fn names(steps: &[&Step]) -> Vec<&'static str> {
         steps.iter().map(|step| step.name).collect()
     }
@@ -496,14 +508,31 @@ mod tests {
             .stdout(std::process::Stdio::piped())
             .spawn()
             .expect("sh");
-        let mut said = std::io::BufReader::new(run.stdout.take().expect("a pipe"));
-        let mut line = String::new();
-        std::io::BufRead::read_line(&mut said, &mut line).expect("a line");
-        assert_eq!(line, "began\n", "namespaces need root");
+        let output = run.stdout.take().expect("a pipe");
+        let (send, lines) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let mut said = std::io::BufReader::new(output);
+            let mut line = String::new();
+            std::io::BufRead::read_line(&mut said, &mut line).expect("a line");
+            send.send(line).expect("somebody listens");
+            // Whoever lives has our pipe open: its end is the end of them all.
+            send.send(std::io::read_to_string(said).expect("the end")).expect("somebody listens");
+        });
+        assert_eq!(lines.recv_timeout(PATIENCE).expect("it begins"), "began\n", "namespaces need root");
         run.kill().expect("kill");
         run.wait().expect("wait");
-        // Whoever lives has our pipe open: its end is the end of them all.
-        assert_eq!(std::io::Read::read_to_end(&mut said, &mut Vec::new()).expect("the end"), 0);
+        assert_eq!(lines.recv_timeout(PATIENCE).expect("nobody is left"), "");
+    }
+
+    /// Goal: no step outlives this run, and those that mount take everything with them.
+    #[test]
+    fn every_step_ends_with_us() {
+        for step in STEPS {
+            let words = words(step);
+            assert!(words.windows(3).any(|three| three == ENDS_WITH_US), "{}", step.name);
+            let contained = words.windows(CONTAINED.len()).any(|some| some == CONTAINED);
+            assert_eq!(contained, step.transport.is_some() && !words.contains(&"process"), "{}", step.name);
+        }
     }
 
     /// Goal: one failed step makes the whole run fail, whatever the others count.
