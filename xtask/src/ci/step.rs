@@ -96,9 +96,12 @@ fn execute(
     })?;
     let ended = in_time && ended_by(&child, deadline)?;
     let processor = processor_time(child.id());
-    let passed = ended && child.wait().map_err(|error| format!("cannot wait for a step: {error}"))?.success();
+    if limit.is_some() {
+        end_group(&child);
+    }
+    let status = child.wait().map_err(|error| format!("cannot wait for a step: {error}"))?;
+    let passed = ended && status.success();
     if !ended {
-        end(&mut child);
         let limit = limit.unwrap_or_default().as_secs();
         eprintln!("{} took longer than {limit} s and was ended", command.join(" "));
     }
@@ -181,14 +184,14 @@ fn processor_time(pid: u32) -> Duration {
     Duration::from_millis(ticks * 1_000 / rustix::param::clock_ticks_per_second().max(1))
 }
 
-/// Kills the child's process group (it leads one of its own) and reaps the child.
-fn end(child: &mut Child) {
+/// Kills what is left of the child's process group (it leads one of its own, and nobody has reaped it, so that its number is
+/// nobody else's).
+fn end_group(child: &Child) {
     use rustix::process::{Pid, Signal, kill_process_group};
     if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
         // An error means that nobody is left to kill.
         let _ = kill_process_group(group, Signal::KILL);
     }
-    let _ = child.wait();
 }
 
 #[cfg(test)]
@@ -225,32 +228,39 @@ mod tests {
         assert!(idle.passed && idle.processor < Duration::from_millis(500), "{:?}", idle.processor);
     }
 
-    /// Goal: a step whose time is over is ended with everything it started, and counts as failed.
-    #[test]
-    fn expired_steps_are_ended_whole() {
-        let file = std::env::temp_dir().join(format!("skep-xtask-step-{}", std::process::id()));
-        let script = format!("sleep 1000 & echo $! > {}; echo '2 passed, 0 failed'; wait", file.display());
-        let outcome = sh(&script, Duration::from_secs(10));
-        let sleeper = std::fs::read_to_string(&file).expect("the script wrote its child's id");
-        std::fs::remove_file(&file).expect("removed");
-        assert!(outcome.expired && !outcome.passed && outcome.took < LONG);
-        assert_eq!(outcome.cases(), Count { passed: 2, failed: 1 });
+    /// Runs a script that writes the id of a child of it to `$CHILD`; the child is gone afterwards.
+    fn sh_with_child(script: &str, limit: Duration) -> Outcome {
+        let scratch = skep_rig::Scratch::new(None).expect("a directory");
+        let file = scratch.path().join("child");
+        let outcome = sh(&format!("CHILD={}; {script}", file.display()), limit);
+        let child = std::fs::read_to_string(&file).expect("the script wrote its child's id");
         let state = || {
-            let stat = std::fs::read_to_string(format!("/proc/{}/stat", sleeper.trim())).ok()?;
+            let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.trim())).ok()?;
             stat.rsplit(") ").next()?.chars().next()
         };
         let begun = Instant::now();
         while !matches!(state(), None | Some('Z' | 'X')) {
-            assert!(begun.elapsed() < LONG, "the step's child {sleeper} lives on");
+            assert!(begun.elapsed() < LONG, "the step's child {child} lives on");
             std::thread::yield_now();
         }
+        outcome
     }
 
-    /// Goal: a step that has ended is not waited for because something that it left holds its output open; what a failed
-    /// one said is kept, errors among it.
+    /// Goal: a step whose time is over is ended with everything it started, and counts as failed.
+    #[test]
+    fn expired_steps_are_ended_whole() {
+        let script = "sleep 1000 & echo $! > $CHILD; echo '2 passed, 0 failed'; wait";
+        let outcome = sh_with_child(script, Duration::from_secs(10));
+        assert!(outcome.expired && !outcome.passed && outcome.took < LONG);
+        assert_eq!(outcome.cases(), Count { passed: 2, failed: 1 });
+    }
+
+    /// Goal: a step that has ended is not waited for because something that it left holds its output open, and that ends
+    /// with it; what a failed one said is kept, errors among it.
     #[test]
     fn what_a_step_leaves_keeps_nobody_waiting() {
-        let outcome = sh("(while :; do sleep 1; done) & echo said; echo why >&2; exit 1", LONG);
+        let script = "(while :; do sleep 1; done) & echo $! > $CHILD; echo said; echo why >&2; exit 1";
+        let outcome = sh_with_child(script, LONG);
         assert!(!outcome.passed && !outcome.expired && outcome.took < LONG);
         assert_eq!(outcome.said.text(), "said\nwhy\n");
     }
