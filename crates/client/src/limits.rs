@@ -81,6 +81,8 @@ pub const LIST_FRESH_MS: u64 = 1_000;
 pub const SYNC_CLOSED_MS: u64 = 500;
 /// The lane that does it looks this often.
 pub const SYNC_LOOK_MS: u64 = 1_000;
+/// It goes on so soon when all that it took waits for targets that are silent.
+pub const SYNC_PASS_MS: u64 = 20;
 /// And waits so long for the servers that it asks together.
 pub const SYNC_CLOSED_PATIENCE_MS: u64 = 10_000;
 /// A server that was silent for that long is asked alone, and so long after.

@@ -278,8 +278,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 }
                 // The place stays.
                 Err(refusal) if refusal.status == Status::LOST_CHUNK => {
-                    let sent = (layout.generation, layout.trims);
-                    self.settle_written(ino, place.offset, end, Some(sent)).await?;
+                    self.settle_written(ino, place.offset, end).await?;
                 }
                 Ok(Round::Moved) => {}
                 // Part of a record is none.

@@ -3,21 +3,25 @@
 use crate::job::{Job, To};
 use crate::lane::Lane;
 use crate::limits::{
-    QUICK_MS, SYNC_CLOSED_BATCH, SYNC_CLOSED_MS, SYNC_CLOSED_PATIENCE_MS, SYNC_LOOK_MS, SYNC_SILENT_MS,
-    SYNC_SMALLER_MAX,
+    QUICK_MS, SYNC_CLOSED_BATCH, SYNC_CLOSED_MS, SYNC_CLOSED_PATIENCE_MS, SYNC_LOOK_MS, SYNC_PASS_MS,
+    SYNC_SILENT_MS, SYNC_SMALLER_MAX,
 };
 use crate::op::sync::SyncGroup;
 use crate::port::{Cell, Port};
 use crate::state::Shared;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use skep_types::{Millis, TargetId};
+use skep_types::{Ino, Millis, TargetId};
 
 /// What targets can do.
 #[derive(Debug, Default)]
 pub(crate) struct ClosedSync {
     /// Those that were silent or slow.
     slow: BTreeMap<TargetId, Pace>,
+    /// No looks at short chunk files before this.
+    looks_from: Millis,
+    /// Rounds of requests so far.
+    rounds: u64,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -29,12 +33,22 @@ struct Pace {
 }
 
 impl ClosedSync {
+    pub(crate) fn may_look(&self, now: Millis) -> bool {
+        now >= self.looks_from
+    }
+
+    /// A look could not be made.
+    pub(crate) fn look_failed(&mut self, now: Millis) {
+        self.looks_from = now.plus(SYNC_SILENT_MS);
+    }
+
     fn pace(&self, target: TargetId) -> Pace {
         self.slow.get(&target).copied().unwrap_or_default()
     }
 
     /// A round of requests is over.
     fn settle(&mut self, jobs: &[Job<'_>], now: Millis, took: u64) {
+        self.rounds += 1;
         // One answer will do: a target that is bad, or slow for some files, is not silent.
         let mut silent: BTreeMap<TargetId, bool> = BTreeMap::new();
         for job in jobs {
@@ -46,14 +60,12 @@ impl ClosedSync {
             let Pace { again, smaller } = self.pace(target);
             // Among several it may have been another one that let all wait: it is asked alone, soon.
             let wait = if again.is_some() { SYNC_SILENT_MS } else { 0 };
-            let pace = match silent {
-                true if took >= SYNC_CLOSED_PATIENCE_MS => {
-                    Pace { again: Some(now.plus(wait)), smaller: SYNC_SMALLER_MAX.min(smaller + 2) }
-                }
-                true => Pace { again: Some(now.plus(wait)), smaller },
-                false if took < QUICK_MS => Pace { again: None, smaller: smaller.saturating_sub(1) },
-                false => Pace { again: None, smaller },
+            let smaller = match (silent, again) {
+                (true, Some(_)) if took >= SYNC_CLOSED_PATIENCE_MS => SYNC_SMALLER_MAX.min(smaller + 2),
+                (false, _) if took < SYNC_CLOSED_PATIENCE_MS / 2 => smaller.saturating_sub(1),
+                _ => smaller,
             };
+            let pace = Pace { again: silent.then(|| now.plus(wait)), smaller };
             match pace == Pace::default() {
                 true => self.slow.remove(&target),
                 false => self.slow.insert(target, pace),
@@ -76,14 +88,21 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         if due.is_empty() {
             return SYNC_LOOK_MS;
         }
+        let rounds = self.shared.with(|s| s.syncing.rounds);
         // What fails is tried again, and said when it matters: by an fsync, or at the unmount.
         let _ = self.sync_and_tell(&due, false).await;
         let now = self.port.now();
-        let is_done = self.shared.with(|s| {
+        let (is_done, is_asked) = self.shared.with(|s| {
             s.inodes.tried(&due, now);
-            due.iter().any(|ino| s.inodes.get(*ino).is_none_or(|inode| !inode.wants_sync()))
+            let is_done = |ino: &Ino| s.inodes.get(*ino).is_none_or(|inode| !inode.wants_sync());
+            (due.iter().any(is_done), s.syncing.rounds > rounds)
         });
-        if due.len() == SYNC_CLOSED_BATCH && is_done { 1 } else { SYNC_LOOK_MS }
+        match (due.len() == SYNC_CLOSED_BATCH, is_done, is_asked) {
+            (true, true, _) => 1,
+            // All of them wait for silent targets: others do not.
+            (true, false, false) => SYNC_PASS_MS,
+            _ => SYNC_LOOK_MS,
+        }
     }
 
     /// Sends requests to storage servers once, and notes which targets are silent.
@@ -100,7 +119,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
 impl Shared {
     /// Requests in the order in which they are to be sent: to all targets that answer, then to those of one server that
     /// were silent. No target is asked for more than it can do in time.
-    pub(crate) fn in_turn(&self, groups: Vec<SyncGroup>, now: Millis) -> Vec<Vec<SyncGroup>> {
+    pub(crate) fn in_turn(&mut self, groups: Vec<SyncGroup>, now: Millis) -> Vec<Vec<SyncGroup>> {
+        let map = &self.map;
+        self.syncing.slow.retain(|target, _| map.target(*target).is_some());
         let mut asked: BTreeMap<TargetId, usize> = BTreeMap::new();
         let bounded = groups.into_iter().filter_map(|mut group| {
             let asked = asked.entry(group.target).or_default();
@@ -122,7 +143,7 @@ impl Shared {
 mod tests {
     use super::*;
     use crate::testing::{Fault, block_on, create, mounted, write};
-    use skep_types::{Errno, Ino, NodeId};
+    use skep_types::{Errno, NodeId};
     use skep_wire::storage::SyncChunks;
     use skep_wire::{Message, Status};
 
@@ -182,7 +203,8 @@ mod tests {
             };
             (0..rounds).map(round).collect()
         };
-        assert_eq!(shares(SYNC_CLOSED_PATIENCE_MS, false, 4), [64, 16, 8, 8]);
+        // The first time it may have been another one.
+        assert_eq!(shares(SYNC_CLOSED_PATIENCE_MS, false, 5), [256, 64, 16, 8, 8]);
         assert_eq!(shares(SYNC_CLOSED_PATIENCE_MS / 2, true, 2), [8, 8]);
         assert_eq!(shares(QUICK_MS / 2, true, 6), [16, 32, 64, 128, 256, 256]);
     }
@@ -201,8 +223,9 @@ mod tests {
             })
             .collect();
         let asked = || {
-            let shared = lane.shared.borrow();
-            let rounds = shared.in_turn(shared.unsynced_of(&inos), Millis(10_000));
+            let mut shared = lane.shared.borrow_mut();
+            let groups = shared.unsynced_of(&inos);
+            let rounds = shared.in_turn(groups, Millis(10_000));
             let mut asked: BTreeMap<TargetId, usize> = BTreeMap::new();
             rounds
                 .iter()
@@ -218,5 +241,26 @@ mod tests {
         let mut expected = before;
         expected.insert(slow, SYNC_CLOSED_BATCH >> SYNC_SMALLER_MAX);
         assert_eq!(asked(), expected);
+    }
+
+    /// Goal: what lies on a target that was silent, and is removed by now, keeps no other silent target from being asked.
+    #[test]
+    fn a_removed_target_is_in_nobodys_way() {
+        let (cluster, lane) = mounted();
+        cluster.borrow_mut().now = 10_000;
+        let file = create(&lane, b"a");
+        write(&lane, &file, 0, &[1; 70_000]);
+        let mut shared = lane.shared.borrow_mut();
+        let mut groups = shared.unsynced_of(&[file.attr.ino]);
+        let removed = TargetId(99);
+        groups[0].target = removed;
+        let waiting = groups[1].target;
+        let silent = |again| Pace { again: Some(Millis(again)), smaller: 1 };
+        shared.syncing.slow = [(removed, silent(1)), (waiting, silent(2))].into();
+        let rounds = shared.in_turn(groups, Millis(10_000));
+        let asked = |round: &[SyncGroup]| round.iter().map(|group| group.target).collect::<Vec<_>>();
+        assert!(asked(&rounds[0]).contains(&removed), "told that it is nowhere");
+        assert_eq!(asked(&rounds[1]), [waiting]);
+        assert!(!shared.syncing.slow.contains_key(&removed));
     }
 }

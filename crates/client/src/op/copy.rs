@@ -145,8 +145,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 // A target is full, or a layout is old: what is read and written finds another place.
                 Err(refusal) if may_move(&refusal) => return self.copy_small(target, window, false).await,
                 Err(refusal) if refusal.status == Status::LOST_CHUNK => {
-                    // What is lost is to be told, whatever is found out of the source, which may be what is meant.
-                    self.settle_written(window.to, window.to_offset, end, None).await?;
+                    // What is lost is to be told, whatever is found out of the source.
+                    self.settle_written(window.to, window.to_offset, end).await?;
                     self.settle_loss(window.from, window.from_offset, window.from_offset + window.len)
                         .await?;
                     continue;

@@ -7,7 +7,7 @@ use crate::job::{Job, To};
 use crate::lane::{Lane, refuse};
 use crate::limits::LOST_ROUNDS_MAX;
 use crate::port::{Cell, Port};
-use crate::state::{Point, Shared, Unsynced};
+use crate::state::{Shared, Unsynced};
 use alloc::format;
 use alloc::vec::Vec;
 use core::fmt;
@@ -89,31 +89,14 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
 
     /// As [`Lane::settle_loss`] for a write. What this mount wrote there before, and has not told, is lost as well: the
     /// shard is told of it first, and the next fsync of every handle fails. So it does when nobody could be asked: the next
-    /// write would make the chunk file anew, and then nothing tells any more. Another one that was sent beside it has done
-    /// so perhaps: nothing is missing, and nobody has cut the file since the layout of `sent`.
-    pub(crate) async fn settle_written(
-        &self,
-        ino: Ino,
-        offset: u64,
-        end: u64,
-        sent: Option<Point>,
-    ) -> Result<(), Refusal> {
+    /// write would make the chunk file anew, and then nothing tells any more.
+    pub(crate) async fn settle_written(&self, ino: Ino, offset: u64, end: u64) -> Result<(), Refusal> {
         let found = async {
             self.commit(ino).await?;
             self.find_loss(ino, offset, end).await
         };
         let found: Result<Option<Refusal>, Refusal> = found.await;
-        let (Ok(Some(refusal)) | Err(refusal)) = found else {
-            self.shared.with(|s| {
-                if s.inodes
-                    .get(ino)
-                    .is_some_and(|inode| inode.layout.is_some() && Some(inode.looks_at()) == sent)
-                {
-                    s.loses(ino);
-                }
-            });
-            return Ok(());
-        };
+        let (Ok(Some(refusal)) | Err(refusal)) = found else { return Ok(()) };
         self.shared.with(|s| {
             if s.inodes.get(ino).is_some_and(|inode| !inode.unsynced.is_empty()) {
                 s.loses(ino);

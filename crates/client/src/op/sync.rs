@@ -6,6 +6,7 @@ use crate::limits::{
     DETACH_SYNC_MS, HELD_ROUNDS_MAX, SYNC_CHUNKS_BATCH, SYNC_CLOSED_BATCH, SYNC_CLOSED_PATIENCE_MS,
     UNSYNCED_TOLD_MAX,
 };
+use crate::op::attr::is_gone;
 use crate::port::{Cell, Port};
 use crate::state::{FileHandle, Handle, Inode, Point, Shared, Unsynced};
 use alloc::collections::BTreeMap;
@@ -113,7 +114,11 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             .shared
             .with(|s| s.inodes.get(ino).filter(|inode| inode.is_short()).map(|inode| inode.too_short));
         let Some(so_far) = open else { return Ok(()) };
-        let found = self.find_loss(ino, 0, u64::MAX).await?;
+        let found = match self.find_loss(ino, 0, u64::MAX).await {
+            // Nobody misses what was deleted.
+            Err(refusal) if is_gone(refusal.status) => None,
+            found => found?,
+        };
         self.shared.with(|s| {
             // Of two syncs at the same time one records it; what is found meanwhile is not settled by this look.
             // It may have been forgotten meanwhile, and met anew.
@@ -129,16 +134,23 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         found.map_or(Ok(()), Err)
     }
 
-    /// As [`Lane::settle_short`], unless the time for such looks is used up: whoever syncs the file next looks as well.
+    /// As [`Lane::settle_short`], in the background: `left` is what looks may take. After one that failed there are none
+    /// for a while.
     async fn settle_short_within(&self, ino: Ino, left: &mut u64) -> Result<(), Refusal> {
-        if *left == 0 {
+        let begun = self.port.now();
+        if *left == 0 || !self.shared.with(|s| s.syncing.may_look(begun)) {
             return Ok(());
         }
-        let begun = self.port.now();
         self.port.wanted_for(Some(*left));
         let looked = self.settle_short(ino).await;
         self.port.wanted_for(None);
-        *left = left.saturating_sub(self.port.now().since(begun));
+        let now = self.port.now();
+        *left = left.saturating_sub(now.since(begun));
+        self.shared.with(|s| {
+            if s.inodes.get(ino).is_some_and(Inode::is_short) {
+                s.syncing.look_failed(now);
+            }
+        });
         looked
     }
 

@@ -2,13 +2,13 @@
 
 use crate::limits::SYNC_CLOSED_MS;
 use crate::op::allocate::Allocate;
-use crate::testing::{BOTH, Cluster, Fault, READ, block_on, create, mount, mounted, write};
+use crate::testing::{BOTH, Cluster, Fault, READ, block_on, create, mounted, write};
 use crate::{OpenHow, WriteHow};
 use alloc::format;
 use skep_types::{Errno, Ino, SetAttr, Term};
 use skep_wire::Message;
 use skep_wire::Status;
-use skep_wire::meta::Sync;
+use skep_wire::meta::{ReadInline, Sync};
 use skep_wire::storage::{CopyChunk, StatChunks, SyncChunks, WriteChunk};
 
 /// Goal: lost writes and lost history fail the next fsync of every handle, once each, and no other.
@@ -160,25 +160,6 @@ fn a_loss_is_told_though_nobody_can_be_asked() {
     }
 }
 
-/// Goal: a request beside a refused one has made the chunk file anew, so that nothing is missing when this mount looks: the
-/// next fsync tells of it all the same, unless somebody cut the file.
-#[test]
-fn a_loss_that_another_request_hides_is_told() {
-    for (cut, told) in [(false, Err(Errno::EIO)), (true, Ok(()))] {
-        let (cluster, lane) = mounted();
-        let file = create(&lane, b"a");
-        write(&lane, &file, 0, &[1; 10_000]);
-        if cut {
-            let other = mount(&cluster);
-            block_on(other.setattr(file.attr.ino, SetAttr { size: Some(10), ..SetAttr::default() })).unwrap();
-        }
-        cluster.borrow_mut().fail(WriteChunk::KIND, &[Fault::Refuse(Status::LOST_CHUNK)]);
-        write(&lane, &file, 0, &[3; 10_000]);
-        assert_eq!(block_on(lane.fsync(file.handle)), told, "cut: {cut}");
-        assert_eq!(block_on(lane.fsync(file.handle)), Ok(()));
-    }
-}
-
 /// Goal: a chunk file that goes between a close and its background sync is told to the next who syncs the file, though a
 /// write has made it anew by then; also when that could not be looked into at the time, and the kernel has
 /// forgotten the file since.
@@ -206,4 +187,22 @@ fn a_loss_after_a_close_is_told() {
         assert_eq!(block_on(lane.fsync(again.handle)), Err(Errno::EIO), "answers: {answers}");
         assert_eq!(block_on(lane.fsync(again.handle)), Ok(()));
     }
+}
+
+/// Goal: a file that is deleted before its background sync is not kept, though nothing of it is found.
+#[test]
+fn deleted_files_are_forgotten() {
+    let (cluster, lane) = mounted();
+    cluster.borrow_mut().now = 10_000;
+    let file = create(&lane, b"a");
+    write(&lane, &file, 0, &[1; 10_000]);
+    block_on(lane.flush(file.handle, 0)).unwrap();
+    block_on(lane.release(file.handle));
+    block_on(lane.unlink(Ino::ROOT, b"a")).unwrap();
+    cluster.borrow_mut().targets.chunks.clear();
+    cluster.borrow_mut().fail(ReadInline::KIND, &[Fault::Refuse(Status::errno(Errno::ESTALE))]);
+    cluster.borrow_mut().now += SYNC_CLOSED_MS;
+    block_on(lane.sync_closed());
+    lane.forget(file.attr.ino);
+    assert!(lane.shared().borrow().inodes.get(file.attr.ino).is_none());
 }

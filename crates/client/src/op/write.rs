@@ -221,8 +221,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                     StripeWrite { layout: &layout, offset, data, owner: view.owner, sync, place: None };
                 match self.write_chunks(file.ino, &write, &view, kill).await {
                     Err(refusal) if refusal.status == Status::LOST_CHUNK => {
-                        let sent = (layout.generation, layout.trims);
-                        self.settle_written(file.ino, offset, end, Some(sent)).await?;
+                        self.settle_written(file.ino, offset, end).await?;
                         Round::Again
                     }
                     round => round?,

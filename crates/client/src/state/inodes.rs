@@ -2,7 +2,7 @@
 
 use super::Inode;
 use super::inode::Inline;
-use crate::limits::{IDLE_INODES_MAX, INLINE_CACHE_MAX};
+use crate::limits::{IDLE_INODES_MAX, INLINE_CACHE_MAX, SYNC_CLOSED_BATCH, SYNC_SMALLER_MAX};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -250,11 +250,13 @@ impl Inodes {
         due
     }
 
-    /// They were tried. What is still not durable waits again; what the kernel has forgotten goes.
+    /// They were tried. What is still not durable waits again, those that were asked for first behind the others; what the
+    /// kernel has forgotten goes.
     pub fn tried(&mut self, inos: &[Ino], now: Millis) {
-        for ino in inos {
+        let (first, others) = inos.split_at(inos.len().min(SYNC_CLOSED_BATCH >> SYNC_SMALLER_MAX));
+        for ino in others.iter().chain(first) {
             let Some(inode) = self.table.get(ino).filter(|inode| inode.uses() == 0) else { continue };
-            if !inode.unsynced.is_empty() {
+            if inode.wants_sync() {
                 self.closed.push_back((now, *ino));
             } else if inode.forgotten || self.table.len() > IDLE_INODES_MAX {
                 self.forget(*ino);
