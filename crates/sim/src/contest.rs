@@ -217,6 +217,13 @@ impl Contest {
     /// chunks has not landed (promises tell of it).
     pub fn glanced(&self, since: u64, seen: &[u8]) -> Result<(), String> {
         let was_done = |change: &Change| change.done.is_some_and(|done| done < since);
+        let is_cut = self.changes.iter().any(|change| matches!(change.deed, Deed::Cut(_)));
+        let done = self.changes.iter().filter(|change| was_done(change));
+        let least =
+            if is_cut { 0 } else { done.fold(self.base.len(), |size, change| change.size_after(size)) };
+        if !(least..=self.size_max()).contains(&seen.len()) {
+            return Err(format!("{} bytes, after {:?} on {}", seen.len(), self.changes, self.base.len()));
+        }
         for stretch in self.stretches(seen.len()) {
             let at = stretch.start;
             let (covering, others): (Vec<&Change>, Vec<&Change>) =
@@ -364,18 +371,21 @@ mod tests {
         contest.glanced(since, &base).unwrap();
         contest.glanced(since, &grown(bytes(tag, 1_000..1_500))).unwrap();
         assert!(contest.glanced(since, &grown(vec![0; 500])).is_err());
-        let (two, _) = contest.begins(Deed::Write(1_600, 10));
+        let (two, last) = contest.begins(Deed::Write(1_600, 10));
+        let last = bytes(last, 1_600..1_610);
         contest.glanced(since, &grown(vec![0; 500])).unwrap();
         assert!(contest.glanced(since, &grown(vec![0; 601])).is_err());
         contest.ends(one);
         let since = contest.moment();
         assert!(contest.glanced(since, &grown(vec![0; 500])).is_err());
+        assert!(contest.glanced(since, &base).is_err(), "it is longer by now");
         contest.ends(two);
         let (three, _) = contest.begins(Deed::Punch(0, 10));
         contest.ends(three);
         let since = contest.moment();
         assert!(contest.glanced(since, &base).is_err());
-        contest.glanced(since, &[vec![0; 10], base[10..].to_vec()].concat()).unwrap();
+        let now = [vec![0; 10], base[10..].to_vec(), bytes(tag, 1_000..1_500), vec![0; 100], last].concat();
+        contest.glanced(since, &now).unwrap();
         let (four, _) = contest.begins(Deed::Grow(2_000));
         contest.ends(four);
         assert!(contest.is_full());

@@ -15,6 +15,8 @@ const LOOKS_MAX: u32 = 8;
 const MEETS_MS: u64 = 60;
 /// Of a hundred who come, so many only read.
 const GLANCES: u64 = 25;
+/// Of a hundred changes, so many are synced.
+const SYNCED: u64 = 25;
 /// Offsets and lengths: in the metadata, in a chunk, over several.
 const SIZES: [usize; 7] = [0, 100, 900, 3_000, 9_000, 40_000, 90_000];
 
@@ -124,8 +126,13 @@ impl Actor {
     }
 
     fn excused(&self, errno: Errno) -> Result<(), Failed> {
+        let is_disturbed = {
+            let hub = self.hub.borrow();
+            !hub.cuts.is_empty() || hub.was_evicted(self.id.life)
+        };
         match errno {
-            Errno::EINTR | Errno::EIO | Errno::ENOTCONN | Errno::ESTALE | Errno::ENOENT => self.spoil(),
+            Errno::EINTR => self.spoil(),
+            Errno::EIO | Errno::ENOTCONN | Errno::ESTALE | Errno::ENOENT if is_disturbed => self.spoil(),
             errno => self.fail(format!("the file of a contest gives {errno}")),
         }
     }
@@ -173,7 +180,9 @@ impl Actor {
             Deed::Punch(at, len) => allocate(Allocate::Punch, at, len).await?,
         }
         // As a close does: now it is there for everybody.
-        lane.flush(handle, 0).await
+        lane.flush(handle, 0).await?;
+        let syncs = self.hub.borrow_mut().rng.percent(SYNCED);
+        if syncs { lane.fsync(handle).await } else { Ok(()) }
     }
 
     /// Everything was answered.
