@@ -2,7 +2,7 @@
 //!
 //! What `cargo test --workspace` does, which runs one program after the other: most wait as much as they compute.
 
-use crate::ci::Count;
+use crate::ci::{Count, ENDS_WITH_US};
 use crate::ci::step::{self, Outcome};
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -61,7 +61,9 @@ pub fn run(root: &Path) -> Result<bool, String> {
 /// How a program ended, and what it printed.
 fn finished(directory: &Path, command: &[&str]) -> Result<(Outcome, Vec<u8>), String> {
     let mut printed = Vec::new();
-    let outcome = step::run(directory, command, LIMIT, &mut printed)?;
+    // It has a process group of its own, and ends with us all the same.
+    let command = [&ENDS_WITH_US[..], command].concat();
+    let outcome = step::run(directory, &command, LIMIT, &mut printed)?;
     Ok((outcome, printed))
 }
 

@@ -58,7 +58,7 @@ impl Transport {
 const ENABLE_URING: &str = "/sys/module/fuse/parameters/enable_uring";
 
 /// What follows ends when the thread that started it does.
-const ENDS_WITH_US: [&str; 3] = ["setpriv", "--pdeathsig", "KILL"];
+pub const ENDS_WITH_US: [&str; 3] = ["setpriv", "--pdeathsig", "KILL"];
 
 /// Runs what follows in namespaces of its own: when this run ends, in whatever way, so does everything in them, and their
 /// mounts go. (When the thread that started it dies so does unshare, with it the first process of the namespace.)

@@ -1,5 +1,6 @@
 //! Deliberate damage that the test must find: a checker that cannot fail proves nothing.
 
+use super::team::SILENCE;
 use skep_rig::{Cluster, Daemon};
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -41,6 +42,14 @@ impl Canary {
             Ok(_) => Ok(()),
             Err(e) => Err(no_damage(e)),
         }
+    }
+}
+
+impl Canary {
+    /// Does a failure look as if this damage had made it? Whatever else fails is no find.
+    pub fn is_told_by(self, failure: &str) -> bool {
+        let complains = failure.contains("process ") && !failure.contains(SILENCE);
+        complains && (self == Self::Log || failure.starts_with("verify: "))
     }
 }
 
@@ -140,6 +149,17 @@ mod tests {
         }
         assert_eq!(fs::read(other).unwrap(), [7; 1_000]);
         assert!(fs::read(chunks.join("sparse")).unwrap().iter().all(|byte| *byte == 0));
+    }
+
+    /// Goal: a failure of the test itself, or a hang, is no find; nor is one before the comparison, of a wrong byte.
+    #[test]
+    fn only_its_damage_is_a_find() {
+        let told = |failure| [Canary::Log, Canary::Chunk].map(|canary| canary.is_told_by(failure));
+        assert_eq!(told("verify: process 1: found | oracle: ..."), [true, true]);
+        assert_eq!(told("kills: process 0: found ENOENT"), [true, false]);
+        assert_eq!(told("the test itself: mnt1 cannot be mounted"), [false, false]);
+        assert_eq!(told(&format!("verify: {SILENCE} 180 s of processes 1")), [false, false]);
+        assert_eq!(told("stalls: an operation took 99 s"), [false, false]);
     }
 
     /// Goal: a file that is deleted or cut under the canary is no failure; another error is.

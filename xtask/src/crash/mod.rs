@@ -112,8 +112,8 @@ pub fn run(root: &Path, arguments: &Arguments) -> Result<bool, String> {
     let mut verdict = Verdict::default();
     let done = test(&cluster, arguments, seed, &mut verdict);
     verdict.add("the test itself", done);
-    if arguments.canary.is_some() {
-        return Ok(found(&verdict));
+    if let Some(canary) = arguments.canary {
+        return Ok(found(canary, &verdict));
     }
     if !verdict.is_good() {
         cluster.show_logs();
@@ -129,10 +129,10 @@ pub fn run(root: &Path, arguments: &Arguments) -> Result<bool, String> {
     Ok(verdict.is_good())
 }
 
-/// With a canary the test passes when it fails.
-fn found(verdict: &Verdict) -> bool {
+/// With a canary the test passes when it fails as that damage makes it fail.
+fn found(canary: Canary, verdict: &Verdict) -> bool {
     match verdict.failures.first() {
-        Some(failure) if failure.contains(canary::NO_DAMAGE) => {
+        Some(failure) if failure.contains(canary::NO_DAMAGE) || !canary.is_told_by(failure) => {
             println!("FAILED: {failure}\n0 passed, 1 failed");
             false
         }

@@ -12,6 +12,9 @@ use std::time::{Duration, Instant};
 /// of everything.
 const ANSWER_LIMIT: Duration = Duration::from_secs(180);
 
+/// How it is said that there was none.
+pub const SILENCE: &str = "no word for";
+
 /// Begins a line of a process that goes on comparing.
 pub const SIGN: &str = "at ";
 
@@ -154,7 +157,7 @@ impl Team {
             .iter()
             .map(|(index, (since, sign))| format!("{index} ({} s ago {sign:?})", since.elapsed().as_secs()))
             .collect();
-        format!("no word for {} s of processes {}: {}", limit.as_secs(), each.join(", "), self.stacks())
+        format!("{SILENCE} {} s of processes {}: {}", limit.as_secs(), each.join(", "), self.stacks())
     }
 
     /// Where each process waits, for the report of a hang.
