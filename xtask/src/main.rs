@@ -70,7 +70,7 @@ enum Task {
     Crash(crash::Arguments),
     /// Cut the power of servers under load, and check what every good fsync vouched for.
     Power(power::Arguments),
-    /// Set up, extend and repair three hosts by the pages of docs/admin, word for word, under load.
+    /// Set up, extend and repair four hosts by the pages of docs/admin, word for word, under load.
     Hosts(hosts::Arguments),
     /// Survey set-ups in which something was made slow: the right culprit must be named, and none in a control.
     Rigged(rigged::Arguments),

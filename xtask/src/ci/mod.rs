@@ -229,7 +229,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "hosts",
-        title: "three hosts by the pages of docs/admin, word for word, under load",
+        title: "four hosts by the pages of docs/admin, word for word, under load",
         command: &["cargo", "xtask", "hosts"],
         limit: MOUNTED,
         always: true,

@@ -154,7 +154,7 @@ mod tests {
     /// Goal: a failure of the test itself, or a hang, is no find; nor is one before the comparison, of a wrong byte.
     #[test]
     fn only_its_damage_is_a_find() {
-        let told = |failure| [Canary::Log, Canary::Chunk].map(|canary| canary.is_told_by(failure));
+        let told = |failure: &str| [Canary::Log, Canary::Chunk].map(|canary| canary.is_told_by(failure));
         assert_eq!(told("verify: process 1: found | oracle: ..."), [true, true]);
         assert_eq!(told("kills: process 0: found ENOENT"), [true, false]);
         assert_eq!(told("the test itself: mnt1 cannot be mounted"), [false, false]);

@@ -14,10 +14,11 @@ const BLOCK: Duration = Duration::from_secs(120);
 
 const INIT: &str = include_str!("shim/init.sh");
 /// Programs that a host has in the place of others: name, text.
-const SHIMS: [(&str, &str); 3] = [
+const SHIMS: [(&str, &str); 4] = [
     ("systemctl", include_str!("shim/systemctl")),
     ("scp", include_str!("shim/scp")),
     ("skep-load", include_str!("shim/skep-load")),
+    ("skep-archive", include_str!("shim/skep-archive")),
 ];
 
 /// A process that holds namespaces; they end with it, and everything that runs in them.

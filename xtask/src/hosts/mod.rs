@@ -1,23 +1,28 @@
-//! `cargo xtask hosts`: three machines are set up, used, extended and repaired by the pages of `docs/admin`, word
-//! for word, while a client works and checks what it reads.
+//! `cargo xtask hosts`: machines are set up, used, extended and repaired by the pages of `docs/admin`, word for word,
+//! while clients work and check what they read.
 //!
 //! The machines are namespaces of this one (root is needed): each with a tree, processes, a name and a network of
 //! its own. Nothing of them is left when the task ends, however it ends.
 
 pub(crate) mod host;
 mod page;
+mod scenes;
 
 use crate::program;
 use host::Network;
 use page::{Action, Block, blocks};
+use scenes::Step;
+use skep_rig::until;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// The machines of the pages.
-const HOSTS: [&str; 3] = ["alpha", "beta", "gamma"];
-/// Files that the load must have written on the way, at least, after each page.
+const HOSTS: [&str; 4] = ["alpha", "beta", "gamma", "delta"];
+/// Files that the load must have written on the way, at least, after each page ...
 const FILES_PER_PAGE: u64 = 20;
-/// Longest wait for the load to go on after a change.
+/// ... and after what is looked at within a page.
+const FILES_PER_STEP: u64 = 5;
+/// Longest wait for the load to go on after a change, and for what servers tell each other.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Pause between looks.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -85,13 +90,15 @@ impl Walk<'_> {
             let (root, program) = (self.root.display(), self.program.display());
             self.network.run(host, &format!("make -s -C {root} install SKEP={program}"))?;
         }
-        let mut passed = self.page("setup")? + self.page("mount")?;
+        let mut passed = self.page("setup")? + self.page("mount")? + self.steps(scenes::ARCHIVE)?;
         self.network.begin("gamma", LOAD)?;
-        self.load_goes_on()?;
-        for page in ["grow", "replace"] {
-            passed += self.page(page)?;
-            self.load_goes_on()?;
-        }
+        self.load_goes_on("gamma", FILES_PER_PAGE)?;
+        passed += self.page("grow")?;
+        self.load_goes_on("gamma", FILES_PER_PAGE)?;
+        let (moving, replacing): (Vec<_>, Vec<_>) =
+            self.blocks("replace")?.into_iter().partition(|block| block.heading == scenes::MOVE);
+        passed += self.walk("replace", &replacing)?;
+        self.load_goes_on("gamma", FILES_PER_PAGE)?;
         // A mount is busy as long as a program of the load has a file open.
         self.network.run("gamma", &format!("{LOAD} stop"))?;
         if self.canary {
@@ -100,31 +107,75 @@ impl Walk<'_> {
         // What the page cache holds proves nothing about the servers.
         let check = format!("umount /mnt/skep && mount -a && {LOAD} check");
         println!("    {}", self.network.run("gamma", &check)?.trim_end());
-        for check in CHECKS {
-            self.check(check)?;
-            passed += 1;
-        }
+        passed += self.steps(CHECKS)?;
         // An older copy loses what was written since: nobody writes meanwhile.
         self.network.run("gamma", "umount /mnt/skep")?;
         passed += self.page("restore")?;
         println!("    {}", self.network.run("gamma", &format!("mount -a && {LOAD} check"))?.trim_end());
-        self.network.run("gamma", "skep umount /mnt/skep")?;
+        passed += self.walk("replace", &moving)?;
         Ok(passed + 1)
     }
 
-    fn page(&self, name: &str) -> Result<usize, String> {
-        let path = self.root.join("docs/admin").join(format!("{name}.md"));
+    fn blocks(&self, page: &str) -> Result<Vec<Block>, String> {
+        let path = self.root.join("docs/admin").join(format!("{page}.md"));
         let text = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
         let all = blocks(&text).map_err(|e| format!("{}: {e}", path.display()))?;
-        if all.is_empty() {
-            return Err(format!("{}: no block says on which host it is", path.display()));
+        match scenes::lost(page, &all) {
+            _ if all.is_empty() => Err(format!("{}: no block says on which host it is", path.display())),
+            Some(lost) => Err(format!("{}: {lost}", path.display())),
+            None => Ok(all),
         }
-        for block in &all {
-            let began = Instant::now();
-            self.block(block).map_err(|e| format!("{}, \"{}\": {e}", path.display(), block.heading))?;
-            println!("  {name:<8} {:<6} {:<50} {:>6.1?}", block.host, block.heading, began.elapsed());
+    }
+
+    fn page(&self, name: &str) -> Result<usize, String> {
+        self.walk(name, &self.blocks(name)?)
+    }
+
+    /// Runs blocks of a page, and what the test does beside them.
+    fn walk(&self, page: &str, blocks: &[Block]) -> Result<usize, String> {
+        let mut passed = 0;
+        for section in blocks.chunk_by(|a, b| a.heading == b.heading) {
+            let heading = &section[0].heading;
+            passed += self.scene(page, heading, 0)?;
+            for (block, number) in section.iter().zip(1..) {
+                let began = Instant::now();
+                self.block(block).map_err(|e| format!("{page}.md, \"{heading}\": {e}"))?;
+                println!("  {page:<8} {:<6} {heading:<50} {:>6.1?}", block.host, began.elapsed());
+                passed += 1 + self.scene(page, heading, number)?;
+            }
         }
-        Ok(all.len())
+        Ok(passed)
+    }
+
+    fn scene(&self, page: &str, heading: &str, after: usize) -> Result<usize, String> {
+        let steps = scenes::steps(page, heading, after);
+        let place = || format!("{page}.md, \"{heading}\", behind block {after}");
+        let began = Instant::now();
+        let passed = self.steps(steps).map_err(|e| format!("{}: {e}", place()))?;
+        if !steps.is_empty() {
+            println!("  {page:<8} {:<6} {heading:<50} {:>6.1?}", "test", began.elapsed());
+        }
+        Ok(passed)
+    }
+
+    /// Gives the number of checks among them.
+    fn steps(&self, steps: &[Step]) -> Result<usize, String> {
+        let mut checks = 0;
+        for step in steps {
+            match *step {
+                Step::Do(host, script) => {
+                    self.network.run(host, script)?;
+                    continue;
+                }
+                Step::Is(host, script, expected) => self.check(host, script, expected)?,
+                Step::Becomes(host, script, expected) => {
+                    until("what is expected", PATIENCE, || self.check(host, script, expected))?;
+                }
+                Step::Load(host) => self.load_goes_on(host, FILES_PER_STEP)?,
+            }
+            checks += 1;
+        }
+        Ok(checks)
     }
 
     fn block(&self, block: &Block) -> Result<(), String> {
@@ -140,27 +191,27 @@ impl Walk<'_> {
         }
     }
 
-    /// The client works on, and no program of it failed so far.
-    fn load_goes_on(&self) -> Result<(), String> {
+    /// A client works on, and no program of it failed so far.
+    fn load_goes_on(&self, host: &str, files: u64) -> Result<(), String> {
         let number = || -> Result<u64, String> {
-            let text = self.network.run("gamma", "cat /var/lib/skep-load/number 2> /dev/null || echo 0")?;
+            let text = self.network.run(host, "cat /var/lib/skep-load/number 2> /dev/null || echo 0")?;
             text.trim().parse().map_err(|e| format!("skep-load: {e}: {text}"))
         };
         let (began, first) = (Instant::now(), number()?);
-        while number()? < first + FILES_PER_PAGE {
+        while number()? < first + files {
             if began.elapsed() > PATIENCE {
-                return Err("the client's programs do not go on".to_owned());
+                return Err(format!("the programs of {host} do not go on"));
             }
             std::thread::sleep(PAUSE);
         }
-        let failed = self.network.run("gamma", "cat /var/lib/skep-load/failed")?;
+        let failed = self.network.run(host, "cat /var/lib/skep-load/failed")?;
         match failed.is_empty() {
             true => Ok(()),
-            false => Err(format!("a client's program failed:\n{failed}")),
+            false => Err(format!("a program of {host} failed:\n{failed}")),
         }
     }
 
-    fn check(&self, (host, script, expected): (&str, &str, &str)) -> Result<(), String> {
+    fn check(&self, host: &str, script: &str, expected: &str) -> Result<(), String> {
         let said = self.network.run(host, script)?;
         match said.trim() == expected {
             true => Ok(()),
@@ -169,22 +220,22 @@ impl Walk<'_> {
     }
 }
 
-/// (host, commands, what they must print): what the cluster must be like in the end.
-const CHECKS: [(&str, &str, &str); 5] = [
-    ("alpha", "skep node list -O ndjson | grep -c '\"state\":\"online\"'", "4"),
-    ("alpha", "skep target list -O ndjson | grep -c '\"reachability\":\"online\"'", "3"),
-    (
+/// What the cluster must be like in the end.
+const CHECKS: &[Step] = &[
+    Step::Is("alpha", "skep node list -O ndjson | grep -c '\"state\":\"online\"'", "5"),
+    Step::Is("alpha", "skep target list -O ndjson | grep -c '\"reachability\":\"online\"'", "4"),
+    Step::Is(
         "alpha",
         "skep node list -O ndjson | grep -o '\"alias\":\"[a-z]*\"' | sort | paste -sd ' '",
-        "\"alias\":\"beta\" \"alias\":\"gamma\"",
+        "\"alias\":\"beta\" \"alias\":\"delta\" \"alias\":\"gamma\"",
     ),
     // Every target got files, the new ones among them.
-    (
+    Step::Is(
         "beta",
-        "for d in /data/*; do find $d/chunks -type f | grep -q . && echo used; done | sort | uniq -c | xargs",
+        "for d in /data/*; do find $d/chunks -type f -print -quit | grep -q . && echo used; done | sort | uniq -c | xargs",
         "2 used",
     ),
-    ("gamma", "find /data/skep0/chunks -type f | grep -q . && echo used", "used"),
+    Step::Is("gamma", "find /data/skep0/chunks -type f -print -quit | grep -q . && echo used", "used"),
 ];
 
 #[cfg(test)]

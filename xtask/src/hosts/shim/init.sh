@@ -25,10 +25,10 @@ mount -t tmpfs -o size=1g skep-disk0 /data/skep0
 mount -t tmpfs -o size=1g skep-disk1 /data/skep1
 hostname "$name"
 printf '%032x\n' "$((number + 0x5ce9))" > /etc/machine-id
-printf '127.0.0.1 localhost\n10.77.0.1 alpha\n10.77.0.2 beta\n10.77.0.3 gamma\n' > /etc/hosts
+printf '127.0.0.1 localhost\n10.77.0.1 alpha\n10.77.0.2 beta\n10.77.0.3 gamma\n10.77.0.4 delta\n' > /etc/hosts
 mkdir -p /usr/local/sbin /run/units
 cp /exchange/shim/* /usr/local/sbin/
-chmod 755 /usr/local/sbin/systemctl /usr/local/sbin/scp /usr/local/sbin/skep-load
+chmod 755 /usr/local/sbin/systemctl /usr/local/sbin/scp /usr/local/sbin/skep-*
 ip link set lo up
 # The other end of the cable is put in from outside.
 while ! ip link show eth0 > /dev/null 2>&1; do sleep 0.05; done
