@@ -2,8 +2,8 @@
 //!
 //! What `cargo test --workspace` does, which runs one program after the other: most wait as much as they compute.
 
-use crate::ci::{Count, ENDS_WITH_US};
 use crate::ci::step::{self, Outcome};
+use crate::ci::{Count, ENDS_WITH_US};
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
