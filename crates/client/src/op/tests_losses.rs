@@ -2,9 +2,11 @@
 
 use crate::limits::SYNC_CLOSED_MS;
 use crate::op::allocate::Allocate;
-use crate::testing::{BOTH, Cluster, Fault, READ, block_on, create, mounted, write};
+use crate::testing::{BOTH, Cluster, FakeLane, Fault, READ, block_on, create, mounted, write};
 use crate::{OpenHow, WriteHow};
 use alloc::format;
+use alloc::rc::Rc;
+use core::cell::RefCell;
 use skep_types::{Errno, Ino, SetAttr, Term};
 use skep_wire::Message;
 use skep_wire::Status;
@@ -160,27 +162,33 @@ fn a_loss_is_told_though_nobody_can_be_asked() {
     }
 }
 
+/// A file that was written and closed, is due for its background sync, and whose chunk files are gone.
+fn lost_behind_a_close() -> (Rc<RefCell<Cluster>>, FakeLane, Ino) {
+    let (cluster, lane) = mounted();
+    cluster.borrow_mut().now = 10_000;
+    let file = create(&lane, b"a");
+    write(&lane, &file, 0, &[1; 10_000]);
+    block_on(lane.flush(file.handle, 0)).unwrap();
+    block_on(lane.release(file.handle));
+    cluster.borrow_mut().targets.chunks.clear();
+    cluster.borrow_mut().now += SYNC_CLOSED_MS;
+    (cluster, lane, file.attr.ino)
+}
+
 /// Goal: a chunk file that goes between a close and its background sync is told to the next who syncs the file, though a
 /// write has made it anew by then; also when that could not be looked into at the time, and the kernel has
 /// forgotten the file since.
 #[test]
 fn a_loss_after_a_close_is_told() {
     for answers in [true, false] {
-        let (cluster, lane) = mounted();
-        cluster.borrow_mut().now = 10_000;
-        let file = create(&lane, b"a");
-        write(&lane, &file, 0, &[1; 10_000]);
-        block_on(lane.flush(file.handle, 0)).unwrap();
-        block_on(lane.release(file.handle));
-        cluster.borrow_mut().targets.chunks.clear();
-        cluster.borrow_mut().now += SYNC_CLOSED_MS;
+        let (cluster, lane, ino) = lost_behind_a_close();
         if !answers {
             cluster.borrow_mut().fail(StatChunks::KIND, &[Fault::Refuse(Status::errno(Errno::EIO)); 3]);
         }
         block_on(lane.sync_closed());
         cluster.borrow_mut().faults.clear();
-        lane.forget(file.attr.ino);
-        let again = block_on(lane.open(file.attr.ino, BOTH)).unwrap();
+        lane.forget(ino);
+        let again = block_on(lane.open(ino, BOTH)).unwrap();
         if answers {
             write(&lane, &again, 5_000, &[2; 10]);
         }
@@ -192,17 +200,10 @@ fn a_loss_after_a_close_is_told() {
 /// Goal: a file that is deleted before its background sync is not kept, though nothing of it is found.
 #[test]
 fn deleted_files_are_forgotten() {
-    let (cluster, lane) = mounted();
-    cluster.borrow_mut().now = 10_000;
-    let file = create(&lane, b"a");
-    write(&lane, &file, 0, &[1; 10_000]);
-    block_on(lane.flush(file.handle, 0)).unwrap();
-    block_on(lane.release(file.handle));
+    let (cluster, lane, ino) = lost_behind_a_close();
     block_on(lane.unlink(Ino::ROOT, b"a")).unwrap();
-    cluster.borrow_mut().targets.chunks.clear();
     cluster.borrow_mut().fail(ReadInline::KIND, &[Fault::Refuse(Status::errno(Errno::ESTALE))]);
-    cluster.borrow_mut().now += SYNC_CLOSED_MS;
     block_on(lane.sync_closed());
-    lane.forget(file.attr.ino);
-    assert!(lane.shared().borrow().inodes.get(file.attr.ino).is_none());
+    lane.forget(ino);
+    assert!(lane.shared().borrow().inodes.get(ino).is_none());
 }
