@@ -98,7 +98,8 @@ impl AccessArgs {
         Ok(Place { mgmtd: cluster.mgmtd, key, cluster: Some(file.to_owned()) })
     }
 
-    fn of_mount(&self, mount: &MountEntry) -> Outcome<Place> {
+    /// The cluster that is mounted there.
+    pub fn of_mount(&self, mount: &MountEntry) -> Outcome<Place> {
         let mgmtd = source_addresses(&mount.source).map_err(|e| {
             Failure::new(format!(
                 "{}: cannot tell the cluster from its source \"{}\" ({e}); name it by --mgmtd or --cluster",
@@ -120,7 +121,11 @@ impl AccessArgs {
 
     /// Reaches the cluster.
     pub fn connect(&self, path: Option<&Path>) -> Outcome<Cluster> {
-        let place = self.place(path)?;
+        self.connect_to(&self.place(path)?)
+    }
+
+    /// Reaches the cluster at this place.
+    pub fn connect_to(&self, place: &Place) -> Outcome<Cluster> {
         let keyring = match self.insecure {
             true => Keyring::insecure(),
             false => Keyring::from_file(&place.key).map_err(|e| {
@@ -129,7 +134,7 @@ impl AccessArgs {
                 ))
             })?,
         };
-        Cluster::new(&place, keyring, self.timeout.duration())
+        Cluster::new(place, keyring, self.timeout.duration())
     }
 }
 
@@ -171,7 +176,8 @@ pub struct Cluster {
     role: Role,
     mgmtd: Caller,
     whom: String,
-    limit: Duration,
+    /// How long one question may take.
+    pub limit: Duration,
 }
 
 impl Cluster {

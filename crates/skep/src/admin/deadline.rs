@@ -25,11 +25,16 @@ const PROBE: &str = "probe";
 /// What `ask` gives, unless it takes longer than `limit`. Its thread is left behind then, and ends with the process.
 pub fn within<T: Send + 'static>(limit: Duration, ask: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     let (tell, told) = mpsc::channel();
-    let asking = std::thread::Builder::new().name("asks-mount".to_owned()).spawn(move || {
+    let asking = std::thread::Builder::new().name("asks".to_owned()).spawn(move || {
         // Nobody listens any more when the answer comes too late.
         let _ = tell.send(ask());
     });
     asking.ok().and_then(|_| told.recv_timeout(limit).ok())
+}
+
+/// For people.
+pub fn seconds(limit: Duration) -> f32 {
+    (limit.as_secs_f32() * 10.0).round() / 10.0
 }
 
 /// What [`answers`] starts.
@@ -54,7 +59,9 @@ pub fn answers(path: &Path, limit: Duration) -> bool {
     if !mounts.is_empty() && !mounts.iter().any(MountEntry::is_skep) {
         return true;
     }
-    let device = covering(&mounts, path);
+    // Another mount at the same place has another number.
+    let device = mount_table::covering(&mounts, path).map(|mount| mount.device).unwrap_or_default();
+    let device = device.to_string().into_bytes();
     let words = [PROBE.as_bytes(), path.as_os_str().as_bytes(), &device].map(OsStr::from_bytes);
     let limit = Timespec::try_from(limit).ok();
     let ends_in_time = |pid| {
@@ -74,13 +81,6 @@ pub fn answers(path: &Path, limit: Duration) -> bool {
     // Where it can be killed; where not, it ends with its mount.
     let _ = if ended { child.wait().map(drop) } else { child.kill() };
     ended
-}
-
-/// The mount that `path` is on, by the number of its device: another one at the same place has another.
-fn covering(mounts: &[MountEntry], path: &Path) -> Vec<u8> {
-    let over = mounts.iter().filter(|mount| path.starts_with(&mount.point));
-    let top = over.max_by_key(|mount| mount.point.as_os_str().len());
-    top.map(|mount| mount.device).unwrap_or_default().to_string().into_bytes()
 }
 
 /// A process of this user, which sees the same mounts, that another command has started to ask the same, and that has no
@@ -111,7 +111,7 @@ pub fn of_path<T: Send + 'static>(
         Failure::new(format!(
             "{}: the file system there did not answer within {} s; it waits for a server that is away: see skep health",
             path.display(),
-            limit.as_secs()
+            seconds(limit)
         ))
     })
 }

@@ -50,6 +50,12 @@ pub fn of_device(device: u64) -> std::io::Result<Option<MountEntry>> {
     Ok(read()?.into_iter().rev().find(|entry| entry.device == device))
 }
 
+/// The one that a path lies on by its name; nobody is asked. (A symbolic link in the name may lead elsewhere.)
+pub fn covering<'a>(mounts: &'a [MountEntry], path: &Path) -> Option<&'a MountEntry> {
+    let over = mounts.iter().filter(|mount| path.starts_with(&mount.point));
+    over.max_by_key(|mount| mount.point.as_os_str().len())
+}
+
 fn parse(text: &[u8]) -> Vec<MountEntry> {
     text.split(|b| *b == b'\n').filter_map(parse_line).collect()
 }
@@ -124,6 +130,19 @@ mod tests {
             (mounts[1].device, mounts[1].is_skep(), mounts[1].read_only),
             (rustix::fs::makedev(8, 1), false, true)
         );
+    }
+
+    /// Goal: a path lies on the nearest mount above it, the topmost of several at one place, and not on one whose name only
+    /// begins like it.
+    #[test]
+    fn nearest() {
+        let lines = ["1 /", "2 /mnt", "3 /mnt/a", "4 /mnt/a"].map(|one| {
+            let (device, point) = one.split_once(' ').unwrap();
+            format!("9 9 0:{device} / {point} rw - t s rw\n")
+        });
+        let mounts = parse(lines.concat().as_bytes());
+        let on = |path: &str| rustix::fs::minor(covering(&mounts, Path::new(path)).unwrap().device);
+        assert_eq!(["/x", "/mnt/ab", "/mnt/a", "/mnt/a/b/c"].map(on), [1, 2, 4, 4]);
     }
 
     /// Goal: this machine's own list is read, and its root is in it.

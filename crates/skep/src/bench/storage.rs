@@ -6,7 +6,7 @@ pub(crate) mod together;
 pub use shown::StorageReport;
 
 use super::report::ReportArgs;
-use crate::admin::access::{AccessArgs, Cluster};
+use crate::admin::access::{AccessArgs, Cluster, NodeLink};
 use crate::admin::{Failure, Outcome, find};
 use crate::cli::output::human;
 use crate::daemon::Stop;
@@ -350,7 +350,7 @@ fn cleanup(args: &CleanupArgs) -> Outcome {
     cluster.require_admin("measuring targets")?;
     let served = served(&cluster.status()?, &args.which)?;
     for one in &served {
-        for found in sets(&cluster, &one.node)? {
+        for found in sets(cluster.node(&one.node), &one.node, SETS_LIMIT)? {
             if let Some(target) = one.targets.iter().find(|target| target.target.0 == found.target) {
                 let SetFound { set, files, bytes, used, .. } = found;
                 let used = if used { ", in use" } else { "" };
@@ -366,8 +366,8 @@ fn cleanup(args: &CleanupArgs) -> Outcome {
 }
 
 /// Files of measurements on the targets of a daemon.
-pub fn sets(cluster: &Cluster, node: &NodeEntry) -> Outcome<Vec<SetFound>> {
-    match client::ask(cluster, node, &Measurement::Sets, SETS_LIMIT)? {
+pub fn sets(link: NodeLink, node: &NodeEntry, limit: Duration) -> Outcome<Vec<SetFound>> {
+    match client::ask_by(link, node, &Measurement::Sets, limit)? {
         Findings::Sets(sets) => Ok(sets),
         _ => Err(Failure::new(format!("{}: the answer is to another question", node.alias))),
     }

@@ -165,7 +165,17 @@ impl Asked {
 
 /// Measures at a node and waits for what it finds, at most `limit`; then the job is stopped, and that is an error.
 pub fn ask(cluster: &Cluster, node: &NodeEntry, what: &Measurement, limit: Duration) -> Outcome<Findings> {
-    wait(&mut cluster.node(node), node, what, limit).map(|(_, found)| found)
+    ask_by(cluster.node(node), node, what, limit)
+}
+
+/// [`ask`] by a connection that is there already.
+pub fn ask_by(
+    mut link: NodeLink,
+    node: &NodeEntry,
+    what: &Measurement,
+    limit: Duration,
+) -> Outcome<Findings> {
+    wait(&mut link, node, what, limit).map(|(_, found)| found)
 }
 
 /// [`ask`] at many nodes at once; the answers in the order of the questions.

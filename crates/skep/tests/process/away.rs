@@ -73,11 +73,11 @@ fn metadata_that_stays_away() {
 
 /// What a question of these tests names as its time, and what a busy machine adds to it.
 const TIMEOUT: &str = "2s";
-const ASKED_MAX: Duration = Duration::from_secs(8);
+const ASKED_MAX: Duration = Duration::from_secs(3);
 
 /// Goal: with any process stopped (a server, the mount, another one's mount) what people type answers in the time that they
-/// give it, and what does not answer is named. The mounts are served through /dev/fuse: with io_uring the kernel counts a
-/// request as being worked on although a stopped process has not seen it, and nobody who waits for it can end.
+/// give it, and what does not answer is named. (Over io_uring the kernel counts a request as being worked on although a stopped
+/// process has not seen it: who waits for it cannot even be killed.)
 #[test]
 fn commands_name_what_is_silent_in_time() {
     let cluster = start(plan());
@@ -88,19 +88,21 @@ fn commands_name_what_is_silent_in_time() {
     let (path, dir) = (path.to_str().unwrap(), dir.to_str().unwrap());
     let file = format!("{dir}/cluster.toml");
     let timeout = ["--timeout", TIMEOUT];
-    let questions: [Vec<&str>; 4] = [
+    let questions: [Vec<&str>; 5] = [
+        [&["health", path][..], &timeout].concat(),
         [&["health", "--cluster", &file][..], &timeout].concat(),
         [&["status", "--dir", dir][..], &timeout].concat(),
         [&["df", path][..], &timeout].concat(),
         [&["entry", "info", path][..], &timeout].concat(),
     ];
-    let (points, within) = ((mount.to_str().unwrap(), second.to_str().unwrap()), "no answer within 2 s");
+    let (points, within) = ((mount.to_str().unwrap(), second.to_str().unwrap()), "no answer within ");
     let (no_answer, silent, no_paths) = (
         "the file system there did not answer within 2 s",
         "does not answer",
         "no chunk paths of its targets",
     );
     let mount_of = |point: &Path| vec![cluster.mount_daemon(point).unwrap()];
+    let storage = ["storaged-1", "storaged-2"];
     // Who is stopped, what each of the questions must say, and whether it succeeds all the same.
     type Said<'a> = (&'a [&'a str], bool);
     let cases: [(Vec<skep_rig::Daemon>, [Said<'_>; 4]); 5] = [
@@ -109,7 +111,7 @@ fn commands_name_what_is_silent_in_time() {
             cluster.of("metad"),
             [(&["metad-1"], false), (&[], true), (&[no_answer], false), (&[no_answer], false)],
         ),
-        (cluster.of("storaged"), [(&["storaged-"], false), (&[], true), (&[], true), (&[no_paths], true)]),
+        (cluster.of("storaged"), [(&storage, false), (&[], true), (&[], true), (&[no_paths], true)]),
         (
             mount_of(&mount),
             [(&[points.0, within], false), (&[silent], true), (&[no_answer], false), (&[no_answer], false)],
@@ -118,7 +120,8 @@ fn commands_name_what_is_silent_in_time() {
     ];
     for (daemons, expected) in cases {
         daemons.iter().for_each(|daemon| daemon.signal(Signal::STOP).unwrap());
-        for (words, (parts, succeeds)) in questions.iter().zip(expected) {
+        // Health says the same whichever way the cluster is named.
+        for (words, (parts, succeeds)) in questions.iter().zip(expected[..1].iter().chain(&expected)) {
             let begun = Instant::now();
             let output = cluster.command(words).output().unwrap();
             let took = begun.elapsed();
@@ -127,7 +130,7 @@ fn commands_name_what_is_silent_in_time() {
             let what = &daemons[0].service;
             assert!(took < ASKED_MAX, "{what} stopped: skep {words:?} took {took:?}: {said}");
             assert!(parts.iter().all(|part| said.contains(part)), "{what} stopped: skep {words:?}: {said}");
-            assert_eq!(output.status.success(), succeeds, "{what} stopped: skep {words:?}: {said}");
+            assert_eq!(output.status.success(), *succeeds, "{what} stopped: skep {words:?}: {said}");
         }
         daemons.iter().for_each(|daemon| daemon.signal(Signal::CONT).unwrap());
     }

@@ -18,8 +18,8 @@ const KINDS: u32 = 9;
 const STOPPED: Duration = Duration::from_secs(3);
 /// A killed server is away for this long, and for the time that its start takes.
 const AWAY: Duration = Duration::from_secs(1);
-/// A killed program that waits for no change ends within a second; the rest is for a machine that is busy.
-const KILLED_SOON: Duration = Duration::from_secs(5);
+/// A killed program that waits for no change ends within this.
+const KILLED_SOON: Duration = Duration::from_secs(1);
 /// A killed program ends after this long at the latest, whatever it waits for.
 const KILLED_AT_LAST: Duration = Duration::from_secs(40);
 /// For a machine that is busy.
@@ -240,7 +240,7 @@ fn a_killed_stranger_ends_with_the_answer() {
     let mut mount = mount.spawn().expect("unshare is missing: apt-get install util-linux");
     patiently("it is mounted", || point.join("file").exists()).unwrap();
     let mut programs = killed_at(&cluster, &point, "metad", &["os.stat('file')"], false);
-    std::thread::sleep(KILLED_SOON);
+    std::thread::sleep(STOPPED);
     for (call, child) in &mut programs {
         is_waiting(call, child);
     }

@@ -10,7 +10,8 @@ use skep_types::{Capacity, CapacityClass, Consistency, Reachability, ServiceKind
 use skep_wire::meta::ShardStats;
 use skep_wire::mgmt::{EvictionStatus, NodeEntry, SessionStatus, StatusReply, TargetEntry};
 use skep_wire::storage::TargetStats;
-use std::time::Duration;
+use std::thread::ScopedJoinHandle;
+use std::time::{Duration, Instant};
 
 /// A service that takes longer to answer does not answer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(3);
@@ -21,35 +22,59 @@ const LOW_SHARE: u64 = 20;
 /// ... and less than this one (1/100) an error.
 const EMERGENCY_SHARE: u64 = 100;
 
-/// Everything, in the order in which it was looked at.
-pub fn checks(cluster: &Cluster, status: &StatusReply) -> Vec<Check> {
+/// More that is looked at on a node that answers, for so long.
+pub type More<'a> = &'a (dyn Fn(&NodeEntry, Duration) -> Vec<Check> + Sync);
+
+/// Everything, in the order in which it was looked at. Nodes are asked until then: whoever is silent takes no other's time.
+pub fn checks(cluster: &Cluster, status: &StatusReply, until: Instant, more: More<'_>) -> Vec<Check> {
     let mut checks = vec![fine("mgmtd", "cluster", format!("answers, cluster {}", status.cluster))];
-    for nodes in status.nodes.chunks(ASKED_AT_ONCE) {
-        let answers: Vec<Check> = std::thread::scope(|scope| {
-            let asked: Vec<_> = nodes
+    let groups = status.nodes.chunks(ASKED_AT_ONCE);
+    for (nodes, groups_left) in groups.clone().zip((1..=groups.len() as u32).rev()) {
+        let until = Instant::now() + left(until) / groups_left;
+        let found: Vec<Check> = std::thread::scope(|scope| {
+            let looking: Vec<_> = nodes
                 .iter()
-                .map(|node| (&node.node, scope.spawn(|| ping(cluster, status, &node.node))))
+                .map(|node| {
+                    (&node.node, scope.spawn(|| node_checks(cluster, status, &node.node, until, more)))
+                })
                 .collect();
             let lost = || Err(Failure::new("the question was lost (a bug: please report it)"));
-            asked
-                .into_iter()
-                .flat_map(|(node, answer)| {
-                    let answer = answer.join().unwrap_or_else(|_| lost());
-                    let found = answer.as_ref().ok().and_then(|found| lost_check(node, *found));
-                    [Some(node_check(node, answer.map(drop))), found].into_iter().flatten()
-                })
-                .collect()
+            let look = |(node, found): (&NodeEntry, ScopedJoinHandle<'_, Vec<Check>>)| {
+                found.join().unwrap_or_else(|_| vec![node_check(node, lost())])
+            };
+            looking.into_iter().flat_map(look).collect()
         });
-        checks.extend(answers);
+        checks.extend(found);
     }
     checks.extend(registry_checks(status));
     checks
 }
 
+fn left(until: Instant) -> Duration {
+    until.saturating_duration_since(Instant::now())
+}
+
+fn node_checks(
+    cluster: &Cluster,
+    status: &StatusReply,
+    node: &NodeEntry,
+    until: Instant,
+    more: More<'_>,
+) -> Vec<Check> {
+    let answer = ping(cluster, status, node, left(until).min(ANSWER_LIMIT));
+    let mut checks: Vec<Check> =
+        answer.as_ref().ok().and_then(|lost| lost_check(node, *lost)).into_iter().collect();
+    if answer.is_ok() {
+        checks.extend(more(node, left(until)));
+    }
+    checks.insert(0, node_check(node, answer.map(drop)));
+    checks
+}
+
 /// Asks one daemon directly: mgmtd may hear a node that clients cannot reach.
-fn ping(cluster: &Cluster, status: &StatusReply, node: &NodeEntry) -> Outcome<Lost> {
+fn ping(cluster: &Cluster, status: &StatusReply, node: &NodeEntry, limit: Duration) -> Outcome<Lost> {
     let mut link = cluster.node(node);
-    link.limit = link.limit.min(ANSWER_LIMIT);
+    link.limit = limit;
     match node.service {
         ServiceKind::Mgmtd => Ok(Lost::default()),
         ServiceKind::Storaged => link.ask(&TargetStats {}).map(|_| Lost::default()),

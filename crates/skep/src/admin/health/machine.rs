@@ -2,14 +2,14 @@
 
 use super::{Check, Verdict, check, fine};
 use crate::admin::access::is_of_another;
-use crate::admin::deadline::{ANSWER_LIMIT, answers, within};
+use crate::admin::deadline::{ANSWER_LIMIT, answers, seconds, within};
 use crate::admin::mount_table::{self, MountEntry};
 use crate::config::address::Address;
 use crate::mount::control;
 use serde::Deserialize;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What every mount opens.
 const DEVICE: &str = "/dev/fuse";
@@ -42,10 +42,10 @@ fn mount_notes(run_dir: &Path) -> Vec<MountNote> {
 
 /// Does the mount answer within this time?
 fn mount_check(point: &Path, limit: Duration) -> Check {
-    let asked = point.to_owned();
+    let (asked, begun) = (point.to_owned(), Instant::now());
     let subject = point.display().to_string();
-    let answered =
-        if answers(point, limit) { within(limit, move || rustix::fs::statvfs(&asked)) } else { None };
+    let answered = answers(point, limit).then(|| limit.saturating_sub(begun.elapsed()));
+    let answered = answered.and_then(|left| within(left, move || rustix::fs::statvfs(&asked)));
     match answered {
         Some(Ok(_)) => fine("mount", &subject, "answers"),
         Some(Err(rustix::io::Errno::NOTCONN)) => {
@@ -56,7 +56,7 @@ fn mount_check(point: &Path, limit: Duration) -> Check {
             check(Verdict::Error, "mount", &subject, e.to_string(), "look into the log of the mount")
         }
         None => {
-            let detail = format!("no answer within {} s", limit.as_secs_f32());
+            let detail = format!("no answer within {} s", seconds(limit));
             let hint =
                 "it waits for a server that is away (see the nodes), or its process hangs (see its log)";
             check(Verdict::Error, "mount", &subject, detail, hint)

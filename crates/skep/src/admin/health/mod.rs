@@ -9,13 +9,18 @@ mod facts;
 mod machine;
 
 use super::access::{AccessArgs, CLUSTER_FILE, Cluster, Place};
+use super::failure::{Failure, Outcome};
+use super::mount_table::{self, MountEntry};
 use crate::cli::output::{self, OutputArgs, Row};
+use crate::units::Period;
 use clap::{Args, Subcommand};
 use serde::Serialize;
-use skep_wire::mgmt::StatusReply;
+use skep_types::ServiceKind;
+use skep_wire::mgmt::{NodeEntry, StatusReply};
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Instant;
 
 /// Where mounts say what they are when the cluster was not made by `skep up`.
 const RUN_DIR: &str = "/run/skep";
@@ -111,7 +116,7 @@ fn fine(kind: &'static str, subject: &str, detail: impl Into<String>) -> Check {
 
 /// What can be said of the cluster from here, the worst first.
 pub fn of_cluster(cluster: &Cluster, status: &StatusReply) -> Vec<Check> {
-    sorted(cluster::checks(cluster, status))
+    sorted(cluster::checks(cluster, status, Instant::now() + cluster.limit, &|_, _| Vec::new()))
 }
 
 fn sorted(mut checks: Vec<Check>) -> Vec<Check> {
@@ -131,28 +136,50 @@ fn run_dir(place: Option<&Place>) -> PathBuf {
     up_dir.map_or_else(|| PathBuf::from(RUN_DIR), |dir| dir.join("run"))
 }
 
-/// Looks at this machine and at the cluster at once: either may be silent.
+/// Which cluster is meant. Where the path lies on a mount that is silent, its name tells: something else is to be found out all
+/// the same, in the other half of the time.
+fn place_of(access: &AccessArgs, path: Option<&Path>) -> Outcome<Place> {
+    let half = AccessArgs { timeout: Period(access.timeout.duration() / 2), ..access.clone() };
+    let named = path.filter(|_| !access.is_explicit());
+    half.place(path).or_else(|failure| match named.and_then(mount_by_name) {
+        Some(mount) => access.of_mount(&mount),
+        None => Err(failure),
+    })
+}
+
+fn mount_by_name(path: &Path) -> Option<MountEntry> {
+    let plain = std::path::absolute(path)
+        .ok()
+        .filter(|path| !path.components().any(|part| part == Component::ParentDir))?;
+    mount_table::covering(&mount_table::read().ok()?, &plain).filter(|mount| mount.is_skep()).cloned()
+}
+
+/// Looks at this machine and at the cluster at once: either may be silent. All of it ends in the time of the flags.
 fn look(access: &AccessArgs, path: Option<&Path>) -> Findings {
-    // What is wrong with the place is told when it is connected to.
-    let place = access.place(path).ok();
-    let mgmtd = place.as_ref().map_or(&[][..], |place| &place.mgmtd);
-    let run_dir = run_dir(place.as_ref());
+    let until = Instant::now() + access.timeout.duration();
+    let place = place_of(access, path);
+    let known = place.as_ref().ok();
+    let mgmtd = known.map_or(&[][..], |place| &place.mgmtd);
+    let run_dir = run_dir(known);
     std::thread::scope(|scope| {
-        let machine = scope.spawn(|| machine::checks(&run_dir, mgmtd, access.timeout.duration()));
-        let Findings { checks, permitted } = look_at_cluster(access, path);
+        let machine =
+            scope.spawn(|| machine::checks(&run_dir, mgmtd, until.saturating_duration_since(Instant::now())));
+        let Findings { checks, permitted } = look_at_cluster(access, &place, until);
         let mut all = machine.join().unwrap_or_default();
         all.extend(checks);
         Findings { checks: all, permitted }
     })
 }
 
-fn look_at_cluster(access: &AccessArgs, path: Option<&Path>) -> Findings {
+fn look_at_cluster(access: &AccessArgs, place: &Outcome<Place>, until: Instant) -> Findings {
     let refused = |detail: String, hint: &str, permitted| Findings {
         checks: vec![check(Verdict::Error, "mgmtd", "cluster", detail, hint)],
         permitted,
     };
-    let mut cluster = match access.connect(path) {
-        Ok(cluster) => cluster,
+    let connected =
+        place.as_ref().map_err(Failure::clone).and_then(|place| Ok((place, access.connect_to(place)?)));
+    let (place, mut cluster) = match connected {
+        Ok(connected) => connected,
         Err(failure) => return refused(failure.to_string(), "name the cluster and its key", false),
     };
     if cluster.require_admin("health").is_err() {
@@ -161,10 +188,12 @@ fn look_at_cluster(access: &AccessArgs, path: Option<&Path>) -> Findings {
         let hint = "run it on a server, or name the cluster key by --key FILE";
         return refused(detail.to_owned(), hint, false);
     }
+    // A quarter is left for the nodes, or they would be called silent because mgmtd is slow.
+    cluster.limit = until.saturating_duration_since(Instant::now()) * 3 / 4;
     let status = match cluster.status() {
         Ok(status) => status,
         Err(failure) => {
-            let ended = ended_by_errors(access.place(path).ok());
+            let ended = ended_by_errors(place);
             let hint = match ended.iter().any(|check| check.subject == "mgmtd") {
                 true => "see what mgmtd says".to_owned(),
                 false => format!("start skep mgmtd, or skep up when the cluster is of {CLUSTER_FILE}"),
@@ -174,16 +203,18 @@ fn look_at_cluster(access: &AccessArgs, path: Option<&Path>) -> Findings {
             return found;
         }
     };
-    let mut checks = cluster::checks(&cluster, &status);
-    checks.extend(ended_by_errors(access.place(path).ok()));
-    checks.extend(bench::checks(&cluster, &status));
+    let left_by_bench = |node: &NodeEntry, limit| match node.service {
+        ServiceKind::Storaged => bench::checks(&cluster, &status, node, limit),
+        ServiceKind::Mgmtd | ServiceKind::Metad => Vec::new(),
+    };
+    let mut checks = cluster::checks(&cluster, &status, until, &left_by_bench);
+    checks.extend(ended_by_errors(place));
     Findings { checks, permitted: true }
 }
 
 /// Servers that `skep up` started on this machine and that ended by an error: started again they would say the same.
-fn ended_by_errors(place: Option<Place>) -> Vec<Check> {
-    let file = place.and_then(|place| place.cluster);
-    let Some(dir) = file.as_ref().and_then(|file| file.parent()) else { return Vec::new() };
+fn ended_by_errors(place: &Place) -> Vec<Check> {
+    let Some(dir) = place.cluster.as_ref().and_then(|file| file.parent()) else { return Vec::new() };
     let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
     let hint = format!("put right what it says, then skep up --dir {}", dir.display());
     let told = |(name, error): (String, String)| {
