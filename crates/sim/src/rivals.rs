@@ -128,7 +128,8 @@ impl Actor {
     fn excused(&self, errno: Errno) -> Result<(), Failed> {
         let is_disturbed = {
             let hub = self.hub.borrow();
-            !hub.cuts.is_empty() || hub.was_evicted(self.id.life)
+            let cut = hub.fields.contest.as_ref().is_none_or(|contest| contest.cuts != hub.cuts.len());
+            cut || hub.was_evicted(self.id.life)
         };
         match errno {
             Errno::EINTR => self.spoil(),

@@ -1,19 +1,19 @@
 //! fallocate: reserve (with or without keeping the size) and punch.
 
 use super::seal::{Place, Stuck};
+use super::write::View;
 use crate::job::{Job, To};
 use crate::lane::Lane;
 use crate::limits::STALE_ROUNDS_MAX;
 use crate::port::{Cell, Port};
-use crate::state::{Answered, Begun, Handle, Shared};
+use crate::state::{Answered, Handle, Shared};
 use alloc::boxed::Box;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use skep_types::codec::Bytes;
 use skep_types::limits::{FILE_SIZE_MAX, INLINE_DEFAULT};
 use skep_types::{ChunkId, Encode, Errno, Ino, Layout, SetAttr, TargetId};
 use skep_wire::meta::WriteInline;
-use skep_wire::storage::{ChunkReply, Owner, PunchChunk, ReserveChunk};
+use skep_wire::storage::{ChunkReply, PunchChunk, ReserveChunk};
 use skep_wire::{Message, Refusal, Status};
 
 /// Stretches that are asked for at once.
@@ -53,12 +53,6 @@ struct Stretch {
     chunk: ChunkId,
     offset: u64,
     len: u64,
-}
-
-struct Facts {
-    layout: Option<Arc<Layout>>,
-    owner: Owner,
-    begun: Begun,
 }
 
 impl<P: Port, C: Cell<Shared>> Lane<P, C> {
@@ -120,8 +114,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
 
     async fn allocate(&self, ino: Ino, what: Allocate, offset: u64, end: u64) -> Result<(), Refusal> {
         for _ in 0..STALE_ROUNDS_MAX {
-            let facts = self.shared.with(|s| s.facts(ino));
-            let Some(layout) = facts.layout.clone() else {
+            let view = self.shared.with(|s| s.write_view(ino));
+            let Some(layout) = view.layout.clone() else {
                 self.fetch_layout(ino).await?;
                 continue;
             };
@@ -131,21 +125,21 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 _ if layout.is_inline() && what.clears() && (small || what == Allocate::Punch) => {
                     self.punch_inline(ino, offset, end).await.map_err(Stuck::from)
                 }
-                Allocate::Punch => self.on_stretches(ino, what, &layout, (offset, end), &facts).await,
+                Allocate::Punch => self.on_stretches(ino, what, &layout, (offset, end), &view).await,
                 _ if layout.covered() < end => {
                     self.grow(ino, end).await?;
                     continue;
                 }
                 Allocate::Extend | Allocate::KeepSize => {
-                    self.on_stretches(ino, what, &layout, (offset, end), &facts).await
+                    self.on_stretches(ino, what, &layout, (offset, end), &view).await
                 }
                 Allocate::Zero | Allocate::ZeroKeepSize => {
                     let range = (offset, end);
-                    let punched = self.on_stretches(ino, Allocate::Punch, &layout, range, &facts).await;
+                    let punched = self.on_stretches(ino, Allocate::Punch, &layout, range, &view).await;
                     match punched {
                         Ok(()) => {
                             let reserve = if what.extends() { Allocate::Extend } else { Allocate::KeepSize };
-                            self.on_stretches(ino, reserve, &layout, range, &facts).await
+                            self.on_stretches(ino, reserve, &layout, range, &view).await
                         }
                         punched => punched,
                     }
@@ -154,7 +148,11 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             match result {
                 Ok(()) => return Ok(()),
                 Err(stuck) => match stuck.refusal.status {
-                    Status::STALE_GENERATION | Status::MUST_GROW => drop(self.fetch_layout(ino).await?),
+                    Status::STALE_GENERATION | Status::MUST_GROW => {
+                        // Perhaps a truncate of this mount cut what was just changed, or not: again, after it.
+                        self.wait_until(|s| s.inodes.entry(ino).truncating == 0).await?;
+                        self.fetch_layout(ino).await?;
+                    }
                     _ => self.go_on_elsewhere(ino, &layout, stuck).await?,
                 },
             }
@@ -203,7 +201,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         what: Allocate,
         layout: &Layout,
         range: (u64, u64),
-        facts: &Facts,
+        view: &View,
     ) -> Result<(), Stuck> {
         // To punch what others own does no harm: this chunk file has a hole there.
         let stretches = match what {
@@ -211,7 +209,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             _ => owned(layout, range.0, range.1),
         };
         for some in stretches.chunks(STRETCHES_AT_ONCE) {
-            self.on_some(ino, what, layout, some, facts).await?;
+            self.on_some(ino, what, layout, some, view).await?;
         }
         Ok(())
     }
@@ -222,7 +220,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         what: Allocate,
         layout: &Layout,
         stretches: &[Stretch],
-        facts: &Facts,
+        view: &View,
     ) -> Result<(), Stuck> {
         let mut jobs: Vec<Job<'_>> = stretches
             .iter()
@@ -235,7 +233,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                         Job::new(to, PunchChunk::KIND, message.to_bytes(), false)
                     }
                     _ => {
-                        let message = ReserveChunk { target, chunk, offset, len, owner: facts.owner };
+                        let message = ReserveChunk { target, chunk, offset, len, owner: view.owner };
                         Job::new(to, ReserveChunk::KIND, message.to_bytes(), false)
                     }
                 }
@@ -262,11 +260,10 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             // Time and blocks have moved, the size has not. Also where another target had no room: what these gave stays
             // the file's, and is to be seen.
             let now = self.port.wall();
-            self.shared.with(|s| {
-                if s.inodes.entry(ino).wrote_to(0, now, layout.generation, false, facts.begun) {
-                    s.loses(ino);
-                }
-            });
+            let overlapped = self.shared.with(|s| s.overlapped(ino, view, 0, now, layout.generation, false));
+            if overlapped {
+                failed.get_or_insert(Refusal::from(Status::STALE_GENERATION).into());
+            }
         }
         failed.map_or(Ok(()), Err)
     }
@@ -331,22 +328,6 @@ fn owned(layout: &Layout, offset: u64, end: u64) -> Vec<Stretch> {
         }
     }
     owned
-}
-
-impl Shared {
-    fn facts(&self, ino: Ino) -> Facts {
-        let Some(inode) = self.inodes.get(ino) else {
-            return Facts { layout: None, owner: Owner::default(), begun: Begun::default() };
-        };
-        let attr = inode.attr.as_ref();
-        Facts {
-            layout: inode.layout.clone(),
-            begun: inode.begin(),
-            owner: attr
-                .map(|attr| Owner { uid: attr.uid, gid: attr.gid, project: attr.project })
-                .unwrap_or_default(),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use crate::limits::{
 };
 use crate::op::sync::SyncGroup;
 use crate::port::{Cell, Port};
-use crate::state::Shared;
+use crate::state::{Inode, Shared};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use skep_types::{Ino, Millis, TargetId};
@@ -18,9 +18,11 @@ use skep_types::{Ino, Millis, TargetId};
 pub(crate) struct ClosedSync {
     /// Those that were silent or slow.
     slow: BTreeMap<TargetId, Pace>,
-    /// No looks at short chunk files before this.
+    /// Files with short chunk files that could not be looked at, and when that was tried.
+    looked: BTreeMap<Ino, Millis>,
+    /// No looks at all before this: somebody is silent.
     looks_from: Millis,
-    /// Rounds of requests so far.
+    /// Rounds in which somebody was asked.
     rounds: u64,
 }
 
@@ -33,13 +35,22 @@ struct Pace {
 }
 
 impl ClosedSync {
-    pub(crate) fn may_look(&self, now: Millis) -> bool {
-        now >= self.looks_from
+    /// When a file was looked at in vain; those that were not yet come first.
+    pub(crate) fn last_look(&self, ino: Ino) -> Option<Millis> {
+        self.looked.get(&ino).copied()
     }
 
-    /// A look could not be made.
-    pub(crate) fn look_failed(&mut self, now: Millis) {
-        self.looks_from = now.plus(SYNC_SILENT_MS);
+    pub(crate) fn may_look(&self, ino: Ino, now: Millis) -> bool {
+        now >= self.looks_from && self.last_look(ino).is_none_or(|at| now.since(at) >= SYNC_SILENT_MS)
+    }
+
+    /// A look took so long, and has told nothing: a target that is bad says so at once, and is in the way of its own files
+    /// only.
+    fn look_failed(&mut self, ino: Ino, now: Millis, took: u64) {
+        self.looked.insert(ino, now);
+        if took >= QUICK_MS {
+            self.looks_from = now.plus(SYNC_SILENT_MS);
+        }
     }
 
     fn pace(&self, target: TargetId) -> Pace {
@@ -48,7 +59,7 @@ impl ClosedSync {
 
     /// A round of requests is over.
     fn settle(&mut self, jobs: &[Job<'_>], now: Millis, took: u64) {
-        self.rounds += 1;
+        self.rounds += u64::from(jobs.iter().any(|job| job.node.is_some()));
         // One answer will do: a target that is bad, or slow for some files, is not silent.
         let mut silent: BTreeMap<TargetId, bool> = BTreeMap::new();
         for job in jobs {
@@ -62,7 +73,8 @@ impl ClosedSync {
             let wait = if again.is_some() { SYNC_SILENT_MS } else { 0 };
             let smaller = match (silent, again) {
                 (true, Some(_)) if took >= SYNC_CLOSED_PATIENCE_MS => SYNC_SMALLER_MAX.min(smaller + 2),
-                (false, _) if took < SYNC_CLOSED_PATIENCE_MS / 2 => smaller.saturating_sub(1),
+                // Twice as many take twice as long, and all others wait for that.
+                (false, _) if took < 2 * QUICK_MS => smaller.saturating_sub(1),
                 _ => smaller,
             };
             let pace = Pace { again: silent.then(|| now.plus(wait)), smaller };
@@ -70,6 +82,19 @@ impl ClosedSync {
                 true => self.slow.remove(&target),
                 false => self.slow.insert(target, pace),
             };
+        }
+    }
+}
+
+impl Shared {
+    /// The background has looked at a short chunk file, which took so long.
+    pub(crate) fn looked_at(&mut self, ino: Ino, now: Millis, took: u64) {
+        let Self { syncing, inodes, .. } = self;
+        let is_short = |ino: &Ino| inodes.get(*ino).is_some_and(Inode::is_short);
+        if is_short(&ino) {
+            syncing.look_failed(ino, now, took);
+        } else {
+            syncing.looked.retain(|ino, _| is_short(ino));
         }
     }
 }
@@ -205,8 +230,48 @@ mod tests {
         };
         // The first time it may have been another one.
         assert_eq!(shares(SYNC_CLOSED_PATIENCE_MS, false, 5), [256, 64, 16, 8, 8]);
-        assert_eq!(shares(SYNC_CLOSED_PATIENCE_MS / 2, true, 2), [8, 8]);
-        assert_eq!(shares(QUICK_MS / 2, true, 6), [16, 32, 64, 128, 256, 256]);
+        assert_eq!(shares(2 * QUICK_MS, true, 2), [8, 8]);
+        assert_eq!(shares(QUICK_MS, true, 6), [16, 32, 64, 128, 256, 256]);
+    }
+
+    /// Goal: no disk is given so much that all others wait for long, whatever it takes for a file.
+    #[test]
+    fn a_slow_disk_delays_others_for_seconds_only() {
+        for ms_per_file in [10, 40, 100, 300] {
+            let mut syncing = ClosedSync::default();
+            syncing.slow.insert(TargetId(1), Pace { again: None, smaller: SYNC_SMALLER_MAX });
+            for _ in 0..20 {
+                let files = SYNC_CLOSED_BATCH >> syncing.pace(TargetId(1)).smaller;
+                let took = files as u64 * ms_per_file;
+                assert!(took <= 4 * QUICK_MS, "{files} files of {ms_per_file} ms");
+                let mut job = Job::new(To::Target(TargetId(1)), SyncChunks::KIND, Vec::new(), false);
+                job.node = Some(NodeId(7));
+                syncing.settle(&[job], Millis(0), took);
+            }
+        }
+    }
+
+    /// Goal: a batch of files that nobody can be asked about is over at once for those behind it; one that somebody was asked
+    /// about, and not done, is not tried again at once.
+    #[test]
+    fn nobody_waits_behind_a_removed_target() {
+        for (is_removed, pause) in [(true, SYNC_PASS_MS), (false, SYNC_LOOK_MS)] {
+            let (cluster, lane) = mounted();
+            cluster.borrow_mut().now = 10_000;
+            for number in 0..SYNC_CLOSED_BATCH {
+                let file = create(&lane, alloc::format!("{number}").as_bytes());
+                write(&lane, &file, 0, &[1; 10_000]);
+                block_on(lane.release(file.handle));
+                if is_removed {
+                    let mut shared = lane.shared.borrow_mut();
+                    let inode = shared.inodes.get_mut(file.attr.ino).unwrap();
+                    inode.unsynced.iter_mut().for_each(|unsynced| unsynced.target = TargetId(99));
+                }
+            }
+            cluster.borrow_mut().now += SYNC_CLOSED_MS;
+            cluster.borrow_mut().fail(SyncChunks::KIND, &[Fault::Refuse(Status::errno(Errno::EIO)); 3]);
+            assert_eq!(block_on(lane.sync_closed()), pause);
+        }
     }
 
     /// Goal: a target that is slow is asked for as many files as it can do, and the others for all.

@@ -115,8 +115,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             .with(|s| s.inodes.get(ino).filter(|inode| inode.is_short()).map(|inode| inode.too_short));
         let Some(so_far) = open else { return Ok(()) };
         let found = match self.find_loss(ino, 0, u64::MAX).await {
-            // Nobody misses what was deleted.
-            Err(refusal) if is_gone(refusal.status) => None,
+            // Nobody misses what was deleted; who has it open is told.
+            Err(refusal) if is_gone(refusal.status) && !self.is_open(ino) => None,
             found => found?,
         };
         self.shared.with(|s| {
@@ -134,23 +134,24 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         found.map_or(Ok(()), Err)
     }
 
-    /// As [`Lane::settle_short`], in the background: `left` is what looks may take. After one that failed there are none
-    /// for a while.
+    fn is_open(&self, ino: Ino) -> bool {
+        self.shared.with(|s| s.inodes.get(ino).is_some_and(|inode| inode.uses() > 0))
+    }
+
+    /// As [`Lane::settle_short`], in the background: `left` is what looks may take. What could not be looked at waits for a
+    /// while, and when somebody was silent, everything does.
     async fn settle_short_within(&self, ino: Ino, left: &mut u64) -> Result<(), Refusal> {
         let begun = self.port.now();
-        if *left == 0 || !self.shared.with(|s| s.syncing.may_look(begun)) {
+        if *left == 0 || !self.shared.with(|s| s.syncing.may_look(ino, begun)) {
             return Ok(());
         }
         self.port.wanted_for(Some(*left));
         let looked = self.settle_short(ino).await;
         self.port.wanted_for(None);
         let now = self.port.now();
-        *left = left.saturating_sub(now.since(begun));
-        self.shared.with(|s| {
-            if s.inodes.get(ino).is_some_and(Inode::is_short) {
-                s.syncing.look_failed(now);
-            }
-        });
+        let took = now.since(begun);
+        *left = left.saturating_sub(took);
+        self.shared.with(|s| s.looked_at(ino, now, took));
         looked
     }
 
@@ -248,21 +249,28 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     pub(crate) async fn sync_and_tell(&self, inos: &[Ino], patient: bool) -> Result<(), Refusal> {
         let voided: BTreeMap<Ino, u32> = inos.iter().map(|ino| (*ino, self.voided(*ino))).collect();
         let (synced, mut failed) = self.sync_files(inos, patient).await;
-        let mut left = SYNC_CLOSED_PATIENCE_MS;
+        let mut told = Vec::new();
         for ino in inos {
             let voided = voided.get(ino).copied().unwrap_or_default();
             // A change that is sent is waited for.
-            let told = match synced.get(ino) {
+            let committed = match synced.get(ino) {
                 Some(_) if self.port.cancelled() => Err(Errno::EINTR.into()),
                 Some(synced) => self.commit_synced(*ino, synced, voided).await,
                 None => Ok(()),
             };
-            let told = match told {
-                Ok(()) if patient => self.settle_short(*ino).await,
-                Ok(()) => self.settle_short_within(*ino, &mut left).await,
-                failed => failed,
+            match committed {
+                Ok(()) => told.push(*ino),
+                Err(refusal) => failed = failed.or(Some(refusal)),
+            }
+        }
+        self.shared.with(|s| told.sort_by_key(|ino| s.syncing.last_look(*ino)));
+        let mut left = SYNC_CLOSED_PATIENCE_MS;
+        for ino in told {
+            let settled = match patient {
+                true => self.settle_short(ino).await,
+                false => self.settle_short_within(ino, &mut left).await,
             };
-            failed = failed.or(told.err());
+            failed = failed.or(settled.err());
         }
         failed.map_or(Ok(()), Err)
     }

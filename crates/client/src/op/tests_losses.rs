@@ -1,17 +1,19 @@
 //! Tests of what programs are told of losses.
 
-use crate::limits::SYNC_CLOSED_MS;
+use crate::limits::{SYNC_CLOSED_MS, SYNC_CLOSED_PATIENCE_MS, SYNC_SILENT_MS};
 use crate::op::allocate::Allocate;
 use crate::testing::{BOTH, Cluster, FakeLane, Fault, READ, block_on, create, mounted, write};
 use crate::{OpenHow, WriteHow};
 use alloc::format;
 use alloc::rc::Rc;
 use core::cell::RefCell;
+use core::pin::pin;
+use core::task::{Context, Waker};
 use skep_types::{Errno, Ino, SetAttr, Term};
 use skep_wire::Message;
 use skep_wire::Status;
 use skep_wire::meta::{ReadInline, Sync};
-use skep_wire::storage::{CopyChunk, StatChunks, SyncChunks, WriteChunk};
+use skep_wire::storage::{CopyChunk, PunchChunk, ReserveChunk, StatChunks, SyncChunks, WriteChunk};
 
 /// Goal: lost writes and lost history fail the next fsync of every handle, once each, and no other.
 #[test]
@@ -197,6 +199,59 @@ fn a_loss_after_a_close_is_told() {
     }
 }
 
+/// Goal: a file that cannot be looked at, because a target of it is bad, keeps no other from being looked at: what it lost is told
+/// though a write has made it anew. Method: the one that was closed first meets the refusal, pass for pass.
+#[test]
+fn a_bad_target_hides_no_loss_elsewhere() {
+    let (cluster, lane) = mounted();
+    cluster.borrow_mut().now = 10_000;
+    let [_, second] = [b"a", b"b"].map(|name| {
+        let file = create(&lane, name);
+        write(&lane, &file, 0, &[1; 10_000]);
+        block_on(lane.flush(file.handle, 0)).unwrap();
+        block_on(lane.release(file.handle));
+        file.attr.ino
+    });
+    cluster.borrow_mut().targets.chunks.clear();
+    cluster.borrow_mut().now += SYNC_CLOSED_MS;
+    let refused = [Fault::Refuse(Status::errno(Errno::EIO))];
+    cluster.borrow_mut().fail(StatChunks::KIND, &refused);
+    block_on(lane.sync_closed());
+    assert!(cluster.borrow().faults.get(&StatChunks::KIND).is_none_or(|faults| faults.is_empty()));
+    let again = block_on(lane.open(second, BOTH)).unwrap();
+    write(&lane, &again, 5_000, &[2; 10]);
+    assert_eq!(block_on(lane.fsync(again.handle)), Err(Errno::EIO));
+}
+
+/// Goal: after a look at which somebody was silent there is none for a while, and then those that were not looked at come first.
+#[test]
+fn a_silent_target_is_looked_at_last() {
+    let (cluster, lane) = mounted();
+    cluster.borrow_mut().now = 10_000;
+    let inos = [b"a", b"b"].map(|name| {
+        let file = create(&lane, name);
+        write(&lane, &file, 0, &[1; 10_000]);
+        block_on(lane.flush(file.handle, 0)).unwrap();
+        block_on(lane.release(file.handle));
+        file.attr.ino
+    });
+    cluster.borrow_mut().targets.chunks.clear();
+    let pass = |faults: &[Fault], wait: u64| {
+        cluster.borrow_mut().now += wait;
+        cluster.borrow_mut().fail(StatChunks::KIND, faults);
+        block_on(lane.sync_closed());
+        cluster.borrow_mut().faults.clear();
+        let shared = lane.shared().borrow();
+        inos.map(|ino| shared.inodes.get(ino).is_some_and(|inode| inode.is_short()))
+    };
+    let refused = Fault::Refuse(Status::errno(Errno::EIO));
+    let silent = [Fault::Silent(SYNC_CLOSED_PATIENCE_MS), refused];
+    assert_eq!(pass(&silent, SYNC_CLOSED_MS), [true, true]);
+    assert_eq!(pass(&[], SYNC_CLOSED_MS), [true, true], "not so soon");
+    assert_eq!(pass(&silent, SYNC_SILENT_MS), [true, true], "the second now");
+    assert_eq!(pass(&[], SYNC_SILENT_MS), [false, false]);
+}
+
 /// Goal: a file that is deleted before its background sync is not kept, though nothing of it is found.
 #[test]
 fn deleted_files_are_forgotten() {
@@ -206,4 +261,38 @@ fn deleted_files_are_forgotten() {
     block_on(lane.sync_closed());
     lane.forget(ino);
     assert!(lane.shared().borrow().inodes.get(ino).is_none());
+}
+
+/// Goal: who has a file open that is deleted, and of which nothing is left, is not told that it is safe.
+#[test]
+fn an_open_file_that_is_gone_is_not_synced() {
+    let (cluster, lane) = mounted();
+    let file = create(&lane, b"a");
+    write(&lane, &file, 0, &[1; 10_000]);
+    block_on(lane.unlink(Ino::ROOT, b"a")).unwrap();
+    cluster.borrow_mut().targets.chunks.clear();
+    cluster.borrow_mut().fail(ReadInline::KIND, &[Fault::Refuse(Status::errno(Errno::ESTALE))]);
+    assert_eq!(block_on(lane.fsync(file.handle)), Err(Errno::ESTALE));
+}
+
+/// Goal: a fallocate beside which another program of this mount cuts the file is made again, and nobody is told of a loss (the
+/// simulator's seed 924: EIO).
+#[test]
+fn a_fallocate_beside_a_truncate_loses_nothing() {
+    for (what, kind) in [(Allocate::Zero, ReserveChunk::KIND), (Allocate::Punch, PunchChunk::KIND)] {
+        let (cluster, lane) = mounted();
+        let file = create(&lane, b"a");
+        write(&lane, &file, 0, &[1; 10_000]);
+        block_on(lane.fsync(file.handle)).unwrap();
+        cluster.borrow_mut().fail(kind, &[Fault::LateAnswer]);
+        let mut allocated = pin!(lane.fallocate(file.handle, what, 5_000, 100));
+        let mut context = Context::from_waker(Waker::noop());
+        while cluster.borrow().count(kind) == 0 {
+            assert!(allocated.as_mut().poll(&mut context).is_pending());
+        }
+        let nothing = SetAttr { size: Some(0), ..SetAttr::default() };
+        block_on(lane.setattr(file.attr.ino, nothing)).unwrap();
+        assert_eq!(block_on(allocated), Ok(()), "{what:?}");
+        assert_eq!(block_on(lane.fsync(file.handle)), Ok(()), "{what:?}");
+    }
 }
