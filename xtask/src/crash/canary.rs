@@ -1,6 +1,6 @@
 //! Deliberate damage that the test must find: a checker that cannot fail proves nothing.
 
-use super::team::SILENCE;
+use super::team::SAYS;
 use skep_rig::{Cluster, Daemon};
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -48,8 +48,7 @@ impl Canary {
 impl Canary {
     /// Does a failure look as if this damage had made it? Whatever else fails is no find.
     pub fn is_told_by(self, failure: &str) -> bool {
-        let complains = failure.contains("process ") && !failure.contains(SILENCE);
-        complains && (self == Self::Log || failure.starts_with("verify: "))
+        failure.contains(SAYS) && (self == Self::Log || failure.starts_with("verify: "))
     }
 }
 
@@ -155,10 +154,12 @@ mod tests {
     #[test]
     fn only_its_damage_is_a_find() {
         let told = |failure: &str| [Canary::Log, Canary::Chunk].map(|canary| canary.is_told_by(failure));
-        assert_eq!(told("verify: process 1: found | oracle: ..."), [true, true]);
-        assert_eq!(told("kills: process 0: found ENOENT"), [true, false]);
+        assert_eq!(told("verify: process 1 says: found | oracle: ..."), [true, true]);
+        assert_eq!(told("kills: process 0 says: found ENOENT"), [true, false]);
         assert_eq!(told("the test itself: mnt1 cannot be mounted"), [false, false]);
-        assert_eq!(told(&format!("verify: {SILENCE} 180 s of processes 1")), [false, false]);
+        assert_eq!(told("verify: no word for 180 s of processes 1"), [false, false]);
+        assert_eq!(told("verify: process 3 ended"), [false, false]);
+        assert_eq!(told("verify: process 0 cannot be told anything: Broken pipe"), [false, false]);
         assert_eq!(told("stalls: an operation took 99 s"), [false, false]);
     }
 

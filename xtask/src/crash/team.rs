@@ -12,8 +12,14 @@ use std::time::{Duration, Instant};
 /// of everything.
 const ANSWER_LIMIT: Duration = Duration::from_secs(180);
 
+/// A process that has ended was read to its end by then.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
 /// How it is said that there was none.
-pub const SILENCE: &str = "no word for";
+const SILENCE: &str = "no word for";
+
+/// How it is told what a process complains of.
+pub const SAYS: &str = " says: ";
 
 /// Begins a line of a process that goes on comparing.
 pub const SIGN: &str = "at ";
@@ -101,7 +107,19 @@ impl Team {
     /// Tells one of them `word`.
     pub fn tell(&mut self, index: usize, word: &str) -> Result<(), String> {
         let input = self.members[index].stdin.as_mut().ok_or("a load process has no input")?;
-        writeln!(input, "{word}").and_then(|()| input.flush()).map_err(|e| format!("process {index}: {e}"))
+        let told = writeln!(input, "{word}").and_then(|()| input.flush());
+        // Who has ended has said why, most likely.
+        told.map_err(|e| {
+            let events = std::iter::from_fn(|| self.events.recv_timeout(LAST_WORDS).ok());
+            let is_why = |line: &String| !line.starts_with(SIGN);
+            match events
+                .filter(|event| event.index == index)
+                .find(|event| event.line.as_ref().is_none_or(is_why))
+            {
+                Some(event) => complaint(&event),
+                None => format!("process {index} cannot be told anything: {e}"),
+            }
+        })
     }
 
     /// Lets `time` pass while they work; an error as soon as one of them reports one.
@@ -173,7 +191,7 @@ impl Team {
 
 fn complaint(event: &Event) -> String {
     match &event.line {
-        Some(line) => format!("process {}: {}", event.index, line.replace('\t', "\n    ")),
+        Some(line) => format!("process {}{SAYS}{}", event.index, line.replace('\t', "\n    ")),
         None => format!("process {} ended", event.index),
     }
 }
@@ -207,7 +225,10 @@ mod tests {
             .for_each(|(index, line)| say(index, line));
         assert_eq!(team.answers(&[0, 1], long).unwrap(), ["1 2", "3"]);
         say(1, "ok");
-        assert!(team.answers(&[1], long).unwrap_err().contains("process 1: ok"), "an answer says something");
+        assert!(
+            team.answers(&[1], long).unwrap_err().contains("process 1 says: ok"),
+            "an answer says something"
+        );
         [(0, "at a/b"), (1, "ok 1")].into_iter().for_each(|(index, line)| say(index, line));
         let silent = team.answers(&[0, 1], Duration::from_millis(50)).unwrap_err();
         assert!(silent.contains("processes 0 (") && silent.contains("at a/b"), "{silent}");
