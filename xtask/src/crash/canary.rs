@@ -13,6 +13,9 @@ const LOST: u64 = 64;
 /// The length from which on chunk files count as sparse.
 const CHUNK_MAX: u64 = 32 << 20;
 
+/// How mgmtd calls a log that has less than was on stable storage.
+const OLDER_COPY: &str = "the state directory is an older copy: its log ends at";
+
 /// What is damaged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Canary {
@@ -48,7 +51,11 @@ impl Canary {
 impl Canary {
     /// Does a failure look as if this damage had made it? Whatever else fails is no find.
     pub fn is_told_by(self, failure: &str) -> bool {
-        failure.contains(SAYS) && (self == Self::Log || failure.starts_with("verify: "))
+        match self {
+            // mgmtd may know of more records than are left, and says so before any load process can.
+            Self::Log => failure.contains(SAYS) || failure.contains(OLDER_COPY),
+            Self::Chunk => failure.contains(SAYS) && failure.starts_with("verify: "),
+        }
     }
 }
 
@@ -159,6 +166,8 @@ mod tests {
         assert_eq!(told("the test itself: mnt1 cannot be mounted"), [false, false]);
         assert_eq!(told("verify: no word for 180 s of processes 1"), [false, false]);
         assert_eq!(told("verify: process 3 ended"), [false, false]);
+        let refused = format!("kills: skep up: mgmtd refuses this daemon: {OLDER_COPY} record 285");
+        assert_eq!(told(&refused), [true, false]);
         assert_eq!(told("verify: process 0 cannot be told anything: Broken pipe"), [false, false]);
         assert_eq!(told("stalls: an operation took 99 s"), [false, false]);
     }
