@@ -15,31 +15,31 @@ pub struct Constant {
 
 /// Key, file, name there: `const NAME: T = value;` of a source, `#name = value` of a shipped configuration.
 const PLACES: [(&str, &str, &str); 21] = [
-    ("heartbeat_ms", "crates/skep/config/storaged.toml", "heartbeat"),
-    ("answer_limit_ms", "crates/skep/src/membership.rs", "ANSWER_LIMIT"),
-    ("retry_pause_ms", "crates/skep/src/membership.rs", "RETRY_PAUSE"),
-    ("tick_ms", "crates/skep/src/mgmtd/service.rs", "TICK_MAX_MS"),
-    ("probably_offline_ms", "crates/cluster/src/limits.rs", "PROBABLY_OFFLINE_MS"),
-    ("offline_ms", "crates/cluster/src/limits.rs", "OFFLINE_MS"),
-    ("session_timeout_ms", "crates/cluster/src/limits.rs", "SESSION_TIMEOUT_MS"),
-    ("capacity_every_ms", "crates/cluster/src/limits.rs", "CAPACITY_EVERY_MS"),
-    ("housekeeping_max_ms", "crates/client/src/limits.rs", "HOUSEKEEPING_MAX_MS"),
-    ("grace_ms", "crates/skep/config/metad.toml", "grace"),
-    ("shards", "crates/skep/config/mgmtd.toml", "shards"),
-    ("nodes_max", "crates/skep/config/mgmtd.toml", "max_nodes"),
-    ("nodes_highest", "crates/skep/src/config/mgmtd.rs", "NODES_MAX"),
-    ("targets_max", "crates/skep/config/mgmtd.toml", "max_targets"),
-    ("targets_highest", "crates/skep/src/config/mgmtd.rs", "TARGETS_MAX"),
-    ("sessions_max", "crates/skep/config/mgmtd.toml", "max_sessions"),
-    ("sessions_highest", "crates/skep/src/config/mgmtd.rs", "SESSIONS_MAX"),
-    ("metad_sessions_max", "crates/meta/src/limit.rs", "SESSIONS_MAX"),
-    ("metad_connections_max", "crates/skep/config/metad.toml", "max_connections"),
-    ("storaged_connections_max", "crates/skep/config/storaged.toml", "max_connections"),
-    ("body_max", "crates/types/src/limits.rs", "BODY_MAX"),
+    ("heartbeat_ms", "crates/program/skep/config/storaged.toml", "heartbeat"),
+    ("answer_limit_ms", "crates/program/skep/src/membership.rs", "ANSWER_LIMIT"),
+    ("retry_pause_ms", "crates/program/skep/src/membership.rs", "RETRY_PAUSE"),
+    ("tick_ms", "crates/program/skep/src/mgmtd/service.rs", "TICK_MAX_MS"),
+    ("probably_offline_ms", "crates/rules/cluster/src/limits.rs", "PROBABLY_OFFLINE_MS"),
+    ("offline_ms", "crates/rules/cluster/src/limits.rs", "OFFLINE_MS"),
+    ("session_timeout_ms", "crates/rules/cluster/src/limits.rs", "SESSION_TIMEOUT_MS"),
+    ("capacity_every_ms", "crates/rules/cluster/src/limits.rs", "CAPACITY_EVERY_MS"),
+    ("housekeeping_max_ms", "crates/rules/client/src/limits.rs", "HOUSEKEEPING_MAX_MS"),
+    ("grace_ms", "crates/program/skep/config/metad.toml", "grace"),
+    ("shards", "crates/program/skep/config/mgmtd.toml", "shards"),
+    ("nodes_max", "crates/program/skep/config/mgmtd.toml", "max_nodes"),
+    ("nodes_highest", "crates/program/skep/src/config/mgmtd.rs", "NODES_MAX"),
+    ("targets_max", "crates/program/skep/config/mgmtd.toml", "max_targets"),
+    ("targets_highest", "crates/program/skep/src/config/mgmtd.rs", "TARGETS_MAX"),
+    ("sessions_max", "crates/program/skep/config/mgmtd.toml", "max_sessions"),
+    ("sessions_highest", "crates/program/skep/src/config/mgmtd.rs", "SESSIONS_MAX"),
+    ("metad_sessions_max", "crates/rules/meta/src/limit.rs", "SESSIONS_MAX"),
+    ("metad_connections_max", "crates/program/skep/config/metad.toml", "max_connections"),
+    ("storaged_connections_max", "crates/program/skep/config/storaged.toml", "max_connections"),
+    ("body_max", "crates/vocabulary/types/src/limits.rs", "BODY_MAX"),
 ];
 /// A session is renewed when this part of its time-out has passed: stands in the code, not in a constant.
 const RENEWAL: (&str, &str, u64) =
-    ("crates/client/src/housekeeping.rs", "now.since(session.renewed) >= session.timeout_ms / 4", 4);
+    ("crates/rules/client/src/housekeeping.rs", "now.since(session.renewed) >= session.timeout_ms / 4", 4);
 
 /// All of them.
 pub fn constants(root: &Path) -> Result<Vec<Constant>, String> {

@@ -1,5 +1,5 @@
 //! `cargo xtask calibrate`: what Skep's operations cost on this machine, and the intervals and limits of its code,
-//! written to `crates/plan/calibration.toml` for `skep plan scale`.
+//! written to `crates/know-how/plan/calibration.toml` for `skep plan scale`.
 //!
 //! Costs come from programs that drive the real code (examples of the crates, built for release and pinned to one
 //! core) and from the profile of real daemons that `cargo xtask bench --profile` left in docs/bench. Intervals and
@@ -16,7 +16,7 @@ use runs::Runs;
 use std::path::Path;
 
 /// Where the result belongs.
-pub const FILE: &str = "crates/plan/calibration.toml";
+pub const FILE: &str = "crates/know-how/plan/calibration.toml";
 
 /// What to measure.
 #[derive(clap::Args)]

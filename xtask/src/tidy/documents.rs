@@ -113,8 +113,8 @@ mod tests {
     use super::super::findings;
     use super::*;
 
-    const CRATE: (&str, &str) = ("crates/meta/Cargo.toml", "[package]\nname = \"skep-meta\"\n");
-    const MAP: (&str, &str) = (ARCHITECTURE, "# Map\n`crates/meta`: the namespace.\n");
+    const CRATE: (&str, &str) = ("crates/rules/meta/Cargo.toml", "[package]\nname = \"skep-meta\"\n");
+    const MAP: (&str, &str) = (ARCHITECTURE, "# Map\n`crates/rules/meta`: the namespace.\n");
     const TESTS: (&str, &str) = ("a/src/x.rs", "#[test]\nfn holds() {}\nfn no_test() {}\n");
     const TABLE: (&str, &str) = ("a/cases.toml", "name = \"chmod EPERM\"\n");
     const GOOD: &str = "# P\n| Promise | Test |\n|---|:--|\n| a | `x::holds` |\n| b | `chmod EPERM` |\n";

@@ -44,15 +44,15 @@ mod tests {
     const META: &str = "[package]\nname = \"skep-meta\"\n";
 
     fn of(lib: &str) -> Vec<String> {
-        findings(check, &[("crates/meta/Cargo.toml", META), ("crates/meta/src/lib.rs", lib)])
+        findings(check, &[("crates/rules/meta/Cargo.toml", META), ("crates/rules/meta/src/lib.rs", lib)])
     }
 
     /// Goal: the attribute must be there as code; in a comment it does not count.
     #[test]
     fn attribute_is_required() {
         assert!(of("#![no_std]\nextern crate alloc;\n").is_empty());
-        assert_eq!(of("// #![no_std]\n"), ["crates/meta/src/lib.rs:1: skep-meta is not no_std"]);
-        assert_eq!(findings(check, &[("crates/meta/Cargo.toml", META)]).len(), 1);
+        assert_eq!(of("// #![no_std]\n"), ["crates/rules/meta/src/lib.rs:1: skep-meta is not no_std"]);
+        assert_eq!(findings(check, &[("crates/rules/meta/Cargo.toml", META)]).len(), 1);
     }
 
     /// Goal: std comes back for tests only; hands may use it at will.
@@ -61,7 +61,7 @@ mod tests {
         assert!(of("#![no_std]\n#[cfg(test)]\nextern crate std;\n").is_empty());
         assert_eq!(
             of("#![no_std]\n\nextern  crate std;\n"),
-            ["crates/meta/src/lib.rs:3: skep-meta takes std outside of its tests"]
+            ["crates/rules/meta/src/lib.rs:3: skep-meta takes std outside of its tests"]
         );
         assert_eq!(of("#![no_std]\nextern crate std as s;\n").len(), 1);
         let net = "[package]\nname = \"skep-net\"\n";

@@ -1,0 +1,38 @@
+//! Registry and log of this release and of those before it: their bytes stand in `crates/rules/cluster/formats`.
+
+#[cfg(test)]
+extern crate std;
+
+use crate::command::Command;
+use crate::state::Snapshot;
+use alloc::format;
+use skep_types::codec::Draw;
+use skep_types::formats::Formats;
+use skep_types::limits::FORMAT;
+use skep_types::{Decode, Encode};
+use std::fs;
+
+/// Goal: what a release kept of the cluster is read by every later one, and means the same.
+#[test]
+fn registry_and_log_stay_readable() {
+    let mut formats = Formats::default();
+    for (how, draw) in [("full", Draw::FULL), ("bare", Draw::BARE)] {
+        for (number, command) in Command::each(draw).iter().enumerate() {
+            let name = format!("log.{}.{how}", number + 1);
+            let again = |bytes: &[u8]| Command::from_bytes(bytes).ok().map(|command| command.to_bytes());
+            formats.bytes(&name, &command.to_bytes(), again);
+        }
+    }
+    formats.record::<Snapshot>("Snapshot");
+    let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/formats");
+    let own = format!("{dir}/{FORMAT}.txt");
+    if std::env::var_os("SKEP_WRITE_FIXTURES").is_some() {
+        fs::create_dir_all(dir).unwrap();
+        fs::write(&own, formats.text()).unwrap();
+    }
+    for file in fs::read_dir(dir).unwrap().flatten() {
+        let text = fs::read_to_string(file.path()).unwrap();
+        formats.reads(&text).unwrap_or_else(|e| panic!("{}: {e}", file.path().display()));
+    }
+    formats.is(&fs::read_to_string(&own).unwrap()).unwrap();
+}
