@@ -240,7 +240,8 @@ fn a_killed_stranger_ends_with_the_answer() {
     let mut mount = mount.spawn().expect("unshare is missing: apt-get install util-linux");
     patiently("it is mounted", || point.join("file").exists()).unwrap();
     let mut programs = killed_at(&cluster, &point, "metad", &["os.stat('file')"], false);
-    std::thread::sleep(STOPPED);
+    // Long enough for what would end it, several times over: there is nothing to wait for when nothing happens.
+    std::thread::sleep(5 * KILLED_SOON);
     for (call, child) in &mut programs {
         is_waiting(call, child);
     }
