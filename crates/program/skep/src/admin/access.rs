@@ -3,13 +3,15 @@
 use super::deadline;
 use super::failure::{Failure, Outcome};
 use super::mount_table::{self, MountEntry};
+use super::through_mount;
 use crate::caller::{CallError, Caller, hello};
 use crate::config::address::{Address, MGMTD_PORT};
+use crate::mount::special::CLUSTER;
 use crate::units::Period;
 use crate::up::ClusterFile;
 use clap::Args;
 use skep_net::{Endpoint, Keyring, choose, machine_id};
-use skep_types::{Role, ShardId};
+use skep_types::{ClusterId, Role, ShardId};
 use skep_wire::Message;
 use skep_wire::meta::ShardCall;
 use skep_wire::mgmt::{ClusterStatus, NodeEntry, StatusReply};
@@ -52,7 +54,7 @@ pub struct AccessArgs {
     #[arg(long)]
     pub insecure: bool,
     /// How long a command waits for the services
-    #[arg(long, value_name = "TIME", default_value = "5s")]
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = some_time)]
     pub timeout: Period,
 }
 
@@ -65,6 +67,16 @@ pub struct Place {
     pub key: PathBuf,
     /// The file of `skep up`, when that is how it was found.
     pub cluster: Option<PathBuf>,
+    /// The path on a mount that is meant, and the cluster that the mount says it is of.
+    pub mounted: Option<(PathBuf, ClusterId)>,
+}
+
+/// Time in which a service can answer.
+pub fn some_time(text: &str) -> Result<Period, String> {
+    match text.parse::<Period>() {
+        Ok(period) if period.is_zero() => Err("nothing answers in no time; write \"5s\"".to_owned()),
+        other => other.map_err(|e| e.to_string()),
+    }
 }
 
 impl AccessArgs {
@@ -74,28 +86,32 @@ impl AccessArgs {
     }
 
     /// The cluster that the flags name; else the one whose mount `path` lies on; else the one on
-    /// this machine.
+    /// this machine. Whichever it is: [`Cluster::status`] refuses one that `path` is not mounted from.
     pub fn place(&self, path: Option<&Path>) -> Outcome<Place> {
-        let key = || self.key.clone().unwrap_or_else(|| PathBuf::from(KEY_FILE));
-        if !self.mgmtd.is_empty() {
-            return Ok(Place { mgmtd: self.mgmtd.clone(), key: key(), cluster: None });
-        }
-        if let Some(file) = &self.cluster {
-            return self.of_cluster_file(file);
-        }
-        match path.map(|path| mount_of(path, self.timeout.duration())).transpose()?.flatten() {
-            Some(mount) => self.of_mount(&mount),
-            None => {
-                let local = Address::Tcp { host: "127.0.0.1".to_owned(), port: MGMTD_PORT };
-                Ok(Place { mgmtd: vec![local], key: key(), cluster: None })
-            }
-        }
+        let limit = self.timeout.duration();
+        let mount = path.map(|path| mount_of(path, limit)).transpose()?.flatten();
+        let place = match (&mount, &self.cluster) {
+            _ if !self.mgmtd.is_empty() => self.at(self.mgmtd.clone()),
+            (_, Some(file)) => self.of_cluster_file(file)?,
+            (Some(mount), None) => self.of_mount(mount)?,
+            (None, None) => self.at(vec![Address::Tcp { host: "127.0.0.1".to_owned(), port: MGMTD_PORT }]),
+        };
+        let mounted = match path.filter(|_| mount.is_some()) {
+            Some(path) => Some((path.to_owned(), cluster_of(path, limit)?)),
+            None => None,
+        };
+        Ok(Place { mounted, ..place })
+    }
+
+    fn at(&self, mgmtd: Vec<Address>) -> Place {
+        let key = self.key.clone().unwrap_or_else(|| PathBuf::from(KEY_FILE));
+        Place { mgmtd, key, cluster: None, mounted: None }
     }
 
     fn of_cluster_file(&self, file: &Path) -> Outcome<Place> {
         let cluster = ClusterFile::read(file)?;
         let key = self.key.clone().unwrap_or(cluster.key_file);
-        Ok(Place { mgmtd: cluster.mgmtd, key, cluster: Some(file.to_owned()) })
+        Ok(Place { mgmtd: cluster.mgmtd, key, cluster: Some(file.to_owned()), mounted: None })
     }
 
     /// The cluster that is mounted there.
@@ -115,8 +131,7 @@ impl AccessArgs {
         if let Some(file) = above.filter(|file| file.exists()) {
             return self.of_cluster_file(&file);
         }
-        let key = self.key.clone().unwrap_or_else(|| PathBuf::from(KEY_FILE));
-        Ok(Place { mgmtd, key, cluster: None })
+        Ok(self.at(mgmtd))
     }
 
     /// Reaches the cluster.
@@ -149,6 +164,13 @@ pub fn mount_of(path: &Path, limit: Duration) -> Outcome<Option<MountEntry>> {
     Ok(mount.filter(MountEntry::is_skep))
 }
 
+/// The cluster that the mount of `path` is of, as the mount itself says.
+pub fn cluster_of(path: &Path, limit: Duration) -> Outcome<ClusterId> {
+    let told = through_mount::value(path, CLUSTER, limit)?;
+    let id = std::str::from_utf8(&told).ok().and_then(ClusterId::parse);
+    id.ok_or_else(|| Failure::new(format!("{}: {CLUSTER}: no id of a cluster", path.display())))
+}
+
 /// The addresses in a mount's source: `mgmt1,mgmt2:/`, `unix:/run/skep/mgmtd.sock:/`.
 fn source_addresses(source: &str) -> Result<Vec<Address>, String> {
     let (addresses, _) = source.rsplit_once(":/").ok_or("it does not end in \":/\"")?;
@@ -176,6 +198,7 @@ pub struct Cluster {
     role: Role,
     mgmtd: Caller,
     whom: String,
+    mounted: Option<(PathBuf, ClusterId)>,
     /// How long one question may take.
     pub limit: Duration,
 }
@@ -189,13 +212,14 @@ impl Cluster {
             endpoints.collect::<Result<_, _>>().map_err(|e| Failure::new(e.to_string()))?;
         let names: Vec<_> = place.mgmtd.iter().map(ToString::to_string).collect();
         let mgmtd = Caller::new(keyring.clone(), endpoints, hello(role));
-        Ok(Self { keyring, role, mgmtd, whom: format!("mgmtd ({})", names.join(", ")), limit })
+        let (whom, mounted) = (format!("mgmtd ({})", names.join(", ")), place.mounted.clone());
+        Ok(Self { keyring, role, mgmtd, whom, mounted, limit })
     }
 
     /// With the administrator's role, at these addresses.
     pub fn at(keyring: Arc<Keyring>, endpoints: Vec<Endpoint>, whom: &str, limit: Duration) -> Self {
         let mgmtd = Caller::new(keyring.clone(), endpoints, hello(Role::Admin));
-        Self { keyring, role: Role::Admin, mgmtd, whom: whom.to_owned(), limit }
+        Self { keyring, role: Role::Admin, mgmtd, whom: whom.to_owned(), mounted: None, limit }
     }
 
     /// Fails when the key does not make an administrator.
@@ -215,9 +239,20 @@ impl Cluster {
         answer.map_err(|e| Failure::call(&self.whom, &e))
     }
 
-    /// Everything mgmtd knows.
+    /// Everything mgmtd knows. Who named a path on a mount of another cluster is refused: its inode number would be taken for
+    /// some other file here.
     pub fn status(&mut self) -> Outcome<StatusReply> {
-        self.ask(&ClusterStatus {})
+        let status = self.ask(&ClusterStatus {})?;
+        match &self.mounted {
+            Some((path, cluster)) if *cluster != status.cluster => Err(Failure::usage(format!(
+                "{}: is on a mount of another cluster ({cluster}) than the one that was asked ({}, {}); --cluster, --mgmtd and \
+                 the variable {CLUSTER_VARIABLE} name a cluster: without them it is that of the mount",
+                path.display(),
+                status.cluster,
+                self.whom
+            ))),
+            _ => Ok(status),
+        }
     }
 
     /// The keys with which daemons are asked.
@@ -319,6 +354,13 @@ mod tests {
         assert!(
             !is_of_another("unix:/e/run/m.sock:/", &asked[1..]) && !is_of_another("unix:/e/m.sock:/", &[])
         );
+    }
+
+    /// Goal: a time-out in which nothing can answer is refused, as it would be taken for silence.
+    #[test]
+    fn no_time_at_all() {
+        assert_eq!(some_time("2s"), Ok(Period::secs(2)));
+        assert!(some_time("0s").unwrap_err().contains("nothing answers") && some_time("2").is_err());
     }
 
     /// Goal: flags win over everything, and without any the cluster of this machine is meant.

@@ -15,6 +15,8 @@ enum FailureKind {
     Failed,
     /// Nobody answered.
     Unreachable,
+    /// Somebody did, and they do not understand each other: another key, another release, overload.
+    Misfit,
     /// What it was asked about has changed meanwhile.
     Overtaken,
     /// What was asked for makes no sense, wherever it is asked.
@@ -32,7 +34,17 @@ pub type Outcome<T = ()> = Result<T, Failure>;
 impl Failure {
     /// Did nobody answer? Then it may work later.
     pub fn is_unreachable(&self) -> bool {
-        self.1 == FailureKind::Unreachable
+        matches!(self.1, FailureKind::Unreachable | FailureKind::Misfit)
+    }
+
+    /// Is the one who answered not the one that was meant, by its key or its release?
+    pub fn is_misfit(&self) -> bool {
+        self.1 == FailureKind::Misfit
+    }
+
+    /// Does the command line make no sense as it stands?
+    pub fn is_usage(&self) -> bool {
+        self.1 == FailureKind::Usage
     }
 
     /// Did what was asked about change since somebody looked? Then it is looked at again.
@@ -60,7 +72,9 @@ impl Failure {
         match self.1 {
             FailureKind::Usage => ExitCode::from(EXIT_USAGE),
             FailureKind::Interrupted => ExitCode::from(EXIT_INTERRUPTED),
-            FailureKind::Failed | FailureKind::Unreachable | FailureKind::Overtaken => ExitCode::FAILURE,
+            FailureKind::Failed | FailureKind::Unreachable | FailureKind::Misfit | FailureKind::Overtaken => {
+                ExitCode::FAILURE
+            }
         }
     }
 
@@ -77,6 +91,7 @@ impl Failure {
             other => format!("{whom}: {other}"),
         };
         let kind = match error {
+            CallError::Net(e) if e.is_permanent() => FailureKind::Misfit,
             CallError::Net(_) => FailureKind::Unreachable,
             CallError::Refused(refusal) if refusal.status == Status::CUT_SINCE => FailureKind::Overtaken,
             _ => FailureKind::Failed,

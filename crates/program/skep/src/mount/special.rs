@@ -20,6 +20,8 @@ const ENTRY: &[u8] = b"skep.entry";
 const LAYOUT: &[u8] = b"skep.layout";
 /// Space of the targets, as JSON.
 const SPACE: &[u8] = b"skep.space";
+/// The id of the cluster that is mounted.
+pub const CLUSTER: &str = "skep.cluster";
 /// Where the network is measured without the disks, as JSON; set on a directory: for how many milliseconds more.
 pub const NETBENCH: &str = "skep.netbench";
 /// 1 on what was made, through this mount, in a directory that is measured in; 0 on anything else.
@@ -106,6 +108,9 @@ pub async fn get<P: MountPort>(lane: &MountLane<P>, ino: Ino, name: &[u8]) -> Re
                 })
             });
             serde_json::to_vec(&rows).map_err(|_| Errno::EIO)
+        }
+        _ if name == CLUSTER.as_bytes() => {
+            Ok(lane.shared().with(|s| s.map.cluster()).to_string().into_bytes())
         }
         _ if name == NETBENCH.as_bytes() => Ok(netbench(lane)),
         _ if name == NETBENCH_MARK.as_bytes() => Ok(u8::from(lane.is_dropped(ino)).to_string().into_bytes()),

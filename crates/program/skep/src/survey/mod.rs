@@ -228,7 +228,7 @@ fn survey(args: &RunArgs) -> Outcome<ExitCode> {
     let sheet = args.hardware.as_deref().map(theory::Sheet::read).transpose()?;
     interrupt::listen()?;
     let out = document::Out::make(args.out.as_deref(), args.force, &started)?;
-    let mut cluster = args.access.connect(None)?;
+    let mut cluster = args.access.connect(args.mount.as_deref())?;
     cluster.require_admin("a survey")?;
     let status = cluster.status()?;
     let online = Members::of(&status).nodes;
@@ -253,7 +253,8 @@ fn survey(args: &RunArgs) -> Outcome<ExitCode> {
     }
     run.missing(LayerId::Network, reach::told(&stuck));
     // A mount would wait for them for minutes, and whoever looks into it.
-    let place = if members.cut_off.is_empty() { load::Place::find(args, &mut run)? } else { None };
+    let place =
+        if members.cut_off.is_empty() { load::Place::find(args, status.cluster, &mut run)? } else { None };
     let machines = facts::machines(&mut run, place.as_ref());
     let settings = facts::settings(&status, place.as_ref());
     let layers = layers(args, &mut run, place.as_ref());

@@ -29,6 +29,7 @@ pub use status::UpStatus;
 pub use status::{ClusterSummary, failed};
 
 use crate::admin::Outcome;
+use crate::admin::access::some_time;
 use crate::cli::output::{self, OutputArgs};
 use crate::units::Period;
 use clap::Args;
@@ -73,7 +74,7 @@ pub struct StatusArgs {
     #[arg(long, value_name = "DIR")]
     dir: PathBuf,
     /// How long mgmtd and the mount may take to answer
-    #[arg(long, value_name = "TIME", default_value = "3s")]
+    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = some_time)]
     timeout: Period,
     #[command(flatten)]
     output: OutputArgs,

@@ -27,7 +27,7 @@ use std::time::Duration;
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct UpStatus {
     dir: String,
-    /// All services run and the file system is mounted.
+    /// All services run, the file system is mounted, and no server has been silent for so long that it counts as offline.
     up: bool,
     services: Vec<ServiceStatus>,
     mount: MountStatus,
@@ -71,6 +71,8 @@ pub struct ClusterSummary {
     id: String,
     nodes: usize,
     nodes_online: usize,
+    /// Not heard for `node_offline` of mgmtd.
+    nodes_offline: usize,
     targets: usize,
     /// Served by a server that is heard.
     targets_online: usize,
@@ -84,14 +86,15 @@ impl ClusterSummary {
     /// As mgmtd knows it.
     pub fn of(status: &StatusReply) -> Self {
         let space = crate::admin::pool::space(status.targets.iter());
-        let online = status.nodes.iter().filter(|node| node.node.reachability == Reachability::Online);
+        let count = |state| status.nodes.iter().filter(|node| node.node.reachability == state).count();
         let names = crate::admin::namespace::Names::of(status);
         let served =
             |target: &&skep_wire::mgmt::TargetEntry| names.reach(target) == Some(Reachability::Online);
         Self {
             id: status.cluster.to_string(),
             nodes: status.nodes.len(),
-            nodes_online: online.count(),
+            nodes_online: count(Reachability::Online),
+            nodes_offline: count(Reachability::Offline),
             targets: status.targets.len(),
             targets_online: status.targets.iter().filter(served).count(),
             shards: status.shards.len(),
@@ -105,8 +108,13 @@ impl ClusterSummary {
 impl UpStatus {
     fn text(&self) -> String {
         let failed = self.services.iter().any(|service| service.error.is_some());
+        let is_complete =
+            self.services.iter().all(|service| service.running) && self.mount.state == "mounted";
         let next = match (self.up, failed) {
             (true, _) => String::new(),
+            (false, _) if is_complete => {
+                format!("; all of it runs, and does not answer: skep health --cluster {}/{FILE}", self.dir)
+            }
             (false, true) => format!("; put right what is wrong, then skep up --dir {}", self.dir),
             (false, false) => format!("; skep up --dir {} starts what is missing", self.dir),
         };
@@ -227,7 +235,7 @@ pub fn failed(dir: &Path) -> Vec<(String, String)> {
     servers.filter_map(failed).collect()
 }
 
-/// Does it; exit code 0 when all of it runs, 1 otherwise.
+/// Does it; exit code 0 when all of it runs and is heard, 1 otherwise.
 pub fn run(dir: &Path, timeout: Period, format: Format, out: &mut dyn Write) -> Outcome<ExitCode> {
     let cluster = ClusterFile::read(&dir.join(FILE))?;
     let dir = absolute(dir)?;
@@ -250,7 +258,8 @@ pub fn run(dir: &Path, timeout: Period, format: Format, out: &mut dyn Write) -> 
         Ok(status) => (Some(ClusterSummary::of(&status)), None),
         Err(failure) => (None, Some(failure.to_string())),
     };
-    let up = services.iter().all(|service| service.running) && mount.state == "mounted" && cluster.is_some();
+    let is_heard = cluster.as_ref().is_some_and(|cluster| cluster.nodes_offline == 0);
+    let up = services.iter().all(|service| service.running) && mount.state == "mounted" && is_heard;
     let status = UpStatus { dir: dir.display().to_string(), up, services, mount, cluster, error };
     match format {
         Format::Json => {
@@ -297,6 +306,14 @@ mod tests {
         status.services[0].error = Some("TIME ERROR mgmtd: no".to_owned());
         let text = status.text();
         assert!(text.contains("/d: not up; put right") && text.contains(" TIME ERROR mgmtd: no\n"), "{text}");
+        status.services.iter_mut().for_each(|service| (service.running, service.error) = (true, None));
+        status.mount.state = "mounted";
+        assert!(
+            status
+                .text()
+                .starts_with("/d: not up; all of it runs, and does not answer: skep health --cluster /d/")
+        );
+        (status.services[0].running, status.mount.state) = (false, "not-mounted");
         let json = serde_json::to_value(&status).unwrap();
         assert_eq!(
             (&json["services"][0]["running"], &json["cluster"]["targets"]),

@@ -42,7 +42,25 @@ fn health_says_how_it_is() {
         "{code} {text}"
     );
     assert_eq!(health(&cluster, &["--no-such-flag"]).0, 3);
-    cluster.of("storaged")[0].kill().unwrap();
+    let storaged = &cluster.of("storaged")[0];
+    let status = || {
+        let output = cluster.run(["status", "--dir", cluster.dir().to_str().unwrap()]).unwrap();
+        (output.status.success(), String::from_utf8(output.stdout).unwrap())
+    };
+    storaged.signal(Signal::STOP).unwrap();
+    patiently("a cluster with a silent server is not up", || !status().0).unwrap();
+    let (_, text) = status();
+    assert!(text.contains("not up; all of it runs, and does not answer: skep health"), "{text}");
+    storaged.signal(Signal::CONT).unwrap();
+    patiently("it is up again", || status().0).unwrap();
+    let stranger = cluster.beside("stranger.key");
+    cluster.must(["key", "generate", stranger.to_str().unwrap()]).unwrap();
+    let (code, text) = health(&cluster, &["--key", stranger.to_str().unwrap()]);
+    assert!(
+        code == 2 && text.contains("name the key of this cluster") && !text.contains("start skep"),
+        "{text}"
+    );
+    storaged.kill().unwrap();
     patiently("a dead storage server is an error", || health(&cluster, &[]).0 == 2).unwrap();
     let (_, text) = health(&cluster, &[]);
     assert!(text.contains("storaged-1") && text.contains("start skep storaged there"), "{text}");

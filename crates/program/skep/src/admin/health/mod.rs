@@ -136,12 +136,12 @@ fn run_dir(place: Option<&Place>) -> PathBuf {
     up_dir.map_or_else(|| PathBuf::from(RUN_DIR), |dir| dir.join("run"))
 }
 
-/// Which cluster is meant. Where the path lies on a mount that is silent, its name tells: something else is to be found out all
-/// the same, in the other half of the time.
+/// Which cluster is meant. Where the path lies on a mount that is silent, the flags or its name tell: something else is to be
+/// found out all the same, in the other half of the time.
 fn place_of(access: &AccessArgs, path: Option<&Path>) -> Outcome<Place> {
     let half = AccessArgs { timeout: Period(access.timeout.duration() / 2), ..access.clone() };
-    let named = path.filter(|_| !access.is_explicit());
-    half.place(path).or_else(|failure| match named.and_then(mount_by_name) {
+    half.place(path).or_else(|failure| match path.and_then(mount_by_name) {
+        Some(_) if access.is_explicit() => access.place(None),
         Some(mount) => access.of_mount(&mount),
         None => Err(failure),
     })
@@ -192,10 +192,16 @@ fn look_at_cluster(access: &AccessArgs, place: &Outcome<Place>, until: Instant) 
     cluster.limit = until.saturating_duration_since(Instant::now()) * 3 / 4;
     let status = match cluster.status() {
         Ok(status) => status,
+        Err(failure) if failure.is_usage() => {
+            return refused(failure.to_string(), "name the cluster of the path, or none", false);
+        }
         Err(failure) => {
             let ended = ended_by_errors(place);
             let hint = match ended.iter().any(|check| check.subject == "mgmtd") {
                 true => "see what mgmtd says".to_owned(),
+                false if failure.is_misfit() => {
+                    "name the key of this cluster by --key FILE, or see its log".to_owned()
+                }
                 false => format!("start skep mgmtd, or skep up when the cluster is of {CLUSTER_FILE}"),
             };
             let mut found = refused(failure.to_string(), &hint, true);

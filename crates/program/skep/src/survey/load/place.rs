@@ -1,12 +1,13 @@
 //! Where load runs: a directory of its own on a mount of the cluster.
 
 use super::super::{Run, RunArgs, commands};
-use crate::admin::access::{CLUSTER_FILE, mount_of};
+use crate::admin::access::{CLUSTER_FILE, cluster_of, mount_of};
 use crate::admin::deadline;
 use crate::admin::mount_table::{self, MountEntry};
 use crate::admin::{Failure, Outcome};
 use crate::bench::scratch::own_name;
 use crate::up::ClusterFile;
+use skep_types::ClusterId;
 use std::path::{Path, PathBuf};
 
 /// Longest text of a layout.
@@ -30,8 +31,8 @@ pub struct Place {
 }
 
 impl Place {
-    /// The mount that was named; that of `skep up`; the only one of this machine. None is a remark.
-    pub fn find(args: &RunArgs, run: &mut Run<'_>) -> Outcome<Option<Self>> {
+    /// The mount that was named; that of `skep up`; the only one of this machine, if it is of this cluster. None is a remark.
+    pub fn find(args: &RunArgs, cluster: ClusterId, run: &mut Run<'_>) -> Outcome<Option<Self>> {
         let layers = [
             super::super::LayerName::Log,
             super::super::LayerName::Client,
@@ -52,6 +53,11 @@ impl Place {
             Some(directory) => mount_of(directory, deadline::ANSWER_LIMIT)?,
             None => only_mount()?,
         };
+        let is_of_another = |entry: &MountEntry| {
+            cluster_of(&entry.point, deadline::ANSWER_LIMIT).is_ok_and(|told| told != cluster)
+        };
+        // One that was named was looked at when the cluster was asked.
+        let entry = entry.filter(|entry| args.mount.is_some() || !is_of_another(entry));
         match (entry, args.mount.as_ref()) {
             (Some(entry), _) => {
                 super::super::interrupt::sweep(named.as_deref().unwrap_or(&entry.point), run);
