@@ -3,15 +3,14 @@
 use super::deadline;
 use super::failure::{Failure, Outcome};
 use super::mount_table::{self, MountEntry};
-use super::through_mount;
+use super::mounted::{self, Mounted};
 use crate::caller::{CallError, Caller, hello};
 use crate::config::address::{Address, MGMTD_PORT};
-use crate::mount::special::CLUSTER;
 use crate::units::Period;
 use crate::up::ClusterFile;
 use clap::Args;
 use skep_net::{Endpoint, Keyring, choose, machine_id};
-use skep_types::{ClusterId, Role, ShardId};
+use skep_types::{Role, ShardId};
 use skep_wire::Message;
 use skep_wire::meta::ShardCall;
 use skep_wire::mgmt::{ClusterStatus, NodeEntry, StatusReply};
@@ -67,8 +66,8 @@ pub struct Place {
     pub key: PathBuf,
     /// The file of `skep up`, when that is how it was found.
     pub cluster: Option<PathBuf>,
-    /// The path on a mount that is meant, and the cluster that the mount says it is of.
-    pub mounted: Option<(PathBuf, ClusterId)>,
+    /// What the path is that was named, if it lies on a mount.
+    pub mounted: Option<Mounted>,
 }
 
 /// Time in which a service can answer.
@@ -89,18 +88,21 @@ impl AccessArgs {
     /// this machine. Whichever it is: [`Cluster::status`] refuses one that `path` is not mounted from.
     pub fn place(&self, path: Option<&Path>) -> Outcome<Place> {
         let limit = self.timeout.duration();
-        let mount = path.map(|path| mount_of(path, limit)).transpose()?.flatten();
-        let place = match (&mount, &self.cluster) {
+        let mounted = path.map(|path| mounted::look(path, limit)).transpose()?.flatten();
+        let place = match (&mounted, &self.cluster) {
             _ if !self.mgmtd.is_empty() => self.at(self.mgmtd.clone()),
             (_, Some(file)) => self.of_cluster_file(file)?,
-            (Some(mount), None) => self.of_mount(mount)?,
+            (Some(mounted), None) => self.of_mount(&mounted.mount)?,
             (None, None) => self.at(vec![Address::Tcp { host: "127.0.0.1".to_owned(), port: MGMTD_PORT }]),
         };
-        let mounted = match path.filter(|_| mount.is_some()) {
-            Some(path) => Some((path.to_owned(), cluster_of(path, limit)?)),
-            None => None,
-        };
         Ok(Place { mounted, ..place })
+    }
+
+    /// The same for commands that show the cluster and not the path: where the mount of the path does not answer in half of the
+    /// time, the flags alone say which cluster is meant.
+    pub fn place_or_named(&self, path: Option<&Path>) -> Outcome<Place> {
+        let half = Self { timeout: Period(self.timeout.duration() / 2), ..self.clone() };
+        half.place(path).or_else(|failure| if self.is_explicit() { self.place(None) } else { Err(failure) })
     }
 
     fn at(&self, mgmtd: Vec<Address>) -> Place {
@@ -164,13 +166,6 @@ pub fn mount_of(path: &Path, limit: Duration) -> Outcome<Option<MountEntry>> {
     Ok(mount.filter(MountEntry::is_skep))
 }
 
-/// The cluster that the mount of `path` is of, as the mount itself says.
-pub fn cluster_of(path: &Path, limit: Duration) -> Outcome<ClusterId> {
-    let told = through_mount::value(path, CLUSTER, limit)?;
-    let id = std::str::from_utf8(&told).ok().and_then(ClusterId::parse);
-    id.ok_or_else(|| Failure::new(format!("{}: {CLUSTER}: no id of a cluster", path.display())))
-}
-
 /// The addresses in a mount's source: `mgmt1,mgmt2:/`, `unix:/run/skep/mgmtd.sock:/`.
 fn source_addresses(source: &str) -> Result<Vec<Address>, String> {
     let (addresses, _) = source.rsplit_once(":/").ok_or("it does not end in \":/\"")?;
@@ -198,7 +193,7 @@ pub struct Cluster {
     role: Role,
     mgmtd: Caller,
     whom: String,
-    mounted: Option<(PathBuf, ClusterId)>,
+    mounted: Option<Mounted>,
     /// How long one question may take.
     pub limit: Duration,
 }
@@ -243,16 +238,20 @@ impl Cluster {
     /// some other file here.
     pub fn status(&mut self) -> Outcome<StatusReply> {
         let status = self.ask(&ClusterStatus {})?;
-        match &self.mounted {
-            Some((path, cluster)) if *cluster != status.cluster => Err(Failure::usage(format!(
-                "{}: is on a mount of another cluster ({cluster}) than the one that was asked ({}, {}); --cluster, --mgmtd and \
-                 the variable {CLUSTER_VARIABLE} name a cluster: without them it is that of the mount",
-                path.display(),
-                status.cluster,
-                self.whom
-            ))),
-            _ => Ok(status),
+        if let Some(mounted) = &self.mounted {
+            mounted.must_be_of(status.cluster, &self.whom)?;
         }
+        Ok(status)
+    }
+
+    /// What the path is that was named, if it lies on a mount.
+    pub fn mounted(&self) -> Option<&Mounted> {
+        self.mounted.as_ref()
+    }
+
+    /// Who answers, for people.
+    pub fn whom(&self) -> &str {
+        &self.whom
     }
 
     /// The keys with which daemons are asked.

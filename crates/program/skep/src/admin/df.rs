@@ -125,7 +125,12 @@ pub fn run(args: &DfArgs, out: &mut dyn Write) -> Outcome {
         let rows = rows.map_err(|e| Failure::local(SPACE, e))?;
         return Ok(output::rows(args.output.output, &rows, out)?);
     }
-    let status = args.access.connect(args.path.as_deref())?.status()?;
+    // The figures are the cluster's, whatever the mount is doing.
+    let place = match args.access.is_explicit() {
+        true => args.access.place_or_named(args.path.as_deref())?,
+        false => args.access.place(args.path.as_deref())?,
+    };
+    let status = args.access.connect_to(&place)?.status()?;
     Ok(output::rows(args.output.output, &rows(&status), out)?)
 }
 

@@ -78,12 +78,14 @@ pub fn run(args: &RepairArgs, out: &mut dyn Write) -> Outcome {
     let mut failures = Vec::new();
     let mut lost = 0;
     for path in &args.paths {
-        let on_a_mount =
-            !args.access.is_explicit() && mount_of(path, args.access.timeout.duration())?.is_some();
-        let found = match on_a_mount {
-            true => on_mount(args, path).map(|lines| (lines, None)),
-            false => in_namespace(args, path),
+        let mount = match args.access.is_explicit() {
+            true => Ok(None),
+            false => mount_of(path, args.access.timeout.duration()),
         };
+        let found = mount.and_then(|mount| match mount {
+            Some(_) => on_mount(args, path).map(|lines| (lines, None)),
+            None => in_namespace(args, path),
+        });
         let (lines, obstacle) = found.unwrap_or_else(|failure| (Vec::new(), Some(failure)));
         let is_unsure = obstacle.is_some();
         failures.extend(obstacle);

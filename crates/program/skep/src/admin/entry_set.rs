@@ -234,7 +234,7 @@ fn set(args: &SetArgs, path: &Path) -> Outcome<SetRow> {
     let (kind, policy) = set_one(&mut namespace, ino, &wish).map_err(named)?;
     let mut tally = Tally { done: 1, failed: 0 };
     if args.recursive && kind == Kind::Dir {
-        let below = Walk::new(&args.access, path, wish).below(ino)?;
+        let below = Walk::new(&args.access, path, wish, namespace.status.cluster).below(ino)?;
         tally = Tally { done: below.done + 1, failed: below.failed };
     }
     let row = row(&namespace.status, path, &policy, tally);

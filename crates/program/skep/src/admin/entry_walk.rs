@@ -5,7 +5,7 @@ use super::entry_set::{Wish, set_one};
 use super::failure::{Failure, Outcome};
 use super::namespace::Namespace;
 use skep_types::limits::READDIR_MAX;
-use skep_types::{Ino, Kind};
+use skep_types::{ClusterId, Ino, Kind};
 use skep_wire::meta::List;
 use std::collections::HashSet;
 use std::io::IsTerminal;
@@ -51,14 +51,15 @@ pub struct Walk<'a> {
     access: &'a AccessArgs,
     root: &'a Path,
     wish: Wish,
+    cluster: ClusterId,
     progress: Mutex<Progress>,
     changed: Condvar,
 }
 
 impl<'a> Walk<'a> {
-    /// Below `root`.
-    pub fn new(access: &'a AccessArgs, root: &'a Path, wish: Wish) -> Self {
-        Self { access, root, wish, progress: Mutex::default(), changed: Condvar::new() }
+    /// Below `root`, which is of that cluster.
+    pub fn new(access: &'a AccessArgs, root: &'a Path, wish: Wish, cluster: ClusterId) -> Self {
+        Self { access, root, wish, cluster, progress: Mutex::default(), changed: Condvar::new() }
     }
 
     /// Sets the wish on every directory below `ino`. What fails is told and does not stop the rest.
@@ -97,7 +98,7 @@ impl<'a> Walk<'a> {
         while let Some(task) = self.next() {
             let namespace = match &mut namespace {
                 Some(known) => known,
-                empty => match Namespace::connect(self.access, self.root) {
+                empty => match self.connect() {
                     Ok(connected) => empty.insert(connected),
                     Err(failure) => {
                         let mut progress = self.lock();
@@ -119,6 +120,18 @@ impl<'a> Walk<'a> {
             self.changed.notify_all();
         }
         Ok(())
+    }
+
+    /// Another cluster may be mounted at this place by now.
+    fn connect(&self) -> Outcome<Namespace> {
+        let namespace = Namespace::connect(self.access, self.root)?;
+        match namespace.status.cluster == self.cluster {
+            true => Ok(namespace),
+            false => Err(Failure::new(format!(
+                "{}: another cluster was mounted there meanwhile; begin again",
+                self.root.display()
+            ))),
+        }
     }
 
     /// The next directory; none when all is done.

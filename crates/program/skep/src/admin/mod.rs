@@ -19,6 +19,7 @@ mod key;
 pub mod lost;
 mod manual;
 pub mod mount_table;
+pub mod mounted;
 pub mod namespace;
 pub mod node;
 pub mod pool;

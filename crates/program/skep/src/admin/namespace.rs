@@ -1,8 +1,9 @@
 //! From names to inodes: by the mount that a path lies on, or by walking the cluster's namespace.
 
-use super::access::{AccessArgs, Cluster, NodeLink, mount_of};
+use super::access::{AccessArgs, Cluster, NodeLink};
 use super::deadline;
 use super::failure::{Failure, Outcome};
+use super::mounted;
 use skep_types::{Ino, Kind, Name, NodeId, Reachability, ShardId, TargetId};
 use skep_wire::Message;
 use skep_wire::meta::Lookup;
@@ -10,7 +11,6 @@ use skep_wire::mgmt::{NodeEntry, StatusReply, TargetEntry};
 use std::collections::BTreeMap;
 use std::fs::Metadata;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path};
 use std::time::Duration;
 
@@ -80,21 +80,20 @@ pub struct Namespace {
 impl Namespace {
     /// Of the cluster that is meant when `path` is named.
     pub fn connect(access: &AccessArgs, path: &Path) -> Outcome<Self> {
-        if !access.is_explicit() {
-            let limit = access.timeout.duration();
+        let limit = access.timeout.duration();
+        let place = access.place(Some(path))?;
+        if !access.is_explicit() && place.mounted.is_none() {
             look_at(path, limit)?;
-            mount_of(path, limit)?.ok_or_else(|| {
-                Failure::new(format!(
-                    "{}: not on a mounted skep file system; name a path on a mount, or the cluster by --cluster \
-                     FILE and a path in its namespace",
-                    path.display()
-                ))
-            })?;
+            return Err(Failure::new(format!(
+                "{}: not on a mounted skep file system; name a path on a mount, or the cluster by --cluster \
+                 FILE and a path in its namespace",
+                path.display()
+            )));
         }
-        let mut cluster = access.connect(Some(path))?;
+        let mut cluster = access.connect_to(&place)?;
         cluster.require_admin("looking into the metadata")?;
         let status = cluster.status()?;
-        Ok(Self { cluster, status, links: BTreeMap::new(), limit: access.timeout.duration() })
+        Ok(Self { cluster, status, links: BTreeMap::new(), limit })
     }
 
     /// Asks the shard that holds an inode.
@@ -108,12 +107,20 @@ impl Namespace {
         link.ask_shard(ino.shard(), message).map_err(|e| Failure::call(&alias, &e))
     }
 
-    /// The inode of a path: on a mount by stat(2), else by walking the namespace.
+    /// The inode of a path: on a mount of this cluster as the kernel says, else by walking the namespace.
     pub fn resolve(&mut self, path: &Path) -> Outcome<Ino> {
-        if mount_of(path, self.limit)?.is_some() {
-            return Ok(Ino(look_at(path, self.limit)?.ino()));
+        // Looked at once where it can be: what it was checked for is what is used.
+        let mounted = match self.cluster.mounted().filter(|mounted| mounted.path == path) {
+            Some(mounted) => Some(mounted.clone()),
+            None => mounted::look(path, self.limit)?,
+        };
+        match mounted {
+            Some(mounted) => {
+                mounted.must_be_of(self.status.cluster, self.cluster.whom())?;
+                Ok(mounted.ino)
+            }
+            None => self.walk(path),
         }
-        self.walk(path)
     }
 
     fn walk(&mut self, path: &Path) -> Outcome<Ino> {
@@ -149,9 +156,6 @@ fn missing(path: &Path, error: &std::io::Error) -> Failure {
         std::io::ErrorKind::NotFound => Failure::new(format!(
             "{path}: does not exist on this machine; check the path, or name the cluster by --cluster FILE and a path \
              in its namespace"
-        )),
-        std::io::ErrorKind::NotConnected => Failure::new(format!(
-            "{path}: the process of the mount has ended; mount it again, or name the cluster by --cluster FILE"
         )),
         _ => Failure::local(path, error),
     }

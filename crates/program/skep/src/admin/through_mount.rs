@@ -7,7 +7,6 @@ use super::failure::{Failure, Outcome};
 use skep_net::Keyring;
 use skep_types::Role;
 use std::path::Path;
-use std::time::Duration;
 
 /// Longest value of an extended attribute.
 const VALUE_MAX: usize = 64 << 10;
@@ -24,11 +23,6 @@ pub fn ask(access: &AccessArgs, path: Option<&Path>, name: &str) -> Outcome<Opti
     if access.place(Some(path)).is_ok_and(|place| is_admin(&place.key)) {
         return Ok(None);
     }
-    value(path, name, limit).map(Some)
-}
-
-/// An extended attribute that the mount of `path` answers.
-pub fn value(path: &Path, name: &str, limit: Duration) -> Outcome<Vec<u8>> {
     let asked = name.to_owned();
     let answer = deadline::of_path(path, limit, move |path| {
         let mut value = vec![0; VALUE_MAX];
@@ -37,5 +31,5 @@ pub fn value(path: &Path, name: &str, limit: Duration) -> Outcome<Vec<u8>> {
             value
         })
     })?;
-    answer.map_err(|e| Failure::local(format_args!("{}: {name}", path.display()), e))
+    answer.map(Some).map_err(|e| Failure::local(format_args!("{}: {name}", path.display()), e))
 }

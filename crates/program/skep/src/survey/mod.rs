@@ -228,7 +228,7 @@ fn survey(args: &RunArgs) -> Outcome<ExitCode> {
     let sheet = args.hardware.as_deref().map(theory::Sheet::read).transpose()?;
     interrupt::listen()?;
     let out = document::Out::make(args.out.as_deref(), args.force, &started)?;
-    let mut cluster = args.access.connect(args.mount.as_deref())?;
+    let mut cluster = args.access.connect_to(&args.access.place_or_named(args.mount.as_deref())?)?;
     cluster.require_admin("a survey")?;
     let status = cluster.status()?;
     let online = Members::of(&status).nodes;

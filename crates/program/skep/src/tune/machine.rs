@@ -156,7 +156,13 @@ impl MachineArgs {
 
     /// The policy of a directory that lies on a mount.
     fn policy(&self, path: &Path) -> Option<(String, u64, u32, String)> {
-        let mut namespace = Namespace::connect(&self.access, path).ok()?;
+        let connected = Namespace::connect(&self.access, path);
+        if let Err(failure) = connected.as_ref().map(drop)
+            && failure.is_usage()
+        {
+            eprintln!("note: {failure}");
+        }
+        let mut namespace = connected.ok()?;
         let ino = namespace.resolve(path).ok()?;
         let policy = namespace.ask(ino, &Inspect { ino }).ok()?.policy;
         let chunk =

@@ -214,6 +214,10 @@ pub fn run(args: &AutoArgs, out: &mut dyn Write) -> Outcome {
     let Some(entry) = mount_of(&path, deadline::ANSWER_LIMIT)? else {
         return Err(Failure::new(format!("{}: is on no mount of skep", path.display())));
     };
+    if args.access.is_explicit() {
+        // Its configuration would be tried on a mount of another one.
+        args.access.connect(Some(&path))?.status()?;
+    }
     let inner = path.strip_prefix(&entry.point).map_err(|e| Failure::local(path.display(), e))?;
     let root = directory(&args.root)?;
     let file = file(args, &root)?;

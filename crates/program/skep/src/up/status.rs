@@ -113,7 +113,13 @@ impl UpStatus {
         let next = match (self.up, failed) {
             (true, _) => String::new(),
             (false, _) if is_complete => {
-                format!("; all of it runs, and does not answer: skep health --cluster {}/{FILE}", self.dir)
+                let silent = self.cluster.as_ref().map_or(0, |cluster| cluster.nodes_offline);
+                let whom = match self.cluster.as_ref().map_or(0, |cluster| cluster.nodes_offline) {
+                    0 => "mgmtd did not tell".to_owned(),
+                    1 => "1 server does not answer".to_owned(),
+                    silent => format!("{silent} servers do not answer"),
+                };
+                format!("; all of it runs, and {whom}: skep health --cluster {}/{FILE}", self.dir)
             }
             (false, true) => format!("; put right what is wrong, then skep up --dir {}", self.dir),
             (false, false) => format!("; skep up --dir {} starts what is missing", self.dir),
@@ -308,11 +314,11 @@ mod tests {
         assert!(text.contains("/d: not up; put right") && text.contains(" TIME ERROR mgmtd: no\n"), "{text}");
         status.services.iter_mut().for_each(|service| (service.running, service.error) = (true, None));
         status.mount.state = "mounted";
-        assert!(
-            status
-                .text()
-                .starts_with("/d: not up; all of it runs, and does not answer: skep health --cluster /d/")
-        );
+        status.cluster.as_mut().unwrap().nodes_offline = 2;
+        let text = status.text();
+        assert!(text.starts_with(
+            "/d: not up; all of it runs, and 2 servers do not answer: skep health --cluster /d/"
+        ));
         (status.services[0].running, status.mount.state) = (false, "not-mounted");
         let json = serde_json::to_value(&status).unwrap();
         assert_eq!(

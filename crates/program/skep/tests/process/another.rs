@@ -44,6 +44,8 @@ fn a_path_of_another_cluster_is_refused() {
         &["df"],
         &["health"],
         &["tune", "auto"],
+        &["tune", "auto", "--mount-options", "--yes"],
+        &["survey", "--mount"],
     ] {
         let (code, text) = told(&one, command, &other);
         let path = other.display().to_string();
@@ -83,6 +85,8 @@ fn a_dead_mount_does_not_hide_the_cluster_that_is_named() {
     let one = start(plan());
     let two = Cluster::start(plan()).unwrap();
     two.one("mount").unwrap().kill().unwrap();
+    let (code, text) = told(&one, &["df"], two.mount());
+    assert!(code == Some(0) && text.contains("target-104"), "{text}");
     let (code, text) = told(&one, &["health", "--all"], two.mount());
     assert!(
         code != Some(3) && text.contains("answers, cluster") && text.contains("dead (of another"),

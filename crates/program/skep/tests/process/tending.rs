@@ -50,7 +50,7 @@ fn health_says_how_it_is() {
     storaged.signal(Signal::STOP).unwrap();
     patiently("a cluster with a silent server is not up", || !status().0).unwrap();
     let (_, text) = status();
-    assert!(text.contains("not up; all of it runs, and does not answer: skep health"), "{text}");
+    assert!(text.contains("not up; all of it runs, and 1 server does not answer: skep health"), "{text}");
     storaged.signal(Signal::CONT).unwrap();
     patiently("it is up again", || status().0).unwrap();
     let stranger = cluster.beside("stranger.key");

@@ -12,7 +12,6 @@ use super::access::{AccessArgs, CLUSTER_FILE, Cluster, Place};
 use super::failure::{Failure, Outcome};
 use super::mount_table::{self, MountEntry};
 use crate::cli::output::{self, OutputArgs, Row};
-use crate::units::Period;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use skep_types::ServiceKind;
@@ -139,9 +138,7 @@ fn run_dir(place: Option<&Place>) -> PathBuf {
 /// Which cluster is meant. Where the path lies on a mount that is silent, the flags or its name tell: something else is to be
 /// found out all the same, in the other half of the time.
 fn place_of(access: &AccessArgs, path: Option<&Path>) -> Outcome<Place> {
-    let half = AccessArgs { timeout: Period(access.timeout.duration() / 2), ..access.clone() };
-    half.place(path).or_else(|failure| match path.and_then(mount_by_name) {
-        Some(_) if access.is_explicit() => access.place(None),
+    access.place_or_named(path).or_else(|failure| match path.and_then(mount_by_name) {
         Some(mount) => access.of_mount(&mount),
         None => Err(failure),
     })

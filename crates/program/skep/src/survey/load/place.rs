@@ -1,9 +1,10 @@
 //! Where load runs: a directory of its own on a mount of the cluster.
 
 use super::super::{Run, RunArgs, commands};
-use crate::admin::access::{CLUSTER_FILE, cluster_of, mount_of};
+use crate::admin::access::{CLUSTER_FILE, mount_of};
 use crate::admin::deadline;
 use crate::admin::mount_table::{self, MountEntry};
+use crate::admin::mounted;
 use crate::admin::{Failure, Outcome};
 use crate::bench::scratch::own_name;
 use crate::up::ClusterFile;
@@ -54,10 +55,10 @@ impl Place {
             None => only_mount()?,
         };
         let is_of_another = |entry: &MountEntry| {
-            cluster_of(&entry.point, deadline::ANSWER_LIMIT).is_ok_and(|told| told != cluster)
+            let found = mounted::look(&entry.point, deadline::ANSWER_LIMIT);
+            found.is_ok_and(|found| found.is_some_and(|found| found.cluster != cluster))
         };
-        // One that was named was looked at when the cluster was asked.
-        let entry = entry.filter(|entry| args.mount.is_some() || !is_of_another(entry));
+        let entry = entry.filter(|entry| !is_of_another(entry));
         match (entry, args.mount.as_ref()) {
             (Some(entry), _) => {
                 super::super::interrupt::sweep(named.as_deref().unwrap_or(&entry.point), run);
@@ -65,7 +66,7 @@ impl Place {
             }
             (None, Some(directory)) => {
                 let text = format!(
-                    "{}: is not on a mount of skep; mount the cluster there first",
+                    "{}: is not on a mount of this cluster; mount it there first",
                     directory.display()
                 );
                 Err(Failure::new(text))

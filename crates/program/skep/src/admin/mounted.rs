@@ -1,0 +1,86 @@
+//! A path on a mount of this machine: which inode it is and of which cluster, looked at once, so that nothing can come in
+//! between.
+
+use super::deadline;
+use super::failure::{Failure, Outcome};
+use super::mount_table::{self, MountEntry};
+use crate::mount::special::CLUSTER;
+use rustix::fs::{Mode, OFlags, fstat, getxattr, open};
+use rustix::io::Errno;
+use skep_types::{ClusterId, Ino};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Longest id of a cluster in text.
+const ID_MAX: usize = 64;
+
+/// See the module.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mounted {
+    /// As it was named.
+    pub path: PathBuf,
+    /// The mount that it lies on.
+    pub mount: MountEntry,
+    /// Its inode; of a symbolic link the link's own.
+    pub ino: Ino,
+    /// The cluster of the mount, as the mount says.
+    pub cluster: ClusterId,
+}
+
+impl Mounted {
+    /// Refused by a command for another cluster: the number would be taken for some other file there.
+    pub fn must_be_of(&self, cluster: ClusterId, whom: &str) -> Outcome {
+        if self.cluster == cluster {
+            return Ok(());
+        }
+        Err(Failure::usage(format!(
+            "{}: is on a mount of another cluster ({}) than the one that was asked ({cluster}, {whom}); --cluster, --mgmtd and \
+             the variable {} name a cluster: without them it is that of the mount",
+            self.path.display(),
+            self.cluster,
+            super::access::CLUSTER_VARIABLE
+        )))
+    }
+}
+
+/// What `path` is; none when it is not there, or on no mount of Skep.
+pub fn look(path: &Path, limit: Duration) -> Outcome<Option<Mounted>> {
+    let found = deadline::of_path(path, limit, look_now)?;
+    found.or_else(|e| match e {
+        Errno::NOENT => Ok(None),
+        Errno::NOTCONN => Err(Failure::new(format!(
+            "{}: the process of the mount has ended; mount it again, or name the cluster by --cluster FILE",
+            path.display()
+        ))),
+        Errno::NODATA | Errno::OPNOTSUPP => Err(Failure::new(format!(
+            "{}: its mount does not tell which cluster it is of: it is of an earlier release; unmount it, and mount it again",
+            path.display()
+        ))),
+        e => Err(Failure::local(path.display(), e)),
+    })
+}
+
+fn look_now(path: &Path) -> rustix::io::Result<Option<Mounted>> {
+    let file = open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+    let stat = fstat(&file)?;
+    let mount = mount_table::of_device(stat.st_dev).map_err(|_| Errno::IO)?;
+    let Some(mount) = mount.filter(MountEntry::is_skep) else { return Ok(None) };
+    let cluster = cluster_at(&mount.point, stat.st_dev).or_else(|_| told(&file))?;
+    Ok(Some(Mounted { path: path.to_owned(), mount, ino: Ino(stat.st_ino), cluster }))
+}
+
+/// Where it is mounted more users may ask than at a file of somebody else. Another mount may lie over that place.
+fn cluster_at(point: &Path, device: u64) -> rustix::io::Result<ClusterId> {
+    let point = open(point, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    match fstat(&point)?.st_dev == device {
+        true => told(&point),
+        false => Err(Errno::XDEV),
+    }
+}
+
+fn told(file: &OwnedFd) -> rustix::io::Result<ClusterId> {
+    let mut text = [0; ID_MAX];
+    let len = getxattr(format!("/proc/self/fd/{}", file.as_raw_fd()), CLUSTER, &mut text[..])?;
+    std::str::from_utf8(&text[..len]).ok().and_then(ClusterId::parse).ok_or(Errno::IO)
+}
