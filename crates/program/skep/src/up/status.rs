@@ -113,7 +113,6 @@ impl UpStatus {
         let next = match (self.up, failed) {
             (true, _) => String::new(),
             (false, _) if is_complete => {
-                let silent = self.cluster.as_ref().map_or(0, |cluster| cluster.nodes_offline);
                 let whom = match self.cluster.as_ref().map_or(0, |cluster| cluster.nodes_offline) {
                     0 => "mgmtd did not tell".to_owned(),
                     1 => "1 server does not answer".to_owned(),
