@@ -3,7 +3,7 @@
 use super::deadline;
 use super::failure::{Failure, Outcome};
 use super::mount_table::{self, MountEntry};
-use super::mounted::{self, Mounted};
+use super::mounted::{self, Link, Mounted};
 use crate::caller::{CallError, Caller, hello};
 use crate::config::address::{Address, MGMTD_PORT};
 use crate::units::Period;
@@ -87,8 +87,24 @@ impl AccessArgs {
     /// The cluster that the flags name; else the one whose mount `path` lies on; else the one on
     /// this machine. Whichever it is: [`Cluster::status`] refuses one that `path` is not mounted from.
     pub fn place(&self, path: Option<&Path>) -> Outcome<Place> {
+        self.find(path, Link::Itself)
+    }
+
+    /// The same for commands that want of the path only on which mount it is, as df(1) does.
+    pub fn place_behind(&self, path: Option<&Path>) -> Outcome<Place> {
+        let place = self.find(path, Link::Followed)?;
+        match path.filter(|_| place.mounted.is_none()) {
+            None => Ok(place),
+            Some(path) => Err(Failure::usage(format!(
+                "{}: does not exist, or is on no mount of Skep; name a path on a mount, or none",
+                path.display()
+            ))),
+        }
+    }
+
+    fn find(&self, path: Option<&Path>, link: Link) -> Outcome<Place> {
         let limit = self.timeout.duration();
-        let mounted = path.map(|path| mounted::look(path, limit)).transpose()?.flatten();
+        let mounted = path.map(|path| mounted::look(path, link, limit)).transpose()?.flatten();
         let place = match (&mounted, &self.cluster) {
             _ if !self.mgmtd.is_empty() => self.at(self.mgmtd.clone()),
             (_, Some(file)) => self.of_cluster_file(file)?,
@@ -102,7 +118,10 @@ impl AccessArgs {
     /// time, the flags alone say which cluster is meant.
     pub fn place_or_named(&self, path: Option<&Path>) -> Outcome<Place> {
         let half = Self { timeout: Period(self.timeout.duration() / 2), ..self.clone() };
-        half.place(path).or_else(|failure| if self.is_explicit() { self.place(None) } else { Err(failure) })
+        half.place_behind(path).or_else(|failure| match self.is_explicit() && !failure.is_usage() {
+            true => self.place(None),
+            false => Err(failure),
+        })
     }
 
     fn at(&self, mgmtd: Vec<Address>) -> Place {

@@ -109,7 +109,7 @@ pub fn of_path<T: Send + 'static>(
     let answered = answers(path, limit).then(|| limit.saturating_sub(begun.elapsed()));
     answered.and_then(|left| within(left, move || ask(&asked))).ok_or_else(|| {
         Failure::new(format!(
-            "{}: the file system there did not answer within {} s; it waits for a server that is away: see skep health",
+            "{}: the file system there did not answer within {} s; it waits for a server that is away, or its process hangs: see skep health",
             path.display(),
             seconds(limit)
         ))

@@ -128,7 +128,7 @@ pub fn run(args: &DfArgs, out: &mut dyn Write) -> Outcome {
     // The figures are the cluster's, whatever the mount is doing.
     let place = match args.access.is_explicit() {
         true => args.access.place_or_named(args.path.as_deref())?,
-        false => args.access.place(args.path.as_deref())?,
+        false => args.access.place_behind(args.path.as_deref())?,
     };
     let status = args.access.connect_to(&place)?.status()?;
     Ok(output::rows(args.output.output, &rows(&status), out)?)

@@ -6,7 +6,7 @@ use super::failure::{Failure, Outcome};
 use super::lost;
 use super::namespace::Namespace;
 use clap::Args;
-use rustix::fs::{XattrFlags, lgetxattr, lsetxattr};
+use rustix::fs::{FileType, XattrFlags, lgetxattr, lsetxattr, lstat};
 use skep_client::LostChunk;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -35,6 +35,10 @@ pub struct RepairArgs {
 fn on_mount(args: &RepairArgs, path: &Path) -> Outcome<Vec<String>> {
     let zero = args.zero;
     let repair = move |path: &Path| {
+        // What is below a directory is not looked at.
+        if FileType::from_raw_mode(lstat(path)?.st_mode).is_dir() {
+            return Err(rustix::io::Errno::ISDIR);
+        }
         let mut value = vec![0; VALUE_MAX];
         let len = lgetxattr(path, LOST, &mut value[..])?;
         let lines: Vec<String> = String::from_utf8_lossy(&value[..len]).lines().map(str::to_owned).collect();

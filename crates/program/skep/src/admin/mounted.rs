@@ -44,9 +44,18 @@ impl Mounted {
     }
 }
 
+/// Is a symbolic link itself meant, or what it leads to?
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Link {
+    /// It is an entry as any other.
+    Itself,
+    /// As df(1) and whoever works below it take it.
+    Followed,
+}
+
 /// What `path` is; none when it is not there, or on no mount of Skep.
-pub fn look(path: &Path, limit: Duration) -> Outcome<Option<Mounted>> {
-    let found = deadline::of_path(path, limit, look_now)?;
+pub fn look(path: &Path, link: Link, limit: Duration) -> Outcome<Option<Mounted>> {
+    let found = deadline::of_path(path, limit, move |path| look_now(path, link))?;
     found.or_else(|e| match e {
         Errno::NOENT => Ok(None),
         Errno::NOTCONN => Err(Failure::new(format!(
@@ -61,8 +70,31 @@ pub fn look(path: &Path, limit: Duration) -> Outcome<Option<Mounted>> {
     })
 }
 
-fn look_now(path: &Path) -> rustix::io::Result<Option<Mounted>> {
-    let file = open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+/// The path from the root and without links, for whoever works below it.
+pub fn real(path: &Path, limit: Duration) -> Outcome<PathBuf> {
+    let found = deadline::of_path(path, limit, |path| path.canonicalize())?;
+    found.map_err(|e| Failure::new(format!("{}: {e}; name a directory on a mount", path.display())))
+}
+
+/// Refuses a path that is not there although it lies below a mount: it is no path in the name space of a cluster.
+pub fn must_not_be_below(path: &Path, cluster: ClusterId, whom: &str, limit: Duration) -> Outcome {
+    let Ok(absolute) = std::path::absolute(path) else { return Ok(()) };
+    for above in absolute.ancestors().skip(1) {
+        if let Some(mounted) = look(above, Link::Followed, limit)? {
+            mounted.must_be_of(cluster, whom)?;
+            return Err(Failure::new(format!(
+                "{}: does not exist on the mount at {}",
+                path.display(),
+                mounted.mount.point.display()
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn look_now(path: &Path, link: Link) -> rustix::io::Result<Option<Mounted>> {
+    let follows = if link == Link::Itself { OFlags::NOFOLLOW } else { OFlags::empty() };
+    let file = open(path, OFlags::PATH | OFlags::CLOEXEC | follows, Mode::empty())?;
     let stat = fstat(&file)?;
     let mount = mount_table::of_device(stat.st_dev).map_err(|_| Errno::IO)?;
     let Some(mount) = mount.filter(MountEntry::is_skep) else { return Ok(None) };

@@ -3,7 +3,7 @@
 use super::access::{AccessArgs, Cluster, NodeLink};
 use super::deadline;
 use super::failure::{Failure, Outcome};
-use super::mounted;
+use super::mounted::{self, Link};
 use skep_types::{Ino, Kind, Name, NodeId, Reachability, ShardId, TargetId};
 use skep_wire::Message;
 use skep_wire::meta::Lookup;
@@ -112,14 +112,17 @@ impl Namespace {
         // Looked at once where it can be: what it was checked for is what is used.
         let mounted = match self.cluster.mounted().filter(|mounted| mounted.path == path) {
             Some(mounted) => Some(mounted.clone()),
-            None => mounted::look(path, self.limit)?,
+            None => mounted::look(path, Link::Itself, self.limit)?,
         };
         match mounted {
             Some(mounted) => {
                 mounted.must_be_of(self.status.cluster, self.cluster.whom())?;
                 Ok(mounted.ino)
             }
-            None => self.walk(path),
+            None => {
+                mounted::must_not_be_below(path, self.status.cluster, self.cluster.whom(), self.limit)?;
+                self.walk(path)
+            }
         }
     }
 

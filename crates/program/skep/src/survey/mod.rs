@@ -21,6 +21,7 @@ pub mod sweep;
 mod theory;
 
 use crate::admin::access::AccessArgs;
+use crate::admin::mounted;
 use crate::admin::{Failure, Outcome};
 use crate::bench::HostsArgs;
 use crate::cli::output::OutputArgs;
@@ -54,7 +55,7 @@ enum SurveyCommand {
 }
 
 /// Flags of `skep survey`.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct RunArgs {
     /// How much is measured
     #[arg(long, value_enum, default_value_t)]
@@ -222,12 +223,20 @@ fn wanted(args: &RunArgs, layer: LayerName) -> bool {
     args.only.is_empty() || args.only.contains(&layer)
 }
 
+/// Whoever works below the mount must be where it was looked at.
+fn with_real_mount(args: &RunArgs) -> Outcome<RunArgs> {
+    let limit = args.access.timeout.duration();
+    let mount = args.mount.as_deref().map(|mount| mounted::real(mount, limit)).transpose()?;
+    Ok(RunArgs { mount, ..args.clone() })
+}
+
 fn survey(args: &RunArgs) -> Outcome<ExitCode> {
     let began = std::time::Instant::now();
     let started = facts::now();
     let sheet = args.hardware.as_deref().map(theory::Sheet::read).transpose()?;
     interrupt::listen()?;
     let out = document::Out::make(args.out.as_deref(), args.force, &started)?;
+    let args = &with_real_mount(args)?;
     let mut cluster = args.access.connect_to(&args.access.place_or_named(args.mount.as_deref())?)?;
     cluster.require_admin("a survey")?;
     let status = cluster.status()?;

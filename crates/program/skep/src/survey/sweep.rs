@@ -14,6 +14,7 @@ use super::preset::PresetName;
 use super::{Run, document, facts, interrupt};
 use crate::admin::access::{AccessArgs, mount_of};
 use crate::admin::deadline;
+use crate::admin::mounted;
 use crate::admin::{Failure, Outcome};
 use crate::bench::HostsArgs;
 use crate::cli::output::{self, Format, OutputArgs, Row};
@@ -367,7 +368,8 @@ fn until(time: Option<Duration>) -> Option<Instant> {
 fn targets(args: &SweepArgs, place: &Place, own: bool) -> Outcome<usize> {
     match own && !args.no_striping {
         true => {
-            Ok(Members::of(&args.access.connect(Some(&args.mount))?.status()?).that_take_files(&place.layout))
+            Ok(Members::of(&args.access.connect(Some(&place.above))?.status()?)
+                .that_take_files(&place.layout))
         }
         false => Ok(0),
     }
@@ -380,7 +382,11 @@ pub fn run(args: &SweepArgs) -> Outcome<ExitCode> {
     let out = Out::make(args.out.as_deref(), args.force, &started)?;
     let names = args.hosts.names().map_err(Failure::new)?;
     let lines = Lines::new(&args.access, &args.hosts, names, PresetName::default());
-    let (place, own) = place(&args.mount)?;
+    let mount = mounted::real(&args.mount, args.access.timeout.duration())?;
+    if args.access.is_explicit() {
+        args.access.connect(Some(&mount))?.status()?;
+    }
+    let (place, own) = place(&mount)?;
     let targets = targets(args, &place, own)?;
     let goal = args.goal.name();
     let time = args.time.map(|time| time.duration());

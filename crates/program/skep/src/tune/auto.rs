@@ -11,6 +11,7 @@ pub use shown::{CandidateRow, show};
 use super::leftovers;
 use crate::admin::access::AccessArgs;
 use crate::admin::entry_set::available;
+use crate::admin::mounted;
 use crate::admin::namespace::Namespace;
 use crate::admin::{Failure, Outcome};
 use crate::bench::scratch::own_name;
@@ -378,10 +379,7 @@ pub fn run(args: &AutoArgs, out: &mut dyn Write) -> Outcome {
         return super::mount_options::run(args, out);
     }
     // Workers, on whichever host, have no idea of this process's directory.
-    let path = args
-        .path
-        .canonicalize()
-        .map_err(|e| Failure::new(format!("{}: {e}; name a directory on a mount", args.path.display())))?;
+    let path = mounted::real(&args.path, args.access.timeout.duration())?;
     let mut namespace = Namespace::connect(&args.access, &path)?;
     let ino = namespace.resolve(&path)?;
     let now = namespace.ask(ino, &Inspect { ino })?;

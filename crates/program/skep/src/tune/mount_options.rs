@@ -9,6 +9,7 @@ use super::leftovers;
 use super::machine::directory;
 use crate::admin::access::mount_of;
 use crate::admin::deadline;
+use crate::admin::mounted;
 use crate::admin::{Failure, Outcome};
 use crate::bench::scratch::own_name;
 use crate::bench::{bare, on_signals};
@@ -210,7 +211,7 @@ fn searched(
 
 /// Does it.
 pub fn run(args: &AutoArgs, out: &mut dyn Write) -> Outcome {
-    let path = args.path.canonicalize().map_err(|e| Failure::local(args.path.display(), e))?;
+    let path = mounted::real(&args.path, args.access.timeout.duration())?;
     let Some(entry) = mount_of(&path, deadline::ANSWER_LIMIT)? else {
         return Err(Failure::new(format!("{}: is on no mount of skep", path.display())));
     };

@@ -4,7 +4,7 @@ use super::super::{Run, RunArgs, commands};
 use crate::admin::access::{CLUSTER_FILE, mount_of};
 use crate::admin::deadline;
 use crate::admin::mount_table::{self, MountEntry};
-use crate::admin::mounted;
+use crate::admin::mounted::{self, Link};
 use crate::admin::{Failure, Outcome};
 use crate::bench::scratch::own_name;
 use crate::up::ClusterFile;
@@ -55,7 +55,7 @@ impl Place {
             None => only_mount()?,
         };
         let is_of_another = |entry: &MountEntry| {
-            let found = mounted::look(&entry.point, deadline::ANSWER_LIMIT);
+            let found = mounted::look(&entry.point, Link::Followed, deadline::ANSWER_LIMIT);
             found.is_ok_and(|found| found.is_some_and(|found| found.cluster != cluster))
         };
         let entry = entry.filter(|entry| !is_of_another(entry));
