@@ -17,6 +17,33 @@ fn told(cluster: &Cluster, command: &[&str], path: &Path) -> (Option<i32>, Strin
     (output.status.code(), String::from_utf8(text).unwrap())
 }
 
+/// With the first cluster named: neither a link nor a name that is missing on a mount leads to a file of it.
+fn links_and_missing_paths(one: &Cluster, own: &Path, other: &Path) {
+    let made = other.join("made");
+    // A link is followed by who works below it, and by df(1).
+    let link = one.mount().join("link");
+    std::os::unix::fs::symlink(other, &link).unwrap();
+    for command in [&["survey", "--mount"][..], &["tune", "auto"], &["df"], &["health"]] {
+        let (code, text) = told(one, command, &link);
+        assert!(code != Some(0) && text.contains("is on a mount of another cluster"), "{command:?}: {text}");
+    }
+    // What is missing on a mount is no path in the name space of the cluster that is named.
+    fs::create_dir(own.join("made")).unwrap();
+    for (command, says) in [
+        (&["df"][..], "does not exist, or is on no mount"),
+        (&["health"], "does not exist, or is on no mount"),
+        (&["entry", "info"], "is on a mount of another cluster"),
+        (&["dir", "create"], "is on a mount of another cluster"),
+        (&["entry", "set", "--targets", "2"], "is on a mount of another cluster"),
+    ] {
+        let (code, text) = told(one, command, &made.join("deep"));
+        assert!(code != Some(0) && text.contains(says), "{command:?}: {text}");
+    }
+    let (_, text) = told(one, &["entry", "info"], &own.join("missing"));
+    assert!(text.contains("does not exist on the mount at"), "{text}");
+    fs::remove_dir(own.join("made")).unwrap();
+}
+
 /// Goal: who names one cluster and a path on a mount of another is refused by every command that takes a path; nothing is
 /// shown or changed of the file that has this number in the cluster that was named. By whatever address the right cluster
 /// is named, it is taken.
@@ -62,28 +89,7 @@ fn a_path_of_another_cluster_is_refused() {
     assert!(text.contains("is on a mount of another cluster"), "{text}");
     assert!(!made.exists() && !own.join("made").exists());
     assert_eq!(policy(&own), before);
-    // A link is followed by who works below it, and by df(1).
-    let link = one.mount().join("link");
-    std::os::unix::fs::symlink(&other, &link).unwrap();
-    for command in [&["survey", "--mount"][..], &["tune", "auto"], &["df"], &["health"]] {
-        let (code, text) = told(&one, command, &link);
-        assert!(code != Some(0) && text.contains("is on a mount of another cluster"), "{command:?}: {text}");
-    }
-    // What is missing on a mount is no path in the name space of the cluster that is named.
-    fs::create_dir(own.join("made")).unwrap();
-    for (command, says) in [
-        (&["df"][..], "does not exist, or is on no mount"),
-        (&["health"], "does not exist, or is on no mount"),
-        (&["entry", "info"], "is on a mount of another cluster"),
-        (&["dir", "create"], "is on a mount of another cluster"),
-        (&["entry", "set", "--targets", "2"], "is on a mount of another cluster"),
-    ] {
-        let (code, text) = told(&one, command, &made.join("deep"));
-        assert!(code != Some(0) && text.contains(says), "{command:?}: {text}");
-    }
-    let (_, text) = told(&one, &["entry", "info"], &own.join("missing"));
-    assert!(text.contains("does not exist on the mount at"), "{text}");
-    fs::remove_dir(own.join("made")).unwrap();
+    links_and_missing_paths(&one, &own, &other);
 
     // The variable names a cluster just so.
     let mut command = one.command(words(&["entry", "info"], &other));

@@ -415,7 +415,7 @@ fn interrupted_beside_a_dead_daemon() {
     let nowhere = cluster.dir().display().to_string();
     let refused = cluster.admin_words(["survey", "--out", &out_text, "--mount", &nowhere]);
     let refused: Vec<&str> = refused.iter().map(|word| word.to_str().unwrap()).collect();
-    assert!(refusal(&cluster, &refused).contains("is not on a mount of skep") && !out.exists());
+    assert!(refusal(&cluster, &refused).contains("is on no mount of Skep") && !out.exists());
     fs::create_dir(&out).unwrap();
     let words = ["survey", "--out", &out_text, "--preset", "small", "--only", "storage"];
     let mut command = cluster.command(cluster.admin_words(words));
