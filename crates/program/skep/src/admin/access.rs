@@ -1,6 +1,6 @@
 //! Finding and reaching a cluster: by flags, by the file that `skep up` wrote, by a mount.
 
-use super::deadline;
+use super::deadline::{self, Way};
 use super::failure::{Failure, Outcome};
 use super::mount_table::{self, MountEntry};
 use super::mounted::{self, Link, Mounted};
@@ -9,12 +9,13 @@ use crate::config::address::{Address, MGMTD_PORT};
 use crate::units::Period;
 use crate::up::ClusterFile;
 use clap::Args;
+use rustix::fs::{Mode, OFlags, open};
+use rustix::io::Errno;
 use skep_net::{Endpoint, Keyring, choose, machine_id};
 use skep_types::{Role, ShardId};
 use skep_wire::Message;
 use skep_wire::meta::ShardCall;
 use skep_wire::mgmt::{ClusterStatus, NodeEntry, StatusReply};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -176,12 +177,15 @@ impl AccessArgs {
 
 /// The skep mount that a path lies on.
 pub fn mount_of(path: &Path, limit: Duration) -> Outcome<Option<MountEntry>> {
-    let meta = match deadline::of_path(path, limit, |path| std::fs::symlink_metadata(path))? {
-        Ok(meta) => meta,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+    let opened = deadline::of_path(path, Way::Entry, limit, |path| {
+        open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
+    })?;
+    let file = match opened {
+        Ok(file) => file,
+        Err(Errno::NOENT) => return Ok(None),
         Err(e) => return Err(Failure::local(path.display(), e)),
     };
-    let mount = mount_table::of_device(meta.dev()).map_err(|e| Failure::local("list of mounts", e))?;
+    let mount = mount_table::of_file(&file).map_err(|e| Failure::local("list of mounts", e))?;
     Ok(mount.filter(MountEntry::is_skep))
 }
 

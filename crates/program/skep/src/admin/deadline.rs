@@ -2,6 +2,8 @@
 
 use super::failure::{Failure, Outcome};
 use super::mount_table::{self, MountEntry};
+use clap::ValueEnum;
+use clap::builder::PossibleValue;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -10,7 +12,7 @@ use std::fs::DirEntry;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -37,32 +39,43 @@ pub fn seconds(limit: Duration) -> f32 {
     (limit.as_secs_f32() * 10.0).round() / 10.0
 }
 
-/// What [`answers`] starts.
+/// What is wanted of a path, so that the process that tries it touches the same mounts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Way {
+    /// The entry itself, be it a symbolic link.
+    Entry,
+    /// What it leads to.
+    Behind,
+    /// Its path from the root without links.
+    Real,
+}
+
+/// What [`answers`] starts: `mounted::probe`.
 #[derive(Debug, clap::Args)]
 pub struct ProbeArgs {
-    path: PathBuf,
+    pub way: Way,
+    pub path: PathBuf,
     /// For others who look for this process
     device: u64,
 }
 
-/// Ends when the path has answered, whatever it said.
-pub fn probe(args: &ProbeArgs) -> ExitCode {
-    let _ = std::fs::symlink_metadata(&args.path);
-    ExitCode::SUCCESS
-}
-
-/// Does the file system at `path` answer within `limit`? It is asked by a process of its own, which is left behind if not:
-/// over io_uring nobody who asks a mount whose process is stopped can even be killed, and a program with such a thread does
-/// not end.
-pub fn answers(path: &Path, limit: Duration) -> bool {
+/// Do the file systems that `path` leads over answer within `limit`? They are asked by a process of its own, which is left
+/// behind if not: over io_uring nobody who asks a mount whose process is stopped can even be killed, and a program with such
+/// a thread does not end.
+pub fn answers(path: &Path, way: Way, limit: Duration) -> bool {
     let mounts = mount_table::read().unwrap_or_default();
     if !mounts.is_empty() && !mounts.iter().any(MountEntry::is_skep) {
         return true;
     }
+    // One name for one place, wherever it is asked from.
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     // Another mount at the same place has another number.
-    let device = mount_table::covering(&mounts, path).map(|mount| mount.device).unwrap_or_default();
+    let device = mount_table::covering(&mounts, &path).map(|mount| mount.device).unwrap_or_default();
     let device = device.to_string().into_bytes();
-    let words = [PROBE.as_bytes(), path.as_os_str().as_bytes(), &device].map(OsStr::from_bytes);
+    let value = way.to_possible_value();
+    let way = value.as_ref().map_or("", PossibleValue::get_name);
+    let words =
+        [PROBE.as_bytes(), way.as_bytes(), path.as_os_str().as_bytes(), &device].map(OsStr::from_bytes);
     let limit = Timespec::try_from(limit).ok();
     let ends_in_time = |pid| {
         let ends = pidfd_open(pid, PidfdFlags::empty())?;
@@ -70,7 +83,7 @@ pub fn answers(path: &Path, limit: Duration) -> bool {
             .map(|ready| ready > 0)
     };
     // However often a command is tried beside a mount that stands still, one process waits for it.
-    if let Some(Ok(ended)) = path.is_absolute().then(|| asked_already(&words)).flatten().map(ends_in_time) {
+    if let Some(Ok(ended)) = asked_already(&words).map(ends_in_time) {
         return ended;
     }
     let mut command = Command::new(OWN_PROGRAM);
@@ -102,11 +115,12 @@ fn asked_already(words: &[&OsStr]) -> Option<Pid> {
 /// What `ask` says of `path`, or that the file system there does not answer.
 pub fn of_path<T: Send + 'static>(
     path: &Path,
+    way: Way,
     limit: Duration,
     ask: impl FnOnce(&Path) -> T + Send + 'static,
 ) -> Outcome<T> {
     let (asked, begun) = (path.to_owned(), Instant::now());
-    let answered = answers(path, limit).then(|| limit.saturating_sub(begun.elapsed()));
+    let answered = answers(path, way, limit).then(|| limit.saturating_sub(begun.elapsed()));
     answered.and_then(|left| within(left, move || ask(&asked))).ok_or_else(|| {
         Failure::new(format!(
             "{}: the file system there did not answer within {} s; it waits for a server that is away, or its process hangs: see skep health",
@@ -129,7 +143,8 @@ mod tests {
         let (keep, never) = mpsc::channel::<()>();
         assert_eq!(within(Duration::from_millis(10), move || never.recv().is_ok()), None);
         drop(keep);
-        let error = of_path(Path::new("/a"), Duration::ZERO, |_| std::thread::park()).unwrap_err();
+        let error =
+            of_path(Path::new("/a"), Way::Entry, Duration::ZERO, |_| std::thread::park()).unwrap_err();
         assert!(error.to_string().contains("/a: the file system there did not answer"), "{error}");
     }
 
@@ -139,7 +154,7 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let silent = scratch.path().join("silent");
         rustix::fs::mkfifoat(rustix::fs::CWD, &silent, rustix::fs::Mode::RWXU).unwrap();
-        let words = |device| [OsStr::new(PROBE), silent.as_os_str(), OsStr::new(device)];
+        let words = |device| [OsStr::new(PROBE), OsStr::new("entry"), silent.as_os_str(), OsStr::new(device)];
         assert_eq!(asked_already(&words("7")), None);
         let mut asks = Command::new("cat");
         let mut asks = asks.arg0(OWN_PROGRAM).args(words("7")).stderr(Stdio::null()).spawn().unwrap();

@@ -2,6 +2,7 @@
 
 use super::access::AccessArgs;
 use super::failure::{Failure, Outcome};
+use super::mounted::Link;
 use super::namespace::Names;
 use super::pool::space;
 use super::through_mount;
@@ -120,7 +121,7 @@ pub fn target_rows(
 
 /// Does it.
 pub fn run(args: &DfArgs, out: &mut dyn Write) -> Outcome {
-    if let Some(value) = through_mount::ask(&args.access, args.path.as_deref(), SPACE)? {
+    if let Some(value) = through_mount::ask(&args.access, args.path.as_deref(), Link::Followed, SPACE)? {
         let rows: Result<Vec<SpaceRow>, _> = serde_json::from_slice(&value);
         let rows = rows.map_err(|e| Failure::local(SPACE, e))?;
         return Ok(output::rows(args.output.output, &rows, out)?);

@@ -3,6 +3,7 @@
 use super::access::AccessArgs;
 use super::failure::{Failure, Outcome};
 use super::lost;
+use super::mounted::Link;
 use super::namespace::{Names, Namespace};
 use super::through_mount;
 use crate::cli::output::human;
@@ -121,7 +122,7 @@ const ENTRY: &str = "skep.entry";
 
 /// Asks for everything about `path`: the cluster, or without its key the mount.
 pub fn gather(access: &AccessArgs, path: &Path) -> Outcome<EntryInfo> {
-    if let Some(value) = through_mount::ask(access, Some(path), ENTRY)? {
+    if let Some(value) = through_mount::ask(access, Some(path), Link::Itself, ENTRY)? {
         let found: Result<EntryInfo, _> = serde_json::from_slice(&value);
         let found = found.map_err(|e| Failure::local(format_args!("{}: {ENTRY}", path.display()), e))?;
         return Ok(EntryInfo { path: path.display().to_string(), ..found });

@@ -1,14 +1,15 @@
 //! `skep entry repair`: gives up what chunk files have lost.
 
 use super::access::{AccessArgs, mount_of};
-use super::deadline;
+use super::deadline::{self, Way};
 use super::failure::{Failure, Outcome};
 use super::lost;
 use super::namespace::Namespace;
 use clap::Args;
-use rustix::fs::{FileType, XattrFlags, lgetxattr, lsetxattr, lstat};
+use rustix::fs::{FileType, Mode, OFlags, XattrFlags, fstat, getxattr, open, setxattr};
 use skep_client::LostChunk;
 use std::io::Write;
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
 /// Extended attribute of a mount: what is lost of a file, one line each; set to [`ZERO`] it is given up.
@@ -35,19 +36,23 @@ pub struct RepairArgs {
 fn on_mount(args: &RepairArgs, path: &Path) -> Outcome<Vec<String>> {
     let zero = args.zero;
     let repair = move |path: &Path| {
+        // One file from the look to the repair, whatever becomes of its name.
+        let file = open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
         // What is below a directory is not looked at.
-        if FileType::from_raw_mode(lstat(path)?.st_mode).is_dir() {
+        if FileType::from_raw_mode(fstat(&file)?.st_mode).is_dir() {
             return Err(rustix::io::Errno::ISDIR);
         }
+        let file = format!("/proc/self/fd/{}", file.as_raw_fd());
         let mut value = vec![0; VALUE_MAX];
-        let len = lgetxattr(path, LOST, &mut value[..])?;
+        let len = getxattr(&file, LOST, &mut value[..])?;
         let lines: Vec<String> = String::from_utf8_lossy(&value[..len]).lines().map(str::to_owned).collect();
         if zero && !lines.is_empty() {
-            lsetxattr(path, LOST, ZERO.as_bytes(), XattrFlags::empty())?;
+            setxattr(&file, LOST, ZERO.as_bytes(), XattrFlags::empty())?;
         }
         Ok(lines)
     };
-    let done: rustix::io::Result<_> = deadline::of_path(path, args.access.timeout.duration(), repair)?;
+    let done: rustix::io::Result<_> =
+        deadline::of_path(path, Way::Entry, args.access.timeout.duration(), repair)?;
     done.map_err(|e| match e {
         rustix::io::Errno::IO => Failure::new(format!(
             "{}: {e}: it cannot be looked at; was a target with a part of it removed from the cluster? See skep entry info \

@@ -1,5 +1,6 @@
 //! Mounts of this machine, as the kernel lists them in `/proc/self/mountinfo`.
 
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
@@ -9,6 +10,8 @@ const MOUNTINFO: &str = "/proc/self/mountinfo";
 /// One mount.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MountEntry {
+    /// The kernel's number of it: of several places where one file system is, one.
+    pub id: u64,
     /// Device number of everything on it.
     pub device: u64,
     /// Where it is.
@@ -45,9 +48,11 @@ pub fn at(point: &Path) -> std::io::Result<Option<MountEntry>> {
     Ok(read()?.into_iter().rev().find(|entry| entry.point == point))
 }
 
-/// The mount with this device number.
-pub fn of_device(device: u64) -> std::io::Result<Option<MountEntry>> {
-    Ok(read()?.into_iter().rev().find(|entry| entry.device == device))
+/// The mount through which this was opened; nobody is asked.
+pub fn of_file(file: &OwnedFd) -> std::io::Result<Option<MountEntry>> {
+    let facts = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", file.as_raw_fd()))?;
+    let id = facts.lines().find_map(|line| line.strip_prefix("mnt_id:")?.trim().parse().ok());
+    Ok(read()?.into_iter().find(|entry| Some(entry.id) == id))
 }
 
 /// The one that a path lies on by its name; nobody is asked. (A symbolic link in the name may lead elsewhere.)
@@ -63,7 +68,8 @@ fn parse(text: &[u8]) -> Vec<MountEntry> {
 /// `36 35 98:0 /root /mnt rw,noatime tag:1 - fuse.skep source rw,super`
 fn parse_line(line: &[u8]) -> Option<MountEntry> {
     let mut words = line.split(|b| *b == b' ');
-    let device = std::str::from_utf8(words.nth(2)?).ok()?;
+    let id = std::str::from_utf8(words.next()?).ok()?.parse().ok()?;
+    let device = std::str::from_utf8(words.nth(1)?).ok()?;
     let (major, minor) = device.split_once(':')?;
     let point = PathBuf::from(std::ffi::OsString::from_vec(unescape(words.nth(1)?)));
     let options = words.next()?;
@@ -71,6 +77,7 @@ fn parse_line(line: &[u8]) -> Option<MountEntry> {
     let text = |word: &[u8]| String::from_utf8_lossy(&unescape(word)).into_owned();
     let (kind, source) = (text(rest.next()?), text(rest.next()?));
     Some(MountEntry {
+        id,
         device: rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?),
         point,
         kind,
@@ -120,7 +127,7 @@ mod tests {
                      22 1 8:1 / / ro - ext4 /dev/sda1 rw\nnonsense\n";
         let mounts = parse(text);
         assert_eq!(mounts.len(), 2);
-        assert_eq!(mounts[0].point, Path::new("/mnt/a b"));
+        assert_eq!((mounts[0].point.as_path(), mounts[0].id), (Path::new("/mnt/a b"), 36));
         assert_eq!(
             (mounts[0].source.as_str(), mounts[0].is_skep(), mounts[0].read_only),
             ("m1,m2:/", true, false)
@@ -148,6 +155,8 @@ mod tests {
     /// Goal: this machine's own list is read, and its root is in it.
     #[test]
     fn this_machine() {
-        assert!(at(Path::new("/")).unwrap().is_some());
+        let root = at(Path::new("/")).unwrap();
+        assert!(root.is_some());
+        assert_eq!(of_file(&std::fs::File::open("/").unwrap().into()).unwrap(), root);
     }
 }

@@ -1,7 +1,7 @@
 //! A path on a mount of this machine: which inode it is and of which cluster, looked at once, so that nothing can come in
 //! between.
 
-use super::deadline;
+use super::deadline::{self, ProbeArgs, Way};
 use super::failure::{Failure, Outcome};
 use super::mount_table::{self, MountEntry};
 use crate::mount::special::CLUSTER;
@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use skep_types::{ClusterId, Ino};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::time::Duration;
 
 /// Longest id of a cluster in text.
@@ -53,52 +54,75 @@ pub enum Link {
     Followed,
 }
 
+impl Link {
+    /// As the process that tries it is told.
+    pub fn way(self) -> Way {
+        match self {
+            Self::Itself => Way::Entry,
+            Self::Followed => Way::Behind,
+        }
+    }
+}
+
 /// What `path` is; none when it is not there, or on no mount of Skep.
 pub fn look(path: &Path, link: Link, limit: Duration) -> Outcome<Option<Mounted>> {
-    let found = deadline::of_path(path, limit, move |path| look_now(path, link))?;
+    let found = deadline::of_path(path, link.way(), limit, move |path| look_now(path, link))?;
     found.or_else(|e| match e {
         Errno::NOENT => Ok(None),
         Errno::NOTCONN => Err(Failure::new(format!(
             "{}: the process of the mount has ended; mount it again, or name the cluster by --cluster FILE",
             path.display()
         ))),
-        Errno::NODATA | Errno::OPNOTSUPP => Err(Failure::new(format!(
+        Errno::NODATA | Errno::OPNOTSUPP => Err(Failure::usage(format!(
             "{}: its mount does not tell which cluster it is of: it is of an earlier release; unmount it, and mount it again",
             path.display()
         ))),
-        e => Err(Failure::local(path.display(), e)),
+        // No mount is silent: a cluster that is named does not stand in for what cannot be looked at.
+        e => Err(Failure::usage(format!("{}: {e}", path.display()))),
     })
 }
 
 /// The path from the root and without links, for whoever works below it.
 pub fn real(path: &Path, limit: Duration) -> Outcome<PathBuf> {
-    let found = deadline::of_path(path, limit, |path| path.canonicalize())?;
+    let found = deadline::of_path(path, Way::Real, limit, |path| path.canonicalize())?;
     found.map_err(|e| Failure::new(format!("{}: {e}; name a directory on a mount", path.display())))
 }
 
-/// Refuses a path that is not there although it lies below a mount: it is no path in the name space of a cluster.
-pub fn must_not_be_below(path: &Path, cluster: ClusterId, whom: &str, limit: Duration) -> Outcome {
+/// Refuses a path that leads onto a mount, by a symbolic link or as one that is not there: it is no path in the name space
+/// of a cluster.
+pub fn must_not_lead_to_one(path: &Path, cluster: ClusterId, whom: &str, limit: Duration) -> Outcome {
     let Ok(absolute) = std::path::absolute(path) else { return Ok(()) };
-    for above in absolute.ancestors().skip(1) {
+    for above in absolute.ancestors() {
         if let Some(mounted) = look(above, Link::Followed, limit)? {
             mounted.must_be_of(cluster, whom)?;
-            return Err(Failure::new(format!(
-                "{}: does not exist on the mount at {}",
-                path.display(),
-                mounted.mount.point.display()
-            )));
+            let why = if above == absolute { "is a link to something" } else { "does not exist" };
+            let point = mounted.mount.point.display();
+            return Err(Failure::new(format!("{}: {why} on the mount at {point}", path.display())));
         }
     }
     Ok(())
+}
+
+/// Ends when all that is wanted of the path has been answered, whatever was said.
+pub fn probe(args: &ProbeArgs) -> ExitCode {
+    match args.way {
+        Way::Entry => drop(look_now(&args.path, Link::Itself)),
+        Way::Behind => drop(look_now(&args.path, Link::Followed)),
+        Way::Real => drop(args.path.canonicalize()),
+    }
+    ExitCode::SUCCESS
 }
 
 fn look_now(path: &Path, link: Link) -> rustix::io::Result<Option<Mounted>> {
     let follows = if link == Link::Itself { OFlags::NOFOLLOW } else { OFlags::empty() };
     let file = open(path, OFlags::PATH | OFlags::CLOEXEC | follows, Mode::empty())?;
     let stat = fstat(&file)?;
-    let mount = mount_table::of_device(stat.st_dev).map_err(|_| Errno::IO)?;
+    let mount = mount_table::of_file(&file).map_err(|_| Errno::IO)?;
     let Some(mount) = mount.filter(MountEntry::is_skep) else { return Ok(None) };
-    let cluster = cluster_at(&mount.point, stat.st_dev).or_else(|_| told(&file))?;
+    let cluster = told(&file).or_else(|e| match e {
+        Errno::ACCESS | Errno::PERM => cluster_at(&mount.point, stat.st_dev),
+        e => Err(e),
+    })?;
     Ok(Some(Mounted { path: path.to_owned(), mount, ino: Ino(stat.st_ino), cluster }))
 }
 

@@ -1,7 +1,7 @@
 //! From names to inodes: by the mount that a path lies on, or by walking the cluster's namespace.
 
 use super::access::{AccessArgs, Cluster, NodeLink};
-use super::deadline;
+use super::deadline::{self, Way};
 use super::failure::{Failure, Outcome};
 use super::mounted::{self, Link};
 use skep_types::{Ino, Kind, Name, NodeId, Reachability, ShardId, TargetId};
@@ -120,13 +120,20 @@ impl Namespace {
                 Ok(mounted.ino)
             }
             None => {
-                mounted::must_not_be_below(path, self.status.cluster, self.cluster.whom(), self.limit)?;
+                mounted::must_not_lead_to_one(path, self.status.cluster, self.cluster.whom(), self.limit)?;
                 self.walk(path)
             }
         }
     }
 
     fn walk(&mut self, path: &Path) -> Outcome<Ino> {
+        if path.parent().is_some() && look_at(path, self.limit).is_ok() {
+            eprintln!(
+                "note: {} is taken as a path in the name space of the cluster that was named, not as what has this name on \
+                 this machine",
+                path.display()
+            );
+        }
         let mut at = Ino::ROOT;
         for name in components(path)? {
             // A slip in a path on a mount comes here, too.
@@ -148,7 +155,7 @@ impl Namespace {
 }
 
 fn look_at(path: &Path, limit: Duration) -> Outcome<Metadata> {
-    let found = deadline::of_path(path, limit, |path| std::fs::symlink_metadata(path))?;
+    let found = deadline::of_path(path, Way::Entry, limit, |path| std::fs::symlink_metadata(path))?;
     found.map_err(|e| missing(path, &e))
 }
 

@@ -98,7 +98,7 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Survey(args) => survey::run(&args),
         Command::Plan(args) => plan::run(&args),
         Command::Tune(args) => tune::run(&args),
-        Command::Probe(args) => admin::deadline::probe(&args),
+        Command::Probe(args) => admin::mounted::probe(&args),
         Command::Admin(command) => admin::run(&command),
     }
 }

@@ -1,10 +1,12 @@
 //! Two clusters on one machine: what is said of a path on a mount is said of the cluster that is mounted there.
 
 use super::{plan, refusal, start};
+use rustix::process::Signal;
 use skep_rig::Cluster;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 fn words(words: &[&str], path: &Path) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).chain([path.to_str().unwrap().to_owned()]).collect()
@@ -42,6 +44,34 @@ fn links_and_missing_paths(one: &Cluster, own: &Path, other: &Path) {
     let (_, text) = told(one, &["entry", "info"], &own.join("missing"));
     assert!(text.contains("does not exist on the mount at"), "{text}");
     fs::remove_dir(own.join("made")).unwrap();
+}
+
+/// With the first cluster named: a link of this machine onto a mount of the other, whose place the first has a name for, is
+/// not taken for that name.
+fn links_of_the_machine(one: &Cluster, other: &Path) {
+    let link = one.dir().join("link");
+    std::os::unix::fs::symlink(other, &link).unwrap();
+    let namesake = one.mount().join(link.strip_prefix("/").unwrap());
+    fs::create_dir_all(&namesake).unwrap();
+    let shown = || one.admin(words(&["entry", "info", "--output", "json"], &namesake)).unwrap();
+    let before = shown();
+    for (command, path) in [
+        (&["entry", "info"][..], link.clone()),
+        (&["entry", "set", "--chunk-size", "1MiB"], link.clone()),
+        (&["entry", "set", "--recursive", "--chunk-size", "1MiB"], link.clone()),
+        (&["entry", "repair", "--zero"], link.clone()),
+        (&["dir", "create"], link.join("made")),
+    ] {
+        let (code, text) = told(one, command, &path);
+        assert!(code != Some(0) && text.contains("is on a mount of another cluster"), "{command:?}: {text}");
+    }
+    assert!(!namesake.join("made").exists() && !other.join("made").exists());
+    assert_eq!(shown(), before);
+    // What is no link and on no mount may be meant; it is said how it is taken.
+    fs::remove_file(&link).unwrap();
+    fs::create_dir(&link).unwrap();
+    let (code, text) = told(one, &["entry", "info"], &link);
+    assert!(code == Some(0) && text.contains("is taken as a path in the name space"), "{text}");
 }
 
 /// Goal: who names one cluster and a path on a mount of another is refused by every command that takes a path; nothing is
@@ -90,6 +120,7 @@ fn a_path_of_another_cluster_is_refused() {
     assert!(!made.exists() && !own.join("made").exists());
     assert_eq!(policy(&own), before);
     links_and_missing_paths(&one, &own, &other);
+    links_of_the_machine(&one, &other);
 
     // The variable names a cluster just so.
     let mut command = one.command(words(&["entry", "info"], &other));
@@ -120,4 +151,53 @@ fn a_dead_mount_does_not_hide_the_cluster_that_is_named() {
         code != Some(3) && text.contains("answers, cluster") && text.contains("dead (of another"),
         "{text}"
     );
+}
+
+/// Goal: a file that names no cluster is said so, whatever mount the path is on; and only a mount that is silent is passed
+/// over for the cluster that is named.
+#[test]
+fn a_wrong_name_of_a_cluster_is_not_passed_over() {
+    let one = start(plan());
+    let two = Cluster::start(plan()).unwrap();
+    for command in [&["health"][..], &["df"], &["entry", "info"]] {
+        let words = words(&[command, &["--cluster", "/nowhere/cluster.toml"]].concat(), one.mount());
+        let output = one.command(words).output().unwrap();
+        let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        assert!(!output.status.success() && text.contains("/nowhere/cluster.toml"), "{command:?}: {text}");
+    }
+    let file = two.mount().join("file");
+    fs::write(&file, b"1").unwrap();
+    for command in [&["df"][..], &["health"]] {
+        let (code, text) = told(&one, command, &file.join("below"));
+        assert!(code != Some(0) && text.contains("Not a directory"), "{command:?}: {text}");
+    }
+}
+
+/// Goal: of two clusters one has a mount that stands still: a link onto it, and a path of the healthy one that the kernel
+/// lists below it as well, are answered in time.
+#[test]
+fn a_link_onto_a_mount_that_stands_still_is_given_up_in_time() {
+    let one = start(plan());
+    let two = Cluster::start(plan()).unwrap();
+    let (directory, nested) = (two.mount().join("directory"), two.mount().join("nested"));
+    fs::create_dir(&directory).unwrap();
+    fs::create_dir(&nested).unwrap();
+    fs::write(one.mount().join("file"), b"1").unwrap();
+    let link = one.dir().join("link");
+    std::os::unix::fs::symlink(&directory, &link).unwrap();
+    rustix::mount::mount_bind(one.mount(), &nested).unwrap();
+    let mount = two.one("mount").unwrap();
+    mount.signal(Signal::STOP).unwrap();
+    let ask = |command: &[&str], path: &Path| {
+        let begun = Instant::now();
+        let (code, text) = told(&one, &[command, &["--timeout", "2s"]].concat(), path);
+        (begun.elapsed() < Duration::from_secs(10), code, text)
+    };
+    let asked =
+        [&["df"][..], &["health"], &["tune", "auto"], &["survey", "--mount"]].map(|words| ask(words, &link));
+    let healthy = [&["df"][..], &["entry", "info"]].map(|words| ask(words, &one.mount().join("file")));
+    mount.signal(Signal::CONT).unwrap();
+    rustix::mount::unmount(&nested, rustix::mount::UnmountFlags::DETACH).unwrap();
+    assert!(asked.iter().all(|(in_time, ..)| *in_time), "{asked:?}");
+    assert!(healthy.iter().all(|(in_time, code, _)| *in_time && *code == Some(0)), "{healthy:?}");
 }

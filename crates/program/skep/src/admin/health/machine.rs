@@ -2,7 +2,7 @@
 
 use super::{Check, Verdict, check, fine};
 use crate::admin::access::is_of_another;
-use crate::admin::deadline::{ANSWER_LIMIT, answers, seconds, within};
+use crate::admin::deadline::{ANSWER_LIMIT, Way, answers, seconds, within};
 use crate::admin::mount_table::{self, MountEntry};
 use crate::config::address::Address;
 use crate::mount::control;
@@ -44,7 +44,7 @@ fn mount_notes(run_dir: &Path) -> Vec<MountNote> {
 fn mount_check(point: &Path, limit: Duration) -> Check {
     let (asked, begun) = (point.to_owned(), Instant::now());
     let subject = point.display().to_string();
-    let answered = answers(point, limit).then(|| limit.saturating_sub(begun.elapsed()));
+    let answered = answers(point, Way::Entry, limit).then(|| limit.saturating_sub(begun.elapsed()));
     // What the space is would be asked of mgmtd, which nobody else waits for.
     let answered = answered.and_then(|left| within(left, move || rustix::fs::lstat(&asked)));
     match answered {

@@ -138,7 +138,8 @@ fn run_dir(place: Option<&Place>) -> PathBuf {
 /// Which cluster is meant. Where the path lies on a mount that is silent, the flags or its name tell: something else is to be
 /// found out all the same, in the other half of the time.
 fn place_of(access: &AccessArgs, path: Option<&Path>) -> Outcome<Place> {
-    let silent = |failure: &Failure| path.filter(|_| !failure.is_usage()).and_then(mount_by_name);
+    let by_name = |failure: &Failure| !access.is_explicit() && !failure.is_usage();
+    let silent = |failure: &Failure| path.filter(|_| by_name(failure)).and_then(mount_by_name);
     access.place_or_named(path).or_else(|failure| match silent(&failure) {
         Some(mount) => access.of_mount(&mount),
         None => Err(failure),

@@ -54,9 +54,10 @@ impl Place {
             Some(directory) => mount_of(directory, deadline::ANSWER_LIMIT)?,
             None => only_mount()?,
         };
+        // One that does not say whose it is is no place for a load.
         let is_of_another = |entry: &MountEntry| {
             let found = mounted::look(&entry.point, Link::Followed, deadline::ANSWER_LIMIT);
-            found.is_ok_and(|found| found.is_some_and(|found| found.cluster != cluster))
+            !found.is_ok_and(|found| found.is_none_or(|found| found.cluster == cluster))
         };
         let entry = entry.filter(|entry| !is_of_another(entry));
         match (entry, args.mount.as_ref()) {
