@@ -22,6 +22,8 @@ pub struct Plan {
     pub targets: u32,
     /// Metadata shards.
     pub shards: u32,
+    /// Metadata servers.
+    pub metas: u32,
     /// Storage servers.
     pub servers: u32,
     /// Where its directory is made; absent: where temporary files go.
@@ -33,7 +35,15 @@ pub struct Plan {
 impl Plan {
     /// The small cluster that most tests want: two storage servers with two targets each, four shards.
     pub fn new(skep: impl Into<PathBuf>) -> Self {
-        Self { skep: skep.into(), targets: 4, shards: 4, servers: 2, base: None, environment: Vec::new() }
+        Self {
+            skep: skep.into(),
+            targets: 4,
+            shards: 4,
+            metas: 1,
+            servers: 2,
+            base: None,
+            environment: Vec::new(),
+        }
     }
 
     /// With one more key of a service's configuration.
@@ -86,7 +96,7 @@ impl Cluster {
     /// `skep up`: starts whatever does not run.
     pub fn up(&self) -> Result<(), String> {
         let number = |n: u32| OsString::from(n.to_string());
-        let words: [OsString; 11] = [
+        let words: [OsString; 13] = [
             "up".into(),
             "--dir".into(),
             self.dir().into(),
@@ -96,6 +106,8 @@ impl Cluster {
             number(self.plan.targets),
             "--shards".into(),
             number(self.plan.shards),
+            "--metas".into(),
+            number(self.plan.metas),
             "--servers".into(),
             number(self.plan.servers),
         ];

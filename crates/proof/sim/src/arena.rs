@@ -1,6 +1,7 @@
 //! What all clients do to one directory, as the log tells it: who won a name, who lost it, and which
 //! content a reader may find. Lanes compare what they were told with it.
 
+use crate::hub::Place;
 use skep_meta::{Action, Command};
 use skep_types::Ino;
 use skep_wire::meta::MetaRequest;
@@ -37,7 +38,7 @@ pub struct SharedDir {
     pub dir: Option<Ino>,
     /// What is in it now.
     pub names: Names,
-    log: Vec<(u64, Change)>,
+    log: Vec<(Place, Change)>,
     /// Every state that it was in, with the time when that began.
     states: Vec<(u64, Names)>,
     /// Names that were looked for and not found, by whoever is to make them at that time.
@@ -48,10 +49,10 @@ pub struct SharedDir {
 
 impl SharedDir {
     /// A record of the log; the text says why it should not be there.
-    pub fn record(&mut self, now: u64, index: u64, command: &Command) -> Result<(), String> {
+    pub fn record(&mut self, now: u64, at: Place, command: &Command) -> Result<(), String> {
         let Some(change) = self.dir.and_then(|dir| change_of(dir, command)) else { return Ok(()) };
         self.apply(&change)?;
-        self.log.push((index, change));
+        self.log.push((at, change));
         self.states.push((now, self.names.clone()));
         Ok(())
     }
@@ -85,9 +86,9 @@ impl SharedDir {
         Ok(())
     }
 
-    /// The log ends there now.
-    pub fn cut(&mut self, now: u64, last: u64) {
-        self.log.retain(|(index, _)| *index <= last);
+    /// The log of this server ends there now.
+    pub fn cut(&mut self, now: u64, last: Place) {
+        self.log.retain(|(at, _)| at.metad != last.metad || at.index <= last.index);
         self.names.clear();
         for (_, change) in self.log.clone() {
             // Each of them was applied in this order before.
@@ -123,7 +124,8 @@ impl SharedDir {
     pub fn must_read(&self, name: &[u8], from: u64, until: u64) -> Option<Version> {
         let versions = self.boxes.get(name)?;
         let last = versions.last()?;
-        let finished = last.finished.is_some_and(|at| at <= from);
+        // Within one millisecond nobody knows what came first.
+        let finished = last.finished.is_some_and(|at| at < from);
         (finished && last.started <= until).then_some(*last)
     }
 }
@@ -154,7 +156,7 @@ mod tests {
     fn put(dir: &mut SharedDir, now: u64, index: u64, name: &[u8], ino: u64) -> Result<(), String> {
         let change = Change::Put(name.to_vec(), Ino(ino));
         dir.apply(&change)?;
-        dir.log.push((index, change));
+        dir.log.push((Place { metad: 0, index }, change));
         dir.states.push((now, dir.names.clone()));
         Ok(())
     }
@@ -168,7 +170,9 @@ mod tests {
         put(&mut dir, 5, 1, b"a", 20).unwrap();
         assert!(put(&mut dir, 6, 2, b"a", 21).is_err());
         put(&mut dir, 7, 2, b"b", 22).unwrap();
-        dir.cut(8, 1);
+        dir.cut(8, Place { metad: 1, index: 0 });
+        assert_eq!(dir.names.len(), 2, "another server's log was cut");
+        dir.cut(8, Place { metad: 0, index: 1 });
         assert_eq!(dir.names.len(), 1);
         let sizes = |from, until| dir.states(from, until).iter().map(|s| s.len()).collect::<Vec<_>>();
         assert_eq!(sizes(2, 4), [0]);

@@ -12,6 +12,8 @@ pub const MARKERS: &[&str] = &[
     "a clock jump",
     "mgmtd was killed",
     "metad was killed",
+    "one metad was down and another served",
+    "a directory of another metad",
     "metad was killed between append and reply",
     "storaged was killed",
     "a power cut took acknowledged records",

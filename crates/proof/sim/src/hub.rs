@@ -17,10 +17,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::rc::Rc;
 
-/// Hosts with a wall clock of their own.
-pub const HOSTS: usize = 4;
-/// The one that metad is on.
-pub const METAD_HOST: usize = 0;
+/// Hosts with a wall clock of their own: those of metadata servers, then those of clients.
+pub const HOSTS: usize = METADS_MAX + 3;
+/// Most metadata servers of a run.
+pub const METADS_MAX: usize = 3;
 /// Seconds since 1970 at the start of every run.
 const EPOCH_SECS: i64 = 1_700_000_000;
 
@@ -71,8 +71,8 @@ pub struct Landed {
 /// Something that takes content away from under the clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cut {
-    /// The log of metad ends at this index now.
-    Metad(u64),
+    /// The log of a metadata server ends earlier now.
+    Metad,
     /// Unsynced chunk files of a storage daemon may be old.
     Storaged,
 }
@@ -80,11 +80,18 @@ pub enum Cut {
 /// Who sent a changing request: client, slot, shard, sequence number.
 pub type Ticket = (ClientId, u32, ShardId, u64);
 
+/// Where a record stands: which metadata server's log, and the index there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    pub metad: usize,
+    pub index: u64,
+}
+
 /// See the module.
 pub struct Hub {
     /// Milliseconds since the start of the run.
     pub now: u64,
-    /// How far the wall clock of each host is from the monotonic one, in milliseconds: metad's, then the clients'.
+    /// How far the wall clock of each host is from the monotonic one, in milliseconds: see [`HOSTS`].
     pub clocks: [i64; HOSTS],
     /// The most that any of them was ahead so far.
     pub clock_ahead: i64,
@@ -117,19 +124,19 @@ pub struct Hub {
     /// Which step sent a request.
     pub tickets: BTreeMap<Ticket, (LaneId, u64)>,
     /// Requests that were executed, and where in the log: a retry must find that out.
-    pub executed: BTreeMap<Ticket, u64>,
+    pub executed: BTreeMap<Ticket, Place>,
     /// A canary: they are executed again.
     pub retries_run_twice: bool,
     /// What is wrong on purpose.
     pub canary: Option<Canary>,
     /// Ends of files given last, for the canary.
     pub ends: BTreeMap<skep_types::Ino, u64>,
-    /// Highest log index of a step's records.
-    pub indices: BTreeMap<(LaneId, u64), u64>,
+    /// Highest index of a step's records in each log that has any.
+    pub indices: BTreeMap<(LaneId, u64), BTreeMap<usize, u64>>,
     /// Steps with a record that a power cut took.
     pub lost: BTreeSet<(LaneId, u64)>,
-    /// The log must never end before this: something below it was promised to be durable.
-    pub promised: (u64, String),
+    /// The log of a metadata server must never end before this: something below it was promised to be durable.
+    pub promised: BTreeMap<usize, (u64, String)>,
     /// What all clients do to one directory.
     pub shared: SharedDir,
     /// What all clients do to some files.
@@ -140,8 +147,8 @@ pub struct Hub {
     pub kept: Kept,
     /// Directories of clients whose lanes sync what they put there, by the client's life.
     pub careful: BTreeMap<u32, Ino>,
-    /// metad and its life, while it is up.
-    pub metad_life: Option<(NodeId, Incarnation)>,
+    /// The life of each metadata server that is up.
+    pub metad_lives: BTreeMap<NodeId, Incarnation>,
     /// A program did something after which a power cut of metad is worth a try: when.
     pub provoked: Option<u64>,
     /// A program has an administrator end this session.
@@ -191,13 +198,13 @@ impl Hub {
             ends: BTreeMap::new(),
             indices: BTreeMap::new(),
             lost: BTreeSet::new(),
-            promised: (0, String::new()),
+            promised: BTreeMap::new(),
             shared: SharedDir::default(),
             fields: Fields::default(),
             kernels: BTreeMap::new(),
             kept: Kept::default(),
             careful: BTreeMap::new(),
-            metad_life: None,
+            metad_lives: BTreeMap::new(),
             provoked: None,
             evicts: None,
             sessions: BTreeMap::new(),
@@ -228,7 +235,7 @@ impl Hub {
 
     /// Which host a life of a client is on.
     pub fn host_of(life: u32) -> usize {
-        1 + life as usize % (HOSTS - 1)
+        METADS_MAX + life as usize % (HOSTS - METADS_MAX)
     }
 
     /// A clock is put right, or wrong.
@@ -275,17 +282,21 @@ impl Hub {
         self.failure.get_or_insert(what);
     }
 
-    /// A power cut took the records after `last`.
-    pub fn cut_log(&mut self, last: u64) {
-        let gone: Vec<_> = self.indices.iter().filter(|(_, index)| **index > last).map(|(s, _)| *s).collect();
-        self.executed.retain(|_, index| *index <= last);
+    /// A power cut took the records behind `last`.
+    pub fn cut_log(&mut self, last: Place) {
+        let is_gone = |place: Place| place.metad == last.metad && place.index > last.index;
+        let loses = |indices: &BTreeMap<usize, u64>| {
+            indices.iter().any(|(metad, index)| is_gone(Place { metad: *metad, index: *index }))
+        };
+        let gone: Vec<_> = self.indices.iter().filter(|(_, at)| loses(at)).map(|(step, _)| *step).collect();
+        self.executed.retain(|_, place| !is_gone(*place));
         for step in gone {
             self.indices.remove(&step);
             self.lost.insert(step);
             self.coverage.hit("a power cut took acknowledged records");
         }
         self.shared.cut(self.now, last);
-        self.cuts.push(Cut::Metad(last));
+        self.cuts.push(Cut::Metad);
     }
 
     /// A life of a client sends something in a session.

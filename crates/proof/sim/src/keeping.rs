@@ -228,11 +228,14 @@ impl Actor {
         Some(at)
     }
 
-    /// How many cuts there have been, if this client has heard of all that metad lost.
+    /// How many cuts there have been, if this client has heard of all that their metadata server lost.
     fn knows_cuts(&self) -> Option<usize> {
         let hub = self.hub.borrow();
-        let (node, life) = hub.metad_life?;
-        (self.shared.borrow().nodes.told(node) == Some(life)).then_some(hub.cuts.len())
+        let shared = self.shared.borrow();
+        // Such files are where the root is.
+        let node = shared.map.leader(Ino::ROOT.shard())?;
+        let life = hub.metad_lives.get(&node)?;
+        (shared.nodes.told(node) == Some(*life)).then_some(hub.cuts.len())
     }
 
     async fn write_cell(&self, at: usize, handle: u64) -> Result<(), Failed> {

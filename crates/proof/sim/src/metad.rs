@@ -1,7 +1,7 @@
 //! The hands of the metadata server: a log of which a part is on stable storage, rows with
 //! checkpoints, and what a kill or a power cut leaves of them.
 
-use crate::hub::{CallId, Hub, METAD_HOST};
+use crate::hub::{CallId, Hub, Place};
 use skep_meta::limit::Limits;
 use skep_meta::store::{MemoryStore, Store};
 use skep_meta::{Action, Command, Config, Input, Internal, Output, Record, Server};
@@ -54,6 +54,8 @@ const STEP_RECORDS_MAX: usize = 12;
 pub struct Metad {
     /// Its node.
     pub node: NodeId,
+    /// Which of the metadata servers, and whose wall clock.
+    number: usize,
     server: Option<Server<MemoryStore>>,
     config: Config,
     faulty: Faulty,
@@ -91,9 +93,10 @@ pub struct Left {
 
 impl Metad {
     /// Without rows and log.
-    pub fn new(node: NodeId, seed: u64, faulty: Faulty) -> Self {
+    pub fn new(node: NodeId, number: usize, seed: u64, faulty: Faulty) -> Self {
         let mut key = [0; 16];
         key[..8].copy_from_slice(&seed.to_le_bytes());
+        key[8] = number as u8;
         let config = Config {
             seed: key,
             chunk_size: skep_types::limits::CHUNK_MIN,
@@ -105,6 +108,7 @@ impl Metad {
         };
         Self {
             node,
+            number,
             server: None,
             config,
             faulty,
@@ -127,6 +131,11 @@ impl Metad {
         self.server.as_ref()
     }
 
+    /// A place in its log.
+    pub fn at(&self, index: u64) -> Place {
+        Place { metad: self.number, index }
+    }
+
     /// Index of the newest record in the log.
     pub fn last(&self) -> u64 {
         self.log.last().map_or(0, |record| record.index.0)
@@ -146,7 +155,7 @@ impl Metad {
                 server.replay(record)?;
             }
             let mut out = Output::default();
-            server.start(hub.wall(METAD_HOST), &mut out)?;
+            server.start(hub.wall(self.number), &mut out)?;
             Ok((server, out))
         });
         match result {
@@ -168,7 +177,7 @@ impl Metad {
 
     /// One input.
     pub fn step(&mut self, input: Input, hub: &mut Hub) -> Option<Output> {
-        let (now, wall) = (hub.millis(), hub.wall(METAD_HOST));
+        let (now, wall) = (hub.millis(), hub.wall(self.number));
         let server = self.server.as_mut()?;
         let mut out = Output::default();
         // Shards are made all at once, and only once.
@@ -186,7 +195,7 @@ impl Metad {
     /// Appends the records of a step. `true`: some of them are to be appended late.
     pub fn append(&mut self, records: Vec<Record>, hub: &mut Hub) -> bool {
         for record in &records {
-            attribute(record, hub);
+            attribute(record, self.at(record.index.0), hub);
         }
         if self.faulty.answers_first && !records.is_empty() {
             self.late.extend(records);
@@ -262,7 +271,6 @@ impl Metad {
     }
 }
 
-/// Notes which step of which lane a record belongs to.
 /// What one step writes where it works off one chore. The end of a session in a shard is a chore of its own.
 fn check_bounds(records: &[Record], hub: &mut Hub) {
     let ends_a_session = |record: &&Record| {
@@ -278,13 +286,14 @@ fn check_bounds(records: &[Record], hub: &mut Hub) {
     }
 }
 
-fn attribute(record: &Record, hub: &mut Hub) {
+/// Notes which step of which lane a record belongs to.
+fn attribute(record: &Record, at: Place, hub: &mut Hub) {
     let command = match Command::decode(&record.bytes, record.shard, record.index) {
         Ok(command) => command,
         Err(e) => return hub.fail(format!("record {} cannot be read back: {e}", record.index)),
     };
     mark(&command.action, hub);
-    if let Err(what) = hub.shared.record(hub.now, record.index.0, &command) {
+    if let Err(what) = hub.shared.record(hub.now, at, &command) {
         hub.fail(format!("record {}: {what}", record.index));
     }
     let Some(caller) = command.caller else { return };
@@ -292,15 +301,15 @@ fn attribute(record: &Record, hub: &mut Hub) {
     let Some(step) = hub.tickets.get(&ticket).copied() else {
         return hub.fail(format!("record {} is of a request that nobody sent: {caller:?}", record.index));
     };
-    let before = hub.executed.insert(ticket, record.index.0);
+    let before = hub.executed.insert(ticket, at);
     // A nameless file that was purged before its maker heard of it is made anew.
     let anew = matches!(command.action, Action::Request(MetaRequest::CreateTemp(_)));
     if before.is_some() && !hub.retries_run_twice && !anew {
         hub.fail(format!("record {}: a request is executed twice: {caller:?}", record.index));
     }
     hub.say(format_args!("record {} is of {} step {}", record.index, step.0, step.1));
-    let index = hub.indices.entry(step).or_default();
-    *index = (*index).max(record.index.0);
+    let index = hub.indices.entry(step).or_default().entry(at.metad).or_default();
+    *index = (*index).max(at.index);
 }
 
 fn mark(action: &Action, hub: &mut Hub) {

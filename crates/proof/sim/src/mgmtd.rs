@@ -13,24 +13,27 @@ pub const SESSION_TIMEOUT_MS: u64 = 6_000;
 pub struct Mgmtd {
     registry: Registry,
     durable: State,
+    config: Config,
     term: u64,
-}
-
-fn config() -> Config {
-    Config { session_timeout_ms: SESSION_TIMEOUT_MS, ..Config::default() }
 }
 
 impl Mgmtd {
     /// A new cluster.
-    pub fn format(cluster: ClusterId, shards: u16, hub: &Hub) -> Self {
+    pub fn format(cluster: ClusterId, shards: u16, metas: usize, hub: &Hub) -> Self {
+        let config = Config { session_timeout_ms: SESSION_TIMEOUT_MS, metas, ..Config::default() };
         let durable = State::format(cluster, NamesKey(cluster.0.map(|byte| !byte)), shards);
-        Self { registry: Registry::new(config(), durable.clone(), Term(1), hub.millis()), durable, term: 1 }
+        Self {
+            registry: Registry::new(config, durable.clone(), Term(1), hub.millis()),
+            durable,
+            config,
+            term: 1,
+        }
     }
 
     /// It was killed and is started again.
     pub fn restart(&mut self, hub: &Hub) {
         self.term += 1;
-        self.registry = Registry::new(config(), self.durable.clone(), Term(self.term), hub.millis());
+        self.registry = Registry::new(self.config, self.durable.clone(), Term(self.term), hub.millis());
     }
 
     /// The registry as it is now.

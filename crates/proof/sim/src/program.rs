@@ -390,9 +390,13 @@ impl Actor {
         book.synced(ino);
         book.synced_at.insert(ino, self.hub.borrow().cuts.len());
         let mut hub = self.hub.borrow_mut();
-        let index = book.steps_of(ino).filter_map(|step| hub.indices.get(&step).copied()).max().unwrap_or(0);
-        if index > hub.promised.0 {
-            hub.promised = (index, format!("{}: fsync of step {}", book.name, book.number));
+        let steps = book.steps_of(ino).filter_map(|step| hub.indices.get(&step));
+        let places: Vec<(usize, u64)> = steps.flatten().map(|(metad, index)| (*metad, *index)).collect();
+        for (metad, index) in places {
+            let promised = hub.promised.entry(metad).or_default();
+            if index > promised.0 {
+                *promised = (index, format!("{}: fsync of step {}", book.name, book.number));
+            }
         }
     }
 

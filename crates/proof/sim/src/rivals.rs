@@ -109,7 +109,7 @@ impl Actor {
                 Ok(())
             }
             Ok(()) => self.spoil(),
-            Err(errno) => self.excused(errno),
+            Err(errno) => self.excused(Some(deed), errno),
         }
     }
 
@@ -125,7 +125,7 @@ impl Actor {
         Ok(())
     }
 
-    fn excused(&self, errno: Errno) -> Result<(), Failed> {
+    fn excused(&self, deed: Option<Deed>, errno: Errno) -> Result<(), Failed> {
         let is_disturbed = {
             let hub = self.hub.borrow();
             let cut = hub.fields.contest.as_ref().is_none_or(|contest| contest.cuts != hub.cuts.len());
@@ -133,6 +133,8 @@ impl Actor {
         };
         match errno {
             Errno::EINTR => self.spoil(),
+            // A hole stays on its target: filling it is refused when that is full (see promises.md).
+            Errno::ENOSPC if matches!(deed, Some(Deed::Grow(_) | Deed::Zero(..))) => self.spoil(),
             Errno::EIO | Errno::ENOTCONN | Errno::ESTALE | Errno::ENOENT if is_disturbed => self.spoil(),
             errno => self.fail(format!("the file of a contest gives {errno}")),
         }
@@ -195,7 +197,7 @@ impl Actor {
                 Some(Err(what)) => self.fail(format!("the file of a contest has {what}")),
                 _ => Ok(()),
             },
-            Err(errno) => self.excused(errno),
+            Err(errno) => self.excused(None, errno),
         }
     }
 
@@ -211,7 +213,7 @@ impl Actor {
                 }
             },
             Ok(_) => Ok(()),
-            Err(errno) => self.excused(errno),
+            Err(errno) => self.excused(None, errno),
         }
     }
 

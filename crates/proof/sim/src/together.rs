@@ -270,6 +270,7 @@ impl Actor {
             (name, hub.now, hub.cuts.len())
         };
         let session = session_of(&self.shared);
+        self.hub.borrow_mut().say(format_args!("{} looks into {}", self.id, name.escape_ascii()));
         let result = async {
             let attr = self.lane.lookup(dir, &name).await?;
             let how = OpenHow { mode: OpenMode::Read, truncate: false, sync: false, kill_suidgid: false };

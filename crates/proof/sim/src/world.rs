@@ -1,4 +1,4 @@
-//! The whole cluster in one thread: 1 mgmtd, 1 metad with 4 shards, 2 storage daemons with 2 targets
+//! The whole cluster in one thread: 1 mgmtd, 1 to 3 metads with 4 shards, 2 storage daemons with 2 targets
 //! each, 3 clients with 2 lanes for programs and 1 for housekeeping. One seed decides everything.
 
 mod daemons;
@@ -7,7 +7,7 @@ mod mishaps;
 mod seats;
 mod upkeep;
 
-use crate::hub::{CallId, Hub, HubRef, LaneId};
+use crate::hub::{CallId, Hub, HubRef, LaneId, METADS_MAX};
 use crate::metad::{Faulty, Metad};
 use crate::mgmtd::{Mgmtd, uuid};
 use crate::network::Network;
@@ -27,7 +27,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use upkeep::{Purpose, Upkeep};
 
-/// Shards of the metadata server.
+/// Shards of all metadata servers together.
 pub const SHARDS: u16 = 4;
 /// Clients.
 const CLIENTS: usize = 3;
@@ -51,7 +51,7 @@ pub struct World {
     queue: Queue,
     network: Network,
     mgmtd: Mgmtd,
-    metad: Metad,
+    metads: Vec<Metad>,
     storageds: Vec<Storaged>,
     /// Where a target is.
     homes: BTreeMap<TargetId, NodeId>,
@@ -75,8 +75,8 @@ impl World {
     /// A formatted cluster whose daemons are about to start.
     pub fn new(seed: u64, options: Options) -> Self {
         let mut hub = Hub::new(seed, options.canary, options.whole_trace);
-        let mut mgmtd = Mgmtd::format(uuid(7), SHARDS, &hub);
-        let metad = register(&mut mgmtd, ServiceKind::Metad, 1, &mut hub);
+        let metas = 1 + (seed / 2) as usize % METADS_MAX;
+        let mut mgmtd = Mgmtd::format(uuid(7), SHARDS, metas, &hub);
         let (mut storageds, mut homes) = (Vec::new(), BTreeMap::new());
         let faults = ChunkFaults {
             sync_does_nothing: options.canary == Some(crate::Canary::NoChunkSync),
@@ -88,7 +88,7 @@ impl World {
             canary_reads_dead: options.canary == Some(crate::Canary::ZeroForDead),
         };
         for number in 0..STORAGEDS {
-            let node = register(&mut mgmtd, ServiceKind::Storaged, 2 + number as u64, &mut hub);
+            let node = register(&mut mgmtd, ServiceKind::Storaged, 1 + number as u64, &mut hub);
             let targets: Vec<TargetId> = (0..TARGETS)
                 .map(|target| register_target(&mut mgmtd, node, (number * TARGETS + target) as u64, &mut hub))
                 .collect();
@@ -106,13 +106,19 @@ impl World {
             runs_retries: options.canary == Some(crate::Canary::RunsRetries),
             one_big_step: options.canary == Some(crate::Canary::OneBigStep),
         };
+        let metads = (0..metas).map(|number| {
+            let uuid = (1 + STORAGEDS + number) as u64;
+            let node = register(&mut mgmtd, ServiceKind::Metad, uuid, &mut hub);
+            Metad::new(node, number, seed, faulty)
+        });
+        let metads = metads.collect();
         let mood = Mood::draw(&mut hub);
         Self {
             hub: Rc::new(RefCell::new(hub)),
             queue: Queue::default(),
             network: Network::default(),
             mgmtd,
-            metad: Metad::new(metad, seed, faulty),
+            metads,
             storageds,
             homes,
             upkeep: BTreeMap::new(),
@@ -148,9 +154,7 @@ impl World {
     }
 
     fn begin(&mut self) {
-        self.start_daemon(MGMTD);
-        self.start_daemon(self.metad.node);
-        for node in self.storageds.iter().map(|storaged| storaged.node).collect::<Vec<_>>() {
+        for node in self.servers() {
             self.start_daemon(node);
         }
         for number in 0..CLIENTS {
@@ -160,6 +164,23 @@ impl World {
         self.at(calm, Event::Calm);
         let first = self.mood.pause(&mut self.hub.borrow_mut());
         self.at(first, Event::Mishap);
+    }
+
+    /// Every server, in the order in which they are started.
+    fn servers(&self) -> Vec<NodeId> {
+        let metads = self.metads.iter().map(|metad| metad.node);
+        let storageds = self.storageds.iter().map(|storaged| storaged.node);
+        std::iter::once(MGMTD).chain(metads).chain(storageds).collect()
+    }
+
+    /// The metadata server that is this node.
+    fn metad_at(&self, node: NodeId) -> Option<usize> {
+        self.metads.iter().position(|metad| metad.node == node)
+    }
+
+    /// The metadata server that lives this life.
+    fn metad_in(&self, life: u64) -> Option<usize> {
+        self.metads.iter().position(|metad| self.network.life(metad.node) == Some(life))
     }
 
     fn at(&mut self, time: u64, event: Event) {
@@ -192,8 +213,8 @@ impl World {
             Event::Sync(life) => self.sync(life),
             Event::Synced(life, index) => self.synced(life, index),
             Event::AppendLate(life) => {
-                if self.network.life(self.metad.node) == Some(life) {
-                    self.metad.append_late();
+                if let Some(at) = self.metad_in(life) {
+                    self.metads[at].append_late();
                 }
             }
             Event::Restart(node) => self.start_daemon(node),

@@ -199,7 +199,7 @@ record! {
 }
 
 record! {
-    /// Gives all shards that have no owner to a metadata server.
+    /// Gives all shards that have no owner to a metadata server: logs from before [`PlaceShards`] have it.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct RegisterShards {
         /// The server.
@@ -317,6 +317,26 @@ record! {
     }
 }
 
+record! {
+    /// A shard and who holds it.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Placed {
+        /// The shard.
+        pub shard: ShardId,
+        /// Its metadata server.
+        pub node: NodeId,
+    }
+}
+
+record! {
+    /// Decides which metadata servers hold which shards.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct PlaceShards {
+        /// Each shard that is placed anew.
+        pub places: Vec<Placed>,
+    }
+}
+
 union! {
     /// One change of the registry.
     #[derive(Debug, Clone, PartialEq, Eq)]
@@ -355,5 +375,7 @@ union! {
         Restored(Restored) = 16,
         /// See [`SetIndex`].
         SetIndex(SetIndex) = 17,
+        /// See [`PlaceShards`].
+        PlaceShards(PlaceShards) = 18,
     }
 }

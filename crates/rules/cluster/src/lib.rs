@@ -15,6 +15,7 @@ mod command;
 mod formats;
 pub mod limits;
 mod node;
+mod placement;
 mod pool;
 mod registry;
 mod session;
@@ -24,9 +25,9 @@ mod view;
 
 pub use capacity::{Effective, effective};
 pub use command::{
-    Command, DropNode, DropPool, DropTarget, EndSession, MoveTargets, Node, Pool, RegisterShards, Removed,
-    Restored, Session, SessionEnd, SetClass, SetConsistency, SetIndex, SetNode, SetOffline, SetPool,
-    SetSession, SetShards, SetTarget, Started, Target,
+    Command, DropNode, DropPool, DropTarget, EndSession, MoveTargets, Node, PlaceShards, Placed, Pool,
+    RegisterShards, Removed, Restored, Session, SessionEnd, SetClass, SetConsistency, SetIndex, SetNode,
+    SetOffline, SetPool, SetSession, SetShards, SetTarget, Started, Target,
 };
 pub use registry::{Answer, Config, Input, Output, Peer, Registry};
 pub use state::{DEFAULT_POOL, Start, State};

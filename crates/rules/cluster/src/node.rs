@@ -2,7 +2,7 @@
 
 use crate::age::{missing, superseded};
 use crate::alias::unknown;
-use crate::command::{DropNode, Node, RegisterShards, SetIndex, SetNode, SetOffline, SetShards};
+use crate::command::{DropNode, Node, SetIndex, SetNode, SetOffline, SetShards};
 use crate::limits::DOMAIN_MAX;
 use crate::pool::some;
 use crate::registry::{NodePulse, Output, Registry};
@@ -66,12 +66,8 @@ impl Registry {
             self.commit(SetNode { node }, out);
             self.map_changed();
         }
-        if m.service == ServiceKind::Metad && self.state.shards.iter().any(|shard| shard.replicas.is_empty())
-        {
-            self.commit(RegisterShards { node: id }, out);
-            self.map_changed();
-        }
         if m.service == ServiceKind::Metad {
+            self.place_shards(out);
             self.vouched = true;
         }
         if m.restored

@@ -23,6 +23,8 @@ pub struct Config {
     pub offline_ms: u64,
     /// A session silent for this long is evicted.
     pub session_timeout_ms: u64,
+    /// Metadata servers that a new cluster waits for before its shards are spread over them.
+    pub metas: usize,
     /// Most registered daemons.
     pub max_nodes: usize,
     /// Most registered targets.
@@ -39,6 +41,7 @@ impl Default for Config {
             probably_offline_ms: PROBABLY_OFFLINE_MS,
             offline_ms: OFFLINE_MS,
             session_timeout_ms: SESSION_TIMEOUT_MS,
+            metas: 1,
             max_nodes: NODES_MAX,
             max_targets: TARGETS_MAX,
             max_sessions: SESSIONS_MAX,

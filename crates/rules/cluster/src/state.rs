@@ -1,7 +1,7 @@
 //! What survives a restart of the management service.
 
 use crate::command::{
-    Command, EndSession, Eviction, Node, Pool, Removed, Restored, Session, SessionEnd, Target,
+    Command, EndSession, Eviction, Node, Placed, Pool, Removed, Restored, Session, SessionEnd, Target,
 };
 use crate::limits::{
     CLOSED_MAX, ERAS_MAX, EVICTION_LISTED_S, EVICTIONS_MAX, FENCES_MAX, REMOVED_MAX, RESTORED_JUMP,
@@ -229,6 +229,7 @@ impl State {
                     shard.epoch += 1;
                 }
             }
+            Command::PlaceShards(place) => self.place(&place.places),
             Command::DropNode(drop) => {
                 self.nodes.remove(&drop.node);
                 self.offline.remove(&drop.node);
@@ -246,6 +247,15 @@ impl State {
                 if let Some(target) = self.targets.get_mut(&set.target) {
                     target.class = set.class;
                 }
+            }
+        }
+    }
+
+    fn place(&mut self, places: &[Placed]) {
+        for place in places {
+            if let Some(entry) = self.shards.iter_mut().find(|entry| entry.shard == place.shard) {
+                entry.replicas = alloc::vec![place.node];
+                entry.epoch += 1;
             }
         }
     }

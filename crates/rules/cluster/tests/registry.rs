@@ -37,6 +37,28 @@ fn the_first_metad_gets_all_shards() {
     assert!(map.shards.iter().all(|shard| shard.replicas == [NodeId(2)] && shard.epoch == 1));
 }
 
+/// Goal: the shards of a cluster that is made for several metadata servers wait for all of them, are spread evenly, and stay
+/// where they are: who comes later gets none, and a restart changes nothing.
+#[test]
+fn shards_are_spread_over_the_metads_of_a_new_cluster() {
+    let mut c = Cluster::of_metas(3);
+    c.node(1, ServiceKind::Metad, "").unwrap();
+    c.node(2, ServiceKind::Metad, "").unwrap();
+    c.node(2, ServiceKind::Metad, "").unwrap();
+    assert!(c.map().shards.iter().all(|shard| shard.replicas.is_empty()), "one is missing");
+    c.node(3, ServiceKind::Metad, "").unwrap();
+    c.node(4, ServiceKind::Metad, "").unwrap();
+    let placed = |c: &mut Cluster| {
+        c.map().shards.iter().map(|entry| (entry.replicas.clone(), entry.epoch)).collect::<Vec<_>>()
+    };
+    let expected: Vec<_> = [1, 2, 3, 1].into_iter().map(|node| (vec![NodeId(node)], 1)).collect();
+    assert_eq!(placed(&mut c), expected);
+    assert_eq!(c.replayed(), *c.registry.state());
+    c.restart();
+    c.node(2, ServiceKind::Metad, "").unwrap();
+    assert_eq!(placed(&mut c), expected);
+}
+
 /// Goal: foreign, copied and edited identity files are refused; a retry gets the same id.
 #[test]
 fn targets_are_recognised_by_uuid_and_id() {

@@ -40,6 +40,8 @@ pub struct MgmtdConfig {
     pub state_dir: PathBuf,
     /// Metadata shards of a new cluster; fixed once it is formatted.
     pub shards: u32,
+    /// Metadata servers over which the shards of a new cluster are spread, once all of them have registered.
+    pub metas: u32,
     /// Silence after which a node is probably offline.
     pub node_probably_offline: Period,
     /// Silence after which a node is offline.
@@ -66,6 +68,7 @@ impl Default for MgmtdConfig {
             interfaces: Vec::new(),
             state_dir: PathBuf::from("/var/lib/skep/mgmtd"),
             shards: 64,
+            metas: 1,
             node_probably_offline: Period::secs(5),
             node_offline: Period::secs(15),
             session_timeout: Period::secs(60),
@@ -87,6 +90,7 @@ impl Service for MgmtdConfig {
         wrong.directory("state_dir", &self.state_dir);
         wrong.number("shards", self.shards, 1..=u32::from(skep_types::limits::SHARDS_MAX));
         wrong.power_of_two("shards", u64::from(self.shards), |shards| shards.to_string());
+        wrong.number("metas", self.metas, 1..=self.shards);
         wrong.number("max_sessions", self.max_sessions, 1..=SESSIONS_MAX);
         wrong.number("max_nodes", self.max_nodes, 1..=NODES_MAX);
         wrong.number("max_targets", self.max_targets, 1..=TARGETS_MAX);

@@ -120,6 +120,7 @@ fn rules(config: &MgmtdConfig) -> skep_cluster::Config {
         probably_offline_ms: ms(config.node_probably_offline),
         offline_ms: ms(config.node_offline),
         session_timeout_ms: ms(config.session_timeout),
+        metas: config.metas as usize,
         max_nodes: config.max_nodes as usize,
         max_targets: config.max_targets as usize,
         max_sessions: config.max_sessions as usize,

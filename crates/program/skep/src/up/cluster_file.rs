@@ -29,6 +29,9 @@ pub struct ClusterFile {
     pub targets: u32,
     /// Metadata shards.
     pub shards: u32,
+    /// Metadata servers.
+    #[serde(default = "one")]
+    pub metas: u32,
     /// Storage servers.
     pub servers: u32,
     /// All targets were made: an empty one is a loss from now on.
@@ -41,6 +44,11 @@ pub struct ClusterFile {
     /// Where the directory was when the file was written, if it was moved since.
     #[serde(skip)]
     pub moved_from: Option<PathBuf>,
+}
+
+/// Files from before there were several do not say it.
+fn one() -> u32 {
+    1
 }
 
 impl ClusterFile {
@@ -104,6 +112,7 @@ mod tests {
                 mount_point: "/d/m \"x\"".into(),
                 targets: 4,
                 shards: 64,
+                metas: 1,
                 servers: 2,
                 formatted: true,
                 ports: BTreeMap::from([("mgmtd".to_owned(), 9)]),

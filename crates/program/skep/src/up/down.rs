@@ -22,7 +22,7 @@ const PROGRAMS_LIMIT: Duration = Duration::from_secs(3);
 /// Does it.
 pub fn run(dir: &Path, out: &mut dyn Write) -> Outcome {
     let (place, cluster) = Place::open(dir)?;
-    let services = plan::services(&place.dir, cluster.servers);
+    let services = plan::services(&place.dir, cluster.metas, cluster.servers);
     // A mount may end by itself when it is unmounted.
     let count = services.iter().filter(|service| process::living(&service.pid_file).is_some()).count();
     let is_used = mount_point::release(&cluster)?;

@@ -51,6 +51,9 @@ pub struct UpArgs {
     /// Metadata shards of a new cluster, a power of two [default: 64]
     #[arg(long, value_name = "N")]
     shards: Option<u32>,
+    /// Metadata servers of a new cluster, each with its share of the shards [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    metas: Option<u32>,
     /// Storage servers of a new cluster, each with its share of the targets [default: 2]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     servers: Option<u32>,

@@ -70,9 +70,9 @@ impl ServicePlan {
 }
 
 /// All services in the order in which they are started.
-pub fn services(dir: &Path, servers: u32) -> Vec<ServicePlan> {
-    let mut services =
-        vec![ServicePlan::new(dir, Kind::Mgmtd, "mgmtd"), ServicePlan::new(dir, Kind::Metad, "metad-1")];
+pub fn services(dir: &Path, metas: u32, servers: u32) -> Vec<ServicePlan> {
+    let mut services = vec![ServicePlan::new(dir, Kind::Mgmtd, "mgmtd")];
+    services.extend((1..=metas).map(|n| ServicePlan::new(dir, Kind::Metad, &format!("metad-{n}"))));
     services.extend((1..=servers).map(|n| ServicePlan::new(dir, Kind::Storaged, &format!("storaged-{n}"))));
     services.push(ServicePlan::new(dir, Kind::Mount, "mount"));
     services
@@ -205,7 +205,10 @@ fn config(dir: &Path, cluster: &ClusterFile, service: &ServicePlan) -> Table {
         set("unix_socket", path(socket));
     }
     match service.kind {
-        Kind::Mgmtd => set("shards", Value::Integer(i64::from(cluster.shards))),
+        Kind::Mgmtd => {
+            set("shards", Value::Integer(i64::from(cluster.shards)));
+            set("metas", Value::Integer(i64::from(cluster.metas)));
+        }
         Kind::Metad => set("alias", Value::String(service.name.clone())),
         Kind::Storaged => {
             set("alias", Value::String(service.name.clone()));
@@ -245,6 +248,7 @@ mod tests {
             mount_point: "/d/mnt".into(),
             targets: 5,
             shards: 4,
+            metas: 1,
             servers: 2,
             formatted: false,
             ports,
@@ -258,7 +262,7 @@ mod tests {
     fn daemons_accept_their_files() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir(dir.path().join("etc")).unwrap();
-        let services = services(dir.path(), 2);
+        let services = services(dir.path(), 1, 2);
         write_configs(dir.path(), &cluster(), &services, &[], true).unwrap();
         let given = |name: &str| dir.path().join("etc").join(name);
         let load = |name: &str| given(&format!("{name}.toml"));
@@ -289,7 +293,7 @@ mod tests {
     /// Goal: a port that somebody took is replaced, in the files too; one of a running service stays.
     #[test]
     fn taken_ports_are_replaced() {
-        let services = services(Path::new("/d"), 1);
+        let services = services(Path::new("/d"), 1, 1);
         let holder = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let taken = holder.local_addr().unwrap().port();
         let mut cluster = ClusterFile {

@@ -135,7 +135,7 @@ mod tests {
     fn all_have_told() {
         let dir = tempfile::tempdir().unwrap();
         let socket = ReadySocket::open(dir.path()).unwrap();
-        let services = plan::services(dir.path(), 1);
+        let services = plan::services(dir.path(), 1, 1);
         let mut children = [start("600"), start("600")];
         let tell =
             |text: String| UnixStream::connect(&socket.path).unwrap().write_all(text.as_bytes()).unwrap();
@@ -161,7 +161,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir(dir.path().join("log")).unwrap();
         let socket = ReadySocket::open(dir.path()).unwrap();
-        let services = plan::services(dir.path(), 1);
+        let services = plan::services(dir.path(), 1, 1);
         std::fs::write(&services[1].log, "first\nno such key\n").unwrap();
         let mut child = start("0");
         let process = process::hold(child.id()).unwrap();
@@ -177,7 +177,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir(dir.path().join("log")).unwrap();
         let socket = ReadySocket::open(dir.path()).unwrap();
-        let services = plan::services(dir.path(), 1);
+        let services = plan::services(dir.path(), 1, 1);
         std::fs::write(&services[0].log, "an older copy\n").unwrap();
         let (mut short, mut waiting) = (start("0"), start("600"));
         let watched = |child: &Child, at: usize| Watched {

@@ -23,6 +23,7 @@ use std::time::{Duration, Instant};
 
 const TARGETS: u32 = 4;
 const SHARDS: u32 = 64;
+const METAS: u32 = 1;
 const SERVERS: u32 = 2;
 /// A management service that was started beside daemons that ran is looked after this long: they beat every second.
 const HEARD_LIMIT: Duration = Duration::from_secs(3);
@@ -42,7 +43,7 @@ pub fn run(args: &UpArgs, out: &mut dyn Write) -> Outcome {
             mount_point::leave(&known)?;
         }
     }
-    let services = plan::services(&place.dir, cluster.servers);
+    let services = plan::services(&place.dir, cluster.metas, cluster.servers);
     prepare(&place, &mut cluster, &services)?;
     let mut started = Vec::new();
     let outcome = bring_up(&place, &mut cluster, &services, args.no_mount, &mut started)
@@ -74,6 +75,7 @@ fn cluster(args: &UpArgs, place: &Place) -> Outcome<ClusterFile> {
     };
     fixed("targets", args.targets, known.targets)?;
     fixed("shards", args.shards, known.shards)?;
+    fixed("metas", args.metas, known.metas)?;
     fixed("servers", args.servers, known.servers)?;
     Ok(ClusterFile { mount_point, ..known })
 }
@@ -107,6 +109,12 @@ fn new_cluster(args: &UpArgs, place: &Place, mount_point: std::path::PathBuf) ->
     if !shards.is_power_of_two() || shards > u32::from(SHARDS_MAX) {
         return Err(Failure::new(format!("--shards {shards}: give a power of two, at most {SHARDS_MAX}")));
     }
+    let metas = args.metas.unwrap_or(METAS);
+    if metas > shards {
+        return Err(Failure::new(format!(
+            "--metas {metas}: there are {shards} shards to be spread; give no more"
+        )));
+    }
     let targets = args.targets.unwrap_or(TARGETS);
     Ok(ClusterFile {
         mgmtd: Vec::new(),
@@ -115,6 +123,7 @@ fn new_cluster(args: &UpArgs, place: &Place, mount_point: std::path::PathBuf) ->
         mount_point,
         targets,
         shards,
+        metas,
         // A server without a target would have nothing to serve.
         servers: args.servers.unwrap_or(SERVERS).min(targets),
         formatted: false,
@@ -279,10 +288,10 @@ fn mount_point_set(point: &Path) -> String {
 fn tell(dir: &Path, cluster: &ClusterFile, no_mount: bool, began: Instant, out: &mut dyn Write) -> Outcome {
     let program = std::env::current_exe().unwrap_or_else(|_| "skep".into());
     let (program, dir, point) = (program.display(), dir.display(), cluster.mount_point.display());
-    let (targets, servers, took) = (cluster.targets, cluster.servers, began.elapsed());
+    let (targets, metas, servers, took) = (cluster.targets, cluster.metas, cluster.servers, began.elapsed());
     writeln!(
         out,
-        "cluster in {dir}: 1 mgmtd, 1 metad, {targets} targets in {servers} storaged ({took:.1?})"
+        "cluster in {dir}: 1 mgmtd, {metas} metad, {targets} targets in {servers} storaged ({took:.1?})"
     )?;
     if !no_mount {
         writeln!(out, "mounted at {point}")?;
@@ -306,7 +315,7 @@ mod tests {
     fn one_that_ended_meanwhile_is_named() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir(dir.path().join("run")).unwrap();
-        let services = plan::services(dir.path(), 1);
+        let services = plan::services(dir.path(), 1, 1);
         let mut child = Command::new("sleep").arg("600").spawn().unwrap();
         services.iter().for_each(|service| process::note(&service.pid_file, child.id()).unwrap());
         all_live(&services, false).unwrap();

@@ -231,7 +231,7 @@ fn not_asked(services: &[ServiceStatus]) -> String {
 /// Servers of the cluster in `dir` that do not run because of an error, with what they said last.
 pub fn failed(dir: &Path) -> Vec<(String, String)> {
     let Ok(cluster) = ClusterFile::read(&dir.join(FILE)) else { return Vec::new() };
-    let plans = plan::services(&cluster.dir, cluster.servers);
+    let plans = plan::services(&cluster.dir, cluster.metas, cluster.servers);
     let servers = plans.iter().filter(|plan| plan.kind != Kind::Mount);
     let failed = |plan: &ServicePlan| {
         let status = service_status(plan, &cluster.http);
@@ -244,7 +244,7 @@ pub fn failed(dir: &Path) -> Vec<(String, String)> {
 pub fn run(dir: &Path, timeout: Period, format: Format, out: &mut dyn Write) -> Outcome<ExitCode> {
     let cluster = ClusterFile::read(&dir.join(FILE))?;
     let dir = absolute(dir)?;
-    let plans = plan::services(&dir, cluster.servers);
+    let plans = plan::services(&dir, cluster.metas, cluster.servers);
     let services: Vec<_> = plans.iter().map(|plan| service_status(plan, &cluster.http)).collect();
     let process = |kind| plans.iter().zip(&services).find(|(plan, _)| plan.kind == kind)?.1.pid;
     // At once: either may be silent.
@@ -285,7 +285,7 @@ mod tests {
     #[test]
     fn shown() {
         let dir = Path::new("/nonexistent");
-        let services = plan::services(dir, 1);
+        let services = plan::services(dir, 1, 1);
         let http = BTreeMap::from([("mgmtd".to_owned(), 10_011)]);
         let services = services.iter().map(|plan| service_status(plan, &http)).collect();
         let mount = MountStatus {

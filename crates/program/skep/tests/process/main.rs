@@ -28,6 +28,7 @@ mod locks;
 mod lookups;
 mod lost;
 mod mapped;
+mod metas;
 mod nameless;
 mod opens;
 mod pages;

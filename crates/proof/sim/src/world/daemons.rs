@@ -10,7 +10,7 @@ use skep_client::MGMTD;
 use skep_meta::{Input, Job, JobFailure, JobReply, Output, PeerIdentity, Request, Task};
 use skep_storage::Sender;
 use skep_types::{
-    ClientId, Decode, Encode, Incarnation, LogIndex, NodeId, Reader, Role, Seq, Slot, TargetId,
+    ClientId, Decode, Encode, Incarnation, LogIndex, NodeId, Reader, Role, Seq, ShardId, Slot, TargetId,
 };
 use skep_wire::meta::{
     MakeDirOn, MetaRequest, RemoteDir, RemoteDirReply, ReserveEnd, ReserveEndReply, ShardCall, ShardStamp,
@@ -41,15 +41,15 @@ impl World {
         } else {
             self.renew_upkeep(node);
         }
-        if node == self.metad.node {
+        if let Some(at) = self.metad_at(node) {
             {
                 let hub = &mut *self.hub.borrow_mut();
                 hub.fields.metad_lives += 1;
-                hub.metad_life = Some((node, Incarnation(life)));
+                hub.metad_lives.insert(node, Incarnation(life));
             }
-            let out = self.metad.start(Incarnation(life), &mut self.hub.borrow_mut());
+            let out = self.metads[at].start(Incarnation(life), &mut self.hub.borrow_mut());
             if let Some(out) = out {
-                self.carry_out(life, out);
+                self.carry_out(at, life, out);
             }
         }
         self.after(1, Event::Tick(node, life));
@@ -66,13 +66,13 @@ impl World {
         self.network.set_down(node, hub, &mut self.queue);
         if node == MGMTD {
             hub.coverage.hit("mgmtd was killed");
-        } else if node == self.metad.node {
-            hub.metad_life = None;
+        } else if let Some(at) = self.metad_at(node) {
+            hub.metad_lives.remove(&node);
             if power {
-                self.cut_metad(hub);
+                self.cut_metad(at, hub);
             } else {
                 hub.coverage.hit("metad was killed");
-                self.metad.kill(hub);
+                self.metads[at].kill(hub);
             }
         } else if let Some(storaged) = self.storageds.iter_mut().find(|storaged| storaged.node == node) {
             if power {
@@ -87,20 +87,19 @@ impl World {
         }
     }
 
-    fn cut_metad(&mut self, hub: &mut crate::hub::Hub) {
-        let left = self.metad.lose_power(hub);
+    fn cut_metad(&mut self, at: usize, hub: &mut crate::hub::Hub) {
+        let left = self.metads[at].lose_power(hub);
         hub.say(format_args!("the log had {} records and has {}", left.had, left.has));
         if left.has == left.had {
             hub.coverage.hit("a power cut took nothing");
         }
-        if left.has < hub.promised.0 {
-            let (index, what) = hub.promised.clone();
+        if let Some((index, what)) = hub.promised.get(&at).filter(|(index, _)| left.has < *index).cloned() {
             hub.fail(format!(
                 "{what} was answered, but its record {index} is lost: the log ends at {}",
                 left.has
             ));
         }
-        hub.cut_log(left.has);
+        hub.cut_log(self.metads[at].at(left.has));
     }
 
     /// A request arrives.
@@ -114,17 +113,18 @@ impl World {
             let result = self.mgmtd.answer(client, kind, &body, hub);
             return self.reply(id, result.map(|body| (body, Vec::new())), hub);
         }
-        if node != self.metad.node {
-            return self.arrive_at_storaged(id, hub);
+        let Some(at) = self.metad_at(node) else { return self.arrive_at_storaged(id, hub) };
+        if hub.metad_lives.len() < self.metads.len() {
+            hub.coverage.hit("one metad was down and another served");
         }
         match self.meta_request(id, hub) {
             Ok(request) => {
                 let life = self.network.life(node).unwrap_or(0);
-                if let Some(out) = self.metad.step(Input::Request(request), hub) {
-                    self.carry_out_with(life, out, hub);
+                if let Some(out) = self.metads[at].step(Input::Request(request), hub) {
+                    self.carry_out_with(at, life, out, hub);
                 }
             }
-            Err(refusal) => self.reply_from_shard(id, ShardStamp::default(), Err(refusal), hub),
+            Err(refusal) => self.reply_from_shard(at, id, ShardStamp::default(), Err(refusal), hub),
         }
     }
 
@@ -164,7 +164,8 @@ impl World {
         if hub.executed.contains_key(&ticket) {
             hub.coverage.hit("a retry was executed before");
         }
-        let peer = PeerIdentity { role, client, incarnation: flight.incarnation, node: NodeId(0) };
+        let node = if let From::Node(node, _) = flight.from { node } else { NodeId(0) };
+        let peer = PeerIdentity { role, client, incarnation: flight.incarnation, node };
         Ok(Request { reply_to: id, peer, epoch: flight.epoch, call, message })
     }
 
@@ -200,6 +201,7 @@ impl World {
 
     fn reply_from_shard(
         &mut self,
+        at: usize,
         id: CallId,
         stamp: ShardStamp,
         result: Result<Vec<u8>, Refusal>,
@@ -217,7 +219,7 @@ impl World {
                 refusal.status
             }
         };
-        let epoch = self.epoch_of(self.metad.node);
+        let epoch = self.epoch_of(self.metads[at].node);
         self.network.reply(id, (status, body, Vec::new()), epoch, hub, &mut self.queue);
     }
 
@@ -239,77 +241,80 @@ impl World {
         told.to_bytes()
     }
 
-    /// An input of metad that is no request.
-    pub(super) fn metad_input(&mut self, input: Input) {
+    /// An input of a metadata server that is no request.
+    pub(super) fn metad_input(&mut self, node: NodeId, input: Input) {
         let hub = self.hub.clone();
         let hub = &mut *hub.borrow_mut();
-        let Some(life) = self.network.life(self.metad.node) else { return };
-        if let Some(out) = self.metad.step(input, hub) {
-            self.carry_out_with(life, out, hub);
+        let (Some(life), Some(at)) = (self.network.life(node), self.metad_at(node)) else { return };
+        if let Some(out) = self.metads[at].step(input, hub) {
+            self.carry_out_with(at, life, out, hub);
         }
     }
 
-    fn carry_out(&mut self, life: u64, out: Output) {
+    fn carry_out(&mut self, at: usize, life: u64, out: Output) {
         let hub = self.hub.clone();
-        self.carry_out_with(life, out, &mut hub.borrow_mut());
+        self.carry_out_with(at, life, out, &mut hub.borrow_mut());
     }
 
     /// Appends, then answers, then sends the courier: unless metad dies in between.
-    fn carry_out_with(&mut self, life: u64, out: Output, hub: &mut crate::hub::Hub) {
+    fn carry_out_with(&mut self, at: usize, life: u64, out: Output, hub: &mut crate::hub::Hub) {
+        let node = self.metads[at].node;
         for note in &out.notes {
-            hub.say(format_args!("metad: {note}"));
+            hub.say(format_args!("metad {node}: {note}"));
             // Whoever was cut off for longer may lose its locks while it lives; its programs hear of it when it reports.
             if note.starts_with("grace period over") {
-                let late = self.metad.server().map(|server| server.late_clients()).unwrap_or_default();
+                let late = self.metads[at].server().map(|server| server.late_clients()).unwrap_or_default();
                 hub.fields.lose_locks(&late);
             }
         }
         let wrote = !out.records.is_empty();
-        let late = self.metad.append(out.records, hub);
+        let late = self.metads[at].append(out.records, hub);
         if late {
             let due = hub.now + 1 + hub.rng.below(40);
             self.queue.at(due, &mut hub.rng, Event::AppendLate(life));
         }
         if wrote && !late && !hub.calm && hub.permille(self.mood.dies_before_reply) {
             hub.coverage.hit("metad was killed between append and reply");
-            hub.say(format_args!("metad is killed before it answers"));
-            self.network.set_down(self.metad.node, hub, &mut self.queue);
-            self.metad.kill(hub);
-            hub.metad_life = None;
+            hub.say(format_args!("metad {node} is killed before it answers"));
+            self.network.set_down(node, hub, &mut self.queue);
+            self.metads[at].kill(hub);
+            hub.metad_lives.remove(&node);
             let due = hub.now + 50 + hub.rng.below(500);
-            self.queue.at(due, &mut hub.rng, Event::Restart(self.metad.node));
+            self.queue.at(due, &mut hub.rng, Event::Restart(node));
             return;
         }
         for reply in out.replies {
-            self.reply_from_shard(reply.to, reply.stamp, reply.result, hub);
+            self.reply_from_shard(at, reply.to, reply.stamp, reply.result, hub);
         }
         for Task { id, job } in out.tasks {
-            self.send_task(life, id, job, hub);
+            self.send_task(at, life, id, job, hub);
         }
         if out.sync_now {
             self.queue.at(hub.now, &mut hub.rng, Event::Sync(life));
         }
         if out.fetch_fences
-            && let Some(upkeep) = self.upkeep.get_mut(&self.metad.node)
+            && let Some(upkeep) = self.upkeep.get_mut(&node)
         {
             upkeep.fences_wanted = true;
         }
         if hub.permille(20) {
-            self.metad.begin_checkpoint();
+            self.metads[at].begin_checkpoint();
         }
-        self.plan_tick(life, hub);
+        self.plan_tick(at, life, hub);
     }
 
-    fn plan_tick(&mut self, life: u64, hub: &mut crate::hub::Hub) {
-        let Some(due) = self.metad.server().and_then(skep_meta::Server::next_deadline) else { return };
+    fn plan_tick(&mut self, at: usize, life: u64, hub: &mut crate::hub::Hub) {
+        let metad = &mut self.metads[at];
+        let Some(due) = metad.server().and_then(skep_meta::Server::next_deadline) else { return };
         let due = due.0.max(hub.now + 1);
-        if self.metad.tick_at.is_none_or(|planned| due < planned) {
-            self.metad.tick_at = Some(due);
+        if metad.tick_at.is_none_or(|planned| due < planned) {
+            metad.tick_at = Some(due);
             self.queue.at(due, &mut hub.rng, Event::Deadline(life));
         }
     }
 
-    fn send_task(&mut self, life: u64, task: u64, job: Job, hub: &mut crate::hub::Hub) {
+    fn send_task(&mut self, at: usize, life: u64, task: u64, job: Job, hub: &mut crate::hub::Hub) {
+        let mut shard_of_job = None;
         let (target, kind, body) = match job {
             Job::Delete { target, chunks } => {
                 (target, DeleteChunks::KIND, DeleteChunks { target, chunks }.to_bytes())
@@ -331,24 +336,35 @@ impl World {
                 hub.coverage.hit("an extent was sealed");
                 (target, SealChunk::KIND, SealChunk { target, chunk, floor }.to_bytes())
             }
-            // It did not know yet that the shard is its own.
+            // Another server's, or it did not know yet that the shard is its own.
             Job::Remote { shard, message } => {
+                shard_of_job = Some(shard);
                 let mut body = ShardCall { shard, slot: Slot(0), seq: Seq(0) }.to_bytes();
                 message.encode(&mut body);
                 (TargetId(0), RemoteDir::KIND, body)
             }
         };
-        let to = match target {
-            TargetId(0) => Some(self.metad.node),
-            target => self.homes.get(&target).copied(),
+        let to = match shard_of_job {
+            Some(shard) => self.leader_of(shard),
+            None => self.homes.get(&target).copied(),
         };
+        if shard_of_job.is_some() && to != Some(self.metads[at].node) {
+            hub.coverage.hit("a directory of another metad");
+        }
         let Some(to) = to else {
             return hub.fail(format!("metad sends a job to target {target}, which does not exist"));
         };
-        let (node, epoch) = (self.metad.node, self.epoch_of(self.metad.node));
+        let node = self.metads[at].node;
+        let epoch = self.epoch_of(node);
         let id = self.network.send_from_node((node, life), to, (kind, epoch, body), hub, &mut self.queue);
         self.purposes.insert(id, (node, life, Purpose::Task(task)));
-        self.metad.tasks.insert(id, u64::from(kind));
+        self.metads[at].tasks.insert(id, u64::from(kind));
+    }
+
+    /// The metadata server of a shard, as mgmtd placed it.
+    fn leader_of(&self, shard: ShardId) -> Option<NodeId> {
+        let entry = self.mgmtd.state().shards.iter().find(|entry| entry.shard == shard)?;
+        entry.replicas.first().copied()
     }
 
     /// The answer to a daemon's question.
@@ -360,9 +376,10 @@ impl World {
         let Purpose::Task(task) = purpose else {
             return self.upkeep_answered(node, life, purpose, result);
         };
-        let kind = self.metad.tasks.remove(&id).unwrap_or(0);
+        let Some(at) = self.metad_at(node) else { return };
+        let kind = self.metads[at].tasks.remove(&id).unwrap_or(0);
         let result = result.map_err(JobFailure).and_then(|body| job_reply(kind as u16, &body));
-        self.metad_input(Input::Courier { task, result });
+        self.metad_input(node, Input::Courier { task, result });
     }
 
     /// An administrator ends the session that a program would have ended.
@@ -386,8 +403,8 @@ impl World {
             self.after(5 * TICK_MS, Event::Tick(node, life));
             return;
         }
-        if node == self.metad.node {
-            self.metad_input(Input::Tick);
+        if self.metad_at(node).is_some() {
+            self.metad_input(node, Input::Tick);
             self.sync(life);
             self.after(SYNC_INTERVAL_MS, Event::Tick(node, life));
         } else {
@@ -398,20 +415,18 @@ impl World {
 
     /// Something that metad waits for is due.
     pub(super) fn deadline(&mut self, life: u64) {
-        if self.network.life(self.metad.node) == Some(life) {
-            self.metad.tick_at = None;
-            self.metad_input(Input::Tick);
+        if let Some(at) = self.metad_in(life) {
+            self.metads[at].tick_at = None;
+            self.metad_input(self.metads[at].node, Input::Tick);
         }
     }
 
     /// metad syncs its log, now and then at once.
     pub(super) fn sync(&mut self, life: u64) {
-        if self.network.life(self.metad.node) != Some(life) {
-            return;
-        }
-        if self.metad.syncing {
-            self.metad.sync_again = true;
-        } else if let Some(index) = self.metad.sync_begins() {
+        let Some(at) = self.metad_in(life) else { return };
+        if self.metads[at].syncing {
+            self.metads[at].sync_again = true;
+        } else if let Some(index) = self.metads[at].sync_begins() {
             let took = 1 + self.hub.borrow_mut().rng.below(8);
             self.after(took, Event::Synced(life, index));
         }
@@ -419,12 +434,10 @@ impl World {
 
     /// A sync has ended.
     pub(super) fn synced(&mut self, life: u64, index: LogIndex) {
-        if self.network.life(self.metad.node) != Some(life) {
-            return;
-        }
-        self.metad.sync_ended(index);
-        self.metad_input(Input::Durable(index));
-        if std::mem::take(&mut self.metad.sync_again) {
+        let Some(at) = self.metad_in(life) else { return };
+        self.metads[at].sync_ended(index);
+        self.metad_input(self.metads[at].node, Input::Durable(index));
+        if std::mem::take(&mut self.metads[at].sync_again) {
             self.sync(life);
         }
     }

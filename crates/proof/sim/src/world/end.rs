@@ -3,9 +3,10 @@
 use super::World;
 use crate::loss;
 use crate::queue::Event;
+use skep_meta::store::{Batch, MemoryStore, Store, StoreError};
 use skep_meta::{Input, PeerIdentity, Request};
 use skep_types::{
-    ChunkId, ClientId, Decode, FenceEpoch, Incarnation, Ino, NodeId, Role, Seq, ShardId, Slot, TargetId,
+    ChunkId, ClientId, Decode, FenceEpoch, Incarnation, Ino, LogIndex, NodeId, Role, Seq, Slot, TargetId,
 };
 use skep_wire::meta::{MetaRequest, ShardCall, ShardStats, StatsReply};
 use std::cell::RefCell;
@@ -85,7 +86,7 @@ impl World {
 
     /// Removes chunk files of some files, or cuts them short, and has all files read.
     fn vandalise(&mut self, crossed: &Rc<RefCell<usize>>) {
-        let files = self.metad.server().map(|server| loss::stored(server.store())).unwrap_or_default();
+        let files: Vec<_> = self.stores().flat_map(loss::stored).collect();
         let mut harmed = Vec::new();
         for file in files {
             let hub = self.hub.clone();
@@ -118,8 +119,22 @@ impl World {
         self.stage = Stage::Over;
     }
 
-    /// What is left over, by name; empty when metad does not say.
+    /// What is left over, by name; empty when a metadata server does not say.
     fn gauges(&mut self) -> Vec<(String, u64)> {
+        let mut all = Vec::new();
+        for at in 0..self.metads.len() {
+            match self.gauges_of(at) {
+                told if told.is_empty() => return told,
+                told => all.extend(told),
+            }
+        }
+        all
+    }
+
+    fn gauges_of(&mut self, at: usize) -> Vec<(String, u64)> {
+        let node = self.metads[at].node;
+        let led = self.mgmtd.state().shards.iter().find(|entry| entry.replicas.first() == Some(&node));
+        let shard = led.map(|entry| entry.shard).unwrap_or_default();
         let request = Request {
             reply_to: OWN_QUESTION,
             peer: PeerIdentity {
@@ -129,10 +144,10 @@ impl World {
                 node: NodeId(0),
             },
             epoch: FenceEpoch(0),
-            call: ShardCall { shard: ShardId(0), slot: Slot(0), seq: Seq(0) },
+            call: ShardCall { shard, slot: Slot(0), seq: Seq(0) },
             message: MetaRequest::ShardStats(ShardStats {}),
         };
-        let out = self.metad.step(Input::Request(request), &mut self.hub.borrow_mut());
+        let out = self.metads[at].step(Input::Request(request), &mut self.hub.borrow_mut());
         let replies = out.map(|out| out.replies).unwrap_or_default();
         let body = replies.into_iter().find(|reply| reply.to == OWN_QUESTION).and_then(|r| r.result.ok());
         let Some(Ok(stats)) = body.map(|body| StatsReply::from_bytes(&body)) else { return Vec::new() };
@@ -147,8 +162,8 @@ impl World {
     }
 
     fn check_rows(&mut self) {
-        let Some(server) = self.metad.server() else { return };
-        let found = skep_meta::check::check_invariants(server.store(), skep_types::cookie::hash);
+        let Ok(rows) = self.rows() else { return };
+        let found = skep_meta::check::check_invariants(&rows, skep_types::cookie::hash);
         let hub = &mut *self.hub.borrow_mut();
         match found {
             Ok(problems) if problems.is_empty() => {}
@@ -157,14 +172,32 @@ impl World {
         }
     }
 
+    /// The rows of every metadata server that is up.
+    fn stores(&self) -> impl Iterator<Item = &MemoryStore> {
+        self.metads.iter().filter_map(|metad| metad.server()).map(skep_meta::Server::store)
+    }
+
+    /// The rows of all shards together, as one server would hold them.
+    fn rows(&self) -> Result<MemoryStore, StoreError> {
+        let mut all = Batch::new();
+        for store in self.stores() {
+            store.scan(&[], &[0xff, 0xff], &mut |key, value| {
+                all.insert(key.to_vec(), Some(value.to_vec()));
+                true
+            })?;
+        }
+        let mut rows = MemoryStore::default();
+        rows.apply(LogIndex(1), all)?;
+        Ok(rows)
+    }
+
     /// No chunk file exists that no layout names, nor the row of a growth whose owner has asked for nothing
     /// since it was given up (its chunks go a second time when it does).
     fn check_chunks(&mut self) {
-        use skep_meta::store::Store;
-        let Some(server) = self.metad.server() else { return };
+        let Ok(rows) = self.rows() else { return };
         let mut named: BTreeSet<(TargetId, ChunkId)> = BTreeSet::new();
         let mut unread = 0;
-        let scanned = server.store().scan(&[], &[0xff, 0xff], &mut |key, value| {
+        let scanned = rows.scan(&[], &[0xff, 0xff], &mut |key, value| {
             let layout = match key.get(2) {
                 Some(&INODE_TABLE) => skep_meta::Inode::from_bytes(value).map(|inode| inode.layout),
                 Some(&DEAD_GROWTH_TABLE) => skep_meta::Growth::from_bytes(value).map(|growth| growth.layout),

@@ -86,8 +86,14 @@ impl World {
             (hub.rng.pick(&self.mood.deck), self.mood.pause(hub))
         };
         match number {
-            0 => self.strike(self.metad.node, false),
-            1 | 2 => self.strike(self.metad.node, true),
+            0 => {
+                let node = self.some_metad();
+                self.strike(node, false);
+            }
+            1 | 2 => {
+                let node = self.some_metad();
+                self.strike(node, true);
+            }
             3 => {
                 let node = self.some_storaged();
                 self.strike(node, false);
@@ -112,11 +118,22 @@ impl World {
         self.hub.borrow_mut().rng.below(n)
     }
 
-    /// metad loses its power because a program asked for it.
+    /// All metadata servers lose their power because a program asked for it.
     pub(super) fn provoked(&mut self) {
         if self.calm_at.is_none() {
-            self.strike(self.metad.node, true);
+            self.strike_metads();
         }
+    }
+
+    fn strike_metads(&mut self) {
+        for node in self.metads.iter().map(|metad| metad.node).collect::<Vec<_>>() {
+            self.strike(node, true);
+        }
+    }
+
+    fn some_metad(&mut self) -> NodeId {
+        let number = self.draw(self.metads.len() as u64) as usize;
+        self.metads[number].node
     }
 
     fn some_storaged(&mut self) -> NodeId {
@@ -136,20 +153,27 @@ impl World {
         for node in nodes {
             self.strike(node, true);
         }
-        self.strike(self.metad.node, true);
+        self.strike_metads();
         self.strike(MGMTD, false);
     }
 
     fn partition_client(&mut self) {
         let life = self.some_life();
-        let nodes = [MGMTD, self.metad.node, self.storageds[0].node, self.storageds[1].node];
+        let nodes = self.servers();
         let node = nodes[self.draw(nodes.len() as u64) as usize];
         self.partition(life, node);
     }
 
     fn partition_daemon(&mut self) {
-        let from = [self.metad.node, self.storageds[0].node][self.draw(2) as usize];
-        let to = [MGMTD, self.storageds[1].node][self.draw(2) as usize];
+        let from = match self.draw(2) {
+            0 => self.some_metad(),
+            _ => self.storageds[0].node,
+        };
+        let to = match self.draw(3) {
+            0 => MGMTD,
+            1 => self.storageds[1].node,
+            _ => self.some_metad(),
+        };
         let side = crate::network::side_of(crate::network::From::Node(from, 0));
         self.partition(side, to);
     }
@@ -187,9 +211,7 @@ impl World {
         }
         self.network.heal();
         self.thaw_all();
-        let mut nodes: Vec<NodeId> = self.storageds.iter().map(|storaged| storaged.node).collect();
-        nodes.extend([MGMTD, self.metad.node]);
-        for node in nodes {
+        for node in self.servers() {
             self.start_daemon(node);
         }
     }

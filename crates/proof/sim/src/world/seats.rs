@@ -249,7 +249,8 @@ impl World {
         let life = self.seats[at].life;
         let host = format!("host{life}");
         let known = self.mgmtd.state().sessions.values().any(|session| session.host == host);
-        let behind = self.epoch_of(self.metad.node) != self.mgmtd.state().epoch;
+        let epoch = self.mgmtd.state().epoch;
+        let behind = self.metads.iter().any(|metad| self.epoch_of(metad.node) != epoch);
         if known || behind || self.network.has_flights_of(life) {
             return self.after(200, Event::TakeOver(at));
         }

@@ -3,8 +3,10 @@
 
 use super::{World, registration};
 use crate::hub::CallId;
+use crate::metad::Metad;
 use skep_client::MGMTD;
-use skep_meta::Input;
+use skep_meta::store::MemoryStore;
+use skep_meta::{Input, Server};
 use skep_types::{
     Capacity, Consistency, Decode, Encode, FenceEpoch, Incarnation, LogIndex, MapVersion, NodeId, ServiceKind,
 };
@@ -45,7 +47,7 @@ pub struct Upkeep {
 impl World {
     /// A daemon began a life: everything is to be done anew.
     pub(super) fn renew_upkeep(&mut self, node: NodeId) {
-        let map_wanted = node == self.metad.node;
+        let map_wanted = self.metad_at(node).is_some();
         self.upkeep.insert(node, Upkeep { map_wanted, fences_wanted: true, ..Upkeep::default() });
     }
 
@@ -57,8 +59,9 @@ impl World {
             return;
         }
         let (purpose, kind, body) = if !upkeep.registered {
-            let service = if node == self.metad.node { ServiceKind::Metad } else { ServiceKind::Storaged };
-            let index = if node == self.metad.node { self.metad.durable() } else { 0 };
+            let metad = self.metad_at(node).map(|at| &self.metads[at]);
+            let service = if metad.is_some() { ServiceKind::Metad } else { ServiceKind::Storaged };
+            let index = metad.map_or(0, Metad::durable);
             let request = registration(service, u64::from(node.0), life, LogIndex(index));
             (Purpose::Register, RegisterNode::KIND, request.to_bytes())
         } else if upkeep.map_wanted {
@@ -87,7 +90,7 @@ impl World {
             mark: None,
         };
         let targets = self.storageds.iter().filter(|storaged| storaged.node == node);
-        let server = self.metad.server().filter(|_| node == self.metad.node);
+        let server = self.server_at(node);
         Heartbeat {
             node,
             incarnation: Incarnation(life),
@@ -100,6 +103,11 @@ impl World {
             leaving: false,
             mark: None,
         }
+    }
+
+    /// The rules of a metadata server, while it is up.
+    fn server_at(&self, node: NodeId) -> Option<&Server<MemoryStore>> {
+        self.metads[self.metad_at(node)?].server()
     }
 
     /// A daemon asks another one.
@@ -129,8 +137,8 @@ impl World {
         if node == MGMTD {
             return self.mgmtd.state().epoch;
         }
-        if node == self.metad.node {
-            return self.metad.server().map(skep_meta::Server::epoch).unwrap_or_default();
+        if self.metad_at(node).is_some() {
+            return self.server_at(node).map(skep_meta::Server::epoch).unwrap_or_default();
         }
         let storaged = self.storageds.iter().find(|storaged| storaged.node == node);
         storaged.map(|storaged| storaged.admission.epoch()).unwrap_or_default()
@@ -159,7 +167,7 @@ impl World {
             Purpose::Map => match MapReply::from_bytes(&body) {
                 Ok(map) => {
                     upkeep.map_wanted = false;
-                    self.metad_input(Input::Map { own: node, map });
+                    self.metad_input(node, Input::Map { own: node, map });
                     true
                 }
                 Err(_) => false,
@@ -188,8 +196,8 @@ impl World {
     }
 
     fn take_fences(&mut self, node: NodeId, fences: FencesReply) {
-        if node == self.metad.node {
-            self.metad_input(Input::Fences(fences));
+        if self.metad_at(node).is_some() {
+            self.metad_input(node, Input::Fences(fences));
         } else if let Some(storaged) = self.storageds.iter_mut().find(|storaged| storaged.node == node) {
             storaged.set_fences(&fences);
         }
@@ -197,9 +205,10 @@ impl World {
 
     fn heard_beat(&mut self, node: NodeId, beat: &HeartbeatReply) {
         let known = self.epoch_of(node);
-        let map = self.metad.server().map(skep_meta::Server::map_version).unwrap_or_default();
+        let map = self.server_at(node).map(skep_meta::Server::map_version);
+        let is_behind = self.metad_at(node).is_some() && beat.map > map.unwrap_or_default();
         let Some(upkeep) = self.upkeep.get_mut(&node) else { return };
         upkeep.fences_wanted |= beat.epoch > known;
-        upkeep.map_wanted |= node == self.metad.node && beat.map > map;
+        upkeep.map_wanted |= is_behind;
     }
 }

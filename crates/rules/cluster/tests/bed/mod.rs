@@ -14,6 +14,7 @@ pub const CONFIG: Config = Config {
     probably_offline_ms: 5_000,
     offline_ms: 15_000,
     session_timeout_ms: 60_000,
+    metas: 1,
     max_nodes: 4,
     max_targets: 4,
     max_sessions: 4,
@@ -64,6 +65,13 @@ impl Cluster {
     pub fn new() -> Self {
         let state = State::format(Uuid([9; 16]), skep_types::NamesKey([6; 16]), 4);
         Self { registry: Registry::new(CONFIG, state, Term(1), Millis(0)), now: Millis(0), log: vec![] }
+    }
+
+    /// One that is made for so many metadata servers.
+    pub fn of_metas(metas: usize) -> Self {
+        let new = Self::new();
+        let config = Config { metas, ..CONFIG };
+        Self { registry: Registry::new(config, new.registry.state().clone(), Term(1), Millis(0)), ..new }
     }
 
     pub fn step(&mut self, input: Input) -> Output {
