@@ -206,7 +206,7 @@ mod tests {
         Sample { place: Place::Pinned, round, system, phase: phase.into(), processes: 1, rate }
     }
 
-    /// Goal: medians and the ceiling are computed as the design defines them.
+    /// Goal: medians and the ceiling are computed as docs/design (8) defines them.
     #[test]
     fn medians_and_ceiling() {
         let phase = "read 1 MiB (one shared file)";

@@ -156,7 +156,7 @@ pub fn check(tree: &Tree, report: &mut Report) {
             };
             if ours && !allowed.contains(&dependency.as_str()) && !extra.contains(&dependency.as_str()) {
                 let what = format!("{} ({layer:?}) must not depend on {dependency}", manifest.name);
-                let fix = "move what is needed down a layer, or let the caller pass it in (design 2.5)";
+                let fix = "move what is needed down a layer, or let the caller pass it in (docs/design 2.5)";
                 report.add(manifest.path, *line, what, fix);
             }
             if *kind == Kind::Normal && is_pure(*layer) && OF_THE_HANDS.contains(&dependency.as_str()) {
