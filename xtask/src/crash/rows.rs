@@ -5,7 +5,7 @@ use skep_disk::rows::{LogBarrier, RowOptions, RowStore};
 use skep_meta::check::check_invariants;
 use skep_meta::store::Store;
 use skep_rig::Cluster;
-use skep_types::LogIndex;
+use skep_types::LogSeq;
 use skep_types::cookie;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,8 +13,9 @@ use std::time::Duration;
 
 /// State directory of the metadata server within a cluster's.
 const ROWS: &str = "state/metad-1/rows";
-/// Tables whose rows may outlive all files, by the number in their keys: headers and slots.
-const LASTING: [u8; 2] = [1, 6];
+/// Tables whose rows may outlive all files, by the number in their keys: headers, slots, terms, who
+/// has something open, how far the rows have come.
+const LASTING: [u8; 5] = [1, 6, 17, 18, 255];
 /// The table of inodes.
 const INODES: u8 = 2;
 /// Where the number of the table stands in a key.
@@ -24,7 +25,7 @@ const TABLE_AT: usize = 2;
 struct NoLog;
 
 impl LogBarrier for NoLog {
-    fn wait_durable(&self, _index: LogIndex, _limit: Duration) -> Result<bool, LogError> {
+    fn wait_durable(&self, _index: LogSeq, _limit: Duration) -> Result<bool, LogError> {
         Ok(true)
     }
 }

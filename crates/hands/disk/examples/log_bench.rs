@@ -4,10 +4,10 @@
 //! threads of the process, user and system).
 
 use skep_disk::disk::RealDisk;
-use skep_disk::log::{CommandLog, LogOptions, Record, SyncPolicy, SyncThread};
+use skep_disk::log::{CommandLog, Head, LogOptions, Record, SyncPolicy, SyncThread};
 use skep_disk::rows::{RowOptions, RowStore};
 use skep_rows::{Batch, Store};
-use skep_types::{LogIndex, ShardId, Term, Uuid};
+use skep_types::{LogIndex, LogSeq, ShardId, Term, Uuid};
 use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -42,8 +42,13 @@ fn measure(what: &str, count: u64, run: impl FnOnce() -> Outcome) -> Outcome {
     Ok(())
 }
 
+/// Of the only shard.
+fn head(n: u64) -> Head {
+    Head { shard: ShardId(3), term: Term(1), index: LogIndex(n) }
+}
+
 fn group(from: u64, size: u64) -> Vec<Record> {
-    let record = |n| Record::command(Term(1), LogIndex(from + n), ShardId(3), vec![7; RECORD]);
+    let record = |n| Record::command(LogSeq(from + n), head(from + n), vec![7; RECORD]);
     (0..size).map(record).collect()
 }
 
@@ -119,11 +124,11 @@ fn rows(root: &Path) -> Outcome {
         for n in 0..CREATES / 32 {
             log.append(&group(1 + n * 32, 32))?;
             for index in 1 + n * 32..33 + n * 32 {
-                store.apply(LogIndex(index), create(index))?;
+                store.apply(LogSeq(index), &[head(index)], create(index))?;
             }
             store.make_room(LIMIT)?;
             if let Some(done) = store.poll()? {
-                log.release_before(LogIndex(done.0 + 1))?;
+                log.release_before(LogSeq(done.0 + 1))?;
             }
         }
         store.flush(LIMIT)?;
@@ -152,7 +157,7 @@ fn rows(root: &Path) -> Outcome {
     for _ in 0..50_000 {
         index += 1;
         log.append(&group(index, 1))?;
-        store.apply(LogIndex(index), create(index))?;
+        store.apply(LogSeq(index), &[head(index)], create(index))?;
     }
     measure("get, from the row cache, overlay filled", count, || read(&store))?;
     let mut seen = 0;

@@ -4,10 +4,10 @@
 //! several GiB; prints the most that the directory took meanwhile, and what it took at the end, for each byte of content.
 
 use skep_disk::disk::RealDisk;
-use skep_disk::log::{CommandLog, LogOptions, Record, SyncPolicy, SyncThread};
+use skep_disk::log::{CommandLog, Head, LogOptions, Record, SyncPolicy, SyncThread};
 use skep_disk::rows::{RowOptions, RowStore};
 use skep_rows::{Batch, Store};
-use skep_types::{LogIndex, ShardId, Term, Uuid};
+use skep_types::{LogIndex, LogSeq, ShardId, Term, Uuid};
 use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -46,6 +46,11 @@ fn small(n: u64, state: &mut u64, size: usize) -> Batch {
     [row(3, spread, vec![n as u8; 60]), row(2, n, vec![n as u8; 160]), row(5, n, content)].into()
 }
 
+/// Of the only shard.
+fn head(n: u64) -> Head {
+    Head { shard: ShardId(3), term: Term(1), index: LogIndex(n) }
+}
+
 fn taken(dir: &Path) -> u64 {
     let Ok(entries) = std::fs::read_dir(dir) else { return 0 };
     let of = |entry: std::fs::DirEntry| match entry.metadata() {
@@ -66,11 +71,11 @@ fn measure(root: &Path, size: usize) -> Outcome {
     let (files, every) = (WRITTEN / size as u64, LOOK / size as u64);
     let (mut state, mut most) = (88_172_645_463_325_252, 0.0f64);
     for n in 1..=files {
-        log.append(&[Record::command(Term(1), LogIndex(n), ShardId(3), vec![7; 64])])?;
-        store.apply(LogIndex(n), small(n, &mut state, size))?;
+        log.append(&[Record::command(LogSeq(n), head(n), vec![7; 64])])?;
+        store.apply(LogSeq(n), &[head(n)], small(n, &mut state, size))?;
         store.make_room(LIMIT)?;
         if let Some(done) = store.poll()? {
-            log.release_before(LogIndex(done.0 + 1))?;
+            log.release_before(LogSeq(done.0 + 1))?;
         }
         // What is only in memory yet is no space: the ratio means something when much is written.
         if n % every == 0 && n > files / 4 {

@@ -1,11 +1,11 @@
-//! The command log: every change of a shard, in order, on stable storage before anything depends
+//! The command log: every change of the shards that share it, in order, on stable storage before anything depends
 //! on it. The format byte by byte, the invariants and every crash point: `docs/design/log.md`.
 //!
 //! One owner thread appends ([`CommandLog`]), one thread makes it durable ([`SyncThread`] around
-//! a [`Syncer`]), anybody may wait for a durable index ([`SyncHandle`]).
+//! a [`Syncer`]), anybody may wait for a durable end ([`SyncHandle`]).
 
 mod command_log;
-mod hard_state;
+mod heads;
 mod record;
 mod recovery;
 mod segment;
@@ -13,13 +13,14 @@ mod sync;
 mod sync_thread;
 
 pub use command_log::CommandLog;
-pub use record::{EntryKind, PAYLOAD_MAX, Record};
+pub use record::PAYLOAD_MAX;
 pub use recovery::Recovered;
+pub use skep_types::log::{EntryKind, Head, Record};
 pub use sync::Syncer;
 pub use sync_thread::{INTERVAL_DEFAULT, Notify, SyncHandle, SyncPolicy, SyncThread};
 
 use crate::disk::DiskError;
-use skep_types::{ClusterId, LogIndex, Term};
+use skep_types::ClusterId;
 use std::fmt;
 use std::path::Path;
 
@@ -42,14 +43,12 @@ pub struct LogOptions {
     /// Reserve a segment's room when it is started: a full disk is then met at that point, not
     /// in the middle of a group, and syncs need not journal a new length.
     pub preallocate: bool,
-    /// A log that does not exist yet starts behind this entry (a snapshot); (0, 0) = at the start.
-    pub base: (LogIndex, Term),
 }
 
 impl LogOptions {
     /// The defaults, for `cluster`.
     pub fn new(cluster: ClusterId) -> Self {
-        Self { cluster, segment_bytes: SEGMENT_DEFAULT, preallocate: true, base: (LogIndex(0), Term(0)) }
+        Self { cluster, segment_bytes: SEGMENT_DEFAULT, preallocate: true }
     }
 }
 
@@ -62,9 +61,9 @@ pub enum LogError {
     Failed(String),
     /// What is on the disk is not what was written, and it is not the unsynced end.
     Corrupt(String),
-    /// It is another cluster's log, or of a later release.
+    /// It is another cluster's log, or of another release.
     Foreign(String),
-    /// The caller broke the rules (a gap in the indexes, a record too large).
+    /// The caller broke the rules (a gap, a record too large).
     Refused(String),
 }
 

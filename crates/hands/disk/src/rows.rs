@@ -1,11 +1,11 @@
 //! The row store: the state machine's rows on disk, under [`skep_rows::Store`].
 //!
 //! Applied batches gather in memory (the *overlay*). From time to time the overlay is frozen and
-//! a thread writes it to fjall as one sorted run, with the applied index as one more row of the
-//! run: a *checkpoint*. fjall makes a run visible and durable by one atomic switch, so rows and
-//! applied index always agree; what came later is replayed from the log. A checkpoint waits until
-//! the log is durable up to its applied index, or a power cut could leave rows whose commands
-//! never happened.
+//! a thread writes it to fjall as one sorted run, together with rows that say how far it is
+//! applied, of the log and of each shard: a *checkpoint*. fjall makes a run visible and durable by
+//! one atomic switch, so all of them always agree; what came later is replayed from the log. A
+//! checkpoint waits until the log is durable up to there, or a power cut could leave rows whose
+//! commands never happened.
 //!
 //! Reads look into the overlay, the frozen overlay, the run just written, the row cache, fjall.
 

@@ -5,11 +5,11 @@
 //! rows arrive faster than checkpoints take them away, the round waits a moment and then takes no more changes.
 //! The rows never wait by themselves: a checkpoint waits for records that only this thread appends.
 
-use crate::log::{CommandLog, EntryKind, GROUP_MAX, LogError, PAYLOAD_MAX, SyncHandle};
+use crate::log::{CommandLog, GROUP_MAX, LogError, PAYLOAD_MAX, Record, SyncHandle};
 use crate::rows::RowStore;
-use skep_meta::store::StoreError;
-use skep_meta::{EntryType, Input, Output, Record, Server};
-use skep_types::{LogIndex, Millis, Timestamp};
+use skep_meta::{Group, Input, Output};
+use skep_rows::StoreError;
+use skep_types::{LogSeq, Millis, Timestamp};
 use std::fmt;
 use std::time::Duration;
 
@@ -54,7 +54,7 @@ impl From<StoreError> for ShardsError {
 
 /// See the module.
 pub struct Shards {
-    rules: Server<RowStore>,
+    rules: Group<RowStore>,
     log: CommandLog,
     sync: SyncHandle,
     /// What the steps of the round gave. Its records are appended here; the rest is the caller's.
@@ -71,7 +71,7 @@ pub struct Shards {
 
 impl Shards {
     /// The rules brought up to date from this log.
-    pub fn new(rules: Server<RowStore>, log: CommandLog, sync: SyncHandle) -> Self {
+    pub fn new(rules: Group<RowStore>, log: CommandLog, sync: SyncHandle) -> Self {
         let out = Output::default();
         let group_bytes = GROUP_BYTES;
         Self { rules, log, sync, out, group_bytes, counted: 0, bytes: 0, appended: 0, waited: false }
@@ -130,11 +130,10 @@ impl Shards {
 
     fn append(&mut self) -> Result<(), ShardsError> {
         (self.counted, self.bytes) = (0, 0);
-        let records: Vec<_> = self.out.records.drain(..).map(to_log).collect();
-        let mut rest = &records[..];
+        let mut rest = &self.out.records[..];
         while !rest.is_empty() {
             let mut bytes = 0;
-            let fits = |record: &&crate::log::Record| {
+            let fits = |record: &&Record| {
                 bytes += record.bytes.len();
                 bytes <= self.group_bytes
             };
@@ -142,14 +141,15 @@ impl Shards {
             self.log.append(&rest[..count])?;
             rest = &rest[count..];
         }
-        self.appended += records.len() as u64;
+        self.appended += self.out.records.len() as u64;
+        self.out.records.clear();
         Ok(())
     }
 
     /// A checkpoint ended: the log before it is no longer needed.
     pub fn release(&mut self) -> Result<(), ShardsError> {
-        if let Some(index) = self.rules.store_mut().poll()? {
-            self.log.release_before(LogIndex(index.0 + 1))?;
+        if let Some(seq) = self.rules.store_mut().poll()? {
+            self.log.release_before(LogSeq(seq.0 + 1))?;
         }
         self.rules.hold_chores(!self.has_room());
         Ok(())
@@ -161,7 +161,7 @@ impl Shards {
     }
 
     /// The rules.
-    pub fn rules(&self) -> &Server<RowStore> {
+    pub fn rules(&self) -> &Group<RowStore> {
         &self.rules
     }
 
@@ -171,37 +171,21 @@ impl Shards {
     }
 }
 
-/// A record as the log keeps it.
-fn to_log(record: Record) -> crate::log::Record {
-    let kind = match record.entry {
-        EntryType::Command => EntryKind::Command,
-        EntryType::TermStart => EntryKind::TermStart,
-    };
-    let Record { term, index, shard, bytes, .. } = record;
-    crate::log::Record { term, index, kind, flags: 0, shard, bytes }
-}
-
-/// A record as the rules want it.
-fn from_log(record: &crate::log::Record) -> Record {
-    let entry = if record.kind == EntryKind::TermStart { EntryType::TermStart } else { EntryType::Command };
-    Record { term: record.term, index: record.index, entry, shard: record.shard, bytes: record.bytes.clone() }
-}
-
 /// Bytes of the log read at once for the replay.
 const REPLAY_BYTES: usize = 16 << 20;
 /// A checkpoint that takes longer than this during the replay will never end.
 const REPLAY_WAIT: Duration = Duration::from_secs(120);
 
 /// Brings the rules up to the end of the log, `last`.
-pub fn replay(rules: &mut Server<RowStore>, log: &CommandLog, last: LogIndex) -> Result<(), String> {
-    while rules.last_index() < last {
-        let next = LogIndex(rules.last_index().0 + 1);
+pub fn replay(rules: &mut Group<RowStore>, log: &CommandLog, last: LogSeq) -> Result<(), String> {
+    while rules.last_seq() < last {
+        let next = LogSeq(rules.last_seq().0 + 1);
         let records = log.read(next, REPLAY_BYTES).map_err(|e| e.to_string())?;
         if records.is_empty() {
-            return Err(format!("the log ends at {} where {last} was found", rules.last_index()));
+            return Err(format!("the log ends at {} where {last} was found", rules.last_seq()));
         }
         for record in &records {
-            rules.replay(&from_log(record)).map_err(|e| e.to_string())?;
+            rules.replay(record).map_err(|e| e.to_string())?;
             if !rules.store_mut().make_room(REPLAY_WAIT).map_err(|e| e.to_string())? {
                 return Err(format!(
                     "no checkpoint within {REPLAY_WAIT:?} while the log is replayed; the disk is too slow, hangs or \

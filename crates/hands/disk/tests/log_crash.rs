@@ -1,11 +1,13 @@
-//! Power cuts: random appends, syncs, releases and reopens; then a crash of any kind.
+//! Power cuts: random appends of several shards, syncs, releases and reopens; then a crash of any kind.
 //!
 //! Checked after every crash: every entry that was durable (and not released) is there bit for
-//! bit; what follows is a prefix of what was appended; nothing was invented.
+//! bit; what follows is a prefix of what was appended; nothing was invented; the heads are what
+//! the entries lead to, those of released entries included.
 
 use skep_disk::disk::{CrashMode, FaultDisk};
-use skep_disk::log::{CommandLog, LogError, LogOptions, Record, SEGMENT_MIN};
-use skep_types::{LogIndex, ShardId, Term, Uuid};
+use skep_disk::log::{CommandLog, Head, LogError, LogOptions, Record, SEGMENT_MIN};
+use skep_types::{LogIndex, LogSeq, ShardId, Term, Uuid};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -25,10 +27,24 @@ struct World {
     disk: FaultDisk,
     log: CommandLog,
     dice: Dice,
-    term: u64,
-    /// Every entry of the log as it must be, from index 1.
+    /// Every entry of the log as it must be, from the first.
     written: Vec<Record>,
     durable: u64,
+}
+
+const SHARDS: u64 = 8;
+
+type Heads = BTreeMap<ShardId, Head>;
+
+fn heads_after(records: &[Record]) -> Heads {
+    let all = records.iter().flat_map(|record| record.heads().expect("made here"));
+    all.map(|head| (head.shard, head)).collect()
+}
+
+fn next(heads: &Heads, shard: u64, rise: u64) -> Head {
+    let shard = ShardId(shard as u16);
+    let (term, index) = heads.get(&shard).map_or((0, 0), |head| (head.term.0, head.index.0));
+    Head { shard, term: Term(term + rise), index: LogIndex(index + 1) }
 }
 
 fn options(preallocate: bool) -> LogOptions {
@@ -41,7 +57,7 @@ impl World {
         let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         dice.below(2);
         let log = Self::open(&disk, seed).expect("an empty disk");
-        Self { disk, log, dice, term: 1, written: Vec::new(), durable: 0 }
+        Self { disk, log, dice, written: Vec::new(), durable: 0 }
     }
 
     fn open(disk: &FaultDisk, seed: u64) -> Result<CommandLog, LogError> {
@@ -50,14 +66,25 @@ impl World {
     }
 
     fn append(&mut self) -> Result<(), LogError> {
-        let group: Vec<_> = (0..1 + self.dice.below(6))
-            .map(|n| {
-                let index = self.written.len() as u64 + 1 + n;
+        let mut heads = heads_after(&self.written);
+        let mut group = Vec::new();
+        for n in 0..1 + self.dice.below(6) {
+            let seq = LogSeq(self.written.len() as u64 + 1 + n);
+            let record = if self.dice.below(15) == 0 {
+                let some = self.dice.below(1 << SHARDS);
+                let some = (0..SHARDS).filter(|shard| some >> shard & 1 == 1);
+                let list: Vec<_> = some.map(|shard| next(&heads, shard, 1 + seq.0 % 3)).collect();
+                Record::terms(seq, &list)
+            } else {
                 let size = if self.dice.below(20) == 0 { 3000 } else { self.dice.below(250) };
                 let bytes = (0..size).map(|_| self.dice.below(256) as u8).collect();
-                Record::command(Term(self.term), LogIndex(index), ShardId(index as u16 % 8), bytes)
-            })
-            .collect();
+                // One shard has most of the work, another one nearly none.
+                let shard = self.dice.below(SHARDS).min(self.dice.below(SHARDS));
+                Record::command(seq, next(&heads, shard, 0), bytes)
+            };
+            heads.extend(heads_after(std::slice::from_ref(&record)));
+            group.push(record);
+        }
         self.log.append(&group)?;
         self.written.extend(group);
         Ok(())
@@ -74,7 +101,7 @@ impl World {
             }
             _ => {
                 let before = self.dice.below(self.durable + 2);
-                self.log.release_before(LogIndex(before))?;
+                self.log.release_before(LogSeq(before))?;
             }
         }
         assert_eq!(self.log.durable().0, self.durable);
@@ -85,12 +112,12 @@ impl World {
     fn crash(&mut self, mode: CrashMode, seed: u64) -> Result<(), String> {
         self.disk = self.disk.crash(mode, seed);
         self.log = Self::open(&self.disk, seed).map_err(|e| format!("does not open: {e}"))?;
-        let last = self.log.last_index().0;
+        let last = self.log.last_seq().0;
         if last < self.durable || last > self.written.len() as u64 {
             let written = self.written.len();
             return Err(format!("ends at {last}; durable {}, written {written}", self.durable));
         }
-        let first = self.log.first_index();
+        let first = self.log.first_seq();
         let found = self.log.read(first, usize::MAX).map_err(|e| e.to_string())?;
         let expected = &self.written[first.0 as usize - 1..last as usize];
         if found != expected {
@@ -98,7 +125,10 @@ impl World {
         }
         self.written.truncate(last as usize);
         self.durable = last;
-        self.term += 1;
+        let heads: Vec<_> = heads_after(&self.written).into_values().collect();
+        if self.log.heads() != heads {
+            return Err(format!("the heads are {:?} instead of {heads:?}", self.log.heads()));
+        }
         Ok(())
     }
 }

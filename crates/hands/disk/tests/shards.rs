@@ -6,8 +6,8 @@ use skep_disk::log::{CommandLog, LogOptions, Notify, SyncPolicy, SyncThread};
 use skep_disk::rows::{RowOptions, RowStore};
 use skep_disk::shards::{Shards, replay};
 use skep_meta::limit::Limits;
-use skep_meta::store::Store;
-use skep_meta::{Config, Input, PeerIdentity, Request, Server};
+use skep_meta::{Config, Group, Input, PeerIdentity, Request};
+use skep_rows::Store;
 use skep_types::codec::Bytes;
 use skep_types::*;
 use skep_wire::meta::*;
@@ -83,13 +83,13 @@ impl Bench {
         let rows =
             RowStore::open(self.rows.path(), options, Arc::new(sync.handle()), Box::new(|| ())).unwrap();
         rows.check_log(found.first, found.last).unwrap();
-        let mut rules = Server::new(self.config.clone(), rows).unwrap();
+        let mut rules = Group::new(self.config.clone(), rows).unwrap();
         replay(&mut rules, &log, found.last).unwrap();
         let mut shards = Shards::new(rules, log, sync.handle()).with_groups_of(self.group_bytes);
         shards.start(self.wall()).unwrap();
         (self.shards, self.sync) = (Some(shards), Some(sync));
         // As mgmtd does it: a shard is new until its server says that it has formatted it, and active ever after.
-        if found.last == LogIndex(0) {
+        if found.last == LogSeq(0) {
             self.step(Input::Map { own: OWN, map: map(ShardState::New) });
             self.end_round();
             self.settle();
@@ -158,7 +158,7 @@ impl Bench {
             let durable = self.sync.as_ref().unwrap().handle().wait_all(LIMIT).unwrap();
             self.step(Input::Durable(durable));
             self.end_round();
-            let last = self.shards().rules().last_index();
+            let last = self.shards().rules().last_seq();
             if last == durable
                 && self.shards().has_room()
                 && self.shards().rules().next_deadline().is_none_or(|at| at > self.now)

@@ -148,7 +148,7 @@ fn a_full_disk_loses_nothing() {
         assert!(read(&target, 1, at, block.len() as u32) == block, "block at {at} was damaged");
     }
     let life = target.life();
-    run(&target, DeleteChunks { target: TargetId(101), chunks: vec![chunk(1)] });
+    run(&target, DeleteChunks { target: TargetId(101), by: None, chunks: vec![chunk(1)] });
     write(&target, 2, 0, &block).unwrap();
     assert_eq!(target.life(), life);
 }
@@ -165,13 +165,19 @@ fn pieces_on_a_real_file_system() {
     assert_eq!(read(&target, 5, (1 << 62) - 1, 10), b"\0far");
     let reply = run(
         &target,
-        TrimChunk { target: TargetId(101), chunk: chunk(5), size: PIECE_SIZE + 1, keeps_reserved: None },
+        TrimChunk {
+            target: TargetId(101),
+            by: None,
+            chunk: chunk(5),
+            size: PIECE_SIZE + 1,
+            keeps_reserved: None,
+        },
     );
     assert_eq!(ChunkReply::from_bytes(&reply).unwrap().size, PIECE_SIZE + 1);
     assert_eq!(target.further_pieces(&chunk(5)).unwrap(), [1]);
     write(&target, 5, PIECE_SIZE + 3, b"x").unwrap();
     assert_eq!(read(&target, 5, PIECE_SIZE, 10), b"c\0\0x");
-    run(&target, DeleteChunks { target: TargetId(101), chunks: vec![chunk(5)] });
+    run(&target, DeleteChunks { target: TargetId(101), by: None, chunks: vec![chunk(5)] });
     assert_eq!(target.list(None, 10).unwrap(), []);
     assert_eq!(read(&target, 5, 0, 10), b"");
     assert!(target.further_pieces(&chunk(5)).unwrap().is_empty(), "the marker is gone too");
@@ -204,7 +210,7 @@ fn a_chunk_file_without_its_name_is_missing() {
     };
     is_lost(write(&target, 1, 6, b"after"));
     assert_eq!(sizes(2), [0], "nothing of it is on stable storage");
-    let stat = StatChunks { target: TargetId(101), chunks: vec![chunk(3)] };
+    let stat = StatChunks { target: TargetId(101), by: None, chunks: vec![chunk(3)] };
     let stat = StatChunksReply::from_bytes(&run(&target, stat)).unwrap();
     assert_eq!(stat.chunks[0].size, 0);
     std::fs::write(path(4), b"put back").unwrap();
@@ -276,7 +282,13 @@ fn what_is_reserved_is_told() {
         assert!(blocks() >= before + 128);
         run(
             &target,
-            TrimChunk { target: TargetId(101), chunk: chunk(1), size: (2 << 20) + 3, keeps_reserved: None },
+            TrimChunk {
+                target: TargetId(101),
+                by: None,
+                chunk: chunk(1),
+                size: (2 << 20) + 3,
+                keeps_reserved: None,
+            },
         );
         assert!(blocks() < before + 128, "a truncate to its own length frees what is behind");
     }

@@ -105,7 +105,7 @@ impl Peer {
             domain: String::new(),
             mark: 1,
             confirmed: 0,
-            index: LogIndex(0),
+            index: LogSeq(0),
             restored: false,
             registry: RegistryAge::default(),
         });
@@ -152,7 +152,7 @@ impl Peer {
             let targets = self.targets.iter().map(report).collect();
             let (node, incarnation) = (NodeId(self.node), Incarnation(1));
             let capacity = Capacity::default();
-            let (index, formatted, registry) = (LogIndex(0), Vec::new(), RegistryAge::default());
+            let (index, formatted, registry) = (LogSeq(0), Vec::new(), RegistryAge::default());
             let (map, leaving, mark) = (self.map, false, Some(1));
             let beat = Heartbeat {
                 node,

@@ -38,7 +38,7 @@ table! {
     Reclaim: CLIENT | ADMIN, SetPolicy: CLIENT | ADMIN, Inspect: CLIENT | ADMIN, ShardStats: CLIENT | ADMIN,
     MakeDirOn: ADMIN, RemoteDir: SERVER, CreateTemp: CLIENT, ReserveEnd: CLIENT | ADMIN, Repair: CLIENT | ADMIN,
     SealExtent: CLIENT | ADMIN,
-    SetLock: CLIENT, GetLock: CLIENT, DropLocks: CLIENT, AwaitLocks: CLIENT, CancelLock: CLIENT,
+    SetLock: CLIENT, GetLock: CLIENT, DropLocks: CLIENT, CancelLock: CLIENT, Events: CLIENT,
 
     ReadChunk: CLIENT | ADMIN, WriteChunk: CLIENT | ADMIN, PunchChunk: CLIENT | ADMIN,
     ReserveChunk: CLIENT | ADMIN, SyncChunks: CLIENT | SERVER | ADMIN, StatChunks: CLIENT | SERVER | ADMIN,

@@ -111,6 +111,9 @@ pub fn make_private(path: &Path) -> Result<(), String> {
     Ok(())
 }
 
+/// A life is at least so far behind the one before, whatever the clock says: what a life numbers, it numbers from there on.
+const LIFE_STEP: u64 = 1 << 32;
+
 impl StateDir {
     /// Opens the directory, making it when it is missing. Refuses a directory of another service,
     /// of a newer format, or in use.
@@ -168,7 +171,7 @@ impl StateDir {
         let mut ages = Ages::open(&path).map_err(failed)?;
         let [last, confirmed, pending, start, changes] = ages.numbers();
         let clock = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64);
-        let next = clock.max(last.saturating_add(1));
+        let next = clock.max(last.saturating_add(LIFE_STEP));
         let mark = if pending == confirmed { random_mark()? } else { pending };
         ages.write([next, confirmed, mark, start, changes]).map_err(failed)?;
         let newest = RegistryAge { start, changes };
@@ -253,10 +256,10 @@ mod tests {
         let next = first.begin_life().unwrap();
         assert!(next.confirmed() == life.mark && next.mark != life.mark);
         assert_eq!(next.seen(), registry);
-        Ages::open(&path.join(AGES_FILE)).unwrap().write([u64::MAX - 9, 1, 1, 7, 9]).unwrap();
+        Ages::open(&path.join(AGES_FILE)).unwrap().write([u64::MAX - 2 * LIFE_STEP, 1, 1, 7, 9]).unwrap();
         assert_eq!(
             first.begin_life().unwrap().incarnation,
-            Incarnation(u64::MAX - 8),
+            Incarnation(u64::MAX - LIFE_STEP),
             "the clock was set back"
         );
         drop(first);
@@ -266,7 +269,7 @@ mod tests {
         assert!(again.bind(Uuid([2; 16])).is_err());
         drop(again);
         fs::write(path.join(FILE), "format = 1").unwrap();
-        assert!(StateDir::open(&path, "metad").err().unwrap().contains("this release opens \"dev-5\" only"));
+        assert!(StateDir::open(&path, "metad").err().unwrap().contains("this release opens \"dev-6\" only"));
         fs::remove_dir_all(&path).unwrap();
     }
 }

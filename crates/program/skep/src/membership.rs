@@ -9,7 +9,7 @@ use crate::identity::Memory;
 use crate::metrics::MGMTD;
 use skep_net::{Endpoint, Keyring, machine_id};
 use skep_types::{
-    Capacity, ClusterId, Errno, FenceEpoch, Incarnation, LogIndex, MapVersion, NodeId, Role, ServiceKind,
+    Capacity, ClusterId, Errno, FenceEpoch, Incarnation, LogSeq, MapVersion, NodeId, Role, ServiceKind,
     ShardId, Uuid,
 };
 use skep_wire::mgmt::{
@@ -44,7 +44,7 @@ pub struct Report {
     /// Space of its state directory.
     pub capacity: Capacity,
     /// What its log holds on stable storage; 0 = it keeps none.
-    pub index: LogIndex,
+    pub index: LogSeq,
     /// Shards that it formatted and that its map still calls new.
     pub formatted: Vec<ShardId>,
 }
@@ -72,7 +72,7 @@ pub struct Introduction {
     /// What fails together with it; empty: its machine.
     pub domain: String,
     /// Where its log ends; 0 = it keeps none, or has none yet.
-    pub index: LogIndex,
+    pub index: LogSeq,
     /// An administrator says that this older copy of its directory is all there is.
     pub restored: bool,
 }

@@ -2,7 +2,7 @@
 //!
 //! They follow from the types. After a change of one: `SKEP_WRITE_SCHEMAS=1 cargo test -p skep schemas`.
 
-use crate::admin::{df, entry_info, entry_set, health, node, pool, session, stats, target};
+use crate::admin::{df, entry_info, entry_set, health, node, pool, session, shard, stats, target};
 use crate::http::documents;
 use crate::tune;
 use crate::up;
@@ -26,6 +26,7 @@ fn all() -> Vec<(&'static str, Schema)> {
         ("plan-reproduction", schema_for!(Vec<skep_plan::reproduction::Reproduction>)),
         ("plan-scale", schema_for!(Vec<skep_plan::scale::Report>)),
         ("pool-list", schema_for!(Vec<pool::PoolRow>)),
+        ("shard-list", schema_for!(Vec<shard::ShardRow>)),
         ("session-list", schema_for!(Vec<session::SessionRow>)),
         ("stats", schema_for!(Vec<stats::CounterRow>)),
         ("stats-watch", schema_for!(Vec<stats::RateRow>)),
@@ -83,6 +84,7 @@ const COMMANDS: &[(&str, &str)] = &[
     ("pool rename", "pool-list"),
     ("pool set-limits", "pool-list"),
     ("session list", "session-list"),
+    ("shard list", "shard-list"),
     ("stats", "stats"),
     ("status", "status"),
     ("survey", "survey"),

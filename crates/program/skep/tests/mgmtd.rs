@@ -2,8 +2,7 @@
 
 use skep_net::{Endpoint, KeyFile, Keyring, Link};
 use skep_types::{
-    ClientId, ClusterId, Decode, FenceEpoch, Incarnation, LogIndex, MapVersion, NodeId, Role, ServiceKind,
-    Uuid,
+    ClientId, ClusterId, Decode, FenceEpoch, Incarnation, LogSeq, MapVersion, NodeId, Role, ServiceKind, Uuid,
 };
 use skep_wire::mgmt::*;
 use skep_wire::{Header, Hello, Message, Refusal, Status, VERSION_MAX, VERSION_MIN};
@@ -148,7 +147,7 @@ fn register(link: &mut Link, uuid: u8, service: ServiceKind) -> RegisterNodeRepl
         incarnation: Incarnation(1),
         mark: 1,
         confirmed: 1,
-        index: LogIndex(0),
+        index: LogSeq(0),
         restored: false,
         registry: RegistryAge::default(),
     };

@@ -11,7 +11,7 @@ use crate::kernel::Kernel;
 use crate::trace::Trace;
 use skep_client::Outcome;
 use skep_model::Rng;
-use skep_types::{ClientId, FenceEpoch, Incarnation, Ino, Millis, NodeId, ShardId, Timestamp};
+use skep_types::{ClientId, FenceEpoch, Incarnation, Ino, Millis, NodeId, ShardId, Term, Timestamp};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -147,8 +147,8 @@ pub struct Hub {
     pub kept: Kept,
     /// Directories of clients whose lanes sync what they put there, by the client's life.
     pub careful: BTreeMap<u32, Ino>,
-    /// The life of each metadata server that is up.
-    pub metad_lives: BTreeMap<NodeId, Incarnation>,
+    /// The metadata servers that are up; of the one that has it, the term of the root's shard.
+    pub metad_terms: BTreeMap<NodeId, Term>,
     /// A program did something after which a power cut of metad is worth a try: when.
     pub provoked: Option<u64>,
     /// A program has an administrator end this session.
@@ -204,7 +204,7 @@ impl Hub {
             kernels: BTreeMap::new(),
             kept: Kept::default(),
             careful: BTreeMap::new(),
-            metad_lives: BTreeMap::new(),
+            metad_terms: BTreeMap::new(),
             provoked: None,
             evicts: None,
             sessions: BTreeMap::new(),

@@ -234,8 +234,8 @@ impl Actor {
         let shared = self.shared.borrow();
         // Such files are where the root is.
         let node = shared.map.leader(Ino::ROOT.shard())?;
-        let life = hub.metad_lives.get(&node)?;
-        (shared.nodes.told(node) == Some(*life)).then_some(hub.cuts.len())
+        let term = hub.metad_terms.get(&node)?;
+        (shared.shards.told(Ino::ROOT.shard()) == Some(*term)).then_some(hub.cuts.len())
     }
 
     async fn write_cell(&self, at: usize, handle: u64) -> Result<(), Failed> {

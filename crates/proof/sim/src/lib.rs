@@ -90,11 +90,13 @@ pub enum Canary {
     ZeroForDead,
     /// Targets take what comes behind the limit of a sealed chunk file.
     WritesBehindTheCut,
+    /// Targets carry out what comes in a term that is over.
+    OldTermsTrim,
 }
 
 impl Canary {
     /// All of them.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::NoSync,
         Self::NoChunkSync,
         Self::AnswersFirst,
@@ -116,6 +118,7 @@ impl Canary {
         Self::TellsTheFirst,
         Self::ZeroForDead,
         Self::WritesBehindTheCut,
+        Self::OldTermsTrim,
     ];
 
     /// Seeds, from 1 on, of which one must find it: few for bugs that there were, and that nothing but luck found.
@@ -167,6 +170,7 @@ impl Canary {
             Self::TellsTheFirst => "tells-the-first",
             Self::ZeroForDead => "zero-for-dead",
             Self::WritesBehindTheCut => "writes-behind-the-cut",
+            Self::OldTermsTrim => "old-terms-trim",
         }
     }
 }

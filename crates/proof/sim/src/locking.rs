@@ -12,7 +12,7 @@ use skep_wire::meta::{LockKind, LockSpace, LockWish, OpenMode};
 use std::rc::Rc;
 
 /// How long a keeper's question may wait, in milliseconds: less than a call may take.
-const AWAIT_MS: u64 = 400;
+const EVENTS_MS: u64 = 400;
 /// Pause before a keeper looks again for waiting programs.
 const LOOK_MS: u64 = 30;
 /// How often a lane takes the same lock in a row.
@@ -26,17 +26,17 @@ const OTHER_OWNER: u64 = 1_000;
 /// Ranges that are locked.
 const RANGES: [(u64, u64); 4] = [(0, 9), (5, 14), (10, 10), (0, u64::MAX)];
 
-/// Asks metad, for ever, what became of the client's waiting locks. Also tells it of open files that have ended, late, as a
-/// kernel does.
+/// Asks metad, for ever, for events: what became of the client's waiting locks. Also tells it of open files that have
+/// ended, late, as a kernel does.
 pub async fn keep_locks(hub: HubRef, lane: Rc<SimLane>, shared: SharedRef, id: LaneId) {
     loop {
         let late = hub.borrow_mut().fields.take_closed(id.life);
         for handle in late {
             lane.release(handle).await;
         }
-        let nodes = shared.borrow().wished_nodes();
+        let nodes = shared.borrow().nodes_to_ask();
         for node in &nodes {
-            match lane.await_locks(*node, AWAIT_MS).await {
+            match lane.events(*node, EVENTS_MS).await {
                 Ok(ended) => tell(&hub, id, ended),
                 Err(_) => lane.port().pause(LOOK_MS).await,
             }

@@ -4,8 +4,9 @@
 use crate::hub::{CallId, Hub, Place};
 use skep_meta::limit::Limits;
 use skep_meta::store::{MemoryStore, Store};
-use skep_meta::{Action, Command, Config, Input, Internal, Output, Record, Server};
-use skep_types::{Incarnation, LogIndex, NodeId};
+use skep_meta::{Action, Command, Config, Group, Input, Internal, Output};
+use skep_types::log::{EntryKind, Record};
+use skep_types::{Incarnation, Ino, LogSeq, NodeId, ShardId, Term};
 use skep_wire::meta::MetaRequest;
 use std::collections::BTreeMap;
 
@@ -56,7 +57,7 @@ pub struct Metad {
     pub node: NodeId,
     /// Which of the metadata servers, and whose wall clock.
     number: usize,
-    server: Option<Server<MemoryStore>>,
+    server: Option<Group<MemoryStore>>,
     config: Config,
     faulty: Faulty,
     log: Vec<Record>,
@@ -127,8 +128,14 @@ impl Metad {
     }
 
     /// The rules, when the daemon is up.
-    pub fn server(&self) -> Option<&Server<MemoryStore>> {
+    pub fn server(&self) -> Option<&Group<MemoryStore>> {
         self.server.as_ref()
+    }
+
+    /// The term of the root's shard, if it has that.
+    pub fn root_term(&self) -> Term {
+        let server = self.server.as_ref();
+        server.and_then(|server| server.standing(Ino::ROOT.shard())).map_or(Term(0), |stamp| stamp.term)
     }
 
     /// A place in its log.
@@ -138,7 +145,7 @@ impl Metad {
 
     /// Index of the newest record in the log.
     pub fn last(&self) -> u64 {
-        self.log.last().map_or(0, |record| record.index.0)
+        self.log.last().map_or(0, |record| record.seq.0)
     }
 
     /// The daemon starts: rows, replay, a new term.
@@ -150,7 +157,7 @@ impl Metad {
         if rows.applied().0 < self.last() {
             hub.coverage.hit("rows fell back to a checkpoint");
         }
-        let result = Server::new(self.config.clone(), rows).and_then(|mut server| {
+        let result = Group::new(self.config.clone(), rows).and_then(|mut server| {
             for record in &self.log {
                 server.replay(record)?;
             }
@@ -192,10 +199,22 @@ impl Metad {
         Some(out)
     }
 
+    /// Ends the term of a shard, and begins the next.
+    pub fn restart_term(&mut self, shard: ShardId, hub: &mut Hub) -> Output {
+        let mut out = Output::default();
+        let (now, wall) = (hub.millis(), hub.wall(self.number));
+        if let Some(server) = &mut self.server
+            && let Err(e) = server.restart_term(now, wall, shard, &mut out)
+        {
+            hub.fail(format!("metad stops: {e}"));
+        }
+        out
+    }
+
     /// Appends the records of a step. `true`: some of them are to be appended late.
     pub fn append(&mut self, records: Vec<Record>, hub: &mut Hub) -> bool {
         for record in &records {
-            attribute(record, self.at(record.index.0), hub);
+            attribute(record, self.at(record.seq.0), hub);
         }
         if self.faulty.answers_first && !records.is_empty() {
             self.late.extend(records);
@@ -211,17 +230,17 @@ impl Metad {
     }
 
     /// A sync begins: up to which record it will make the log durable. `None` = nothing to do.
-    pub fn sync_begins(&mut self) -> Option<LogIndex> {
+    pub fn sync_begins(&mut self) -> Option<LogSeq> {
         let last = self.last();
         if self.syncing || self.server.is_none() || last <= self.told {
             return None;
         }
         self.syncing = true;
-        Some(LogIndex(last))
+        Some(LogSeq(last))
     }
 
     /// It has ended.
-    pub fn sync_ended(&mut self, index: LogIndex) {
+    pub fn sync_ended(&mut self, index: LogSeq) {
         self.syncing = false;
         self.told = self.told.max(index.0);
         if self.faulty.no_sync {
@@ -242,7 +261,7 @@ impl Metad {
 
     /// The process is gone; the operating system is not. Rows may have reached the disk or not.
     pub fn kill(&mut self, hub: &mut Hub) {
-        let rows = self.server.take().map(Server::into_store);
+        let rows = self.server.take().map(Group::into_store);
         let in_log = rows.filter(|rows| rows.applied().0 <= self.last());
         self.survived = in_log.filter(|_| hub.rng.percent(50));
         self.forget_process();
@@ -264,7 +283,7 @@ impl Metad {
         let had = self.last();
         let kept = self.durable.min(had) + hub.rng.below(had.saturating_sub(self.durable) + 1);
         let has = if hub.rng.percent(60) { self.durable.min(had) } else { kept };
-        self.log.retain(|record| record.index.0 <= has);
+        self.log.retain(|record| record.seq.0 <= has);
         // After a restart the log is read back from the disk: it is all there for good.
         self.durable = self.last();
         Left { had, has }
@@ -274,8 +293,9 @@ impl Metad {
 /// What one step writes where it works off one chore. The end of a session in a shard is a chore of its own.
 fn check_bounds(records: &[Record], hub: &mut Hub) {
     let ends_a_session = |record: &&Record| {
-        Command::decode(&record.bytes, record.shard, record.index)
-            .is_ok_and(|command| matches!(command.action, Action::Internal(Internal::SessionGone(_))))
+        record.kind == EntryKind::Command
+            && Command::decode(&record.bytes, record.shard, record.index)
+                .is_ok_and(|command| matches!(command.action, Action::Internal(Internal::SessionGone(_))))
     };
     let ended = records.iter().filter(ends_a_session).count();
     if ended > 1 || records.len() > STEP_RECORDS_MAX {
@@ -288,26 +308,29 @@ fn check_bounds(records: &[Record], hub: &mut Hub) {
 
 /// Notes which step of which lane a record belongs to.
 fn attribute(record: &Record, at: Place, hub: &mut Hub) {
+    if record.kind == EntryKind::Terms {
+        return;
+    }
     let command = match Command::decode(&record.bytes, record.shard, record.index) {
         Ok(command) => command,
-        Err(e) => return hub.fail(format!("record {} cannot be read back: {e}", record.index)),
+        Err(e) => return hub.fail(format!("record {} cannot be read back: {e}", record.seq)),
     };
     mark(&command.action, hub);
     if let Err(what) = hub.shared.record(hub.now, at, &command) {
-        hub.fail(format!("record {}: {what}", record.index));
+        hub.fail(format!("record {}: {what}", record.seq));
     }
     let Some(caller) = command.caller else { return };
     let ticket = (caller.client, caller.slot.0, record.shard, caller.seq.0);
     let Some(step) = hub.tickets.get(&ticket).copied() else {
-        return hub.fail(format!("record {} is of a request that nobody sent: {caller:?}", record.index));
+        return hub.fail(format!("record {} is of a request that nobody sent: {caller:?}", record.seq));
     };
     let before = hub.executed.insert(ticket, at);
     // A nameless file that was purged before its maker heard of it is made anew.
     let anew = matches!(command.action, Action::Request(MetaRequest::CreateTemp(_)));
     if before.is_some() && !hub.retries_run_twice && !anew {
-        hub.fail(format!("record {}: a request is executed twice: {caller:?}", record.index));
+        hub.fail(format!("record {}: a request is executed twice: {caller:?}", record.seq));
     }
-    hub.say(format_args!("record {} is of {} step {}", record.index, step.0, step.1));
+    hub.say(format_args!("record {} is of {} step {}", record.seq, step.0, step.1));
     let index = hub.indices.entry(step).or_default().entry(at.metad).or_default();
     *index = (*index).max(at.index);
 }

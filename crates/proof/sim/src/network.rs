@@ -7,7 +7,7 @@ use crate::hub::{CallId, Hub, Landed, LaneId, Outgoing};
 use crate::queue::{Event, Queue};
 use skep_client::{Answer, Outcome};
 use skep_types::{ClientId, FenceEpoch, Incarnation, NodeId};
-use skep_wire::storage::WriteChunk;
+use skep_wire::storage::{DeleteChunks, SealChunk, StatChunks, TrimChunk, WriteChunk};
 use skep_wire::{Flags, Header, Message, Status};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,6 +17,8 @@ const DELAY_MAX: u64 = 3;
 const HELD_UP_MAX: u64 = 400;
 /// Longest way of a write to a chunk file that is.
 const WRITE_HELD_UP_MAX: u64 = 1_500;
+/// Longest way of a message of a server that was deposed.
+const DEPOSED_MAX: u64 = 2_500;
 /// A call that was never answered counts as lost after this.
 const PATIENCE_MAX: u64 = 1_500;
 
@@ -57,6 +59,8 @@ pub struct Flight {
     launched_to: Option<u64>,
     /// The sender has its outcome.
     settled: bool,
+    /// Its sender was deposed, and lives: it arrives then, whatever the next server has sent meanwhile.
+    deposed: Option<u64>,
 }
 
 #[derive(Debug, Default)]
@@ -98,6 +102,10 @@ pub struct Network {
     gone: BTreeSet<u32>,
     /// How it is at the moment.
     pub weather: Weather,
+}
+
+fn speaks_for_a_shard(kind: u16) -> bool {
+    [TrimChunk::KIND, DeleteChunks::KIND, SealChunk::KIND, StatChunks::KIND].contains(&kind)
 }
 
 /// Stands for a daemon in [`Network::partition`].
@@ -179,6 +187,7 @@ impl Network {
             arrived: false,
             launched_to: None,
             settled: false,
+            deposed: None,
         };
         self.launch(id, flight, hub, queue);
     }
@@ -208,9 +217,27 @@ impl Network {
             arrived: false,
             launched_to: None,
             settled: false,
+            deposed: None,
         };
         self.launch(id, flight, hub, queue);
         id
+    }
+
+    /// A metadata server is deposed: the next life of its node stands for another server that goes on with its shards, to
+    /// which its connections mean nothing. What it has sent to targets arrives some time later.
+    pub fn depose(&mut self, node: NodeId, hub: &mut Hub, queue: &mut Queue) {
+        for (id, flight) in &mut self.flights {
+            let From::Node(from, life) = flight.from else { continue };
+            let rank = (life, flight.connection);
+            let newest = self.heard.get(&(flight.node, Sender::Node(from))).copied().unwrap_or_default();
+            // What its own newer connection has ended stays so.
+            let lives = !flight.arrived && rank >= newest;
+            if from == node && lives && speaks_for_a_shard(flight.kind) {
+                let due = hub.now + 1 + hub.rng.below(DEPOSED_MAX);
+                flight.deposed = Some(due);
+                queue.at(due, &mut hub.rng, Event::Arrive(*id));
+            }
+        }
     }
 
     fn launch(&mut self, id: CallId, mut flight: Flight, hub: &mut Hub, queue: &mut Queue) {
@@ -300,6 +327,9 @@ impl Network {
     /// A request arrives. `Some` = the daemon is to answer it.
     pub fn arrive(&mut self, id: CallId, hub: &mut Hub, queue: &mut Queue) -> Option<&Flight> {
         let flight = self.flights.get_mut(&id)?;
+        if flight.deposed.is_some_and(|due| hub.now < due) {
+            return None;
+        }
         let (from, node, number) = (flight.from, flight.node, flight.connection);
         let (life, gone) = (self.up.get(&node).copied(), flight.settled);
         let same_life = flight.life.is_none_or(|known| Some(known) == life);
@@ -318,12 +348,15 @@ impl Network {
             From::Node(node, life) => (Sender::Node(node), (life, number)),
         };
         let newest = self.heard.entry((node, sender)).or_default();
-        if rank < *newest {
+        if flight.deposed.is_some() {
+            hub.coverage.hit("a message of a deposed server arrived");
+            hub.say(format_args!("call {id} of a deposed server arrives"));
+        } else if rank < *newest {
             hub.coverage.hit("a late request was dropped by a newer connection");
             self.flights.remove(&id);
             return None;
         }
-        *newest = rank;
+        *newest = rank.max(*newest);
         if gone {
             hub.coverage.hit("a request arrived after its client gave it up");
             hub.say(format_args!("call {id} arrives late"));

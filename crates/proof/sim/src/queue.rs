@@ -2,7 +2,7 @@
 
 use crate::hub::{CallId, Landed, LaneId};
 use skep_model::Rng;
-use skep_types::{LogIndex, NodeId};
+use skep_types::{LogSeq, NodeId};
 use std::collections::BTreeMap;
 
 /// Something that happens.
@@ -21,13 +21,15 @@ pub enum Event {
     /// Something that metad waits for is due.
     Deadline(u64),
     /// A started sync of metad's log has ended: everything up to there is durable.
-    Synced(u64, LogIndex),
+    Synced(u64, LogSeq),
     /// metad syncs its log.
     Sync(u64),
     /// Records that a canary acknowledged before they were in the log.
     AppendLate(u64),
     /// A daemon is started again.
     Restart(NodeId),
+    /// Another metadata server takes over.
+    Deposed(NodeId),
     /// The next mishap.
     Mishap,
     /// metad loses its power, when it hurts.

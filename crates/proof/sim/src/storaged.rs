@@ -6,11 +6,11 @@ use crate::loss::Harm;
 use crate::narrow;
 use skep_storage::{
     Admission, ChunkFaults, ChunkStore, Config, CopyFault, Done, Limits, MemoryChunks, PieceName, Sender,
-    copy_chunk, execute, read_chunk, write_chunk,
+    Terms, Turn, copy_chunk, execute, read_chunk, speaker, write_chunk,
 };
 use skep_types::{Capacity, ChunkId, Consistency, Decode, Encode, Errno, NodeId, Reader, TargetId};
 use skep_wire::mgmt::FencesReply;
-use skep_wire::storage::{ReadChunkReply, StorageRequest, SyncChunksReply};
+use skep_wire::storage::{ReadChunkReply, ShardTerm, StorageRequest, SyncChunksReply};
 use skep_wire::{Refusal, Status};
 use std::collections::BTreeMap;
 
@@ -28,6 +28,8 @@ pub struct Storaged {
     pub admission: Admission,
     config: Config,
     targets: BTreeMap<TargetId, MemoryChunks>,
+    /// The terms of shards that each has heard of; kept on it over kills and power cuts.
+    terms: BTreeMap<TargetId, Terms>,
     /// Bytes that fit into narrow ones.
     rooms: BTreeMap<TargetId, u64>,
 }
@@ -46,7 +48,14 @@ impl Storaged {
             (*target, chunks)
         };
         let targets = targets.iter().map(empty).collect();
-        Self { node, admission: Admission::new(config), config, targets, rooms: BTreeMap::new() }
+        Self {
+            node,
+            admission: Admission::new(config),
+            config,
+            targets,
+            terms: BTreeMap::new(),
+            rooms: BTreeMap::new(),
+        }
     }
 
     /// No more than so many bytes fit into one of its targets.
@@ -127,6 +136,10 @@ impl Storaged {
         let Some(target) = target_of(&request) else { return Err(Refusal::new(Status::MALFORMED)) };
         let chunks = self.targets.get(&target).ok_or_else(|| Refusal::new(Status::STALE_MAP))?;
         self.admission.check(target, Consistency::Good, &request)?;
+        let by = speaker(sender.role, &request)?;
+        if let Some(by) = by.filter(|_| hub.canary != Some(Canary::OldTermsTrim)) {
+            hear(self.terms.entry(target).or_default(), by)?;
+        }
         let room = self.rooms.get(&target).copied();
         narrow::require_room(chunks, room, &request, payload.len())
             .inspect_err(|_| hub.coverage.hit("a target was full"))?;
@@ -180,6 +193,16 @@ impl Storaged {
             }
         }
     }
+}
+
+/// Requests are done at once here, so nothing is ever in work, and the terms are on the disk at once.
+fn hear(terms: &mut Terms, by: ShardTerm) -> Result<(), Refusal> {
+    while terms.ask(by)? != Turn::Now {
+        let table = terms.to_keep().ok_or_else(|| Refusal::new(Status::BUSY))?;
+        terms.kept(&table);
+    }
+    terms.ended(by);
+    Ok(())
 }
 
 /// The canary: a sync tells more than the chunk files hold.

@@ -19,7 +19,7 @@ use mishaps::Mood;
 use seats::Seat;
 use skep_client::MGMTD;
 use skep_storage::ChunkFaults;
-use skep_types::{Capacity, Encode, Incarnation, LogIndex, NodeId, ServiceKind, TargetId};
+use skep_types::{Capacity, Encode, Incarnation, LogSeq, NodeId, ServiceKind, TargetId};
 use skep_wire::Message;
 use skep_wire::mgmt::{Address, RegisterNode, RegisterTarget, RegistryAge};
 use std::cell::RefCell;
@@ -112,7 +112,7 @@ impl World {
             Metad::new(node, number, seed, faulty)
         });
         let metads = metads.collect();
-        let mood = Mood::draw(&mut hub);
+        let mood = Mood::draw(seed, &mut hub);
         Self {
             hub: Rc::new(RefCell::new(hub)),
             queue: Queue::default(),
@@ -218,6 +218,7 @@ impl World {
                 }
             }
             Event::Restart(node) => self.start_daemon(node),
+            Event::Deposed(node) => self.deposed(node),
             Event::Mishap => self.mishap(),
             Event::Provoked => self.provoked(),
             Event::Calm => self.calm(),
@@ -324,7 +325,7 @@ pub fn capacity() -> Capacity {
 }
 
 /// The registration of a daemon in one of its lives.
-pub fn registration(service: ServiceKind, number: u64, life: u64, index: LogIndex) -> RegisterNode {
+pub fn registration(service: ServiceKind, number: u64, life: u64, index: LogSeq) -> RegisterNode {
     let address = Address { text: format!("sim:{number}"), nic: String::new(), preference: 0 };
     RegisterNode {
         domain: String::new(),
@@ -344,7 +345,7 @@ pub fn registration(service: ServiceKind, number: u64, life: u64, index: LogInde
 }
 
 fn register(mgmtd: &mut Mgmtd, service: ServiceKind, number: u64, hub: &mut Hub) -> NodeId {
-    let body = registration(service, number, 0, LogIndex(0)).to_bytes();
+    let body = registration(service, number, 0, LogSeq(0)).to_bytes();
     let answer = mgmtd.answer(skep_types::ClientId(0), RegisterNode::KIND, &body, hub);
     let reply = answer.ok().and_then(|body| {
         skep_types::Decode::from_bytes(&body).ok().map(|reply: skep_wire::mgmt::RegisterNodeReply| reply.node)

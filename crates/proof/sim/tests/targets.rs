@@ -13,8 +13,8 @@ use skep_storage::{
     execute, write_chunk,
 };
 use skep_types::{
-    Capacity, ChunkId, Consistency, Decode, Errno, Generation, Incarnation, Ino, LogIndex, MapVersion,
-    Millis, NodeId, ServiceKind, TargetId, Term, Uuid,
+    Capacity, ChunkId, Consistency, Decode, Errno, Generation, Incarnation, Ino, LogSeq, MapVersion, Millis,
+    NodeId, ServiceKind, TargetId, Term, Uuid,
 };
 use skep_wire::mgmt::*;
 use skep_wire::storage::{Owner, StorageRequest, SyncChunks, WriteChunk};
@@ -80,7 +80,7 @@ impl Bed {
             incarnation: Incarnation(1),
             mark: 1,
             confirmed: 0,
-            index: LogIndex(0),
+            index: LogSeq(0),
             restored: false,
             registry: RegistryAge::default(),
         });
@@ -237,7 +237,7 @@ impl Bed {
         self.story.push(format!("beat {standing:?}"));
         let (node, incarnation, capacity) = (NodeId(1), Incarnation(1), Capacity::default());
         let (targets, map) = (vec![report], MapVersion(0));
-        let (index, formatted, registry) = (LogIndex(0), vec![], RegistryAge::default());
+        let (index, formatted, registry) = (LogSeq(0), vec![], RegistryAge::default());
         let leaving = false;
         self.ask(Heartbeat {
             node,

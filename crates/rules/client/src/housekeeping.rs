@@ -5,9 +5,9 @@ use crate::job::{Job, To};
 use crate::lane::Lane;
 use crate::limits::{HOUSEKEEPING_MAX_MS, HOUSEKEEPING_SOON_MS};
 use crate::port::{Cell, Port};
-use crate::state::Shared;
+use crate::state::{Shards, Shared};
 use alloc::vec::Vec;
-use skep_types::{ClientId, Encode, Errno, NodeId};
+use skep_types::{ClientId, Encode, Errno, ShardId};
 use skep_wire::meta::{Close, Sync};
 use skep_wire::mgmt::RenewSession;
 use skep_wire::{Message, Status};
@@ -21,12 +21,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     pub async fn housekeeping(&self) -> u64 {
         let mut ok = self.revive().await;
         ok &= self.renew().await;
-        let needing: Vec<NodeId> = self.shared.with(|s| s.nodes.needing().collect());
-        for node in needing {
-            if self.shared.with(|s| s.nodes.begin_report(node)) {
-                ok &= self.reclaim(node).await;
-            }
-        }
+        let needing: Vec<ShardId> = self.shared.with(|s| s.shards.needing().collect());
+        ok &= self.reclaim_due(needing, Shards::begin_report).await;
         ok &= self.settle_locks().await;
         self.punch_strays().await;
         self.look_at_losses().await;
@@ -84,8 +80,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         while let Some((shard, opens)) = self.shared.with(|s| s.closes.take(s.limits.told_at_once)) {
             let message = Close { opens };
             // What is being told has the file open still, and must not come behind its close.
-            let telling = |s: &mut Shared| s.map.leader(shard).is_some_and(|node| s.nodes.is_told_now(node));
-            if self.shared.with(telling) {
+            if self.shared.with(|s| s.shards.is_told_now(shard)) {
                 failed.extend(message.opens);
                 continue;
             }

@@ -30,8 +30,8 @@ pub const INLINE_CACHE_MAX: usize = 32 << 20;
 pub const CLOSES_MAX: usize = 4_096;
 /// Inodes of one `Close` or `Reclaim` request, and locks of one `Reclaim`.
 pub const TOLD_AT_ONCE: usize = 4_096;
-/// Longest wait of one question for outcomes of waiting locks.
-pub const AWAIT_LOCKS_MS: u64 = 10_000;
+/// Longest wait of one question for events.
+pub const EVENTS_WAIT_MS: u64 = 10_000;
 /// Terms of one shard with changes not known to be durable; the oldest beyond it count as lost.
 pub const TERMS_MAX: usize = 16;
 /// Inodes with changes of one shard not known to be durable, one for each change; before one more the shard is asked to sync.

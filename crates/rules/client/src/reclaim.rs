@@ -1,118 +1,150 @@
-//! Reclaim: a metadata server that began a new life has forgotten what is open; it is told again.
+//! Reclaim: a metadata shard that began a new life has forgotten what is open there; it is told again.
 
-use crate::job::split_stamp;
+use crate::job::{Job, To};
 use crate::lane::Lane;
-use crate::port::{Call, Cell, Outcome, Port};
-use crate::state::Shared;
-use alloc::collections::BTreeSet;
+use crate::port::{Cell, Port};
+use crate::state::{Shards, Shared};
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
-use skep_types::{ClientId, Decode, NodeId, ShardId};
-use skep_wire::meta::{OpenMode, Reclaim, ReclaimReply, Reclaimed, ReclaimedLock};
-use skep_wire::{Message, Status};
+use skep_types::{ClientId, Incarnation, LogIndex, NodeId, ShardId, Term};
+use skep_wire::Message;
+use skep_wire::meta::{OpenMode, Reclaim, ReclaimReply, Reclaimed, ReclaimedLock, Sync};
+
+/// What one shard is told, for one term of it and no other: before another one hears it, files may have been closed.
+struct Report {
+    shard: ShardId,
+    term: Term,
+    opens: Vec<Reclaimed>,
+    locks: Vec<ReclaimedLock>,
+}
+
+impl Report {
+    /// The message with these parts of it.
+    fn part(&self, opens: &[Reclaimed], locks: &[ReclaimedLock], last: bool) -> Reclaim {
+        Reclaim { opens: opens.to_vec(), locks: locks.to_vec(), last, term: Some(self.term) }
+    }
+}
+
+/// What came of messages of reports.
+#[derive(Default)]
+struct Told {
+    /// A message to these was not answered, or has to be repeated.
+    failed: BTreeSet<ShardId>,
+    /// These take something of it never.
+    refused: BTreeSet<ShardId>,
+}
 
 impl<P: Port, C: Cell<Shared>> Lane<P, C> {
-    /// Tells `node` what this mount holds open on its shards, and that this is all. Begun by
-    /// [`crate::state::Nodes::begin_reclaim`]. `true`: every shard confirmed.
-    pub(crate) async fn reclaim(&self, node: NodeId) -> bool {
-        type Told = Vec<(ShardId, Vec<Reclaimed>, Vec<ReclaimedLock>)>;
-        // For this life only: before another one hears it, files may have been closed.
-        let (life, shards): (_, Told) = self.shared.with(|s| {
-            let (life, shards) = (s.nodes.life(node), s.map.shards_of(node).collect::<Vec<ShardId>>());
-            let told = |shard| (shard, s.opens_of(shard), s.locks.of_shard(shard));
-            (life, shards.into_iter().map(told).collect())
-        });
-        let (mut parts, mut lasts) = (Vec::new(), BTreeSet::new());
-        let (most, client) = self.shared.with(|s| (s.limits.told_at_once, s.client()));
-        for (shard, opens, locks) in &shards {
-            // Which locks are lost is known here before the last word is said: until then a server that gave them to
-            // others takes nothing else of this mount.
-            let is_small = opens.len() <= most && locks.is_empty();
-            if is_small {
-                let all = Reclaim { opens: opens.clone(), locks: locks.clone(), last: true, life };
-                parts.push((*shard, self.shard_body(*shard, &all, false)));
-                continue;
+    /// Tells those of `shards` that `begin` says are due, server by server: one that is away delays nobody else's. All
+    /// shards of a server are told together, however many there are. `true`: all confirmed.
+    pub(crate) async fn reclaim_due(
+        &self,
+        shards: impl IntoIterator<Item = ShardId>,
+        begin: fn(&mut Shards, ShardId) -> bool,
+    ) -> bool {
+        let mut servers: BTreeMap<NodeId, Vec<ShardId>> = BTreeMap::new();
+        self.shared.with(|s| {
+            for shard in shards {
+                if let Some(node) = s.map.leader(shard) {
+                    servers.entry(node).or_default().push(shard);
+                }
             }
-            // A lock counts only for a file that is open. And what is the last word must not be heard before the others.
-            let opens = opens.chunks(most).map(|part| (part.to_vec(), Vec::new()));
-            let locks = locks.chunks(most).map(|part| (Vec::new(), part.to_vec()));
-            for (opens, locks) in opens.chain(locks) {
-                parts.push((
-                    *shard,
-                    self.shard_body(*shard, &Reclaim { opens, locks, last: false, life }, false),
-                ));
-            }
-            lasts.insert(*shard);
-        }
-        let (mut told, refused) = self.report((node, client), &parts).await;
-        // A report that was refused, its last word with it, is over all the same.
-        lasts.extend(refused);
-        if told && !lasts.is_empty() {
-            let last = Reclaim { opens: Vec::new(), locks: Vec::new(), last: true, life };
-            let lasts: Vec<_> =
-                lasts.iter().map(|shard| (*shard, self.shard_body(*shard, &last, false))).collect();
-            told = self.report((node, client), &lasts).await.0;
-        }
-        let tells_losses = self.shared.with(|s| {
-            s.nodes.reclaimed(node, life, told);
-            told && s.losses.tell_again()
         });
-        if tells_losses {
-            self.port.work_waits();
-        }
-        let any = shards.iter().any(|(_, opens, locks)| !opens.is_empty() || !locks.is_empty());
-        if told && any {
-            self.port.log(format_args!("{} restarted; told it what is open", self.name_of(node)));
+        let mut told = true;
+        for (node, mut shards) in servers {
+            self.shared.with(|s| shards.retain(|shard| begin(&mut s.shards, *shard)));
+            if !shards.is_empty() {
+                told &= self.reclaim(node, &shards).await;
+            }
         }
         told
     }
 
-    /// Sends parts of a report, in this order. `true`: all were confirmed, or never will be: those of the shards that
-    /// are named.
-    async fn report(
-        &self,
-        (node, client): (NodeId, ClientId),
-        parts: &[(ShardId, Vec<u8>)],
-    ) -> (bool, Vec<ShardId>) {
-        let epoch = self.shared.with(|s| s.epoch);
-        let mut intos: Vec<[u8; 0]> = alloc::vec![[]; parts.len()];
-        let mut calls: Vec<Call<'_>> = parts
-            .iter()
-            .zip(&mut intos)
-            .map(|((_, body), into)| Call {
-                node,
-                client,
-                kind: Reclaim::KIND,
-                epoch,
-                body,
-                payload: &[],
-                into,
-                changing: true,
-                outcome: Outcome::Unreachable,
-            })
-            .collect();
-        self.port.call(&mut calls).await;
-        let (mut told, mut refused) = (true, Vec::new());
-        for (call, (shard, _)) in calls.iter().zip(parts) {
-            let Outcome::Answer(answer) = &call.outcome else {
-                told = false;
+    /// Tells shards of `node` what this mount holds open there, and that this is all. Begun by
+    /// [`Shards::begin_reclaim`]. `true`: every shard confirmed.
+    async fn reclaim(&self, node: NodeId, shards: &[ShardId]) -> bool {
+        self.learn_terms(shards).await;
+        let (client, most, reports) = self.shared.with(|s| {
+            let reports: Vec<Report> = shards.iter().filter_map(|shard| s.report(*shard)).collect();
+            (s.client(), s.limits.told_at_once, reports)
+        });
+        let (mut parts, mut lasts) = (Vec::new(), BTreeSet::new());
+        for report in &reports {
+            // Which locks are lost is known here before the last word is said: until then a server that gave them to
+            // others takes nothing else of this mount.
+            if report.opens.len() <= most && report.locks.is_empty() {
+                parts.push((report.shard, report.part(&report.opens, &[], true)));
                 continue;
-            };
-            self.shared.with(|s| s.nodes.heard(node, answer.incarnation));
-            if answer.status.is_transient() || [Status::FENCED, Status::STALE_MAP].contains(&answer.status) {
-                told = false;
-            } else if answer.status != Status(0) {
-                // Saying it again would not help, and must not keep the mount from going on.
-                let name = self.name_of(node);
-                self.port.log(format_args!("{name} does not take back what was open: {}", answer.status));
-                self.lose_locks(&self.shared.with(|s| s.locks.of_shard(*shard)));
-                refused.push(*shard);
-            } else if let Ok((_, body)) = split_stamp(&answer.body)
-                && let Ok(ReclaimReply { lost: Some(lost) }) = ReclaimReply::from_bytes(body)
-            {
-                self.lose_locks(&lost);
+            }
+            // A lock counts only for a file that is open. And what is the last word must not be heard before the others.
+            parts.extend(report.opens.chunks(most).map(|part| (report.shard, report.part(part, &[], false))));
+            parts.extend(report.locks.chunks(most).map(|part| (report.shard, report.part(&[], part, false))));
+            lasts.insert(report.shard);
+        }
+        let Told { mut failed, refused } = self.tell((node, client), parts).await;
+        // A report that was refused, its last word with it, is over all the same.
+        lasts.extend(refused);
+        let lasts = reports.iter().filter(|report| lasts.contains(&report.shard));
+        let lasts = lasts.filter(|report| !failed.contains(&report.shard));
+        let lasts: Vec<_> = lasts.map(|report| (report.shard, report.part(&[], &[], true))).collect();
+        failed.extend(self.tell((node, client), lasts).await.failed);
+        let told = |report: &Report| !failed.contains(&report.shard);
+        let tells_losses = self.shared.with(|s| {
+            for report in &reports {
+                s.shards.reclaimed(report.shard, report.term, told(report));
+            }
+            reports.iter().any(told) && s.losses.tell_again()
+        });
+        if tells_losses {
+            self.port.work_waits();
+        }
+        let anything = |report: &Report| !report.opens.is_empty() || !report.locks.is_empty();
+        if reports.iter().any(|report| told(report) && anything(report)) {
+            self.port.log(format_args!("{} restarted; told it what is open", self.name_of(node)));
+        }
+        failed.is_empty() && reports.len() == shards.len()
+    }
+
+    /// Asks those of `shards` whose term is not known for sure, all together: the stamp of any answer tells it.
+    async fn learn_terms(&self, shards: &[ShardId]) {
+        let unsure: Vec<ShardId> =
+            self.shared.with(|s| shards.iter().copied().filter(|shard| s.shards.is_unsure(*shard)).collect());
+        let nothing = Sync { term: Term(0), index: LogIndex(0) };
+        let mut jobs: Vec<Job<'_>> = unsure.iter().map(|shard| self.asking(*shard, &nothing)).collect();
+        self.once_each(&mut jobs).await;
+    }
+
+    /// Sends messages of reports, in this order.
+    async fn tell(&self, (node, client): (NodeId, ClientId), parts: Vec<(ShardId, Reclaim)>) -> Told {
+        let asking = |(shard, part): &(ShardId, Reclaim)| {
+            let body = self.shard_body(*shard, part, false);
+            Job { node: Some(node), ..Job::new(To::Shard(*shard), Reclaim::KIND, body, false) }
+        };
+        let mut jobs: Vec<Job<'_>> = parts.iter().map(asking).collect();
+        // In the session that it was put together in: another one has opened its files anew.
+        self.round(&mut jobs, client).await;
+        let mut told = Told::default();
+        for (job, (shard, _)) in jobs.into_iter().zip(&parts) {
+            match job.settled {
+                None => {
+                    told.failed.insert(*shard);
+                }
+                Some(Err(refusal)) => {
+                    // Saying it again would not help, and must not keep the mount from going on.
+                    let name = self.name_of(node);
+                    self.port
+                        .log(format_args!("{name} does not take back what was open: {}", refusal.status));
+                    self.lose_locks(&self.shared.with(|s| s.locks.of_shard(*shard)));
+                    told.refused.insert(*shard);
+                }
+                Some(Ok(reply)) => {
+                    if let Ok(ReclaimReply { lost: Some(lost) }) = reply.read() {
+                        self.lose_locks(&lost);
+                    }
+                }
             }
         }
-        (told, refused)
+        told
     }
 
     /// Programs that believe in these get EIO until they have given them up.
@@ -135,6 +167,46 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
 }
 
 impl Shared {
+    /// `node` answered in life `incarnation`, and a shard of it in a term (0: it did not say). Says whether something that
+    /// must be told began a new life.
+    pub(crate) fn heard(&mut self, node: NodeId, incarnation: Incarnation, told: (ShardId, Term)) -> bool {
+        let began = self.server_began(node, incarnation);
+        let (shard, term) = told;
+        if term == Term(0) || self.nodes.has_ended(node, incarnation) {
+            return began;
+        }
+        self.shards.heard(shard, term) || began
+    }
+
+    /// A server is in this life. A new one may have begun its shards anew, and nobody has asked them: those that wait for
+    /// this mount would wait for as long as they can.
+    fn server_began(&mut self, node: NodeId, incarnation: Incarnation) -> bool {
+        let began = self.nodes.heard(node, incarnation);
+        if began {
+            for shard in self.map.shards_of(node) {
+                self.shards.may_be_new(shard, node);
+            }
+        }
+        began
+    }
+
+    /// There is a newer map.
+    pub(crate) fn map_is_newer(&mut self) {
+        let lives: Vec<_> = self.map.metad_lives().collect();
+        for (node, incarnation) in lives {
+            self.server_began(node, incarnation);
+        }
+        for (shard, leader) in self.map.leaders() {
+            self.shards.led_by(shard, leader);
+        }
+    }
+
+    /// What `shard` is to be told, put together now; see [`Shards::tells`].
+    fn report(&mut self, shard: ShardId) -> Option<Report> {
+        let term = self.shards.tells(shard)?;
+        Some(Report { shard, term, opens: self.opens_of(shard), locks: self.locks.of_shard(shard) })
+    }
+
     /// What is open on `shard`. Its change counters may have gone back with a power cut, so the next
     /// answers are believed whatever their counter. A layout may be of a growth that is undone: the targets take
     /// writes to it all the same, and the shard deletes them later.

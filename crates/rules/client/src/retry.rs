@@ -15,11 +15,11 @@ use crate::job::{Job, Reply, To, garbled, split_stamp};
 use crate::lane::{Lane, refuse};
 use crate::limits::{BACKOFF_MAX_MS, BACKOFF_MIN_MS};
 use crate::port::{Answer, Call, Cell, MGMTD, Outcome, Port};
-use crate::state::{SessionState, Shared};
+use crate::state::{SessionState, Shards, Shared};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use skep_types::{ClientId, Decode, Encode, Errno, Millis, NodeId, Term};
-use skep_wire::meta::{DropLocks, GetLock, SetLock, ShardStamp};
+use skep_wire::meta::{DropLocks, GetLock, Reclaim, SetLock, ShardStamp};
 use skep_wire::mgmt::GetMap;
 use skep_wire::storage::{
     CopyChunk, PunchChunk, ReserveChunk, StatChunks, SyncChunks, TrimChunk, WriteChunk,
@@ -40,7 +40,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             end_with_session(jobs, began, sender);
             // What goes on in this session is of this one from now on.
             began = sender.or(began);
-            // Servers that forgot are told first, and may say that a lock is lost.
+            // Shards that forgot are told first, and may say that a lock is lost.
             let ready = sender.is_some() && self.prepare(jobs, newest).await;
             if self.has_lost_its_lock() {
                 return stop(jobs, &Errno::EIO.into());
@@ -69,14 +69,14 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         }
     }
 
-    /// Routes the jobs, and tells servers that began a new life what is open. `false`: not this time.
+    /// Routes the jobs, and tells shards that began a new life what is open. `false`: not this time.
     async fn prepare(&self, jobs: &mut [Job<'_>], newest: bool) -> bool {
-        let mut reclaim = Vec::new();
+        let mut due = Vec::new();
         self.shared.with(|s| {
             for job in jobs.iter_mut().filter(|job| job.settled.is_none()) {
                 job.node = s.node_of(job.to);
                 match (job.to, job.node) {
-                    (To::Shard(_), Some(node)) if s.nodes.begin_reclaim(node) => reclaim.push(node),
+                    (To::Shard(shard), Some(_)) if s.shards.is_due(shard) => due.push(shard),
                     // A shard names only targets that mgmtd told it of: one that is gone was removed.
                     (To::Target(target), None) if newest => {
                         job.settled = Some(Err(refuse(
@@ -94,15 +94,11 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 }
             }
         });
-        let mut told = true;
-        for node in reclaim {
-            told &= self.reclaim(node).await;
-        }
-        told
+        due.is_empty() || self.reclaim_due(due, Shards::begin_reclaim).await
     }
 
     /// Sends what is not settled, once, in the session of `sender`.
-    async fn round(&self, jobs: &mut [Job<'_>], sender: ClientId) {
+    pub(crate) async fn round(&self, jobs: &mut [Job<'_>], sender: ClientId) {
         let epoch = self.shared.with(|s| s.epoch);
         let ready = |job: &Job<'_>| job.settled.is_none() && job.node.is_some();
         let mut calls: Vec<Call<'_>> = Vec::with_capacity(jobs.len());
@@ -169,7 +165,9 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             s.epoch = s.epoch.max(answer.epoch);
             let mut new = false;
             if let To::Shard(shard) = job.to {
-                new = s.nodes.heard(node, answer.incarnation);
+                // Who does not serve the shard does not know its term.
+                let term = if answer.status == Status::STALE_MAP { Term(0) } else { stamp.term };
+                new = s.heard(node, answer.incarnation, (shard, term));
                 if accepted && job.changing {
                     s.changes += 1;
                     s.acknowledged(shard, &stamp, job.of.into_iter().flatten(), self.port.caller());
@@ -228,10 +226,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let Ok(map) = reply.read::<<GetMap as Message>::Reply>() else { return false };
         self.shared.with(|s| {
             if s.map.update(map) {
-                let lives: Vec<_> = s.map.metad_lives().collect();
-                for (node, incarnation) in lives {
-                    s.nodes.heard(node, incarnation);
-                }
+                s.map_is_newer();
             }
         });
         true
@@ -306,9 +301,9 @@ impl Shared {
 }
 
 /// Must not be given up while it may be on its way. Requests to shards that change something have a
-/// sequence number; those to targets, and locks, have none.
+/// sequence number; those to targets, locks, and what is told of them have none.
 fn changes(job: &Job<'_>) -> bool {
-    const UNNUMBERED: [u16; 7] = [
+    const UNNUMBERED: [u16; 8] = [
         WriteChunk::KIND,
         TrimChunk::KIND,
         PunchChunk::KIND,
@@ -316,6 +311,7 @@ fn changes(job: &Job<'_>) -> bool {
         ReserveChunk::KIND,
         SetLock::KIND,
         DropLocks::KIND,
+        Reclaim::KIND,
     ];
     job.changing || UNNUMBERED.contains(&job.kind)
 }

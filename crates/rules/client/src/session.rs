@@ -131,7 +131,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let reply = self.once(self.asking(ino.shard(), &message)).await;
         match reply.and_then(|reply| reply.read::<OpenReply>().map(|open| (open, reply))) {
             Ok((open, reply)) => self.shared.with(|s| {
-                s.nodes.opened(reply.node, reply.incarnation);
+                s.shards.opened(ino.shard(), reply.stamp.term);
                 if !s.limits.canary_keeps_beliefs {
                     s.took(open, false);
                 }

@@ -58,7 +58,7 @@ fn node(n: u32) -> Node {
         incarnation: Incarnation(1),
         domain: String::new(),
         mark: 1,
-        index: LogIndex(0),
+        index: LogSeq(0),
     }
 }
 
@@ -148,7 +148,7 @@ impl Bench {
             targets: (0..targets_per_node).map(report).collect(),
             capacity: Capacity::default(),
             map: MapVersion(0),
-            index: LogIndex(0),
+            index: LogSeq(0),
             formatted: vec![],
             registry: RegistryAge::default(),
             leaving: false,
@@ -222,7 +222,7 @@ impl Bench {
                     domain,
                     mark: 1,
                     confirmed: 1,
-                    index: LogIndex(0),
+                    index: LogSeq(0),
                     restored: false,
                     registry: RegistryAge::default(),
                 };

@@ -11,7 +11,7 @@ use crate::state::State;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use skep_types::{Errno, LogIndex, Millis, NodeId, ServiceKind};
+use skep_types::{Errno, LogSeq, Millis, NodeId, ServiceKind};
 use skep_wire::mgmt::{RegisterNode, RegistryAge};
 use skep_wire::{Refusal, Status};
 
@@ -72,10 +72,10 @@ impl Registry {
         if m.incarnation < known.incarnation {
             return Err(superseded(known));
         }
-        let told = self.nodes.get(&id).map_or(LogIndex(0), |pulse| pulse.index).max(known.index);
+        let told = self.nodes.get(&id).map_or(LogSeq(0), |pulse| pulse.index).max(known.index);
         let what = if !knows(known.mark, (m.confirmed, m.mark)) {
             format!("{alias} (node {id}) was started since with a newer one")
-        } else if m.index == LogIndex(0) && told > LogIndex(0) {
+        } else if m.index == LogSeq(0) && told > LogSeq(0) {
             format!(
                 "its log is gone, which held {told} records of {alias} (node {id}): is a disk not mounted?"
             )
@@ -112,7 +112,7 @@ impl Registry {
             return;
         }
         self.indexes_at = now;
-        let known = |id: &NodeId| self.state.nodes.get(id).map_or(LogIndex(u64::MAX), |node| node.index);
+        let known = |id: &NodeId| self.state.nodes.get(id).map_or(LogSeq(u64::MAX), |node| node.index);
         let moved = self.nodes.iter().filter(|(id, pulse)| pulse.index > known(id));
         let moved: Vec<_> = moved.map(|(id, pulse)| SetIndex { node: *id, index: pulse.index }).collect();
         for set in moved {

@@ -3,7 +3,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 use skep_types::{
-    Capacity, CapacityClass, ClientId, Consistency, FenceEpoch, Incarnation, LogIndex, NodeId, PoolId,
+    Capacity, CapacityClass, ClientId, Consistency, FenceEpoch, Incarnation, LogSeq, NodeId, PoolId,
     ServiceKind, ShardId, TargetId, Uuid, byte_enum, record, union,
 };
 use skep_wire::mgmt::{Address, CapacityLimits, ShardState};
@@ -35,7 +35,7 @@ record! {
         pub mark: u64,
         /// What its log held on stable storage when that was last written down: a directory whose log ends before it
         /// is an older copy, or has lost its log.
-        pub index: LogIndex,
+        pub index: LogSeq,
     }
 }
 
@@ -199,15 +199,6 @@ record! {
 }
 
 record! {
-    /// Gives all shards that have no owner to a metadata server: logs from before [`PlaceShards`] have it.
-    #[derive(Debug, Clone, PartialEq, Eq)]
-    pub struct RegisterShards {
-        /// The server.
-        pub node: NodeId,
-    }
-}
-
-record! {
     /// A node went offline or came back: a restart must not take a dead node for a living one, nor
     /// the other way round.
     #[derive(Debug, Clone, PartialEq, Eq)]
@@ -313,7 +304,7 @@ record! {
         /// The node.
         pub node: NodeId,
         /// Up to here.
-        pub index: LogIndex,
+        pub index: LogSeq,
     }
 }
 
@@ -351,8 +342,6 @@ union! {
         EndSession(EndSession) = 4,
         /// See [`SetConsistency`].
         SetConsistency(SetConsistency) = 5,
-        /// See [`RegisterShards`].
-        RegisterShards(RegisterShards) = 6,
         /// See [`SetOffline`].
         SetOffline(SetOffline) = 7,
         /// See [`SetPool`].

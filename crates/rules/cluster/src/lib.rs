@@ -26,8 +26,8 @@ mod view;
 pub use capacity::{Effective, effective};
 pub use command::{
     Command, DropNode, DropPool, DropTarget, EndSession, MoveTargets, Node, PlaceShards, Placed, Pool,
-    RegisterShards, Removed, Restored, Session, SessionEnd, SetClass, SetConsistency, SetIndex, SetNode,
-    SetOffline, SetPool, SetSession, SetShards, SetTarget, Started, Target,
+    Removed, Restored, Session, SessionEnd, SetClass, SetConsistency, SetIndex, SetNode, SetOffline, SetPool,
+    SetSession, SetShards, SetTarget, Started, Target,
 };
 pub use registry::{Answer, Config, Input, Output, Peer, Registry};
 pub use state::{DEFAULT_POOL, Start, State};

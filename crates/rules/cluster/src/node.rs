@@ -11,7 +11,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use skep_types::limits::ADDRESSES_MAX;
 use skep_types::{
-    Capacity, Errno, LogIndex, MapVersion, Millis, NodeId, Reachability, ServiceKind, ShardId, Uuid,
+    Capacity, Errno, LogSeq, MapVersion, Millis, NodeId, Reachability, ServiceKind, ShardId, Uuid,
 };
 use skep_wire::mgmt::{Heartbeat, RegisterNode, RegisterNodeReply, RemoveNode, ShardEntry, ShardState};
 use skep_wire::{Empty, Refusal, Status};
@@ -48,9 +48,7 @@ impl Registry {
             }
         }
         let node = Node {
-            index: m
-                .index
-                .max(known.as_ref().filter(|_| !m.restored).map_or(LogIndex(0), |known| known.index)),
+            index: m.index.max(known.as_ref().filter(|_| !m.restored).map_or(LogSeq(0), |known| known.index)),
             id,
             uuid: m.uuid,
             service: m.service,
@@ -157,12 +155,12 @@ impl Registry {
         &mut self,
         now: Millis,
         node: NodeId,
-        (capacity, map, index): (Capacity, MapVersion, LogIndex),
+        (capacity, map, index): (Capacity, MapVersion, LogSeq),
         out: &mut Output,
     ) {
         let known = self.nodes.get(&node);
         let reachability = known.map_or(Reachability::Online, |pulse| pulse.reachability);
-        let index = index.max(known.map_or(LogIndex(0), |pulse| pulse.index));
+        let index = index.max(known.map_or(LogSeq(0), |pulse| pulse.index));
         self.nodes.insert(node, NodePulse { heard: now, seen: true, reachability, capacity, map, index });
         self.set_reachability(node, Reachability::Online, out);
     }

@@ -9,7 +9,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
 use skep_types::{
-    Capacity, ClientId, Encode, LogIndex, MapVersion, Millis, NodeId, Reachability, TargetId, Term,
+    Capacity, ClientId, Encode, LogSeq, MapVersion, Millis, NodeId, Reachability, TargetId, Term,
 };
 use skep_wire::Refusal;
 use skep_wire::mgmt::{HeartbeatReply, MgmtRequest, OpenSessionReply};
@@ -112,13 +112,13 @@ pub(crate) struct NodePulse {
     /// Newest map that it acts upon, as it said.
     pub map: MapVersion,
     /// What its log holds on stable storage, as it said.
-    pub index: LogIndex,
+    pub index: LogSeq,
 }
 
 impl NodePulse {
     fn new(now: Millis, reachability: Reachability) -> Self {
         let (capacity, map) = (Capacity::default(), MapVersion(0));
-        Self { heard: now, seen: false, reachability, capacity, map, index: LogIndex(0) }
+        Self { heard: now, seen: false, reachability, capacity, map, index: LogSeq(0) }
     }
 }
 

@@ -223,12 +223,6 @@ impl State {
                     self.offline.remove(&set.node);
                 }
             }
-            Command::RegisterShards(give) => {
-                for shard in self.shards.iter_mut().filter(|shard| shard.replicas.is_empty()) {
-                    shard.replicas.push(give.node);
-                    shard.epoch += 1;
-                }
-            }
             Command::PlaceShards(place) => self.place(&place.places),
             Command::DropNode(drop) => {
                 self.nodes.remove(&drop.node);

@@ -5,7 +5,7 @@ mod bed;
 use bed::{CONFIG, Cluster, heartbeat, registration};
 use skep_cluster::{Config, Input, Output, Registry, State};
 use skep_types::{
-    ClientId, Errno, FenceEpoch, Incarnation, LogIndex, Millis, NodeId, ServiceKind, ShardId, TargetId, Term,
+    ClientId, Errno, FenceEpoch, Incarnation, LogSeq, Millis, NodeId, ServiceKind, ShardId, TargetId, Term,
     Uuid,
 };
 use skep_wire::mgmt::*;
@@ -28,7 +28,7 @@ fn life(
             incarnation: Incarnation(life),
             mark: life,
             confirmed,
-            index: LogIndex(index),
+            index: LogSeq(index),
             ..registration(uuid, service, "")
         },
     )
@@ -125,7 +125,7 @@ fn an_older_copy_of_a_state_directory_is_refused() {
 fn a_log_that_lost_records_is_noticed() {
     let mut c = Cluster::new();
     life(&mut c, (1, METAD), (0, 10), 0).unwrap();
-    c.ask(0, Heartbeat { index: LogIndex(50), ..heartbeat(1, 10) }).unwrap();
+    c.ask(0, Heartbeat { index: LogSeq(50), ..heartbeat(1, 10) }).unwrap();
     assert!(life(&mut c, (1, METAD), (10, 20), 49).unwrap_err().detail.contains("ends at record 49"));
     assert!(life(&mut c, (1, METAD), (10, 20), 0).unwrap_err().detail.contains("its log is gone"));
     c.pass(10_000);
@@ -135,7 +135,7 @@ fn a_log_that_lost_records_is_noticed() {
     c.restart();
     assert!(life(&mut c, (1, METAD), (20, 30), 50).is_err());
     // Who signs off has the last word at once.
-    c.ask(0, Heartbeat { index: LogIndex(60), leaving: true, ..heartbeat(1, 20) }).unwrap();
+    c.ask(0, Heartbeat { index: LogSeq(60), leaving: true, ..heartbeat(1, 20) }).unwrap();
     c.restart();
     assert!(life(&mut c, (1, METAD), (20, 30), 59).is_err());
     life(&mut c, (1, METAD), (20, 30), 60).unwrap();

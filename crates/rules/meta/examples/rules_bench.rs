@@ -4,7 +4,7 @@
 //! most 3 us for lookup and getattr, 10 us for create and unlink.
 
 use skep_meta::store::MemoryStore;
-use skep_meta::{Config, Input, Output, PeerIdentity, Request, Server};
+use skep_meta::{Config, Group, Input, Output, PeerIdentity, Request};
 use skep_types::*;
 use skep_wire::meta::*;
 use skep_wire::mgmt::{FencesReply, MapReply, NodeEntry, ShardEntry, ShardState};
@@ -13,7 +13,7 @@ use std::time::Instant;
 const FILES: u64 = 100_000;
 
 struct Bench {
-    server: Server<MemoryStore>,
+    server: Group<MemoryStore>,
     out: Output,
     now: u64,
     seq: u64,
@@ -24,7 +24,7 @@ struct Bench {
 impl Bench {
     fn new() -> Self {
         let mut bench = Self {
-            server: Server::new(Config::default(), MemoryStore::default()).expect("rows in memory"),
+            server: Group::new(Config::default(), MemoryStore::default()).expect("rows in memory"),
             out: Output::default(),
             now: 1,
             seq: 0,
@@ -74,7 +74,7 @@ impl Bench {
     }
 
     fn sync(&mut self) {
-        self.step(Input::Durable(self.server.last_index()));
+        self.step(Input::Durable(self.server.last_seq()));
     }
 
     fn ask(&mut self, message: MetaRequest) -> Vec<u8> {

@@ -8,7 +8,7 @@ use crate::op::xattr_flag as flag;
 use crate::row::deletion::Deletion;
 use crate::row::entry::{Entry, Target};
 use crate::row::growth::Growth;
-use crate::row::header::Header;
+use crate::row::header::{Header, Terms};
 use crate::row::inode::{HAS_ACCESS_ACL, HAS_CAPABILITY, HAS_DEFAULT_ACL, IS_TEMP};
 use crate::row::remote::{RemoteFloor, RemoteIntent, RemoteKind, RemoteMemory};
 use crate::row::seal::Seal;
@@ -21,6 +21,8 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use skep_rows::applied_key;
+use skep_types::log::{GROUP, Head};
 use skep_types::{ChunkId, ClientId, Decode, Ino, Kind, LogIndex, ShardId, Slot};
 
 /// Problems beyond this number are not listed.
@@ -47,6 +49,8 @@ struct Rows {
     slots: BTreeMap<(ShardId, ClientId, Slot), LogIndex>,
     trims: BTreeMap<Ino, Trim>,
     seals: BTreeMap<Ino, Seal>,
+    terms: BTreeMap<ShardId, Terms>,
+    heads: BTreeMap<ShardId, Head>,
     intents: BTreeMap<(ShardId, u64), RemoteIntent>,
     memories: Vec<RemoteMemory>,
     writers: BTreeSet<(Ino, ClientId)>,
@@ -57,11 +61,16 @@ struct Rows {
 /// other stores are not followed.
 pub fn check_invariants(store: &dyn Store, hash: HashFn) -> Result<Vec<String>, StoreError> {
     let mut rows = Rows::default();
-    store.scan(&[], &key::header(key::SERVER), &mut |key, value| {
+    store.scan(&[], &key::header(GROUP), &mut |key, value| {
         rows.read(key, value);
         true
     })?;
+    for shard in rows.headers.keys() {
+        // A store may keep it in memory until its next checkpoint.
+        rows.heads.extend(store.applied_of(*shard)?.map(|head| (*shard, head)));
+    }
     rows.check_keys();
+    rows.check_terms();
     rows.check_entries(hash);
     rows.check_inodes();
     rows.check_content();
@@ -74,6 +83,20 @@ impl Rows {
     fn wrong(&mut self, text: String) {
         if self.problems.len() < PROBLEMS_MAX {
             self.problems.push(text);
+        }
+    }
+
+    /// The rows of a shard are as old as its newest record says, and that is of its newest term.
+    fn check_terms(&mut self) {
+        let wrong: Vec<ShardId> = (self.heads.iter())
+            .filter(|(shard, head)| {
+                let newest = self.terms.get(shard).and_then(|terms| terms.starts.last());
+                newest.is_none_or(|start| start.term != head.term || start.index > head.index)
+            })
+            .map(|(shard, _)| *shard)
+            .collect();
+        for shard in wrong {
+            self.wrong(format!("shard {shard}: its terms and how far its rows have come do not agree"));
         }
     }
 
@@ -124,8 +147,14 @@ impl Rows {
             self.memories.push(RemoteMemory::from_bytes(value).ok()?);
         } else if is(Table::RemoteFloor) {
             RemoteFloor::from_bytes(value).ok()?;
+        } else if is(Table::Holder) {
+            return (key.len() == 11).then_some(());
         } else if is(Table::Writer) {
             self.writers.insert(key::writer_of(key)?);
+        } else if is(Table::Terms) {
+            self.terms.insert(shard, Terms::from_bytes(value).ok()?);
+        } else if key == applied_key(shard) {
+            // Not the newest one: see `check_invariants`.
         } else if is(Table::Slot) {
             let (client, slot) = key::slot_of(key)?;
             self.slots.insert((shard, client, slot), SlotRow::from_bytes(value).ok()?.index);

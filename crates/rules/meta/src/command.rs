@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use skep_types::codec::Buffer;
 use skep_types::{
     Attr, ClientId, Decode, DecodeError, Encode, Extent, Generation, Incarnation, Ino, LogIndex, Reader, Seq,
-    ShardId, Slot, TargetId, Term, Timestamp, record, union,
+    ShardId, Slot, TargetId, Timestamp, record, union,
 };
 use skep_wire::meta::MetaRequest;
 
@@ -159,6 +159,15 @@ record! {
 }
 
 record! {
+    /// A client is about to have something open on the shard for the first time: from now on a new term waits for it.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Holds {
+        /// The client.
+        pub client: ClientId,
+    }
+}
+
+record! {
     /// The size of a file whose writer was evicted, as its chunk files tell.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct Recovered {
@@ -233,15 +242,6 @@ record! {
     }
 }
 
-record! {
-    /// A term of the log begins.
-    #[derive(Debug, Clone, PartialEq, Eq)]
-    pub struct NewTerm {
-        /// The term.
-        pub term: Term,
-    }
-}
-
 union! {
     /// What the server itself decides.
     #[derive(Debug, Clone, PartialEq, Eq)]
@@ -266,8 +266,8 @@ union! {
         Recovered(Recovered) = 9,
         /// See [`RemoteAnswer`].
         RemoteAnswer(RemoteAnswer) = 10,
-        /// See [`NewTerm`].
-        NewTerm(NewTerm) = 11,
+        /// See [`Holds`].
+        Holds(Holds) = 11,
         /// See [`Writers`].
         Writers(Writers) = 12,
         /// See [`SealBegun`].

@@ -41,10 +41,12 @@ pub enum Table {
     RemoteFloor = 15,
     /// ino -> extent that is being closed.
     Seal = 16,
+    /// One row: the newest terms of the shard.
+    Terms = 17,
+    /// client -> nothing: it has, or had, something open on the shard.
+    Holder = 18,
+    // 255 is the row store's own: see `skep_rows::applied_key`.
 }
-
-/// Rows of the whole server stand under this number, which no shard can have.
-pub const SERVER: ShardId = ShardId(u16::MAX - 1);
 
 /// Longest key of fixed size.
 const KEY_LEN: usize = 3 + 8 + 8;
@@ -56,9 +58,14 @@ fn start(shard: ShardId, table: Table) -> Key {
     key
 }
 
-/// The shard's header (for [`SERVER`]: the list of terms).
+/// The shard's header.
 pub fn header(shard: ShardId) -> Key {
     start(shard, Table::Header)
+}
+
+/// The list of the shard's terms.
+pub fn terms(shard: ShardId) -> Key {
+    start(shard, Table::Terms)
 }
 
 /// A row of `table` that belongs to an inode alone.
@@ -98,6 +105,11 @@ pub fn slot(shard: ShardId, client: ClientId, slot: Slot) -> Key {
     key.extend_from_slice(&client.0.to_be_bytes());
     key.extend_from_slice(&slot.0.to_be_bytes());
     key
+}
+
+/// A client that has something open on the shard.
+pub fn holder(shard: ShardId, client: ClientId) -> Key {
+    numbered(shard, Table::Holder, client.0)
 }
 
 /// A client that writes to the chunks of a file.

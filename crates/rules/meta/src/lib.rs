@@ -1,6 +1,6 @@
 //! Rules of a metadata shard: namespace, command log entries, sessions, opens.
 //!
-//! [`Server`] owns all shards of one metadata thread. It has no clock, thread, socket or file:
+//! A [`Group`] owns the shards of one metadata thread. It has no clock, thread, socket or file:
 //! the hands give it inputs and carry out its [`Output`]. See `docs/design/shard.md`.
 #![no_std]
 extern crate alloc;
@@ -13,11 +13,12 @@ mod command;
 mod config;
 mod ctx;
 mod fail;
+mod group;
 mod key;
 pub mod limit;
 mod op;
 mod row;
-mod server;
+mod shard;
 pub mod spread;
 /// Rows as the shard sees them (they live in a crate of their own, which the hands share).
 pub mod store {
@@ -27,14 +28,12 @@ mod tree;
 
 pub use command::{Action, COMMAND_LEVEL_MAX, Caller, Choices, Command, Internal};
 pub use config::{Config, HashFn};
+pub use group::{Group, Input, Job, JobFailure, JobReply, Output, PeerIdentity, Reply, Request, Task};
 pub use op::changes;
 pub use row::{
     Inode, LinkRef,
     growth::Growth,
     header::{Header, Terms},
-};
-pub use server::{
-    EntryType, Input, Job, JobFailure, JobReply, Output, PeerIdentity, Record, Reply, Request, Server, Task,
 };
 pub use spread::Chooser;
 

@@ -14,15 +14,19 @@ pub const ERA_TERM_BITS: u32 = 32;
 pub const COLLISIONS_MAX: u32 = 256;
 /// Requests that wait for something (a sync, a trim, another shard) at once; more are BUSY.
 pub const WAITS_MAX: usize = 16_384;
+/// Longest wait of an `Events`.
+pub const EVENTS_WAIT_MAX_MS: u64 = 15_000;
+/// Events in one answer to it.
+pub const EVENTS_PER_MESSAGE_MAX: usize = 4_096;
 /// Longest time a request waits; then it is BUSY and the client asks again.
 pub const WAIT_DEADLINE_MS: u64 = 20_000;
 /// Sessions that one server knows at once.
 pub const SESSIONS_MAX: usize = 65_536;
-/// Outcomes of requests without effect that are remembered in memory; the oldest go.
+/// Outcomes of requests without effect that a shard remembers in memory; the oldest go.
 pub const REMEMBERED_MAX: usize = 65_536;
-/// Closes that are remembered so that a late open cannot undo them.
+/// Closes that a shard remembers so that a late open cannot undo them.
 pub const CLOSES_REMEMBERED_MAX: usize = 8_192;
-/// Deletion-queue rows held in memory; the others are read again later.
+/// Deletion-queue rows of one shard held in memory; the others are read again later.
 pub const DELETIONS_LOADED_MAX: usize = 4_096;
 /// Inodes open at all clients of one server together: about 200 bytes each.
 pub const OPENS_MAX: usize = 4 << 20;
@@ -39,8 +43,8 @@ pub const DELETE_BATCH: usize = 256;
 pub const DELETED_BATCH: usize = 512;
 /// Orphans that one command purges.
 pub const PURGE_BATCH: usize = 64;
-/// Files of evicted clients whose size is being recovered at once; more wait in line.
-pub const RECOVERIES_MAX: usize = 65_536;
+/// Files of evicted clients whose size one shard recovers at once; more wait in line.
+pub const RECOVERIES_MAX: usize = 4_096;
 /// A growth intent older than this is cancelled.
 pub const GROWTH_AGE_MAX_MS: u64 = 600_000;
 /// A growth intent of another lane younger than this is left alone: its owner is copying.
@@ -73,14 +77,10 @@ pub const LOCKS_MAX: usize = 1 << 20;
 pub const LOCKS_GIVEN_MAX: usize = 65_536;
 /// Wishes for locks that wait on one metadata server.
 pub const LOCK_WAITS_MAX: usize = 65_536;
-/// Such wishes of one client, those included whose outcome it has not confirmed.
+/// Such wishes of one client, those included whose outcome it has not confirmed: so it bounds what is kept for it to hear.
 pub const LOCK_WAITS_PER_CLIENT_MAX: usize = 16_384;
 /// A wish that nothing stands in the way of but older wishes waits for its turn no longer than this.
 pub const LOCK_TURN_MS: u64 = 5_000;
-/// Longest wait of an `AwaitLocks`.
-pub const LOCK_AWAIT_MAX_MS: u64 = 15_000;
-/// Outcomes in one answer to `AwaitLocks`.
-pub const LOCK_OUTCOMES_PER_MESSAGE_MAX: usize = 4_096;
 /// Owners of one client whose newest request on one file is remembered.
 pub const LOCK_ORDERS_MAX: usize = 4_096;
 /// Owners that the search for a circle of waiting owners looks at; a longer circle is not found.

@@ -7,6 +7,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
+use skep_types::log::Record;
 use skep_types::*;
 use skep_wire::meta::*;
 use skep_wire::mgmt::{Fence, FencesReply, MapReply, NodeEntry, ShardEntry, ShardState, TargetEntry};
@@ -28,7 +29,7 @@ pub const ME: Who = Who { client: 1, slot: 0 };
 pub const OTHER: Who = Who { client: 2, slot: 0 };
 
 pub struct Bed {
-    pub server: Server<MemoryStore>,
+    pub server: Group<MemoryStore>,
     pub config: Config,
     pub log: Vec<Record>,
     /// Rows as of every log index, for crashes.
@@ -127,7 +128,7 @@ impl Bed {
     }
 
     pub fn with(config: Config, shards: u16) -> Self {
-        let server = Server::new(config.clone(), MemoryStore::default()).unwrap();
+        let server = Group::new(config.clone(), MemoryStore::default()).unwrap();
         let mut bed = Self {
             server,
             config,
@@ -197,15 +198,35 @@ impl Bed {
         }
     }
 
+    /// Term of the first shard.
+    pub fn term(&self) -> Term {
+        self.standing().term
+    }
+
+    /// Index of its newest record.
+    pub fn last(&self) -> LogIndex {
+        self.standing().index
+    }
+
+    fn standing(&self) -> ShardStamp {
+        self.server.standing(ShardId(0)).unwrap()
+    }
+
+    /// An inode row.
+    pub fn inode(&self, ino: Ino) -> Option<Inode> {
+        let row = self.server.store().get(&crate::key::inode(ino)).unwrap();
+        row.map(|bytes| Inode::from_bytes(&bytes).unwrap())
+    }
+
     /// The process dies: rows as of `applied` and the log up to `kept` survive.
     pub fn crash(&mut self, applied: u64, kept: u64, living: &[u64]) {
         let store = self.snapshots.get(&applied).cloned().unwrap_or_default();
-        assert_eq!(store.applied(), LogIndex(applied));
+        assert_eq!(store.applied(), LogSeq(applied));
         self.log.truncate(kept as usize);
         self.snapshots.retain(|index, _| *index <= kept);
         self.tasks.clear();
         self.replies.clear();
-        self.server = Server::new(self.config.clone(), store).unwrap();
+        self.server = Group::new(self.config.clone(), store).unwrap();
         for record in &self.log {
             self.server.replay(record).unwrap();
         }
@@ -214,7 +235,7 @@ impl Bed {
 
     /// A client tells that it has nothing.
     pub fn report(&mut self, who: Who) {
-        let nothing = Reclaim { opens: vec![], locks: vec![], last: true, life: None };
+        let nothing = Reclaim { opens: vec![], locks: vec![], last: true, term: None };
         for shard in 0..self.shards {
             self.send_as(who, ShardId(shard), 0, nothing.clone().into());
         }
@@ -247,11 +268,11 @@ impl Bed {
 
     fn take(&mut self, out: Output) {
         for record in out.records {
-            assert_eq!(record.index.0, self.log.len() as u64 + 1);
+            assert_eq!(record.seq.0, self.log.len() as u64 + 1);
             self.log.push(record);
             if self.keep_snapshots {
                 // Steps log several records at times: only the last one's rows are at hand.
-                self.snapshots.insert(self.server.last_index().0, self.server.store().clone());
+                self.snapshots.insert(self.server.last_seq().0, self.server.store().clone());
             }
         }
         for reply in out.replies {
@@ -267,10 +288,17 @@ impl Bed {
         }
     }
 
+    /// The term of one shard ends, and the next one begins.
+    pub fn restart_term(&mut self, shard: ShardId) {
+        let mut out = Output::default();
+        self.server.restart_term(self.now, self.wall(), shard, &mut out).unwrap();
+        self.take(out);
+    }
+
     pub fn sync(&mut self) {
-        if self.server.last_index().0 > 0 {
+        if self.server.last_seq().0 > 0 {
             let mut out = Output::default();
-            let index = self.server.last_index();
+            let index = self.server.last_seq();
             self.server.step(self.now, self.wall(), Input::Durable(index), &mut out).unwrap();
             let more = !out.records.is_empty();
             let auto = core::mem::replace(&mut self.auto_sync, false);

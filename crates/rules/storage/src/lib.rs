@@ -18,6 +18,7 @@ mod room;
 mod seal;
 mod standing;
 mod store;
+mod terms;
 
 pub use admission::{Admission, Config, FENCED_MAX, Sender, TOMBSTONES_MAX};
 pub use changes::{Changes, counter_of};
@@ -30,3 +31,4 @@ pub use room::{RESERVE_STEP, allocated_end, is_allocated, reserve_steps, room_ne
 pub use seal::{SealName, Seals, seal_chunk};
 pub use standing::{Heard, Mount, Standing, Word};
 pub use store::{ChunkStore, DiskError, PieceStat};
+pub use terms::{KeptTerms, Terms, Turn, speaker};

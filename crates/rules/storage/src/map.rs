@@ -62,7 +62,7 @@ mod tests {
     use alloc::vec;
     use skep_types::limits::FILE_SIZE_MAX;
     use skep_types::{Decode, Generation, Ino, TargetId};
-    use skep_wire::storage::{Owner, PunchChunk, SealChunk, WriteChunk};
+    use skep_wire::storage::{Owner, PunchChunk, SealChunk, ShardTerm, WriteChunk};
 
     const TARGET: TargetId = TargetId(101);
     const CHUNK: ChunkId = ChunkId { ino: Ino(7), generation: Generation(1), extent: 0, stripe: 0 };
@@ -116,7 +116,8 @@ mod tests {
         let store = MemoryChunks::default();
         write(&store, 4_096, 4_096);
         assert_eq!(map(&store, 0, 10).sealed, None);
-        seal_chunk(&store, &SealChunk { target: TARGET, chunk: CHUNK, floor: 0 }).unwrap();
+        seal_chunk(&store, &SealChunk { target: TARGET, by: ShardTerm::default(), chunk: CHUNK, floor: 0 })
+            .unwrap();
         write(&store, 0, 1);
         for offset in [0, 5_000, 8_192, 1 << 40] {
             assert_eq!(map(&store, offset, 1).sealed, Some(8_192), "{offset}");

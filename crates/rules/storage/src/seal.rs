@@ -125,7 +125,12 @@ mod tests {
     }
 
     fn seal(store: &MemoryChunks, stripe: u16, floor: u64) -> u64 {
-        seal_chunk(store, &SealChunk { target: TARGET, chunk: chunk(stripe), floor }).unwrap().limit
+        seal_chunk(
+            store,
+            &SealChunk { target: TARGET, by: ShardTerm::default(), chunk: chunk(stripe), floor },
+        )
+        .unwrap()
+        .limit
     }
 
     fn run(store: &MemoryChunks, request: StorageRequest) -> Result<(), Status> {
@@ -178,7 +183,10 @@ mod tests {
         assert!(matches!(copy(0, 2, 101), Err(CopyFault::Source(done)) if status(done.clone()) == stale));
         assert!(copy(1, 0, 100).is_ok() && copy(0, 2, 100).is_ok());
         assert_eq!(
-            run(&store, TrimChunk { target, chunk: chunk(0), size: 50, keeps_reserved: None }.into()),
+            run(
+                &store,
+                TrimChunk { target, by: None, chunk: chunk(0), size: 50, keeps_reserved: None }.into()
+            ),
             Ok(())
         );
         assert!(write(&store, 0, 60, 40).is_ok(), "what the limit leaves may be written again");
@@ -192,7 +200,11 @@ mod tests {
         write(&store, 0, 0, 100).unwrap();
         assert_eq!((seal(&store, 0, 0), seal(&store, 0, 0)), (100, 100));
         assert_eq!(
-            run(&store, TrimChunk { target: TARGET, chunk: chunk(0), size: 40, keeps_reserved: None }.into()),
+            run(
+                &store,
+                TrimChunk { target: TARGET, by: None, chunk: chunk(0), size: 40, keeps_reserved: None }
+                    .into()
+            ),
             Ok(())
         );
         assert_eq!((seal(&store, 0, 0), seal(&store, 0, 90)), (40, 40));
@@ -200,7 +212,7 @@ mod tests {
         store.restart(None);
         assert_eq!(store.limit(&chunk(0)), Some(40));
         let chunks = vec![chunk(0), chunk(1)];
-        assert_eq!(run(&store, DeleteChunks { target: TARGET, chunks }.into()), Ok(()));
+        assert_eq!(run(&store, DeleteChunks { target: TARGET, by: None, chunks }.into()), Ok(()));
         assert_eq!((store.limit(&chunk(0)), store.limit(&chunk(2))), (None, Some(70)));
     }
 
@@ -221,7 +233,10 @@ mod tests {
         assert!(write(&store, 0, 100, 8_092).is_ok() && write(&store, 1, 4_096, 4_096).is_ok());
         assert_eq!(write(&store, 0, 8_192, 1).map_err(status).err(), Some(Status::STALE_LAYOUT));
         assert_eq!(
-            run(&store, TrimChunk { target: TARGET, chunk: chunk(1), size: 0, keeps_reserved: None }.into()),
+            run(
+                &store,
+                TrimChunk { target: TARGET, by: None, chunk: chunk(1), size: 0, keeps_reserved: None }.into()
+            ),
             Ok(())
         );
         store.lose_unsynced(|_| true);

@@ -3,14 +3,16 @@
 //!
 //! The rules of a shard see rows only through [`Store`]; the hands put fjall under it, the
 //! simulator a `BTreeMap`. A command runs in a [`Txn`]: its writes become one [`Batch`] that is
-//! applied together with the log index, or are dropped when the command is refused.
+//! applied together with its place in the log, or are dropped when the command is refused.
 #![no_std]
 extern crate alloc;
 
 use alloc::collections::BTreeMap;
+use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use skep_types::LogIndex;
+use skep_types::log::Head;
+use skep_types::{Decode, Encode, LogSeq, ShardId};
 
 /// The row store failed. Whoever owns the shard stops serving it: guessing would lose data.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,6 +41,24 @@ pub type Batch = BTreeMap<Key, Option<Vec<u8>>>;
 /// Called with key and value of each row of a scan; `false` ends the scan.
 pub type Visit<'a> = &'a mut dyn FnMut(&[u8], &[u8]) -> bool;
 
+/// Last byte of the key of [`applied_key`]: no other rows of a shard have it behind the shard.
+const APPLIED: u8 = 0xff;
+
+/// Key of the row that says how far a shard's records are applied: its value is a [`Head`]. It lies among the
+/// rows of the shard, so that it goes wherever they go.
+pub fn applied_key(shard: ShardId) -> Key {
+    let [high, low] = shard.0.to_be_bytes();
+    Key::from([high, low, APPLIED])
+}
+
+/// Whose [`applied_key`] is this?
+pub fn applied_shard(key: &[u8]) -> Option<ShardId> {
+    match *key {
+        [high, low, APPLIED] => Some(ShardId(u16::from_be_bytes([high, low]))),
+        _ => None,
+    }
+}
+
 /// Ordered rows of all shards of one metadata thread.
 pub trait Store {
     /// The row at `key`.
@@ -47,12 +67,17 @@ pub trait Store {
     /// Visits rows with `from <= key < until` in order until `visit` says `false`.
     fn scan(&self, from: &[u8], until: &[u8], visit: Visit<'_>) -> Result<(), StoreError>;
 
-    /// Writes `batch` and remembers `index` as applied, both or neither, also across a crash.
-    /// Need not be durable: after a crash the log is replayed from [`Store::applied`].
-    fn apply(&mut self, index: LogIndex, batch: Batch) -> Result<(), StoreError>;
+    /// Writes `batch` and remembers the record at `seq` as applied, and that it left shards at the heads `of`:
+    /// all or nothing, also across a crash. Need not be durable: after a crash the log is replayed from
+    /// [`Store::applied`].
+    fn apply(&mut self, seq: LogSeq, of: &[Head], batch: Batch) -> Result<(), StoreError>;
 
-    /// The last index given to [`Store::apply`] that survived.
-    fn applied(&self) -> LogIndex;
+    /// The last place given to [`Store::apply`] that survived.
+    fn applied(&self) -> LogSeq;
+
+    /// The head of a shard as the records up to [`Store::applied`] left it; `None` = it has none here. A scan may
+    /// show an older row at its [`applied_key`], or none: a store may write it with its next checkpoint only.
+    fn applied_of(&self, shard: ShardId) -> Result<Option<Head>, StoreError>;
 }
 
 /// Reads through its own writes. Dropped without [`Txn::into_batch`], it never happened.
@@ -135,7 +160,7 @@ impl<'a, S: Store + ?Sized> Txn<'a, S> {
 #[derive(Debug, Clone, Default)]
 pub struct MemoryStore {
     rows: BTreeMap<Key, Vec<u8>>,
-    applied: LogIndex,
+    applied: LogSeq,
 }
 
 impl Store for MemoryStore {
@@ -155,19 +180,27 @@ impl Store for MemoryStore {
         Ok(())
     }
 
-    fn apply(&mut self, index: LogIndex, batch: Batch) -> Result<(), StoreError> {
+    fn apply(&mut self, seq: LogSeq, of: &[Head], batch: Batch) -> Result<(), StoreError> {
         for (key, value) in batch {
             match value {
                 Some(value) => self.rows.insert(key, value),
                 None => self.rows.remove(&key),
             };
         }
-        self.applied = index;
+        for head in of {
+            self.rows.insert(applied_key(head.shard), head.to_bytes());
+        }
+        self.applied = seq;
         Ok(())
     }
 
-    fn applied(&self) -> LogIndex {
+    fn applied(&self) -> LogSeq {
         self.applied
+    }
+
+    fn applied_of(&self, shard: ShardId) -> Result<Option<Head>, StoreError> {
+        let row = self.rows.get(&applied_key(shard)).map(|row| Head::from_bytes(row)).transpose();
+        row.map_err(|e| StoreError::Corrupt(format!("how far shard {shard} is applied is unreadable: {e}")))
     }
 }
 
@@ -175,13 +208,14 @@ impl Store for MemoryStore {
 mod tests {
     use super::*;
     use alloc::vec;
+    use skep_types::{LogIndex, Term};
 
     /// Goal: a scan through a transaction sees the store with the transaction's writes on top.
     #[test]
     fn scan_merges_own_writes() {
         let mut store = MemoryStore::default();
         let rows = [(vec![1], Some(vec![1])), (vec![3], Some(vec![3])), (vec![5], Some(vec![5]))];
-        store.apply(LogIndex(1), rows.into_iter().collect()).unwrap();
+        store.apply(LogSeq(1), &[], rows.into_iter().collect()).unwrap();
         let mut txn = Txn::new(&store);
         txn.delete(vec![3]);
         txn.put(vec![4], vec![4]);
@@ -201,5 +235,31 @@ mod tests {
         })
         .unwrap();
         assert_eq!(seen, [(1, 1), (4, 4)]);
+    }
+
+    /// Goal: what is applied of a shard lies among the shard's rows: it is deleted and copied with them.
+    #[test]
+    fn applied_goes_with_the_rows() {
+        let heads = [1, 2].map(|n| Head { shard: ShardId(n), term: Term(3), index: LogIndex(u64::from(n)) });
+        let mut store = MemoryStore::default();
+        store.apply(LogSeq(7), &heads, Batch::new()).unwrap();
+        assert_eq!((store.applied(), store.applied_of(ShardId(2))), (LogSeq(7), Ok(Some(heads[1]))));
+        let mut rows = Batch::new();
+        let visit = &mut |key: &[u8], value: &[u8]| {
+            assert_eq!(applied_shard(key), Some(ShardId(1)));
+            rows.insert(key.to_vec(), Some(value.to_vec())).is_none()
+        };
+        store.scan(&[0, 1], &[0, 2], visit).unwrap();
+        let mut copy = MemoryStore::default();
+        copy.apply(LogSeq(1), &[], rows).unwrap();
+        assert_eq!(
+            (copy.applied_of(ShardId(1)), copy.applied_of(ShardId(2))),
+            (Ok(Some(heads[0])), Ok(None))
+        );
+        store.apply(LogSeq(8), &[], [(applied_key(ShardId(1)), None)].into()).unwrap();
+        assert_eq!(store.applied_of(ShardId(1)), Ok(None));
+        store.apply(LogSeq(9), &[], [(applied_key(ShardId(1)), Some(vec![7]))].into()).unwrap();
+        assert!(matches!(store.applied_of(ShardId(1)), Err(StoreError::Corrupt(_))));
+        assert_eq!(applied_shard(&[0, 1, APPLIED, 0]), None);
     }
 }

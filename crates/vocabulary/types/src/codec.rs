@@ -11,6 +11,7 @@
 //! against the bytes that are left before memory is reserved for it.
 
 pub use crate::example::{Draw, Example};
+pub use crate::growing::Growing;
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -281,6 +282,12 @@ pub const fn tags_rise(tags: &[u16]) -> bool {
     true
 }
 
+/// What [`union!`] makes: later releases add variants to it.
+pub trait Union: Encode + Decode + Example {
+    /// Numbers of the variants that this release knows.
+    const NUMBERS: &'static [u8];
+}
+
 /// What [`record!`] makes: it has a length, and so can have tagged fields that its reader does not know.
 pub trait Record: Encode + Decode + Example {}
 
@@ -394,7 +401,8 @@ macro_rules! byte_enum {
     };
 }
 
-/// Declares an enum whose variants each hold one record: `u8 number | record`.
+/// Declares an enum whose variants each hold one record: `u8 number | record`. A number that its reader does not know
+/// is an error; in a [`codec::Growing`](crate::codec::Growing) it is left out.
 #[macro_export]
 macro_rules! union {
     (
@@ -417,6 +425,10 @@ macro_rules! union {
             fn example(draw: $crate::codec::Draw) -> Self {
                 draw.one(&Self::each(draw))
             }
+        }
+
+        impl $crate::codec::Union for $name {
+            const NUMBERS: &'static [u8] = &[$($value),*];
         }
 
         impl $crate::codec::Encode for $name {

@@ -1,7 +1,7 @@
 //! An example of every type that has a codec, for fixtures and for tests that hold of all of them. Its values follow from
 //! the names of its fields, so that fields which changed places are noticed.
 
-use crate::codec::Bytes;
+use crate::codec::{Bytes, Growing};
 use crate::{Errno, Floors, Ino, Name, SetTime, Timestamp, Uuid};
 use alloc::format;
 use alloc::string::String;
@@ -108,6 +108,12 @@ impl<T: Example> Example for Option<T> {
 impl<A: Example, B: Example> Example for (A, B) {
     fn example(draw: Draw) -> Self {
         (A::example(draw.of("0")), B::example(draw.of("1")))
+    }
+}
+
+impl<T: Example> Example for Growing<T> {
+    fn example(draw: Draw) -> Self {
+        Self(Vec::example(draw))
     }
 }
 

@@ -80,12 +80,16 @@ id! {
     MapVersion(u64)
 }
 id! {
-    /// Term of a command log: raised by every start of its owner.
+    /// Term of a shard: raised whenever somebody begins to answer for it.
     Term(u64)
 }
 id! {
-    /// Position in a command log, from 1.
+    /// Place of a record among those of its shard, from 1.
     LogIndex(u64)
+}
+id! {
+    /// Place of a record in a log that several shards share, from 1.
+    LogSeq(u64)
 }
 id! {
     /// Project that space is accounted to. 0 = none.

@@ -14,9 +14,11 @@ mod errno;
 mod example;
 mod floor;
 pub mod formats;
+mod growing;
 mod id;
 mod layout;
 pub mod limits;
+pub mod log;
 mod name;
 mod state;
 mod time;
@@ -27,8 +29,8 @@ pub use cookie::NamesKey;
 pub use errno::Errno;
 pub use floor::{ExtentFloors, Floors, Held, WRITTEN};
 pub use id::{
-    ClientId, ClusterId, FenceEpoch, Generation, Incarnation, Ino, LogIndex, LogPlace, MapVersion, NodeId,
-    PoolId, ProjectId, Seq, ShardId, Slot, TargetId, Term, Uuid,
+    ClientId, ClusterId, FenceEpoch, Generation, Incarnation, Ino, LogIndex, LogPlace, LogSeq, MapVersion,
+    NodeId, PoolId, ProjectId, Seq, ShardId, Slot, TargetId, Term, Uuid,
 };
 pub use layout::{ChunkId, Code, Extent, Layout, Piece, Policy, piece_of};
 pub use name::{Name, NameError};

@@ -1,6 +1,5 @@
 //! Requests that a metadata shard answers. The body is `ShardCall | request`, the answer `ShardStamp | reply`.
 
-mod await_locks;
 mod cancel_lock;
 mod change_attr;
 mod close;
@@ -8,6 +7,7 @@ mod commit;
 mod create;
 mod create_temp;
 mod drop_locks;
+mod events;
 mod found_chunk;
 mod get_attr;
 mod get_lock;
@@ -44,7 +44,6 @@ mod sync;
 mod unlink;
 mod write_inline;
 
-pub use await_locks::{AwaitLocks, AwaitLocksReply};
 pub use cancel_lock::{CancelLock, CancelLockReply};
 pub use change_attr::ChangeAttr;
 pub use close::Close;
@@ -52,6 +51,7 @@ pub use commit::Commit;
 pub use create::Create;
 pub use create_temp::CreateTemp;
 pub use drop_locks::DropLocks;
+pub use events::{Event, Events, EventsReply};
 pub use found_chunk::FoundChunk;
 pub use get_attr::GetAttr;
 pub use get_lock::{GetLock, GetLockReply};
@@ -95,5 +95,5 @@ pub use write_inline::WriteInline;
 
 crate::family! {
     /// Everything a client, an administrator or another shard asks a metadata shard.
-    MetaRequest { Lookup, GetAttr, ChangeAttr, Create, MakeNode, MakeSymlink, ReadLink, Link, Unlink, RemoveDir, Rename, List, Open, Close, Commit, ReadInline, WriteInline, Grow, Switch, GetXattr, SetXattr, ListXattr, RemoveXattr, Sync, Reclaim, SetPolicy, Inspect, MakeDirOn, ShardStats, RemoteDir, CreateTemp, SetLock, GetLock, DropLocks, AwaitLocks, CancelLock, ReserveEnd, Repair, SealExtent }
+    MetaRequest { Lookup, GetAttr, ChangeAttr, Create, MakeNode, MakeSymlink, ReadLink, Link, Unlink, RemoveDir, Rename, List, Open, Close, Commit, ReadInline, WriteInline, Grow, Switch, GetXattr, SetXattr, ListXattr, RemoveXattr, Sync, Reclaim, SetPolicy, Inspect, MakeDirOn, ShardStats, RemoteDir, CreateTemp, SetLock, GetLock, DropLocks, CancelLock, ReserveEnd, Repair, SealExtent, Events }
 }

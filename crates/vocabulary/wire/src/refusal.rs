@@ -44,6 +44,8 @@ impl Status {
 
     /// The chunk file is sealed in front of what is asked for: ask the shard for the newer layout.
     pub const STALE_LAYOUT: Self = Self(4122);
+    /// The target has heard of a later term of the shard: the sender's was ended, it has nothing to say any more.
+    pub const OLD_TERM: Self = Self(4123);
 
     /// A Linux error as status.
     pub fn errno(errno: Errno) -> Self {
@@ -79,6 +81,7 @@ impl fmt::Display for Status {
             Self::STALE_SIZE => "the file was cut since",
             Self::CUT_SINCE => "the file was truncated meanwhile",
             Self::STALE_LAYOUT => "the layout used is from before the extent was closed",
+            Self::OLD_TERM => "the shard has gone on in a later term",
             Self::LOST_CHUNK => "a chunk file is missing or too short",
             _ => match self.as_errno() {
                 Some(errno) => return fmt::Display::fmt(&errno, f),

@@ -24,7 +24,7 @@ pub use read_chunk::ReadChunk;
 pub use reserve_chunk::ReserveChunk;
 pub use seal_chunk::{SealChunk, SealChunkReply};
 pub use shape::{
-    ChunkReply, ChunkStat, ListChunksReply, Owner, ReadChunkReply, StatChunksReply, TargetStat,
+    ChunkReply, ChunkStat, ListChunksReply, Owner, ReadChunkReply, ShardTerm, StatChunksReply, TargetStat,
     TargetStatsReply, WriteChunkReply,
 };
 pub use stat_chunks::StatChunks;

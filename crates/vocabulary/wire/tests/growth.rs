@@ -1,9 +1,9 @@
 //! What holds of every request and every reply: it can grow, and no bytes make its reader panic.
 
-use skep_types::codec::{Draw, Record, encode_tag};
-use skep_types::{Decode, DecodeError, Encode};
+use skep_types::codec::{Draw, Growing, Record, encode_record, encode_tag};
+use skep_types::{Decode, DecodeError, Encode, Term};
 use skep_wire::instrument::InstrumentRequest;
-use skep_wire::meta::{MetaRequest, ShardCall, ShardStamp};
+use skep_wire::meta::{Event, EventsReply, LockOutcome, MetaRequest, ShardCall, ShardStamp};
 use skep_wire::mgmt::MgmtRequest;
 use skep_wire::storage::StorageRequest;
 use skep_wire::{Empty, Hello, Message, Refusal, Visitor, Welcome};
@@ -113,6 +113,25 @@ fn requests_of_two_versions() {
     assert_eq!(full.to_bytes().len(), 4 + 4 + (6 + 8) + (6 + 1));
     assert_eq!(Older::from_bytes(&full.to_bytes()), Ok(old));
     assert_eq!(Newer::from_bytes(&full.to_bytes()), Ok(full));
+}
+
+/// Goal: a mount that does not know an event reads those beside it and the number to confirm, so that it hears of what
+/// comes after.
+#[test]
+fn events_of_a_later_release() {
+    let lock = |ticket| Event::from(LockOutcome { ticket, errno: 0, term: Term(3) });
+    let known = EventsReply { events: Growing(vec![lock(1), lock(2)]), number: 9 };
+    let mut list = 3u32.to_bytes();
+    for member in [lock(1).to_bytes(), b"\xfea recall".to_vec(), lock(2).to_bytes()] {
+        encode_record(&mut list, |out| out.extend_from_slice(&member));
+    }
+    let mut bytes = Vec::new();
+    encode_record(&mut bytes, |out| {
+        out.extend_from_slice(&list);
+        known.number.encode(out);
+    });
+    assert_eq!(EventsReply::from_bytes(&bytes), Ok(known.clone()));
+    assert_eq!(EventsReply::from_bytes(&known.to_bytes()), Ok(known));
 }
 
 /// xorshift64*: the same cases in every run.

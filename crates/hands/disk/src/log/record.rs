@@ -3,87 +3,73 @@
 //! ```text
 //!  0 u32 length    header and bytes, without padding
 //!  4 u32 crc32c    of the segment's salt, the length and everything behind this field
-//!  8 u64 term
-//! 16 u64 index
-//! 24 u8  kind      1 command, 2 term start, 3 hard state, 4 membership
-//! 25 u8  flags
+//!  8 u64 term      of the shard
+//! 16 u64 index     of the shard
+//! 24 u8  kind      1 command, 2 terms, 3 state; 4 is kept for changes of a shard's members
+//! 25 u8  flags     0
 //! 26 u16 shard
-//! 28 u32 undurable entries before this one that were not known durable when it was written
+//! 28 u32 durable   low half of the sequence number up to which the log was durable when it was written
 //! 32     bytes, then zeros to a multiple of 8
 //! ```
+//!
+//! A record's own sequence number is nowhere: it follows from its place in the segment. What it says of the log's
+//! durable end must be read without it, because behind a hole nobody can count.
 
-use skep_types::{LogIndex, ShardId, Term};
+use skep_types::log::{EntryKind, GROUP, Head, Record};
+use skep_types::{Encode, LogIndex, LogSeq, ShardId, Term};
 
 /// Bytes before a record's own.
 pub(super) const HEADER: usize = 32;
 /// Most bytes in one record.
 pub const PAYLOAD_MAX: usize = 8 << 20;
 
-/// What a record is.
+/// What lies in a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub enum EntryKind {
-    /// A command of a shard.
-    Command = 1,
-    /// A term begins; changes nothing.
-    TermStart = 2,
-    /// Raft's hard state. No entry: it carries the last entry's index and takes none itself.
-    HardState = 3,
-    /// A change of the replica set.
-    Membership = 4,
+pub(super) enum Kind {
+    /// A record of the log's users, with a sequence number.
+    Entry(EntryKind),
+    /// The first of every segment, without a sequence number: the heads of all shards before the segment.
+    State,
 }
 
-impl EntryKind {
+const STATE: u8 = 3;
+
+impl Kind {
     fn from_byte(byte: u8) -> Option<Self> {
         Some(match byte {
-            1 => Self::Command,
-            2 => Self::TermStart,
-            3 => Self::HardState,
-            4 => Self::Membership,
+            1 => Self::Entry(EntryKind::Command),
+            2 => Self::Entry(EntryKind::Terms),
+            STATE => Self::State,
             _ => return None,
         })
     }
 
-    /// Does it take an index of its own?
-    pub fn is_entry(self) -> bool {
-        self != Self::HardState
+    fn to_byte(self) -> u8 {
+        match self {
+            Self::Entry(kind) => kind as u8,
+            Self::State => STATE,
+        }
     }
-}
-
-/// A record as appended and as read back.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Record {
-    /// Term of the leader that made it.
-    pub term: Term,
-    /// Its position.
-    pub index: LogIndex,
-    /// What it is.
-    pub kind: EntryKind,
-    /// For the shard's use.
-    pub flags: u8,
-    /// Which shard it belongs to.
-    pub shard: ShardId,
-    /// The command.
-    pub bytes: Vec<u8>,
 }
 
 /// A record in a buffer, checked.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct View<'a> {
+    pub(super) kind: Kind,
+    pub(super) shard: ShardId,
     pub(super) term: Term,
     pub(super) index: LogIndex,
-    pub(super) kind: EntryKind,
-    pub(super) flags: u8,
-    pub(super) shard: ShardId,
     /// Entries up to this one were durable when the record was written.
-    pub(super) durable: LogIndex,
+    pub(super) durable: LogSeq,
     pub(super) bytes: &'a [u8],
 }
 
 impl View<'_> {
-    pub(super) fn to_record(self) -> Record {
-        let Self { term, index, kind, flags, shard, .. } = self;
-        Record { term, index, kind, flags, shard, bytes: self.bytes.to_vec() }
+    /// The entry at this place; `None` when it is none.
+    pub(super) fn to_record(self, seq: LogSeq) -> Option<Record> {
+        let Kind::Entry(kind) = self.kind else { return None };
+        let Self { shard, term, index, .. } = self;
+        Some(Record { seq, shard, term, index, kind, bytes: self.bytes.to_vec() })
     }
 
     /// Bytes it takes in the segment.
@@ -101,23 +87,46 @@ fn checksum(salt: u32, record: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c_append(salt, &record[..4]), &record[8..])
 }
 
-/// Appends a record to a buffer. Its payload is at most [`PAYLOAD_MAX`].
-pub(super) fn encode(out: &mut Vec<u8>, salt: u32, record: &Record, durable: LogIndex) {
+/// Appends an entry to a buffer. Its payload is at most [`PAYLOAD_MAX`].
+pub(super) fn encode(out: &mut Vec<u8>, salt: u32, record: &Record, durable: LogSeq) {
+    let head = Head { shard: record.shard, term: record.term, index: record.index };
+    frame(out, salt, Kind::Entry(record.kind), head, durable, |out| out.extend_from_slice(&record.bytes));
+}
+
+/// Appends a segment's first record: the heads of all shards before it.
+pub(super) fn encode_state(out: &mut Vec<u8>, salt: u32, heads: &[Head], durable: LogSeq) {
+    let nobody = Head { shard: GROUP, term: Term(0), index: LogIndex(0) };
+    frame(out, salt, Kind::State, nobody, durable, |out| heads.to_vec().encode(out));
+}
+
+fn frame(
+    out: &mut Vec<u8>,
+    salt: u32,
+    kind: Kind,
+    of: Head,
+    durable: LogSeq,
+    payload: impl FnOnce(&mut Vec<u8>),
+) {
     let start = out.len();
-    let undurable = u32::try_from(record.index.0.saturating_sub(durable.0)).unwrap_or(u32::MAX);
     let mut head = [0; HEADER];
-    head[..4].copy_from_slice(&((HEADER + record.bytes.len()) as u32).to_le_bytes());
-    head[8..16].copy_from_slice(&record.term.0.to_le_bytes());
-    head[16..24].copy_from_slice(&record.index.0.to_le_bytes());
-    head[24] = record.kind as u8;
-    head[25] = record.flags;
-    head[26..28].copy_from_slice(&record.shard.0.to_le_bytes());
-    head[28..].copy_from_slice(&undurable.to_le_bytes());
+    head[8..16].copy_from_slice(&of.term.0.to_le_bytes());
+    head[16..24].copy_from_slice(&of.index.0.to_le_bytes());
+    head[24] = kind.to_byte();
+    head[26..28].copy_from_slice(&of.shard.0.to_le_bytes());
+    head[28..].copy_from_slice(&(durable.0 as u32).to_le_bytes());
     out.extend_from_slice(&head);
-    out.extend_from_slice(&record.bytes);
+    payload(out);
+    let length = out.len() - start;
+    out[start..start + 4].copy_from_slice(&(length as u32).to_le_bytes());
     let crc = checksum(salt, &out[start..]);
     out[start + 4..start + 8].copy_from_slice(&crc.to_le_bytes());
-    out.resize(start + size(record.bytes.len()), 0);
+    out.resize(start + length.next_multiple_of(8), 0);
+}
+
+/// The whole number near `first`, of which `low` is the low half: nobody writes 2^31 entries without a sync.
+fn near(first: LogSeq, low: u32) -> LogSeq {
+    let ahead = low.wrapping_sub(first.0 as u32) as i32;
+    LogSeq(first.0.saturating_add_signed(i64::from(ahead)))
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
@@ -128,8 +137,8 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from(u32_at(bytes, at)) | u64::from(u32_at(bytes, at + 4)) << 32
 }
 
-/// The record at the start of `bytes`, if a whole valid one is there.
-pub(super) fn decode(bytes: &[u8], salt: u32) -> Option<View<'_>> {
+/// The record at the start of `bytes`, if a whole valid one is there. `first` is the segment's.
+pub(super) fn decode(bytes: &[u8], salt: u32, first: LogSeq) -> Option<View<'_>> {
     if bytes.len() < HEADER {
         return None;
     }
@@ -137,21 +146,17 @@ pub(super) fn decode(bytes: &[u8], salt: u32) -> Option<View<'_>> {
     if !(HEADER..=HEADER + PAYLOAD_MAX).contains(&length) || length > bytes.len() {
         return None;
     }
-    let kind = EntryKind::from_byte(bytes[24])?;
+    let kind = Kind::from_byte(bytes[24])?;
     let bytes = &bytes[..length];
     if checksum(salt, bytes) != u32_at(bytes, 4) {
         return None;
     }
-    let index = u64_at(bytes, 16);
-    let undurable = u32_at(bytes, 28);
-    let durable = if undurable == u32::MAX { 0 } else { index.saturating_sub(u64::from(undurable)) };
     Some(View {
-        term: Term(u64_at(bytes, 8)),
-        index: LogIndex(index),
         kind,
-        flags: bytes[25],
-        shard: ShardId(u32_at(bytes, 24).checked_shr(16).unwrap_or(0) as u16),
-        durable: LogIndex(durable),
+        shard: ShardId((u32_at(bytes, 24) >> 16) as u16),
+        term: Term(u64_at(bytes, 8)),
+        index: LogIndex(u64_at(bytes, 16)),
+        durable: near(first, u32_at(bytes, 28)),
         bytes: &bytes[HEADER..],
     })
 }
@@ -159,37 +164,67 @@ pub(super) fn decode(bytes: &[u8], salt: u32) -> Option<View<'_>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use skep_types::Decode;
+
+    const FIRST: LogSeq = LogSeq(1 << 40);
 
     fn record(bytes: Vec<u8>) -> Record {
-        let (term, index) = (Term(7), LogIndex(1 << 40));
-        Record { term, index, kind: EntryKind::Command, flags: 3, shard: ShardId(0x7fff), bytes }
+        let head = Head { shard: ShardId(0x7fff), term: Term(7), index: LogIndex(1 << 41) };
+        Record::command(LogSeq((1 << 40) + 3), head, bytes)
     }
 
-    /// Goal: a record reads back whole, with what was durable; every changed bit is noticed.
+    /// Goal: a record reads back whole; every changed bit is noticed, and so is the wrong segment.
     #[test]
     fn round_trip_and_every_bit_counts() {
         let record = record((0..45).collect());
         let mut out = Vec::new();
-        encode(&mut out, 9, &record, LogIndex((1 << 40) - 5));
+        encode(&mut out, 9, &record, LogSeq((1 << 40) - 5));
         assert_eq!(out.len(), 80);
-        let view = decode(&out, 9).unwrap();
-        assert_eq!(view.to_record(), record);
-        assert_eq!(view.durable, LogIndex((1 << 40) - 5));
-        assert!(decode(&out, 8).is_none(), "a record of another segment was accepted");
+        let view = decode(&out, 9, FIRST).unwrap();
+        assert_eq!(view.to_record(record.seq), Some(record));
+        assert!(decode(&out, 8, FIRST).is_none(), "a record of another segment was accepted");
         for bit in 0..77 * 8 {
             let mut bad = out.clone();
             bad[bit / 8] ^= 1 << (bit % 8);
-            assert!(decode(&bad, 9).is_none(), "bit {bit}");
+            assert!(decode(&bad, 9, FIRST).is_none(), "bit {bit}");
         }
+    }
+
+    /// Goal: the durable end is known from its low half, below, at and above the segment's start, also where the
+    /// low half turns over.
+    #[test]
+    fn durable_is_found_from_its_low_half() {
+        let far = i64::from(i32::MAX);
+        for first in [1, 77, (1 << 32) - 1, 1 << 32, (1 << 40) + 5, u64::MAX - (1 << 33)] {
+            for ahead in [-far, -70_000, -5, -1, 0, 1, 90, far] {
+                let Some(durable) = first.checked_add_signed(ahead) else { continue };
+                let mut out = Vec::new();
+                encode(&mut out, 9, &record(vec![1]), LogSeq(durable));
+                assert_eq!(decode(&out, 9, LogSeq(first)).unwrap().durable, LogSeq(durable));
+            }
+        }
+    }
+
+    /// Goal: the state of 64 shards takes at most 4 KiB, and is no entry.
+    #[test]
+    fn a_state_is_small() {
+        let head = |n| Head { shard: ShardId(n), term: Term(u64::MAX), index: LogIndex(u64::MAX) };
+        let heads: Vec<_> = (0..64).map(head).collect();
+        let mut out = Vec::new();
+        encode_state(&mut out, 9, &heads, LogSeq(3));
+        assert!(out.len() <= 4 << 10, "{} bytes", out.len());
+        let view = decode(&out, 9, LogSeq(4)).unwrap();
+        assert_eq!((view.kind, view.shard, view.to_record(LogSeq(4))), (Kind::State, GROUP, None));
+        assert_eq!(Vec::from_bytes(view.bytes), Ok(heads));
     }
 
     /// Goal: random and truncated bytes never panic the decoder (fuzz smoke).
     #[test]
     fn garbage_never_panics() {
         let mut out = Vec::new();
-        encode(&mut out, 1, &record(vec![5; 100]), LogIndex(0));
+        encode(&mut out, 1, &record(vec![5; 100]), LogSeq(0));
         for n in 0..HEADER + 100 {
-            assert!(decode(&out[..n], 1).is_none());
+            assert!(decode(&out[..n], 1, FIRST).is_none());
         }
         let mut x = 0x1234_5678_9abc_def1u64;
         for _ in 0..20_000 {
@@ -203,7 +238,7 @@ mod tests {
             let length = u32::from(bytes[0]);
             bytes[..4].copy_from_slice(&length.to_le_bytes());
             bytes[24] %= 5;
-            assert!(decode(&bytes, 1).is_none());
+            assert!(decode(&bytes, 1, FIRST).is_none());
         }
     }
 }

@@ -5,11 +5,12 @@
 //! record and every segment header says up to which entry the log was durable when it was
 //! written: a hole below that mark is corruption, a hole above it is the torn end and is cut.
 
-use super::record::{self, EntryKind};
+use super::heads::{Heads, Step};
+use super::record::{self, Kind, View};
 use super::segment::{self, Header, Segment};
-use super::{LogError, LogOptions, Record};
+use super::{LogError, LogOptions};
 use crate::disk::{Disk, DiskFile, OpenMode};
-use skep_types::{LogIndex, Term};
+use skep_types::LogSeq;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -17,27 +18,22 @@ use std::sync::Arc;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Recovered {
     /// First entry that is there (last + 1 when there is none).
-    pub first: LogIndex,
+    pub first: LogSeq,
     /// Last entry that is there.
-    pub last: LogIndex,
-    /// Its term.
-    pub last_term: Term,
+    pub last: LogSeq,
     /// Bytes of torn, never durable records that were cut off.
     pub dropped_tail_bytes: u64,
-    /// The last hard state.
-    pub hard_state: Option<Record>,
 }
 
 /// The log as found, cut to what is valid.
 pub(super) struct Image {
     pub(super) segments: Vec<Segment>,
-    /// (first index, term) wherever the term changes; the first stands for the entry before.
-    pub(super) terms: Vec<(LogIndex, Term)>,
+    pub(super) heads: Heads,
     pub(super) recovered: Recovered,
 }
 
 struct Found {
-    first: LogIndex,
+    first: LogSeq,
     path: PathBuf,
     file: Arc<dyn DiskFile>,
 }
@@ -46,7 +42,7 @@ struct Found {
 struct Break {
     /// The segment it happens in.
     segment: usize,
-    /// Where the valid part of that segment ends; `None` = its header is bad, or it does not fit.
+    /// Where the valid part of that segment ends; `None` = its header or state is bad, or does not fit.
     end: Option<usize>,
 }
 
@@ -61,7 +57,9 @@ struct Walk<'a> {
 /// Reads the log in `dir`, cuts the torn end, makes the rest durable.
 pub(super) fn recover(disk: &dyn Disk, dir: &Path, options: &LogOptions) -> Result<Image, LogError> {
     let found = find(disk, dir)?;
-    let mut walk = Walk { options, found: &found, image: empty(options), clean: true };
+    let recovered = Recovered { first: LogSeq(1), last: LogSeq(0), dropped_tail_bytes: 0 };
+    let image = Image { segments: Vec::new(), heads: Heads::default(), recovered };
+    let mut walk = Walk { options, found: &found, image, clean: true };
     let broken = walk.run()?;
     if let Some(broken) = &broken {
         walk.judge(broken)?;
@@ -72,13 +70,6 @@ pub(super) fn recover(disk: &dyn Disk, dir: &Path, options: &LogOptions) -> Resu
         image.segments.push(create_first(disk, dir, options)?);
     }
     Ok(image)
-}
-
-fn empty(options: &LogOptions) -> Image {
-    let (last, last_term) = options.base;
-    let first = LogIndex(last.0 + 1);
-    let recovered = Recovered { first, last, last_term, dropped_tail_bytes: 0, hard_state: None };
-    Image { segments: Vec::new(), terms: vec![(last, last_term)], recovered }
 }
 
 fn find(disk: &dyn Disk, dir: &Path) -> Result<Vec<Found>, LogError> {
@@ -103,18 +94,16 @@ fn find(disk: &dyn Disk, dir: &Path) -> Result<Vec<Found>, LogError> {
 }
 
 fn create_first(disk: &dyn Disk, dir: &Path, options: &LogOptions) -> Result<Segment, LogError> {
-    let (base, previous_term) = options.base;
-    let first = LogIndex(base.0 + 1);
-    let header = Header { first, previous_term, durable: base, cluster: options.cluster };
-    let segment = Segment::create(disk, dir, options, header, options.segment_bytes)?;
+    let header = Header { first: LogSeq(1), durable: LogSeq(0), cluster: options.cluster };
+    let segment = Segment::create(disk, dir, options, header, &[], 0)?;
     segment.file.sync_data().map_err(|e| LogError::failed(&e))?;
     disk.sync_dir(dir).map_err(|e| LogError::failed(&e))?;
     Ok(segment)
 }
 
 impl Walk<'_> {
-    fn next(&self) -> LogIndex {
-        LogIndex(self.image.recovered.last.0 + 1)
+    fn next(&self) -> LogSeq {
+        LogSeq(self.image.recovered.last.0 + 1)
     }
 
     fn run(&mut self) -> Result<Option<Break>, LogError> {
@@ -123,21 +112,14 @@ impl Walk<'_> {
             let found = &self.found[at];
             let bytes = segment::load(&*found.file, &found.path)?;
             let header = Header::decode(&bytes, &found.path, self.options.cluster, found.first)?;
-            let fits = header.filter(|h| {
-                let recovered = &self.image.recovered;
-                at == 0 || (h.first == self.next() && h.previous_term == recovered.last_term)
-            });
-            let Some(header) = fits else {
+            let begun = match header {
+                Some(header) => self.begin(at, header, &bytes)?,
+                None => None,
+            };
+            let Some(begun) = begun else {
                 return Ok(Some(unfinished.unwrap_or(Break { segment: at, end: None })));
             };
-            if at == 0 {
-                let last = LogIndex(header.first.0.saturating_sub(1));
-                self.image.terms = vec![(last, header.previous_term)];
-                let recovered = &mut self.image.recovered;
-                (recovered.first, recovered.last) = (header.first, last);
-                recovered.last_term = header.previous_term;
-            }
-            let end = self.read_records(found, header, &bytes);
+            let end = self.read_records(begun, &bytes)?;
             let rest = bytes[end..].iter().rposition(|b| *b != 0).map_or(0, |last| last + 1);
             self.clean = rest == 0;
             unfinished = Some(Break { segment: at, end: Some(end) });
@@ -145,49 +127,63 @@ impl Walk<'_> {
         Ok(unfinished.filter(|_| !self.clean))
     }
 
-    /// Takes the valid records of one segment; says where they end.
-    fn read_records(&mut self, found: &Found, header: Header, bytes: &[u8]) -> usize {
-        let salt = segment::salt(header.cluster, header.first);
-        let mut end = segment::HEADER;
-        let mut offsets = Vec::new();
-        while let Some(view) = bytes.get(end..).and_then(|rest| record::decode(rest, salt)) {
-            let next = self.next();
-            let recovered = &mut self.image.recovered;
-            if view.kind == EntryKind::HardState {
-                if view.index != recovered.last {
-                    break;
-                }
-                recovered.hard_state = Some(view.to_record());
-            } else {
-                if view.index != next || view.term < recovered.last_term {
-                    break;
-                }
-                if view.term != recovered.last_term {
-                    self.image.terms.push((view.index, view.term));
-                }
-                (recovered.last, recovered.last_term) = (view.index, view.term);
-                offsets.push(end as u32);
+    /// The segment without its entries; `None` when header or state are not what must come next.
+    fn begin(&mut self, at: usize, header: Header, bytes: &[u8]) -> Result<Option<Segment>, LogError> {
+        let Header { first, cluster, .. } = header;
+        let salt = segment::salt(cluster, first);
+        let state = bytes.get(segment::HEADER..).and_then(|rest| record::decode(rest, salt, first));
+        let Some(state) = state.filter(|view| view.kind == Kind::State) else { return Ok(None) };
+        let (path, file) = (self.found[at].path.clone(), self.found[at].file.clone());
+        let Some(heads) = Heads::from_state(state.bytes) else {
+            return Err(rubbish(&path, segment::HEADER));
+        };
+        if at == 0 {
+            // Nothing older is left to compare them with.
+            if first == LogSeq(0) || (first == LogSeq(1) && !heads.is(&Heads::default())) {
+                return Ok(None);
             }
-            end += view.size();
+            let recovered = &mut self.image.recovered;
+            (recovered.first, recovered.last) = (first, LogSeq(first.0 - 1));
+            self.image.heads = heads;
+        } else if first != self.next() || !heads.is(&self.image.heads) {
+            return Ok(None);
         }
-        let (path, file) = (found.path.clone(), found.file.clone());
-        self.image.segments.push(Segment { first: header.first, path, file, salt, offsets, end: end as u64 });
+        let end = (segment::HEADER + state.size()) as u64;
+        Ok(Some(Segment { first, path, file, salt, offsets: Vec::new(), end }))
+    }
+
+    /// Takes the valid records of one segment; says where they end.
+    fn read_records(&mut self, mut segment: Segment, bytes: &[u8]) -> Result<usize, LogError> {
+        let mut end = segment.end as usize;
+        let next = |end| record::decode(bytes.get(end..)?, segment.salt, segment.first);
+        while let Some(view) = next(end) {
+            match self.image.heads.take(&view) {
+                Step::Taken => {}
+                Step::Strange => break,
+                Step::Rubbish => return Err(rubbish(&segment.path, end)),
+            }
+            segment.offsets.push(end as u32);
+            end += View::size(&view);
+            self.image.recovered.last.0 += 1;
+        }
+        segment.end = end as u64;
+        self.image.segments.push(segment);
         // The padding of the last record may be beyond the end of the file.
-        end.min(bytes.len())
+        Ok(end.min(bytes.len()))
     }
 
     /// Is what is missing at the break only the end that was never durable?
     fn judge(&self, broken: &Break) -> Result<(), LogError> {
         let next = if broken.end.is_some() { self.next() } else { self.found[broken.segment].first };
-        let mut claim = (LogIndex(0), broken.segment);
+        let mut claim = (LogSeq(0), broken.segment);
         for (at, found) in self.found.iter().enumerate().skip(broken.segment) {
             let bytes = segment::load(&*found.file, &found.path)?;
             let salt = segment::salt(self.options.cluster, found.first);
             let header = Header::decode(&bytes, &found.path, self.options.cluster, found.first)?;
             let from =
                 if at == broken.segment { broken.end.unwrap_or(segment::HEADER) } else { segment::HEADER };
-            let said = header.filter(|_| at > broken.segment).map_or(LogIndex(0), |h| h.durable);
-            claim = claim.max((said.max(segment::highest_claim(&bytes, salt, from)), at));
+            let said = header.filter(|_| at > broken.segment).map_or(LogSeq(0), |h| h.durable);
+            claim = claim.max((said.max(segment::highest_claim(&bytes, salt, found.first, from)), at));
         }
         let path = &self.found[broken.segment].path;
         if claim.0 >= next {
@@ -201,10 +197,10 @@ impl Walk<'_> {
                 ),
             ));
         }
-        // Without its header nothing says what came before the log's first segment, unless it is
+        // Without its header and state nothing says what came before the log's first segment, unless it is
         // the very first one, which was then never acknowledged to exist.
-        if broken.segment == 0 && broken.end.is_none() && next.0 != self.options.base.0.0 + 1 {
-            return Err(LogError::corrupt(path, "its header is damaged"));
+        if broken.segment == 0 && broken.end.is_none() && next != LogSeq(1) {
+            return Err(LogError::corrupt(path, "its header or the state behind it is damaged"));
         }
         Ok(())
     }
@@ -233,4 +229,9 @@ impl Walk<'_> {
         self.image.recovered.dropped_tail_bytes = dropped;
         Ok(())
     }
+}
+
+/// No power cut makes such bytes: their checksum holds, so they were written like this.
+fn rubbish(path: &Path, at: usize) -> LogError {
+    LogError::corrupt(path, format_args!("the record at byte {at} is whole, but its list of shards is not"))
 }

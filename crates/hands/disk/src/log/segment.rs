@@ -1,34 +1,36 @@
-//! One segment: a file `<first index, 20 digits>.log` with a header and records.
+//! One segment: a file `<first sequence number, 20 digits>.log` with a header and records.
 //!
 //! ```text
-//!  0 "SKEPLOG1"
+//!  0 "SKEPLOG2"
 //!  8 u32 format version
 //! 12 u32 crc32c of the header with this field zero
 //! 16 cluster id, 16 bytes
-//! 32 u64 index of the first entry
-//! 40 u64 term of the entry before it
+//! 32 u64 sequence number of the first entry
+//! 40 u64 zero
 //! 48 u64 entries up to this one were durable when the segment was made
 //! 56 u64 zero
-//! 64 records
+//! 64 the state: heads of all shards before the first entry; then entries
 //! ```
 
 use super::record::{self, View};
-use super::{LogError, LogOptions, Record, SEGMENT_MAX};
+use super::{Head, LogError, LogOptions, Record, SEGMENT_MAX};
 use crate::disk::{Disk, DiskFile, OpenMode};
-use skep_types::{ClusterId, LogIndex, Term};
+use skep_types::{ClusterId, LogSeq};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Bytes before the first record.
 pub(super) const HEADER: usize = 64;
-const MAGIC: [u8; 8] = *b"SKEPLOG1";
-const FORMAT: u32 = 1;
+const MAGIC: [u8; 8] = *b"SKEPLOG2";
+const FORMAT: u32 = 2;
+/// How a log of format 1 starts, whose records had one index for all shards.
+const MAGIC_1: [u8; 8] = *b"SKEPLOG1";
 const SUFFIX: &str = ".log";
 
 /// A segment that is part of the log.
 pub(super) struct Segment {
-    /// Index of the first entry.
-    pub(super) first: LogIndex,
+    /// Sequence number of the first entry.
+    pub(super) first: LogSeq,
     pub(super) path: PathBuf,
     pub(super) file: Arc<dyn DiskFile>,
     pub(super) salt: u32,
@@ -39,82 +41,78 @@ pub(super) struct Segment {
 }
 
 impl Segment {
-    /// Index of the last entry (that before `first` when there is none).
-    pub(super) fn last(&self) -> LogIndex {
-        LogIndex(self.first.0 + self.offsets.len() as u64 - 1)
+    /// Sequence number of the last entry (that before `first` when there is none).
+    pub(super) fn last(&self) -> LogSeq {
+        LogSeq(self.first.0 + self.offsets.len() as u64 - 1)
     }
 
     /// Where the entry starts; the end when it is the next one.
-    pub(super) fn offset(&self, index: LogIndex) -> u64 {
-        let at = index.0.saturating_sub(self.first.0) as usize;
+    pub(super) fn offset(&self, seq: LogSeq) -> u64 {
+        let at = seq.0.saturating_sub(self.first.0) as usize;
         self.offsets.get(at).map_or(self.end, |offset| u64::from(*offset))
     }
 
-    /// Makes the file and writes its header. Not synced: neither it nor its name.
+    /// Makes the file and writes its header and state. Not synced: neither it nor its name.
     pub(super) fn create(
         disk: &dyn Disk,
         dir: &Path,
         options: &LogOptions,
         header: Header,
-        room: u64,
+        heads: &[Head],
+        group: usize,
     ) -> Result<Self, LogError> {
-        let path = dir.join(name(header.first));
+        let Header { first, durable, .. } = header;
+        let path = dir.join(name(first));
         let sort = |e| LogError::sort(&e);
         let file = disk.open(&path, OpenMode::Fresh).map_err(sort)?;
-        let salt = salt(options.cluster, header.first);
-        let bytes = header.encode();
-        let made =
-            reserve(&*file, options, room).and_then(|()| file.write_at(&bytes, 0).map_err(sort)).map(|()| {
-                Self {
-                    first: header.first,
-                    path: path.clone(),
-                    file,
-                    salt,
-                    offsets: Vec::new(),
-                    end: HEADER as u64,
-                }
-            });
-        if made.is_err() {
+        let salt = salt(options.cluster, first);
+        let mut bytes = header.encode().to_vec();
+        record::encode_state(&mut bytes, salt, heads, durable);
+        let end = bytes.len() as u64;
+        let room = options.segment_bytes.max(end + group as u64);
+        let made = reserve(&*file, options, room).and_then(|()| file.write_at(&bytes, 0).map_err(sort));
+        if let Err(e) = made {
             // Gone for good before the older segment grows on: found again after a crash, it
             // would look like a hole in the log.
             disk.remove(&path).and_then(|()| disk.sync_dir(dir)).map_err(|e| LogError::failed(&e))?;
+            return Err(e);
         }
-        made
+        Ok(Self { first, path, file, salt, offsets: Vec::new(), end })
     }
 
     /// Reads entries from `from` on: as many as fit into `max_bytes`, at least one.
     pub(super) fn read(
         &self,
-        from: LogIndex,
+        from: LogSeq,
         max_bytes: usize,
         into: &mut Vec<Record>,
     ) -> Result<usize, LogError> {
         let start = self.offset(from);
         let mut until = from;
         while until <= self.last()
-            && (until == from || self.offset(LogIndex(until.0 + 1)) - start <= max_bytes as u64)
+            && (until == from || self.offset(LogSeq(until.0 + 1)) - start <= max_bytes as u64)
         {
             until.0 += 1;
         }
         let mut bytes = vec![0; (self.offset(until) - start) as usize];
         let n = self.file.read_at(&mut bytes, start).map_err(|e| LogError::failed(&e))?;
-        let mut at = 0;
+        let (mut at, mut seq) = (0, from);
         while at < n {
-            let Some(view) = record::decode(&bytes[at..n], self.salt) else {
+            let view = record::decode(&bytes[at..n], self.salt, self.first);
+            let Some((size, record)) = view.and_then(|v| Some((v.size(), v.to_record(seq)?))) else {
                 let what = format!("the record at byte {} no longer reads as written", start + at as u64);
                 return Err(LogError::corrupt(&self.path, what));
             };
-            if view.kind.is_entry() {
-                into.push(view.to_record());
-            }
-            at += view.size();
+            into.push(record);
+            at += size;
+            seq.0 += 1;
         }
         Ok(n)
     }
 }
 
 /// Reserves room, where the file system can.
-pub(super) fn reserve(file: &dyn DiskFile, options: &LogOptions, room: u64) -> Result<(), LogError> {
+fn reserve(file: &dyn DiskFile, options: &LogOptions, room: u64) -> Result<(), LogError> {
     if !options.preallocate {
         return Ok(());
     }
@@ -125,29 +123,28 @@ pub(super) fn reserve(file: &dyn DiskFile, options: &LogOptions, room: u64) -> R
 }
 
 /// Ties a record to its segment, so that stale bytes of another never look valid in it.
-pub(super) fn salt(cluster: ClusterId, first: LogIndex) -> u32 {
+pub(super) fn salt(cluster: ClusterId, first: LogSeq) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&cluster.0), &first.0.to_le_bytes())
 }
 
 /// File name of the segment that starts at `first`.
-pub(super) fn name(first: LogIndex) -> String {
+pub(super) fn name(first: LogSeq) -> String {
     format!("{:020}{SUFFIX}", first.0)
 }
 
-/// First index by file name; `None` for other files.
-pub(super) fn parse_name(name: &str) -> Option<LogIndex> {
+/// First sequence number by file name; `None` for other files.
+pub(super) fn parse_name(name: &str) -> Option<LogSeq> {
     let digits = name.strip_suffix(SUFFIX)?;
     (digits.len() == 20 && digits.bytes().all(|b| b.is_ascii_digit()))
-        .then(|| digits.parse().ok().map(LogIndex))
+        .then(|| digits.parse().ok().map(LogSeq))
         .flatten()
 }
 
 /// Start of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Header {
-    pub(super) first: LogIndex,
-    pub(super) previous_term: Term,
-    pub(super) durable: LogIndex,
+    pub(super) first: LogSeq,
+    pub(super) durable: LogSeq,
     pub(super) cluster: ClusterId,
 }
 
@@ -158,7 +155,6 @@ impl Header {
         out[8..12].copy_from_slice(&FORMAT.to_le_bytes());
         out[16..32].copy_from_slice(&self.cluster.0);
         out[32..40].copy_from_slice(&self.first.0.to_le_bytes());
-        out[40..48].copy_from_slice(&self.previous_term.0.to_le_bytes());
         out[48..56].copy_from_slice(&self.durable.0.to_le_bytes());
         let crc = crc32c::crc32c(&out);
         out[12..16].copy_from_slice(&crc.to_le_bytes());
@@ -170,8 +166,12 @@ impl Header {
         bytes: &[u8],
         path: &Path,
         cluster: ClusterId,
-        first: LogIndex,
+        first: LogSeq,
     ) -> Result<Option<Self>, LogError> {
+        // Whether it is torn or not: nothing in it is for this release to judge, least of all to cut.
+        if bytes.starts_with(&MAGIC_1) {
+            return Err(foreign_format(path, 1));
+        }
         let Some(bytes) = bytes.get(..HEADER) else { return Ok(None) };
         let u64_at = |at: usize| bytes[at..at + 8].iter().rev().fold(0, |n, b| n << 8 | u64::from(*b));
         let mut zeroed = [0; HEADER];
@@ -181,25 +181,18 @@ impl Header {
             return Ok(None);
         }
         let format = u64_at(8) as u32;
-        let place = path.display();
         if format != FORMAT {
-            return Err(LogError::Foreign(format!(
-                "{place} has format {format}, this release reads {FORMAT}; use the release that wrote it"
-            )));
+            return Err(foreign_format(path, format));
         }
         let mut id = ClusterId::default();
         id.0.copy_from_slice(&bytes[16..32]);
         if id != cluster {
             return Err(LogError::Foreign(format!(
-                "{place} belongs to cluster {id}, not to {cluster}; point the daemon at its own directory"
+                "{} belongs to cluster {id}, not to {cluster}; point the daemon at its own directory",
+                path.display()
             )));
         }
-        let header = Self {
-            first: LogIndex(u64_at(32)),
-            previous_term: Term(u64_at(40)),
-            durable: LogIndex(u64_at(48)),
-            cluster,
-        };
+        let header = Self { first: LogSeq(u64_at(32)), durable: LogSeq(u64_at(48)), cluster };
         if header.first != first {
             return Err(LogError::corrupt(
                 path,
@@ -208,6 +201,14 @@ impl Header {
         }
         Ok(Some(header))
     }
+}
+
+fn foreign_format(path: &Path, format: u32) -> LogError {
+    LogError::Foreign(format!(
+        "{} has format {format}, this release reads format {FORMAT}; start the release that wrote it, or give this \
+         daemon an empty directory",
+        path.display()
+    ))
 }
 
 /// A segment file's whole contents.
@@ -224,15 +225,15 @@ pub(super) fn load(file: &dyn DiskFile, path: &Path) -> Result<Vec<u8>, LogError
     Ok(bytes)
 }
 
-/// The highest index that any valid record from `from` on claims to have been durable.
-pub(super) fn highest_claim(bytes: &[u8], salt: u32, from: usize) -> LogIndex {
-    let mut claim = LogIndex(0);
+/// The highest sequence number that any valid record from `from` on claims to have been durable.
+pub(super) fn highest_claim(bytes: &[u8], salt: u32, first: LogSeq, from: usize) -> LogSeq {
+    let mut claim = LogSeq(0);
     let mut at = from.next_multiple_of(8);
     while at < bytes.len() {
-        match record::decode(&bytes[at..], salt) {
-            Some(View { durable, bytes, .. }) => {
+        match record::decode(&bytes[at..], salt, first) {
+            Some(view @ View { durable, .. }) => {
                 claim = claim.max(durable);
-                at += record::size(bytes.len());
+                at += view.size();
             }
             None => at += 8,
         }

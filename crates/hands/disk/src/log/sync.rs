@@ -2,27 +2,19 @@
 
 use super::{LogError, segment::Segment};
 use crate::disk::{Disk, DiskFile};
-use skep_types::LogIndex;
+use skep_types::LogSeq;
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// A point in the log: the last entry, and how many groups were appended in this run (hard
-/// states take no index, yet they must become durable too).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Point {
-    pub(super) groups: u64,
-    pub(super) index: LogIndex,
-}
-
 pub(super) struct State {
-    pub(super) appended: Point,
-    pub(super) durable: Point,
+    pub(super) appended: LogSeq,
+    pub(super) durable: LogSeq,
     /// Segments with unsynced bytes, oldest first: they are synced in this order, and nothing is
     /// called durable before all of them are.
-    dirty: Vec<(LogIndex, Arc<dyn DiskFile>)>,
+    dirty: Vec<(LogSeq, Arc<dyn DiskFile>)>,
     /// A segment was made whose name is not durable.
     dir_dirty: bool,
     /// Released segments, oldest first.
@@ -30,8 +22,8 @@ pub(super) struct State {
     /// Those that could not be removed: tried again with the next release.
     stuck: VecDeque<PathBuf>,
     pub(super) failed: Option<LogError>,
-    /// Somebody waits for the log to be durable up to this group.
-    pub(super) wanted: u64,
+    /// Somebody waits for the log to be durable up to here.
+    pub(super) wanted: LogSeq,
     /// When the oldest unsynced group was appended.
     pub(super) unsynced_since: Option<Instant>,
     /// The sync thread waits for work.
@@ -60,13 +52,13 @@ pub(super) struct Shared {
     pub(super) disk: Arc<dyn Disk>,
     pub(super) dir: PathBuf,
     state: Mutex<State>,
-    /// Held while files are synced, so that a truncation never meets a sync half-way.
-    pub(super) gate: Mutex<()>,
+    /// Held while files are synced: what one sync takes over is durable before the next one says so.
+    gate: Mutex<()>,
     /// There is work for the sync thread.
     pub(super) work: Condvar,
     /// The durable point moved, or the log failed.
     pub(super) moved: Condvar,
-    durable_index: AtomicU64,
+    durable_seq: AtomicU64,
 }
 
 pub(super) fn hold<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -75,17 +67,16 @@ pub(super) fn hold<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Shared {
-    pub(super) fn new(disk: Arc<dyn Disk>, dir: PathBuf, last: LogIndex) -> Self {
-        let point = Point { groups: 0, index: last };
+    pub(super) fn new(disk: Arc<dyn Disk>, dir: PathBuf, last: LogSeq) -> Self {
         let state = State {
-            appended: point,
-            durable: point,
+            appended: last,
+            durable: last,
             dirty: Vec::new(),
             dir_dirty: false,
             removals: VecDeque::new(),
             stuck: VecDeque::new(),
             failed: None,
-            wanted: 0,
+            wanted: LogSeq(0),
             unsynced_since: None,
             sleeping: false,
             stop: false,
@@ -97,7 +88,7 @@ impl Shared {
             gate: Mutex::new(()),
             work: Condvar::new(),
             moved: Condvar::new(),
-            durable_index: AtomicU64::new(last.0),
+            durable_seq: AtomicU64::new(last.0),
         }
     }
 
@@ -105,8 +96,8 @@ impl Shared {
         hold(&self.state)
     }
 
-    pub(super) fn durable(&self) -> LogIndex {
-        LogIndex(self.durable_index.load(Ordering::Acquire))
+    pub(super) fn durable(&self) -> LogSeq {
+        LogSeq(self.durable_seq.load(Ordering::Acquire))
     }
 
     /// Nothing works any more from here on.
@@ -122,9 +113,9 @@ impl Shared {
     }
 
     /// A group was written to the segment.
-    pub(super) fn appended(&self, segment: &Segment, last: LogIndex) {
+    pub(super) fn appended(&self, segment: &Segment, last: LogSeq) {
         let mut state = self.state();
-        state.appended = Point { groups: state.appended.groups + 1, index: last };
+        state.appended = last;
         state.touch(segment);
         if state.unsynced_since.is_none() {
             state.unsynced_since = Some(Instant::now());
@@ -150,15 +141,6 @@ impl Shared {
             self.work.notify_all();
         }
     }
-
-    /// The log was cut back to `last`, durably; `gone` says which segments are no more.
-    pub(super) fn truncated(&self, last: LogIndex, gone: impl Fn(LogIndex) -> bool) {
-        let mut state = self.state();
-        state.dirty.retain(|(first, _)| !gone(*first));
-        state.appended.index = last;
-        state.durable.index = state.durable.index.min(last);
-        self.durable_index.store(state.durable.index.0, Ordering::Release);
-    }
 }
 
 /// Makes the log durable. Used by one thread at a time ([`super::SyncThread`] does).
@@ -170,7 +152,7 @@ pub struct Syncer {
 impl Syncer {
     /// Makes everything durable that was appended before the call; says up to which entry.
     /// After an error no sync ever succeeds again.
-    pub fn sync(&self) -> Result<LogIndex, LogError> {
+    pub fn sync(&self) -> Result<LogSeq, LogError> {
         let shared = &*self.shared;
         let _gate = hold(&shared.gate);
         let (target, files, dir_dirty, removals) = {
@@ -191,11 +173,11 @@ impl Syncer {
         {
             let mut state = shared.state();
             state.durable = target;
-            shared.durable_index.store(target.index.0, Ordering::Release);
+            shared.durable_seq.store(target.0, Ordering::Release);
         }
         shared.moved.notify_all();
         self.remove(removals)?;
-        Ok(target.index)
+        Ok(target)
     }
 
     /// Oldest first, each made durable before the next: a crash leaves no hole.
@@ -220,7 +202,7 @@ impl Syncer {
     }
 
     /// Up to which entry the log is durable.
-    pub fn durable(&self) -> LogIndex {
+    pub fn durable(&self) -> LogSeq {
         self.shared.durable()
     }
 }

@@ -2,7 +2,7 @@
 
 use super::LogError;
 use super::sync::{Shared, State, Syncer};
-use skep_types::LogIndex;
+use skep_types::LogSeq;
 use std::io;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -26,9 +26,9 @@ impl Default for SyncPolicy {
     }
 }
 
-/// Told when the durable index moved, or once that the log failed, and how long the sync took. Runs on
+/// Told when the durable end moved, or once that the log failed, and how long the sync took. Runs on
 /// the sync thread: it must not block (write to an eventfd).
-pub type Notify = Box<dyn Fn(&Result<LogIndex, LogError>, Duration) + Send>;
+pub type Notify = Box<dyn Fn(&Result<LogSeq, LogError>, Duration) + Send>;
 
 /// Syncs the log until dropped; then once more. Sleeps without a timer while nothing is unsynced.
 pub struct SyncThread {
@@ -92,7 +92,7 @@ fn wait_for_work(shared: &Shared, policy: SyncPolicy) -> MutexGuard<'_, State> {
         if state.stop || state.failed.is_some() {
             return state;
         }
-        let urgent = policy == SyncPolicy::Always || state.wanted > state.durable.groups;
+        let urgent = policy == SyncPolicy::Always || state.wanted > state.durable;
         if state.has_work() && (urgent || state.has_removals()) {
             return state;
         }
@@ -113,49 +113,48 @@ fn wait_for_work(shared: &Shared, policy: SyncPolicy) -> MutexGuard<'_, State> {
 
 impl SyncHandle {
     /// Up to which entry the log is durable.
-    pub fn durable(&self) -> LogIndex {
+    pub fn durable(&self) -> LogSeq {
         self.shared.durable()
     }
 
-    /// Wakes the sync thread at once unless `index` is durable already. One sync serves all that
+    /// Wakes the sync thread at once unless `seq` is durable already. One sync serves all that
     /// ask while the one before runs.
-    pub fn request(&self, index: LogIndex) {
-        if index > self.durable() {
+    pub fn request(&self, seq: LogSeq) {
+        if seq > self.durable() {
             self.want(&mut self.shared.state());
         }
     }
 
-    /// Wakes the sync thread at once for everything appended so far, hard states too.
+    /// Wakes the sync thread at once for everything appended so far.
     pub fn request_all(&self) {
         self.want(&mut self.shared.state());
     }
 
     fn want(&self, state: &mut State) {
-        if state.wanted < state.appended.groups {
-            state.wanted = state.appended.groups;
+        if state.wanted < state.appended {
+            state.wanted = state.appended;
             self.shared.work.notify_all();
         }
     }
 
-    /// Waits until `index` is durable.
-    pub fn wait(&self, index: LogIndex, limit: Duration) -> Result<LogIndex, LogError> {
-        self.request(index);
-        self.wait_until(limit, |state| state.durable.index >= index)
+    /// Waits until `seq` is durable.
+    pub fn wait(&self, seq: LogSeq, limit: Duration) -> Result<LogSeq, LogError> {
+        self.request(seq);
+        self.wait_until(limit, |state| state.durable >= seq)
     }
 
-    /// Waits until everything appended before the call is durable, hard states too.
-    pub fn wait_all(&self, limit: Duration) -> Result<LogIndex, LogError> {
-        let groups = self.shared.state().appended.groups;
-        self.request_all();
-        self.wait_until(limit, |state| state.durable.groups >= groups)
+    /// Waits until everything appended before the call is durable.
+    pub fn wait_all(&self, limit: Duration) -> Result<LogSeq, LogError> {
+        let appended = self.shared.state().appended;
+        self.wait(appended, limit)
     }
 
-    fn wait_until(&self, limit: Duration, done: impl Fn(&State) -> bool) -> Result<LogIndex, LogError> {
+    fn wait_until(&self, limit: Duration, done: impl Fn(&State) -> bool) -> Result<LogSeq, LogError> {
         let end = Instant::now() + limit;
         let mut state = self.shared.state();
         loop {
             if done(&state) {
-                return Ok(state.durable.index);
+                return Ok(state.durable);
             }
             if let Some(error) = &state.failed {
                 return Err(error.clone());

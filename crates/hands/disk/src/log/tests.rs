@@ -1,7 +1,9 @@
+mod shards;
+
 use super::*;
 use crate::disk::{CrashMode, Disk, FaultDisk, RealDisk};
 use rustix::io::Errno;
-use skep_types::ShardId;
+use skep_types::{LogIndex, LogSeq, ShardId, Term};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -21,18 +23,23 @@ fn open(disk: &FaultDisk) -> (CommandLog, Recovered) {
     CommandLog::open(Arc::new(disk.clone()), &dir(), options(SEGMENT_MIN)).unwrap()
 }
 
-fn entry(term: u64, index: u64) -> Record {
-    let bytes = (0..index * 37 % 300).map(|n| (n ^ index ^ term) as u8).collect();
-    Record::command(Term(term), LogIndex(index), ShardId(index as u16 % 64), bytes)
+fn head(shard: u16, term: u64, index: u64) -> Head {
+    Head { shard: ShardId(shard), term: Term(term), index: LogIndex(index) }
 }
 
-fn vote(term: u64, index: u64, byte: u8) -> Record {
-    Record { kind: EntryKind::HardState, bytes: vec![byte; 24], ..entry(term, index) }
+fn command(seq: u64, of: Head) -> Record {
+    let bytes = (0..seq * 37 % 300).map(|n| (n ^ seq ^ of.term.0) as u8).collect();
+    Record::command(LogSeq(seq), of, bytes)
+}
+
+/// Of a log with one shard.
+fn entry(term: u64, seq: u64) -> Record {
+    command(seq, head(3, term, seq))
 }
 
 fn fill(log: &mut CommandLog, term: u64, until: u64) {
-    while log.last_index().0 < until {
-        log.append(&[entry(term, log.last_index().0 + 1)]).unwrap();
+    while log.last_seq().0 < until {
+        log.append(&[entry(term, log.last_seq().0 + 1)]).unwrap();
     }
 }
 
@@ -42,29 +49,26 @@ fn fill(log: &mut CommandLog, term: u64, until: u64) {
 fn append_reopen_read() {
     let disk = FaultDisk::new();
     let (mut log, found) = open(&disk);
-    assert_eq!((found.first, found.last), (LogIndex(1), LogIndex(0)));
+    assert_eq!((found.first, found.last), (LogSeq(1), LogSeq(0)));
     fill(&mut log, 1, 100);
     fill(&mut log, 4, 150);
     log.syncer().sync().unwrap();
     drop(log);
     let (log, found) = open(&disk.crash(CrashMode::DropAll, 0));
-    assert_eq!((found.first, found.last, found.last_term), (LogIndex(1), LogIndex(150), Term(4)));
+    assert_eq!((found.first, found.last), (LogSeq(1), LogSeq(150)));
+    assert_eq!(log.heads(), [head(3, 4, 150)]);
     assert_eq!(found.dropped_tail_bytes, 0);
     assert!(disk.list(&dir()).unwrap().len() > 3);
-    for (index, term) in [(0, 0), (1, 1), (100, 1), (101, 4), (150, 4)] {
-        assert_eq!(log.term_at(LogIndex(index)), Some(Term(term)), "{index}");
-    }
-    assert_eq!(log.term_at(LogIndex(151)), None);
     for (from, max) in [(1, 1), (1, usize::MAX), (77, 2000), (150, 0), (100, 5000)] {
-        let read = log.read(LogIndex(from), max).unwrap();
+        let read = log.read(LogSeq(from), max).unwrap();
         let bytes: usize = read.iter().map(|r| record::size(r.bytes.len())).sum();
         assert!(!read.is_empty() && (read.len() == 1 || bytes <= max), "{from} {max} {bytes}");
-        for (record, index) in read.iter().zip(from..) {
-            assert_eq!(*record, entry(if index > 100 { 4 } else { 1 }, index));
+        for (record, seq) in read.iter().zip(from..) {
+            assert_eq!(*record, entry(if seq > 100 { 4 } else { 1 }, seq));
         }
     }
-    assert_eq!(log.read(LogIndex(1), usize::MAX).unwrap().len(), 150);
-    assert!(log.read(LogIndex(151), 100).unwrap().is_empty());
+    assert_eq!(log.read(LogSeq(1), usize::MAX).unwrap().len(), 150);
+    assert!(log.read(LogSeq(151), 100).unwrap().is_empty());
 }
 
 /// Goal: gaps, falling terms and oversize records are refused and change nothing.
@@ -73,11 +77,11 @@ fn bad_appends_are_refused() {
     let (mut log, _) = open(&FaultDisk::new());
     fill(&mut log, 5, 3);
     let huge = Record { bytes: vec![0; PAYLOAD_MAX + 1], ..entry(5, 4) };
-    for bad in [entry(5, 3), entry(5, 5), entry(4, 4), vote(5, 4, 0), huge] {
+    for bad in [entry(5, 3), entry(5, 5), entry(4, 4), huge] {
         assert!(matches!(log.append(&[bad]), Err(LogError::Refused(_))));
     }
     assert!(matches!(log.append(&[entry(5, 4), entry(5, 4)]), Err(LogError::Refused(_))));
-    assert_eq!(log.last_index(), LogIndex(3));
+    assert_eq!(log.last_seq(), LogSeq(3));
     fill(&mut log, 5, 4);
 }
 
@@ -97,7 +101,7 @@ fn corruption_is_told_from_a_torn_tail() {
             let first = log.segments_for_tests()[log.segments_for_tests().len() - 1 - victim];
             drop(log);
             let path = dir().join(segment::name(first));
-            disk.damage(&path, |bytes| bytes[segment::HEADER + 40] ^= 1);
+            disk.damage(&path, |bytes| bytes[segment::HEADER + 72] ^= 1);
             let result = CommandLog::open(Arc::new(disk), &dir(), options(SEGMENT_MIN));
             match result {
                 Err(LogError::Corrupt(text)) => {
@@ -115,7 +119,7 @@ fn corruption_is_told_from_a_torn_tail() {
     }
 }
 
-/// Goal: a missing segment and a damaged header are corruption; another cluster's log is refused.
+/// Goal: a missing segment and a damaged header or state are corruption; another cluster's log is refused.
 #[test]
 fn lost_segments_and_foreign_logs_are_refused() {
     let build = || {
@@ -136,6 +140,11 @@ fn lost_segments_and_foreign_logs_are_refused() {
     for nth in 0..2 {
         let (disk, firsts) = build();
         disk.damage(&dir().join(segment::name(firsts[nth])), |bytes| bytes[33] ^= 1);
+        assert!(matches!(reopen(disk), Err(LogError::Corrupt(_))));
+    }
+    for nth in 0..2 {
+        let (disk, firsts) = build();
+        disk.damage(&dir().join(segment::name(firsts[nth])), |bytes| bytes[segment::HEADER + 16] ^= 1);
         assert!(matches!(reopen(disk), Err(LogError::Corrupt(_))));
     }
     let (disk, _) = build();
@@ -177,9 +186,9 @@ fn damaged_segments_never_panic() {
             }
         });
         if let Ok((log, found)) = CommandLog::open(Arc::new(disk), &dir(), options(SEGMENT_MIN)) {
-            for record in log.read(LogIndex(1), usize::MAX).unwrap() {
-                assert!(record.index <= found.last);
-                assert_eq!(record, entry(record.term.0, record.index.0));
+            for record in log.read(LogSeq(1), usize::MAX).unwrap() {
+                assert!(record.seq <= found.last);
+                assert_eq!(record, entry(record.term.0, record.seq.0));
             }
         }
     }
@@ -197,14 +206,14 @@ fn a_full_disk_refuses_and_goes_on() {
             log.syncer().sync().unwrap();
             disk.fail_after(n, Errno::NOSPC);
             let mut refused = 0;
-            while log.last_index() < LogIndex(120) {
-                let last = log.last_index().0;
+            while log.last_seq() < LogSeq(120) {
+                let last = log.last_seq().0;
                 let group = [entry(1, last + 1), entry(1, last + 2), entry(1, last + 3)];
                 match log.append(&group) {
                     Ok(()) => {}
                     Err(LogError::Full(_)) => {
                         refused += 1;
-                        assert_eq!(log.last_index().0, last);
+                        assert_eq!(log.last_seq().0, last);
                     }
                     Err(e) => panic!("{e}"),
                 }
@@ -214,9 +223,9 @@ fn a_full_disk_refuses_and_goes_on() {
             drop(log);
             let disk = disk.crash(CrashMode::DropAll, n);
             let (log, found) = CommandLog::open(Arc::new(disk), &dir(), options).unwrap();
-            assert_eq!(found.last, LogIndex(120));
-            for record in log.read(LogIndex(1), usize::MAX).unwrap() {
-                assert_eq!(record, entry(1, record.index.0));
+            assert_eq!(found.last, LogSeq(120));
+            for record in log.read(LogSeq(1), usize::MAX).unwrap() {
+                assert_eq!(record, entry(1, record.seq.0));
             }
         }
     }
@@ -235,10 +244,10 @@ fn an_io_error_poisons_the_log() {
         disk.fail_after(n, Errno::IO);
         let mut failed = false;
         for _ in 0..60 {
-            let index = log.last_index().0 + 1;
-            let appended = log.append(&[entry(1, index)]);
-            let synced = if index % 3 == 0 { syncer.sync() } else { Ok(durable) };
-            assert!(!(failed && (appended.is_ok() || index % 3 == 0 && synced.is_ok())));
+            let seq = log.last_seq().0 + 1;
+            let appended = log.append(&[entry(1, seq)]);
+            let synced = if seq % 3 == 0 { syncer.sync() } else { Ok(durable) };
+            assert!(!(failed && (appended.is_ok() || seq % 3 == 0 && synced.is_ok())));
             failed |= appended.is_err() || synced.is_err();
             durable = synced.unwrap_or(durable);
             assert_eq!(log.durable(), durable);
@@ -247,7 +256,7 @@ fn an_io_error_poisons_the_log() {
         drop(log);
         let (log, found) = open(&disk.crash(CrashMode::DropAll, n));
         assert!(found.last >= durable, "{n}: {} < {durable}", found.last);
-        assert_eq!(log.read(LogIndex(1), usize::MAX).unwrap().len() as u64, found.last.0);
+        assert_eq!(log.read(LogSeq(1), usize::MAX).unwrap().len() as u64, found.last.0);
     }
 }
 
@@ -264,66 +273,40 @@ fn a_restart_after_a_failed_sync_reads_the_device() {
     assert!(log.syncer().sync().is_err());
     drop(log);
     let (log, found) = open(&disk);
-    assert_eq!((found.last, log.durable()), (LogIndex(5), LogIndex(5)));
+    assert_eq!((found.last, log.durable()), (LogSeq(5), LogSeq(5)));
 }
 
-/// Goal: a cut forgets the entries for good, takes new ones in their place, and keeps the hard
-/// state at every possible crash point.
-#[test]
-fn truncation_forgets_and_keeps_the_vote() {
-    for seed in 0..300 {
-        for mode in [CrashMode::DropAll, CrashMode::Prefix, CrashMode::Reordered] {
-            let disk = FaultDisk::new();
-            let (mut log, _) = open(&disk);
-            fill(&mut log, 3, 70);
-            log.append(&[vote(5, 70, 55)]).unwrap();
-            fill(&mut log, 3, 80);
-            log.syncer().sync().unwrap();
-            disk.fail_after(1 + seed % 30, Errno::IO);
-            let cut = log.truncate_after(LogIndex(12 + seed % 60));
-            let after = cut.and_then(|()| {
-                let last = log.last_index().0;
-                log.append(&[entry(4, last + 1), entry(4, last + 2)])?;
-                log.syncer().sync()
-            });
-            let (log, found) = open(&disk.crash(mode, seed));
-            let state = found.hard_state.expect("the vote was forgotten");
-            assert_eq!((state.term, &state.bytes), (Term(5), &vec![55; 24]));
-            let records = log.read(LogIndex(1), usize::MAX).unwrap();
-            assert_eq!(records.len() as u64, found.last.0);
-            for record in &records {
-                assert_eq!(*record, entry(record.term.0, record.index.0));
-            }
-            if after.is_ok() {
-                assert_eq!((found.last.0, found.last_term), (14 + seed % 60, Term(4)));
-            } else {
-                assert!(found.last.0 >= 12 + seed % 60);
-            }
-        }
-    }
-}
-
-/// Goal: release drops whole old segments only, keeps the hard state, and the rest reopens.
+/// Goal: release drops whole old segments only, whatever shards they are of; the heads of shards whose records
+/// are all gone stay, also after a reopen.
 #[test]
 fn release_keeps_what_is_needed() {
     let disk = FaultDisk::new();
     let (mut log, _) = open(&disk);
-    log.append(&[vote(2, 0, 9)]).unwrap();
-    fill(&mut log, 2, 200);
-    assert_eq!(log.release_before(LogIndex(150)), Ok(0), "released what is not durable");
+    log.append(&[Record::terms(LogSeq(1), &[head(3, 2, 1), head(9, 5, 1)])]).unwrap();
+    log.append(&[command(2, head(9, 5, 2))]).unwrap();
+    for seq in 3..=200 {
+        log.append(&[command(seq, head(3, 2, seq - 1))]).unwrap();
+    }
+    let heads = [head(3, 2, 199), head(9, 5, 2)];
+    assert_eq!(log.release_before(LogSeq(150)), Ok(0), "released what is not durable");
     log.syncer().sync().unwrap();
-    assert!(log.release_before(LogIndex(150)).unwrap() > 2);
-    let first = log.first_index();
-    assert!(first > LogIndex(1) && first <= LogIndex(150));
-    assert!(log.read(LogIndex(1), 10).is_err());
-    assert_eq!(log.term_at(LogIndex(first.0 - 1)), Some(Term(2)));
-    assert_eq!(log.term_at(LogIndex(first.0 - 2)), None);
+    assert!(log.release_before(LogSeq(150)).unwrap() > 2);
+    let first = log.first_seq();
+    assert!(first > LogSeq(2) && first <= LogSeq(150));
+    assert!(log.read(LogSeq(1), 10).is_err());
+    assert_eq!(log.heads(), heads);
     log.syncer().sync().unwrap();
     drop(log);
-    let (log, found) = open(&disk.crash(CrashMode::DropAll, 0));
-    assert_eq!((found.first, found.last), (first, LogIndex(200)));
-    assert_eq!(found.hard_state.unwrap().bytes, vec![9; 24]);
+    let (mut log, found) = open(&disk.crash(CrashMode::DropAll, 0));
+    assert_eq!((found.first, found.last), (first, LogSeq(200)));
+    assert_eq!(
+        (log.heads(), log.head(ShardId(9)), log.head(ShardId(4))),
+        (heads.into(), Some(heads[1]), None)
+    );
     assert_eq!(log.read(first, usize::MAX).unwrap().len() as u64, 201 - first.0);
+    assert!(log.append(&[command(201, head(9, 5, 1))]).is_err());
+    log.append(&[command(201, head(9, 6, 3)), command(202, head(4, 1, 1))]).unwrap();
+    assert_eq!(log.heads(), [head(3, 2, 199), head(4, 1, 1), head(9, 6, 3)]);
 }
 
 /// Goal: the sync thread makes records durable by itself, at once when asked, tells about it, and
@@ -338,15 +321,14 @@ fn sync_thread_syncs_tells_and_sleeps() {
     let thread = SyncThread::start(log.syncer(), policy, notify).unwrap();
     fill(&mut log, 1, 3);
     let far = Duration::from_secs(60);
-    while told.recv_timeout(far).unwrap().unwrap() < LogIndex(3) {}
+    while told.recv_timeout(far).unwrap().unwrap() < LogSeq(3) {}
     assert!(told.recv_timeout(Duration::from_millis(60)).is_err(), "woke up although nothing was unsynced");
     fill(&mut log, 1, 4);
-    assert_eq!(thread.handle().wait(LogIndex(4), far), Ok(LogIndex(4)));
-    log.append(&[vote(9, 4, 1)]).unwrap();
-    thread.handle().wait_all(far).unwrap();
+    assert_eq!(thread.handle().wait(LogSeq(4), far), Ok(LogSeq(4)));
+    assert_eq!(thread.handle().wait_all(far), Ok(LogSeq(4)));
     disk.fail_after(2, Errno::IO);
     fill(&mut log, 1, 5);
-    assert!(thread.handle().wait(LogIndex(5), far).is_err());
+    assert!(thread.handle().wait(LogSeq(5), far).is_err());
     while told.recv_timeout(far).unwrap().is_ok() {}
     assert!(log.append(&[entry(1, 6)]).is_err());
     drop(thread);
@@ -358,9 +340,9 @@ fn a_request_is_served_at_once() {
     let (mut log, _) = open(&FaultDisk::new());
     let policy = SyncPolicy::Every(Duration::from_secs(3600));
     let thread = SyncThread::start(log.syncer(), policy, Box::new(|_, _| ())).unwrap();
-    for index in 1..100 {
-        fill(&mut log, 1, index);
-        assert!(thread.handle().wait(LogIndex(index), Duration::from_secs(60)).unwrap() >= LogIndex(index));
+    for seq in 1..100 {
+        fill(&mut log, 1, seq);
+        assert!(thread.handle().wait(LogSeq(seq), Duration::from_secs(60)).unwrap() >= LogSeq(seq));
     }
 }
 
@@ -374,19 +356,19 @@ fn on_a_real_disk() {
     assert!(matches!(open(), Err(LogError::Failed(text)) if text.contains("another daemon")));
     fill(&mut log, 1, 2000);
     log.syncer().sync().unwrap();
-    log.release_before(LogIndex(1000)).unwrap();
+    log.release_before(LogSeq(1000)).unwrap();
     log.syncer().sync().unwrap();
     let newest = dir.join(segment::name(*log.segments_for_tests().last().unwrap()));
-    let first = log.first_index();
+    let first = log.first_seq();
     fill(&mut log, 1, 2001);
     let end = log.end_for_tests();
     drop(log);
     let file = std::fs::OpenOptions::new().write(true).open(newest).unwrap();
     std::os::unix::fs::FileExt::write_at(&file, &[7], end - 9).unwrap();
     let (mut log, found) = open().unwrap();
-    assert_eq!((found.first, found.last), (first, LogIndex(2000)));
+    assert_eq!((found.first, found.last), (first, LogSeq(2000)));
     assert!(found.dropped_tail_bytes > 0);
     fill(&mut log, 2, 2500);
     drop(log);
-    assert_eq!(open().unwrap().1.last, LogIndex(2500));
+    assert_eq!(open().unwrap().1.last, LogSeq(2500));
 }

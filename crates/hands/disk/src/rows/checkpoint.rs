@@ -4,13 +4,13 @@ use super::engine::Engine;
 use super::overlay::Overlay;
 use crate::log::{LogError, SyncHandle, Syncer};
 use skep_rows::StoreError;
-use skep_types::LogIndex;
+use skep_types::LogSeq;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How long one look at the log's durable index may take before the thread checks for its end.
+/// How long one look at the log's durable end may take before the thread checks for its end.
 const BARRIER_STEP: Duration = Duration::from_secs(1);
 /// Pause before a full disk is looked at again.
 const FULL_STEP: Duration = Duration::from_secs(1);
@@ -25,13 +25,13 @@ const RUNS_WAIT: Duration = Duration::from_secs(60);
 
 /// Says when the log is durable: rows of commands that the log may still lose must not be written.
 pub trait LogBarrier: Send + Sync {
-    /// Waits until `index` is durable; `false` = not yet, ask again.
-    fn wait_durable(&self, index: LogIndex, limit: Duration) -> Result<bool, LogError>;
+    /// Waits until `seq` is durable; `false` = not yet, ask again.
+    fn wait_durable(&self, seq: LogSeq, limit: Duration) -> Result<bool, LogError>;
 }
 
 impl LogBarrier for SyncHandle {
-    fn wait_durable(&self, index: LogIndex, limit: Duration) -> Result<bool, LogError> {
-        match self.wait(index, limit) {
+    fn wait_durable(&self, seq: LogSeq, limit: Duration) -> Result<bool, LogError> {
+        match self.wait(seq, limit) {
             Ok(_) => Ok(true),
             Err(LogError::Refused(_)) => Ok(false),
             Err(e) => Err(e),
@@ -40,9 +40,9 @@ impl LogBarrier for SyncHandle {
 }
 
 impl LogBarrier for Syncer {
-    fn wait_durable(&self, index: LogIndex, _limit: Duration) -> Result<bool, LogError> {
-        if self.durable() < index && self.sync()? < index {
-            return Err(LogError::Refused(format!("entry {index} was never appended to it")));
+    fn wait_durable(&self, seq: LogSeq, _limit: Duration) -> Result<bool, LogError> {
+        if self.durable() < seq && self.sync()? < seq {
+            return Err(LogError::Refused(format!("entry {seq} was never appended to it")));
         }
         Ok(true)
     }
@@ -54,7 +54,7 @@ pub type CheckpointNotify = Box<dyn Fn() + Send>;
 /// An overlay on its way to fjall.
 pub(super) struct Frozen {
     pub(super) overlay: Overlay,
-    pub(super) applied: LogIndex,
+    pub(super) applied: LogSeq,
 }
 
 #[derive(Default)]
@@ -63,7 +63,7 @@ enum Job {
     Idle,
     Given(Arc<Frozen>),
     Running,
-    Ended(Result<LogIndex, StoreError>),
+    Ended(Result<LogSeq, StoreError>),
 }
 
 #[derive(Default)]
@@ -111,7 +111,7 @@ impl Checkpointer {
     }
 
     /// The result, once; `None` = still running.
-    pub(super) fn collect(&self) -> Option<Result<LogIndex, StoreError>> {
+    pub(super) fn collect(&self) -> Option<Result<LogSeq, StoreError>> {
         let mut state = self.shared.state();
         match std::mem::take(&mut state.job) {
             Job::Ended(result) => Some(result),
@@ -192,7 +192,7 @@ impl Worker {
     }
 
     /// `None` = told to stop.
-    fn write(&self, frozen: &Frozen) -> Option<Result<LogIndex, StoreError>> {
+    fn write(&self, frozen: &Frozen) -> Option<Result<LogSeq, StoreError>> {
         loop {
             match self.barrier.wait_durable(frozen.applied, BARRIER_STEP) {
                 Ok(true) => break,

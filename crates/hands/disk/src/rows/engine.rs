@@ -8,8 +8,9 @@
 
 use super::RESERVED;
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, LsmError, PersistMode};
-use skep_rows::{Key, StoreError};
-use skep_types::LogIndex;
+use skep_rows::{Key, StoreError, applied_key};
+use skep_types::log::Head;
+use skep_types::{Decode, LogSeq, ShardId};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -17,7 +18,7 @@ use std::path::{Path, PathBuf};
 const WORKERS: usize = 1;
 /// Open files that fjall keeps.
 const FILES: usize = 256;
-/// Key of the row that holds the applied index.
+/// Key of the row that says up to which place of the log all is applied.
 const APPLIED_KEY: [u8; 9] = *b"\xff\xffapplied";
 /// Start of that row: what it is, and the version of this use of fjall.
 const APPLIED_MAGIC: [u8; 8] = *b"SKEPROW1";
@@ -31,8 +32,8 @@ pub(super) struct Engine {
 }
 
 impl Engine {
-    /// Opens or makes the store; says which index its rows stand at.
-    pub(super) fn open(dir: &Path, block_cache_bytes: u64) -> Result<(Self, LogIndex), StoreError> {
+    /// Opens or makes the store; says up to which entry of the log its rows are.
+    pub(super) fn open(dir: &Path, block_cache_bytes: u64) -> Result<(Self, LogSeq), StoreError> {
         let fail = |e| sort(dir, "open", &e);
         let database = Database::builder(dir)
             .cache_size(block_cache_bytes)
@@ -49,19 +50,43 @@ impl Engine {
         Ok((engine, applied))
     }
 
-    fn applied(&self) -> Result<LogIndex, StoreError> {
+    fn applied(&self) -> Result<LogSeq, StoreError> {
         let Some(value) = self.get(&APPLIED_KEY)? else {
             return match self.rows.first_key_value() {
-                None => Ok(LogIndex(0)),
-                Some(_) => Err(corrupt(&self.dir, "it has rows but no applied index")),
+                None => Ok(LogSeq(0)),
+                Some(_) => Err(corrupt(&self.dir, "it has rows but no word on how far they are applied")),
             };
         };
-        let mut index = [0; 8];
+        let mut seq = [0; 8];
         match value.strip_prefix(&APPLIED_MAGIC) {
-            Some(rest) if rest.len() == 8 => index.copy_from_slice(rest),
-            _ => return Err(corrupt(&self.dir, "its applied index is unreadable or of another release")),
+            Some(rest) if rest.len() == 8 => seq.copy_from_slice(rest),
+            _ => {
+                return Err(corrupt(
+                    &self.dir,
+                    "how far its rows are applied is unreadable or of another release",
+                ));
+            }
         }
-        Ok(LogIndex(u64::from_le_bytes(index)))
+        Ok(LogSeq(u64::from_le_bytes(seq)))
+    }
+
+    /// How far each shard's records are applied.
+    pub(super) fn heads(&self) -> Result<Vec<Head>, StoreError> {
+        let mut heads = Vec::new();
+        let mut from = 0u16;
+        // From one shard that has rows to the next: few steps, whatever the rows.
+        while let Some(row) = self.range(&from.to_be_bytes(), &RESERVED).next() {
+            let (key, _) = row?;
+            let shard = ShardId(u16::from_be_bytes([key[0], key.get(1).copied().unwrap_or(0)]));
+            if let Some(value) = self.get(&applied_key(shard))? {
+                let head = Head::from_bytes(&value).ok().filter(|head| head.shard == shard);
+                let what =
+                    || corrupt(&self.dir, format_args!("how far shard {shard} is applied is unreadable"));
+                heads.push(head.ok_or_else(what)?);
+            }
+            from = shard.0.max(from) + 1;
+        }
+        Ok(heads)
     }
 
     pub(super) fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
@@ -77,11 +102,11 @@ impl Engine {
         Range { iter, dir: &self.dir }
     }
 
-    /// Writes rows and applied index as one run: all of it or nothing, durable on return.
+    /// Writes rows and how far they are applied as one run: all of it or nothing, durable on return.
     pub(super) fn write_run(
         &self,
         rows: &BTreeMap<Key, Option<Vec<u8>>>,
-        applied: LogIndex,
+        applied: LogSeq,
     ) -> Result<(), StoreError> {
         let fail = |e| sort(&self.dir, "write a checkpoint to", &e);
         let mut run = self.rows.start_ingestion().map_err(fail)?;

@@ -6,9 +6,11 @@ use super::engine::Engine;
 use super::key_hash::KeyHash;
 use super::overlay::Overlay;
 use super::{KEY_MAX, RESERVED, RowOptions, VALUE_MAX};
-use skep_rows::{Batch, Store, StoreError, Visit};
-use skep_types::LogIndex;
+use skep_rows::{Batch, Store, StoreError, Visit, applied_key, applied_shard};
+use skep_types::log::Head;
+use skep_types::{Decode, Encode, LogSeq, ShardId};
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
@@ -16,6 +18,13 @@ use std::time::Duration;
 
 /// Rows that each apply moves from a finished checkpoint into the cache.
 const SETTLE_ROWS: usize = 16;
+
+/// How far a shard's records are applied.
+struct Applied {
+    head: Head,
+    /// Since the last checkpoint began: its row is made when the next one begins, not with every command.
+    moved: bool,
+}
 
 /// The rows of one metadata thread. Belongs to that thread.
 pub struct RowStore {
@@ -30,8 +39,9 @@ pub struct RowStore {
     /// hold its older state, so this comes first.
     settling: Overlay,
     cache: RefCell<Cache>,
-    applied: LogIndex,
-    checkpointed: LogIndex,
+    applied: LogSeq,
+    heads: BTreeMap<ShardId, Applied>,
+    checkpointed: LogSeq,
     checkpointer: Checkpointer,
     failed: Option<StoreError>,
 }
@@ -45,6 +55,8 @@ impl RowStore {
         notify: CheckpointNotify,
     ) -> Result<Self, StoreError> {
         let (engine, applied) = Engine::open(dir, options.block_cache_bytes)?;
+        let heads = engine.heads()?.into_iter().map(|head| (head.shard, Applied { head, moved: false }));
+        let heads = heads.collect();
         let checkpointer = Checkpointer::start(engine.clone(), barrier, notify).map_err(|e| {
             StoreError::Io(format!(
                 "cannot start the checkpoint thread: {e}; check the limit of threads (ulimit -u)"
@@ -58,6 +70,7 @@ impl RowStore {
             settling: Overlay::new(),
             cache: RefCell::new(Cache::new(options.cache_bytes)),
             applied,
+            heads,
             checkpointed: applied,
             checkpointer,
             options,
@@ -67,7 +80,7 @@ impl RowStore {
 
     /// Can the state be brought up to date from a log that holds `first..=last`? To be asked once,
     /// before the replay.
-    pub fn check_log(&self, first: LogIndex, last: LogIndex) -> Result<(), StoreError> {
+    pub fn check_log(&self, first: LogSeq, last: LogSeq) -> Result<(), StoreError> {
         let (dir, applied) = (self.engine.dir().display(), self.applied);
         if applied > last {
             return Err(StoreError::Corrupt(format!(
@@ -85,7 +98,7 @@ impl RowStore {
     }
 
     /// Every entry up to this one is in fjall, durably: the log may release it.
-    pub fn checkpointed(&self) -> LogIndex {
+    pub fn checkpointed(&self) -> LogSeq {
         self.checkpointed
     }
 
@@ -119,7 +132,7 @@ impl RowStore {
     }
 
     /// Takes note of a finished checkpoint; says up to which entry, if there is news.
-    pub fn poll(&mut self) -> Result<Option<LogIndex>, StoreError> {
+    pub fn poll(&mut self) -> Result<Option<LogSeq>, StoreError> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
@@ -134,13 +147,13 @@ impl RowStore {
                 self.failed = Some(e.clone());
                 Err(e)
             }
-            Some(Ok(index)) => {
-                self.checkpointed = index;
+            Some(Ok(seq)) => {
+                self.checkpointed = seq;
                 self.settle(usize::MAX);
                 if let Some(frozen) = self.frozen.take().and_then(Arc::into_inner) {
                     self.settling = frozen.overlay;
                 }
-                Ok(Some(index))
+                Ok(Some(seq))
             }
         }
     }
@@ -150,6 +163,12 @@ impl RowStore {
         self.poll()?;
         if self.frozen.is_some() || self.checkpointed == self.applied {
             return Ok(false);
+        }
+        for (shard, applied) in &mut self.heads {
+            if std::mem::take(&mut applied.moved) {
+                let key = applied_key(*shard);
+                self.overlay.put(self.hash.of(&key), key, Some(applied.head.to_bytes()));
+            }
         }
         let overlay = std::mem::replace(&mut self.overlay, Overlay::new());
         let frozen = Arc::new(Frozen { overlay, applied: self.applied });
@@ -187,10 +206,23 @@ impl RowStore {
         }
     }
 
+    /// A shard's rows came from elsewhere or go, and with them the row that says how far it is applied.
+    fn follow(&mut self, shard: ShardId, key: &[u8], value: Option<&[u8]>) {
+        match value.and_then(|value| head_in(key, value)) {
+            Some(head) => self.heads.insert(shard, Applied { head, moved: false }),
+            None => self.heads.remove(&shard),
+        };
+    }
+
     fn newest(&self, hash: u64, key: &[u8]) -> Option<&Option<Vec<u8>>> {
         let frozen = || self.frozen.as_ref().and_then(|f| f.overlay.get(hash, key));
         self.overlay.get(hash, key).or_else(frozen).or_else(|| self.settling.get(hash, key))
     }
+}
+
+/// The head in a row of [`applied_key`].
+fn head_in(key: &[u8], value: &[u8]) -> Option<Head> {
+    Head::from_bytes(value).ok().filter(|head| applied_shard(key) == Some(head.shard))
 }
 
 fn validate(batch: &Batch) -> Result<(), StoreError> {
@@ -201,6 +233,13 @@ fn validate(batch: &Batch) -> Result<(), StoreError> {
                 "a row with a key of {} bytes and a value of {length} cannot be stored: keys have 1 to {KEY_MAX} \
                  bytes and do not start with ff ff, values have at most {VALUE_MAX} (a bug: please report it)",
                 key.len()
+            )));
+        }
+        if let Some(shard) = applied_shard(key)
+            && value.as_ref().is_some_and(|value| head_in(key, value).is_none())
+        {
+            return Err(StoreError::Io(format!(
+                "a row that says how far shard {shard} is applied cannot be read (a bug: please report it)"
             )));
         }
     }
@@ -263,19 +302,25 @@ impl Store for RowStore {
         }
     }
 
-    fn apply(&mut self, index: LogIndex, batch: Batch) -> Result<(), StoreError> {
+    fn apply(&mut self, seq: LogSeq, of: &[Head], batch: Batch) -> Result<(), StoreError> {
         self.poll()?;
-        if index <= self.applied {
+        if seq <= self.applied {
             return Err(StoreError::Io(format!(
-                "entry {index} is applied behind entry {} (a bug: please report it)",
+                "entry {seq} is applied behind entry {} (a bug: please report it)",
                 self.applied
             )));
         }
         validate(&batch)?;
         for (key, value) in batch {
+            if let Some(shard) = applied_shard(&key) {
+                self.follow(shard, &key, value.as_deref());
+            }
             self.overlay.put(self.hash.of(&key), key, value);
         }
-        self.applied = index;
+        for head in of {
+            self.heads.insert(head.shard, Applied { head: *head, moved: true });
+        }
+        self.applied = seq;
         self.settle(SETTLE_ROWS);
         if self.overlay.bytes >= self.options.overlay_bytes {
             // Unless one runs. It is not waited for here: it may wait for a log that this thread must write.
@@ -284,7 +329,11 @@ impl Store for RowStore {
         Ok(())
     }
 
-    fn applied(&self) -> LogIndex {
+    fn applied(&self) -> LogSeq {
         self.applied
+    }
+
+    fn applied_of(&self, shard: ShardId) -> Result<Option<Head>, StoreError> {
+        Ok(self.heads.get(&shard).map(|applied| applied.head))
     }
 }

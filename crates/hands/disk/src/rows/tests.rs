@@ -1,7 +1,8 @@
 use super::*;
 use crate::log::LogError;
-use skep_rows::{Batch, Key, Store, StoreError};
-use skep_types::LogIndex;
+use skep_rows::{Batch, Key, Store, StoreError, applied_key, applied_shard};
+use skep_types::log::Head;
+use skep_types::{Encode, LogIndex, LogSeq, ShardId, Term};
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::Path;
@@ -32,9 +33,9 @@ impl Gate {
 }
 
 impl LogBarrier for Gate {
-    fn wait_durable(&self, index: LogIndex, limit: Duration) -> Result<bool, LogError> {
+    fn wait_durable(&self, seq: LogSeq, limit: Duration) -> Result<bool, LogError> {
         let durable = self.durable.lock().unwrap();
-        let blocked = |d: &mut Result<u64, LogError>| d.as_ref().is_ok_and(|d| *d < index.0);
+        let blocked = |d: &mut Result<u64, LogError>| d.as_ref().is_ok_and(|d| *d < seq.0);
         let (durable, time) = self.moved.wait_timeout_while(durable, limit, blocked).unwrap();
         durable.clone().map(|_| !time.timed_out())
     }
@@ -63,6 +64,23 @@ fn key(n: u64) -> Key {
     let mut key = (n % 7).to_be_bytes().to_vec();
     key.extend(format!("name{n}").bytes());
     key
+}
+
+/// The head that an index leaves, always the same: of the shard whose rows [`key`] names, or of another one.
+fn head(index: u64) -> Head {
+    Head { shard: ShardId((index % 4) as u16 * 7), term: Term(index / 100), index: LogIndex(index) }
+}
+
+/// How far the shards are once this is applied.
+fn heads(applied: LogSeq) -> BTreeMap<ShardId, Head> {
+    (applied.0.saturating_sub(3).max(1)..=applied.0).map(head).map(|head| (head.shard, head)).collect()
+}
+
+fn check_heads(store: &RowStore) {
+    let expected = heads(store.applied());
+    for shard in (0..30).map(ShardId) {
+        assert_eq!(store.applied_of(shard), Ok(expected.get(&shard).copied()), "after {}", store.applied());
+    }
 }
 
 /// The batch of an index, always the same.
@@ -97,6 +115,7 @@ fn all(store: &RowStore) -> Model {
         true
     };
     store.scan(&[], &[0xff; 20], visit).unwrap();
+    rows.retain(|key, _| applied_shard(key).is_none());
     rows
 }
 
@@ -137,8 +156,9 @@ fn agrees_with_a_map() {
             let may_wait = store.dirty_bytes() > 24 << 10 || size > 2 << 10;
             let lag = if may_wait { 0 } else { dice.below(60) };
             gate.set(Ok((index - 1).saturating_sub(lag)));
-            store.apply(LogIndex(index), batch(index, KEYS)).unwrap();
+            store.apply(LogSeq(index), &[head(index)], batch(index, KEYS)).unwrap();
             check_some(&store, &model, &mut dice, KEYS);
+            check_heads(&store);
             models.push(model);
             match dice.below(300) {
                 0 => assert_eq!(&all(&store), models.last().unwrap()),
@@ -148,6 +168,7 @@ fn agrees_with_a_map() {
                     // What came after the last checkpoint is gone, here at once: this may be the last turn.
                     models.truncate(store.applied().0 as usize + 1);
                     assert_eq!(&all(&store), models.last().unwrap(), "rows and applied index disagree");
+                    check_heads(&store);
                 }
                 2 => {
                     gate.set(Ok(u64::MAX));
@@ -177,7 +198,7 @@ fn kill_leaves_rows_and_index_agreeing() {
         println!("\nopen");
         loop {
             let index = store.applied().0 + 1;
-            store.apply(LogIndex(index), batch(index, KEYS)).unwrap();
+            store.apply(LogSeq(index), &[head(index)], batch(index, KEYS)).unwrap();
         }
     }
     let root = tempfile::tempdir().unwrap();
@@ -206,6 +227,7 @@ fn kill_leaves_rows_and_index_agreeing() {
             apply_to(&mut model, batch(at, KEYS));
         }
         assert_eq!(all(&store), model, "round {round}, applied {at}");
+        check_heads(&store);
         // Each child lives longer than the one before: on a slow disk it takes more of them until one had a checkpoint.
         if round >= 11 && at > 0 {
             break;
@@ -221,20 +243,20 @@ fn a_checkpoint_waits_for_the_log() {
     let gate = Gate::at(4);
     let mut store = open(root.path(), &gate);
     for index in 1..=5 {
-        store.apply(LogIndex(index), [(key(index), Some(vec![1]))].into()).unwrap();
+        store.apply(LogSeq(index), &[], [(key(index), Some(vec![1]))].into()).unwrap();
     }
     assert!(store.checkpoint().unwrap());
     assert!(!store.checkpoint().unwrap(), "two checkpoints at once");
     assert!(store.flush(Duration::from_millis(50)).is_err());
-    assert_eq!(store.checkpointed(), LogIndex(0));
+    assert_eq!(store.checkpointed(), LogSeq(0));
     drop(store);
     let mut store = open(root.path(), &gate);
-    assert_eq!((store.applied(), all(&store).len()), (LogIndex(0), 0));
-    store.apply(LogIndex(5), [(key(5), Some(vec![1]))].into()).unwrap();
+    assert_eq!((store.applied(), all(&store).len()), (LogSeq(0), 0));
+    store.apply(LogSeq(5), &[], [(key(5), Some(vec![1]))].into()).unwrap();
     gate.set(Ok(5));
     store.flush(LIMIT).unwrap();
     assert_eq!(store.poll(), Ok(None));
-    assert_eq!(store.checkpointed(), LogIndex(5));
+    assert_eq!(store.checkpointed(), LogSeq(5));
 }
 
 /// Goal: apply never waits, whatever the checkpoint waits for; the store says when it is crowded, and
@@ -252,7 +274,7 @@ fn room_is_made_by_a_late_checkpoint() {
     });
     let mut peak = 0;
     for index in 1..2000 {
-        store.apply(LogIndex(index), [(key(index), Some(vec![0; 100]))].into()).unwrap();
+        store.apply(LogSeq(index), &[], [(key(index), Some(vec![0; 100]))].into()).unwrap();
         peak = peak.max(store.dirty_bytes());
         if store.is_crowded() && peak < 60 << 10 {
             assert_eq!(store.make_room(Duration::from_millis(5)), Ok(false), "the log is not durable");
@@ -272,14 +294,14 @@ fn a_failed_log_stops_changes_but_not_reads() {
     let root = tempfile::tempdir().unwrap();
     let gate = Gate::at(0);
     let mut store = open(root.path(), &gate);
-    store.apply(LogIndex(1), [(key(1), Some(vec![1]))].into()).unwrap();
+    store.apply(LogSeq(1), &[], [(key(1), Some(vec![1]))].into()).unwrap();
     gate.set(Err(LogError::Failed("disk on fire".into())));
     let error = store.flush(LIMIT).unwrap_err();
     assert!(error.to_string().contains("disk on fire"));
-    assert_eq!(store.apply(LogIndex(2), Batch::new()), Err(error));
+    assert_eq!(store.apply(LogSeq(2), &[], Batch::new()), Err(error));
     assert_eq!(store.get(&key(1)), Ok(Some(vec![1])));
     drop(store);
-    assert_eq!(open(root.path(), &gate).applied(), LogIndex(0));
+    assert_eq!(open(root.path(), &gate).applied(), LogSeq(0));
 }
 
 /// Goal: rows out of bounds, indexes that go back, a store opened twice and a log that does not
@@ -289,18 +311,57 @@ fn misuse_is_refused() {
     let root = tempfile::tempdir().unwrap();
     let gate = Gate::open();
     let mut store = open(root.path(), &gate);
-    store.apply(LogIndex(7), [(key(1), Some(vec![1]))].into()).unwrap();
-    assert!(store.apply(LogIndex(7), Batch::new()).is_err());
+    store.apply(LogSeq(7), &[], [(key(1), Some(vec![1]))].into()).unwrap();
+    assert!(store.apply(LogSeq(7), &[], Batch::new()).is_err());
     for bad in [vec![], vec![0; KEY_MAX + 1], vec![0xff, 0xff, 1]] {
-        assert!(store.apply(LogIndex(8), [(bad.clone(), None)].into()).is_err());
+        assert!(store.apply(LogSeq(8), &[], [(bad.clone(), None)].into()).is_err());
         assert_eq!(store.get(&bad), Ok(None));
     }
-    assert!(store.apply(LogIndex(8), [(key(1), Some(vec![0; VALUE_MAX + 1]))].into()).is_err());
-    assert_eq!(store.applied(), LogIndex(7));
+    assert!(store.apply(LogSeq(8), &[], [(key(1), Some(vec![0; VALUE_MAX + 1]))].into()).is_err());
+    assert_eq!(store.applied(), LogSeq(7));
     let again = RowStore::open(root.path(), small(), gate, Box::new(|| ()));
     assert!(matches!(again.err(), Some(StoreError::Io(text)) if text.contains("another process")));
-    assert_eq!(store.check_log(LogIndex(8), LogIndex(7)), Ok(()));
-    assert_eq!(store.check_log(LogIndex(1), LogIndex(9)), Ok(()));
-    assert!(matches!(store.check_log(LogIndex(1), LogIndex(6)), Err(StoreError::Corrupt(_))));
-    assert!(matches!(store.check_log(LogIndex(9), LogIndex(20)), Err(StoreError::Corrupt(_))));
+    assert_eq!(store.check_log(LogSeq(8), LogSeq(7)), Ok(()));
+    assert_eq!(store.check_log(LogSeq(1), LogSeq(9)), Ok(()));
+    assert!(matches!(store.check_log(LogSeq(1), LogSeq(6)), Err(StoreError::Corrupt(_))));
+    assert!(matches!(store.check_log(LogSeq(9), LogSeq(20)), Err(StoreError::Corrupt(_))));
+}
+
+/// Goal: how far a shard is applied becomes part of the checkpoint that has its rows, is found again, and goes
+/// when the shard's rows go or come from elsewhere.
+#[test]
+fn applied_of_a_shard_lies_among_its_rows() {
+    let root = tempfile::tempdir().unwrap();
+    let gate = Gate::at(0);
+    let of = |shard, index| Head { shard: ShardId(shard), term: Term(4), index: LogIndex(index) };
+    let mut store = open(root.path(), &gate);
+    store.apply(LogSeq(1), &[of(1, 5), of(0x0102, 6), of(0xfffd, 7)], Batch::new()).unwrap();
+    assert_eq!(
+        (store.get(&applied_key(ShardId(1))), store.applied_of(ShardId(1))),
+        (Ok(None), Ok(Some(of(1, 5))))
+    );
+    store.checkpoint().unwrap();
+    store.apply(LogSeq(2), &[of(1, 6)], Batch::new()).unwrap();
+    assert_eq!(store.get(&applied_key(ShardId(1))), Ok(Some(of(1, 5).to_bytes())), "frozen with the first");
+    assert_eq!(store.applied_of(ShardId(1)), Ok(Some(of(1, 6))));
+    gate.set(Ok(1));
+    while store.poll().unwrap().is_none() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    drop(store);
+    gate.set(Ok(u64::MAX));
+    let mut store = open(root.path(), &gate);
+    let seen = [0, 1, 2, 0x0102, 0xfffd].map(|n| store.applied_of(ShardId(n)).unwrap());
+    assert_eq!(store.applied(), LogSeq(1));
+    assert_eq!(seen, [None, Some(of(1, 5)), None, Some(of(0x0102, 6)), Some(of(0xfffd, 7))]);
+    let moved = [(applied_key(ShardId(1)), None), (applied_key(ShardId(2)), Some(of(2, 9).to_bytes()))];
+    store.apply(LogSeq(2), &[], moved.into()).unwrap();
+    for wrong in [vec![], vec![1, 2], of(3, 9).to_bytes()] {
+        assert!(store.apply(LogSeq(3), &[], [(applied_key(ShardId(2)), Some(wrong))].into()).is_err());
+    }
+    assert_eq!([1, 2].map(|n| store.applied_of(ShardId(n)).unwrap()), [None, Some(of(2, 9))]);
+    store.flush(LIMIT).unwrap();
+    drop(store);
+    let store = open(root.path(), &gate);
+    assert_eq!([1, 2].map(|n| store.applied_of(ShardId(n)).unwrap()), [None, Some(of(2, 9))]);
 }

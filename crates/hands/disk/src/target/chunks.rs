@@ -7,6 +7,7 @@ use super::identity::{AGES_FILE, Identity, Opened, TargetError};
 use super::keeper::Keeper;
 use super::mount;
 use super::seals::SealFiles;
+use super::terms::Gate;
 use crate::ages::{Ages, NUMBERS};
 use rustix::fs::{
     AtFlags, Dir, FallocateFlags, Mode, OFlags, copy_file_range, fallocate, fdatasync, fsync, ftruncate,
@@ -32,7 +33,7 @@ pub struct TargetDir {
     opened: Mutex<Opened>,
     path: PathBuf,
     /// Held open from the start: failures of the file system since then are told through it.
-    root: OwnedFd,
+    pub(super) root: OwnedFd,
     identity: Mutex<Identity>,
     files: Files,
     seals: SealFiles,
@@ -51,6 +52,8 @@ pub struct TargetDir {
     /// Bytes kept free for the local file system.
     reserve: u64,
     changes: Changes,
+    /// Who may speak for a shard.
+    pub(super) terms: Gate,
 }
 
 /// What the target is worth, and where that is kept.
@@ -68,7 +71,7 @@ fn since_when(old: Option<Standing>, new: Standing) -> Standing {
     Standing { since: Some(Timestamp { secs: since.as_secs() as i64, nanos: since.subsec_nanos() }), ..new }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -108,6 +111,7 @@ impl TargetDir {
             standing: Mutex::new(Kept { standing, keeper: None }),
             reserve,
             changes: Changes::new(draw()?),
+            terms: Gate::default(),
         })
     }
 
@@ -245,7 +249,7 @@ impl TargetDir {
     }
 
     /// Sorts a failed system call: full, too large, or broken.
-    fn failed(&self, what: &str, piece: Option<&PieceName>, e: Errno) -> DiskError {
+    pub(super) fn failed(&self, what: &str, piece: Option<&PieceName>, e: Errno) -> DiskError {
         match e {
             Errno::NOSPC | Errno::DQUOT => DiskError::NoSpace,
             Errno::FBIG => DiskError::TooLarge,

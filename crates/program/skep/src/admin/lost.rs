@@ -112,7 +112,7 @@ fn on_targets(namespace: &Namespace, layout: Layout, wanted: &impl Fn(TargetId) 
     for (target, chunks) in by_target {
         let node = names.target(target).and_then(|entry| names.entry(entry.node));
         let Some(node) = node.filter(|node| !silent.contains(&node.node)) else { continue };
-        match namespace.cluster.node(node).ask(&StatChunks { target, chunks: chunks.clone() }) {
+        match namespace.cluster.node(node).ask(&StatChunks { target, by: None, chunks: chunks.clone() }) {
             Ok(reply) => {
                 sizes.extend(chunks.into_iter().zip(reply.chunks.iter().map(|stat| stat.size)));
                 lives.extend(reply.life_since.map(|since| (target, since)));

@@ -25,6 +25,7 @@ pub mod node;
 pub mod pool;
 pub mod pool_limits;
 pub mod session;
+pub mod shard;
 pub mod stats;
 pub mod target;
 pub mod target_removal;
@@ -42,6 +43,9 @@ pub enum AdminCommand {
     /// Daemons of the cluster
     #[command(subcommand)]
     Node(node::NodeCommand),
+    /// Shards: the parts of the namespace, each on a metadata server
+    #[command(subcommand)]
+    Shard(shard::ShardCommand),
     /// Storage targets
     #[command(subcommand)]
     Target(target::TargetCommand),
@@ -85,6 +89,7 @@ pub fn run(command: &AdminCommand) -> ExitCode {
     let out = &mut crate::cli::output::stdout();
     let outcome = match command {
         AdminCommand::Node(command) => node::run(command, out),
+        AdminCommand::Shard(command) => shard::run(command, out),
         AdminCommand::Target(command) => target::run(command, out),
         AdminCommand::Pool(command) => pool::run(command, out),
         AdminCommand::Entry(command) => entry::run(command, out),

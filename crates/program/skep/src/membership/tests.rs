@@ -173,7 +173,7 @@ fn join(dir: &std::path::Path) -> Result<Membership, String> {
         alias: "disk-a".to_owned(),
         addresses: Vec::new(),
         domain: String::new(),
-        index: LogIndex(0),
+        index: LogSeq(0),
         restored: false,
     };
     let state = StateDir::open(&dir.join("state"), "storaged").unwrap();

@@ -128,7 +128,12 @@ impl Courier {
             // Ends when the owner drops its side.
             while let Ok((task, epoch)) = tasks.recv() {
                 caller.hello.epoch = caller.hello.epoch.max(epoch);
-                let result = carry(&mut caller, &task.job).map_err(|e| JobFailure(e.to_string()));
+                let result = match carry(&mut caller, &task) {
+                    Err(CallError::Refused(refusal)) if refusal.status == Status::OLD_TERM => {
+                        Ok(JobReply::Deposed(refusal.to_string()))
+                    }
+                    done => done.map_err(|e| JobFailure(e.to_string())),
+                };
                 mailbox.result(task.id, result);
             }
         });
@@ -143,21 +148,23 @@ fn is_newer(known: Option<&MapReply>, map: &MapReply) -> bool {
     !map.nodes.is_empty() && known.is_none_or(|known| map.version >= known.version)
 }
 
-/// Will a repetition give the same?
+/// Will the target never do this for the shard? (Another server's shard is another matter: OLD_TERM.)
 fn is_final(refusal: &Refusal) -> bool {
-    !refusal.status.is_transient() && refusal.status != Status::STALE_MAP
+    !refusal.status.is_transient() && ![Status::STALE_MAP, Status::OLD_TERM].contains(&refusal.status)
 }
 
-fn carry(caller: &mut Caller, job: &Job) -> Result<JobReply, CallError> {
+fn carry(caller: &mut Caller, task: &Task) -> Result<JobReply, CallError> {
     let deadline = Instant::now() + TASK_LIMIT;
-    Ok(match job {
+    let by = Some(task.by);
+    Ok(match &task.job {
         Job::Delete { target, chunks } => {
-            caller.call(&DeleteChunks { target: *target, chunks: chunks.clone() }, deadline)?;
+            caller.call(&DeleteChunks { target: *target, by, chunks: chunks.clone() }, deadline)?;
             JobReply::Done
         }
         Job::Trim { target, chunk, size, keeps_reserved } => {
             let message = TrimChunk {
                 target: *target,
+                by,
                 chunk: *chunk,
                 size: *size,
                 keeps_reserved: keeps_reserved.then_some(true),
@@ -165,7 +172,7 @@ fn carry(caller: &mut Caller, job: &Job) -> Result<JobReply, CallError> {
             JobReply::Trimmed(caller.call(&message, deadline)?.blocks)
         }
         Job::Seal { target, chunk, floor } => {
-            let message = SealChunk { target: *target, chunk: *chunk, floor: *floor };
+            let message = SealChunk { target: *target, by: task.by, chunk: *chunk, floor: *floor };
             match caller.call(&message, deadline) {
                 Ok(reply) => JobReply::Sealed(reply.limit),
                 // It will not: its disk is full to the last byte, or has failed.
@@ -176,7 +183,7 @@ fn carry(caller: &mut Caller, job: &Job) -> Result<JobReply, CallError> {
             }
         }
         Job::Stat { target, chunks } => {
-            let message = StatChunks { target: *target, chunks: chunks.clone() };
+            let message = StatChunks { target: *target, by, chunks: chunks.clone() };
             JobReply::Stats(caller.call(&message, deadline)?.chunks)
         }
         Job::Remote { shard, message } => {

@@ -4,7 +4,7 @@ use crate::membership::{Member, Report};
 use skep_disk::log::LogError;
 use skep_meta::{JobFailure, JobReply};
 use skep_net::Waker;
-use skep_types::{Capacity, LogIndex, ShardId};
+use skep_types::{Capacity, LogSeq, ShardId};
 use skep_wire::mgmt::{FencesReply, MapReply};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -24,7 +24,7 @@ pub struct Letters {
     /// The newest fences.
     pub fences: Option<FencesReply>,
     /// The log is durable up to here, or failed.
-    pub durable: Option<Result<LogIndex, LogError>>,
+    pub durable: Option<Result<LogSeq, LogError>>,
     /// A checkpoint ended.
     pub checkpointed: bool,
     /// The state directory is (no longer) nearly full.
@@ -58,7 +58,7 @@ impl Mailbox {
     }
 
     /// For the heartbeats; true when mgmtd is to hear it at once.
-    pub fn tell(&self, index: LogIndex, formatted: Vec<ShardId>) -> bool {
+    pub fn tell(&self, index: LogSeq, formatted: Vec<ShardId>) -> bool {
         self.index.store(index.0, Relaxed);
         let mut known = self.formatted.lock().unwrap_or_else(PoisonError::into_inner);
         let is_news = formatted.len() > known.len();
@@ -86,7 +86,7 @@ impl Mailbox {
     }
 
     /// The log's durable index moved, or the log failed.
-    pub fn durable(&self, durable: &Result<LogIndex, LogError>) {
+    pub fn durable(&self, durable: &Result<LogSeq, LogError>) {
         self.put(|letters| letters.durable = Some(durable.clone()));
     }
 
@@ -98,7 +98,7 @@ impl Mailbox {
 
 impl Member for Mailbox {
     fn report(&self) -> Report {
-        let index = LogIndex(self.index.load(Relaxed));
+        let index = LogSeq(self.index.load(Relaxed));
         let formatted = self.formatted.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let Ok(fs) = rustix::fs::statvfs(&self.state_dir) else {
             return Report { index, formatted, ..Report::default() };

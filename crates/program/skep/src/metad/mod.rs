@@ -24,9 +24,9 @@ use service::Metad;
 use skep_disk::disk::RealDisk;
 use skep_disk::log::{CommandLog, LogOptions, Recovered, SyncPolicy, SyncThread};
 use skep_disk::rows::{RowOptions, RowStore};
-use skep_meta::Server;
+use skep_meta::Group;
 use skep_net::{EventLimits, EventServer, Keyring, Listener, StopHandle};
-use skep_types::{LogIndex, ServiceKind};
+use skep_types::{LogSeq, ServiceKind};
 use skep_wire::mgmt::{Address, RegisterNodeReply};
 use std::path::Path;
 use std::process::ExitCode;
@@ -63,7 +63,7 @@ fn serve(config: &MetadConfig, restored: bool) -> Result<(), String> {
         alias: config.alias.clone(),
         addresses: addresses.clone(),
         domain: config.domain.clone(),
-        index: found.as_ref().map_or(LogIndex(0), |(_, found)| found.last),
+        index: found.as_ref().map_or(LogSeq(0), |(_, found)| found.last),
         restored,
     };
     let mgmtd = crate::daemon::mgmtd_endpoints(&config.membership)?;
@@ -195,7 +195,7 @@ fn recover(
     (log, rules): (Option<(CommandLog, Recovered)>, skep_meta::Config),
     mailbox: &Arc<Mailbox>,
     counts: &Arc<Counts>,
-) -> Result<(Server<RowStore>, CommandLog, SyncThread), String> {
+) -> Result<(Group<RowStore>, CommandLog, SyncThread), String> {
     let cluster = state.cluster.unwrap_or_default();
     let (command_log, found) = match log {
         Some(log) => log,
@@ -233,8 +233,8 @@ fn recover(
     )
     .map_err(|e| e.to_string())?;
     rows.check_log(found.first, found.last).map_err(|e| e.to_string())?;
-    let mut rules = Server::new(rules, rows).map_err(|e| e.to_string())?;
-    let from = rules.last_index();
+    let mut rules = Group::new(rules, rows).map_err(|e| e.to_string())?;
+    let from = rules.last_seq();
     skep_disk::shards::replay(&mut rules, &command_log, found.last)?;
     if from < found.last {
         info!("replayed log records {} to {}", from.0 + 1, found.last);

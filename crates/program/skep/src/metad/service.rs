@@ -9,7 +9,7 @@ use crate::membership::{Greeter, Nudge, Vigil};
 use skep_disk::log::{CommandLog, SyncHandle, SyncThread};
 use skep_disk::rows::RowStore;
 use skep_disk::shards::Shards;
-use skep_meta::{Input, PeerIdentity, Request, Server};
+use skep_meta::{Group, Input, PeerIdentity, Request};
 use skep_net::{ConnId, Keyring, Peer, PeerInfo, Replies, Service, StopHandle, may_call, now};
 use skep_types::{
     ClientId, Decode, Encode, FenceEpoch, Incarnation, Millis, Reader, Role, ServiceKind, Timestamp,
@@ -73,7 +73,7 @@ impl Metad {
     #[allow(clippy::too_many_arguments)] // The parts of a daemon; they meet here and nowhere else.
     pub fn new(
         who: Who,
-        rules: Server<RowStore>,
+        rules: Group<RowStore>,
         command_log: CommandLog,
         sync: SyncThread,
         courier: Courier,
@@ -175,7 +175,7 @@ impl Metad {
         }
     }
 
-    fn rules(&self) -> &Server<RowStore> {
+    fn rules(&self) -> &Group<RowStore> {
         self.shards.rules()
     }
 
@@ -332,7 +332,7 @@ impl Service for Metad {
         if wrote > 0 && sync_now {
             self.sync_handle.request_all();
         } else if sync_now {
-            self.sync_handle.request(self.shards.log().last_index());
+            self.sync_handle.request(self.shards.log().last_seq());
         }
         let fetch = std::mem::take(&mut self.shards.out.fetch_map);
         if std::mem::take(&mut self.shards.out.fetch_fences) || fetch {
@@ -344,7 +344,7 @@ impl Service for Metad {
         for line in self.shards.out.warnings.drain(..) {
             warning!("{line}");
         }
-        if self.mailbox.tell(self.rules().durable_index(), self.rules().formatted()) {
+        if self.mailbox.tell(self.rules().durable_seq(), self.rules().formatted()) {
             self.nudge.nudge();
         }
         self.tell_ready();

@@ -6,8 +6,8 @@ use super::identity::{IDENTITY_FILE, Identity};
 use super::snapshot::Snapshot;
 use skep_cluster::{Command, State};
 use skep_disk::disk::{DirLock, Disk, DiskError};
-use skep_disk::log::{CommandLog, EntryKind, LogError, LogOptions, Record, Syncer};
-use skep_types::{Decode, Encode, LogIndex, NamesKey, ShardId, Term, Uuid};
+use skep_disk::log::{CommandLog, EntryKind, Head, LogError, LogOptions, Record, Syncer};
+use skep_types::{Decode, Encode, LogIndex, LogSeq, NamesKey, ShardId, Term, Uuid};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,6 +22,8 @@ const SNAPSHOT_ENTRIES: u64 = 50_000;
 const REPLAY_BYTES: usize = 1 << 20;
 /// Terms that are left out when an older copy of the directory is put back: more than it was started since.
 const RESTORED_TERMS: u64 = 1 << 16;
+/// The only shard of the log: its indexes are the log's own numbers.
+const SHARD: ShardId = ShardId(0);
 /// Directory of the log in the state directory.
 const LOG_DIR: &str = "log";
 /// File that the lock of a directory is held on; the one file that an empty directory may have.
@@ -84,7 +86,7 @@ impl Journal {
         let options = LogOptions { segment_bytes: SEGMENT_BYTES, ..LogOptions::new(identity.cluster) };
         let (log, recovered) = CommandLog::open(disk.clone(), &dir.join(LOG_DIR), options)?;
         let at = snapshot.as_ref().map_or(LogIndex(0), |s| s.index);
-        if recovered.last < at || recovered.first.0 > at.0 + 1 {
+        if recovered.last.0 < at.0 || recovered.first.0 > at.0 + 1 {
             return Err(JournalError(format!(
                 "{}: the log holds entries {} to {}, the snapshot ends at {at}: files of different days were \
                  mixed; restore the whole directory from one backup",
@@ -95,7 +97,7 @@ impl Journal {
         }
         let mut journal = Self {
             syncer: log.syncer(),
-            term: Term(recovered.last_term.0 + 1),
+            term: Term(log.head(SHARD).map_or(0, |head| head.term.0) + 1),
             snapshot_at: at,
             snapshot_bytes: log.bytes(),
             disk,
@@ -106,7 +108,7 @@ impl Journal {
         };
         let state = journal.replay(snapshot)?;
         // A new term: map versions rise although they are not logged.
-        journal.append(&[(EntryKind::TermStart, Vec::new())])?;
+        journal.begin_term()?;
         if !identity.formatted {
             identity.formatted = true;
             identity.write(&*journal.disk, dir)?;
@@ -133,27 +135,34 @@ impl Journal {
     /// Terms go on far behind those that this copy of the directory does not know of.
     pub fn jump(&mut self) -> Result<Term, LogError> {
         self.term.0 += RESTORED_TERMS;
-        self.append(&[(EntryKind::TermStart, Vec::new())])?;
+        self.begin_term()?;
         Ok(self.term)
     }
 
     /// Makes the changes durable. [`LogError::Full`]: nothing was written, all goes on. Any other
     /// error: the disk failed, nothing can be acknowledged any more.
     pub fn commit(&mut self, commands: &[Command]) -> Result<(), LogError> {
-        let entries: Vec<_> =
-            commands.iter().map(|command| (EntryKind::Command, command.to_bytes())).collect();
-        self.append(&entries)
+        let next = self.next();
+        let record = |(n, command): (u64, &Command)| {
+            let head = Head { index: LogIndex(next.index.0 + n), ..next };
+            Record::command(LogSeq(head.index.0), head, command.to_bytes())
+        };
+        let records: Vec<_> = (0..).zip(commands).map(record).collect();
+        self.append(&records)
     }
 
-    fn append(&mut self, entries: &[(EntryKind, Vec<u8>)]) -> Result<(), LogError> {
-        let mut index = self.log.last_index();
-        let mut records = Vec::with_capacity(entries.len());
-        for (kind, bytes) in entries {
-            index.0 += 1;
-            let record = Record::command(self.term, index, ShardId(0), bytes.clone());
-            records.push(Record { kind: *kind, ..record });
-        }
-        self.log.append(&records)?;
+    fn begin_term(&mut self) -> Result<(), LogError> {
+        let next = self.next();
+        self.append(&[Record::terms(LogSeq(next.index.0), &[next])])
+    }
+
+    /// What the next record leaves.
+    fn next(&self) -> Head {
+        Head { shard: SHARD, term: self.term, index: LogIndex(self.log.last_seq().0 + 1) }
+    }
+
+    fn append(&mut self, records: &[Record]) -> Result<(), LogError> {
+        self.log.append(records)?;
         self.syncer.sync().map(|_| ())
     }
 
@@ -165,9 +174,9 @@ impl Journal {
     fn replay(&self, snapshot: Option<Snapshot>) -> Result<State, JournalError> {
         let empty = || State::format(self.identity.cluster, self.identity.names, self.identity.shards);
         let (mut at, mut state) = snapshot.map_or_else(|| (LogIndex(0), empty()), |s| (s.index, s.state));
-        while at < self.log.last_index() {
-            for record in self.log.read(LogIndex(at.0 + 1), REPLAY_BYTES)? {
-                at = record.index;
+        while at.0 < self.log.last_seq().0 {
+            for record in self.log.read(LogSeq(at.0 + 1), REPLAY_BYTES)? {
+                at = LogIndex(record.seq.0);
                 if record.kind != EntryKind::Command {
                     continue;
                 }
@@ -186,7 +195,7 @@ impl Journal {
 
     /// Takes a snapshot when the log has grown enough; says whether it did.
     pub fn snapshot_if_due(&mut self, state: &State) -> Result<bool, JournalError> {
-        let last = self.log.last_index();
+        let last = self.log.last_seq();
         let bytes = self.log.bytes().saturating_sub(self.snapshot_bytes);
         if last.0 - self.snapshot_at.0 < SNAPSHOT_ENTRIES && bytes < SNAPSHOT_BYTES {
             return Ok(false);
@@ -196,10 +205,10 @@ impl Journal {
     }
 
     fn snapshot(&mut self, state: &State) -> Result<(), JournalError> {
-        let index = self.log.last_index();
+        let index = LogIndex(self.log.last_seq().0);
         let snapshot = Snapshot { index, term: self.term, state: state.clone() };
         snapshot.write(&*self.disk, &self.dir)?;
-        self.log.release_before(LogIndex(index.0 + 1))?;
+        self.log.release_before(LogSeq(index.0 + 1))?;
         self.syncer.sync()?;
         self.snapshot_at = index;
         self.snapshot_bytes = self.log.bytes();

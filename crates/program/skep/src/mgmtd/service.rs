@@ -8,7 +8,7 @@ use skep_cluster::{Answer, Command, Input, Output, Registry};
 use skep_disk::log::LogError;
 use skep_net::{ConnId, Keyring, Peer, PeerInfo, Replies, Service, StopHandle, may_call, now};
 use skep_types::{
-    Capacity, ClientId, Decode, Errno, FenceEpoch, Incarnation, LogIndex, Millis, NodeId, Reader, Role,
+    Capacity, ClientId, Decode, Errno, FenceEpoch, Incarnation, LogSeq, Millis, NodeId, Reader, Role,
     ServiceKind, Uuid,
 };
 use skep_wire::mgmt::{Address, Heartbeat, MgmtRequest, RegisterNode, RegisterNodeReply, RegistryAge};
@@ -123,7 +123,7 @@ impl Mgmtd {
             // Its own directory is as old as the registry in it.
             mark: 1,
             confirmed: 1,
-            index: LogIndex(0),
+            index: LogSeq(0),
             restored: false,
             registry: RegistryAge::default(),
         };
@@ -167,7 +167,7 @@ impl Mgmtd {
             targets: Vec::new(),
             capacity: (self.introduction.capacity)(),
             map: self.registry.map_version(),
-            index: LogIndex(0),
+            index: LogSeq(0),
             formatted: Vec::new(),
             registry: RegistryAge::default(),
             leaving: false,

@@ -1,6 +1,6 @@
 //! The lock keeper: programs that wait for locks of the cluster are parked here, without a worker or a lane.
 //!
-//! - One thread for each metadata server with waiting programs asks it what has become of them (`AwaitLocks`)
+//! - One thread for each metadata server with waiting programs asks it what has become of them (`Events`)
 //!   and answers their requests. It ends when nobody has waited there for a while.
 //! - One thread takes back the wishes of programs that got a signal.
 //! - A lock is told when the kernel's old pages of its file are gone. Where that takes long, because a page waits for a
@@ -10,7 +10,7 @@ use super::drive;
 use super::hands::Hands;
 use super::port::BlockingPort;
 use super::worker::MountLane;
-use skep_client::limits::AWAIT_LOCKS_MS;
+use skep_client::limits::EVENTS_WAIT_MS;
 use skep_client::state::Ended;
 use skep_client::{Cell, Lane};
 use skep_fuse::ParkedReply;
@@ -229,8 +229,8 @@ impl Keeper {
     fn ask(self: &Arc<Self>, node: NodeId) {
         let Some(lane) = self.lane() else { return };
         while !self.hands.has_ended() {
-            if self.hands.shared.with(|s| s.wished_nodes()).contains(&node) {
-                match drive(lane.await_locks(node, AWAIT_LOCKS_MS)) {
+            if self.hands.shared.with(|s| s.nodes_to_ask()).contains(&node) {
+                match drive(lane.events(node, EVENTS_WAIT_MS)) {
                     Ok(ended) => self.settle_with(&lane, ended),
                     Err(_) => std::thread::sleep(AGAIN),
                 }
@@ -239,14 +239,14 @@ impl Keeper {
             self.settle_ended();
             let mut state = self.lock();
             // Under the lock: whoever parked since the look above has woken nobody.
-            if self.hands.shared.with(|s| s.wished_nodes()).contains(&node) {
+            if self.hands.shared.with(|s| s.nodes_to_ask()).contains(&node) {
                 continue;
             }
             let (woken, waited) =
                 self.wake.wait_timeout(state, LINGER).unwrap_or_else(PoisonError::into_inner);
             state = woken;
             // Whoever parks from now on finds no thread, and starts one.
-            if waited.timed_out() && !self.hands.shared.with(|s| s.wished_nodes()).contains(&node) {
+            if waited.timed_out() && !self.hands.shared.with(|s| s.nodes_to_ask()).contains(&node) {
                 state.asked.remove(&node);
                 return;
             }

@@ -20,7 +20,7 @@ use serve::Storaged;
 use skep_disk::target::TargetDir;
 use skep_net::{Keyring, StreamLimits, StreamServer};
 use skep_storage::Word;
-use skep_types::{Errno, LogIndex, ServiceKind};
+use skep_types::{Errno, LogSeq, ServiceKind};
 use skep_wire::mgmt::{Address, RegisterNodeReply, RegisterTarget, RegisterTargetReply};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -49,7 +49,7 @@ fn serve(config: &StoragedConfig, args: &StoragedArgs) -> Result<(), String> {
         alias: config.alias.clone(),
         addresses: addresses.clone(),
         domain: config.domain.clone(),
-        index: LogIndex(0),
+        index: LogSeq(0),
         restored: args.restored,
     };
     let mgmtd = crate::daemon::mgmtd_endpoints(&config.membership)?;
@@ -184,6 +184,7 @@ fn open_targets(
         let word = Word { consistency, failures, decisions };
         let kept = directory.keep_standing(&config.state_dir.join(STANDINGS), word);
         kept.map_err(|e| format!("target {}: its state cannot be kept: {e}", path.display()))?;
+        directory.keep_terms().map_err(|e| e.to_string())?;
         info!("{} is target {target} ({alias})", path.display());
         targets.push(Target::new(target, mark, directory));
     }

@@ -6,12 +6,14 @@ use crate::instruments::{Instruments, is_instrument};
 use crate::membership::{Greeter, Member, Nudge, Report};
 use crate::metrics::Requests;
 use skep_net::{Answer, Handler, Keyring, Payload, Peer, PeerInfo, may_call};
-use skep_storage::{Admission, Sender};
+use skep_storage::{Admission, Sender, speaker};
 use skep_types::{
     ChunkId, ClientId, Consistency, Errno, FenceEpoch, Incarnation, Reader, ServiceKind, TargetId,
 };
 use skep_wire::mgmt::{FencesReply, MapReply, RegisterNodeReply};
-use skep_wire::storage::{CopyChunk, DeleteChunks, StorageRequest, TargetStat, TargetStatsReply, WriteChunk};
+use skep_wire::storage::{
+    CopyChunk, DeleteChunks, ShardTerm, StorageRequest, TargetStat, TargetStatsReply, WriteChunk,
+};
 use skep_wire::{Header, Hello, Refusal, Status, Welcome};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -96,7 +98,13 @@ impl Storaged {
         Ok(target)
     }
 
-    fn serve(&self, request: StorageRequest, payload: &mut Payload) -> Result<Answer, Refusal> {
+    /// `by`: in which term of which shard it comes, of a metadata server.
+    fn serve(
+        &self,
+        request: StorageRequest,
+        by: Option<ShardTerm>,
+        payload: &mut Payload,
+    ) -> Result<Answer, Refusal> {
         let id = match &request {
             StorageRequest::ReadChunk(m) => m.target,
             StorageRequest::WriteChunk(m) => m.target,
@@ -115,6 +123,7 @@ impl Storaged {
             }
         };
         let target = self.target(id, &request)?;
+        let _speaking = by.map(|by| target.speak(by)).transpose()?;
         let answer = self.serve_on(target, request, payload);
         if let Err(refusal) = &answer
             && target.is_news(refusal)
@@ -182,7 +191,7 @@ impl Storaged {
             admission.check(target.id, Consistency::Good, request)
         };
         if checked.is_err() {
-            target.run(&DeleteChunks { target: target.id, chunks: vec![chunk] }.into())?;
+            target.run(&DeleteChunks { target: target.id, by: None, chunks: vec![chunk] }.into())?;
         }
         checked
     }
@@ -247,7 +256,8 @@ impl Handler for Storaged {
             // Before admission: see `Writers::enter`.
             let _in_work = changes(&request).then(|| self.writers.enter(sender.client));
             self.admit(&sender)?;
-            self.serve(request, payload)
+            let by = speaker(sender.role, &request)?;
+            self.serve(request, by, payload)
         };
         let since = Instant::now();
         let answer = answer();

@@ -1,7 +1,7 @@
 //! One target as the daemon serves it: directory, state, counters.
 
 use crate::instruments::BenchTarget;
-use skep_disk::target::TargetDir;
+use skep_disk::target::{Speaking, TargetDir};
 use skep_storage::{
     COPY_MAX, ChunkStore, CopyFault, DiskError, Done, Heard, Limits, RESERVE_STEP, Word, copy_chunk,
     counter_of, execute, is_allocated, read_chunk, reserve_steps, room_needed, write_chunk,
@@ -9,7 +9,7 @@ use skep_storage::{
 use skep_types::{Capacity, ChunkId, ClusterId, Consistency, Decode, Encode, Errno, TargetId};
 use skep_wire::mgmt::{TargetEntry, TargetReport};
 use skep_wire::storage::{
-    ChunkReply, CopyChunk, ReadChunk, ReserveChunk, StorageRequest, TargetStat, WriteChunk,
+    ChunkReply, CopyChunk, ReadChunk, ReserveChunk, ShardTerm, StorageRequest, TargetStat, WriteChunk,
 };
 use skep_wire::{Refusal, Status};
 use std::collections::BTreeMap;
@@ -22,6 +22,9 @@ use std::time::Duration;
 const LOOK_BYTES: u64 = 8 << 20;
 /// Locks for seals and truncates: one that waits for a slow write holds up few others.
 const SEALING: usize = 64;
+
+/// Longest wait of a shard's message for those of its earlier term: shorter than the patience of who sent it.
+const TERM_LIMIT: Duration = Duration::from_secs(5);
 
 /// Counters since the start.
 #[derive(Default)]
@@ -387,6 +390,11 @@ impl Target {
         }
         let text = format!("target {} has {free} bytes above its reserve, {needed} are asked for", self.id);
         Err(Refusal::with(Status::errno(Errno::ENOSPC), text))
+    }
+
+    /// Lets a message of a shard in, if no later term of the shard is known.
+    pub fn speak(&self, by: ShardTerm) -> Result<Speaking<'_>, Refusal> {
+        self.directory.speak(by, TERM_LIMIT).map_err(|done| self.refusal(done))
     }
 
     /// Everything but reads, writes and reservations.

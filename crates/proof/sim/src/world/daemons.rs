@@ -10,7 +10,7 @@ use skep_client::MGMTD;
 use skep_meta::{Input, Job, JobFailure, JobReply, Output, PeerIdentity, Request, Task};
 use skep_storage::Sender;
 use skep_types::{
-    ClientId, Decode, Encode, Incarnation, LogIndex, NodeId, Reader, Role, Seq, ShardId, Slot, TargetId,
+    ClientId, Decode, Encode, Incarnation, LogSeq, NodeId, Reader, Role, Seq, ShardId, Slot, TargetId,
 };
 use skep_wire::meta::{
     MakeDirOn, MetaRequest, RemoteDir, RemoteDirReply, ReserveEnd, ReserveEndReply, ShardCall, ShardStamp,
@@ -21,8 +21,12 @@ use skep_wire::storage::{
 };
 use skep_wire::{Message, Refusal, Status};
 
+/// From one life of a daemon to the next: they are counted in nanoseconds.
+const LIFE_STEP: u64 = 1 << 32;
 /// Milliseconds between two looks at what a daemon has to do.
 const TICK_MS: u64 = 100;
+/// Of a thousand truncates that are told to targets so many find their server deposed, in seeds where servers are.
+const DEPOSED_TRIMMING: u64 = 30;
 /// metad syncs its log this often.
 const SYNC_INTERVAL_MS: u64 = 50;
 
@@ -32,7 +36,7 @@ impl World {
         if self.network.life(node).is_some() {
             return;
         }
-        self.last_life += 1;
+        self.last_life += LIFE_STEP;
         let life = self.last_life;
         self.network.set_up(node, life);
         self.hub.borrow_mut().say(format_args!("node {node} starts, life {life}"));
@@ -42,13 +46,10 @@ impl World {
             self.renew_upkeep(node);
         }
         if let Some(at) = self.metad_at(node) {
-            {
-                let hub = &mut *self.hub.borrow_mut();
-                hub.fields.metad_lives += 1;
-                hub.metad_lives.insert(node, Incarnation(life));
-            }
+            self.hub.borrow_mut().fields.metad_lives += 1;
             let out = self.metads[at].start(Incarnation(life), &mut self.hub.borrow_mut());
             if let Some(out) = out {
+                self.hub.borrow_mut().metad_terms.insert(node, self.metads[at].root_term());
                 self.carry_out(at, life, out);
             }
         }
@@ -67,7 +68,10 @@ impl World {
         if node == MGMTD {
             hub.coverage.hit("mgmtd was killed");
         } else if let Some(at) = self.metad_at(node) {
-            hub.metad_lives.remove(&node);
+            hub.metad_terms.remove(&node);
+            if self.mood.deposes {
+                self.network.depose(node, hub, &mut self.queue);
+            }
             if power {
                 self.cut_metad(at, hub);
             } else {
@@ -85,6 +89,12 @@ impl World {
                 storaged.restart();
             }
         }
+    }
+
+    /// Another server goes on with the shards of a metadata server at once, and does not ask whether it lives.
+    pub(super) fn deposed(&mut self, node: NodeId) {
+        self.kill_daemon(node, false);
+        self.after(1, Event::Restart(node));
     }
 
     fn cut_metad(&mut self, at: usize, hub: &mut crate::hub::Hub) {
@@ -114,7 +124,7 @@ impl World {
             return self.reply(id, result.map(|body| (body, Vec::new())), hub);
         }
         let Some(at) = self.metad_at(node) else { return self.arrive_at_storaged(id, hub) };
-        if hub.metad_lives.len() < self.metads.len() {
+        if hub.metad_terms.len() < self.metads.len() {
             hub.coverage.hit("one metad was down and another served");
         }
         match self.meta_request(id, hub) {
@@ -251,7 +261,7 @@ impl World {
         }
     }
 
-    fn carry_out(&mut self, at: usize, life: u64, out: Output) {
+    pub(super) fn carry_out(&mut self, at: usize, life: u64, out: Output) {
         let hub = self.hub.clone();
         self.carry_out_with(at, life, out, &mut hub.borrow_mut());
     }
@@ -259,6 +269,9 @@ impl World {
     /// Appends, then answers, then sends the courier: unless metad dies in between.
     fn carry_out_with(&mut self, at: usize, life: u64, out: Output, hub: &mut crate::hub::Hub) {
         let node = self.metads[at].node;
+        if let Some(term) = hub.metad_terms.get_mut(&node) {
+            *term = self.metads[at].root_term();
+        }
         for note in &out.notes {
             hub.say(format_args!("metad {node}: {note}"));
             // Whoever was cut off for longer may lose its locks while it lives; its programs hear of it when it reports.
@@ -278,7 +291,7 @@ impl World {
             hub.say(format_args!("metad {node} is killed before it answers"));
             self.network.set_down(node, hub, &mut self.queue);
             self.metads[at].kill(hub);
-            hub.metad_lives.remove(&node);
+            hub.metad_terms.remove(&node);
             let due = hub.now + 50 + hub.rng.below(500);
             self.queue.at(due, &mut hub.rng, Event::Restart(node));
             return;
@@ -286,8 +299,12 @@ impl World {
         for reply in out.replies {
             self.reply_from_shard(at, reply.to, reply.stamp, reply.result, hub);
         }
-        for Task { id, job } in out.tasks {
-            self.send_task(at, life, id, job, hub);
+        let trims = out.tasks.iter().any(|task| matches!(task.job, Job::Trim { .. }));
+        for task in out.tasks {
+            self.send_task(at, life, task, hub);
+        }
+        if trims && self.mood.deposes && !hub.calm && hub.permille(DEPOSED_TRIMMING) {
+            self.queue.at(hub.now, &mut hub.rng, Event::Deposed(node));
         }
         if out.sync_now {
             self.queue.at(hub.now, &mut hub.rng, Event::Sync(life));
@@ -305,7 +322,7 @@ impl World {
 
     fn plan_tick(&mut self, at: usize, life: u64, hub: &mut crate::hub::Hub) {
         let metad = &mut self.metads[at];
-        let Some(due) = metad.server().and_then(skep_meta::Server::next_deadline) else { return };
+        let Some(due) = metad.server().and_then(skep_meta::Group::next_deadline) else { return };
         let due = due.0.max(hub.now + 1);
         if metad.tick_at.is_none_or(|planned| due < planned) {
             metad.tick_at = Some(due);
@@ -313,28 +330,36 @@ impl World {
         }
     }
 
-    fn send_task(&mut self, at: usize, life: u64, task: u64, job: Job, hub: &mut crate::hub::Hub) {
+    fn send_task(&mut self, at: usize, life: u64, task: Task, hub: &mut crate::hub::Hub) {
+        let Task { id: task, by, job } = task;
+        let named = Some(by);
         let mut shard_of_job = None;
         let (target, kind, body) = match job {
             Job::Delete { target, chunks } => {
-                (target, DeleteChunks::KIND, DeleteChunks { target, chunks }.to_bytes())
+                (target, DeleteChunks::KIND, DeleteChunks { target, by: named, chunks }.to_bytes())
             }
             Job::Trim { target, chunk, size, keeps_reserved } => {
                 hub.coverage.hit("a truncate was told to targets");
                 (
                     target,
                     TrimChunk::KIND,
-                    TrimChunk { target, chunk, size, keeps_reserved: keeps_reserved.then_some(true) }
-                        .to_bytes(),
+                    TrimChunk {
+                        target,
+                        by: named,
+                        chunk,
+                        size,
+                        keeps_reserved: keeps_reserved.then_some(true),
+                    }
+                    .to_bytes(),
                 )
             }
             Job::Stat { target, chunks } => {
                 hub.coverage.hit("the size of a file was recovered");
-                (target, StatChunks::KIND, StatChunks { target, chunks }.to_bytes())
+                (target, StatChunks::KIND, StatChunks { target, by: named, chunks }.to_bytes())
             }
             Job::Seal { target, chunk, floor } => {
                 hub.coverage.hit("an extent was sealed");
-                (target, SealChunk::KIND, SealChunk { target, chunk, floor }.to_bytes())
+                (target, SealChunk::KIND, SealChunk { target, by, chunk, floor }.to_bytes())
             }
             // Another server's, or it did not know yet that the shard is its own.
             Job::Remote { shard, message } => {
@@ -433,7 +458,7 @@ impl World {
     }
 
     /// A sync has ended.
-    pub(super) fn synced(&mut self, life: u64, index: LogIndex) {
+    pub(super) fn synced(&mut self, life: u64, index: LogSeq) {
         let Some(at) = self.metad_in(life) else { return };
         self.metads[at].sync_ended(index);
         self.metad_input(self.metads[at].node, Input::Durable(index));
@@ -468,6 +493,7 @@ fn mark(refusal: &Refusal, hub: &mut crate::hub::Hub) {
         Status::STALE_LAYOUT => "STALE_LAYOUT",
         Status::NOT_READY => "NOT_READY",
         Status::FENCED => "FENCED",
+        Status::OLD_TERM => "OLD_TERM",
         Status::MALFORMED | Status::ROLE | Status::OLD_SEQUENCE => {
             return hub.say(format_args!("refused: {refusal}"));
         }

@@ -6,7 +6,7 @@ use crate::queue::Event;
 use skep_meta::store::{Batch, MemoryStore, Store, StoreError};
 use skep_meta::{Input, PeerIdentity, Request};
 use skep_types::{
-    ChunkId, ClientId, Decode, FenceEpoch, Incarnation, Ino, LogIndex, NodeId, Role, Seq, Slot, TargetId,
+    ChunkId, ClientId, Decode, FenceEpoch, Incarnation, Ino, LogSeq, NodeId, Role, Seq, Slot, TargetId,
 };
 use skep_wire::meta::{MetaRequest, ShardCall, ShardStats, StatsReply};
 use std::cell::RefCell;
@@ -174,7 +174,7 @@ impl World {
 
     /// The rows of every metadata server that is up.
     fn stores(&self) -> impl Iterator<Item = &MemoryStore> {
-        self.metads.iter().filter_map(|metad| metad.server()).map(skep_meta::Server::store)
+        self.metads.iter().filter_map(|metad| metad.server()).map(skep_meta::Group::store)
     }
 
     /// The rows of all shards together, as one server would hold them.
@@ -187,7 +187,7 @@ impl World {
             })?;
         }
         let mut rows = MemoryStore::default();
-        rows.apply(LogIndex(1), all)?;
+        rows.apply(LogSeq(1), &[], all)?;
         Ok(rows)
     }
 

@@ -1,6 +1,7 @@
 //! Chaos: what goes wrong, and when it ends.
 
 use super::World;
+use crate::Canary;
 use crate::deeds::Theme;
 use crate::hub::{HOSTS, Hub};
 use crate::network::Weather;
@@ -24,6 +25,8 @@ pub struct Mood {
     pub calm_at: u64,
     /// Deaths of metad between append and reply, of a thousand inputs that changed something.
     pub dies_before_reply: u64,
+    /// Metadata servers that die are deposed: they live, and what they have sent arrives late.
+    pub deposes: bool,
     /// Longest pause between two mishaps.
     pause_max: u64,
     /// Mishaps by number, each as often as it stands here.
@@ -33,10 +36,10 @@ pub struct Mood {
 
 impl Mood {
     /// Draws it.
-    pub fn draw(hub: &mut Hub) -> Self {
+    pub fn draw(seed: u64, hub: &mut Hub) -> Self {
         let rng = &mut hub.rng;
         let mut deck = Vec::new();
-        for mishap in 0..=12 {
+        for mishap in 0..=13 {
             // Some seeds never see a certain mishap, others see little else.
             for _ in 0..rng.pick(&[0, 1, 1, 2, 4]) {
                 deck.push(mishap);
@@ -59,6 +62,7 @@ impl Mood {
         let mood = Self {
             calm_at: CALM_MIN + rng.below(CALM_MAX - CALM_MIN),
             dies_before_reply: rng.pick(&[0, 0, 1, 5]),
+            deposes: seed.is_multiple_of(4) || hub.canary == Some(Canary::OldTermsTrim),
             pause_max: rng.pick(&[800, 2_000, 5_000]),
             deck,
             weather,
@@ -109,6 +113,7 @@ impl World {
             9 => self.change_weather(),
             10 => self.kill_a_client(),
             11 => self.freeze_a_client(),
+            12 => self.restart_a_term(),
             _ => self.blackout(),
         }
         self.after(pause, Event::Mishap);
@@ -139,6 +144,26 @@ impl World {
     fn some_storaged(&mut self) -> NodeId {
         let number = self.draw(self.storageds.len() as u64) as usize;
         self.storageds[number].node
+    }
+
+    /// One shard's term ends and the next begins, on the same server and beside shards that go on.
+    fn restart_a_term(&mut self) {
+        let node = self.some_metad();
+        let (Some(at), Some(life)) = (self.metad_at(node), self.network.life(node)) else { return };
+        let shards: Vec<_> =
+            self.metads[at].server().map(|server| server.shards().collect()).unwrap_or_default();
+        if shards.is_empty() {
+            return;
+        }
+        let shard = shards[self.draw(shards.len() as u64) as usize];
+        let out = {
+            let hub = &mut *self.hub.borrow_mut();
+            hub.say(format_args!("node {node}: the term of shard {shard} ends"));
+            hub.coverage.hit("a term of one shard ended alone");
+            hub.fields.metad_lives += 1;
+            self.metads[at].restart_term(shard, hub)
+        };
+        self.carry_out(at, life, out);
     }
 
     fn strike(&mut self, node: NodeId, power: bool) {

@@ -6,9 +6,9 @@ use crate::hub::CallId;
 use crate::metad::Metad;
 use skep_client::MGMTD;
 use skep_meta::store::MemoryStore;
-use skep_meta::{Input, Server};
+use skep_meta::{Group, Input};
 use skep_types::{
-    Capacity, Consistency, Decode, Encode, FenceEpoch, Incarnation, LogIndex, MapVersion, NodeId, ServiceKind,
+    Capacity, Consistency, Decode, Encode, FenceEpoch, Incarnation, LogSeq, MapVersion, NodeId, ServiceKind,
 };
 use skep_wire::Message;
 use skep_wire::mgmt::{
@@ -62,7 +62,7 @@ impl World {
             let metad = self.metad_at(node).map(|at| &self.metads[at]);
             let service = if metad.is_some() { ServiceKind::Metad } else { ServiceKind::Storaged };
             let index = metad.map_or(0, Metad::durable);
-            let request = registration(service, u64::from(node.0), life, LogIndex(index));
+            let request = registration(service, u64::from(node.0), life, LogSeq(index));
             (Purpose::Register, RegisterNode::KIND, request.to_bytes())
         } else if upkeep.map_wanted {
             (Purpose::Map, GetMap::KIND, GetMap { known: MapVersion(0) }.to_bytes())
@@ -97,8 +97,8 @@ impl World {
             targets: targets.flat_map(|storaged| storaged.capacities().map(report)).collect(),
             capacity: Capacity::default(),
             map: MapVersion(0),
-            index: server.map(skep_meta::Server::durable_index).unwrap_or_default(),
-            formatted: server.map(skep_meta::Server::formatted).unwrap_or_default(),
+            index: server.map(skep_meta::Group::durable_seq).unwrap_or_default(),
+            formatted: server.map(skep_meta::Group::formatted).unwrap_or_default(),
             registry: RegistryAge::default(),
             leaving: false,
             mark: None,
@@ -106,7 +106,7 @@ impl World {
     }
 
     /// The rules of a metadata server, while it is up.
-    fn server_at(&self, node: NodeId) -> Option<&Server<MemoryStore>> {
+    fn server_at(&self, node: NodeId) -> Option<&Group<MemoryStore>> {
         self.metads[self.metad_at(node)?].server()
     }
 
@@ -138,7 +138,7 @@ impl World {
             return self.mgmtd.state().epoch;
         }
         if self.metad_at(node).is_some() {
-            return self.server_at(node).map(skep_meta::Server::epoch).unwrap_or_default();
+            return self.server_at(node).map(skep_meta::Group::epoch).unwrap_or_default();
         }
         let storaged = self.storageds.iter().find(|storaged| storaged.node == node);
         storaged.map(|storaged| storaged.admission.epoch()).unwrap_or_default()
@@ -205,7 +205,7 @@ impl World {
 
     fn heard_beat(&mut self, node: NodeId, beat: &HeartbeatReply) {
         let known = self.epoch_of(node);
-        let map = self.server_at(node).map(skep_meta::Server::map_version);
+        let map = self.server_at(node).map(skep_meta::Group::map_version);
         let is_behind = self.metad_at(node).is_some() && beat.map > map.unwrap_or_default();
         let Some(upkeep) = self.upkeep.get_mut(&node) else { return };
         upkeep.fences_wanted |= beat.epoch > known;

@@ -10,7 +10,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use skep_types::codec::Bytes;
 use skep_types::limits::{FILE_SIZE_MAX, INLINE_DEFAULT};
-use skep_types::{ChunkId, ClientId, Errno, Generation, Incarnation, Ino, LogPlace, NodeId, TargetId, Term};
+use skep_types::{ChunkId, ClientId, Errno, Generation, Ino, LogPlace, TargetId, Term};
 use skep_wire::meta::{AttrReply, ReserveEnd, ReserveEndReply, WriteInline};
 use skep_wire::{Refusal, Status};
 
@@ -185,7 +185,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
                 let end = offset.map(|offset| offset.saturating_add(len));
                 let counts = self.shared.with(|s| {
                     s.stamps.gives_ends(ino.shard(), reply.stamp.term);
-                    s.reserved(ino, (reply.node, reply.incarnation), end)
+                    s.reserved(ino, reply.stamp.term, end)
                 });
                 Ok((offset, (generation, trims), counts, reply.client))
             });
@@ -294,10 +294,10 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
 }
 
 impl Shared {
-    /// A range that ends at `end` was given by a life of a node. `false`: that life has ended, and the range
+    /// A range that ends at `end` was given in a term of the shard. `false`: that life has ended, and the range
     /// with it.
-    fn reserved(&mut self, ino: Ino, (node, life): (NodeId, Incarnation), end: Option<u64>) -> bool {
-        if self.nodes.opened(node, life) {
+    fn reserved(&mut self, ino: Ino, term: Term, end: Option<u64>) -> bool {
+        if self.shards.opened(ino.shard(), term) {
             return false;
         }
         if let Some(end) = end {
@@ -323,7 +323,7 @@ mod tests {
     use core::future::Future;
     use core::pin::pin;
     use core::task::{Context, Waker};
-    use skep_types::Incarnation;
+    use skep_types::Term;
     use skep_wire::Message;
     use skep_wire::meta::ReserveEnd;
 
@@ -360,7 +360,7 @@ mod tests {
         let (cluster, lane) = mounted();
         let file = create(&lane, b"log");
         crate::testing::write(&lane, &file, 0, &[1; 20_000]);
-        lane.shared.borrow_mut().lost_history(file.attr.ino.shard(), skep_types::Term(0));
+        lane.shared.borrow_mut().lost_history(file.attr.ino.shard(), Term(1));
         assert_eq!(block_on(lane.write(file.handle, 0, &[2; 5_000], APPEND)), Ok(5_000));
         assert!(read(&lane, &file, 0, 30_000) == [[1; 20_000].as_slice(), &[2; 5_000]].concat());
         assert_eq!(cluster.borrow().count(ReserveEnd::KIND), 1);
@@ -373,7 +373,7 @@ mod tests {
         let (_, lane) = mounted();
         let file = create(&lane, b"f");
         crate::testing::write(&lane, &file, 0, &[1; 20_000]);
-        lane.shared.borrow_mut().lost_history(file.attr.ino.shard(), skep_types::Term(0));
+        lane.shared.borrow_mut().lost_history(file.attr.ino.shard(), Term(1));
         let set = skep_types::SetAttr { uid: Some(7), ..Default::default() };
         assert_eq!(block_on(lane.setattr(file.attr.ino, set)).map(|attr| attr.size), Ok(20_000));
     }
@@ -387,7 +387,7 @@ mod tests {
         let file = create(&lane, b"log");
         let restart = || {
             cluster.borrow_mut().shard.reserved.clear();
-            cluster.borrow_mut().incarnation += 1;
+            cluster.borrow_mut().restarts();
             block_on(other.getattr(file.attr.ino)).unwrap();
             block_on(other.getattr(file.attr.ino)).unwrap();
             cluster.borrow().shard.reserved.get(&file.attr.ino).copied()
@@ -435,16 +435,17 @@ mod tests {
         let (cluster, lane) = mounted();
         let file = create(&lane, b"log");
         block_on(lane.write(file.handle, 0, &[1; 20_000], APPEND)).unwrap();
-        let node = lane.shared.borrow().map.leader(file.attr.ino.shard()).unwrap();
-        assert!(lane.shared.borrow_mut().nodes.heard(node, Incarnation(2)));
-        assert!(lane.shared.borrow_mut().nodes.begin_reclaim(node));
+        let shard = file.attr.ino.shard();
+        assert!(lane.shared.borrow_mut().shards.heard(shard, Term(2)));
+        assert!(lane.shared.borrow_mut().shards.begin_reclaim(shard));
+        assert_eq!(lane.shared.borrow_mut().shards.tells(shard), Some(Term(2)));
         let mut append = pin!(lane.write(file.handle, 0, &[2; 5_000], APPEND));
         let mut context = Context::from_waker(Waker::noop());
         let asked = cluster.borrow().count(ReserveEnd::KIND);
         while cluster.borrow().count(ReserveEnd::KIND) == asked {
             assert!(append.as_mut().poll(&mut context).is_pending());
         }
-        cluster.borrow_mut().incarnation = 2;
+        cluster.borrow_mut().restarts();
         assert_eq!(block_on(append), Ok(5_000));
         assert_eq!(cluster.borrow().count(ReserveEnd::KIND), asked + 2);
     }

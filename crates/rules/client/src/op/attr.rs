@@ -126,7 +126,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             by_target.entry(*target).or_default().push(*chunk);
         }
         let messages: Vec<StatChunks> =
-            by_target.into_iter().map(|(target, chunks)| StatChunks { target, chunks }).collect();
+            by_target.into_iter().map(|(target, chunks)| StatChunks { target, by: None, chunks }).collect();
         let mut jobs: Vec<Job<'_>> = messages
             .iter()
             .map(|m| Job::new(To::Target(m.target), StatChunks::KIND, m.to_bytes(), false))
@@ -149,7 +149,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
 
     /// One chunk file as its target has it, asked once: for what housekeeping does at its own pace.
     pub(crate) async fn look_once(&self, target: TargetId, chunk: ChunkId) -> Result<ChunkStat, Refusal> {
-        let look = StatChunks { target, chunks: alloc::vec![chunk] };
+        let look = StatChunks { target, by: None, chunks: alloc::vec![chunk] };
         let job = Job::new(To::Target(target), StatChunks::KIND, look.to_bytes(), false);
         let found: StatChunksReply = self.once(job).await?.read()?;
         found.chunks.first().copied().ok_or_else(|| Status::MALFORMED.into())

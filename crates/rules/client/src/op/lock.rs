@@ -4,11 +4,12 @@ use crate::job::Reply;
 use crate::lane::Lane;
 use crate::port::{Cell, Port};
 use crate::state::{Ended, Handle, LockKey, Shared, Wish};
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
-use skep_types::{Errno, Incarnation, Ino, NodeId, ShardId};
+use skep_types::{Errno, Ino, NodeId, ShardId, Term};
 use skep_wire::meta::{
-    AwaitLocks, AwaitLocksReply, CancelLock, CancelLockReply, DropLocks, GetLock, HeldLock, LockKind,
-    LockSpace, LockState, LockWish, SetLock, SetLockReply,
+    CancelLock, CancelLockReply, DropLocks, GetLock, HeldLock, LockKind, LockOutcome, LockSpace, LockState,
+    LockWish, SetLock, SetLockReply,
 };
 use skep_wire::{Refusal, Status};
 
@@ -22,15 +23,15 @@ const OVERTAKEN_PAUSE_MS: u64 = 1;
 pub enum Waiting {
     /// The lock is held, or given up, as wished.
     Done,
-    /// It stands in a queue under this ticket, which [`Lane::await_locks`] will name when it ends.
+    /// It stands in a queue under this ticket, which [`Lane::events`] will name when it ends.
     Ticket(u64),
 }
 
 /// A request that was answered.
 struct Taken {
     state: LockState,
-    /// Life of the server.
-    life: Incarnation,
+    /// Term of the shard.
+    term: Term,
     /// Number of the request.
     order: u64,
 }
@@ -176,47 +177,13 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         Some(Ended { ticket, ino, result: answer })
     }
 
-    /// Waits up to `wait_ms` for outcomes of wishes in the queues of `node`, and gives those that came.
-    /// Wishes that the server has forgotten (a new life) are put into its queues again. An error: the
-    /// server could not be asked; ask again after a pause.
-    pub async fn await_locks(&self, node: NodeId, wait_ms: u64) -> Result<Vec<Ended>, Errno> {
-        let shard = self.shared.with(|s| s.wished_shard(node));
-        let Some(shard) = shard else { return Ok(self.shared.with(|s| s.locks.take_ended())) };
-        if self.shared.with(|s| s.nodes.begin_reclaim(node)) && !self.reclaim(node).await {
-            return Err(Errno::EAGAIN);
-        }
-        let received = self.shared.with(|s| s.nodes.outcomes(node));
-        let job = self.asking(shard, &AwaitLocks { received, wait_ms });
-        let reply: Reply = match self.once(job).await {
-            Ok(reply) => reply,
-            Err(refusal) if refusal.status == Status::FENCED => {
-                return Ok(self.shared.with(|s| s.locks.take_ended()));
-            }
-            Err(_) => {
-                // The server may have moved, or be a new one.
-                self.refresh_map().await;
-                return Err(Errno::EAGAIN);
-            }
-        };
-        let AwaitLocksReply { outcomes, number } = self.errno(reply.read())?;
-        let told: Option<Vec<Ended>> = self.shared.with(|s| {
-            if s.nodes.opened(reply.node, reply.incarnation) {
-                return None;
-            }
-            let told = outcomes.iter().filter_map(|outcome| s.lock_outcome(outcome.ticket, outcome.errno));
-            let told = told.collect();
-            if reply.client == s.client() {
-                s.nodes.confirm_outcomes(node, number);
-            }
-            Some(told)
-        });
-        // What a life granted that has ended since is nothing, see `taken`: its wishes are put again by the next.
-        let Some(mut ended) = told else { return Ok(Vec::new()) };
-        let forgotten: Vec<u64> = self.shared.with(|s| s.forgotten_wishes(node, reply.incarnation));
-        for ticket in forgotten {
+    /// Wishes that shards of `node` have forgotten are put into their queues again. Gives those that came.
+    pub(super) async fn wish_forgotten_again(&self, node: NodeId) -> Vec<Ended> {
+        let mut ended = Vec::new();
+        for ticket in self.shared.with(|s| s.forgotten_wishes(node)) {
             ended.extend(self.wish_again(ticket).await);
         }
-        Ok(ended)
+        ended
     }
 
     async fn wish_again(&self, ticket: u64) -> Option<Ended> {
@@ -247,7 +214,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             s.locks.left(order);
             let waited = s.locks.dropped(&key, order);
             s.locks.ended(order);
-            let again = s.is_doubtful(&told, is_unsure);
+            let again = s.is_doubtful(ino.shard(), &told, is_unsure);
             if again {
                 s.locks.undropped(key, order);
             } else if told.is_ok() {
@@ -274,7 +241,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             let job = self.asking(ino.shard(), &DropLocks { ino, space, owner, order });
             let told = self.once(job).await;
             self.shared.with(|s| {
-                if s.is_doubtful(&told, is_passing) {
+                if s.is_doubtful(ino.shard(), &told, is_passing) {
                     s.locks.undropped(key, order);
                     ok = false;
                 }
@@ -359,7 +326,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             let reply = self.settle(self.asking(ino.shard(), &SetLock { ino, lock, ticket, order })).await;
             let last = tries >= OVERTAKEN_MAX || self.port.cancelled();
             let recorded = self.shared.with(|s| {
-                let result = match reply.and_then(|reply| s.taken(&reply, order)) {
+                let result = match reply.and_then(|reply| s.taken(ino.shard(), &reply, order)) {
                     Err(refusal) if refusal.status == Status::OLD_SEQUENCE => {
                         let wanted = ticket.is_none_or(|ticket| s.locks.wish_of(ticket).is_some());
                         if wanted && !last {
@@ -403,12 +370,13 @@ fn is_passing(refusal: &Refusal) -> bool {
 impl Shared {
     /// Reads the answer to a lock request. What a life granted that has ended since is nothing: the next one was told
     /// of what was held without it, and may have given it to another. OLD_SEQUENCE: ask it, under a new number.
-    fn taken(&mut self, reply: &Reply, order: u64) -> Result<Taken, Refusal> {
+    fn taken(&mut self, shard: ShardId, reply: &Reply, order: u64) -> Result<Taken, Refusal> {
         let SetLockReply { state } = reply.read()?;
-        if self.nodes.opened(reply.node, reply.incarnation) {
+        let term = reply.stamp.term;
+        if self.shards.opened(shard, term) {
             return Err(Status::OLD_SEQUENCE.into());
         }
-        Ok(Taken { state, life: reply.incarnation, order })
+        Ok(Taken { state, term, order })
     }
 
     /// A newer request of the same owner reached the server before the end of its open file, which was refused: the
@@ -421,15 +389,14 @@ impl Shared {
         overtaken
     }
 
-    /// A shard of `node` that has a wish in its queue: any names the server.
-    fn wished_shard(&self, node: NodeId) -> Option<ShardId> {
+    /// The shards of `node` that have a wish in their queues.
+    pub(super) fn wished_shards(&self, node: NodeId) -> BTreeSet<ShardId> {
         let shards = self.locks.wishes().map(|(_, wish)| wish.ino.shard());
-        let mut shards = shards.filter(|shard| self.map.leader(*shard) == Some(node));
-        shards.next()
+        shards.filter(|shard| self.map.leader(*shard) == Some(node)).collect()
     }
 
     /// Servers with wishes in their queues.
-    pub fn wished_nodes(&self) -> Vec<NodeId> {
+    pub(super) fn wished_nodes(&self) -> Vec<NodeId> {
         let shards = self.locks.wishes().map(|(_, wish)| wish.ino.shard());
         let mut nodes: Vec<NodeId> = shards.filter_map(|shard| self.map.leader(shard)).collect();
         nodes.sort_unstable();
@@ -460,7 +427,7 @@ impl Shared {
             return true;
         }
         match result {
-            Ok(Taken { state: LockState::Waits, life, .. }) => self.locks.waits(ticket, *life),
+            Ok(Taken { state: LockState::Waits, term, .. }) => self.locks.waits(ticket, *term),
             Ok(Taken { state: LockState::Done, order, .. }) => {
                 self.locks.take_wish(ticket);
                 self.locks.done(ino, lock, handle, *order);
@@ -477,9 +444,14 @@ impl Shared {
 
     /// Locks that were to be given up may still stand: no answer that counts, or one of a life that has ended,
     /// while the next one was told of them before.
-    fn is_doubtful(&mut self, told: &Result<Reply, Refusal>, passing: fn(&Refusal) -> bool) -> bool {
+    fn is_doubtful(
+        &mut self,
+        shard: ShardId,
+        told: &Result<Reply, Refusal>,
+        passing: fn(&Refusal) -> bool,
+    ) -> bool {
         match told {
-            Ok(reply) => self.nodes.opened(reply.node, reply.incarnation),
+            Ok(reply) => self.shards.opened(shard, reply.stamp.term),
             Err(refusal) => passing(refusal),
         }
     }
@@ -491,7 +463,14 @@ impl Shared {
         core::mem::take(&mut file.lock_lost).then_some(file.ino)
     }
 
-    fn lock_outcome(&mut self, ticket: u64, errno: u32) -> Option<Ended> {
+    /// What became of a wish, as its server tells. What was granted in a term that has ended since is nothing, see `taken`:
+    /// the wish is put again in the next.
+    pub(super) fn lock_outcome(&mut self, outcome: &LockOutcome) -> Option<Ended> {
+        let LockOutcome { ticket, errno, term } = *outcome;
+        let shard = self.locks.wish_of(ticket)?.ino.shard();
+        if self.shards.term(shard) > term {
+            return None;
+        }
         if errno == 0 {
             return self.locks.granted(ticket);
         }
@@ -500,9 +479,10 @@ impl Shared {
         Some(Ended { ticket, ino: wish.ino, result })
     }
 
-    /// Wishes that another life of `node` had in its queues.
-    fn forgotten_wishes(&self, node: NodeId, life: Incarnation) -> Vec<u64> {
-        let old = |wish: &Wish| wish.life.is_some_and(|put| put != life);
+    /// Wishes that another life of their shard had in its queue, or may have had; of shards of `node`.
+    fn forgotten_wishes(&self, node: NodeId) -> Vec<u64> {
+        let is_new = |shard, put| self.shards.term(shard) != put || self.shards.is_unsure(shard);
+        let old = |wish: &Wish| wish.term.is_some_and(|put| is_new(wish.ino.shard(), put));
         let here = |wish: &Wish| self.map.leader(wish.ino.shard()) == Some(node);
         self.locks.wishes().filter(|(_, wish)| old(wish) && here(wish)).map(|(ticket, _)| ticket).collect()
     }

@@ -115,7 +115,7 @@ mod tests {
         let before = told();
         block_on(lane.housekeeping());
         assert_eq!(told(), before, "it knows");
-        cluster.borrow_mut().incarnation += 1;
+        cluster.borrow_mut().restarts();
         block_on(lane.getattr(file.attr.ino)).unwrap();
         block_on(lane.housekeeping());
         block_on(lane.housekeeping());

@@ -11,6 +11,7 @@ mod closed;
 mod commit;
 mod copy;
 mod entry;
+mod events;
 mod grow;
 mod inspect;
 mod list;
@@ -34,6 +35,8 @@ mod temp;
 mod tests;
 #[cfg(test)]
 mod tests_beside;
+#[cfg(test)]
+mod tests_lives;
 #[cfg(test)]
 mod tests_losses;
 #[cfg(test)]

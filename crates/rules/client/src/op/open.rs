@@ -195,7 +195,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     ) -> Result<Opened, Refusal> {
         let ino = open.attr.ino;
         let result = self.shared.with(|s| {
-            s.nodes.opened(reply.node, reply.incarnation);
+            s.shards.opened(ino.shard(), reply.stamp.term);
             let (created, inline, live) = (open.created, open.inline.is_some(), open.live);
             let attr = s.took(open, how.truncate);
             if how.truncate {

@@ -171,7 +171,7 @@ fn a_restart_is_answered_by_reclaim() {
     let file = create(&lane, b"a");
     let closed = create(&lane, b"b");
     block_on(lane.release(closed.handle));
-    cluster.borrow_mut().incarnation = 2;
+    cluster.borrow_mut().restarts();
     cluster.borrow_mut().shard.opens.clear();
     block_on(lane.getattr(file.attr.ino)).unwrap();
     assert_eq!(cluster.borrow().shard.reclaims, 0, "only that answer showed the new life");

@@ -134,7 +134,7 @@ fn attributes_of_an_ended_life_are_not_kept() {
     while cluster.borrow().count(GetAttr::KIND) == asked {
         assert!(step(slow.as_mut()).is_pending());
     }
-    beside.shared().borrow_mut().lost_history(file.attr.ino.shard(), skep_types::Term(0));
+    beside.shared().borrow_mut().lost_history(file.attr.ino.shard(), skep_types::Term(1));
     assert_eq!(block_on(slow).map(|attr| attr.size), Ok(20_000));
     let known = lane.shared().borrow().inodes.get(file.attr.ino).and_then(|inode| inode.attr.clone());
     assert_eq!(known.map(|attr| attr.change), Some(0));
@@ -149,7 +149,7 @@ fn a_listing_over_a_restart_keeps_own_writes() {
     let file = create(&lane, b"f");
     write(&lane, &file, 0, &[1; 20_000]);
     let dir = lane.opendir(Ino::ROOT).unwrap();
-    cluster.borrow_mut().incarnation += 1;
+    cluster.borrow_mut().restarts();
     block_on(beside.lookup(Ino::ROOT, b"f")).unwrap();
     let told = cluster.borrow().shard.reclaims;
     let mut sizes = Vec::new();

@@ -33,7 +33,7 @@ fn losses_are_reported_once_by_each_handle() {
     let dir = lane.opendir(Ino::ROOT).unwrap();
     create(&lane, b"c");
     write(&lane, &other, 0, b"lost by a power cut");
-    cluster.borrow_mut().shard.lost_term = Some(Term(0));
+    cluster.borrow_mut().shard.lost_term = Some(Term(1));
     assert_eq!(block_on(lane.fsync(other.handle)), Err(Errno::EIO));
     assert_eq!(block_on(lane.fsyncdir(dir)), Err(Errno::EIO));
     assert_eq!(block_on(lane.fsync(file.handle)), Ok(()), "it had changed nothing since its fsync");
@@ -45,7 +45,7 @@ fn losses_are_reported_once_by_each_handle() {
 fn a_synchronous_fallocate_tells_of_losses() {
     for lose in [
         |cluster: &mut Cluster| cluster.targets.life = 2,
-        |cluster: &mut Cluster| cluster.shard.lost_term = Some(Term(0)),
+        |cluster: &mut Cluster| cluster.shard.lost_term = Some(Term(1)),
     ] {
         let (cluster, lane) = mounted();
         let file = create(&lane, b"a");
@@ -76,7 +76,7 @@ fn a_loss_is_told_to_who_opens_after_it() {
     block_on(lane.unlink(Ino::ROOT, b"gone")).unwrap();
     block_on(lane.setattr(file.attr.ino, SetAttr { mode: Some(0o600), ..SetAttr::default() })).unwrap();
     block_on(lane.release(file.handle));
-    cluster.borrow_mut().shard.lost_term = Some(Term(0));
+    cluster.borrow_mut().shard.lost_term = Some(Term(1));
     // Another program's.
     assert_eq!(block_on(lane.fsync(other.handle)), Ok(()), "nothing of it was changed");
     assert_eq!((sync_dir(), sync_dir()), (Err(Errno::EIO), Ok(())));
@@ -105,12 +105,12 @@ fn each_program_is_told_of_its_own_losses() {
         cluster.borrow_mut().caller = caller;
         create(&lane, name);
     }
-    cluster.borrow_mut().shard.lost_term = Some(Term(0));
+    cluster.borrow_mut().shard.lost_term = Some(Term(1));
     let told = [1, 3, 2, 2].map(|caller| sync_as(caller, Ino::ROOT));
     assert_eq!(told, [Err(Errno::EIO), Ok(()), Err(Errno::EIO), Ok(())]);
 
     let file = create(&lane, b"c");
-    cluster.borrow_mut().shard.lost_term = Some(Term(0));
+    cluster.borrow_mut().shard.lost_term = Some(Term(1));
     sync_as(2, Ino::ROOT).unwrap_err();
     write(&lane, &file, 0, &[1; 70_000]);
     cluster.borrow_mut().fail(SyncChunks::KIND, &[Fault::Unreachable; 3]);

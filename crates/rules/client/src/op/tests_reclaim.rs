@@ -21,7 +21,7 @@ use skep_wire::{Message, Status};
 /// The server loses its power: the switch of `ino` to chunks is gone, the intent to grow stands.
 fn undo_growth(cluster: &RefCell<Cluster>, ino: Ino, inline: &[u8]) {
     let cluster = &mut *cluster.borrow_mut();
-    cluster.incarnation += 1;
+    cluster.restarts();
     let file = cluster.shard.files.get_mut(&ino).unwrap();
     file.intent = Some(core::mem::take(&mut file.layout));
     file.inline = inline.to_vec();
@@ -65,7 +65,7 @@ fn a_copy_tells_no_end_that_is_in_doubt() {
     let (from, to) = (create(&lane, b"from"), create(&lane, b"to"));
     write(&lane, &from, 0, &[1; 70_000]);
     write(&lane, &to, 60_000, &[2; 10_000]);
-    cluster.borrow_mut().incarnation += 1;
+    cluster.borrow_mut().restarts();
     // The first answer shows the new life; before the next request it is told what is open.
     create(&lane, b"g");
     create(&lane, b"h");
@@ -164,7 +164,7 @@ fn an_fsync_clears_only_what_it_synced() {
         write(&other, &second, 5, b"second");
         assert_eq!(block_on(fsync), Ok(()));
     }
-    cluster.borrow_mut().shard.lost_term = Some(Term(0));
+    cluster.borrow_mut().shard.lost_term = Some(Term(1));
     assert_eq!(block_on(other.fsync(second.handle)), Err(Errno::EIO));
 }
 
@@ -366,7 +366,7 @@ fn a_look_ends_with_its_session() {
     for is_evicted in [true, false] {
         let (cluster, lane) = mounted();
         let keeper = Lane::new(lane.shared.clone(), |_| lane.port.clone()).unwrap();
-        (cluster.borrow_mut().shard.live, cluster.borrow_mut().shard.term) = (true, 1);
+        cluster.borrow_mut().shard.live = true;
         let file = create(&lane, b"log");
         let append = WriteHow { append: true, ..WriteHow::default() };
         block_on(lane.write(file.handle, 0, &[1; 20_000], append)).unwrap();

@@ -5,7 +5,7 @@
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
-use skep_types::{Errno, Incarnation, Ino, ShardId};
+use skep_types::{Errno, Ino, ShardId, Term};
 use skep_wire::meta::{LockKind, LockSpace, LockWish, ReclaimedLock};
 
 use super::Handle;
@@ -69,8 +69,8 @@ pub struct Wish {
     pub lock: LockWish,
     /// The handle that asks.
     pub handle: Handle,
-    /// Life of the server that put it into its queue; `None` = not answered yet.
-    pub life: Option<Incarnation>,
+    /// Term of the shard that put it into its queue; `None` = not answered yet.
+    pub term: Option<Term>,
     /// Number of its newest request.
     pub order: u64,
     /// That request is on its way.
@@ -273,14 +273,14 @@ impl Locks {
     /// A wish is about to be put into a queue: its ticket.
     pub fn wish(&mut self, ino: Ino, lock: LockWish, handle: Handle) -> u64 {
         self.ticket += 1;
-        self.wishes.insert(self.ticket, Wish { ino, lock, handle, life: None, order: 0, asked: false });
+        self.wishes.insert(self.ticket, Wish { ino, lock, handle, term: None, order: 0, asked: false });
         self.ticket
     }
 
-    /// A server of life `life` has it in its queue.
-    pub fn waits(&mut self, ticket: u64, life: Incarnation) {
+    /// The shard has it in its queue, in this term.
+    pub fn waits(&mut self, ticket: u64, term: Term) {
         if let Some(wish) = self.wishes.get_mut(&ticket) {
-            wish.life = Some(life);
+            wish.term = Some(term);
             wish.asked = false;
         }
     }

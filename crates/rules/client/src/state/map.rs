@@ -79,6 +79,11 @@ impl ClusterMap {
         self.shards.get(&shard).copied()
     }
 
+    /// Every shard, and the metadata server that leads it.
+    pub fn leaders(&self) -> impl Iterator<Item = (ShardId, NodeId)> + '_ {
+        self.shards.iter().map(|(shard, leader)| (*shard, *leader))
+    }
+
     /// The shards that `node` leads.
     pub fn shards_of(&self, node: NodeId) -> impl Iterator<Item = ShardId> + '_ {
         self.shards.iter().filter(move |(_, leader)| **leader == node).map(|(shard, _)| *shard)

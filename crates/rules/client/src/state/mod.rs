@@ -15,6 +15,7 @@ mod netbench;
 mod node;
 mod pages;
 mod session;
+mod shards;
 mod slot;
 mod stamps;
 mod strays;
@@ -38,6 +39,7 @@ pub use netbench::{
 pub use node::{Nodes, Silence};
 pub use pages::{Filled, PageDrop, Pages};
 pub use session::{Mounting, Session, SessionState};
+pub use shards::Shards;
 pub use slot::{SlotState, Slots};
 pub use stamps::Stamps;
 pub use strays::Strays;
@@ -79,7 +81,9 @@ pub struct Shared {
     pub map: ClusterMap,
     /// When mgmtd was last asked for the space of targets; `None`: the next who wants to know asks.
     pub space_asked: Option<Millis>,
-    /// Lives of the metadata servers.
+    /// Lives of the metadata shards.
+    pub shards: Shards,
+    /// The metadata servers that have them.
     pub nodes: Nodes,
     /// Lanes' positions.
     pub slots: Slots,
@@ -242,7 +246,7 @@ impl Shared {
             self.inodes.disbelieve_all();
         }
         self.acls = Acls::default();
-        self.nodes.forget_outcomes();
+        self.nodes.forget_events();
         self.closes = Closes::default();
         // Whose file has another generation by now, nobody knows.
         self.strays.clear();

@@ -54,6 +54,8 @@ pub enum Fault {
 /// Everything behind the port.
 pub struct Cluster {
     pub shard: Shard,
+    /// Another one of the same server, if there is one.
+    pub beside: Option<Shard>,
     pub targets: Targets,
     pub now: u64,
     /// Free bytes, as mgmtd says when it is asked for them.
@@ -81,7 +83,8 @@ pub struct Cluster {
 impl Default for Cluster {
     fn default() -> Self {
         Self {
-            shard: Shard::default(),
+            shard: Shard::new(ShardId(0)),
+            beside: None,
             targets: Targets::default(),
             now: 0,
             free: 40,
@@ -102,6 +105,13 @@ impl Default for Cluster {
 }
 
 impl Cluster {
+    /// The metadata server begins a new life, with all its shards.
+    pub fn restarts(&mut self) {
+        self.incarnation += 1;
+        self.shard.term += 1;
+        self.beside.iter_mut().for_each(|shard| shard.term += 1);
+    }
+
     /// The next calls of message number `kind` go wrong.
     pub fn fail(&mut self, kind: u16, faults: &[Fault]) {
         self.faults.entry(kind).or_default().extend(faults);
@@ -162,10 +172,13 @@ impl Cluster {
             METAD => {
                 let shard_call = ShardCall::decode(&mut r).unwrap();
                 let request = MetaRequest::decode(call.kind, &mut r).unwrap().unwrap();
-                let result = self.shard.request((mount, shard_call), &request, &mut self.targets);
-                match result {
+                let shard = match &mut self.beside {
+                    Some(beside) if beside.id == shard_call.shard => beside,
+                    _ => &mut self.shard,
+                };
+                match shard.request((mount, shard_call), &request, &mut self.targets) {
                     Ok(body) => (Status(0), body, 0),
-                    Err(refusal) => (refusal.status, self.shard.stamped(&refusal), 0),
+                    Err(refusal) => (refusal.status, shard.stamped(&refusal), 0),
                 }
             }
             _ => {
@@ -211,7 +224,7 @@ impl Cluster {
     }
 }
 
-fn map(Cluster { removed, elsewhere, .. }: &Cluster) -> MapReply {
+fn map(Cluster { removed, elsewhere, beside, .. }: &Cluster) -> MapReply {
     let node = |node, service| NodeEntry {
         domain: String::new(),
         node,
@@ -235,6 +248,13 @@ fn map(Cluster { removed, elsewhere, .. }: &Cluster) -> MapReply {
         consistency: Consistency::Good,
         capacity: Capacity { bytes: 100, bytes_free: 40, inodes: 10, inodes_free: 5 },
     };
+    let shard = |shard| ShardEntry {
+        shard: ShardId(shard),
+        replicas: Vec::from([METAD]),
+        epoch: 1,
+        state: ShardState::Active,
+        era: 0,
+    };
     MapReply {
         names: skep_types::NamesKey::default(),
         pools: Vec::new(),
@@ -246,13 +266,7 @@ fn map(Cluster { removed, elsewhere, .. }: &Cluster) -> MapReply {
             node(STORAGED_2, ServiceKind::Storaged),
         ]),
         targets: (1..=3).map(target).filter(|entry| !removed.contains(&entry.target)).collect(),
-        shards: Vec::from([ShardEntry {
-            shard: ShardId(0),
-            replicas: Vec::from([METAD]),
-            epoch: 1,
-            state: ShardState::Active,
-            era: 0,
-        }]),
+        shards: (0..=u16::from(beside.is_some())).map(shard).collect(),
         command_level: 1,
     }
 }
@@ -276,7 +290,11 @@ pub struct FakePort {
 impl Port for FakePort {
     async fn call(&self, calls: &mut [Call<'_>]) {
         pend_once().await;
-        self.cluster.borrow_mut().shard.claims_under_way = false;
+        {
+            let cluster = &mut *self.cluster.borrow_mut();
+            let shards = core::iter::once(&mut cluster.shard).chain(&mut cluster.beside);
+            shards.for_each(|shard| shard.claims_under_way = false);
+        }
         for call in calls {
             call.outcome = self.cluster.borrow_mut().handle(self.mount, call);
         }

@@ -2,9 +2,10 @@
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use skep_types::{ClientId, Encode, Errno, Ino};
+use skep_types::codec::Growing;
+use skep_types::{ClientId, Encode, Errno, Ino, Term};
 use skep_wire::meta::{
-    AwaitLocksReply, CancelLockReply, GetLockReply, HeldLock, LockOutcome, LockOwner, LockState, LockWish,
+    CancelLockReply, Event, EventsReply, GetLockReply, HeldLock, LockOutcome, LockOwner, LockState, LockWish,
     MetaRequest, ReclaimedLock, SetLockReply,
 };
 use skep_wire::{Empty, Refusal, Status};
@@ -19,7 +20,9 @@ pub struct FakeLocks {
     /// Claims that were refused.
     pub lost: Vec<ReclaimedLock>,
     orders: BTreeMap<(u64, Ino, u64), u64>,
-    outcomes: BTreeMap<u64, Vec<(u64, LockOutcome)>>,
+    pub events: BTreeMap<u64, Vec<(u64, Event)>>,
+    /// Of the shard.
+    term: Term,
     number: u64,
 }
 
@@ -52,7 +55,8 @@ impl FakeLocks {
     }
 
     /// Answers what concerns locks.
-    pub fn request(&mut self, mount: u64, request: &MetaRequest) -> Option<Result<Raw, Refusal>> {
+    pub fn request(&mut self, mount: u64, term: Term, request: &MetaRequest) -> Option<Result<Raw, Refusal>> {
+        self.term = term;
         Some(match request {
             MetaRequest::SetLock(m) => {
                 let newest = self.orders.entry((mount, m.ino, m.lock.owner)).or_default();
@@ -95,11 +99,11 @@ impl FakeLocks {
                 self.serve();
                 raw(&Empty {})
             }
-            MetaRequest::AwaitLocks(m) => {
-                let waiting = self.outcomes.entry(mount).or_default();
+            MetaRequest::Events(m) => {
+                let waiting = self.events.entry(mount).or_default();
                 waiting.retain(|(number, _)| *number > m.received);
-                let outcomes = waiting.iter().map(|(_, outcome)| *outcome).collect();
-                raw(&AwaitLocksReply { outcomes, number: self.number })
+                let events = Growing(waiting.iter().map(|(_, event)| event.clone()).collect());
+                raw(&EventsReply { events, number: self.number })
             }
             MetaRequest::CancelLock(m) => {
                 let before = self.queue.len();
@@ -158,8 +162,8 @@ impl FakeLocks {
             }
             self.held.push((mount, ino, wish));
             self.number += 1;
-            let outcome = LockOutcome { ticket, errno: 0 };
-            self.outcomes.entry(mount).or_default().push((self.number, outcome));
+            let outcome = LockOutcome { ticket, errno: 0, term: self.term };
+            self.events.entry(mount).or_default().push((self.number, outcome.into()));
         }
     }
 }

@@ -3,7 +3,7 @@
 
 mod cluster;
 mod locks;
-mod shard;
+pub mod shard;
 mod target;
 
 pub use cluster::{Cluster, FakeLane, Fault, block_on, lane_beside, mount, mounted, step};

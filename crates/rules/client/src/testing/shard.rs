@@ -9,7 +9,7 @@ use skep_types::codec::Bytes;
 use skep_types::limits::INLINE_DEFAULT;
 use skep_types::{
     Attr, Code, Encode, Errno, Extent, Floors, Generation, Ino, Kind, Layout, LogIndex, Name, Seq, SetTime,
-    Slot, TargetId, Term, Timestamp,
+    ShardId, Slot, TargetId, Term, Timestamp,
 };
 use skep_wire::meta::{
     AttrReply, Create, DirEntry, EntryReply, FoundChunk, Grow, GrowReply, InlineCopy, LayoutReply, ListReply,
@@ -37,6 +37,7 @@ type Reply = Result<Vec<u8>, Refusal>;
 
 #[derive(Default)]
 pub struct Shard {
+    pub id: ShardId,
     pub files: BTreeMap<Ino, File>,
     pub names: BTreeMap<Name, Ino>,
     pub lanes: BTreeMap<(u64, Slot), (Seq, Reply)>,
@@ -64,6 +65,10 @@ pub struct Shard {
 }
 
 impl Shard {
+    pub fn new(id: ShardId) -> Self {
+        Self { id, term: 1, ..Self::default() }
+    }
+
     /// An answer with the stamp before it.
     pub fn stamped<T: Encode>(&self, reply: &T) -> Vec<u8> {
         let mut body = Vec::new();
@@ -82,7 +87,7 @@ impl Shard {
         if call.seq == Seq(0) {
             return match request {
                 MetaRequest::ReserveEnd(m) => self.reserve_end((mount, call.slot), m),
-                _ => match self.locks.request(mount, request) {
+                _ => match self.locks.request(mount, Term(self.term), request) {
                     Some(reply) => reply.map(|reply| self.stamped(&reply)),
                     None => self.execute(request, targets),
                 },
@@ -145,6 +150,7 @@ impl Shard {
                 }
                 Ok(self.stamped(&Empty {}))
             }
+            MetaRequest::Reclaim(m) if m.term != Some(Term(self.term)) => Err(Status::NOT_READY.into()),
             MetaRequest::Reclaim(m) => {
                 self.claims_under_way |= !m.locks.is_empty();
                 assert!(
@@ -232,7 +238,7 @@ impl Shard {
                 Ok(self.stamped(&reply))
             }
             MetaRequest::Sync(m) => {
-                if self.lost_term == Some(m.term) {
+                if self.lost_term == Some(m.term) && m.index > LogIndex(0) {
                     return Err(Status::LOST_HISTORY.into());
                 }
                 self.durable = self.durable.max(m.index.0);
@@ -290,7 +296,7 @@ impl Shard {
 
     fn new_file(&mut self, mode: u32) -> Ino {
         self.serial += 1;
-        let ino = Ino(100 + self.serial);
+        let ino = Ino::new(self.id, 100 + self.serial);
         let mut attr = attr(ino.0, 1, 0);
         attr.mode = mode;
         let (inline, layout) = (Vec::new(), Layout::default());

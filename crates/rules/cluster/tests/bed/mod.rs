@@ -3,7 +3,7 @@
 
 use skep_cluster::{Answer, Command, Config, Input, Output, Peer, Registry, State};
 use skep_types::{
-    Capacity, ClientId, Consistency, Decode, Encode, Incarnation, LogIndex, MapVersion, Millis, NodeId,
+    Capacity, ClientId, Consistency, Decode, Encode, Incarnation, LogSeq, MapVersion, Millis, NodeId,
     ServiceKind, TargetId, Term, Uuid,
 };
 use skep_wire::mgmt::*;
@@ -33,7 +33,7 @@ pub fn registration(uuid: u8, service: ServiceKind, alias: &str) -> RegisterNode
         incarnation: Incarnation(1),
         mark: 1,
         confirmed: 0,
-        index: LogIndex(0),
+        index: LogSeq(0),
         restored: false,
         registry: RegistryAge::default(),
     }
@@ -47,7 +47,7 @@ pub fn heartbeat(node: u32, life: u64) -> Heartbeat {
         targets: vec![],
         capacity: Capacity::default(),
         map: MapVersion(0),
-        index: LogIndex(0),
+        index: LogSeq(0),
         formatted: vec![],
         registry: RegistryAge::default(),
         leaving: false,

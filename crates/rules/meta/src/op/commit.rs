@@ -333,7 +333,7 @@ mod tests {
     }
 
     fn layout_now(bed: &mut Bed, ino: Ino) -> Layout {
-        bed.server.inode(ino).unwrap().unwrap().layout
+        bed.inode(ino).unwrap().layout
     }
 
     fn floors_now(bed: &mut Bed, ino: Ino) -> u64 {

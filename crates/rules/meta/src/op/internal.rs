@@ -3,8 +3,7 @@
 use super::xattr::kill_privileges;
 use super::{make_dir_on, seal};
 use crate::command::{
-    CancelGrowth, Deleted, Format, Internal, NewTerm, Place, Purge, Recovered, Serials, SessionGone, Trimmed,
-    Writers,
+    CancelGrowth, Deleted, Format, Internal, Place, Purge, Recovered, Serials, SessionGone, Trimmed, Writers,
 };
 use crate::ctx::Ctx;
 use crate::fail::Fail;
@@ -26,9 +25,12 @@ pub fn run(ctx: &mut Ctx<'_>, internal: &Internal) -> Result<(), Fail> {
         Internal::Purge(m) => purge(ctx, m),
         Internal::CancelGrowth(m) => cancel_growth(ctx, m),
         Internal::SessionGone(m) => session_gone(ctx, m),
+        Internal::Holds(m) => {
+            ctx.txn.put(key::holder(ctx.scene.shard, m.client), Vec::new());
+            Ok(())
+        }
         Internal::Recovered(m) => recovered(ctx, m),
         Internal::RemoteAnswer(m) => make_dir_on::answered(ctx, m),
-        Internal::NewTerm(m) => new_term(ctx, m),
         Internal::Writers(m) => writers(ctx, m),
         Internal::SealBegun(m) => seal::begun(ctx, m),
         Internal::Sealed(m) => seal::sealed(ctx, m),
@@ -50,6 +52,10 @@ fn format(ctx: &mut Ctx<'_>, m: &Format) -> Result<(), Fail> {
         era: m.era,
     };
     ctx.put(key::header(shard), &header);
+    // Its first term begins with its first record.
+    let mut terms = Terms::default();
+    terms.push(ctx.scene.term, ctx.scene.index);
+    ctx.put(key::terms(shard), &terms);
     if shard == ShardId(0) {
         let mut root = Inode::new(Kind::Dir, 0o755, 0, 0, ctx.scene.at);
         root.links.push(crate::row::LinkRef { parent: Ino::ROOT, cookie: 0 });
@@ -123,6 +129,10 @@ fn session_gone(ctx: &mut Ctx<'_>, m: &SessionGone) -> Result<(), Fail> {
         keys.push(key.to_vec());
         true
     })?;
+    let holder = key::holder(ctx.scene.shard, m.client);
+    if ctx.txn.get(&holder)?.is_some() {
+        keys.push(holder);
+    }
     for key in keys {
         ctx.txn.delete(key);
     }
@@ -166,12 +176,5 @@ fn recovered(ctx: &mut Ctx<'_>, m: &Recovered) -> Result<(), Fail> {
     }
     inode.blocks = m.blocks;
     ctx.put_inode(m.ino, &inode);
-    Ok(())
-}
-
-fn new_term(ctx: &mut Ctx<'_>, m: &NewTerm) -> Result<(), Fail> {
-    let mut terms: Terms = ctx.row(&key::header(key::SERVER), "terms")?.unwrap_or_default();
-    terms.push(m.term, ctx.scene.index);
-    ctx.put(key::header(key::SERVER), &terms);
     Ok(())
 }

@@ -109,6 +109,7 @@ mod tests {
         let mut bed = Bed::new();
         let (ino, _) = bed.grown("f", 9);
         let small = bed.create(ME, Ino::ROOT, "small");
+        bed.open(OTHER, Ino::ROOT, OpenMode::Read, 1).unwrap();
         bed.auto_sync = false;
         let open =
             |ino, mode| Open { ino, mode, truncate: false, shared: false, kill_suidgid: false, open_seq: 9 };

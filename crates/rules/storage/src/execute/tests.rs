@@ -70,7 +70,8 @@ fn pieces_are_one_chunk_file() {
     assert_eq!(write(&store, 3 * PIECE_SIZE + 1, b"z").unwrap().size, 3 * PIECE_SIZE + 2);
     assert_eq!(read(&store, 2 * PIECE_SIZE - 1, 3), b"\0\0\0");
     assert_eq!(read(&store, PIECE_SIZE + 1, 4), b"d\0\0\0");
-    let stat: StatChunksReply = run(&store, StatChunks { target: TARGET, chunks: vec![chunk()] }).unwrap();
+    let stat: StatChunksReply =
+        run(&store, StatChunks { target: TARGET, by: None, chunks: vec![chunk()] }).unwrap();
     assert_eq!(stat.chunks[0].size, 3 * PIECE_SIZE + 2);
 }
 
@@ -102,7 +103,7 @@ fn trimmed_bytes_do_not_come_back() {
     let store = MemoryChunks::default();
     write(&store, 0, b"0123456789").unwrap();
     write(&store, 2 * PIECE_SIZE, b"far").unwrap();
-    let trim = |size| TrimChunk { target: TARGET, chunk: chunk(), size, keeps_reserved: None };
+    let trim = |size| TrimChunk { target: TARGET, by: None, chunk: chunk(), size, keeps_reserved: None };
     let reply: ChunkReply = run(&store, trim(4)).unwrap();
     assert_eq!(reply.size, 4);
     write(&store, 8, b"x").unwrap();
@@ -122,8 +123,11 @@ fn a_cut_frees_what_is_reserved_behind_it() {
         run::<ChunkReply>(&store, m).unwrap().blocks
     };
     let trim = |size| {
-        run::<ChunkReply>(&store, TrimChunk { target: TARGET, chunk: chunk(), size, keeps_reserved: None })
-            .unwrap()
+        run::<ChunkReply>(
+            &store,
+            TrimChunk { target: TARGET, by: None, chunk: chunk(), size, keeps_reserved: None },
+        )
+        .unwrap()
     };
     assert_eq!(reserve(65_536), 128);
     assert_eq!(trim(0).blocks, 0, "nothing was written");
@@ -136,7 +140,8 @@ fn a_cut_frees_what_is_reserved_behind_it() {
     assert_eq!(read(&store, 0, 9_000), [1; 4_096]);
     // The file became longer, this chunk file did not.
     assert_eq!(reserve(65_536), 128);
-    let longer = |size| TrimChunk { target: TARGET, chunk: chunk(), size, keeps_reserved: Some(true) };
+    let longer =
+        |size| TrimChunk { target: TARGET, by: None, chunk: chunk(), size, keeps_reserved: Some(true) };
     assert_eq!(run::<ChunkReply>(&store, longer(4_096)).unwrap().blocks, 128);
     let reply: ChunkReply = run(&store, longer(4_095)).unwrap();
     assert_eq!((reply.size, reply.blocks), (4_095, 8), "it held more than the file");
@@ -150,7 +155,7 @@ fn a_cut_in_a_hole_ends_there() {
         let store = MemoryChunks::default();
         write(&store, at, b"a").unwrap();
         write(&store, 5 * PIECE_SIZE, b"far").unwrap();
-        let trim = TrimChunk { target: TARGET, chunk: chunk(), size, keeps_reserved: None };
+        let trim = TrimChunk { target: TARGET, by: None, chunk: chunk(), size, keeps_reserved: None };
         let reply: ChunkReply = run(&store, trim.clone()).unwrap();
         assert_eq!(reply.size, size);
         let again: ChunkReply = run(&store, trim).unwrap();
@@ -164,14 +169,15 @@ fn a_cut_in_a_hole_ends_there() {
         }
         store.set_room(Some(0));
         let size = 3 * PIECE_SIZE + 9;
-        let trim = TrimChunk { target: TARGET, chunk: chunk(), size, keeps_reserved: None };
+        let trim = TrimChunk { target: TARGET, by: None, chunk: chunk(), size, keeps_reserved: None };
         assert_eq!(run::<ChunkReply>(&store, trim).unwrap().size, size);
         assert_eq!(store.further_pieces(&chunk()).unwrap(), [3]);
     }
     let store = MemoryChunks::default();
     write(&store, 5 * PIECE_SIZE, b"far").unwrap();
     let reply: ChunkReply =
-        run(&store, TrimChunk { target: TARGET, chunk: chunk(), size: 0, keeps_reserved: None }).unwrap();
+        run(&store, TrimChunk { target: TARGET, by: None, chunk: chunk(), size: 0, keeps_reserved: None })
+            .unwrap();
     assert_eq!((reply.size, store.list(None, 9).unwrap()), (0, vec![]), "nothing is left");
 }
 
@@ -181,7 +187,7 @@ fn delete_takes_all_pieces() {
     let store = MemoryChunks::default();
     write(&store, 0, b"a").unwrap();
     write(&store, 5 * PIECE_SIZE, b"b").unwrap();
-    let delete = DeleteChunks { target: TARGET, chunks: vec![chunk()] };
+    let delete = DeleteChunks { target: TARGET, by: None, chunks: vec![chunk()] };
     let _: Empty = run(&store, delete.clone()).unwrap();
     let _: Empty = run(&store, delete).unwrap();
     assert_eq!(store.list(None, 10).unwrap(), vec![]);
@@ -239,8 +245,10 @@ fn an_error_that_another_sync_was_told_of() {
         uncut: None,
     };
     assert!(fails(m.into()));
-    assert!(fails(TrimChunk { target: TARGET, chunk: chunk(), size: 2, keeps_reserved: None }.into()));
-    assert!(fails(DeleteChunks { target: TARGET, chunks: vec![chunk()] }.into()));
+    assert!(fails(
+        TrimChunk { target: TARGET, by: None, chunk: chunk(), size: 2, keeps_reserved: None }.into()
+    ));
+    assert!(fails(DeleteChunks { target: TARGET, by: None, chunks: vec![chunk()] }.into()));
 }
 
 /// Goal: a full disk answers ENOSPC, loses nothing, and serves again when there is room.
@@ -338,7 +346,7 @@ fn only_what_nobody_changed_is_taken_back() {
     let mut store = MemoryChunks::default();
     let target = TARGET;
     let seen = |store: &MemoryChunks| {
-        let stat = StatChunks { target, chunks: vec![chunk()] };
+        let stat = StatChunks { target, by: None, chunks: vec![chunk()] };
         let Done::Body(body) = execute(store, Limits::default(), &stat.into()) else { panic!("no stat") };
         StatChunksReply::from_bytes(&body).unwrap().chunks[0].changes
     };
@@ -352,9 +360,9 @@ fn only_what_nobody_changed_is_taken_back() {
     assert!(take_back(&store, before));
     assert!(!take_back(&store, before), "the hole is a change, too");
     let changes: [StorageRequest; 3] = [
-        TrimChunk { target, chunk: chunk(), size: 50, keeps_reserved: None }.into(),
+        TrimChunk { target, by: None, chunk: chunk(), size: 50, keeps_reserved: None }.into(),
         ReserveChunk { target, chunk: chunk(), offset: 0, len: 10, owner: Owner::default() }.into(),
-        DeleteChunks { target, chunks: vec![chunk()] }.into(),
+        DeleteChunks { target, by: None, chunks: vec![chunk()] }.into(),
     ];
     for change in changes {
         let before = seen(&store);
@@ -387,7 +395,7 @@ fn an_append_does_not_outlive_a_truncate() {
         |result| matches!(result, Err(Done::Refused(refusal)) if refusal.status == Status::CUT_SINCE);
     let seen = append(None).unwrap();
     assert_eq!(append(seen), Ok(seen));
-    let trim = TrimChunk { target: TARGET, chunk: chunk(), size: 500, keeps_reserved: None };
+    let trim = TrimChunk { target: TARGET, by: None, chunk: chunk(), size: 500, keeps_reserved: None };
     assert!(matches!(execute(&store, Limits::default(), &trim.into()), Done::Body(_)));
     assert!(refused(append(seen)), "though it was shorter");
     let seen = append(None).unwrap();

@@ -1,6 +1,6 @@
 //! What the messages about locks are made of.
 
-use skep_types::{ClientId, Ino, byte_enum, record};
+use skep_types::{ClientId, Ino, Term, byte_enum, record};
 
 byte_enum! {
     /// What a lock keeps others from.
@@ -74,7 +74,7 @@ byte_enum! {
     pub enum LockState {
         /// The lock is held (or given up, as wished).
         Done = 1,
-        /// It stands in the queue under its ticket: see `AwaitLocks`.
+        /// It stands in the queue under its ticket: see `Events`.
         Waits = 2,
     }
 }
@@ -96,6 +96,8 @@ record! {
         pub ticket: u64,
         /// 0 = the lock is held, otherwise the error that the program gets (EDEADLK).
         pub errno: u32,
+        /// Term of the shard in which that became of it: in a newer one it waits again, and nothing did.
+        pub term: Term,
     }
 }
 

@@ -1,7 +1,7 @@
 //! `Reclaim`: tells a restarted shard what is open.
 
 use super::{Reclaimed, ReclaimedLock};
-use skep_types::{Incarnation, record};
+use skep_types::{Term, record};
 
 crate::message! {
     /// Tells a restarted shard what is open.
@@ -13,9 +13,9 @@ crate::message! {
         /// That was all: this session has reported.
         pub last: bool,
     } tags {
-        /// For which life of the server this was put together. Another one refuses it: it may have been told of closes since,
+        /// For which term of the shard this was put together. Another one refuses it: it may have been told of closes since,
         /// or have heard a part of the report only.
-        1 => pub life: Option<Incarnation>,
+        1 => pub term: Option<Term>,
     }
 }
 

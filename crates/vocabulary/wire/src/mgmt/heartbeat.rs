@@ -2,7 +2,7 @@
 
 use super::{HeartbeatReply, RegistryAge, TargetReport};
 use alloc::vec::Vec;
-use skep_types::{Capacity, Incarnation, LogIndex, MapVersion, NodeId, ShardId};
+use skep_types::{Capacity, Incarnation, LogSeq, MapVersion, NodeId, ShardId};
 
 crate::message! {
     /// A daemon is alive (servers only).
@@ -18,7 +18,7 @@ crate::message! {
         /// Newest map that it acts upon; 0 = none yet.
         pub map: MapVersion,
         /// What its log holds on stable storage; 0 = it keeps none.
-        pub index: LogIndex,
+        pub index: LogSeq,
         /// Shards that it formatted, on stable storage, and that its map still calls new.
         pub formatted: Vec<ShardId>,
         /// The newest registry that it knows.

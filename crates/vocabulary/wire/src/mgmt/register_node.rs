@@ -3,7 +3,7 @@
 use super::{Address, RegisterNodeReply, RegistryAge};
 use alloc::string::String;
 use alloc::vec::Vec;
-use skep_types::{Incarnation, LogIndex, ServiceKind, Uuid};
+use skep_types::{Incarnation, LogSeq, ServiceKind, Uuid};
 
 crate::message! {
     /// A daemon announces itself (servers only).
@@ -26,7 +26,7 @@ crate::message! {
         /// neither as its newest that which mgmtd holds.
         pub confirmed: u64,
         /// Where its log ends; 0 = it keeps none, or has none yet.
-        pub index: LogIndex,
+        pub index: LogSeq,
         /// An administrator says that this older copy is all there is.
         pub restored: bool,
         /// The newest registry that it knows.

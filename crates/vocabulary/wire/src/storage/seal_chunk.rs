@@ -1,5 +1,6 @@
 //! `SealChunk`: a chunk file becomes no longer than it is.
 
+use super::ShardTerm;
 use skep_types::{ChunkId, TargetId, record};
 
 crate::message! {
@@ -8,6 +9,8 @@ crate::message! {
     SealChunk = 0x030d -> SealChunkReply {
         /// The target.
         pub target: TargetId,
+        /// In whose name.
+        pub by: ShardTerm,
         /// The chunk file; it need not exist.
         pub chunk: ChunkId,
         /// It is sealed no further in front than this: so much it held once.

@@ -2,7 +2,18 @@
 
 use alloc::string::String;
 use alloc::vec::Vec;
-use skep_types::{Capacity, ChunkId, Consistency, ProjectId, TargetId, Timestamp, record};
+use skep_types::{Capacity, ChunkId, Consistency, ProjectId, ShardId, TargetId, Term, Timestamp, record};
+
+record! {
+    /// In whose name a metadata server speaks to a target: a later term of the shard deposes an earlier one.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+    pub struct ShardTerm {
+        /// The shard that all chunk files of the message are of.
+        pub shard: ShardId,
+        /// Its term.
+        pub term: Term,
+    }
+}
 
 record! {
     /// To whom space is accounted.

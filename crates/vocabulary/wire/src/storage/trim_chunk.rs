@@ -1,6 +1,6 @@
 //! `TrimChunk`: cuts a chunk file (truncate). Answered when durable.
 
-use super::ChunkReply;
+use super::{ChunkReply, ShardTerm};
 use skep_types::{ChunkId, TargetId};
 
 crate::message! {
@@ -8,6 +8,8 @@ crate::message! {
     TrimChunk = 0x0303 -> ChunkReply {
         /// The target.
         pub target: TargetId,
+        /// In whose name, of a metadata server; nobody else has a term to speak in.
+        pub by: Option<ShardTerm>,
         /// The chunk file.
         pub chunk: ChunkId,
         /// New length of the chunk file; longer ones are cut, shorter ones stay.

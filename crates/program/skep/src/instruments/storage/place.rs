@@ -230,7 +230,7 @@ fn chunks(target: &BenchTarget, directory: &Path, test: &StorageTest, objects: u
         }
         Direction::Write if !test.rewrite => {
             let all = (0..objects).map(chunk).collect();
-            let m = DeleteChunks { target: target.target, chunks: all };
+            let m = DeleteChunks { target: target.target, by: None, chunks: all };
             inner.run(&m.into()).map_err(|refusal| refusal.to_string())?;
         }
         Direction::Write => {}

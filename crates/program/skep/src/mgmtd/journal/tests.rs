@@ -2,12 +2,13 @@
 
 use super::*;
 use skep_cluster::{
-    DropNode, DropPool, DropTarget, MoveTargets, Pool, RegisterShards, SetClass, SetNode, SetPool, SetTarget,
-    Target,
+    DropNode, DropPool, DropTarget, MoveTargets, PlaceShards, Placed, Pool, SetClass, SetNode, SetPool,
+    SetTarget, Target,
 };
 use skep_disk::disk::{CrashMode, FaultDisk};
 use skep_types::{
-    Capacity, CapacityClass, Consistency, Incarnation, NamesKey, NodeId, PoolId, ServiceKind, TargetId,
+    Capacity, CapacityClass, Consistency, Incarnation, NamesKey, NodeId, PoolId, ServiceKind, ShardId,
+    TargetId,
 };
 use skep_wire::mgmt::CapacityLimits;
 
@@ -29,7 +30,7 @@ fn node(id: u32) -> Command {
         domain: String::new(),
         wish: String::new(),
         mark: 3,
-        index: skep_types::LogIndex(0),
+        index: skep_types::LogSeq(0),
     };
     SetNode { node }.into()
 }
@@ -85,7 +86,11 @@ fn committed_survives_a_power_cut() {
         commit(&mut journal, &mut state, node(round as u32));
         if round % 5 == 0 {
             journal.snapshot(&state).unwrap();
-            commit(&mut journal, &mut state, RegisterShards { node: NodeId(1) }.into());
+            commit(
+                &mut journal,
+                &mut state,
+                PlaceShards { places: vec![Placed { shard: ShardId(0), node: NodeId(1) }] }.into(),
+            );
         }
         drop(journal);
         disk = disk.crash(CrashMode::DropAll, round);
@@ -211,7 +216,7 @@ fn strange_directories_are_refused() {
     assert!(text(&disk).contains("not empty"), "{}", text(&disk));
     let disk = formatted();
     disk.damage(&dir.join(IDENTITY_FILE), |bytes| {
-        *bytes = String::from_utf8_lossy(bytes).replace("dev-5", "dev-4").into_bytes();
+        *bytes = String::from_utf8_lossy(bytes).replace("dev-6", "dev-5").into_bytes();
     });
-    assert!(text(&disk).contains("opens \"dev-5\" only"));
+    assert!(text(&disk).contains("opens \"dev-6\" only"));
 }

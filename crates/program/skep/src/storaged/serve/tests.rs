@@ -54,7 +54,7 @@ impl Fixture {
     fn serve(&self, request: impl Into<StorageRequest>, payload: &[u8]) -> Result<Answer, Refusal> {
         let mut room = Payload::new().unwrap();
         room.room(payload.len()).copy_from_slice(payload);
-        self.storaged.serve(request.into(), &mut room)
+        self.storaged.serve(request.into(), None, &mut room)
     }
 
     fn chunk_file(&self, target: u32, chunk: ChunkId) -> PathBuf {
@@ -101,7 +101,7 @@ fn a_write_around_a_deletion_leaves_nothing() {
     fixture.serve(write(1), b"early").unwrap();
     let request = StorageRequest::from(write(1));
     let target = storaged.target(TargetId(101), &request).unwrap();
-    fixture.serve(DeleteChunks { target: TargetId(101), chunks: vec![chunk(1)] }, b"").unwrap();
+    fixture.serve(DeleteChunks { target: TargetId(101), by: None, chunks: vec![chunk(1)] }, b"").unwrap();
     target.write(&write(1), b"late").unwrap();
     assert!(fixture.chunk_file(101, chunk(1)).exists(), "the write makes it anew: else this tests nothing");
     let refusal = storaged.still_wanted(target, &request, chunk(1)).unwrap_err();
@@ -123,7 +123,7 @@ fn writes_do_not_bring_deleted_chunk_files_back() {
                 }
             };
             let writers = [scope.spawn(write), scope.spawn(write), scope.spawn(write)];
-            let delete = DeleteChunks { target: TargetId(101), chunks: vec![chunk(ino)] };
+            let delete = DeleteChunks { target: TargetId(101), by: None, chunks: vec![chunk(ino)] };
             fixture.serve(delete, b"").unwrap();
             for writer in writers {
                 assert_eq!(writer.join().unwrap(), Status::STALE_GENERATION);
@@ -184,11 +184,11 @@ fn copies_between_targets() {
     assert_eq!((reply.copied, reply.written.size), (7, 9));
     let mut room = Payload::new().unwrap();
     let read = ReadChunk { target, chunk: chunk(2), offset: 0, len: 20, netbench: false };
-    fixture.storaged.serve(read.into(), &mut room).unwrap();
+    fixture.storaged.serve(read.into(), None, &mut room).unwrap();
     assert_eq!(&room.bytes()[..9], b"\0\0content");
     assert_eq!(copy(target, TargetId(103), 2).unwrap_err(), Status::errno(Errno::EXDEV));
     assert_eq!(copy(TargetId(103), from_target, 2).unwrap_err(), Status::STALE_MAP);
-    fixture.serve(DeleteChunks { target, chunks: vec![chunk(2)] }, b"").unwrap();
+    fixture.serve(DeleteChunks { target, by: None, chunks: vec![chunk(2)] }, b"").unwrap();
     assert_eq!(copy(target, from_target, 2).unwrap_err(), Status::STALE_GENERATION);
     assert!(!fixture.chunk_file(102, chunk(2)).exists());
     let entry = crate::admin::namespace::samples::status().targets[0].clone();

@@ -246,7 +246,7 @@ fn targets_on_one_disk_share_its_room() {
         assert!(made.contains(&Ok(())) && made.contains(&FULL), "round {round}: {made:?}");
         assert!(disk.left() >= 8 << 20, "round {round}: {} bytes are left", disk.left());
         for target in &targets {
-            let m = DeleteChunks { target: target.id, chunks: vec![chunk(round)] };
+            let m = DeleteChunks { target: target.id, by: None, chunks: vec![chunk(round)] };
             target.run(&m.into()).unwrap();
         }
         // Until it is run, a command that another test of this process starts holds its open files too, removed ones
@@ -284,7 +284,7 @@ fn two_daemons_on_one_disk_nearly_keep_the_reserve() {
         let left = disk.left();
         assert!(left + 2 * RESERVE_STEP >= kept, "round {round}: {left} bytes are left");
         for target in &targets {
-            let m = DeleteChunks { target: target.id, chunks: vec![chunk(round)] };
+            let m = DeleteChunks { target: target.id, by: None, chunks: vec![chunk(round)] };
             target.run(&m.into()).unwrap();
         }
     }

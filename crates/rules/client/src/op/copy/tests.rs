@@ -123,9 +123,8 @@ fn a_restart_makes_no_copy_shorter() {
     let (from, to) = (create(&lane, b"from"), create(&lane, b"to"));
     write(&lane, &from, 0, &pattern(70_000));
     write(&lane, &to, 0, &pattern(10_000));
-    let node = lane.shared.borrow().map.leader(from.attr.ino.shard()).unwrap();
-    assert!(lane.shared.borrow_mut().nodes.heard(node, skep_types::Incarnation(2)));
-    cluster.borrow_mut().incarnation = 2;
+    assert!(lane.shared.borrow_mut().shards.heard(from.attr.ino.shard(), skep_types::Term(2)));
+    cluster.borrow_mut().restarts();
     lane.shared.borrow_mut().inodes.get_mut(from.attr.ino).unwrap().layout = None;
     assert_eq!(block_on(lane.copy((from.handle, 0), (to.handle, 0), 80_000)), Ok(70_000));
     assert_eq!(read(&lane, &to, 0, 80_000), pattern(70_000));

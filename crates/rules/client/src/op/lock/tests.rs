@@ -8,7 +8,7 @@ use crate::testing::{
 use crate::{OpenHow, Opened, WriteHow};
 use core::pin::pin;
 use skep_wire::Message;
-use skep_wire::meta::{Commit, Reclaim};
+use skep_wire::meta::{Commit, Events, Reclaim};
 use skep_wire::storage::{PunchChunk, ReadChunk, StatChunks, WriteChunk};
 
 pub(super) fn wish(owner: u64, kind: Option<LockKind>, start: u64, last: u64) -> LockWish {
@@ -58,13 +58,13 @@ fn two_mounts_and_a_queue() {
     let held = block_on(second.get_lock(other.handle, wish(1, READ, 9, 20))).unwrap().unwrap();
     assert!((held.start, held.last, second.is_own(&held), first.is_own(&held)) == (0, 9, false, true));
     let ticket = waiting(&second, &other, wish(1, READ, 9, 20));
-    assert_eq!(block_on(second.await_locks(node(&second), 0)), Ok(Vec::new()));
+    assert_eq!(block_on(second.events(node(&second), 0)), Ok(Vec::new()));
     block_on(first.flush(file.handle, 1)).unwrap();
     assert_eq!(
-        block_on(second.await_locks(node(&second), 0)),
+        block_on(second.events(node(&second), 0)),
         Ok(alloc::vec![Ended { ticket, ino: file.attr.ino, result: Ok(()) }])
     );
-    assert_eq!(block_on(second.await_locks(node(&second), 0)), Ok(Vec::new()));
+    assert_eq!(block_on(second.events(node(&second), 0)), Ok(Vec::new()));
     assert_eq!(block_on(first.set_lock(file.handle, wish(5, WRITE, 20, 20))), Err(Errno::EAGAIN));
     block_on(second.release(other.handle));
     block_on(first.set_lock(file.handle, wish(5, WRITE, 20, 20))).unwrap();
@@ -87,7 +87,7 @@ fn locks_carry_what_was_written_under_them() {
         let content = alloc::vec![round as u8 + 1; len];
         write(&first, &file, 0, &content);
         block_on(first.set_lock(file.handle, wish(1, None, 0, 0))).unwrap();
-        let ended = block_on(second.await_locks(node(&second), 0)).unwrap();
+        let ended = block_on(second.events(node(&second), 0)).unwrap();
         assert_eq!(ended[0].ticket, ticket);
         block_on(second.look_again(ended[0].ino));
         assert_eq!(cluster.borrow_mut().drops.drain(..).collect::<Vec<_>>(), [(2, ended[0].ino, 0, 0)]);
@@ -148,7 +148,7 @@ fn the_last_word_comes_after_all_others() {
     }
     {
         let mut cluster = cluster.borrow_mut();
-        cluster.incarnation += 1;
+        cluster.restarts();
         cluster.shard.locks.restart();
         cluster.fail(Reclaim::KIND, &[Fault::Refuse(Status::NOT_READY)]);
     }
@@ -173,17 +173,17 @@ fn a_restart_forgets_nothing() {
     let ticket = waiting(&second, &other, wish(2, READ, 10, 10));
     {
         let mut cluster = cluster.borrow_mut();
-        cluster.incarnation += 1;
+        cluster.restarts();
         cluster.shard.locks.restart();
     }
     block_on(first.getattr(file.attr.ino)).unwrap();
     block_on(first.housekeeping());
     assert_eq!(cluster.borrow().shard.locks.held.len() as u64, LOCKS);
-    assert_eq!(block_on(second.await_locks(node(&second), 0)), Ok(Vec::new()));
+    assert_eq!(block_on(second.events(node(&second), 0)), Ok(Vec::new()));
     assert_eq!(cluster.borrow().shard.locks.queue.len(), 1, "the wish is there again");
     block_on(first.flush(file.handle, 1)).unwrap();
     assert_eq!(
-        block_on(second.await_locks(node(&second), 0)),
+        block_on(second.events(node(&second), 0)),
         Ok(alloc::vec![Ended { ticket, ino: file.attr.ino, result: Ok(()) }])
     );
 }
@@ -200,11 +200,11 @@ fn an_eviction_ends_waits() {
     block_on(first.set_lock(file.handle, wish(1, WRITE, 0, 9))).unwrap();
     block_on(second.set_lock(other.handle, wish(2, WRITE, 20, 29))).unwrap();
     let ticket = waiting(&second, &other, wish(2, WRITE, 0, 9));
-    cluster.borrow_mut().fail(AwaitLocks::KIND, &[Fault::Refuse(Status::FENCED)]);
-    let ended = block_on(second.await_locks(node(&second), 0));
+    cluster.borrow_mut().fail(Events::KIND, &[Fault::Refuse(Status::FENCED)]);
+    let ended = block_on(second.events(node(&second), 0));
     assert_eq!(ended, Ok(alloc::vec![Ended { ticket, ino: file.attr.ino, result: Err(Errno::ENOTCONN) }]));
     let server = node(&second);
-    second.shared.borrow_mut().nodes.confirm_outcomes(server, 50);
+    second.shared.borrow_mut().nodes.confirm_events(server, 50);
     block_on(second.housekeeping());
     assert!(second.shared.borrow().has_session());
     let write = || block_on(second.write(other.handle, 20, b"under it", WriteHow::default()));
@@ -218,7 +218,7 @@ fn an_eviction_ends_waits() {
     block_on(second.set_lock(other.handle, wish(2, WRITE, 20, 29))).unwrap();
     assert_eq!(write(), Ok(8));
     assert_eq!(
-        second.shared.borrow().nodes.outcomes(node(&second)),
+        second.shared.borrow().nodes.events(node(&second)),
         0,
         "numbers of the next session begin anew"
     );
@@ -277,7 +277,7 @@ fn orders_are_reclaimed() {
     let _ = block_on(lane.flush(file.handle, 1));
     cluster.borrow_mut().cancelled = false;
     block_on(lane.set_lock(file.handle, wish(1, WRITE, 0, 9))).unwrap();
-    cluster.borrow_mut().incarnation += 1;
+    cluster.borrow_mut().restarts();
     cluster.borrow_mut().shard.locks.restart();
     block_on(lane.getattr(file.attr.ino)).unwrap();
     block_on(lane.getattr(file.attr.ino)).unwrap();
@@ -293,12 +293,13 @@ fn an_unlock_of_an_ended_life_is_repeated() {
     let (cluster, lane) = mounted();
     let file = create(&lane, b"f");
     block_on(lane.set_lock(file.handle, wish(1, WRITE, 0, 9))).unwrap();
-    let (node, claimed) = (node(&lane), cluster.borrow().shard.locks.held.clone());
+    let (shard, claimed) = (file.attr.ino.shard(), cluster.borrow().shard.locks.held.clone());
     // Another lane has just made the list.
-    assert!(lane.shared.borrow_mut().nodes.heard(node, Incarnation(2)));
-    assert!(lane.shared.borrow_mut().nodes.begin_reclaim(node));
+    assert!(lane.shared.borrow_mut().shards.heard(shard, Term(2)));
+    assert!(lane.shared.borrow_mut().shards.begin_reclaim(shard));
+    assert_eq!(lane.shared.borrow_mut().shards.tells(shard), Some(Term(2)));
     block_on(lane.flush(file.handle, 1)).unwrap();
-    cluster.borrow_mut().incarnation = 2;
+    cluster.borrow_mut().restarts();
     cluster.borrow_mut().shard.locks.restart();
     cluster.borrow_mut().shard.locks.held = claimed;
     block_on(lane.housekeeping());
@@ -346,7 +347,7 @@ fn a_new_life_begins_with_nothing_known() {
     {
         // A power cut took the write; another one has the same change counter.
         let mut cluster = cluster.borrow_mut();
-        cluster.incarnation += 1;
+        cluster.restarts();
         cluster.shard.files.get_mut(&file.attr.ino).unwrap().inline = b"kept".to_vec();
     }
     block_on(lane.getattr(file.attr.ino)).unwrap();
@@ -384,7 +385,7 @@ fn a_doubt_waits_for_its_owners_wish() {
             block_on(keeping);
         }
     }
-    let ended = block_on(second.await_locks(node(&second), 0)).unwrap();
+    let ended = block_on(second.events(node(&second), 0)).unwrap();
     assert_eq!(ended, [Ended { ticket, ino: file.attr.ino, result: Ok(()) }]);
     let held = |owner| {
         let cluster = cluster.borrow();
@@ -521,7 +522,7 @@ fn an_outcome_before_the_answer() {
     }
     block_on(first.set_lock(file.handle, wish(1, None, 0, 9))).unwrap();
     let beside = lane_beside(&cluster, &second);
-    let ended = block_on(beside.await_locks(node(&second), 0)).unwrap();
+    let ended = block_on(beside.events(node(&second), 0)).unwrap();
     assert_eq!(ended.iter().map(|one| one.result).collect::<Vec<_>>(), [Ok(())]);
     assert_eq!(block_on(wanting), Ok(Waiting::Ticket(ended[0].ticket)));
     block_on(beside.housekeeping());
@@ -542,7 +543,7 @@ fn a_grant_of_an_ended_life_is_none() {
         let other = open(&second, file.attr.ino);
         let beside = lane_beside(&cluster, &second);
         let next_life = || {
-            cluster.borrow_mut().incarnation += 1;
+            cluster.borrow_mut().restarts();
             cluster.borrow_mut().shard.locks.restart();
             for lane in [&beside, &first] {
                 block_on(lane.getattr(file.attr.ino)).unwrap();
@@ -554,18 +555,18 @@ fn a_grant_of_an_ended_life_is_none() {
             block_on(first.set_lock(file.handle, wish(1, WRITE, 0, 9))).unwrap();
             let ticket = waiting(&second, &other, wish(2, WRITE, 0, 9));
             block_on(first.set_lock(file.handle, wish(1, None, 0, 9))).unwrap();
-            cluster.borrow_mut().fail(AwaitLocks::KIND, &[Fault::LateAnswer]);
+            cluster.borrow_mut().fail(Events::KIND, &[Fault::LateAnswer]);
             {
-                let mut told = pin!(second.await_locks(node(&second), 0));
-                while cluster.borrow().count(AwaitLocks::KIND) == 0 {
+                let mut told = pin!(second.events(node(&second), 0));
+                while cluster.borrow().count(Events::KIND) == 0 {
                     assert!(step(told.as_mut()).is_pending());
                 }
                 next_life();
                 assert_eq!(block_on(told), Ok(Vec::new()));
             }
-            assert_eq!(block_on(second.await_locks(node(&second), 0)), Ok(Vec::new()));
+            assert_eq!(block_on(second.events(node(&second), 0)), Ok(Vec::new()));
             block_on(first.set_lock(file.handle, wish(1, None, 0, 9))).unwrap();
-            let ended = block_on(second.await_locks(node(&second), 0)).unwrap();
+            let ended = block_on(second.events(node(&second), 0)).unwrap();
             assert_eq!(ended, [Ended { ticket, ino: file.attr.ino, result: Ok(()) }]);
         } else {
             cluster.borrow_mut().fail(SetLock::KIND, &[Fault::LateAnswer]);

@@ -72,7 +72,7 @@ fn a_lost_lock_is_told() {
     block_on(first.set_lock(file.handle, wish(7, WRITE, 0, 9))).unwrap();
     block_on(first.set_lock(file.handle, wish(7, WRITE, 40, 49))).unwrap();
     block_on(first.set_lock(beside.handle, wish(8, WRITE, 20, 29))).unwrap();
-    cluster.borrow_mut().incarnation += 1;
+    cluster.borrow_mut().restarts();
     cluster.borrow_mut().shard.locks.restart();
     block_on(second.getattr(file.attr.ino)).unwrap();
     block_on(second.set_lock(other.handle, wish(1, WRITE, 0, 9))).unwrap();
@@ -126,7 +126,7 @@ fn a_refused_report_has_a_last_word() {
     let file = create(&lane, b"f");
     {
         let mut cluster = cluster.borrow_mut();
-        cluster.incarnation += 1;
+        cluster.restarts();
         cluster.shard.locks.restart();
         cluster.fail(Reclaim::KIND, &[Fault::Refuse(Status::errno(Errno::ENFILE))]);
     }

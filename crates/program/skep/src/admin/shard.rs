@@ -1,0 +1,100 @@
+//! `skep shard list`.
+
+use super::access::AccessArgs;
+use super::failure::Outcome;
+use super::namespace::Names;
+use crate::cli::output::{self, OutputArgs, Row};
+use clap::{Args, Subcommand};
+use serde::Serialize;
+use skep_wire::mgmt::{ShardState, StatusReply};
+use std::io::Write;
+
+/// `skep shard ...`
+#[derive(Debug, Subcommand)]
+pub enum ShardCommand {
+    /// List the parts of the namespace, and which metadata server has each
+    List(ListArgs),
+}
+
+/// Flags of `skep shard list`.
+#[derive(Debug, Args)]
+pub struct ListArgs {
+    #[command(flatten)]
+    access: AccessArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+/// A shard.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct ShardRow {
+    id: u16,
+    /// new: not formatted yet; active.
+    state: &'static str,
+    /// Its metadata server; none before the shards of a new cluster are placed.
+    server: Option<String>,
+    /// Is the server heard?
+    reachability: &'static str,
+    /// Raised when it is placed anew.
+    epoch: u64,
+    /// Times that an older copy of it was put back.
+    era: u16,
+}
+
+impl Row for ShardRow {
+    const TITLES: &'static [&'static str] = &[">ID", "STATE", "SERVER", "REACHABILITY", ">EPOCH", ">ERA"];
+
+    fn cells(&self) -> Vec<String> {
+        vec![
+            self.id.to_string(),
+            self.state.to_owned(),
+            self.server.clone().unwrap_or_else(|| "-".to_owned()),
+            self.reachability.to_owned(),
+            self.epoch.to_string(),
+            self.era.to_string(),
+        ]
+    }
+}
+
+fn rows(status: &StatusReply) -> Vec<ShardRow> {
+    let names = Names::of(status);
+    let row = |entry: &skep_wire::mgmt::ShardEntry| {
+        let server = entry.replicas.first().copied();
+        ShardRow {
+            id: entry.shard.0,
+            state: if entry.state == ShardState::New { "new" } else { "active" },
+            server: server.map(|node| names.node(node)),
+            reachability: server.map_or("-", |node| names.reachability(node)),
+            epoch: entry.epoch,
+            era: entry.era,
+        }
+    };
+    status.shards.iter().map(row).collect()
+}
+
+/// Does it.
+pub fn run(command: &ShardCommand, out: &mut dyn Write) -> Outcome {
+    let ShardCommand::List(args) = command;
+    let status = args.access.connect(None)?.status()?;
+    Ok(output::rows(args.output.output, &rows(&status), out)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admin::namespace::samples;
+
+    /// Goal: each shard has a row with the alias of its server; one that is not placed shows none.
+    #[test]
+    fn servers_are_named() {
+        let mut status = samples::status();
+        let placed = rows(&status);
+        assert_eq!(placed.len(), status.shards.len());
+        let server = placed[0].server.clone().unwrap();
+        assert!(status.nodes.iter().any(|node| node.node.alias == server), "{server}");
+        status.shards[0].replicas.clear();
+        let row = serde_json::to_value(&rows(&status)[0]).unwrap();
+        assert_eq!((&row["server"], &row["reachability"]), (&serde_json::Value::Null, &"-".into()));
+    }
+}

@@ -1,0 +1,273 @@
+//! A group: the shards of one thread of a metadata server, with what they have in common. Inputs in, outputs out; the
+//! hands append `records` in one write before they send `replies`, and hand `tasks` to the courier. See
+//! `docs/design/group.md`.
+
+mod errands;
+mod events;
+mod host;
+mod map;
+mod message;
+mod sessions;
+mod start;
+mod stats;
+mod timers;
+
+pub use errands::{Errands, Owner};
+pub use events::Events;
+pub use host::{Host, Load, not_ready};
+pub use message::{Input, Job, JobFailure, JobReply, Output, PeerIdentity, Reply, Request, Task};
+pub use sessions::Sessions;
+
+use crate::shard::{Shard, is_circle_over};
+use crate::store::{Store, StoreError};
+use alloc::collections::{BTreeMap, BTreeSet};
+use core::ops::Bound;
+use skep_types::{Encode, FenceEpoch, LogSeq, MapVersion, Millis, ShardId, Timestamp};
+use skep_wire::meta::{MetaRequest, ShardStamp, StatsReply};
+
+/// Answers to requests that the group sent to itself have this bit in their address.
+pub const LOOPBACK: u64 = 1 << 63;
+
+/// See the module.
+pub struct Group<S: Store> {
+    host: Host<S>,
+    shards: BTreeMap<ShardId, Shard>,
+    /// When each shard has something to do.
+    deadlines: BTreeSet<(Millis, ShardId)>,
+    /// Shards that can go on with something at once.
+    busy: BTreeSet<ShardId>,
+    /// The one that went on last.
+    resumed: ShardId,
+    /// The one whose time came first in the last tick.
+    ticked: ShardId,
+    /// The row store failed: nothing is answered any more.
+    failed: Option<StoreError>,
+}
+
+impl<S: Store> Group<S> {
+    /// Carries out one input. After an error the group answers nothing more: the hands end the
+    /// process, and a restart replays the log.
+    pub fn step(
+        &mut self,
+        now: Millis,
+        wall: Timestamp,
+        input: Input,
+        out: &mut Output,
+    ) -> Result<(), StoreError> {
+        if let Some(e) = &self.failed {
+            return Err(e.clone());
+        }
+        self.host.begin_step(now, wall, out);
+        let done = self.input(input).and_then(|()| self.drain());
+        self.tell_events();
+        self.host.end_step(out);
+        if let Err(e) = &done {
+            self.failed = Some(e.clone());
+        }
+        done
+    }
+
+    fn input(&mut self, input: Input) -> Result<(), StoreError> {
+        match input {
+            Input::Request(request) => {
+                self.host.counters.asked(&request.message);
+                self.request(request)
+            }
+            Input::Gone(to) => {
+                self.host.events.abandon(to);
+                let of = self.shards.values_mut().find_map(|shard| shard.abandon(to).then_some(shard.id));
+                of.map_or(Ok(()), |shard| self.deliver(shard, |_, _| Ok(())).map(drop))
+            }
+            Input::Durable(seq) => self.durable(seq),
+            Input::Courier { task, result } => self.courier(task, result),
+            Input::Map { own, map } => self.take_map(own, &map),
+            Input::Fences(fences) => self.take_fences(&fences),
+            Input::LowSpace(low) => {
+                self.host.low_space = low;
+                Ok(())
+            }
+            Input::Tick => self.tick(),
+        }
+    }
+
+    /// What became possible, and what shards asked each other: a bounded part of it, the rest is due at once.
+    fn drain(&mut self) -> Result<(), StoreError> {
+        for _ in 0..self.host.config.limits.resumed_per_step {
+            if let Some(shard) = self.next_busy() {
+                self.deliver(shard, Shard::resume_one)?;
+            } else if let Some((errand, result)) = self.host.loop_answers.pop_front() {
+                self.loop_answered(errand, result)?;
+            } else if let Some((errand, shard, message)) = self.host.loop_calls.pop_front() {
+                let (own, epoch) = (self.host.own, self.host.sessions.epoch());
+                self.request(Request::loopback(errand, shard, own, message, epoch))?;
+            } else {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// The next shard that can go on, each in turn.
+    fn next_busy(&mut self) -> Option<ShardId> {
+        let behind = (Bound::Excluded(self.resumed), Bound::Unbounded);
+        let next = self.busy.range(behind).next().or_else(|| self.busy.first()).copied();
+        self.resumed = next.unwrap_or(self.resumed);
+        next
+    }
+
+    /// Lets a shard do something, and notes when it is to be asked again.
+    fn deliver<T>(
+        &mut self,
+        shard: ShardId,
+        what: impl FnOnce(&mut Shard, &mut Host<S>) -> Result<T, StoreError>,
+    ) -> Result<Option<T>, StoreError> {
+        let Some(place) = self.shards.get_mut(&shard) else { return Ok(None) };
+        let done = what(place, &mut self.host)?;
+        place.tell_events(&mut self.host.events);
+        if place.can_resume(self.host.config.limits.recoveries) {
+            self.busy.insert(shard);
+        } else {
+            self.busy.remove(&shard);
+        }
+        let (old, new) = place.renew_load();
+        self.host.load.change(old, new);
+        if let Some((old, new)) = place.renew_deadline(self.host.holds_chores) {
+            old.map(|at| self.deadlines.remove(&(at, shard)));
+            self.deadlines.extend(new.map(|at| (at, shard)));
+        }
+        Ok(Some(done))
+    }
+
+    /// As [`Group::deliver`], to each shard.
+    fn deliver_to_all(
+        &mut self,
+        mut what: impl FnMut(&mut Shard, &mut Host<S>) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let shards: alloc::vec::Vec<ShardId> = self.shards.keys().copied().collect();
+        shards.into_iter().try_for_each(|shard| self.deliver(shard, &mut what).map(drop))
+    }
+
+    fn request(&mut self, request: Request) -> Result<(), StoreError> {
+        let id = request.call.shard;
+        let Some(shard) = self.shards.get_mut(&id) else {
+            let refusal = self.host.not_here(&request);
+            self.host.reply(request.reply_to, ShardStamp::default(), Err(refusal));
+            return Ok(());
+        };
+        match &request.message {
+            MetaRequest::ShardStats(_) => {
+                let (admitted, stamp) = (shard.admit(&mut self.host, &request), shard.stamp());
+                let reply = StatsReply { counters: self.host.counters.list(&self.gauges()) };
+                self.host.reply(request.reply_to, stamp, admitted.map(|()| reply.to_bytes()));
+                Ok(())
+            }
+            MetaRequest::Events(m) => {
+                self.ask_events(&request, m);
+                Ok(())
+            }
+            _ => {
+                self.deliver(id, |shard, host| shard.request(host, request))?;
+                self.break_circle(id)
+            }
+        }
+    }
+
+    /// A lock that began to wait may close a circle over several shards.
+    fn break_circle(&mut self, id: ShardId) -> Result<(), StoreError> {
+        let Some((owner, ticket)) = self.shards.get_mut(&id).and_then(|shard| shard.locks().take_queued())
+        else {
+            return Ok(());
+        };
+        if !is_circle_over(self.shards.values().map(Shard::locks_held), owner) {
+            return Ok(());
+        }
+        self.deliver(id, |shard, host| {
+            shard.locks().refuse_circle(host.now, owner.client, ticket);
+            Ok(())
+        })
+        .map(drop)
+    }
+
+    /// Log records up to `seq` are on stable storage.
+    fn durable(&mut self, seq: LogSeq) -> Result<(), StoreError> {
+        let mut touched = BTreeSet::new();
+        while let Some((at, shard, index)) = self.host.undurable.front().copied()
+            && at <= seq
+        {
+            self.host.undurable.pop_front();
+            if let Some(place) = self.shards.get_mut(&shard) {
+                place.is_durable_to(index);
+                touched.insert(shard);
+            }
+        }
+        self.host.durable = self.host.durable.max(seq.min(self.host.last));
+        let mut awaits_service = false;
+        for shard in touched {
+            awaits_service |= self.shards.get(&shard).is_some_and(Shard::awaits_service);
+            self.deliver(shard, Shard::durable)?;
+        }
+        if awaits_service { self.begin_service() } else { Ok(()) }
+    }
+
+    /// The rows.
+    pub fn store(&self) -> &S {
+        &self.host.store
+    }
+
+    /// The rows, for checkpoints by the hands.
+    pub fn store_mut(&mut self) -> &mut S {
+        &mut self.host.store
+    }
+
+    /// Gives the rows back.
+    pub fn into_store(self) -> S {
+        self.host.store
+    }
+
+    /// The newest log record.
+    pub fn last_seq(&self) -> LogSeq {
+        self.host.last
+    }
+
+    /// What the log holds on stable storage.
+    pub fn durable_seq(&self) -> LogSeq {
+        self.host.durable
+    }
+
+    /// Highest fence epoch whose list it holds.
+    pub fn epoch(&self) -> FenceEpoch {
+        self.host.sessions.epoch()
+    }
+
+    /// Version of the map it holds.
+    pub fn map_version(&self) -> MapVersion {
+        self.host.map.unwrap_or_default()
+    }
+
+    /// Does every shard that the map gives it answer requests?
+    pub fn is_ready(&self) -> bool {
+        let is_ready = |shard: &Shard| !shard.leads() || shard.is_ready(&self.host);
+        self.host.started && self.host.knows_cluster() && self.shards.values().all(is_ready)
+    }
+
+    /// Shards that it holds rows of.
+    pub fn shards(&self) -> impl Iterator<Item = ShardId> + '_ {
+        self.shards.keys().copied()
+    }
+
+    /// Term of a shard, and how far its records go: the newest, and the newest on stable storage.
+    pub fn standing(&self, shard: ShardId) -> Option<ShardStamp> {
+        self.shards.get(&shard).map(Shard::stamp)
+    }
+
+    /// There is (no) room for rows that nobody waits for: work that can wait does.
+    pub fn hold_chores(&mut self, hold: bool) {
+        if core::mem::replace(&mut self.host.holds_chores, hold) != hold {
+            // No rows are read or written by this.
+            let _ = self.deliver_to_all(|_, _| Ok(()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

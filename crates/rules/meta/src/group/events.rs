@@ -1,0 +1,266 @@
+//! What the shards of a group have to tell clients: kept for each of them until it confirms, told when it asks. One channel
+//! for all shards; the shard that a request names is how the client found the group.
+
+use super::{Group, Host, Request, not_ready};
+use crate::limit::{EVENTS_PER_MESSAGE_MAX, EVENTS_WAIT_MAX_MS};
+use crate::shard::Shard;
+use crate::store::Store;
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::vec::Vec;
+use skep_types::codec::Growing;
+use skep_types::{ClientId, Encode, Incarnation, Millis, Role, ShardId, Term};
+use skep_wire::Refusal;
+use skep_wire::meta::{Event, EventsReply, LockOutcome, ShardStamp};
+
+/// A request that waits for an event.
+#[derive(Debug, Clone, Copy)]
+struct Parked {
+    to: u64,
+    shard: ShardId,
+    until: Millis,
+}
+
+#[derive(Debug, Default)]
+struct Outbox {
+    last: u64,
+    list: VecDeque<(u64, Event)>,
+    parked: Option<Parked>,
+}
+
+/// An answer that is due.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Due {
+    /// Where it goes.
+    pub to: u64,
+    /// The shard that was asked.
+    pub shard: ShardId,
+    /// The answer.
+    pub reply: EventsReply,
+}
+
+/// Of all clients.
+#[derive(Debug, Default)]
+pub struct Events {
+    boxes: BTreeMap<ClientId, Outbox>,
+    deadlines: BTreeSet<(Millis, ClientId)>,
+    /// Numbers of this life are above this.
+    base: u64,
+    due: Vec<Due>,
+}
+
+impl Events {
+    /// Of this life of the server: its numbers are higher than those of every earlier one (lives are counted in
+    /// nanoseconds), so that what a client confirms from an earlier life confirms nothing of this.
+    pub fn new(life: Incarnation) -> Self {
+        Self { base: life.0, ..Self::default() }
+    }
+
+    fn outbox(&mut self, client: ClientId) -> &mut Outbox {
+        let base = self.base;
+        self.boxes.entry(client).or_insert_with(|| Outbox { last: base, ..Outbox::default() })
+    }
+
+    /// What became of wishes for locks that the client has not confirmed.
+    pub fn unconfirmed_locks(&self, client: ClientId) -> usize {
+        let list = self.boxes.get(&client).map(|outbox| &outbox.list);
+        list.map_or(0, |list| list.iter().filter(|(_, event)| matches!(event, Event::Lock(_))).count())
+    }
+
+    /// Was the client's wish granted in this term of its shard, as far as it has not confirmed that yet?
+    pub fn was_granted(&self, client: ClientId, ticket: u64, term: Term) -> bool {
+        let granted = Event::Lock(LockOutcome { ticket, errno: 0, term });
+        let list = self.boxes.get(&client).map(|outbox| &outbox.list);
+        list.is_some_and(|list| list.iter().any(|(_, event)| *event == granted))
+    }
+
+    /// Something happened that the client is to hear of. Whoever tells sees to it that what is not confirmed is bounded,
+    /// before it comes to that: events are not dropped.
+    pub fn tell(&mut self, client: ClientId, event: Event) {
+        let outbox = self.outbox(client);
+        outbox.last += 1;
+        outbox.list.push_back((outbox.last, event));
+        self.answer_parked(client);
+    }
+
+    fn answer_parked(&mut self, client: ClientId) {
+        let Some(outbox) = self.boxes.get_mut(&client) else { return };
+        if let Some(Parked { to, shard, until }) = outbox.parked.take() {
+            self.deadlines.remove(&(until, client));
+            self.due.push(Due { to, shard, reply: outbox.reply() });
+        }
+    }
+
+    /// A client asks.
+    pub fn ask(
+        &mut self,
+        client: ClientId,
+        received: u64,
+        to: u64,
+        shard: ShardId,
+        now: Millis,
+        until: Millis,
+    ) {
+        // One at a time: an older one is answered with what there is.
+        self.answer_parked(client);
+        // What it knows is from an earlier life: it is to hear of this one, not to wait.
+        let is_old = 0 < received && received < self.base;
+        let outbox = self.outbox(client);
+        while outbox.list.front().is_some_and(|(number, _)| *number <= received) {
+            outbox.list.pop_front();
+        }
+        outbox.parked = Some(Parked { to, shard, until });
+        let waits = outbox.list.is_empty() && now < until && !is_old;
+        self.deadlines.insert((until, client));
+        if !waits {
+            self.answer_parked(client);
+        }
+    }
+
+    /// Nobody waits for the answer any more.
+    pub fn abandon(&mut self, to: u64) {
+        for (client, outbox) in &mut self.boxes {
+            if let Some(parked) = outbox.parked.take_if(|parked| parked.to == to) {
+                self.deadlines.remove(&(parked.until, *client));
+            }
+        }
+    }
+
+    /// Time passed.
+    pub fn expire(&mut self, now: Millis) {
+        while let Some((until, client)) = self.deadlines.first().copied() {
+            if until > now {
+                break;
+            }
+            self.deadlines.pop_first();
+            self.answer_parked(client);
+        }
+    }
+
+    /// When the next request has waited long enough.
+    pub fn deadline(&self) -> Option<Millis> {
+        self.deadlines.first().map(|(until, _)| *until)
+    }
+
+    /// The client is gone.
+    pub fn end(&mut self, client: ClientId) {
+        self.answer_parked(client);
+        self.boxes.remove(&client);
+    }
+
+    /// Answers that are due.
+    pub fn take_due(&mut self) -> Vec<Due> {
+        core::mem::take(&mut self.due)
+    }
+}
+
+impl Outbox {
+    fn reply(&self) -> EventsReply {
+        let told = self.list.iter().take(EVENTS_PER_MESSAGE_MAX);
+        let events: Vec<Event> = told.map(|(_, event)| event.clone()).collect();
+        let number = events.len().checked_sub(1).and_then(|at| self.list.get(at)).map(|(number, _)| *number);
+        EventsReply { events: Growing(events), number: number.unwrap_or(self.last) }
+    }
+}
+
+impl<S: Store> Group<S> {
+    /// A client asks for events.
+    pub(super) fn ask_events(&mut self, request: &Request, m: &skep_wire::meta::Events) {
+        let Some(shard) = self.shards.get(&request.call.shard) else { return };
+        if let Err(refusal) = may_ask(&mut self.host, shard, request) {
+            let stamp = self.stamp_in_service(request.call.shard);
+            return self.host.reply(request.reply_to, stamp, Err(refusal));
+        }
+        let (now, shard) = (self.host.now, request.call.shard);
+        let until = now.plus(m.wait_ms.min(EVENTS_WAIT_MAX_MS));
+        self.host.events.ask(request.peer.client, m.received, request.reply_to, shard, now, until);
+    }
+
+    /// Sends what happened to those that asked.
+    pub(super) fn tell_events(&mut self) {
+        for due in self.host.events.take_due() {
+            let stamp = self.stamp_in_service(due.shard);
+            self.host.reply(due.to, stamp, Ok(due.reply.to_bytes()));
+        }
+    }
+
+    /// The stamp of a shard, of whose state an answer says nothing. Only one that answers for itself vouches for its term:
+    /// of another one the term may be lost again.
+    fn stamp_in_service(&self, shard: ShardId) -> ShardStamp {
+        let shard = self.shards.get(&shard).filter(|shard| shard.leads() && shard.is_ready(&self.host));
+        shard.map(Shard::stamp).unwrap_or_default()
+    }
+}
+
+/// May the client of this request be told of events? `shard` is the one that it names. Who asks in the wrong place is sent to
+/// the right one; whether the shard is ready, or in its grace period, is of no concern: others may have something to tell.
+fn may_ask<S: Store>(host: &mut Host<S>, shard: &Shard, request: &Request) -> Result<(), Refusal> {
+    if let Some(refusal) = host.behind(request) {
+        return Err(refusal);
+    }
+    if !(host.started && host.knows_cluster()) {
+        return Err(not_ready());
+    }
+    if !shard.leads() {
+        return Err(host.elsewhere(shard.id));
+    }
+    request.of_role(request.peer.role == Role::Client)?;
+    host.sessions.admit(request.peer.client)?;
+    shard.refuse_late(request.peer.client)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    const CLIENT: ClientId = ClientId(7);
+    const SHARD: ShardId = ShardId(3);
+
+    fn lock(ticket: u64, errno: u32) -> LockOutcome {
+        LockOutcome { ticket, errno, term: Term(5) }
+    }
+
+    fn tell(events: &mut Events, ticket: u64, errno: u32) {
+        events.tell(CLIENT, lock(ticket, errno).into());
+    }
+
+    fn ask(events: &mut Events, received: u64, to: u64, wait: u64) -> Vec<Due> {
+        events.ask(CLIENT, received, to, SHARD, Millis(100), Millis(100 + wait));
+        events.take_due()
+    }
+
+    /// Goal: events are told at once or when they come, again until they are confirmed, and in order;
+    /// a newer question ends an older one; time ends it too.
+    #[test]
+    fn told_until_confirmed() {
+        let mut events = Events::new(Incarnation(2 << 32));
+        let first = (2 << 32) + 1;
+        assert!(ask(&mut events, 0, 1, 50).is_empty());
+        let superseded = ask(&mut events, 0, 2, 50);
+        assert_eq!((superseded.len(), superseded[0].to), (1, 1));
+        assert!(superseded[0].reply.events.0.is_empty());
+        tell(&mut events, 40, 0);
+        let told = events.take_due();
+        assert_eq!((told[0].to, told[0].shard, told[0].reply.number), (2, SHARD, first));
+        assert!(events.was_granted(CLIENT, 40, Term(5)) && !events.was_granted(CLIENT, 41, Term(5)));
+        assert!(!events.was_granted(CLIENT, 40, Term(6)), "the next term knows nothing of it");
+        tell(&mut events, 41, 35);
+        let again = ask(&mut events, 99, 3, 50);
+        assert_eq!(again[0].reply.events.0.len(), 2, "a number of an earlier life confirms nothing");
+        assert_eq!(again[0].reply.number, first + 1);
+        let rest = ask(&mut events, first, 4, 50);
+        assert_eq!(rest[0].reply.events.0, vec![lock(41, 35).into()]);
+        assert!(ask(&mut events, first + 1, 5, 50).is_empty());
+        assert_eq!(events.deadline(), Some(Millis(150)));
+        events.expire(Millis(149));
+        assert!(events.take_due().is_empty());
+        events.expire(Millis(150));
+        assert_eq!(events.take_due()[0].reply.number, first + 1);
+        assert_eq!(ask(&mut events, first + 1, 6, 0).len(), 1, "no wait at all");
+        assert!(ask(&mut events, first + 1, 7, 50).is_empty());
+        events.abandon(7);
+        let old = ask(&mut events, 7, 8, 50);
+        assert_eq!(old[0].reply.number, first + 1, "it knows of another life: it hears of this one");
+        assert_eq!((events.deadline(), events.unconfirmed_locks(CLIENT)), (None, 0));
+    }
+}

@@ -1,0 +1,174 @@
+//! The map and the fence list arrive.
+
+use super::Group;
+use crate::command::{COMMAND_LEVEL_MAX, Format, Place};
+use crate::row::header::Keys;
+use crate::shard::Shard;
+use crate::store::{Store, StoreError};
+use alloc::collections::BTreeSet;
+use alloc::format;
+use alloc::vec::Vec;
+use skep_types::{NamesKey, NodeId, ShardId};
+use skep_wire::mgmt::{FencesReply, MapReply, ShardEntry, ShardState};
+
+impl<S: Store> Group<S> {
+    pub(super) fn take_map(&mut self, own: NodeId, map: &MapReply) -> Result<(), StoreError> {
+        if !self.host.started || self.host.map.is_some_and(|known| map.version < known) {
+            return Ok(());
+        }
+        // Asked for with the version that is held: nothing new.
+        if map.nodes.is_empty() {
+            return Ok(());
+        }
+        self.require_names(map.names)?;
+        (self.host.own, self.host.map) = (own, Some(map.version));
+        self.host.spread.update(map);
+        let known: BTreeSet<ShardId> = self.shards.keys().copied().collect();
+        let level = map.command_level.min(COMMAND_LEVEL_MAX);
+        self.host.led.clear();
+        let is_own = |entry: &&ShardEntry| entry.replicas.first() == Some(&own);
+        self.host.led.extend(map.shards.iter().filter(is_own).map(|entry| entry.shard));
+        for entry in &map.shards {
+            self.deliver(entry.shard, |shard, host| shard.placed(host, entry.state))?;
+        }
+        self.begin_terms(Shard::awaits_term)?;
+        for entry in map.shards.iter().filter(is_own) {
+            self.lead(entry, map.names, level)?;
+        }
+        self.require_rows(map, own)?;
+        self.note_new_shards(&known);
+        self.begin_service()
+    }
+
+    /// Names lie where the cluster's key puts them: with another one nobody would find them.
+    fn require_names(&self, names: NamesKey) -> Result<(), StoreError> {
+        let Some(shard) = self.shards.values().find(|shard| shard.keys().names != names) else {
+            return Ok(());
+        };
+        Err(StoreError::Corrupt(format!(
+            "shard {} was made with another key of names than that of mgmtd: one of the two directories was made up \
+             of files of different clusters. Put back what belongs together; `names` in skep-mgmtd.toml is the key",
+            shard.id
+        )))
+    }
+
+    fn note_new_shards(&mut self, known: &BTreeSet<ShardId>) {
+        let new: Vec<ShardId> = self.shards.keys().copied().filter(|shard| !known.contains(shard)).collect();
+        match (new.first(), new.last()) {
+            (Some(only), Some(last)) if only == last => {
+                self.host.out.note(format!("shard {only} is new: formatted"));
+            }
+            (Some(first), Some(last)) => {
+                let count = new.len();
+                self.host.out.note(format!("{count} shards from {first} to {last} are new: formatted"));
+            }
+            _ => {}
+        }
+    }
+
+    /// A shard that was formatted once is never formatted again: its rows are lost, or not where they should be.
+    fn require_rows(&self, map: &MapReply, own: NodeId) -> Result<(), StoreError> {
+        let is_lost = |entry: &&ShardEntry| {
+            entry.replicas.first() == Some(&own) && !self.shards.contains_key(&entry.shard)
+        };
+        let Some(first) = map.shards.iter().find(is_lost) else { return Ok(()) };
+        let count = map.shards.iter().filter(is_lost).count();
+        Err(StoreError::Corrupt(format!(
+            "{count} shards of this server (the first is {}) have no rows here, and mgmtd says that they were used: \
+             they are not made anew. Is a disk with `log` or `rows` not mounted? Else put the newest copy of the \
+             state directory back",
+            first.shard
+        )))
+    }
+
+    /// Shards that are formatted, on stable storage, and that the map still calls new: mgmtd is to know it before
+    /// anybody uses them.
+    pub fn formatted(&self) -> Vec<ShardId> {
+        let is_made = |shard: &&Shard| shard.awaits_word() && shard.is_formatted();
+        self.shards.values().filter(is_made).map(|shard| shard.id).collect()
+    }
+
+    /// The map gives this server a shard: it is made when it is new and there are no rows of it.
+    fn lead(&mut self, entry: &ShardEntry, names: NamesKey, level: u16) -> Result<(), StoreError> {
+        let place = Place { epoch: entry.epoch, level, era: entry.era };
+        if self.shards.contains_key(&entry.shard) {
+            return self.deliver(entry.shard, |shard, host| shard.take_place(host, &place)).map(drop);
+        }
+        if entry.state != ShardState::New {
+            return Ok(());
+        }
+        let keys = Keys { names, secret: NamesKey(self.host.config.hash_key(entry.shard)) };
+        let Place { epoch, level, era } = place;
+        self.shards.insert(entry.shard, Shard::new(&self.host, entry.shard));
+        let format = Format { keys, epoch, level, era };
+        self.deliver(entry.shard, |shard, host| {
+            shard.format(host, &format)?;
+            shard.placed(host, entry.state)
+        })
+        .map(drop)
+    }
+
+    pub(super) fn take_fences(&mut self, fences: &FencesReply) -> Result<(), StoreError> {
+        let was_known = self.host.sessions.known();
+        for client in self.host.sessions.update(fences) {
+            self.deliver_to_all(|shard, host| {
+                shard.end_session(host.now, client);
+                Ok(())
+            })?;
+            self.host.events.end(client);
+        }
+        if !was_known {
+            self.end_forgotten(|_| true)?;
+        }
+        self.begin_service()
+    }
+
+    /// Sessions that ended while nobody answered for these shards have left something behind in their rows.
+    pub(super) fn end_forgotten(&mut self, of: impl Fn(&Shard) -> bool) -> Result<(), StoreError> {
+        self.deliver_to_all(|shard, host| {
+            if !of(shard) {
+                return Ok(());
+            }
+            for client in shard.clients_in_rows(host)? {
+                if host.sessions.admit(client).is_err() {
+                    shard.end_session(host.now, client);
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Shards whose service can begin begin it.
+    pub(super) fn begin_service(&mut self) -> Result<(), StoreError> {
+        let mut begun = false;
+        self.deliver_to_all(|shard, host| {
+            begun |= shard.begin_service(host)? && shard.is_in_grace();
+            Ok(())
+        })?;
+        if begun {
+            let living = self.host.sessions.living().count();
+            self.host.out.note(format!("grace period: {living} sessions may reclaim what they have open"));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::group::Output;
+    use crate::testing::*;
+
+    /// Goal: a map with another key of names ends the server before it makes or serves anything: with it no name
+    /// would be found where mounts look for it.
+    #[test]
+    fn another_key_of_names_is_refused() {
+        let mut bed = Bed::new();
+        let other = MapReply { names: NamesKey([6; 16]), version: skep_types::MapVersion(2), ..map(2, 5) };
+        let mut out = Output::default();
+        let input = crate::Input::Map { own: OWN, map: other };
+        let step = bed.server.step(bed.now, bed.wall(), input, &mut out);
+        assert!(step.is_err_and(|e| format!("{e:?}").contains("another key of names")));
+        assert_eq!((out.records.len(), bed.server.shards.len()), (0, 1));
+    }
+}

@@ -1,0 +1,236 @@
+//! What goes into and comes out of a server.
+
+use super::LOOPBACK;
+use crate::store::StoreError;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use skep_types::log::Record;
+use skep_types::{
+    ChunkId, ClientId, FenceEpoch, Incarnation, LogSeq, NodeId, Role, Seq, ShardId, Slot, TargetId,
+};
+use skep_wire::meta::{MetaRequest, RemoteDir, RemoteDirReply, ShardCall, ShardStamp};
+use skep_wire::mgmt::{FencesReply, MapReply};
+use skep_wire::storage::{ChunkStat, ShardTerm};
+use skep_wire::{Refusal, Status};
+
+/// Who is at the other end of a connection, as the handshake proved it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PeerIdentity {
+    /// What it may do.
+    pub role: Role,
+    /// A client's id; 0 otherwise.
+    pub client: ClientId,
+    /// Its life.
+    pub incarnation: Incarnation,
+    /// A server's node; 0 otherwise.
+    pub node: NodeId,
+}
+
+/// A request from a connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    /// Where the answer goes: chosen by the hands, below 2^63.
+    pub reply_to: u64,
+    /// Who asks.
+    pub peer: PeerIdentity,
+    /// Fence epoch in the frame.
+    pub epoch: FenceEpoch,
+    /// Shard, lane, number.
+    pub call: ShardCall,
+    /// What is asked.
+    pub message: MetaRequest,
+}
+
+impl Request {
+    /// Refuses what is not for the role of its sender.
+    pub(crate) fn of_role(&self, allowed: bool) -> Result<(), Refusal> {
+        let text = || format!("{} is not for this role", self.message.name());
+        if allowed { Ok(()) } else { Err(Refusal::with(Status::ROLE, text())) }
+    }
+
+    /// From one shard of this server to another: the same path, no short cut.
+    pub(super) fn loopback(
+        errand: u64,
+        shard: ShardId,
+        node: NodeId,
+        message: RemoteDir,
+        epoch: FenceEpoch,
+    ) -> Self {
+        Self {
+            reply_to: LOOPBACK | errand,
+            peer: PeerIdentity { role: Role::Server, client: ClientId(0), incarnation: Incarnation(0), node },
+            epoch,
+            call: ShardCall { shard, slot: Slot(0), seq: Seq(0) },
+            message: MetaRequest::RemoteDir(message),
+        }
+    }
+}
+
+/// What happens to a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Input {
+    /// A request arrived.
+    Request(Request),
+    /// Nobody waits for the answer to this request any more: its connection has ended, or a newer one of the
+    /// same lane has taken its place. If it has not been carried out it never will be.
+    Gone(u64),
+    /// Log records up to this one are on stable storage.
+    Durable(LogSeq),
+    /// A task ended.
+    Courier {
+        /// Its number.
+        task: u64,
+        /// How.
+        result: Result<JobReply, JobFailure>,
+    },
+    /// A newer map.
+    Map {
+        /// This server's node id.
+        own: NodeId,
+        /// The map.
+        map: MapReply,
+    },
+    /// A newer fence list.
+    Fences(FencesReply),
+    /// Time passed: see [`super::Group::next_deadline`].
+    Tick,
+    /// The disk of the server is (no longer) nearly full.
+    LowSpace(bool),
+}
+
+/// An answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reply {
+    /// [`Request::reply_to`].
+    pub to: u64,
+    /// Goes before the body.
+    pub stamp: ShardStamp,
+    /// The body, or why not.
+    pub result: Result<Vec<u8>, Refusal>,
+}
+
+/// What the courier carries to another server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Job {
+    /// `DeleteChunks`.
+    Delete {
+        /// Target.
+        target: TargetId,
+        /// Chunk files.
+        chunks: Vec<ChunkId>,
+    },
+    /// `TrimChunk`.
+    Trim {
+        /// Target.
+        target: TargetId,
+        /// Chunk file.
+        chunk: ChunkId,
+        /// New length.
+        size: u64,
+        /// What is reserved behind it stays.
+        keeps_reserved: bool,
+    },
+    /// `SealChunk`.
+    Seal {
+        /// Target.
+        target: TargetId,
+        /// Chunk file.
+        chunk: ChunkId,
+        /// It held so much once.
+        floor: u64,
+    },
+    /// `StatChunks`.
+    Stat {
+        /// Target.
+        target: TargetId,
+        /// Chunk files.
+        chunks: Vec<ChunkId>,
+    },
+    /// `RemoteDir`.
+    Remote {
+        /// The shard asked.
+        shard: ShardId,
+        /// The message.
+        message: RemoteDir,
+    },
+}
+
+/// A job with its number.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Task {
+    /// Number: comes back with the result.
+    pub id: u64,
+    /// In whose name: a target that has heard of a later term refuses it.
+    pub by: ShardTerm,
+    /// What to do.
+    pub job: Job,
+}
+
+/// What came back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum JobReply {
+    /// Deleted.
+    Done,
+    /// Trimmed; 512-byte blocks left.
+    Trimmed(u64),
+    /// Sealed, there.
+    Sealed(u64),
+    /// The target does not seal it.
+    NotSealed(String),
+    /// The target has heard of a later term of the shard (OLD_TERM).
+    Deposed(String),
+    /// Lengths, in the order asked.
+    Stats(Vec<ChunkStat>),
+    /// The other shard's answer.
+    Remote(RemoteDirReply),
+}
+
+/// Nothing came back, or a refusal: the server asks again later.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobFailure(pub String);
+
+/// What the hands carry out: append `records`, then send `replies`, then hand over `tasks`.
+#[derive(Debug, Default)]
+pub struct Output {
+    /// To be appended in one write, in order.
+    pub records: Vec<Record>,
+    /// To be sent after that.
+    pub replies: Vec<Reply>,
+    /// For the courier.
+    pub tasks: Vec<Task>,
+    /// Somebody waits for the log to be durable: sync now.
+    pub sync_now: bool,
+    /// A peer knows a newer fence list: fetch it.
+    pub fetch_fences: bool,
+    /// Somebody knows of something that a newer map may hold: fetch it.
+    pub fetch_map: bool,
+    /// Lines for the log of the daemon.
+    pub notes: Vec<String>,
+    /// The same, of what an administrator must see.
+    pub warnings: Vec<String>,
+}
+
+impl Output {
+    /// Adds a line for people, up to the limit.
+    pub(crate) fn note(&mut self, line: String) {
+        if self.notes.len() < crate::limit::NOTES_MAX {
+            self.notes.push(line);
+        }
+    }
+
+    /// Adds a warning, up to the limit.
+    pub(crate) fn warn(&mut self, line: String) {
+        if self.warnings.len() < crate::limit::NOTES_MAX {
+            self.warnings.push(line);
+        }
+    }
+}
+
+/// A log record as the log gives it back.
+pub(super) fn misplaced(record: &Record, expected: LogSeq) -> StoreError {
+    StoreError::Corrupt(alloc::format!(
+        "the log continues at record {} where {expected} is needed; rows and log are not of one server",
+        record.seq
+    ))
+}

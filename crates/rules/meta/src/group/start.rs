@@ -1,0 +1,167 @@
+//! Start: rows, replay of the log, new terms of all shards.
+
+use super::message::{Output, misplaced};
+use super::{Group, Host};
+use crate::command::{Action, Command, Internal};
+use crate::config::Config;
+use crate::key;
+use crate::limit::ERA_TERM_BITS;
+use crate::shard::Shard;
+use crate::store::{Batch, Store, StoreError};
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::format;
+use alloc::vec::Vec;
+use skep_types::log::{EntryKind, GROUP, Head, Record};
+use skep_types::{Millis, ShardId, Term, Timestamp};
+
+impl<S: Store> Group<S> {
+    /// Over rows that are as old as the store says; the log is to be replayed from there.
+    pub fn new(config: Config, store: S) -> Result<Self, StoreError> {
+        let mut group = Self {
+            host: Host::new(config, store),
+            shards: BTreeMap::new(),
+            deadlines: BTreeSet::new(),
+            busy: BTreeSet::new(),
+            resumed: ShardId(0),
+            ticked: ShardId(0),
+            failed: None,
+        };
+        for id in group.shards_in_rows()? {
+            if let Some(shard) = Shard::read(&group.host, id)? {
+                group.shards.insert(id, shard);
+            }
+        }
+        Ok(group)
+    }
+
+    fn shards_in_rows(&self) -> Result<Vec<ShardId>, StoreError> {
+        let mut shards = Vec::new();
+        let mut from = key::header(ShardId(0));
+        loop {
+            let mut next = None;
+            self.host.store.scan(&from, &key::header(GROUP), &mut |key, _| {
+                next = key.first_chunk().map(|raw| ShardId(u16::from_be_bytes(*raw)));
+                false
+            })?;
+            let Some(shard) = next else { return Ok(shards) };
+            shards.push(shard);
+            from = key::header(ShardId(shard.0 + 1));
+        }
+    }
+
+    /// Applies a record of the log that the rows do not hold yet. In order, before [`Group::start`].
+    pub fn replay(&mut self, record: &Record) -> Result<(), StoreError> {
+        if record.seq <= self.host.last {
+            return Ok(());
+        }
+        if record.seq != self.host.next_seq() {
+            return Err(misplaced(record, self.host.next_seq()));
+        }
+        match record.kind {
+            EntryKind::Terms => self.replay_terms(record)?,
+            EntryKind::Command => self.replay_command(record)?,
+        }
+        self.host.last = record.seq;
+        Ok(())
+    }
+
+    fn replay_terms(&mut self, record: &Record) -> Result<(), StoreError> {
+        let heads = record.heads().map_err(|e| crate::fail::corrupt("heads of shards in the log", e))?;
+        let mut batch = Batch::new();
+        for head in &heads {
+            let Some(shard) = self.shards.get_mut(&head.shard) else {
+                return Err(unknown(record, head.shard));
+            };
+            shard.begin_term(*head, record, &mut batch)?;
+        }
+        self.host.store.apply(record.seq, &heads, batch)
+    }
+
+    fn replay_command(&mut self, record: &Record) -> Result<(), StoreError> {
+        let (id, term, index) = (record.shard, record.term, record.index);
+        let command = Command::decode(&record.bytes, id, index)?;
+        let is_format = matches!(command.action, Action::Internal(Internal::Format(_)));
+        if is_format && !self.shards.contains_key(&id) {
+            self.shards.insert(id, Shard::new(&self.host, id));
+        }
+        let Some(shard) = self.shards.get_mut(&id) else { return Err(unknown(record, id)) };
+        shard.require_next(record, Head { shard: id, term, index })?;
+        let batch = shard.replay(&self.host, record, &command)?;
+        self.host.store.apply(record.seq, &[Head { shard: id, term, index }], batch)?;
+        shard.replayed(index);
+        if matches!(
+            command.action,
+            Action::Internal(Internal::Format(_) | Internal::Serials(_) | Internal::Place(_))
+        ) && let Some(read) = Shard::read(&self.host, id)?
+        {
+            self.shards.insert(id, read);
+        }
+        Ok(())
+    }
+
+    /// The log is replayed: new terms of all shards begin. The record that says so must be durable before anything
+    /// is answered, so that no stamp of a lost tail can look like one of these terms.
+    pub fn start(&mut self, wall: Timestamp, out: &mut Output) -> Result<(), StoreError> {
+        self.host.begin_step(self.host.now, wall, out);
+        self.host.started = true;
+        let done = self.begin_terms(|_| true);
+        self.host.end_step(out);
+        done
+    }
+
+    /// The terms of these shards begin, by one record.
+    pub(super) fn begin_terms(&mut self, of: impl Fn(&Shard) -> bool) -> Result<(), StoreError> {
+        // The terms that an older copy of the log does not know of are not used a second time either.
+        let least = Term(u64::from(self.host.config.era) << ERA_TERM_BITS);
+        let heads: Vec<Head> =
+            self.shards.values().filter(|shard| of(shard)).map(|shard| shard.next_head(least)).collect();
+        if heads.is_empty() {
+            return Ok(());
+        }
+        let record = Record::terms(self.host.next_seq(), &heads);
+        let mut batch = Batch::new();
+        for head in &heads {
+            if let Some(shard) = self.shards.get_mut(&head.shard) {
+                shard.begin_term(*head, &record, &mut batch)?;
+            }
+        }
+        self.host.log(&heads, batch, record)?;
+        self.host.out.sync_now = true;
+        for head in &heads {
+            self.deliver(head.shard, |shard, host| shard.find_open_ends(host))?;
+        }
+        // Sessions that ended in an earlier term have left something behind, and the plan of what is to be done about it
+        // is gone.
+        if self.host.sessions.known() {
+            self.end_forgotten(|shard| heads.iter().any(|head| head.shard == shard.id))
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Ends the term of one shard and begins the next, as when another server had answered for it in between: what is open
+    /// there is forgotten, and nothing else. For tests.
+    pub fn restart_term(
+        &mut self,
+        now: Millis,
+        wall: Timestamp,
+        id: ShardId,
+        out: &mut Output,
+    ) -> Result<(), StoreError> {
+        self.host.begin_step(now, wall, out);
+        let done = self
+            .deliver(id, Shard::end_term)
+            .and_then(|_| self.begin_terms(|shard| shard.id == id))
+            .and_then(|()| self.begin_service());
+        self.host.end_step(out);
+        done
+    }
+}
+
+fn unknown(record: &Record, shard: ShardId) -> StoreError {
+    StoreError::Corrupt(format!(
+        "log record {} is of shard {shard}, of which there are no rows here: rows and log are not of one server; \
+         restore both from one backup",
+        record.seq
+    ))
+}

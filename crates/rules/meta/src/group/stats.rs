@@ -1,0 +1,62 @@
+//! Counters.
+
+use super::Group;
+use crate::store::Store;
+use alloc::collections::BTreeMap;
+use alloc::string::ToString;
+use alloc::vec::Vec;
+use skep_wire::meta::{Counter, MetaRequest};
+
+/// Counted since the start.
+#[derive(Debug, Default)]
+pub struct Counters {
+    by_kind: BTreeMap<&'static str, u64>,
+    done: u64,
+    refused: u64,
+    records: u64,
+}
+
+impl Counters {
+    /// A request came.
+    pub fn asked(&mut self, message: &MetaRequest) {
+        *self.by_kind.entry(message.name()).or_default() += 1;
+    }
+
+    /// An answer went.
+    pub fn answered(&mut self, done: bool) {
+        *(if done { &mut self.done } else { &mut self.refused }) += 1;
+    }
+
+    /// A record went to the log.
+    pub fn logged(&mut self) {
+        self.records += 1;
+    }
+
+    /// All of them, with the given gauges, in name order.
+    pub fn list(&self, gauges: &[(&str, u64)]) -> Vec<Counter> {
+        let mut counters: BTreeMap<&str, u64> = self.by_kind.iter().map(|(k, v)| (*k, *v)).collect();
+        counters.extend([("done", self.done), ("log_records", self.records), ("refused", self.refused)]);
+        counters.extend(gauges.iter().copied());
+        counters.into_iter().map(|(name, value)| Counter { name: name.to_string(), value }).collect()
+    }
+}
+
+impl<S: Store> Group<S> {
+    /// Values of the moment, for `ShardStats`.
+    pub(crate) fn gauges(&self) -> Vec<(&'static str, u64)> {
+        let mut sums: BTreeMap<&'static str, u64> = BTreeMap::new();
+        for (name, value) in self.shards.values().flat_map(|shard| shard.gauges(self.host.now)) {
+            *sums.entry(name).or_default() += value;
+        }
+        let example =
+            self.shards.values().map(|shard| shard.lost_example(self.host.now)).find(|ino| *ino != 0);
+        sums.extend([
+            ("open_files", self.host.opens.all() as u64),
+            ("sessions", self.host.sessions.living().count() as u64),
+            ("errands", self.host.errands.len() as u64),
+            ("log_index", self.host.last.0),
+            ("lost_chunk_file_of", example.unwrap_or(0)),
+        ]);
+        sums.into_iter().collect()
+    }
+}

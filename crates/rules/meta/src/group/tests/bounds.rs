@@ -1,0 +1,251 @@
+//! No step is unbounded, and no limit loses what goes beyond it.
+
+use super::*;
+use crate::limit::Limits;
+use crate::testing::{ME, OTHER};
+
+const NOBODY: Who = Who { client: 3, slot: 0 };
+
+fn tiny() -> Config {
+    let limits =
+        Limits { chores_per_step: 2, chore_looks: 3, purge_batch: 4, recoveries: 1, ..Limits::default() };
+    Config { limits, ..Config::default() }
+}
+
+/// Orphans that only `who` has open.
+fn orphans(bed: &mut Bed, who: Who, count: u64) {
+    for n in 0..count {
+        let ino = bed.create(who, Ino::ROOT, &format!("orphan{n}"));
+        bed.open(who, ino, OpenMode::Read, n + 1).unwrap();
+        bed.unlink(ME, Ino::ROOT, &format!("orphan{n}")).unwrap();
+    }
+}
+
+fn rows(bed: &Bed, table: crate::key::Table) -> usize {
+    let (from, until) = crate::key::table(ShardId(0), table);
+    let mut count = 0;
+    let visit = &mut |_: &[u8], _: &[u8]| {
+        count += 1;
+        true
+    };
+    store::Store::scan(bed.server.store(), &from, &until, visit).unwrap();
+    count
+}
+
+/// Most records that one tick wrote until nothing was left to do.
+fn work_off(bed: &mut Bed) -> usize {
+    let mut most = 0;
+    for _ in 0..1_000 {
+        if bed.server.next_deadline() != Some(Millis(0)) {
+            return most;
+        }
+        let before = bed.log.len();
+        bed.tick(0);
+        most = most.max(bed.log.len() - before);
+    }
+    panic!("it never ends");
+}
+
+/// Goal: the end of a session and the end of a grace period write a few records in each step, however much
+/// there is to do, and nothing is forgotten; a restart in the middle finds the rest.
+#[test]
+fn ends_of_sessions_and_of_grace_come_in_small_steps() {
+    let mut bed = Bed::with(tiny(), 3);
+    bed.works_off = false;
+    orphans(&mut bed, OTHER, 50);
+    bed.fenced.push(OTHER.client);
+    let (fences, before) = (bed.fences(&[1]), bed.log.len());
+    bed.step(Input::Fences(fences));
+    assert!(bed.log.len() - before <= 2, "{} records in the step of the fence list", bed.log.len() - before);
+    // A deletion may be confirmed beside them.
+    assert!(work_off(&mut bed) <= 3);
+    assert_eq!(rows(&bed, crate::key::Table::Orphan), 0);
+    bed.check();
+
+    orphans(&mut bed, NOBODY, 50);
+    bed.fenced.push(NOBODY.client);
+    bed.restart(&[1]);
+    for shard in 0..3 {
+        let last = Reclaim { locks: vec![], opens: vec![], last: true, term: None };
+        bed.send_as(ME, ShardId(shard), 1_000, last.into());
+    }
+    while rows(&bed, crate::key::Table::Orphan) == 50 {
+        assert_eq!(bed.server.next_deadline(), Some(Millis(0)));
+        bed.tick(0);
+    }
+    assert!((1..50).contains(&rows(&bed, crate::key::Table::Orphan)), "it is under way");
+    bed.restart(&[]);
+    assert!(work_off(&mut bed) <= 3);
+    assert_eq!(rows(&bed, crate::key::Table::Orphan), 0);
+    bed.check();
+}
+
+/// Goal: sizes that find no room to be recovered at once are recovered later, and until then the files count
+/// as written by others.
+#[test]
+fn recoveries_queue() {
+    let mut bed = Bed::with(tiny(), 1);
+    let mut files = vec![];
+    for n in 0..5 {
+        let (ino, layout) = bed.grown(&format!("{n}"), 9);
+        bed.open(OTHER, ino, OpenMode::Write, n + 1).unwrap();
+        bed.sizes.insert(layout.chunks().next().unwrap().0, 100 + n);
+        files.push(ino);
+    }
+    bed.courier_works = false;
+    bed.fenced.push(OTHER.client);
+    let fences = bed.fences(&[1]);
+    bed.step(Input::Fences(fences));
+    for ino in &files {
+        assert!(bed.call(ME, GetAttr { ino: *ino }).unwrap().live.is_some(), "its size is not settled");
+    }
+    bed.courier_works = true;
+    bed.run_courier();
+    for (n, ino) in files.iter().enumerate() {
+        let reply = bed.call(ME, GetAttr { ino: *ino }).unwrap();
+        assert_eq!((reply.attr.size, reply.live), (100 + n as u64, None), "file {n}");
+    }
+    bed.check();
+}
+
+/// Goal: a size that is recovered replaces no time that was given: it may be newer than what was written.
+#[test]
+fn a_recovered_size_keeps_a_given_time() {
+    let given = Timestamp { secs: 7, nanos: 7 };
+    for gives in [true, false] {
+        let mut bed = Bed::new();
+        let (ino, layout) = bed.grown("f", 9);
+        bed.open(OTHER, ino, OpenMode::Write, 1).unwrap();
+        bed.sizes.insert(layout.chunks().next().unwrap().0, 5_000);
+        let mtime = gives.then_some(SetTime::At(given));
+        let before =
+            bed.call(ME, ChangeAttr { ino, set: SetAttr { mtime, ..SetAttr::default() } }).unwrap().attr;
+        bed.now.0 += 1_000;
+        bed.fenced.push(OTHER.client);
+        let fences = bed.fences(&[1]);
+        bed.step(Input::Fences(fences));
+        bed.run_courier();
+        let after = bed.call(ME, GetAttr { ino }).unwrap().attr;
+        assert_eq!((before.size, after.size), (9, 5_000));
+        assert_eq!(after.mtime == given, gives, "{after:?}");
+        assert!(after.ctime > before.ctime);
+    }
+}
+
+/// Goal: no target is told of a truncate before the truncate's own record is durable, also when an older one
+/// of the same file becomes durable first.
+#[test]
+fn a_trim_waits_for_its_own_record() {
+    let mut bed = Bed::new();
+    let (ino, _) = bed.grown("f", 1 << 20);
+    bed.open(ME, ino, OpenMode::Write, 1).unwrap();
+    (bed.auto_sync, bed.courier_works) = (false, false);
+    bed.tasks.clear();
+    let set = SetAttr { size: Some(100), ..SetAttr::default() };
+    bed.send(ME, ChangeAttr { ino, set });
+    let first = bed.server.last_seq();
+    // The same client empties the file, which ends that truncate, and makes it grow and cuts it once more.
+    bed.send(ME, ChangeAttr { ino, set: SetAttr { size: Some(0), ..SetAttr::default() } });
+    bed.send(ME, Grow { like: None, ino, end: 1 << 20 });
+    let set = SetAttr { size: Some(50), ..SetAttr::default() };
+    bed.send(ME, ChangeAttr { ino, set });
+    let second = bed.server.last_seq();
+    let trims = |bed: &Bed| bed.tasks.iter().filter(|task| matches!(task.job, Job::Trim { .. })).count();
+    assert!(rows(&bed, crate::key::Table::Trim) == 1 && second.0 >= first.0 + 3, "{first} {second}");
+    bed.step(Input::Durable(first));
+    assert_eq!(trims(&bed), 0, "a trim whose record may be lost was sent");
+    bed.step(Input::Durable(second));
+    assert!(trims(&bed) > 0);
+}
+
+/// Goal: a truncate that makes a file longer leaves what is reserved on its targets, one that does not frees it.
+#[test]
+fn longer_files_keep_what_is_reserved() {
+    for (size, keeps) in [((1 << 20) + 1, true), (1 << 20, false), (100, false)] {
+        let mut bed = Bed::new();
+        let (ino, _) = bed.grown("f", 1 << 20);
+        bed.open(ME, ino, OpenMode::Write, 1).unwrap();
+        bed.truncate(ME, ino, 1 << 20).unwrap();
+        bed.courier_works = false;
+        bed.tasks.clear();
+        bed.truncate_later(ino, size);
+        let told = |job: &Job| matches!(job, Job::Trim { keeps_reserved, .. } if *keeps_reserved == keeps);
+        assert!(!bed.tasks.is_empty() && bed.tasks.iter().all(|task| told(&task.job)), "{size}");
+    }
+}
+
+/// Goal: of the lanes that are remembered the oldest go, whoever they belong to.
+#[test]
+fn lanes_are_forgotten_by_age() {
+    let limits = Limits { remembered: 2, ..Limits::default() };
+    let mut bed = Bed::with(Config { limits, ..Config::default() }, 1);
+    let lanes = [9, 5, 1].map(|client| Who { client, slot: 0 });
+    for who in lanes {
+        assert_eq!(bed.unlink(who, Ino::ROOT, "f"), Err(errno(Errno::ENOENT)));
+    }
+    bed.create(Who { client: 4, slot: 0 }, Ino::ROOT, "f");
+    let again = |bed: &mut Bed, who| {
+        let to = bed.resend(who, Unlink { parent: Ino::ROOT, name: name("f") });
+        bed.reply::<Empty>(to).unwrap().err()
+    };
+    assert_eq!(again(&mut bed, lanes[1]), Some(errno(Errno::ENOENT)), "the same answer as before");
+    assert_eq!(again(&mut bed, lanes[2]), Some(errno(Errno::ENOENT)));
+    assert_eq!(again(&mut bed, lanes[0]), None, "the oldest is a new request");
+}
+
+/// Goal: what waited for one record is answered a few at a time, and all of it.
+#[test]
+fn what_waited_comes_in_small_steps() {
+    let limits = Limits { resumed_per_step: 4, ..Limits::default() };
+    let mut bed = Bed::with(Config { limits, ..Config::default() }, 1);
+    bed.works_off = false;
+    let (ino, _) = bed.grown("f", 1 << 20);
+    bed.open(OTHER, ino, OpenMode::Write, 1).unwrap();
+    bed.courier_works = false;
+    bed.truncate_later(ino, 100);
+    let asked: vec::Vec<u64> =
+        (1..=20).map(|slot| bed.send(Who { client: 1, slot }, GetAttr { ino })).collect();
+    assert!(asked.iter().all(|to| !bed.replies.contains_key(to)), "they wait for the truncate");
+    let answered = |bed: &Bed| asked.iter().filter(|to| bed.replies.contains_key(to)).count();
+    bed.courier_works = true;
+    bed.run_courier();
+    let mut last = answered(&bed);
+    assert!(last < 20);
+    for _ in 0..20 {
+        bed.tick(0);
+        // The bench makes the log durable after each step, which is a step too.
+        assert!(answered(&bed) - last <= 8);
+        last = answered(&bed);
+    }
+    assert_eq!(last, 20);
+}
+
+/// Goal: the files open on one server have a bound; whoever meets it is told what to change.
+#[test]
+fn opens_of_a_server_are_bounded() {
+    let mut bed = Bed::with(Config { opens: 2, ..Config::default() }, 1);
+    let ino = bed.create(ME, Ino::ROOT, "f");
+    for client in [1, 2] {
+        bed.open(Who { client, slot: 0 }, ino, OpenMode::Read, 1).unwrap();
+    }
+    let wish =
+        Open { ino, mode: OpenMode::Read, truncate: false, shared: false, kill_suidgid: false, open_seq: 1 };
+    let to = bed.send(NOBODY, wish.clone());
+    let refusal = bed.replies[&to].1.clone().unwrap_err();
+    assert_eq!(refusal.status, errno(Errno::ENFILE));
+    assert!(refusal.detail.contains("max_opens in metad.toml"), "{}", refusal.detail);
+    bed.close(ME, ino, 2);
+    bed.call(NOBODY, wish).unwrap();
+}
+
+/// Goal: records carry the command level in force, not the highest that this release knows.
+#[test]
+fn records_carry_the_level_in_force() {
+    let mut bed = Bed::new();
+    let mut older = map(1, 5);
+    (older.version, older.command_level) = (MapVersion(2), 0);
+    bed.step(Input::Map { own: OWN, map: older });
+    bed.create(ME, Ino::ROOT, "f");
+    let record = bed.log.last().unwrap();
+    assert_eq!(Command::decode(&record.bytes, record.shard, record.index).unwrap().level, 0);
+}

@@ -1,0 +1,115 @@
+//! Time, and what the courier brings back: to the shard that it concerns.
+
+use super::Group;
+use super::errands::Owner;
+use super::message::{Job, JobFailure, JobReply, Task};
+use crate::shard::Shard;
+use crate::store::{Store, StoreError};
+use alloc::collections::BTreeSet;
+use alloc::format;
+use alloc::string::ToString;
+use alloc::vec::Vec;
+use skep_types::{ClientId, Decode, Millis, ShardId};
+use skep_wire::Refusal;
+use skep_wire::meta::RemoteDirReply;
+
+/// After so many failures in a row a line goes to the log.
+const NOTED_FAILURES: u32 = 5;
+
+impl<S: Store> Group<S> {
+    /// When [`super::Input::Tick`] is due; `None` = only after some other input.
+    pub fn next_deadline(&self) -> Option<Millis> {
+        let host = &self.host;
+        if !(self.busy.is_empty() && host.loop_calls.is_empty() && host.loop_answers.is_empty()) {
+            return Some(Millis(0));
+        }
+        let of_shards = self.deadlines.first().map(|(at, _)| *at);
+        [of_shards, host.errands.deadline(), host.events.deadline()].into_iter().flatten().min()
+    }
+
+    /// Clients that had not reported what they hold when the grace period ended, and have not since.
+    pub fn late_clients(&self) -> BTreeSet<ClientId> {
+        self.shards.values().flat_map(Shard::late_clients).collect()
+    }
+
+    pub(super) fn tick(&mut self) -> Result<(), StoreError> {
+        for task in self.host.errands.due(self.host.now) {
+            match task.job {
+                Job::Remote { shard, message } if self.host.led.contains(&shard) => {
+                    self.host.loop_calls.push_back((task.id, shard, message));
+                }
+                job => self.host.out.tasks.push(Task { job, ..task }),
+            }
+        }
+        self.host.events.expire(self.host.now);
+        let due = self.deadlines.range(..=(self.host.now, ShardId(u16::MAX)));
+        let mut due: Vec<ShardId> = due.map(|(_, shard)| *shard).collect();
+        // Each in turn first: what one step may do at most is done for those that come first.
+        due.sort_unstable_by_key(|shard| (*shard <= self.ticked, *shard));
+        self.ticked = due.first().copied().unwrap_or(self.ticked);
+        let mut over = false;
+        for shard in due {
+            over |= self.deliver(shard, Shard::tick)?.unwrap_or(false);
+        }
+        if over {
+            let late: Vec<_> = self.late_clients().iter().map(|client| format!("client {client}")).collect();
+            self.host.out.note(format!(
+                "grace period over; {} files are open; {} did not report, others may get what they held",
+                self.host.opens.all(),
+                late.join(", ")
+            ));
+        }
+        Ok(())
+    }
+
+    pub(super) fn courier(
+        &mut self,
+        task: u64,
+        result: Result<JobReply, JobFailure>,
+    ) -> Result<(), StoreError> {
+        let reply = match result {
+            Ok(reply) => reply,
+            Err(failure) => return self.errand_failed(task, &failure),
+        };
+        let Some((owner, job)) = self.host.errands.done(task) else { return Ok(()) };
+        if let JobReply::Deposed(why) = reply {
+            // A repetition would be refused for ever. Whoever waits for it has the other server to ask.
+            return self.deliver(owner.shard(), |shard, host| shard.deposed(host, &why)).map(drop);
+        }
+        self.deliver(owner.shard(), |shard, host| shard.errand_done(host, task, owner, job, reply)).map(drop)
+    }
+
+    fn errand_failed(&mut self, task: u64, failure: &JobFailure) -> Result<(), StoreError> {
+        let host = &mut self.host;
+        let Some((owner, failures)) = host.errands.failed(host.now, task) else { return Ok(()) };
+        if failures == NOTED_FAILURES {
+            host.out.note(format!("{owner:?} does not succeed: {}; it is repeated until it does", failure.0));
+        }
+        match owner {
+            Owner::Deletion(shard, target) => self.deliver(shard, |shard, _| {
+                shard.deletion_failed(target, failures);
+                Ok(())
+            }),
+            Owner::Seal(ino, _) => {
+                self.deliver(ino.shard(), |shard, host| shard.seal_failed(host, ino, task, failures))
+            }
+            Owner::Trim(_) | Owner::Recovery(_) | Owner::Remote(..) => return Ok(()),
+        }
+        .map(drop)
+    }
+
+    /// A shard of this group answered another one.
+    pub(super) fn loop_answered(
+        &mut self,
+        errand: u64,
+        result: Result<Vec<u8>, Refusal>,
+    ) -> Result<(), StoreError> {
+        let result = match result {
+            Ok(body) => {
+                RemoteDirReply::from_bytes(&body).map(JobReply::Remote).map_err(|e| JobFailure(e.to_string()))
+            }
+            Err(refusal) => Err(JobFailure(refusal.to_string())),
+        };
+        self.courier(errand, result)
+    }
+}

@@ -1,0 +1,189 @@
+//! A shard: what a metadata server knows of one part of the namespace beside its rows. Everything in here is forgotten
+//! when the shard's term ends; rows and log bring back what must not be.
+//!
+//! What it needs of the thread that it lives in - rows, log, clock, other servers - comes with each call as [`Host`].
+
+mod absorb;
+mod admit;
+mod begin;
+mod chores;
+mod deletions;
+mod ends;
+mod grace;
+mod lane;
+mod live;
+mod locks;
+mod lost;
+mod opens;
+mod place;
+mod recovery;
+mod remote;
+mod request;
+mod run;
+mod seals;
+mod serials;
+mod time;
+mod told;
+mod trims;
+mod waits;
+
+pub use locks::is_circle_over;
+pub use opens::OpenCounts;
+
+use crate::group::{Host, LOOPBACK, Load, Reply, Request};
+use crate::row::header::{Keys, Terms};
+use crate::store::{Store, StoreError};
+use absorb::Later;
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::vec::Vec;
+use chores::Chores;
+use deletions::Deletions;
+use ends::Ends;
+use grace::Grace;
+use lane::Memories;
+use locks::Table as Locks;
+use lost::LostChunks;
+use opens::Opens;
+use recovery::Recoveries;
+use seals::Seals;
+use serials::Serials;
+use skep_types::{ClientId, Ino, LogIndex, Millis, ShardId, Slot, Term};
+use skep_wire::Refusal;
+use skep_wire::meta::ShardStamp;
+use skep_wire::mgmt::ShardState;
+use trims::Trims;
+use waits::Waits;
+
+/// See the module.
+pub struct Shard {
+    /// Which one.
+    pub id: ShardId,
+    keys: Keys,
+    epoch: u64,
+    level: u16,
+    era: u16,
+    /// The map says that this server answers for it.
+    leads: bool,
+    /// It was formatted in this term.
+    is_new: bool,
+    /// As the map says: nobody is served from a shard that is still new.
+    state: ShardState,
+    /// Service has begun in this term.
+    serves: bool,
+    terms: Terms,
+    /// Index of its newest record.
+    last: LogIndex,
+    /// Its records up to this one are on stable storage.
+    durable: LogIndex,
+    /// First index of this term, once it began.
+    started: Option<LogIndex>,
+    serials: Serials,
+    opens: Opens,
+    locks: Locks,
+    ends: Ends,
+    grace: Grace,
+    remembered: Memories,
+    waits: Waits,
+    /// Requests whose wait is over.
+    again: VecDeque<Request>,
+    later: BTreeMap<LogIndex, Vec<Later>>,
+    settling: BTreeMap<Ino, LogIndex>,
+    /// The newest truncate of a file whose record is not durable yet: nothing of it may leave before that.
+    cutting: BTreeMap<Ino, LogIndex>,
+    orphans: BTreeSet<Ino>,
+    growths: BTreeSet<Ino>,
+    /// Lanes that may be copying a growth that was given up.
+    dead_growths: BTreeSet<(ClientId, Slot)>,
+    /// Who has, or had, something open in this session, and the record that says so.
+    holders: BTreeMap<ClientId, LogIndex>,
+    /// Who may have written to chunks more than was committed, as the rows say.
+    writers: BTreeSet<(Ino, ClientId)>,
+    /// Sizes to recover once the current step is over.
+    recover_later: Vec<Ino>,
+    next_sweep: Option<Millis>,
+    chores: Chores,
+    deletions: Deletions,
+    trims: Trims,
+    seals: Seals,
+    recoveries: Recoveries,
+    lost: LostChunks,
+    /// A target refused this term.
+    deposed: bool,
+    /// Its deadline as the group knows it.
+    noted: Option<Millis>,
+    /// Its load as the group knows it.
+    noted_load: Load,
+}
+
+impl Shard {
+    /// Its term.
+    pub fn term(&self) -> Term {
+        self.terms.last()
+    }
+
+    /// Does it answer requests: its term durable, map and fence list known, formatted as far as mgmtd knows?
+    pub fn is_ready<S: Store>(&self, host: &Host<S>) -> bool {
+        let is_begun = self.started.is_some_and(|index| self.durable >= index);
+        is_begun && host.knows_cluster() && self.state != ShardState::New
+    }
+
+    /// Does the map still call it new, though it is formatted, on stable storage?
+    pub fn awaits_word(&self) -> bool {
+        self.leads && self.state == ShardState::New
+    }
+
+    /// Is its first record on stable storage?
+    pub fn is_formatted(&self) -> bool {
+        self.started.is_some_and(|index| self.durable >= index)
+    }
+
+    /// Sends an answer, or keeps it when the group itself asked.
+    fn answer<S: Store>(
+        &self,
+        host: &mut Host<S>,
+        to: u64,
+        stamp: ShardStamp,
+        result: Result<Vec<u8>, Refusal>,
+    ) {
+        if to & LOOPBACK != 0 {
+            host.loop_answers.push_back((to & !LOOPBACK, result));
+            return;
+        }
+        host.counters.answered(result.is_ok());
+        // An answer kept from an older term vouches for itself only: what that term had after it may be
+        // lost, and its indexes may be in use again.
+        let durable = match stamp.term == self.term() {
+            true => self.durable,
+            false => self.durable.min(stamp.index),
+        };
+        host.out.replies.push(Reply { to, stamp: ShardStamp { durable, ..stamp }, result });
+    }
+
+    /// The stamp of an answer that shows the shard as it is now.
+    pub fn stamp(&self) -> ShardStamp {
+        ShardStamp { term: self.term(), index: self.last, durable: self.durable }
+    }
+
+    /// Is there something to go on with at once, without any input?
+    pub fn can_resume(&self, recoveries: usize) -> bool {
+        !(self.recover_later.is_empty() && self.again.is_empty()) || self.recoveries.can_begin(recoveries)
+    }
+
+    /// Goes on with one thing that became possible.
+    pub fn resume_one<S: Store>(&mut self, host: &mut Host<S>) -> Result<(), StoreError> {
+        if let Some(ino) = self.recover_later.pop().or_else(|| self.next_recovery(host)) {
+            self.recover(host, ino)
+        } else if let Some(request) = self.again.pop_front() {
+            self.request(host, request)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Nobody waits for this answer any more. `true`: it was to come from here.
+    pub fn abandon(&mut self, to: u64) -> bool {
+        let before = self.again.len();
+        self.again.retain(|request| request.reply_to != to);
+        self.waits.abandon(to) || self.again.len() < before
+    }
+}

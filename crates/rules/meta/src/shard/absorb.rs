@@ -1,0 +1,145 @@
+//! What follows from a log record: noted at once, begun when the record is durable. Nothing that
+//! a record caused leaves the server towards a target or another shard before that.
+
+use super::Shard;
+use super::waits::For;
+use crate::ctx::Effect;
+use crate::group::Host;
+use crate::store::{Store, StoreError};
+use skep_types::{Ino, LogIndex};
+
+/// To be begun when a record is durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Later {
+    /// Tell the targets of a truncate.
+    Trim(Ino),
+    /// Tell the targets of a seal.
+    Seal(Ino),
+    /// Ask (or tell) the other shard.
+    Remote(u64),
+    /// The layout may be shown.
+    Settled(Ino),
+}
+
+impl Shard {
+    /// Notes what a record changed.
+    pub(super) fn absorb<S: Store>(
+        &mut self,
+        host: &mut Host<S>,
+        index: LogIndex,
+        effects: impl IntoIterator<Item = Effect>,
+    ) {
+        for effect in effects {
+            let mut later = |what| self.later.entry(index).or_default().push(what);
+            match effect {
+                Effect::Deletion(id, chunks) => self.deletions.queued(id, index, chunks),
+                Effect::Trim(ino) => {
+                    later(Later::Trim(ino));
+                    // Perhaps what was lost is cut off; else the next read tells it again.
+                    self.lost.forget(ino);
+                    self.cutting.insert(ino, index);
+                    self.ends.cut(ino, self.opens.clients(ino));
+                    // Lengths that were asked for before are not the file's any more.
+                    self.recoveries.forget(ino, &mut host.errands);
+                }
+                Effect::Seal(ino) => {
+                    later(Later::Seal(ino));
+                    self.seals.noted(ino);
+                }
+                Effect::SealGone(ino, id) => {
+                    self.seals.forget(ino, id, &mut host.errands);
+                    // Who waited asks for the layout, which is shown when this is durable.
+                    self.waits.instead(For::Seal(ino, id), For::Durable(index));
+                    host.out.sync_now = true;
+                }
+                Effect::Remote(txid) => later(Later::Remote(txid)),
+                Effect::Settling(ino) => {
+                    later(Later::Settled(ino));
+                    self.settling.insert(ino, index);
+                }
+                Effect::TrimGone(ino, id) => {
+                    self.trims.forget(ino, id, &mut host.errands);
+                    // A power cut that took this record would have the targets told once more: whoever
+                    // was answered before could have written something that they cut then.
+                    self.waits.instead(For::Trim(ino, id), For::Durable(index));
+                    host.out.sync_now = true;
+                    self.recover_later.push(ino);
+                }
+                // The answer is known to whoever applied the other shard's: see `remote`.
+                Effect::RemoteFreed(_) => {}
+                Effect::Growth(ino) => {
+                    self.growths.insert(ino);
+                }
+                Effect::GrowthGone(ino) => {
+                    self.growths.remove(&ino);
+                }
+                Effect::GrowthDead(client, slot) => {
+                    self.dead_growths.insert((client, slot));
+                }
+                Effect::GrowthOver(client, slot) => {
+                    self.dead_growths.remove(&(client, slot));
+                }
+                Effect::Writer(ino, client) => {
+                    self.writers.insert((ino, client));
+                }
+                Effect::WriterGone(ino, client) => {
+                    self.writers.remove(&(ino, client));
+                }
+                Effect::Orphan(ino) => {
+                    self.orphans.insert(ino);
+                }
+                Effect::OrphanNamed(ino) => {
+                    self.orphans.remove(&ino);
+                }
+                Effect::Repaired(ino) => self.lost.forget(ino),
+                Effect::Gone(ino) => self.forget_file(host, ino),
+            }
+        }
+    }
+
+    fn forget_file<S: Store>(&mut self, host: &mut Host<S>, ino: Ino) {
+        self.lost.forget(ino);
+        self.orphans.remove(&ino);
+        self.settling.remove(&ino);
+        self.cutting.remove(&ino);
+        self.ends.forget(ino);
+        self.locks.gone(host.now, ino);
+        self.recoveries.forget(ino, &mut host.errands);
+    }
+
+    /// Its records up to this one are on stable storage.
+    pub fn is_durable_to(&mut self, index: LogIndex) {
+        self.durable = index.max(self.durable);
+    }
+
+    /// Begins what waited for that.
+    pub fn durable<S: Store>(&mut self, host: &mut Host<S>) -> Result<(), StoreError> {
+        while let Some(entry) = self.later.first_entry() {
+            if *entry.key() > self.durable {
+                break;
+            }
+            let index = *entry.key();
+            for later in entry.remove() {
+                match later {
+                    // The row holds the newest truncate; an older record must not let it out.
+                    Later::Trim(ino) if self.cutting.get(&ino).is_some_and(|newest| *newest > index) => {}
+                    Later::Trim(ino) => {
+                        self.cutting.remove(&ino);
+                        self.start_trim(host, ino)?;
+                    }
+                    Later::Seal(ino) => self.start_seal(host, ino)?,
+                    Later::Remote(txid) => self.start_remote(host, txid)?,
+                    Later::Settled(ino) => {
+                        if self.settling.get(&ino) == Some(&index) {
+                            self.settling.remove(&ino);
+                        }
+                    }
+                }
+            }
+        }
+        for parked in self.waits.durable(self.durable) {
+            self.resume(host, parked);
+        }
+        self.work_off_deletions(host)
+    }
+}

@@ -1,0 +1,253 @@
+//! A shard is read from its rows, brought up to date from the log, begins a term, and then its service.
+
+use super::absorb::Later;
+use super::*;
+use crate::choose::Recorded;
+use crate::command::{Action, Command};
+use crate::ctx::{Ctx, Scene};
+use crate::fail::{Fail, corrupt};
+use crate::group::Host;
+use crate::key::{self, Table};
+use crate::op;
+use crate::row::growth::Growth;
+use crate::row::header::{FORMAT, Header};
+use crate::store::{Batch, Store, StoreError};
+use alloc::format;
+use skep_types::log::{Head, Record};
+use skep_types::{Decode, Encode};
+
+impl Shard {
+    /// One that was never formatted.
+    pub fn new<S: Store>(host: &Host<S>, id: ShardId) -> Self {
+        let limits = &host.config.limits;
+        Self {
+            id,
+            keys: Keys::default(),
+            epoch: 0,
+            level: crate::command::COMMAND_LEVEL_MIN,
+            era: 0,
+            leads: false,
+            is_new: false,
+            state: ShardState::New,
+            serves: false,
+            terms: Terms::default(),
+            last: LogIndex(0),
+            durable: LogIndex(0),
+            started: None,
+            serials: Serials::new(0),
+            opens: Opens::new(limits.closes_remembered),
+            locks: Locks::default(),
+            ends: Ends::default(),
+            grace: Grace::default(),
+            remembered: Memories::new(limits.remembered),
+            waits: Waits::new(limits.waits),
+            again: VecDeque::new(),
+            later: BTreeMap::new(),
+            settling: BTreeMap::new(),
+            cutting: BTreeMap::new(),
+            orphans: BTreeSet::new(),
+            growths: BTreeSet::new(),
+            dead_growths: BTreeSet::new(),
+            holders: BTreeMap::new(),
+            writers: BTreeSet::new(),
+            recover_later: Vec::new(),
+            next_sweep: None,
+            chores: Chores::default(),
+            deletions: Deletions::new(limits.deletions_loaded),
+            trims: Trims::default(),
+            seals: Seals::default(),
+            recoveries: Recoveries::default(),
+            lost: LostChunks::default(),
+            deposed: false,
+            noted: None,
+            noted_load: Load::default(),
+        }
+    }
+
+    /// As its rows say; `None`: there are none.
+    pub fn read<S: Store>(host: &Host<S>, id: ShardId) -> Result<Option<Self>, StoreError> {
+        let Some(bytes) = host.store.get(&key::header(id))? else { return Ok(None) };
+        let header = Header::from_bytes(&bytes).map_err(|e| corrupt("shard header", e))?;
+        if header.format > FORMAT {
+            return Err(StoreError::Corrupt(format!(
+                "shard {id} has row format {}, this release knows {FORMAT}; start the newer release of skep that wrote it",
+                header.format
+            )));
+        }
+        let terms = host.store.get(&key::terms(id))?;
+        let terms = terms.map(|bytes| Terms::from_bytes(&bytes).map_err(|e| corrupt("list of terms", e)));
+        let last = host.store.applied_of(id)?.map_or(LogIndex(0), |head| head.index);
+        Ok(Some(Self {
+            keys: header.keys,
+            epoch: header.epoch,
+            level: header.level,
+            era: header.era,
+            serials: Serials::new(header.serials_end),
+            terms: terms.transpose()?.unwrap_or_default(),
+            last,
+            ..Self::new(host, id)
+        }))
+    }
+
+    /// What is reserved of its numbers lies behind a jump.
+    pub fn renew_serials<S: Store>(&mut self, host: &Host<S>) -> Result<(), StoreError> {
+        let Some(bytes) = host.store.get(&key::header(self.id))? else { return Ok(()) };
+        let header = Header::from_bytes(&bytes).map_err(|e| corrupt("shard header", e))?;
+        self.serials = Serials::new(header.serials_end);
+        Ok(())
+    }
+
+    /// Does this record follow the shard's newest?
+    pub fn require_next(&self, record: &Record, head: Head) -> Result<(), StoreError> {
+        if head.index.0 == self.last.0 + 1 && head.term >= self.term() {
+            return Ok(());
+        }
+        Err(StoreError::Corrupt(format!(
+            "log record {} is record {} of term {} of shard {}, where one behind record {} of term {} is needed; rows and \
+             log are not of one server: restore both from one backup",
+            record.seq,
+            head.index,
+            head.term,
+            self.id,
+            self.last,
+            self.term()
+        )))
+    }
+
+    /// What a record of the log changes in the rows.
+    pub fn replay<S: Store>(
+        &self,
+        host: &Host<S>,
+        record: &Record,
+        command: &Command,
+    ) -> Result<Batch, StoreError> {
+        let mut recorded = Recorded(&command.choices);
+        let scene = Scene {
+            shard: self.id,
+            keys: self.keys,
+            hash: host.config.hash,
+            at: command.at,
+            term: record.term,
+            index: record.index,
+            caller: command.caller,
+            client: command.caller.map_or(ClientId(0), |caller| caller.client),
+            inline_limit: u32::MAX,
+            replay: true,
+        };
+        let mut ctx = Ctx::new(&host.store, scene, &mut recorded);
+        let done = match &command.action {
+            Action::Internal(internal) => op::internal::run(&mut ctx, internal),
+            Action::Request(request) => op::run(&mut ctx, request).map(|done| {
+                let done = done.behind_its_gate(&ctx);
+                lane::put_slot(&mut ctx, &done);
+            }),
+        };
+        match done {
+            Ok(()) => Ok(ctx.txn.into_batch()),
+            Err(Fail::Store(e)) => Err(e),
+            Err(fail) => Err(StoreError::Corrupt(format!(
+                "log record {} of shard {} was done once and is refused now ({fail:?}); rows and log are not \
+                 of one server: restore both from one backup",
+                record.index, self.id
+            ))),
+        }
+    }
+
+    /// Its rows hold the effects of this record.
+    pub fn replayed(&mut self, index: LogIndex) {
+        self.last = index;
+    }
+
+    /// Where the shard stands when its next term begins, which is at least `least`.
+    pub fn next_head(&self, least: Term) -> Head {
+        let term = Term((self.term().0 + 1).max(least.0));
+        Head { shard: self.id, term, index: LogIndex(self.last.0 + 1) }
+    }
+
+    /// A term begins, with this record.
+    pub fn begin_term(&mut self, head: Head, record: &Record, batch: &mut Batch) -> Result<(), StoreError> {
+        self.require_next(record, head)?;
+        self.terms.push(head.term, head.index);
+        batch.insert(key::terms(self.id), Some(self.terms.to_bytes()));
+        (self.last, self.started) = (head.index, Some(head.index));
+        Ok(())
+    }
+
+    /// What the shard was in the middle of when its last term ended.
+    pub fn find_open_ends<S: Store>(&mut self, host: &Host<S>) -> Result<(), StoreError> {
+        let id = self.id;
+        let numbers = |table| {
+            let (from, until) = key::table(id, table);
+            let mut found = Vec::new();
+            host.store.scan(&from, &until, &mut |key, _| {
+                found.push(key::last_u64(key));
+                true
+            })?;
+            Ok::<_, StoreError>(found)
+        };
+        let (trims, remotes) = (numbers(Table::Trim)?, numbers(Table::RemoteIntent)?);
+        let seals = numbers(Table::Seal)?;
+        let (orphans, growths) = (numbers(Table::Orphan)?, numbers(Table::Growth)?);
+        // Of the log as it was read, so on stable storage.
+        self.holders = numbers(Table::Holder)?.into_iter().map(|id| (ClientId(id), LogIndex(0))).collect();
+        let (from, until) = key::table(id, Table::Writer);
+        let writers = &mut self.writers;
+        host.store.scan(&from, &until, &mut |key, _| {
+            writers.extend(key::writer_of(key));
+            true
+        })?;
+        let (from, until) = key::table(id, Table::DeadGrowth);
+        let dead = &mut self.dead_growths;
+        host.store.scan(&from, &until, &mut |key, _| {
+            dead.extend(key::slot_of(key));
+            true
+        })?;
+        self.orphans.extend(orphans.into_iter().map(Ino));
+        self.growths.extend(growths.into_iter().map(Ino));
+        let later = trims.into_iter().map(|ino| Later::Trim(Ino(ino)));
+        let later = later.chain(remotes.into_iter().map(Later::Remote));
+        let later = later.chain(seals.iter().map(|ino| Later::Seal(Ino(*ino))));
+        self.later.entry(self.last).or_default().extend(later);
+        seals.into_iter().for_each(|ino| self.seals.noted(Ino(ino)));
+        Ok(())
+    }
+
+    /// Service begins when everything is known and durable; `true` = just now.
+    pub fn begin_service<S: Store>(&mut self, host: &mut Host<S>) -> Result<bool, StoreError> {
+        if self.serves || !self.leads || !self.is_ready(host) {
+            return Ok(false);
+        }
+        self.serves = true;
+        // Whoever never had anything open here has nothing to tell; nobody had on a shard that was made just now.
+        let living: BTreeSet<ClientId> =
+            host.sessions.living().filter(|client| self.holders.contains_key(client)).collect();
+        let is_known = living.is_empty();
+        self.grace.begin(living, host.now.plus(host.config.grace_ms));
+        if is_known {
+            self.opens_known();
+        }
+        self.deletions.look_now(host.now);
+        self.rescan_deletions(host)?;
+        Ok(true)
+    }
+
+    /// Clients of which there are rows.
+    pub fn clients_in_rows<S: Store>(&self, host: &Host<S>) -> Result<BTreeSet<ClientId>, StoreError> {
+        let mut clients = BTreeSet::new();
+        let (from, until) = key::table(self.id, Table::Slot);
+        host.store.scan(&from, &until, &mut |key, _| {
+            clients.extend(key::slot_of(key).map(|(client, _)| client));
+            true
+        })?;
+        let (from, until) = key::table(self.id, Table::Growth);
+        host.store.scan(&from, &until, &mut |_, bytes| {
+            clients.extend(Growth::from_bytes(bytes).ok().map(|growth| growth.client));
+            true
+        })?;
+        clients.extend(self.writers.iter().map(|(_, client)| *client));
+        clients.extend(self.dead_growths.iter().map(|(client, _)| *client));
+        clients.extend(self.holders.keys());
+        clients.remove(&ClientId(0));
+        Ok(clients)
+    }
+}

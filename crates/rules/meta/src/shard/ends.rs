@@ -1,0 +1,184 @@
+//! Ends of files that are appended to by several clients: every append to chunks gets a range of its
+//! own. Volatile: clients tell after a restart how far their reservations went.
+
+use super::Shard;
+use super::recovery::is_open_ended;
+use super::waits::{For, Parked};
+use crate::fail::corrupt;
+use crate::group::Host;
+use crate::group::Request;
+use crate::key::{self, Table};
+use crate::row::trim::Trim;
+use crate::store::{Store, StoreError};
+use alloc::collections::{BTreeMap, BTreeSet};
+use skep_types::limits::FILE_SIZE_MAX;
+use skep_types::{ClientId, Decode, Encode, Errno, Generation, Ino, Kind, LogPlace, Slot};
+use skep_wire::meta::{ReserveEnd, ReserveEndReply};
+use skep_wire::{Refusal, Status};
+
+/// What a lane got last: a repetition gets it again.
+#[derive(Debug, Clone, Copy)]
+struct Given {
+    number: u64,
+    len: u64,
+    offset: u64,
+}
+
+#[derive(Debug, Default)]
+struct End {
+    generation: Generation,
+    end: u64,
+    given: BTreeMap<(ClientId, Slot), Given>,
+    /// Clients that have not asked since the file was cut: what they know of its end is from before.
+    behind: BTreeSet<ClientId>,
+    /// It was open in an earlier life of the server. Only these clients have looked since: what others know of
+    /// its end may be from before, when ranges were given that nobody claims any more because they are written.
+    asked: Option<BTreeSet<ClientId>>,
+}
+
+/// Of all files that are appended to.
+#[derive(Debug, Default)]
+pub struct Ends {
+    files: BTreeMap<Ino, End>,
+}
+
+impl Ends {
+    /// The file was closed by everybody, or is gone.
+    pub fn forget(&mut self, ino: Ino) {
+        self.files.remove(&ino);
+    }
+
+    /// The file was cut: it ends where its row says, whatever those who have it open believe.
+    pub fn cut(&mut self, ino: Ino, clients: impl Iterator<Item = ClientId>) {
+        self.files.insert(ino, End { behind: clients.collect(), ..End::default() });
+    }
+
+    /// The file was open in an earlier life of the server: nobody has looked where it ends since.
+    fn restarted(&mut self, ino: Ino) {
+        self.files.entry(ino).or_default().asked.get_or_insert_default();
+    }
+
+    /// Is what the client knows from before a cut, or from before a restart? The former is told once; the latter until one
+    /// of its lanes has looked since: others may have been about to ask with what they saw before.
+    fn take_behind(&mut self, ino: Ino, client: ClientId, looked: bool) -> bool {
+        let Some(end) = self.files.get_mut(&ino) else { return false };
+        let unasked = end.asked.as_mut().is_some_and(|asked| {
+            if looked {
+                asked.insert(client);
+            }
+            !asked.contains(&client)
+        });
+        end.behind.remove(&client) || unasked
+    }
+
+    /// How many files are appended to.
+    pub fn len(&self) -> usize {
+        self.files.len()
+    }
+
+    fn of(&mut self, ino: Ino, generation: Generation) -> &mut End {
+        let end = self.files.entry(ino).or_default();
+        if end.generation != generation {
+            let (behind, asked) = (core::mem::take(&mut end.behind), end.asked.take());
+            *end = End { generation, behind, asked, ..End::default() };
+        }
+        end
+    }
+
+    /// The next `m.len` bytes, at or behind `size`.
+    fn reserve(
+        &mut self,
+        lane: (ClientId, Slot),
+        m: &ReserveEnd,
+        generation: Generation,
+        size: u64,
+    ) -> Result<u64, Refusal> {
+        let end = self.of(m.ino, generation);
+        if let Some(given) = end.given.get(&lane)
+            && (given.number, given.len) == (m.number, m.len)
+        {
+            return Ok(given.offset);
+        }
+        let offset = size.max(end.end).max(m.at_least);
+        let new_end = offset.saturating_add(m.len);
+        if new_end > FILE_SIZE_MAX {
+            return Err(Errno::EFBIG.into());
+        }
+        end.end = new_end;
+        end.given.insert(lane, Given { number: m.number, len: m.len, offset });
+        Ok(offset)
+    }
+}
+
+impl Shard {
+    /// `ReserveEnd`.
+    pub(super) fn reserve_end<S: Store>(
+        &mut self,
+        host: &mut Host<S>,
+        request: &Request,
+        m: &ReserveEnd,
+    ) -> Result<(), StoreError> {
+        let (to, _shard, client) = (request.reply_to, request.call.shard, request.peer.client);
+        if let Some(bytes) = host.store.get(&key::of_ino(Table::Trim, m.ino))? {
+            // Where the file ends is not settled before the targets have cut it.
+            let id = Trim::from_bytes(&bytes).map_err(|e| corrupt("trim row", e))?.id;
+            self.park(host, For::Trim(m.ino, id), Parked::Again(request.clone()));
+            return Ok(());
+        }
+        let result = match self.appendable(host, request, m)? {
+            Err(refusal) => Err(refusal),
+            Ok((generation, size, trims)) => {
+                let live = self.opens.other_writers(m.ino, client)
+                    || is_open_ended(&self.writers, &host.sessions, m.ino);
+                let looked = m.looked == self.term();
+                let behind = self.ends.take_behind(m.ino, client, looked);
+                let offset = if behind || live && !looked {
+                    Ok(None)
+                } else {
+                    self.ends.reserve((client, request.call.slot), m, generation, size).map(Some)
+                };
+                offset.map(|offset| ReserveEndReply { offset, generation, trims }.to_bytes())
+            }
+        };
+        self.answer(host, to, self.stamp(), result);
+        Ok(())
+    }
+
+    /// Generation, committed size and last truncate of a file that can be appended to.
+    fn appendable<S: Store>(
+        &self,
+        host: &Host<S>,
+        request: &Request,
+        m: &ReserveEnd,
+    ) -> Result<Result<(Generation, u64, LogPlace), Refusal>, StoreError> {
+        if m.ino.shard() != request.call.shard {
+            return Ok(Err(Refusal::with(Status::MALFORMED, "the inode belongs to another shard")));
+        }
+        let Some(inode) = self.inode(host, m.ino)? else { return Ok(Err(Errno::ESTALE.into())) };
+        Ok(match inode.kind {
+            Kind::Dir => Err(Errno::EISDIR.into()),
+            Kind::File if inode.layout.is_inline() => Err(Status::MUST_GROW.into()),
+            Kind::File if self.grace.holds() => {
+                Err(Refusal::with(Status::GRACE, "clients are still telling how far they have appended"))
+            }
+            Kind::File => Ok((inode.layout.generation, inode.size, inode.layout.trims)),
+            _ => Err(Errno::EINVAL.into()),
+        })
+    }
+
+    /// A client had the file open for writing in an earlier life of the server, and appends up to `reserved`
+    /// of it are under way.
+    pub(super) fn reclaim_end<S: Store>(
+        &mut self,
+        host: &Host<S>,
+        ino: Ino,
+        reserved: u64,
+    ) -> Result<(), StoreError> {
+        if let Some(inode) = self.inode(host, ino)?.filter(|inode| !inode.layout.is_inline()) {
+            let end = self.ends.of(ino, inode.layout.generation);
+            end.end = end.end.max(reserved);
+            self.ends.restarted(ino);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,252 @@
+//! Lanes: a changing request is done once, however often it comes.
+
+use super::Shard;
+use super::request::wish;
+use super::waits::{For, Parked};
+use crate::command::Caller;
+use crate::ctx::{Ctx, Done};
+use crate::fail::corrupt;
+use crate::group::Host;
+use crate::group::Request;
+use crate::key::{self, Table};
+use crate::row::slot::{Gate, Outcome, SlotRow};
+use crate::row::trim::Trim;
+use crate::store::{Store, StoreError};
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use skep_types::codec::Bytes;
+use skep_types::limits::SLOTS_MAX;
+use skep_types::{ClientId, Decode, Incarnation, Role, Seq, Slot};
+use skep_wire::meta::{MetaRequest, OpenReply, ShardStamp};
+use skep_wire::{Empty, Refusal, Status};
+
+/// The last request of a lane that had no effect. In memory only: nothing happened.
+pub struct Remembered {
+    incarnation: Incarnation,
+    seq: Seq,
+    refusal: Option<Refusal>,
+}
+
+/// Of many lanes, bounded: the oldest go.
+#[derive(Default)]
+pub struct Memories {
+    most: usize,
+    next: u64,
+    all: BTreeMap<(ClientId, Slot), (u64, Remembered)>,
+    by_age: BTreeMap<u64, (ClientId, Slot)>,
+}
+
+impl Memories {
+    /// Of so many lanes.
+    pub fn new(most: usize) -> Self {
+        Self { most, ..Self::default() }
+    }
+
+    fn get(&self, caller: &Caller) -> Option<&Remembered> {
+        self.all.get(&(caller.client, caller.slot)).map(|(_, last)| last)
+    }
+
+    fn keep(&mut self, caller: &Caller, last: Remembered) {
+        self.forget(caller);
+        if self.all.len() >= self.most
+            && let Some((_, oldest)) = self.by_age.pop_first()
+        {
+            self.all.remove(&oldest);
+        }
+        let lane = (caller.client, caller.slot);
+        self.next += 1;
+        self.by_age.insert(self.next, lane);
+        self.all.insert(lane, (self.next, last));
+    }
+
+    /// The lane did something that the rows remember.
+    pub fn forget(&mut self, caller: &Caller) {
+        if let Some((age, _)) = self.all.remove(&(caller.client, caller.slot)) {
+            self.by_age.remove(&age);
+        }
+    }
+
+    /// The session is over.
+    pub fn end(&mut self, client: ClientId) {
+        let all = (client, Slot(0))..=(client, Slot(u32::MAX));
+        let lanes: Vec<_> = self.all.range(all).map(|(lane, (age, _))| (*lane, *age)).collect();
+        for (lane, age) in lanes {
+            self.all.remove(&lane);
+            self.by_age.remove(&age);
+        }
+    }
+}
+
+/// How a request stands to the last one of its lane.
+enum Standing {
+    /// It is the next.
+    Next,
+    /// It is the last one once more.
+    Repeated(SlotRow),
+    /// It must not be done.
+    Refused(Refusal),
+}
+
+impl Shard {
+    /// A changing request.
+    pub(super) fn change<S: Store>(
+        &mut self,
+        host: &mut Host<S>,
+        request: Request,
+    ) -> Result<(), StoreError> {
+        // Administrators' commands have no session, and so no lane to remember them.
+        if request.peer.role != Role::Client {
+            return self.perform(host, request, None);
+        }
+        let (peer, call) = (request.peer, request.call);
+        let caller =
+            Caller { client: peer.client, incarnation: peer.incarnation, slot: call.slot, seq: call.seq };
+        let standing = self.standing(host, &caller)?;
+        if matches!(standing, Standing::Next) {
+            self.lane_is_over(host, (caller.client, caller.slot))?;
+        }
+        match standing {
+            Standing::Next => self.perform(host, request, Some(caller)),
+            // Nobody was ever told of it: a restart came between, and everybody had reclaimed before the repetition.
+            Standing::Repeated(slot) if self.was_purged(host, &request, &slot)? => {
+                self.perform(host, request, Some(caller))
+            }
+            Standing::Repeated(slot) => self.repeated(host, request, slot),
+            Standing::Refused(refusal) => {
+                self.answer(host, request.reply_to, self.stamp(), Err(refusal));
+                Ok(())
+            }
+        }
+    }
+
+    fn standing<S: Store>(&self, host: &Host<S>, caller: &Caller) -> Result<Standing, StoreError> {
+        let refused = |status, text: &str| Ok(Standing::Refused(Refusal::with(status, text)));
+        if caller.seq == Seq(0) || caller.slot.0 >= SLOTS_MAX {
+            let text = "a changing request needs a lane (below 256) and a number from 1";
+            return refused(Status::MALFORMED, text);
+        }
+        if let Some(slot) = self.slot(host, caller)? {
+            if slot.incarnation > caller.incarnation {
+                return refused(Status::FENCED, "a newer life of this client is served");
+            }
+            if slot.incarnation == caller.incarnation && slot.seq > caller.seq {
+                return refused(Status::OLD_SEQUENCE, "");
+            }
+            let same = (slot.incarnation, slot.seq) == (caller.incarnation, caller.seq);
+            if same && !host.config.canary_runs_retries {
+                return Ok(Standing::Repeated(slot));
+            }
+        }
+        match self.remembered.get(caller) {
+            Some(last) if last.incarnation == caller.incarnation && last.seq > caller.seq => {
+                refused(Status::OLD_SEQUENCE, "")
+            }
+            Some(Remembered { incarnation, seq, refusal: Some(refusal) })
+                if (*incarnation, *seq) == (caller.incarnation, caller.seq) =>
+            {
+                Ok(Standing::Refused(refusal.clone()))
+            }
+            _ => Ok(Standing::Next),
+        }
+    }
+
+    fn slot<S: Store>(&self, host: &Host<S>, caller: &Caller) -> Result<Option<SlotRow>, StoreError> {
+        let row = host.store.get(&key::slot(self.id, caller.client, caller.slot))?;
+        row.map(|bytes| SlotRow::from_bytes(&bytes).map_err(|e| corrupt("slot row", e))).transpose()
+    }
+
+    /// The request was done before: the answer that it got, or will get.
+    fn repeated<S: Store>(
+        &mut self,
+        host: &mut Host<S>,
+        request: Request,
+        slot: SlotRow,
+    ) -> Result<(), StoreError> {
+        let stamp = ShardStamp { term: slot.term, index: slot.index, durable: self.durable };
+        let result = match slot.outcome {
+            Outcome::Pending(_) => {
+                if let Gate::Remote(gate) = slot.gate {
+                    let what = For::Remote(gate.txid);
+                    self.park(host, what, Parked::Again(request));
+                }
+                return Ok(());
+            }
+            Outcome::Refused(refusal) => Err(refusal),
+            Outcome::Done(body) => {
+                self.reopen(host, &request, &body.0);
+                Ok(body.0)
+            }
+        };
+        let what = match slot.gate {
+            Gate::Open if host.config.sync_always && self.durable < slot.index => {
+                Some(For::Durable(slot.index))
+            }
+            Gate::Durable if self.durable < slot.index => Some(For::Durable(slot.index)),
+            Gate::Trim(gate) => {
+                let row = host.store.get(&key::of_ino(Table::Trim, gate.ino))?;
+                let open = row.and_then(|bytes| Trim::from_bytes(&bytes).ok());
+                match open.filter(|trim| trim.id == gate.id) {
+                    Some(_) => Some(For::Trim(gate.ino, gate.id)),
+                    // Its end must be durable too; which record that was nobody remembers.
+                    None => (self.durable < self.last).then_some(For::Durable(self.last)),
+                }
+            }
+            _ => None,
+        };
+        match what {
+            Some(what) => {
+                self.park(host, what, Parked::Answer { to: request.reply_to, stamp, result });
+            }
+            None => self.answer(host, request.reply_to, stamp, result),
+        }
+        Ok(())
+    }
+
+    /// Did it make a file without a name, which is gone because nobody claimed it after a restart?
+    fn was_purged<S: Store>(
+        &self,
+        host: &Host<S>,
+        request: &Request,
+        slot: &SlotRow,
+    ) -> Result<bool, StoreError> {
+        let (MetaRequest::CreateTemp(_), Outcome::Done(body)) = (&request.message, &slot.outcome) else {
+            return Ok(false);
+        };
+        let Ok(reply) = OpenReply::from_bytes(&body.0) else { return Ok(false) };
+        Ok(host.store.get(&key::inode(reply.attr.ino))?.is_none())
+    }
+
+    /// The first answer was lost, perhaps with the server's memory of the open.
+    fn reopen<S: Store>(&mut self, host: &mut Host<S>, request: &Request, body: &[u8]) {
+        if let Some((mode, seq)) = wish(&request.message)
+            && let Ok(reply) = OpenReply::from_bytes(body)
+        {
+            self.opens.open(&mut host.opens, request.peer.client, reply.attr.ino, mode, seq);
+        }
+    }
+
+    pub(super) fn remember(&mut self, _request: &Request, caller: Option<Caller>, refusal: Option<&Refusal>) {
+        let Some(caller) = caller else { return };
+        if refusal.is_some_and(|refusal| refusal.status.is_transient()) {
+            return;
+        }
+        let (incarnation, seq, refusal) = (caller.incarnation, caller.seq, refusal.cloned());
+        self.remembered.keep(&caller, Remembered { incarnation, seq, refusal });
+    }
+}
+
+/// The lane remembers the request together with its effect.
+pub(super) fn put_slot(ctx: &mut Ctx<'_>, done: &Done) {
+    let Some(caller) = ctx.scene.caller else { return };
+    let outcome =
+        if done.pending { Outcome::Pending(Empty {}) } else { Outcome::Done(Bytes(done.body.clone())) };
+    let row = SlotRow {
+        incarnation: caller.incarnation,
+        seq: caller.seq,
+        term: ctx.scene.term,
+        index: ctx.scene.index,
+        gate: done.gate,
+        outcome,
+    };
+    ctx.put(key::slot(ctx.scene.shard, caller.client, caller.slot), &row);
+}

@@ -1,0 +1,242 @@
+//! Requests: where each kind goes, and when its answer leaves.
+
+use super::Shard;
+use super::run::Ran;
+use super::waits::{For, Parked};
+use crate::command::{Caller, Holds, Internal};
+use crate::ctx::Done;
+use crate::fail::Need;
+use crate::group::Host;
+use crate::group::Request;
+use crate::op;
+use crate::row::slot::Gate;
+use crate::store::{Store, StoreError};
+use alloc::format;
+use skep_types::{ClientId, Errno, LogIndex};
+use skep_wire::meta::{MetaRequest, OpenMode};
+use skep_wire::{Refusal, Status};
+
+impl Shard {
+    /// Answers a request, at once or when it can.
+    pub fn request<S: Store>(&mut self, host: &mut Host<S>, request: Request) -> Result<(), StoreError> {
+        if let Err(refusal) = self.admit(host, &request) {
+            self.answer(host, request.reply_to, self.stamp(), Err(refusal));
+            return Ok(());
+        }
+        if let Some(index) = self.awaits_holder(host, &request)? {
+            self.park(host, For::Durable(index), Parked::Again(request));
+            return Ok(());
+        }
+        match &request.message {
+            MetaRequest::Close(_) | MetaRequest::Reclaim(_) => self.opens_told(host, &request),
+            MetaRequest::SetLock(_)
+            | MetaRequest::GetLock(_)
+            | MetaRequest::DropLocks(_)
+            | MetaRequest::CancelLock(_) => self.lock_request(host, &request),
+            MetaRequest::ReserveEnd(m) => {
+                let m = m.clone();
+                self.reserve_end(host, &request, &m)
+            }
+            MetaRequest::SealExtent(m) => {
+                let m = m.clone();
+                self.seal_extent(host, &request, &m)
+            }
+            MetaRequest::Sync(m) => {
+                let m = m.clone();
+                self.sync(host, &request, &m);
+                Ok(())
+            }
+            MetaRequest::ReadInline(m) if !m.short.is_empty() => {
+                self.note_lost(host, m)?;
+                self.perform(host, request, None)
+            }
+            message if op::changes(message) => self.change(host, request),
+            _ => self.perform(host, request, None),
+        }
+    }
+
+    /// Before a client gets its first state on the shard, a durable row says so: only those are waited for when a new term
+    /// begins. The record that is to be waited for.
+    fn awaits_holder<S: Store>(
+        &mut self,
+        host: &mut Host<S>,
+        request: &Request,
+    ) -> Result<Option<LogIndex>, StoreError> {
+        let gives = match &request.message {
+            MetaRequest::Reclaim(m) => !m.opens.is_empty(),
+            message => wish(message).is_some(),
+        };
+        let client = request.peer.client;
+        if !gives || client == ClientId(0) {
+            return Ok(None);
+        }
+        if !self.holders.contains_key(&client) {
+            self.decide(host, &Internal::Holds(Holds { client }))?;
+            self.holders.insert(client, self.last);
+        }
+        let index = self.holders.get(&client).copied();
+        Ok(index.filter(|index| *index > self.durable))
+    }
+
+    /// Runs a request and sees to its answer.
+    pub(super) fn perform<S: Store>(
+        &mut self,
+        host: &mut Host<S>,
+        request: Request,
+        caller: Option<Caller>,
+    ) -> Result<(), StoreError> {
+        let _shard = request.call.shard;
+        let client = request.peer.client;
+        if wish(&request.message).is_some()
+            && let Some(refusal) = self.too_many_opens(host, client)
+        {
+            self.answer(host, request.reply_to, self.stamp(), Err(refusal));
+            return Ok(());
+        }
+        match self.run(host, &request, caller)? {
+            Ran::Refused(refusal) => {
+                host.out.fetch_map |= host.spread.take_wants_map();
+                self.remember(&request, caller, Some(&refusal));
+                self.answer(host, request.reply_to, self.stamp(), Err(refusal));
+            }
+            Ran::Wait(need) => {
+                let what = match need {
+                    Need::Durable(index) => For::Durable(index),
+                    Need::Gate(Gate::Trim(gate)) => For::Trim(gate.ino, gate.id),
+                    Need::Gate(Gate::Remote(gate)) => For::Remote(gate.txid),
+                    Need::Gate(Gate::Open | Gate::Durable) => For::Durable(self.last),
+                };
+                self.park(host, what, Parked::Again(request));
+            }
+            Ran::Done { done, logged } => {
+                if let (Some(ino), Some((mode, seq))) = (done.opened, wish(&request.message)) {
+                    self.opens.open(&mut host.opens, request.peer.client, ino, mode, seq);
+                }
+                match (&request.message, logged) {
+                    (_, None) => self.remember(&request, caller, None),
+                    (MetaRequest::Repair(m), Some(_)) => self.note_repair(host, m, client),
+                    _ => {}
+                }
+                self.release(host, request, caller, done, logged);
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends an answer as soon as its gate allows.
+    fn release<S: Store>(
+        &mut self,
+        host: &mut Host<S>,
+        request: Request,
+        caller: Option<Caller>,
+        done: Done,
+        logged: Option<LogIndex>,
+    ) {
+        let _shard = request.call.shard;
+        let stamp = self.stamp();
+        let to = request.reply_to;
+        let gate = match done.gate {
+            Gate::Open if host.config.sync_always && logged.is_some() => Gate::Durable,
+            gate => gate,
+        };
+        let what = match gate {
+            Gate::Open => return self.answer(host, to, stamp, Ok(done.body)),
+            Gate::Durable if self.durable >= logged.unwrap_or(self.last) => {
+                return self.answer(host, to, stamp, Ok(done.body));
+            }
+            Gate::Durable => For::Durable(logged.unwrap_or(self.last)),
+            Gate::Trim(gate) => For::Trim(gate.ino, gate.id),
+            Gate::Remote(gate) => For::Remote(gate.txid),
+        };
+        let parked = match (done.pending, caller) {
+            (true, Some(_)) => Parked::Again(request),
+            (true, None) => Parked::Outcome { to },
+            (false, _) => Parked::Answer { to, stamp, result: Ok(done.body) },
+        };
+        self.park(host, what, parked);
+    }
+
+    /// Parks, or says BUSY when too many wait.
+    pub(super) fn park<S: Store>(&mut self, host: &mut Host<S>, what: For, parked: Parked) {
+        host.out.sync_now = true;
+        let is_full = host.load.waits >= host.config.limits.waits;
+        let refused = if is_full { Some(parked) } else { self.waits.park(host.now, what, parked) };
+        if let Some(parked) = refused {
+            self.give_up(host, parked, "too many requests wait");
+        }
+    }
+
+    pub(super) fn give_up<S: Store>(&mut self, host: &mut Host<S>, parked: Parked, why: &str) {
+        let to = match parked {
+            Parked::Answer { to, stamp, .. } => {
+                return self.answer(host, to, stamp, Err(Refusal::with(Status::BUSY, why)));
+            }
+            Parked::Again(request) => request.reply_to,
+            Parked::Outcome { to } => to,
+        };
+        self.answer(host, to, self.stamp(), Err(Refusal::with(Status::BUSY, why)));
+    }
+
+    /// A wait is over.
+    pub(super) fn resume<S: Store>(&mut self, host: &mut Host<S>, parked: Parked) {
+        match parked {
+            Parked::Answer { to, stamp, result } => self.answer(host, to, stamp, result),
+            Parked::Again(request) => self.again.push_back(request),
+            parked @ Parked::Outcome { .. } => self.give_up(host, parked, "ask again"),
+        }
+    }
+
+    /// What waited for an operation over two shards goes on.
+    pub(super) fn remote_over<S: Store>(
+        &mut self,
+        host: &mut Host<S>,
+        txid: u64,
+        status: Status,
+        body: &[u8],
+    ) {
+        for parked in self.waits.over(For::Remote(txid)) {
+            match parked {
+                Parked::Outcome { to } => {
+                    let result =
+                        if status == Status(0) { Ok(body.to_vec()) } else { Err(Refusal::new(status)) };
+                    self.answer(host, to, self.stamp(), result);
+                }
+                parked => self.resume(host, parked),
+            }
+        }
+    }
+
+    /// Why `client` may not have one more file open.
+    fn too_many_opens<S: Store>(&self, host: &Host<S>, client: ClientId) -> Option<Refusal> {
+        if host.opens.of(client) >= host.config.opens_per_client {
+            return Some(self.too_many_of_client(host, client));
+        }
+        (host.opens.all() >= host.config.opens).then(|| {
+            let text = format!(
+                "the clients of this metadata server have {} files open together; the limit is {} (max_opens in \
+                 metad.toml, about 200 bytes of memory each)",
+                host.opens.all(),
+                host.config.opens
+            );
+            Refusal::with(Status::errno(Errno::ENFILE), text)
+        })
+    }
+
+    pub(super) fn too_many_of_client<S: Store>(&self, host: &Host<S>, client: ClientId) -> Refusal {
+        let text = format!(
+            "client {client} has too many files open; the limit is {} (max_opens_per_client in metad.toml)",
+            host.config.opens_per_client
+        );
+        Refusal::with(Status::errno(Errno::ENFILE), text)
+    }
+}
+
+/// What the request wants to have open.
+pub(super) fn wish(message: &MetaRequest) -> Option<(OpenMode, u64)> {
+    match message {
+        MetaRequest::Open(m) => Some((m.mode, m.open_seq)),
+        MetaRequest::Create(m) => m.open.map(|mode| (mode, m.open_seq)),
+        MetaRequest::CreateTemp(m) => Some((m.open, m.open_seq)),
+        _ => None,
+    }
+}

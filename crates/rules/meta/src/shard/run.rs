@@ -1,0 +1,170 @@
+//! Runs operations and the server's own decisions, and puts what they changed into the log.
+
+use super::Shard;
+use super::lane::put_slot;
+use super::live::Live;
+use super::opens::Opens;
+use super::recovery::is_open_ended;
+use crate::choose::Recorded;
+use crate::command::{Caller, Choices, Internal, Serials, encode_internal, encode_request};
+use crate::ctx::{Ctx, Done, Effect, Scene};
+use crate::fail::{Fail, Need};
+use crate::group::Host;
+use crate::group::Request;
+use crate::op;
+use crate::store::{Batch, Store, StoreError};
+use alloc::format;
+use alloc::vec::Vec;
+use skep_types::log::{Head, Record};
+use skep_types::{ClientId, Errno, Ino, LogIndex};
+use skep_wire::meta::{InspectReply, MetaRequest};
+use skep_wire::{Refusal, Status};
+
+/// How a run ended.
+pub enum Ran {
+    /// Done; in the log when it changed something.
+    Done {
+        /// The answer.
+        done: Done,
+        /// Its log record.
+        logged: Option<LogIndex>,
+    },
+    /// It had no effect.
+    Refused(Refusal),
+    /// It had no effect, and is to be run again.
+    Wait(Need),
+}
+
+impl Shard {
+    /// Runs an operation; when it wrote rows, it is in the log afterwards.
+    pub(super) fn run<S: Store>(
+        &mut self,
+        host: &mut Host<S>,
+        request: &Request,
+        caller: Option<Caller>,
+    ) -> Result<Ran, StoreError> {
+        if op::needs_room(&request.message) {
+            self.reserve_serials(host)?;
+        }
+        let scene = Scene { client: request.peer.client, ..self.scene(host, caller) };
+        let index = scene.index;
+        let (writers, sessions) = (&self.writers, &host.sessions);
+        let recovering = |ino: Ino| is_open_ended(writers, sessions, ino);
+        let seals = &self.seals;
+        let sealing = |ino: Ino| seals.has(ino);
+        let mut live = Live {
+            now: host.now,
+            shard: self.id,
+            client: request.peer.client,
+            grace: !self.grace.knows_opens(),
+            durable: self.durable,
+            opens: &self.opens,
+            recovering: &recovering,
+            sealing: &sealing,
+            unsettled: &self.settling,
+            spread: &mut host.spread,
+            serials: &mut self.serials,
+            choices: Choices::default(),
+        };
+        let mut ctx = Ctx::new(&host.store, scene, &mut live);
+        let done = match operate(&mut ctx, &request.message, &self.opens) {
+            Ok(done) => done.behind_its_gate(&ctx),
+            Err(Fail::Refused(refusal)) => return Ok(Ran::Refused(refusal)),
+            Err(Fail::Wait(need)) => return Ok(Ran::Wait(need)),
+            Err(Fail::Store(e)) => return Err(e),
+        };
+        if ctx.txn.is_empty() {
+            return Ok(Ran::Done { done, logged: None });
+        }
+        if host.low_space && op::needs_room(&request.message) {
+            let text = "the disk of the metadata server is nearly full; free space in its state directory";
+            return Ok(Ran::Refused(Refusal::with(Status::errno(Errno::ENOSPC), text)));
+        }
+        put_slot(&mut ctx, &done);
+        let (batch, effects) = (ctx.txn.into_batch(), core::mem::take(&mut ctx.effects));
+        let Some(bytes) = encode_request(self.level, host.wall, caller, &live.choices, &request.message)
+        else {
+            let name = request.message.name();
+            return Err(StoreError::Corrupt(format!("{name} changed rows, but the log has no form of it")));
+        };
+        self.commit(host, bytes, batch, effects)?;
+        if let Some(caller) = caller {
+            self.remembered.forget(&caller);
+        }
+        Ok(Ran::Done { done, logged: Some(index) })
+    }
+
+    /// What is fixed for the next command.
+    fn scene<S: Store>(&self, host: &Host<S>, caller: Option<Caller>) -> Scene {
+        Scene {
+            shard: self.id,
+            keys: self.keys,
+            hash: host.config.hash,
+            at: host.wall,
+            term: self.term(),
+            index: LogIndex(self.last.0 + 1),
+            caller,
+            client: ClientId(0),
+            inline_limit: host.config.inline_limit,
+            replay: false,
+        }
+    }
+
+    /// Applies a command's rows and puts it into the log.
+    fn commit<S: Store>(
+        &mut self,
+        host: &mut Host<S>,
+        bytes: Vec<u8>,
+        batch: Batch,
+        effects: Vec<Effect>,
+    ) -> Result<(), StoreError> {
+        let head = Head { shard: self.id, term: self.term(), index: LogIndex(self.last.0 + 1) };
+        let record = Record::command(host.next_seq(), head, bytes);
+        host.log(&[head], batch, record)?;
+        self.last = head.index;
+        self.absorb(host, head.index, effects);
+        Ok(())
+    }
+
+    /// Logs what the shard itself decides. Nothing is logged when it changes nothing.
+    pub(super) fn decide<S: Store>(
+        &mut self,
+        host: &mut Host<S>,
+        internal: &Internal,
+    ) -> Result<(), StoreError> {
+        let choices = Choices::default();
+        let mut none = Recorded(&choices);
+        let mut ctx = Ctx::new(&host.store, self.scene(host, None), &mut none);
+        match op::internal::run(&mut ctx, internal) {
+            Ok(()) if ctx.txn.is_empty() => Ok(()),
+            Ok(()) => {
+                let (batch, effects) = (ctx.txn.into_batch(), core::mem::take(&mut ctx.effects));
+                // The level in force: replicas of an older release must be able to read what is logged.
+                self.commit(host, encode_internal(self.level, host.wall, internal), batch, effects)
+            }
+            Err(Fail::Store(e)) => Err(e),
+            Err(fail) => {
+                Err(StoreError::Corrupt(format!("shard {}: {internal:?} failed: {fail:?}", self.id)))
+            }
+        }
+    }
+
+    /// Reserves the next block of inode numbers when few are left.
+    fn reserve_serials<S: Store>(&mut self, host: &mut Host<S>) -> Result<(), StoreError> {
+        let Some(end) = self.serials.wants() else { return Ok(()) };
+        self.decide(host, &Internal::Serials(Serials { end }))?;
+        self.serials.reserved(end, self.last);
+        Ok(())
+    }
+}
+
+/// Runs the operation; `Inspect` also wants to know who has the inode open.
+fn operate(ctx: &mut Ctx<'_>, message: &MetaRequest, opens: &Opens) -> Result<Done, Fail> {
+    match message {
+        MetaRequest::Inspect(m) => {
+            let sessions = opens.sessions(m.ino);
+            Ok(Done::reply(&InspectReply { sessions, ..op::inspect(ctx, m.ino)? }))
+        }
+        message => op::run(ctx, message),
+    }
+}

@@ -1,0 +1,151 @@
+//! Time: deadlines of waits, the end of grace, forgotten growths; and what became of jobs for other servers.
+
+use super::Shard;
+use crate::group::{Host, Job, JobReply, Load, Owner};
+use crate::limit::{GROWTH_SWEEP_MS, WAIT_DEADLINE_MS};
+use crate::store::{Store, StoreError};
+use alloc::collections::BTreeSet;
+use alloc::format;
+use skep_types::{ClientId, Millis};
+
+impl Shard {
+    fn deadline(&self, holds_chores: bool) -> Option<Millis> {
+        if !holds_chores && self.chores.is_due() {
+            return Some(Millis(0));
+        }
+        let growth = if self.growths.is_empty() { None } else { self.next_sweep.or(Some(Millis(0))) };
+        [
+            self.waits.deadline(),
+            self.grace.deadline(),
+            self.deletions.deadline(),
+            self.locks.deadline(),
+            growth,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+
+    /// The deadline that the group knew, and the one that it is to know, where they differ.
+    pub fn renew_deadline(&mut self, holds_chores: bool) -> Option<(Option<Millis>, Option<Millis>)> {
+        let new = self.deadline(holds_chores);
+        let old = core::mem::replace(&mut self.noted, new);
+        (old != new).then_some((old, new))
+    }
+
+    /// The load that the group knew, and the one that it is to know.
+    pub fn renew_load(&mut self) -> (Load, Load) {
+        let (waits, locks, lock_waits) = (self.waits.len(), self.locks.held(), self.locks.waits());
+        let new = Load { waits, locks, lock_waits };
+        (core::mem::replace(&mut self.noted_load, new), new)
+    }
+
+    /// Clients that had not reported what they hold when the grace period ended, and have not since.
+    pub fn late_clients(&self) -> BTreeSet<ClientId> {
+        self.grace.late().clone()
+    }
+
+    /// Time passed. `true`: the grace period is over by that.
+    pub fn tick<S: Store>(&mut self, host: &mut Host<S>) -> Result<bool, StoreError> {
+        let now = host.now;
+        for parked in self.waits.expired(now) {
+            self.give_up(host, parked, &format!("still waiting after {} s", WAIT_DEADLINE_MS / 1_000));
+        }
+        self.locks.tick(now);
+        let over = self.grace.expire(now);
+        self.rescan_deletions(host)?;
+        if !self.growths.is_empty() && self.next_sweep.is_none_or(|at| now >= at) {
+            self.next_sweep = Some(now.plus(GROWTH_SWEEP_MS));
+            self.sweep_growths();
+        }
+        self.do_chores(host)?;
+        Ok(over)
+    }
+
+    /// A job for another server is done.
+    pub fn errand_done<S: Store>(
+        &mut self,
+        host: &mut Host<S>,
+        task: u64,
+        owner: Owner,
+        job: Job,
+        reply: JobReply,
+    ) -> Result<(), StoreError> {
+        match (owner, job, reply) {
+            (Owner::Deletion(_, target), _, JobReply::Done) => self.deleted(host, target),
+            (Owner::Trim(ino), _, JobReply::Trimmed(blocks)) => self.trimmed(host, ino, task, blocks),
+            (Owner::Seal(ino, _), _, JobReply::Sealed(limit)) => {
+                self.stripe_sealed(host, ino, task, Some(limit))
+            }
+            (Owner::Seal(ino, stripe), _, JobReply::NotSealed(why)) => {
+                host.out.note(format!(
+                    "file {ino}: stripe {stripe} of an extent that is closed stays open: {why}"
+                ));
+                self.stripe_sealed(host, ino, task, None)
+            }
+            (Owner::Recovery(ino), Job::Stat { chunks, .. }, JobReply::Stats(stats)) => {
+                self.recovered(host, ino, task, &chunks, &stats)
+            }
+            (Owner::Remote(_, txid), Job::Remote { message, .. }, JobReply::Remote(reply)) => {
+                self.remote_answered(host, txid, message.step, &reply)
+            }
+            (owner, job, reply) => {
+                host.out.note(format!("{owner:?}: {job:?} was answered with {reply:?}; it is repeated"));
+                self.repeat(host, owner, job);
+                Ok(())
+            }
+        }
+    }
+
+    /// A target has heard of a later term than this one: another server answers for the shard, and this one has nothing to
+    /// say to targets any more. What waits for them ends with its deadline; one line says why, however many are refused.
+    pub fn deposed<S: Store>(&mut self, host: &mut Host<S>, why: &str) -> Result<(), StoreError> {
+        if !core::mem::replace(&mut self.deposed, true) {
+            host.out.warn(format!(
+                "shard {}: this server's term {} was ended by another server's: {why}; nothing is sent to targets any more \
+                 that is refused so. If no other server has the shard, this one has an older copy of its data: stop it, \
+                 and put the newest one back",
+                self.id,
+                self.term()
+            ));
+        }
+        Ok(())
+    }
+
+    /// An answer of the wrong shape counts as none: everything that waits for it must not hang.
+    fn repeat<S: Store>(&mut self, host: &mut Host<S>, owner: Owner, job: Job) {
+        let id = host.errands.keep(owner, self.term(), job);
+        host.errands.failed(host.now, id);
+        match owner {
+            Owner::Trim(ino) => self.trims.also(ino, id),
+            Owner::Recovery(ino) => self.recoveries.also(ino, id),
+            Owner::Seal(ino, stripe) => self.seals.instead(ino, stripe, id),
+            Owner::Deletion(..) | Owner::Remote(..) => {}
+        }
+    }
+
+    /// Values of the moment; those of all shards of a group are added up.
+    pub fn gauges(&self, now: Millis) -> [(&'static str, u64); 14] {
+        [
+            ("waiting", self.waits.len() as u64),
+            ("deletions_loaded", self.deletions.len() as u64),
+            ("trims", self.trims.len() as u64),
+            ("seals", self.seals.len() as u64),
+            ("orphans", self.orphans.len() as u64),
+            ("chores", self.chores.len() as u64),
+            ("growths", self.growths.len() as u64),
+            ("recoveries", self.recoveries.len() as u64),
+            ("writers", self.writers.len() as u64),
+            ("locks", self.locks.held() as u64),
+            ("lock_waits", self.locks.waits() as u64),
+            ("appended_files", self.ends.len() as u64),
+            ("lost_chunk_files", self.lost.len(now) as u64),
+            ("lost_chunk_errors", self.lost.times()),
+        ]
+    }
+
+    /// A file that has lost something; 0 = none has.
+    pub fn lost_example(&self, now: Millis) -> u64 {
+        self.lost.example(now)
+    }
+}

@@ -1,0 +1,149 @@
+//! What clients tell about their opens, and what they ask about the log.
+
+use super::Shard;
+use super::waits::{For, Parked};
+use crate::command::{Internal, Writers};
+use crate::group::Host;
+use crate::group::Request;
+use crate::limit::OPENS_PER_MESSAGE_MAX;
+use crate::store::{Store, StoreError};
+use alloc::format;
+use alloc::vec::Vec;
+use skep_types::{ClientId, Encode, Ino, LogIndex};
+use skep_wire::meta::{MetaRequest, ReclaimReply, Sync};
+use skep_wire::{Empty, Refusal, Status};
+
+impl Shard {
+    /// `Sync`: answered when durable, or refused when a power cut took what was acknowledged.
+    pub(super) fn sync<S: Store>(&mut self, host: &mut Host<S>, request: &Request, m: &Sync) {
+        let stamp = self.stamp();
+        let held = m.index == LogIndex(0) || (m.index <= self.last && self.terms.at(m.index) == Some(m.term));
+        let (to, done) = (request.reply_to, Ok(Empty {}.to_bytes()));
+        if !held {
+            let text = "a power cut took changes that this client was told of; what was not synced is lost";
+            self.answer(host, to, stamp, Err(Refusal::with(Status::LOST_HISTORY, text)));
+        } else if m.index <= self.durable {
+            self.answer(host, to, stamp, done);
+        } else {
+            self.park(host, For::Durable(m.index), Parked::Answer { to, stamp, result: done });
+        }
+    }
+
+    /// `Close` and `Reclaim`.
+    pub(super) fn opens_told<S: Store>(
+        &mut self,
+        host: &mut Host<S>,
+        request: &Request,
+    ) -> Result<(), StoreError> {
+        let (_shard, client) = (request.call.shard, request.peer.client);
+        if let Err(refusal) = self.may_tell(host, client, &request.message) {
+            self.answer(host, request.reply_to, self.stamp(), Err(refusal));
+            return Ok(());
+        }
+        let mut lost = Vec::new();
+        match &request.message {
+            MetaRequest::Close(m) => {
+                let mut idle = Vec::new();
+                let mut done = Vec::new();
+                for closed in &m.opens {
+                    if self.opens.close(&mut host.opens, client, closed.ino, closed.open_seq) {
+                        idle.push(closed.ino);
+                        self.ends.forget(closed.ino);
+                    }
+                    if self.opens.has(client, closed.ino) {
+                        continue;
+                    }
+                    self.locks.close(host.now, client, closed.ino);
+                    if self.writers.contains(&(closed.ino, client)) {
+                        done.push(closed.ino);
+                    }
+                }
+                self.writes(host, client, done, true)?;
+                self.purge(host, idle)?;
+            }
+            MetaRequest::Reclaim(m) => {
+                for open in &m.opens {
+                    self.opens.open(&mut host.opens, client, open.ino, open.mode, open.open_seq);
+                    if open.mode.writes() {
+                        self.reclaim_end(host, open.ino, open.reserved)?;
+                    }
+                }
+                let again = self.grace.has_reported(client);
+                lost = self.reclaim_locks(host, client, &m.locks, again)?;
+                let wrote = m.opens.iter().filter(|open| open.mode.writes()).map(|open| open.ino);
+                let new = wrote.filter(|ino| !self.writers.contains(&(*ino, client))).collect();
+                self.writes(host, client, new, false)?;
+                if m.last && self.grace.reported(client) {
+                    self.opens_known();
+                }
+            }
+            _ => {}
+        }
+        // The bytes of an empty answer where nothing is lost, as to a `Close`.
+        let reply = ReclaimReply { lost: (!lost.is_empty()).then_some(lost) };
+        self.answer(host, request.reply_to, self.stamp(), Ok(reply.to_bytes()));
+        Ok(())
+    }
+
+    /// Is it for this term, of this shard, and not too much?
+    fn may_tell<S: Store>(
+        &self,
+        host: &Host<S>,
+        client: ClientId,
+        message: &MetaRequest,
+    ) -> Result<(), Refusal> {
+        let (count, reclaimed) = match message {
+            MetaRequest::Close(m) => {
+                self.own(m.opens.iter().map(|closed| closed.ino))?;
+                (m.opens.len(), 0)
+            }
+            MetaRequest::Reclaim(m) => {
+                self.own(m.opens.iter().map(|open| open.ino).chain(m.locks.iter().map(|claim| claim.ino)))?;
+                if m.term.is_some_and(|term| term != self.term()) {
+                    let text =
+                        "what is open was put together for another term of this shard: it is to be told anew";
+                    return Err(Refusal::with(Status::NOT_READY, text));
+                }
+                // What a repetition tells again is counted once.
+                let new = m.opens.iter().filter(|open| !self.opens.has(client, open.ino)).count();
+                (m.opens.len().max(m.locks.len()), new)
+            }
+            _ => (0, 0),
+        };
+        if count > OPENS_PER_MESSAGE_MAX {
+            let text =
+                format!("{count} inodes or locks in one message; the limit is {OPENS_PER_MESSAGE_MAX}");
+            return Err(Refusal::with(Status::MALFORMED, text));
+        }
+        // Not counted against the server's own limit: these were open before.
+        if reclaimed > 0 && host.opens.of(client) + reclaimed > host.config.opens_per_client {
+            return Err(self.too_many_of_client(host, client));
+        }
+        Ok(())
+    }
+
+    /// Are all of these of this shard?
+    fn own(&self, mut inos: impl Iterator<Item = Ino>) -> Result<(), Refusal> {
+        match inos.find(|ino| ino.shard() != self.id) {
+            Some(ino) => {
+                let text = format!("inode {ino} belongs to shard {}, not to shard {}", ino.shard(), self.id);
+                Err(Refusal::with(Status::MALFORMED, text))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Notes in the rows who writes to chunks, or does no longer.
+    fn writes<S: Store>(
+        &mut self,
+        host: &mut Host<S>,
+        client: ClientId,
+        inos: Vec<Ino>,
+        cease: bool,
+    ) -> Result<(), StoreError> {
+        if inos.is_empty() {
+            return Ok(());
+        }
+        self.decide(host, &Internal::Writers(Writers { client, inos, cease }))
+    }
+}

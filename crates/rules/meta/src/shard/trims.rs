@@ -1,0 +1,104 @@
+//! Truncates: every chunk file of the layout is told its new length.
+
+use super::Shard;
+use crate::command::{Internal, Trimmed};
+use crate::fail::corrupt;
+use crate::group::Host;
+use crate::group::Job;
+use crate::group::{Errands, Owner};
+use crate::key::{self, Table};
+use crate::row::Inode;
+use crate::row::trim::Trim;
+use crate::store::{Store, StoreError};
+use alloc::collections::{BTreeMap, BTreeSet};
+use skep_types::{Decode, Ino};
+
+#[derive(Debug)]
+struct Run {
+    id: u64,
+    left: BTreeSet<u64>,
+    blocks: u64,
+}
+
+/// Truncates under way.
+#[derive(Debug, Default)]
+pub struct Trims {
+    runs: BTreeMap<Ino, Run>,
+}
+
+impl Trims {
+    /// Nobody waits for it any more.
+    pub fn forget(&mut self, ino: Ino, id: u64, errands: &mut Errands) {
+        if self.runs.get(&ino).is_some_and(|run| run.id == id) {
+            for errand in self.runs.remove(&ino).map(|run| run.left).unwrap_or_default() {
+                errands.drop(errand);
+            }
+        }
+    }
+
+    /// The truncate waits for this errand too.
+    pub fn also(&mut self, ino: Ino, errand: u64) {
+        if let Some(run) = self.runs.get_mut(&ino) {
+            run.left.insert(errand);
+        }
+    }
+
+    /// How many are under way.
+    pub fn len(&self) -> usize {
+        self.runs.len()
+    }
+}
+
+impl Shard {
+    /// An inode row, outside of any operation.
+    pub(crate) fn inode<S: Store>(&self, host: &Host<S>, ino: Ino) -> Result<Option<Inode>, StoreError> {
+        let row = host.store.get(&key::inode(ino))?;
+        row.map(|bytes| Inode::from_bytes(&bytes).map_err(|e| corrupt("inode row", e))).transpose()
+    }
+
+    /// Is a truncate of the file not told to all targets yet?
+    pub(super) fn is_trimming<S: Store>(&self, host: &Host<S>, ino: Ino) -> Result<bool, StoreError> {
+        Ok(host.store.get(&key::of_ino(Table::Trim, ino))?.is_some())
+    }
+
+    /// The intent is durable: the targets are told.
+    pub(super) fn start_trim<S: Store>(&mut self, host: &mut Host<S>, ino: Ino) -> Result<(), StoreError> {
+        let Some(bytes) = host.store.get(&key::of_ino(Table::Trim, ino))? else { return Ok(()) };
+        let trim = Trim::from_bytes(&bytes).map_err(|e| corrupt("trim row", e))?;
+        let Some(inode) = self.inode(host, ino)? else { return Ok(()) };
+        if self.trims.runs.contains_key(&ino) {
+            return Ok(());
+        }
+        let keeps_reserved = trim.longer == Some(true);
+        let mut run = Run { id: trim.id, left: BTreeSet::new(), blocks: 0 };
+        for extent in &inode.layout.extents {
+            for (stripe, target) in extent.targets.iter().enumerate() {
+                let (chunk, size) = (extent.chunk(stripe), extent.local_size(stripe, trim.size));
+                let job = Job::Trim { target: *target, chunk, size, keeps_reserved };
+                run.left.insert(host.errands.send(Owner::Trim(ino), self.term(), job, &mut host.out));
+            }
+        }
+        let empty = run.left.is_empty();
+        self.trims.runs.insert(ino, run);
+        if empty { self.trimmed(host, ino, 0, 0) } else { Ok(()) }
+    }
+
+    /// A target confirmed.
+    pub(super) fn trimmed<S: Store>(
+        &mut self,
+        host: &mut Host<S>,
+        ino: Ino,
+        errand: u64,
+        blocks: u64,
+    ) -> Result<(), StoreError> {
+        let Some(run) = self.trims.runs.get_mut(&ino) else { return Ok(()) };
+        run.left.remove(&errand);
+        run.blocks = run.blocks.saturating_add(blocks);
+        if !run.left.is_empty() {
+            return Ok(());
+        }
+        let done = Trimmed { ino, id: run.id, blocks: run.blocks };
+        self.trims.runs.remove(&ino);
+        self.decide(host, &Internal::Trimmed(done))
+    }
+}

@@ -1,0 +1,89 @@
+//! Records of a log that several shards share.
+
+use crate::codec::{Buffer, Decode, DecodeError, Encode};
+use crate::{LogIndex, LogSeq, ShardId, Term, record};
+use alloc::vec::Vec;
+
+/// Records that concern all shards of a log carry this instead of a shard, which no shard can have.
+pub const GROUP: ShardId = ShardId(u16::MAX - 1);
+
+record! {
+    /// How far the records of a shard go.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct Head {
+        /// The shard.
+        pub shard: ShardId,
+        /// Term of its newest record.
+        pub term: Term,
+        /// Index of its newest record.
+        pub index: LogIndex,
+    }
+}
+
+/// What a record is. The numbers are part of the log's format; 4 is kept for changes of a shard's members.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum EntryKind {
+    /// A command of a shard.
+    Command = 1,
+    /// Shards begin new terms: the bytes are the list of their heads.
+    Terms = 2,
+}
+
+/// A record of a log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// Its place among the records of all shards.
+    pub seq: LogSeq,
+    /// Whose it is; [`GROUP`]: of all that it names.
+    pub shard: ShardId,
+    /// Term of the shard.
+    pub term: Term,
+    /// Its place among the records of its shard.
+    pub index: LogIndex,
+    /// What it is.
+    pub kind: EntryKind,
+    /// The command.
+    pub bytes: Vec<u8>,
+}
+
+impl Record {
+    /// A command of the shard that it becomes the head of.
+    pub fn command(seq: LogSeq, head: Head, bytes: Vec<u8>) -> Self {
+        let Head { shard, term, index } = head;
+        Self { seq, shard, term, index, kind: EntryKind::Command, bytes }
+    }
+
+    /// These shards begin new terms.
+    pub fn terms(seq: LogSeq, heads: &[Head]) -> Self {
+        let mut bytes = Buffer::new();
+        heads.to_vec().encode(&mut bytes);
+        Self { seq, shard: GROUP, term: Term(0), index: LogIndex(0), kind: EntryKind::Terms, bytes }
+    }
+
+    /// The shards that it is of, as it leaves them.
+    pub fn heads(&self) -> Result<Vec<Head>, DecodeError> {
+        match self.kind {
+            EntryKind::Command => {
+                Ok(alloc::vec![Head { shard: self.shard, term: self.term, index: self.index }])
+            }
+            EntryKind::Terms => Vec::from_bytes(&self.bytes),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: a record of terms gives back the heads that it was made of, and rubbish is refused.
+    #[test]
+    fn heads_come_back() {
+        let heads = [1, 2].map(|n| Head { shard: ShardId(n), term: Term(7), index: LogIndex(u64::from(n)) });
+        let record = Record::terms(LogSeq(5), &heads);
+        assert_eq!((record.shard, record.heads().unwrap()), (GROUP, heads.to_vec()));
+        assert!(Record { bytes: alloc::vec![9], ..record }.heads().is_err());
+        let command = Record::command(LogSeq(6), heads[1], Vec::new());
+        assert_eq!(command.heads().unwrap(), [heads[1]]);
+    }
+}

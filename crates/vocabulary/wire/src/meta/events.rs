@@ -1,0 +1,37 @@
+//! `Events`: what a metadata server has to tell a mount of its own accord.
+
+use super::LockOutcome;
+use skep_types::codec::Growing;
+use skep_types::{record, union};
+
+crate::message! {
+    /// Waits until there is something to tell the mount, of any shard of the group that the shard in the call belongs to,
+    /// or the time is over. One per mount and group at a time; a newer one ends an older one.
+    Events = 0x022a -> EventsReply {
+        /// Events up to this number have been received: the server forgets them.
+        pub received: u64,
+        /// Longest wait in milliseconds (the server may answer earlier, without events).
+        pub wait_ms: u64,
+    }
+}
+
+union! {
+    /// One thing that happened. A mount that does not know a number leaves the event out and confirms it, so an event of
+    /// a later release is one that may be ignored, or goes only to those whose `Hello` has the feature bit for it.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub enum Event {
+        /// Something became of a waiting lock.
+        Lock(LockOutcome) = 1,
+    }
+}
+
+record! {
+    /// What happened.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct EventsReply {
+        /// In the order in which it happened; what is not yet confirmed is told again.
+        pub events: Growing<Event>,
+        /// Number of the last one. Every life of a server counts on from a higher number than the one before.
+        pub number: u64,
+    }
+}
