@@ -334,7 +334,9 @@ fn applied_of_a_shard_lies_among_its_rows() {
     let root = tempfile::tempdir().unwrap();
     let gate = Gate::at(0);
     let of = |shard, index| Head { shard: ShardId(shard), term: Term(4), index: LogIndex(index) };
-    let mut store = open(root.path(), &gate);
+    let (tell, told) = std::sync::mpsc::channel();
+    let notify = Box::new(move || tell.send(()).unwrap_or_default());
+    let mut store = RowStore::open(root.path(), small(), gate.clone(), notify).unwrap();
     store.apply(LogSeq(1), &[of(1, 5), of(0x0102, 6), of(0xfffd, 7)], Batch::new()).unwrap();
     assert_eq!(
         (store.get(&applied_key(ShardId(1))), store.applied_of(ShardId(1))),
@@ -345,9 +347,8 @@ fn applied_of_a_shard_lies_among_its_rows() {
     assert_eq!(store.get(&applied_key(ShardId(1))), Ok(Some(of(1, 5).to_bytes())), "frozen with the first");
     assert_eq!(store.applied_of(ShardId(1)), Ok(Some(of(1, 6))));
     gate.set(Ok(1));
-    while store.poll().unwrap().is_none() {
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    told.recv_timeout(Duration::from_secs(60)).unwrap();
+    assert_eq!(store.poll(), Ok(Some(LogSeq(1))));
     drop(store);
     gate.set(Ok(u64::MAX));
     let mut store = open(root.path(), &gate);
