@@ -16,7 +16,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixStream};
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -99,19 +99,30 @@ pub const READY_SOCKET_ENV: &str = "SKEP_READY_SOCKET";
 /// Tells whoever started the daemon that it serves (`skep up` by a socket, systemd by
 /// `NOTIFY_SOCKET`). Dropped before [`Readiness::ready`], it tells nothing: the starter sees the
 /// process end instead.
+#[derive(Clone)]
 pub struct Readiness {
     service: String,
+    /// Parts of the service that are not ready yet.
+    missing: Arc<AtomicU32>,
 }
 
 impl Readiness {
     /// For the service of this name.
     pub fn new(service: &str) -> Self {
-        Self { service: service.to_owned() }
+        Self::of(service, 1)
     }
 
-    /// The daemon serves from now on; `detail` goes to the log.
+    /// For a service of so many parts, each of which has a clone: it is ready when all of them are.
+    pub fn of(service: &str, parts: u32) -> Self {
+        Self { service: service.to_owned(), missing: Arc::new(AtomicU32::new(parts)) }
+    }
+
+    /// The daemon, or this part of it, serves from now on; `detail` goes to the log.
     pub fn ready(self, detail: &str) {
         info!("ready: {detail}");
+        if self.missing.fetch_sub(1, Ordering::AcqRel) > 1 {
+            return;
+        }
         if let Some(path) = std::env::var_os(READY_SOCKET_ENV) {
             let told = UnixStream::connect(&path)
                 .and_then(|mut s| writeln!(s, "{} {}", self.service, std::process::id()));

@@ -5,6 +5,7 @@
 
 use skep_types::Timestamp;
 use std::borrow::Cow;
+use std::cell::RefCell;
 use std::io::Write;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -51,6 +52,15 @@ pub fn counts() -> [(&'static str, u64); 4] {
 pub fn init(service: &str, level: Level) {
     set_level(level);
     SERVICE.get_or_init(|| service.to_owned());
+}
+
+thread_local! {
+    static PART: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// Lines of this thread are of a part of the service, and named so.
+pub fn name_thread(part: &str) {
+    PART.set(Some(part.to_owned()));
 }
 
 /// Sets what is written.
@@ -113,7 +123,9 @@ pub fn write(level: Level, text: std::fmt::Arguments<'_>) {
         Level::Info => "INFO ",
         Level::Debug => "DEBUG",
     };
-    let service = SERVICE.get().map_or("skep", String::as_str);
+    let service = PART.with_borrow(|part| {
+        part.as_deref().or(SERVICE.get().map(String::as_str)).unwrap_or("skep").to_owned()
+    });
     let text = text.to_string().replace('\n', " ");
     let line = format!("{} {name} {service}: {}\n", format_time(SystemTime::now()), printable(&text));
     // Nothing sensible can be done when standard error is gone.

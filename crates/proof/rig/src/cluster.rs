@@ -24,6 +24,8 @@ pub struct Plan {
     pub shards: u32,
     /// Metadata servers.
     pub metas: u32,
+    /// Groups of each of them.
+    pub groups: u32,
     /// Storage servers.
     pub servers: u32,
     /// Where its directory is made; absent: where temporary files go.
@@ -40,6 +42,7 @@ impl Plan {
             targets: 4,
             shards: 4,
             metas: 1,
+            groups: 1,
             servers: 2,
             base: None,
             environment: Vec::new(),
@@ -96,7 +99,7 @@ impl Cluster {
     /// `skep up`: starts whatever does not run.
     pub fn up(&self) -> Result<(), String> {
         let number = |n: u32| OsString::from(n.to_string());
-        let words: [OsString; 13] = [
+        let words: [OsString; 15] = [
             "up".into(),
             "--dir".into(),
             self.dir().into(),
@@ -108,6 +111,8 @@ impl Cluster {
             number(self.plan.shards),
             "--metas".into(),
             number(self.plan.metas),
+            "--groups".into(),
+            number(self.plan.groups),
             "--servers".into(),
             number(self.plan.servers),
         ];

@@ -26,6 +26,12 @@ pub const CONNECTIONS_MAX: u32 = 1 << 16;
 /// Highest `max_opens_per_client` and `max_opens`.
 pub const OPENS_MAX: u32 = 1 << 24;
 
+/// Most groups of one server.
+pub const GROUPS_MAX: u32 = 16;
+/// The ports of a group are so many further than those of the one before: the services of a machine have neighbouring
+/// ones.
+pub const GROUP_PORTS: u16 = 10;
+
 /// When the command log is synced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -127,6 +133,8 @@ pub struct MetadConfig {
     pub interfaces: Vec<String>,
     /// Where the command log and the rows are kept.
     pub state_dir: PathBuf,
+    /// Groups of shards, each on a processor of its own.
+    pub groups: u32,
     /// When the command log is synced.
     pub sync: Sync,
     /// Longest time an acknowledged change waits for its sync.
@@ -165,6 +173,7 @@ impl Default for MetadConfig {
             http: loopback(HTTP_PORT + 1),
             interfaces: Vec::new(),
             state_dir: PathBuf::from("/var/lib/skep/metad"),
+            groups: 1,
             sync: Sync::Interval,
             sync_interval: Period::millis(50),
             cache_size: Size::mib(256),
@@ -182,6 +191,19 @@ impl Default for MetadConfig {
 }
 
 impl MetadConfig {
+    fn check_groups(&self, wrong: &mut Wrong) {
+        wrong.number("groups", self.groups, 1..=GROUPS_MAX);
+        let last = u64::from(self.groups.saturating_sub(1)) * u64::from(GROUP_PORTS);
+        let ports = self.listen.iter().chain(&self.http).map(SocketAddr::port);
+        if let Some(port) = ports.max().filter(|port| u64::from(*port) + last > u64::from(u16::MAX)) {
+            let what = format!("port {port} leaves no room for {} groups", self.groups);
+            let remedy = format!("each group takes a port {GROUP_PORTS} further; choose a lower one");
+            wrong.key("listen", &what, &remedy);
+        }
+        let least = Size(CACHE_MIN.bytes() * u64::from(self.groups.max(1)));
+        wrong.size("cache_size", self.cache_size, least..=Size(u64::MAX));
+    }
+
     /// What is wrong with `grace` where mgmtd evicts silent clients after `session_timeout`.
     pub fn short_grace(&self, session_timeout: Period) -> Option<String> {
         let fits = self.grace > session_timeout;
@@ -206,6 +228,7 @@ impl Service for MetadConfig {
         wrong.domain(&self.domain);
         wrong.listening(&self.listen, self.unix_socket.as_ref());
         wrong.directory("state_dir", &self.state_dir);
+        self.check_groups(wrong);
         if self.sync_interval.is_zero() {
             wrong.key("sync_interval", "is 0", "for a sync before every answer set sync = \"always\"");
         }
@@ -215,7 +238,6 @@ impl Service for MetadConfig {
         if self.grace > GRACE_MAX {
             wrong.key("grace", "is too long", &format!("set at most \"{GRACE_MAX}\""));
         }
-        wrong.size("cache_size", self.cache_size, CACHE_MIN..=Size(u64::MAX));
         wrong.size("checkpoint_log", self.checkpoint_log, CHECKPOINT_LOG_MIN..=Size(u64::MAX));
         wrong.size("inline_limit", self.inline_limit, Size(0)..=Size(u64::from(limits::INLINE_MAX)));
         let chunks = Size(u64::from(limits::CHUNK_MIN))..=Size(u64::from(limits::CHUNK_MAX));

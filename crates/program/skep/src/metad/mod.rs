@@ -1,9 +1,11 @@
 //! `skep metad`: the namespace. The rules of `skep-meta` over a command log, a row store and sockets.
 //!
-//! One thread owns everything and runs the server's loop; one makes the log durable; one writes
-//! checkpoints; the couriers talk to storage daemons and other shards; one sends heartbeats.
+//! A process has one group of shards, or several that share nothing but the process. Of each group one thread owns
+//! everything and runs the server's loop; one makes the log durable; one writes checkpoints; the couriers talk to storage
+//! daemons and other shards; one sends heartbeats.
 
 mod courier;
+mod groups;
 mod mailbox;
 mod pages;
 mod service;
@@ -41,12 +43,18 @@ const FLUSH_LIMIT: Duration = Duration::from_secs(30);
 
 /// `skep metad`.
 pub fn run(args: &RestorableArgs) -> ExitCode {
-    daemon::run(&args.daemon, |config: &MetadConfig| &config.process, |config| serve(config, args.restored))
+    daemon::run(
+        &args.daemon,
+        |config: &MetadConfig| &config.process,
+        |config| {
+            look_at_limits(config);
+            groups::serve(config, |config, stop, readiness| serve(config, args.restored, stop, readiness))
+        },
+    )
 }
 
-fn serve(config: &MetadConfig, restored: bool) -> Result<(), String> {
-    let stop = Stop::of_daemon().map_err(|e| format!("cannot watch for signals: {e}"))?;
-    look_at_limits(config);
+/// One group, until `stop` is set or it fails.
+fn serve(config: &MetadConfig, restored: bool, stop: Stop, readiness: Readiness) -> Result<(), String> {
     let keyring = crate::daemon::server_keyring(&config.process)?;
     let mut state = StateDir::open(&config.state_dir, "metad")?;
     let (listeners, addresses) =
@@ -90,7 +98,6 @@ fn serve(config: &MetadConfig, restored: bool) -> Result<(), String> {
     let watch = stop_when_told(stop.clone(), handle.clone());
     let instruments = instruments(&place, addresses, &keyring, log_place(&state, &counts));
     let who = service::Who { place: place.clone(), incarnation, keyring, instruments, vigil };
-    let readiness = Readiness::new("metad");
     let pages = MetadPages { counts: counts.clone(), keyring: Arc::new(who.keyring.clone()), own };
     http::start(config.http, Arc::new(pages));
     let mut metad = Metad::new(

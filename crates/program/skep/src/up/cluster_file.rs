@@ -32,6 +32,9 @@ pub struct ClusterFile {
     /// Metadata servers.
     #[serde(default = "one")]
     pub metas: u32,
+    /// Groups of each of them.
+    #[serde(default = "one")]
+    pub groups: u32,
     /// Storage servers.
     pub servers: u32,
     /// All targets were made: an empty one is a loss from now on.
@@ -113,6 +116,7 @@ mod tests {
                 targets: 4,
                 shards: 64,
                 metas: 1,
+                groups: 1,
                 servers: 2,
                 formatted: true,
                 ports: BTreeMap::from([("mgmtd".to_owned(), 9)]),

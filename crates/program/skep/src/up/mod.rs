@@ -31,6 +31,7 @@ pub use status::{ClusterSummary, failed};
 use crate::admin::Outcome;
 use crate::admin::access::some_time;
 use crate::cli::output::{self, OutputArgs};
+use crate::config::metad::GROUPS_MAX;
 use crate::units::Period;
 use clap::Args;
 use std::path::PathBuf;
@@ -54,6 +55,9 @@ pub struct UpArgs {
     /// Metadata servers of a new cluster, each with its share of the shards [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     metas: Option<u32>,
+    /// Groups of each metadata server of a new cluster: each uses a processor of its own [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(GROUPS_MAX)))]
+    groups: Option<u32>,
     /// Storage servers of a new cluster, each with its share of the targets [default: 2]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     servers: Option<u32>,

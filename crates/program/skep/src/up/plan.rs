@@ -3,6 +3,7 @@
 use super::cluster_file::ClusterFile;
 use crate::admin::{Failure, Outcome};
 use crate::config::address::Address;
+use crate::config::metad::GROUP_PORTS;
 use crate::config::service::SOCKET_PATH_MAX;
 use crate::identity::write_durably;
 use std::collections::{BTreeMap, BTreeSet};
@@ -92,12 +93,19 @@ pub fn mgmtd_addresses(dir: &Path, ports: &BTreeMap<String, u16>) -> Vec<Address
     unix.into_iter().chain(tcp).collect()
 }
 
-/// A port that is free now; `taken` ones are promised to others.
-fn free_port(seed: u16, taken: &BTreeSet<u16>) -> Outcome<u16> {
+/// The ports of a service whose first one is `first`: a group of a metadata server has its own.
+fn ports_of(service: &ServicePlan, first: u16, groups: u32) -> impl Iterator<Item = u16> {
+    let count = if service.kind == Kind::Metad { groups as u16 } else { 1 };
+    (0..count).map(move |group| first + group * GROUP_PORTS)
+}
+
+/// The first of the ports that `service` gets: free now, and none of the `taken` ones, which are promised to others.
+fn free_port(service: &ServicePlan, groups: u32, seed: u16, taken: &BTreeSet<u16>) -> Outcome<u16> {
     let span = PORT_LAST - PORT_FIRST;
+    let is_good = |port: u16| !taken.contains(&port) && is_free(port);
     (0..span)
         .map(|step| PORT_FIRST + (seed % span + step) % span)
-        .find(|port| !taken.contains(port) && is_free(*port))
+        .find(|first| ports_of(service, *first, groups).all(is_good))
         .ok_or_else(|| Failure::new(format!("no free port on 127.0.0.1 from {PORT_FIRST} to {PORT_LAST}")))
 }
 
@@ -115,17 +123,23 @@ pub fn assign_ports(
     let mut seed = [0; 2];
     getrandom::fill(&mut seed).map_err(|e| Failure::local("random source of the kernel", e))?;
     let mut changed = Vec::new();
-    let mut taken: BTreeSet<u16> = cluster.ports.values().chain(cluster.http.values()).copied().collect();
+    let groups = cluster.groups;
+    let known = |service: &ServicePlan| {
+        let firsts = [cluster.ports.get(&service.name), cluster.http.get(&service.name)];
+        firsts.into_iter().flatten().flat_map(|first| ports_of(service, *first, groups)).collect::<Vec<_>>()
+    };
+    let mut taken: BTreeSet<u16> = services.iter().flat_map(known).collect();
     let servers =
         services.iter().filter(|service| service.kind != Kind::Mount).map(|service| (service, false));
     for (service, http) in servers.chain(services.iter().map(|service| (service, true))) {
         let ports = if http { &mut cluster.http } else { &mut cluster.ports };
         let old = ports.get(&service.name).copied();
-        if old.is_some_and(|port| !stopped(service) || is_free(port)) {
+        let all_free = |first| ports_of(service, first, groups).all(is_free);
+        if old.is_some_and(|port| !stopped(service) || all_free(port)) {
             continue;
         }
-        let new = free_port(u16::from_ne_bytes(seed), &taken)?;
-        taken.insert(new);
+        let new = free_port(service, groups, u16::from_ne_bytes(seed), &taken)?;
+        taken.extend(ports_of(service, new, groups));
         ports.insert(service.name.clone(), new);
         changed.extend(old.map(|old| (old, new)));
     }
@@ -207,9 +221,12 @@ fn config(dir: &Path, cluster: &ClusterFile, service: &ServicePlan) -> Table {
     match service.kind {
         Kind::Mgmtd => {
             set("shards", Value::Integer(i64::from(cluster.shards)));
-            set("metas", Value::Integer(i64::from(cluster.metas)));
+            set("metas", Value::Integer(i64::from(cluster.metas * cluster.groups)));
         }
-        Kind::Metad => set("alias", Value::String(service.name.clone())),
+        Kind::Metad => {
+            set("alias", Value::String(service.name.clone()));
+            set("groups", Value::Integer(i64::from(cluster.groups)));
+        }
         Kind::Storaged => {
             set("alias", Value::String(service.name.clone()));
             let mine = targets_of(number_of(&service.name), cluster.targets, cluster.servers);
@@ -249,6 +266,7 @@ mod tests {
             targets: 5,
             shards: 4,
             metas: 1,
+            groups: 1,
             servers: 2,
             formatted: false,
             ports,

@@ -24,6 +24,7 @@ use std::time::{Duration, Instant};
 const TARGETS: u32 = 4;
 const SHARDS: u32 = 64;
 const METAS: u32 = 1;
+const GROUPS: u32 = 1;
 const SERVERS: u32 = 2;
 /// A management service that was started beside daemons that ran is looked after this long: they beat every second.
 const HEARD_LIMIT: Duration = Duration::from_secs(3);
@@ -76,6 +77,7 @@ fn cluster(args: &UpArgs, place: &Place) -> Outcome<ClusterFile> {
     fixed("targets", args.targets, known.targets)?;
     fixed("shards", args.shards, known.shards)?;
     fixed("metas", args.metas, known.metas)?;
+    fixed("groups", args.groups, known.groups)?;
     fixed("servers", args.servers, known.servers)?;
     Ok(ClusterFile { mount_point, ..known })
 }
@@ -110,9 +112,12 @@ fn new_cluster(args: &UpArgs, place: &Place, mount_point: std::path::PathBuf) ->
         return Err(Failure::new(format!("--shards {shards}: give a power of two, at most {SHARDS_MAX}")));
     }
     let metas = args.metas.unwrap_or(METAS);
-    if metas > shards {
+    let groups = args.groups.unwrap_or(GROUPS);
+    if metas * groups > shards {
         return Err(Failure::new(format!(
-            "--metas {metas}: there are {shards} shards to be spread; give no more"
+            "--metas {metas} --groups {groups}: there are {shards} shards to be spread over {} groups; give no more \
+             groups than shards",
+            metas * groups
         )));
     }
     let targets = args.targets.unwrap_or(TARGETS);
@@ -124,6 +129,7 @@ fn new_cluster(args: &UpArgs, place: &Place, mount_point: std::path::PathBuf) ->
         targets,
         shards,
         metas,
+        groups,
         // A server without a target would have nothing to serve.
         servers: args.servers.unwrap_or(SERVERS).min(targets),
         formatted: false,
@@ -289,9 +295,13 @@ fn tell(dir: &Path, cluster: &ClusterFile, no_mount: bool, began: Instant, out: 
     let program = std::env::current_exe().unwrap_or_else(|_| "skep".into());
     let (program, dir, point) = (program.display(), dir.display(), cluster.mount_point.display());
     let (targets, metas, servers, took) = (cluster.targets, cluster.metas, cluster.servers, began.elapsed());
+    let groups = match cluster.groups {
+        1 => String::new(),
+        groups => format!(" of {groups} groups"),
+    };
     writeln!(
         out,
-        "cluster in {dir}: 1 mgmtd, {metas} metad, {targets} targets in {servers} storaged ({took:.1?})"
+        "cluster in {dir}: 1 mgmtd, {metas} metad{groups}, {targets} targets in {servers} storaged ({took:.1?})"
     )?;
     if !no_mount {
         writeln!(out, "mounted at {point}")?;
