@@ -203,12 +203,14 @@ changes! {
     SetPolicy = 17 {
         ino: Ino,
         policy: Policy,
+        spread: Option<bool>,
     }
     /// See [`wire::MakeDirOn`].
     MakeDirOn = 18 {
         parent: Ino,
         name: Name,
         mode: Mode,
+        umask: Mode,
         uid: u32,
         gid: u32,
         on: ShardId,

@@ -10,6 +10,7 @@ mod chores;
 mod deletions;
 mod ends;
 mod grace;
+mod homes;
 mod lane;
 mod live;
 mod locks;
@@ -27,6 +28,7 @@ mod told;
 mod trims;
 mod waits;
 
+pub use homes::Homes;
 pub use locks::is_circle_over;
 pub use opens::OpenCounts;
 

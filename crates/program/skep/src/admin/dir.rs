@@ -70,7 +70,7 @@ pub fn run(command: &DirCommand) -> Outcome {
     let on = args.shard.map_or(parent.shard(), ShardId);
     let server = Names::of(&namespace.status).leader(on)?.alias.clone();
     let (mode, uid, gid) = (args.mode, args.uid, args.gid);
-    let reply = namespace.ask(parent, &MakeDirOn { parent, name, mode, uid, gid, on });
+    let reply = namespace.ask(parent, &MakeDirOn { parent, name, mode, umask: 0, uid, gid, on });
     let reply = reply.map_err(|e| Failure::new(format!("{}: {e}", args.path.display())))?;
     let path = args.path.display();
     if let Some(pool) = &pool {
@@ -78,7 +78,7 @@ pub fn run(command: &DirCommand) -> Outcome {
             |e: Failure| Failure::new(format!("{path} is made, but is not in pool {}: {e}", pool.alias));
         let policy = namespace.ask(reply.ino, &Inspect { ino: reply.ino }).map_err(made)?.policy;
         let policy = Policy { pool: pool.pool, ..policy };
-        namespace.ask(reply.ino, &SetPolicy { ino: reply.ino, policy }).map_err(made)?;
+        namespace.ask(reply.ino, &SetPolicy { ino: reply.ino, policy, spread: None }).map_err(made)?;
     }
     let of = pool.map_or_else(String::new, |pool| format!(", files in pool {}", pool.alias));
     eprintln!("{path}: made as inode {} on shard {on} ({server}){of}", reply.ino.0);

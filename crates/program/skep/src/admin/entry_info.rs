@@ -65,6 +65,9 @@ struct PolicyInfo {
     inline_limit: Option<u32>,
     /// Number of the storage pool. Absent: the default pool.
     pool: Option<u32>,
+    /// Does each directory that is made in it get a shard of its own?
+    #[serde(default)]
+    spread: bool,
 }
 
 /// A range of the file.
@@ -240,6 +243,7 @@ fn describe(path: &Path, ino: Ino, reply: &InspectReply) -> EntryInfo {
             targets: given(reply.policy.targets),
             inline_limit: reply.policy.inline_limit,
             pool: given(reply.policy.pool.0),
+            spread: reply.spread,
         },
         extents: Vec::new(),
         sessions: Vec::new(),
@@ -310,6 +314,9 @@ impl EntryInfo {
         }
         if matches!(&*self.kind, "file" | "directory") {
             line("policy", self.policy.text());
+        }
+        if self.policy.spread {
+            line("placement", "spread: each directory that is made in it gets a shard of its own".to_owned());
         }
         for extent in &self.extents {
             line("extent", extent.text());
@@ -427,6 +434,7 @@ mod tests {
             asked: vec![1],
             policy: Policy::default(),
             policy_is_own: false,
+            spread: false,
             inline_len: None,
             sessions: Vec::new(),
             entries: 0,

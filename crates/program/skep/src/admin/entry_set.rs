@@ -7,7 +7,7 @@ use super::find;
 use super::namespace::{Names, Namespace};
 use crate::cli::output::{self, Format, OutputArgs, Row, human};
 use crate::units::Size;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde::Serialize;
 use skep_types::limits::TARGETS_MAX;
 use skep_types::{Consistency, Ino, Kind, Policy, PoolId, Reachability};
@@ -41,13 +41,24 @@ pub struct SetArgs {
     /// Largest file kept in the metadata; 0: none
     #[arg(long, visible_alias = "inline", value_name = "SIZE")]
     inline_limit: Option<Size>,
+    /// Where directories that are made in these directories live: "parent" (on the same metadata shard), or "spread" (each
+    /// on a shard of its own, with all that is made below it)
+    #[arg(long, value_name = "HOW", value_enum)]
+    placement: Option<Placement>,
     /// Back to the defaults of the cluster
-    #[arg(long, conflicts_with_all = ["chunk_size", "targets", "pool", "inline_limit"])]
+    #[arg(long, conflicts_with_all = ["chunk_size", "targets", "pool", "inline_limit", "placement"])]
     default: bool,
     #[command(flatten)]
     access: AccessArgs,
     #[command(flatten)]
     output: OutputArgs,
+}
+
+/// Value of `--placement`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Placement {
+    Parent,
+    Spread,
 }
 
 /// Value of `--targets`.
@@ -88,6 +99,7 @@ pub struct Wish {
     targets: Option<u32>,
     pool: Option<PoolId>,
     inline_limit: Option<u32>,
+    spread: Option<bool>,
 }
 
 impl Wish {
@@ -108,9 +120,9 @@ impl Wish {
 impl SetArgs {
     fn wish(&self, status: &StatusReply) -> Outcome<Wish> {
         let nothing = self.chunk_size.is_none() && self.targets.is_none() && self.inline_limit.is_none();
-        if nothing && self.pool.is_none() && !self.default {
+        if nothing && self.pool.is_none() && self.placement.is_none() && !self.default {
             return Err(Failure::new(
-                "nothing to set; give --chunk-size, --targets, --pool, --inline-limit or --default",
+                "nothing to set; give --chunk-size, --targets, --pool, --inline-limit, --placement or --default",
             ));
         }
         let fits = |name: &str, size: Option<Size>| {
@@ -126,6 +138,11 @@ impl SetArgs {
             targets: self.targets.map(|targets| targets.0),
             pool: pool.map(|pool| pool.pool.pool),
             inline_limit: fits("--inline-limit", self.inline_limit)?,
+            spread: if self.default {
+                Some(false)
+            } else {
+                self.placement.map(|how| how == Placement::Spread)
+            },
         })
     }
 }
@@ -136,8 +153,10 @@ pub fn set_one(namespace: &mut Namespace, ino: Ino, wish: &Wish) -> Outcome<(Kin
     let policy = wish.over(now.policy);
     // A wish that is inherited becomes the entry's own; one that it has already stays untouched.
     let has = now.policy == policy && now.policy_is_own == (policy != Policy::default());
-    if !has {
-        namespace.ask(ino, &SetPolicy { ino, policy })?;
+    // Only directories can spread, and by default none does.
+    let spread = wish.spread.filter(|spread| *spread != now.spread);
+    if !has || spread.is_some() {
+        namespace.ask(ino, &SetPolicy { ino, policy, spread })?;
     }
     Ok((now.attr.kind, policy))
 }

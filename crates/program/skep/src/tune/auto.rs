@@ -301,7 +301,7 @@ fn moved(work: &Work, steps: &[StepResult]) -> (u64, f64) {
 }
 
 fn set(namespace: &mut Namespace, ino: Ino, policy: Policy) -> Outcome {
-    namespace.ask(ino, &SetPolicy { ino, policy })?;
+    namespace.ask(ino, &SetPolicy { ino, policy, spread: None })?;
     Ok(())
 }
 

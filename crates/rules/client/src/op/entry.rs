@@ -158,7 +158,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     pub async fn link(&self, ino: Ino, parent: Ino, bytes: &[u8]) -> Result<Attr, Errno> {
         let result = async {
             if ino.shard() != parent.shard() {
-                return Err(Errno::EXDEV.into());
+                return Err(self.too_far("link", ino.shard(), parent.shard()));
             }
             self.may_be_named_in(ino, parent)?;
             let message = Link { ino, parent, name: name(bytes)? };

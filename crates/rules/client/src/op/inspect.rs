@@ -15,7 +15,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
 
     /// Sets the layout wish of a directory or an empty file.
     pub async fn set_policy(&self, ino: Ino, policy: Policy) -> Result<(), Errno> {
-        self.errno(self.change(ino, &SetPolicy { ino, policy }).await).map(|_| ())
+        self.errno(self.change(ino, &SetPolicy { ino, policy, spread: None }).await).map(|_| ())
     }
 
     /// Makes a directory whose inode and all below it live on shard `on` (administrators only).
@@ -29,7 +29,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     ) -> Result<EntryReply, Errno> {
         let result = async {
             let (uid, gid) = owner;
-            let message = MakeDirOn { parent, name: name(bytes)?, mode, uid, gid, on };
+            let message = MakeDirOn { parent, name: name(bytes)?, mode, umask: 0, uid, gid, on };
             self.change(parent, &message).await
         };
         self.errno(result.await)

@@ -4,8 +4,13 @@ use super::entry::name;
 use crate::lane::Lane;
 use crate::port::{Cell, Port};
 use crate::state::Shared;
-use skep_types::{Errno, Ino};
+use alloc::string::String;
+use skep_types::{Errno, Ino, ShardId};
+use skep_wire::Refusal;
 use skep_wire::meta::Rename;
+
+/// Pairs of shards of which the log says that names cannot be moved between them.
+const PAIRS_TOLD: usize = 1_024;
 
 /// Flags of a rename.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -32,7 +37,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             }
             let (name, to_name) = (name(from)?, name(to)?);
             if parent.shard() != to_parent.shard() {
-                return Err(Errno::EXDEV.into());
+                return Err(self.too_far("rename", parent.shard(), to_parent.shard()));
             }
             self.stays_inside(parent, &name, to_parent).await?;
             if how.exchange {
@@ -41,7 +46,7 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             let RenameHow { no_replace, exchange } = how;
             let message = Rename { parent, name, to_parent, to_name, no_replace, exchange };
             let job = self.changing(parent, &message).and_of(to_parent);
-            self.settle(job).await?;
+            self.settle(job).await.map_err(|refusal| self.explain("rename", parent.shard(), refusal))?;
             self.shared.with(|s| {
                 s.ghosts.moved(parent, from);
                 match exchange {
@@ -52,5 +57,37 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
             Ok(())
         };
         self.errno(result.await)
+    }
+
+    /// EXDEV for what would change two shards. Programs copy instead, and nobody asks why it is slow: the log of the mount
+    /// says it, once for each two shards.
+    pub(crate) fn too_far(&self, what: &str, from: ShardId, to: ShardId) -> Refusal {
+        let (new, servers) = self.shared.with(|s| {
+            let pair = (from.min(to), from.max(to));
+            let new = s.told_apart.len() < PAIRS_TOLD && s.told_apart.insert(pair);
+            (new, [s.map.leader(from), s.map.leader(to)])
+        });
+        if new {
+            let [one, other] =
+                servers.map(|node| node.map_or_else(|| String::from("?"), |node| self.name_of(node)));
+            self.port.log(format_args!(
+                "{what} between shard {from} ({one}) and shard {to} ({other}) gives EXDEV, and programs copy instead: a \
+                 directory in the root, or in one with `--placement spread`, has a shard of its own"
+            ));
+        }
+        Errno::EXDEV.into()
+    }
+
+    /// The same when a shard finds that an inode of the operation is another shard's.
+    fn explain(&self, what: &str, shard: ShardId, refusal: Refusal) -> Refusal {
+        if refusal.status.as_errno() == Some(Errno::EXDEV)
+            && self.shared.with(|s| s.told_apart.len() < PAIRS_TOLD && s.told_apart.insert((shard, shard)))
+        {
+            self.port.log(format_args!(
+                "{what} of a directory whose contents are on another shard than its name (shard {shard}) gives EXDEV, and \
+                 programs copy instead"
+            ));
+        }
+        refusal
     }
 }

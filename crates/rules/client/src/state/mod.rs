@@ -47,7 +47,7 @@ pub use untold::Untold;
 
 use crate::limits::Limits;
 use crate::port::MGMTD;
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeSet, VecDeque};
 use alloc::string::String;
 use alloc::vec::Vec;
 use skep_types::{ChunkId, ClientId, FenceEpoch, Ino, Millis, NodeId, ShardId, TargetId, Term};
@@ -91,6 +91,8 @@ pub struct Shared {
     pub inodes: Inodes,
     /// Access ACLs that were asked for.
     pub acls: Acls,
+    /// Shards between which somebody wanted to move or link a name, once the log has said that it cannot be done.
+    pub told_apart: BTreeSet<(ShardId, ShardId)>,
     /// Directories removed while in use.
     pub ghosts: Ghosts,
     /// Open handles.

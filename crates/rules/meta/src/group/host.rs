@@ -6,7 +6,7 @@ use super::message::{Output, Reply, Request};
 use super::sessions::Sessions;
 use super::stats::Counters;
 use crate::config::Config;
-use crate::shard::OpenCounts;
+use crate::shard::{Homes, OpenCounts};
 use crate::spread::Spread;
 use crate::store::{Batch, Store, StoreError};
 use alloc::collections::{BTreeSet, VecDeque};
@@ -71,6 +71,8 @@ pub struct Host<S> {
     pub led: BTreeSet<ShardId>,
     /// Where chunks go.
     pub spread: Spread,
+    /// Where directories go.
+    pub homes: Homes,
     /// Who lives.
     pub sessions: Sessions,
     /// Opens of all shards.
@@ -94,6 +96,7 @@ impl<S: Store> Host<S> {
     pub fn new(config: Config, store: S) -> Self {
         Self {
             spread: Spread::new(&config),
+            homes: Homes::new(config.life.0),
             events: Events::new(config.life),
             last: store.applied(),
             config,

@@ -23,6 +23,7 @@ impl<S: Store> Group<S> {
         self.require_names(map.names)?;
         (self.host.own, self.host.map) = (own, Some(map.version));
         self.host.spread.update(map);
+        self.host.homes.update(map);
         let known: BTreeSet<ShardId> = self.shards.keys().copied().collect();
         let level = map.command_level.min(COMMAND_LEVEL_MAX);
         self.host.led.clear();

@@ -111,7 +111,15 @@ fn admission() {
         parent: Ino::ROOT,
         new: None,
     };
-    let on = MakeDirOn { parent: Ino::ROOT, name: name("x"), mode: 0o755, uid: 0, gid: 0, on: ShardId(0) };
+    let on = MakeDirOn {
+        parent: Ino::ROOT,
+        name: name("x"),
+        mode: 0o755,
+        umask: 0,
+        uid: 0,
+        gid: 0,
+        on: ShardId(0),
+    };
     assert_eq!(bed.call(ME, on).err(), Some(Status::ROLE));
     let to = bed.send_as(ME, ShardId(0), 0, remote.into());
     assert_eq!(bed.reply::<RemoteDirReply>(to), Some(Err(Status::ROLE)));

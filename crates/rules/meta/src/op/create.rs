@@ -193,7 +193,7 @@ mod tests {
         bed.call(ME, ChangeAttr { ino: dir, set }).unwrap();
         let policy =
             Policy { pool: skep_types::PoolId(0), chunk_size: 1 << 17, targets: 2, inline_limit: Some(0) };
-        bed.call(ME, SetPolicy { ino: dir, policy }).unwrap();
+        bed.call(ME, SetPolicy { ino: dir, policy, spread: None }).unwrap();
         let file = bed.create(ME, dir, "f");
         let sub = bed.mkdir(dir, "s");
         assert_eq!((bed.attr(file).unwrap().gid, bed.attr(file).unwrap().mode), (99, 0o644));

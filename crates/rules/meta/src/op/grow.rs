@@ -334,7 +334,7 @@ mod tests {
         let ino = bed.create(ME, Ino::ROOT, "f");
         let policy =
             Policy { pool: skep_types::PoolId(0), chunk_size: 1 << 16, targets: 3, inline_limit: Some(0) };
-        bed.call(ME, SetPolicy { ino, policy }).unwrap();
+        bed.call(ME, SetPolicy { ino, policy, spread: None }).unwrap();
         assert_eq!(bed.write(ino, 0, b"x").err(), Some(Status::MUST_GROW));
         let grown = bed.call(ME, Grow { like: None, ino, end: 1 }).unwrap();
         assert_eq!((grown.layout.extents.len(), grown.layout.extents[0].targets.len()), (1, 3));

@@ -2,7 +2,7 @@
 
 use crate::ctx::Ctx;
 use crate::fail::Fail;
-use crate::row::inode::POLICY_IS_OWN;
+use crate::row::inode::{POLICY_IS_OWN, SPREADS};
 use alloc::vec::Vec;
 use skep_types::Kind;
 use skep_wire::meta::{Inspect, InspectReply};
@@ -17,6 +17,7 @@ pub fn run(ctx: &mut Ctx<'_>, m: &Inspect) -> Result<InspectReply, Fail> {
         parent: inode.parent(),
         policy: inode.policy.unwrap_or_default(),
         policy_is_own: inode.flags & POLICY_IS_OWN != 0,
+        spread: inode.flags & SPREADS != 0,
         inline_len: inline.then_some(u64::from(inode.inline_len)),
         sessions: Vec::new(),
         asked: ctx.choose.asked(&inode),

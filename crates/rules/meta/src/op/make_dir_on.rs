@@ -24,11 +24,11 @@ pub fn run(ctx: &mut Ctx<'_>, m: &MakeDirOn) -> Result<Done, Fail> {
     let (mode, uid, gid) = (m.mode, m.uid, m.gid);
     if m.on == ctx.scene.shard {
         let (parent, name, kind, rdev) = (m.parent, m.name.clone(), Kind::Dir, 0);
-        return make_node::run(ctx, &MakeNode { umask: 0, parent, name, kind, mode, uid, gid, rdev });
+        return make_node::run(ctx, &MakeNode { umask: m.umask, parent, name, kind, mode, uid, gid, rdev });
     }
     let mut parent = ctx.dir(m.parent)?;
     let Spot::Free(free) = ctx.find(m.parent, &m.name)? else { return Err(Errno::EEXIST.into()) };
-    let wanted = Wanted { kind: Kind::Dir, mode, umask: 0, uid, gid };
+    let wanted = Wanted { kind: Kind::Dir, mode, umask: m.umask, uid, gid };
     let Born { inode, access, default } = born_in(ctx, m.parent, &parent, &wanted)?;
     let new = NewDir {
         mode: inode.mode,

@@ -2,7 +2,7 @@
 
 use crate::ctx::{Ctx, Done};
 use crate::fail::Fail;
-use crate::row::inode::POLICY_IS_OWN;
+use crate::row::inode::{POLICY_IS_OWN, SPREADS};
 use alloc::format;
 use skep_types::limits::{CHUNK_MAX, CHUNK_MIN, INLINE_MAX, TARGETS_MAX};
 use skep_types::{Errno, Kind, Policy};
@@ -28,6 +28,14 @@ pub fn run(ctx: &mut Ctx<'_>, m: &SetPolicy) -> Result<Done, Fail> {
         inode.flags |= POLICY_IS_OWN;
     } else {
         inode.flags &= !POLICY_IS_OWN;
+    }
+    match m.spread {
+        Some(_) if inode.kind != Kind::Dir => {
+            return Err(invalid("only what is made in a directory can be spread").into());
+        }
+        Some(true) => inode.flags |= SPREADS,
+        Some(false) => inode.flags &= !SPREADS,
+        None => {}
     }
     inode.touch(ctx.scene.at);
     ctx.put_inode(m.ino, &inode);
@@ -73,9 +81,9 @@ mod tests {
         let dir = bed.mkdir(Ino::ROOT, "d");
         let base =
             Policy { pool: skep_types::PoolId(0), chunk_size: 1 << 20, targets: 4, inline_limit: Some(0) };
-        bed.call(ME, SetPolicy { ino: dir, policy: base }).unwrap();
+        bed.call(ME, SetPolicy { ino: dir, policy: base, spread: None }).unwrap();
         assert!(bed.call(ME, Inspect { ino: dir }).unwrap().policy_is_own);
-        bed.call(ME, SetPolicy { ino: dir, policy: Policy::default() }).unwrap();
+        bed.call(ME, SetPolicy { ino: dir, policy: Policy::default(), spread: None }).unwrap();
         assert!(!bed.call(ME, Inspect { ino: dir }).unwrap().policy_is_own);
         for policy in [
             Policy { chunk_size: 1 << 15, ..base },
@@ -83,10 +91,16 @@ mod tests {
             Policy { targets: 257, ..base },
             Policy { inline_limit: Some(1 << 20), ..base },
         ] {
-            assert_eq!(bed.call(ME, SetPolicy { ino: dir, policy }).err(), Some(errno(Errno::EINVAL)));
+            assert_eq!(
+                bed.call(ME, SetPolicy { ino: dir, policy, spread: None }).err(),
+                Some(errno(Errno::EINVAL))
+            );
         }
         let (grown, _) = bed.grown("g", 1);
-        assert_eq!(bed.call(ME, SetPolicy { ino: grown, policy: base }).err(), Some(errno(Errno::EINVAL)));
+        assert_eq!(
+            bed.call(ME, SetPolicy { ino: grown, policy: base, spread: None }).err(),
+            Some(errno(Errno::EINVAL))
+        );
     }
 
     /// Goal: a storage pool that the map does not have is waited for a little, a newer map is asked for, and
@@ -96,7 +110,7 @@ mod tests {
         let mut bed = Bed::with(crate::Config::default(), 2);
         let dir = bed.mkdir(Ino::ROOT, "d");
         let policy = Policy { pool: PoolId(2), targets: 9, ..Policy::default() };
-        let wish = SetPolicy { ino: dir, policy };
+        let wish = SetPolicy { ino: dir, policy, spread: None };
         assert_eq!(bed.call(ME, wish.clone()).err(), Some(Status::BUSY));
         assert!(bed.wants_map);
         bed.tick(crate::limit::POOL_WAIT_MS);
@@ -113,7 +127,15 @@ mod tests {
         bed.step(crate::Input::Map { own: OWN, map });
         bed.call(ME, wish).unwrap();
         let sub = bed.mkdir(dir, "s");
-        let on = MakeDirOn { parent: sub, name: name("far"), mode: 0o755, uid: 0, gid: 0, on: ShardId(1) };
+        let on = MakeDirOn {
+            parent: sub,
+            name: name("far"),
+            mode: 0o755,
+            umask: 0,
+            uid: 0,
+            gid: 0,
+            on: ShardId(1),
+        };
         let far = bed.admin(on).unwrap().ino;
         assert_eq!(bed.call(ME, Inspect { ino: far }).unwrap().policy, policy);
         let file = bed.create(ME, far, "f");

@@ -15,6 +15,19 @@ pub const HAS_CAPABILITY: u32 = 1 << 3;
 pub const IS_TEMP: u32 = 1 << 4;
 /// Its change time is one that was given, not that of a change.
 pub const MTIME_GIVEN: u32 = 1 << 5;
+/// Flag of a directory: each one that is made in it gets a shard of its own. Those do not inherit it.
+pub const SPREADS: u32 = 1 << 6;
+/// Two flags on one bit would take a default ACL for a wish to spread.
+const _: () = {
+    let flags =
+        [POLICY_IS_OWN, HAS_ACCESS_ACL, HAS_DEFAULT_ACL, HAS_CAPABILITY, IS_TEMP, MTIME_GIVEN, SPREADS];
+    let (mut seen, mut at) = (0, 0);
+    while at < flags.len() {
+        assert!(seen & flags[at] == 0);
+        seen |= flags[at];
+        at += 1;
+    }
+};
 /// Seconds that a client's clock may be ahead of the server's before the server does not believe it, and that a
 /// change time may lie in the server's future before a write replaces it.
 pub const AHEAD_MAX_SECS: i64 = 60;

@@ -22,7 +22,8 @@ impl Shard {
         let role = request.peer.role;
         let allowed = match request.message {
             MetaRequest::RemoteDir(_) => role == Role::Server,
-            MetaRequest::MakeDirOn(_) => role == Role::Admin,
+            // From a client it is a directory that was dealt to a shard: no frame of a client may hold it.
+            MetaRequest::MakeDirOn(_) => role != Role::Server,
             MetaRequest::ShardStats(_) => true,
             // Who has something open must have a session that can end.
             MetaRequest::Open(_)

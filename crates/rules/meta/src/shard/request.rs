@@ -27,6 +27,7 @@ impl Shard {
             self.park(host, For::Durable(index), Parked::Again(request));
             return Ok(());
         }
+        let request = self.dealt(host, request)?;
         match &request.message {
             MetaRequest::Close(_) | MetaRequest::Reclaim(_) => self.opens_told(host, &request),
             MetaRequest::SetLock(_)

@@ -12,6 +12,8 @@ crate::message! {
         pub name: Name,
         /// Permission bits.
         pub mode: Mode,
+        /// Bits to take off them, unless the parent has a default ACL.
+        pub umask: Mode,
         /// Owner.
         pub uid: u32,
         /// Group.

@@ -10,5 +10,7 @@ crate::message! {
         pub ino: Ino,
         /// The wish.
         pub policy: Policy,
+        /// Is each directory that is made in it to get a shard of its own? `None`: as it was.
+        pub spread: Option<bool>,
     }
 }

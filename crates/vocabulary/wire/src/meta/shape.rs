@@ -134,6 +134,8 @@ record! {
         pub policy: Policy,
         /// The wish was set on this very inode.
         pub policy_is_own: bool,
+        /// Does each directory that is made in it get a shard of its own?
+        pub spread: bool,
         /// Bytes of content in the metadata.
         pub inline_len: Option<u64>,
         /// Who has it open.

@@ -91,7 +91,7 @@ fn default_acls_are_inherited() {
     let target = Bytes(b"x".to_vec());
     let link = bed.call(ME, MakeSymlink { parent: dir, name: name("l"), target, uid, gid }).unwrap();
     assert_eq!((link.attr.unwrap().mode, get(&mut bed, link.ino, ACCESS).is_ok()), (0o777, false));
-    let on = MakeDirOn { parent: dir, name: name("far"), mode: 0o755, uid, gid, on: ShardId(1) };
+    let on = MakeDirOn { parent: dir, name: name("far"), mode: 0o755, umask: 0, uid, gid, on: ShardId(1) };
     let far = bed.admin(on).unwrap().ino;
     assert_eq!((far.shard(), get(&mut bed, far, DEFAULT)), (ShardId(1), Ok(named())));
     assert_eq!(mode(&mut bed, far), 0o750);

@@ -91,7 +91,15 @@ fn an_older_copy_goes_on_behind_all_that_was_given() {
 #[test]
 fn a_term_of_one_shard_is_restarted_alone() {
     let mut bed = Bed::with(Config::default(), 2);
-    let far = MakeDirOn { parent: Ino::ROOT, name: name("d"), mode: 0o755, uid: 0, gid: 0, on: ShardId(1) };
+    let far = MakeDirOn {
+        parent: Ino::ROOT,
+        name: name("d"),
+        mode: 0o755,
+        umask: 0,
+        uid: 0,
+        gid: 0,
+        on: ShardId(1),
+    };
     let far = bed.admin(far).unwrap().ino;
     let fences = bed.fences(&[1, 2]);
     bed.step(Input::Fences(fences));

@@ -171,7 +171,15 @@ fn history(seed: u64, steps: u64, shards: u16) -> Bed {
         if shards > 1 && dice.roll(12) == 0 {
             let parent = inos[dice.roll(inos.len() as u64) as usize];
             let (text, on) = (format!("{}", dice.roll(6)), ShardId(dice.roll(u64::from(shards)) as u16));
-            bed.admin_send(MakeDirOn { parent, name: name(&text), mode: 0o755, uid: 0, gid: 0, on });
+            bed.admin_send(MakeDirOn {
+                parent,
+                name: name(&text),
+                mode: 0o755,
+                umask: 0,
+                uid: 0,
+                gid: 0,
+                on,
+            });
         }
         if dice.roll(10) == 0 {
             take_over(&mut bed, who, inos[dice.roll(inos.len() as u64) as usize]);

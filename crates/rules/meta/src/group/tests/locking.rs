@@ -65,7 +65,15 @@ fn outcomes_come_when_they_come() {
 #[test]
 fn circles_over_shards_are_found() {
     let mut bed = Bed::with(Config::default(), 2);
-    let far = MakeDirOn { parent: Ino::ROOT, name: name("d"), mode: 0o755, uid: 0, gid: 0, on: ShardId(1) };
+    let far = MakeDirOn {
+        parent: Ino::ROOT,
+        name: name("d"),
+        mode: 0o755,
+        umask: 0,
+        uid: 0,
+        gid: 0,
+        on: ShardId(1),
+    };
     let far = bed.admin(far).unwrap().ino;
     let (a, b) = (bed.create(ME, Ino::ROOT, "a"), bed.create(ME, far, "b"));
     for (who, ino) in [(ME, a), (ME, b), (OTHER, a), (OTHER, b)] {
@@ -92,7 +100,15 @@ fn events_are_of_the_group() {
     let mut bed = Bed::with(Config::default(), 2);
     let fences = bed.fences(&[1, 2]);
     bed.step(Input::Fences(fences));
-    let far = MakeDirOn { parent: Ino::ROOT, name: name("d"), mode: 0o755, uid: 0, gid: 0, on: ShardId(1) };
+    let far = MakeDirOn {
+        parent: Ino::ROOT,
+        name: name("d"),
+        mode: 0o755,
+        umask: 0,
+        uid: 0,
+        gid: 0,
+        on: ShardId(1),
+    };
     let far = bed.admin(far).unwrap().ino;
     bed.open(OTHER, far, OpenMode::Read, 1).unwrap();
     let ino = bed.create(ME, Ino::ROOT, "f");

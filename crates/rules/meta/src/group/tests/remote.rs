@@ -13,7 +13,15 @@ fn bed() -> Bed {
 }
 
 fn on(text: &str, shard: u16) -> MakeDirOn {
-    MakeDirOn { parent: Ino::ROOT, name: name(text), mode: 0o750, uid: 3, gid: 4, on: ShardId(shard) }
+    MakeDirOn {
+        parent: Ino::ROOT,
+        name: name(text),
+        mode: 0o750,
+        umask: 0,
+        uid: 3,
+        gid: 4,
+        on: ShardId(shard),
+    }
 }
 
 fn rmdir(text: &str) -> RemoveDir {

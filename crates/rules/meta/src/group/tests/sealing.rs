@@ -102,7 +102,7 @@ fn who_does_not_seal_stays_open() {
         let mut bed = Bed::new();
         let ino = bed.create(ME, Ino::ROOT, "f");
         let policy = Policy { pool: PoolId(0), chunk_size: 1 << 16, targets: 2, inline_limit: Some(0) };
-        bed.call(ME, SetPolicy { ino, policy }).unwrap();
+        bed.call(ME, SetPolicy { ino, policy, spread: None }).unwrap();
         let old = bed.call(ME, Grow { like: None, ino, end: 1 }).unwrap().layout;
         let second = old.extents[0].targets[1];
         if away {
