@@ -64,6 +64,7 @@ install:
 	$(SKEP) completions bash > "$$share/bash-completion/completions/skep"; \
 	$(SKEP) completions zsh > "$$share/zsh/site-functions/_skep"; \
 	$(SKEP) completions fish > "$$share/fish/vendor_completions.d/skep.fish"; \
+	install -m 644 LICENSE THIRD-PARTY.md "$$share/doc/skep/"; \
 	for service in mgmtd metad storaged mount; do \
 		$(SKEP) config template $$service > "$$share/doc/skep/$$service.toml"; \
 	done

@@ -1,5 +1,6 @@
 //! Development tasks: `cargo xtask <task>`.
 
+mod bare;
 mod bench;
 mod bench_fio;
 mod browser;
@@ -7,8 +8,11 @@ mod build;
 mod calibrate;
 mod ci;
 mod conform;
+mod coverage;
 mod crash;
+mod fuzz;
 mod hosts;
+mod notices;
 mod posix;
 mod power;
 mod process;
@@ -42,6 +46,14 @@ enum Task {
     Build,
     /// Run unit tests and fuzz smoke of every crate, several programs at a time.
     Units,
+    /// Link vocabulary, rules and model into a program without `std` and without a system below it.
+    Bare,
+    /// Fuzz every reader of bytes from outside, led by the code that inputs reach.
+    Fuzz(fuzz::Arguments),
+    /// Write THIRD-PARTY.md from Cargo.lock and the licences of dependencies.
+    Notices(notices::Arguments),
+    /// Measure which lines of the rules their unit tests reach.
+    Coverage(coverage::Arguments),
     /// Run the steps of `make test`, or only those named, and count what passed.
     Ci(ci::Arguments),
     /// Simulate a whole cluster from a seed, against the oracle.
@@ -94,6 +106,10 @@ fn main() -> ExitCode {
         Task::Tidy => tidy::run(&root),
         Task::Build => build::run(&root),
         Task::Units => units::run(&root),
+        Task::Bare => bare::run(&root),
+        Task::Fuzz(arguments) => fuzz::run(&root, &arguments),
+        Task::Notices(arguments) => notices::run(&root, &arguments),
+        Task::Coverage(arguments) => coverage::run(&root, &arguments),
         Task::Ci(arguments) => ci::run(&root, &arguments),
         Task::Sim(arguments) => sim::run(&root, &arguments),
         Task::Bench(arguments) => bench::run(&root, &arguments),
@@ -130,4 +146,9 @@ fn root() -> PathBuf {
     let package = std::env::var_os("CARGO_MANIFEST_DIR")
         .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
     package.parent().map_or_else(|| package.clone(), Path::to_path_buf)
+}
+
+/// Where cargo puts what it builds.
+fn target_directory(root: &Path) -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |set| root.join(set))
 }

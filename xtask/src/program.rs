@@ -22,7 +22,7 @@ pub fn built(root: &Path, package: &str, release: bool) -> Result<PathBuf, Strin
     if !status.success() {
         return Err(format!("{command:?}: {status}"));
     }
-    let directory = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    let directory = crate::target_directory(root);
     Ok(directory.join(if release { "release" } else { "debug" }).join(package))
 }
 

@@ -197,7 +197,7 @@ fn drawing_program(root: &Path) -> Result<PathBuf, String> {
     if !status.success() {
         return Err(format!("cargo build --example report: {status}"));
     }
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    let target = crate::target_directory(root);
     Ok(target.join("debug/examples/report"))
 }
 

@@ -11,7 +11,7 @@ pub mod step;
 
 use std::fs::OpenOptions;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use comfy_table::Table;
@@ -136,6 +136,24 @@ const STEPS: &[Step] = &[
         beside: false,
     },
     Step {
+        name: "bare",
+        title: "vocabulary, rules and model without std and without a system below",
+        command: &["cargo", "xtask", "bare"],
+        limit: COMPILING,
+        always: true,
+        transport: None,
+        beside: false,
+    },
+    Step {
+        name: "notices",
+        title: "notices of others' crates are those of Cargo.lock",
+        command: &["cargo", "xtask", "notices", "--check"],
+        limit: READING,
+        always: true,
+        transport: None,
+        beside: false,
+    },
+    Step {
         name: "deny",
         title: "licences, bans and sources of dependencies",
         command: &[
@@ -188,6 +206,15 @@ const STEPS: &[Step] = &[
         always: true,
         transport: None,
         beside: true,
+    },
+    Step {
+        name: "fuzz",
+        title: "readers of bytes from outside, fuzzed by the code that inputs reach",
+        command: &["cargo", "xtask", "fuzz", "--runs", "50000"],
+        limit: COMPILING,
+        always: true,
+        transport: None,
+        beside: false,
     },
     Step {
         name: "sim",
@@ -407,7 +434,7 @@ fn chosen(names: &[String]) -> Result<Vec<&'static Step>, String> {
 /// Adds a line to `target/ci-times.tsv`: seconds since 1970, step, seconds, result, seconds of processors. How long a step takes is seen over many
 /// runs only.
 fn keep(root: &Path, step: &Step, outcome: &Outcome) {
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    let target = crate::target_directory(root);
     let path = target.join("ci-times.tsv");
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let (took, processor) = (outcome.took.as_secs_f64(), outcome.processor.as_secs_f64());
@@ -476,10 +503,13 @@ mod tests {
                 "fmt",
                 "build",
                 "tidy",
+                "bare",
+                "notices",
                 "test",
                 "conform",
                 "conform-dev",
                 "browser",
+                "fuzz",
                 "sim",
                 "canary",
                 "process",

@@ -59,7 +59,7 @@ impl Times {
 }
 
 fn path(root: &Path) -> PathBuf {
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    let target = crate::target_directory(root);
     target.join("process-times.json")
 }
 

@@ -23,7 +23,7 @@ pub enum Layer {
 }
 
 /// Every crate: its name, its layer and the crates of the workspace it may depend on.
-const CRATES: [(&str, Layer, &[&str]); 21] = [
+const CRATES: [(&str, Layer, &[&str]); 22] = [
     ("skep-types", Layer::Vocabulary, &[]),
     ("skep-wire", Layer::Vocabulary, &["skep-types"]),
     ("skep-rows", Layer::Vocabulary, &["skep-types"]),
@@ -44,6 +44,7 @@ const CRATES: [(&str, Layer, &[&str]); 21] = [
     ("skep-sim", Layer::Proof, RULES_AND_ORACLE),
     ("skep-conform", Layer::Proof, &[]),
     ("skep-rig", Layer::Proof, &["skep-types", "skep-model"]),
+    ("skep-fuzz", Layer::Proof, EVERYTHING),
     ("xtask", Layer::Proof, EVERYTHING),
 ];
 
@@ -132,6 +133,11 @@ const OF_THE_HANDS: [&str; 13] = [
 /// The layer of a package, if it is known.
 pub fn layer(package: &str) -> Option<Layer> {
     CRATES.iter().find(|(name, ..)| *name == package).map(|(_, layer, _)| *layer)
+}
+
+/// Every crate that must do without `std`.
+pub fn pure_crates() -> impl Iterator<Item = &'static str> {
+    CRATES.iter().filter(|(_, layer, _)| is_pure(*layer)).map(|(name, ..)| *name)
 }
 
 /// True for crates that must do without `std`.

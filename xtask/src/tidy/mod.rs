@@ -4,6 +4,7 @@
 //! [`Failure`]s: where, what, and how to put it right.
 
 mod arrows;
+mod commits;
 mod documents;
 mod length;
 mod manifest;
@@ -17,6 +18,7 @@ mod words;
 use core::fmt;
 use std::path::Path;
 
+pub use arrows::pure_crates;
 pub use tree::{File, Tree};
 
 /// One broken rule.
@@ -63,9 +65,17 @@ const CHECKS: [Check; 8] = [
 pub fn run(root: &Path) -> Result<bool, String> {
     let tree = Tree::read(root)?;
     let mut failed = 0;
+    let mut reports: Vec<(&str, Report)> = Vec::new();
     for (title, check) in CHECKS {
         let mut report = Report::default();
         check(&tree, &mut report);
+        reports.push((title, report));
+    }
+    let mut history = Report::default();
+    commits::check(root, &mut history);
+    reports.push(("subjects of commits", history));
+    let checks = reports.len();
+    for (title, mut report) in reports {
         report.0.sort();
         println!("{} {title}", if report.0.is_empty() { "ok  " } else { "FAIL" });
         for failure in &report.0 {
@@ -73,7 +83,7 @@ pub fn run(root: &Path) -> Result<bool, String> {
         }
         failed += usize::from(!report.0.is_empty());
     }
-    println!("{} passed, {failed} failed", CHECKS.len() - failed);
+    println!("{} passed, {failed} failed", checks - failed);
     Ok(failed == 0)
 }
 

@@ -64,7 +64,7 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Reads the tree at `root`; build output and what git keeps for itself left out.
+    /// Reads the tree at `root`; build output and what git keeps for itself (in a worktree a file) left out.
     pub fn read(root: &Path) -> Result<Self, String> {
         let mut tree = Self::default();
         tree.walk(root, "")?;
@@ -86,7 +86,7 @@ impl Tree {
                 }
                 self.paths.insert(path.clone());
                 self.walk(&entry.path(), &format!("{path}/"))?;
-            } else if kind.is_file() && !name.ends_with(".skep-tmp") {
+            } else if kind.is_file() && name != ".git" && !name.ends_with(".skep-tmp") {
                 self.paths.insert(path.clone());
                 let bytes = match fs::read(entry.path()) {
                     Ok(bytes) => bytes,

@@ -4,6 +4,7 @@
 //! slot, and nothing has to be allocated. A slot is a line of text, so that people can read it:
 //! `sequence number ... number crc32c`.
 
+use skep_types::formats::Formats;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -84,6 +85,17 @@ fn line(sequence: u64, numbers: &[u64; NUMBERS]) -> [u8; SLOT] {
     slot[..text.len()].copy_from_slice(text.as_bytes());
     slot[SLOT - 1] = b'\n';
     slot
+}
+
+/// See [`crate::formats`].
+pub(crate) fn formats(formats: &mut Formats) {
+    formats.bytes("ages", &line(3, &[9, 8, 7, 6, 5]), again);
+}
+
+fn again(slot: &[u8]) -> Option<Vec<u8>> {
+    let (text, _) = std::str::from_utf8(slot).ok()?.lines().next()?.rsplit_once(' ')?;
+    let mended = format!("{text} {:08x}\n", crc32c::crc32c(text.as_bytes()));
+    parse(mended.as_bytes()).map(|(sequence, numbers)| line(sequence, &numbers).to_vec())
 }
 
 fn parse(slot: &[u8]) -> Option<(u64, [u64; NUMBERS])> {

@@ -4,6 +4,7 @@
 
 pub mod ages;
 pub mod disk;
+pub mod formats;
 pub mod lock;
 pub mod log;
 pub mod rows;

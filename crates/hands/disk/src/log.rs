@@ -14,6 +14,7 @@ mod sync_thread;
 
 pub use command_log::CommandLog;
 pub use record::PAYLOAD_MAX;
+pub(crate) use record::formats;
 pub use recovery::Recovered;
 pub use skep_types::log::{EntryKind, Head, Record};
 pub use sync::Syncer;

@@ -2,7 +2,7 @@
 
 use crate::error::Cause;
 use crate::seal::{MAC_LEN, Seal};
-use crc_fast::CrcAlgorithm;
+use crc_fast::{CrcAlgorithm, crc32_iscsi};
 use skep_wire::{HEADER_LEN, Header};
 use std::ops::Range;
 
@@ -22,7 +22,7 @@ pub(crate) struct Announced {
 impl Announced {
     /// Reads the header; lengths are within the limits afterwards.
     pub(crate) fn read(bytes: &[u8]) -> Result<Self, Cause> {
-        let (header, checksum) = Header::decode(bytes)?;
+        let (header, checksum) = Header::decode(bytes, crc32_iscsi)?;
         Ok(Self { header, checksum })
     }
 
@@ -51,7 +51,7 @@ impl Announced {
             return Err(Cause::Mac);
         }
         let body = head.get(HEADER_LEN..).ok_or(skep_wire::HeaderError::Short)?;
-        Header::verify(body, self.checksum)?;
+        Header::verify(body, self.checksum, crc32_iscsi)?;
         if !sealed && checksum(payload) != self.header.payload_checksum {
             return Err(Cause::PayloadChecksum);
         }

@@ -67,8 +67,11 @@ impl Outbound {
         let at = self.buf.len();
         // What is sealed needs no weaker check beside it.
         let checksum = if self.seal.is_some() { 0 } else { checksum(payload) };
-        Header { payload_len: payload.len() as u32, payload_checksum: checksum, ..*header }
-            .encode_with(body, &mut self.buf);
+        Header { payload_len: payload.len() as u32, payload_checksum: checksum, ..*header }.encode_with(
+            body,
+            crc_fast::crc32_iscsi,
+            &mut self.buf,
+        );
         self.seal.as_mut().map(|seal| seal.next(&self.buf[at..], payload)).transpose()
     }
 

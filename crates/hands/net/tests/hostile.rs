@@ -253,7 +253,7 @@ fn man_in_the_middle(to: Endpoint, meddle: Meddle) -> (Endpoint, JoinHandle<()>)
         server.write_all(&pass(16).unwrap()).unwrap();
         for number in 0.. {
             let Some(mut frame) = pass(HEADER_LEN) else { break };
-            let header = Header::decode(&frame).unwrap().0;
+            let header = Header::decode(&frame, crc_fast::crc32_iscsi).unwrap().0;
             let Some(rest) = pass(header.body_len as usize + header.payload_len as usize + 16) else { break };
             frame.extend(rest);
             if server.write_all(&meddle(number, &frame)).is_err() {

@@ -443,8 +443,8 @@ fn reframed(id: CallId, flight: &Flight) -> Vec<u8> {
         ..Header::request(flight.kind, id)
     };
     let mut frame = Vec::new();
-    header.encode_with(&flight.body, &mut frame);
-    match Header::decode(&frame) {
+    header.encode_with(&flight.body, crc32c::crc32c, &mut frame);
+    match Header::decode(&frame, crc32c::crc32c) {
         Ok((back, _)) if back.kind == flight.kind && back.epoch == flight.epoch => {
             frame.split_off(skep_wire::HEADER_LEN)
         }

@@ -1,20 +1,14 @@
 //! Registry and log of this release and of those before it: their bytes stand in `crates/rules/cluster/formats`.
 
-#[cfg(test)]
-extern crate std;
-
 use crate::command::Command;
 use crate::state::Snapshot;
 use alloc::format;
 use skep_types::codec::Draw;
 use skep_types::formats::Formats;
-use skep_types::limits::FORMAT;
 use skep_types::{Decode, Encode};
-use std::fs;
 
-/// Goal: what a release kept of the cluster is read by every later one, and means the same.
-#[test]
-fn registry_and_log_stay_readable() {
+/// What stands in the log, and the registry as a whole.
+pub fn all() -> Formats {
     let mut formats = Formats::default();
     for (how, draw) in [("full", Draw::FULL), ("bare", Draw::BARE)] {
         for (number, command) in Command::each(draw).iter().enumerate() {
@@ -24,15 +18,31 @@ fn registry_and_log_stay_readable() {
         }
     }
     formats.record::<Snapshot>("Snapshot");
-    let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/formats");
-    let own = format!("{dir}/{FORMAT}.txt");
-    if std::env::var_os("SKEP_WRITE_FIXTURES").is_some() {
-        fs::create_dir_all(dir).unwrap();
-        fs::write(&own, formats.text()).unwrap();
+    formats
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use super::*;
+    use skep_types::limits::FORMAT;
+    use std::fs;
+
+    /// Goal: what a release kept of the cluster is read by every later one, and means the same.
+    #[test]
+    fn registry_and_log_stay_readable() {
+        let formats = all();
+        let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/formats");
+        let own = format!("{dir}/{FORMAT}.txt");
+        if std::env::var_os("SKEP_WRITE_FIXTURES").is_some() {
+            fs::create_dir_all(dir).unwrap();
+            fs::write(&own, formats.text()).unwrap();
+        }
+        for file in fs::read_dir(dir).unwrap().flatten() {
+            let text = fs::read_to_string(file.path()).unwrap();
+            formats.reads(&text).unwrap_or_else(|e| panic!("{}: {e}", file.path().display()));
+        }
+        formats.is(&fs::read_to_string(&own).unwrap()).unwrap();
     }
-    for file in fs::read_dir(dir).unwrap().flatten() {
-        let text = fs::read_to_string(file.path()).unwrap();
-        formats.reads(&text).unwrap_or_else(|e| panic!("{}: {e}", file.path().display()));
-    }
-    formats.is(&fs::read_to_string(&own).unwrap()).unwrap();
 }

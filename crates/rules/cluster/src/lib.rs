@@ -11,8 +11,7 @@ mod age;
 mod alias;
 mod capacity;
 mod command;
-#[cfg(test)]
-mod formats;
+pub mod formats;
 pub mod limits;
 mod node;
 mod placement;

@@ -64,7 +64,6 @@ macro_rules! changes {
         }
 
         /// An example of each.
-        #[cfg(test)]
         pub fn each(draw: skep_types::codec::Draw) -> Vec<(&'static str, MetaRequest)> {
             use skep_types::codec::Example;
             Vec::from([$((stringify!($name), $name::example(draw.of(stringify!($name))).into())),*])

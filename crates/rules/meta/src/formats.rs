@@ -1,8 +1,5 @@
 //! Rows and log of this release and of those before it: their bytes stand in `crates/rules/meta/formats`.
 
-#[cfg(test)]
-extern crate std;
-
 use crate::Action;
 use crate::change;
 use crate::command::{
@@ -21,11 +18,7 @@ use alloc::format;
 use alloc::vec::Vec;
 use skep_types::codec::{Draw, Example};
 use skep_types::formats::Formats;
-use skep_types::limits::FORMAT;
-use skep_types::{LogIndex, Reader, ShardId, Timestamp};
-use skep_wire::meta::MetaRequest;
-use skep_wire::{Message, Visitor};
-use std::fs;
+use skep_types::{LogIndex, ShardId, Timestamp};
 
 /// Reads a command and writes it again.
 fn again(bytes: &[u8]) -> Option<Vec<u8>> {
@@ -44,8 +37,9 @@ fn commands(formats: &mut Formats) {
         let caller = Option::<Caller>::example(draw.of("caller"));
         let choices = Choices::example(draw.of("choices"));
         for (name, request) in change::each(draw) {
-            let bytes = encode_request(COMMAND_LEVEL_MIN, at, caller, &choices, &request).unwrap();
-            formats.bytes(&format!("log.{name}.{how}"), &bytes, again);
+            if let Some(bytes) = encode_request(COMMAND_LEVEL_MIN, at, caller, &choices, &request) {
+                formats.bytes(&format!("log.{name}.{how}"), &bytes, again);
+            }
         }
         for (number, internal) in Internal::each(draw).iter().enumerate() {
             let bytes = encode_internal(COMMAND_LEVEL_MIN, at, internal);
@@ -54,31 +48,8 @@ fn commands(formats: &mut Formats) {
     }
 }
 
-/// Sees whether the log has a form of a request.
-struct Logged;
-
-impl Visitor for Logged {
-    fn message<M: Message>(&mut self, name: &'static str) {
-        for draw in [Draw::FULL, Draw::BARE, Draw::mixed(1), Draw::mixed(2)] {
-            let bytes = M::example(draw).to_bytes();
-            let request = MetaRequest::decode(M::KIND, &mut Reader::new(&bytes)).unwrap().unwrap();
-            let logged = change::encode(&request, &mut Vec::new());
-            // An open may note a writer; what another server asks has a memory of its own instead of a lane.
-            let also = matches!(request, MetaRequest::Open(_) | MetaRequest::RemoteDir(_));
-            assert_eq!(logged, crate::changes(&request) || also, "{name}");
-        }
-    }
-}
-
-/// Goal: every request that can change rows has a form in the log, and no other.
-#[test]
-fn what_changes_rows_can_be_logged() {
-    MetaRequest::visit(&mut Logged);
-}
-
-/// Goal: rows and log records that a release wrote are read by every later one, and mean the same.
-#[test]
-fn rows_and_log_stay_readable() {
+/// What stands in the log, and every row.
+pub fn all() -> Formats {
     let mut formats = Formats::default();
     commands(&mut formats);
     formats.record::<Deletion>("row.Deletion");
@@ -93,15 +64,56 @@ fn rows_and_log_stay_readable() {
     formats.record::<SlotRow>("row.SlotRow");
     formats.record::<Trim>("row.Trim");
     formats.record::<Inode>("row.Inode");
-    let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/formats");
-    let own = format!("{dir}/{FORMAT}.txt");
-    if std::env::var_os("SKEP_WRITE_FIXTURES").is_some() {
-        fs::create_dir_all(dir).unwrap();
-        fs::write(&own, formats.text()).unwrap();
+    formats
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use super::*;
+    use skep_types::Reader;
+    use skep_types::limits::FORMAT;
+    use skep_wire::meta::MetaRequest;
+    use skep_wire::{Message, Visitor};
+    use std::fs;
+
+    /// Sees whether the log has a form of a request.
+    struct Logged;
+
+    impl Visitor for Logged {
+        fn message<M: Message>(&mut self, name: &'static str) {
+            for draw in [Draw::FULL, Draw::BARE, Draw::mixed(1), Draw::mixed(2)] {
+                let bytes = M::example(draw).to_bytes();
+                let request = MetaRequest::decode(M::KIND, &mut Reader::new(&bytes)).unwrap().unwrap();
+                let logged = change::encode(&request, &mut Vec::new());
+                // An open may note a writer; what another server asks has a memory of its own instead of a lane.
+                let also = matches!(request, MetaRequest::Open(_) | MetaRequest::RemoteDir(_));
+                assert_eq!(logged, crate::changes(&request) || also, "{name}");
+            }
+        }
     }
-    for file in fs::read_dir(dir).unwrap().flatten() {
-        let text = fs::read_to_string(file.path()).unwrap();
-        formats.reads(&text).unwrap_or_else(|e| panic!("{}: {e}", file.path().display()));
+
+    /// Goal: every request that can change rows has a form in the log, and no other.
+    #[test]
+    fn what_changes_rows_can_be_logged() {
+        MetaRequest::visit(&mut Logged);
     }
-    formats.is(&fs::read_to_string(&own).unwrap()).unwrap();
+
+    /// Goal: rows and log records that a release wrote are read by every later one, and mean the same.
+    #[test]
+    fn rows_and_log_stay_readable() {
+        let formats = all();
+        let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/formats");
+        let own = format!("{dir}/{FORMAT}.txt");
+        if std::env::var_os("SKEP_WRITE_FIXTURES").is_some() {
+            fs::create_dir_all(dir).unwrap();
+            fs::write(&own, formats.text()).unwrap();
+        }
+        for file in fs::read_dir(dir).unwrap().flatten() {
+            let text = fs::read_to_string(file.path()).unwrap();
+            formats.reads(&text).unwrap_or_else(|e| panic!("{}: {e}", file.path().display()));
+        }
+        formats.is(&fs::read_to_string(&own).unwrap()).unwrap();
+    }
 }

@@ -13,6 +13,7 @@ mod command;
 mod config;
 mod ctx;
 mod fail;
+pub mod formats;
 mod group;
 mod key;
 pub mod limit;
@@ -37,7 +38,5 @@ pub use row::{
 };
 pub use spread::Chooser;
 
-#[cfg(test)]
-mod formats;
 #[cfg(test)]
 mod testing;

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use core::fmt::Write;
 
 /// Reads bytes and writes them again; `None` when they cannot be read.
-type Again = fn(&[u8]) -> Option<Vec<u8>>;
+pub type Again = fn(&[u8]) -> Option<Vec<u8>>;
 
 /// What this release writes, and how it reads.
 #[derive(Default)]
@@ -41,12 +41,16 @@ impl Formats {
         &self.lines
     }
 
+    /// How each kind of bytes is read, in the order of their names.
+    pub fn readers(&self) -> impl Iterator<Item = (&str, Again)> {
+        self.readers.iter().map(|(name, again)| (name.as_str(), *again))
+    }
+
     /// Why the file of an earlier release cannot be read any more.
     pub fn reads(&self, file: &str) -> Result<(), String> {
         for line in file.lines() {
-            let (name, hex) = line.split_once(' ').ok_or_else(|| format!("not NAME BYTES: {line}"))?;
+            let (name, bytes) = parse(line).ok_or_else(|| format!("not NAME BYTES: {line}"))?;
             let again = self.readers.get(name).ok_or_else(|| format!("{name} is not known any more"))?;
-            let bytes = bytes_of(hex).ok_or_else(|| format!("{name}: not hexadecimal"))?;
             match again(&bytes) {
                 None => return Err(format!("{name} cannot be read any more")),
                 Some(written) if written != bytes => return Err(format!("{name} is understood differently")),
@@ -70,9 +74,12 @@ impl Formats {
     }
 }
 
-fn bytes_of(hex: &str) -> Option<Vec<u8>> {
+/// The name and the bytes in a line of a file.
+pub fn parse(line: &str) -> Option<(&str, Vec<u8>)> {
+    let (name, hex) = line.split_once(' ')?;
     let pairs = hex.as_bytes().chunks(2);
-    pairs.map(|pair| u8::from_str_radix(core::str::from_utf8(pair).ok()?, 16).ok()).collect()
+    let byte = |pair| u8::from_str_radix(core::str::from_utf8(pair).ok()?, 16).ok();
+    pairs.map(byte).collect::<Option<_>>().map(|bytes| (name, bytes))
 }
 
 #[cfg(test)]

@@ -18,6 +18,9 @@ use skep_types::{Decode, Encode, FenceEpoch, Reader};
 
 /// Bytes of a header.
 pub const HEADER_LEN: usize = 64;
+
+/// Computes CRC32C. Who writes or reads frames brings it: asking a processor whether it can do so itself needs `std`.
+pub type Crc32c = fn(&[u8]) -> u32;
 /// Bytes of it that its own checksum covers.
 const CHECKED: usize = HEADER_LEN - 4;
 /// The first four bytes of every frame.
@@ -147,7 +150,7 @@ impl Header {
     }
 
     /// Appends the 64 bytes for this header and `body` (whose length it takes), then the body.
-    pub fn encode_with(&self, body: &[u8], out: &mut Vec<u8>) {
+    pub fn encode_with(&self, body: &[u8], crc32c: Crc32c, out: &mut Vec<u8>) {
         let at = out.len();
         MAGIC.encode(out);
         self.version.encode(out);
@@ -161,14 +164,14 @@ impl Header {
         self.payload_len.encode(out);
         self.trace.encode(out);
         0u32.encode(out);
-        crc32c::crc32c(body).encode(out);
+        crc32c(body).encode(out);
         self.payload_checksum.encode(out);
-        crc32c::crc32c(&out[at..at + CHECKED]).encode(out);
+        crc32c(&out[at..at + CHECKED]).encode(out);
         out.extend_from_slice(body);
     }
 
     /// Reads and checks a header; the second value is the checksum to be given to [`Header::verify`].
-    pub fn decode(bytes: &[u8]) -> Result<(Self, u32), HeaderError> {
+    pub fn decode(bytes: &[u8], crc32c: Crc32c) -> Result<(Self, u32), HeaderError> {
         if bytes.len() < HEADER_LEN {
             return Err(HeaderError::Short);
         }
@@ -177,7 +180,7 @@ impl Header {
             Self::fields(&mut r).map_err(|_| HeaderError::Short)?;
         // What speaks another protocol or version is told so, however it computes its checksum.
         header.speaks(magic)?;
-        if crc32c::crc32c(&bytes[..CHECKED]) != checksum {
+        if crc32c(&bytes[..CHECKED]) != checksum {
             return Err(HeaderError::Checksum);
         }
         header.check(&bytes[48..52])?;
@@ -226,8 +229,8 @@ impl Header {
     }
 
     /// Is the body the one that its header was sent with?
-    pub fn verify(body: &[u8], checksum: u32) -> Result<(), HeaderError> {
-        if crc32c::crc32c(body) == checksum { Ok(()) } else { Err(HeaderError::Checksum) }
+    pub fn verify(body: &[u8], checksum: u32, crc32c: Crc32c) -> Result<(), HeaderError> {
+        if crc32c(body) == checksum { Ok(()) } else { Err(HeaderError::Checksum) }
     }
 }
 
@@ -235,6 +238,7 @@ impl Header {
 mod tests {
     use super::*;
     use alloc::vec;
+    use crc32c::crc32c;
 
     fn sample() -> Header {
         Header { epoch: FenceEpoch(5), group: 3, trace: 8, payload_len: 17, ..Header::request(0x201, 99) }
@@ -244,10 +248,10 @@ mod tests {
     #[test]
     fn round_trip_and_golden_bytes() {
         let mut out = vec![];
-        sample().encode_with(b"body", &mut out);
-        let (header, checksum) = Header::decode(&out).unwrap();
+        sample().encode_with(b"body", crc32c, &mut out);
+        let (header, checksum) = Header::decode(&out, crc32c).unwrap();
         assert_eq!(header, Header { body_len: 4, ..sample() });
-        Header::verify(b"body", checksum).unwrap();
+        Header::verify(b"body", checksum, crc32c).unwrap();
         assert_eq!(&out[..8], b"SKEP\x01\x00\x01\x02");
     }
 
@@ -256,16 +260,16 @@ mod tests {
     #[test]
     fn bit_flips_are_noticed() {
         let mut out = vec![];
-        sample().encode_with(b"body", &mut out);
+        sample().encode_with(b"body", crc32c, &mut out);
         for bit in 0..out.len() * 8 {
             let mut bad = out.clone();
             bad[bit / 8] ^= 1 << (bit % 8);
-            match Header::decode(&bad[..HEADER_LEN]) {
+            match Header::decode(&bad[..HEADER_LEN], crc32c) {
                 Err(_) => assert!(bit < HEADER_LEN * 8, "bit {bit}: the body is not the header"),
                 Ok((_, checksum)) => {
                     assert!(bit >= HEADER_LEN * 8, "bit {bit} of the header is believed");
                     assert!(
-                        Header::verify(&bad[HEADER_LEN..], checksum).is_err(),
+                        Header::verify(&bad[HEADER_LEN..], checksum, crc32c).is_err(),
                         "bit {bit} went unnoticed"
                     );
                 }
@@ -277,7 +281,7 @@ mod tests {
     #[test]
     fn oversize_is_refused() {
         let mut out = vec![];
-        Header { payload_len: u32::MAX, ..sample() }.encode_with(b"", &mut out);
-        assert!(matches!(Header::decode(&out), Err(HeaderError::Oversize { .. })));
+        Header { payload_len: u32::MAX, ..sample() }.encode_with(b"", crc32c, &mut out);
+        assert!(matches!(Header::decode(&out, crc32c), Err(HeaderError::Oversize { .. })));
     }
 }

@@ -9,12 +9,13 @@ mod hello;
 mod message;
 mod refusal;
 
+pub mod formats;
 pub mod instrument;
 pub mod meta;
 pub mod mgmt;
 pub mod storage;
 
-pub use header::{Flags, HEADER_LEN, Header, HeaderError, MAGIC, VERSION_MAX, VERSION_MIN};
+pub use header::{Crc32c, Flags, HEADER_LEN, Header, HeaderError, MAGIC, VERSION_MAX, VERSION_MIN};
 pub use hello::{Hello, Protection, SessionToken, Welcome};
 pub use message::{Empty, Message, Visitor};
 pub use refusal::{Refusal, Status};

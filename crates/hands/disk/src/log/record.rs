@@ -15,8 +15,9 @@
 //! A record's own sequence number is nowhere: it follows from its place in the segment. What it says of the log's
 //! durable end must be read without it, because behind a hole nobody can count.
 
+use skep_types::formats::Formats;
 use skep_types::log::{EntryKind, GROUP, Head, Record};
-use skep_types::{Encode, LogIndex, LogSeq, ShardId, Term};
+use skep_types::{Decode, Encode, LogIndex, LogSeq, ShardId, Term};
 
 /// Bytes before a record's own.
 pub(super) const HEADER: usize = 32;
@@ -161,10 +162,34 @@ pub(super) fn decode(bytes: &[u8], salt: u32, first: LogSeq) -> Option<View<'_>>
     })
 }
 
+/// See [`crate::formats`].
+pub(crate) fn formats(formats: &mut Formats) {
+    let mut bytes = Vec::new();
+    let head = Head { shard: ShardId(3), term: Term(2), index: LogIndex(9) };
+    encode(&mut bytes, 0, &Record::command(LogSeq(1), head, b"a command".to_vec()), LogSeq(1));
+    formats.bytes("log.entry", &bytes, again);
+    bytes.clear();
+    encode_state(&mut bytes, 0, &[head, head], LogSeq(1));
+    formats.bytes("log.state", &bytes, again);
+}
+
+fn again(bytes: &[u8]) -> Option<Vec<u8>> {
+    let mut bytes = bytes.to_vec();
+    let length = u32_at(bytes.get(..HEADER)?, 0) as usize;
+    let crc = checksum(0, bytes.get(..length.max(HEADER))?);
+    bytes[4..8].copy_from_slice(&crc.to_le_bytes());
+    let view = decode(&bytes, 0, LogSeq(1))?;
+    let mut out = Vec::new();
+    match view.to_record(LogSeq(1)) {
+        Some(record) => encode(&mut out, 0, &record, view.durable),
+        None => encode_state(&mut out, 0, &Vec::from_bytes(view.bytes).ok()?, view.durable),
+    }
+    Some(out)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use skep_types::Decode;
 
     const FIRST: LogSeq = LogSeq(1 << 40);
 

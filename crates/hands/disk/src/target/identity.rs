@@ -2,6 +2,7 @@
 
 use super::seals::{SEALS, SealFiles};
 use rustix::fs::{AtFlags, Mode, OFlags, fsync, mkdirat, openat, renameat, statvfs, unlinkat};
+use skep_types::formats::Formats;
 use skep_types::limits::FORMAT;
 use skep_types::{ClusterId, TargetId, Uuid};
 use std::fmt;
@@ -179,11 +180,7 @@ impl Opened {
     pub fn write(&mut self, identity: Identity) -> Result<(), TargetError> {
         let failed =
             |e: std::io::Error| TargetError(format!("target {}: {IDENTITY_FILE}: {e}", self.path.display()));
-        let text = format!(
-            "# Written by skep storaged. Ties this disk to its place in the cluster; do not edit or copy.\n\
-             format = \"{FORMAT}\"\ncluster = \"{}\"\ntarget = {}\nuuid = \"{}\"\n",
-            identity.cluster, identity.target, identity.uuid
-        );
+        let text = text_of(identity);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
         let new = openat(&self.directory, "skep-target.toml.new", flags, Mode::from_raw_mode(0o644));
         let mut file = std::fs::File::from(new.map_err(|e| failed(e.into()))?);
@@ -238,6 +235,25 @@ pub fn check_format(format: Option<&toml::Value>) -> Result<(), String> {
             "format {other}, this release opens {known} only: start the release that wrote it, or make a new cluster"
         )),
     }
+}
+
+fn text_of(identity: Identity) -> String {
+    format!(
+        "# Written by skep storaged. Ties this disk to its place in the cluster; do not edit or copy.\n\
+         format = \"{FORMAT}\"\ncluster = \"{}\"\ntarget = {}\nuuid = \"{}\"\n",
+        identity.cluster, identity.target, identity.uuid
+    )
+}
+
+/// See [`crate::formats`].
+pub(super) fn formats(formats: &mut Formats) {
+    let identity = Identity { cluster: Uuid([1; 16]), target: TargetId(101), uuid: Uuid([2; 16]) };
+    formats.bytes("target.identity", text_of(identity).as_bytes(), again);
+}
+
+fn again(bytes: &[u8]) -> Option<Vec<u8>> {
+    let identity = parse(std::str::from_utf8(bytes).ok()?).ok()?;
+    Some(text_of(identity).into_bytes())
 }
 
 fn parse(text: &str) -> Result<Identity, String> {

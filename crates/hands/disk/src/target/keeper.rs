@@ -9,6 +9,7 @@
 
 use super::identity::TargetError;
 use skep_storage::Standing;
+use skep_types::formats::Formats;
 use skep_types::{Decode, Encode, Uuid};
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -52,18 +53,36 @@ impl Keeper {
     /// Durable when it returns.
     pub fn keep(&mut self, standing: &Standing) -> Result<(), TargetError> {
         let sequence = self.sequence + 1;
-        let record = standing.to_bytes();
-        let mut slot = [0; SLOT];
-        slot[..8].copy_from_slice(&sequence.to_le_bytes());
-        slot[8..12].copy_from_slice(&(record.len() as u32).to_le_bytes());
-        slot[12..16].copy_from_slice(&checksum(sequence, &record).to_le_bytes());
-        slot[HEAD..HEAD + record.len()].copy_from_slice(&record);
         let at = (sequence % 2) * SLOT as u64;
-        let written = self.file.write_all_at(&slot, at).and_then(|()| self.file.sync_data());
+        let written =
+            self.file.write_all_at(&slot_of(sequence, standing), at).and_then(|()| self.file.sync_data());
         written.map_err(|e| TargetError(format!("{}: {e}", self.path.display())))?;
         self.sequence = sequence;
         Ok(())
     }
+}
+
+fn slot_of(sequence: u64, standing: &Standing) -> [u8; SLOT] {
+    let record = standing.to_bytes();
+    let mut slot = [0; SLOT];
+    slot[..8].copy_from_slice(&sequence.to_le_bytes());
+    slot[8..12].copy_from_slice(&(record.len() as u32).to_le_bytes());
+    slot[12..16].copy_from_slice(&checksum(sequence, &record).to_le_bytes());
+    slot[HEAD..HEAD + record.len()].copy_from_slice(&record);
+    slot
+}
+
+/// See [`crate::formats`].
+pub(super) fn formats(formats: &mut Formats) {
+    let standing =
+        Standing { life: 4, mount: Uuid([3; 16]), failures: 2, decisions: 1, bad: true, since: None };
+    formats.bytes("target.standing", &slot_of(7, &standing), again);
+}
+
+fn again(slot: &[u8]) -> Option<Vec<u8>> {
+    // The file has whole slots, and whole ones only.
+    let mended = super::mended(slot.get(..SLOT)?, checksum)?;
+    read(&mended).map(|(sequence, standing)| slot_of(sequence, &standing).to_vec())
 }
 
 fn checksum(sequence: u64, record: &[u8]) -> u32 {

@@ -11,6 +11,8 @@ use super::chunks::{TargetDir, lock};
 use super::identity::TargetError;
 use rustix::fs::{Mode, OFlags, fsync, openat};
 use skep_storage::{Done, KeptTerms, Terms, Turn};
+use skep_types::codec::{Draw, Example};
+use skep_types::formats::Formats;
 use skep_types::{Decode, Encode};
 use skep_wire::storage::ShardTerm;
 use skep_wire::{Refusal, Status};
@@ -141,20 +143,34 @@ impl TermsFile {
     /// On stable storage when it returns.
     fn write(&mut self, terms: &KeptTerms) -> io::Result<()> {
         let sequence = self.sequence + 1;
-        let record = terms.to_bytes();
-        if HEAD + record.len() > SLOT {
+        let slot = slot_of(sequence, terms);
+        if slot.len() > SLOT {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
-        let mut slot = Vec::with_capacity(HEAD + record.len());
-        slot.extend(sequence.to_le_bytes());
-        slot.extend((record.len() as u32).to_le_bytes());
-        slot.extend(checksum(sequence, &record).to_le_bytes());
-        slot.extend(record);
         self.file.write_all_at(&slot, (sequence % 2) * SLOT as u64)?;
         self.file.sync_data()?;
         self.sequence = sequence;
         Ok(())
     }
+}
+
+fn slot_of(sequence: u64, terms: &KeptTerms) -> Vec<u8> {
+    let record = terms.to_bytes();
+    let mut slot = Vec::with_capacity(HEAD + record.len());
+    slot.extend(sequence.to_le_bytes());
+    slot.extend((record.len() as u32).to_le_bytes());
+    slot.extend(checksum(sequence, &record).to_le_bytes());
+    slot.extend(record);
+    slot
+}
+
+/// See [`crate::formats`].
+pub(super) fn formats(formats: &mut Formats) {
+    formats.bytes("target.terms", &slot_of(7, &KeptTerms::example(Draw::FULL)), again);
+}
+
+fn again(slot: &[u8]) -> Option<Vec<u8>> {
+    read(&super::mended(slot, checksum)?).map(|(sequence, terms)| slot_of(sequence, &terms))
 }
 
 fn checksum(sequence: u64, record: &[u8]) -> u32 {
