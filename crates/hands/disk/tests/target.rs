@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 const CLUSTER: Uuid = Uuid([1; 16]);
 
@@ -151,6 +152,55 @@ fn a_full_disk_loses_nothing() {
     run(&target, DeleteChunks { target: TargetId(101), by: None, chunks: vec![chunk(1)] });
     write(&target, 2, 0, &block).unwrap();
     assert_eq!(target.life(), life);
+}
+
+/// Goal: a target whose disk is full to the last byte is served again after a restart, also where the terms of shards have
+/// no room: reads and deletions go on, a truncate is refused with words, and done when a deletion has made room. A server
+/// that was deposed stays so meanwhile; and over restarts as soon as there was room. The same where the file has a length
+/// and no room, as on a file system that writes nothing in place.
+#[test]
+fn terms_without_room_hold_up_no_deletion() {
+    let _alone = SPAWNING.lock();
+    for reserved in [false, true] {
+        let dir = Scratch::tmpfs("4m");
+        let target = open(&dir.path);
+        write(&target, 1, 0, b"hello").unwrap();
+        write(&target, 2, 0, &vec![7; 2 << 20]).unwrap();
+        let terms = dir.path.join("skep-target.terms");
+        if reserved {
+            std::fs::File::create(&terms).unwrap().set_len(512 << 10).unwrap();
+        }
+        for n in 3.. {
+            if write(&target, n, 0, &[7; 4096]).is_err() {
+                break;
+            }
+        }
+        drop(target);
+        let shard = chunk(1).ino.shard();
+        let by = |term| ShardTerm { shard, term: skep_types::Term(term) };
+        let speak =
+            |target: &TargetDir, term, makes_room| match target.speak(by(term), makes_room, Duration::ZERO) {
+                Ok(_) => Ok(()),
+                Err(Done::Refused(refusal)) => Err(refusal),
+                Err(other) => panic!("{other:?}"),
+            };
+        let target = open(&dir.path);
+        target.keep_terms().unwrap();
+        assert_eq!(read(&target, 1, 0, 5), b"hello");
+        let refusal = speak(&target, 5, false).unwrap_err();
+        assert_eq!(refusal.status.as_errno(), Some(skep_types::Errno::ENOSPC));
+        assert!(refusal.detail.contains("deletions go on"), "{refusal}");
+        speak(&target, 5, true).unwrap();
+        assert_eq!(speak(&target, 4, true).unwrap_err().status, skep_wire::Status::OLD_TERM);
+        let deletion = DeleteChunks { target: TargetId(101), by: Some(by(5)), chunks: vec![chunk(2)] };
+        run(&target, deletion);
+        speak(&target, 5, false).unwrap();
+        drop(target);
+        let target = open(&dir.path);
+        target.keep_terms().unwrap();
+        assert_eq!(speak(&target, 4, false).unwrap_err().status, skep_wire::Status::OLD_TERM);
+        assert_eq!(std::fs::metadata(&terms).unwrap().len(), 512 << 10);
+    }
 }
 
 /// Goal: chunk files beyond 1 TiB, holes of terabytes, trim and delete over all pieces.

@@ -109,6 +109,9 @@ impl<S: Store> Group<S> {
 
     /// The next shard that can go on, each in turn.
     fn next_busy(&mut self) -> Option<ShardId> {
+        if self.busy.is_empty() {
+            return None;
+        }
         let behind = (Bound::Excluded(self.resumed), Bound::Unbounded);
         let next = self.busy.range(behind).next().or_else(|| self.busy.first()).copied();
         self.resumed = next.unwrap_or(self.resumed);

@@ -31,4 +31,4 @@ pub use room::{RESERVE_STEP, allocated_end, is_allocated, reserve_steps, room_ne
 pub use seal::{SealName, Seals, seal_chunk};
 pub use standing::{Heard, Mount, Standing, Word};
 pub use store::{ChunkStore, DiskError, PieceStat};
-pub use terms::{KeptTerms, Terms, Turn, speaker};
+pub use terms::{KeptTerms, Terms, Turn, makes_room, speaker};

@@ -56,13 +56,23 @@ impl Terms {
 
     /// A message of this term wants to be carried out.
     pub fn ask(&mut self, by: ShardTerm) -> Result<Turn, Refusal> {
+        self.turn(by, true)
+    }
+
+    /// As [`Terms::ask`], of a message that [`makes_room`], where there is no room to keep its term: it is not kept, and
+    /// earlier ones are refused only until a restart.
+    pub fn ask_unkept(&mut self, by: ShardTerm) -> Result<Turn, Refusal> {
+        self.turn(by, false)
+    }
+
+    fn turn(&mut self, by: ShardTerm, must_be_kept: bool) -> Result<Turn, Refusal> {
         let place = self.shards.entry(by.shard).or_default();
         if by.term < place.heard {
             let text = format!("shard {} is in term {}, this is of term {}", by.shard, place.heard, by.term);
             return Err(Refusal::with(Status::OLD_TERM, text));
         }
         place.heard = by.term;
-        if place.kept < by.term {
+        if must_be_kept && place.kept < by.term {
             return Ok(Turn::Keep);
         }
         if place.in_work.keys().any(|term| *term < by.term) {
@@ -100,6 +110,12 @@ impl Terms {
             place.kept = place.kept.max(by.term);
         }
     }
+}
+
+/// May it be carried out though its term cannot be kept for lack of room? A chunk file that was deleted never comes
+/// again, so nothing that an earlier term does after a restart can spoil it: see `docs/design/storage.md`.
+pub fn makes_room(request: &StorageRequest) -> bool {
+    matches!(request, StorageRequest::DeleteChunks(_))
 }
 
 /// In whose name a request comes that shards send: `None` for all others, and for those of clients and administrators,
@@ -238,6 +254,21 @@ mod tests {
         terms.kept(&table);
         assert_eq!(terms.ask(by(2, 4)), Ok(Turn::Now));
         assert_eq!(terms.to_keep(), None);
+    }
+
+    /// Goal: on a full disk deletions go on, and only they; they too wait for earlier terms and are refused in one of
+    /// those, and do not count as kept.
+    #[test]
+    fn deletions_go_on_where_nothing_can_be_kept() {
+        assert_eq!(messages(by(2, 5), 2).map(|message| makes_room(&message)), [false, true, false, false]);
+        let mut terms = Terms::new(&KeptTerms { terms: vec![by(2, 4)] });
+        assert_eq!(terms.ask(by(2, 4)), Ok(Turn::Now));
+        assert_eq!(terms.ask_unkept(by(2, 5)), Ok(Turn::Wait));
+        terms.ended(by(2, 4));
+        assert_eq!(terms.ask_unkept(by(2, 5)), Ok(Turn::Now));
+        assert_eq!(terms.ask(by(2, 5)), Ok(Turn::Keep), "others wait for room");
+        assert_eq!(terms.ask_unkept(by(2, 4)).unwrap_err().status, Status::OLD_TERM);
+        assert_eq!(terms.to_keep().unwrap().terms, [by(2, 5)], "as soon as there is room");
     }
 
     /// Goal: a server's message names its shard and is of that shard's chunk files alone; nobody else can speak in a

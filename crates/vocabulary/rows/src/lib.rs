@@ -47,8 +47,12 @@ const APPLIED: u8 = 0xff;
 /// Key of the row that says how far a shard's records are applied: its value is a [`Head`]. It lies among the
 /// rows of the shard, so that it goes wherever they go.
 pub fn applied_key(shard: ShardId) -> Key {
+    Key::from(applied_bytes(shard))
+}
+
+fn applied_bytes(shard: ShardId) -> [u8; 3] {
     let [high, low] = shard.0.to_be_bytes();
-    Key::from([high, low, APPLIED])
+    [high, low, APPLIED]
 }
 
 /// Whose [`applied_key`] is this?
@@ -159,36 +163,55 @@ impl<'a, S: Store + ?Sized> Txn<'a, S> {
 /// Rows in memory: the simulator's store, and the tests'.
 #[derive(Debug, Clone, Default)]
 pub struct MemoryStore {
+    /// All but those of [`applied_key`].
     rows: BTreeMap<Key, Vec<u8>>,
     applied: LogSeq,
+    /// Rows of [`applied_key`]: they change with every record, and would be looked for among all rows each time.
+    heads: BTreeMap<ShardId, Vec<u8>>,
 }
 
 impl Store for MemoryStore {
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-        Ok(self.rows.get(key).cloned())
+        Ok(match applied_shard(key) {
+            Some(shard) => self.heads.get(&shard).cloned(),
+            None => self.rows.get(key).cloned(),
+        })
     }
 
     fn scan(&self, from: &[u8], until: &[u8], visit: Visit<'_>) -> Result<(), StoreError> {
-        if from < until {
-            let range = (core::ops::Bound::Included(from), core::ops::Bound::Excluded(until));
-            for (key, value) in self.rows.range::<[u8], _>(range) {
-                if !visit(key, value) {
-                    break;
+        if from >= until {
+            return Ok(());
+        }
+        let heads = self.heads.iter().map(|(shard, head)| (applied_bytes(*shard), head));
+        let mut heads = heads.filter(|(key, _)| from <= &key[..] && &key[..] < until).peekable();
+        let range = (core::ops::Bound::Included(from), core::ops::Bound::Excluded(until));
+        for (key, value) in self.rows.range::<[u8], _>(range) {
+            while let Some((before, head)) = heads.next_if(|(before, _)| &before[..] < key.as_slice()) {
+                if !visit(&before, head) {
+                    return Ok(());
                 }
             }
+            if !visit(key, value) {
+                return Ok(());
+            }
         }
+        heads.all(|(key, head)| visit(&key, head));
         Ok(())
     }
 
     fn apply(&mut self, seq: LogSeq, of: &[Head], batch: Batch) -> Result<(), StoreError> {
         for (key, value) in batch {
-            match value {
-                Some(value) => self.rows.insert(key, value),
-                None => self.rows.remove(&key),
+            match (applied_shard(&key), value) {
+                (Some(shard), Some(value)) => self.heads.insert(shard, value),
+                (Some(shard), None) => self.heads.remove(&shard),
+                (None, Some(value)) => self.rows.insert(key, value),
+                (None, None) => self.rows.remove(&key),
             };
         }
         for head in of {
-            self.rows.insert(applied_key(head.shard), head.to_bytes());
+            let row = self.heads.entry(head.shard).or_default();
+            row.clear();
+            head.encode(row);
         }
         self.applied = seq;
         Ok(())
@@ -199,7 +222,7 @@ impl Store for MemoryStore {
     }
 
     fn applied_of(&self, shard: ShardId) -> Result<Option<Head>, StoreError> {
-        let row = self.rows.get(&applied_key(shard)).map(|row| Head::from_bytes(row)).transpose();
+        let row = self.heads.get(&shard).map(|row| Head::from_bytes(row)).transpose();
         row.map_err(|e| StoreError::Corrupt(format!("how far shard {shard} is applied is unreadable: {e}")))
     }
 }
@@ -250,6 +273,16 @@ mod tests {
             rows.insert(key.to_vec(), Some(value.to_vec())).is_none()
         };
         store.scan(&[0, 1], &[0, 2], visit).unwrap();
+        for (key, other) in [(vec![0, 1, 5], 1), (vec![0, 2, 5], 2)] {
+            store.apply(LogSeq(7), &[], [(key, Some(vec![other]))].into()).unwrap();
+        }
+        let mut seen = vec![];
+        let visit = &mut |key: &[u8], _: &[u8]| {
+            seen.push(key.to_vec());
+            seen.len() < 3
+        };
+        store.scan(&[0, 1], &[0, 3], visit).unwrap();
+        assert_eq!(seen, [vec![0, 1, 5], applied_key(ShardId(1)), vec![0, 2, 5]]);
         let mut copy = MemoryStore::default();
         copy.apply(LogSeq(1), &[], rows).unwrap();
         assert_eq!(

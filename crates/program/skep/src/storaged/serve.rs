@@ -6,7 +6,7 @@ use crate::instruments::{Instruments, is_instrument};
 use crate::membership::{Greeter, Member, Nudge, Report};
 use crate::metrics::Requests;
 use skep_net::{Answer, Handler, Keyring, Payload, Peer, PeerInfo, may_call};
-use skep_storage::{Admission, Sender, speaker};
+use skep_storage::{Admission, Sender, makes_room, speaker};
 use skep_types::{
     ChunkId, ClientId, Consistency, Errno, FenceEpoch, Incarnation, Reader, ServiceKind, TargetId,
 };
@@ -123,7 +123,7 @@ impl Storaged {
             }
         };
         let target = self.target(id, &request)?;
-        let _speaking = by.map(|by| target.speak(by)).transpose()?;
+        let _speaking = by.map(|by| target.speak(by, makes_room(&request))).transpose()?;
         let answer = self.serve_on(target, request, payload);
         if let Err(refusal) = &answer
             && target.is_news(refusal)

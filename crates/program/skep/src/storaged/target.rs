@@ -393,8 +393,8 @@ impl Target {
     }
 
     /// Lets a message of a shard in, if no later term of the shard is known.
-    pub fn speak(&self, by: ShardTerm) -> Result<Speaking<'_>, Refusal> {
-        self.directory.speak(by, TERM_LIMIT).map_err(|done| self.refusal(done))
+    pub fn speak(&self, by: ShardTerm, makes_room: bool) -> Result<Speaking<'_>, Refusal> {
+        self.directory.speak(by, makes_room, TERM_LIMIT).map_err(|done| self.refusal(done))
     }
 
     /// Everything but reads, writes and reservations.
