@@ -16,7 +16,7 @@ pub use command_log::CommandLog;
 pub use record::PAYLOAD_MAX;
 pub(crate) use record::formats;
 pub use recovery::Recovered;
-pub use skep_types::log::{EntryKind, Head, Record};
+pub use skep_types::log::{EntryKind, Head, Moves, Record};
 pub use sync::Syncer;
 pub use sync_thread::{INTERVAL_DEFAULT, Notify, SyncHandle, SyncPolicy, SyncThread};
 

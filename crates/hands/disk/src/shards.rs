@@ -82,10 +82,9 @@ impl Shards {
         Self { group_bytes: bytes, ..self }
     }
 
-    /// Begins a new term.
-    pub fn start(&mut self, wall: Timestamp) -> Result<(), ShardsError> {
-        self.rules.start(wall, &mut self.out)?;
-        self.append()
+    /// The log is replayed. What is to be served says the map.
+    pub fn start(&mut self) {
+        self.rules.start();
     }
 
     /// Carries out one input of the round.
@@ -184,8 +183,8 @@ pub fn replay(rules: &mut Group<RowStore>, log: &CommandLog, last: LogSeq) -> Re
         if records.is_empty() {
             return Err(format!("the log ends at {} where {last} was found", rules.last_seq()));
         }
-        for record in &records {
-            rules.replay(record).map_err(|e| e.to_string())?;
+        for record in records {
+            rules.replay(&log.in_force(record)).map_err(|e| e.to_string())?;
             if !rules.store_mut().make_room(REPLAY_WAIT).map_err(|e| e.to_string())? {
                 return Err(format!(
                     "no checkpoint within {REPLAY_WAIT:?} while the log is replayed; the disk is too slow, hangs or \

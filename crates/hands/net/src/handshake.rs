@@ -381,5 +381,5 @@ fn refusal_that_fits(refusal: &Refusal) -> Refusal {
     while detail.len() > room {
         detail.pop();
     }
-    Refusal { status: refusal.status, detail }
+    Refusal { detail, ..refusal.clone() }
 }

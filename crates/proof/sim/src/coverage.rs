@@ -34,6 +34,7 @@ pub const MARKERS: &[&str] = &[
     "FENCED",
     "OLD_TERM",
     "a message of a deposed server arrived",
+    "a target heard of a later term",
     "a file grew out of the metadata",
     "opens were reclaimed",
     "opens and locks were reclaimed in parts",

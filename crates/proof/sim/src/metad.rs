@@ -132,9 +132,9 @@ impl Metad {
         self.server.as_ref()
     }
 
-    /// The term of the root's shard, if it has that.
+    /// The term of the root's shard, if it has begun here.
     pub fn root_term(&self) -> Term {
-        let server = self.server.as_ref();
+        let server = self.server.as_ref().filter(|server| server.has_term(Ino::ROOT.shard()));
         server.and_then(|server| server.standing(Ino::ROOT.shard())).map_or(Term(0), |stamp| stamp.term)
     }
 
@@ -148,8 +148,8 @@ impl Metad {
         self.log.last().map_or(0, |record| record.seq.0)
     }
 
-    /// The daemon starts: rows, replay, a new term.
-    pub fn start(&mut self, life: Incarnation, hub: &mut Hub) -> Option<Output> {
+    /// The daemon starts: rows, replay. `false`: it does not.
+    pub fn start(&mut self, life: Incarnation, hub: &mut Hub) -> bool {
         self.config.life = life;
         // The log is synced when it is opened, before mgmtd is told how far it got.
         self.durable = self.last();
@@ -161,20 +161,14 @@ impl Metad {
             for record in &self.log {
                 server.replay(record)?;
             }
-            let mut out = Output::default();
-            server.start(hub.wall(self.number), &mut out)?;
-            Ok((server, out))
+            server.start();
+            Ok(server)
         });
         match result {
-            Ok((server, out)) => {
-                self.server = Some(server);
-                Some(out)
-            }
-            Err(e) => {
-                hub.fail(format!("metad does not start: {e}"));
-                None
-            }
+            Ok(server) => self.server = Some(server),
+            Err(e) => hub.fail(format!("metad does not start: {e}")),
         }
+        self.server.is_some()
     }
 
     /// How far its log is durable: what a daemon tells of itself when it registers.

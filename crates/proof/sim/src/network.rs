@@ -6,9 +6,9 @@
 use crate::hub::{CallId, Hub, Landed, LaneId, Outgoing};
 use crate::queue::{Event, Queue};
 use skep_client::{Answer, Outcome};
-use skep_types::{ClientId, FenceEpoch, Incarnation, NodeId};
+use skep_types::{ClientId, Decode, Errno, FenceEpoch, Incarnation, NodeId};
 use skep_wire::storage::{DeleteChunks, SealChunk, StatChunks, TrimChunk, WriteChunk};
-use skep_wire::{Flags, Header, Message, Status};
+use skep_wire::{Flags, Header, Message, Refusal, Status};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Longest ordinary way of a message, in milliseconds.
@@ -316,8 +316,10 @@ impl Network {
             From::Node(..) => {
                 let result = match landed.outcome {
                     Outcome::Answer(answer) if answer.status == Status(0) => Ok(answer.body),
-                    Outcome::Answer(answer) => Err(format!("{}", answer.status)),
-                    other => Err(format!("{other:?}")),
+                    Outcome::Answer(answer) => {
+                        Err(Refusal::from_bytes(&answer.body).unwrap_or_else(|_| Refusal::new(answer.status)))
+                    }
+                    other => Err(Refusal::with(Status::errno(Errno::EIO), format!("{other:?}"))),
                 };
                 queue.at(due, &mut hub.rng, Event::LandAtNode(id, result));
             }

@@ -3,6 +3,7 @@
 use crate::hub::{CallId, Landed, LaneId};
 use skep_model::Rng;
 use skep_types::{LogSeq, NodeId};
+use skep_wire::Refusal;
 use std::collections::BTreeMap;
 
 /// Something that happens.
@@ -15,7 +16,7 @@ pub enum Event {
     /// The outcome of a call reaches its lane.
     Land(CallId, LaneId, Landed),
     /// The answer to a server's own call, or that there is none.
-    LandAtNode(CallId, Result<Vec<u8>, String>),
+    LandAtNode(CallId, Result<Vec<u8>, Refusal>),
     /// A node's clock, in that life of it.
     Tick(NodeId, u64),
     /// Something that metad waits for is due.

@@ -79,6 +79,14 @@ impl Storaged {
         all.collect()
     }
 
+    /// Another server has spoken for a shard, in a later term.
+    pub fn hear(&mut self, target: TargetId, by: ShardTerm) {
+        if self.targets.contains_key(&target) {
+            // What it was told earlier is over.
+            let _ = hear(self.terms.entry(target).or_default(), by);
+        }
+    }
+
     /// The process is new; the page cache is not.
     pub fn restart(&mut self) {
         self.admission = Admission::new(self.config);

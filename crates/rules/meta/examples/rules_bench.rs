@@ -37,7 +37,7 @@ impl Bench {
             log_bytes: 0,
             records: 0,
         };
-        bench.server.start(Timestamp::default(), &mut bench.out).expect("start");
+        bench.server.start();
         let node = NodeEntry {
             domain: String::new(),
             node: NodeId(1),

@@ -159,7 +159,8 @@ impl<S: Store> Group<S> {
         };
         match &request.message {
             MetaRequest::ShardStats(_) => {
-                let (admitted, stamp) = (shard.admit(&mut self.host, &request), shard.stamp());
+                let admitted = shard.admit(&mut self.host, &request);
+                let stamp = shard.stamp_in_service(&self.host);
                 let reply = StatsReply { counters: self.host.counters.list(&self.gauges()) };
                 self.host.reply(request.reply_to, stamp, admitted.map(|()| reply.to_bytes()));
                 Ok(())
@@ -256,6 +257,11 @@ impl<S: Store> Group<S> {
     /// Shards that it holds rows of.
     pub fn shards(&self) -> impl Iterator<Item = ShardId> + '_ {
         self.shards.keys().copied()
+    }
+
+    /// Has a term of this shard begun here?
+    pub fn has_term(&self, shard: ShardId) -> bool {
+        self.shards.get(&shard).is_some_and(Shard::has_term)
     }
 
     /// Term of a shard, and how far its records go: the newest, and the newest on stable storage.

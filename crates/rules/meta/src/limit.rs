@@ -8,8 +8,10 @@ pub const SERIAL_LOW: u64 = 2_048;
 pub const ERA_SERIALS: u64 = 1 << 32;
 /// Layout generations of a file that belong to one era of its shard, as a power of two ...
 pub const ERA_GENERATION_BITS: u32 = 24;
-/// ... and terms of a log.
+/// ... and terms of a shard.
 pub const ERA_TERM_BITS: u32 = 32;
+/// Terms of all eras lie below: one that a target claims to have heard, from here on, nobody follows.
+pub const TERMS_END: u64 = 1 << (ERA_TERM_BITS + u16::BITS);
 /// Entries of one directory whose names may have the same hash.
 pub const COLLISIONS_MAX: u32 = 256;
 /// Requests that wait for something (a sync, a trim, another shard) at once; more are BUSY.
@@ -30,6 +32,9 @@ pub const CLOSES_REMEMBERED_MAX: usize = 8_192;
 pub const DELETIONS_LOADED_MAX: usize = 4_096;
 /// Inodes open at all clients of one server together: about 200 bytes each.
 pub const OPENS_MAX: usize = 4 << 20;
+/// Inodes that a client may tell that it has open: the highest value that the setting for those of a client can have, or
+/// had when they were opened.
+pub const OPENS_TOLD_MAX: usize = 1 << 24;
 /// Commands that one step works off of what has no bound of its own: the orphans of a grace period, the
 /// lanes and files of a session that ended. The rest waits for the next step.
 pub const CHORES_PER_STEP: usize = 16;

@@ -109,8 +109,14 @@ pub struct Shard {
     seals: Seals,
     recoveries: Recoveries,
     lost: LostChunks,
-    /// A target refused this term.
-    deposed: bool,
+    /// Its next term is this one or a later one.
+    least: Term,
+    /// Its service has begun before, in an earlier term and this life of the group.
+    served: bool,
+    /// A target has heard of a later term: then the next one begins here.
+    renew_at: Option<Millis>,
+    /// So many terms were ended by that, one after the other.
+    deposed: u32,
     /// Its deadline as the group knows it.
     noted: Option<Millis>,
     /// Its load as the group knows it.
@@ -132,6 +138,12 @@ impl Shard {
     /// Does the map still call it new, though it is formatted, on stable storage?
     pub fn awaits_word(&self) -> bool {
         self.leads && self.state == ShardState::New
+    }
+
+    /// Has its term begun here? Then the map gives it to this group. Without one it keeps quiet: towards targets, other
+    /// shards, and its log.
+    pub fn has_term(&self) -> bool {
+        self.leads && self.started.is_some()
     }
 
     /// Is its first record on stable storage?
@@ -166,9 +178,16 @@ impl Shard {
         ShardStamp { term: self.term(), index: self.last, durable: self.durable }
     }
 
+    /// The same of an answer that says nothing of its state. A term that is not on stable storage is not shown: it may be
+    /// given once more.
+    pub fn stamp_in_service<S: Store>(&self, host: &Host<S>) -> ShardStamp {
+        if self.leads && self.is_ready(host) { self.stamp() } else { ShardStamp::default() }
+    }
+
     /// Is there something to go on with at once, without any input?
     pub fn can_resume(&self, recoveries: usize) -> bool {
-        !(self.recover_later.is_empty() && self.again.is_empty()) || self.recoveries.can_begin(recoveries)
+        let resumes = !(self.recover_later.is_empty() && self.again.is_empty());
+        self.has_term() && (resumes || self.recoveries.can_begin(recoveries))
     }
 
     /// Goes on with one thing that became possible.

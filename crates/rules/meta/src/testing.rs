@@ -164,9 +164,7 @@ impl Bed {
 
     /// Starts the server; sessions in `living` have a grace period.
     fn start(&mut self, living: &[u64]) {
-        let mut out = Output::default();
-        self.server.start(self.wall(), &mut out).unwrap();
-        self.take(out);
+        self.server.start();
         // As mgmtd does it: shards are new until their server says that it has formatted them.
         let mut fresh = map(self.shards, 5);
         fresh.shards.iter_mut().for_each(|entry| entry.state = ShardState::New);

@@ -69,7 +69,7 @@ impl Terms {
         let place = self.shards.entry(by.shard).or_default();
         if by.term < place.heard {
             let text = format!("shard {} is in term {}, this is of term {}", by.shard, place.heard, by.term);
-            return Err(Refusal::with(Status::OLD_TERM, text));
+            return Err(Refusal { term: Some(place.heard), ..Refusal::with(Status::OLD_TERM, text) });
         }
         place.heard = by.term;
         if must_be_kept && place.kept < by.term {
@@ -247,7 +247,12 @@ mod tests {
         assert_eq!(terms.ask(by(2, 4)), Ok(Turn::Keep), "the write is under way, of an older one");
         terms.kept(&table);
         assert_eq!(terms.ask(by(2, 4)), Ok(Turn::Keep));
-        assert_eq!(terms.ask(by(2, 3)).unwrap_err().status, Status::OLD_TERM);
+        let refusal = terms.ask(by(2, 3)).unwrap_err();
+        assert_eq!(
+            (refusal.status, refusal.term),
+            (Status::OLD_TERM, Some(Term(4))),
+            "it says which is in force"
+        );
         assert_eq!(terms.ask(by(1, 5)), Ok(Turn::Wait), "kept, but its predecessor is in work");
         let table = terms.to_keep().unwrap();
         assert_eq!(table.terms, [by(1, 5), by(2, 4)]);

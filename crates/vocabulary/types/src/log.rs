@@ -20,6 +20,17 @@ record! {
     }
 }
 
+record! {
+    /// Shards that came into a log, or left it.
+    #[derive(Debug, Clone, Default, PartialEq, Eq)]
+    pub struct Moves {
+        /// Each goes on behind this head, whatever this log knew of it.
+        pub came: Vec<Head>,
+        /// These are not of this log any more.
+        pub gone: Vec<ShardId>,
+    }
+}
+
 /// What a record is. The numbers are part of the log's format; 4 is kept for changes of a shard's members.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
@@ -28,6 +39,8 @@ pub enum EntryKind {
     Command = 1,
     /// Shards begin new terms: the bytes are the list of their heads.
     Terms = 2,
+    /// Shards were imported or dropped: the bytes are [`Moves`].
+    Moves = 5,
 }
 
 /// A record of a log.
@@ -61,13 +74,19 @@ impl Record {
         Self { seq, shard: GROUP, term: Term(0), index: LogIndex(0), kind: EntryKind::Terms, bytes }
     }
 
-    /// The shards that it is of, as it leaves them.
+    /// Shards come into the log, or leave it.
+    pub fn moves(seq: LogSeq, moves: &Moves) -> Self {
+        Self { kind: EntryKind::Moves, bytes: moves.to_bytes(), ..Self::terms(seq, &[]) }
+    }
+
+    /// The shards that it is of, as it leaves them; without those that are gone.
     pub fn heads(&self) -> Result<Vec<Head>, DecodeError> {
         match self.kind {
             EntryKind::Command => {
                 Ok(alloc::vec![Head { shard: self.shard, term: self.term, index: self.index }])
             }
             EntryKind::Terms => Vec::from_bytes(&self.bytes),
+            EntryKind::Moves => Moves::from_bytes(&self.bytes).map(|moves| moves.came),
         }
     }
 }
@@ -83,6 +102,10 @@ mod tests {
         let record = Record::terms(LogSeq(5), &heads);
         assert_eq!((record.shard, record.heads().unwrap()), (GROUP, heads.to_vec()));
         assert!(Record { bytes: alloc::vec![9], ..record }.heads().is_err());
+        let moves = Moves { came: heads.to_vec(), gone: alloc::vec![ShardId(9)] };
+        let moved = Record::moves(LogSeq(6), &moves);
+        assert_eq!((moved.shard, moved.heads().unwrap()), (GROUP, heads.to_vec()));
+        assert_eq!(Moves::from_bytes(&moved.bytes), Ok(moves));
         let command = Record::command(LogSeq(6), heads[1], Vec::new());
         assert_eq!(command.heads().unwrap(), [heads[1]]);
     }

@@ -51,7 +51,7 @@ pub use commit::Commit;
 pub use create::Create;
 pub use create_temp::CreateTemp;
 pub use drop_locks::DropLocks;
-pub use events::{Event, Events, EventsReply};
+pub use events::{Event, Events, EventsReply, TermBegun};
 pub use found_chunk::FoundChunk;
 pub use get_attr::GetAttr;
 pub use get_lock::{GetLock, GetLockReply};

@@ -3,7 +3,7 @@
 use alloc::string::String;
 use core::fmt;
 use skep_types::codec::{Buffer, Decode, DecodeError, Draw, Encode, Example, Reader};
-use skep_types::{Errno, record};
+use skep_types::{Errno, Term, record};
 
 /// The `status` of a refused request: a Linux error for the program, or (from 4096 on) an
 /// answer that only the client itself acts upon.
@@ -118,18 +118,21 @@ record! {
         pub status: Status,
         /// What, where and what to do, for people; may be empty.
         pub detail: String,
+    } tags {
+        /// OLD_TERM: the term of the shard that was heard of.
+        1 => pub term: Option<Term>,
     }
 }
 
 impl Refusal {
     /// Without text.
     pub fn new(status: Status) -> Self {
-        Self { status, detail: String::new() }
+        Self::with(status, String::new())
     }
 
     /// With text for people.
     pub fn with(status: Status, detail: impl Into<String>) -> Self {
-        Self { status, detail: detail.into() }
+        Self { status, detail: detail.into(), term: None }
     }
 }
 

@@ -5,7 +5,7 @@ use super::record::{self, PAYLOAD_MAX};
 use super::recovery::{self, Recovered};
 use super::segment::{Header, Segment};
 use super::sync::{Shared, Syncer};
-use super::{GROUP_MAX, Head, LogError, LogOptions, Record, SEGMENT_MAX, SEGMENT_MIN};
+use super::{EntryKind, GROUP_MAX, Head, LogError, LogOptions, Record, SEGMENT_MAX, SEGMENT_MIN};
 use crate::disk::{DirLock, Disk};
 use skep_types::{LogSeq, ShardId};
 use std::collections::VecDeque;
@@ -88,7 +88,8 @@ impl CommandLog {
     }
 
     /// Appends a group with one write. Entries continue the log without a gap, and each shard's own records
-    /// without a gap and without a falling term. On an error nothing of the group was appended.
+    /// without a gap and without a falling term; but one of a higher term may take the place of an older one, and of all
+    /// behind it ([`CommandLog::in_force`]). On an error nothing of the group was appended.
     pub fn append(&mut self, records: &[Record]) -> Result<(), LogError> {
         let Some(after) = records.last() else { return Ok(()) };
         self.shared.check()?;
@@ -129,7 +130,7 @@ impl CommandLog {
         for record in records {
             let of = Head { shard: record.shard, term: record.term, index: record.index };
             if record.seq.0 != last.0 + 1
-                || !matches!(self.heads.stage(record.kind, of, &record.bytes), Step::Taken)
+                || !matches!(self.heads.stage(record.seq, record.kind, of, &record.bytes), Step::Taken)
             {
                 return Err(LogError::Refused(self.heads.refusal(record, last)));
             }
@@ -206,6 +207,22 @@ impl CommandLog {
         Ok(records)
     }
 
+    /// What of an entry counts: others may have taken the place of it, or of the heads in it. Of a command that does not count
+    /// a record is left that says nothing.
+    pub fn in_force(&self, record: Record) -> Record {
+        let Record { seq, shard, term, index, kind, .. } = record;
+        match kind {
+            EntryKind::Command if self.heads.counts(seq, &Head { shard, term, index }) => record,
+            EntryKind::Command => Record::terms(seq, &[]),
+            EntryKind::Terms => {
+                let mut heads = record.heads().unwrap_or_default();
+                heads.retain(|head| self.heads.counts(seq, head));
+                Record::terms(seq, &heads)
+            }
+            EntryKind::Moves => record,
+        }
+    }
+
     /// Gives back the segments whose entries are all before `seq` (and durable), whatever shards they are of. The
     /// files go with the next sync. Says how many went.
     pub fn release_before(&mut self, seq: LogSeq) -> Result<usize, LogError> {
@@ -218,6 +235,7 @@ impl CommandLog {
         let count = gone.len();
         if count > 0 {
             self.shared.released(gone.into_iter());
+            self.heads.release(self.first_seq());
         }
         Ok(count)
     }

@@ -5,7 +5,7 @@
 //!  4 u32 crc32c    of the segment's salt, the length and everything behind this field
 //!  8 u64 term      of the shard
 //! 16 u64 index     of the shard
-//! 24 u8  kind      1 command, 2 terms, 3 state; 4 is kept for changes of a shard's members
+//! 24 u8  kind      1 command, 2 terms, 3 state, 5 moves; 4 is kept for changes of a shard's members
 //! 25 u8  flags     0
 //! 26 u16 shard
 //! 28 u32 durable   low half of the sequence number up to which the log was durable when it was written
@@ -41,6 +41,7 @@ impl Kind {
             1 => Self::Entry(EntryKind::Command),
             2 => Self::Entry(EntryKind::Terms),
             STATE => Self::State,
+            5 => Self::Entry(EntryKind::Moves),
             _ => return None,
         })
     }
@@ -262,7 +263,7 @@ mod tests {
             }
             let length = u32::from(bytes[0]);
             bytes[..4].copy_from_slice(&length.to_le_bytes());
-            bytes[24] %= 5;
+            bytes[24] %= 6;
             assert!(decode(&bytes, 1, FIRST).is_none());
         }
     }

@@ -157,7 +157,7 @@ impl Walk<'_> {
         let mut end = segment.end as usize;
         let next = |end| record::decode(bytes.get(end..)?, segment.salt, segment.first);
         while let Some(view) = next(end) {
-            match self.image.heads.take(&view) {
+            match self.image.heads.take(self.next(), &view) {
                 Step::Taken => {}
                 Step::Strange => break,
                 Step::Rubbish => return Err(rubbish(&segment.path, end)),

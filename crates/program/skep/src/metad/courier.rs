@@ -130,7 +130,7 @@ impl Courier {
                 caller.hello.epoch = caller.hello.epoch.max(epoch);
                 let result = match carry(&mut caller, &task) {
                     Err(CallError::Refused(refusal)) if refusal.status == Status::OLD_TERM => {
-                        Ok(JobReply::Deposed(refusal.to_string()))
+                        Ok(JobReply::Deposed { term: refusal.term, why: refusal.to_string() })
                     }
                     done => done.map_err(|e| JobFailure(e.to_string())),
                 };

@@ -100,18 +100,8 @@ fn serve(config: &MetadConfig, restored: bool, stop: Stop, readiness: Readiness)
     let who = service::Who { place: place.clone(), incarnation, keyring, instruments, vigil };
     let pages = MetadPages { counts: counts.clone(), keyring: Arc::new(who.keyring.clone()), own };
     http::start(config.http, Arc::new(pages));
-    let mut metad = Metad::new(
-        who,
-        rules,
-        command_log,
-        sync,
-        courier,
-        mailbox,
-        nudge.clone(),
-        handle,
-        readiness,
-        counts,
-    )?;
+    let mut metad =
+        Metad::new(who, rules, command_log, sync, courier, mailbox, nudge.clone(), handle, readiness, counts);
     let ended = server.run(&mut metad).map_err(|e| format!("the server failed: {e}"));
     let fatal = metad.end(FLUSH_LIMIT);
     stop.set();

@@ -69,7 +69,7 @@ pub struct Metad {
 }
 
 impl Metad {
-    /// Begins a new term.
+    /// Of rules that know the log.
     #[allow(clippy::too_many_arguments)] // The parts of a daemon; they meet here and nowhere else.
     pub fn new(
         who: Who,
@@ -82,7 +82,7 @@ impl Metad {
         stop: StopHandle,
         readiness: Readiness,
         counts: Arc<Counts>,
-    ) -> Result<Self, String> {
+    ) -> Self {
         let mut metad = Self {
             who,
             shards: Shards::new(rules, command_log, sync.handle()),
@@ -101,8 +101,8 @@ impl Metad {
             next: 1,
             fatal: None,
         };
-        metad.shards.start(wall()).map_err(|e| e.to_string())?;
-        Ok(metad)
+        metad.shards.start();
+        metad
     }
 
     /// After the loop: everything durable and into the rows. An error tells why the loop ended.

@@ -47,10 +47,8 @@ impl World {
         }
         if let Some(at) = self.metad_at(node) {
             self.hub.borrow_mut().fields.metad_lives += 1;
-            let out = self.metads[at].start(Incarnation(life), &mut self.hub.borrow_mut());
-            if let Some(out) = out {
+            if self.metads[at].start(Incarnation(life), &mut self.hub.borrow_mut()) {
                 self.hub.borrow_mut().metad_terms.insert(node, self.metads[at].root_term());
-                self.carry_out(at, life, out);
             }
         }
         self.after(1, Event::Tick(node, life));
@@ -314,6 +312,11 @@ impl World {
         {
             upkeep.fences_wanted = true;
         }
+        if out.fetch_map
+            && let Some(upkeep) = self.upkeep.get_mut(&node)
+        {
+            upkeep.map_wanted = true;
+        }
         if hub.permille(20) {
             self.metads[at].begin_checkpoint();
         }
@@ -393,7 +396,7 @@ impl World {
     }
 
     /// The answer to a daemon's question.
-    pub(super) fn land_at_node(&mut self, id: CallId, result: Result<Vec<u8>, String>) {
+    pub(super) fn land_at_node(&mut self, id: CallId, result: Result<Vec<u8>, Refusal>) {
         let Some((node, life, purpose)) = self.purposes.remove(&id) else { return };
         if self.network.life(node) != Some(life) {
             return;
@@ -403,7 +406,13 @@ impl World {
         };
         let Some(at) = self.metad_at(node) else { return };
         let kind = self.metads[at].tasks.remove(&id).unwrap_or(0);
-        let result = result.map_err(JobFailure).and_then(|body| job_reply(kind as u16, &body));
+        let result = match result {
+            Ok(body) => job_reply(kind as u16, &body),
+            Err(refusal) if refusal.status == Status::OLD_TERM => {
+                Ok(JobReply::Deposed { term: refusal.term, why: refusal.to_string() })
+            }
+            Err(refusal) => Err(JobFailure(refusal.to_string())),
+        };
         self.metad_input(node, Input::Courier { task, result });
     }
 

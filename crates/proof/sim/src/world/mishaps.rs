@@ -7,7 +7,10 @@ use crate::hub::{HOSTS, Hub};
 use crate::network::Weather;
 use crate::queue::Event;
 use skep_client::MGMTD;
-use skep_types::NodeId;
+use skep_meta::Group;
+use skep_meta::store::MemoryStore;
+use skep_types::{NodeId, Term};
+use skep_wire::storage::ShardTerm;
 
 /// Of a thousand writes to chunk files so many are held up, in seeds that are about that.
 const LATE_WRITES: u64 = 500;
@@ -39,7 +42,7 @@ impl Mood {
     pub fn draw(seed: u64, hub: &mut Hub) -> Self {
         let rng = &mut hub.rng;
         let mut deck = Vec::new();
-        for mishap in 0..=13 {
+        for mishap in 0..=14 {
             // Some seeds never see a certain mishap, others see little else.
             for _ in 0..rng.pick(&[0, 1, 1, 2, 4]) {
                 deck.push(mishap);
@@ -114,6 +117,7 @@ impl World {
             10 => self.kill_a_client(),
             11 => self.freeze_a_client(),
             12 => self.restart_a_term(),
+            13 => self.overtake_a_term(),
             _ => self.blackout(),
         }
         self.after(pause, Event::Mishap);
@@ -164,6 +168,30 @@ impl World {
             self.metads[at].restart_term(shard, hub)
         };
         self.carry_out(at, life, out);
+    }
+
+    /// A target hears of a later term of a shard than the one in force, as if another server had spoken for it, and no map
+    /// says so: the shard must go on behind it.
+    fn overtake_a_term(&mut self) {
+        let node = self.some_metad();
+        let Some(at) = self.metad_at(node) else { return };
+        let standing = |server: &Group<MemoryStore>| {
+            server.shards().filter_map(|shard| Some((shard, server.standing(shard)?))).collect::<Vec<_>>()
+        };
+        let shards = self.metads[at].server().map(standing).unwrap_or_default();
+        if shards.is_empty() {
+            return;
+        }
+        let (shard, stamp) = shards[self.draw(shards.len() as u64) as usize];
+        let ahead = [1, 3, 1 << 20][self.draw(3) as usize];
+        let storaged = self.draw(self.storageds.len() as u64) as usize;
+        let storaged = &mut self.storageds[storaged];
+        let by = ShardTerm { shard, term: Term(stamp.term.0 + ahead) };
+        let targets: Vec<_> = storaged.capacities().map(|(target, _)| target).collect();
+        targets.into_iter().for_each(|target| storaged.hear(target, by));
+        let hub = &mut *self.hub.borrow_mut();
+        hub.say(format_args!("node {} hears of term {} of shard {shard}", storaged.node, by.term));
+        hub.coverage.hit("a target heard of a later term");
     }
 
     fn strike(&mut self, node: NodeId, power: bool) {

@@ -10,11 +10,11 @@ use skep_meta::{Group, Input};
 use skep_types::{
     Capacity, Consistency, Decode, Encode, FenceEpoch, Incarnation, LogSeq, MapVersion, NodeId, ServiceKind,
 };
-use skep_wire::Message;
 use skep_wire::mgmt::{
     FencesReply, GetFences, GetMap, Heartbeat, HeartbeatReply, MapReply, RegisterNode, RegistryAge,
     TargetReport,
 };
+use skep_wire::{Message, Refusal};
 
 /// Milliseconds between heartbeats.
 const BEAT_MS: u64 = 1_000;
@@ -38,7 +38,7 @@ pub enum Purpose {
 #[derive(Debug, Default)]
 pub struct Upkeep {
     registered: bool,
-    map_wanted: bool,
+    pub(super) map_wanted: bool,
     pub fences_wanted: bool,
     beat_at: u64,
     in_flight: Option<CallId>,
@@ -150,7 +150,7 @@ impl World {
         node: NodeId,
         life: u64,
         purpose: Purpose,
-        result: Result<Vec<u8>, String>,
+        result: Result<Vec<u8>, Refusal>,
     ) {
         let Some(upkeep) = self.upkeep.get_mut(&node) else { return };
         upkeep.in_flight = None;

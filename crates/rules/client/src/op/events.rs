@@ -5,65 +5,93 @@ use crate::lane::Lane;
 use crate::port::{Cell, Port};
 use crate::state::{Ended, Shards, Shared};
 use alloc::vec::Vec;
-use skep_types::{Errno, NodeId};
+use skep_types::{Errno, NodeId, ShardId};
 use skep_wire::Status;
 use skep_wire::meta::{Event, Events, EventsReply};
 
+/// While something is to be tried again, events are waited for so long.
+const EVENTS_SOON_MS: u64 = 100;
+
 impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     /// Waits up to `wait_ms` for events of `node`, takes them in, and gives the waits for locks that ended by them.
-    /// Wishes that their shards have forgotten (a new life) are put into its queues again. An error: the
-    /// server could not be asked; ask again after a pause.
+    /// Wishes that their shards have forgotten (a new term) are put into their queues again. A shard that does not take one
+    /// now, or cannot be told what is held there, keeps nobody from hearing of the others: the rest is tried at the next call,
+    /// and this one does not wait for events for long. An error: the server could not be asked; ask again after a pause.
     pub async fn events(&self, node: NodeId, wait_ms: u64) -> Result<Vec<Ended>, Errno> {
         let shards = self.shared.with(|s| s.wished_shards(node));
-        // Any of them names the channel.
-        let Some(shard) = shards.first().copied() else {
+        if shards.is_empty() {
             return Ok(self.shared.with(|s| s.locks.take_ended()));
-        };
-        if !self.reclaim_due(shards, Shards::begin_reclaim).await {
-            return Err(Errno::EAGAIN);
         }
-        // Another lane may have seen the new life.
-        let ended = self.wish_forgotten_again(node).await;
-        if !ended.is_empty() {
-            return Ok(ended);
+        // Another lane may have seen the new term.
+        let is_due = self.shared.with(|s| {
+            shards.iter().any(|shard| s.shards.is_due(*shard)) || !s.forgotten_wishes(node).is_empty()
+        });
+        let told = self.ask_events(node, if is_due { wait_ms.min(EVENTS_SOON_MS) } else { wait_ms }).await;
+        if told == Err(Status::NOT_READY) || told.is_ok() {
+            let shards = self.shared.with(|s| s.wished_shards(node));
+            self.reclaim_due(shards, Shards::begin_reclaim).await;
         }
-        let received = self.shared.with(|s| s.nodes.events(node));
-        let reply = match self.once(self.asking(shard, &Events { received, wait_ms })).await {
-            Ok(reply) => reply,
-            Err(refusal) if refusal.status == Status::FENCED => {
-                return Ok(self.shared.with(|s| s.locks.take_ended()));
+        match told {
+            Ok(mut ended) => {
+                ended.extend(self.wish_forgotten_again(node).await);
+                Ok(ended)
             }
+            Err(Status::FENCED) => Ok(self.shared.with(|s| s.locks.take_ended())),
             Err(_) => {
                 // The server may have moved, or be a new one.
                 self.refresh_map().await;
-                return Err(Errno::EAGAIN);
+                Err(Errno::EAGAIN)
             }
-        };
-        let EventsReply { events, number } = self.errno(reply.read())?;
-        let told: Option<Vec<Ended>> = self.shared.with(|s| {
+        }
+    }
+
+    /// The question itself.
+    async fn ask_events(&self, node: NodeId, wait_ms: u64) -> Result<Vec<Ended>, Status> {
+        let Some(shard) = self.shared.with(|s| s.names_channel(node)) else { return Ok(Vec::new()) };
+        let received = self.shared.with(|s| s.nodes.events(node));
+        let job = self.asking(shard, &Events { received, wait_ms });
+        let reply = self.once(job).await.map_err(|refusal| refusal.status)?;
+        let EventsReply { events, number } = reply.read().map_err(|refusal| refusal.status)?;
+        let (ended, begun) = self.shared.with(|s| {
             // The channel is the server's, whichever shard it was asked through.
             if s.nodes.has_ended(reply.node, reply.incarnation) {
-                return None;
+                return (Vec::new(), false);
             }
-            let told = events.0.iter().filter_map(|event| s.event(event)).collect();
+            let begun = events.0.iter().any(|event| s.term_begun(event));
+            let ended = events.0.iter().filter_map(|event| s.lock_ended(event)).collect();
             // Those of kinds that this release does not know count as well.
             if reply.client == s.client() {
                 s.nodes.confirm_events(node, number);
             }
-            Some(told)
+            (ended, begun)
         });
-        let Some(mut ended) = told else { return Ok(Vec::new()) };
-        ended.extend(self.wish_forgotten_again(node).await);
+        if begun {
+            self.port.work_waits();
+        }
         Ok(ended)
     }
 }
 
 impl Shared {
-    /// Takes an event in.
-    fn event(&mut self, event: &Event) -> Option<Ended> {
+    /// A shard says of its own accord that it is in a term that was not known.
+    fn term_begun(&mut self, event: &Event) -> bool {
+        matches!(event, Event::Term(begun) if self.shards.heard(begun.shard, begun.term))
+    }
+
+    /// A wait that has ended by an event.
+    fn lock_ended(&mut self, event: &Event) -> Option<Ended> {
         match event {
             Event::Lock(outcome) => self.lock_outcome(outcome),
+            Event::Term(_) => None,
         }
+    }
+
+    /// The shard that names the channel of `node`: one that has heard of this mount, if there is any. Others may not listen
+    /// before they have.
+    fn names_channel(&self, node: NodeId) -> Option<ShardId> {
+        let shards = self.wished_shards(node);
+        let told = shards.iter().find(|shard| self.shards.told(**shard).is_some());
+        told.or_else(|| shards.first()).copied()
     }
 
     /// Servers whose events there is a reason to ask for: something waits there.

@@ -160,6 +160,11 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         let (answer, doubt) = self.shared.with(|s| {
             let wish = s.locks.take_wish(ticket)?;
             match held {
+                // A request for it that was not answered may have been granted at once, or is on its way.
+                Ok(false) if wish.unsure => {
+                    s.locks.suspect(ino, wish.lock, Some(ticket));
+                    Some((Err(Errno::EINTR), true))
+                }
                 Ok(true) => {
                     s.locks.done(ino, &wish.lock, wish.handle, wish.order);
                     Some((Ok(()), false))
@@ -177,7 +182,8 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
         Some(Ended { ticket, ino, result: answer })
     }
 
-    /// Wishes that shards of `node` have forgotten are put into their queues again. Gives those that came.
+    /// Wishes that shards of `node` have forgotten are put into their queues again, each asked for once: one that its shard
+    /// does not take now (it is in its grace period) stays forgotten. Gives those that ended.
     pub(super) async fn wish_forgotten_again(&self, node: NodeId) -> Vec<Ended> {
         let mut ended = Vec::new();
         for ticket in self.shared.with(|s| s.forgotten_wishes(node)) {
@@ -189,12 +195,30 @@ impl<P: Port, C: Cell<Shared>> Lane<P, C> {
     async fn wish_again(&self, ticket: u64) -> Option<Ended> {
         let Wish { ino, lock, handle, .. } = self.shared.with(|s| s.locks.wish_of(ticket))?;
         let record = |s: &mut Shared, result: &_| s.wish_answered(ticket, ino, &lock, handle, result);
-        let (result, told) = self.request_lock(ino, lock, Some(ticket), record).await;
+        let key = LockKey::of(ino, &lock);
+        let order = self.shared.with(|s| {
+            s.locks.asks(key);
+            s.locks.number(Some(ticket))
+        });
+        let reply =
+            self.once(self.asking(ino.shard(), &SetLock { ino, lock, ticket: Some(ticket), order })).await;
+        let recorded = self.shared.with(|s| {
+            let result = reply.and_then(|reply| s.taken(ino.shard(), &reply, order));
+            s.locks.asked(&key);
+            if let Err(refusal) = &result
+                && (is_passing(refusal) || refusal.status == Status::OLD_SEQUENCE)
+            {
+                s.locks.not_answered(ticket, is_unsure(refusal));
+                return None;
+            }
+            let told = record(s, &result);
+            Some((result, told))
+        });
+        let (result, told) = recorded?;
         if told {
             self.port.work_waits();
             return None;
         }
-        self.told_of_doubt(&result);
         match result {
             Ok(Taken { state: LockState::Waits, .. }) => None,
             Ok(Taken { state: LockState::Done, .. }) => Some(Ended { ticket, ino, result: Ok(()) }),
@@ -480,7 +504,7 @@ impl Shared {
     }
 
     /// Wishes that another life of their shard had in its queue, or may have had; of shards of `node`.
-    fn forgotten_wishes(&self, node: NodeId) -> Vec<u64> {
+    pub(super) fn forgotten_wishes(&self, node: NodeId) -> Vec<u64> {
         let is_new = |shard, put| self.shards.term(shard) != put || self.shards.is_unsure(shard);
         let old = |wish: &Wish| wish.term.is_some_and(|put| is_new(wish.ino.shard(), put));
         let here = |wish: &Wish| self.map.leader(wish.ino.shard()) == Some(node);

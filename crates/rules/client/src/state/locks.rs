@@ -75,6 +75,8 @@ pub struct Wish {
     pub order: u64,
     /// That request is on its way.
     asked: bool,
+    /// An earlier one was not answered: it may have been carried out.
+    pub unsure: bool,
 }
 
 /// A wish that waits no longer.
@@ -273,7 +275,10 @@ impl Locks {
     /// A wish is about to be put into a queue: its ticket.
     pub fn wish(&mut self, ino: Ino, lock: LockWish, handle: Handle) -> u64 {
         self.ticket += 1;
-        self.wishes.insert(self.ticket, Wish { ino, lock, handle, term: None, order: 0, asked: false });
+        self.wishes.insert(
+            self.ticket,
+            Wish { ino, lock, handle, term: None, order: 0, asked: false, unsure: false },
+        );
         self.ticket
     }
 
@@ -281,7 +286,16 @@ impl Locks {
     pub fn waits(&mut self, ticket: u64, term: Term) {
         if let Some(wish) = self.wishes.get_mut(&ticket) {
             wish.term = Some(term);
+            (wish.asked, wish.unsure) = (false, false);
+        }
+    }
+
+    /// The request for a wish was not answered, or not yet done: it stays where it was. `unsure`: it may have been done.
+    pub fn not_answered(&mut self, ticket: u64, unsure: bool) {
+        self.early.remove(&ticket);
+        if let Some(wish) = self.wishes.get_mut(&ticket) {
             wish.asked = false;
+            wish.unsure |= unsure;
         }
     }
 

@@ -54,6 +54,12 @@ impl FakeLocks {
         *self = Self { number, ..Self::default() };
     }
 
+    /// Something that the mount is to hear.
+    pub fn tell(&mut self, mount: u64, event: Event) {
+        self.number += 1;
+        self.events.entry(mount).or_default().push((self.number, event));
+    }
+
     /// Answers what concerns locks.
     pub fn request(&mut self, mount: u64, term: Term, request: &MetaRequest) -> Option<Result<Raw, Refusal>> {
         self.term = term;
@@ -161,9 +167,8 @@ impl FakeLocks {
                 continue;
             }
             self.held.push((mount, ino, wish));
-            self.number += 1;
             let outcome = LockOutcome { ticket, errno: 0, term: self.term };
-            self.events.entry(mount).or_default().push((self.number, outcome.into()));
+            self.tell(mount, outcome.into());
         }
     }
 }

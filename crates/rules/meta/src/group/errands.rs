@@ -79,6 +79,15 @@ impl Errands {
         self.done(id);
     }
 
+    /// It was refused for ever: it is not sent again, and ends with its shard's term. What it is part of.
+    pub fn park(&mut self, id: u64) -> Option<Owner> {
+        let errand = self.all.get_mut(&id)?;
+        if let Some(at) = errand.retry_at.take() {
+            self.due.remove(&(at, id));
+        }
+        Some(errand.owner)
+    }
+
     /// A shard sends no more: whatever comes of its jobs concerns nobody.
     pub fn drop_of(&mut self, shard: ShardId) {
         let of: Vec<u64> =

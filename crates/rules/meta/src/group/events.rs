@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use skep_types::codec::Growing;
 use skep_types::{ClientId, Encode, Incarnation, Millis, Role, ShardId, Term};
 use skep_wire::Refusal;
-use skep_wire::meta::{Event, EventsReply, LockOutcome, ShardStamp};
+use skep_wire::meta::{Event, EventsReply, LockOutcome, ShardStamp, TermBegun};
 
 /// A request that waits for an event.
 #[derive(Debug, Clone, Copy)]
@@ -80,6 +80,14 @@ impl Events {
         outbox.last += 1;
         outbox.list.push_back((outbox.last, event));
         self.answer_parked(client);
+    }
+
+    /// A shard began a term of which the client is to hear. Of each shard it hears of the newest only, so that one that never
+    /// asks costs no more than that.
+    pub fn tell_of_term(&mut self, client: ClientId, begun: TermBegun) {
+        let is_newer = |event: &Event| !matches!(event, Event::Term(old) if old.shard == begun.shard);
+        self.outbox(client).list.retain(|(_, event)| is_newer(event));
+        self.tell(client, begun.into());
     }
 
     fn answer_parked(&mut self, client: ClientId) {
@@ -183,11 +191,8 @@ impl<S: Store> Group<S> {
         }
     }
 
-    /// The stamp of a shard, of whose state an answer says nothing. Only one that answers for itself vouches for its term:
-    /// of another one the term may be lost again.
     fn stamp_in_service(&self, shard: ShardId) -> ShardStamp {
-        let shard = self.shards.get(&shard).filter(|shard| shard.leads() && shard.is_ready(&self.host));
-        shard.map(Shard::stamp).unwrap_or_default()
+        self.shards.get(&shard).map(|shard| shard.stamp_in_service(&self.host)).unwrap_or_default()
     }
 }
 
@@ -227,6 +232,25 @@ mod tests {
     fn ask(events: &mut Events, received: u64, to: u64, wait: u64) -> Vec<Due> {
         events.ask(CLIENT, received, to, SHARD, Millis(100), Millis(100 + wait));
         events.take_due()
+    }
+
+    /// Goal: a client that does not ask for long hears of the newest term of each shard only, and of all else.
+    #[test]
+    fn terms_of_a_shard_do_not_pile_up() {
+        let mut events = Events::new(Incarnation(1));
+        for term in 1..=50 {
+            for shard in [3, 4] {
+                events.tell_of_term(CLIENT, TermBegun { shard: ShardId(shard), term: Term(term) });
+            }
+        }
+        tell(&mut events, 40, 0);
+        let begun = |shard| Event::from(TermBegun { shard: ShardId(shard), term: Term(50) });
+        let told = ask(&mut events, 0, 1, 50);
+        assert_eq!(told[0].reply.events.0, vec![begun(3), begun(4), lock(40, 0).into()]);
+        let number = told[0].reply.number;
+        assert!(ask(&mut events, number, 2, 50).is_empty(), "confirmed");
+        events.tell_of_term(CLIENT, TermBegun { shard: SHARD, term: Term(51) });
+        assert_eq!(events.take_due()[0].reply.number, number + 1);
     }
 
     /// Goal: events are told at once or when they come, again until they are confirmed, and in order;

@@ -30,9 +30,9 @@ impl<S: Store> Group<S> {
         let is_own = |entry: &&ShardEntry| entry.replicas.first() == Some(&own);
         self.host.led.extend(map.shards.iter().filter(is_own).map(|entry| entry.shard));
         for entry in &map.shards {
-            self.deliver(entry.shard, |shard, host| shard.placed(host, entry.state))?;
+            self.deliver(entry.shard, |shard, host| shard.placed(host, entry))?;
         }
-        self.begin_terms(Shard::awaits_term)?;
+        self.begin_terms()?;
         for entry in map.shards.iter().filter(is_own) {
             self.lead(entry, map.names, level)?;
         }
@@ -104,7 +104,7 @@ impl<S: Store> Group<S> {
         let format = Format { keys, epoch, level, era };
         self.deliver(entry.shard, |shard, host| {
             shard.format(host, &format)?;
-            shard.placed(host, entry.state)
+            shard.placed(host, entry)
         })
         .map(drop)
     }
@@ -119,7 +119,7 @@ impl<S: Store> Group<S> {
             self.host.events.end(client);
         }
         if !was_known {
-            self.end_forgotten(|_| true)?;
+            self.end_forgotten(Shard::has_term)?;
         }
         self.begin_service()
     }
@@ -131,7 +131,7 @@ impl<S: Store> Group<S> {
                 return Ok(());
             }
             for client in shard.clients_in_rows(host)? {
-                if host.sessions.admit(client).is_err() {
+                if !host.sessions.watch(client) {
                     shard.end_session(host.now, client);
                 }
             }

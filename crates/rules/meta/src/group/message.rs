@@ -7,7 +7,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use skep_types::log::Record;
 use skep_types::{
-    ChunkId, ClientId, FenceEpoch, Incarnation, LogSeq, NodeId, Role, Seq, ShardId, Slot, TargetId,
+    ChunkId, ClientId, FenceEpoch, Incarnation, LogSeq, NodeId, Role, Seq, ShardId, Slot, TargetId, Term,
 };
 use skep_wire::meta::{MetaRequest, RemoteDir, RemoteDirReply, ShardCall, ShardStamp};
 use skep_wire::mgmt::{FencesReply, MapReply};
@@ -179,7 +179,12 @@ pub enum JobReply {
     /// The target does not seal it.
     NotSealed(String),
     /// The target has heard of a later term of the shard (OLD_TERM).
-    Deposed(String),
+    Deposed {
+        /// Which, if it says so.
+        term: Option<Term>,
+        /// For people.
+        why: String,
+    },
     /// Lengths, in the order asked.
     Stats(Vec<ChunkStat>),
     /// The other shard's answer.

@@ -60,6 +60,16 @@ impl Sessions {
         Ok(())
     }
 
+    /// A client that rows name: does it live? One that opened its session after the list was fetched counts from now on as
+    /// one that was served: a later list may say that it has ended. No limit is asked: the rows have it already.
+    pub fn watch(&mut self, client: ClientId) -> bool {
+        let lives = self.lives(client);
+        if lives {
+            self.living.insert(client);
+        }
+        lives
+    }
+
     /// Takes over a newer list; the sessions that ended since. Old lists change nothing.
     pub fn update(&mut self, fences: &FencesReply) -> Vec<ClientId> {
         if self.known && fences.epoch < self.epoch {
@@ -109,5 +119,20 @@ mod tests {
         assert!(sessions.update(&list(1, &[1], &[])).is_empty(), "an old list changes nothing");
         assert_eq!(sessions.update(&list(3, &[2], &[1, 3])), [ClientId(3)]);
         assert_eq!(sessions.admit(ClientId(3)).unwrap_err().status, Status::FENCED);
+    }
+
+    /// Goal: that no more sessions are served says nothing about one that the rows name: it lives, and the list that says
+    /// that it has ended is heeded.
+    #[test]
+    fn a_full_server_ends_nobody() {
+        let mut sessions = Sessions::default();
+        let living: Vec<u64> = (1..=SESSIONS_MAX as u64).collect();
+        sessions.update(&list(1, &living, &[]));
+        let late = ClientId(SESSIONS_MAX as u64 + 5);
+        assert_eq!(sessions.admit(late).unwrap_err().status, Status::BUSY);
+        assert!(sessions.watch(late) && !sessions.watch(ClientId(0)));
+        sessions.admit(late).unwrap();
+        assert_eq!(sessions.update(&list(2, &living, &[late.0])), [late]);
+        assert!(!sessions.watch(late));
     }
 }

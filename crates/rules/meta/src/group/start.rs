@@ -1,18 +1,17 @@
-//! Start: rows, replay of the log, new terms of all shards.
+//! Start: rows, replay of the log; new terms of shards.
 
 use super::message::{Output, misplaced};
 use super::{Group, Host};
 use crate::command::{Action, Command, Internal};
 use crate::config::Config;
 use crate::key;
-use crate::limit::ERA_TERM_BITS;
 use crate::shard::Shard;
 use crate::store::{Batch, Store, StoreError};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::vec::Vec;
 use skep_types::log::{EntryKind, GROUP, Head, Record};
-use skep_types::{Millis, ShardId, Term, Timestamp};
+use skep_types::{Millis, ShardId, Timestamp};
 
 impl<S: Store> Group<S> {
     /// Over rows that are as old as the store says; the log is to be replayed from there.
@@ -60,6 +59,8 @@ impl<S: Store> Group<S> {
         match record.kind {
             EntryKind::Terms => self.replay_terms(record)?,
             EntryKind::Command => self.replay_command(record)?,
+            // The rows of what came or went are switched by themselves.
+            EntryKind::Moves => self.host.store.apply(record.seq, &[], Batch::new())?,
         }
         self.host.last = record.seq;
         Ok(())
@@ -99,22 +100,16 @@ impl<S: Store> Group<S> {
         Ok(())
     }
 
-    /// The log is replayed: new terms of all shards begin. The record that says so must be durable before anything
-    /// is answered, so that no stamp of a lost tail can look like one of these terms.
-    pub fn start(&mut self, wall: Timestamp, out: &mut Output) -> Result<(), StoreError> {
-        self.host.begin_step(self.host.now, wall, out);
+    /// The log is replayed. Which shards begin a term here says the map.
+    pub fn start(&mut self) {
         self.host.started = true;
-        let done = self.begin_terms(|_| true);
-        self.host.end_step(out);
-        done
     }
 
-    /// The terms of these shards begin, by one record.
-    pub(super) fn begin_terms(&mut self, of: impl Fn(&Shard) -> bool) -> Result<(), StoreError> {
-        // The terms that an older copy of the log does not know of are not used a second time either.
-        let least = Term(u64::from(self.host.config.era) << ERA_TERM_BITS);
-        let heads: Vec<Head> =
-            self.shards.values().filter(|shard| of(shard)).map(|shard| shard.next_head(least)).collect();
+    /// Shards that the map gives to this group begin their terms, by one record. It must be durable before anything is
+    /// answered, so that no stamp of a lost tail can look like one of these terms.
+    pub(super) fn begin_terms(&mut self) -> Result<(), StoreError> {
+        let awaiting = self.shards.values().filter(|shard| shard.awaits_term());
+        let heads: Vec<Head> = awaiting.map(|shard| shard.next_head(self.host.config.era)).collect();
         if heads.is_empty() {
             return Ok(());
         }
@@ -127,16 +122,23 @@ impl<S: Store> Group<S> {
         }
         self.host.log(&heads, batch, record)?;
         self.host.out.sync_now = true;
+        let mut of = BTreeSet::new();
         for head in &heads {
             self.deliver(head.shard, |shard, host| shard.find_open_ends(host))?;
+            of.insert(head.shard);
         }
         // Sessions that ended in an earlier term have left something behind, and the plan of what is to be done about it
         // is gone.
-        if self.host.sessions.known() {
-            self.end_forgotten(|shard| heads.iter().any(|head| head.shard == shard.id))
-        } else {
-            Ok(())
+        if self.host.sessions.known() { self.end_forgotten(|shard| of.contains(&shard.id)) } else { Ok(()) }
+    }
+
+    /// The terms of these shards end, and the next ones begin: what was under way there goes on from the rows.
+    pub(super) fn renew_terms(&mut self, shards: &[ShardId]) -> Result<(), StoreError> {
+        for shard in shards {
+            self.deliver(*shard, Shard::end_term)?;
         }
+        self.begin_terms()?;
+        self.begin_service()
     }
 
     /// Ends the term of one shard and begins the next, as when another server had answered for it in between: what is open
@@ -149,10 +151,7 @@ impl<S: Store> Group<S> {
         out: &mut Output,
     ) -> Result<(), StoreError> {
         self.host.begin_step(now, wall, out);
-        let done = self
-            .deliver(id, Shard::end_term)
-            .and_then(|_| self.begin_terms(|shard| shard.id == id))
-            .and_then(|()| self.begin_service());
+        let done = self.renew_terms(&[id]);
         self.host.end_step(out);
         done
     }

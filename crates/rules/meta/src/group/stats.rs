@@ -14,6 +14,7 @@ pub struct Counters {
     done: u64,
     refused: u64,
     records: u64,
+    old_terms: u64,
 }
 
 impl Counters {
@@ -32,10 +33,16 @@ impl Counters {
         self.records += 1;
     }
 
+    /// A target refused a message because it has heard of a later term of the shard.
+    pub fn deposed(&mut self) {
+        self.old_terms += 1;
+    }
+
     /// All of them, with the given gauges, in name order.
     pub fn list(&self, gauges: &[(&str, u64)]) -> Vec<Counter> {
         let mut counters: BTreeMap<&str, u64> = self.by_kind.iter().map(|(k, v)| (*k, *v)).collect();
         counters.extend([("done", self.done), ("log_records", self.records), ("refused", self.refused)]);
+        counters.insert("old_terms", self.old_terms);
         counters.extend(gauges.iter().copied());
         counters.into_iter().map(|(name, value)| Counter { name: name.to_string(), value }).collect()
     }

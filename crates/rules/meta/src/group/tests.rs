@@ -529,29 +529,6 @@ fn a_truncate_ends_the_recovery() {
     bed.check();
 }
 
-/// Goal: who has no session can have nothing open; a session has its limit, reclaiming too.
-#[test]
-fn opens_belong_to_sessions() {
-    let mut bed = Bed::with(Config { opens_per_client: 2, ..Config::default() }, 1);
-    let ino = bed.create(ME, Ino::ROOT, "f");
-    let wish =
-        Open { ino, mode: OpenMode::Read, truncate: false, shared: false, kill_suidgid: false, open_seq: 1 };
-    assert_eq!(bed.admin(wish).err(), Some(Status::ROLE));
-    let open = |n| Reclaimed { reserved: 0, ino: Ino(n), mode: OpenMode::Read, open_seq: 1 };
-    let many = Reclaim {
-        locks: alloc::vec::Vec::new(),
-        opens: vec![open(5), open(6), open(7)],
-        last: true,
-        term: None,
-    };
-    assert_eq!(bed.call(ME, many).err(), Some(errno(Errno::ENFILE)));
-    let few =
-        Reclaim { locks: alloc::vec::Vec::new(), opens: vec![open(5), open(6)], last: true, term: None };
-    for _ in 0..2 {
-        assert!(bed.call(ME, few.clone()).is_ok(), "a repetition is not more");
-    }
-}
-
 /// Goal: the size that an evicted writer left uncommitted is found in the chunk files also when
 /// the server was restarted in between, once or in the middle of it, and exactly once.
 #[test]

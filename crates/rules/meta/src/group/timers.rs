@@ -47,6 +47,11 @@ impl<S: Store> Group<S> {
         // Each in turn first: what one step may do at most is done for those that come first.
         due.sort_unstable_by_key(|shard| (*shard <= self.ticked, *shard));
         self.ticked = due.first().copied().unwrap_or(self.ticked);
+        let is_over = |id: &ShardId| self.shards.get(id).is_some_and(|shard| shard.must_renew(self.host.now));
+        let renewed: Vec<ShardId> = due.iter().copied().filter(is_over).collect();
+        if !renewed.is_empty() {
+            self.renew_terms(&renewed)?;
+        }
         let mut over = false;
         for shard in due {
             over |= self.deliver(shard, Shard::tick)?.unwrap_or(false);
@@ -71,11 +76,16 @@ impl<S: Store> Group<S> {
             Ok(reply) => reply,
             Err(failure) => return self.errand_failed(task, &failure),
         };
-        let Some((owner, job)) = self.host.errands.done(task) else { return Ok(()) };
-        if let JobReply::Deposed(why) = reply {
-            // A repetition would be refused for ever. Whoever waits for it has the other server to ask.
-            return self.deliver(owner.shard(), |shard, host| shard.deposed(host, &why)).map(drop);
+        if let JobReply::Deposed { term, why } = reply {
+            let Some(owner) = self.host.errands.park(task) else { return Ok(()) };
+            return self
+                .deliver(owner.shard(), |shard, host| {
+                    shard.deposed(host, term, &why);
+                    Ok(())
+                })
+                .map(drop);
         }
+        let Some((owner, job)) = self.host.errands.done(task) else { return Ok(()) };
         self.deliver(owner.shard(), |shard, host| shard.errand_done(host, task, owner, job, reply)).map(drop)
     }
 

@@ -114,6 +114,9 @@ impl Shard {
 
     /// Begins what waited for that.
     pub fn durable<S: Store>(&mut self, host: &mut Host<S>) -> Result<(), StoreError> {
+        if !self.has_term() {
+            return Ok(());
+        }
         while let Some(entry) = self.later.first_entry() {
             if *entry.key() > self.durable {
                 break;

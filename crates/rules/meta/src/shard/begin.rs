@@ -1,6 +1,7 @@
 //! A shard is read from its rows, brought up to date from the log, begins a term, and then its service.
 
 use super::absorb::Later;
+use super::place::first_of;
 use super::*;
 use crate::choose::Recorded;
 use crate::command::{Action, Command};
@@ -15,6 +16,7 @@ use crate::store::{Batch, Store, StoreError};
 use alloc::format;
 use skep_types::log::{Head, Record};
 use skep_types::{Decode, Encode};
+use skep_wire::meta::TermBegun;
 
 impl Shard {
     /// One that was never formatted.
@@ -58,7 +60,10 @@ impl Shard {
             seals: Seals::default(),
             recoveries: Recoveries::default(),
             lost: LostChunks::default(),
-            deposed: false,
+            least: Term(0),
+            served: false,
+            renew_at: None,
+            deposed: 0,
             noted: None,
             noted_load: Load::default(),
         }
@@ -158,24 +163,26 @@ impl Shard {
         self.last = index;
     }
 
-    /// Where the shard stands when its next term begins, which is at least `least`.
-    pub fn next_head(&self, least: Term) -> Head {
-        let term = Term((self.term().0 + 1).max(least.0));
+    /// Where the shard stands when its next term begins: behind all terms that an older copy of its rows may not know of,
+    /// in the eras up to `era`.
+    pub fn next_head(&self, era: u16) -> Head {
+        let term = Term((self.term().0 + 1).max(self.least.0).max(first_of(era).0));
         Head { shard: self.id, term, index: LogIndex(self.last.0 + 1) }
     }
 
-    /// A term begins, with this record.
+    /// A term begins, with this record: here, or where the log was written.
     pub fn begin_term(&mut self, head: Head, record: &Record, batch: &mut Batch) -> Result<(), StoreError> {
         self.require_next(record, head)?;
         self.terms.push(head.term, head.index);
         batch.insert(key::terms(self.id), Some(self.terms.to_bytes()));
-        (self.last, self.started) = (head.index, Some(head.index));
+        self.last = head.index;
         Ok(())
     }
 
-    /// What the shard was in the middle of when its last term ended.
+    /// Its newest record has begun a term here: what it was in the middle of when its last one ended.
     pub fn find_open_ends<S: Store>(&mut self, host: &Host<S>) -> Result<(), StoreError> {
         let id = self.id;
+        self.started = Some(self.last);
         let numbers = |table| {
             let (from, until) = key::table(id, table);
             let mut found = Vec::new();
@@ -222,6 +229,12 @@ impl Shard {
         let living: BTreeSet<ClientId> =
             host.sessions.living().filter(|client| self.holders.contains_key(client)).collect();
         let is_known = living.is_empty();
+        // Another life of the server is noticed by itself. Of a term that begins in the same one hears who asks the shard, and
+        // who waits for a lock on it asks nothing.
+        if core::mem::replace(&mut self.served, true) {
+            let begun = TermBegun { shard: self.id, term: self.term() };
+            living.iter().for_each(|client| host.events.tell_of_term(*client, begun));
+        }
         self.grace.begin(living, host.now.plus(host.config.grace_ms));
         if is_known {
             self.opens_known();

@@ -69,7 +69,7 @@ impl Shard {
     /// A session is over. Its locks go at once: others wait for them.
     pub fn end_session(&mut self, now: Millis, client: ClientId) {
         // Whoever answers for the shard next finds it in the rows.
-        if self.started.is_none() {
+        if !self.has_term() {
             return;
         }
         self.remembered.end(client);

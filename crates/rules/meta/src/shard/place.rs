@@ -3,12 +3,20 @@
 use super::{Locks, Shard};
 use crate::command::{Format, Internal, Place};
 use crate::group::{Host, not_ready};
-use crate::limit::ERA_TERM_BITS;
+use crate::limit::{ERA_TERM_BITS, RETRY_FIRST_MS, RETRY_LAST_MS, TERMS_END};
 use crate::row::header::Keys;
 use crate::store::{Store, StoreError};
 use alloc::format;
-use skep_types::{LogIndex, Term};
-use skep_wire::mgmt::ShardState;
+use skep_types::{LogIndex, Millis, Term};
+use skep_wire::mgmt::ShardEntry;
+
+/// The next term does not begin here.
+pub(super) const NEVER: Millis = Millis(u64::MAX);
+
+/// The lowest term of an era.
+pub(super) fn first_of(era: u16) -> Term {
+    Term(u64::from(era) << ERA_TERM_BITS)
+}
 
 impl Shard {
     /// Keys of its names.
@@ -41,15 +49,51 @@ impl Shard {
         &self.locks
     }
 
-    /// Where the map has it. Who answers for it no more forgets what only its term knew.
-    pub fn placed<S: Store>(&mut self, host: &mut Host<S>, state: ShardState) -> Result<(), StoreError> {
-        (self.leads, self.state) = (host.led.contains(&self.id), state);
-        if self.leads || self.started.is_none() { Ok(()) } else { self.end_term(host) }
+    /// Where the map has it. Who answers for it no more forgets what only its term knew. In a later era its terms lie
+    /// behind all that were ever in use: targets, which may have heard of later ones than this copy has, take no other.
+    pub fn placed<S: Store>(&mut self, host: &mut Host<S>, entry: &ShardEntry) -> Result<(), StoreError> {
+        (self.leads, self.state) = (host.led.contains(&self.id), entry.state);
+        let first = first_of(entry.era);
+        self.least = self.least.max(first);
+        let is_over = !self.leads || self.term() < first;
+        if is_over && self.started.is_some() { self.end_term(host) } else { Ok(()) }
     }
 
-    /// Is it to answer for the shard again, in a term of its own?
+    /// Is it to answer for the shard, in a term of its own that has not begun?
     pub fn awaits_term(&self) -> bool {
         self.leads && self.started.is_none()
+    }
+
+    /// Is its term over, because targets have heard of a later one?
+    pub fn must_renew(&self, now: Millis) -> bool {
+        self.has_term() && self.renew_at.is_some_and(|at| now >= at)
+    }
+
+    /// A target has heard of a later term than this one, `heard`, and refuses what comes in it. What it refused stays under
+    /// way until this term ends. If the map still gives the shard to this server, the next term begins behind that one, and
+    /// all goes on from the rows, as after a restart: a pause later, so that the newest map is here and two servers that
+    /// both take the shard for theirs do not chase each other.
+    pub fn deposed<S: Store>(&mut self, host: &mut Host<S>, heard: Option<Term>, why: &str) {
+        host.counters.deposed();
+        // Who does not say how far it is, is met by ever longer steps.
+        let behind = |step: u32| Term(self.term().0.saturating_add(1 << step.min(ERA_TERM_BITS)));
+        let next = heard.map_or(behind(self.deposed), |heard| Term(heard.0.saturating_add(1)));
+        let is_possible = next.0 < TERMS_END;
+        if is_possible {
+            self.least = self.least.max(next);
+        }
+        if self.renew_at.is_some() {
+            return;
+        }
+        let pause = (RETRY_FIRST_MS << self.deposed.min(16)).min(RETRY_LAST_MS);
+        self.renew_at = Some(if is_possible { host.now.plus(pause) } else { NEVER });
+        self.deposed += 1;
+        host.out.fetch_map = true;
+        host.out.warn(format!(
+            "shard {}: term {} of this server was ended by a later one: {why}. Targets refuse what comes in it; a later term              begins if the map still gives the shard to this server. If it does and no other server has it, this copy of its              data may be an older one: stop the server, and put the newest one back",
+            self.id,
+            self.term()
+        ));
     }
 
     /// Its term is over: everything but the rows is forgotten, and whoever waits is to ask again.
@@ -61,10 +105,11 @@ impl Shard {
         host.errands.drop_of(self.id);
         self.opens.drop_all(&mut host.opens);
         let (last, durable) = (self.last, self.durable);
-        let (leads, state) = (self.leads, self.state);
+        let (leads, state, served) = (self.leads, self.state, self.served || self.serves);
+        let (least, deposed) = (self.least, self.deposed);
         let (noted, noted_load) = (self.noted, self.noted_load);
         let read = Self::read(host, self.id)?.unwrap_or_else(|| Self::new(host, self.id));
-        *self = Self { last, durable, leads, state, noted, noted_load, ..read };
+        *self = Self { last, durable, leads, state, served, least, deposed, noted, noted_load, ..read };
         Ok(())
     }
 
@@ -90,7 +135,7 @@ impl Shard {
 
     /// It is made: its first term begins.
     pub fn format<S: Store>(&mut self, host: &mut Host<S>, format: &Format) -> Result<(), StoreError> {
-        let (term, index) = (Term((u64::from(format.era) << ERA_TERM_BITS).max(1)), LogIndex(1));
+        let (term, index) = (first_of(format.era).max(Term(1)), LogIndex(1));
         (self.epoch, self.level, self.era) = (format.epoch, format.level, format.era);
         self.keys = format.keys;
         self.terms.push(term, index);

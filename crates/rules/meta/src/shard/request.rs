@@ -20,7 +20,7 @@ impl Shard {
     /// Answers a request, at once or when it can.
     pub fn request<S: Store>(&mut self, host: &mut Host<S>, request: Request) -> Result<(), StoreError> {
         if let Err(refusal) = self.admit(host, &request) {
-            self.answer(host, request.reply_to, self.stamp(), Err(refusal));
+            self.answer(host, request.reply_to, self.stamp_in_service(host), Err(refusal));
             return Ok(());
         }
         if let Some(index) = self.awaits_holder(host, &request)? {
@@ -210,7 +210,11 @@ impl Shard {
     /// Why `client` may not have one more file open.
     fn too_many_opens<S: Store>(&self, host: &Host<S>, client: ClientId) -> Option<Refusal> {
         if host.opens.of(client) >= host.config.opens_per_client {
-            return Some(self.too_many_of_client(host, client));
+            let text = format!(
+                "client {client} has too many files open; the limit is {} (max_opens_per_client in metad.toml)",
+                host.config.opens_per_client
+            );
+            return Some(Refusal::with(Status::errno(Errno::ENFILE), text));
         }
         (host.opens.all() >= host.config.opens).then(|| {
             let text = format!(
@@ -221,14 +225,6 @@ impl Shard {
             );
             Refusal::with(Status::errno(Errno::ENFILE), text)
         })
-    }
-
-    pub(super) fn too_many_of_client<S: Store>(&self, host: &Host<S>, client: ClientId) -> Refusal {
-        let text = format!(
-            "client {client} has too many files open; the limit is {} (max_opens_per_client in metad.toml)",
-            host.config.opens_per_client
-        );
-        Refusal::with(Status::errno(Errno::ENFILE), text)
     }
 }
 

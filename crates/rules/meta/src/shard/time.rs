@@ -1,6 +1,7 @@
 //! Time: deadlines of waits, the end of grace, forgotten growths; and what became of jobs for other servers.
 
 use super::Shard;
+use super::place::NEVER;
 use crate::group::{Host, Job, JobReply, Load, Owner};
 use crate::limit::{GROWTH_SWEEP_MS, WAIT_DEADLINE_MS};
 use crate::store::{Store, StoreError};
@@ -10,6 +11,9 @@ use skep_types::{ClientId, Millis};
 
 impl Shard {
     fn deadline(&self, holds_chores: bool) -> Option<Millis> {
+        if !self.has_term() {
+            return None;
+        }
         if !holds_chores && self.chores.is_due() {
             return Some(Millis(0));
         }
@@ -19,6 +23,7 @@ impl Shard {
             self.grace.deadline(),
             self.deletions.deadline(),
             self.locks.deadline(),
+            self.renew_at.filter(|at| *at != NEVER),
             growth,
         ]
         .into_iter()
@@ -47,6 +52,9 @@ impl Shard {
 
     /// Time passed. `true`: the grace period is over by that.
     pub fn tick<S: Store>(&mut self, host: &mut Host<S>) -> Result<bool, StoreError> {
+        if !self.has_term() {
+            return Ok(false);
+        }
         let now = host.now;
         for parked in self.waits.expired(now) {
             self.give_up(host, parked, &format!("still waiting after {} s", WAIT_DEADLINE_MS / 1_000));
@@ -71,6 +79,10 @@ impl Shard {
         job: Job,
         reply: JobReply,
     ) -> Result<(), StoreError> {
+        if !matches!(owner, Owner::Remote(..)) {
+            // A target takes what comes in this term.
+            self.deposed = 0;
+        }
         match (owner, job, reply) {
             (Owner::Deletion(_, target), _, JobReply::Done) => self.deleted(host, target),
             (Owner::Trim(ino), _, JobReply::Trimmed(blocks)) => self.trimmed(host, ino, task, blocks),
@@ -95,21 +107,6 @@ impl Shard {
                 Ok(())
             }
         }
-    }
-
-    /// A target has heard of a later term than this one: another server answers for the shard, and this one has nothing to
-    /// say to targets any more. What waits for them ends with its deadline; one line says why, however many are refused.
-    pub fn deposed<S: Store>(&mut self, host: &mut Host<S>, why: &str) -> Result<(), StoreError> {
-        if !core::mem::replace(&mut self.deposed, true) {
-            host.out.warn(format!(
-                "shard {}: this server's term {} was ended by another server's: {why}; nothing is sent to targets any more \
-                 that is refused so. If no other server has the shard, this one has an older copy of its data: stop it, \
-                 and put the newest one back",
-                self.id,
-                self.term()
-            ));
-        }
-        Ok(())
     }
 
     /// An answer of the wrong shape counts as none: everything that waits for it must not hang.

@@ -5,11 +5,11 @@ use super::waits::{For, Parked};
 use crate::command::{Internal, Writers};
 use crate::group::Host;
 use crate::group::Request;
-use crate::limit::OPENS_PER_MESSAGE_MAX;
+use crate::limit::{OPENS_PER_MESSAGE_MAX, OPENS_TOLD_MAX};
 use crate::store::{Store, StoreError};
 use alloc::format;
 use alloc::vec::Vec;
-use skep_types::{ClientId, Encode, Ino, LogIndex};
+use skep_types::{ClientId, Encode, Errno, Ino, LogIndex};
 use skep_wire::meta::{MetaRequest, ReclaimReply, Sync};
 use skep_wire::{Empty, Refusal, Status};
 
@@ -115,9 +115,12 @@ impl Shard {
                 format!("{count} inodes or locks in one message; the limit is {OPENS_PER_MESSAGE_MAX}");
             return Err(Refusal::with(Status::MALFORMED, text));
         }
-        // Not counted against the server's own limit: these were open before.
-        if reclaimed > 0 && host.opens.of(client) + reclaimed > host.config.opens_per_client {
-            return Err(self.too_many_of_client(host, client));
+        // These were open before, and may be more than the settings allow by now: only new ones are counted against them.
+        if reclaimed > 0 && host.opens.of(client) + reclaimed > OPENS_TOLD_MAX {
+            let text = format!(
+                "client {client} tells of more than {OPENS_TOLD_MAX} open files, which no server allows"
+            );
+            return Err(Refusal::with(Status::errno(Errno::ENFILE), text));
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use super::LockOutcome;
 use skep_types::codec::Growing;
-use skep_types::{record, union};
+use skep_types::{ShardId, Term, record, union};
 
 crate::message! {
     /// Waits until there is something to tell the mount, of any shard of the group that the shard in the call belongs to,
@@ -22,6 +22,20 @@ union! {
     pub enum Event {
         /// Something became of a waiting lock.
         Lock(LockOutcome) = 1,
+        /// A shard began a term.
+        Term(TermBegun) = 2,
+    }
+}
+
+record! {
+    /// A shard of the group began its service in a new term, though the server is in the same life. Who had something open on
+    /// it, or waits there, hears of it without having to ask the shard; who does not know the event hears by its next answer.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct TermBegun {
+        /// The shard.
+        pub shard: ShardId,
+        /// Its term.
+        pub term: Term,
     }
 }
 

@@ -8,13 +8,23 @@ use std::collections::BTreeMap;
 
 type Heads = BTreeMap<ShardId, Head>;
 
-/// The heads after these records, counted without the log.
-fn heads_after(records: &[Record]) -> Vec<Head> {
-    let all = records.iter().flat_map(|record| record.heads().unwrap());
-    all.map(|head| (head.shard, head)).collect::<Heads>().into_values().collect()
+fn follow(heads: &mut Heads, record: &Record) {
+    heads.extend(record.heads().unwrap().into_iter().map(|head| (head.shard, head)));
+    if record.kind == EntryKind::Moves {
+        let gone = Moves::from_bytes(&record.bytes).unwrap().gone;
+        heads.retain(|shard, _| !gone.contains(shard));
+    }
 }
 
-/// Commands of 8 shards in no order, and new terms of some of them now and then.
+/// The heads after these records, counted without the log.
+fn heads_after(records: &[Record]) -> Vec<Head> {
+    let mut heads = Heads::new();
+    records.iter().for_each(|record| follow(&mut heads, record));
+    heads.into_values().collect()
+}
+
+/// Commands of 8 shards in no order. Now and then new terms of some of them begin, records take the place of others, and
+/// shards come and go.
 fn mixed(count: u64) -> Vec<Record> {
     let mut heads = Heads::new();
     let mut records = Vec::new();
@@ -24,14 +34,27 @@ fn mixed(count: u64) -> Vec<Record> {
             let before = heads.get(&shard).copied().unwrap_or(Head { shard, ..head(0, 1, 0) });
             head(shard.0, before.term.0 + rise, before.index.0 + 1)
         };
-        let record = if seq % 11 == 5 {
+        let older = |heads: &Heads, shard: u16| {
+            let before = heads.get(&ShardId(shard)).copied()?;
+            Some(head(shard, before.term.0 + 1, (before.index.0 / 2).max(1)))
+        };
+        let record = if seq % 13 == 7 {
+            let gone: Vec<_> =
+                heads.keys().copied().filter(|shard| u64::from(shard.0) == 4 + seq % 4).collect();
+            let came = vec![head(20 + seq as u16 % 3, seq, 100 + seq)];
+            Record::moves(LogSeq(seq), &Moves { came, gone })
+        } else if let (9, Some(older)) = (seq % 12, older(&heads, seq as u16 % 8)) {
+            command(seq, older)
+        } else if let (3, Some(first), Some(second)) = (seq % 17, older(&heads, 1), older(&heads, 20)) {
+            Record::terms(LogSeq(seq), &[first, second])
+        } else if seq % 11 == 5 {
             let list: Vec<_> =
                 (seq % 3..8).step_by(3).map(|shard| next(&heads, shard, 1 + seq % 4)).collect();
             Record::terms(LogSeq(seq), &list)
         } else {
             command(seq, next(&heads, seq * seq % 8 + seq % 2, 0))
         };
-        heads.extend(record.heads().unwrap().into_iter().map(|head| (head.shard, head)));
+        follow(&mut heads, &record);
         records.push(record);
     }
     records
@@ -61,7 +84,7 @@ fn forge(disk: &FaultDisk, first: LogSeq, at: u64, encode: impl FnOnce(&mut Vec<
 /// loses a suffix of its own; the heads say so, and each shard goes on behind its own.
 #[test]
 fn cut_at_every_byte() {
-    let records = mixed(48);
+    let records = mixed(64);
     let options = LogOptions { preallocate: false, ..options(SEGMENT_MIN) };
     let disk = FaultDisk::new();
     let (mut log, _) = CommandLog::open(Arc::new(disk.clone()), &dir(), options.clone()).unwrap();
@@ -138,6 +161,10 @@ fn what_does_not_follow_its_shard_is_refused() {
     let records = [command(1, head(1, 3, 1)), command(2, head(2, 5, 1)), command(3, head(1, 3, 2))];
     log.append(&records).unwrap();
     let terms = |list: &[Head]| Record::terms(LogSeq(4), list);
+    let moves = |came: &[Head], gone: &[u16]| {
+        let gone = gone.iter().copied().map(ShardId).collect();
+        Record::moves(LogSeq(4), &Moves { came: came.to_vec(), gone })
+    };
     let bad = [
         command(4, head(1, 3, 2)),
         command(4, head(1, 3, 4)),
@@ -152,6 +179,16 @@ fn what_does_not_follow_its_shard_is_refused() {
         terms(&[head(1, 4, 4)]),
         terms(&[head(1, 4, 3), head(1, 5, 3)]),
         terms(&[head(7, 1, 2)]),
+        command(4, head(1, 4, 0)),
+        command(4, head(1, 3, 1)),
+        moves(&[head(7, 1, 0)], &[]),
+        moves(&[head(1, 2, 9)], &[]),
+        moves(&[], &[7]),
+        moves(&[head(7, 1, 9)], &[7]),
+        moves(&[], &[1, 1]),
+        moves(&[Head { shard: skep_types::log::GROUP, ..head(0, 1, 1) }], &[]),
+        Record { bytes: vec![1, 2, 3], ..moves(&[], &[]) },
+        Record { shard: ShardId(1), ..moves(&[], &[]) },
         Record { shard: ShardId(1), ..terms(&[head(1, 4, 3)]) },
         Record { bytes: vec![1, 2, 3], ..terms(&[]) },
     ];
@@ -167,6 +204,87 @@ fn what_does_not_follow_its_shard_is_refused() {
     }
     log.append(&[terms(&[head(2, 6, 2), head(7, 1, 1), head(1, 9, 3)]), command(5, head(7, 1, 2))]).unwrap();
     assert_eq!(log.heads(), [head(1, 9, 3), head(2, 6, 2), head(7, 1, 2)]);
+}
+
+/// Goal: a shard that was imported goes on behind its head, one that was dropped is unknown, in memory, in the states of later
+/// segments and after a reopen, whatever is released.
+#[test]
+fn shards_come_and_go() {
+    let disk = FaultDisk::new();
+    let (mut log, _) = open(&disk);
+    log.append(&[command(1, head(1, 3, 1)), command(2, head(2, 5, 1))]).unwrap();
+    assert!(log.append(&[command(3, head(9, 7, 101))]).is_err());
+    let moves = Moves { came: vec![head(9, 7, 100)], gone: vec![ShardId(2)] };
+    log.append(&[Record::moves(LogSeq(3), &moves), command(4, head(9, 7, 101))]).unwrap();
+    assert_eq!((log.head(ShardId(2)), log.head(ShardId(9))), (None, Some(head(9, 7, 101))));
+    assert!(log.append(&[command(5, head(2, 5, 2))]).is_err());
+    for seq in 5..=200 {
+        log.append(&[command(seq, head(9, 7, 97 + seq))]).unwrap();
+    }
+    log.syncer().sync().unwrap();
+    for released in [false, true] {
+        if released {
+            assert!(log.release_before(LogSeq(150)).unwrap() > 2);
+            log.syncer().sync().unwrap();
+        }
+        let (again, _) = open(&disk.crash(CrashMode::DropAll, 0));
+        assert_eq!(again.heads(), [head(1, 3, 1), head(9, 7, 297)]);
+    }
+    let back = Moves { came: vec![head(2, 8, 40), head(9, 7, 500)], gone: vec![ShardId(1)] };
+    log.append(&[Record::moves(LogSeq(201), &back)]).unwrap();
+    assert_eq!(
+        log.heads(),
+        [head(2, 8, 40), head(9, 7, 500)],
+        "an import that is done again replaces the first"
+    );
+}
+
+/// Goal: a record of a higher term takes the place of one with its index and of all behind it in its shard, in the memory of
+/// the log that took it and of one that reads it, also when older segments are gone; whoever replays sees each index once.
+#[test]
+fn superseded_records_do_not_count() {
+    let records = mixed(400);
+    // What stands of each shard, by its indexes, counted without the log.
+    let mut standing: BTreeMap<ShardId, Vec<(LogIndex, LogSeq)>> = BTreeMap::new();
+    for record in records.iter().filter(|record| record.kind != EntryKind::Moves) {
+        for head in record.heads().unwrap() {
+            let list = standing.entry(head.shard).or_default();
+            list.retain(|(index, _)| *index < head.index);
+            list.push((head.index, record.seq));
+        }
+    }
+    let disk = FaultDisk::new();
+    let (mut log, _) = open(&disk);
+    append_all(&mut log, &records);
+    log.syncer().sync().unwrap();
+    let (again, _) = open(&disk.crash(CrashMode::DropAll, 0));
+    let in_force = |log: &CommandLog, from: LogSeq| {
+        let read = log.read(from, usize::MAX).unwrap().into_iter();
+        read.map(|record| log.in_force(record)).collect::<Vec<_>>()
+    };
+    let all = in_force(&log, LogSeq(1));
+    assert_eq!(in_force(&again, LogSeq(1)), all);
+    assert!(all.iter().zip(&records).any(|(left, record)| left != record));
+    let mut seen: BTreeMap<ShardId, Vec<(LogIndex, LogSeq)>> = BTreeMap::new();
+    for record in all.iter().filter(|record| record.kind != EntryKind::Moves) {
+        assert_eq!(record.seq.0 as usize, 1 + all.iter().position(|other| other == record).unwrap());
+        for head in record.heads().unwrap() {
+            seen.entry(head.shard).or_default().push((head.index, record.seq));
+        }
+    }
+    // Of a shard that went and was made anew all stays differ; those that only lived here are compared.
+    let went: Vec<ShardId> = records
+        .iter()
+        .filter(|record| record.kind == EntryKind::Moves)
+        .flat_map(|record| Moves::from_bytes(&record.bytes).unwrap().gone)
+        .collect();
+    standing.retain(|shard, _| shard.0 < 20 && !went.contains(shard));
+    seen.retain(|shard, _| standing.contains_key(shard));
+    assert!(!standing.is_empty());
+    assert_eq!(seen, standing);
+    log.release_before(LogSeq(300)).unwrap();
+    let first = log.first_seq();
+    assert_eq!(in_force(&log, first), all[first.0 as usize - 1..]);
 }
 
 /// Goal: a log of format 1 is refused with what, where and what to do, whole or torn, and left as it is.

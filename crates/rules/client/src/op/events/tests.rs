@@ -1,12 +1,13 @@
 //! Tests of the channel of events.
 
 use crate::state::Ended;
-use crate::testing::{BOTH, FakeLane, block_on, create, mount, mounted};
+use crate::testing::{BOTH, FakeLane, Fault, block_on, create, mount, mounted};
 use crate::{OpenHow, Waiting};
+use alloc::vec;
 use alloc::vec::Vec;
-use skep_types::{Errno, Ino, NodeId, ShardId};
-use skep_wire::Message;
-use skep_wire::meta::{Events, LockKind, LockSpace, LockWish};
+use skep_types::{Errno, Ino, NodeId, ShardId, Term};
+use skep_wire::meta::{Events, LockKind, LockOutcome, LockSpace, LockWish, Reclaim, SetLock, TermBegun};
+use skep_wire::{Message, Status};
 
 fn wish(owner: u64, kind: Option<LockKind>) -> LockWish {
     LockWish { owner, pid: 0, space: LockSpace::Range, kind, start: 0, last: 9 }
@@ -61,4 +62,76 @@ fn a_grant_of_an_ended_term_is_nothing() {
     told(0);
     block_on(first.set_lock(file.handle, wish(1, None))).unwrap();
     assert_eq!(events(&second), [(ino, Ok(()))]);
+}
+
+fn wait(lane: &FakeLane, handle: u64, owner: u64) -> u64 {
+    match block_on(lane.wait_for_lock(handle, wish(owner, WRITE))) {
+        Ok(Waiting::Ticket(ticket)) => ticket,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Goal: a mount that only waits hears by an event that a shard has begun a term: the shard is told what is held, and the wish
+/// waits there again.
+#[test]
+fn a_term_that_begins_is_heard_of() {
+    let (cluster, first) = mounted();
+    let second = mount(&cluster);
+    let file = create(&first, b"f");
+    let other = block_on(second.open(file.attr.ino, OpenHow { ..BOTH })).unwrap();
+    block_on(first.set_lock(file.handle, wish(1, WRITE))).unwrap();
+    wait(&second, other.handle, 2);
+    let client = second.shared.borrow().client().0;
+    let far = ShardId(1);
+    for term in [3, 4] {
+        let begun = TermBegun { shard: far, term: Term(term) };
+        cluster.borrow_mut().shard.locks.tell(client, begun.into());
+        assert_eq!(events(&second), []);
+        assert_eq!(second.shared.borrow().shards.term(far), Term(term), "no answer has shown it");
+    }
+    assert!(second.shared.borrow().shards.is_due(far));
+    let reclaims = cluster.borrow().shard.reclaims;
+    {
+        let shard = &mut cluster.borrow_mut().shard;
+        shard.term += 1;
+        shard.locks.restart();
+        let begun = TermBegun { shard: ShardId(0), term: Term(shard.term) };
+        shard.locks.tell(client, begun.into());
+    }
+    assert_eq!(events(&second), [(file.attr.ino, Ok(()))], "it is free now");
+    assert_eq!(cluster.borrow().shard.reclaims, reclaims + 1);
+}
+
+/// Goal: a shard that takes no wishes, or no report, for it is in its grace period, keeps the mount from nothing else: what
+/// became of other waits is told at once, and the wish is put again, once at each call.
+#[test]
+fn a_shard_in_grace_holds_up_no_outcome() {
+    let (cluster, first) = mounted();
+    let second = mount(&cluster);
+    let files = [create(&first, b"f"), create(&first, b"g")];
+    let [slow, quick] = files.map(|file| {
+        block_on(first.set_lock(file.handle, wish(1, WRITE))).unwrap();
+        let other = block_on(second.open(file.attr.ino, OpenHow { ..BOTH })).unwrap();
+        (file.attr.ino, wait(&second, other.handle, 2))
+    });
+    let client = second.shared.borrow().client().0;
+    let term = {
+        let cluster = &mut *cluster.borrow_mut();
+        cluster.shard.term += 1;
+        cluster.fail(SetLock::KIND, &[Fault::Refuse(Status::GRACE); 5]);
+        cluster.fail(Reclaim::KIND, &[Fault::Refuse(Status::NOT_READY)]);
+        Term(cluster.shard.term)
+    };
+    let outcome = LockOutcome { ticket: quick.1, errno: 35, term };
+    cluster.borrow_mut().shard.locks.tell(client, outcome.into());
+    let asked = || cluster.borrow().count(SetLock::KIND);
+    let before = asked();
+    assert_eq!(events(&second), [(quick.0, Err(Errno(35)))]);
+    assert_eq!(asked(), before + 1, "the other one, once");
+    cluster.borrow_mut().shard.locks.held.clear();
+    for n in 2..=5 {
+        assert_eq!((events(&second), asked()), (vec![], before + n));
+    }
+    assert_eq!(events(&second), [(slow.0, Ok(()))]);
+    assert_eq!(asked(), before + 6);
 }

@@ -134,3 +134,26 @@ fn a_refused_report_has_a_last_word() {
     block_on(lane.getattr(file.attr.ino)).unwrap();
     assert_eq!((cluster.borrow().count(Reclaim::KIND), cluster.borrow().shard.reclaims), (2, 1));
 }
+
+/// Goal: a wish that is put again after a new term by a request that is not answered may be held: when its program gets a
+/// signal, what the shard has of it is put right. One that was answered since is in no doubt.
+#[test]
+fn a_wish_in_doubt_is_put_right() {
+    for answered in [false, true] {
+        let (cluster, first) = mounted();
+        let second = mount(&cluster);
+        let file = create(&first, b"f");
+        let other = open(&second, file.attr.ino);
+        block_on(first.set_lock(file.handle, wish(1, WRITE, 0, 9))).unwrap();
+        let ticket = waiting(&second, &other, wish(2, WRITE, 0, 9));
+        cluster.borrow_mut().shard.term += 1;
+        cluster.borrow_mut().fail(SetLock::KIND, &[Fault::LoseRequest]);
+        let node = second.shared.borrow().map.leader(ShardId(0)).unwrap();
+        for _ in 0..1 + usize::from(answered) {
+            assert_eq!(block_on(second.events(node, 0)), Ok(Vec::new()));
+        }
+        assert_eq!(second.shared.borrow().locks.wish_of(ticket).unwrap().unsure, !answered);
+        assert_eq!(block_on(second.cancel_lock(ticket)).unwrap().result, Err(Errno::EINTR));
+        assert_eq!(second.shared.borrow().locks.has_work(), !answered);
+    }
+}

@@ -136,3 +136,25 @@ fn a_late_refusal_takes_nothing_newer() {
     locks.disbelieve(INO, &wish(Some(LockKind::Write), 0, 29), orders[1]);
     assert_eq!(held(&locks), [(20, 29, LockKind::Write)]);
 }
+
+/// Goal: a wish whose request was not answered stays where it was, in doubt until it is answered; no answer is waited for any
+/// more when it is granted.
+#[test]
+fn an_unanswered_wish_is_in_doubt() {
+    let mut locks = Locks::default();
+    let ticket = locks.wish(INO, wish(Some(LockKind::Write), 0, 9), 3);
+    locks.number(Some(ticket));
+    locks.waits(ticket, Term(1));
+    for (unsure, doubt) in [(false, false), (true, true), (false, true)] {
+        locks.number(Some(ticket));
+        locks.not_answered(ticket, unsure);
+        let wish = locks.wish_of(ticket).unwrap();
+        assert_eq!((wish.term, wish.unsure), (Some(Term(1)), doubt));
+    }
+    locks.number(Some(ticket));
+    locks.waits(ticket, Term(2));
+    assert!(!locks.wish_of(ticket).unwrap().unsure);
+    locks.number(Some(ticket));
+    locks.not_answered(ticket, true);
+    assert!(locks.granted(ticket).is_some() && !locks.was_early(ticket));
+}

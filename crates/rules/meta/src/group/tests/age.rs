@@ -4,9 +4,9 @@ use super::*;
 use crate::store::{MemoryStore, StoreError};
 use skep_wire::mgmt::{FencesReply, MapReply, ShardState};
 
-fn started(out: &mut Output) -> Group<MemoryStore> {
+fn started() -> Group<MemoryStore> {
     let mut server = Group::new(Config::default(), MemoryStore::default()).unwrap();
-    server.start(Timestamp::default(), out).unwrap();
+    server.start();
     server
 }
 
@@ -19,7 +19,7 @@ fn step(server: &mut Group<MemoryStore>, input: Input, out: &mut Output) -> Resu
 #[test]
 fn a_new_shard_is_formatted_and_waits() {
     let mut out = Output::default();
-    let mut server = started(&mut out);
+    let mut server = started();
     let mut fresh = map(2, 5);
     fresh.shards.iter_mut().for_each(|entry| entry.state = ShardState::New);
     step(&mut server, Input::Map { own: OWN, map: fresh.clone() }, &mut out).unwrap();
@@ -44,7 +44,7 @@ fn a_new_shard_is_formatted_and_waits() {
 #[test]
 fn lost_rows_are_not_made_anew() {
     let mut out = Output::default();
-    let mut server = started(&mut out);
+    let mut server = started();
     let records = out.records.len();
     let Err(e) = step(&mut server, Input::Map { own: OWN, map: map(2, 5) }, &mut out) else {
         panic!("it goes on with empty shards")

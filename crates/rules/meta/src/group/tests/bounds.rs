@@ -249,3 +249,48 @@ fn records_carry_the_level_in_force() {
     let record = bed.log.last().unwrap();
     assert_eq!(Command::decode(&record.bytes, record.shard, record.index).unwrap().level, 0);
 }
+
+/// Goal: who has no session can have nothing open. What was open before is taken back whatever the limit is by now, and
+/// counts; new opens are refused beyond it.
+#[test]
+fn opens_belong_to_sessions() {
+    let mut bed = Bed::with(Config { opens_per_client: 2, ..Config::default() }, 1);
+    let ino = bed.create(ME, Ino::ROOT, "f");
+    let wish =
+        Open { ino, mode: OpenMode::Read, truncate: false, shared: false, kill_suidgid: false, open_seq: 1 };
+    assert_eq!(bed.admin(wish.clone()).err(), Some(Status::ROLE));
+    let open = |n| Reclaimed { reserved: 0, ino: Ino(n), mode: OpenMode::Read, open_seq: 1 };
+    let opens = vec![open(5), open(6), open(7)];
+    let many = Reclaim { locks: vec![], opens, last: true, term: None };
+    for _ in 0..2 {
+        assert!(bed.call(ME, many.clone()).is_ok(), "a limit that was lowered takes nothing away");
+    }
+    assert_eq!(bed.call(ME, wish.clone()).err(), Some(errno(Errno::ENFILE)), "that is a new one");
+    bed.close(ME, Ino(5), 2);
+    bed.close(ME, Ino(6), 2);
+    assert!(bed.call(ME, wish).is_ok());
+}
+
+/// Goal: a client whose session is newer than the list is waited for in grace also when no more sessions are served: nobody
+/// said that it has ended, and its files are not given up.
+#[test]
+fn a_full_server_gives_up_no_files() {
+    let mut bed = Bed::new();
+    let ino = bed.create(ME, Ino::ROOT, "f");
+    let newcomer = Who { client: crate::limit::SESSIONS_MAX as u64 + 9, slot: 0 };
+    bed.open(newcomer, ino, OpenMode::Write, 1).unwrap();
+    bed.unlink(ME, Ino::ROOT, "f").unwrap();
+    let living: alloc::vec::Vec<u64> = (1..=crate::limit::SESSIONS_MAX as u64).collect();
+    bed.restart(&living);
+    bed.report(ME);
+    bed.tick(1_000);
+    assert!(bed.attr(ino).is_ok(), "it was purged");
+    let opens = vec![Reclaimed { reserved: 0, ino, mode: OpenMode::Write, open_seq: 1 }];
+    bed.call(newcomer, Reclaim { locks: vec![], opens, last: true, term: None }).unwrap();
+    bed.tick(1_000);
+    assert!(bed.attr(ino).is_ok());
+    bed.close(newcomer, ino, 2);
+    bed.tick(1_000);
+    assert_eq!(bed.attr(ino).err(), Some(errno(Errno::ESTALE)));
+    bed.check();
+}

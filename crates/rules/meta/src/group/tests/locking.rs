@@ -92,6 +92,41 @@ fn circles_over_shards_are_found() {
     assert_eq!(told(&mut bed, to).unwrap().events, became(&bed, 70, 0));
 }
 
+/// Goal: who has something open on a shard, and may wait there, hears by an event that it began a term, also through another
+/// shard and not before the term is on stable storage; again until it is confirmed. Nobody else hears, and nobody of what a
+/// start begins: that is another life of the server.
+#[test]
+fn a_term_that_begins_alone_is_told() {
+    let mut bed = Bed::with(Config::default(), 2);
+    let fences = bed.fences(&[1, 2]);
+    bed.step(Input::Fences(fences));
+    let ino = bed.create(ME, Ino::ROOT, "f");
+    bed.open(OTHER, ino, OpenMode::Write, 1).unwrap();
+    let ask = |bed: &mut Bed, who, received| {
+        bed.send_as(who, ShardId(1), 0, skep_wire::meta::Events { received, wait_ms: 10_000 }.into())
+    };
+    let (holds, idle) = (ask(&mut bed, OTHER, 0), ask(&mut bed, ME, 0));
+    bed.auto_sync = false;
+    bed.restart_term(ShardId(0));
+    assert!(told(&mut bed, holds).is_none(), "the term may be lost again");
+    bed.auto_sync = true;
+    bed.sync();
+    let begun = |bed: &Bed| Growing(vec![TermBegun { shard: ShardId(0), term: bed.term() }.into()]);
+    let reply = told(&mut bed, holds).expect("nobody told");
+    assert_eq!(reply.events, begun(&bed));
+    assert!(told(&mut bed, idle).is_none());
+    bed.restart_term(ShardId(0));
+    let again = ask(&mut bed, OTHER, 0);
+    let reply = told(&mut bed, again).unwrap();
+    assert_eq!(reply.events, begun(&bed), "of the newest only");
+    let confirmed = ask(&mut bed, OTHER, reply.number);
+    assert!(told(&mut bed, confirmed).is_none());
+    bed.config.life = Incarnation(1 << 40);
+    bed.restart(&[1, 2]);
+    let old = ask(&mut bed, OTHER, reply.number);
+    assert!(told(&mut bed, old).unwrap().events.0.is_empty());
+}
+
 /// Goal: events of one shard are told through another one of the group that is not ready to answer for itself, and whose
 /// stamp is not shown then; a newer wait through any shard ends the older. Not through a shard that the client is to report
 /// to first, nor one that is not here, nor to others than clients with a session.
@@ -135,8 +170,10 @@ fn events_are_of_the_group() {
     bed.auto_sync = true;
     bed.sync();
     let now = bed.server.standing(ShardId(1)).unwrap();
+    let mut both = became(&bed, 70, 0);
+    both.0.push(TermBegun { shard: ShardId(1), term: now.term }.into());
     let in_grace = ask(&mut bed, 1);
-    assert_eq!(told(&mut bed, in_grace).unwrap().events, became(&bed, 70, 0), "told again");
+    assert_eq!(told(&mut bed, in_grace).unwrap().events, both, "told again, and that a term began");
     assert_eq!(through(&bed, in_grace), now);
     bed.tick(80_000);
     let (late, elsewhere) = (ask(&mut bed, 1), ask(&mut bed, 9));
@@ -144,7 +181,7 @@ fn events_are_of_the_group() {
     assert_eq!(through(&bed, late).term, now.term, "which it is to report to");
     assert_eq!(bed.reply::<EventsReply>(elsewhere), Some(Err(Status::STALE_MAP)));
     let still = ask(&mut bed, 0);
-    assert_eq!(told(&mut bed, still).unwrap().events, became(&bed, 70, 0));
+    assert_eq!(told(&mut bed, still).unwrap().events, both);
     let admin = bed.admin_send(skep_wire::meta::Events { received: 0, wait_ms: 0 });
     assert_eq!(bed.reply::<EventsReply>(admin), Some(Err(Status::ROLE)));
     bed.fenced.push(2);
