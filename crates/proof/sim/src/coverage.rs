@@ -43,6 +43,8 @@ pub const MARKERS: &[&str] = &[
     "a truncate was told to targets",
     "the size of a file was recovered",
     "a directory on another shard",
+    "a directory on another shard was removed",
+    "a message between shards came twice",
     "an fsync failed after a loss",
     "an fsync held over a power cut",
     "two clients wanted one name",

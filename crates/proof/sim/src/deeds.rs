@@ -24,6 +24,8 @@ pub enum Deed {
     Careful,
     /// Changes the file that several change at once.
     Contend,
+    /// Makes or removes a directory on another shard.
+    Afar,
 }
 
 /// What a lane does with the file that its client keeps open.
@@ -47,7 +49,7 @@ pub enum Keeping {
     Stream,
 }
 
-const DEEDS: [(Deed, u64); 9] = [
+const DEEDS: [(Deed, u64); 10] = [
     (Deed::History, 40),
     (Deed::Together, 15),
     (Deed::Lock, 5),
@@ -57,6 +59,7 @@ const DEEDS: [(Deed, u64); 9] = [
     (Deed::Turn, 14),
     (Deed::Careful, 2),
     (Deed::Contend, 14),
+    (Deed::Afar, 8),
 ];
 const KEEPING: [(Keeping, u64); 8] = [
     (Keeping::Meet, 30),
@@ -82,9 +85,11 @@ pub enum Theme {
     Intruders,
     /// Files that all write to, and writes that arrive late.
     LateWrites,
+    /// Directories on other shards, and messages between shards that come twice.
+    Afar,
 }
 
-const THEMES: [Theme; 8] = [
+const THEMES: [Theme; 9] = [
     Theme::All,
     Theme::All,
     Theme::All,
@@ -93,6 +98,7 @@ const THEMES: [Theme; 8] = [
     Theme::Syncs,
     Theme::Intruders,
     Theme::LateWrites,
+    Theme::Afar,
 ];
 /// What one is about, and little else.
 const MUCH: u64 = 200;
@@ -105,7 +111,7 @@ const PROVOKED_GROWN: [u64; 3] = [10, 30, 90];
 /// See the module.
 #[derive(Debug)]
 pub struct Deeds {
-    deeds: [(Deed, u64); 9],
+    deeds: [(Deed, u64); 10],
     keeping: [(Keeping, u64); 8],
     /// What it is about.
     pub theme: Theme,
@@ -140,6 +146,7 @@ impl Deeds {
                 evictions = EVICTIONS[EVICTIONS.len() - 1];
             }
             Theme::LateWrites => scale(&mut deeds, &[Deed::Append], MUCH),
+            Theme::Afar => scale(&mut deeds, &[Deed::Afar], MUCH),
         }
         Self {
             deeds,

@@ -159,6 +159,8 @@ pub struct Hub {
     pub session_from: BTreeMap<u32, u64>,
     /// Lives that had more than one.
     pub evicted: BTreeSet<u32>,
+    /// Lanes of which something about their directory on another shard may still happen.
+    pub afar: BTreeSet<LaneId>,
     /// Deeds done in the directory.
     pub last_deed: u64,
     /// Chaos is over.
@@ -210,6 +212,7 @@ impl Hub {
             sessions: BTreeMap::new(),
             session_from: BTreeMap::new(),
             evicted: BTreeSet::new(),
+            afar: BTreeSet::new(),
             last_deed: 0,
             calm: false,
             failure: None,

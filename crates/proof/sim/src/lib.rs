@@ -4,6 +4,7 @@
 //! One seed decides everything: which operations are done, in which order messages arrive, what is
 //! lost, who dies and when. A run of a seed can be repeated exactly. See `docs/design/simulation.md`.
 
+mod afar;
 mod appends;
 mod arena;
 mod book;
@@ -92,11 +93,17 @@ pub enum Canary {
     WritesBehindTheCut,
     /// Targets carry out what comes in a term that is over.
     OldTermsTrim,
+    /// A transaction over shards is decided by votes that are not durable.
+    DecidesBeforeVotesAreDurable,
+    /// A participant prepares once more what its coordinator has finished.
+    StrayPrepare,
+    /// A decision does not tell the client's lane.
+    LaneLeftBehind,
 }
 
 impl Canary {
     /// All of them.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 25] = [
         Self::NoSync,
         Self::NoChunkSync,
         Self::AnswersFirst,
@@ -119,6 +126,9 @@ impl Canary {
         Self::ZeroForDead,
         Self::WritesBehindTheCut,
         Self::OldTermsTrim,
+        Self::DecidesBeforeVotesAreDurable,
+        Self::StrayPrepare,
+        Self::LaneLeftBehind,
     ];
 
     /// Seeds, from 1 on, of which one must find it: few for bugs that there were, and that nothing but luck found.
@@ -142,6 +152,9 @@ impl Canary {
             Self::ForgetsTouched => Some(Theme::Syncs),
             Self::ZeroForDead => Some(Theme::Intruders),
             Self::WritesBehindTheCut => Some(Theme::LateWrites),
+            Self::DecidesBeforeVotesAreDurable | Self::StrayPrepare | Self::LaneLeftBehind => {
+                Some(Theme::Afar)
+            }
             _ => None,
         }
     }
@@ -171,6 +184,9 @@ impl Canary {
             Self::ZeroForDead => "zero-for-dead",
             Self::WritesBehindTheCut => "writes-behind-the-cut",
             Self::OldTermsTrim => "old-terms-trim",
+            Self::DecidesBeforeVotesAreDurable => "decides-before-votes-are-durable",
+            Self::StrayPrepare => "stray-prepare",
+            Self::LaneLeftBehind => "lane-left-behind",
         }
     }
 }

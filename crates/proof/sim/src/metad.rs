@@ -25,6 +25,12 @@ pub struct Faulty {
     pub runs_retries: bool,
     /// Work without a bound of its own is done in one step.
     pub one_big_step: bool,
+    /// Votes leave before their records are durable.
+    pub votes_early: bool,
+    /// What a coordinator has finished is prepared once more.
+    pub takes_strays: bool,
+    /// A decision does not tell the lane.
+    pub leaves_lane: bool,
 }
 
 /// Of half the seeds the limits are so small that a run meets them.
@@ -104,6 +110,9 @@ impl Metad {
             grace_ms: GRACE_MS,
             canary_runs_retries: faulty.runs_retries,
             canary_one_big_step: faulty.one_big_step,
+            canary_votes_early: faulty.votes_early,
+            canary_takes_strays: faulty.takes_strays,
+            canary_leaves_lane: faulty.leaves_lane,
             limits: limits(seed),
             ..Config::default()
         };

@@ -7,6 +7,7 @@ use crate::hub::{CallId, Hub, Landed, LaneId, Outgoing};
 use crate::queue::{Event, Queue};
 use skep_client::{Answer, Outcome};
 use skep_types::{ClientId, Decode, Errno, FenceEpoch, Incarnation, NodeId};
+use skep_wire::meta::{AskOutcome, Decide, Prepare};
 use skep_wire::storage::{DeleteChunks, SealChunk, StatChunks, TrimChunk, WriteChunk};
 use skep_wire::{Flags, Header, Message, Refusal, Status};
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,6 +20,8 @@ const HELD_UP_MAX: u64 = 400;
 const WRITE_HELD_UP_MAX: u64 = 1_500;
 /// Longest way of a message of a server that was deposed.
 const DEPOSED_MAX: u64 = 2_500;
+/// Longest way of a message between shards that comes once more.
+const TWICE_MAX: u64 = 2_500;
 /// A call that was never answered counts as lost after this.
 const PATIENCE_MAX: u64 = 1_500;
 
@@ -61,6 +64,8 @@ pub struct Flight {
     settled: bool,
     /// Its sender was deposed, and lives: it arrives then, whatever the next server has sent meanwhile.
     deposed: Option<u64>,
+    /// It came before.
+    is_second: bool,
 }
 
 #[derive(Debug, Default)]
@@ -83,6 +88,8 @@ pub struct Weather {
     pub late: u64,
     /// Messages that are held up.
     pub hold_up: u64,
+    /// Messages between shards that come once more, later.
+    pub twice: u64,
     /// Writes to chunk files that are held up for so long that the file has another layout when they arrive.
     pub hold_up_writes: u64,
 }
@@ -106,6 +113,10 @@ pub struct Network {
 
 fn speaks_for_a_shard(kind: u16) -> bool {
     [TrimChunk::KIND, DeleteChunks::KIND, SealChunk::KIND, StatChunks::KIND].contains(&kind)
+}
+
+fn is_between_shards(kind: u16) -> bool {
+    [Prepare::KIND, Decide::KIND, AskOutcome::KIND].contains(&kind)
 }
 
 /// Stands for a daemon in [`Network::partition`].
@@ -188,6 +199,7 @@ impl Network {
             launched_to: None,
             settled: false,
             deposed: None,
+            is_second: false,
         };
         self.launch(id, flight, hub, queue);
     }
@@ -218,6 +230,7 @@ impl Network {
             launched_to: None,
             settled: false,
             deposed: None,
+            is_second: false,
         };
         self.launch(id, flight, hub, queue);
         id
@@ -265,6 +278,7 @@ impl Network {
         }
         let arrival = connection.last_arrival.max(hub.now + delay);
         connection.last_arrival = arrival;
+        self.come_twice(&flight, hub, queue);
         self.flights.insert(id, flight);
         if hub.permille(self.weather.lose_request) {
             hub.coverage.hit("a request was lost");
@@ -279,6 +293,24 @@ impl Network {
         } else {
             queue.at(arrival, &mut hub.rng, Event::Arrive(id));
         }
+    }
+
+    /// A message between shards comes once more, whatever has been sent meanwhile. Nobody waits for its answer.
+    fn come_twice(&mut self, flight: &Flight, hub: &mut Hub, queue: &mut Queue) {
+        if !is_between_shards(flight.kind) || !hub.permille(self.weather.twice) {
+            return;
+        }
+        let (id, due) = (hub.next_call(), hub.now + 1 + hub.rng.below(TWICE_MAX));
+        let again = Flight {
+            body: flight.body.clone(),
+            payload: Vec::new(),
+            settled: true,
+            deposed: Some(due),
+            is_second: true,
+            ..*flight
+        };
+        self.flights.insert(id, again);
+        queue.at(due, &mut hub.rng, Event::Arrive(id));
     }
 
     /// Ends the connection of a call: it and everything else in flight on it is lost for the sender.
@@ -350,7 +382,10 @@ impl Network {
             From::Node(node, life) => (Sender::Node(node), (life, number)),
         };
         let newest = self.heard.entry((node, sender)).or_default();
-        if flight.deposed.is_some() {
+        if flight.is_second {
+            hub.coverage.hit("a message between shards came twice");
+            hub.say(format_args!("call {id} is one that came before"));
+        } else if flight.deposed.is_some() {
             hub.coverage.hit("a message of a deposed server arrived");
             hub.say(format_args!("call {id} of a deposed server arrives"));
         } else if rank < *newest {

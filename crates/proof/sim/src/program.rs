@@ -140,6 +140,7 @@ impl Actor {
                 Deed::Together => self.together().await?,
                 Deed::Careful => self.be_careful().await?,
                 Deed::Contend => self.contend().await?,
+                Deed::Afar => self.go_afar().await?,
                 Deed::History => {
                     let op = self.next_op();
                     self.step(op).await?;

@@ -105,6 +105,9 @@ impl World {
             answers_first: options.canary == Some(crate::Canary::AnswersFirst),
             runs_retries: options.canary == Some(crate::Canary::RunsRetries),
             one_big_step: options.canary == Some(crate::Canary::OneBigStep),
+            votes_early: options.canary == Some(crate::Canary::DecidesBeforeVotesAreDurable),
+            takes_strays: options.canary == Some(crate::Canary::StrayPrepare),
+            leaves_lane: options.canary == Some(crate::Canary::LaneLeftBehind),
         };
         let metads = (0..metas).map(|number| {
             let uuid = (1 + STORAGEDS + number) as u64;

@@ -7,7 +7,7 @@ use skep_types::{
     Decode, DecodeError, Encode, Generation, Held, Ino, Kind, LogPlace, Mode, Name, Policy, Reader, SetAttr,
     ShardId, Timestamp, codec::Bytes, record,
 };
-use skep_wire::meta::{self as wire, FoundChunk, MetaRequest, NewDir, OpenMode, RemoteStep};
+use skep_wire::meta::{self as wire, FoundChunk, MetaRequest, OpenMode, TxnId, TxnOp};
 
 /// Declares what the log holds of each request that can change rows: its number there, its fields in their order, those
 /// that came later behind a semicolon with their tags, and in brackets what the log leaves out because no row depends on it.
@@ -214,15 +214,12 @@ changes! {
         gid: u32,
         on: ShardId,
     }
-    /// See [`wire::RemoteDir`].
-    RemoteDir = 19 {
-        txid: u64,
-        floor: u64,
-        from: ShardId,
-        step: RemoteStep,
-        ino: Ino,
-        parent: Ino,
-        new: Option<NewDir>,
+    /// See [`wire::Prepare`].
+    Prepare = 19 {
+        txid: TxnId,
+        floor: TxnId,
+        age: Timestamp,
+        ops: Vec<TxnOp>,
     }
     /// See [`wire::Repair`].
     Repair = 20 {
@@ -230,5 +227,11 @@ changes! {
         generation: Generation,
         trims: LogPlace,
         found: Vec<FoundChunk>,
+    }
+    /// See [`wire::Decide`].
+    Decide = 21 {
+        txid: TxnId,
+        floor: TxnId,
+        commit: bool,
     }
 }

@@ -10,10 +10,10 @@ use crate::row::entry::{Entry, Target};
 use crate::row::growth::Growth;
 use crate::row::header::{Header, Terms};
 use crate::row::inode::{HAS_ACCESS_ACL, HAS_CAPABILITY, HAS_DEFAULT_ACL, IS_TEMP};
-use crate::row::remote::{RemoteFloor, RemoteIntent, RemoteKind, RemoteMemory};
 use crate::row::seal::Seal;
 use crate::row::slot::SlotRow;
 use crate::row::trim::Trim;
+use crate::row::txn::{Decision, Floor, Prepared, Redo};
 use crate::row::{Inode, LinkRef};
 use crate::store::{Store, StoreError};
 use crate::tree::spot;
@@ -24,6 +24,7 @@ use alloc::vec::Vec;
 use skep_rows::applied_key;
 use skep_types::log::{GROUP, Head};
 use skep_types::{ChunkId, ClientId, Decode, Ino, Kind, LogIndex, ShardId, Slot};
+use skep_wire::meta::TxnId;
 
 /// Problems beyond this number are not listed.
 pub const PROBLEMS_MAX: usize = 100;
@@ -51,8 +52,10 @@ struct Rows {
     seals: BTreeMap<Ino, Seal>,
     terms: BTreeMap<ShardId, Terms>,
     heads: BTreeMap<ShardId, Head>,
-    intents: BTreeMap<(ShardId, u64), RemoteIntent>,
-    memories: Vec<RemoteMemory>,
+    /// By the shard that has promised.
+    prepared: BTreeMap<(ShardId, TxnId), Prepared>,
+    decisions: BTreeMap<TxnId, Decision>,
+    floors: BTreeMap<(ShardId, ShardId), TxnId>,
     writers: BTreeSet<(Ino, ClientId)>,
     problems: Vec<String>,
 }
@@ -76,6 +79,7 @@ pub fn check_invariants(store: &dyn Store, hash: HashFn) -> Result<Vec<String>, 
     rows.check_content();
     rows.check_reachable();
     rows.check_deletions();
+    rows.check_decisions();
     Ok(rows.problems)
 }
 
@@ -141,12 +145,13 @@ impl Rows {
             self.trims.insert(ino, Trim::from_bytes(value).ok()?);
         } else if is(Table::Seal) {
             self.seals.insert(ino, Seal::from_bytes(value).ok()?);
-        } else if is(Table::RemoteIntent) {
-            self.intents.insert((shard, number), RemoteIntent::from_bytes(value).ok()?);
-        } else if is(Table::RemoteMemory) {
-            self.memories.push(RemoteMemory::from_bytes(value).ok()?);
-        } else if is(Table::RemoteFloor) {
-            RemoteFloor::from_bytes(value).ok()?;
+        } else if is(Table::Prepared) {
+            self.prepared.insert((shard, key::prepared_of(key)?), Prepared::from_bytes(value).ok()?);
+        } else if is(Table::Decision) {
+            self.decisions.insert(key::decision_of(key)?, Decision::from_bytes(value).ok()?);
+        } else if is(Table::Floor) {
+            let floor = Floor::from_bytes(value).ok()?.txid;
+            self.floors.insert((shard, floor.shard), floor);
         } else if is(Table::Holder) {
             return (key.len() == 11).then_some(());
         } else if is(Table::Writer) {
@@ -206,18 +211,14 @@ impl Rows {
     }
 
     fn check_target(&mut self, at: &str, link: LinkRef, target: &Target) {
-        if let Some(txid) = target.pending {
-            let intent = self.intents.get(&(link.parent.shard(), txid));
-            if intent.is_none_or(|intent| (intent.parent, intent.cookie) != (link.parent, link.cookie)) {
-                self.wrong(format!("{at}: transaction {txid} does not exist"));
-            }
-            return;
-        }
         let here = target.ino.shard() == link.parent.shard();
         if !here && !self.headers.contains_key(&target.ino.shard()) {
             return;
         }
         let Some(inode) = self.inodes.get(&target.ino) else {
+            if !here && self.promised().any(|redo| matches!(redo, Redo::MakeDir(m) if m.ino == target.ino)) {
+                return;
+            }
             return self.wrong(format!("{at}: names inode {}, which does not exist", target.ino));
         };
         let links = inode.links.iter().filter(|other| **other == link).count();
@@ -234,7 +235,7 @@ impl Rows {
             if let Some(target) = &entry.target {
                 let count = counts.entry(link.parent).or_default();
                 count.0 += 1;
-                count.1 += u32::from(target.kind == Kind::Dir && target.ino != Ino(0));
+                count.1 += u32::from(target.kind == Kind::Dir);
             }
         }
         let mut found = Vec::new();
@@ -325,18 +326,8 @@ impl Rows {
 
     /// Every inode has a way up to the root (or to a shard that is elsewhere), and its names exist.
     fn check_reachable(&mut self) {
-        let being_made: BTreeSet<Ino> = self
-            .memories
-            .iter()
-            .filter(|memory| !memory.forgotten && memory.errno == 0)
-            .map(|m| m.ino)
-            .collect();
-        let retired: BTreeSet<Ino> = self
-            .intents
-            .values()
-            .filter(|intent| intent.kind == RemoteKind::Retire)
-            .map(|intent| intent.ino)
-            .collect();
+        let retired: BTreeSet<Ino> =
+            self.promised().filter(|redo| matches!(redo, Redo::RetireDir(_))).map(Redo::ino).collect();
         let mut named: BTreeMap<Ino, u32> = BTreeMap::new();
         for target in self.entries.values().filter_map(|entry| entry.target.as_ref()) {
             *named.entry(target.ino).or_default() += 1;
@@ -349,7 +340,7 @@ impl Rows {
             let names = named.get(ino).copied().unwrap_or(0);
             let expected = if inode.is_dir() { 1 } else { inode.nlink };
             let elsewhere = !self.headers.contains_key(&inode.parent().shard());
-            if names != expected && !elsewhere && !being_made.contains(ino) && !retired.contains(ino) {
+            if names != expected && !elsewhere && !retired.contains(ino) {
                 found.push(format!("inode {ino}: {names} names lead to it, expected {expected}"));
             }
             let mut at = *ino;
@@ -361,6 +352,25 @@ impl Rows {
             }
             if steps > DEPTH_MAX {
                 found.push(format!("inode {ino}: its ancestors form a circle"));
+            }
+        }
+        found.into_iter().for_each(|text| self.wrong(text));
+    }
+
+    /// What shards have promised, and not done.
+    fn promised(&self) -> impl Iterator<Item = &Redo> {
+        self.prepared.values().filter_map(|row| row.redo.as_ref()).flatten()
+    }
+
+    /// Whoever is to hear of a decision has promised its part, or done it.
+    fn check_decisions(&mut self) {
+        let mut found = Vec::new();
+        for (txid, decision) in &self.decisions {
+            for shard in decision.participants.iter().filter(|shard| self.headers.contains_key(shard)) {
+                let is_over = self.floors.get(&(*shard, txid.shard)).is_some_and(|floor| txid < floor);
+                if !is_over && !self.prepared.contains_key(&(*shard, *txid)) {
+                    found.push(format!("{txid:?} is decided, and shard {shard} knows nothing of it"));
+                }
             }
         }
         found.into_iter().for_each(|text| self.wrong(text));

@@ -1,13 +1,14 @@
 //! Choices: what an operation needs beside the rows. Live, the server makes and records them;
 //! in a replay they come from the log.
 
-use crate::command::Choices;
+use crate::command::{Choices, Decided};
 use crate::fail::Fail;
 use crate::row::Inode;
 use crate::spread::Continue;
 use crate::store::StoreError;
 use alloc::vec::Vec;
-use skep_types::{ClientId, Extent, Ino, PoolId};
+use skep_types::{ClientId, Extent, Ino, Name, PoolId, ShardId, Timestamp};
+use skep_wire::meta::{TxnId, TxnOp};
 
 /// What cuts a file to 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +22,24 @@ pub enum CutBy {
         /// Number of the open: whoever came later is not in `shared`.
         seq: u64,
     },
+}
+
+/// What an operation needs of other shards.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    /// Names that nobody else may change until it is decided.
+    pub names: Vec<(Ino, Name)>,
+    /// What each participant is to do.
+    pub parts: Vec<(ShardId, Vec<TxnOp>)>,
+}
+
+/// A transaction meets what another one has locked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Conflict {
+    /// It is the older one: it waits.
+    Wait,
+    /// It is the younger one: it gives up what it has.
+    Die,
 }
 
 /// Answers an operation's questions. Each is asked at most once by an operation that writes.
@@ -44,6 +63,20 @@ pub trait Choose {
     fn writers(&mut self, ino: Ino, new: bool) -> Vec<ClientId>;
     /// Is the layout of `ino` not durable yet?
     fn settling(&mut self, ino: Ino) -> bool;
+    /// What the participants promised; [`Fail::Transact`] when they have not been asked for just this.
+    fn decided(&mut self, plan: Plan) -> Result<Decided, Fail>;
+    /// The transaction that has locked an inode.
+    fn inode_lock(&self, ino: Ino) -> Option<TxnId>;
+    /// The transaction of others that has locked a name.
+    fn name_lock(&self, dir: Ino, name: &Name) -> Option<TxnId>;
+    /// One that has locked a name in this directory.
+    fn dir_lock(&self, dir: Ino) -> Option<TxnId>;
+    /// May a transaction that was first tried at `age` lock an inode?
+    fn conflict(&self, ino: Ino, age: Timestamp, txid: TxnId) -> Option<Conflict>;
+    /// Is there no room for one more prepared transaction?
+    fn is_full(&self) -> bool;
+    /// Is it done, what its coordinator has finished long ago?
+    fn takes_strays(&self) -> bool;
 }
 
 /// Choices read from the log.
@@ -88,5 +121,36 @@ impl Choose for Recorded<'_> {
 
     fn settling(&mut self, _: Ino) -> bool {
         self.0.settling.unwrap_or(false)
+    }
+
+    fn decided(&mut self, _: Plan) -> Result<Decided, Fail> {
+        self.0.decided.clone().ok_or_else(|| missing("list of promises"))
+    }
+
+    // What is in the log was not locked.
+
+    fn inode_lock(&self, _: Ino) -> Option<TxnId> {
+        None
+    }
+
+    fn name_lock(&self, _: Ino, _: &Name) -> Option<TxnId> {
+        None
+    }
+
+    fn dir_lock(&self, _: Ino) -> Option<TxnId> {
+        None
+    }
+
+    fn conflict(&self, _: Ino, _: Timestamp, _: TxnId) -> Option<Conflict> {
+        None
+    }
+
+    fn is_full(&self) -> bool {
+        false
+    }
+
+    fn takes_strays(&self) -> bool {
+        // What is in the log had not strayed.
+        true
     }
 }

@@ -4,16 +4,15 @@
 use crate::change;
 use crate::fail::corrupt;
 use crate::row::header::Keys;
-use crate::row::remote::RemotePhase;
 use crate::store::StoreError;
 use alloc::format;
 use alloc::vec::Vec;
 use skep_types::codec::Buffer;
 use skep_types::{
-    Attr, ClientId, Decode, DecodeError, Encode, Extent, Generation, Incarnation, Ino, LogIndex, Reader, Seq,
+    ClientId, Decode, DecodeError, Encode, Extent, Generation, Incarnation, Ino, LogIndex, Reader, Seq,
     ShardId, Slot, TargetId, Timestamp, record, union,
 };
-use skep_wire::meta::MetaRequest;
+use skep_wire::meta::{MetaRequest, TxnId, TxnPromise};
 
 /// Newest semantic version of commands that this release knows.
 pub const COMMAND_LEVEL_MAX: u16 = 1;
@@ -36,6 +35,17 @@ record! {
 }
 
 record! {
+    /// A transaction over shards that all participants voted for.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Decided {
+        /// Its number in the term of the record.
+        pub counter: u64,
+        /// What they promised, in the order of the plan.
+        pub promises: Vec<TxnPromise>,
+    }
+}
+
+record! {
     /// What the server chose when it ran the request.
     #[derive(Debug, Clone, Default, PartialEq, Eq)]
     pub struct Choices {
@@ -54,6 +64,8 @@ record! {
         6 => pub settling: Option<bool>,
         /// Who may write to the chunks from now on.
         7 => pub writers: Option<Vec<ClientId>>,
+        /// The transaction over shards that this decides.
+        8 => pub decided: Option<Decided>,
     }
 }
 
@@ -198,19 +210,11 @@ record! {
 }
 
 record! {
-    /// The other shard answered.
+    /// Every participant knows of a decision.
     #[derive(Debug, Clone, PartialEq, Eq)]
-    pub struct RemoteAnswer {
+    pub struct Finished {
         /// The transaction.
-        pub txid: u64,
-        /// The directory.
-        pub ino: Ino,
-        /// 0 = done.
-        pub errno: u32,
-        /// Attributes of a new directory.
-        pub attr: Option<Attr>,
-        /// What is finished with this.
-        pub phase: RemotePhase,
+        pub txid: TxnId,
     }
 }
 
@@ -264,8 +268,8 @@ union! {
         SessionGone(SessionGone) = 8,
         /// See [`Recovered`].
         Recovered(Recovered) = 9,
-        /// See [`RemoteAnswer`].
-        RemoteAnswer(RemoteAnswer) = 10,
+        /// See [`Finished`].
+        Finished(Finished) = 10,
         /// See [`Holds`].
         Holds(Holds) = 11,
         /// See [`Writers`].

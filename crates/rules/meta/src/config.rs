@@ -43,6 +43,12 @@ pub struct Config {
     pub canary_runs_retries: bool,
     /// Canary for the simulator: work without a bound is done in one step. Never set otherwise.
     pub canary_one_big_step: bool,
+    /// Canary for the simulator: votes leave before their records are durable. Never set otherwise.
+    pub canary_votes_early: bool,
+    /// Canary for the simulator: what a coordinator has finished is prepared once more. Never set otherwise.
+    pub canary_takes_strays: bool,
+    /// Canary for the simulator: a decision does not tell the lane. Never set otherwise.
+    pub canary_leaves_lane: bool,
 }
 
 impl Default for Config {
@@ -64,6 +70,9 @@ impl Default for Config {
             hash: skep_types::cookie::hash,
             canary_runs_retries: false,
             canary_one_big_step: false,
+            canary_votes_early: false,
+            canary_takes_strays: false,
+            canary_leaves_lane: false,
         }
     }
 }

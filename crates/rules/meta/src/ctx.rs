@@ -1,17 +1,17 @@
 //! The context in which an operation runs: rows through a transaction, time, choices.
 
-use crate::choose::Choose;
-use crate::command::Caller;
+use crate::choose::{Choose, Plan};
+use crate::command::{Caller, Decided};
 use crate::config::HashFn;
-use crate::fail::{Fail, corrupt};
+use crate::fail::{Fail, Need, corrupt};
 use crate::key::{self, Table};
 use crate::row::deletion::Deletion;
 use crate::row::growth::Growth;
 use crate::row::header::{Header, Keys};
-use crate::row::remote::{RemoteIntent, RemoteMemory};
 use crate::row::seal::Seal;
 use crate::row::slot::{Gate, SlotRow};
 use crate::row::trim::Trim;
+use crate::row::txn::{Decision, Prepared};
 use crate::row::{Inode, LinkRef};
 use crate::store::{Key, Store, StoreError, Txn};
 use alloc::format;
@@ -20,6 +20,7 @@ use skep_types::{
     Attr, ChunkId, ClientId, Decode, Encode, Errno, Ino, Kind, Layout, LogIndex, LogPlace, Mode, ShardId,
     Slot, TargetId, Term, Timestamp,
 };
+use skep_wire::meta::TxnId;
 use skep_wire::{Refusal, Status};
 
 /// What the server must know of a change once it is in the log. Rows hold all of it too: after a
@@ -36,10 +37,14 @@ pub enum Effect {
     Seal(Ino),
     /// No longer.
     SealGone(Ino, u64),
-    /// An operation over two shards has something to ask.
-    Remote(u64),
-    /// It needs its name no longer.
-    RemoteFreed(u64),
+    /// A transaction is committed: these participants are to hear of it.
+    Decided(TxnId, Vec<ShardId>),
+    /// All have.
+    Finished(TxnId),
+    /// Another shard's transaction has locked these inodes.
+    Prepared(TxnId, Timestamp, Vec<Ino>),
+    /// No longer.
+    Released(TxnId),
     /// A layout is new: nobody may see it before it is durable.
     Settling(Ino),
     /// A growth intent.
@@ -77,8 +82,6 @@ pub struct Done {
     pub body: Vec<u8>,
     /// What the answer waits for.
     pub gate: Gate,
-    /// The answer is not final: see the slot row's `Pending`.
-    pub pending: bool,
     /// The inode that the caller has open now.
     pub opened: Option<Ino>,
 }
@@ -86,7 +89,7 @@ pub struct Done {
 impl Done {
     /// With an answer.
     pub fn reply(reply: &impl Encode) -> Self {
-        Self { body: reply.to_bytes(), gate: Gate::Open, pending: false, opened: None }
+        Self { body: reply.to_bytes(), gate: Gate::Open, opened: None }
     }
 
     /// With an answer that waits.
@@ -175,7 +178,18 @@ impl<'a> Ctx<'a> {
         if !self.is_home(ino) {
             return Err(astray(ino, self.scene.shard));
         }
+        self.require_unlocked(ino)?;
         self.find_inode(ino)?.ok_or_else(|| Errno::ESTALE.into())
+    }
+
+    /// What a transaction has locked is not looked at: whether it is as its row says is not known here.
+    fn require_unlocked(&self, ino: Ino) -> Result<(), Fail> {
+        self.choose.inode_lock(ino).map_or(Ok(()), |txid| Err(Fail::Wait(Need::Txn(txid))))
+    }
+
+    /// A directory in which a transaction has locked a name does not go.
+    pub fn require_no_locked_name(&self, dir: Ino) -> Result<(), Fail> {
+        self.choose.dir_lock(dir).map_or(Ok(()), |txid| Err(Fail::Wait(Need::Txn(txid))))
     }
 
     /// A directory in which a name is looked for, or ENOENT (removed, but still open), ESTALE (gone:
@@ -184,6 +198,7 @@ impl<'a> Ctx<'a> {
         if !self.is_home(ino) {
             return Err(astray(ino, self.scene.shard));
         }
+        self.require_unlocked(ino)?;
         let inode = self.find_inode(ino)?.ok_or(Errno::ESTALE)?;
         if !inode.is_dir() {
             return Err(Errno::ENOTDIR.into());
@@ -423,14 +438,20 @@ impl<'a> Ctx<'a> {
         Ok(())
     }
 
-    /// An operation over two shards.
-    pub fn remote_intent(&self, txid: u64) -> Result<Option<RemoteIntent>, StoreError> {
-        self.row(&key::numbered(self.scene.shard, Table::RemoteIntent, txid), "remote intent")
+    /// Decides a transaction over shards, if all participants have promised their part. What they promised, in the order
+    /// of the plan.
+    pub fn decide(&mut self, plan: Plan) -> Result<Decided, Fail> {
+        let participants: Vec<ShardId> = plan.parts.iter().map(|(shard, _)| *shard).collect();
+        let decided = self.choose.decided(plan)?;
+        let txid = TxnId { shard: self.scene.shard, term: self.scene.term, counter: decided.counter };
+        self.put(key::decision(txid), &Decision { participants: participants.clone() });
+        self.effects.push(Effect::Decided(txid, participants));
+        Ok(decided)
     }
 
-    /// What was answered to another shard.
-    pub fn remote_memory(&self, from: ShardId, txid: u64) -> Result<Option<RemoteMemory>, StoreError> {
-        self.row(&key::memory(self.scene.shard, from, txid), "remote memory")
+    /// What this shard has promised to a coordinator.
+    pub fn prepared(&self, txid: TxnId) -> Result<Option<Prepared>, StoreError> {
+        self.row(&key::prepared(self.scene.shard, txid), "prepared")
     }
 
     /// The layout to be shown for a file that others write to; marks the answer when that layout

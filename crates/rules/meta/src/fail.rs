@@ -1,9 +1,12 @@
 //! Why an operation did not happen.
 
+use crate::choose::Plan;
 use crate::row::slot::Gate;
 use crate::store::StoreError;
+use alloc::boxed::Box;
 use alloc::format;
 use skep_types::{DecodeError, Errno, LogIndex};
+use skep_wire::meta::TxnId;
 use skep_wire::{Refusal, Status};
 
 /// What an operation needs before it can run.
@@ -13,6 +16,8 @@ pub enum Need {
     Gate(Gate),
     /// A log record on stable storage.
     Durable(LogIndex),
+    /// The outcome of a transaction over shards.
+    Txn(TxnId),
 }
 
 /// Why an operation did not happen. It had no effect.
@@ -22,6 +27,8 @@ pub enum Fail {
     Refused(Refusal),
     /// It is to be run again later.
     Wait(Need),
+    /// Other shards have a part in it: it is to be run again when they have voted.
+    Transact(Box<Plan>),
     /// The server stops.
     Store(StoreError),
 }

@@ -10,10 +10,10 @@ use crate::row::deletion::Deletion;
 use crate::row::entry::Entry;
 use crate::row::growth::Growth;
 use crate::row::header::{Header, Terms};
-use crate::row::remote::{RemoteFloor, RemoteIntent, RemoteMemory};
 use crate::row::seal::Seal;
 use crate::row::slot::SlotRow;
 use crate::row::trim::Trim;
+use crate::row::txn::{Decision, Floor, Prepared};
 use alloc::format;
 use alloc::vec::Vec;
 use skep_types::codec::{Draw, Example};
@@ -57,9 +57,9 @@ pub fn all() -> Formats {
     formats.record::<Growth>("row.Growth");
     formats.record::<Header>("row.Header");
     formats.record::<Terms>("row.Terms");
-    formats.record::<RemoteIntent>("row.RemoteIntent");
-    formats.record::<RemoteFloor>("row.RemoteFloor");
-    formats.record::<RemoteMemory>("row.RemoteMemory");
+    formats.record::<Decision>("row.Decision");
+    formats.record::<Floor>("row.Floor");
+    formats.record::<Prepared>("row.Prepared");
     formats.record::<Seal>("row.Seal");
     formats.record::<SlotRow>("row.SlotRow");
     formats.record::<Trim>("row.Trim");
@@ -87,8 +87,9 @@ mod tests {
                 let bytes = M::example(draw).to_bytes();
                 let request = MetaRequest::decode(M::KIND, &mut Reader::new(&bytes)).unwrap().unwrap();
                 let logged = change::encode(&request, &mut Vec::new());
-                // An open may note a writer; what another server asks has a memory of its own instead of a lane.
-                let also = matches!(request, MetaRequest::Open(_) | MetaRequest::RemoteDir(_));
+                // An open may note a writer; what another shard asks has rows of its own instead of a lane.
+                let also =
+                    matches!(request, MetaRequest::Open(_) | MetaRequest::Prepare(_) | MetaRequest::Decide(_));
                 assert_eq!(logged, crate::changes(&request) || also, "{name}");
             }
         }

@@ -15,7 +15,9 @@ mod timers;
 pub use errands::{Errands, Owner};
 pub use events::Events;
 pub use host::{Host, Load, not_ready};
-pub use message::{Input, Job, JobFailure, JobReply, Output, PeerIdentity, Reply, Request, Task};
+pub use message::{
+    Input, Job, JobFailure, JobReply, Output, PeerIdentity, Reply, Request, ShardMessage, Task,
+};
 pub use sessions::Sessions;
 
 use crate::shard::{Shard, is_circle_over};
@@ -76,7 +78,7 @@ impl<S: Store> Group<S> {
             Input::Gone(to) => {
                 self.host.events.abandon(to);
                 let of = self.shards.values_mut().find_map(|shard| shard.abandon(to).then_some(shard.id));
-                of.map_or(Ok(()), |shard| self.deliver(shard, |_, _| Ok(())).map(drop))
+                of.map_or(Ok(()), |shard| self.deliver(shard, Shard::give_up_abandoned).map(drop))
             }
             Input::Durable(seq) => self.durable(seq),
             Input::Courier { task, result } => self.courier(task, result),

@@ -3,7 +3,8 @@
 
 use crate::store::Key;
 use alloc::vec::Vec;
-use skep_types::{ClientId, Generation, Ino, ShardId, Slot};
+use skep_types::{ClientId, Generation, Ino, ShardId, Slot, Term};
+use skep_wire::meta::TxnId;
 
 /// What a row is. The numbers are part of the disk format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,27 +30,27 @@ pub enum Table {
     Growth = 9,
     /// ino -> truncate that the targets must be told of.
     Trim = 10,
-    /// txid -> operation over two shards that this shard drives.
-    RemoteIntent = 11,
-    /// asking shard, txid -> what this shard answered.
-    RemoteMemory = 12,
     /// ino, client -> nothing: the client may have written to the chunks more than it committed.
     Writer = 13,
     /// client, slot, ino, generation -> growth that was given up while that lane may have been copying.
     DeadGrowth = 14,
-    /// asking shard -> its transactions below this one are finished.
-    RemoteFloor = 15,
     /// ino -> extent that is being closed.
     Seal = 16,
     /// One row: the newest terms of the shard.
     Terms = 17,
     /// client -> nothing: it has, or had, something open on the shard.
     Holder = 18,
+    /// coordinator, term, counter -> what this shard has promised, or has done.
+    Prepared = 19,
+    /// term, counter -> transaction that this shard has committed, and not everybody knows.
+    Decision = 20,
+    /// coordinator -> its transactions below this one are finished.
+    Floor = 21,
     // 255 is the row store's own: see `skep_rows::applied_key`.
 }
 
 /// Longest key of fixed size.
-const KEY_LEN: usize = 3 + 8 + 8;
+const KEY_LEN: usize = 3 + 2 + 8 + 8;
 
 fn start(shard: ShardId, table: Table) -> Key {
     let mut key = Vec::with_capacity(KEY_LEN);
@@ -161,18 +162,40 @@ pub fn numbered(shard: ShardId, table: Table, number: u64) -> Key {
     key
 }
 
-/// What `shard` answered to transaction `txid` of shard `from`.
-pub fn memory(shard: ShardId, from: ShardId, txid: u64) -> Key {
-    let mut key = start(shard, Table::RemoteMemory);
-    key.extend_from_slice(&from.0.to_be_bytes());
-    key.extend_from_slice(&txid.to_be_bytes());
+/// What `shard` has promised of a transaction.
+pub fn prepared(shard: ShardId, txid: TxnId) -> Key {
+    let mut key = start(shard, Table::Prepared);
+    key.extend_from_slice(&txid.shard.0.to_be_bytes());
+    key.extend_from_slice(&txid.term.0.to_be_bytes());
+    key.extend_from_slice(&txid.counter.to_be_bytes());
     key
 }
 
-/// Up to where the transactions of shard `from` are finished.
-pub fn remote_floor(shard: ShardId, from: ShardId) -> Key {
-    let mut key = start(shard, Table::RemoteFloor);
-    key.extend_from_slice(&from.0.to_be_bytes());
+/// The transaction of the key of a prepared row.
+pub fn prepared_of(key: &[u8]) -> Option<TxnId> {
+    let shard = ShardId(u16::from_be_bytes(key.get(3..5)?.try_into().ok()?));
+    let term = Term(u64::from_be_bytes(key.get(5..13)?.try_into().ok()?));
+    Some(TxnId { shard, term, counter: last_u64(key) })
+}
+
+/// A transaction that its coordinator has committed.
+pub fn decision(txid: TxnId) -> Key {
+    let mut key = numbered(txid.shard, Table::Decision, txid.term.0);
+    key.extend_from_slice(&txid.counter.to_be_bytes());
+    key
+}
+
+/// The transaction of the key of a decision row.
+pub fn decision_of(key: &[u8]) -> Option<TxnId> {
+    let shard = ShardId(u16::from_be_bytes(key.get(..2)?.try_into().ok()?));
+    let term = Term(u64::from_be_bytes(key.get(3..11)?.try_into().ok()?));
+    Some(TxnId { shard, term, counter: last_u64(key) })
+}
+
+/// Up to where the transactions of a coordinator are finished.
+pub fn floor(shard: ShardId, coordinator: ShardId) -> Key {
+    let mut key = start(shard, Table::Floor);
+    key.extend_from_slice(&coordinator.0.to_be_bytes());
     key
 }
 
@@ -220,5 +243,10 @@ mod tests {
         let (from, until) = dead_growths_of(ShardId(3), ClientId(9), Slot(4));
         assert!(from <= dead && dead < until);
         assert_eq!(slot_of(&dead), Some((ClientId(9), Slot(4))));
+        let txid = TxnId { shard: ShardId(1), term: Term(7), counter: 300 };
+        assert_eq!(prepared_of(&prepared(ShardId(3), txid)), Some(txid));
+        assert_eq!(decision_of(&decision(txid)), Some(txid));
+        let next = TxnId { term: Term(8), counter: 1, ..txid };
+        assert!(decision(txid) < decision(next) && prepared(ShardId(3), txid) < prepared(ShardId(3), next));
     }
 }

@@ -102,6 +102,19 @@ pub const FULL_MS: u64 = 5_000;
 
 /// By so many bytes.
 pub const ROOM_AGAIN: u64 = 1 << 20;
+/// Transactions over shards that one shard has begun and not decided, and as many that it has decided and not everybody
+/// has confirmed; more are BUSY.
+pub const TXNS_MAX: usize = 1_024;
+/// Transactions of others that one shard holds itself ready for.
+pub const PREPARED_MAX: usize = 4_096;
+/// Operations that a transaction has one participant do.
+pub const TXN_OPS_MAX: usize = 8;
+/// Bytes of them.
+pub const TXN_REDO_BYTES_MAX: usize = 192 << 10;
+/// A participant that has not heard of the outcome asks for it after so long, and again.
+pub const TXN_ASK_MS: u64 = 2_000;
+/// A transaction that gave way to an older one is tried again after so long.
+pub const TXN_AGAIN_MS: u64 = 100;
 /// Lines for the log of the daemon that one step may produce.
 pub const NOTES_MAX: usize = 64;
 /// Chunk files of which something is lost that a server remembers for `skep health`.

@@ -5,6 +5,7 @@ mod change_attr;
 mod commit;
 mod create;
 mod create_temp;
+mod decide;
 mod get_attr;
 mod grow;
 mod inspect;
@@ -16,9 +17,9 @@ mod make_dir_on;
 mod make_node;
 mod make_symlink;
 mod open;
+mod prepare;
 mod read_inline;
 mod read_link;
-mod remote_dir;
 mod remove_dir;
 mod rename;
 mod repair;
@@ -36,7 +37,7 @@ pub use xattr::flag as xattr_flag;
 use crate::ctx::{Ctx, Done};
 use crate::fail::Fail;
 use skep_types::Ino;
-use skep_wire::meta::{InspectReply, MetaRequest};
+use skep_wire::meta::{InspectReply, MetaRequest, TxnOp};
 use skep_wire::{Refusal, Status};
 
 /// Runs a request that reads or changes rows.
@@ -67,7 +68,8 @@ pub fn run(ctx: &mut Ctx<'_>, request: &MetaRequest) -> Result<Done, Fail> {
         MetaRequest::RemoveXattr(m) => xattr::remove(ctx, m),
         MetaRequest::SetPolicy(m) => set_policy::run(ctx, m),
         MetaRequest::MakeDirOn(m) => make_dir_on::run(ctx, m),
-        MetaRequest::RemoteDir(m) => remote_dir::run(ctx, m),
+        MetaRequest::Prepare(m) => prepare::run(ctx, m),
+        MetaRequest::Decide(m) => decide::run(ctx, m),
         MetaRequest::Repair(m) => repair::run(ctx, m),
         MetaRequest::Inspect(m) => Ok(Done::reply(&inspect::run(ctx, m)?)),
         MetaRequest::Close(_)
@@ -80,6 +82,7 @@ pub fn run(ctx: &mut Ctx<'_>, request: &MetaRequest) -> Result<Done, Fail> {
         | MetaRequest::Events(_)
         | MetaRequest::ReserveEnd(_)
         | MetaRequest::SealExtent(_)
+        | MetaRequest::AskOutcome(_)
         | MetaRequest::ShardStats(_) => {
             Err(Refusal::with(Status::MALFORMED, "the server answers this itself").into())
         }
@@ -114,23 +117,26 @@ pub fn changes(request: &MetaRequest) -> bool {
         | MetaRequest::ReserveEnd(_)
         | MetaRequest::SealExtent(_)
         | MetaRequest::ShardStats(_)
-        | MetaRequest::RemoteDir(_) => false,
+        | MetaRequest::AskOutcome(_)
+        | MetaRequest::Prepare(_)
+        | MetaRequest::Decide(_) => false,
         _ => true,
     }
 }
 
 /// Does the request need more room? Such are refused while the disk of the server is nearly full.
 pub fn needs_room(request: &MetaRequest) -> bool {
-    matches!(
-        request,
+    let makes = |op: &TxnOp| matches!(op, TxnOp::MakeDir(_));
+    match request {
         MetaRequest::Create(_)
-            | MetaRequest::CreateTemp(_)
-            | MetaRequest::MakeNode(_)
-            | MetaRequest::MakeSymlink(_)
-            | MetaRequest::Link(_)
-            | MetaRequest::WriteInline(_)
-            | MetaRequest::SetXattr(_)
-            | MetaRequest::MakeDirOn(_)
-            | MetaRequest::RemoteDir(_)
-    )
+        | MetaRequest::CreateTemp(_)
+        | MetaRequest::MakeNode(_)
+        | MetaRequest::MakeSymlink(_)
+        | MetaRequest::Link(_)
+        | MetaRequest::WriteInline(_)
+        | MetaRequest::SetXattr(_)
+        | MetaRequest::MakeDirOn(_) => true,
+        MetaRequest::Prepare(m) => m.ops.iter().any(makes),
+        _ => false,
+    }
 }

@@ -5,9 +5,9 @@ pub mod entry;
 pub mod growth;
 pub mod header;
 pub mod inode;
-pub mod remote;
 pub mod seal;
 pub mod slot;
 pub mod trim;
+pub mod txn;
 
 pub use inode::{Inode, LinkRef};

@@ -17,15 +17,17 @@ mod locks;
 mod lost;
 mod opens;
 mod place;
+mod prepared;
 mod recovery;
-mod remote;
 mod request;
 mod run;
 mod seals;
 mod serials;
 mod time;
 mod told;
+mod transact;
 mod trims;
+mod txns;
 mod waits;
 
 pub use homes::Homes;
@@ -54,6 +56,7 @@ use skep_wire::Refusal;
 use skep_wire::meta::ShardStamp;
 use skep_wire::mgmt::ShardState;
 use trims::Trims;
+use txns::Txns;
 use waits::Waits;
 
 /// See the module.
@@ -108,6 +111,7 @@ pub struct Shard {
     trims: Trims,
     seals: Seals,
     recoveries: Recoveries,
+    txns: Txns,
     lost: LostChunks,
     /// Its next term is this one or a later one.
     least: Term,
@@ -205,6 +209,6 @@ impl Shard {
     pub fn abandon(&mut self, to: u64) -> bool {
         let before = self.again.len();
         self.again.retain(|request| request.reply_to != to);
-        self.waits.abandon(to) || self.again.len() < before
+        self.waits.abandon(to) || self.txns.abandon(to) || self.again.len() < before
     }
 }

@@ -54,10 +54,12 @@ pub struct Bed {
     pub unsealable: BTreeSet<TargetId>,
     /// Limits that they keep.
     pub sealed: BTreeMap<ChunkId, u64>,
-    /// What a shard of another server answers; absent: it is away.
-    pub elsewhere: Option<RemoteDirReply>,
-    /// What it was asked.
-    pub asked: Vec<RemoteDir>,
+    /// What a shard of another server votes; absent: it is away.
+    pub elsewhere: Option<Vote>,
+    /// How it says that its transactions ended.
+    pub outcome: TxnOutcome,
+    /// What it was told and asked.
+    pub asked: Vec<ShardMessage>,
     pub next_reply: u64,
     seqs: BTreeMap<(u64, u32, u16), u64>,
     pub shards: u16,
@@ -149,6 +151,7 @@ impl Bed {
             unsealable: BTreeSet::new(),
             sealed: BTreeMap::new(),
             elsewhere: None,
+            outcome: TxnOutcome::Undecided,
             asked: vec![],
             next_reply: 1,
             seqs: BTreeMap::new(),
@@ -354,10 +357,15 @@ impl Bed {
                 };
                 Ok(JobReply::Stats(chunks.iter().map(stat).collect()))
             }
-            Job::Remote { message, .. } => {
+            Job::Shard { message, .. } => {
                 self.asked.push(message.clone());
-                let away = JobFailure("the other server is away".into());
-                self.elsewhere.clone().map(JobReply::Remote).ok_or(away)
+                let vote =
+                    self.elsewhere.clone().ok_or_else(|| JobFailure("the other server is away".into()))?;
+                Ok(match message {
+                    ShardMessage::Prepare(_) => JobReply::Voted(vote),
+                    ShardMessage::Decide(_) => JobReply::Done,
+                    ShardMessage::AskOutcome(_) => JobReply::Outcome(self.outcome),
+                })
             }
         }
     }

@@ -11,7 +11,6 @@ use crate::key;
 use crate::limit::COLLISIONS_MAX;
 use crate::row::entry::{Entry, Target};
 use crate::row::header::Keys;
-use crate::row::slot::{Gate, RemoteGate};
 use crate::row::{Inode, LinkRef};
 use alloc::format;
 use skep_types::{Errno, Ino, Kind, Name, cookie};
@@ -52,6 +51,24 @@ pub struct Free {
     full: bool,
 }
 
+impl Free {
+    /// Is there room in the chain?
+    pub fn require_room(&self, name: &Name) -> Result<(), Fail> {
+        if !self.full {
+            return Ok(());
+        }
+        Err(Refusal::with(
+            Status::errno(Errno::ENOSPC),
+            format!(
+                "directory {}: {COLLISIONS_MAX} names with the hash of \"{}\" exist; use another name",
+                self.dir,
+                name.display()
+            ),
+        )
+        .into())
+    }
+}
+
 /// What a search found.
 #[derive(Debug, Clone)]
 pub enum Spot {
@@ -76,8 +93,16 @@ impl Ctx<'_> {
         Ok(self.row(&key::entry(dir, cookie), "entry")?)
     }
 
-    /// Looks for `name`. One that takes part in an operation over two shards must be waited for.
+    /// Looks for a name that is to be changed. One that a transaction has locked is waited for.
     pub fn find(&self, dir: Ino, name: &Name) -> Result<Spot, Fail> {
+        match self.choose.name_lock(dir, name) {
+            Some(txid) => Err(Fail::Wait(Need::Txn(txid))),
+            None => self.look(dir, name),
+        }
+    }
+
+    /// Looks for a name.
+    pub fn look(&self, dir: Ino, name: &Name) -> Result<Spot, Fail> {
         let at = spot(self.scene.hash, &self.scene.keys, dir, name.as_bytes());
         let mut free: Option<Free> = None;
         for index in 0..COLLISIONS_MAX {
@@ -88,9 +113,6 @@ impl Ctx<'_> {
             };
             match entry.target {
                 Some(target) if target.name == *name => {
-                    if let Some(txid) = target.pending {
-                        return Err(Fail::Wait(Need::Gate(Gate::Remote(RemoteGate { txid }))));
-                    }
                     return Ok(Spot::Taken(Place { dir, cookie, more: entry.more, target }));
                 }
                 None if free.is_none() => {
@@ -117,17 +139,7 @@ impl Ctx<'_> {
 
     /// Adds a name and counts it; times of the directory are the caller's business.
     pub fn add(&mut self, parent: &mut Inode, free: Free, target: Target) -> Result<LinkRef, Fail> {
-        if free.full {
-            return Err(Refusal::with(
-                Status::errno(Errno::ENOSPC),
-                format!(
-                    "directory {}: {COLLISIONS_MAX} names with the hash of \"{}\" exist; use another name",
-                    free.dir,
-                    target.name.display()
-                ),
-            )
-            .into());
-        }
+        free.require_room(&target.name)?;
         if let Some(last) = free.extends
             && let Some(mut entry) = self.entry(free.dir, last)?
         {
@@ -186,7 +198,7 @@ pub fn spot(hash: HashFn, keys: &Keys, dir: Ino, name: &[u8]) -> u64 {
 
 /// A living name of an inode.
 pub fn target(name: &Name, ino: Ino, kind: Kind) -> Target {
-    Target { name: name.clone(), ino, kind, pending: None }
+    Target { name: name.clone(), ino, kind }
 }
 
 #[cfg(test)]

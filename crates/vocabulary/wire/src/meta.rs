@@ -26,7 +26,6 @@ mod open;
 mod read_inline;
 mod read_link;
 mod reclaim;
-mod remote_dir;
 mod remove_dir;
 mod remove_xattr;
 mod rename;
@@ -41,6 +40,7 @@ mod shape;
 mod shard_stats;
 mod switch;
 mod sync;
+mod txn;
 mod unlink;
 mod write_inline;
 
@@ -72,7 +72,6 @@ pub use open::Open;
 pub use read_inline::ReadInline;
 pub use read_link::ReadLink;
 pub use reclaim::{Reclaim, ReclaimReply};
-pub use remote_dir::RemoteDir;
 pub use remove_dir::RemoveDir;
 pub use remove_xattr::RemoveXattr;
 pub use rename::Rename;
@@ -85,15 +84,19 @@ pub use set_policy::SetPolicy;
 pub use set_xattr::SetXattr;
 pub use shape::{
     Closed, Counter, GrowReply, InlineCopy, InspectReply, NewDir, OpenMode, OpenSession, Reclaimed,
-    RemoteDirReply, RemoteStep, ShardCall, ShardStamp, StatsReply,
+    ShardCall, ShardStamp, StatsReply,
 };
 pub use shard_stats::ShardStats;
 pub use switch::Switch;
 pub use sync::Sync;
+pub use txn::{
+    AskOutcome, AskOutcomeReply, Decide, Prepare, PrepareReply, TxnId, TxnMade, TxnMakeDir, TxnOp,
+    TxnOutcome, TxnPromise, TxnRefused, TxnRetireDir, Vote,
+};
 pub use unlink::Unlink;
 pub use write_inline::WriteInline;
 
 crate::family! {
     /// Everything a client, an administrator or another shard asks a metadata shard.
-    MetaRequest { Lookup, GetAttr, ChangeAttr, Create, MakeNode, MakeSymlink, ReadLink, Link, Unlink, RemoveDir, Rename, List, Open, Close, Commit, ReadInline, WriteInline, Grow, Switch, GetXattr, SetXattr, ListXattr, RemoveXattr, Sync, Reclaim, SetPolicy, Inspect, MakeDirOn, ShardStats, RemoteDir, CreateTemp, SetLock, GetLock, DropLocks, CancelLock, ReserveEnd, Repair, SealExtent, Events }
+    MetaRequest { Lookup, GetAttr, ChangeAttr, Create, MakeNode, MakeSymlink, ReadLink, Link, Unlink, RemoveDir, Rename, List, Open, Close, Commit, ReadInline, WriteInline, Grow, Switch, GetXattr, SetXattr, ListXattr, RemoveXattr, Sync, Reclaim, SetPolicy, Inspect, MakeDirOn, ShardStats, CreateTemp, SetLock, GetLock, DropLocks, CancelLock, ReserveEnd, Repair, SealExtent, Events, Prepare, Decide, AskOutcome }
 }

@@ -5,7 +5,7 @@
 
 use super::mailbox::Mailbox;
 use crate::caller::{CallError, Caller, hello};
-use skep_meta::{Job, JobFailure, JobReply, Task};
+use skep_meta::{Job, JobFailure, JobReply, ShardMessage, Task};
 use skep_net::{Keyring, choose, machine_id};
 use skep_types::{FenceEpoch, Incarnation, NodeId, Role, Seq, ShardId, Slot, TargetId};
 use skep_wire::meta::ShardCall;
@@ -73,7 +73,7 @@ impl Courier {
             | Job::Trim { target, .. }
             | Job::Seal { target, .. }
             | Job::Stat { target, .. } => self.node_of(*target),
-            Job::Remote { shard, .. } => self.leader_of(*shard),
+            Job::Shard { shard, .. } => self.leader_of(*shard),
         };
         let node = node.ok_or("the map names no server for it")?;
         if !self.queues.contains_key(&node) {
@@ -186,9 +186,18 @@ fn carry(caller: &mut Caller, task: &Task) -> Result<JobReply, CallError> {
             let message = StatChunks { target: *target, by, chunks: chunks.clone() };
             JobReply::Stats(caller.call(&message, deadline)?.chunks)
         }
-        Job::Remote { shard, message } => {
+        Job::Shard { shard, message } => {
             let call = ShardCall { shard: *shard, slot: Slot(0), seq: Seq(0) };
-            JobReply::Remote(caller.call_shard(call, message, deadline)?.1)
+            match message {
+                ShardMessage::Prepare(m) => JobReply::Voted(caller.call_shard(call, m, deadline)?.1.vote),
+                ShardMessage::Decide(m) => {
+                    caller.call_shard(call, m, deadline)?;
+                    JobReply::Done
+                }
+                ShardMessage::AskOutcome(m) => {
+                    JobReply::Outcome(caller.call_shard(call, m, deadline)?.1.outcome)
+                }
+            }
         }
     })
 }

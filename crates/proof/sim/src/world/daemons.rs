@@ -13,7 +13,8 @@ use skep_types::{
     ClientId, Decode, Encode, Incarnation, LogSeq, NodeId, Reader, Role, Seq, ShardId, Slot, TargetId,
 };
 use skep_wire::meta::{
-    MakeDirOn, MetaRequest, RemoteDir, RemoteDirReply, ReserveEnd, ReserveEndReply, ShardCall, ShardStamp,
+    AskOutcome, AskOutcomeReply, Decide, MakeDirOn, MetaRequest, Prepare, PrepareReply, ReserveEnd,
+    ReserveEndReply, ShardCall, ShardStamp,
 };
 use skep_wire::mgmt::Evict;
 use skep_wire::storage::{
@@ -365,11 +366,12 @@ impl World {
                 (target, SealChunk::KIND, SealChunk { target, by, chunk, floor }.to_bytes())
             }
             // Another server's, or it did not know yet that the shard is its own.
-            Job::Remote { shard, message } => {
+            Job::Shard { shard, message } => {
                 shard_of_job = Some(shard);
+                let message = MetaRequest::from(message);
                 let mut body = ShardCall { shard, slot: Slot(0), seq: Seq(0) }.to_bytes();
-                message.encode(&mut body);
-                (TargetId(0), RemoteDir::KIND, body)
+                message.encode_body(&mut body);
+                (TargetId(0), message.kind(), body)
             }
         };
         let to = match shard_of_job {
@@ -483,10 +485,16 @@ fn job_reply(kind: u16, body: &[u8]) -> Result<JobReply, JobFailure> {
         TrimChunk::KIND => JobReply::Trimmed(ChunkReply::from_bytes(body).map_err(failed)?.blocks),
         SealChunk::KIND => JobReply::Sealed(SealChunkReply::from_bytes(body).map_err(failed)?.limit),
         StatChunks::KIND => JobReply::Stats(StatChunksReply::from_bytes(body).map_err(failed)?.chunks),
-        RemoteDir::KIND => {
+        Prepare::KIND | Decide::KIND | AskOutcome::KIND => {
             let mut reader = Reader::new(body);
             ShardStamp::decode(&mut reader).map_err(failed)?;
-            JobReply::Remote(RemoteDirReply::decode(&mut reader).map_err(failed)?)
+            match kind {
+                Prepare::KIND => JobReply::Voted(PrepareReply::decode(&mut reader).map_err(failed)?.vote),
+                AskOutcome::KIND => {
+                    JobReply::Outcome(AskOutcomeReply::decode(&mut reader).map_err(failed)?.outcome)
+                }
+                _ => JobReply::Done,
+            }
         }
         _ => JobReply::Done,
     })

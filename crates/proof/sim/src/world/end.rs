@@ -22,7 +22,8 @@ const INODE_TABLE: u8 = 2;
 /// That of growths that were given up while their owners may have been copying.
 const DEAD_GROWTH_TABLE: u8 = 14;
 /// What must become 0 once nobody does anything.
-const LEFT_OVER: [&str; 11] = [
+const LEFT_OVER: [&str; 12] = [
+    "transactions",
     "seals",
     "open_files",
     "waiting",

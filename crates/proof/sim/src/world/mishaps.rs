@@ -14,6 +14,8 @@ use skep_wire::storage::ShardTerm;
 
 /// Of a thousand writes to chunk files so many are held up, in seeds that are about that.
 const LATE_WRITES: u64 = 500;
+/// Of a thousand messages between shards so many come twice, in seeds that are about that.
+const TWICE: u64 = 300;
 /// Earliest end of chaos, in milliseconds.
 const CALM_MIN: u64 = 12_000;
 /// Latest end of chaos.
@@ -60,6 +62,10 @@ impl Mood {
             lose_reply: rng.pick(&[0, 2, 10, 30]),
             late: rng.pick(&[0, 2, 10, 30]),
             hold_up: rng.pick(&[0, 5, 50]),
+            twice: match hub.deeds.theme {
+                Theme::Afar => TWICE,
+                _ => rng.pick(&[0, 10, 50]),
+            },
             hold_up_writes: if hub.deeds.theme == Theme::LateWrites { LATE_WRITES } else { 0 },
         };
         let mood = Self {

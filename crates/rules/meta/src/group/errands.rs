@@ -5,6 +5,7 @@ use crate::limit::{RETRY_FIRST_MS, RETRY_LAST_MS};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use skep_types::{Ino, Millis, ShardId, TargetId, Term};
+use skep_wire::meta::TxnId;
 use skep_wire::storage::ShardTerm;
 
 /// What a job is part of.
@@ -18,15 +19,27 @@ pub enum Owner {
     Seal(Ino, usize),
     /// The recovery of a size.
     Recovery(Ino),
-    /// A step over two shards.
-    Remote(ShardId, u64),
+    /// A participant is asked for its vote.
+    Prepare(TxnId, ShardId),
+    /// It is told of a commit.
+    Commit(TxnId, ShardId),
+    /// It is told that nothing comes of it: once, for it asks.
+    Abort(TxnId),
+    /// This shard asks the coordinator.
+    Ask(ShardId, TxnId),
 }
 
 impl Owner {
+    /// Is it for a storage target, and not for another shard?
+    pub fn asks_a_target(&self) -> bool {
+        matches!(self, Self::Deletion(..) | Self::Trim(_) | Self::Seal(..) | Self::Recovery(_))
+    }
+
     /// The shard that sent it.
     pub fn shard(&self) -> ShardId {
         match self {
-            Self::Deletion(shard, _) | Self::Remote(shard, _) => *shard,
+            Self::Deletion(shard, _) | Self::Ask(shard, _) => *shard,
+            Self::Prepare(txid, _) | Self::Commit(txid, _) | Self::Abort(txid) => txid.shard,
             Self::Trim(ino) | Self::Seal(ino, _) | Self::Recovery(ino) => ino.shard(),
         }
     }
@@ -72,6 +85,11 @@ impl Errands {
             self.due.remove(&(at, id));
         }
         Some((errand.owner, errand.job))
+    }
+
+    /// What it is, while it is out.
+    pub fn job(&self, id: u64) -> Option<&Job> {
+        self.all.get(&id).map(|errand| &errand.job)
     }
 
     /// Nobody wants its result any more.

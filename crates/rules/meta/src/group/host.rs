@@ -2,7 +2,7 @@
 
 use super::errands::Errands;
 use super::events::Events;
-use super::message::{Output, Reply, Request};
+use super::message::{Output, Reply, Request, ShardMessage};
 use super::sessions::Sessions;
 use super::stats::Counters;
 use crate::config::Config;
@@ -14,7 +14,7 @@ use alloc::format;
 use alloc::vec::Vec;
 use skep_types::log::{Head, Record};
 use skep_types::{LogIndex, LogSeq, MapVersion, Millis, NodeId, ShardId, Timestamp};
-use skep_wire::meta::{RemoteDir, ShardStamp};
+use skep_wire::meta::ShardStamp;
 use skep_wire::{Refusal, Status};
 
 /// What a shard keeps in memory for others, as far as it is bounded over all shards of a group.
@@ -84,7 +84,7 @@ pub struct Host<S> {
     /// What clients are to hear.
     pub events: Events,
     /// What one shard of this group asks another.
-    pub loop_calls: VecDeque<(u64, ShardId, RemoteDir)>,
+    pub loop_calls: VecDeque<(u64, ShardId, ShardMessage)>,
     /// And what came of it.
     pub loop_answers: VecDeque<(u64, Result<Vec<u8>, Refusal>)>,
     /// Counted since the start.

@@ -7,12 +7,16 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use skep_types::log::Record;
 use skep_types::{
-    ChunkId, ClientId, FenceEpoch, Incarnation, LogSeq, NodeId, Role, Seq, ShardId, Slot, TargetId, Term,
+    ChunkId, ClientId, Decode, DecodeError, FenceEpoch, Incarnation, LogSeq, NodeId, Role, Seq, ShardId,
+    Slot, TargetId, Term,
 };
-use skep_wire::meta::{MetaRequest, RemoteDir, RemoteDirReply, ShardCall, ShardStamp};
+use skep_wire::meta::{
+    AskOutcome, AskOutcomeReply, Decide, MetaRequest, Prepare, PrepareReply, ShardCall, ShardStamp,
+    TxnOutcome, Vote,
+};
 use skep_wire::mgmt::{FencesReply, MapReply};
 use skep_wire::storage::{ChunkStat, ShardTerm};
-use skep_wire::{Refusal, Status};
+use skep_wire::{Empty, Refusal, Status};
 
 /// Who is at the other end of a connection, as the handshake proved it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,11 +54,11 @@ impl Request {
     }
 
     /// From one shard of this server to another: the same path, no short cut.
-    pub(super) fn loopback(
+    pub(crate) fn loopback(
         errand: u64,
         shard: ShardId,
         node: NodeId,
-        message: RemoteDir,
+        message: ShardMessage,
         epoch: FenceEpoch,
     ) -> Self {
         Self {
@@ -62,7 +66,7 @@ impl Request {
             peer: PeerIdentity { role: Role::Server, client: ClientId(0), incarnation: Incarnation(0), node },
             epoch,
             call: ShardCall { shard, slot: Slot(0), seq: Seq(0) },
-            message: MetaRequest::RemoteDir(message),
+            message: message.into(),
         }
     }
 }
@@ -147,13 +151,45 @@ pub enum Job {
         /// Chunk files.
         chunks: Vec<ChunkId>,
     },
-    /// `RemoteDir`.
-    Remote {
-        /// The shard asked.
+    /// Something for another shard.
+    Shard {
+        /// Which.
         shard: ShardId,
         /// The message.
-        message: RemoteDir,
+        message: ShardMessage,
     },
+}
+
+/// What one shard tells or asks another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ShardMessage {
+    /// A coordinator asks a participant for its vote.
+    Prepare(Prepare),
+    /// It tells the outcome.
+    Decide(Decide),
+    /// A participant asks for it.
+    AskOutcome(AskOutcome),
+}
+
+impl From<ShardMessage> for MetaRequest {
+    fn from(message: ShardMessage) -> Self {
+        match message {
+            ShardMessage::Prepare(m) => m.into(),
+            ShardMessage::Decide(m) => m.into(),
+            ShardMessage::AskOutcome(m) => m.into(),
+        }
+    }
+}
+
+impl ShardMessage {
+    /// The body of an answer to it.
+    pub fn reply(&self, body: &[u8]) -> Result<JobReply, DecodeError> {
+        Ok(match self {
+            Self::Prepare(_) => JobReply::Voted(PrepareReply::from_bytes(body)?.vote),
+            Self::Decide(_) => Empty::from_bytes(body).map(|_| JobReply::Done)?,
+            Self::AskOutcome(_) => JobReply::Outcome(AskOutcomeReply::from_bytes(body)?.outcome),
+        })
+    }
 }
 
 /// A job with its number.
@@ -170,7 +206,7 @@ pub struct Task {
 /// What came back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum JobReply {
-    /// Deleted.
+    /// Deleted, or the participant knows.
     Done,
     /// Trimmed; 512-byte blocks left.
     Trimmed(u64),
@@ -187,8 +223,10 @@ pub enum JobReply {
     },
     /// Lengths, in the order asked.
     Stats(Vec<ChunkStat>),
-    /// The other shard's answer.
-    Remote(RemoteDirReply),
+    /// The participant's vote.
+    Voted(Vote),
+    /// How the coordinator has decided.
+    Outcome(TxnOutcome),
 }
 
 /// Nothing came back, or a refusal: the server asks again later.

@@ -6,9 +6,9 @@ mod bounds;
 mod crash;
 mod locking;
 mod oracle;
-mod remote;
 mod sealing;
 mod terms;
+mod transactions;
 
 use crate::testing::*;
 use crate::*;
@@ -102,27 +102,11 @@ fn lives_of_a_client() {
 #[test]
 fn admission() {
     let mut bed = Bed::new();
-    let remote = RemoteDir {
-        txid: 1,
-        floor: 1,
-        from: ShardId(0),
-        step: RemoteStep::Make,
-        ino: Ino(0),
-        parent: Ino::ROOT,
-        new: None,
-    };
-    let on = MakeDirOn {
-        parent: Ino::ROOT,
-        name: name("x"),
-        mode: 0o755,
-        umask: 0,
-        uid: 0,
-        gid: 0,
-        on: ShardId(0),
-    };
+    let remote = Decide { txid: TxnId::default(), floor: TxnId::default(), commit: true };
+    let on = MakeDirOn { parent: Ino::ROOT, name: name("x"), mode: 0o755, umask: 0, uid: 0, gid: 0, on: ShardId(0) };
     assert_eq!(bed.call(ME, on).err(), Some(Status::ROLE));
     let to = bed.send_as(ME, ShardId(0), 0, remote.into());
-    assert_eq!(bed.reply::<RemoteDirReply>(to), Some(Err(Status::ROLE)));
+    assert_eq!(bed.reply::<Empty>(to), Some(Err(Status::ROLE)));
     let to = bed.send_as(ME, ShardId(9), 0, GetAttr { ino: Ino::ROOT }.into());
     assert_eq!(bed.reply::<AttrReply>(to), Some(Err(Status::STALE_MAP)));
     let mut out = Output::default();

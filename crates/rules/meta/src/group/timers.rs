@@ -9,9 +9,8 @@ use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::ToString;
 use alloc::vec::Vec;
-use skep_types::{ClientId, Decode, Millis, ShardId};
+use skep_types::{ClientId, Millis, ShardId};
 use skep_wire::Refusal;
-use skep_wire::meta::RemoteDirReply;
 
 /// After so many failures in a row a line goes to the log.
 const NOTED_FAILURES: u32 = 5;
@@ -35,7 +34,7 @@ impl<S: Store> Group<S> {
     pub(super) fn tick(&mut self) -> Result<(), StoreError> {
         for task in self.host.errands.due(self.host.now) {
             match task.job {
-                Job::Remote { shard, message } if self.host.led.contains(&shard) => {
+                Job::Shard { shard, message } if self.host.led.contains(&shard) => {
                     self.host.loop_calls.push_back((task.id, shard, message));
                 }
                 job => self.host.out.tasks.push(Task { job, ..task }),
@@ -103,7 +102,13 @@ impl<S: Store> Group<S> {
             Owner::Seal(ino, _) => {
                 self.deliver(ino.shard(), |shard, host| shard.seal_failed(host, ino, task, failures))
             }
-            Owner::Trim(_) | Owner::Recovery(_) | Owner::Remote(..) => return Ok(()),
+            Owner::Abort(_) => {
+                host.errands.drop(task);
+                return Ok(());
+            }
+            Owner::Trim(_) | Owner::Recovery(_) | Owner::Prepare(..) | Owner::Commit(..) | Owner::Ask(..) => {
+                return Ok(());
+            }
         }
         .map(drop)
     }
@@ -114,10 +119,9 @@ impl<S: Store> Group<S> {
         errand: u64,
         result: Result<Vec<u8>, Refusal>,
     ) -> Result<(), StoreError> {
+        let Some(Job::Shard { message, .. }) = self.host.errands.job(errand) else { return Ok(()) };
         let result = match result {
-            Ok(body) => {
-                RemoteDirReply::from_bytes(&body).map(JobReply::Remote).map_err(|e| JobFailure(e.to_string()))
-            }
+            Ok(body) => message.reply(&body).map_err(|e| JobFailure(e.to_string())),
             Err(refusal) => Err(JobFailure(refusal.to_string())),
         };
         self.courier(errand, result)

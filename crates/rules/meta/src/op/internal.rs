@@ -1,7 +1,7 @@
 //! What the server itself decides, as commands.
 
 use super::xattr::kill_privileges;
-use super::{make_dir_on, seal};
+use super::{decide, seal};
 use crate::command::{
     CancelGrowth, Deleted, Format, Internal, Place, Purge, Recovered, Serials, SessionGone, Trimmed, Writers,
 };
@@ -30,7 +30,7 @@ pub fn run(ctx: &mut Ctx<'_>, internal: &Internal) -> Result<(), Fail> {
             Ok(())
         }
         Internal::Recovered(m) => recovered(ctx, m),
-        Internal::RemoteAnswer(m) => make_dir_on::answered(ctx, m),
+        Internal::Finished(m) => decide::finished(ctx, m),
         Internal::Writers(m) => writers(ctx, m),
         Internal::SealBegun(m) => seal::begun(ctx, m),
         Internal::Sealed(m) => seal::sealed(ctx, m),
@@ -46,7 +46,6 @@ fn format(ctx: &mut Ctx<'_>, m: &Format) -> Result<(), Fail> {
         // Serial 0 names nothing, serial 1 of shard 0 is the root.
         serials_end: 2,
         next_id: 1,
-        next_txid: 1,
         epoch: m.epoch,
         level: m.level,
         era: m.era,

@@ -59,10 +59,7 @@ fn read(ctx: &Ctx<'_>, dir: Ino, after: u64, max: usize) -> Result<(Vec<(u64, Ta
         }
         match Entry::from_bytes(bytes) {
             Ok(Entry { target: Some(target), .. }) => {
-                // A name that another shard is still making is not there yet.
-                if target.ino != Ino(0) {
-                    found.push((key::last_u64(key), target));
-                }
+                found.push((key::last_u64(key), target));
                 true
             }
             Ok(_) => true,

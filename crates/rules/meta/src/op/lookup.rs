@@ -9,7 +9,7 @@ use skep_wire::meta::{AttrReply, EntryReply, Lookup};
 
 /// Runs it.
 pub fn run(ctx: &mut Ctx<'_>, m: &Lookup) -> Result<Done, Fail> {
-    match ctx.find(m.parent, &m.name)? {
+    match ctx.look(m.parent, &m.name)? {
         Spot::Taken(place) => Ok(Done::reply(&entry_reply(ctx, place.target.ino, place.target.kind)?)),
         // The directory is looked at only now: a name that exists proves that it does too.
         Spot::Free(_) => Err(ctx.dir(m.parent).err().unwrap_or(Errno::ENOENT.into())),

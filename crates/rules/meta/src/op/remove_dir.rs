@@ -15,8 +15,9 @@ pub fn run(ctx: &mut Ctx<'_>, m: &RemoveDir) -> Result<Done, Fail> {
     }
     let ino = place.target.ino;
     if !ctx.is_home(ino) {
-        return super::make_dir_on::retire(ctx, &place);
+        return super::make_dir_on::retire(ctx, m, &mut parent, &place);
     }
+    ctx.require_no_locked_name(ino)?;
     let mut inode = ctx.inode(ino)?;
     if inode.entries > 0 {
         return Err(Errno::ENOTEMPTY.into());

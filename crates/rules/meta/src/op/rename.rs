@@ -141,6 +141,7 @@ fn replace(ctx: &mut Ctx<'_>, m: &Rename, dirs: &mut Dirs, from: &Place, to: &Pl
             if !ctx.is_home(victim) {
                 return Err(Errno::EXDEV.into());
             }
+            ctx.require_no_locked_name(victim)?;
             let mut inode = ctx.inode(victim)?;
             if inode.entries > 0 {
                 return Err(Errno::ENOTEMPTY.into());

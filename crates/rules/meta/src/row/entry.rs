@@ -8,13 +8,10 @@ record! {
     pub struct Target {
         /// The name.
         pub name: Name,
-        /// Its inode; 0 while another shard is still making it.
+        /// Its inode.
         pub ino: Ino,
         /// What it is.
         pub kind: Kind,
-    } tags {
-        /// Transaction over two shards that this name takes part in; nobody else may use it.
-        1 => pub pending: Option<u64>,
     }
 }
 

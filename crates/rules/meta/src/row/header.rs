@@ -30,8 +30,6 @@ record! {
         pub serials_end: u64,
         /// Number of the next deletion or trim.
         pub next_id: u64,
-        /// Number of the next transaction that this shard drives.
-        pub next_txid: u64,
         /// Epoch of the shard's place in the map.
         pub epoch: u64,
         /// Semantic version of commands that may be logged.

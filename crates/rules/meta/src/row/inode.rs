@@ -93,7 +93,7 @@ record! {
         pub next_generation: Generation,
         /// Layout wish.
         pub policy: Option<Policy>,
-        /// Entries of a directory, pending ones included.
+        /// Entries of a directory.
         pub entries: u64,
         /// Names that lead here.
         pub links: alloc::vec::Vec<LinkRef>,

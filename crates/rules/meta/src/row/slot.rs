@@ -1,8 +1,7 @@
 //! The slot row: the last changing request of a client's lane, and its answer.
 
 use skep_types::codec::{Buffer, Bytes, Draw, Example};
-use skep_types::{Decode, DecodeError, Encode, Incarnation, Ino, LogIndex, Reader, Seq, Term, record, union};
-use skep_wire::{Empty, Refusal};
+use skep_types::{Decode, DecodeError, Encode, Incarnation, Ino, LogIndex, Reader, Seq, Term, record};
 
 record! {
     /// A truncate that targets are told of.
@@ -15,15 +14,6 @@ record! {
     }
 }
 
-record! {
-    /// An operation over two shards.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-    pub struct RemoteGate {
-        /// Number of the transaction.
-        pub txid: u64,
-    }
-}
-
 /// What must have happened before an answer may leave (or a request may run).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Gate {
@@ -33,14 +23,12 @@ pub enum Gate {
     Durable,
     /// All targets confirmed a truncate.
     Trim(TrimGate),
-    /// The other shard answered.
-    Remote(RemoteGate),
 }
 
 impl Example for Gate {
     fn example(draw: Draw) -> Self {
-        let (trim, remote) = (Example::example(draw), Example::example(draw));
-        draw.one(&[Self::Open, Self::Durable, Self::Trim(trim), Self::Remote(remote)])
+        let trim = Example::example(draw);
+        draw.one(&[Self::Open, Self::Durable, Self::Trim(trim)])
     }
 }
 
@@ -53,10 +41,6 @@ impl Encode for Gate {
                 out.push(2);
                 trim.encode(out);
             }
-            Self::Remote(remote) => {
-                out.push(3);
-                remote.encode(out);
-            }
         }
     }
 }
@@ -67,22 +51,8 @@ impl Decode for Gate {
             0 => Self::Open,
             1 => Self::Durable,
             2 => Self::Trim(TrimGate::decode(r)?),
-            3 => Self::Remote(RemoteGate::decode(r)?),
             _ => return Err(DecodeError::Invalid("gate")),
         })
-    }
-}
-
-union! {
-    /// How it ended.
-    #[derive(Debug, Clone, PartialEq, Eq)]
-    pub enum Outcome {
-        /// Done; the body of the answer.
-        Done(Bytes) = 1,
-        /// Refused after all (an operation over two shards).
-        Refused(Refusal) = 2,
-        /// The other shard has not answered.
-        Pending(Empty) = 3,
     }
 }
 
@@ -100,7 +70,7 @@ record! {
         pub index: LogIndex,
         /// What the answer waits for.
         pub gate: Gate,
-        /// The answer.
-        pub outcome: Outcome,
+        /// The body of the answer.
+        pub body: Bytes,
     }
 }

@@ -5,8 +5,10 @@ use super::Shard;
 use super::waits::For;
 use crate::ctx::Effect;
 use crate::group::Host;
+use crate::limit::TXN_ASK_MS;
 use crate::store::{Store, StoreError};
 use skep_types::{Ino, LogIndex};
+use skep_wire::meta::TxnId;
 
 /// To be begun when a record is durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,8 +17,8 @@ pub enum Later {
     Trim(Ino),
     /// Tell the targets of a seal.
     Seal(Ino),
-    /// Ask (or tell) the other shard.
-    Remote(u64),
+    /// Tell the participants of a decision.
+    Decided(TxnId),
     /// The layout may be shown.
     Settled(Ino),
 }
@@ -52,7 +54,15 @@ impl Shard {
                     self.waits.instead(For::Seal(ino, id), For::Durable(index));
                     host.out.sync_now = true;
                 }
-                Effect::Remote(txid) => later(Later::Remote(txid)),
+                Effect::Decided(txid, participants) => {
+                    later(Later::Decided(txid));
+                    self.txns.committed(txid, participants);
+                }
+                Effect::Finished(txid) => self.txns.finished(txid),
+                Effect::Prepared(txid, age, inos) => {
+                    self.txns.prepared(txid, age, inos, host.now.plus(TXN_ASK_MS));
+                }
+                Effect::Released(txid) => self.release_txn(host, txid),
                 Effect::Settling(ino) => {
                     later(Later::Settled(ino));
                     self.settling.insert(ino, index);
@@ -65,8 +75,6 @@ impl Shard {
                     host.out.sync_now = true;
                     self.recover_later.push(ino);
                 }
-                // The answer is known to whoever applied the other shard's: see `remote`.
-                Effect::RemoteFreed(_) => {}
                 Effect::Growth(ino) => {
                     self.growths.insert(ino);
                 }
@@ -94,6 +102,15 @@ impl Shard {
                 Effect::Repaired(ino) => self.lost.forget(ino),
                 Effect::Gone(ino) => self.forget_file(host, ino),
             }
+        }
+    }
+
+    fn release_txn<S: Store>(&mut self, host: &mut Host<S>, txid: TxnId) {
+        if let Some(errand) = self.txns.released(txid) {
+            host.errands.drop(errand);
+        }
+        for parked in self.waits.over(For::Txn(txid)) {
+            self.resume(host, parked);
         }
     }
 
@@ -131,7 +148,7 @@ impl Shard {
                         self.start_trim(host, ino)?;
                     }
                     Later::Seal(ino) => self.start_seal(host, ino)?,
-                    Later::Remote(txid) => self.start_remote(host, txid)?,
+                    Later::Decided(txid) => self.tell_decided(host, txid),
                     Later::Settled(ino) => {
                         if self.settling.get(&ino) == Some(&index) {
                             self.settling.remove(&ino);

@@ -59,6 +59,7 @@ impl Shard {
             trims: Trims::default(),
             seals: Seals::default(),
             recoveries: Recoveries::default(),
+            txns: Txns::default(),
             lost: LostChunks::default(),
             least: Term(0),
             served: false,
@@ -192,7 +193,7 @@ impl Shard {
             })?;
             Ok::<_, StoreError>(found)
         };
-        let (trims, remotes) = (numbers(Table::Trim)?, numbers(Table::RemoteIntent)?);
+        let (trims, decided) = (numbers(Table::Trim)?, self.find_txns(host)?);
         let seals = numbers(Table::Seal)?;
         let (orphans, growths) = (numbers(Table::Orphan)?, numbers(Table::Growth)?);
         // Of the log as it was read, so on stable storage.
@@ -212,7 +213,7 @@ impl Shard {
         self.orphans.extend(orphans.into_iter().map(Ino));
         self.growths.extend(growths.into_iter().map(Ino));
         let later = trims.into_iter().map(|ino| Later::Trim(Ino(ino)));
-        let later = later.chain(remotes.into_iter().map(Later::Remote));
+        let later = later.chain(decided.into_iter().map(Later::Decided));
         let later = later.chain(seals.iter().map(|ino| Later::Seal(Ino(*ino))));
         self.later.entry(self.last).or_default().extend(later);
         seals.into_iter().for_each(|ino| self.seals.noted(Ino(ino)));

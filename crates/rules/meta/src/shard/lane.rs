@@ -9,7 +9,7 @@ use crate::fail::corrupt;
 use crate::group::Host;
 use crate::group::Request;
 use crate::key::{self, Table};
-use crate::row::slot::{Gate, Outcome, SlotRow};
+use crate::row::slot::{Gate, SlotRow};
 use crate::row::trim::Trim;
 use crate::store::{Store, StoreError};
 use alloc::collections::BTreeMap;
@@ -18,7 +18,7 @@ use skep_types::codec::Bytes;
 use skep_types::limits::SLOTS_MAX;
 use skep_types::{ClientId, Decode, Incarnation, Role, Seq, Slot};
 use skep_wire::meta::{MetaRequest, OpenReply, ShardStamp};
-use skep_wire::{Empty, Refusal, Status};
+use skep_wire::{Refusal, Status};
 
 /// The last request of a lane that had no effect. In memory only: nothing happened.
 pub struct Remembered {
@@ -78,7 +78,7 @@ impl Memories {
 }
 
 /// How a request stands to the last one of its lane.
-enum Standing {
+pub(super) enum Standing {
     /// It is the next.
     Next,
     /// It is the last one once more.
@@ -119,7 +119,7 @@ impl Shard {
         }
     }
 
-    fn standing<S: Store>(&self, host: &Host<S>, caller: &Caller) -> Result<Standing, StoreError> {
+    pub(super) fn standing<S: Store>(&self, host: &Host<S>, caller: &Caller) -> Result<Standing, StoreError> {
         let refused = |status, text: &str| Ok(Standing::Refused(Refusal::with(status, text)));
         if caller.seq == Seq(0) || caller.slot.0 >= SLOTS_MAX {
             let text = "a changing request needs a lane (below 256) and a number from 1";
@@ -163,20 +163,8 @@ impl Shard {
         slot: SlotRow,
     ) -> Result<(), StoreError> {
         let stamp = ShardStamp { term: slot.term, index: slot.index, durable: self.durable };
-        let result = match slot.outcome {
-            Outcome::Pending(_) => {
-                if let Gate::Remote(gate) = slot.gate {
-                    let what = For::Remote(gate.txid);
-                    self.park(host, what, Parked::Again(request));
-                }
-                return Ok(());
-            }
-            Outcome::Refused(refusal) => Err(refusal),
-            Outcome::Done(body) => {
-                self.reopen(host, &request, &body.0);
-                Ok(body.0)
-            }
-        };
+        self.reopen(host, &request, &slot.body.0);
+        let result = Ok(slot.body.0);
         let what = match slot.gate {
             Gate::Open if host.config.sync_always && self.durable < slot.index => {
                 Some(For::Durable(slot.index))
@@ -209,10 +197,8 @@ impl Shard {
         request: &Request,
         slot: &SlotRow,
     ) -> Result<bool, StoreError> {
-        let (MetaRequest::CreateTemp(_), Outcome::Done(body)) = (&request.message, &slot.outcome) else {
-            return Ok(false);
-        };
-        let Ok(reply) = OpenReply::from_bytes(&body.0) else { return Ok(false) };
+        let MetaRequest::CreateTemp(_) = &request.message else { return Ok(false) };
+        let Ok(reply) = OpenReply::from_bytes(&slot.body.0) else { return Ok(false) };
         Ok(host.store.get(&key::inode(reply.attr.ino))?.is_none())
     }
 
@@ -225,7 +211,7 @@ impl Shard {
         }
     }
 
-    pub(super) fn remember(&mut self, _request: &Request, caller: Option<Caller>, refusal: Option<&Refusal>) {
+    pub(super) fn remember(&mut self, caller: Option<Caller>, refusal: Option<&Refusal>) {
         let Some(caller) = caller else { return };
         if refusal.is_some_and(|refusal| refusal.status.is_transient()) {
             return;
@@ -238,15 +224,13 @@ impl Shard {
 /// The lane remembers the request together with its effect.
 pub(super) fn put_slot(ctx: &mut Ctx<'_>, done: &Done) {
     let Some(caller) = ctx.scene.caller else { return };
-    let outcome =
-        if done.pending { Outcome::Pending(Empty {}) } else { Outcome::Done(Bytes(done.body.clone())) };
     let row = SlotRow {
         incarnation: caller.incarnation,
         seq: caller.seq,
         term: ctx.scene.term,
         index: ctx.scene.index,
         gate: done.gate,
-        outcome,
+        body: Bytes(done.body.clone()),
     };
     ctx.put(key::slot(ctx.scene.shard, caller.client, caller.slot), &row);
 }

@@ -2,14 +2,17 @@
 
 use super::opens::Opens;
 use super::serials::Serials;
-use crate::choose::{Choose, CutBy};
-use crate::command::Choices;
+use super::txns::Locked;
+use crate::choose::{Choose, Conflict, CutBy, Plan};
+use crate::command::{Choices, Decided};
 use crate::fail::Fail;
+use crate::limit::PREPARED_MAX;
 use crate::row::Inode;
 use crate::spread::{Continue, Spread};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use skep_types::{ClientId, Extent, Ino, LogIndex, Millis, PoolId, ShardId};
+use skep_types::{ClientId, Extent, Ino, LogIndex, Millis, Name, PoolId, ShardId, Timestamp};
+use skep_wire::meta::TxnId;
 
 /// What choices are made from.
 pub struct Live<'a> {
@@ -33,6 +36,10 @@ pub struct Live<'a> {
     pub unsettled: &'a BTreeMap<Ino, LogIndex>,
     /// Targets.
     pub spread: &'a mut Spread,
+    /// Transactions over shards.
+    pub txns: Locked<'a>,
+    /// What has strayed is done (a canary).
+    pub takes_strays: bool,
     /// Inode numbers.
     pub serials: &'a mut Serials,
     /// What was chosen.
@@ -102,5 +109,35 @@ impl Choose for Live<'_> {
     fn settling(&mut self, ino: Ino) -> bool {
         let settling = self.unsettled.contains_key(&ino);
         note(&mut self.choices.settling, settling)
+    }
+
+    fn decided(&mut self, plan: Plan) -> Result<Decided, Fail> {
+        let decided = self.txns.decided(plan)?;
+        self.choices.decided = Some(decided.clone());
+        Ok(decided)
+    }
+
+    fn inode_lock(&self, ino: Ino) -> Option<TxnId> {
+        self.txns.inode(ino)
+    }
+
+    fn name_lock(&self, dir: Ino, name: &Name) -> Option<TxnId> {
+        self.txns.name(dir, name)
+    }
+
+    fn dir_lock(&self, dir: Ino) -> Option<TxnId> {
+        self.txns.dir(dir)
+    }
+
+    fn conflict(&self, ino: Ino, age: Timestamp, txid: TxnId) -> Option<Conflict> {
+        self.txns.conflict(ino, age, txid)
+    }
+
+    fn is_full(&self) -> bool {
+        self.txns.txns.prepared_len() >= PREPARED_MAX
+    }
+
+    fn takes_strays(&self) -> bool {
+        self.takes_strays
     }
 }

@@ -2,6 +2,7 @@
 
 use super::Shard;
 use super::run::Ran;
+use super::txns::Begun;
 use super::waits::{For, Parked};
 use crate::command::{Caller, Holds, Internal};
 use crate::ctx::Done;
@@ -47,6 +48,11 @@ impl Shard {
                 self.sync(host, &request, &m);
                 Ok(())
             }
+            MetaRequest::AskOutcome(m) => {
+                let m = m.clone();
+                self.tell_outcome(host, &request, &m);
+                Ok(())
+            }
             MetaRequest::ReadInline(m) if !m.short.is_empty() => {
                 self.note_lost(host, m)?;
                 self.perform(host, request, None)
@@ -86,7 +92,6 @@ impl Shard {
         request: Request,
         caller: Option<Caller>,
     ) -> Result<(), StoreError> {
-        let _shard = request.call.shard;
         let client = request.peer.client;
         if wish(&request.message).is_some()
             && let Some(refusal) = self.too_many_opens(host, client)
@@ -94,50 +99,66 @@ impl Shard {
             self.answer(host, request.reply_to, self.stamp(), Err(refusal));
             return Ok(());
         }
-        match self.run(host, &request, caller)? {
+        let ran = self.run(host, &request, caller, None)?;
+        self.ran(host, request, caller, ran, None);
+        Ok(())
+    }
+
+    /// Sees to the answer of a request that was run.
+    pub(super) fn ran<S: Store>(
+        &mut self,
+        host: &mut Host<S>,
+        request: Request,
+        caller: Option<Caller>,
+        ran: Ran,
+        begun: Option<Begun>,
+    ) {
+        let client = request.peer.client;
+        match ran {
             Ran::Refused(refusal) => {
                 host.out.fetch_map |= host.spread.take_wants_map();
-                self.remember(&request, caller, Some(&refusal));
+                self.remember(caller, Some(&refusal));
                 self.answer(host, request.reply_to, self.stamp(), Err(refusal));
             }
             Ran::Wait(need) => {
                 let what = match need {
                     Need::Durable(index) => For::Durable(index),
+                    Need::Txn(txid) => For::Txn(txid),
                     Need::Gate(Gate::Trim(gate)) => For::Trim(gate.ino, gate.id),
-                    Need::Gate(Gate::Remote(gate)) => For::Remote(gate.txid),
                     Need::Gate(Gate::Open | Gate::Durable) => For::Durable(self.last),
                 };
                 self.park(host, what, Parked::Again(request));
             }
+            Ran::Transact(plan) => self.begin_txn(host, request, caller, plan, begun),
             Ran::Done { done, logged } => {
                 if let (Some(ino), Some((mode, seq))) = (done.opened, wish(&request.message)) {
-                    self.opens.open(&mut host.opens, request.peer.client, ino, mode, seq);
+                    self.opens.open(&mut host.opens, client, ino, mode, seq);
                 }
                 match (&request.message, logged) {
-                    (_, None) => self.remember(&request, caller, None),
+                    (_, None) => self.remember(caller, None),
                     (MetaRequest::Repair(m), Some(_)) => self.note_repair(host, m, client),
                     _ => {}
                 }
-                self.release(host, request, caller, done, logged);
+                self.release(host, request, done, logged);
             }
         }
-        Ok(())
     }
 
     /// Sends an answer as soon as its gate allows.
-    fn release<S: Store>(
+    pub(super) fn release<S: Store>(
         &mut self,
         host: &mut Host<S>,
         request: Request,
-        caller: Option<Caller>,
         done: Done,
         logged: Option<LogIndex>,
     ) {
-        let _shard = request.call.shard;
         let stamp = self.stamp();
         let to = request.reply_to;
         let gate = match done.gate {
             Gate::Open if host.config.sync_always && logged.is_some() => Gate::Durable,
+            _ if host.config.canary_votes_early && matches!(request.message, MetaRequest::Prepare(_)) => {
+                Gate::Open
+            }
             gate => gate,
         };
         let what = match gate {
@@ -147,14 +168,8 @@ impl Shard {
             }
             Gate::Durable => For::Durable(logged.unwrap_or(self.last)),
             Gate::Trim(gate) => For::Trim(gate.ino, gate.id),
-            Gate::Remote(gate) => For::Remote(gate.txid),
         };
-        let parked = match (done.pending, caller) {
-            (true, Some(_)) => Parked::Again(request),
-            (true, None) => Parked::Outcome { to },
-            (false, _) => Parked::Answer { to, stamp, result: Ok(done.body) },
-        };
-        self.park(host, what, parked);
+        self.park(host, what, Parked::Answer { to, stamp, result: Ok(done.body) });
     }
 
     /// Parks, or says BUSY when too many wait.
@@ -173,7 +188,6 @@ impl Shard {
                 return self.answer(host, to, stamp, Err(Refusal::with(Status::BUSY, why)));
             }
             Parked::Again(request) => request.reply_to,
-            Parked::Outcome { to } => to,
         };
         self.answer(host, to, self.stamp(), Err(Refusal::with(Status::BUSY, why)));
     }
@@ -183,27 +197,6 @@ impl Shard {
         match parked {
             Parked::Answer { to, stamp, result } => self.answer(host, to, stamp, result),
             Parked::Again(request) => self.again.push_back(request),
-            parked @ Parked::Outcome { .. } => self.give_up(host, parked, "ask again"),
-        }
-    }
-
-    /// What waited for an operation over two shards goes on.
-    pub(super) fn remote_over<S: Store>(
-        &mut self,
-        host: &mut Host<S>,
-        txid: u64,
-        status: Status,
-        body: &[u8],
-    ) {
-        for parked in self.waits.over(For::Remote(txid)) {
-            match parked {
-                Parked::Outcome { to } => {
-                    let result =
-                        if status == Status(0) { Ok(body.to_vec()) } else { Err(Refusal::new(status)) };
-                    self.answer(host, to, self.stamp(), result);
-                }
-                parked => self.resume(host, parked),
-            }
         }
     }
 

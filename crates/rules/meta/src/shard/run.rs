@@ -5,7 +5,8 @@ use super::lane::put_slot;
 use super::live::Live;
 use super::opens::Opens;
 use super::recovery::is_open_ended;
-use crate::choose::Recorded;
+use super::txns::Locked;
+use crate::choose::{Plan, Recorded};
 use crate::command::{Caller, Choices, Internal, Serials, encode_internal, encode_request};
 use crate::ctx::{Ctx, Done, Effect, Scene};
 use crate::fail::{Fail, Need};
@@ -33,15 +34,18 @@ pub enum Ran {
     Refused(Refusal),
     /// It had no effect, and is to be run again.
     Wait(Need),
+    /// The same, when other shards have voted.
+    Transact(Plan),
 }
 
 impl Shard {
-    /// Runs an operation; when it wrote rows, it is in the log afterwards.
+    /// Runs an operation, perhaps to decide this transaction; when it wrote rows, it is in the log afterwards.
     pub(super) fn run<S: Store>(
         &mut self,
         host: &mut Host<S>,
         request: &Request,
         caller: Option<Caller>,
+        deciding: Option<u64>,
     ) -> Result<Ran, StoreError> {
         if op::needs_room(&request.message) {
             self.reserve_serials(host)?;
@@ -64,6 +68,8 @@ impl Shard {
             unsettled: &self.settling,
             spread: &mut host.spread,
             serials: &mut self.serials,
+            txns: Locked { txns: &self.txns, own: (self.id, self.terms.last()), deciding },
+            takes_strays: host.config.canary_takes_strays,
             choices: Choices::default(),
         };
         let mut ctx = Ctx::new(&host.store, scene, &mut live);
@@ -71,6 +77,7 @@ impl Shard {
             Ok(done) => done.behind_its_gate(&ctx),
             Err(Fail::Refused(refusal)) => return Ok(Ran::Refused(refusal)),
             Err(Fail::Wait(need)) => return Ok(Ran::Wait(need)),
+            Err(Fail::Transact(plan)) => return Ok(Ran::Transact(*plan)),
             Err(Fail::Store(e)) => return Err(e),
         };
         if ctx.txn.is_empty() {
@@ -80,7 +87,9 @@ impl Shard {
             let text = "the disk of the metadata server is nearly full; free space in its state directory";
             return Ok(Ran::Refused(Refusal::with(Status::errno(Errno::ENOSPC), text)));
         }
-        put_slot(&mut ctx, &done);
+        if deciding.is_none() || !host.config.canary_leaves_lane {
+            put_slot(&mut ctx, &done);
+        }
         let (batch, effects) = (ctx.txn.into_batch(), core::mem::take(&mut ctx.effects));
         let Some(bytes) = encode_request(self.level, host.wall, caller, &live.choices, &request.message)
         else {

@@ -24,6 +24,7 @@ impl Shard {
             self.deletions.deadline(),
             self.locks.deadline(),
             self.renew_at.filter(|at| *at != NEVER),
+            self.txns.deadline(),
             growth,
         ]
         .into_iter()
@@ -60,6 +61,7 @@ impl Shard {
             self.give_up(host, parked, &format!("still waiting after {} s", WAIT_DEADLINE_MS / 1_000));
         }
         self.locks.tick(now);
+        self.tick_txns(host)?;
         let over = self.grace.expire(now);
         self.rescan_deletions(host)?;
         if !self.growths.is_empty() && self.next_sweep.is_none_or(|at| now >= at) {
@@ -79,8 +81,8 @@ impl Shard {
         job: Job,
         reply: JobReply,
     ) -> Result<(), StoreError> {
-        if !matches!(owner, Owner::Remote(..)) {
-            // A target takes what comes in this term.
+        if owner.asks_a_target() {
+            // It takes what comes in this term.
             self.deposed = 0;
         }
         match (owner, job, reply) {
@@ -98,9 +100,10 @@ impl Shard {
             (Owner::Recovery(ino), Job::Stat { chunks, .. }, JobReply::Stats(stats)) => {
                 self.recovered(host, ino, task, &chunks, &stats)
             }
-            (Owner::Remote(_, txid), Job::Remote { message, .. }, JobReply::Remote(reply)) => {
-                self.remote_answered(host, txid, message.step, &reply)
-            }
+            (Owner::Prepare(txid, by), _, JobReply::Voted(vote)) => self.voted(host, txid, by, vote),
+            (Owner::Commit(txid, by), _, JobReply::Done) => self.confirmed(host, txid, by),
+            (Owner::Abort(_), ..) => Ok(()),
+            (Owner::Ask(_, txid), _, JobReply::Outcome(outcome)) => self.heard(host, task, txid, outcome),
             (owner, job, reply) => {
                 host.out.note(format!("{owner:?}: {job:?} was answered with {reply:?}; it is repeated"));
                 self.repeat(host, owner, job);
@@ -117,12 +120,13 @@ impl Shard {
             Owner::Trim(ino) => self.trims.also(ino, id),
             Owner::Recovery(ino) => self.recoveries.also(ino, id),
             Owner::Seal(ino, stripe) => self.seals.instead(ino, stripe, id),
-            Owner::Deletion(..) | Owner::Remote(..) => {}
+            Owner::Ask(_, txid) => self.txns.asking(txid, id),
+            Owner::Deletion(..) | Owner::Prepare(..) | Owner::Commit(..) | Owner::Abort(_) => {}
         }
     }
 
     /// Values of the moment; those of all shards of a group are added up.
-    pub fn gauges(&self, now: Millis) -> [(&'static str, u64); 14] {
+    pub fn gauges(&self, now: Millis) -> [(&'static str, u64); 15] {
         [
             ("waiting", self.waits.len() as u64),
             ("deletions_loaded", self.deletions.len() as u64),
@@ -131,6 +135,7 @@ impl Shard {
             ("orphans", self.orphans.len() as u64),
             ("chores", self.chores.len() as u64),
             ("growths", self.growths.len() as u64),
+            ("transactions", self.txns.len() as u64),
             ("recoveries", self.recoveries.len() as u64),
             ("writers", self.writers.len() as u64),
             ("locks", self.locks.held() as u64),

@@ -6,7 +6,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use skep_types::{Ino, LogIndex, Millis};
 use skep_wire::Refusal;
-use skep_wire::meta::ShardStamp;
+use skep_wire::meta::{ShardStamp, TxnId};
 
 /// What is waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -17,8 +17,8 @@ pub enum For {
     Trim(Ino, u64),
     /// The end of a seal.
     Seal(Ino, u64),
-    /// An operation over two shards.
-    Remote(u64),
+    /// The outcome of a transaction over shards.
+    Txn(TxnId),
 }
 
 /// What waits.
@@ -35,11 +35,6 @@ pub enum Parked {
     },
     /// A request that is run (or looked up in its lane) when the wait is over.
     Again(Request),
-    /// The answer is the outcome of the operation over two shards.
-    Outcome {
-        /// Where it goes.
-        to: u64,
-    },
 }
 
 #[derive(Debug)]
@@ -53,7 +48,7 @@ impl Parked {
     /// Where the answer goes.
     fn to(&self) -> u64 {
         match self {
-            Self::Answer { to, .. } | Self::Outcome { to } => *to,
+            Self::Answer { to, .. } => *to,
             Self::Again(request) => request.reply_to,
         }
     }

@@ -165,18 +165,6 @@ record! {
     }
 }
 
-byte_enum! {
-    /// A step of an operation over two shards.
-    pub enum RemoteStep {
-        /// Make the directory.
-        Make = 1,
-        /// Mark the directory dead if it is empty.
-        Retire = 2,
-        /// The asking shard has finished: forget the transaction.
-        Forget = 3,
-    }
-}
-
 record! {
     /// A directory that another shard is to make: everything that it inherits is worked out already.
     #[derive(Debug, Clone, PartialEq, Eq)]
@@ -195,18 +183,5 @@ record! {
         pub access_acl: Option<Bytes>,
         /// Default ACL.
         pub default_acl: Option<Bytes>,
-    }
-}
-
-record! {
-    /// Outcome of a `RemoteDir`.
-    #[derive(Debug, Clone, PartialEq, Eq)]
-    pub struct RemoteDirReply {
-        /// The directory.
-        pub ino: Ino,
-        /// 0 = done, otherwise the error that the program gets.
-        pub errno: u32,
-        /// Attributes of a directory that was made.
-        pub attr: Option<Attr>,
     }
 }

@@ -1,0 +1,81 @@
+//! The participant of transactions over shards: keeps what it has promised until it hears how they ended, and asks when
+//! it does not.
+
+use super::Shard;
+use crate::fail::corrupt;
+use crate::group::{Host, Owner, Request, ShardMessage};
+use crate::key::{self, Table};
+use crate::limit::TXN_ASK_MS;
+use crate::row::txn::{Decision, Prepared, Redo};
+use crate::store::{Store, StoreError};
+use alloc::vec::Vec;
+use skep_types::{Decode, ShardId};
+use skep_wire::meta::{AskOutcome, Decide, TxnId, TxnOutcome};
+
+impl Shard {
+    /// Takes up what the rows hold of transactions: locks of what was promised, and what is decided.
+    pub(super) fn find_txns<S: Store>(&mut self, host: &Host<S>) -> Result<Vec<TxnId>, StoreError> {
+        let mut rows = Vec::new();
+        let (from, until) = key::table(self.id, Table::Prepared);
+        host.store.scan(&from, &until, &mut |key, bytes| {
+            rows.push((key::prepared_of(key), Prepared::from_bytes(bytes)));
+            true
+        })?;
+        for (txid, row) in rows {
+            let Prepared { age, redo } = row.map_err(|e| corrupt("prepared row", e))?;
+            if let (Some(txid), Some(redo)) = (txid, redo) {
+                let inos = redo.iter().map(Redo::ino).collect();
+                self.txns.prepared(txid, age, inos, host.now);
+            }
+        }
+        let mut decisions = Vec::new();
+        let (from, until) = key::table(self.id, Table::Decision);
+        host.store.scan(&from, &until, &mut |key, bytes| {
+            decisions.push((key::decision_of(key), Decision::from_bytes(bytes)));
+            true
+        })?;
+        let mut decided = Vec::new();
+        for (txid, row) in decisions {
+            let Decision { participants } = row.map_err(|e| corrupt("decision row", e))?;
+            if let Some(txid) = txid {
+                self.txns.committed(txid, participants);
+                decided.push(txid);
+            }
+        }
+        Ok(decided)
+    }
+
+    /// Nothing was heard of a transaction for a while.
+    pub(super) fn ask<S: Store>(&mut self, host: &mut Host<S>, txid: TxnId) {
+        if !self.leads || !self.is_ready(host) {
+            return self.txns.ask_at(txid, host.now.plus(TXN_ASK_MS));
+        }
+        let message = ShardMessage::AskOutcome(AskOutcome { txid, by: self.id });
+        let errand = self.tell(host, Owner::Ask(self.id, txid), txid.shard, message);
+        self.txns.asking(txid, errand);
+    }
+
+    /// The coordinator has answered: as if its decision had come.
+    pub(super) fn heard<S: Store>(
+        &mut self,
+        host: &mut Host<S>,
+        errand: u64,
+        txid: TxnId,
+        outcome: TxnOutcome,
+    ) -> Result<(), StoreError> {
+        if !self.txns.is_prepared(txid) {
+            return Ok(());
+        }
+        if outcome == TxnOutcome::Undecided {
+            self.txns.ask_at(txid, host.now.plus(TXN_ASK_MS));
+            return Ok(());
+        }
+        // It says nothing of others.
+        let floor = TxnId { shard: ShardId(0), ..TxnId::default() };
+        let decide = Decide { txid, floor, commit: outcome == TxnOutcome::Committed };
+        let (own, epoch) = (host.own, host.sessions.epoch());
+        // Nobody waits for the answer: the job that asked is done.
+        let request = Request::loopback(errand, self.id, own, ShardMessage::Decide(decide), epoch);
+        self.perform(host, request, None)
+    }
+}
