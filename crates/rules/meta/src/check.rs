@@ -75,6 +75,7 @@ pub fn check_invariants(store: &dyn Store, hash: HashFn) -> Result<Vec<String>, 
     rows.check_keys();
     rows.check_terms();
     rows.check_entries(hash);
+    rows.check_away();
     rows.check_inodes();
     rows.check_content();
     rows.check_reachable();
@@ -207,6 +208,25 @@ impl Rows {
                 }
             }
             self.check_target(&at, link, &target);
+        }
+    }
+
+    /// Renames rely on the count of names whose inodes are elsewhere.
+    fn check_away(&mut self) {
+        let mut away: BTreeMap<ShardId, u64> = BTreeMap::new();
+        for (link, entry) in &self.entries {
+            let shard = link.parent.shard();
+            if entry.target.as_ref().is_some_and(|target| target.ino.shard() != shard) {
+                *away.entry(shard).or_default() += 1;
+            }
+        }
+        let count = |shard: &ShardId| away.get(shard).copied().unwrap_or(0);
+        let headers = self.headers.values().filter(|header| header.away != count(&header.shard));
+        let wrong: Vec<_> = headers.map(|header| (header.shard, header.away, count(&header.shard))).collect();
+        for (shard, says, are) in wrong {
+            self.wrong(format!(
+                "shard {shard}: says that {says} names have their inodes elsewhere, {are} do"
+            ));
         }
     }
 

@@ -50,6 +50,9 @@ pub trait Choose {
     fn held(&mut self, ino: Ino) -> bool;
     /// Is it certain that nobody writes to `ino`, which is cut to 0?
     fn fresh(&mut self, ino: Ino, by: CutBy) -> bool;
+    /// Is this shard served by the same thread, so that its rows are here and current? Not recorded: for checks that a
+    /// replay leaves out.
+    fn is_beside(&mut self, shard: ShardId) -> bool;
     /// Extents that continue the layout of `inode`.
     fn extents(&mut self, inode: &Inode, at: Continue<'_>) -> Result<Vec<Extent>, Fail>;
     /// May a layout wish name this storage pool?
@@ -97,6 +100,10 @@ impl Choose for Recorded<'_> {
 
     fn fresh(&mut self, _: Ino, _: CutBy) -> bool {
         self.0.fresh.unwrap_or(false)
+    }
+
+    fn is_beside(&mut self, _: ShardId) -> bool {
+        false
     }
 
     fn extents(&mut self, _: &Inode, _: Continue<'_>) -> Result<Vec<Extent>, Fail> {

@@ -232,6 +232,14 @@ impl<'a> Ctx<'a> {
         })
     }
 
+    /// A name got, or lost, an inode on another shard.
+    pub fn count_away(&mut self, change: impl Fn(u64) -> u64) -> Result<(), Fail> {
+        let mut header = self.header()?;
+        header.away = change(header.away);
+        self.put(key::header(self.scene.shard), &header);
+        Ok(())
+    }
+
     /// A number for a deletion or trim.
     pub fn next_id(&mut self) -> Result<u64, Fail> {
         let mut header = self.header()?;

@@ -88,8 +88,10 @@ mod tests {
                 let request = MetaRequest::decode(M::KIND, &mut Reader::new(&bytes)).unwrap().unwrap();
                 let logged = change::encode(&request, &mut Vec::new());
                 // An open may note a writer; what another shard asks has rows of its own instead of a lane.
-                let also =
-                    matches!(request, MetaRequest::Open(_) | MetaRequest::Prepare(_) | MetaRequest::Decide(_));
+                let also = matches!(
+                    request,
+                    MetaRequest::Open(_) | MetaRequest::Prepare(_) | MetaRequest::Decide(_)
+                );
                 assert_eq!(logged, crate::changes(&request) || also, "{name}");
             }
         }

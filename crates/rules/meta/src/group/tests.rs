@@ -103,8 +103,6 @@ fn lives_of_a_client() {
 fn admission() {
     let mut bed = Bed::new();
     let remote = Decide { txid: TxnId::default(), floor: TxnId::default(), commit: true };
-    let on = MakeDirOn { parent: Ino::ROOT, name: name("x"), mode: 0o755, umask: 0, uid: 0, gid: 0, on: ShardId(0) };
-    assert_eq!(bed.call(ME, on).err(), Some(Status::ROLE));
     let to = bed.send_as(ME, ShardId(0), 0, remote.into());
     assert_eq!(bed.reply::<Empty>(to), Some(Err(Status::ROLE)));
     let to = bed.send_as(ME, ShardId(9), 0, GetAttr { ino: Ino::ROOT }.into());

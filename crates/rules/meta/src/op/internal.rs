@@ -46,6 +46,7 @@ fn format(ctx: &mut Ctx<'_>, m: &Format) -> Result<(), Fail> {
         // Serial 0 names nothing, serial 1 of shard 0 is the root.
         serials_end: 2,
         next_id: 1,
+        away: 0,
         epoch: m.epoch,
         level: m.level,
         era: m.era,

@@ -38,6 +38,7 @@ pub fn run(ctx: &mut Ctx<'_>, m: &MakeDirOn) -> Result<Done, Fail> {
     parent.enter();
     parent.touch_content(ctx.scene.at);
     ctx.put_inode(m.parent, &parent);
+    ctx.count_away(|away| away.saturating_add(1))?;
     Ok(Done::reply(&EntryReply { ino, kind: Kind::Dir, attr: Some(attr), live: None }))
 }
 
@@ -65,5 +66,6 @@ pub fn retire(ctx: &mut Ctx<'_>, m: &RemoveDir, parent: &mut Inode, place: &Plac
     parent.leave();
     parent.touch_content(ctx.scene.at);
     ctx.put_inode(m.parent, parent);
+    ctx.count_away(|away| away.saturating_sub(1))?;
     Ok(Done::reply(&Empty {}))
 }

@@ -158,7 +158,7 @@ fn replace(ctx: &mut Ctx<'_>, m: &Rename, dirs: &mut Dirs, from: &Place, to: &Pl
 }
 
 /// No directory may become its own ancestor.
-fn check_cycle(ctx: &Ctx<'_>, m: &Rename, from: &Place, to: &Spot) -> Result<(), Fail> {
+fn check_cycle(ctx: &mut Ctx<'_>, m: &Rename, from: &Place, to: &Spot) -> Result<(), Fail> {
     if ctx.scene.replay {
         return Ok(());
     }
@@ -175,7 +175,7 @@ fn check_cycle(ctx: &Ctx<'_>, m: &Rename, from: &Place, to: &Spot) -> Result<(),
 }
 
 /// Is `ino` the directory `below`, or one of its ancestors?
-fn is_above(ctx: &Ctx<'_>, ino: Ino, below: Ino) -> Result<bool, Fail> {
+fn is_above(ctx: &mut Ctx<'_>, ino: Ino, below: Ino) -> Result<bool, Fail> {
     let mut at = below;
     for _ in 0..DEPTH_MAX {
         if at == ino {
@@ -184,8 +184,14 @@ fn is_above(ctx: &Ctx<'_>, ino: Ino, below: Ino) -> Result<bool, Fail> {
         if at == Ino::ROOT {
             return Ok(false);
         }
-        // An ancestor on a shard that is served elsewhere cannot be checked.
-        let inode = ctx.find_inode(at)?.ok_or(Errno::EXDEV)?;
+        let is_here = ctx.is_home(at) || ctx.choose.is_beside(at.shard());
+        let inode = match ctx.find_inode(at)?.filter(|_| is_here) {
+            Some(inode) => inode,
+            // What is below `ino` has no name for anything outside this shard, so the rest of the way up is not below it.
+            None if ctx.header()?.away == 0 => return Ok(false),
+            // An ancestor on another shard cannot be looked at here.
+            None => return Err(Errno::EXDEV.into()),
+        };
         at = inode.parent();
     }
     Err(Refusal::with(

@@ -30,6 +30,9 @@ record! {
         pub serials_end: u64,
         /// Number of the next deletion or trim.
         pub next_id: u64,
+        /// Names in its directories whose inodes are on other shards. While there are none, a path that leaves the shard
+        /// upwards does not come back.
+        pub away: u64,
         /// Epoch of the shard's place in the map.
         pub epoch: u64,
         /// Semantic version of commands that may be logged.

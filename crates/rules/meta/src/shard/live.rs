@@ -9,7 +9,7 @@ use crate::fail::Fail;
 use crate::limit::PREPARED_MAX;
 use crate::row::Inode;
 use crate::spread::{Continue, Spread};
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use skep_types::{ClientId, Extent, Ino, LogIndex, Millis, Name, PoolId, ShardId, Timestamp};
 use skep_wire::meta::TxnId;
@@ -34,6 +34,8 @@ pub struct Live<'a> {
     pub sealing: &'a dyn Fn(Ino) -> bool,
     /// Layouts that are not durable.
     pub unsettled: &'a BTreeMap<Ino, LogIndex>,
+    /// Shards of the same thread.
+    pub beside: &'a BTreeSet<ShardId>,
     /// Targets.
     pub spread: &'a mut Spread,
     /// Transactions over shards.
@@ -64,6 +66,10 @@ impl Choose for Live<'_> {
     fn held(&mut self, ino: Ino) -> bool {
         let held = self.grace || self.opens.is_open(ino) || (self.sealing)(ino);
         note(&mut self.choices.held, held)
+    }
+
+    fn is_beside(&mut self, shard: ShardId) -> bool {
+        self.beside.contains(&shard)
     }
 
     fn fresh(&mut self, ino: Ino, by: CutBy) -> bool {

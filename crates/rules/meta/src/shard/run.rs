@@ -66,6 +66,7 @@ impl Shard {
             recovering: &recovering,
             sealing: &sealing,
             unsettled: &self.settling,
+            beside: &host.led,
             spread: &mut host.spread,
             serials: &mut self.serials,
             txns: Locked { txns: &self.txns, own: (self.id, self.terms.last()), deciding },

@@ -3,9 +3,10 @@
 use crate::store::Store;
 use crate::testing::*;
 use crate::*;
+use alloc::vec;
 use skep_types::*;
 use skep_wire::meta::*;
-use skep_wire::{Empty, Status};
+use skep_wire::{Empty, Status, mgmt};
 
 impl Bed {
     /// Something from a shard of another server.
@@ -48,7 +49,15 @@ fn bed() -> Bed {
 }
 
 fn on(text: &str, shard: u16) -> MakeDirOn {
-    MakeDirOn { parent: Ino::ROOT, name: name(text), mode: 0o750, umask: 0, uid: 3, gid: 4, on: ShardId(shard) }
+    MakeDirOn {
+        parent: Ino::ROOT,
+        name: name(text),
+        mode: 0o750,
+        umask: 0,
+        uid: 3,
+        gid: 4,
+        on: ShardId(shard),
+    }
 }
 
 fn rmdir(text: &str) -> RemoveDir {
@@ -88,6 +97,28 @@ fn a_subtree_on_another_shard() {
     settle(&mut bed);
     let here = bed.admin(on("here", 0)).unwrap();
     assert_eq!(here.ino.shard(), ShardId(0), "the same shard: an ordinary directory");
+}
+
+/// Goal: below a directory whose parent is on another shard directories move freely. They do not while the shard has
+/// names on other shards in turn: the way up could come back.
+#[test]
+fn directories_move_below_one_that_is_elsewhere() {
+    let mut bed = bed();
+    let above = bed.admin(on("above", 1)).unwrap().ino;
+    let below = bed.admin(MakeDirOn { parent: above, ..on("below", 2) }).unwrap().ino;
+    let (x, y) = (bed.mkdir(below, "x"), bed.mkdir(below, "y"));
+    let mv = |bed: &mut Bed, m: Rename| bed.call(ME, m).map(|_| ());
+    assert_eq!(mv(&mut bed, rename(below, "x", y, "x")), Ok(()));
+    assert_eq!(mv(&mut bed, rename(below, "y", x, "y")), Err(errno(Errno::EINVAL)), "into itself");
+    bed.admin(MakeDirOn { parent: x, ..on("back", 3) }).unwrap();
+    assert_eq!(mv(&mut bed, rename(y, "x", below, "x")), Ok(()), "one server sees the whole way");
+    let mut map = map(4, 5);
+    map.shards[1].replicas = vec![NodeId(9)];
+    bed.step(Input::Map { own: OWN, map: mgmt::MapReply { version: MapVersion(2), ..map } });
+    assert_eq!(mv(&mut bed, rename(below, "x", y, "x")), Err(errno(Errno::EXDEV)));
+    bed.call(ME, RemoveDir { parent: x, name: name("back") }).unwrap();
+    assert_eq!(mv(&mut bed, rename(below, "x", y, "x")), Ok(()));
+    settle(&mut bed);
 }
 
 /// Goal: names move within their directory but not between shards.
