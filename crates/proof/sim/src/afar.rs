@@ -51,18 +51,14 @@ impl Actor {
         }
     }
 
-    /// Something whose outcome is not known may have happened still, later than its answer.
-    fn set_unsure(&self, unsure: bool) {
-        let afar = &mut self.hub.borrow_mut().afar;
-        if unsure {
-            afar.insert(self.id);
-        } else {
-            afar.remove(&self.id);
-        }
+    /// Something whose outcome is not known may happen still, later than its answer.
+    fn is_unsure(&self) {
+        self.hub.borrow_mut().afar.remove(&self.id);
     }
 
+    /// Its directory was removed on this ground, and everything since was answered on it.
     fn is_certain(&self, own: bool, ground: Ground) -> bool {
-        own && self.ground() == ground && !self.hub.borrow().afar.contains(&self.id)
+        own && self.ground() == ground && self.hub.borrow().afar.get(&self.id) == Some(&ground)
     }
 
     /// What a name leads to is a directory on its shard.
@@ -80,8 +76,8 @@ impl Actor {
         let ground = self.ground();
         let made = self.lane.make_dir_on(parent, name, 0o755, (0, 0), shard).await;
         // An administrator's command has no lane: it may have been done once more, or come late.
-        if own {
-            self.set_unsure(!matches!(made, Ok(_) | Err(Errno::EEXIST)));
+        if own && made.is_err() {
+            self.is_unsure();
         }
         let Ok(made) = made else { return Ok(()) };
         self.hub.borrow_mut().coverage.hit("a directory on another shard");
@@ -111,7 +107,7 @@ impl Actor {
             _ => return Ok(()),
         };
         if made.is_err() && own {
-            self.set_unsure(true);
+            self.is_unsure();
         }
         if made.is_ok() && own {
             let removed = self.lane.rmdir(Ino::ROOT, format!("far {}", self.id).as_bytes()).await;
@@ -125,7 +121,7 @@ impl Actor {
             _ => self.lane.rmdir(dir, b"x").await,
         };
         if gone.is_err() && own {
-            self.set_unsure(true);
+            self.is_unsure();
         }
         Ok(())
     }
@@ -134,8 +130,10 @@ impl Actor {
         let ground = self.ground();
         let removed = self.lane.rmdir(parent, name).await;
         let is_certain = self.is_certain(own, ground);
-        if own {
-            self.set_unsure(!matches!(removed, Ok(()) | Err(Errno::ENOENT | Errno::ENOTEMPTY)));
+        if own && removed.is_ok() {
+            self.hub.borrow_mut().afar.insert(self.id, ground);
+        } else if own {
+            self.is_unsure();
         }
         match removed {
             Err(Errno::ENOENT) if is_certain => self

@@ -159,8 +159,8 @@ pub struct Hub {
     pub session_from: BTreeMap<u32, u64>,
     /// Lives that had more than one.
     pub evicted: BTreeSet<u32>,
-    /// Lanes of which something about their directory on another shard may still happen.
-    pub afar: BTreeSet<LaneId>,
+    /// Lanes that know all about their directory on another shard, as long as there is no other power cut and session.
+    pub afar: BTreeMap<LaneId, (usize, Option<ClientId>)>,
     /// Deeds done in the directory.
     pub last_deed: u64,
     /// Chaos is over.
@@ -212,7 +212,7 @@ impl Hub {
             sessions: BTreeMap::new(),
             session_from: BTreeMap::new(),
             evicted: BTreeSet::new(),
-            afar: BTreeSet::new(),
+            afar: BTreeMap::new(),
             last_deed: 0,
             calm: false,
             failure: None,
